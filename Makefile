@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# Words for people; meson and ninja do the work (meson.build). The program lands at build/bitnet.
+BUILD   ?= build
+PREFIX  ?= /usr/local
+ARGS    ?=
+MESON   ?= meson
+# Kernels are chosen when the program runs, so AVX=1 and the like, known from elsewhere, do nothing and no harm.
+
+all: $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+
+$(BUILD)/build.ninja:
+	@$(MESON) setup $(BUILD) --prefix=$(PREFIX) $(ARGS)
+
+test: all
+	@$(MESON) test -C $(BUILD) --no-rebuild --print-errorlogs
+
+check:
+	@./check
+
+static:
+	@test -f build-static/build.ninja || $(MESON) setup build-static -Dstatic=true -Dlibedit=disabled
+	@ninja -C build-static
+	@ls -l build-static/bitnet
+
+asan:
+	@test -f build-asan/build.ninja || $(MESON) setup build-asan --buildtype=debug -Doptimization=1 \
+	    -Db_sanitize=address,undefined -Db_lundef=false
+	@ninja -C build-asan
+	@$(MESON) test -C build-asan --no-rebuild --print-errorlogs -t 4
+
+bench: all
+	@$(MESON) test -C $(BUILD) --no-rebuild --benchmark --verbose
+
+install: all
+	@$(MESON) install -C $(BUILD) --no-rebuild
+
+format:
+	@sh tools/check_format.sh --fix .
+
+clean:
+	@rm -rf $(BUILD) build-static build-asan build-check
+
+help:
+	@echo 'make            build the library and the program into build/'
+	@echo 'make test       build, then the tests on this build (which one for what: CONTRIBUTING.md)'
+	@echo 'make check      everything: both compilers, sanitizers, arm64 and riscv64 under qemu (./check)'
+	@echo 'make static     one program without shared libraries, in build-static/'
+	@echo 'make asan       address and undefined-behaviour sanitizers, in build-asan/, with the tests'
+	@echo 'make bench      time every kernel'
+	@echo 'make install    into PREFIX (at configuration; default /usr/local), DESTDIR is respected'
+	@echo 'make format     clang-format over all sources'
+	@echo 'make clean      remove what the words above made'
+	@echo 'ARGS="-Dembed=false" gives options to the configuration; see meson_options.txt'
+
+.PHONY: all test check static asan bench install format clean help

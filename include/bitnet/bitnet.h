@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bitnet.h: the whole public interface of libbitnet.
+ *
+ * The mental model. A *model* is what a file holds: weights and tokenizer. It is immutable once open
+ * and may be shared by any number of threads. An *engine* is a pool of threads, a KV cache and a
+ * scheduler over one model; it is driven by its caller, who submits requests and then calls
+ * bitnet_step() until the events say that they are done. Nothing happens behind the caller's back:
+ * no hidden control threads, no output, no global state, no process exit.
+ *
+ * Conventions.
+ *  - Outputs come first, inputs next, options after them, the error last. `err` may be NULL.
+ *  - Options start with their own size; bitnet_*_options_init() writes the defaults.
+ *    Zero always means "choose for me".
+ *  - A buffer with its length as `size_t *n`: room on entry, need on return. If the room is too small
+ *    the call returns BITNET_E_LIMIT, writes nothing beyond the room and sets *n to the need; so a
+ *    first call with *n = 0 asks for the size.
+ *  - Strings are UTF-8. Pointers returned are borrowed until the object they came from is closed,
+ *    unless said otherwise.
+ *  - The same request gives the same bits on every CPU, with every number of threads and in any
+ *    company of other requests (docs/numerics.md).
+ */
+#ifndef BITNET_H
+#define BITNET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define BITNET_API __attribute__((visibility("default")))
+#else
+#define BITNET_API
+#endif
+
+/* ------------------------------------------------------------------ status and errors */
+
+typedef enum bitnet_status {
+    BITNET_OK = 0,
+    BITNET_E_ARG = 1,         /* the caller's argument is wrong                            */
+    BITNET_E_NOMEM = 2,       /* memory could not be had                                   */
+    BITNET_E_IO = 3,          /* a file could not be read or written                       */
+    BITNET_E_FORMAT = 4,      /* a file is damaged or contradicts itself                   */
+    BITNET_E_UNSUPPORTED = 5, /* a file or option asks for something this library lacks    */
+    BITNET_E_LIMIT = 6,       /* a stated maximum was exceeded, or a buffer is too small   */
+    BITNET_E_STATE = 7,       /* not possible now                                          */
+    BITNET_E_CANCELLED = 8,   /* stopped on request                                        */
+    BITNET_E_INTERNAL = 9     /* a check inside the library failed: please report          */
+} bitnet_status;
+
+/* The caller's memory; one sentence that names the thing and the number. */
+typedef struct bitnet_error {
+    bitnet_status status;
+    char text[508];
+} bitnet_error;
+
+BITNET_API const char *bitnet_version(void);
+BITNET_API const char *bitnet_status_name(bitnet_status s);
+
+/* Called now and then during long work with done <= total. Return non-zero to stop the work; the
+ * call then returns BITNET_E_CANCELLED and leaves no partial file. */
+typedef int (*bitnet_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
+
+/* ------------------------------------------------------------------ model */
+
+typedef struct bitnet_model bitnet_model;
+
+typedef struct bitnet_model_options {
+    size_t size;
+    uint32_t vocab_only; /* 1: tokenizer and chat template only; weights are not touched       */
+    uint32_t threads;    /* for packing the weights; 0: all usable cores                       */
+    const char *backend; /* "auto", "scalar", "avx2", ...: the best kernels allowed (NULL: auto) */
+    const char
+        *activations;       /* "auto", "int8", "f32": how linear layers take their input          */
+    const char *i2s_layout; /* "auto", "128", "64", "rows4": layout of I2_S tensors in the file   */
+    bitnet_progress_fn progress;
+    void *progress_user;
+} bitnet_model_options;
+
+BITNET_API void bitnet_model_options_init(bitnet_model_options *o);
+
+/* path: a .gguf file, a .safetensors file or a Hugging Face folder. NULL or "": the embedded model. */
+BITNET_API bitnet_status bitnet_model_open(bitnet_model **out, const char *path,
+                                           const bitnet_model_options *o, bitnet_error *err);
+BITNET_API void bitnet_model_close(bitnet_model *m); /* NULL is fine */
+
+typedef struct bitnet_model_info {
+    size_t size;
+    const char *name;         /* general.name, or the file's name         */
+    const char *architecture; /* "bitnet", "bitnet-b1.58", "llama", "qwen3", ... */
+    const char *activation;   /* "relu2" or "silu"                        */
+    const char *act_quant;    /* "int8" or "f32": input of linear layers  */
+    const char *weight_type;  /* type of the projections, "mixed" if not one */
+    const char *head_type;    /* type of the output head                  */
+    const char *backend;      /* kernels in use                           */
+    uint32_t n_vocab, n_embd, n_ff, n_layer, n_head, n_head_kv, head_dim, n_ctx_train;
+    uint32_t tied_head;        /* 1: the head is the embedding             */
+    uint64_t n_params;         /* all parameters                           */
+    uint64_t n_params_ternary; /* those in ternary or binary matrices      */
+    uint64_t file_bytes;       /* of all files of the model                */
+    uint64_t packed_bytes;     /* memory taken by packed matrices          */
+    uint64_t load_ns;          /* time bitnet_model_open took              */
+    const char *note; /* repairs and guesses made at open, "" if none: show it to the user */
+} bitnet_model_info;
+
+BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
+
+/* ------------------------------------------------------------------ text */
+
+enum {
+    BITNET_TOK_BOS =
+        1u << 0, /* encode: put the beginning-of-text token first if the model has one */
+    BITNET_TOK_SPECIAL =
+        1u << 1, /* encode: recognise special tokens in the text; decode: show them    */
+    BITNET_TOK_BOS_AUTO =
+        1u << 2 /* encode: BOS only if the model asks for it                          */
+};
+
+BITNET_API bitnet_status bitnet_encode(const bitnet_model *m, const char *utf8, size_t len,
+                                       uint32_t flags, int32_t *tokens, size_t *n,
+                                       bitnet_error *err);
+/* Raw bytes, not 0-terminated; a token may hold part of a character. */
+BITNET_API bitnet_status bitnet_decode(const bitnet_model *m, const int32_t *tokens,
+                                       size_t n_tokens, uint32_t flags, char *out, size_t *n,
+                                       bitnet_error *err);
+/* The token as written in the vocabulary; NULL if there is no such token. */
+BITNET_API const char *bitnet_token_text(const bitnet_model *m, int32_t token);
+BITNET_API int bitnet_token_is_end(const bitnet_model *m,
+                                   int32_t token);          /* ends a text or a turn */
+BITNET_API int32_t bitnet_token_bos(const bitnet_model *m); /* -1 if none */
+
+typedef struct bitnet_message {
+    const char *role; /* "system", "user", "assistant", ... */
+    const char *content;
+} bitnet_message;
+
+/* template: NULL for the model's own; a built-in name (bitnet_chat_template_name); or Jinja text. */
+BITNET_API bitnet_status bitnet_chat_render(const bitnet_model *m, const bitnet_message *msgs,
+                                            size_t n_msgs, const char *chat_template,
+                                            int add_generation_prompt, char *out, size_t *n,
+                                            bitnet_error *err);
+/* The same, as tokens. Not always encode(render()): some families join separately encoded pieces. */
+BITNET_API bitnet_status bitnet_chat_encode(const bitnet_model *m, const bitnet_message *msgs,
+                                            size_t n_msgs, const char *chat_template,
+                                            int add_generation_prompt, int32_t *tokens, size_t *n,
+                                            bitnet_error *err);
+BITNET_API const char *bitnet_chat_template_name(size_t i); /* i-th built-in, NULL past the end */
+
+/* ------------------------------------------------------------------ engine */
+
+typedef struct bitnet_engine bitnet_engine;
+
+typedef enum bitnet_kv_type {
+    BITNET_KV_AUTO = 0,
+    BITNET_KV_F16 = 1,
+    BITNET_KV_F32 = 2
+} bitnet_kv_type;
+
+typedef struct bitnet_engine_options {
+    size_t size;
+    uint32_t threads;    /* 0: usable physical cores; 1 means exactly one                   */
+    uint32_t ctx_tokens; /* tokens of one sequence, prompt included; 0: the model's, at most 4096 */
+    uint32_t max_seqs;   /* sequences at a time; 0: 1                                        */
+    uint32_t
+        max_batch_tokens;   /* tokens in one step; 0: 512                                       */
+    bitnet_kv_type kv_type; /* AUTO: f16                                                        */
+} bitnet_engine_options;
+
+BITNET_API void bitnet_engine_options_init(bitnet_engine_options *o);
+/* Reserves all memory that the engine will use. The model must outlive the engine. */
+BITNET_API bitnet_status bitnet_engine_open(bitnet_engine **out, const bitnet_model *m,
+                                            const bitnet_engine_options *o, bitnet_error *err);
+BITNET_API void bitnet_engine_close(bitnet_engine *e);
+
+typedef struct bitnet_engine_info {
+    size_t size;
+    uint32_t threads, ctx_tokens, max_seqs, max_batch_tokens;
+    const char *kv_type;
+    uint64_t kv_bytes, scratch_bytes; /* reserved at open */
+} bitnet_engine_info;
+BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
+
+/* --- the plain door: scoring and research ---
+ * Appends n tokens to sequence `seq` (0 .. max_seqs-1) and writes their logits, [n][n_vocab] floats, or
+ * those of the last token only, [n_vocab], when `last_only`. logits may be NULL. Not to be mixed with
+ * requests on the same engine while these are running. */
+BITNET_API bitnet_status bitnet_eval(bitnet_engine *e, uint32_t seq, const int32_t *tokens,
+                                     size_t n, int last_only, float *logits, bitnet_error *err);
+BITNET_API bitnet_status bitnet_eval_reset(bitnet_engine *e, uint32_t seq, bitnet_error *err);
+
+/* --- requests --- */
+
+typedef struct bitnet_sampling {
+    float temperature; /* 0: greedy                                   */
+    float top_p;       /* 1: off                                      */
+    float min_p;       /* 0: off                                      */
+    uint32_t top_k;    /* 0: off                                      */
+    uint64_t seed;     /* same seed, same text                        */
+} bitnet_sampling;
+BITNET_API void bitnet_sampling_init(bitnet_sampling *s); /* 0.8, 0.95, 0.05, 40, seed 0 */
+
+typedef struct bitnet_request {
+    size_t size;
+    const int32_t *tokens; /* the whole prompt; copied */
+    size_t n_tokens;
+    uint32_t max_new_tokens; /* 0: as many as fit the context */
+    bitnet_sampling sampling;
+    const char *const *stop; /* stop strings; copied */
+    size_t n_stop;
+    uint32_t ignore_end;   /* 1: end-of-text tokens do not end the answer */
+    uint32_t show_special; /* 1: special tokens appear in the text        */
+} bitnet_request;
+BITNET_API void bitnet_request_init(bitnet_request *r);
+
+typedef enum bitnet_finish {
+    BITNET_FINISH_NONE = 0,
+    BITNET_FINISH_END,    /* the model ended its answer       */
+    BITNET_FINISH_STOP,   /* a stop string appeared           */
+    BITNET_FINISH_LENGTH, /* max_new_tokens or the context    */
+    BITNET_FINISH_CANCELLED,
+    BITNET_FINISH_ERROR /* see error                        */
+} bitnet_finish;
+
+/* One event: a new token with the text it completes, or the end of a request. Pointers are borrowed
+ * until the next bitnet_step. */
+typedef struct bitnet_event {
+    uint64_t id;
+    int32_t token;    /* -1 in an event that only ends the request                      */
+    const char *text; /* complete UTF-8 characters only; may be empty; not 0-terminated */
+    size_t text_bytes;
+    bitnet_finish finish; /* NONE while the request goes on                                 */
+    const char *error;    /* with FINISH_ERROR: the sentence                                */
+    uint32_t n_prompt, n_generated;
+    uint64_t prefill_ns, decode_ns; /* so far */
+} bitnet_event;
+
+BITNET_API bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
+                                       bitnet_error *err);
+BITNET_API bitnet_status bitnet_cancel(bitnet_engine *e, uint64_t id);
+/* Advances every running request by one step and reports what happened. *n: room in, count out; room
+ * for two events a running request is always enough. With nothing to do, *n is 0. */
+BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, size_t *n,
+                                     bitnet_error *err);
+
+/* ------------------------------------------------------------------ looking into files */
+
+typedef struct bitnet_file bitnet_file; /* a model file or folder opened for looking */
+
+BITNET_API bitnet_status bitnet_file_open(bitnet_file **out, const char *path, bitnet_error *err);
+BITNET_API void bitnet_file_close(bitnet_file *f);
+BITNET_API const char *bitnet_file_format(const bitnet_file *f); /* "GGUF v3" or "safetensors" */
+BITNET_API uint64_t bitnet_file_bytes(const bitnet_file *f);
+BITNET_API size_t bitnet_file_n_meta(const bitnet_file *f);
+/* i-th metadata entry. type: "u32", "f32", "str", "bool", "str[128256]", ...; value: as text, long arrays cut. */
+BITNET_API bitnet_status bitnet_file_meta(const bitnet_file *f, size_t i, const char **key,
+                                          const char **type, char *value, size_t *n);
+BITNET_API size_t bitnet_file_n_tensors(const bitnet_file *f);
+
+typedef struct bitnet_tensor_info {
+    size_t size;
+    const char *name;
+    const char *type; /* storage type: "I2_S", "TQ2_0", "BF16", "U8 packed", ... */
+    uint32_t n_dims;
+    uint64_t dims[4]; /* innermost (input) dimension first */
+    uint64_t bytes, offset;
+    double bits_per_weight;
+    int is_ternary_type; /* 1: a storage type made for ternary or binary weights */
+    int is_matrix;       /* 1: a linear projection of a layer                    */
+} bitnet_tensor_info;
+BITNET_API bitnet_status bitnet_file_tensor(const bitnet_file *f, size_t i,
+                                            bitnet_tensor_info *info);
+
+/* What is really in a tensor: read and counted, not believed. Integer codes for ternary types, values
+ * for float types that turn out to be (codes times one scale), otherwise n_values > 4. */
+typedef struct bitnet_tensor_stats {
+    size_t size;
+    uint64_t count[4];  /* how many weights are -1, 0, +1, +2 times the scale   */
+    const char *values; /* "{-1,+1}", "{-1,0,+1}", "{-1,0,+1,+2}", "other"     */
+    const char *dtype;  /* "binary", "ternary", "quaternary", "float"          */
+    double zero_share;
+    double scale_min, scale_max; /* equal if there is one scale; 0 for float tensors */
+    uint64_t n_scales;           /* distinct places that hold a scale                     */
+    uint64_t dead_rows;          /* rows of zeros only                                    */
+    double value_min, value_max, mean_abs;
+    uint64_t n_nonfinite;
+} bitnet_tensor_stats;
+BITNET_API bitnet_status bitnet_file_tensor_stats(const bitnet_file *f, size_t i,
+                                                  bitnet_tensor_stats *stats, bitnet_error *err);
+
+/* ------------------------------------------------------------------ making and judging models */
+
+typedef struct bitnet_convert_options {
+    size_t size;
+    const char *type; /* ternary matrices: "keep", "i2_s", "tq2_0", "tq1_0", "iq2_bn", "iq1_bn",
+                               "q1_0", "q2_0"; NULL: i2_s where the shapes allow, else iq2_bn */
+    const char *
+        head_type; /* embedding and head: "keep", "f32", "f16", "bf16", "q8_0", "q6_k", "q4_0", "q4_k" */
+    const char *i2s_layout; /* of the input, as in bitnet_model_options */
+    const char *name;       /* general.name; NULL: keep, or the folder's name */
+    uint32_t overwrite;     /* 1: an existing output file may be replaced     */
+    bitnet_progress_fn progress;
+    void *progress_user;
+    uint32_t
+        allow_scale_rounding; /* 1: scales may be rounded to the 16 bits of tq1_0, tq2_0, iq1_bn, q1_0,
+                                      q2_0; 0: such a conversion is refused. Weights never change. */
+} bitnet_convert_options;
+BITNET_API void bitnet_convert_options_init(bitnet_convert_options *o);
+/* Safetensors or GGUF in, GGUF out. The output appears whole or not at all. */
+BITNET_API bitnet_status bitnet_convert(const char *in_path, const char *out_path,
+                                        const bitnet_convert_options *o, bitnet_error *err);
+
+typedef struct bitnet_synth_options {
+    size_t size;
+    const char *type, *head_type; /* as in bitnet_convert_options; defaults i2_s and f16 */
+    const char *
+        vocab_path; /* a GGUF or tokenizer.json to take the tokenizer from; NULL: a byte vocabulary */
+    uint64_t seed;
+    uint32_t n_layer; /* 0: the shape's own; fewer for quick tests */
+    uint32_t overwrite;
+    bitnet_progress_fn progress;
+    void *progress_user;
+} bitnet_synth_options;
+BITNET_API void bitnet_synth_options_init(bitnet_synth_options *o);
+/* Writes a random ternary model of a named true shape: "2b-4t", "falcon-e-1b", "llama3-8b", ... */
+BITNET_API bitnet_status bitnet_synth(const char *shape, const char *out_path,
+                                      const bitnet_synth_options *o, bitnet_error *err);
+BITNET_API const char *bitnet_synth_shape(size_t i,
+                                          const char **description); /* NULL past the end */
+
+typedef enum bitnet_ppl_protocol {
+    BITNET_PPL_WINDOWS = 0,
+    BITNET_PPL_LLAMA_CPP = 1
+} bitnet_ppl_protocol;
+
+typedef struct bitnet_ppl_options {
+    size_t size;
+    uint32_t ctx_tokens; /* 0: 512, or the engine's context if smaller */
+    bitnet_ppl_protocol
+        protocol; /* WINDOWS: consecutive windows, every position but the first scored;
+                                      LLAMA_CPP: BOS at the start of each window, second half scored    */
+    bitnet_progress_fn progress;
+    void *progress_user;
+} bitnet_ppl_options;
+BITNET_API void bitnet_ppl_options_init(bitnet_ppl_options *o);
+
+typedef struct bitnet_ppl_result {
+    size_t size;
+    uint64_t n_tokens; /* scored */
+    uint64_t n_windows;
+    double nll_per_token, perplexity, std_error; /* of the perplexity */
+    uint64_t ns;
+} bitnet_ppl_result;
+BITNET_API bitnet_status bitnet_perplexity(bitnet_engine *e, const int32_t *tokens, size_t n_tokens,
+                                           const bitnet_ppl_options *o, bitnet_ppl_result *result,
+                                           bitnet_error *err);
+
+/* ------------------------------------------------------------------ this machine */
+
+typedef struct bitnet_kernel_info {
+    const char *op, *isa;
+    int supported; /* by this CPU */
+} bitnet_kernel_info;
+BITNET_API int bitnet_kernel_get(size_t i, bitnet_kernel_info *info); /* 0 past the end */
+BITNET_API const char *bitnet_backend_name(size_t i, int *supported); /* NULL past the end */
+BITNET_API uint32_t
+bitnet_default_threads(void); /* usable cores, affinity and cgroup quota respected */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

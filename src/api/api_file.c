@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/api.h"
+
+#include "forge/forge.h"
+
+bitnet_status bitnet_file_open(bitnet_file **out, const char *path, bitnet_error *err)
+{
+    BN_NEED(out && path, err, "an argument is NULL");
+    *out = NULL;
+    return bn_file_open(out, path, err);
+}
+
+void bitnet_file_close(bitnet_file *f) { bn_file_close(f); }
+const char *bitnet_file_format(const bitnet_file *f) { return f ? bn_file_format(f) : ""; }
+uint64_t bitnet_file_bytes(const bitnet_file *f) { return f ? bn_file_bytes(f) : 0; }
+size_t bitnet_file_n_meta(const bitnet_file *f) { return f ? bn_file_n_meta(f) : 0; }
+size_t bitnet_file_n_tensors(const bitnet_file *f) { return f ? bn_file_n_tensors(f) : 0; }
+
+bitnet_status bitnet_file_meta(const bitnet_file *f, size_t i, const char **key, const char **type,
+                               char *value, size_t *n)
+{
+    if (!f || !key || !type || !n || i >= bn_file_n_meta(f)) return BITNET_E_ARG;
+    return bn_file_meta(f, i, key, type, value, n);
+}
+
+bitnet_status bitnet_file_tensor(const bitnet_file *f, size_t i, bitnet_tensor_info *info)
+{
+    if (!f || !info || i >= bn_file_n_tensors(f)) return BITNET_E_ARG;
+    bitnet_tensor_info t = {.size = sizeof t};
+    BN_TRY(bn_file_tensor(f, i, &t));
+    bn_fill_sized(info, &t, sizeof t);
+    return BITNET_OK;
+}
+
+bitnet_status bitnet_file_tensor_stats(const bitnet_file *f, size_t i, bitnet_tensor_stats *stats,
+                                       bitnet_error *err)
+{
+    BN_NEED(f && stats, err, "an argument is NULL");
+    BN_NEED(i < bn_file_n_tensors(f), err, "there is no such tensor");
+    bitnet_tensor_stats t = {.size = sizeof t};
+    BN_TRY(bn_file_tensor_stats(f, i, &t, err));
+    bn_fill_sized(stats, &t, sizeof t);
+    return BITNET_OK;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/api.h"
+
+#include "forge/forge.h"
+
+void bitnet_convert_options_init(bitnet_convert_options *o)
+{
+    *o = (bitnet_convert_options){.size = sizeof *o};
+}
+void bitnet_synth_options_init(bitnet_synth_options *o)
+{
+    *o = (bitnet_synth_options){.size = sizeof *o};
+}
+
+bitnet_status bitnet_convert(const char *in_path, const char *out_path,
+                             const bitnet_convert_options *o, bitnet_error *err)
+{
+    BN_NEED(in_path && out_path, err, "a path is NULL");
+    bitnet_convert_options opt;
+    bitnet_convert_options_init(&opt);
+    if (o) bn_copy_sized(&opt, sizeof opt, o);
+    return bn_convert(in_path, out_path, &opt, err);
+}
+
+bitnet_status bitnet_synth(const char *shape, const char *out_path, const bitnet_synth_options *o,
+                           bitnet_error *err)
+{
+    BN_NEED(shape && out_path, err, "an argument is NULL");
+    bitnet_synth_options opt;
+    bitnet_synth_options_init(&opt);
+    if (o) bn_copy_sized(&opt, sizeof opt, o);
+    return bn_synth(shape, out_path, &opt, err);
+}
+
+const char *bitnet_synth_shape(size_t i, const char **description)
+{
+    const char *unused;
+    return bn_synth_shape(i, description ? description : &unused);
+}

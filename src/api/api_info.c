@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/api.h"
+
+#include "base/cpu.h"
+#include "kernels/kernels.h"
+
+const char *bitnet_version(void) { return BITNET_VERSION; }
+
+const char *bitnet_status_name(bitnet_status s)
+{
+    static const char *const names[] = {"ok",        "argument",    "memory", "io",
+                                        "format",    "unsupported", "limit",  "state",
+                                        "cancelled", "internal"};
+    return (unsigned)s < BN_ARRAY_LEN(names) ? names[s] : "unknown";
+}
+
+int bitnet_kernel_get(size_t i, bitnet_kernel_info *info)
+{
+    if (i >= bn_kernel_count || !info) return 0;
+    const struct bn_kernel_info *k = &bn_kernel_list[i];
+    *info = (bitnet_kernel_info){k->op, k->isa, (bn_cpu_detect() & k->needs) == k->needs};
+    return 1;
+}
+
+const char *bitnet_backend_name(size_t i, int *supported)
+{
+    uint32_t needs;
+    const char *name = bn_cpu_backend(i, &needs);
+    if (name && supported) *supported = (bn_cpu_detect() & needs) == needs;
+    return name;
+}
+
+uint32_t bitnet_default_threads(void) { return bn_usable_cores(); }

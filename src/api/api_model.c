@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/api.h"
+
+#include "api/embedded.h"
+#include "base/mem.h"
+#include <stdlib.h>
+
+void bitnet_model_options_init(bitnet_model_options *o)
+{
+    *o = (bitnet_model_options){.size = sizeof *o};
+}
+
+bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitnet_model_options *o,
+                                bitnet_error *err)
+{
+    BN_NEED(out, err, "out is NULL");
+    *out = NULL;
+    bitnet_model_options opt;
+    bitnet_model_options_init(&opt);
+    if (o) bn_copy_sized(&opt, sizeof opt, o);
+    struct bn_model_open_args a = {.path = path && *path ? path : NULL,
+                                   .backend = opt.backend,
+                                   .activations = opt.activations,
+                                   .i2s_layout = opt.i2s_layout,
+                                   .vocab_only = opt.vocab_only != 0,
+                                   .threads = opt.threads,
+                                   .progress = opt.progress,
+                                   .progress_user = opt.progress_user};
+    if (!a.path) a.memory = bn_embedded_model(&a.memory_bytes);
+    if (!a.path && !a.memory)
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "this library was built without an embedded model; name a model file");
+    bitnet_model *m = bn_calloc(1, sizeof *m);
+    if (!m) return bn_fail_nomem(err, sizeof *m, "a model");
+    bitnet_status s = bn_model_open(&m->m, &a, err);
+    if (s != BITNET_OK) {
+        free(m);
+        return s;
+    }
+    *out = m;
+    return BITNET_OK;
+}
+
+void bitnet_model_close(bitnet_model *m)
+{
+    if (!m) return;
+    bn_model_close(m->m);
+    free(m);
+}
+
+void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
+{
+    if (!model || !info) return;
+    const struct bn_model *m = model->m;
+    const struct bn_config *c = &m->config;
+    bool loaded = m->layers != NULL;
+    bitnet_model_info i = {.size = sizeof i,
+                           .name = c->name[0] ? c->name : m->source.path,
+                           .architecture = c->arch,
+                           .activation = c->act == BN_ACT_RELU2 ? "relu2" : "silu",
+                           .act_quant = c->act_quant == BN_AQ_INT8 ? "int8" : "f32",
+                           .weight_type = loaded ? m->weight_type : "",
+                           .head_type = loaded ? bn_type_info(m->head.stored.type)->name : "",
+                           .backend = m->kernels.backend,
+                           .n_vocab = c->n_vocab,
+                           .n_embd = c->n_embd,
+                           .n_ff = c->n_ff,
+                           .n_layer = c->n_layer,
+                           .n_head = c->n_head,
+                           .n_head_kv = c->n_head_kv,
+                           .head_dim = c->head_dim,
+                           .n_ctx_train = c->n_ctx,
+                           .tied_head = c->tied_head,
+                           .n_params = m->n_params,
+                           .n_params_ternary = m->n_params_ternary,
+                           .file_bytes = m->source.file_bytes,
+                           .packed_bytes = m->packed_bytes,
+                           .load_ns = m->load_ns,
+                           .note = m->note.len ? m->note.data : ""};
+#if BN_HAVE_TEXT
+    if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
+#endif
+    bn_fill_sized(info, &i, sizeof i);
+}

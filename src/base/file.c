@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include "base/mem.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { OUT_BUFFER_BYTES = 1 << 20 };
+
+static bitnet_status fail_errno(bitnet_error *err, const char *what, const char *path)
+{
+    int e = errno;
+    char text[128];
+    /* the GNU form returns the text and may leave the buffer alone */
+    return bn_fail(err, e == ENOMEM ? BITNET_E_NOMEM : BITNET_E_IO, "cannot %s '%s': %s", what,
+                   path, strerror_r(e, text, sizeof text));
+}
+
+/* Opens a regular file. O_NONBLOCK keeps a FIFO without a writer from hanging the open. */
+static bitnet_status open_regular(int *fd, size_t *bytes, const char *path, bitnet_error *err)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) return fail_errno(err, "open", path);
+    struct stat st;
+    bitnet_status s = BITNET_OK;
+    if (fstat(*fd, &st) != 0) s = fail_errno(err, "read", path);
+    else if (S_ISDIR(st.st_mode))
+        s = bn_fail(err, BITNET_E_IO, "'%s' is a folder, not a file", path);
+    else if (!S_ISREG(st.st_mode))
+        s = bn_fail(err, BITNET_E_IO, "'%s' is not a regular file", path);
+    else if (st.st_size < 0 || (uint64_t)st.st_size > SIZE_MAX / 2)
+        s = bn_fail(err, BITNET_E_LIMIT, "'%s' is too large for this machine", path);
+    if (s != BITNET_OK) {
+        close(*fd);
+        return s;
+    }
+    *bytes = (size_t)st.st_size;
+    return BITNET_OK;
+}
+
+bitnet_status bn_map_file(struct bn_mapping *out, const char *path, bitnet_error *err)
+{
+    *out = (struct bn_mapping){0};
+    int fd = -1;
+    size_t bytes = 0;
+    BN_TRY(open_regular(&fd, &bytes, path, err));
+    bitnet_status s = BITNET_OK;
+    if (bytes) {
+        void *p = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED) s = fail_errno(err, "map", path);
+        else *out = (struct bn_mapping){p, bytes};
+    }
+    close(fd);
+    return s;
+}
+
+void bn_unmap_file(struct bn_mapping *m)
+{
+    if (m->data) munmap((void *)m->data, m->bytes);
+    *m = (struct bn_mapping){0};
+}
+
+void bn_map_release(const struct bn_mapping *m, const uint8_t *p, size_t n)
+{
+    /* whole pages inside the range only: its neighbours may still be wanted */
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)p + page - 1) & ~(page - 1), to = ((uintptr_t)p + n) & ~(page - 1);
+    if (m->data && p >= m->data && p + n <= m->data + m->bytes && to > from)
+        madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+bitnet_status bn_read_file(char **out, size_t *n, const char *path, size_t max_bytes,
+                           bitnet_error *err)
+{
+    *out = NULL;
+    int fd = -1;
+    size_t bytes = 0;
+    BN_TRY(open_regular(&fd, &bytes, path, err));
+    bitnet_status s = BITNET_OK;
+    char *p = NULL;
+    if (bytes > max_bytes)
+        s = bn_fail(err, BITNET_E_LIMIT, "'%s' has %zu bytes; at most %zu are read", path, bytes,
+                    max_bytes);
+    else if (!(p = malloc(bytes + 1))) s = bn_fail_nomem(err, bytes + 1, path);
+    size_t done = 0;
+    while (s == BITNET_OK && done < bytes) {
+        ssize_t r = read(fd, p + done, bytes - done);
+        if (r < 0 && errno == EINTR) continue;
+        if (r < 0) s = fail_errno(err, "read", path);
+        if (r == 0) break; /* the file shrank meanwhile: what is there is what we take */
+        if (r > 0) done += (size_t)r;
+    }
+    close(fd);
+    if (s != BITNET_OK) {
+        free(p);
+        return s;
+    }
+    p[done] = 0;
+    *out = p;
+    *n = done;
+    return BITNET_OK;
+}
+
+bool bn_is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool bn_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+bitnet_status bn_out_open(struct bn_out *o, const char *path, bool overwrite, bitnet_error *err)
+{
+    *o = (struct bn_out){.fd = -1};
+    if (bn_is_folder(path))
+        return bn_fail(err, BITNET_E_IO, "cannot write '%s': it is a folder", path);
+    if (!overwrite && bn_exists(path))
+        return bn_fail(err, BITNET_E_IO, "'%s' exists already; remove it or ask to overwrite it",
+                       path);
+    size_t room = strlen(path) + 32;
+    o->path = strdup(path);
+    o->temp_path = malloc(room);
+    o->pending = malloc(OUT_BUFFER_BYTES);
+    if (!o->path || !o->temp_path || !o->pending) {
+        bn_out_close(o);
+        return bn_fail_nomem(err, OUT_BUFFER_BYTES, path);
+    }
+    snprintf(o->temp_path, room, "%s.%ld.part", path, (long)getpid());
+    o->fd = open(o->temp_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (o->fd < 0) {
+        bitnet_status s = fail_errno(err, "create", o->temp_path);
+        bn_out_close(o);
+        return s;
+    }
+    return BITNET_OK;
+}
+
+static bitnet_status flush_pending(struct bn_out *o, bitnet_error *err)
+{
+    for (size_t done = 0; done < o->n_pending;) {
+        ssize_t r = write(o->fd, o->pending + done, o->n_pending - done);
+        if (r < 0 && errno == EINTR) continue;
+        if (r < 0) return fail_errno(err, "write", o->path);
+        done += (size_t)r;
+    }
+    o->n_pending = 0;
+    return BITNET_OK;
+}
+
+bitnet_status bn_out_write(struct bn_out *o, const void *p, size_t n, bitnet_error *err)
+{
+    const uint8_t *s = p;
+    while (n) {
+        size_t take = bn_min_size(n, OUT_BUFFER_BYTES - o->n_pending);
+        memcpy(o->pending + o->n_pending, s, take);
+        o->n_pending += take;
+        o->offset += take;
+        s += take;
+        n -= take;
+        if (o->n_pending == OUT_BUFFER_BYTES) BN_TRY(flush_pending(o, err));
+    }
+    return BITNET_OK;
+}
+
+bitnet_status bn_out_zeros(struct bn_out *o, size_t n, bitnet_error *err)
+{
+    static const uint8_t zeros[256];
+    for (; n; n -= bn_min_size(n, sizeof zeros))
+        BN_TRY(bn_out_write(o, zeros, bn_min_size(n, sizeof zeros), err));
+    return BITNET_OK;
+}
+
+bitnet_status bn_out_commit(struct bn_out *o, bitnet_error *err)
+{
+    BN_TRY(flush_pending(o, err));
+    if (fsync(o->fd) != 0 && errno != EINVAL && errno != EROFS)
+        return fail_errno(err, "write", o->path);
+    int fd = o->fd;
+    o->fd = -1;
+    if (close(fd) != 0) return fail_errno(err, "write", o->path);
+    if (rename(o->temp_path, o->path) != 0) return fail_errno(err, "create", o->path);
+    free(o->temp_path);
+    o->temp_path = NULL; /* nothing left to remove */
+    return BITNET_OK;
+}
+
+void bn_out_close(struct bn_out *o)
+{
+    if (o->fd >= 0) close(o->fd);
+    if (o->temp_path && o->pending && o->path) unlink(o->temp_path);
+    free(o->temp_path);
+    free(o->path);
+    free(o->pending);
+    *o = (struct bn_out){.fd = -1};
+}

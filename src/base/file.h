@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Files: read-only mappings of regular files, small files read whole, and output that appears whole or
+ * not at all. */
+#ifndef BN_BASE_FILE_H
+#define BN_BASE_FILE_H
+
+#include "base/status.h"
+
+struct bn_mapping {
+    const uint8_t *data; /* NULL if the file is empty */
+    size_t bytes;
+};
+
+/* Only regular files: a folder, FIFO or device is refused with a sentence, never waited for. */
+bitnet_status bn_map_file(struct bn_mapping *out, const char *path, bitnet_error *err);
+void bn_unmap_file(struct bn_mapping *m);
+/* The pages of [p, p+n) will not be needed again soon; they may leave memory (they stay readable). */
+void bn_map_release(const struct bn_mapping *m, const uint8_t *p, size_t n);
+
+/* Whole file as 0-terminated bytes (free()); BITNET_E_LIMIT above max_bytes. */
+bitnet_status bn_read_file(char **out, size_t *n, const char *path, size_t max_bytes,
+                           bitnet_error *err);
+
+bool bn_is_folder(const char *path);
+bool bn_exists(const char *path);
+
+/* Output that appears whole or not at all: written beside the target under a temporary name, then
+ * renamed over it by bn_out_commit. bn_out_close without commit removes every trace. */
+struct bn_out {
+    int fd;
+    char *path, *temp_path;
+    uint8_t *pending; /* write buffer */
+    size_t n_pending;
+    uint64_t offset; /* bytes written so far, pending ones included */
+};
+bitnet_status bn_out_open(struct bn_out *o, const char *path, bool overwrite, bitnet_error *err);
+bitnet_status bn_out_write(struct bn_out *o, const void *p, size_t n, bitnet_error *err);
+bitnet_status bn_out_zeros(struct bn_out *o, size_t n, bitnet_error *err);
+bitnet_status bn_out_commit(struct bn_out *o, bitnet_error *err); /* flushes to disk, renames */
+void bn_out_close(struct bn_out *o);
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Jobs are announced by a generation counter, barriers are counted by another one; both are waited for in the same
+ * way: spin a little (a step is microseconds away), yield, and at last sleep on a futex. Only the waiting differs
+ * between a machine with idle cores and one that is oversubscribed; the work is cut the same way on both. */
+#include "base/pool.h"
+
+#include "base/mem.h"
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { SPINS_BEFORE_YIELD = 2000, YIELDS_BEFORE_SLEEP = 50 };
+
+/* one cache line each, so that waiting on one does not slow writing to another */
+struct gate {
+    _Alignas(64) _Atomic uint32_t value;
+    _Atomic uint32_t sleepers;
+};
+
+struct bn_pool {
+    struct gate job;     /* generation of the announced job */
+    struct gate barrier; /* generation of the last barrier passed by all */
+    _Alignas(64) _Atomic uint32_t arrived;
+    _Alignas(64) bn_job_fn *fn;
+    void *arg;
+    _Atomic bool closing;
+    uint32_t n_threads, n_started;
+    pthread_t *threads;
+    struct worker *workers;
+};
+
+struct worker {
+    struct bn_pool *pool;
+    uint32_t index;
+};
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void gate_wait(struct gate *g, uint32_t seen)
+{
+    for (int i = 0; i < SPINS_BEFORE_YIELD; i++) {
+        if (atomic_load_explicit(&g->value, memory_order_acquire) != seen) return;
+        relax();
+    }
+    for (int i = 0; i < YIELDS_BEFORE_SLEEP; i++) {
+        if (atomic_load_explicit(&g->value, memory_order_acquire) != seen) return;
+        sched_yield();
+    }
+    atomic_fetch_add(&g->sleepers, 1);
+    while (atomic_load(&g->value) == seen)
+        syscall(SYS_futex, &g->value, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+    atomic_fetch_sub(&g->sleepers, 1);
+}
+
+static void gate_open(struct gate *g)
+{
+    atomic_fetch_add(&g->value,
+                     1); /* sequentially consistent: a sleeper either sees it or is counted */
+    if (atomic_load(&g->sleepers))
+        syscall(SYS_futex, &g->value, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+void bn_pool_barrier(struct bn_pool *p)
+{
+    if (p->n_threads == 1) return;
+    uint32_t seen = atomic_load_explicit(&p->barrier.value, memory_order_acquire);
+    if (atomic_fetch_add(&p->arrived, 1) + 1 == p->n_threads) {
+        atomic_store(&p->arrived, 0);
+        gate_open(&p->barrier);
+    } else {
+        gate_wait(&p->barrier, seen);
+    }
+}
+
+static void *work(void *arg)
+{
+    const struct worker *me = arg;
+    struct bn_pool *p = me->pool;
+    for (uint32_t seen = 0;; seen++) {
+        gate_wait(&p->job, seen);
+        if (atomic_load(&p->closing)) return NULL;
+        p->fn(p->arg, me->index);
+        bn_pool_barrier(p);
+    }
+}
+
+bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_error *err)
+{
+    *out = NULL;
+    if (n_threads == 0) n_threads = bn_usable_cores();
+    if (n_threads > BN_MAX_THREADS)
+        return bn_fail(err, BITNET_E_LIMIT, "%u threads asked for; at most %d are possible",
+                       n_threads, BN_MAX_THREADS);
+    struct bn_pool *p = aligned_alloc(64, bn_align_up(sizeof *p, 64));
+    if (!p) return bn_fail_nomem(err, sizeof *p, "thread pool");
+    memset(p, 0, sizeof *p);
+    p->n_threads = n_threads;
+    p->threads = bn_calloc(n_threads, sizeof *p->threads);
+    p->workers = bn_calloc(n_threads, sizeof *p->workers);
+    if (!p->threads || !p->workers) {
+        bn_pool_close(p);
+        return bn_fail_nomem(err, n_threads * sizeof *p->workers, "thread pool");
+    }
+    for (uint32_t i = 1; i < n_threads; i++) {
+        p->workers[i] = (struct worker){p, i};
+        int e = pthread_create(&p->threads[i], NULL, work, &p->workers[i]);
+        if (e) {
+            bn_pool_close(p);
+            return bn_fail(err, BITNET_E_NOMEM, "cannot start thread %u of %u (error %d)", i + 1,
+                           n_threads, e);
+        }
+        p->n_started++;
+    }
+    *out = p;
+    return BITNET_OK;
+}
+
+void bn_pool_close(struct bn_pool *p)
+{
+    if (!p) return;
+    atomic_store(&p->closing, true);
+    gate_open(&p->job);
+    for (uint32_t i = 1; i <= p->n_started; i++) pthread_join(p->threads[i], NULL);
+    free(p->threads);
+    free(p->workers);
+    free(p);
+}
+
+uint32_t bn_pool_threads(const struct bn_pool *p) { return p->n_threads; }
+
+void bn_pool_run(struct bn_pool *p, bn_job_fn *fn, void *arg)
+{
+    p->fn = fn;
+    p->arg = arg;
+    if (p->n_threads > 1) gate_open(&p->job);
+    fn(arg, 0);
+    bn_pool_barrier(p);
+}
+
+struct bn_range bn_pool_share(const struct bn_pool *p, uint32_t w, size_t n, size_t grain)
+{
+    size_t grains = bn_div_up(n, grain);
+    size_t from = grains * w / p->n_threads * grain, to = grains * (w + 1) / p->n_threads * grain;
+    return (struct bn_range){bn_min_size(from, n), bn_min_size(to, n)};
+}
+
+/* "max 100000", "150000 100000": cores allowed by a cgroup, 0 if unlimited or unreadable */
+static uint32_t quota_cores(const char *path, const char *period_path)
+{
+    char text[64] = "";
+    long long quota = -1, period = 100000;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0 || sscanf(text, "%lld %lld", &quota, &period) < 1) return 0;
+    if (period_path && (fd = open(period_path, O_RDONLY | O_CLOEXEC)) >= 0) {
+        memset(text, 0, sizeof text);
+        n = read(fd, text, sizeof text - 1);
+        close(fd);
+        if (n <= 0 || sscanf(text, "%lld", &period) != 1) return 0;
+    }
+    if (quota <= 0 || period <= 0) return 0;
+    return (uint32_t)((quota + period - 1) / period);
+}
+
+uint32_t bn_usable_cores(void)
+{
+    cpu_set_t set;
+    uint32_t n = 1;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) n = (uint32_t)CPU_COUNT(&set);
+    uint32_t quota = quota_cores("/sys/fs/cgroup/cpu.max", NULL);
+    if (!quota)
+        quota = quota_cores("/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
+                            "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+    if (quota && quota < n) n = quota;
+    return n < 1 ? 1 : n > BN_MAX_THREADS ? BN_MAX_THREADS : n;
+}

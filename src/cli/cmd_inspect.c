@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd_inspect.c: `bitnet inspect`: what a model file says about itself, and what is really in it.
+ * The summary does not believe the storage type: every projection matrix is read and its values
+ * counted, unless --no-stats or --meta asks for the directory alone.
+ */
+#include "base/file.h"
+#include "base/mem.h"
+#include "cli/command.h"
+#include "cli/model_opts.h"
+#include "cli/term.h"
+#include <math.h>
+#include <stdlib.h>
+
+struct inspect_config {
+    struct model_path path;
+    const char *require;
+    bool weights, meta, no_stats, json;
+};
+
+#define AT(field) offsetof(struct inspect_config, field)
+static const struct opt table[] = {
+    {.kind = OPT_FLAG,
+     .letter = 'w',
+     .name = "weights",
+     .help =
+         "a line for every tensor: storage type, values found, share of zeros, scale, dead rows",
+     .offset = AT(weights)},
+    {.kind = OPT_FLAG,
+     .name = "meta",
+     .help = "the metadata; alone, the weights are not read",
+     .offset = AT(meta)},
+    {.kind = OPT_CHOICE,
+     .name = "require",
+     .help = "fail with exit code 1 unless every matrix holds such values only",
+     .offset = AT(require),
+     .choices = "binary|ternary"},
+    {.kind = OPT_FLAG,
+     .name = "no-stats",
+     .help = "do not read the weights",
+     .offset = AT(no_stats)},
+    {.kind = OPT_FLAG,
+     .name = "json",
+     .help = "print everything as one JSON object",
+     .offset = AT(json)},
+    {.kind = OPT_END},
+};
+static const struct opt_part parts[] = {
+    {"Report", table, 0},
+    {"Model", model_path_table, AT(path)},
+    {NULL, NULL, 0},
+};
+#undef AT
+
+struct row {
+    bitnet_tensor_info info;
+    bitnet_tensor_stats stats;
+    bool counted; /* stats are there */
+};
+
+struct contents {
+    const char *path; /* NULL: the embedded model */
+    bitnet_file *file;
+    struct row *rows;
+    size_t n_rows;
+    bool counted; /* the matrices were read */
+    /* over the projection matrices */
+    uint64_t n_matrices, weights, bytes, zeros, dead_rows, nonfinite;
+    const char
+        *weight_dtype; /* "binary", "ternary", "quaternary", "float", "mixed", "none", "unread" */
+    double bit_width;  /* information in a weight of that kind: 1, 1.58, 2, or the storage's bits */
+    bool has_zero_point;     /* the values do not lie symmetrically about 0 */
+    const struct row *worst; /* a matrix of the widest kind, to be named in a sentence */
+};
+
+/* ------------------------------------------------------------------ reading */
+
+static uint64_t weights_of(const bitnet_tensor_info *t)
+{
+    uint64_t n = 1;
+    for (uint32_t d = 0; d < t->n_dims && d < BN_ARRAY_LEN(t->dims); d++) n *= t->dims[d];
+    return n;
+}
+
+/* binary < ternary < quaternary < float */
+static int rank_of(const char *dtype)
+{
+    static const char *const order[] = {"binary", "ternary", "quaternary"};
+    for (size_t i = 0; i < BN_ARRAY_LEN(order); i++)
+        if (strcmp(dtype, order[i]) == 0) return (int)i;
+    return (int)BN_ARRAY_LEN(order);
+}
+
+static bitnet_status read_rows(struct contents *c, bool count, bitnet_error *err)
+{
+    struct term_progress bar = {0};
+    uint64_t done = 0, total = 0;
+    c->n_rows = bitnet_file_n_tensors(c->file);
+    c->rows = bn_calloc(bn_max_size(c->n_rows, 1), sizeof *c->rows);
+    if (!c->rows) return bn_fail_nomem(err, c->n_rows * sizeof *c->rows, "the list of tensors");
+    for (size_t i = 0; i < c->n_rows; i++) {
+        struct row *r = &c->rows[i];
+        r->info.size = sizeof r->info;
+        r->stats.size = sizeof r->stats;
+        if (bitnet_file_tensor(c->file, i, &r->info) != BITNET_OK)
+            return bn_fail(err, BITNET_E_INTERNAL, "tensor %zu of the file could not be listed", i);
+        r->counted = count && (r->info.is_matrix || r->info.is_ternary_type);
+        if (r->counted) total += r->info.bytes;
+    }
+    bitnet_status s = BITNET_OK;
+    for (size_t i = 0; i < c->n_rows && s == BITNET_OK; i++) {
+        struct row *r = &c->rows[i];
+        if (!r->counted) continue;
+        s = bitnet_file_tensor_stats(c->file, i, &r->stats, err);
+        done += r->info.bytes;
+        if (s == BITNET_OK && term_progress_show(&bar, "reading weights", done, total))
+            s = bn_fail(err, BITNET_E_CANCELLED, "interrupted");
+    }
+    term_progress_end(&bar);
+    return s;
+}
+
+static void summarise(struct contents *c, bool count)
+{
+    int lowest = 9, highest = -1;
+    c->counted = count;
+    for (size_t i = 0; i < c->n_rows; i++) {
+        const struct row *r = &c->rows[i];
+        if (!r->info.is_matrix) continue;
+        c->n_matrices++;
+        c->weights += weights_of(&r->info);
+        c->bytes += r->info.bytes;
+        if (!r->counted) continue;
+        c->zeros += r->stats.count[1];
+        c->dead_rows += r->stats.dead_rows;
+        c->nonfinite += r->stats.n_nonfinite;
+        int rank = rank_of(r->stats.dtype);
+        if (rank < lowest) lowest = rank;
+        if (rank > highest) {
+            highest = rank;
+            c->worst = r;
+        }
+    }
+    static const char *const names[] = {"binary", "ternary", "quaternary", "float"};
+    static const double widths[] = {1, 1.58, 2};
+    if (c->n_matrices == 0) {
+        c->weight_dtype = "none";
+    } else if (!count) {
+        c->weight_dtype = "unread";
+    } else {
+        bool floats = highest == 3;
+        c->weight_dtype = floats && lowest < 3 ? "mixed" : names[highest];
+        c->bit_width = floats ? (double)c->bytes * 8 / (double)c->weights : widths[highest];
+        c->has_zero_point = highest == 2;
+    }
+}
+
+/* The i-th metadata entry with its value as text; false if it is not there. Owned: *value. */
+static bool read_meta(const bitnet_file *f, size_t i, const char **key, const char **type,
+                      char **value)
+{
+    size_t room = 512;
+    for (;;) {
+        size_t n = room;
+        *value = bn_calloc(room + 1, 1);
+        if (!*value) return false;
+        bitnet_status s = bitnet_file_meta(f, i, key, type, *value, &n);
+        if (s == BITNET_OK) return true;
+        free(*value);
+        *value = NULL;
+        if (s != BITNET_E_LIMIT || n <= room) return false;
+        room = n;
+    }
+}
+
+/* ------------------------------------------------------------------ as text */
+
+static void print_meta(const bitnet_file *f)
+{
+    size_t n = bitnet_file_n_meta(f);
+    printf("\n%smetadata (%zu)%s\n", term_style(stdout, TERM_BOLD), n,
+           term_style(stdout, TERM_PLAIN));
+    for (size_t i = 0; i < n; i++) {
+        const char *key, *type;
+        char *value;
+        if (!read_meta(f, i, &key, &type, &value)) continue;
+        fputs("  ", stdout);
+        term_print_clean(stdout, key);
+        printf("%*s %-10s ", (int)(strlen(key) < 42 ? 42 - strlen(key) : 0), "", type);
+        term_print_clean(stdout, value);
+        fputc('\n', stdout);
+        free(value);
+    }
+}
+
+static void format_shape(char out[64], const bitnet_tensor_info *t)
+{
+    int n = 0;
+    out[0] = 0;
+    for (uint32_t d = 0; d < t->n_dims && d < BN_ARRAY_LEN(t->dims) && n < 64; d++)
+        n += snprintf(out + n, 64 - (size_t)n, "%s%llu", d ? " x " : "",
+                      (unsigned long long)t->dims[d]);
+}
+
+static void format_scale(char out[40], const bitnet_tensor_stats *s)
+{
+    if (s->n_scales == 0) snprintf(out, 40, "-");
+    else if (s->scale_min == s->scale_max) snprintf(out, 40, "%.5g", s->scale_min);
+    else snprintf(out, 40, "%.4g..%.4g", s->scale_min, s->scale_max);
+}
+
+static void print_weights(const struct contents *c)
+{
+    printf("\n%stensors (%zu)%s\n  %-32s %-9s %-16s %6s  %-13s %7s  %-18s %s\n",
+           term_style(stdout, TERM_BOLD), c->n_rows, term_style(stdout, TERM_PLAIN), "name", "type",
+           "shape", "bits", "values", "zeros", "scale", "dead rows");
+    for (size_t i = 0; i < c->n_rows; i++) {
+        const struct row *r = &c->rows[i];
+        char shape[64], scale[40];
+        size_t len = strlen(r->info.name);
+        format_shape(shape, &r->info);
+        fputs("  ", stdout);
+        term_print_clean(stdout, r->info.name);
+        printf("%*s %-9s %-16s %6.3f", (int)(len < 32 ? 32 - len : 0), "", r->info.type, shape,
+               r->info.bits_per_weight);
+        if (r->counted) {
+            format_scale(scale, &r->stats);
+            printf("  %-13s %5.1f %%  %-18s %llu", r->stats.values, r->stats.zero_share * 100,
+                   scale, (unsigned long long)r->stats.dead_rows);
+            if (r->stats.n_nonfinite)
+                printf("  %llu not finite", (unsigned long long)r->stats.n_nonfinite);
+        }
+        fputc('\n', stdout);
+    }
+}
+
+static void print_summary(const struct contents *c)
+{
+    char size[TERM_SIZE_BYTES];
+    printf("\n%ssummary%s\n  weight_dtype    %s\n", term_style(stdout, TERM_BOLD),
+           term_style(stdout, TERM_PLAIN), c->weight_dtype);
+    if (c->counted && c->n_matrices)
+        printf("  bit_width       %.3g\n  has_zero_point  %s\n", c->bit_width,
+               c->has_zero_point ? "true" : "false");
+    printf("  matrices        %llu, %llu weights, %s", (unsigned long long)c->n_matrices,
+           (unsigned long long)c->weights, term_size(size, c->bytes));
+    if (c->weights) printf(", %.3f bits a weight", (double)c->bytes * 8 / (double)c->weights);
+    fputc('\n', stdout);
+    if (!c->counted || !c->n_matrices) return;
+    printf("  zeros           %.2f %%\n  dead rows       %llu\n",
+           100.0 * (double)c->zeros / (double)c->weights, (unsigned long long)c->dead_rows);
+    if (c->nonfinite) printf("  not finite      %llu\n", (unsigned long long)c->nonfinite);
+}
+
+static int print_text(const struct inspect_config *o, const struct contents *c)
+{
+    char size[TERM_SIZE_BYTES];
+    term_print_clean(stdout, model_path_name(c->path));
+    printf(": %s, %s, %zu tensors\n", bitnet_file_format(c->file),
+           term_size(size, bitnet_file_bytes(c->file)), c->n_rows);
+    if (o->meta || !o->weights) print_meta(c->file);
+    if (o->weights) print_weights(c);
+    if (o->weights || !o->meta) print_summary(c);
+    return EXIT_DONE;
+}
+
+/* ------------------------------------------------------------------ as JSON */
+
+/* JSON has no infinities */
+static json_t *real(double v) { return isfinite(v) ? json_real(v) : json_null(); }
+
+static json_t *json_tensor(const struct row *r)
+{
+    const bitnet_tensor_info *t = &r->info;
+    json_t *dims = json_array();
+    for (uint32_t d = 0; d < t->n_dims && d < BN_ARRAY_LEN(t->dims); d++)
+        json_array_append_new(dims, json_integer((json_int_t)t->dims[d]));
+    json_t *j = json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:b, s:b}", "name",
+                          term_json_string(t->name, strlen(t->name)), "type", t->type, "dims", dims,
+                          "bytes", (json_int_t)t->bytes, "offset", (json_int_t)t->offset,
+                          "bits_per_weight", real(t->bits_per_weight), "is_matrix", t->is_matrix,
+                          "is_ternary_type", t->is_ternary_type);
+    if (!j || !r->counted) return j;
+    const bitnet_tensor_stats *s = &r->stats;
+    json_t *found = json_pack(
+        "{s:s, s:s, s:[I, I, I, I], s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:I}", "values",
+        s->values, "dtype", s->dtype, "counts", (json_int_t)s->count[0], (json_int_t)s->count[1],
+        (json_int_t)s->count[2], (json_int_t)s->count[3], "zero_share", real(s->zero_share),
+        "scale_min", real(s->scale_min), "scale_max", real(s->scale_max), "n_scales",
+        (json_int_t)s->n_scales, "dead_rows", (json_int_t)s->dead_rows, "value_min",
+        real(s->value_min), "value_max", real(s->value_max), "mean_abs", real(s->mean_abs),
+        "nonfinite", (json_int_t)s->n_nonfinite);
+    json_object_update(j, found);
+    json_decref(found);
+    return j;
+}
+
+/* The library writes values as JSON does, but cuts long ones; those, and what JSON cannot hold, stay
+ * text. */
+static json_t *json_value(const char *type, const char *value)
+{
+    json_t *j = json_loads(value, JSON_DECODE_ANY, NULL);
+    if (j && json_is_string(j) == (strcmp(type, "str") == 0)) return j;
+    json_decref(j);
+    return term_json_string(value, strlen(value));
+}
+
+static json_t *json_meta(const bitnet_file *f)
+{
+    json_t *all = json_object();
+    for (size_t i = 0; i < bitnet_file_n_meta(f); i++) {
+        const char *key, *type;
+        char *value;
+        if (!read_meta(f, i, &key, &type, &value)) continue;
+        struct bn_buf name; /* a key that is not UTF-8 must not vanish from the report */
+        bn_buf_init(&name, SIZE_MAX / 2);
+        term_clean(&name, key, strlen(key), false);
+        json_object_set_new(all, name.data ? name.data : "", json_value(type, value));
+        bn_buf_free(&name);
+        free(value);
+    }
+    return all;
+}
+
+static int print_json(const struct contents *c)
+{
+    const char *path = model_path_name(c->path);
+    json_t *tensors = json_array();
+    for (size_t i = 0; i < c->n_rows; i++) json_array_append_new(tensors, json_tensor(&c->rows[i]));
+    bool known = c->counted && c->n_matrices;
+    return term_print_json(
+        json_pack("{s:o, s:s, s:I, s:s, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "path",
+                  term_json_string(path, strlen(path)), "format", bitnet_file_format(c->file),
+                  "file_bytes", (json_int_t)bitnet_file_bytes(c->file), "weight_dtype",
+                  c->weight_dtype, "bit_width", known ? real(c->bit_width) : json_null(),
+                  "has_zero_point", known ? json_boolean(c->has_zero_point) : json_null(),
+                  "matrices", (json_int_t)c->n_matrices, "matrix_weights", (json_int_t)c->weights,
+                  "matrix_bytes", (json_int_t)c->bytes, "zero_share",
+                  known ? real((double)c->zeros / (double)c->weights) : json_null(), "dead_rows",
+                  known ? json_integer((json_int_t)c->dead_rows) : json_null(), "nonfinite",
+                  known ? json_integer((json_int_t)c->nonfinite) : json_null(), "tensors", tensors,
+                  "metadata", json_meta(c->file)));
+}
+
+/* ------------------------------------------------------------------ the command */
+
+/* A binary matrix is also a ternary one that happens to hold no zeros. */
+static int check_required(const struct contents *c, const char *require)
+{
+    const char *path = model_path_name(c->path);
+    if (c->n_matrices == 0)
+        return term_fail_text("%s holds no weight matrices, so it is not %s", path, require);
+    if (c->nonfinite)
+        return term_fail_text("%s is not %s: %llu weights or scales are not finite", path, require,
+                              (unsigned long long)c->nonfinite);
+    if (rank_of(c->worst->stats.dtype) <= rank_of(require)) return EXIT_DONE;
+    return term_fail_text("%s is not %s: %s is %s, with values %s", path, require,
+                          c->worst->info.name, c->worst->stats.dtype, c->worst->stats.values);
+}
+
+static int run(void *config, const struct arg_words *words)
+{
+    const struct inspect_config *o = config;
+    const char *model;
+    int code = model_word(&model, o->path.model, words, "inspect");
+    if (code != EXIT_DONE) return code;
+    bool meta_only = o->meta && !o->weights && !o->require;
+    bool count = !o->no_stats && !meta_only;
+    if (o->require && o->no_stats)
+        return term_usage("inspect", "--require needs to read the weights; leave out --no-stats");
+
+    bitnet_error err = {0};
+    struct contents c = {.path = model_path_resolve(model)};
+    bitnet_status s = bitnet_file_open(&c.file, c.path, &err);
+    if (s == BITNET_OK) s = read_rows(&c, count, &err);
+    if (s == BITNET_OK) {
+        summarise(&c, count);
+        code = o->json ? print_json(&c) : print_text(o, &c);
+        if (code == EXIT_DONE && o->require) code = check_required(&c, o->require);
+    } else {
+        code = term_fail(&err);
+    }
+    free(c.rows);
+    bitnet_file_close(c.file);
+    return code;
+}
+
+const struct command cmd_inspect = {
+    .name = "inspect",
+    .usage = "[MODEL] [options]",
+    .about = "\n"
+             "Shows the metadata and a summary of the weights; the weights are read and counted, "
+             "not believed.\n"
+             "weight_dtype is what was found: binary {-1,+1}, ternary {-1,0,+1}, quaternary "
+             "{-1,0,+1,+2} or\n"
+             "float; bit_width is the information in such a weight; has_zero_point tells whether "
+             "the values\n"
+             "lie unsymmetrically about zero.\n"
+             "\n"
+             "  bitnet inspect model.gguf --weights\n"
+             "  bitnet inspect model.gguf --require ternary --json\n",
+    .parts = parts,
+    .config_bytes = sizeof(struct inspect_config),
+    .max_words = 1,
+    .run = run,
+};

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd_run.c: `bitnet run`: one prompt, one answer. The text goes to standard output as it is made,
+ * the timing line to standard error; with --json one object at the end.
+ */
+#include "base/clock.h"
+#include "cli/command.h"
+#include "cli/generate.h"
+#include "cli/interrupt.h"
+#include "cli/model_opts.h"
+#include "cli/term.h"
+#include "cli/textio.h"
+#include <stdlib.h>
+#include <unistd.h>
+
+struct run_config {
+    struct model_opts model;
+    struct engine_opts engine;
+    struct generate_opts gen;
+    const char *prompt, *file, *system, *chat_template;
+    bool chat, no_echo, quiet, json;
+};
+
+#define AT(field) offsetof(struct run_config, field)
+static const struct opt prompt_table[] = {
+    {.kind = OPT_STR,
+     .letter = 'p',
+     .name = "prompt",
+     .metavar = "TEXT",
+     .help = "the prompt, instead of the words on the command line",
+     .offset = AT(prompt)},
+    {.kind = OPT_STR,
+     .letter = 'f',
+     .name = "file",
+     .metavar = "FILE",
+     .help = "read the prompt from a file; - is standard input. One line end at its end is dropped",
+     .offset = AT(file)},
+    {.kind = OPT_FLAG,
+     .name = "chat",
+     .help = "put the prompt into the model's chat template",
+     .offset = AT(chat)},
+    {.kind = OPT_STR,
+     .name = "system",
+     .metavar = "TEXT",
+     .help = "system message, with --chat",
+     .offset = AT(system)},
+    {.kind = OPT_STR,
+     .name = "chat-template",
+     .metavar = "NAME|FILE|TEXT",
+     .help = "chat template to use instead of the model's, with --chat",
+     .offset = AT(chat_template)},
+    {.kind = OPT_END},
+};
+static const struct opt output_table[] = {
+    {.kind = OPT_FLAG,
+     .name = "json",
+     .help = "print one JSON object with text, counts, timings and memory",
+     .offset = AT(json)},
+    {.kind = OPT_FLAG,
+     .name = "no-echo",
+     .help = "do not print the prompt before its continuation",
+     .offset = AT(no_echo),
+     .aliases = "no-display-prompt"},
+    {.kind = OPT_FLAG,
+     .letter = 'q',
+     .name = "quiet",
+     .help = "no timing line",
+     .offset = AT(quiet)},
+    {.kind = OPT_END},
+};
+static const struct opt_part parts[] = {
+    {"Prompt", prompt_table, 0},
+    {"Model", model_opts_table, AT(model)},
+    {"Context", engine_opts_table, AT(engine)},
+    {"Generation", generate_opts_table, AT(gen)},
+    {"Output", output_table, 0},
+    {NULL, NULL, 0},
+};
+#undef AT
+
+/* ------------------------------------------------------------------ the prompt */
+
+static void drop_line_end(char *text, size_t *n)
+{
+    if (*n && text[*n - 1] == '\n') (*n)--;
+    if (*n && text[*n - 1] == '\r') (*n)--;
+    text[*n] = 0;
+}
+
+static bitnet_status join_words(char **out, size_t *n, char **words, size_t n_words,
+                                bitnet_error *err)
+{
+    struct bn_buf b;
+    bn_buf_init(&b, SIZE_MAX / 2);
+    for (size_t i = 0; i < n_words; i++) {
+        if (i) bn_buf_putc(&b, ' ');
+        bn_buf_puts(&b, words[i]);
+    }
+    *n = b.len;
+    *out = bn_buf_take(&b);
+    return *out ? BITNET_OK : bn_fail_nomem(err, *n, "the prompt");
+}
+
+/* Where the prompt comes from: words, --prompt, --file, or standard input when it is no
+ * terminal. */
+static int get_prompt(char **out, size_t *n, const struct run_config *c, char **words,
+                      size_t n_words)
+{
+    int sources = (n_words > 0) + (c->prompt != NULL) + (c->file != NULL);
+    if (sources > 1)
+        return term_usage("run", "give the prompt once: as words, with --prompt or with --file");
+    if (sources == 0 && isatty(STDIN_FILENO)) return term_usage("run", "there is no prompt");
+    bitnet_error err = {0};
+    bitnet_status s;
+    char *prompt_words[1] = {(char *)c->prompt};
+    if (c->prompt) {
+        s = join_words(out, n, prompt_words, 1, &err);
+    } else if (n_words) {
+        s = join_words(out, n, words, n_words, &err);
+    } else {
+        s = textio_read(out, n, c->file ? c->file : "-", &err);
+        if (s == BITNET_OK) drop_line_end(*out, n);
+    }
+    return s == BITNET_OK ? EXIT_DONE : term_fail(&err);
+}
+
+static bitnet_status prompt_tokens(int32_t **ids, size_t *n, const struct run_config *c,
+                                   const bitnet_model *m, const char *prompt, size_t len,
+                                   bitnet_error *err)
+{
+    if (!c->chat) {
+        uint32_t flags = BITNET_TOK_BOS_AUTO | (c->gen.special ? BITNET_TOK_SPECIAL : 0);
+        return textio_encode(ids, n, m, prompt, len, flags, err);
+    }
+    char *owned;
+    const char *chat_template;
+    BN_TRY(textio_chat_template(&owned, &chat_template, c->chat_template, err));
+    bitnet_message msgs[2] = {{"system", c->system}, {"user", prompt}};
+    size_t first = c->system ? 0 : 1;
+    bitnet_status s = textio_chat(ids, n, m, msgs + first, 2 - first, chat_template, err);
+    free(owned);
+    return s;
+}
+
+/* ------------------------------------------------------------------ the report */
+
+struct report {
+    const struct generation *g;
+    bitnet_model_info model;
+    bitnet_engine_info engine;
+};
+
+static double ms(uint64_t ns) { return (double)ns / 1e6; }
+
+static void print_timing(const struct report *r)
+{
+    const struct generation *g = r->g;
+    char rss[TERM_SIZE_BYTES];
+    fprintf(stderr,
+            "%sload %.0f ms, first token %.0f ms, prompt %u tok at %.1f tok/s, generated %u tok at "
+            "%.1f tok/s, "
+            "peak %s, %u thread%s, %s, seed %llu%s\n",
+            term_style(stderr, TERM_DIM), ms(r->model.load_ns), ms(g->first_token_ns), g->n_prompt,
+            generation_prompt_rate(g), g->n_generated, generation_decode_rate(g),
+            term_size(rss, term_peak_rss_bytes()), r->engine.threads,
+            r->engine.threads == 1 ? "" : "s", r->model.backend, (unsigned long long)g->seed,
+            term_style(stderr, TERM_PLAIN));
+}
+
+static json_t *json_ids(const int32_t *ids, size_t n)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_integer(ids[i]));
+    return a;
+}
+
+static json_t *json_model(const bitnet_model_info *m)
+{
+    return json_pack("{s:o, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name",
+                     term_json_string(m->name, strlen(m->name)), "architecture", m->architecture,
+                     "weight_type", m->weight_type, "head_type", m->head_type, "activation",
+                     m->activation, "act_quant", m->act_quant, "parameters",
+                     (json_int_t)m->n_params, "parameters_ternary", (json_int_t)m->n_params_ternary,
+                     "vocab", (json_int_t)m->n_vocab, "file_bytes", (json_int_t)m->file_bytes);
+}
+
+static int print_report(const struct report *r)
+{
+    const struct generation *g = r->g;
+    json_t *j = json_pack(
+        "{s:o, s:o, s:I, s:I, s:s, s:I, s:{s:f, s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:I, s:I}, s:o, "
+        "s:I, s:I, s:s, s:s}",
+        "text", term_json_string(g->text.data ? g->text.data : "", g->text.len), "tokens",
+        json_ids(g->ids, g->n_ids), "prompt_tokens", (json_int_t)g->n_prompt, "generated_tokens",
+        (json_int_t)g->n_generated, "finish_reason", generation_finish_name(g->finish), "seed",
+        (json_int_t)g->seed, "timings", "load_ms", ms(r->model.load_ns), "ttft_ms",
+        ms(g->first_token_ns), "prompt_tok_s", generation_prompt_rate(g), "gen_tok_s",
+        generation_decode_rate(g), "total_ms", ms(g->total_ns), "memory", "peak_rss_bytes",
+        (json_int_t)term_peak_rss_bytes(), "kv_bytes", (json_int_t)r->engine.kv_bytes,
+        "scratch_bytes", (json_int_t)r->engine.scratch_bytes, "packed_bytes",
+        (json_int_t)r->model.packed_bytes, "model", json_model(&r->model), "threads",
+        (json_int_t)r->engine.threads, "ctx_size", (json_int_t)r->engine.ctx_tokens, "kv_type",
+        r->engine.kv_type, "backend", r->model.backend);
+    return term_print_json(j);
+}
+
+/* ------------------------------------------------------------------ the run */
+
+static bool show_text(void *user, const char *text, size_t n)
+{
+    (void)user;
+    return term_print_text(text, n);
+}
+
+static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e, const char *prompt,
+                  size_t len)
+{
+    bitnet_error err = {0};
+    int32_t *ids;
+    size_t n_ids;
+    if (prompt_tokens(&ids, &n_ids, c, m, prompt, len, &err) != BITNET_OK) return term_fail(&err);
+    if (n_ids == 0) {
+        free(ids);
+        return term_fail_text("the prompt is empty and this model has no token to begin with");
+    }
+    if (!c->json && !c->chat && !c->no_echo) term_print_text(prompt, len);
+    struct generation g = {.engine = e,
+                           .opts = &c->gen,
+                           .tokens = ids,
+                           .n_tokens = n_ids,
+                           .seed = c->gen.seed,
+                           .on_text = c->json ? NULL : show_text};
+    bitnet_status s = generation_run(&g, &err);
+    bool cut_line = !c->json && (g.text.len == 0 || g.text.data[g.text.len - 1] != '\n');
+    int code = EXIT_DONE;
+    if (cut_line && (s == BITNET_OK || g.text.len)) fputc('\n', stdout);
+    if (s != BITNET_OK) {
+        code = term_fail(&err);
+    } else {
+        struct report r = {.g = &g, .model.size = sizeof r.model, .engine.size = sizeof r.engine};
+        bitnet_model_get_info(m, &r.model);
+        bitnet_engine_get_info(e, &r.engine);
+        fflush(stdout);
+        if (c->json) code = print_report(&r);
+        if (!c->quiet && !c->json) print_timing(&r);
+        if (interrupt_pending()) code = interrupt_exit_code();
+    }
+    generation_free(&g);
+    free(ids);
+    return code;
+}
+
+static int run(void *config, const struct arg_words *words)
+{
+    struct run_config *c = config;
+    char **prompt_words = words->items;
+    size_t n_words = words->n;
+    const char *model_word = c->model.model;
+    if (!model_word && n_words && model_path_looks_like(prompt_words[0])) {
+        model_word = *prompt_words++;
+        n_words--;
+    }
+    if (!c->chat && c->system) return term_usage("run", "--system needs --chat");
+    if (!c->chat && c->chat_template) return term_usage("run", "--chat-template needs --chat");
+
+    char *prompt = NULL;
+    size_t len = 0;
+    int code = get_prompt(&prompt, &len, c, prompt_words, n_words);
+    if (code != EXIT_DONE) return code;
+    generate_choose_seed(&c->gen);
+    bitnet_model *m = NULL;
+    bitnet_engine *e = NULL;
+    code = model_open(&m, model_word, &c->model, "run");
+    if (code == EXIT_DONE) {
+        bitnet_error err = {0};
+        bitnet_engine_options eo;
+        model_engine_options(&eo, &c->model, &c->engine);
+        code = bitnet_engine_open(&e, m, &eo, &err) == BITNET_OK ? answer(c, m, e, prompt, len)
+                                                                 : term_fail(&err);
+    }
+    bitnet_engine_close(e);
+    bitnet_model_close(m);
+    free(prompt);
+    return code;
+}
+
+const struct command cmd_run = {
+    .name = "run",
+    .usage = "[MODEL] [PROMPT...] [options]",
+    .about = "\n"
+             "The first word is the model if it is an existing file or folder, ends in .gguf or "
+             ".safetensors,\n"
+             "is a path, or is 'embedded'; the other words are the prompt. Without a prompt, "
+             "standard input is\n"
+             "read when it is no terminal. Ctrl-C ends the answer.\n"
+             "\n"
+             "  bitnet run \"Once upon a time\"\n"
+             "  bitnet run model.gguf \"The capital of France is\" -n 20 --temp 0\n"
+             "  bitnet run model.gguf --chat --json -p \"Why is the sky blue?\"\n",
+    .parts = parts,
+    .config_bytes = sizeof(struct run_config),
+    .max_words = SIZE_MAX,
+    .run = run,
+};

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * generate.h: one request from prompt tokens to text, for run and chat: the sampling options, the
+ * loop over bitnet_step() with Ctrl-C, and what came of it.
+ */
+#ifndef BN_CLI_GENERATE_H
+#define BN_CLI_GENERATE_H
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "cli/args.h"
+
+struct generate_opts {
+    uint32_t max_new_tokens, top_k;
+    float temperature, top_p, min_p;
+    uint64_t seed;
+    bool seed_given, ignore_end, special;
+    struct opt_list stop;
+};
+extern const struct opt generate_opts_table[];
+
+/* Chooses a seed where the user gave none: small enough to be typed again. */
+void generate_choose_seed(struct generate_opts *o);
+
+struct generation {
+    /* in */
+    bitnet_engine *engine;
+    const struct generate_opts *opts;
+    const int32_t *tokens;
+    size_t n_tokens;
+    uint64_t seed;
+    bool (*on_text)(void *user, const char *text,
+                    size_t n); /* false: stop, nobody can read it; may be NULL */
+    void *user;
+    /* out: owned, generation_free */
+    struct bn_buf text;
+    int32_t *ids;
+    size_t n_ids, ids_room;
+    bitnet_finish finish;
+    uint32_t n_prompt, n_generated;
+    uint64_t prefill_ns, decode_ns, first_token_ns, total_ns;
+};
+
+/* Runs the request to its end. A pending interrupt cancels it: that is BITNET_OK with finish
+ * CANCELLED, and the text so far. */
+bitnet_status generation_run(struct generation *g, bitnet_error *err);
+void generation_free(struct generation *g);
+
+const char *
+generation_finish_name(bitnet_finish f); /* "end", "stop", "length", "cancelled", "error" */
+/* tokens a second; 0 when there is nothing to divide */
+double generation_prompt_rate(const struct generation *g);
+double generation_decode_rate(const struct generation *g);
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/model_opts.h"
+
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/suggest.h"
+#include "cli/term.h"
+#include <stddef.h>
+
+#define MODEL_HELP                                                                              \
+    "GGUF file, safetensors file or Hugging Face folder; 'embedded' for the model inside this " \
+    "program"
+
+const struct opt model_path_table[] = {
+    {.kind = OPT_STR,
+     .letter = 'm',
+     .name = "model",
+     .metavar = "PATH",
+     .help = MODEL_HELP,
+     .offset = offsetof(struct model_path, model)},
+    {.kind = OPT_END},
+};
+
+const struct opt model_opts_table[] = {
+    {.kind = OPT_STR,
+     .letter = 'm',
+     .name = "model",
+     .metavar = "PATH",
+     .help = MODEL_HELP,
+     .offset = offsetof(struct model_opts, model)},
+    {.kind = OPT_STR,
+     .name = "backend",
+     .metavar = "NAME",
+     .help = "the best kernels that may be used: auto, scalar, avx2, ...",
+     .offset = offsetof(struct model_opts, backend),
+     .initial = "auto",
+     .env = "BITNET_BACKEND"},
+    {.kind = OPT_U32,
+     .letter = 't',
+     .name = "threads",
+     .metavar = "N",
+     .help = "threads; 0 takes the usable cores, 1 is exactly one",
+     .offset = offsetof(struct model_opts, threads),
+     .initial = "0",
+     .min = 0,
+     .max = 1024},
+    {.kind = OPT_CHOICE,
+     .name = "activations",
+     .help = "how linear layers take their input",
+     .offset = offsetof(struct model_opts, activations),
+     .initial = "auto",
+     .choices = "auto|int8|f32"},
+    {.kind = OPT_CHOICE,
+     .name = "i2s-layout",
+     .help = "layout of I2_S tensors in the file, where it is known to differ",
+     .offset = offsetof(struct model_opts, i2s_layout),
+     .initial = "auto",
+     .choices = "auto|128|64|rows4"},
+    {.kind = OPT_END},
+};
+
+const struct opt engine_opts_table[] = {
+    {.kind = OPT_U32,
+     .letter = 'c',
+     .name = "ctx-size",
+     .metavar = "N",
+     .help = "tokens that fit, prompt and answer together; 0 takes the model's, at most 4096",
+     .offset = offsetof(struct engine_opts, ctx_tokens),
+     .initial = "0",
+     .aliases = "ctx",
+     .min = 0,
+     .max = 1 << 24},
+    {.kind = OPT_U32,
+     .letter = 'b',
+     .name = "batch-size",
+     .metavar = "N",
+     .help = "tokens of the prompt that are computed together; 0 takes 512",
+     .offset = offsetof(struct engine_opts, batch_tokens),
+     .initial = "0",
+     .min = 0,
+     .max = 1 << 16},
+    MODEL_KV_TYPE_OPT(offsetof(struct engine_opts, kv_type)),
+    {.kind = OPT_END},
+};
+
+int model_word(const char **typed, const char *from_option, const struct arg_words *words,
+               const char *command)
+{
+    *typed = words->n ? words->items[0] : from_option;
+    if (from_option && words->n)
+        return term_usage(command, "give the model once, as a word or with --model");
+    return EXIT_DONE;
+}
+
+const char *model_path_resolve(const char *typed)
+{
+    if (!typed || !*typed || strcmp(typed, "-") == 0 || strcmp(typed, "embedded") == 0) return NULL;
+    return typed;
+}
+
+const char *model_path_name(const char *path) { return path ? path : "the embedded model"; }
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && strcmp(s + n - k, end) == 0;
+}
+
+bool model_path_looks_like(const char *word)
+{
+    if (!*word) return false;
+    /* a slash alone is no proof: "now and/or later" is a prompt */
+    bool path = strchr(word, '/') && !strpbrk(word, " \t\n");
+    return !model_path_resolve(word) || path || ends_with(word, ".gguf") ||
+           ends_with(word, ".safetensors") || bn_exists(word);
+}
+
+/* A mistyped backend is a usage error with the names there are; whether this CPU has it, the
+ * library says. */
+static int check_backend(const char *name, const char *command)
+{
+    struct bn_buf known;
+    bn_buf_init(&known, 1024);
+    bn_buf_puts(&known, "auto");
+    bool ok = strcmp(name, "auto") == 0;
+    const char *b;
+    for (size_t i = 0; !ok && (b = bitnet_backend_name(i, NULL)); i++) {
+        ok = strcmp(name, b) == 0;
+        bn_buf_printf(&known, ", %s", b);
+    }
+    int code = EXIT_DONE;
+    if (!ok)
+        code = term_usage(command, "there is no backend '%s'; known: %s", name,
+                          known.data ? known.data : "");
+    bn_buf_free(&known);
+    return code;
+}
+
+static int open_with(bitnet_model **out, const char *typed, bitnet_model_options *mo)
+{
+    struct term_progress bar = {0};
+    bitnet_error err = {0};
+    mo->progress = term_progress_show;
+    mo->progress_user = &bar;
+    bitnet_status s = bitnet_model_open(out, model_path_resolve(typed), mo, &err);
+    term_progress_end(&bar);
+    if (s != BITNET_OK) return term_fail(&err);
+    bitnet_model_info info = {.size = sizeof info};
+    bitnet_model_get_info(*out, &info);
+    if (info.note && *info.note) term_note(info.note);
+    return EXIT_DONE;
+}
+
+int model_open(bitnet_model **out, const char *typed, const struct model_opts *o,
+               const char *command)
+{
+    *out = NULL;
+    int code = check_backend(o->backend, command);
+    if (code != EXIT_DONE) return code;
+    bitnet_model_options mo;
+    bitnet_model_options_init(&mo);
+    mo.threads = o->threads;
+    mo.backend = o->backend;
+    mo.activations = o->activations;
+    mo.i2s_layout = o->i2s_layout;
+    return open_with(out, typed, &mo);
+}
+
+int model_open_vocab(bitnet_model **out, const char *typed)
+{
+    *out = NULL;
+    bitnet_model_options mo;
+    bitnet_model_options_init(&mo);
+    mo.vocab_only = 1;
+    return open_with(out, typed, &mo);
+}
+
+bitnet_kv_type model_kv_type(const char *choice)
+{
+    return strcmp(choice, "f32") == 0 ? BITNET_KV_F32 : BITNET_KV_F16;
+}
+
+void model_engine_options(bitnet_engine_options *out, const struct model_opts *m,
+                          const struct engine_opts *e)
+{
+    bitnet_engine_options_init(out);
+    out->threads = m->threads;
+    out->ctx_tokens = e->ctx_tokens;
+    out->max_batch_tokens = e->batch_tokens;
+    out->kv_type = model_kv_type(e->kv_type);
+    out->max_seqs = 1;
+}

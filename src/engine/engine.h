@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Many sequences over one model: takes requests, makes one ragged batch a step, samples, and reports events. Owns the
+ * pool, the KV cache and all scratch memory; a step allocates nothing. One thread drives it. */
+#ifndef BN_ENGINE_ENGINE_H
+#define BN_ENGINE_ENGINE_H
+
+#include "model/model.h"
+
+enum {
+    BN_MAX_SEQS = 1024,
+    BN_MAX_BATCH_TOKENS = 8192,
+    BN_MAX_QUEUE = 4096, /* requests waiting for a place */
+    BN_DEFAULT_CTX = 4096,
+    BN_DEFAULT_BATCH_TOKENS = 512
+};
+
+bitnet_status bn_engine_open(struct bitnet_engine **out, const struct bn_model *m,
+                             const bitnet_engine_options *o, bitnet_error *err);
+void bn_engine_close(struct bitnet_engine *e);
+void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info);
+uint32_t bn_engine_ctx(const struct bitnet_engine *e);
+const struct bn_model *bn_engine_model(const struct bitnet_engine *e);
+
+/* As bitnet_eval and bitnet_eval_reset in bitnet.h. */
+bitnet_status bn_engine_eval(struct bitnet_engine *e, uint32_t seq, const int32_t *tokens, size_t n,
+                             bool last_only, float *logits, bitnet_error *err);
+bitnet_status bn_engine_eval_reset(struct bitnet_engine *e, uint32_t seq, bitnet_error *err);
+
+bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r, uint64_t *id,
+                               bitnet_error *err);
+bitnet_status bn_engine_cancel(struct bitnet_engine *e, uint64_t id);
+bitnet_status bn_engine_step(struct bitnet_engine *e, bitnet_event *events, size_t *n,
+                             bitnet_error *err);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What becomes of each tensor of the input. The configuration says which parts a model has; each
+ * part is looked up under the names it is known by and gets its name, type and shape in the
+ * output. What a GGUF holds beyond that is copied as it is; what a checkpoint holds beyond that is
+ * refused, because leaving out a tensor would change the model in silence. */
+#include "forge/convert.h"
+
+#include "model/rope.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct bn_tensor *take(struct bn_convert_plan *p, const struct bn_tensor *t)
+{
+    if (t) p->used[t - p->src->tensors] = true;
+    return t;
+}
+
+/* Adds an item with a shape of rows x cols; one row means a vector. */
+static bitnet_status add(struct bn_convert_plan *p, struct bn_convert_item *it, const char *name,
+                         bitnet_error *err)
+{
+    if (!bn_grow((void **)&p->items, &p->room, p->n + 1, sizeof *p->items))
+        return bn_fail_nomem(err, (p->n + 1) * sizeof *p->items, "the list of tensors");
+    it->name = bn_arena_strn(&p->arena, name, strlen(name));
+    if (it->name == NULL) return bn_fail_nomem(err, strlen(name), "the list of tensors");
+    if (it->n_dims == 0) {
+        it->n_dims = it->rows == 1 ? 1 : 2;
+        it->dims[0] = it->cols;
+        it->dims[1] = it->rows;
+        it->dims[2] = it->dims[3] = 1;
+    }
+    if (it->how == BN_ITEM_COPY) it->bytes = it->from->bytes;
+    else BN_TRY(bn_choice_bytes(&it->bytes, it->type, it->name, it->rows, it->cols, err));
+    p->total_bytes += it->bytes;
+    if (it->how == BN_ITEM_TRITS && it->bytes > p->largest_bytes) p->largest_bytes = it->bytes;
+    if (it->cols > p->largest_cols) p->largest_cols = it->cols;
+    p->items[p->n++] = *it;
+    return BITNET_OK;
+}
+
+static bool storable(const struct bn_tensor *t) { return bn_type_info(t->type)->gguf_id >= 0; }
+
+/* A tensor as it lies, under another name. */
+static bitnet_status add_copy(struct bn_convert_plan *p, const struct bn_tensor *t,
+                              const char *name, bitnet_error *err)
+{
+    struct bn_convert_item it = {
+        .how = BN_ITEM_COPY, .from = t, .type = t->type, .n_dims = t->n_dims};
+    if (!storable(t))
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "tensor '%s' has type %s, which GGUF does not have", t->name,
+                       bn_type_info(t->type)->name);
+    if (it.n_dims == 0) it.n_dims = 1; /* a scalar is a vector of one */
+    memcpy(it.dims, t->dims, sizeof it.dims);
+    struct bn_stored st = bn_tensor_stored(t);
+    it.rows = st.rows;
+    it.cols = st.cols;
+    return add(p, &it, name, err);
+}
+
+static bitnet_status missing(const struct bn_convert_plan *p, enum bn_part part, uint32_t layer,
+                             bitnet_error *err)
+{
+    char name[BN_MAX_NAME_BYTES];
+    bn_part_name(name, part, layer, p->src->is_gguf);
+    return bn_fail(err, BITNET_E_FORMAT, "'%s': tensor '%s' is missing", p->src->path, name);
+}
+
+/* A vector of floats, always written as F32. */
+static bitnet_status add_norm_tensor(struct bn_convert_plan *p, const struct bn_tensor *t,
+                                     const char *name, uint64_t width, bitnet_error *err)
+{
+    struct bn_convert_item it = {.how = BN_ITEM_DENSE, .from = t, .type = BN_F32, .rows = 1};
+    it.stored = bn_tensor_stored(t);
+    if (t->type > BN_BF16)
+        return bn_fail(err, BITNET_E_UNSUPPORTED, "tensor '%s' has type %s, which is no float",
+                       t->name, bn_type_info(t->type)->name);
+    if (it.stored.rows != 1 || it.stored.cols != width)
+        return bn_fail(err, BITNET_E_FORMAT,
+                       "tensor '%s' has %llu x %llu values; %llu were expected", t->name,
+                       (unsigned long long)it.stored.rows, (unsigned long long)it.stored.cols,
+                       (unsigned long long)width);
+    it.cols = width;
+    return add(p, &it, name, err);
+}
+
+static bitnet_status add_norm(struct bn_convert_plan *p, enum bn_part part, uint32_t layer,
+                              bitnet_error *err)
+{
+    char name[BN_MAX_NAME_BYTES];
+    uint64_t rows, cols;
+    const struct bn_tensor *t = take(p, bn_part_find(p->src, part, layer));
+    if (t == NULL) return missing(p, part, layer, err);
+    bn_part_shape(p->config, part, &rows, &cols);
+    bn_part_name(name, part, layer, true);
+    return add_norm_tensor(p, t, name, cols, err);
+}
+
+/* Embedding or head: kept as they are unless another type was asked for. */
+static bitnet_status add_table(struct bn_convert_plan *p, enum bn_part part, bitnet_error *err)
+{
+    char name[BN_MAX_NAME_BYTES];
+    bool online;
+    struct bn_convert_item it = {.how = BN_ITEM_DENSE};
+    BN_TRY(bn_part_stored(&it.stored, &online, p->src, p->config, part, 0, err));
+    it.from = take(p, bn_part_find(p->src, part, 0));
+    bn_part_name(name, part, 0, true);
+    if (p->head_type.how != BN_CHOICE_TYPE || p->head_type.type == it.from->type)
+        return add_copy(p, it.from, name, err);
+    it.type = p->head_type.type;
+    it.rows = it.stored.rows;
+    it.cols = it.stored.cols;
+    return add(p, &it, name, err);
+}
+
+/* The type of a projection in the output. */
+static enum bn_type projection_type(const struct bn_convert_plan *p, const struct bn_ternary *t)
+{
+    const struct bn_type_info *from = bn_type_info(t->stored.type);
+    if (p->type.how == BN_CHOICE_TYPE) return p->type.type;
+    /* Master weights cannot be kept: without their config.json nothing says that they are to be
+     * rounded. Neither can forms that GGUF has no number for. */
+    if (p->type.how == BN_CHOICE_KEEP && from->gguf_id >= 0 && !t->online) return t->stored.type;
+    if (t->stored.type == BN_Q2_0_128) return BN_Q2_0;
+    if (t->scale_kind == BN_TS_BLOCK_F16) return t->stored.type;
+    return bn_choice_auto(t->scale_kind, t->stored.rows, t->stored.cols);
+}
+
+static bitnet_status add_projection(struct bn_convert_plan *p, enum bn_part part, uint32_t layer,
+                                    struct bn_convert_rows *rows, bitnet_error *err)
+{
+    char name[BN_MAX_NAME_BYTES];
+    struct bn_convert_item it = {.how = BN_ITEM_TRITS};
+    bool dense;
+    bn_part_name(name, part, layer, true);
+    BN_TRY(bn_ternary_open(&it.ternary, &dense, p->src, p->config, part, layer, err));
+    it.from = take(p, bn_part_find(p->src, part, layer));
+    const struct bn_tensor *factor = take(p, bn_part_scale(p->src, part, layer));
+    /* the one family whose GGUF form rotates neighbours, see source_row() */
+    if (!p->src->is_gguf && strcmp(p->config->arch, "llama") == 0) {
+        if (part == BN_P_Q) it.heads = p->config->n_head;
+        if (part == BN_P_K) it.heads = p->config->n_head_kv;
+    }
+    it.rows = it.ternary.stored.rows;
+    it.cols = it.ternary.stored.cols;
+    bool plain_copy = it.heads == 0 && (factor == NULL || !p->src->is_gguf);
+    if (dense) {
+        if (plain_copy) return add_copy(p, it.from, name, err);
+        it.how = BN_ITEM_DENSE;
+        it.stored = it.ternary.stored;
+        it.type = it.from->type;
+        return add(p, &it, name, err);
+    }
+    it.type = projection_type(p, &it.ternary);
+    if (p->proj_type == BN_TYPE_COUNT) p->proj_type = it.type;
+    p->one_type = p->one_type && p->proj_type == it.type;
+    if (it.type == it.from->type && plain_copy) return add_copy(p, it.from, name, err);
+    if (!bn_type_info(it.type)->ternary) { /* ternary values kept in floats */
+        it.how = BN_ITEM_DENSE;
+        it.stored = it.ternary.stored;
+        if (factor)
+            return bn_fail(
+                err, BITNET_E_UNSUPPORTED,
+                "'%s' is stored in floats with a factor beside it, and cannot be kept so", name);
+        return add(p, &it, name, err);
+    }
+    BN_TRY(add(p, &it, name, err));
+    return bn_convert_check(&p->items[p->n - 1], p->allow_scale_rounding, rows, err);
+}
+
+static bitnet_status add_in_norm(struct bn_convert_plan *p, enum bn_part part, uint32_t layer,
+                                 bitnet_error *err)
+{
+    char name[BN_MAX_NAME_BYTES];
+    uint64_t rows, cols;
+    const struct bn_tensor *t = take(p, bn_part_in_norm(p->src, part, layer));
+    bn_part_name(name, part, layer, true);
+    if (t == NULL)
+        return bn_fail(err, BITNET_E_FORMAT, "'%s': '%s' has no norm in front of it", p->src->path,
+                       name);
+    if (p->src->is_gguf) {
+        snprintf(name, sizeof name, "%s", t->name);
+    } else {
+        size_t stem = strlen(name) - strlen(".weight");
+        snprintf(name + stem, sizeof name - stem, "_norm_in.weight");
+    }
+    bn_part_shape(p->config, part, &rows, &cols);
+    return add_norm_tensor(p, t, name, cols, err);
+}
+
+/* Llama 3.1's stretched rotation is a tensor in GGUF and a rule in config.json. */
+static bitnet_status add_rope_factors(struct bn_convert_plan *p, bitnet_error *err)
+{
+    if (p->src->is_gguf || p->config->rope_scaling != BN_RS_LLAMA3) return BITNET_OK;
+    char name[BN_MAX_NAME_BYTES];
+    struct bn_convert_item it = {.how = BN_ITEM_ROPE, .type = BN_F32, .rows = 1};
+    it.cols = p->config->rope_dim / 2;
+    float *factors = bn_arena_alloc(&p->arena, (size_t)it.cols * sizeof *factors);
+    if (factors == NULL) return bn_fail_nomem(err, (size_t)it.cols * sizeof *factors, "rotations");
+    bn_rope_factors(factors, p->config);
+    it.factors = factors;
+    bn_part_name(name, BN_P_ROPE_FREQS, 0, true);
+    return add(p, &it, name, err);
+}
+
+static bitnet_status add_layer(struct bn_convert_plan *p, uint32_t layer,
+                               struct bn_convert_rows *rows, bitnet_error *err)
+{
+    const struct bn_config *c = p->config;
+    BN_TRY(add_norm(p, BN_P_ATTN_NORM, layer, err));
+    if (c->sub_norms) BN_TRY(add_norm(p, BN_P_ATTN_SUB_NORM, layer, err));
+    BN_TRY(add_norm(p, BN_P_FFN_NORM, layer, err));
+    if (c->sub_norms) BN_TRY(add_norm(p, BN_P_FFN_SUB_NORM, layer, err));
+    if (c->qk_norm) BN_TRY(add_norm(p, BN_P_Q_NORM, layer, err));
+    if (c->qk_norm) BN_TRY(add_norm(p, BN_P_K_NORM, layer, err));
+    for (int i = 0; i < BN_N_PROJ; i++) {
+        BN_TRY(add_projection(p, BN_P_Q + i, layer, rows, err));
+        /* it may have been read whole; the next time is far away */
+        bn_source_release(p->src, bn_part_find(p->src, BN_P_Q + i, layer));
+        if (c->in_norms) BN_TRY(add_in_norm(p, BN_P_Q + i, layer, err));
+    }
+    return BITNET_OK;
+}
+
+/* Tensors of a checkpoint that say nothing about the model: tables that every engine makes itself,
+ * and a head that is stored though it is tied. */
+static bool harmless(const struct bn_convert_plan *p, const char *name)
+{
+    static const char inv_freq[] = "rotary_emb.inv_freq";
+    size_t n = strlen(name), k = sizeof inv_freq - 1;
+    if (n >= k && strcmp(name + n - k, inv_freq) == 0) return true;
+    return p->config->tied_head && strcmp(name, "lm_head.weight") == 0;
+}
+
+static bitnet_status add_rest(struct bn_convert_plan *p, bitnet_error *err)
+{
+    for (size_t i = 0; i < p->src->n_tensors; i++) {
+        const struct bn_tensor *t = &p->src->tensors[i];
+        if (p->used[i]) continue;
+        if (p->src->is_gguf) {
+            BN_TRY(add_copy(p, t, t->name, err));
+        } else if (!harmless(p, t->name)) {
+            return bn_fail(
+                err, BITNET_E_UNSUPPORTED,
+                "'%s': tensor '%s' is unknown, and leaving it out would change the model",
+                p->src->path, t->name);
+        }
+    }
+    return BITNET_OK;
+}
+
+bitnet_status bn_convert_plan_make(struct bn_convert_plan *p, bitnet_error *err)
+{
+    const struct bn_config *c = p->config;
+    if (c->in_norms && !p->src->is_gguf && c->in_norm_eps != c->eps)
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "'%s': norms with two epsilons (%g and %g) have no place in GGUF",
+                       p->src->path, (double)c->eps, (double)c->in_norm_eps);
+    p->proj_type = BN_TYPE_COUNT;
+    p->one_type = true;
+    p->used = bn_calloc(p->src->n_tensors, sizeof *p->used);
+    if (p->used == NULL) return bn_fail_nomem(err, p->src->n_tensors, "the list of tensors");
+    struct bn_convert_rows rows;
+    uint64_t widest = (uint64_t)c->n_head * c->head_dim;
+    widest = widest > c->n_ff ? widest : c->n_ff;
+    BN_TRY(bn_convert_rows_open(&rows, p->src, widest > c->n_embd ? widest : c->n_embd, 0, err));
+    bitnet_status s = add_table(p, BN_P_EMBED, err);
+    if (s == BITNET_OK) s = add_norm(p, BN_P_OUT_NORM, 0, err);
+    if (s == BITNET_OK && !c->tied_head) s = add_table(p, BN_P_HEAD, err);
+    if (s == BITNET_OK) s = add_rope_factors(p, err);
+    for (uint32_t layer = 0; layer < c->n_layer && s == BITNET_OK; layer++)
+        s = add_layer(p, layer, &rows, err);
+    if (s == BITNET_OK) s = add_rest(p, err);
+    bn_convert_rows_close(&rows);
+    return s;
+}
+
+void bn_convert_plan_free(struct bn_convert_plan *p)
+{
+    free(p->items);
+    free(p->used);
+    bn_arena_free(&p->arena);
+}

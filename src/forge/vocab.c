@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Vocabularies for files that are being made: read from wherever one lies, or the 256 bytes, and
+ * filled up to the number of rows of the embedding, as every reader of GGUF expects. */
+#include "forge/forge.h"
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/utf8.h"
+#include "model/model.h"
+#include "text/vocab.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { NOTE_MAX_BYTES = 1 << 14 };
+
+/* The first bytes tell a GGUF; a name that cannot be opened is left to the reader to complain
+ * about. */
+static bool is_gguf(const char *path)
+{
+    char head[4] = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return false;
+    bool same = read(fd, head, sizeof head) == (ssize_t)sizeof head && memcmp(head, "GGUF", 4) == 0;
+    close(fd);
+    return same;
+}
+
+/* From a GGUF, or from a folder with a tokenizer in it: that need not be a model. */
+static bitnet_status from_source(struct bn_vocab *v, const char *path, bool folder,
+                                 bitnet_error *err)
+{
+    struct bn_source src = {0};
+    struct bn_buf note;
+    bool found;
+    if (!folder) BN_TRY(bn_source_open(&src, path, BN_I2S_AUTO, err));
+    else if ((src.folder = strdup(path)) == NULL) return bn_fail_nomem(err, strlen(path), "a path");
+    bn_buf_init(&note, NOTE_MAX_BYTES);
+    bitnet_status s = bn_source_vocab(v, &found, &src, &note, err);
+    if (s == BITNET_OK && !found)
+        s = bn_fail(err, BITNET_E_FORMAT, "'%s' holds no vocabulary", path);
+    bn_buf_free(&note);
+    bn_source_close(&src);
+    return s;
+}
+
+bitnet_status bn_forge_vocab_read(struct bn_vocab *v, const char *path, bitnet_error *err)
+{
+    if (bn_is_folder(path)) return from_source(v, path, true, err);
+    if (is_gguf(path)) return from_source(v, path, false, err);
+    size_t n = strlen(path);
+    if (n > 6 && strcmp(path + n - 6, ".model") == 0)
+        return bn_vocab_read_sentencepiece(v, path, err);
+    return bn_vocab_read_hf(v, path, err);
+}
+
+/* The character that stands for a byte in byte-level BPE: itself where it is visible Latin-1, else
+ * the next one from U+0100 on. */
+static size_t byte_alphabet(char out[4], unsigned byte)
+{
+    unsigned hidden = 0;
+    for (unsigned b = 0;; b++) {
+        bool visible = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255);
+        if (b == byte) return bn_utf8_encode(out, visible ? b : 256 + hidden);
+        hidden += !visible;
+    }
+}
+
+bitnet_status bn_forge_vocab_bytes(struct bn_vocab *v, bitnet_error *err)
+{
+    enum { N_BYTES = 256, BOS = N_BYTES, EOS, TWO_SPACES, N };
+    bn_vocab_init(v);
+    v->model = BN_VOCAB_BPE;
+    v->tokens = bn_arena_alloc(&v->arena, N * sizeof *v->tokens);
+    v->types = bn_arena_alloc(&v->arena, N);
+    if (v->tokens == NULL || v->types == NULL) return bn_fail_nomem(err, N, "the byte vocabulary");
+    for (unsigned b = 0; b < N_BYTES; b++) {
+        char text[4];
+        size_t n = byte_alphabet(text, b);
+        v->tokens[b] = (struct bn_str){bn_arena_strn(&v->arena, text, n), (uint32_t)n};
+        v->types[b] = BN_TOKEN_NORMAL;
+        if (v->tokens[b].s == NULL) return bn_fail_nomem(err, n, "the byte vocabulary");
+    }
+    v->tokens[BOS] = (struct bn_str){"<|begin_of_text|>", 17};
+    v->tokens[EOS] = (struct bn_str){"<|end_of_text|>", 15};
+    v->types[BOS] = v->types[EOS] = BN_TOKEN_CONTROL;
+    /* Byte-level BPE without a single merge counts as damage, so there is one: two spaces. */
+    struct bn_str space = v->tokens[' '];
+    char two[8];
+    memcpy(two, space.s, space.n);
+    memcpy(two + space.n, space.s, space.n);
+    v->tokens[TWO_SPACES] =
+        (struct bn_str){bn_arena_strn(&v->arena, two, 2 * space.n), 2 * space.n};
+    v->types[TWO_SPACES] = BN_TOKEN_NORMAL;
+    v->merges = bn_arena_alloc(&v->arena, 2 * sizeof *v->merges);
+    if (v->merges == NULL || v->tokens[TWO_SPACES].s == NULL)
+        return bn_fail_nomem(err, sizeof two, "the byte vocabulary");
+    v->merges[0] = v->merges[1] = space;
+    v->n_merges = 1;
+    v->n_tokens = N;
+    v->pre = "gpt-2";
+    v->add_bos = true;
+    v->bos = BOS;
+    v->eos = EOS;
+    return BITNET_OK;
+}
+
+bitnet_status bn_forge_vocab_fit(struct bn_vocab *v, uint32_t n_vocab, const char *what,
+                                 bitnet_error *err)
+{
+    if (v->n_tokens > n_vocab)
+        return bn_fail(err, BITNET_E_ARG, "the vocabulary has %u tokens, but '%s' only %u",
+                       v->n_tokens, what, n_vocab);
+    if (v->n_tokens == n_vocab) return BITNET_OK;
+    struct bn_str *tokens = bn_arena_alloc(&v->arena, (size_t)n_vocab * sizeof *tokens);
+    uint8_t *types = bn_arena_alloc(&v->arena, n_vocab);
+    float *scores = v->scores ? bn_arena_alloc(&v->arena, (size_t)n_vocab * sizeof *scores) : NULL;
+    if (tokens == NULL || types == NULL || (v->scores && scores == NULL))
+        return bn_fail_nomem(err, (size_t)n_vocab * sizeof *tokens, "the vocabulary");
+    if (v->n_tokens) {
+        memcpy(tokens, v->tokens, v->n_tokens * sizeof *tokens);
+        memcpy(types, v->types, v->n_tokens);
+        if (scores) memcpy(scores, v->scores, v->n_tokens * sizeof *scores);
+    }
+    for (uint32_t i = v->n_tokens; i < n_vocab; i++) {
+        char text[24];
+        /* each its own name: some readers build a dictionary and want as many entries as tokens */
+        int n = snprintf(text, sizeof text, "[PAD%u]", i);
+        tokens[i] = (struct bn_str){bn_arena_strn(&v->arena, text, (size_t)n), (uint32_t)n};
+        types[i] = BN_TOKEN_UNUSED;
+        if (tokens[i].s == NULL) return bn_fail_nomem(err, sizeof text, "the vocabulary");
+    }
+    v->tokens = tokens;
+    v->types = types;
+    v->scores = scores;
+    v->n_tokens = n_vocab;
+    return BITNET_OK;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The operations, their contracts, and the table of chosen variants.
+ *
+ * A kernel is pure arithmetic on the memory it is given: no threads, no allocation, no I/O. The C
+ * version in kernels/ref is the definition of the result; every other variant gives the same bits
+ * (docs/numerics.md):
+ *  - integer sums are exact, in any order;
+ *  - float sums run in BN_LANES lanes: element i goes to lane i % 16, each step is one rounded
+ *    multiplication and one rounded addition (never fused), lanes start at +0 and are then added by
+ *    the tree l[j] += l[j+8], l[j+4], l[j+2], l[j+1];
+ *  - division and square root are IEEE, subnormals are kept; exp is bn_exp() of kernels/exp.h;
+ *  - where a result is a NaN, that it is a NaN is stated, its bits are not.
+ * Pointers need only the alignment of their type, and no variant reads or writes beyond the stated
+ * extents.
+ *
+ * Adding a variant: write the function, add its line to kernels.def and its file to meson.build.
+ * The prototype, the selection, the listing, the tests and the timings follow from the line.
+ */
+#ifndef BN_KERNELS_H
+#define BN_KERNELS_H
+
+#include "base/base.h"
+#include "base/cpu.h"
+#include "base/status.h"
+
+enum {
+    BN_LANES = 16,
+    BN_K_ALIGN = 128,     /* rows of int8 activations are padded with zeros to this */
+    BN_COLS_MAX = 32768,  /* columns of a packed matrix */
+    BN_ATTN_BLOCK = 32    /* keys in one step of attention */
+};
+
+/* ---- vectors of floats ---- */
+
+/* y[i] = g[i] * (x[i] * r), r = 1 / sqrt(sum(x*x) / n + eps); sum in lanes. y may be x. */
+typedef void bn_rmsnorm_fn(float *y, const float *x, const float *g, size_t n, float eps);
+
+/* Activations to int8: m = max(max|x|, 1e-5), q[i] = round_half_even(x[i] * (127 / m)) within
+ * +-127; the rest of q up to n rounded up to BN_K_ALIGN is set to 0. Returns m / 127 and in *sum
+ * the sum of q. A NaN in x counts as nothing in the maximum and becomes -127. */
+typedef float bn_quant_i8_fn(int8_t *q, int32_t *sum, const float *x, size_t n);
+
+typedef void bn_add_fn(float *y, const float *x, size_t n); /* y += x */
+
+/* y[i] = act(g[i]) * u[i]; relu2: r = max(+0, g), r * r; silu: g / (1 + exp(-g)). y may be g or u.
+ * A NaN in g stays one. */
+typedef void bn_relu2_mul_fn(float *y, const float *g, const float *u, size_t n);
+typedef void bn_silu_mul_fn(float *y, const float *g, const float *u, size_t n);
+
+/* Rotates the first 2*half elements of each of n_heads vectors of `dim` floats. neox: pairs
+ * (i, i+half); norm: pairs (2i, 2i+1). a' = a*cos - b*sin, b' = b*cos + a*sin. cs: [half] cosines,
+ * then [half] sines. */
+typedef void bn_rope_fn(float *x, size_t n_heads, size_t dim, size_t half, const float *cs);
+typedef bn_rope_fn bn_rope_neox_fn, bn_rope_norm_fn;
+
+/* ---- rows of dense matrices to f32: exactly (f16, bf16) or as the format defines ----
+ * q8_0, q4_0: n is a multiple of 32; q4_k, q6_k: of 256. */
+typedef void bn_row_fn(float *y, const void *row, size_t n);
+typedef bn_row_fn bn_row_f16_fn, bn_row_bf16_fn, bn_row_q8_0_fn, bn_row_q4_0_fn, bn_row_q4_k_fn,
+    bn_row_q6_k_fn;
+typedef void bn_f32_to_f16_fn(uint16_t *y, const float *x, size_t n); /* round half even */
+
+/* y[t * y_stride + r] = lane sum of rows[r * n + i] * x[t * x_stride + i] */
+typedef void bn_dots_fn(float *y, size_t y_stride, const float *rows, size_t n_rows, const float *x,
+                        size_t x_stride, size_t n_tok, size_t n);
+
+/* ---- attention: one block of keys for the query heads that share a KV head ----
+ * For each of n_q queries (q: [n_q][dim]): s_j = dot(q, k_j) * scale for the n keys
+ * (1 <= n <= BN_ATTN_BLOCK), mb = max s_j + 0 (so that a zero is +0; NaNs count as nothing),
+ * p_j = exp(s_j - mb), lb = lane sum of p_j, ob[d] = sum over j in order of p_j * v_j[d] (from +0); then folded into the running state, which
+ * starts as m = -inf, l = 0, o = 0 (m, l: [n_q], o: [n_q][dim]):
+ *   mn = max(m, mb), a = exp(m - mn), c = exp(mb - mn), l = l * a + lb * c,
+ *   o[d] = o[d] * a + ob[d] * c, m = mn.
+ * k, v: [n][dim] with kv_stride elements from one token to the next. Blocks are taken in order; the
+ * answer is o / l. */
+typedef void bn_attn_f32_fn(float *o, float *m, float *l, const float *q, size_t n_q,
+                            const float *k, const float *v, size_t kv_stride, size_t n, size_t dim,
+                            float scale);
+typedef void bn_attn_f16_fn(float *o, float *m, float *l, const float *q, size_t n_q,
+                            const uint16_t *k, const uint16_t *v, size_t kv_stride, size_t n,
+                            size_t dim, float scale);
+
+/* ---- ternary matrices ----
+ * A packed matrix: rows of weights w in {-1, 0, +1, +2}, stored as codes w + 1. Groups of
+ * `group_rows` rows follow each other; the last group is filled with zero weights, and so are
+ * columns up to a multiple of BN_K_ALIGN. */
+enum bn_scale_kind { BN_SCALE_TENSOR, BN_SCALE_ROW, BN_SCALE_BLOCK };
+
+struct bn_packed {
+    const uint8_t *data;
+    size_t rows, cols;           /* cols <= BN_COLS_MAX */
+    enum bn_scale_kind scale_kind;
+    float scale;                 /* TENSOR */
+    const float *row_scale;      /* ROW: [rows] */
+    const uint16_t *block_scale; /* BLOCK: f16 [rows][cols / block], exactly as in the file */
+    size_t block;                /* BLOCK: 32, 64, 128 or 256; divides cols */
+};
+
+/* int8 activations: [n_tok] rows of q within +-127, `q_stride` apart and zero-padded to BN_K_ALIGN;
+ * inv[t] and sum[t] from quant_i8. With S the exact integer sum:
+ *   TENSOR, ROW:  y[t * y_stride + r] = (float)S * (scale_r * inv[t])
+ *   BLOCK:        y = (fold over blocks in order, from +0: acc += (float)S_b * d_b) * inv[t]
+ * Rows [r0, r1) only; r0 is a multiple of group_rows, and so is r1 unless it is the last row. */
+typedef void bn_mul_i8_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                          size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
+                          const float *inv, size_t n_tok);
+
+/* float activations [n_tok][x_stride], cols used: products w * x in lanes (lane = column % 16).
+ *   TENSOR, ROW:  y = scale_r * lane sum over the row
+ *   BLOCK:        y = fold in order, from +0, of acc += d_b * (lane sum of the block) */
+typedef void bn_mul_f32_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                           size_t r1, const float *x, size_t x_stride, size_t n_tok);
+
+/* A matrix kernel brings its packing with it. */
+struct bn_gemm {
+    const char *layout; /* name of the packed form, e.g. "t2" */
+    size_t group_rows;
+    size_t (*group_bytes)(size_t cols);
+    /* One group: w[n_rows][cols] with n_rows <= group_rows. */
+    void (*pack)(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols);
+    void (*unpack)(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols);
+    bn_mul_i8_fn *mul_i8;
+    bn_mul_f32_fn *mul_f32;
+};
+
+/* ---- what follows from kernels.def ---- */
+
+/* every variant's declaration: one with another signature does not compile */
+#define K(op, isa, needs, fn) bn_##op##_fn fn;
+#define G(op, isa, needs, obj) extern const struct bn_gemm obj;
+#include "kernels/kernels.def"
+
+/* the table: one member an operation, named by its reference line */
+struct bn_kernels {
+    const char *backend; /* the best ISA of which a variant was taken */
+#define K_REF(op, fn) bn_##op##_fn *op;
+#define G_REF(op, obj) const struct bn_gemm *op;
+#define K(op, isa, needs, fn)
+#define G(op, isa, needs, obj)
+#include "kernels/kernels.def"
+};
+
+/* the listing, for tests, timings and reports; fn or gemm is set, the other NULL */
+typedef void bn_any_fn(void);
+struct bn_kernel_info {
+    const char *op, *isa;
+    uint32_t needs; /* BN_CPU_ bits */
+    bn_any_fn *fn;
+    const struct bn_gemm *gemm;
+};
+extern const struct bn_kernel_info bn_kernel_list[];
+extern const size_t bn_kernel_count;
+
+/* The best variants that `features` (bn_cpu_detect(), perhaps narrowed) allow. */
+struct bn_kernels bn_kernels_select(uint32_t features);
+
+/* Compares every chosen variant with the reference on small inputs, in milliseconds. The error
+ * names operation and ISA. */
+bitnet_status bn_kernels_self_test(const struct bn_kernels *k, bitnet_error *err);
+
+#endif

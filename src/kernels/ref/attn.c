@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reference: attention over one block of keys with a running maximum (contract in kernels.h). The
+ * f16 version widens keys and values, which is exact, and is otherwise the f32 version. */
+#include "kernels/exp.h"
+#include "kernels/ref/lanes.h"
+
+#include <math.h>
+
+enum {
+    HEADS = 8, /* heads that share a key or value once it is widened */
+    PIECE = 64 /* elements of a head taken at a time; a multiple of 16 keeps the lanes */
+};
+
+/* n elements of keys or values as floats, in place or widened into buf */
+static inline const float *piece(float *buf, const void *p, size_t at, size_t n, bool half)
+{
+    if (!half) return (const float *)p + at;
+    bn_row_f16_c(buf, (const uint16_t *)p + at, n);
+    return buf;
+}
+
+/* Scores to weights: p[j] = exp(s[j] - max); returns the maximum, *sum: lane sum of p. */
+static float softmax_block(float *s, size_t n, float *sum)
+{
+    struct bn_lanes lanes = {{0}};
+    float max = -INFINITY;
+    for (size_t j = 0; j < n; j++) max = s[j] > max ? s[j] : max;
+    max += 0.0f; /* a zero is +0, whichever key came first */
+    for (size_t j = 0; j < n; j++) s[j] = bn_exp(s[j] - max);
+    for (size_t j = 0; j < n; j++) lanes.l[j % BN_LANES] += s[j];
+    *sum = bn_lanes_sum(lanes);
+    return max;
+}
+
+/* The running state takes in a block: factors for the old state (*a) and for the block (*c). */
+static void fold_block(float *m, float *l, float mb, float lb, float *a, float *c)
+{
+    float mn = mb > *m ? mb : *m;
+    *a = bn_exp(*m - mn);
+    *c = bn_exp(mb - mn);
+    *l = *l * *a + lb * *c;
+    *m = mn;
+}
+
+/* n_q <= HEADS */
+static inline void attn_heads(float *o, float *m, float *l, const float *q, size_t n_q,
+                              const void *k, const void *v, size_t kv_stride, size_t n, size_t dim,
+                              float scale, bool half)
+{
+    float p[HEADS][BN_ATTN_BLOCK], a[HEADS], c[HEADS], buf[PIECE];
+    for (size_t j = 0; j < n; j++) {
+        struct bn_lanes s[HEADS] = {{{0}}};
+        for (size_t d = 0; d < dim; d += PIECE) {
+            size_t nd = bn_min_size(PIECE, dim - d);
+            const float *key = piece(buf, k, j * kv_stride + d, nd, half);
+            for (size_t h = 0; h < n_q; h++)
+                s[h] = bn_lanes_mul_add(s[h], q + h * dim + d, key, nd);
+        }
+        for (size_t h = 0; h < n_q; h++) p[h][j] = bn_lanes_sum(s[h]) * scale;
+    }
+    for (size_t h = 0; h < n_q; h++) {
+        float lb, mb = softmax_block(p[h], n, &lb);
+        fold_block(&m[h], &l[h], mb, lb, &a[h], &c[h]);
+    }
+    for (size_t d0 = 0; d0 < dim; d0 += PIECE) {
+        float ob[HEADS][PIECE] = {{0}};
+        size_t nd = bn_min_size(PIECE, dim - d0);
+        for (size_t j = 0; j < n; j++) {
+            const float *val = piece(buf, v, j * kv_stride + d0, nd, half);
+            for (size_t h = 0; h < n_q; h++)
+                for (size_t d = 0; d < nd; d++) ob[h][d] += p[h][j] * val[d];
+        }
+        for (size_t h = 0; h < n_q; h++) {
+            float *out = o + h * dim + d0;
+            for (size_t d = 0; d < nd; d++) out[d] = out[d] * a[h] + ob[h][d] * c[h];
+        }
+    }
+}
+
+void bn_attn_f32_c(float *o, float *m, float *l, const float *q, size_t n_q, const float *k,
+                   const float *v, size_t kv_stride, size_t n, size_t dim, float scale)
+{
+    for (size_t h = 0; h < n_q; h += HEADS)
+        attn_heads(o + h * dim, m + h, l + h, q + h * dim, bn_min_size(HEADS, n_q - h), k, v,
+                   kv_stride, n, dim, scale, false);
+}
+
+void bn_attn_f16_c(float *o, float *m, float *l, const float *q, size_t n_q, const uint16_t *k,
+                   const uint16_t *v, size_t kv_stride, size_t n, size_t dim, float scale)
+{
+    for (size_t h = 0; h < n_q; h += HEADS)
+        attn_heads(o + h * dim, m + h, l + h, q + h * dim, bn_min_size(HEADS, n_q - h), k, v,
+                   kv_stride, n, dim, scale, true);
+}

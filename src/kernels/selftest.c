@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The check at start: every chosen variant against the reference on small inputs, within
+ * milliseconds, so that a miscompiled or misdetected kernel ends in an error and not in wrong text.
+ * The sizes are chosen to pass through the main loop and the tail of every variant; the thorough
+ * test is tests/kernels. All memory is on the stack. */
+#include "base/half.h"
+#include "base/rng.h"
+#include "kernels/kernels.h"
+
+#include <math.h>
+
+enum { N = 333 /* no multiple of anything a kernel uses */ };
+
+/* Mostly values of an activation's size, now and then extremes; all results stay finite. */
+static void fill(float *x, size_t n, uint64_t seed)
+{
+    static const float special[] = {0.0f, -0.0f, 0x1p-149f, -0x1p-140f,
+                                    1e-30f, -1e4f, 1e4f, 127.0f};
+    struct bn_rng r = {seed};
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u = bn_rng_below(&r, 16 * BN_ARRAY_LEN(special));
+        x[i] = u < BN_ARRAY_LEN(special) ? special[u] : (float)(bn_rng_unit(&r) * 8 - 4);
+    }
+}
+
+static void fill_bytes(uint8_t *p, size_t n, uint64_t seed)
+{
+    struct bn_rng r = {seed};
+    for (size_t i = 0; i < n; i++) p[i] = (uint8_t)bn_rng_u64(&r);
+}
+
+static bool same(const void *a, const void *b, size_t n) { return memcmp(a, b, n) == 0; }
+
+static bool test_rmsnorm(bn_rmsnorm_fn *f)
+{
+    float x[N], g[N], a[N], b[N];
+    fill(x, N, 1);
+    fill(g, N, 2);
+    bn_rmsnorm_c(a, x, g, N, 1e-5f);
+    f(b, x, g, N, 1e-5f);
+    return same(a, b, sizeof a);
+}
+
+static bool test_quant_i8(bn_quant_i8_fn *f)
+{
+    float x[N];
+    int8_t a[384], b[384];
+    int32_t sa, sb;
+    fill(x, N, 3);
+    x[N - 1] = bn_u32_as_f32(0x7fc00000); /* the one place where a NaN has a stated result */
+    float ma = bn_quant_i8_c(a, &sa, x, N), mb = f(b, &sb, x, N);
+    return same(a, b, sizeof a) && sa == sb && same(&ma, &mb, sizeof ma);
+}
+
+static bool test_add(bn_add_fn *f)
+{
+    float x[N], a[N], b[N];
+    fill(x, N, 4);
+    fill(a, N, 5);
+    memcpy(b, a, sizeof a);
+    bn_add_c(a, x, N);
+    f(b, x, N);
+    return same(a, b, sizeof a);
+}
+
+static bool test_gate(bn_relu2_mul_fn *f, bn_relu2_mul_fn *ref)
+{
+    float g[N], u[N], a[N], b[N];
+    fill(g, N, 6);
+    fill(u, N, 7);
+    for (size_t i = 0; i < N; i += 3) g[i] *= 25.0f; /* both ends of exp */
+    ref(a, g, u, N);
+    f(b, g, u, N);
+    return same(a, b, sizeof a);
+}
+
+static bool test_rope(bn_rope_fn *f, bn_rope_fn *ref)
+{
+    enum { HEADS = 3, DIM = 90, HALF = 43 };
+    float cs[2 * HALF], a[HEADS * DIM], b[HEADS * DIM];
+    fill(cs, 2 * HALF, 8);
+    fill(a, HEADS * DIM, 9);
+    memcpy(b, a, sizeof a);
+    ref(a, HEADS, DIM, HALF, cs);
+    f(b, HEADS, DIM, HALF, cs);
+    return same(a, b, sizeof a);
+}
+
+static bool test_row(bn_row_fn *f, bn_row_fn *ref, size_t n)
+{
+    uint8_t row[1024];
+    float a[512], b[512];
+    fill_bytes(row, sizeof row, 10);
+    for (size_t i = 1; i < sizeof row; i += 2) row[i] &= 0x3b; /* no half is a NaN or infinite */
+    ref(a, row, n);
+    f(b, row, n);
+    return same(a, b, n * sizeof a[0]);
+}
+
+static bool test_f32_to_f16(bn_f32_to_f16_fn *f)
+{
+    float x[N];
+    uint16_t a[N], b[N];
+    fill(x, N, 11);
+    for (size_t i = 0; i < N; i += 5) x[i] *= 1e-5f; /* subnormal halves */
+    bn_f32_to_f16_c(a, x, N);
+    f(b, x, N);
+    return same(a, b, sizeof a);
+}
+
+static bool test_dots(bn_dots_fn *f)
+{
+    enum { ROWS = 7, TOK = 3, LEN = 77 };
+    float rows[ROWS * LEN], x[TOK * LEN], a[TOK * ROWS], b[TOK * ROWS];
+    fill(rows, ROWS * LEN, 12);
+    fill(x, TOK * LEN, 13);
+    bn_dots_c(a, ROWS, rows, ROWS, x, LEN, TOK, LEN);
+    f(b, ROWS, rows, ROWS, x, LEN, TOK, LEN);
+    return same(a, b, sizeof a);
+}
+
+struct attn_state { float o[3 * 44], m[3], l[3]; };
+
+/* Two blocks, so that the folding into the running state is seen as well. */
+static bool test_attn_f32(bn_attn_f32_fn *f)
+{
+    enum { Q = 3, DIM = 44, KEYS = 13 };
+    float q[Q * DIM], k[KEYS * DIM], v[KEYS * DIM];
+    struct attn_state a = {{0}, {-INFINITY, -INFINITY, -INFINITY}, {0}}, b = a;
+    for (uint64_t block = 0; block < 2; block++) {
+        fill(q, Q * DIM, 14);
+        fill(k, KEYS * DIM, 15 + block);
+        fill(v, KEYS * DIM, 17 + block);
+        bn_attn_f32_c(a.o, a.m, a.l, q, Q, k, v, DIM, KEYS, DIM, 0.01f);
+        f(b.o, b.m, b.l, q, Q, k, v, DIM, KEYS, DIM, 0.01f);
+    }
+    return same(&a, &b, sizeof a);
+}
+
+static bool test_attn_f16(bn_attn_f16_fn *f)
+{
+    enum { Q = 3, DIM = 44, KEYS = 13 };
+    float q[Q * DIM], x[KEYS * DIM];
+    uint16_t k[KEYS * DIM], v[KEYS * DIM];
+    struct attn_state a = {{0}, {-INFINITY, -INFINITY, -INFINITY}, {0}}, b = a;
+    for (uint64_t block = 0; block < 2; block++) {
+        fill(q, Q * DIM, 19);
+        fill(x, KEYS * DIM, 20 + block);
+        bn_f32_to_f16_c(k, x, KEYS * DIM);
+        fill(x, KEYS * DIM, 22 + block);
+        bn_f32_to_f16_c(v, x, KEYS * DIM);
+        bn_attn_f16_c(a.o, a.m, a.l, q, Q, k, v, DIM, KEYS, DIM, 0.01f);
+        f(b.o, b.m, b.l, q, Q, k, v, DIM, KEYS, DIM, 0.01f);
+    }
+    return same(&a, &b, sizeof a);
+}
+
+/* Five rows, so that the last group is not full; seven tokens, for the paths of one and of many.
+ * mode 0: random weights; 1: each weight +2 where the first token is +127, -1 where it is -127, the
+ * largest sum there is. The reference goes through its own packing, because layouts may differ. */
+static bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t cols, size_t block,
+                      int mode)
+{
+    enum { ROWS = 5, TOK = 7, COLS = 384 };
+    int8_t w[8 * COLS], q[TOK * COLS];
+    uint8_t packed[2][8 * COLS / 2];
+    float x[COLS], row_scale[ROWS], inv[TOK], a[TOK * ROWS], b[TOK * ROWS];
+    uint16_t block_scale[ROWS * COLS / 32];
+    int32_t sum[TOK];
+    const struct bn_gemm *gemm[2] = {&bn_gemm_t2_c, f};
+    struct bn_rng r = {24 + cols};
+    struct bn_packed m = {.rows = ROWS, .cols = cols, .scale_kind = kind, .scale = 0.037f,
+                          .row_scale = row_scale, .block_scale = block_scale, .block = block};
+
+    fill(row_scale, ROWS, 25);
+    fill(x, COLS, 26);
+    for (size_t i = 0; i < BN_ARRAY_LEN(block_scale); i++)
+        block_scale[i] = bn_f32_to_f16((float)bn_rng_unit(&r));
+    for (size_t t = 0; t < TOK; t++) {
+        for (size_t i = 0; mode && i < cols; i++) x[i] = bn_rng_u64(&r) & 1 ? 9.0f : -9.0f;
+        inv[t] = bn_quant_i8_c(q + t * COLS, &sum[t], x, cols);
+        x[t] += 3.0f;
+    }
+    for (size_t i = 0; i < ROWS * cols; i++)
+        w[i] = (int8_t)(!mode ? (int)bn_rng_below(&r, 4) - 1 : q[i % cols] > 0 ? 2 : -1);
+
+    for (int i = 0; i < 2; i++) {
+        size_t group = gemm[i]->group_rows, bytes = gemm[i]->group_bytes(cols);
+        if (bn_div_up(ROWS, group) * bytes > sizeof packed[i]) return false;
+        for (size_t g = 0; g * group < ROWS; g++)
+            gemm[i]->pack(packed[i] + g * bytes, w + g * group * cols,
+                          bn_min_size(group, ROWS - g * group), cols);
+    }
+    m.data = packed[0];
+    bn_gemm_t2_c.mul_i8(a, ROWS, &m, 0, ROWS, q, COLS, sum, inv, TOK);
+    m.data = packed[1];
+    f->mul_i8(b, ROWS, &m, 0, ROWS, q, COLS, sum, inv, TOK);
+    if (!same(a, b, sizeof a)) return false;
+    f->mul_i8(b, ROWS, &m, 0, ROWS, q, COLS, sum, inv, 1);
+    if (!same(a, b, ROWS * sizeof a[0])) return false;
+    m.data = packed[0];
+    bn_gemm_t2_c.mul_f32(a, ROWS, &m, 0, ROWS, x, 0, 2);
+    m.data = packed[1];
+    f->mul_f32(b, ROWS, &m, 0, ROWS, x, 0, 2);
+    return same(a, b, 2 * ROWS * sizeof a[0]);
+}
+
+static bool test_gemm_t2(const struct bn_gemm *f)
+{
+    return test_gemm(f, BN_SCALE_TENSOR, 384, 0, 0) && test_gemm(f, BN_SCALE_TENSOR, 300, 0, 1) &&
+           test_gemm(f, BN_SCALE_ROW, 333, 0, 0) && test_gemm(f, BN_SCALE_BLOCK, 320, 64, 1) &&
+           test_gemm(f, BN_SCALE_BLOCK, 384, 128, 0) && test_gemm(f, BN_SCALE_BLOCK, 256, 256, 0);
+}
+
+/* "op (isa)" of a chosen variant, by its address in the list. */
+static bitnet_status fail(bitnet_error *err, const char *op, bn_any_fn *fn,
+                          const struct bn_gemm *gemm)
+{
+    const char *isa = "unlisted";
+    for (size_t i = 0; i < bn_kernel_count; i++) {
+        const struct bn_kernel_info *v = &bn_kernel_list[i];
+        if (strcmp(v->op, op) == 0 && v->fn == fn && v->gemm == gemm) isa = v->isa;
+    }
+    return bn_fail(err, BITNET_E_INTERNAL,
+                   "kernel %s (%s) differs from the reference on this machine; try another backend",
+                   op, isa);
+}
+
+bitnet_status bn_kernels_self_test(const struct bn_kernels *k, bitnet_error *err)
+{
+#define CHECK(op, call)                                                                            \
+    if (!(call)) return fail(err, #op, (bn_any_fn *)k->op, NULL)
+    CHECK(rmsnorm, test_rmsnorm(k->rmsnorm));
+    CHECK(quant_i8, test_quant_i8(k->quant_i8));
+    CHECK(add, test_add(k->add));
+    CHECK(relu2_mul, test_gate(k->relu2_mul, bn_relu2_mul_c));
+    CHECK(silu_mul, test_gate(k->silu_mul, bn_silu_mul_c));
+    CHECK(rope_neox, test_rope(k->rope_neox, bn_rope_neox_c));
+    CHECK(rope_norm, test_rope(k->rope_norm, bn_rope_norm_c));
+    CHECK(row_f16, test_row(k->row_f16, bn_row_f16_c, N));
+    CHECK(row_bf16, test_row(k->row_bf16, bn_row_bf16_c, N));
+    CHECK(row_q8_0, test_row(k->row_q8_0, bn_row_q8_0_c, 96));
+    CHECK(row_q4_0, test_row(k->row_q4_0, bn_row_q4_0_c, 96));
+    CHECK(row_q4_k, test_row(k->row_q4_k, bn_row_q4_k_c, 512));
+    CHECK(row_q6_k, test_row(k->row_q6_k, bn_row_q6_k_c, 512));
+    CHECK(f32_to_f16, test_f32_to_f16(k->f32_to_f16));
+    CHECK(dots, test_dots(k->dots));
+    CHECK(attn_f32, test_attn_f32(k->attn_f32));
+    CHECK(attn_f16, test_attn_f16(k->attn_f16));
+#undef CHECK
+    if (!test_gemm_t2(k->gemm_t2)) return fail(err, "gemm_t2", NULL, k->gemm_t2);
+    return BITNET_OK;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the three files of the AVX2 matrix kernel share. */
+#ifndef BN_KERNELS_X86_T2_AVX2_H
+#define BN_KERNELS_X86_T2_AVX2_H
+
+#include "kernels/t2.h"
+
+#include <immintrin.h>
+
+bn_mul_i8_fn bn_t2_mul_i8_block_avx2; /* BN_SCALE_BLOCK */
+bn_mul_f32_fn bn_t2_mul_f32_avx2;
+
+/* the codes of columns 0-31, 32-63, 64-95, 96-127 */
+static inline void bn_t2_fields(__m256i f[4], __m256i q)
+{
+    const __m256i m3 = _mm256_set1_epi8(3);
+    f[0] = _mm256_and_si256(q, m3);
+    f[1] = _mm256_and_si256(_mm256_srli_epi16(q, 2), m3);
+    f[2] = _mm256_and_si256(_mm256_srli_epi16(q, 4), m3);
+    f[3] = _mm256_and_si256(_mm256_srli_epi16(q, 6), m3);
+}
+
+/* four sums of eight int32 each */
+static inline __m128i bn_hsum4_i32(__m256i a, __m256i b, __m256i c, __m256i d)
+{
+    __m256i v = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+    return _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+}
+
+/* the scales of block b of rows r .. r+3 as floats, for 8 blocks from b0 on: d[i] is block b0 + i.
+ * Rows beyond the last and blocks beyond n_blocks give 0. */
+static inline void bn_t2_block_scales(__m128 d[8], const struct bn_packed *w, size_t r,
+                                      size_t n_rows, size_t b0, size_t n_blocks)
+{
+    __m128i v[4];
+    for (size_t i = 0; i < 4; i++) {
+        if (i >= n_rows) {
+            v[i] = _mm_setzero_si128();
+            continue;
+        }
+        const uint16_t *s = w->block_scale + (r + i) * n_blocks + b0;
+        uint16_t tail[8] = {0};
+        for (size_t j = 0; b0 + 8 > n_blocks && b0 + j < n_blocks; j++) tail[j] = s[j];
+        v[i] = _mm_loadu_si128((const void *)(b0 + 8 > n_blocks ? tail : s));
+    }
+    __m128i ab = _mm_unpacklo_epi16(v[0], v[1]), cd = _mm_unpacklo_epi16(v[2], v[3]);
+    __m128i ef = _mm_unpackhi_epi16(v[0], v[1]), gh = _mm_unpackhi_epi16(v[2], v[3]);
+    __m128i pair[4] = {_mm_unpacklo_epi32(ab, cd), _mm_unpackhi_epi32(ab, cd),
+                       _mm_unpacklo_epi32(ef, gh), _mm_unpackhi_epi32(ef, gh)};
+    for (size_t i = 0; i < 4; i++) { /* two blocks of four rows */
+        __m256 f = _mm256_cvtph_ps(pair[i]);
+        d[2 * i] = _mm256_castps256_ps128(f);
+        d[2 * i + 1] = _mm256_extractf128_ps(f, 1);
+    }
+}
+
+#endif

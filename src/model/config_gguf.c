@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Configuration from and to GGUF metadata. Each architecture is one line of the table: what its name implies. */
+#include "model/config.h"
+
+#include "model/gguf_write.h"
+#include <ctype.h>
+#include <stdio.h>
+
+static const struct family {
+    const char *arch;
+    enum bn_act act;
+    enum bn_rope rope;
+    bool sub_norms, qk_norm;
+} families[] = {
+    {"bitnet-b1.58", BN_ACT_RELU2, BN_ROPE_NEOX, true, false}, /* Microsoft 2B-4T */
+    {"bitnet-25", BN_ACT_RELU2, BN_ROPE_NEOX, true, false},    /* its first upload */
+    {"bitnet", BN_ACT_SILU, BN_ROPE_NEOX, true, false},        /* 1bitLLM */
+    {"llama", BN_ACT_SILU, BN_ROPE_NORM, false, false}, /* Llama3-1.58, Falcon3, Falcon-E, TriLM */
+    {"qwen3", BN_ACT_SILU, BN_ROPE_NEOX, false, true},  /* Bonsai, BitNet embeddings */
+};
+
+static void copy_text(char *out, size_t room, const char *s, size_t n)
+{
+    n = bn_min_size(n, room - 1);
+    memcpy(out, s, n);
+    out[n] = 0;
+}
+
+static bitnet_status need_u32(uint32_t *out, const struct bn_source *s, const struct bn_config *c,
+                              const char *key, bitnet_error *err)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.%s", c->arch, key);
+    if (bn_meta_u32(s, full, out)) return BITNET_OK;
+    return bn_fail(err, BITNET_E_FORMAT, "'%s': metadata '%s' is missing or no whole number",
+                   s->path, full);
+}
+
+static bool get_u32(uint32_t *out, const struct bn_source *s, const struct bn_config *c,
+                    const char *key)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.%s", c->arch, key);
+    return bn_meta_u32(s, full, out);
+}
+
+static bool get_f32(float *out, const struct bn_source *s, const struct bn_config *c,
+                    const char *key)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.%s", c->arch, key);
+    return bn_meta_f32(s, full, out);
+}
+
+static bool get_str(char *out, size_t room, const struct bn_source *s, const struct bn_config *c,
+                    const char *key)
+{
+    char full[96];
+    const char *text;
+    size_t n;
+    snprintf(full, sizeof full, "%s.%s", c->arch, key);
+    if (!bn_meta_str(s, full, &text, &n)) return false;
+    copy_text(out, room, text, n);
+    return true;
+}
+
+static bool contains_nocase(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (; *text; text++) {
+        size_t i = 0;
+        while (i < n && tolower((unsigned char)text[i]) == word[i]) i++;
+        if (i == n) return true;
+    }
+    return false;
+}
+
+static bitnet_status read_rope_scaling(struct bn_config *c, const struct bn_source *s,
+                                       bitnet_error *err)
+{
+    char type[32] = "none";
+    get_str(type, sizeof type, s, c, "rope.scaling.type");
+    if (strcmp(type, "none") == 0) return BITNET_OK;
+    if (strcmp(type, "linear") != 0)
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "'%s': rotation scaling '%s' is not supported (linear is)", s->path, type);
+    c->rope_scaling = BN_RS_LINEAR;
+    c->rope_factor = 1;
+    get_f32(&c->rope_factor, s, c, "rope.scaling.factor");
+    return BITNET_OK;
+}
+
+/* Files of other engines do not say whether the model was trained with int8 activations. What is known: Q1_0 and Q2_0
+ * files (Bonsai) and TriLM were not; every other ternary model was. */
+static enum bn_act_quant guess_act_quant(const struct bn_config *c, const struct bn_source *s)
+{
+    const char *text;
+    size_t n;
+    if (bn_meta_str(s, "bitnet.activations", &text, &n))
+        return n == 3 && memcmp(text, "f32", 3) == 0 ? BN_AQ_F32 : BN_AQ_INT8;
+    if (contains_nocase(c->name, "trilm") || contains_nocase(c->name, "bonsai")) return BN_AQ_F32;
+    const struct bn_tensor *q = bn_part_find(s, BN_P_Q, 0);
+    if (q && (q->type == BN_Q1_0 || q->type == BN_Q2_0 || q->type == BN_Q2_0_128)) return BN_AQ_F32;
+    return BN_AQ_INT8;
+}
+
+bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s,
+                                  struct bn_buf *note, bitnet_error *err)
+{
+    const char *text;
+    size_t n;
+    if (!bn_meta_str(s, "general.architecture", &text, &n))
+        return bn_fail(err, BITNET_E_FORMAT, "'%s': metadata 'general.architecture' is missing",
+                       s->path);
+    copy_text(c->arch, sizeof c->arch, text, n);
+    const struct family *f = NULL;
+    for (size_t i = 0; i < BN_ARRAY_LEN(families); i++)
+        if (strcmp(families[i].arch, c->arch) == 0) f = &families[i];
+    if (!f)
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "'%s': architecture '%s' is not supported (bitnet, bitnet-b1.58, bitnet-25, "
+                       "llama, qwen3 are)",
+                       s->path, c->arch);
+    c->act = f->act;
+    c->rope = f->rope;
+    c->sub_norms = f->sub_norms;
+    c->qk_norm = f->qk_norm;
+    if (bn_meta_str(s, "general.name", &text, &n)) copy_text(c->name, sizeof c->name, text, n);
+
+    BN_TRY(need_u32(&c->n_embd, s, c, "embedding_length", err));
+    BN_TRY(need_u32(&c->n_ff, s, c, "feed_forward_length", err));
+    BN_TRY(need_u32(&c->n_layer, s, c, "block_count", err));
+    BN_TRY(need_u32(&c->n_head, s, c, "attention.head_count", err));
+    c->n_head_kv = c->n_head;
+    get_u32(&c->n_head_kv, s, c, "attention.head_count_kv");
+    c->n_ctx = 2048;
+    get_u32(&c->n_ctx, s, c, "context_length");
+    if (!get_f32(&c->eps, s, c, "attention.layer_norm_rms_epsilon"))
+        return bn_fail(err, BITNET_E_FORMAT,
+                       "'%s': metadata '%s.attention.layer_norm_rms_epsilon' is missing", s->path,
+                       c->arch);
+    c->head_dim = c->n_head ? c->n_embd / c->n_head : 0;
+    get_u32(&c->head_dim, s, c, "attention.key_length");
+    uint32_t value_dim = c->head_dim;
+    get_u32(&value_dim, s, c, "attention.value_length");
+    if (value_dim != c->head_dim)
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "'%s': keys of %u and values of %u dimensions are not supported", s->path,
+                       c->head_dim, value_dim);
+    c->rope_dim = c->head_dim;
+    get_u32(&c->rope_dim, s, c, "rope.dimension_count");
+    c->rope_theta = 10000.0f;
+    get_f32(&c->rope_theta, s, c, "rope.freq_base");
+    BN_TRY(read_rope_scaling(c, s, err));
+
+    char act[32];
+    if (get_str(act, sizeof act, s, c, "hidden_activation")) {
+        if (strcmp(act, "relu2") == 0 || strcmp(act, "relu_sqr") == 0) c->act = BN_ACT_RELU2;
+        else if (strcmp(act, "silu") == 0) c->act = BN_ACT_SILU;
+        else
+            return bn_fail(err, BITNET_E_UNSUPPORTED,
+                           "'%s': activation '%s' is not supported (relu2 and silu are)", s->path,
+                           act);
+    }
+    const struct bn_tensor *embed = bn_part_find(s, BN_P_EMBED, 0);
+    if (!get_u32(&c->n_vocab, s, c, "vocab_size") && embed)
+        c->n_vocab = embed->dims[1] <= BN_VOCAB_MAX_TOKENS ? (uint32_t)embed->dims[1] : UINT32_MAX;
+    c->tied_head = !bn_part_find(s, BN_P_HEAD, 0);
+    c->in_norms = bn_part_in_norm(s, BN_P_Q, 0) != NULL;
+    c->in_norm_eps = c->eps;
+    c->act_quant = guess_act_quant(c, s);
+    if (c->act_quant == BN_AQ_F32)
+        bn_buf_puts(
+            note,
+            "This model was trained without int8 activations, so its linear layers take floats; "
+            "--activations int8 is faster and a little less exact. ");
+    return BITNET_OK;
+}
+
+void bn_config_put(const struct bn_config *c, struct bn_gguf_writer *w)
+{
+    char key[96];
+#define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
+    bn_gguf_put_str(w, "general.architecture", c->arch, strlen(c->arch));
+    if (c->name[0]) bn_gguf_put_str(w, "general.name", c->name, strlen(c->name));
+    bn_gguf_put_u32(w, KEY("vocab_size"), c->n_vocab);
+    bn_gguf_put_u32(w, KEY("context_length"), c->n_ctx);
+    bn_gguf_put_u32(w, KEY("embedding_length"), c->n_embd);
+    bn_gguf_put_u32(w, KEY("block_count"), c->n_layer);
+    bn_gguf_put_u32(w, KEY("feed_forward_length"), c->n_ff);
+    bn_gguf_put_u32(w, KEY("attention.head_count"), c->n_head);
+    bn_gguf_put_u32(w, KEY("attention.head_count_kv"), c->n_head_kv);
+    bn_gguf_put_u32(w, KEY("attention.key_length"), c->head_dim);
+    bn_gguf_put_u32(w, KEY("attention.value_length"), c->head_dim);
+    bn_gguf_put_f32(w, KEY("attention.layer_norm_rms_epsilon"), c->eps);
+    bn_gguf_put_u32(w, KEY("rope.dimension_count"), c->rope_dim);
+    bn_gguf_put_f32(w, KEY("rope.freq_base"), c->rope_theta);
+    if (c->rope_scaling == BN_RS_LINEAR) {
+        bn_gguf_put_str(w, KEY("rope.scaling.type"), "linear", 6);
+        bn_gguf_put_f32(w, KEY("rope.scaling.factor"), c->rope_factor);
+    }
+    const char *act = c->act == BN_ACT_RELU2 ? "relu2" : "silu";
+    bn_gguf_put_str(w, KEY("hidden_activation"), act, strlen(act));
+    const char *aq = c->act_quant == BN_AQ_INT8 ? "int8" : "f32";
+    bn_gguf_put_str(w, "bitnet.activations", aq, strlen(aq));
+#undef KEY
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Configuration from a Hugging Face config.json, and the scale convention from its quantization_config: `autobitlinear`
+ * multiplies by weight_scale, `bitlinear` (the default) divides by it. */
+#include "model/config.h"
+
+#include "base/buf.h"
+#include "base/json.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MAX_CONFIG_BYTES = 1 << 20 };
+
+static bitnet_status read_rope(struct bn_config *c, const json_t *j, const char *path,
+                               bitnet_error *err)
+{
+    c->rope_theta = 10000.0f;
+    BN_TRY(bn_json_f32(&c->rope_theta, j, "rope_theta", path, err));
+    const json_t *scaling = json_object_get(j, "rope_scaling");
+    const json_t *params =
+        json_object_get(j, "rope_parameters"); /* the newer spelling, theta included */
+    if (json_is_object(params)) {
+        BN_TRY(bn_json_f32(&c->rope_theta, params, "rope_theta", path, err));
+        scaling = params;
+    }
+    if (!json_is_object(scaling)) return BITNET_OK;
+    const char *type = "default";
+    BN_TRY(bn_json_str(&type, scaling, "type", path, err));
+    BN_TRY(bn_json_str(&type, scaling, "rope_type", path, err));
+    if (strcmp(type, "default") == 0) return BITNET_OK;
+    c->rope_factor = 1;
+    BN_TRY(bn_json_f32(&c->rope_factor, scaling, "factor", path, err));
+    if (strcmp(type, "linear") == 0) {
+        c->rope_scaling = BN_RS_LINEAR;
+    } else if (strcmp(type, "llama3") == 0) {
+        c->rope_scaling = BN_RS_LLAMA3;
+        c->rope_low_freq = 1;
+        c->rope_high_freq = 4;
+        c->rope_orig_ctx = 8192;
+        BN_TRY(bn_json_f32(&c->rope_low_freq, scaling, "low_freq_factor", path, err));
+        BN_TRY(bn_json_f32(&c->rope_high_freq, scaling, "high_freq_factor", path, err));
+        BN_TRY(
+            bn_json_u32(&c->rope_orig_ctx, scaling, "original_max_position_embeddings", path, err));
+        if (!(c->rope_low_freq > 0 && c->rope_high_freq > c->rope_low_freq && c->rope_orig_ctx > 0))
+            return bn_fail(err, BITNET_E_FORMAT,
+                           "%s: the llama3 rotation scaling contradicts itself", path);
+    } else {
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "%s: rotation scaling '%s' is not supported (linear and llama3 are)", path,
+                       type);
+    }
+    return BITNET_OK;
+}
+
+static bitnet_status read_quantization(struct bn_config *c, const json_t *j, bool one_bit_llm,
+                                       const char *path, bitnet_error *err)
+{
+    const json_t *q = json_object_get(j, "quantization_config");
+    if (!json_is_object(q)) {
+        /* 1bitLLM trains with quantisation and publishes the master weights; anything else without a
+         * quantization_config may hold values that are ternary already (TriLM) */
+        c->hf = one_bit_llm ? BN_HF_ONLINE : BN_HF_TERNARY_VALUES;
+        c->act_quant = one_bit_llm ? BN_AQ_INT8 : BN_AQ_F32;
+        return BITNET_OK;
+    }
+    const char *method = "", *linear = "bitlinear", *mode = "offline";
+    bool in_norms = false;
+    BN_TRY(bn_json_str(&method, q, "quant_method", path, err));
+    BN_TRY(bn_json_str(&linear, q, "linear_class", path, err));
+    BN_TRY(bn_json_str(&mode, q, "quantization_mode", path, err));
+    BN_TRY(bn_json_bool(&in_norms, q, "use_rms_norm", path, err));
+    if (strcmp(method, "bitnet") != 0)
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "%s: quant_method '%s' is not supported (bitnet is)", path, method);
+    bool online = strcmp(mode, "online") == 0;
+    if (!online && strcmp(mode, "offline") != 0)
+        return bn_fail(err, BITNET_E_UNSUPPORTED, "%s: quantization_mode '%s' is not supported",
+                       path, mode);
+    if (strcmp(linear, "autobitlinear") == 0) c->hf = online ? BN_HF_ONLINE : BN_HF_SCALE_MUL;
+    else if (strcmp(linear, "bitlinear") == 0) c->hf = online ? BN_HF_ONLINE : BN_HF_SCALE_DIV;
+    else
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "%s: linear_class '%s' is not supported (bitlinear, autobitlinear are)",
+                       path, linear);
+    c->act_quant = BN_AQ_INT8;
+    c->in_norms = in_norms;
+    c->in_norm_eps = 1e-6f;
+    return bn_json_f32(&c->in_norm_eps, q, "rms_norm_eps", path, err);
+}
+
+static bitnet_status read_family(struct bn_config *c, const json_t *j, bool *one_bit_llm,
+                                 const char *path, bitnet_error *err)
+{
+    const json_t *list = json_object_get(j, "architectures");
+    const char *arch = json_string_value(json_array_get(list, 0)), *act = NULL, *model_type = "";
+    BN_TRY(bn_json_str(&model_type, j, "model_type", path, err));
+    if (!arch) arch = model_type;
+    *one_bit_llm = strcmp(arch, "BitnetForCausalLM") == 0;
+    bool bitnet =
+        *one_bit_llm || strcmp(arch, "BitNetForCausalLM") == 0 || strcmp(arch, "bitnet") == 0;
+    bool llama = strcmp(arch, "LlamaForCausalLM") == 0 || strcmp(arch, "llama") == 0;
+    bool qwen3 = strcmp(arch, "Qwen3ForCausalLM") == 0 || strcmp(arch, "qwen3") == 0;
+    if (!bitnet && !llama && !qwen3)
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "%s: architecture '%s' is not supported (BitNetForCausalLM, "
+                       "LlamaForCausalLM, Qwen3ForCausalLM are)",
+                       path, arch);
+    BN_TRY(bn_json_str(&act, j, "hidden_act", path, err));
+    if (!act) act = bitnet && !*one_bit_llm ? "relu2" : "silu"; /* transformers' defaults */
+    if (strcmp(act, "relu2") == 0) c->act = BN_ACT_RELU2;
+    else if (strcmp(act, "silu") == 0) c->act = BN_ACT_SILU;
+    else
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "%s: hidden_act '%s' is not supported (relu2 and silu are)", path, act);
+    c->sub_norms = bitnet;
+    c->qk_norm = qwen3;
+    c->rope = BN_ROPE_NEOX; /* Hugging Face keeps the two halves of a head apart in every family */
+    /* the GGUF name whose implied activation is the right one */
+    snprintf(c->arch, sizeof c->arch, "%s",
+             bitnet  ? c->act == BN_ACT_RELU2 ? "bitnet-b1.58" : "bitnet"
+             : llama ? "llama"
+                     : "qwen3");
+    return BITNET_OK;
+}
+
+static bitnet_status refuse_biases(const json_t *j, const char *path, bitnet_error *err)
+{
+    bool attention = false, mlp = false;
+    BN_TRY(bn_json_bool(&attention, j, "attention_bias", path, err));
+    BN_TRY(bn_json_bool(&mlp, j, "mlp_bias", path, err));
+    if (attention || mlp)
+        return bn_fail(err, BITNET_E_UNSUPPORTED, "%s: linear layers with biases are not supported",
+                       path);
+    return BITNET_OK;
+}
+
+static bitnet_status read_config(struct bn_config *c, const json_t *j, const char *path,
+                                 bitnet_error *err)
+{
+    bool one_bit_llm, tied = false;
+    if (!json_is_object(j)) return bn_fail(err, BITNET_E_FORMAT, "%s: not a JSON object", path);
+    BN_TRY(read_family(c, j, &one_bit_llm, path, err));
+    BN_TRY(refuse_biases(j, path, err));
+    BN_TRY(bn_json_u32(&c->n_embd, j, "hidden_size", path, err));
+    BN_TRY(bn_json_u32(&c->n_ff, j, "intermediate_size", path, err));
+    BN_TRY(bn_json_u32(&c->n_layer, j, "num_hidden_layers", path, err));
+    BN_TRY(bn_json_u32(&c->n_head, j, "num_attention_heads", path, err));
+    BN_TRY(bn_json_u32(&c->n_vocab, j, "vocab_size", path, err));
+    c->n_head_kv = c->n_head;
+    BN_TRY(bn_json_u32(&c->n_head_kv, j, "num_key_value_heads", path, err));
+    c->head_dim = c->n_head ? c->n_embd / c->n_head : 0;
+    BN_TRY(bn_json_u32(&c->head_dim, j, "head_dim", path, err));
+    c->rope_dim = c->head_dim;
+    c->n_ctx = 2048;
+    BN_TRY(bn_json_u32(&c->n_ctx, j, "max_position_embeddings", path, err));
+    c->eps = 1e-6f;
+    BN_TRY(bn_json_f32(&c->eps, j, "rms_norm_eps", path, err));
+    BN_TRY(bn_json_bool(&tied, j, "tie_word_embeddings", path, err));
+    c->tied_head = tied;
+    BN_TRY(read_rope(c, j, path, err));
+    return read_quantization(c, j, one_bit_llm, path, err);
+}
+
+bitnet_status bn_config_from_hf(struct bn_config *c, const struct bn_source *s, struct bn_buf *note,
+                                bitnet_error *err)
+{
+    struct bn_buf path;
+    bn_buf_init(&path, 1 << 16);
+    bn_buf_printf(&path, "%s/config.json", s->folder);
+    json_t *j = NULL;
+    bitnet_status st = path.failed ? bn_fail_nomem(err, strlen(s->folder), "a path")
+                                   : bn_json_read(&j, path.data, MAX_CONFIG_BYTES, err);
+    if (st == BITNET_OK) st = read_config(c, j, path.data, err);
+    json_decref(j);
+    bn_buf_free(&path);
+    if (st != BITNET_OK) return st;
+    /* a tied head that is stored all the same is not read, as in transformers */
+    if (!c->tied_head && !bn_part_find(s, BN_P_HEAD, 0))
+        return bn_fail(err, BITNET_E_FORMAT,
+                       "'%s': tensor 'lm_head.weight' is missing and the head is not tied",
+                       s->path);
+    if (c->hf == BN_HF_ONLINE)
+        bn_buf_puts(
+            note,
+            "These are master weights, quantised while loading; a packed release of the same model "
+            "may differ from them in a few per cent of its weights. ");
+    const char *slash = strrchr(s->folder, '/');
+    snprintf(c->name, sizeof c->name, "%s", slash && slash[1] ? slash + 1 : s->folder);
+    return BITNET_OK;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/kv.h"
+
+#include "base/mem.h"
+#include <stdlib.h>
+
+bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bool f16, uint32_t n_pages,
+                         bitnet_error *err)
+{
+    *kv = (struct bn_kv){.f16 = f16,
+                         .n_pages = n_pages,
+                         .n_layer = c->n_layer,
+                         .n_head_kv = c->n_head_kv,
+                         .head_dim = c->head_dim};
+    kv->head_bytes = (size_t)BN_ATTN_BLOCK * c->head_dim * (f16 ? 2 : 4);
+    kv->page_bytes = 2 * kv->head_bytes * c->n_head_kv;
+    uint64_t bytes;
+    if (!bn_mul_u64(&bytes, (uint64_t)c->n_layer * n_pages, kv->page_bytes)) bytes = SIZE_MAX;
+    kv->bytes = (size_t)bytes;
+    kv->data = bn_block_alloc(kv->bytes);
+    kv->free_pages = bn_calloc(n_pages, sizeof *kv->free_pages);
+    if (!kv->data || !kv->free_pages) {
+        bn_kv_close(kv);
+        return bn_fail(
+            err, BITNET_E_NOMEM,
+            "out of memory: %llu bytes for a KV cache of %u tokens; a smaller context needs less",
+            (unsigned long long)bytes, n_pages * BN_ATTN_BLOCK);
+    }
+    while (kv->n_free < n_pages) {
+        kv->free_pages[kv->n_free] = n_pages - 1 - kv->n_free;
+        kv->n_free++;
+    }
+    return BITNET_OK;
+}
+
+void bn_kv_close(struct bn_kv *kv)
+{
+    bn_block_free(kv->data, kv->bytes);
+    free(kv->free_pages);
+    *kv = (struct bn_kv){0};
+}
+
+bool bn_kv_seq_open(struct bn_kv_seq *s, uint32_t max_tokens)
+{
+    *s = (struct bn_kv_seq){.room = bn_kv_pages_for(max_tokens)};
+    s->pages = bn_calloc(s->room, sizeof *s->pages);
+    return s->pages != NULL;
+}
+
+void bn_kv_seq_close(struct bn_kv_seq *s)
+{
+    free(s->pages);
+    *s = (struct bn_kv_seq){0};
+}
+
+bool bn_kv_reserve(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens)
+{
+    uint32_t need = bn_kv_pages_for(n_tokens);
+    if (need <= s->n_pages) return true;
+    if (need > s->room || need - s->n_pages > kv->n_free) return false;
+    while (s->n_pages < need) s->pages[s->n_pages++] = kv->free_pages[--kv->n_free];
+    return true;
+}
+
+void bn_kv_release(struct bn_kv *kv, struct bn_kv_seq *s)
+{
+    while (s->n_pages) kv->free_pages[kv->n_free++] = s->pages[--s->n_pages];
+    s->n_tokens = 0;
+}

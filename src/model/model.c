@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Opening a model: file, configuration, tokenizer, weights, in this order, so that what is cheap to refuse is refused
+ * first. bn_model_close takes half-built models. */
+#include "model/model.h"
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/mem.h"
+#include <stdlib.h>
+
+enum { MAX_NOTE_BYTES = 4096 };
+
+bool bn_i2s_layout_parse(enum bn_i2s_layout *out, const char *name)
+{
+    static const char *const names[] = {"auto", "128", "64", "rows4"};
+    *out = BN_I2S_AUTO;
+    if (!name) return true;
+    for (size_t i = 0; i < BN_ARRAY_LEN(names); i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (enum bn_i2s_layout)i;
+            return true;
+        }
+    return false;
+}
+
+static bitnet_status choose_kernels(struct bn_model *m, const char *backend, bitnet_error *err)
+{
+    uint32_t have = bn_cpu_detect(), features = have;
+    if (!bn_cpu_narrow(&features, backend))
+        return bn_fail(err, BITNET_E_ARG,
+                       "backend '%s' is unknown; 'auto' and 'scalar' exist everywhere", backend);
+    uint32_t needs = 0;
+    for (size_t i = 0; backend && bn_cpu_backend(i, &needs); i++)
+        if (strcmp(backend, bn_cpu_backend(i, &needs)) == 0 && (have & needs) != needs)
+            return bn_fail(err, BITNET_E_UNSUPPORTED, "this CPU cannot run the backend '%s'",
+                           backend);
+    m->kernels = bn_kernels_select(features);
+    return bn_kernels_self_test(&m->kernels, err);
+}
+
+static bitnet_status choose_activations(struct bn_config *c, const char *name, bitnet_error *err)
+{
+    if (!name || strcmp(name, "auto") == 0) return BITNET_OK;
+    if (strcmp(name, "int8") != 0 && strcmp(name, "f32") != 0)
+        return bn_fail(err, BITNET_E_ARG, "activations '%s' are unknown; auto, int8 and f32 exist",
+                       name);
+    c->act_quant = name[0] == 'i' ? BN_AQ_INT8 : BN_AQ_F32;
+    return BITNET_OK;
+}
+
+static bitnet_status open_tokenizer(struct bn_model *m, bitnet_error *err)
+{
+#if BN_HAVE_TEXT
+    struct bn_vocab v;
+    bool found;
+    bn_vocab_init(&v);
+    bitnet_status s = bn_source_vocab(&v, &found, &m->source, &m->note, err);
+    if (s == BITNET_OK && found) s = bn_tokenizer_open(&m->tokenizer, &v, err);
+    bn_vocab_free(&v);
+    return s;
+#else
+    (void)m;
+    (void)err;
+    return BITNET_OK;
+#endif
+}
+
+static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open_args *a,
+                                  bitnet_error *err)
+{
+    BN_TRY(bn_config_read(&m->config, &m->source, &m->note, err));
+    BN_TRY(choose_activations(&m->config, a->activations, err));
+    struct bn_pool *pool;
+    BN_TRY(bn_pool_open(&pool, a->threads, err));
+    bitnet_status s = bn_weights_load(m, pool, a->progress, a->progress_user, err);
+    bn_pool_close(pool);
+    if (s != BITNET_OK) return s;
+#if BN_HAVE_TEXT
+    if (m->tokenizer && bn_tokenizer_vocab(m->tokenizer)->n_tokens > m->config.n_vocab)
+        return bn_fail(err, BITNET_E_FORMAT,
+                       "'%s': the tokenizer knows %u tokens, the embedding %u", m->source.path,
+                       bn_tokenizer_vocab(m->tokenizer)->n_tokens, m->config.n_vocab);
+#endif
+    return BITNET_OK;
+}
+
+static bitnet_status open_model(struct bn_model *m, const struct bn_model_open_args *a,
+                                bitnet_error *err)
+{
+    enum bn_i2s_layout i2s;
+    if (!bn_i2s_layout_parse(&i2s, a->i2s_layout))
+        return bn_fail(err, BITNET_E_ARG,
+                       "I2_S layout '%s' is unknown; auto, 128, 64 and rows4 exist", a->i2s_layout);
+    BN_TRY(choose_kernels(m, a->backend, err));
+    BN_TRY(a->path ? bn_source_open(&m->source, a->path, i2s, err)
+                   : bn_source_open_memory(&m->source, a->memory, a->memory_bytes, "embedded model",
+                                           err));
+    BN_TRY(open_tokenizer(m, err));
+    if (!a->vocab_only) return open_weights(m, a, err);
+    if (!m->tokenizer)
+        return bn_fail(err, BITNET_E_FORMAT, "'%s' has no tokenizer", m->source.path);
+    return BITNET_OK;
+}
+
+bitnet_status bn_model_open(struct bn_model **out, const struct bn_model_open_args *a,
+                            bitnet_error *err)
+{
+    *out = NULL;
+    uint64_t start = bn_now_ns();
+    struct bn_model *m = bn_calloc(1, sizeof *m);
+    if (!m) return bn_fail_nomem(err, sizeof *m, "a model");
+    bn_buf_init(&m->note, MAX_NOTE_BYTES);
+    bitnet_status s = open_model(m, a, err);
+    if (s != BITNET_OK) {
+        bn_model_close(m);
+        return s;
+    }
+    m->load_ns = bn_now_ns() - start;
+    *out = m;
+    return BITNET_OK;
+}
+
+void bn_model_close(struct bn_model *m)
+{
+    if (!m) return;
+#if BN_HAVE_TEXT
+    bn_tokenizer_close(m->tokenizer);
+#endif
+    bn_weights_free(m);
+    bn_arena_free(&m->arena);
+    bn_buf_free(&m->note);
+    bn_source_close(&m->source);
+    free(m);
+}

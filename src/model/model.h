@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A model in memory: configuration, packed weights, tokenizer. Immutable after open and shared by any number of
+ * engines. Dense tensors (embedding, head) stay in the file's mapping as they are; ternary matrices are held once, in
+ * the layout of the chosen kernels; norms are f32. */
+#ifndef BN_MODEL_MODEL_H
+#define BN_MODEL_MODEL_H
+
+#include "base/buf.h"
+#include "base/pool.h"
+#include "kernels/kernels.h"
+#include "model/config.h"
+#include "text/tokenizer.h"
+
+struct bn_matrix {
+    bool dense;
+    struct bn_packed packed; /* ternary */
+    struct bn_stored stored; /* dense: in the mapping */
+    size_t packed_bytes;
+};
+
+struct bn_layer {
+    const float *attn_norm, *ffn_norm;         /* [n_embd]                             */
+    const float *attn_sub_norm, *ffn_sub_norm; /* [n_head * head_dim], [n_ff] or NULL  */
+    const float *q_norm, *k_norm;              /* [head_dim] or NULL                   */
+    const float *in_norm[BN_N_PROJ];           /* of each projection's input, or NULL  */
+    struct bn_matrix proj[BN_N_PROJ];          /* index: part - BN_P_Q                 */
+};
+
+struct bn_model {
+    struct bn_source source; /* mappings stay open: dense tensors live there */
+    struct bn_config config;
+    struct bn_kernels kernels;
+    struct bn_tokenizer *tokenizer; /* NULL: the file has none */
+    struct bn_layer *layers;        /* [n_layer] */
+    const float *out_norm;          /* [n_embd] */
+    const float *rope_factors;      /* [rope_dim / 2] */
+    struct bn_matrix embed, head;   /* dense; head is the embedding when tied */
+    struct bn_arena arena;          /* norms, row scales */
+    struct bn_buf note;             /* repairs and guesses, sentences for the user */
+    const char *weight_type;        /* of the projections, "mixed" if not one */
+    uint64_t n_params, n_params_ternary, packed_bytes, load_ns;
+};
+
+struct bn_model_open_args {
+    const char *path;   /* NULL: memory */
+    const void *memory; /* the embedded model */
+    size_t memory_bytes;
+    const char *backend, *activations, *i2s_layout; /* NULL: auto */
+    bool vocab_only;
+    uint32_t threads;
+    bitnet_progress_fn progress;
+    void *progress_user;
+};
+
+bitnet_status bn_model_open(struct bn_model **out, const struct bn_model_open_args *a,
+                            bitnet_error *err);
+void bn_model_close(struct bn_model *m);
+
+/* Row r of a dense tensor as floats, by the model's kernels. */
+void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_stored *t, uint64_t r);
+
+/* ---- inside the room ---- */
+
+/* Binds and packs every tensor; refuses tensors that the architecture does not know. (weights.c) */
+bitnet_status bn_weights_load(struct bn_model *m, struct bn_pool *pool, bitnet_progress_fn progress,
+                              void *user, bitnet_error *err);
+void bn_weights_free(struct bn_model *m);
+
+/* The vocabulary that belongs to an opened file: from GGUF metadata, or from the files beside the safetensors. *found:
+ * false if there is none. (source_vocab.c) */
+bitnet_status bn_source_vocab(struct bn_vocab *v, bool *found, const struct bn_source *s,
+                              struct bn_buf *note, bitnet_error *err);
+bool bn_i2s_layout_parse(enum bn_i2s_layout *out,
+                         const char *name); /* NULL, "auto", "128", "64", "rows4" */
+
+#endif

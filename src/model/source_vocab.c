@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The vocabulary that belongs to a file: inside a GGUF, or beside safetensors (tokenizer.json, else tokenizer.model),
+ * with the end tokens that config.json names. */
+#include "model/model.h"
+
+#include "base/json.h"
+#include "model/gguf_write.h"
+
+enum { MAX_CONFIG_BYTES = 1 << 20 };
+
+static void add_end(struct bn_vocab *v, json_int_t id)
+{
+    if (id < 0 || id >= (json_int_t)v->n_tokens || id == v->eos || id == v->eot) return;
+    if (v->eos < 0) {
+        v->eos = (int32_t)id;
+        return;
+    }
+    for (uint32_t i = 0; i < v->n_ends; i++)
+        if (v->ends[i] == id) return;
+    if (v->n_ends < BN_ARRAY_LEN(v->ends)) v->ends[v->n_ends++] = (int32_t)id;
+}
+
+/* eos_token_id is a number or a list of them */
+static bitnet_status read_ends(struct bn_vocab *v, const char *path, bitnet_error *err)
+{
+    if (!bn_exists(path)) return BITNET_OK;
+    json_t *j;
+    BN_TRY(bn_json_read(&j, path, MAX_CONFIG_BYTES, err));
+    const json_t *eos = json_object_get(j, "eos_token_id");
+    if (json_is_integer(eos)) add_end(v, json_integer_value(eos));
+    for (size_t i = 0; i < json_array_size(eos); i++) {
+        const json_t *one = json_array_get(eos, i);
+        if (json_is_integer(one)) add_end(v, json_integer_value(one));
+    }
+    const json_t *bos = json_object_get(j, "bos_token_id");
+    if (v->bos < 0 && json_is_integer(bos) && json_integer_value(bos) >= 0 &&
+        json_integer_value(bos) < (json_int_t)v->n_tokens)
+        v->bos = (int32_t)json_integer_value(bos);
+    json_decref(j);
+    return BITNET_OK;
+}
+
+bitnet_status bn_source_vocab(struct bn_vocab *v, bool *found, const struct bn_source *s,
+                              struct bn_buf *note, bitnet_error *err)
+{
+    *found = true;
+    if (s->is_gguf) {
+        *found = bn_meta_find(s, "tokenizer.ggml.model") != NULL;
+        return *found ? bn_gguf_read_vocab(v, s, note, err) : BITNET_OK;
+    }
+    struct bn_buf path;
+    bn_buf_init(&path, 1 << 16);
+    bn_buf_printf(&path, "%s/tokenizer.json", s->folder);
+    bitnet_status st = BITNET_OK;
+    if (!path.failed && bn_exists(path.data)) {
+        st = bn_vocab_read_hf(v, path.data, err);
+    } else {
+        bn_buf_clear(&path);
+        bn_buf_printf(&path, "%s/tokenizer.model", s->folder);
+        *found = !path.failed && bn_exists(path.data);
+        if (*found) st = bn_vocab_read_sentencepiece(v, path.data, err);
+    }
+    if (st == BITNET_OK && *found) {
+        bn_buf_clear(&path);
+        bn_buf_printf(&path, "%s/config.json", s->folder);
+        st = path.failed ? bn_fail_nomem(err, strlen(s->folder), "a path")
+                         : read_ends(v, path.data, err);
+    }
+    bn_buf_free(&path);
+    return st;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From a directory of tensors to a model's weights. Matrices are packed one after the other, each by all threads of the
+ * pool, and the file's pages are let go as soon as they are packed: so the peak is about one copy of the weights. */
+#include "model/model.h"
+
+#include "base/mem.h"
+#include "model/rope.h"
+#include "model/ternary.h"
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct loader {
+    struct bn_model *m;
+    const struct bn_source *s;
+    struct bn_pool *pool;
+    bitnet_error *err;
+    uint8_t *claimed; /* [n_tensors] 1: the architecture knows this tensor */
+    int8_t *trits;    /* [threads][group_rows][max cols] */
+    float *row;       /* [threads][max cols] */
+    size_t max_cols;
+};
+
+static void claim(struct loader *l, const struct bn_tensor *t)
+{
+    if (t) l->claimed[t - l->s->tensors] = 1;
+}
+
+/* A norm's weights as f32 in the arena; absent parts are an error unless optional. */
+static bitnet_status load_vector(struct loader *l, const float **out, const struct bn_tensor *t,
+                                 enum bn_part p, uint32_t layer, uint64_t n)
+{
+    *out = NULL;
+    if (!t) {
+        char name[BN_MAX_NAME_BYTES];
+        bn_part_name(name, p, layer, l->s->is_gguf);
+        return bn_fail(l->err, BITNET_E_FORMAT, "'%s': tensor '%s' is missing", l->s->path, name);
+    }
+    claim(l, t);
+    struct bn_stored st = bn_tensor_stored(t);
+    if (st.rows * st.cols != n || (t->type != BN_F32 && t->type != BN_F16 && t->type != BN_BF16))
+        return bn_fail(l->err, BITNET_E_FORMAT,
+                       "tensor '%s' should be %llu floats; it is %llu x %llu of type %s", t->name,
+                       (unsigned long long)n, (unsigned long long)st.rows,
+                       (unsigned long long)st.cols, bn_type_info(t->type)->name);
+    float *v = bn_arena_alloc(&l->m->arena, n * sizeof *v);
+    if (!v) return bn_fail_nomem(l->err, n * sizeof *v, t->name);
+    st.cols = n;
+    st.rows = 1;
+    bn_dequant_row(v, &st, 0);
+    for (uint64_t i = 0; i < n; i++)
+        if (!isfinite(v[i]))
+            return bn_fail(l->err, BITNET_E_FORMAT, "tensor '%s' holds a value that is not finite",
+                           t->name);
+    l->m->n_params += n;
+    *out = v;
+    return BITNET_OK;
+}
+
+static bitnet_status load_norm(struct loader *l, const float **out, enum bn_part p, uint32_t layer)
+{
+    uint64_t rows, cols;
+    bn_part_shape(&l->m->config, p, &rows, &cols);
+    return load_vector(l, out, bn_part_find(l->s, p, layer), p, layer, cols);
+}
+
+/* ------------------------------------------------------------------ packing */
+
+struct pack_job {
+    struct loader *l;
+    const struct bn_ternary *t;
+    uint8_t *data;
+    float *row_scale;
+    uint16_t *block_scale;
+    _Atomic uint64_t bad_row; /* UINT64_MAX: none */
+};
+
+static void pack_worker(void *arg, uint32_t worker)
+{
+    struct pack_job *j = arg;
+    const struct bn_gemm *g = j->l->m->kernels.gemm_t2;
+    uint64_t rows = j->t->stored.rows, cols = j->t->stored.cols;
+    size_t blocks = j->t->block ? cols / j->t->block : 0, group_bytes = g->group_bytes(cols);
+    int8_t *w = j->l->trits + worker * g->group_rows * j->l->max_cols;
+    float *scratch = j->l->row + worker * j->l->max_cols;
+    struct bn_range share = bn_pool_share(j->l->pool, worker, rows, g->group_rows);
+    for (size_t r0 = share.begin; r0 < share.end; r0 += g->group_rows) {
+        size_t n = bn_min_size(g->group_rows, rows - r0);
+        for (size_t r = r0; r < r0 + n; r++)
+            if (!bn_ternary_row(w + (r - r0) * cols, j->row_scale ? j->row_scale + r : NULL,
+                                j->block_scale ? j->block_scale + r * blocks : NULL, j->t, r,
+                                scratch))
+                atomic_store(&j->bad_row, r);
+        g->pack(j->data + r0 / g->group_rows * group_bytes, w, n, cols);
+    }
+}
+
+static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const struct bn_ternary *t,
+                                 const struct bn_tensor *tensor)
+{
+    const struct bn_gemm *g = l->m->kernels.gemm_t2;
+    uint64_t rows = t->stored.rows, cols = t->stored.cols;
+    struct pack_job j = {.l = l, .t = t, .bad_row = UINT64_MAX};
+    x->packed_bytes = bn_div_up(rows, g->group_rows) * g->group_bytes(cols);
+    j.data = bn_block_alloc(x->packed_bytes);
+    if (!j.data) return bn_fail_nomem(l->err, x->packed_bytes, tensor->name);
+    x->packed = (struct bn_packed){.data = j.data, .rows = rows, .cols = cols, .scale = t->scale};
+    if (t->scale_kind == BN_TS_ROW_F32) {
+        j.row_scale = bn_arena_alloc(&l->m->arena, rows * sizeof *j.row_scale);
+        if (!j.row_scale) return bn_fail_nomem(l->err, rows * sizeof *j.row_scale, tensor->name);
+        x->packed.scale_kind = BN_SCALE_ROW;
+        x->packed.row_scale = j.row_scale;
+    } else if (t->scale_kind == BN_TS_BLOCK_F16) {
+        size_t bytes = rows * (cols / t->block) * sizeof *j.block_scale;
+        j.block_scale = bn_arena_alloc(&l->m->arena, bytes);
+        if (!j.block_scale) return bn_fail_nomem(l->err, bytes, tensor->name);
+        x->packed.scale_kind = BN_SCALE_BLOCK;
+        x->packed.block_scale = j.block_scale;
+        x->packed.block = t->block;
+        l->m->packed_bytes += bytes;
+    }
+    bn_pool_run(l->pool, pack_worker, &j);
+    uint64_t bad = atomic_load(&j.bad_row);
+    if (bad != UINT64_MAX)
+        return bn_fail(l->err, BITNET_E_FORMAT,
+                       "tensor '%s', row %llu: a code that %s does not allow", tensor->name,
+                       (unsigned long long)bad, bn_type_info(t->stored.type)->name);
+    l->m->packed_bytes += x->packed_bytes;
+    l->m->n_params_ternary += rows * cols;
+    bn_source_release(l->s, tensor);
+    return BITNET_OK;
+}
+
+static bitnet_status load_projection(struct loader *l, struct bn_matrix *x, enum bn_part p,
+                                     uint32_t layer)
+{
+    struct bn_ternary t;
+    BN_TRY(bn_ternary_open(&t, &x->dense, l->s, &l->m->config, p, layer, l->err));
+    const struct bn_tensor *tensor = bn_part_find(l->s, p, layer);
+    claim(l, tensor);
+    claim(l, bn_part_scale(l->s, p, layer));
+    l->m->n_params += t.stored.rows * t.stored.cols;
+    const char *type = bn_type_info(t.stored.type)->name;
+    if (!l->m->weight_type) l->m->weight_type = type;
+    else if (strcmp(l->m->weight_type, type) != 0) l->m->weight_type = "mixed";
+    if (x->dense) {
+        x->stored = t.stored;
+        return BITNET_OK;
+    }
+    return pack_matrix(l, x, &t, tensor);
+}
+
+static bitnet_status load_layer(struct loader *l, uint32_t i)
+{
+    struct bn_layer *y = &l->m->layers[i];
+    const struct bn_config *c = &l->m->config;
+    BN_TRY(load_norm(l, &y->attn_norm, BN_P_ATTN_NORM, i));
+    BN_TRY(load_norm(l, &y->ffn_norm, BN_P_FFN_NORM, i));
+    if (c->sub_norms) {
+        BN_TRY(load_norm(l, &y->attn_sub_norm, BN_P_ATTN_SUB_NORM, i));
+        BN_TRY(load_norm(l, &y->ffn_sub_norm, BN_P_FFN_SUB_NORM, i));
+    }
+    if (c->qk_norm) {
+        BN_TRY(load_norm(l, &y->q_norm, BN_P_Q_NORM, i));
+        BN_TRY(load_norm(l, &y->k_norm, BN_P_K_NORM, i));
+    }
+    for (int k = 0; k < BN_N_PROJ; k++) {
+        enum bn_part p = (enum bn_part)(BN_P_Q + k);
+        BN_TRY(load_projection(l, &y->proj[k], p, i));
+        if (!c->in_norms) continue;
+        const struct bn_tensor *t = bn_part_in_norm(l->s, p, i);
+        BN_TRY(load_vector(l, &y->in_norm[k], t, p, i,
+                           y->proj[k].dense ? y->proj[k].stored.cols : y->proj[k].packed.cols));
+    }
+    return BITNET_OK;
+}
+
+/* Embedding and head stay where they are. */
+static bitnet_status load_dense(struct loader *l, struct bn_matrix *x, enum bn_part p)
+{
+    bool online;
+    BN_TRY(bn_part_stored(&x->stored, &online, l->s, &l->m->config, p, 0, l->err));
+    claim(l, bn_part_find(l->s, p, 0));
+    x->dense = true;
+    l->m->n_params += x->stored.rows * x->stored.cols;
+    return BITNET_OK;
+}
+
+static bitnet_status load_rope_factors(struct loader *l)
+{
+    const struct bn_config *c = &l->m->config;
+    const struct bn_tensor *t = bn_part_find(l->s, BN_P_ROPE_FREQS, 0);
+    if (t) return load_vector(l, &l->m->rope_factors, t, BN_P_ROPE_FREQS, 0, c->rope_dim / 2);
+    float *f = bn_arena_alloc(&l->m->arena, c->rope_dim / 2 * sizeof *f);
+    if (!f) return bn_fail_nomem(l->err, c->rope_dim / 2 * sizeof *f, "rotation factors");
+    bn_rope_factors(f, c);
+    l->m->rope_factors = f;
+    return BITNET_OK;
+}
+
+/* A tensor that nobody asked for means that the file is of another architecture than it says, and running it would give
+ * wrong text. Left aside: buffers that older exports carry along, and a tied head that is stored all the same. */
+static bitnet_status refuse_unknown(const struct loader *l)
+{
+    for (size_t i = 0; i < l->s->n_tensors; i++) {
+        const char *name = l->s->tensors[i].name;
+        if (l->claimed[i] || strstr(name, "rotary_emb.inv_freq") || strstr(name, "attn_rot_embd"))
+            continue;
+        if (l->m->config.tied_head && &l->s->tensors[i] == bn_part_find(l->s, BN_P_HEAD, 0))
+            continue;
+        return bn_fail(l->err, BITNET_E_UNSUPPORTED,
+                       "'%s': tensor '%s' has no place in architecture '%s' as known here",
+                       l->s->path, name, l->m->config.arch);
+    }
+    return BITNET_OK;
+}
+
+static bitnet_status load_all(struct loader *l, bitnet_progress_fn progress, void *user)
+{
+    struct bn_model *m = l->m;
+    BN_TRY(load_dense(l, &m->embed, BN_P_EMBED));
+    m->head = m->embed;
+    if (!m->config.tied_head) BN_TRY(load_dense(l, &m->head, BN_P_HEAD));
+    BN_TRY(load_norm(l, &m->out_norm, BN_P_OUT_NORM, 0));
+    BN_TRY(load_rope_factors(l));
+    for (uint32_t i = 0; i < m->config.n_layer; i++) {
+        if (progress && progress(user, "loading", i, m->config.n_layer))
+            return bn_fail(l->err, BITNET_E_CANCELLED, "loading was stopped");
+        BN_TRY(load_layer(l, i));
+    }
+    if (progress) progress(user, "loading", m->config.n_layer, m->config.n_layer);
+    return refuse_unknown(l);
+}
+
+bitnet_status bn_weights_load(struct bn_model *m, struct bn_pool *pool, bitnet_progress_fn progress,
+                              void *user, bitnet_error *err)
+{
+    const struct bn_config *c = &m->config;
+    if (m->source.n_tensors == 0)
+        return bn_fail(err, BITNET_E_FORMAT, "'%s' holds no tensors: a vocabulary, not a model",
+                       m->source.path);
+    struct loader l = {.m = m, .s = &m->source, .pool = pool, .err = err};
+    l.max_cols = bn_max_size(bn_max_size(c->n_embd, c->n_ff), (size_t)c->n_head * c->head_dim);
+    size_t threads = bn_pool_threads(pool);
+    l.claimed = bn_calloc(m->source.n_tensors, 1);
+    l.trits = bn_calloc(threads * m->kernels.gemm_t2->group_rows, l.max_cols);
+    l.row = bn_calloc(threads * l.max_cols, sizeof *l.row);
+    m->layers = bn_calloc(c->n_layer, sizeof *m->layers);
+    bitnet_status s;
+    if (!l.claimed || !l.trits || !l.row || !m->layers)
+        s = bn_fail_nomem(err, threads * l.max_cols * 8, "packing weights");
+    else s = load_all(&l, progress, user);
+    free(l.claimed);
+    free(l.trits);
+    free(l.row);
+    return s;
+}
+
+void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_stored *t, uint64_t r)
+{
+    const struct bn_type_info *type = bn_type_info(t->type);
+    const uint8_t *row = t->data + r * (t->cols / type->block * type->block_bytes);
+    switch (t->type) {
+    case BN_F16: k->row_f16(out, row, t->cols); break;
+    case BN_BF16: k->row_bf16(out, row, t->cols); break;
+    case BN_Q8_0: k->row_q8_0(out, row, t->cols); break;
+    case BN_Q4_0: k->row_q4_0(out, row, t->cols); break;
+    case BN_Q4_K: k->row_q4_k(out, row, t->cols); break;
+    case BN_Q6_K: k->row_q6_k(out, row, t->cols); break;
+    default:
+        memcpy(out, row, t->cols * sizeof *out);
+        break; /* F32: nothing else passes bn_part_stored */
+    }
+}
+
+void bn_weights_free(struct bn_model *m)
+{
+    for (uint32_t i = 0; m->layers && i < m->config.n_layer; i++)
+        for (int k = 0; k < BN_N_PROJ; k++)
+            bn_block_free((void *)m->layers[i].proj[k].packed.data,
+                          m->layers[i].proj[k].packed_bytes);
+    free(m->layers);
+    m->layers = NULL;
+}

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run, inspect, convert, synth on the embedded model."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+TIMING = r"load \d+ ms, first token \d+ ms, prompt \d+ tok at [\d.]+ tok/s, generated \d+ tok at [\d.]+ tok/s, " \
+         r"peak [\d.]+ [kMG]B, \d+ threads?, \w+, seed \d+\n"
+TIME = "Once upon a time"
+
+
+def test_run_story(t):
+    r = t.run("run", TIME, "-n", "20", "--temp", "0")
+    t.check(r.text.startswith(TIME) and len(r.text) > len(TIME) + 10, f"a story: {r.text!r}")
+    t.check(r.text.endswith("\n"), "ends with a line end")
+    t.check(re.fullmatch(TIMING, r.errors), f"timing line {r.errors!r}")
+    quiet = t.run("run", TIME, "-n", "20", "--temp", "0", "-q")
+    t.equal(quiet.err, b"", "--quiet")
+    t.equal(quiet.out, r.out, "the same text again")
+    bare = t.run("run", TIME, "-n", "20", "--temp", "0", "--no-echo")
+    t.equal(TIME + bare.text, r.text, "--no-echo")
+
+
+def test_run_prompt_forms(t):
+    want = t.run("run", TIME, "-n", "5", "--temp", "0").out
+    t.write("prompt.txt", TIME + "\n")
+    options = ["-n", "5", "--temp", "0"]
+    for args, stdin in ([["Once", "upon", "a", "time"], b""], [["-p", TIME], b""], [["--prompt=" + TIME], b""],
+                        [["-f", "prompt.txt"], b""], [["--file", "-"], TIME.encode()], [[], TIME.encode() + b"\n"],
+                        [["embedded", TIME], b""], [["-m", "embedded", TIME], b""], [["-", TIME], b""],
+                        [["--model=-", "-p", TIME], b""], [["--", TIME], b""]):
+        t.equal(t.run("run", *options, *args, stdin=stdin).out, want, f"prompt as {args}")
+    # numbers under all their names
+    for args in (["-n5"], ["--max-new-tokens", "5"], ["--max_new_tokens=5"], ["--max_tokens", "5"], ["--n-predict", "5"]):
+        t.equal(t.run("run", TIME, "--temp", "0", *args).out, want, f"length as {args}")
+
+
+def test_run_slash_in_prompt(t):
+    text = t.run("run", "now and/or later", "-n", "2", "--temp", "0").text
+    t.check(text.startswith("now and/or later"), "a sentence with a slash is a prompt")
+
+
+def test_run_json(t):
+    r = t.run("run", TIME, "-n", "12", "--temp", "0", "--json", "--threads", "1")
+    j = r.json()
+    t.equal(r.err, b"", "standard error with --json")
+    for key in ("text", "tokens", "prompt_tokens", "generated_tokens", "finish_reason", "seed", "timings", "memory",
+                "model", "threads", "backend"):
+        t.check(key in j, f"key {key}")
+    t.equal(sorted(j["timings"]), ["gen_tok_s", "load_ms", "prompt_tok_s", "total_ms", "ttft_ms"], "timings")
+    t.check({"peak_rss_bytes", "kv_bytes", "packed_bytes"} <= set(j["memory"]), "memory")
+    t.equal(j["threads"], 1, "threads")
+    t.equal(j["generated_tokens"], 12, "generated tokens")
+    t.equal(len(j["tokens"]), 12, "token list")
+    t.equal(j["finish_reason"], "length", "finish reason")
+    t.check(not j["text"].startswith(TIME), "the prompt is not in the text")
+    t.check(j["timings"]["ttft_ms"] > 0 and j["memory"]["peak_rss_bytes"] > 1e6, "measured")
+    bos = t.run("tokenize", "--bos", stdin=TIME.encode()).text.split()
+    t.equal(j["prompt_tokens"], len(bos), "prompt tokens")
+
+
+def test_run_seed(t):
+    args = ["run", TIME, "-n", "24", "--temp", "1", "--json"]
+    a, b = t.run(*args, "--seed", "7").json(), t.run(*args, "--seed", "7", "-t", "1").json()
+    t.equal(a["text"], b["text"], "same seed, same text")
+    others = [t.run(*args).json() for _ in range(3)]
+    t.check(len({o["seed"] for o in others}) == 3, "a seed is chosen by chance")
+    t.equal(t.run(*args, "--seed", others[0]["seed"]).json()["text"], others[0]["text"], "and can be used again")
+
+
+def test_run_ends_by_itself(t):
+    j = t.run("run", TIME, "-n", "0", "--seed", "1", "--json").json()
+    t.check(j["finish_reason"] in ("end", "length"), "finish reason")
+    t.check(j["prompt_tokens"] + j["generated_tokens"] <= j["ctx_size"], "inside the context")
+
+
+def test_run_stop(t):
+    whole = t.run("run", TIME, "-n", "60", "--temp", "0", "--json").json()["text"]
+    word = whole.split()[5]
+    j = t.run("run", TIME, "-n", "60", "--temp", "0", "--json", "--stop", "@@", "--stop", word).json()
+    t.equal(j["finish_reason"], "stop", "finish reason")
+    t.equal(j["text"], whole[:whole.index(word)], "text before the stop string")
+
+
+def test_run_limits(t):
+    t.fails("run", "word " * 100, "-c", "32", says="32")
+    t.usage("run", *["--stop", "x"] * 33, "y", says="at most 32 times")
+    j = t.run("run", TIME, "--json", "-c", "16", "-n", "0", "--ignore-eos").json()
+    t.equal(j["prompt_tokens"] + j["generated_tokens"], 16, "filled context")
+    t.equal(j["finish_reason"], "length", "finish reason")
+
+
+def test_run_kv_and_batch(t):
+    a = t.run("run", TIME, "-n", "8", "--temp", "0", "--json", "--kv-type", "f32").json()
+    b = t.run("run", TIME, "-n", "8", "--temp", "0", "--json", "--kv-type", "f32", "--batch-size", "2").json()
+    t.equal(a["text"], b["text"], "the same text in pieces of two")
+    t.equal(a["kv_type"], "f32", "kv type")
+
+
+def test_run_interrupt(t):
+    p = subprocess.Popen([t.program, "run", TIME, "-n", "0", "--ignore-eos", "-t", "1"], cwd=t.folder, env=t.env,
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    p.stdout.read(len(TIME) + 1)  # the first character of the answer
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=60)
+    t.equal(p.returncode, 130, "exit code")
+    t.check(re.fullmatch(TIMING, err.decode()), f"timing line {err!r}")
+    t.check(out.endswith(b"\n"), "the line is ended")
+
+
+def test_run_closed_pipe(t):
+    p = subprocess.Popen([t.program, "run", TIME, "-n", "0", "--ignore-eos"], cwd=t.folder, env=t.env,
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    p.stdout.read(4)
+    p.stdout.close()
+    t.equal(p.stderr.read(), b"", "a reader that leaves is no error to talk about")
+    t.equal(p.wait(60), -signal.SIGPIPE, "ended by the closed pipe")
+
+
+def test_inspect(t):
+    r = t.run("inspect")
+    t.check("weight_dtype    ternary" in r.text and "general.architecture" in r.text, f"report {r.text[:300]!r}")
+    meta = t.run("inspect", "--meta").text
+    t.check("general.architecture" in meta and "weight_dtype" not in meta, "--meta")
+    table = t.run("inspect", "--weights").text
+    t.check(re.search(r"blk\.0\.attn_q\.weight +\S+ +\d+ x \d+ +[\d.]+ +\{-1,0,\+1\} +[\d.]+ % ", table), "--weights")
+    t.check("unread" in t.run("inspect", "--no-stats").text, "--no-stats")
+
+
+def test_inspect_json(t):
+    j = t.run("inspect", "--json").json()
+    for key in ("format", "file_bytes", "weight_dtype", "bit_width", "has_zero_point", "tensors", "metadata"):
+        t.check(key in j, f"key {key}")
+    t.equal([j["weight_dtype"], j["bit_width"], j["has_zero_point"]], ["ternary", 1.58, False], "summary")
+    t.equal(j["metadata"]["tokenizer.ggml.bos_token_id"], 0, "numbers are numbers")
+    matrices = [x for x in j["tensors"] if x["is_matrix"]]
+    t.equal(len(matrices), 70, "ten layers of seven matrices")
+    for m in matrices:
+        t.equal(m["values"], "{-1,0,+1}", m["name"])
+        t.equal(sum(m["counts"]), m["dims"][0] * m["dims"][1], f"counts of {m['name']}")
+        t.check(0 < m["zero_share"] < 1 and m["scale_min"] > 0, f"zeros and scale of {m['name']}")
+    bare = t.run("inspect", "--json", "--no-stats").json()
+    t.check(bare["bit_width"] is None and "values" not in bare["tensors"][0], "--no-stats")
+
+
+def test_inspect_require(t):
+    t.run("inspect", "--require", "ternary")
+    t.fails("inspect", "--require", "binary", says=["not binary", "{-1,0,+1}"])
+    r = t.fails("inspect", "--require", "binary", "--json")
+    t.equal(r.json()["weight_dtype"], "ternary", "the report comes all the same")
+
+
+def test_convert_and_back(t):
+    j = t.run("convert", "embedded", "a.gguf", "--type", "i2_s", "--json").json()
+    t.keeps("a.gguf")
+    t.equal(j["file_bytes"], t.path("a.gguf").stat().st_size, "size")
+    t.check("I2_S" in j["types"], f"types {list(j['types'])}")
+    counts = {x["name"]: x["counts"] for x in t.run("inspect", "a.gguf", "--json").json()["tensors"] if x["is_matrix"]}
+    want = t.run("logits", "--ids", "1,2,3,4,5", "--out", "-").out
+    def same_values(name):
+        j = t.run("inspect", name, "--json", "--require", "ternary").json()
+        t.equal({x["name"]: x["counts"] for x in j["tensors"] if x["is_matrix"]}, counts, f"values in {name}")
+
+    t.run("convert", "a.gguf", "iq2_bn.gguf", "--type", "iq2_bn")
+    t.keeps("iq2_bn.gguf")
+    same_values("iq2_bn.gguf")
+    t.check(t.run("logits", "iq2_bn.gguf", "--ids", "1,2,3,4,5", "--out", "-").out == want, "same bits from iq2_bn")
+    t.run("convert", "iq2_bn.gguf", "back.gguf", "--type", "i2_s")
+    t.keeps("back.gguf")
+    same_values("back.gguf")
+    t.check(t.path("back.gguf").read_bytes() == t.path("a.gguf").read_bytes(), "and back to the same file")
+    # 16-bit scales lose a little: only when asked for
+    t.fails("convert", "a.gguf", "tq2_0.gguf", "--type", "tq2_0", says=["scale", "--allow-scale-rounding"])
+    t.run("convert", "a.gguf", "tq2_0.gguf", "--type", "tq2_0", "--allow-scale-rounding")
+    t.keeps("tq2_0.gguf")
+    same_values("tq2_0.gguf")
+    t.equal(t.run("run", "a.gguf", "Once", "-n", "5", "--temp", "0").out,
+            t.run("run", "Once", "-n", "5", "--temp", "0").out, "the same story")
+
+
+def test_convert_errors(t):
+    t.write("exists.gguf", b"precious")
+    t.fails("convert", "embedded", "exists.gguf", says=["exists.gguf", "--force"])
+    t.equal(t.path("exists.gguf").read_bytes(), b"precious", "not touched")
+    t.run("convert", "embedded", "exists.gguf", "--force")
+    t.write("junk.gguf", b"GGUF junk")
+    t.fails("convert", "junk.gguf", "o.gguf", says="junk.gguf")
+    t.fails("convert", "embedded", "no/such/folder/o.gguf", says="no/such/folder")
+    t.usage("convert", "embedded", "o.gguf", "--type", "q5_k", says="--type")
+
+
+def test_convert_interrupt(t):
+    t.run("synth", "2b-4t", "big.gguf", "--layers", "2")
+    t.keeps("big.gguf")
+    p = subprocess.Popen([t.program, "convert", "big.gguf", "o.gguf", "--type", "iq2_bn"], cwd=t.folder, env=t.env,
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while p.poll() is None and not any(n.endswith(".part") for n in os.listdir(t.folder)):
+        time.sleep(0.001)
+    p.send_signal(signal.SIGINT)
+    _, err = p.communicate(timeout=120)
+    if p.returncode == 0:  # it was quicker than us
+        t.keeps("o.gguf")
+        return
+    t.equal(p.returncode, 130, "exit code")
+    t.equal(err, b"bitnet: interrupted\n", "message")
+
+
+def test_synth(t):
+    a = t.run("synth", "2b-4t", "a.gguf", "--layers", "1", "--seed", "5", "--json").json()
+    t.run("synth", "2b-4t", "b.gguf", "--layers", "1", "--seed", "5")
+    t.keeps("a.gguf", "b.gguf")
+    t.check(t.path("a.gguf").read_bytes() == t.path("b.gguf").read_bytes(), "same seed, same file")
+    t.equal(a["file_bytes"], t.path("a.gguf").stat().st_size, "size")
+    t.fails("synth", "2b-4t", "a.gguf", "--layers", "1", says=["a.gguf", "--force"])
+    t.check(t.run("run", "a.gguf", "x", "-n", "2", "-c", "32").out, "it answers")

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding commands, options, help: everything that needs no model."""
+import os
+import re
+
+COMMANDS = ["run", "chat", "tokenize", "logits", "perplexity", "inspect", "convert", "synth", "version"]
+PLANNED = ["serve", "batch", "bench", "loadtest", "eval", "prune", "calibrate", "profile", "doctor"]
+
+
+def options(help_text):
+    """(name, takes a value, text) of every option in a command's help."""
+    found, lines = [], help_text.splitlines()
+    for i, line in enumerate(lines):
+        m = re.match(r"  (?:-\w, |    )?--([\w-]+)( \S+)?(?:  +(.*))?$", line)
+        if m:
+            text = m.group(3) or (lines[i + 1].strip() if lines[i + 1].startswith(" " * 30) else "")
+            found.append((m.group(1), bool(m.group(2)), text))
+    return found
+
+
+def test_overview(t):
+    for args in (["help"], ["--help"], ["-h"], ["help", "help"]):
+        r = t.run(*args)
+        t.equal(r.err, b"", "standard error of help")
+        listed = re.findall(r"^  (\w+) +\w", r.text.split("Commands:")[1].split("planned:")[0], re.M)
+        t.equal(listed, COMMANDS + ["help"], "commands in help")
+        t.equal(r.text.split("planned:")[1].splitlines()[0].split(), PLANNED, "planned commands")
+
+
+def test_no_arguments(t):
+    r = t.run(code=2, one_error_line=False)
+    t.equal(r.out, b"", "standard output")
+    t.check(r.errors.startswith("usage: bitnet COMMAND"), "the overview goes to standard error")
+
+
+def test_help_of_every_command(t):
+    for name in COMMANDS:
+        r = t.run(name, "--help")
+        t.equal(r.err, b"", f"standard error of {name} --help")
+        t.check(r.text.startswith(f"usage: bitnet {name} "), f"{name} --help begins with its usage")
+        t.check(max(map(len, r.text.splitlines())) <= 100, f"{name} --help fits 100 columns")
+        t.equal(t.run("help", name).out, r.out, f"help {name}")
+        t.equal(t.run(name, "-h").out, r.out, f"{name} -h")
+        for option, _, text in options(r.text):
+            t.check(text, f"{name} --{option} is explained")
+
+
+def test_every_option_is_taken(t):
+    for name in COMMANDS:
+        for option, has_value, _ in options(t.run(name, "--help").text):
+            if has_value:
+                t.usage(name, f"--{option}", says=[f"--{option}", "expects a value"])
+            elif option != "help":
+                # --help after it ends the run before anything happens
+                t.run(name, f"--{option}", "--help")
+                t.usage(name, f"--{option}=1", says=[f"--{option}", "takes no value"])
+
+
+def test_version(t):
+    short = t.run("--version").text
+    t.check(re.fullmatch(r"bitnet \d+\.\d+\.\d+\S*\n", short), f"--version prints {short!r}")
+    t.check(t.run("version").text.startswith(short), "version begins with the same line")
+    j = t.run("version", "--json").json()
+    t.equal("bitnet " + j["version"] + "\n", short, "JSON version")
+    t.check(any(b["name"] == "scalar" and b["supported"] for b in j["backends"]), "scalar kernels are there")
+    t.check(j["default_threads"] >= 1, "threads")
+
+
+def test_planned_commands_are_refused(t):
+    for name in PLANNED:
+        t.usage(name, says=[f"'{name}'", "not in this version"])
+        t.usage(name, "--anything", "x", says="not in this version")
+        t.usage("help", name, says="not in this version")
+
+
+def test_mistyped_command(t):
+    t.usage("rnu", says="did you mean 'run'?")
+    t.usage("perplexty", says="did you mean 'perplexity'?")
+    t.usage("help", "inspekt", says="did you mean 'inspect'?")
+    t.check("did you mean" not in t.usage("xyzzy-plugh").errors, "no far-fetched suggestion")
+    t.usage("--json", says="'--json'")
+    t.usage("", says="''")
+
+
+def test_mistyped_option(t):
+    t.usage("run", "--tmep", "0", says=["'--tmep'", "did you mean '--temp'?"])
+    t.usage("inspect", "--wieghts", says="did you mean '--weights'?")
+    t.usage("run", "-Z", says="'-Z'")
+    for option in ("--no-mmap", "--kv-int2", "--flash-attn"):
+        t.usage("run", option, "x", says=option)
+
+
+def test_values_are_checked(t):
+    for option, bad in [("--temp", "hot"), ("--temp", "-1"), ("--temp", "nan"), ("--temp", "inf"), ("--temp", "1e999"),
+                        ("--temp", "0x1"), ("--temp", ""), ("--top-k", "1.5"), ("--top-k", "-1"), ("--top-k", " 1"),
+                        ("--top-p", "1.01"), ("--min-p", "-0.1"), ("--seed", "abc"), ("--seed", "99999999999999999999"),
+                        ("-n", "-1"), ("-n", "1e3"), ("-t", "1025"), ("--threads", "two"), ("-c", "4294967296"),
+                        ("--kv-type", "q8"), ("--activations", "int4"), ("--i2s-layout", "32")]:
+        t.usage("run", option, bad, "x", says=[option, "expects", f"'{bad}'"])
+        if option.startswith("--"):
+            t.usage("run", f"{option}={bad}", "x", says=[option, f"'{bad}'"])
+
+
+def test_forgotten_value(t):
+    t.usage("run", "x", "--temp", says="--temp expects a value")
+    t.usage("run", "--prompt", "--temp", "0", says=["--prompt", "'--temp' follows"])
+    t.usage("run", "-p", "-n", "5", says=["-p", "'-n' follows"])
+
+
+def test_backend_names(t):
+    t.usage("run", "x", "--backend", "avx9", says=["'avx9'", "scalar"])
+    t.usage("run", "x", env={"BITNET_BACKEND": "bitblas"}, says="'bitblas'")
+
+
+def test_too_many_words(t):
+    t.usage("tokenize", "a", "b", says="'b'")
+    t.usage("version", "x", says="'x'")
+    t.usage("convert", "a", "b", "c", says="'c'")
+    t.usage("convert", "a", says="IN OUT")
+    t.usage("synth", "2b-4t", says="SHAPE OUT")
+
+
+def test_missing_options(t):
+    t.usage("logits", says="--ids")
+    t.usage("logits", "--ids", "1", says="--out")
+    t.usage("perplexity", says="--file")
+    t.usage("logits", "--ids", "", "--out", "x", says="no ids")
+    t.usage("logits", "--ids", "1,x", "--out", "x", says="'x'")
+    t.usage("logits", "--ids", "1,-2", "--out", "x", says="'-2'")
+    t.usage("logits", "--ids", "99999999999", "--out", "x", says="99999999999")
+
+
+def test_contradictions(t):
+    t.usage("run", "-p", "a", "b", says="once")
+    t.usage("run", "-p", "a", "-f", "b", says="once")
+    t.usage("run", "--system", "s", "x", says="--chat")
+    t.usage("tokenize", "--decode", "--bos", says="--bos")
+    t.usage("tokenize", "-m", "a", "b", says="once")
+    t.usage("inspect", "--require", "ternary", "--no-stats", says="--no-stats")
+    t.usage("inspect", "--require", "float", says=["--require", "binary|ternary"])
+    t.usage("synth", "--list", "x", says="--list")
+
+
+def test_synth_shapes(t):
+    names = [s["name"] for s in t.run("synth", "--list", "--json").json()]
+    t.check("2b-4t" in names and "llama3-8b" in names, f"shapes {names}")
+    t.equal([x.split()[0] for x in t.run("synth", "--list").text.splitlines()], names, "both lists")
+    t.usage("synth", "2b-4x", "o.gguf", says="did you mean '2b-4t'?")
+
+
+def test_other_names(t):
+    for link, starts in [("infer", "usage: bitnet run "), ("bitnet-cli", "usage: bitnet COMMAND")]:
+        os.symlink(t.program, t.path(link))
+        t.keeps(link)
+        t.check(t.run("--help", program=str(t.path(link))).text.startswith(starts), f"{link} --help")
+    t.usage("--max_tokens", "x", "y", program=str(t.path("infer")), says="--max_tokens")
+    for link in ("bitnet-bench", "bitnet-loadtest", "bitnet-prune", "bitnet-calibrate"):
+        os.symlink(t.program, t.path(link))
+        t.keeps(link)
+        t.usage(program=str(t.path(link)), says="not in this version")
+
+
+def test_missing_files(t):
+    for args in (["run", "no/such.gguf", "x"], ["run", "nosuch.gguf", "x"], ["chat", "nosuch.gguf"],
+                 ["tokenize", "nosuch.gguf"], ["logits", "nosuch.gguf", "--ids", "1", "--out", "o"],
+                 ["perplexity", "nosuch.gguf", "--file", "f"], ["inspect", "nosuch.gguf"],
+                 ["convert", "nosuch.gguf", "o.gguf"]):
+        t.fails(*args, says="nosuch.gguf" if "no/such.gguf" not in args else "no/such.gguf")
+    # control characters in a name do not reach the terminal
+    t.fails("inspect", "bad\x1b[31m\n.gguf", says="[31m")
+
+
+def test_full_output(t):
+    if not os.path.exists("/dev/full"):
+        return
+    import subprocess
+    with open("/dev/full", "wb") as full:
+        r = subprocess.run([t.program, "help"], stdout=full, stderr=subprocess.PIPE, check=False)
+    t.equal(r.returncode, 1, "exit code on a full disk")
+    t.check(r.stderr.startswith(b"bitnet: cannot write to standard output"), f"message {r.stderr!r}")

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the bitnet program as its users do and checks what it prints, its exit code and what it leaves behind.
+
+    run_cli.py PATH/TO/bitnet [--only TEXT] [--list] [--keep]
+
+Cases are functions named test_* in cli/cases_*.py. Each gets a Tool bound to an empty folder of its own, in which
+the program runs. After a case the folder must hold exactly what the case said it keeps: no program may leave
+half-written files. Manners that hold for every run (one error line, no control characters in messages) are
+checked in Tool.run, so that no case repeats them. Output is TAP; the last line counts.
+"""
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMIT_S = 300  # for one run of the program; sanitizer builds are slow
+
+
+class Failed(Exception):
+    """A check that did not hold."""
+
+
+class Skipped(Exception):
+    """A case that cannot run here."""
+
+
+class Result:
+    def __init__(self, args, code, out, err):
+        self.args, self.code, self.out, self.err = args, code, out, err
+
+    @property
+    def text(self):
+        return self.out.decode("utf-8")
+
+    @property
+    def errors(self):
+        return self.err.decode("utf-8")
+
+    def json(self):
+        try:
+            return json.loads(self.out)
+        except ValueError as e:
+            raise Failed(f"{self.args}: standard output is not JSON ({e}): {self.out[:300]!r}") from e
+
+
+class Tool:
+    """The program, a scratch folder, and the checks."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder = os.path.abspath(program), pathlib.Path(folder)
+        self.kept = set()
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("BITNET_") and k != "NO_COLOR"}
+        self.env.update(LC_ALL="C.UTF-8", TERM="xterm")
+
+    def path(self, name):
+        return self.folder / name
+
+    def write(self, name, data):
+        """A file the case brings; it may stay."""
+        self.kept.add(name)
+        p = self.path(name)
+        p.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return p
+
+    def keeps(self, *names):
+        """Files the program is meant to leave behind."""
+        self.kept.update(names)
+
+    def check(self, truth, what):
+        if not truth:
+            raise Failed(what)
+
+    def equal(self, got, want, what="value"):
+        if got != want:
+            raise Failed(f"{what}: got {got!r:.600}, want {want!r:.600}")
+
+    def run(self, *args, stdin=b"", code=0, env=None, program=None, one_error_line=True):
+        """Runs the program and checks the exit code; a failure must be one line, 'bitnet: ...'."""
+        args = [str(a) for a in args]
+        done = subprocess.run([program or self.program, *args], input=stdin, cwd=self.folder, timeout=LIMIT_S,
+                              env={**self.env, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              check=False)
+        r = Result(args, done.returncode, done.stdout, done.stderr)
+        if r.code != code:
+            raise Failed(f"{args}: exit code {r.code}, want {code}; standard error: {r.err[-600:]!r}")
+        if re.search(rb"[\x00-\x08\x0b-\x1f\x7f]", r.err):
+            raise Failed(f"{args}: control characters on standard error: {r.err[:300]!r}")
+        if code in (1, 2) and one_error_line:
+            # notes about the model may stand before the error
+            lines = [x for x in r.errors.splitlines() if not x.startswith("bitnet: note: ")]
+            if len(lines) != 1 or not lines[0].startswith("bitnet: ") or not r.err.endswith(b"\n"):
+                raise Failed(f"{args}: want one line 'bitnet: ...', got {r.err[:600]!r}")
+        return r
+
+    def usage(self, *args, says=(), **more):
+        """A usage error that names certain things and where to look."""
+        r = self.run(*args, code=2, **more)
+        self.says(r, *([says] if isinstance(says, str) else says), "--help")
+        self.equal(r.out, b"", "standard output of a usage error")
+        return r
+
+    def fails(self, *args, says=(), **more):
+        r = self.run(*args, code=1, **more)
+        self.says(r, *([says] if isinstance(says, str) else says))
+        return r
+
+    def says(self, r, *parts):
+        for part in parts:
+            if part not in r.errors:
+                raise Failed(f"{r.args}: {part!r} is not in {r.errors!r:.600}")
+
+    def terminal(self, *args, env=None):
+        return Terminal(self, [str(a) for a in args], {**self.env, **(env or {})})
+
+    def left_over(self):
+        return sorted(str(p.relative_to(self.folder)) for p in self.folder.rglob("*")
+                      if str(p.relative_to(self.folder)) not in self.kept)
+
+
+class Terminal:
+    """The program on a terminal of its own."""
+
+    def __init__(self, tool, args, env):
+        self.args = args
+        self.master, slave = pty.openpty()
+        self.process = subprocess.Popen([tool.program, *args], stdin=slave, stdout=slave, stderr=slave, env=env,
+                                        cwd=tool.folder, start_new_session=True,
+                                        preexec_fn=lambda: __import__("fcntl").ioctl(0, 0x540E, 0))  # TIOCSCTTY
+        os.close(slave)
+        self.seen = b""
+
+    def send(self, data):
+        os.write(self.master, data)
+
+    def pump(self, seconds):
+        ready, _, _ = select.select([self.master], [], [], seconds)
+        if not ready:
+            return False
+        try:
+            data = os.read(self.master, 65536)
+        except OSError:  # the other side is gone
+            return False
+        self.seen += data
+        return bool(data)
+
+    def until(self, pattern, seconds=LIMIT_S):
+        """Reads until the pattern appears, and takes everything up to its end off the record."""
+        end = time.monotonic() + seconds
+        while True:
+            m = re.search(pattern, self.seen, re.S)
+            if m:
+                head, self.seen = self.seen[:m.end()], self.seen[m.end():]
+                return head
+            if time.monotonic() > end or (not self.pump(0.2) and self.process.poll() is not None
+                                          and not self.pump(0)):
+                self.process.kill()
+                raise Failed(f"{self.args}: {pattern!r} did not appear in {self.seen[-600:]!r}")
+
+    def interrupt(self):
+        self.send(b"\x03")
+
+    def end(self, code):
+        while self.pump(0.3) or self.process.poll() is None:
+            pass
+        got = self.process.wait(LIMIT_S)
+        os.close(self.master)
+        if got != code:
+            raise Failed(f"{self.args}: exit code {got}, want {code}; at the end: {self.seen[-600:]!r}")
+        return self.seen
+
+
+def load_cases():
+    cases = []
+    for file in sorted((HERE / "cli").glob("cases_*.py")):
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        group = file.stem.removeprefix("cases_")
+        cases += [(f"{group}/{name[5:]}", fn) for name, fn in vars(module).items() if name.startswith("test_")]
+    return cases
+
+
+def run_case(program, fn, keep):
+    folder = tempfile.mkdtemp(prefix="bitnet-cli-")
+    try:
+        tool = Tool(program, folder)
+        fn(tool)
+        left = tool.left_over()
+        if left:
+            raise Failed(f"left behind: {left}")
+        return "ok", ""
+    except Skipped as e:
+        return "skip", str(e)
+    except Failed as e:
+        return "not ok", str(e)
+    except Exception:  # a broken case is a failure, not the end of the run
+        return "not ok", traceback.format_exc()
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("program")
+    p.add_argument("--only", default="", help="run only cases whose name contains this")
+    p.add_argument("--list", action="store_true")
+    p.add_argument("--keep", action="store_true", help="keep the scratch folders")
+    o = p.parse_args()
+    if not os.access(o.program, os.X_OK):
+        p.error(f"{o.program} is not a program")
+    sys.modules["run_cli"] = sys.modules["__main__"]  # cases import Failed and Skipped from here
+    cases = [c for c in load_cases() if o.only in c[0]]
+    if o.list:
+        print("\n".join(name for name, _ in cases))
+        return 0
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    counts = {"ok": 0, "not ok": 0, "skip": 0}
+    print(f"1..{len(cases)}")
+    for i, (name, fn) in enumerate(cases, 1):
+        start = time.monotonic()
+        state, why = run_case(o.program, fn, o.keep)
+        counts[state] += 1
+        mark = "ok" if state == "skip" else state
+        tail = f" # SKIP {why}" if state == "skip" else f" ({time.monotonic() - start:.1f} s)"
+        print(f"{mark} {i} - {name}{tail}")
+        if state == "not ok":
+            print("".join(f"# {line}\n" for line in why.splitlines()), end="")
+        sys.stdout.flush()
+    print(f"{counts['ok']} passed, {counts['not ok']} failed, {counts['skip']} skipped")
+    return 1 if counts["not ok"] or not cases else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

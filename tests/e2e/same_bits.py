@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Same bits everywhere: one SHA-256 of the logits of a fixed prompt (tests/cross/bits.c) for every kernel set, number of
+threads, chunking and company, for every file type that holds the model without loss, and for other CPUs.
+
+usage: same_bits.py --bits BITS --bitnet BITNET --model MODEL.gguf [--folder DIR]
+                    [--foreign NAME 'COMMAND...']... [--skipped NAME REASON]... [--only-foreign]
+
+--bits, --bitnet: this machine's build. --folder: the same model as a Hugging Face folder (left out if it is not there).
+--foreign: a `bits` for another CPU or from another compiler, with the emulator it needs in front.
+--skipped: something that could not be built; shown and counted as skipped.
+tests/e2e/same_bits.sha256, when there, pins the hashes: a change of one is a change of the numbers and must be explained.
+Prints TAP."""
+import argparse
+import pathlib
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+PINNED = pathlib.Path(__file__).with_suffix(".sha256")
+# The small model's scales are 32-bit numbers, so these hold it without loss. Types with 16-bit scales are compared among
+# themselves: the scales are rounded once (ROUNDED[0]), and from then on every type holds the model exactly.
+LOSSLESS = [("i2_s", []), ("iq2_bn", []), ("i2_s, head f32", ["--head-type", "f32"])]
+ROUNDED = ["iq1_bn", "i2_s", "iq2_bn", "q2_0"]
+PERHAPS = ["tq2_0", "tq1_0"]  # blocks of 256, which the small model's FFN width does not fill
+
+count, failed = 0, 0
+
+
+def report(name, good, text=""):
+    global count, failed
+    count += 1
+    failed += not good
+    print(f"{'ok' if good else 'not ok'} {count} - {name}")
+    for line in text.splitlines() if not good else ():
+        print("# " + line)
+    sys.stdout.flush()
+
+
+def skip(name, why):
+    global count
+    count += 1
+    print(f"ok {count} - {name} # SKIP {why}", flush=True)
+
+
+class Judge:
+    """Holds the first hash seen for a kind of KV cache; every later one must be the same."""
+
+    def __init__(self, pinned):
+        self.want = pinned
+        self.first = {}
+
+    def see(self, name, command, model, *options, kv="f16"):
+        p = subprocess.run([*command, str(model), "--kv", kv, *options], capture_output=True, text=True)
+        got = p.stdout.strip()
+        used = re.search(r"^bits: kernels (\S+)$", p.stderr, re.M)
+        name += f" [{used[1]}]" if used else ""  # what really ran, not what was asked for
+        want = self.want.setdefault(kv, got if p.returncode == 0 else None)
+        self.first.setdefault(kv, got)
+        report(name, p.returncode == 0 and got == want,
+               f"exit {p.returncode}, {got}, expected {want}\n{p.stderr}\n{shlex.join(p.args)}")
+
+
+def read_pinned():
+    if not PINNED.exists():
+        return {}
+    return dict(reversed(line.split()[:2]) for line in PINNED.read_text().splitlines() if line and line[0] != "#")
+
+
+def backends(bits, model):
+    """auto and scalar, and of the named levels those whose kernels really run here. A level this CPU or build lacks is
+    skipped, but AVX2 kernels must be there on a CPU that has AVX2."""
+    yield from ("auto", "scalar")
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return
+    flags = set(re.findall(r"\w+", pathlib.Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0]))
+    for name in ("avx2", "avx512", "avx512vnni"):
+        p = subprocess.run([*bits, str(model), "--ids", "1", "--backend", name], capture_output=True, text=True)
+        why = (p.stderr.strip().splitlines() or ["?"])[-1].replace("bits: ", "")[:100]
+        if p.returncode == 0:
+            yield name
+        elif name == "avx2" and {"avx2", "fma", "f16c", "bmi2"} <= flags:
+            report(f"{name} kernels", False, why)
+        else:
+            skip(f"{name} kernels", why)
+
+
+def here(judge, bits, model):
+    for kv in ("f16", "f32"):
+        for backend in backends(bits, model) if kv == "f16" else ("auto", "scalar"):
+            for threads in (1, 2, 3):
+                for chunk, word in ((0, "in one go"), (7, "in chunks of 7"), (1, "token by token")):
+                    if kv == "f32" and threads == 2:
+                        continue
+                    judge.see(f"kv {kv}, {backend}, threads {threads}, {word}", bits, model, "--backend", backend,
+                              "--threads", str(threads), "--chunk", str(chunk), kv=kv)
+    judge.see("steps of 5 tokens", bits, model, "--batch", "5")
+    judge.see("in the company of another sequence", bits, model, "--chunk", "7", "--company")
+    judge.see("in company, token by token, steps of 16", bits, model, "--chunk", "1", "--batch", "16", "--company")
+
+
+def files(judge, bits, bitnet, model, folder):
+    if folder and (folder / "config.json").exists():
+        judge.see("from the safetensors folder", bits, folder)
+    else:
+        skip("from the safetensors folder", "not here")
+    with tempfile.TemporaryDirectory() as t:
+        out, rounded = pathlib.Path(t) / "out.gguf", pathlib.Path(t) / "rounded.gguf"
+
+        def convert(name, source, target, *options):
+            p = subprocess.run([*bitnet, "convert", source, target, *options], capture_output=True, text=True)
+            if p.returncode:
+                why = p.stderr.strip()
+                skip(name, why[:120]) if name[5:] in PERHAPS else report(name, False, f"exit {p.returncode}\n{why}")
+            return p.returncode == 0
+
+        def both(name, judge, path):
+            judge.see(name, bits, path)
+            judge.see(f"{name}, scalar, 3 threads", bits, path, "--backend", "scalar", "--threads", "3")
+
+        for name, options in LOSSLESS:
+            if convert(f"from {name}", model, out, "--type", name.split(",")[0], *options):
+                both(f"from {name}", judge, out)
+                out.unlink()
+        if not convert("round the scales", model, rounded, "--type", ROUNDED[0], "--allow-scale-rounding"):
+            return
+        second = Judge({})
+        both(f"16-bit scales, {ROUNDED[0]}", second, rounded)
+        for kind in ROUNDED[1:] + PERHAPS:
+            if convert(f"from {kind}", rounded, out, "--type", kind):
+                both(f"16-bit scales, {kind}", second, out)
+                out.unlink()
+
+
+def foreign(judge, name, command, model):
+    command = shlex.split(command)
+    judge.see(f"{name}, 2 threads, in one go", command, model, "--threads", "2")
+    judge.see(f"{name}, 1 thread, in chunks of 7", command, model, "--threads", "1", "--chunk", "7")
+    judge.see(f"{name}, scalar, 2 threads, kv f32", command, model, "--threads", "2", "--backend", "scalar", kv="f32")
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("--bits", type=shlex.split)
+    a.add_argument("--bitnet", type=shlex.split)
+    a.add_argument("--model", type=pathlib.Path, required=True)
+    a.add_argument("--folder", type=pathlib.Path)
+    a.add_argument("--foreign", nargs=2, action="append", default=[])
+    a.add_argument("--skipped", nargs=2, action="append", default=[])
+    a.add_argument("--only-foreign", action="store_true", help="of this machine's build one run only, to compare with")
+    a = a.parse_args()
+    if not a.model.exists():
+        print(f"1..0 # SKIP no {a.model}")
+        return 77
+    judge = Judge(read_pinned())
+    if a.bits and a.only_foreign:
+        for kv in ("f16", "f32"):
+            judge.see(f"this machine, kv {kv}", a.bits, a.model, kv=kv)
+    elif a.bits:
+        here(judge, a.bits, a.model)
+        if a.bitnet:
+            files(judge, a.bits, a.bitnet, a.model, a.folder)
+    for name, command in a.foreign:
+        foreign(judge, name, command, a.model)
+    for name, why in a.skipped:
+        skip(name, why)
+    for kv, got in judge.first.items():
+        print(f"# kv {kv}: {got}")
+    print(f"1..{count}")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

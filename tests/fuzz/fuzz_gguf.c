@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * libFuzzer target: any bytes as a GGUF. What opens is read to the last weight: every tensor
+ * through the types, every metadata entry printed, the vocabulary taken out. */
+#include "base/buf.h"
+#include "model/gguf_write.h"
+#include "model/source.h"
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MAX_WEIGHTS = 1 << 18 }; /* read of one input, so that it takes no time */
+
+static void read_tensor(const struct bn_tensor *t, uint64_t *budget)
+{
+    struct bn_stored m = bn_tensor_stored(t);
+    if (m.cols > *budget) return;
+    /* rows of their exact size: a write past the end is seen */
+    int8_t *trits = malloc(m.cols);
+    float *values = malloc(m.cols * sizeof *values), *scales = malloc(m.cols * sizeof *scales);
+    uint16_t *bits = malloc(m.cols * sizeof *bits);
+    for (uint64_t r = 0; trits && values && scales && bits && r < m.rows && *budget >= m.cols;
+         r++) {
+        *budget -= m.cols;
+        bn_dequant_row(values, &m, r);
+        if (!bn_type_info(m.type)->ternary) continue;
+        bn_unpack_trits(trits, &m, r);
+        bn_unpack_scales(scales, &m, r);
+        if (bn_type_info(m.type)->scale == BN_TS_BLOCK_F16) bn_unpack_block_f16(bits, &m, r);
+    }
+    free(trits), free(values), free(scales), free(bits);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct bn_source s;
+    struct bn_vocab v;
+    struct bn_buf type, text;
+    bitnet_error err;
+    if (bn_source_open_memory(&s, data, size, "fuzz", &err) != BITNET_OK) return 0;
+    uint64_t budget = MAX_WEIGHTS;
+    for (size_t i = 0; i < s.n_tensors; i++) read_tensor(&s.tensors[i], &budget);
+    bn_buf_init(&type, 1 << 12);
+    bn_buf_init(&text, 1 << 16);
+    for (size_t i = 0; i < s.n_meta; i++) {
+        bn_meta_print(&s.meta[i], &type, &text);
+        bn_buf_clear(&type);
+        bn_buf_clear(&text);
+    }
+    if (bn_gguf_read_vocab(&v, &s, &text, &err) == BITNET_OK) bn_vocab_free(&v);
+    bn_buf_free(&type);
+    bn_buf_free(&text);
+    bn_source_close(&s);
+    return 0;
+}

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the seeds of the file format fuzzers: corpus/gguf and corpus/safetensors. Tiny files that
+are right, so that a fuzzer starts behind the first checks. Run in this folder."""
+import json
+import os
+import random
+import struct
+
+rnd = random.Random(4)
+U32, I32, F32, BOOL, STR, ARRAY = 4, 5, 6, 7, 8, 9
+# id: weights in a block, bytes of a block, bytes before a row
+BLOCKS = {0: (1, 4, 0), 1: (1, 2, 0), 2: (32, 18, 0), 8: (32, 34, 0), 12: (256, 144, 0),
+          14: (256, 210, 0), 24: (1, 1, 0), 25: (1, 2, 0), 26: (1, 4, 0), 27: (1, 8, 0),
+          28: (1, 8, 0), 30: (1, 2, 0), 34: (256, 54, 0), 35: (256, 66, 0), 41: (128, 18, 0),
+          42: (64, 18, 0), 134: (64, 13, 2), 135: (64, 16, 4), 335: (64, 16, 4)}
+Q2_0_128 = -42  # the older format that shares id 42
+BLOCKS[Q2_0_128] = (128, 34, 0)
+
+
+def string(s):
+    b = s.encode()
+    return struct.pack("<Q", len(b)) + b
+
+
+def value(kind, v):
+    if kind == STR:
+        return string(v)
+    if kind == ARRAY:
+        elem, items = v
+        return struct.pack("<IQ", elem, len(items)) + b"".join(value(elem, x) for x in items)
+    return struct.pack({U32: "<I", I32: "<i", F32: "<f", BOOL: "<?"}[kind], v)
+
+
+def gguf(meta, tensors, align=32, version=3):
+    out = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(meta))
+    for key, kind, v in meta:
+        out += string(key) + struct.pack("<I", kind) + value(kind, v)
+    data = b""
+    for name, type_id, dims in tensors:
+        n = 1
+        for d in dims:
+            n *= d
+        if type_id == 36:
+            size = n // 4 + 32
+        else:
+            block, n_bytes, head = BLOCKS[type_id]
+            size = n // dims[0] * (head + dims[0] // block * n_bytes)
+        out += string(name) + struct.pack("<I", len(dims))
+        out += struct.pack("<%dQ" % len(dims), *dims) + struct.pack("<IQ", abs(type_id), len(data))
+        data += rnd.randbytes(size)
+        data += bytes(-len(data) % align)
+    return out + bytes(-len(out) % align) + data
+
+
+def vocab(model, **more):
+    tokens = ["<unk>", "<s>", "</s>", "a", "b", "ab", "<|eot_id|>", "<0x0A>"]
+    meta = [("general.architecture", STR, "bitnet-b1.58"), ("tokenizer.ggml.model", STR, model),
+            ("tokenizer.ggml.tokens", ARRAY, (STR, tokens)),
+            ("tokenizer.ggml.token_type", ARRAY, (I32, [2, 3, 3, 1, 1, 1, 3, 6])),
+            ("tokenizer.ggml.bos_token_id", U32, 1), ("tokenizer.ggml.eos_token_id", U32, 2),
+            ("tokenizer.ggml.add_bos_token", BOOL, True)]
+    if model == "llama":
+        meta.append(("tokenizer.ggml.scores", ARRAY, (F32, [-0.5 * i for i in range(8)])))
+    else:
+        meta.append(("tokenizer.ggml.merges", ARRAY, (STR, ["a b", "ab a"])))
+    return meta + [(k.replace("__", "."), STR, v) for k, v in more.items()]
+
+
+def safetensors(entries, size, **meta):
+    head = {"__metadata__": meta} if meta else {}
+    for name, dtype, shape, begin, end in entries:
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(head, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + rnd.randbytes(size)
+
+
+def save(folder, name, data):
+    os.makedirs("corpus/" + folder, exist_ok=True)
+    with open("corpus/%s/%s" % (folder, name), "wb") as f:
+        f.write(data)
+
+
+arch = [("general.architecture", STR, "bitnet-b1.58")]
+save("gguf", "empty", gguf([], []))
+save("gguf", "plain", gguf(arch, [("a", i, [3]) for i in (0,)] +
+                           [("t%d" % i, i, [4, 2]) for i in (1, 24, 25, 26, 27, 28, 30)]))
+save("gguf", "dense", gguf(arch, [("t%d" % i, i, [256, 1]) for i in (2, 8, 12, 14)]))
+save("gguf", "ternary", gguf(arch, [("t%d" % i, i, [256, 1])
+                                     for i in (34, 35, 36, 41, 42, 134, 135)]))
+save("gguf", "rows", gguf(arch, [("r4", 335, [64, 4]), ("straddle", 36, [32, 4]),
+                                 ("d4", 0, [1, 2, 1, 2])]))
+save("gguf", "q2_128", gguf(arch, [("q", Q2_0_128, [128, 16])]))
+save("gguf", "align", gguf(arch + [("general.alignment", U32, 64)],
+                           [("a", 0, [4]), ("b", 1, [4])], 64))
+save("gguf", "v2", gguf(arch, [("a", 0, [4])], version=2))
+save("gguf", "bpe", gguf(vocab("gpt2", tokenizer__ggml__pre="llama-bpe",
+                               tokenizer__chat_template="{{ x }}"), []))
+save("gguf", "spm", gguf(vocab("llama"), []))
+save("gguf", "ours", gguf(vocab("gpt2") + [
+    ("tokenizer.bitnet.patterns", ARRAY, (STR, ["\\p{L}+", "[0-9]"])),
+    ("tokenizer.bitnet.end_token_ids", ARRAY, (I32, [6, 7])),
+    ("tokenizer.bitnet.normalizer", STR, "nfc")], []))
+save("safetensors", "empty", safetensors([], 0))
+save("safetensors", "dtypes", safetensors(
+    [(d, d, [2], 16 * i, 16 * i + 2 * n) for i, (d, n) in enumerate(
+        [("F32", 4), ("F16", 2), ("BF16", 2), ("U8", 1), ("I8", 1), ("BOOL", 1), ("I16", 2),
+         ("I32", 4), ("I64", 8), ("F64", 8)])], 160, format="pt"))
+save("safetensors", "shapes", safetensors(
+    [("s", "F32", [], 0, 4), ("z", "F32", [0, 3], 4, 4), ("m", "U8", [2, 3], 4, 10),
+     ("d", "I8", [1, 2, 1, 2], 10, 14)], 14))
+save("safetensors", "layer", safetensors(
+    [("model.layers.0.mlp.up_proj.weight", "U8", [2, 8], 0, 16),
+     ("model.layers.0.mlp.up_proj.weight_scale", "BF16", [1], 16, 18)], 18))

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The embedded model beside Hugging Face transformers (tests/data/stories/golden_text.json): its mean negative
+log-likelihood, and the greedy continuations of seven prompts.
+
+Continuations may part where two tokens are about equally likely: int8 ties (see test_golden.py) move logits by a few
+hundredths. Where one differs, the gap between the two best logits at that place is shown, and must be below GAP.
+
+usage: test_stories.py BITNET MODEL
+"""
+import array
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+NLL, NLL_BOUND, GAP = 0.839134, 2e-4, 0.1
+bitnet, model = sys.argv[1:3]
+here = os.path.dirname(os.path.abspath(__file__))
+golden = json.load(open(os.path.join(here, "..", "data", "stories", "golden_text.json")))
+passed = failed = 0
+
+
+def report(ok, text):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    print(f"{'ok' if ok else 'not ok'} - {text}")
+
+
+def run(*args):
+    return subprocess.run([bitnet, *args], check=True, capture_output=True, text=True).stdout
+
+
+def logits_after(ids):
+    with tempfile.TemporaryDirectory() as d:
+        out = os.path.join(d, "logits")
+        run("logits", model, "--ids", ",".join(map(str, ids)), "--out", out, "--last", "--kv-type", "f16")
+        return array.array("f", open(out, "rb").read())
+
+
+with tempfile.TemporaryDirectory() as d:
+    ids = os.path.join(d, "ids")
+    open(ids, "w").write(" ".join(map(str, golden[-1]["val_first_4096_ids"])))
+    r = json.loads(run("perplexity", model, "--file", ids, "--ids", "--ctx", "512", "--json"))
+    report(r["tokens"] == golden[-1]["scored"] and abs(r["nll_per_token"] - NLL) < NLL_BOUND,
+           f"{r['nll_per_token']:.6f} nats a token over {r['tokens']} tokens ({NLL} +- {NLL_BOUND})")
+
+for g in golden[:-1]:
+    prompt, want = g["prompt"], g["ids"]
+    chat = prompt.startswith("Q: ")
+    options = ["--chat"] if chat else []
+    r = json.loads(run("run", model, "-p", prompt[3:] if chat else prompt, "--temp", "0", "-n", "400", "--json", *options))
+    got = r["tokens"]
+    n = len(want) - r["prompt_tokens"]
+    same = next((i for i, (a, b) in enumerate(zip(got, want[-n:])) if a != b), min(len(got), n))
+    if got == want[-n:]:
+        report(True, f"{prompt!r}: {n} tokens equal")
+        continue
+    lg = logits_after(want[: r["prompt_tokens"] + same])
+    best = sorted(lg, reverse=True)[:2]
+    report(best[0] - best[1] < GAP,
+           f"{prompt!r}: {same} of {n} tokens equal, then a gap of {best[0] - best[1]:.4f} between the two best logits")
+print(f"{passed} passed, {failed} failed")
+sys.exit(failed != 0)

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks of attention: several blocks in a row over one running state, with f32 and f16 keys. */
+#include "check.h"
+
+#include <math.h>
+
+struct attn {
+    bn_any_fn *fn;
+    bool half;
+    float *o, *m, *l;
+    const float *q;
+    const void *k, *v;
+    size_t n_q, stride, n, dim;
+    float scale;
+};
+
+static void run_attn(void *p)
+{
+    struct attn *a = p;
+    if (a->half)
+        ((bn_attn_f16_fn *)a->fn)(a->o, a->m, a->l, a->q, a->n_q, a->k, a->v, a->stride, a->n,
+                                  a->dim, a->scale);
+    else
+        ((bn_attn_f32_fn *)a->fn)(a->o, a->m, a->l, a->q, a->n_q, a->k, a->v, a->stride, a->n,
+                                  a->dim, a->scale);
+}
+
+/* Runs all blocks; n_keys keys in blocks of at most `block`. */
+static bool run_blocks(struct ck *c, struct attn a, bn_any_fn *fn, size_t n_keys, size_t block,
+                       struct attn *out)
+{
+    size_t element = a.half ? sizeof(uint16_t) : sizeof(float);
+    const uint8_t *k = a.k, *v = a.v;
+    a.fn = fn;
+    a.o = ck_buffer(c, a.n_q * a.dim * sizeof *a.o);
+    a.m = ck_buffer(c, a.n_q * sizeof *a.m);
+    a.l = ck_buffer(c, a.n_q * sizeof *a.l);
+    for (size_t i = 0; i < a.n_q * a.dim; i++) a.o[i] = 0;
+    for (size_t h = 0; h < a.n_q; h++) a.m[h] = -INFINITY, a.l[h] = 0;
+    for (size_t j = 0; j < n_keys; j += block) {
+        a.n = bn_min_size(block, n_keys - j);
+        a.k = k + j * a.stride * element;
+        a.v = v + j * a.stride * element;
+        if (!ck_run(c, run_attn, &a)) return false;
+    }
+    *out = a;
+    return true;
+}
+
+static double element(const struct attn *a, const void *p, size_t key, size_t d)
+{
+    size_t i = key * a->stride + d;
+    return a->half ? bn_f16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+}
+
+/* Softmax in double. A score is off by at most e = (dim / 16 + 10) 2^-24 sum|q k| scale, which is
+ * the relative error of its weight; the rest is a few roundings a key. */
+static void naive_attn(struct ck *c, const struct attn *a, const void *k, const void *v, size_t n,
+                       const struct attn *got)
+{
+    for (size_t h = 0; h < a->n_q; h++) {
+        double s[512], max = -INFINITY, sum = 0, err = 0;
+        for (size_t j = 0; j < n; j++) {
+            double size = 0;
+            s[j] = 0;
+            for (size_t d = 0; d < a->dim; d++) {
+                double p = (double)a->q[h * a->dim + d] * element(a, k, j, d) * a->scale;
+                s[j] += p;
+                size += fabs(p);
+            }
+            err = fmax(err, size * ((double)a->dim / 16 + 10) * 0x1p-24);
+            max = fmax(max, s[j]);
+        }
+        for (size_t j = 0; j < n; j++) sum += s[j] = exp(s[j] - max);
+        for (size_t d = 0; d < a->dim; d++) {
+            double want = 0, size = 0;
+            for (size_t j = 0; j < n; j++) {
+                want += s[j] / sum * element(a, v, j, d);
+                size += s[j] / sum * fabs(element(a, v, j, d));
+            }
+            double o = got->o[h * a->dim + d] / (double)got->l[h];
+            double bound = size * (4 * err + ((double)n + 16) * 0x1p-23) + 0x1p-110;
+            if (!ck_near(c, "o / l", want, o, bound, h * a->dim + d)) return;
+        }
+    }
+}
+
+static void check_attn_case(struct ck *c, bool half, size_t n_q, size_t dim, size_t n, size_t block,
+                            size_t pad, enum ck_fill f)
+{
+    ck_case(c, "queries=%zu dim=%zu keys=%zu block=%zu pad=%zu fill=%s", n_q, dim, n, block, pad,
+            ck_fill_name(f));
+    size_t stride = dim + pad, n_kv = (n - 1) * stride + dim, size = half ? 2 : 4;
+    float *q = ck_buffer(c, n_q * dim * sizeof *q);
+    void *k = ck_buffer(c, n_kv * size), *v = ck_buffer(c, n_kv * size);
+    ck_fill_f32(c, q, n_q * dim, f == CK_HUGE ? CK_RANDOM : f);
+    if (half) ck_fill_f16(c, k, n_kv, f), ck_fill_f16(c, v, n_kv, f);
+    else ck_fill_f32(c, k, n_kv, f), ck_fill_f32(c, v, n_kv, f);
+    struct attn a = {.half = half, .q = q, .k = k, .v = v, .n_q = n_q, .stride = stride, .dim = dim,
+                     .scale = f == CK_WIDE ? 1e-12f : 0.0884f}, want, got;
+    if (!run_blocks(c, a, c->ref->fn, n, block, &want)) return;
+    if (c->naive && f <= CK_WIDE) naive_attn(c, &a, k, v, n, &want);
+    if (c->naive || !run_blocks(c, a, c->v->fn, n, block, &got)) return;
+    ck_same_f32(c, "m", want.m, got.m, n_q, n_q);
+    ck_same_f32(c, "l", want.l, got.l, n_q, n_q);
+    ck_same_f32(c, "o", want.o, got.o, n_q * dim, dim);
+}
+
+static void check_attn(struct ck *c, bool half)
+{
+    static const size_t dims[] = {1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 80, 96, 100, 128, 129, 256};
+    for (size_t i = 0; i < BN_ARRAY_LEN(dims); i++)
+        for (size_t n_q = 1; n_q <= 9; n_q++)
+            check_attn_case(c, half, n_q, dims[i], 1 + (5 * i + 7 * n_q) % 40, BN_ATTN_BLOCK,
+                            n_q % 3, CK_RANDOM);
+    for (size_t n = 1; n <= 2 * BN_ATTN_BLOCK + 1; n++)
+        check_attn_case(c, half, 4, 32, n, BN_ATTN_BLOCK, 0, CK_RANDOM);
+    for (enum ck_fill f = 0; f < CK_FILLS; f++)
+        for (size_t n_q = 1; n_q <= 5; n_q++)
+            check_attn_case(c, half, n_q, 100, 75, BN_ATTN_BLOCK, 3, f);
+    if (!c->quick) check_attn_case(c, half, 4, 128, 500, BN_ATTN_BLOCK, 512, CK_RANDOM);
+    check_attn_case(c, half, 6, 80, 70, 5, 0, CK_RANDOM);
+}
+void check_attn_f32(struct ck *c) { check_attn(c, false); }
+void check_attn_f16(struct ck *c) { check_attn(c, true); }
+
+static void bench_attn(struct ck *c, bool half)
+{
+    enum { Q = 4, DIM = 128, N = BN_ATTN_BLOCK, STRIDE = 640 };
+    ck_case(c, "bench");
+    float *q = ck_buffer(c, Q * DIM * sizeof *q), *o = ck_buffer(c, Q * DIM * sizeof *o);
+    float *ml = ck_buffer(c, 2 * Q * sizeof *ml);
+    void *k = ck_buffer(c, N * STRIDE * 4), *v = ck_buffer(c, N * STRIDE * 4);
+    ck_fill_f32(c, q, Q * DIM, CK_RANDOM);
+    ck_fill_f32(c, o, Q * DIM, CK_RANDOM);
+    ck_fill_f32(c, ml, 2 * Q, CK_RANDOM);
+    if (half) ck_fill_f16(c, k, N * STRIDE, CK_RANDOM), ck_fill_f16(c, v, N * STRIDE, CK_RANDOM);
+    else ck_fill_f32(c, k, N * STRIDE, CK_RANDOM), ck_fill_f32(c, v, N * STRIDE, CK_RANDOM);
+    struct attn a = {c->v->fn, half, o, ml, ml + Q, q, k, v, Q, STRIDE, N, DIM, 0.0884f};
+    ck_time(c, "4 heads of 128, 32 keys", run_attn, &a, 2.0 * N * DIM * (half ? 2 : 4));
+}
+void bench_attn_f32(struct ck *c) { bench_attn(c, false); }
+void bench_attn_f16(struct ck *c) { bench_attn(c, true); }

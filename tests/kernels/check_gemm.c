@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks of the ternary matrices: packing, and both multiplications with every kind of scale. The
+ * integer results are compared exactly, also those of the reference (with int64 arithmetic). */
+#include "check.h"
+
+#include <math.h>
+
+struct shape {
+    size_t rows, cols, tok;
+    size_t r0, r1;
+    enum bn_scale_kind kind;
+    size_t block;
+};
+
+/* weights times activations: the pairs that reach the largest sums */
+enum wfill { W_RANDOM, W_MINUS, W_PLUS, W_TWO, W_SIGN, W_ZERO, W_FILLS };
+enum qfill { Q_RANDOM, Q_MAX, Q_MIN, Q_EXTREME, Q_ZERO, Q_FILLS };
+static const char *const wname[] = {"random", "-1", "+1", "+2", "sign", "0"};
+static const char *const qname[] = {"random", "127", "-127", "+-127", "0"};
+
+struct mul {
+    const struct bn_gemm *g;
+    bn_mul_i8_fn *i8; /* else f32 */
+    float *y;
+    struct bn_packed w;
+    size_t y_stride, r0, r1, x_stride, tok;
+    const int8_t *q;
+    const int32_t *sum;
+    const float *inv, *x;
+};
+
+static void run_mul(void *p)
+{
+    struct mul *a = p;
+    if (a->i8)
+        a->i8(a->y, a->y_stride, &a->w, a->r0, a->r1, a->q, a->x_stride, a->sum, a->inv, a->tok);
+    else
+        a->g->mul_f32(a->y, a->y_stride, &a->w, a->r0, a->r1, a->x, a->x_stride, a->tok);
+}
+
+struct packing { const struct bn_gemm *g; uint8_t *data; int8_t *w, *back; size_t rows, cols; };
+
+static void run_packing(void *p)
+{
+    struct packing *a = p;
+    size_t group = a->g->group_rows, bytes = a->g->group_bytes(a->cols);
+    for (size_t r = 0; r < a->rows; r += group) {
+        size_t n = bn_min_size(group, a->rows - r);
+        a->g->pack(a->data + r / group * bytes, a->w + r * a->cols, n, a->cols);
+        a->g->unpack(a->back + r * a->cols, a->data + r / group * bytes, n, a->cols);
+    }
+}
+
+/* A buffer with the packed matrix, and the round trip checked. */
+static uint8_t *pack(struct ck *c, const struct bn_gemm *g, int8_t *w, size_t rows, size_t cols)
+{
+    size_t bytes = bn_div_up(rows, g->group_rows) * g->group_bytes(cols);
+    struct packing p = {g, ck_buffer(c, bytes), w, ck_buffer(c, rows * cols), rows, cols};
+    if (!ck_run(c, run_packing, &p) || !ck_same_bytes(c, "unpacked", w, p.back, rows * cols))
+        return NULL;
+    for (size_t i = 0; c->naive && strcmp(g->layout, "t2") == 0 && i < 4 * bytes; i++) {
+        /* byte i / 4, field i % 4, by the layout's description */
+        size_t step = i / 4 / 128, per = bn_div_up(cols, 128), r = step / per * 4 + i / 4 / 32 % 4;
+        size_t k = step % per * 128 + i % 4 * 32 + i / 4 % 32;
+        int want = r < rows && k < cols ? w[r * cols + k] + 1 : 1;
+        if ((p.data[i / 4] >> 2 * (i % 4) & 3) == want) continue;
+        ck_fail(c, "layout: byte %zu field %zu is not %d", i / 4, i % 4, want);
+        return NULL;
+    }
+    return p.data;
+}
+
+/* y by int64 sums and the contract's float steps, which leave nothing open. */
+static void naive_i8(struct ck *c, const struct mul *a, const int8_t *w)
+{
+    size_t cols = a->w.cols, block = a->w.scale_kind == BN_SCALE_BLOCK ? a->w.block : cols;
+    for (size_t t = 0; t < a->tok; t++)
+        for (size_t r = a->r0; r < a->r1; r++) {
+            float acc = 0;
+            for (size_t b = 0; b < cols / block; b++) {
+                int64_t s = 0;
+                for (size_t k = b * block; k < (b + 1) * block; k++)
+                    s += (int64_t)w[r * cols + k] * a->q[t * a->x_stride + k];
+                if (a->w.scale_kind == BN_SCALE_TENSOR)
+                    acc = (float)s * (a->w.scale * a->inv[t]);
+                else if (a->w.scale_kind == BN_SCALE_ROW)
+                    acc = (float)s * (a->w.row_scale[r] * a->inv[t]);
+                else
+                    acc += (float)s * bn_f16_to_f32(a->w.block_scale[r * (cols / block) + b]);
+            }
+            if (a->w.scale_kind == BN_SCALE_BLOCK) acc *= a->inv[t];
+            if (!ck_near(c, "y", acc, a->y[t * a->y_stride + r], 0, t * a->y_stride + r)) return;
+        }
+}
+
+static void naive_f32(struct ck *c, const struct mul *a, const int8_t *w)
+{
+    size_t cols = a->w.cols, block = a->w.scale_kind == BN_SCALE_BLOCK ? a->w.block : cols;
+    for (size_t t = 0; t < a->tok; t++)
+        for (size_t r = a->r0; r < a->r1; r++) {
+            double want = 0, size = 0;
+            for (size_t k = 0; k < cols; k++) {
+                double d = a->w.scale_kind == BN_SCALE_TENSOR ? a->w.scale
+                           : a->w.scale_kind == BN_SCALE_ROW
+                               ? a->w.row_scale[r]
+                               : bn_f16_to_f32(a->w.block_scale[r * (cols / block) + k / block]);
+                double p = d * w[r * cols + k] * a->x[t * a->x_stride + k];
+                want += p;
+                size += fabs(p);
+            }
+            double steps = (double)block / 16 + (double)(cols / block) + 10;
+            double bound = size * steps * 0x1p-24 + (double)cols * 0x1p-140;
+            size_t at = t * a->y_stride + r;
+            if (!ck_near(c, "y", want, a->y[at], bound, at)) return;
+        }
+}
+
+/* Reference and variant on the same call; both get their own packing. */
+static void compare(struct ck *c, struct mul a, int8_t *w, bool i8,
+                    void (*naive)(struct ck *, const struct mul *, const int8_t *))
+{
+    size_t n_y = (a.tok - 1) * a.y_stride + a.w.rows;
+    float *want = a.y = ck_buffer(c, n_y * sizeof *want);
+    a.g = c->ref->gemm;
+    a.i8 = i8 ? a.g->mul_i8 : NULL;
+    a.w.data = pack(c, a.g, w, a.w.rows, a.w.cols);
+    if (!a.w.data || !ck_run(c, run_mul, &a)) return;
+    if (c->naive && naive) naive(c, &a, w);
+    if (c->naive) return;
+    a.g = c->v->gemm;
+    a.i8 = i8 ? a.g->mul_i8 : NULL;
+    a.y = ck_buffer(c, n_y * sizeof *want);
+    a.w.data = pack(c, a.g, w, a.w.rows, a.w.cols);
+    if (a.w.data && ck_run(c, run_mul, &a)) ck_same_f32(c, "y", want, a.y, n_y, a.y_stride);
+}
+
+static void fill_scales(struct ck *c, struct mul *a, const struct shape *s)
+{
+    float *row = ck_buffer(c, s->rows * sizeof *row);
+    size_t n = s->kind == BN_SCALE_BLOCK ? s->rows * (s->cols / s->block) : 0;
+    uint16_t *block = ck_buffer(c, n * sizeof *block);
+    for (size_t r = 0; r < s->rows; r++) row[r] = (float)(bn_rng_unit(&c->rng) + 0.01);
+    ck_fill_f16(c, block, n, bn_rng_below(&c->rng, 4) ? CK_RANDOM : CK_TINY);
+    a->w = (struct bn_packed){.rows = s->rows, .cols = s->cols, .scale_kind = s->kind,
+                              .scale = 0.0173f, .row_scale = row, .block_scale = block,
+                              .block = s->block};
+    a->r0 = s->r0;
+    a->r1 = s->r1;
+    a->tok = s->tok;
+    a->y_stride = s->rows + s->tok % 3;
+}
+
+static void fill_weights(struct ck *c, int8_t *w, const struct shape *s, enum wfill f,
+                         const int8_t *q)
+{
+    static const int8_t same[] = {[W_MINUS] = -1, [W_PLUS] = 1, [W_TWO] = 2, [W_ZERO] = 0};
+    for (size_t i = 0; i < s->rows * s->cols; i++)
+        w[i] = (int8_t)(f == W_RANDOM ? (int)bn_rng_below(&c->rng, 4) - 1
+                        : f == W_SIGN ? (q[i % s->cols] > 0 ? 2 : -1) : same[f]);
+}
+
+static void describe(struct ck *c, const struct shape *s, const char *what, const char *w,
+                     const char *x)
+{
+    static const char *const kind[] = {"tensor", "row", "block"};
+    ck_case(c, "%s rows=%zu [%zu,%zu) cols=%zu tokens=%zu scale=%s%zu weights=%s x=%s", what,
+            s->rows, s->r0, s->r1, s->cols, s->tok, kind[s->kind], s->block, w, x);
+}
+
+static void check_i8(struct ck *c, struct shape s, enum wfill wf, enum qfill qf)
+{
+    struct mul a = {0};
+    describe(c, &s, "i8", wname[wf], qname[qf]);
+    fill_scales(c, &a, &s);
+    size_t padded = bn_align_up(s.cols, BN_K_ALIGN), stride = padded + s.tok % 2 * 3;
+    int8_t *q = ck_buffer(c, (s.tok - 1) * stride + padded), *w = ck_buffer(c, s.rows * s.cols);
+    int32_t *sum = ck_buffer(c, s.tok * sizeof *sum);
+    float *inv = ck_buffer(c, s.tok * sizeof *inv);
+    for (size_t t = 0; t < s.tok; t++) {
+        inv[t] = (float)(bn_rng_unit(&c->rng) + 0.01);
+        sum[t] = 0;
+        for (size_t k = 0; k < padded; k++) {
+            int v = qf == Q_RANDOM ? (int)bn_rng_below(&c->rng, 255) - 127
+                    : qf == Q_MAX ? 127 : qf == Q_MIN ? -127 : qf == Q_ZERO ? 0
+                    : bn_rng_u64(&c->rng) & 1 ? 127 : -127;
+            q[t * stride + k] = (int8_t)(k < s.cols ? v : 0);
+            sum[t] += q[t * stride + k];
+        }
+    }
+    fill_weights(c, w, &s, wf, q);
+    a.q = q;
+    a.x_stride = stride;
+    a.sum = sum;
+    a.inv = inv;
+    compare(c, a, w, true, naive_i8);
+}
+
+static void check_f32(struct ck *c, struct shape s, enum wfill wf, enum ck_fill f)
+{
+    struct mul a = {0};
+    describe(c, &s, "f32", wname[wf], ck_fill_name(f));
+    fill_scales(c, &a, &s);
+    size_t stride = s.cols + s.tok % 3, n_x = (s.tok - 1) * stride + s.cols;
+    float *x = ck_buffer(c, n_x * sizeof *x);
+    int8_t *w = ck_buffer(c, s.rows * s.cols);
+    ck_fill_f32(c, x, n_x, f);
+    fill_weights(c, w, &s, wf == W_SIGN ? W_RANDOM : wf, NULL);
+    a.x = x;
+    a.x_stride = stride;
+    compare(c, a, w, false, f <= CK_WIDE ? naive_f32 : NULL);
+}
+
+static void check_shape(struct ck *c, struct shape s, bool all_fills)
+{
+    if (s.r1 == 0) s.r1 = s.rows;
+    for (int wf = 0; wf < (all_fills ? W_FILLS : 1); wf++)
+        for (int qf = 0; qf < (all_fills ? Q_FILLS : 1); qf++)
+            check_i8(c, s, (enum wfill)wf, (enum qfill)qf);
+    check_i8(c, s, W_SIGN, Q_EXTREME);
+    for (enum ck_fill f = 0; f < (all_fills ? CK_FILLS : 1); f++) check_f32(c, s, W_RANDOM, f);
+    if (all_fills) check_f32(c, s, W_TWO, CK_RANDOM);
+}
+
+void check_gemm_t2(struct ck *c)
+{
+    static const size_t cols[] = {1,   15,  16,  17,  31,  32,   33,   63,   64,   65,   100, 127,
+                                  128, 129, 255, 256, 257, 640,  1279, 1280, 1281, 1408, 2560,
+                                  3200, 6912, 8640};
+    static const size_t blocks[] = {32, 64, 128, 256};
+    static const size_t counts[] = {1, 2, 3, 5, 10, 21, 40};
+    for (size_t rows = 1; rows <= 9; rows++) /* tile edges, one kind of scale after the other */
+        for (size_t i = 0; i < BN_ARRAY_LEN(cols) - 4; i++)
+            check_shape(c, (struct shape){rows, cols[i], 1 + (rows + i) % 5, 0, 0,
+                                          rows % 2 ? BN_SCALE_TENSOR : BN_SCALE_ROW, 0}, false);
+    for (size_t i = 0; i < BN_ARRAY_LEN(cols) - (c->quick ? 4 : 0); i++) /* extremes */
+        for (size_t tok = 1; tok <= 6; tok += 5)
+            check_shape(c, (struct shape){5, cols[i], tok, 0, 0, BN_SCALE_ROW, 0}, true);
+    for (size_t rows = 63; rows <= 65; rows++)
+        check_shape(c, (struct shape){rows, 257, 3, 0, 0, BN_SCALE_TENSOR, 0}, false);
+    for (size_t tok = 1; tok <= 70; tok += tok < 40 ? 1 : 15) /* token tiles */
+        for (int block = 0; block < 2; block++)
+            check_shape(c, (struct shape){6, 384, tok, 0, 0,
+                                          block ? BN_SCALE_BLOCK : BN_SCALE_ROW, 128}, false);
+    for (size_t b = 0; b < BN_ARRAY_LEN(blocks); b++)
+        for (size_t i = 0; i < BN_ARRAY_LEN(counts); i++)
+            for (size_t tok = 1; tok <= 9; tok += tok == 1 ? 1 : 3)
+                check_shape(c, (struct shape){7, blocks[b] * counts[i], tok, 0, 0, BN_SCALE_BLOCK,
+                                              blocks[b]}, tok != 5 && counts[i] < 10);
+    /* part of the rows */
+    check_shape(c, (struct shape){11, 200, 3, 4, 8, BN_SCALE_ROW, 0}, false);
+    check_shape(c, (struct shape){11, 200, 1, 8, 11, BN_SCALE_TENSOR, 0}, false);
+    check_shape(c, (struct shape){11, 192, 2, 4, 11, BN_SCALE_BLOCK, 64}, false);
+    check_shape(c, (struct shape){11, 192, 1, 4, 8, BN_SCALE_BLOCK, 64}, false);
+    /* the longest row: sums are exact there too */
+    for (size_t tok = 1; tok <= 4; tok += 3) {
+        check_i8(c, (struct shape){4, BN_COLS_MAX, tok, 0, 4, BN_SCALE_ROW, 0}, W_SIGN, Q_EXTREME);
+        check_i8(c, (struct shape){4, BN_COLS_MAX, tok, 0, 4, BN_SCALE_ROW, 0}, W_TWO, Q_MAX);
+        check_i8(c, (struct shape){4, BN_COLS_MAX, tok, 0, 4, BN_SCALE_BLOCK, 64}, W_TWO, Q_MIN);
+    }
+}
+
+void bench_gemm_t2(struct ck *c)
+{
+    enum { COLS = 2560, ROWS = 6912, SETS = 24, TOK = 64 };
+    static uint8_t *data; /* 24 matrices of 4.4 MB: more than the caches hold */
+    static int32_t sum[TOK];
+    static float y[TOK * ROWS], x[TOK * COLS], inv[TOK];
+    static int8_t q[TOK * COLS];
+    static uint16_t scale[ROWS * COLS / 64];
+    size_t bytes = (size_t)ROWS * COLS / 4;
+    ck_case(c, "bench");
+    if (!data) data = ck_bench_bytes(bytes * SETS);
+    ck_fill_f32(c, x, TOK * COLS, CK_RANDOM);
+    ck_fill_f16(c, scale, BN_ARRAY_LEN(scale), CK_RANDOM);
+    for (size_t t = 0; t < TOK; t++) inv[t] = bn_quant_i8_c(q + t * COLS, &sum[t], x + t * COLS, COLS);
+    struct mul a = {c->v->gemm, c->v->gemm->mul_i8, y, {data, ROWS, COLS, BN_SCALE_TENSOR, 0.01f,
+                    NULL, scale, 64}, ROWS, 0, 400, COLS, 1, q, sum, inv, x};
+    static const struct { const char *label; size_t rows, tok, block; bool f32; } at[] = {
+        {"i8 400x2560, 1 token", 400, 1, 0, false},
+        {"i8 400x2560, 2 tokens", 400, 2, 0, false},
+        {"i8 400x2560, 4 tokens", 400, 4, 0, false},
+        {"i8 400x2560, 8 tokens", 400, 8, 0, false},
+        {"i8 400x2560, 64 tokens", 400, 64, 0, false},
+        {"i8 blocks of 64, 1 token", 400, 1, 64, false},
+        {"i8 blocks of 128, 1 token", 400, 1, 128, false},
+        {"i8 blocks of 256, 1 token", 400, 1, 256, false},
+        {"i8 blocks of 128, 8 tokens", 400, 8, 128, false},
+        {"f32 400x2560, 1 token", 400, 1, 0, true},
+        {"f32 400x2560, 8 tokens", 400, 8, 0, true}};
+    for (size_t i = 0; i < BN_ARRAY_LEN(at); i++) {
+        a.r1 = at[i].rows;
+        a.tok = at[i].tok;
+        a.w.scale_kind = at[i].block ? BN_SCALE_BLOCK : BN_SCALE_TENSOR;
+        a.w.block = at[i].block;
+        a.i8 = at[i].f32 ? NULL : c->v->gemm->mul_i8;
+        ck_time(c, at[i].label, run_mul, &a, (double)at[i].rows * COLS / 4);
+    }
+    /* from memory: one matrix after the other */
+    a.i8 = c->v->gemm->mul_i8;
+    a.w.scale_kind = BN_SCALE_TENSOR;
+    a.w.rows = a.y_stride = (size_t)ROWS * SETS;
+    a.r1 = a.w.rows;
+    a.tok = 1;
+    static float big[(size_t)ROWS * SETS];
+    a.y = big;
+    ck_time(c, "i8 165888x2560, from memory", run_mul, &a, (double)bytes * SETS);
+}

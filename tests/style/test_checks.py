@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the checks: each law of the house is broken once in a temporary copy, and the check must say so; on the
+untouched tree and library it must be silent.
+
+usage: test_checks.py rooms ROOT
+       test_checks.py archive ROOT LIBBITNET.a LIBBITNET.so [--asserts] -- CC [ARG...]
+Prints TAP."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
+
+# name, file, text put at its end (the file is made where it is missing), words the complaint must contain
+ROOMS = [
+    ("upward include", "src/kernels/ref/planted.c", SPDX + '#include "model/config.h"\n', "kernels may not include model"),
+    ("upward include in angle brackets", "src/base/planted.h", SPDX + "#include <model/config.h>\n",
+     "base may not include model"),
+    ("cli reaches behind the door", "src/cli/planted.c", SPDX + '#include "engine/engine.h"\n', "cli may not include engine"),
+    ("path out of the room", "src/text/planted.c", SPDX + '#include "../model/config.h"\n', "text may not include .."),
+    ("include without its room", "src/base/planted.c", SPDX + '#include "base.h"\n', "write the include from src/"),
+    ("AVX intrinsics in the model", "src/model/planted.c", SPDX + "#include <immintrin.h>\n", "intrinsics"),
+    ("NEON in the reference", "src/kernels/ref/planted.c", SPDX + "#include <arm_neon.h>\n", "intrinsics"),
+    ("RVV beside the architectures", "src/kernels/planted.c", SPDX + "#include <riscv_vector.h>\n", "intrinsics"),
+    ("threads in a kernel", "src/kernels/ref/planted.c", SPDX + "#include <pthread.h>\n", "kernels know no threads"),
+    ("environment read in the library", "src/engine/planted.c", SPDX + 'const char *p(void) { return getenv("X"); }\n',
+     "reads the environment"),
+    ("no licence line", "src/base/planted.c", "int bn_planted;\n", "SPDX"),
+    ("a folder nobody knows", "src/attic/planted.c", SPDX, "not in ROOMS"),
+    ("a file in no room", "src/planted.c", SPDX, "lives in a room"),
+    ("ROOMS opens the door", "src/ROOMS", "\ncli: base model\n", "through bitnet.h, not through model"),
+    ("ROOMS in a circle", "src/ROOMS", "\nlow: high\nhigh: low\n", "above its line"),
+]
+ROOMS_FINE = [
+    ("intrinsics where they belong", "src/kernels/x86/planted.c", SPDX + "#include <immintrin.h>\n"),
+    ("public header anywhere", "src/text/planted.c", SPDX + "#include <bitnet/bitnet.h>\n"),
+    ("downward include", "src/model/planted.c", SPDX + '#include "base/base.h"\n#include "kernels/kernels.h"\n'),
+    ("environment read by the program", "src/cli/planted.c", SPDX + 'const char *p(void) { return getenv("X"); }\n'),
+]
+
+# name, C text, words the complaint must contain (None: no complaint)
+ARCHIVE = [
+    ("a decent function and constant", "const int bn_planted_k = 3; int bn_planted(void); int bn_planted(void) { return 1; }",
+     None),
+    ("call of abort", "void abort(void); void bn_planted(void) { abort(); }", "calls abort"),
+    ("call of exit", "void exit(int); void bn_planted(void) { exit(1); }", "calls exit"),
+    ("print", "int printf(const char *, ...); void bn_planted(int i) { printf(\"%d\", i); }", "calls printf"),
+    ("print, hardened", "int __printf_chk(int, const char *, ...); void bn_planted(int i) { __printf_chk(1, \"%d\", i); }",
+     "calls printf"),
+    ("stderr", "extern void *stderr; void *bn_planted(void) { return stderr; }", "calls stderr"),
+    ("environment", "char *getenv(const char *); char *bn_planted(void) { return getenv(\"X\"); }", "calls getenv"),
+    ("failed assertion", "void __assert_fail(void); void bn_planted(void) { __assert_fail(); }", "assert()"),
+    ("static counter", "int bn_planted(void) { static int n; return ++n; }", "writable data"),
+    ("initialised static", "int bn_planted(void) { static int n = 7; return ++n; }", "writable data"),
+    ("thread-local", "int bn_planted(void) { static _Thread_local int n; return ++n; }", "writable data"),
+    ("constructor", "void bn_q(void); __attribute__((constructor)) static void run(void) { bn_q(); }", "writable data"),
+    ("unprefixed extern", "int planted(void) { return 1; }", "lacks the prefix"),
+    ("undeclared export", "__attribute__((visibility(\"default\"))) int bitnet_planted(void) { return 1; }",
+     "exported but not declared"),
+]
+
+count, failed = 0, 0
+
+
+def report(name, good, text=""):
+    global count, failed
+    count += 1
+    failed += not good
+    print(f"{'ok' if good else 'not ok'} {count} - {name}")
+    if not good:
+        print("\n".join("# " + s for s in text.splitlines()), flush=True)
+
+
+def run(*args):
+    p = subprocess.run([str(a) for a in args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return p.returncode, p.stdout
+
+
+def judge(name, rc, out, words):
+    if words is None:
+        report(name + " passes", rc == 0, out)
+    else:
+        report(name + " is found", rc == 1 and words in out, f"exit {rc}, wanted {words!r}:\n{out}")
+
+
+def test_rooms(root):
+    check = [sys.executable, root / "tools/check_rooms.py"]
+    judge("the tree as it is", *run(*check, root), None)
+    with tempfile.TemporaryDirectory() as t:
+        copy = pathlib.Path(t)
+        shutil.copytree(root / "src", copy / "src")
+        shutil.copytree(root / "include", copy / "include")
+        for name, path, text, words in ROOMS + [(*f, None) for f in ROOMS_FINE]:
+            f = copy / path
+            old, made = f.read_bytes() if f.exists() else None, not f.parent.exists()
+            f.parent.mkdir(parents=True, exist_ok=True)
+            f.write_bytes((old or b"") + text.encode())
+            judge(name, *run(*check, copy), words)
+            f.unlink() if old is None else f.write_bytes(old)
+            if made:
+                f.parent.rmdir()
+
+
+def test_archive(root, lib, so, asserts, cc):
+    check = [sys.executable, root / "tools/check_archive.py", *asserts]
+    header = root / "include/bitnet/bitnet.h"
+    judge("the library as it is", *run(*check, lib, so, header), None)
+    with tempfile.TemporaryDirectory() as t:
+        dir = pathlib.Path(t)
+        src, obj, a, s = dir / "planted.c", dir / "planted.o", dir / "libplanted.a", dir / "libplanted.so"
+        for name, text, words in ARCHIVE:
+            if asserts and words == "assert()":
+                continue
+            src.write_text(text + "\n")
+            rc, out = run(*cc, "-w", "-O1", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-c", src, "-o", obj)
+            if rc == 0:
+                a.unlink(missing_ok=True)
+                members = [obj]
+                if lib.read_bytes()[:7] == b"!<thin>":
+                    members += run("ar", "t", lib)[1].split()
+                else:
+                    shutil.copy(lib, a)
+                rc, out = run("ar", "rcs", a, *members)
+            if rc == 0:
+                rc, out = run(*cc, "-shared", "-o", s, "-Wl,--whole-archive", a, "-Wl,--no-whole-archive")
+            if rc:
+                report(name, False, out)
+                continue
+            judge(name, *run(*check, a, s, header), words)
+
+
+def main(argv):
+    root = pathlib.Path(argv[1]).resolve()
+    if argv[0] == "rooms":
+        test_rooms(root)
+    else:
+        lib, so = (pathlib.Path(p).resolve() for p in argv[2:4])
+        split = argv.index("--")
+        test_archive(root, lib, so, argv[4:split], argv[split + 1:])
+    print(f"1..{count}")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

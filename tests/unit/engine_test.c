@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The engine through bitnet.h, on the small model: a request's answer does not depend on its company, on threads or on
+ * how its prompt is cut; a step allocates nothing; cancelling leaks nothing; bad arguments get a sentence. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bitnet/bitnet.h>
+#include <cmocka.h>
+
+#include "engine/sampler.h"
+
+/* ---- counting allocations: the wrappers of the linker's --wrap would miss the library, so malloc itself is counted */
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+static _Atomic long n_allocs;
+
+#if !defined(__SANITIZE_ADDRESS__)
+void *malloc(size_t n)
+{
+    n_allocs++;
+    return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t size)
+{
+    n_allocs++;
+    return __libc_calloc(n, size);
+}
+void *realloc(void *p, size_t n)
+{
+    n_allocs++;
+    return __libc_realloc(p, n);
+}
+#endif
+
+static bitnet_model *model;
+static bitnet_model_info info;
+
+static int open_model(void **state)
+{
+    (void)state;
+    bitnet_error err;
+    if (bitnet_model_open(&model, TEST_MODEL, NULL, &err)) {
+        printf("%s\n", err.text);
+        return -1;
+    }
+    info.size = sizeof info;
+    bitnet_model_get_info(model, &info);
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    (void)state;
+    bitnet_model_close(model);
+    return 0;
+}
+
+static bitnet_engine *open_engine(uint32_t threads, uint32_t seqs, uint32_t batch)
+{
+    bitnet_engine_options o;
+    bitnet_engine *e = NULL;
+    bitnet_error err = {0};
+    bitnet_engine_options_init(&o);
+    o.threads = threads;
+    o.max_seqs = seqs;
+    o.max_batch_tokens = batch;
+    if (bitnet_engine_open(&e, model, &o, &err)) fail_msg("%s", err.text);
+    return e;
+}
+
+enum { N_REQUESTS = 12, MAX_NEW = 24, MAX_PROMPT = 90 };
+
+struct answer {
+    uint64_t id;
+    int32_t tokens[MAX_NEW];
+    uint32_t n;
+    bitnet_finish finish;
+    char text[1024];
+    size_t text_bytes;
+};
+
+static uint64_t submit(bitnet_engine *e, int which)
+{
+    int32_t prompt[MAX_PROMPT];
+    bitnet_request r;
+    bitnet_error err = {0};
+    uint64_t id = 0;
+    bitnet_request_init(&r);
+    r.n_tokens = 1 + (size_t)(which * 37) % MAX_PROMPT;
+    for (size_t i = 0; i < r.n_tokens; i++)
+        prompt[i] = (int32_t)((i * 131 + (size_t)which * 17 + 5) % info.n_vocab);
+    prompt[0] = 0;
+    r.tokens = prompt;
+    r.max_new_tokens = MAX_NEW;
+    r.ignore_end = 1;
+    r.sampling.temperature = which % 3 ? 0.9f : 0;
+    r.sampling.top_k = which % 4 ? 50 : 0;
+    r.sampling.seed = (uint64_t)which;
+    if (bitnet_submit(e, &r, &id, &err)) fail_msg("%s", err.text);
+    return id;
+}
+
+static void collect(bitnet_engine *e, struct answer *answers, int n_answers)
+{
+    bitnet_event ev[64];
+    bitnet_error err = {0};
+    for (;;) {
+        size_t n = 64;
+        if (bitnet_step(e, ev, &n, &err)) fail_msg("%s", err.text);
+        if (!n) {
+            int open = 0;
+            for (int i = 0; i < n_answers; i++) open += answers[i].finish == BITNET_FINISH_NONE;
+            if (!open) return;
+            continue; /* a step may only have read a piece of a prompt */
+        }
+        for (size_t k = 0; k < n; k++)
+            for (int i = 0; i < n_answers; i++) {
+                struct answer *a = &answers[i];
+                if (a->id != ev[k].id) continue;
+                if (ev[k].token >= 0) a->tokens[a->n++] = ev[k].token;
+                memcpy(a->text + a->text_bytes, ev[k].text, ev[k].text_bytes);
+                a->text_bytes += ev[k].text_bytes;
+                a->finish = ev[k].finish;
+            }
+    }
+}
+
+static void answers_do_not_depend_on_company(void **state)
+{
+    (void)state;
+    static struct answer alone[N_REQUESTS], together[N_REQUESTS];
+    memset(alone, 0, sizeof alone);
+    bitnet_engine *e = open_engine(1, 1, 512);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        alone[i].id = submit(e, i);
+        collect(e, &alone[i], 1);
+        assert_int_equal(alone[i].finish, BITNET_FINISH_LENGTH);
+        assert_int_equal(alone[i].n, MAX_NEW);
+    }
+    bitnet_engine_close(e);
+    static const struct {
+        uint32_t threads, seqs, batch;
+    } ways[] = {{2, 12, 512}, {3, 5, 64}, {2, 4, 7}, {1, 12, 12}};
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        memset(together, 0, sizeof together);
+        e = open_engine(ways[w].threads, ways[w].seqs, ways[w].batch);
+        for (int i = 0; i < N_REQUESTS; i++) together[i].id = submit(e, i);
+        collect(e, together, N_REQUESTS);
+        bitnet_engine_close(e);
+        for (int i = 0; i < N_REQUESTS; i++) {
+            assert_memory_equal(alone[i].tokens, together[i].tokens, sizeof alone[i].tokens);
+            assert_int_equal(alone[i].text_bytes, together[i].text_bytes);
+            assert_memory_equal(alone[i].text, together[i].text, alone[i].text_bytes);
+        }
+    }
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    (void)state;
+    bitnet_engine *e = open_engine(2, 4, 64);
+    for (int i = 0; i < 4; i++) submit(e, i);
+    bitnet_event ev[8];
+    long before = n_allocs;
+    for (int i = 0; i < 20; i++) {
+        size_t n = 8;
+        assert_int_equal(bitnet_step(e, ev, &n, NULL), BITNET_OK);
+    }
+    assert_int_equal(n_allocs, before);
+    bitnet_engine_close(e);
+}
+
+static void cancelling_frees_the_place(void **state)
+{
+    (void)state;
+    bitnet_engine *e = open_engine(1, 2, 16);
+    static struct answer first, again;
+    for (int step = 0; step < 12; step++) { /* at every step of prompt and answer */
+        uint64_t ids[3] = {submit(e, 1), submit(e, 2), submit(e, 3)}; /* the third waits */
+        bitnet_event ev[8];
+        for (int i = 0; i < step; i++) {
+            size_t n = 8;
+            assert_int_equal(bitnet_step(e, ev, &n, NULL), BITNET_OK);
+        }
+        int gone = 0;
+        for (int i = 0; i < 3; i++) assert_int_equal(bitnet_cancel(e, ids[i]), BITNET_OK);
+        for (int i = 0; i < 4; i++) {
+            size_t n = 8;
+            assert_int_equal(bitnet_step(e, ev, &n, NULL), BITNET_OK);
+            for (size_t k = 0; k < n; k++) gone += ev[k].finish == BITNET_FINISH_CANCELLED;
+        }
+        assert_int_equal(gone, 3);
+        assert_int_not_equal(bitnet_cancel(e, ids[0]), BITNET_OK);
+    }
+    memset(&first, 0, sizeof first);
+    memset(&again, 0, sizeof again);
+    first.id = submit(e, 4);
+    collect(e, &first, 1);
+    bitnet_engine_close(e);
+    e = open_engine(1, 1, 512);
+    again.id = submit(e, 4);
+    collect(e, &again, 1);
+    bitnet_engine_close(e);
+    assert_memory_equal(first.tokens, again.tokens, sizeof first.tokens);
+}
+
+static void logits_do_not_depend_on_cutting(void **state)
+{
+    (void)state;
+    enum { N = 70 };
+    int32_t ids[N];
+    for (int i = 0; i < N; i++) ids[i] = (i * 53 + 3) % (int32_t)info.n_vocab;
+    size_t n = (size_t)N * info.n_vocab;
+    float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
+    bitnet_engine *e = open_engine(2, 2, 512);
+    assert_int_equal(bitnet_eval(e, 0, ids, N, 0, want, NULL), BITNET_OK);
+    for (int chunk = 1; chunk <= 33; chunk += 16) {
+        assert_int_equal(bitnet_eval_reset(e, 1, NULL), BITNET_OK);
+        for (int i = 0; i < N; i += chunk)
+            assert_int_equal(bitnet_eval(e, 1, ids + i, (size_t)(N - i < chunk ? N - i : chunk), 0,
+                                         got + (size_t)i * info.n_vocab, NULL),
+                             BITNET_OK);
+        assert_memory_equal(want, got, n * sizeof *want);
+    }
+    bitnet_engine_close(e);
+    free(want);
+    free(got);
+}
+
+static void bad_arguments_get_a_sentence(void **state)
+{
+    (void)state;
+    bitnet_error err;
+    bitnet_engine *e = open_engine(1, 1, 8);
+    bitnet_request r;
+    uint64_t id;
+    int32_t token = (int32_t)info.n_vocab;
+    bitnet_request_init(&r);
+    assert_int_equal(bitnet_submit(e, &r, &id, &err), BITNET_E_ARG); /* no prompt */
+    r.tokens = &token;
+    r.n_tokens = 1;
+    assert_int_equal(bitnet_submit(e, &r, &id, &err), BITNET_E_ARG);
+    assert_non_null(strstr(err.text, "token 0 is 4096"));
+    token = 1;
+    r.sampling.top_p = 0;
+    assert_int_equal(bitnet_submit(e, &r, &id, &err), BITNET_E_ARG);
+    bitnet_event ev[1];
+    size_t n = 1;
+    assert_int_equal(bitnet_step(e, ev, &n, &err), BITNET_E_LIMIT);
+    assert_int_equal(bitnet_eval(e, 1, &token, 1, 0, NULL, &err), BITNET_E_ARG);
+    int32_t many[600] = {0};
+    assert_int_equal(bitnet_eval(e, 0, many, 600, 0, NULL, &err), BITNET_E_LIMIT);
+    bitnet_engine_close(e);
+    bitnet_engine_options o;
+    bitnet_engine_options_init(&o);
+    o.ctx_tokens = 100000;
+    assert_int_equal(bitnet_engine_open(&e, model, &o, &err), BITNET_E_LIMIT);
+    assert_int_equal(bitnet_model_open(NULL, NULL, NULL, &err), BITNET_E_ARG);
+    bitnet_engine_close(NULL);
+    bitnet_model_close(NULL);
+}
+
+/* ---- the sampler by itself, against the definition of the distribution */
+
+static void sampler_follows_its_distribution(void **state)
+{
+    (void)state;
+    enum { V = 20, DRAWS = 200000 };
+    float logits[V];
+    struct bn_candidate scratch[V];
+    for (int i = 0; i < V; i++) logits[i] = (float)((i * 7) % V) * 0.3f;
+    static const bitnet_sampling ways[] = {{.temperature = 1, .top_p = 1},
+                                           {.temperature = 0.5f, .top_p = 1, .top_k = 5},
+                                           {.temperature = 1.5f, .top_p = 0.6f},
+                                           {.temperature = 1, .top_p = 0.7f, .top_k = 8},
+                                           {.temperature = 0.8f, .top_p = 1, .min_p = 0.2f}};
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        bitnet_sampling s = ways[w];
+        double p[V], total = 0, max = 0;
+        int order[V], kept = V;
+        for (int i = 0; i < V; i++) order[i] = i;
+        for (int i = 0; i < V; i++)
+            for (int j = i + 1; j < V; j++)
+                if (logits[order[j]] > logits[order[i]]) {
+                    int swap = order[i];
+                    order[i] = order[j];
+                    order[j] = swap;
+                }
+        if (s.top_k) kept = (int)s.top_k;
+        for (int i = 0; i < kept; i++) total += exp((double)logits[order[i]]);
+        if (s.top_p < 1) {
+            double have = 0;
+            int i = 0;
+            while (have < (double)s.top_p * total) have += exp((double)logits[order[i++]]);
+            kept = i;
+        }
+        max = exp((double)logits[order[0]]);
+        while (s.min_p > 0 && exp((double)logits[order[kept - 1]]) < (double)s.min_p * max) kept--;
+        total = 0;
+        memset(p, 0, sizeof p);
+        for (int i = 0; i < kept; i++)
+            total += p[order[i]] = exp((double)logits[order[i]] / (double)s.temperature);
+        int count[V] = {0};
+        for (int i = 0; i < DRAWS; i++) {
+            s.seed = 42;
+            int32_t id = bn_sample(&s, logits, V, (uint64_t)i, scratch);
+            assert_in_range(id, 0, V - 1);
+            count[id]++;
+        }
+        for (int i = 0; i < V; i++) {
+            double want = p[i] / total * DRAWS;
+            assert_true(fabs(count[i] - want) <=
+                        5 * sqrt(want) + (want > 0)); /* five standard deviations */
+        }
+    }
+    bitnet_sampling greedy = {.temperature = 0, .top_p = 1};
+    logits[3] = logits[9] = 100;
+    assert_int_equal(bn_sample(&greedy, logits, V, 0, scratch), 3); /* ties go to the smaller id */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_do_not_depend_on_company),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(cancelling_frees_the_place),
+        cmocka_unit_test(logits_do_not_depend_on_cutting),
+        cmocka_unit_test(bad_arguments_get_a_sentence),
+        cmocka_unit_test(sampler_follows_its_distribution),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}

@@ -1,0 +1,131 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Looks for what is needed and installs what is missing with apt-get.
+#   install_deps.sh build     what the library and the program need
+#   install_deps.sh check     the same, and what ./check uses: a second compiler, cross compilers, emulators
+#
+# Looks for the things themselves (a program that runs, a library that pkg-config knows), not for packages; so it is
+# quiet where everything is there already, however it came. Exit 0: the build can go on. Exit 1: something the build
+# cannot do without is missing and could not be installed; the last lines say what to install. Things only ./check wants
+# are never a reason to stop: ./check skips what needs them, and says so.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+level=${1:-build}
+
+has() { command -v "$1" >/dev/null 2>&1; }
+lib() { has pkg-config && pkg-config --exists "$1" 2>/dev/null; }
+compiles() { echo "#include <$2>" | "$1" -E -x c - >/dev/null 2>&1; }
+meson_ok() { # as new as meson.build asks for
+    wanted=$(sed -n "s/.*meson_version: *'>= *\([0-9.]*\)'.*/\1/p" meson.build)
+    has meson && [ "$(printf '%s\n' "$wanted" "$(meson --version 2>/dev/null)" | sort -V | head -n 1)" = "$wanted" ]
+}
+clang_sanitizes() {
+    t=$(mktemp -d) || return 1
+    echo 'int main(void) { return 0; }' >"$t/a.c"
+    clang -fsanitize=address,undefined -o "$t/a" "$t/a.c" >/dev/null 2>&1
+    rc=$?
+    rm -rf "$t"
+    return $rc
+}
+
+# Fills need (the build cannot do without) and wish (only ./check asks for it) with the packages that bring what is missing.
+look() {
+    need='' wish=''
+    has gcc || has clang || need="$need gcc"
+    compiles "${CC:-cc}" stdio.h || compiles gcc stdio.h || need="$need libc6-dev"
+    meson_ok || need="$need meson"
+    has ninja || need="$need ninja-build"
+    has pkg-config || need="$need pkg-config"
+    has python3 && python3 -c 'import json, subprocess, unittest' 2>/dev/null || need="$need python3"
+    lib libpcre2-8 || need="$need libpcre2-dev"
+    lib jansson || need="$need libjansson-dev"
+    lib libutf8proc || need="$need libutf8proc-dev"
+    lib libedit || wish="$wish libedit-dev"
+    [ "$level" = check ] || return 0
+    has gcc || case "$need " in *" gcc "*) ;; *) wish="$wish gcc" ;; esac
+    has nm && has objdump || wish="$wish binutils"
+    lib cmocka || wish="$wish libcmocka-dev"
+    if has clang; then
+        # Debian keeps the sanitizers' run time beside clang, under its version
+        clang_sanitizes || wish="$wish libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
+    else
+        wish="$wish clang"
+    fi
+    machine=$(uname -m)
+    if [ "$machine" != aarch64 ]; then
+        has aarch64-linux-gnu-gcc || wish="$wish gcc-aarch64-linux-gnu"
+        has aarch64-linux-gnu-gcc && compiles aarch64-linux-gnu-gcc stdio.h || wish="$wish libc6-dev-arm64-cross"
+        has qemu-aarch64 || wish="$wish qemu-user"
+    fi
+    if [ "$machine" != riscv64 ]; then
+        has riscv64-linux-gnu-gcc || wish="$wish gcc-riscv64-linux-gnu"
+        has riscv64-linux-gnu-gcc && compiles riscv64-linux-gnu-gcc stdio.h || wish="$wish libc6-dev-riscv64-cross"
+        has qemu-riscv64 || case $wish in *qemu-user*) ;; *) wish="$wish qemu-user" ;; esac
+    fi
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif [ -t 0 ]; then
+        sudo "$@"
+    else
+        sudo -n "$@"
+    fi
+}
+
+apt() { # quiet; what it said is in $log
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@" >>"$log" 2>&1 </dev/null
+}
+
+have_candidate() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'; }
+
+stop() { # what is still needed cannot be had
+    echo "$1" >&2
+    echo "Please install these (Debian and Ubuntu names), then run this again:" >&2
+    echo "  $2" >&2
+    exit 1
+}
+
+look
+[ -n "$need$wish" ] || exit 0
+missing=$need$wish # a list that begins with a space
+if ! has apt-get; then
+    [ -z "$need" ] || stop "This system has no apt-get." "${need# }"
+    echo "packages: not installed, no apt-get here:$missing"
+    exit 0
+fi
+if [ "$(id -u)" != 0 ] && ! has sudo; then
+    [ -z "$need" ] || stop "Installing packages needs root or sudo." "apt-get install$missing"
+    echo "packages: not installed, neither root nor sudo:$missing"
+    exit 0
+fi
+
+log=$(mktemp "${TMPDIR:-/tmp}/bitnet-packages.XXXXXX") || exit 1
+echo "packages: installing$missing"
+apt update || echo "packages: apt-get update failed; trying with the lists that are here"
+# A second look afterwards: the name of clang's run time is only known once clang is there.
+for round in 1 2; do
+    able=''
+    for p in $wish; do
+        if have_candidate "$p"; then able="$able $p"; else echo "packages: not in this distribution: $p"; fi
+    done
+    # shellcheck disable=SC2086  # a list of words
+    if ! apt install --no-install-recommends $need $able; then
+        tail -n 15 "$log" >&2
+        [ -z "$need" ] || stop "apt-get could not install the packages (whole log: $log)." "${need# }$able"
+        echo "packages: not installed:$able"
+    fi
+    before="$need$wish"
+    look
+    if [ -z "$need$wish" ] || [ "$need$wish" = "$before" ]; then break; fi
+    [ "$round" = 2 ] || echo "packages: installing$need$wish"
+done
+if [ -n "$need" ]; then
+    case $need in
+    *meson*) echo "meson $wanted or later is needed; where the system's is older: python3 -m pip install --user meson" >&2 ;;
+    esac
+    stop "Still missing after the installation (log: $log)." "${need# }"
+fi
+rm -f "$log"
+exit 0
