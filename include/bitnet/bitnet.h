@@ -224,24 +224,24 @@ typedef enum bitnet_finish {
     BITNET_FINISH_ERROR /* see error                        */
 } bitnet_finish;
 
-/* One event: a new token with the text it completes, or the end of a request. Pointers are borrowed
- * until the next bitnet_step. */
+/* One event: a piece of a prompt was read (token -1, finish NONE), or there is a new token with the
+ * text it completes, or the request ended. Pointers are borrowed until the next bitnet_step. */
 typedef struct bitnet_event {
     uint64_t id;
-    int32_t token;    /* -1 in an event that only ends the request                      */
+    int32_t token;    /* -1: no new token */
     const char *text; /* complete UTF-8 characters only; may be empty; not 0-terminated */
     size_t text_bytes;
-    bitnet_finish finish; /* NONE while the request goes on                                 */
-    const char *error;    /* with FINISH_ERROR: the sentence                                */
-    uint32_t n_prompt, n_generated;
-    uint64_t prefill_ns, decode_ns; /* so far */
+    bitnet_finish finish;                   /* NONE while the request goes on  */
+    const char *error;                      /* with FINISH_ERROR: the sentence */
+    uint32_t n_prompt, n_read, n_generated; /* n_read: tokens of the prompt read so far */
+    uint64_t prefill_ns, decode_ns;         /* so far */
 } bitnet_event;
 
 BITNET_API bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                                        bitnet_error *err);
 BITNET_API bitnet_status bitnet_cancel(bitnet_engine *e, uint64_t id);
 /* Advances every running request by one step and reports what happened. *n: room in, count out; room
- * for two events a running request is always enough. With nothing to do, *n is 0. */
+ * for two events a sequence of the engine is always enough. *n is 0 only when there is nothing to do. */
 BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, size_t *n,
                                      bitnet_error *err);
 

@@ -4,9 +4,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-bitnet_status bn_fail(bitnet_error *err, bitnet_status status, const char *fmt, ...)
+void bn_error_set(bitnet_error *err, bitnet_status status, const char *fmt, ...)
 {
-    if (!err) return status;
+    if (!err) return;
     err->status = status;
     va_list ap;
     va_start(ap, fmt);
@@ -15,7 +15,6 @@ bitnet_status bn_fail(bitnet_error *err, bitnet_status status, const char *fmt, 
     /* Names out of files end up here: keep the sentence one line of printable bytes. */
     for (char *p = err->text; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
-    return status;
 }
 
 bitnet_status bn_fail_nomem(bitnet_error *err, size_t bytes, const char *what)

@@ -7,9 +7,10 @@
 #include "base/base.h"
 #include <bitnet/bitnet.h>
 
-/* Fills *err (which may be NULL) and returns `status`, so that `return bn_fail(...)` reads well. */
-bitnet_status bn_fail(bitnet_error *err, bitnet_status status, const char *fmt, ...)
-    BN_PRINTF(3, 4);
+/* Fills *err (which may be NULL) and is `status`, so that `return bn_fail(...)` reads well. A macro,
+ * so that the compiler sees that what it returns is not BITNET_OK. */
+#define bn_fail(err, status, ...) (bn_error_set(err, status, __VA_ARGS__), (status))
+void bn_error_set(bitnet_error *err, bitnet_status status, const char *fmt, ...) BN_PRINTF(3, 4);
 
 /* "out of memory: 123 bytes for <what>" */
 bitnet_status bn_fail_nomem(bitnet_error *err, size_t bytes, const char *what);

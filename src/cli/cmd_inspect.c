@@ -295,8 +295,8 @@ static json_t *json_tensor(const struct row *r)
     return j;
 }
 
-/* The library writes values as JSON does, but cuts long ones; those, and what JSON cannot hold, stay
- * text. */
+/* The library writes values as JSON does, but cuts long ones; those, and what JSON cannot hold,
+ * stay text. */
 static json_t *json_value(const char *type, const char *value)
 {
     json_t *j = json_loads(value, JSON_DECODE_ANY, NULL);

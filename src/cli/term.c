@@ -199,11 +199,16 @@ int term_print_json(json_t *j)
 {
     if (!j) return term_fail_text("out of memory while building the JSON report");
     /* a program reads one line, a person reads many */
-    size_t indent = term_is_tty(stdout) ? JSON_INDENT(2) : 0;
-    int bad = json_dumpf(j, stdout, indent | JSON_REAL_PRECISION(12));
+    bool person = term_is_tty(stdout);
+    char *text = json_dumps(j, (person ? JSON_INDENT(2) : 0) | JSON_REAL_PRECISION(12));
     json_decref(j);
+    if (!text) return term_fail_text("out of memory while printing the JSON report");
+    /* JSON lets DEL and the second block of control characters through: a terminal must not see
+     * them, which term_print_text takes care of */
+    bool ok = term_print_text(text, strlen(text));
+    free(text);
     fputc('\n', stdout);
-    return term_finish(bad ? EXIT_FAILED : EXIT_DONE);
+    return term_finish(ok ? EXIT_DONE : EXIT_FAILED);
 }
 
 json_t *term_json_string(const char *s, size_t n)

@@ -340,6 +340,7 @@ static void fill_counts(bitnet_event *ev, const struct bn_request *q)
 {
     ev->id = q->id;
     ev->n_prompt = q->n_prompt;
+    ev->n_read = q->n_done < q->n_prompt ? q->n_done : q->n_prompt;
     ev->n_generated = q->n_tokens - q->n_prompt;
     ev->prefill_ns = q->prefill_ns;
     ev->decode_ns = q->decode_ns;
@@ -405,7 +406,11 @@ bitnet_status bn_engine_step(struct bitnet_engine *e, bitnet_event *events, size
         if (!q || !p->batch_tokens) continue;
         q->n_done += p->batch_tokens;
         p->kv.n_tokens = q->n_done;
-        if (p->batch_row == UINT32_MAX) continue; /* more of the prompt to come */
+        if (p->batch_row == UINT32_MAX) { /* more of the prompt to come */
+            events[*n] = (bitnet_event){.token = -1, .text = ""};
+            fill_counts(&events[(*n)++], q);
+            continue;
+        }
         if (q->n_tokens == q->n_prompt) q->prefill_ns = now - q->started_ns;
         else q->decode_ns = now - q->started_ns - q->prefill_ns;
         const float *logits = e->logits + p->batch_row * n_vocab;

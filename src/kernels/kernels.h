@@ -68,8 +68,9 @@ typedef void bn_dots_fn(float *y, size_t y_stride, const float *rows, size_t n_r
 /* ---- attention: one block of keys for the query heads that share a KV head ----
  * For each of n_q queries (q: [n_q][dim]): s_j = dot(q, k_j) * scale for the n keys
  * (1 <= n <= BN_ATTN_BLOCK), mb = max s_j + 0 (so that a zero is +0; NaNs count as nothing),
- * p_j = exp(s_j - mb), lb = lane sum of p_j, ob[d] = sum over j in order of p_j * v_j[d] (from +0); then folded into the running state, which
- * starts as m = -inf, l = 0, o = 0 (m, l: [n_q], o: [n_q][dim]):
+ * p_j = exp(s_j - mb), lb = lane sum of p_j, ob[d] = sum over j in order of p_j * v_j[d] (from +0);
+ * then folded into the running state, which starts as m = -inf, l = 0, o = 0 (m, l: [n_q],
+ * o: [n_q][dim]):
  *   mn = max(m, mb), a = exp(m - mn), c = exp(mb - mn), l = l * a + lb * c,
  *   o[d] = o[d] * a + ob[d] * c, m = mn.
  * k, v: [n][dim] with kv_stride elements from one token to the next. Blocks are taken in order; the

@@ -229,7 +229,8 @@ bitnet_status bn_part_stored(struct bn_stored *out, bool *online, const struct b
                        (unsigned long long)rows, (unsigned long long)cols);
     const struct bn_type_info *type = bn_type_info(t->type);
     bool dense = t->type <= BN_Q4_K;
-    if (!dense && !(type->ternary && projection))
+    bool table = p == BN_P_EMBED || p == BN_P_HEAD; /* Bonsai stores these in one bit, too */
+    if (!dense && !(type->ternary && (projection || table)))
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "tensor '%s' has type %s, which cannot be used there", t->name, type->name);
     if (scale)

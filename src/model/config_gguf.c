@@ -26,42 +26,56 @@ static void copy_text(char *out, size_t room, const char *s, size_t n)
     out[n] = 0;
 }
 
+/* Members of the architecture's own: "<arch>.<key>". */
+struct key {
+    char text[96];
+};
+static struct key full_key(const struct bn_config *c, const char *key)
+{
+    struct key k;
+    snprintf(k.text, sizeof k.text, "%s.%s", c->arch, key);
+    return k;
+}
+
 static bitnet_status need_u32(uint32_t *out, const struct bn_source *s, const struct bn_config *c,
                               const char *key, bitnet_error *err)
 {
-    char full[96];
-    snprintf(full, sizeof full, "%s.%s", c->arch, key);
-    if (bn_meta_u32(s, full, out)) return BITNET_OK;
+    struct key k = full_key(c, key);
+    if (bn_meta_u32(s, k.text, out)) return BITNET_OK;
     return bn_fail(err, BITNET_E_FORMAT, "'%s': metadata '%s' is missing or no whole number",
-                   s->path, full);
+                   s->path, k.text);
 }
 
-static bool get_u32(uint32_t *out, const struct bn_source *s, const struct bn_config *c,
-                    const char *key)
+/* Optional ones: absent leaves *out as it was. One of a wrong kind is an error: passing over it would compute something
+ * else than the file means. */
+static bitnet_status get_u32(uint32_t *out, const struct bn_source *s, const struct bn_config *c,
+                             const char *key, bitnet_error *err)
 {
-    char full[96];
-    snprintf(full, sizeof full, "%s.%s", c->arch, key);
-    return bn_meta_u32(s, full, out);
+    struct key k = full_key(c, key);
+    if (!bn_meta_find(s, k.text) || bn_meta_u32(s, k.text, out)) return BITNET_OK;
+    return bn_fail(err, BITNET_E_FORMAT, "'%s': metadata '%s' is no whole number from 0 to 2^32-1",
+                   s->path, k.text);
 }
 
-static bool get_f32(float *out, const struct bn_source *s, const struct bn_config *c,
-                    const char *key)
+static bitnet_status get_f32(float *out, const struct bn_source *s, const struct bn_config *c,
+                             const char *key, bitnet_error *err)
 {
-    char full[96];
-    snprintf(full, sizeof full, "%s.%s", c->arch, key);
-    return bn_meta_f32(s, full, out);
+    struct key k = full_key(c, key);
+    if (!bn_meta_find(s, k.text) || bn_meta_f32(s, k.text, out)) return BITNET_OK;
+    return bn_fail(err, BITNET_E_FORMAT, "'%s': metadata '%s' is no float", s->path, k.text);
 }
 
-static bool get_str(char *out, size_t room, const struct bn_source *s, const struct bn_config *c,
-                    const char *key)
+static bitnet_status get_str(char *out, size_t room, const struct bn_source *s,
+                             const struct bn_config *c, const char *key, bitnet_error *err)
 {
-    char full[96];
     const char *text;
     size_t n;
-    snprintf(full, sizeof full, "%s.%s", c->arch, key);
-    if (!bn_meta_str(s, full, &text, &n)) return false;
+    struct key k = full_key(c, key);
+    if (!bn_meta_find(s, k.text)) return BITNET_OK;
+    if (!bn_meta_str(s, k.text, &text, &n))
+        return bn_fail(err, BITNET_E_FORMAT, "'%s': metadata '%s' is no string", s->path, k.text);
     copy_text(out, room, text, n);
-    return true;
+    return BITNET_OK;
 }
 
 static bool contains_nocase(const char *text, const char *word)
@@ -79,15 +93,14 @@ static bitnet_status read_rope_scaling(struct bn_config *c, const struct bn_sour
                                        bitnet_error *err)
 {
     char type[32] = "none";
-    get_str(type, sizeof type, s, c, "rope.scaling.type");
+    BN_TRY(get_str(type, sizeof type, s, c, "rope.scaling.type", err));
     if (strcmp(type, "none") == 0) return BITNET_OK;
     if (strcmp(type, "linear") != 0)
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "'%s': rotation scaling '%s' is not supported (linear is)", s->path, type);
     c->rope_scaling = BN_RS_LINEAR;
     c->rope_factor = 1;
-    get_f32(&c->rope_factor, s, c, "rope.scaling.factor");
-    return BITNET_OK;
+    return get_f32(&c->rope_factor, s, c, "rope.scaling.factor", err);
 }
 
 /* Files of other engines do not say whether the model was trained with int8 activations. What is known: Q1_0 and Q2_0
@@ -132,29 +145,32 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
     BN_TRY(need_u32(&c->n_layer, s, c, "block_count", err));
     BN_TRY(need_u32(&c->n_head, s, c, "attention.head_count", err));
     c->n_head_kv = c->n_head;
-    get_u32(&c->n_head_kv, s, c, "attention.head_count_kv");
+    BN_TRY(get_u32(&c->n_head_kv, s, c, "attention.head_count_kv", err));
     c->n_ctx = 2048;
-    get_u32(&c->n_ctx, s, c, "context_length");
-    if (!get_f32(&c->eps, s, c, "attention.layer_norm_rms_epsilon"))
+    BN_TRY(get_u32(&c->n_ctx, s, c, "context_length", err));
+    c->eps = -1;
+    BN_TRY(get_f32(&c->eps, s, c, "attention.layer_norm_rms_epsilon", err));
+    if (c->eps == -1)
         return bn_fail(err, BITNET_E_FORMAT,
                        "'%s': metadata '%s.attention.layer_norm_rms_epsilon' is missing", s->path,
                        c->arch);
     c->head_dim = c->n_head ? c->n_embd / c->n_head : 0;
-    get_u32(&c->head_dim, s, c, "attention.key_length");
+    BN_TRY(get_u32(&c->head_dim, s, c, "attention.key_length", err));
     uint32_t value_dim = c->head_dim;
-    get_u32(&value_dim, s, c, "attention.value_length");
+    BN_TRY(get_u32(&value_dim, s, c, "attention.value_length", err));
     if (value_dim != c->head_dim)
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "'%s': keys of %u and values of %u dimensions are not supported", s->path,
                        c->head_dim, value_dim);
     c->rope_dim = c->head_dim;
-    get_u32(&c->rope_dim, s, c, "rope.dimension_count");
+    BN_TRY(get_u32(&c->rope_dim, s, c, "rope.dimension_count", err));
     c->rope_theta = 10000.0f;
-    get_f32(&c->rope_theta, s, c, "rope.freq_base");
+    BN_TRY(get_f32(&c->rope_theta, s, c, "rope.freq_base", err));
     BN_TRY(read_rope_scaling(c, s, err));
 
-    char act[32];
-    if (get_str(act, sizeof act, s, c, "hidden_activation")) {
+    char act[32] = "";
+    BN_TRY(get_str(act, sizeof act, s, c, "hidden_activation", err));
+    if (act[0]) {
         if (strcmp(act, "relu2") == 0 || strcmp(act, "relu_sqr") == 0) c->act = BN_ACT_RELU2;
         else if (strcmp(act, "silu") == 0) c->act = BN_ACT_SILU;
         else
@@ -163,8 +179,9 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
                            act);
     }
     const struct bn_tensor *embed = bn_part_find(s, BN_P_EMBED, 0);
-    if (!get_u32(&c->n_vocab, s, c, "vocab_size") && embed)
+    if (embed)
         c->n_vocab = embed->dims[1] <= BN_VOCAB_MAX_TOKENS ? (uint32_t)embed->dims[1] : UINT32_MAX;
+    BN_TRY(get_u32(&c->n_vocab, s, c, "vocab_size", err));
     c->tied_head = !bn_part_find(s, BN_P_HEAD, 0);
     c->in_norms = bn_part_in_norm(s, BN_P_Q, 0) != NULL;
     c->in_norm_eps = c->eps;

@@ -35,10 +35,10 @@ struct entry {
 static const uint8_t *take(struct cursor *c, uint64_t n, const char *what)
 {
     if (n > c->bytes - c->at) {
-        bn_fail(c->err, BITNET_E_FORMAT,
-                "'%s' is cut short: %s at byte %llu needs %llu bytes and the file has %llu",
-                c->path, what, (unsigned long long)c->at, (unsigned long long)n,
-                (unsigned long long)c->bytes);
+        bn_error_set(c->err, BITNET_E_FORMAT,
+                     "'%s' is cut short: %s at byte %llu needs %llu bytes and the file has %llu",
+                     c->path, what, (unsigned long long)c->at, (unsigned long long)n,
+                     (unsigned long long)c->bytes);
         return NULL;
     }
     c->at += n;

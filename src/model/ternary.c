@@ -95,6 +95,10 @@ static bitnet_status look_at_scales(struct bn_ternary *t, const char *name, floa
             if (!isfinite(scales[b]))
                 return bn_fail(err, BITNET_E_FORMAT, "tensor '%s', row %llu: a scale is not finite",
                                name, (unsigned long long)r);
+            /* types with one scale a tensor take the mean of magnitudes; blocks may have their signs */
+            if (type->scale == BN_TS_TENSOR && scales[b] < 0)
+                return bn_fail(err, BITNET_E_FORMAT, "tensor '%s' has the negative scale %g", name,
+                               (double)scales[b]);
             if (scales[b] != 0 && first == 0) first = scales[b];
             if (scales[b] != 0) {
                 equal = equal && scales[b] == first;

@@ -76,7 +76,8 @@ void bn_unpack_block_f16(uint16_t *out, const struct bn_stored *t, uint64_t r);
 void bn_dequant_row(float *out, const struct bn_stored *t, uint64_t r);
 
 /* Writing. A ternary row from integers and its scale(s): one per block for BLOCK types, else one. dst points to the
- * tensor's first byte (zeroed before the first row); I2_S puts its scale behind the last row. */
+ * tensor's first byte (zeroed before the first row); I2_S puts its scale behind the last row. Rows share bytes in U8
+ * packed, I2_S_ROWS4 and in I2_S whose rows are no whole blocks: those are packed by one thread at a time. */
 void bn_pack_trits(uint8_t *dst, enum bn_type t, uint64_t rows, uint64_t cols, uint64_t r,
                    const int8_t *w, const float *scales);
 /* A dense row (F32 F16 BF16 Q8_0 Q6_K Q4_0 Q4_K) from floats. dst: the row's first byte. */

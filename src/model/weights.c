@@ -268,9 +268,7 @@ void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_store
     case BN_Q4_0: k->row_q4_0(out, row, t->cols); break;
     case BN_Q4_K: k->row_q4_k(out, row, t->cols); break;
     case BN_Q6_K: k->row_q6_k(out, row, t->cols); break;
-    default:
-        memcpy(out, row, t->cols * sizeof *out);
-        break; /* F32: nothing else passes bn_part_stored */
+    default: bn_dequant_row(out, t, r); break; /* F32, and ternary tables */
     }
 }
 

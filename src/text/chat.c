@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The choice of a chat template, and conversations to text and tokens with it.
  *
- * A template is Jinja text, also the built-in ones: there is one mechanism. What a family needs beyond its
- * text is a flag: "bitnet" is encoded piece by piece, as it was trained: [BOS], then for every message the
- * tokens of "User: ", those of the trimmed content and the token <|eot_id|>, then those of "Assistant: ".
- * The space after the colon is a token of its own there, which encoding the whole text would not give. */
+ * A template is Jinja text, also the built-in ones: there is one mechanism. What a family needs
+ * beyond its text is a flag: "bitnet" is encoded piece by piece, as it was trained: [BOS], then
+ * for every message the tokens of "User: ", those of the trimmed content and the token <|eot_id|>,
+ * then those of "Assistant: ". The space after the colon is a token of its own there, which
+ * encoding the whole text would not give. */
 #include "text/jinja.h"
 
 #include <stdlib.h>
@@ -28,21 +29,25 @@ static const struct builtin builtins[] = {
      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"},
     {"bitnet", "<|eot_id|>", true, false,
-     "{% for m in messages %}{{ m.role | capitalize }}: {{ m.content | trim }}<|eot_id|>{% endfor %}"
+     "{% for m in messages %}{{ m.role | capitalize }}: {{ m.content | trim }}<|eot_id|>{% endfor "
+     "%}"
      "{% if add_generation_prompt %}Assistant: {% endif %}"},
     {"falcon3", NULL, false, false,
      "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}"
-     "{{ eos_token if m.role == 'assistant' }}{{ '\\n' if not loop.last or m.role != 'assistant' }}{% endfor %}"
+     "{{ eos_token if m.role == 'assistant' }}{{ '\\n' if not loop.last or m.role != 'assistant' "
+     "}}{% endfor %}"
      "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"},
     {"llama2", NULL, false, false,
      "{% set ns = namespace(system='', user=true) %}{% for m in messages %}"
      "{% if m.role == 'system' and loop.first %}"
      "{% set ns.system = '<<SYS>>\\n' + m.content + '\\n<</SYS>>\\n\\n' %}"
      "{% elif (m.role == 'user') != ns.user or m.role not in ['user', 'assistant'] %}"
-     "{{ raise_exception('llama2: after an optional system message, user and assistant must alternate') }}"
+     "{{ raise_exception('llama2: after an optional system message, user and assistant must "
+     "alternate') }}"
      "{% elif ns.user %}{{ bos_token }}[INST] {{ (ns.system + m.content) | trim }} [/INST]"
      "{% set ns.system = '' %}{% set ns.user = false %}"
-     "{% else %} {{ m.content | trim }} {{ eos_token }}{% set ns.user = true %}{% endif %}{% endfor %}"},
+     "{% else %} {{ m.content | trim }} {{ eos_token }}{% set ns.user = true %}{% endif %}{% "
+     "endfor %}"},
     {"plain", NULL, false, true,
      "{% for m in messages %}{{ m.content }}{{ '\\n' if not loop.last }}{% endfor %}"},
 };
@@ -55,7 +60,10 @@ struct bn_chat {
     const char *bos_text, *eos_text; /* "" if none */
 };
 
-const char *bn_chat_builtin_name(size_t i) { return i < BN_ARRAY_LEN(builtins) ? builtins[i].name : NULL; }
+const char *bn_chat_builtin_name(size_t i)
+{
+    return i < BN_ARRAY_LEN(builtins) ? builtins[i].name : NULL;
+}
 
 static const struct builtin *find_builtin(const char *name)
 {
@@ -83,25 +91,32 @@ static void list_builtins(char *out, size_t room)
     }
 }
 
-static bitnet_status render_text(const struct bn_chat *c, const struct bn_jinja *j, const bitnet_message *msgs,
-                                 size_t n, bool add_generation_prompt, struct bn_buf *out, bitnet_error *err)
+static bitnet_status render_text(const struct bn_chat *c, const struct bn_jinja *j,
+                                 const bitnet_message *msgs, size_t n, bool add_generation_prompt,
+                                 struct bn_buf *out, bitnet_error *err)
 {
-    const struct bn_chat_vars vars = {.msgs = msgs, .n_msgs = n, .add_generation_prompt = add_generation_prompt,
-                                      .bos_token = c->bos_text, .eos_token = c->eos_text};
+    const struct bn_chat_vars vars = {.msgs = msgs,
+                                      .n_msgs = n,
+                                      .add_generation_prompt = add_generation_prompt,
+                                      .bos_token = c->bos_text,
+                                      .eos_token = c->eos_text};
     return bn_jinja_render(j, &vars, out, err);
 }
 
-/* Does the template write conversations as the built-in "bitnet" does, a leading BOS aside? Tried out
- * rather than read: it has been published in several spellings. */
+/* Does the template write conversations as the built-in "bitnet" does, a leading BOS aside? Tried
+ * out rather than read: it has been published in several spellings. */
 static bool writes_like(const struct bn_chat *c, const struct bn_jinja *other)
 {
-    static const bitnet_message probe[] = {
-        {"system", " Be brief.\n"}, {"user", "\tHello <there>"}, {"assistant", "Yes: "}, {"user", "a\n\nb"}};
+    static const bitnet_message probe[] = {{"system", " Be brief.\n"},
+                                           {"user", "\tHello <there>"},
+                                           {"assistant", "Yes: "},
+                                           {"user", "a\n\nb"}};
     struct bn_buf mine, its;
     bn_buf_init(&mine, MAX_CHAT_BYTES);
     bn_buf_init(&its, MAX_CHAT_BYTES);
-    bool same = render_text(c, c->jinja, probe, BN_ARRAY_LEN(probe), true, &mine, NULL) == BITNET_OK &&
-                render_text(c, other, probe, BN_ARRAY_LEN(probe), true, &its, NULL) == BITNET_OK;
+    bool same =
+        render_text(c, c->jinja, probe, BN_ARRAY_LEN(probe), true, &mine, NULL) == BITNET_OK &&
+        render_text(c, other, probe, BN_ARRAY_LEN(probe), true, &its, NULL) == BITNET_OK;
     if (same) {
         size_t bos = strlen(c->bos_text);
         size_t skip = its.len >= bos && memcmp(its.data, c->bos_text, bos) == 0 ? bos : 0;
@@ -115,19 +130,23 @@ static bool writes_like(const struct bn_chat *c, const struct bn_jinja *other)
 static bitnet_status use_builtin(struct bn_chat *c, const struct builtin *b, bitnet_error *err)
 {
     if (b->segments && c->eot < 0)
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "chat template '%s' needs the token '<|eot_id|>', which the vocabulary does not have", b->name);
+        return bn_fail(
+            err, BITNET_E_UNSUPPORTED,
+            "chat template '%s' needs the token '<|eot_id|>', which the vocabulary does not have",
+            b->name);
     c->segments = b->segments;
     c->no_special = b->no_special;
     return bn_jinja_parse(&c->jinja, b->text, strlen(b->text), err);
 }
 
 /* The vocabulary's own template, or the built-in that should stand in its place. */
-static bitnet_status use_own(struct bn_chat *c, const char *text, const char **note, bitnet_error *err)
+static bitnet_status use_own(struct bn_chat *c, const char *text, const char **note,
+                             bitnet_error *err)
 {
     const struct builtin *bitnet = find_builtin("bitnet");
     if (strstr(text, "BITNETAssistant")) {
-        *note = "the chat template in the file is known to be wrong (it ends the prompt with an end-of-text token): "
+        *note = "the chat template in the file is known to be wrong (it ends the prompt with an "
+                "end-of-text token): "
                 "the built-in 'bitnet' is used instead";
         return use_builtin(c, bitnet, err);
     }
@@ -162,20 +181,24 @@ static bitnet_status use_family(struct bn_chat *c, const struct bn_vocab *v, bit
     }
     list_builtins(names, sizeof names);
     return bn_fail(err, BITNET_E_UNSUPPORTED,
-                   "the model has no chat template and no tokens that tell one; choose one of: %s", names);
+                   "the model has no chat template and no tokens that tell one; choose one of: %s",
+                   names);
 }
 
-static bitnet_status choose(struct bn_chat *c, const struct bn_vocab *v, const char *wanted, const char **note,
-                            bitnet_error *err)
+static bitnet_status choose(struct bn_chat *c, const struct bn_vocab *v, const char *wanted,
+                            const char **note, bitnet_error *err)
 {
     char names[128];
-    if (!wanted && v->chat_template && v->chat_template[0]) return use_own(c, v->chat_template, note, err);
+    if (!wanted && v->chat_template && v->chat_template[0])
+        return use_own(c, v->chat_template, note, err);
     if (!wanted) return use_family(c, v, err);
     const struct builtin *b = find_builtin(wanted);
     if (b) return use_builtin(c, b, err);
-    if (strstr(wanted, "{%") || strstr(wanted, "{{")) return bn_jinja_parse(&c->jinja, wanted, strlen(wanted), err);
+    if (strstr(wanted, "{%") || strstr(wanted, "{{"))
+        return bn_jinja_parse(&c->jinja, wanted, strlen(wanted), err);
     list_builtins(names, sizeof names);
-    return bn_fail(err, BITNET_E_ARG, "no chat template is called '%.60s'; there are: %s", wanted, names);
+    return bn_fail(err, BITNET_E_ARG, "no chat template is called '%.60s'; there are: %s", wanted,
+                   names);
 }
 
 /* Copies: the vocabulary may be closed before the chat. */
@@ -186,8 +209,8 @@ static bool copy_token(struct bn_chat *c, const struct bn_vocab *v, int32_t id, 
     return *out != NULL;
 }
 
-bitnet_status bn_chat_open(struct bn_chat **out, const struct bn_vocab *v, const char *wanted, const char **note,
-                           bitnet_error *err)
+bitnet_status bn_chat_open(struct bn_chat **out, const struct bn_vocab *v, const char *wanted,
+                           const char **note, bitnet_error *err)
 {
     const char *said = NULL;
     *out = NULL;
@@ -221,12 +244,13 @@ static bitnet_status check_messages(const bitnet_message *msgs, size_t n, bitnet
 {
     for (size_t i = 0; i < n; i++)
         if (!msgs[i].role || !msgs[i].content)
-            return bn_fail(err, BITNET_E_ARG, "message %zu has no %s", i, msgs[i].role ? "content" : "role");
+            return bn_fail(err, BITNET_E_ARG, "message %zu has no %s", i,
+                           msgs[i].role ? "content" : "role");
     return BITNET_OK;
 }
 
-bitnet_status bn_chat_render(const struct bn_chat *c, const bitnet_message *msgs, size_t n, bool add_generation_prompt,
-                             struct bn_buf *out, bitnet_error *err)
+bitnet_status bn_chat_render(const struct bn_chat *c, const bitnet_message *msgs, size_t n,
+                             bool add_generation_prompt, struct bn_buf *out, bitnet_error *err)
 {
     BN_TRY(check_messages(msgs, n, err));
     return render_text(c, c->jinja, msgs, n, add_generation_prompt, out, err);
@@ -241,12 +265,15 @@ static bitnet_status push_token(struct bn_tokens *out, int32_t id, bitnet_error 
 }
 
 /* "User: " for "user" */
-static bitnet_status encode_header(const struct bn_tokenizer *t, const char *role, struct bn_tokens *out, bitnet_error *err)
+static bitnet_status encode_header(const struct bn_tokenizer *t, const char *role,
+                                   struct bn_tokens *out, bitnet_error *err)
 {
     enum { MAX_ROLE_BYTES = 64 };
     char text[MAX_ROLE_BYTES + 3];
     size_t n = strlen(role);
-    if (n > MAX_ROLE_BYTES) return bn_fail(err, BITNET_E_LIMIT, "a role of %zu bytes, at most %d are allowed", n, MAX_ROLE_BYTES);
+    if (n > MAX_ROLE_BYTES)
+        return bn_fail(err, BITNET_E_LIMIT, "a role of %zu bytes, at most %d are allowed", n,
+                       MAX_ROLE_BYTES);
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)role[i];
         bool letter = (c | 0x20u) - 'a' < 26u;
@@ -256,8 +283,10 @@ static bitnet_status encode_header(const struct bn_tokenizer *t, const char *rol
     return bn_encode(t, text, n + 2, 0, out, err);
 }
 
-static bitnet_status encode_segments(const struct bn_chat *c, const struct bn_tokenizer *t, const bitnet_message *msgs,
-                                     size_t n, bool add_generation_prompt, struct bn_tokens *out, bitnet_error *err)
+static bitnet_status encode_segments(const struct bn_chat *c, const struct bn_tokenizer *t,
+                                     const bitnet_message *msgs, size_t n,
+                                     bool add_generation_prompt, struct bn_tokens *out,
+                                     bitnet_error *err)
 {
     if (c->bos >= 0) BN_TRY(push_token(out, c->bos, err));
     for (size_t i = 0; i < n; i++) {
@@ -271,8 +300,9 @@ static bitnet_status encode_segments(const struct bn_chat *c, const struct bn_to
     return add_generation_prompt ? encode_header(t, "assistant", out, err) : BITNET_OK;
 }
 
-bitnet_status bn_chat_encode(const struct bn_chat *c, const struct bn_tokenizer *t, const bitnet_message *msgs, size_t n,
-                             bool add_generation_prompt, struct bn_tokens *out, bitnet_error *err)
+bitnet_status bn_chat_encode(const struct bn_chat *c, const struct bn_tokenizer *t,
+                             const bitnet_message *msgs, size_t n, bool add_generation_prompt,
+                             struct bn_tokens *out, bitnet_error *err)
 {
     BN_TRY(check_messages(msgs, n, err));
     if (c->segments) return encode_segments(c, t, msgs, n, add_generation_prompt, out, err);

@@ -18,7 +18,8 @@ enum {
     BN_JINJA_MAX_RANGE = 100000,      /* items of range(), as in Jinja's sandbox */
     BN_JINJA_MAX_STEPS = 4 << 20      /* evaluated nodes: endless loops end */
 };
-bitnet_status bn_jinja_parse(struct bn_jinja **out, const char *source, size_t n, bitnet_error *err);
+bitnet_status bn_jinja_parse(struct bn_jinja **out, const char *source, size_t n,
+                             bitnet_error *err);
 void bn_jinja_free(struct bn_jinja *j);
 
 struct bn_chat_vars {
@@ -26,27 +27,30 @@ struct bn_chat_vars {
     size_t n_msgs;
     bool add_generation_prompt;
     const char *bos_token, *eos_token; /* text, "" if none */
-    int64_t now_s;                     /* for strftime_now, UTC; 0: the function is not defined, and templates
-                                        * take their fixed date, so that a prompt does not change with the day */
+    int64_t
+        now_s; /* for strftime_now, UTC. 0: it is not defined, and templates take their fixed date,
+                    * so that a prompt does not change with the day */
 };
 /* A template that calls raise_exception fails with its sentence. */
-bitnet_status bn_jinja_render(const struct bn_jinja *j, const struct bn_chat_vars *vars, struct bn_buf *out,
-                              bitnet_error *err);
+bitnet_status bn_jinja_render(const struct bn_jinja *j, const struct bn_chat_vars *vars,
+                              struct bn_buf *out, bitnet_error *err);
 
 /* ---- the choice ---- */
 struct bn_chat; /* a usable template: jinja or built-in */
 
-/* wanted: NULL for the vocabulary's own (a template known to be wrong is replaced by the right built-in, and
- * *note says so); a built-in's name; or Jinja text (contains "{%" or "{{"). No template at all: the built-in
- * that fits the vocabulary's special tokens, else an error that lists the built-ins. */
-bitnet_status bn_chat_open(struct bn_chat **out, const struct bn_vocab *v, const char *wanted, const char **note,
-                           bitnet_error *err);
+/* wanted: NULL for the vocabulary's own (a template known to be wrong is replaced by the right
+ * built-in, and *note says so); a built-in's name; or Jinja text (contains "{%" or "{{"). No
+ * template at all: the built-in that fits the vocabulary's special tokens, else an error that
+ * lists the built-ins. */
+bitnet_status bn_chat_open(struct bn_chat **out, const struct bn_vocab *v, const char *wanted,
+                           const char **note, bitnet_error *err);
 void bn_chat_close(struct bn_chat *c);
-bitnet_status bn_chat_render(const struct bn_chat *c, const bitnet_message *msgs, size_t n, bool add_generation_prompt,
-                             struct bn_buf *out, bitnet_error *err);
+bitnet_status bn_chat_render(const struct bn_chat *c, const bitnet_message *msgs, size_t n,
+                             bool add_generation_prompt, struct bn_buf *out, bitnet_error *err);
 /* Tokens; segment by segment where the family was trained so. BOS exactly once. */
-bitnet_status bn_chat_encode(const struct bn_chat *c, const struct bn_tokenizer *t, const bitnet_message *msgs, size_t n,
-                             bool add_generation_prompt, struct bn_tokens *out, bitnet_error *err);
+bitnet_status bn_chat_encode(const struct bn_chat *c, const struct bn_tokenizer *t,
+                             const bitnet_message *msgs, size_t n, bool add_generation_prompt,
+                             struct bn_tokens *out, bitnet_error *err);
 const char *bn_chat_builtin_name(size_t i); /* NULL past the end */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Expressions: nodes and variables to values. Every node costs a step and a level of depth, so that both
- * endless and endlessly deep evaluations stop with a sentence. */
+ * Expressions: nodes and variables to values. Every node costs a step and a level of depth, so
+ * that both endless and endlessly deep evaluations stop with a sentence. */
 #include "text/jinja.h"
 
 #include <math.h>
@@ -11,8 +11,8 @@ static bool fail_operands(struct bn_jx *x, const char *op, struct bn_jv a, struc
 {
     if (a.kind == BN_JV_UNDEF) return bn_jv_undefined(x, a);
     if (b.kind == BN_JV_UNDEF) return bn_jv_undefined(x, b);
-    return bn_jx_fail(x, BITNET_E_FORMAT, "operator %s does not take %s and %s", op, bn_jv_type_name(a.kind),
-                      bn_jv_type_name(b.kind));
+    return bn_jx_fail(x, BITNET_E_FORMAT, "operator %s does not take %s and %s", op,
+                      bn_jv_type_name(a.kind), bn_jv_type_name(b.kind));
 }
 
 static bool fail_overflow(struct bn_jx *x)
@@ -29,7 +29,8 @@ static bool int_power(struct bn_jx *x, struct bn_jv *out, int64_t base, int64_t 
         return true;
     }
     for (; exponent > 0; exponent >>= 1) {
-        if ((exponent & 1) && __builtin_mul_overflow(result, base, &result)) return fail_overflow(x);
+        if ((exponent & 1) && __builtin_mul_overflow(result, base, &result))
+            return fail_overflow(x);
         if (exponent > 1 && __builtin_mul_overflow(base, base, &base)) return fail_overflow(x);
     }
     *out = bn_jv_int(result);
@@ -89,7 +90,8 @@ static bool repeat(struct bn_jx *x, struct bn_jv *out, struct bn_jv v, int64_t t
     bool str = v.kind == BN_JV_STR;
     uint64_t n = times < 0 ? 0 : (uint64_t)times, total;
     if (!bn_mul_u64(&total, str ? v.n : v.list->n, n) || total > BN_JINJA_MAX_OUTPUT)
-        return bn_jx_fail(x, BITNET_E_LIMIT, "a repetition makes more than %d bytes", BN_JINJA_MAX_OUTPUT);
+        return bn_jx_fail(x, BITNET_E_LIMIT, "a repetition makes more than %d bytes",
+                          BN_JINJA_MAX_OUTPUT);
     if (total == 0) n = 0;
     if (!bn_jx_charge(x, n / 16 + total / 64)) return false;
     if (str) {
@@ -121,7 +123,8 @@ static bool math(struct bn_jx *x, struct bn_jv *out, uint8_t op, struct bn_jv a,
     int64_t ia, ib;
     double fa, fb;
     bool a_int = bn_jv_as_int(a, &ia), b_int = bn_jv_as_int(b, &ib);
-    bool a_seq = a.kind == BN_JV_LIST || a.kind == BN_JV_TUPLE, b_seq = b.kind == BN_JV_LIST || b.kind == BN_JV_TUPLE;
+    bool a_seq = a.kind == BN_JV_LIST || a.kind == BN_JV_TUPLE,
+         b_seq = b.kind == BN_JV_LIST || b.kind == BN_JV_TUPLE;
     if (a_int && b_int) return int_math(x, out, op, ia, ib);
     if (bn_jv_as_float(a, &fa) && bn_jv_as_float(b, &fb)) return float_math(x, out, op, fa, fb);
     if (op == '+' && a.kind == BN_JV_STR && b.kind == BN_JV_STR) return bn_jv_concat(x, a, b, out);
@@ -150,7 +153,10 @@ static bool compare(struct bn_jx *x, uint8_t op, struct bn_jv a, struct bn_jv b,
         return true;
     }
     if (!bn_jv_compare(x, a, b, &order)) return false;
-    *yes = order != 2 && (op == '<' ? order < 0 : op == '>' ? order > 0 : op == BN_OP_LE ? order <= 0 : order >= 0);
+    *yes = order != 2 && (op == '<'        ? order < 0
+                          : op == '>'      ? order > 0
+                          : op == BN_OP_LE ? order <= 0
+                                           : order >= 0);
     return true;
 }
 
@@ -167,15 +173,21 @@ static bool loop_attr(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, str
     else if (bn_jv_is(name, "first")) *out = bn_jv_bool(i == 0);
     else if (bn_jv_is(name, "last")) *out = bn_jv_bool(i + 1 == n);
     else if (bn_jv_is(name, "length")) *out = bn_jv_int((int64_t)n);
-    else if (bn_jv_is(name, "depth")) *out = bn_jv_int(1); /* counts recursive loops, of which there are none */
+    else if (bn_jv_is(name, "depth"))
+        *out = bn_jv_int(1); /* counts recursive loops, of which there are none */
     else if (bn_jv_is(name, "depth0")) *out = bn_jv_int(0);
-    else if (bn_jv_is(name, "previtem")) *out = i > 0 ? l->items->v[i - 1] : bn_jv_undef(name, BN_JV_LOOP);
-    else if (bn_jv_is(name, "nextitem")) *out = i + 1 < n ? l->items->v[i + 1] : bn_jv_undef(name, BN_JV_LOOP);
-    else return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "'loop.%.*s' is not supported", (int)bn_min_size(name.n, 50), name.s);
+    else if (bn_jv_is(name, "previtem"))
+        *out = i > 0 ? l->items->v[i - 1] : bn_jv_undef(name, BN_JV_LOOP);
+    else if (bn_jv_is(name, "nextitem"))
+        *out = i + 1 < n ? l->items->v[i + 1] : bn_jv_undef(name, BN_JV_LOOP);
+    else
+        return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "'loop.%.*s' is not supported",
+                          (int)bn_min_size(name.n, 50), name.s);
     return true;
 }
 
-static bool method(struct bn_jx *x, struct bn_jv *out, struct bn_jv v, struct bn_jv name, bool *found)
+static bool method(struct bn_jx *x, struct bn_jv *out, struct bn_jv v, struct bn_jv name,
+                   bool *found)
 {
     const struct bn_jfn *fn = bn_jinja_method(v.kind, name);
     *found = fn != NULL;
@@ -195,7 +207,8 @@ bool bn_jx_getattr(struct bn_jx *x, struct bn_jv *out, struct bn_jv v, struct bn
     if (v.kind == BN_JV_UNDEF) return bn_jv_undefined(x, v);
     if (!method(x, out, v, name, &found) || found) return found;
     if (v.kind == BN_JV_LOOP) return loop_attr(x, out, v, name);
-    if ((v.kind == BN_JV_DICT || v.kind == BN_JV_NS) && !bn_jv_find(x, v.dict, name, &item)) return false;
+    if ((v.kind == BN_JV_DICT || v.kind == BN_JV_NS) && !bn_jv_find(x, v.dict, name, &item))
+        return false;
     *out = item ? *item : bn_jv_undef(name, v.kind);
     return true;
 }
@@ -246,7 +259,8 @@ bool bn_jx_slice(struct bn_jx *x, struct bn_jv *out, struct bn_jv v, const struc
             continue;
         }
         if (!bn_jv_as_int(bound[k], &lim[k]))
-            return bn_jx_fail(x, BITNET_E_FORMAT, "a slice bound is a %s", bn_jv_type_name(bound[k].kind));
+            return bn_jx_fail(x, BITNET_E_FORMAT, "a slice bound is a %s",
+                              bn_jv_type_name(bound[k].kind));
         if (k == 2) continue;
         if (lim[k] < 0) lim[k] += len;
         lim[k] = lim[k] < low ? low : lim[k] > high ? high : lim[k];
@@ -254,18 +268,24 @@ bool bn_jx_slice(struct bn_jx *x, struct bn_jv *out, struct bn_jv v, const struc
     if (lim[2] == 0) return bn_jx_fail(x, BITNET_E_FORMAT, "a slice step is 0");
     if (str && lim[2] == 1) {
         size_t from = bn_text_offset(v.s, v.n, (size_t)lim[0]);
-        size_t to = lim[1] <= lim[0] ? from : from + bn_text_offset(v.s + from, v.n - from, (size_t)(lim[1] - lim[0]));
+        size_t to = lim[1] <= lim[0]
+                        ? from
+                        : from + bn_text_offset(v.s + from, v.n - from, (size_t)(lim[1] - lim[0]));
         *out = bn_jv_str(v.s + from, to - from);
         return true;
     }
     const struct bn_jlist *items;
     struct bn_jv l;
-    uint64_t count = lim[2] > 0 ? (lim[1] > lim[0] ? ((uint64_t)(lim[1] - lim[0]) - 1) / (uint64_t)lim[2] + 1 : 0)
-                                : (lim[0] > lim[1] ? ((uint64_t)(lim[0] - lim[1]) - 1) / (0 - (uint64_t)lim[2]) + 1 : 0);
+    uint64_t count =
+        lim[2] > 0
+            ? (lim[1] > lim[0] ? ((uint64_t)(lim[1] - lim[0]) - 1) / (uint64_t)lim[2] + 1 : 0)
+            : (lim[0] > lim[1] ? ((uint64_t)(lim[0] - lim[1]) - 1) / (0 - (uint64_t)lim[2]) + 1
+                               : 0);
     if (!bn_jv_items(x, v, &items) || !bn_jx_charge(x, count / 16)) return false;
     if (!bn_jv_list(x, str ? BN_JV_LIST : v.kind, (size_t)count, &l)) return false;
     for (uint64_t i = 0; i < count; i++)
-        l.list->v[l.list->n++] = items->v[(uint64_t)lim[0] + i * (uint64_t)lim[2]]; /* wraps for steps below 0 */
+        l.list->v[l.list->n++] =
+            items->v[(uint64_t)lim[0] + i * (uint64_t)lim[2]]; /* wraps for steps below 0 */
     *out = l;
     if (!str) return true;
     size_t mark = x->buf.len;
@@ -280,7 +300,8 @@ static bool eval_args(struct bn_jx *x, const struct bn_jn *list, struct bn_jargs
 {
     *a = (struct bn_jargs){0};
     size_t n = 0, n_kw = 0;
-    for (const struct bn_jn *p = list; p; p = p->next) *(p->val.kind == BN_JV_STR ? &n_kw : &n) += 1;
+    for (const struct bn_jn *p = list; p; p = p->next)
+        *(p->val.kind == BN_JV_STR ? &n_kw : &n) += 1;
     if (n + n_kw == 0) return true;
     struct bn_jv *v = bn_jx_alloc(x, n + 2 * n_kw, sizeof *v);
     if (!v) return false;
@@ -315,14 +336,17 @@ static bool bind(struct bn_jx *x, const struct bn_jfn *fn, const char *what, str
                 a->kw_names[k].n = 0; /* taken */
             }
         if (bound[n].kind == BN_JV_ABSENT && n < fn->n_min)
-            return bn_jx_fail(x, BITNET_E_FORMAT, "%s '%s' needs the argument '%.*s'", what, fn->name, (int)len, p);
+            return bn_jx_fail(x, BITNET_E_FORMAT, "%s '%s' needs the argument '%.*s'", what,
+                              fn->name, (int)len, p);
         p += len + (p[len] == ',');
     }
     for (size_t k = 0; k < a->n_kw; k++)
         if (a->kw_names[k].n)
-            return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "%s '%s' has no argument '%.*s'", what, fn->name,
-                              (int)bn_min_size(a->kw_names[k].n, 50), a->kw_names[k].s);
-    if (a->n > n) return bn_jx_fail(x, BITNET_E_FORMAT, "%s '%s' takes at most %zu arguments", what, fn->name, n);
+            return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "%s '%s' has no argument '%.*s'", what,
+                              fn->name, (int)bn_min_size(a->kw_names[k].n, 50), a->kw_names[k].s);
+    if (a->n > n)
+        return bn_jx_fail(x, BITNET_E_FORMAT, "%s '%s' takes at most %zu arguments", what, fn->name,
+                          n);
     a->v = bound;
     a->n = n;
     a->n_kw = 0;
@@ -340,8 +364,10 @@ bool bn_jx_call_fn(struct bn_jx *x, const struct bn_jfn *fn, const char *what, s
 bool bn_jx_call(struct bn_jx *x, struct bn_jv *out, struct bn_jv callee, struct bn_jargs *a)
 {
     if (callee.kind == BN_JV_MACRO) return bn_jx_call_macro(x, out, callee.macro, a);
-    if (callee.kind == BN_JV_FN) return bn_jx_call_fn(x, callee.fn, "function", out, bn_jv_kind_only(BN_JV_ABSENT), a);
-    if (callee.kind == BN_JV_METHOD) return bn_jx_call_fn(x, callee.method->fn, "method", out, callee.method->self, a);
+    if (callee.kind == BN_JV_FN)
+        return bn_jx_call_fn(x, callee.fn, "function", out, bn_jv_kind_only(BN_JV_ABSENT), a);
+    if (callee.kind == BN_JV_METHOD)
+        return bn_jx_call_fn(x, callee.method->fn, "method", out, callee.method->self, a);
     if (callee.kind == BN_JV_UNDEF && callee.owner)
         return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "method '%.*s' of %s is not supported",
                           (int)bn_min_size(callee.n, 50), callee.s, bn_jv_type_name(callee.owner));
@@ -356,7 +382,8 @@ static bool apply(struct bn_jx *x, const struct bn_jn *n, struct bn_jv *v)
     struct bn_jargs a;
     struct bn_jv out;
     if (!n->fn)
-        return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "%s '%.*s' is not supported", what, (int)bn_min_size(n->val.n, 50), n->val.s);
+        return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "%s '%.*s' is not supported", what,
+                          (int)bn_min_size(n->val.n, 50), n->val.s);
     if (!eval_args(x, n->a, &a) || !bn_jx_call_fn(x, n->fn, what, &out, *v, &a)) return false;
     *v = n->kind == BN_JN_TEST && n->flag ? bn_jv_bool(!bn_jv_truth(out)) : out;
     return true;
@@ -427,7 +454,8 @@ static bool eval_dict(struct bn_jx *x, const struct bn_jn *n, struct bn_jv *out)
     struct bn_jv d, key, v;
     if (!bn_jv_dict(x, BN_JV_DICT, &d)) return false;
     for (const struct bn_jn *p = n->a; p; p = p->next)
-        if (!bn_jx_eval(x, p->b, &key) || !bn_jx_eval(x, p->a, &v) || !bn_jv_put(x, d.dict, key, v)) return false;
+        if (!bn_jx_eval(x, p->b, &key) || !bn_jx_eval(x, p->a, &v) || !bn_jv_put(x, d.dict, key, v))
+            return false;
     *out = d;
     return true;
 }
@@ -464,7 +492,8 @@ static bool eval_sign(struct bn_jx *x, const struct bn_jn *n, struct bn_jv *out)
     } else if (v.kind == BN_JV_FLOAT) {
         *out = bn_jv_float(n->kind == BN_JN_NEG ? -v.f : v.f);
     } else {
-        return fail_operands(x, n->kind == BN_JN_NEG ? "'-'" : "'+'", v, bn_jv_kind_only(BN_JV_ABSENT));
+        return fail_operands(x, n->kind == BN_JN_NEG ? "'-'" : "'+'", v,
+                             bn_jv_kind_only(BN_JV_ABSENT));
     }
     return true;
 }
@@ -508,7 +537,10 @@ bool bn_jx_eval(struct bn_jx *x, const struct bn_jn *n, struct bn_jv *out)
     x->line = n->line;
     if (!bn_jx_enter(x)) return false;
     switch (n->kind) {
-    case BN_JN_CONST: *out = n->val; ok = true; break;
+    case BN_JN_CONST:
+        *out = n->val;
+        ok = true;
+        break;
     case BN_JN_NAME: ok = eval_name(x, n, out); break;
     case BN_JN_LIST:
     case BN_JN_TUPLE: ok = eval_sequence(x, n, out); break;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Statements, scopes, macros and the limits of a rendering. Output grows at the end of one buffer; a
- * macro's or block's text is what was added there since it began, cut off again. */
+ * Statements, scopes, macros and the limits of a rendering. Output grows at the end of one buffer;
+ * a macro's or block's text is what was added there since it began, cut off again. */
 #include "text/jinja.h"
 
 #include <stdarg.h>
@@ -30,7 +30,8 @@ bool bn_jx_charge(struct bn_jx *x, size_t steps)
 bool bn_jx_enter(struct bn_jx *x)
 {
     if (++x->depth > BN_JINJA_MAX_STACK)
-        return bn_jx_fail(x, BITNET_E_LIMIT, "evaluation is nested deeper than %d", BN_JINJA_MAX_STACK);
+        return bn_jx_fail(x, BITNET_E_LIMIT, "evaluation is nested deeper than %d",
+                          BN_JINJA_MAX_STACK);
     return bn_jx_charge(x, 1);
 }
 
@@ -39,7 +40,8 @@ void *bn_jx_alloc(struct bn_jx *x, size_t n, size_t size)
     uint64_t bytes;
     if (!bn_mul_u64(&bytes, n, size) || bytes > BN_JINJA_MAX_MEMORY ||
         x->arena.used_bytes + bytes > BN_JINJA_MAX_MEMORY) {
-        bn_jx_fail(x, BITNET_E_LIMIT, "more than %d bytes of memory are needed", BN_JINJA_MAX_MEMORY);
+        bn_jx_fail(x, BITNET_E_LIMIT, "more than %d bytes of memory are needed",
+                   BN_JINJA_MAX_MEMORY);
         return NULL;
     }
     void *p = bn_arena_alloc(&x->arena, bytes);
@@ -132,7 +134,8 @@ static bool assign_target(struct bn_jx *x, const struct bn_jn *target, struct bn
     if (target->kind == BN_JN_NSREF) {
         struct bn_jv ns;
         if (!bn_jx_lookup(x, target->sym, &ns) || ns.kind != BN_JV_NS)
-            return bn_jx_fail(x, BITNET_E_FORMAT, "attribute '%.*s' is set on something that is no namespace",
+            return bn_jx_fail(x, BITNET_E_FORMAT,
+                              "attribute '%.*s' is set on something that is no namespace",
                               (int)bn_min_size(target->val.n, 50), target->val.s);
         return bn_jv_put(x, ns.dict, target->val, v);
     }
@@ -164,7 +167,8 @@ static bool select_items(struct bn_jx *x, const struct bn_jn *n, const struct bn
     struct bn_jv chosen, v;
     if (!bn_jv_list(x, BN_JV_LIST, 0, &chosen)) return false;
     for (size_t i = 0; i < (*items)->n; i++) {
-        if (!bn_jx_push_scope(x, outer) || !assign_target(x, n->a, (*items)->v[i]) || !bn_jx_eval(x, n->e, &v))
+        if (!bn_jx_push_scope(x, outer) || !assign_target(x, n->a, (*items)->v[i]) ||
+            !bn_jx_eval(x, n->e, &v))
             return false;
         x->scope = outer;
         if (bn_jv_truth(v) && !bn_jv_push(x, chosen.list, (*items)->v[i])) return false;
@@ -190,7 +194,8 @@ static enum flow exec_for(struct bn_jx *x, const struct bn_jn *n)
     for (size_t i = 0; i < items->n && flow != FLOW_BREAK; i++) {
         loop->i = i;
         if (!bn_jx_charge(x, 1) || !bn_jx_push_scope(x, outer)) return FLOW_FAILED;
-        if (wants_loop && !bn_jx_assign(x, loop_sym, (struct bn_jv){.kind = BN_JV_LOOP, .loop = loop}))
+        if (wants_loop &&
+            !bn_jx_assign(x, loop_sym, (struct bn_jv){.kind = BN_JV_LOOP, .loop = loop}))
             return FLOW_FAILED;
         if (!assign_target(x, n->a, items->v[i])) return FLOW_FAILED;
         flow = exec_list(x, n->c);
@@ -258,7 +263,9 @@ static enum flow exec_one(struct bn_jx *x, const struct bn_jn *n)
     case BN_JN_SET_BLOCK:
         ok = capture(x, n->b, &v, &flow) && bn_jx_filters(x, n->c, &v) && assign_target(x, n->a, v);
         break;
-    case BN_JN_FILTERED: ok = capture(x, n->b, &v, &flow) && bn_jx_filters(x, n->c, &v) && bn_jv_print(x, v); break;
+    case BN_JN_FILTERED:
+        ok = capture(x, n->b, &v, &flow) && bn_jx_filters(x, n->c, &v) && bn_jv_print(x, v);
+        break;
     case BN_JN_MACRO: ok = define_macro(x, n); break;
     case BN_JN_WITH: return exec_with(x, n);
     case BN_JN_BREAK:
@@ -283,7 +290,8 @@ static enum flow exec_list(struct bn_jx *x, const struct bn_jn *n)
     return FLOW_ON;
 }
 
-/* A parameter's value out of the arguments; ABSENT if not given. Takes named arguments out of the list. */
+/* A parameter's value out of the arguments; ABSENT if not given. Takes named arguments out of the
+ * list. */
 static struct bn_jv macro_arg(struct bn_jargs *a, size_t i, struct bn_jv name)
 {
     for (size_t k = 0; k < a->n_kw; k++)
@@ -294,7 +302,8 @@ static struct bn_jv macro_arg(struct bn_jargs *a, size_t i, struct bn_jv name)
     return i < a->n ? a->v[i] : bn_jv_kind_only(BN_JV_ABSENT);
 }
 
-bool bn_jx_call_macro(struct bn_jx *x, struct bn_jv *out, const struct bn_jmacro *m, struct bn_jargs *a)
+bool bn_jx_call_macro(struct bn_jx *x, struct bn_jv *out, const struct bn_jmacro *m,
+                      struct bn_jargs *a)
 {
     struct bn_jscope *outer = x->scope;
     size_t mark = x->buf.len, n = 0;
@@ -311,8 +320,9 @@ bool bn_jx_call_macro(struct bn_jx *x, struct bn_jv *out, const struct bn_jmacro
     }
     for (size_t k = 0; k < a->n_kw; k++)
         if (a->kw_names[k].n)
-            return bn_jx_fail(x, BITNET_E_FORMAT, "macro '%.*s' has no argument '%.*s'", (int)bn_min_size(def->val.n, 50),
-                              def->val.s, (int)bn_min_size(a->kw_names[k].n, 50), a->kw_names[k].s);
+            return bn_jx_fail(x, BITNET_E_FORMAT, "macro '%.*s' has no argument '%.*s'",
+                              (int)bn_min_size(def->val.n, 50), def->val.s,
+                              (int)bn_min_size(a->kw_names[k].n, 50), a->kw_names[k].s);
     if (a->n > n)
         return bn_jx_fail(x, BITNET_E_FORMAT, "macro '%.*s' takes at most %zu arguments",
                           (int)bn_min_size(def->val.n, 50), def->val.s, n);
@@ -336,13 +346,15 @@ static bool define_chat(struct bn_jx *x, const struct bn_chat_vars *vars)
         for (int k = 0; k < 2; k++) {
             size_t n = texts[k] ? strlen(texts[k]) : 0;
             if (n > BN_JINJA_MAX_OUTPUT)
-                return bn_jx_fail(x, BITNET_E_LIMIT, "message %zu is longer than %d bytes", i, BN_JINJA_MAX_OUTPUT);
+                return bn_jx_fail(x, BITNET_E_LIMIT, "message %zu is longer than %d bytes", i,
+                                  BN_JINJA_MAX_OUTPUT);
             struct bn_jv v = texts[k] ? bn_jv_str(texts[k], n) : bn_jv_kind_only(BN_JV_NONE);
             if (!bn_jv_put(x, msg.dict, bn_jv_str(names[k], strlen(names[k])), v)) return false;
         }
         list.list->v[list.list->n++] = msg;
     }
-    const char *bos = vars->bos_token ? vars->bos_token : "", *eos = vars->eos_token ? vars->eos_token : "";
+    const char *bos = vars->bos_token ? vars->bos_token : "",
+               *eos = vars->eos_token ? vars->eos_token : "";
     return bn_jx_define(x, "messages", list) &&
            bn_jx_define(x, "add_generation_prompt", bn_jv_bool(vars->add_generation_prompt)) &&
            bn_jx_define(x, "bos_token", bn_jv_str(bos, strlen(bos))) &&
@@ -355,19 +367,22 @@ static bool define_json(struct bn_jx *x, const json_t *vars)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)vars, key, value) {
+    json_object_foreach((json_t *)vars, key, value)
+    {
         struct bn_jv v;
         if (!bn_jv_from_json(x, value, &v) || !bn_jx_define(x, key, v)) return false;
     }
     return true;
 }
 
-static bitnet_status render(const struct bn_jinja *j, const struct bn_chat_vars *vars, const json_t *json,
-                            int64_t now_s, struct bn_buf *out, bitnet_error *err)
+static bitnet_status render(const struct bn_jinja *j, const struct bn_chat_vars *vars,
+                            const json_t *json, int64_t now_s, struct bn_buf *out,
+                            bitnet_error *err)
 {
     struct bn_jx x = {.j = j, .err = err, .line = 1, .now_s = now_s};
     bn_buf_init(&x.buf, BN_JINJA_MAX_OUTPUT);
-    bool ok = bn_jx_push_scope(&x, NULL) && (json ? define_json(&x, json) : define_chat(&x, vars)) &&
+    bool ok = bn_jx_push_scope(&x, NULL) &&
+              (json ? define_json(&x, json) : define_chat(&x, vars)) &&
               exec_list(&x, j->body) != FLOW_FAILED;
     if (ok && !bn_buf_append(out, x.buf.data ? x.buf.data : "", x.buf.len))
         bn_jx_fail(&x, BITNET_E_LIMIT, "%zu bytes of output do not fit", x.buf.len);
@@ -376,8 +391,8 @@ static bitnet_status render(const struct bn_jinja *j, const struct bn_chat_vars 
     return x.status;
 }
 
-bitnet_status bn_jinja_render(const struct bn_jinja *j, const struct bn_chat_vars *vars, struct bn_buf *out,
-                              bitnet_error *err)
+bitnet_status bn_jinja_render(const struct bn_jinja *j, const struct bn_chat_vars *vars,
+                              struct bn_buf *out, bitnet_error *err)
 {
     return render(j, vars, NULL, vars->now_s, out, err);
 }
@@ -385,6 +400,7 @@ bitnet_status bn_jinja_render(const struct bn_jinja *j, const struct bn_chat_var
 bitnet_status bn_jinja_render_json(const struct bn_jinja *j, const json_t *vars, int64_t now_s,
                                    struct bn_buf *out, bitnet_error *err)
 {
-    if (!json_is_object(vars)) return bn_fail(err, BITNET_E_ARG, "template variables are no JSON object");
+    if (!json_is_object(vars))
+        return bn_fail(err, BITNET_E_ARG, "template variables are no JSON object");
     return render(j, NULL, vars, now_s, out, err);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokens to nodes, second half: expressions, with Jinja's grammar. Operators of one level and everything
- * that follows a value (attributes, subscripts, calls, filters, tests) become flat lists, so that a long
- * expression is not a deep one. Names of filters and tests are resolved here; unknown ones fail only when
- * they are reached, because templates carry branches for tools that a plain conversation never enters. */
+ * Tokens to nodes, second half: expressions, with Jinja's grammar. Operators of one level and
+ * everything that follows a value (attributes, subscripts, calls, filters, tests) become flat
+ * lists, so that a long expression is not a deep one. Names of filters and tests are resolved
+ * here; unknown ones fail only when they are reached, because templates carry branches for tools
+ * that a plain conversation never enters. */
 #include "text/jinja_parse.h"
 
 static struct bn_jn *parse_or(struct bn_jparser *p);
@@ -18,8 +19,9 @@ struct bn_jn *bn_jp_tuple(struct bn_jparser *p, bool ternary)
     t->a = first;
     tail = &first->next;
     while (bn_jp_skip_op(p, ',')) {
-        if (p->t->kind != BN_JT_NAME && p->t->kind != BN_JT_CONST && !bn_jp_is_op(p, '(') && !bn_jp_is_op(p, '[') &&
-            !bn_jp_is_op(p, '{') && !bn_jp_is_op(p, '-') && !bn_jp_is_op(p, '+'))
+        if (p->t->kind != BN_JT_NAME && p->t->kind != BN_JT_CONST && !bn_jp_is_op(p, '(') &&
+            !bn_jp_is_op(p, '[') && !bn_jp_is_op(p, '{') && !bn_jp_is_op(p, '-') &&
+            !bn_jp_is_op(p, '+'))
             break; /* a trailing comma */
         if (!bn_jp_append(&tail, ternary ? bn_jp_expr(p) : parse_or(p))) return NULL;
     }
@@ -33,7 +35,8 @@ static bool parse_args(struct bn_jparser *p, struct bn_jn **list)
     while (!bn_jp_skip_op(p, ')')) {
         struct bn_jn *arg = bn_jp_node(p, BN_JN_ARG);
         if (!arg) return false;
-        if (bn_jp_is_op(p, '*') || bn_jp_is_op(p, BN_OP_POW)) return bn_jp_fail(p, BITNET_E_UNSUPPORTED, "'*' arguments are not supported");
+        if (bn_jp_is_op(p, '*') || bn_jp_is_op(p, BN_OP_POW))
+            return bn_jp_fail(p, BITNET_E_UNSUPPORTED, "'*' arguments are not supported");
         if (p->t->kind == BN_JT_NAME && p->t[1].kind == BN_JT_OP && p->t[1].op == '=') {
             arg->val = p->t->val;
             p->t += 2;
@@ -67,11 +70,15 @@ static struct bn_jn *parse_test(struct bn_jparser *p)
     t->val = p->t++->val;
     t->fn = bn_jinja_test(t->val);
     if (bn_jp_skip_op(p, '(')) return parse_args(p, &t->a) ? t : NULL;
-    bool word = p->t->kind == BN_JT_NAME && !bn_jp_is_name(p, "else") && !bn_jp_is_name(p, "or") && !bn_jp_is_name(p, "and") &&
-                !bn_jp_is_name(p, "if") && !bn_jp_is_name(p, "is") && !bn_jp_is_name(p, "in") && !bn_jp_is_name(p, "not");
-    if (!word && p->t->kind != BN_JT_CONST && !bn_jp_is_op(p, '[') && !bn_jp_is_op(p, '{')) return t;
+    bool word = p->t->kind == BN_JT_NAME && !bn_jp_is_name(p, "else") && !bn_jp_is_name(p, "or") &&
+                !bn_jp_is_name(p, "and") && !bn_jp_is_name(p, "if") && !bn_jp_is_name(p, "is") &&
+                !bn_jp_is_name(p, "in") && !bn_jp_is_name(p, "not");
+    if (!word && p->t->kind != BN_JT_CONST && !bn_jp_is_op(p, '[') && !bn_jp_is_op(p, '{'))
+        return t;
     struct bn_jn *arg = bn_jp_node(p, BN_JN_ARG);
-    if (!arg || !bn_jp_enter(p) || !(arg->a = parse_primary(p)) || !(arg->a = parse_postfix(p, arg->a, false))) return NULL;
+    if (!arg || !bn_jp_enter(p) || !(arg->a = parse_primary(p)) ||
+        !(arg->a = parse_postfix(p, arg->a, false)))
+        return NULL;
     p->depth--;
     t->a = arg;
     return t;
@@ -84,7 +91,9 @@ static struct bn_jn *parse_subscript(struct bn_jparser *p)
     if (!s) return NULL;
     size_t n = 0;
     for (;;) {
-        if (!bn_jp_is_op(p, ':') && !bn_jp_is_op(p, ']') && !(part[n] = n ? bn_jp_expr(p) : bn_jp_tuple(p, true))) return NULL;
+        if (!bn_jp_is_op(p, ':') && !bn_jp_is_op(p, ']') &&
+            !(part[n] = n ? bn_jp_expr(p) : bn_jp_tuple(p, true)))
+            return NULL;
         if (n == 2 || !bn_jp_skip_op(p, ':')) break;
         s->kind = BN_JN_SLICE;
         n++;
@@ -156,7 +165,9 @@ static struct bn_jn *parse_dict(struct bn_jparser *p)
     tail = &d->a;
     while (!bn_jp_skip_op(p, '}')) {
         struct bn_jn *pair = bn_jp_node(p, BN_JN_ARG);
-        if (!pair || !(pair->b = bn_jp_expr(p)) || !bn_jp_expect_op(p, ':') || !(pair->a = bn_jp_expr(p))) return NULL;
+        if (!pair || !(pair->b = bn_jp_expr(p)) || !bn_jp_expect_op(p, ':') ||
+            !(pair->a = bn_jp_expr(p)))
+            return NULL;
         if (!bn_jp_append(&tail, pair)) return NULL;
         if (!bn_jp_is_op(p, '}') && !bn_jp_expect_op(p, ',')) return NULL;
     }
@@ -169,7 +180,8 @@ static struct bn_jn *parse_word(struct bn_jparser *p)
     if (!n) return NULL;
     if (bn_jp_is_name(p, "true") || bn_jp_is_name(p, "True")) n->val = bn_jv_bool(true);
     else if (bn_jp_is_name(p, "false") || bn_jp_is_name(p, "False")) n->val = bn_jv_bool(false);
-    else if (bn_jp_is_name(p, "none") || bn_jp_is_name(p, "None")) n->val = bn_jv_kind_only(BN_JV_NONE);
+    else if (bn_jp_is_name(p, "none") || bn_jp_is_name(p, "None"))
+        n->val = bn_jv_kind_only(BN_JV_NONE);
     else {
         n->kind = BN_JN_NAME;
         return bn_jp_symbol(p, n) ? n : NULL;
@@ -186,7 +198,8 @@ static struct bn_jn *parse_const(struct bn_jparser *p)
     const struct bn_jt *first = p->t++;
     n->val = first->val;
     size_t bytes = n->val.n;
-    if (n->val.kind != BN_JV_STR || p->t->kind != BN_JT_CONST || p->t->val.kind != BN_JV_STR) return n;
+    if (n->val.kind != BN_JV_STR || p->t->kind != BN_JT_CONST || p->t->val.kind != BN_JV_STR)
+        return n;
     for (; p->t->kind == BN_JT_CONST && p->t->val.kind == BN_JV_STR; p->t++) bytes += p->t->val.n;
     char *s = bn_arena_alloc(&p->j->arena, bytes);
     if (!s) return bn_jp_fail(p, BITNET_E_NOMEM, "out of memory for a string");
@@ -202,7 +215,8 @@ static struct bn_jn *parse_primary(struct bn_jparser *p)
 {
     if (p->t->kind == BN_JT_NAME) return parse_word(p);
     if (p->t->kind == BN_JT_CONST) return parse_const(p);
-    if (!bn_jp_is_op(p, '(') && !bn_jp_is_op(p, '[') && !bn_jp_is_op(p, '{')) return bn_jp_unexpected(p, "an expression");
+    if (!bn_jp_is_op(p, '(') && !bn_jp_is_op(p, '[') && !bn_jp_is_op(p, '{'))
+        return bn_jp_unexpected(p, "an expression");
     uint8_t open = p->t++->op;
     struct bn_jn *n;
     if (!bn_jp_enter(p)) return NULL;
@@ -236,7 +250,9 @@ static bool is_level_op(const struct bn_jparser *p, enum level level)
     switch (level) {
     case LEVEL_SUM: return bn_jp_is_op(p, '+') || bn_jp_is_op(p, '-');
     case LEVEL_CONCAT: return bn_jp_is_op(p, '~');
-    case LEVEL_PRODUCT: return bn_jp_is_op(p, '*') || bn_jp_is_op(p, '/') || bn_jp_is_op(p, BN_OP_FLOORDIV) || bn_jp_is_op(p, '%');
+    case LEVEL_PRODUCT:
+        return bn_jp_is_op(p, '*') || bn_jp_is_op(p, '/') || bn_jp_is_op(p, BN_OP_FLOORDIV) ||
+               bn_jp_is_op(p, '%');
     case LEVEL_POWER: return bn_jp_is_op(p, BN_OP_POW);
     default: return false;
     }
@@ -269,7 +285,8 @@ static struct bn_jn *parse_binary(struct bn_jparser *p, enum level level)
 static uint8_t compare_op(struct bn_jparser *p)
 {
     uint8_t op = p->t->op;
-    if (p->t->kind == BN_JT_OP && (op == BN_OP_EQ || op == BN_OP_NE || op == BN_OP_LE || op == BN_OP_GE || op == '<' || op == '>')) {
+    if (p->t->kind == BN_JT_OP && (op == BN_OP_EQ || op == BN_OP_NE || op == BN_OP_LE ||
+                                   op == BN_OP_GE || op == '<' || op == '>')) {
         p->t++;
         return op;
     }
@@ -336,4 +353,3 @@ struct bn_jn *bn_jp_expr(struct bn_jparser *p)
     p->depth--;
     return n;
 }
-

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Filters. Each takes the value before the "|" as `self` and its arguments in declared order. Where Jinja
- * hands out a generator, these make a list at once. Strings are never marked as safe HTML: nothing is
- * escaped automatically in a chat template. */
+ * Filters. Each takes the value before the "|" as `self` and its arguments in declared order.
+ * Where Jinja hands out a generator, these make a list at once. Strings are never marked as safe
+ * HTML: nothing is escaped automatically in a chat template. */
 #include "text/jinja.h"
 
 #include <math.h>
@@ -14,23 +14,45 @@ static bool given(struct bn_jv v) { return v.kind != BN_JV_ABSENT && v.kind != B
 
 /* ------------------------------------------------------------------ strings */
 
-FILTER(f_string) { (void)a; return bn_jv_to_str(x, self, out); }
+FILTER(f_string)
+{
+    (void)a;
+    return bn_jv_to_str(x, self, out);
+}
 
 FILTER(f_trim)
 {
     struct bn_jv s;
-    return bn_jv_to_str(x, self, &s) && bn_jinja_method(BN_JV_STR, bn_jv_str("strip", 5))->call(x, out, s, a);
+    return bn_jv_to_str(x, self, &s) &&
+           bn_jinja_method(BN_JV_STR, bn_jv_str("strip", 5))->call(x, out, s, a);
 }
 
-static bool change_case(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, enum bn_text_case how)
+static bool change_case(struct bn_jx *x, struct bn_jv *out, struct bn_jv self,
+                        enum bn_text_case how)
 {
     struct bn_jv s;
     return bn_jv_to_str(x, self, &s) && bn_text_case(x, out, s, how);
 }
-FILTER(f_upper) { (void)a; return change_case(x, out, self, BN_TEXT_UPPER); }
-FILTER(f_lower) { (void)a; return change_case(x, out, self, BN_TEXT_LOWER); }
-FILTER(f_capitalize) { (void)a; return change_case(x, out, self, BN_TEXT_CAPITALIZE); }
-FILTER(f_title) { (void)a; return change_case(x, out, self, BN_TEXT_TITLE); }
+FILTER(f_upper)
+{
+    (void)a;
+    return change_case(x, out, self, BN_TEXT_UPPER);
+}
+FILTER(f_lower)
+{
+    (void)a;
+    return change_case(x, out, self, BN_TEXT_LOWER);
+}
+FILTER(f_capitalize)
+{
+    (void)a;
+    return change_case(x, out, self, BN_TEXT_CAPITALIZE);
+}
+FILTER(f_title)
+{
+    (void)a;
+    return change_case(x, out, self, BN_TEXT_TITLE);
+}
 
 FILTER(f_replace)
 {
@@ -45,7 +67,10 @@ FILTER(f_replace)
 
 FILTER(f_escape)
 {
-    static const struct { char c; char text[6]; } map[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&#34;"}, {'\'', "&#39;"}};
+    static const struct {
+        char c;
+        char text[6];
+    } map[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&#34;"}, {'\'', "&#39;"}};
     struct bn_jv s;
     (void)a;
     if (!bn_jv_to_str(x, self, &s)) return false;
@@ -62,7 +87,8 @@ FILTER(f_escape)
 /* width, first, blank */
 FILTER(f_indent)
 {
-    struct bn_jv s, width = a->v[0].kind == BN_JV_ABSENT ? bn_jv_int(4) : a->v[0], pad = bn_jv_str(" ", 1), times;
+    struct bn_jv s, width = a->v[0].kind == BN_JV_ABSENT ? bn_jv_int(4) : a->v[0],
+                    pad = bn_jv_str(" ", 1), times;
     int64_t n = 1;
     bool first = bn_jv_truth(a->v[1]), blank = bn_jv_truth(a->v[2]), line_first = true;
     if (width.kind == BN_JV_STR) pad = width;
@@ -78,7 +104,8 @@ FILTER(f_indent)
         size_t len = end ? (size_t)(end - s.s) - i : s.n - i;
         if (!line_first && !bn_jx_put(x, "\n", 1)) return false;
         bool padded = line_first ? first : len > 0 || blank;
-        if ((padded && !bn_jx_put(x, times.s, times.n)) || !bn_jx_put(x, s.s + i, len)) return false;
+        if ((padded && !bn_jx_put(x, times.s, times.n)) || !bn_jx_put(x, s.s + i, len))
+            return false;
         i += len + 1;
     }
     return bn_jx_cut(x, mark, out);
@@ -100,7 +127,8 @@ FILTER(f_int) /* default, base */
     size_t n = self.n;
     if (self.kind == BN_JV_UNDEF) return bn_jv_undefined(x, self);
     if (bn_jv_as_int(a->v[1], &base) && (base < 2 || base > 36))
-        return bn_jx_fail(x, BITNET_E_FORMAT, "int: base %lld is not between 2 and 36", (long long)base);
+        return bn_jx_fail(x, BITNET_E_FORMAT, "int: base %lld is not between 2 and 36",
+                          (long long)base);
     *out = a->v[0].kind == BN_JV_ABSENT ? bn_jv_int(0) : a->v[0];
     if (self.kind == BN_JV_STR) {
         bn_text_strip(&s, &n, NULL, 0, 3);
@@ -141,7 +169,8 @@ FILTER(f_abs)
     (void)a;
     if (bn_jv_as_int(self, &i) && i != INT64_MIN) *out = bn_jv_int(i < 0 ? -i : i);
     else if (self.kind == BN_JV_FLOAT) *out = bn_jv_float(fabs(self.f));
-    else return bn_jx_fail(x, BITNET_E_FORMAT, "abs: a %s is no number", bn_jv_type_name(self.kind));
+    else
+        return bn_jx_fail(x, BITNET_E_FORMAT, "abs: a %s is no number", bn_jv_type_name(self.kind));
     return true;
 }
 
@@ -150,7 +179,9 @@ FILTER(f_round) /* precision, method */
     int64_t precision = 0, i;
     double f;
     bool up = bn_jv_is(a->v[1], "ceil"), down = bn_jv_is(a->v[1], "floor");
-    if (!bn_jv_as_float(self, &f)) return bn_jx_fail(x, BITNET_E_FORMAT, "round: a %s is no number", bn_jv_type_name(self.kind));
+    if (!bn_jv_as_float(self, &f))
+        return bn_jx_fail(x, BITNET_E_FORMAT, "round: a %s is no number",
+                          bn_jv_type_name(self.kind));
     if ((given(a->v[0]) && !bn_jv_as_int(a->v[0], &precision)) || precision < 0 || precision > 15)
         return bn_jx_fail(x, BITNET_E_FORMAT, "round: the precision is not between 0 and 15");
     if (given(a->v[1]) && !up && !down && !bn_jv_is(a->v[1], "common"))
@@ -166,7 +197,8 @@ FILTER(f_round) /* precision, method */
         for (char *p = text; *p; p++)
             if (!strchr("0123456789+-", *p)) *p = '.';
         *out = bn_jv_float(f);
-        if (n > 0 && (size_t)n < sizeof text && bn_text_float(text, (size_t)n, &f)) *out = bn_jv_float(f);
+        if (n > 0 && (size_t)n < sizeof text && bn_text_float(text, (size_t)n, &f))
+            *out = bn_jv_float(f);
     }
     return true;
 }
@@ -187,7 +219,8 @@ FILTER(f_list)
     const struct bn_jlist *l;
     (void)a;
     if (!bn_jv_items(x, self, &l)) return false;
-    *out = (struct bn_jv){.kind = BN_JV_LIST, .list = (struct bn_jlist *)l}; /* lists do not change */
+    *out =
+        (struct bn_jv){.kind = BN_JV_LIST, .list = (struct bn_jlist *)l}; /* lists do not change */
     return true;
 }
 
@@ -227,7 +260,8 @@ static bool deep_attr(struct bn_jx *x, struct bn_jv *out, struct bn_jv v, struct
         len = dot ? (size_t)(dot - attr.s) - i : attr.n - i;
         struct bn_jv key = bn_jv_str(attr.s + i, len), self = *out;
         int64_t index;
-        if (bn_text_int(key.s, key.n, 10, &index) && key.s[0] != '-' && key.s[0] != '+') key = bn_jv_int(index);
+        if (bn_text_int(key.s, key.n, 10, &index) && key.s[0] != '-' && key.s[0] != '+')
+            key = bn_jv_int(index);
         if (!bn_jx_getitem(x, out, self, key)) return false;
     }
     return true;
@@ -265,7 +299,8 @@ FILTER(f_items)
     struct bn_jargs none = {0};
     (void)a;
     if (self.kind == BN_JV_UNDEF) return bn_jv_list(x, BN_JV_LIST, 0, out);
-    if (self.kind != BN_JV_DICT) return bn_jx_fail(x, BITNET_E_FORMAT, "items: a %s is no dict", bn_jv_type_name(self.kind));
+    if (self.kind != BN_JV_DICT)
+        return bn_jx_fail(x, BITNET_E_FORMAT, "items: a %s is no dict", bn_jv_type_name(self.kind));
     return bn_jinja_method(BN_JV_DICT, bn_jv_str("items", 5))->call(x, out, self, &none);
 }
 
@@ -290,12 +325,15 @@ FILTER(f_map)
         else if (bn_jv_is(a->kw_names[k], "default")) fallback = a->kw[k];
     }
     const struct bn_jfn *fn = a->n ? bn_jinja_filter(a->v[0]) : NULL;
-    if (!fn && attr.kind == BN_JV_ABSENT) return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "map: neither a known filter nor an attribute is named");
+    if (!fn && attr.kind == BN_JV_ABSENT)
+        return bn_jx_fail(x, BITNET_E_UNSUPPORTED,
+                          "map: neither a known filter nor an attribute is named");
     for (size_t i = 0; i < l->n; i++) {
         struct bn_jv *v = &out->list->v[out->list->n++];
         if (!bn_jx_enter(x)) return false;
         if (fn) {
-            struct bn_jargs b = rest(a, 1); /* binding marks names as taken: give every call its own */
+            struct bn_jargs b =
+                rest(a, 1); /* binding marks names as taken: give every call its own */
             struct bn_jv *names = bn_jx_alloc(x, b.n_kw, sizeof *names);
             if (!names) return false;
             if (b.n_kw) memcpy(names, b.kw_names, b.n_kw * sizeof *names);
@@ -310,18 +348,23 @@ FILTER(f_map)
     return true;
 }
 
-/* The four selections: by the item or by an attribute of it, with a test or by truth; keep: what holds. */
-static bool choose(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, struct bn_jargs *a, bool by_attr, bool keep)
+/* The four selections: by the item or by an attribute of it, with a test or by truth; keep: what
+ * holds. */
+static bool choose(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, struct bn_jargs *a,
+                   bool by_attr, bool keep)
 {
     const struct bn_jlist *l;
     size_t at = by_attr;
-    if (by_attr && a->n == 0) return bn_jx_fail(x, BITNET_E_FORMAT, "selectattr: no attribute is named");
+    if (by_attr && a->n == 0)
+        return bn_jx_fail(x, BITNET_E_FORMAT, "selectattr: no attribute is named");
     if (!bn_jv_list(x, BN_JV_LIST, 0, out)) return false;
-    if (!bn_jv_truth(self)) return true; /* also none: templates select from tools that were not given */
+    if (!bn_jv_truth(self))
+        return true; /* also none: templates select from tools that were not given */
     if (!bn_jv_items(x, self, &l)) return false;
     const struct bn_jfn *test = a->n > at ? bn_jinja_test(a->v[at]) : NULL;
     if (a->n > at && !test)
-        return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "test '%.*s' is not supported", (int)bn_min_size(a->v[at].n, 50),
+        return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "test '%.*s' is not supported",
+                          (int)bn_min_size(a->v[at].n, 50),
                           a->v[at].kind == BN_JV_STR ? a->v[at].s : "");
     for (size_t i = 0; i < l->n; i++) {
         struct bn_jv v = l->v[i], yes;
@@ -359,15 +402,18 @@ static bool sort_key(struct bn_jx *x, struct bn_jv *key, struct bn_jv v, const s
     return bn_text_case(x, key, s, BN_TEXT_LOWER);
 }
 
-/* Merge sort: stable, and a comparison that fails ends it. v, key: the items; two arrays of room. */
-static bool sort_pairs(struct bn_jx *x, struct bn_jpair *v, struct bn_jpair *room, size_t n, bool reverse)
+/* Merge sort: stable, and a comparison that fails ends it. room: as large as v. */
+static bool sort_pairs(struct bn_jx *x, struct bn_jpair *v, struct bn_jpair *room, size_t n,
+                       bool reverse)
 {
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t lo = 0; lo < n; lo += 2 * width) {
-            size_t mid = bn_min_size(lo + width, n), hi = bn_min_size(lo + 2 * width, n), i = lo, j = mid;
+            size_t mid = bn_min_size(lo + width, n), hi = bn_min_size(lo + 2 * width, n), i = lo,
+                   j = mid;
             for (size_t k = lo; k < hi; k++) {
                 int order = 0;
-                if (i < mid && j < hi && !bn_jv_compare(x, v[i].key, v[j].key, &order)) return false;
+                if (i < mid && j < hi && !bn_jv_compare(x, v[i].key, v[j].key, &order))
+                    return false;
                 bool left = j >= hi || (i < mid && (reverse ? order >= 0 : order <= 0));
                 room[k] = left ? v[i++] : v[j++];
             }
@@ -378,7 +424,8 @@ static bool sort_pairs(struct bn_jx *x, struct bn_jpair *v, struct bn_jpair *roo
     return true;
 }
 
-static bool sorted(struct bn_jx *x, struct bn_jv *out, const struct bn_jlist *l, const struct order *o)
+static bool sorted(struct bn_jx *x, struct bn_jv *out, const struct bn_jlist *l,
+                   const struct order *o)
 {
     struct bn_jpair *v = bn_jx_alloc(x, 2 * l->n, sizeof *v);
     if (!v || !bn_jv_list(x, BN_JV_LIST, l->n, out)) return false;
@@ -401,7 +448,8 @@ FILTER(f_sort) /* reverse, case_sensitive, attribute */
 FILTER(f_dictsort) /* case_sensitive, by, reverse */
 {
     struct bn_jv pairs;
-    struct order o = {bn_jv_int(bn_jv_is(a->v[1], "value")), bn_jv_truth(a->v[0]), bn_jv_truth(a->v[2])};
+    struct order o = {bn_jv_int(bn_jv_is(a->v[1], "value")), bn_jv_truth(a->v[0]),
+                      bn_jv_truth(a->v[2])};
     return f_items(x, &pairs, self, a) && sorted(x, out, pairs.list, &o);
 }
 
@@ -410,17 +458,20 @@ FILTER(f_unique) /* case_sensitive, attribute */
     const struct bn_jlist *l;
     struct bn_jv keys, key;
     struct order o = {a->v[1], bn_jv_truth(a->v[0]), false};
-    if (!bn_jv_items(x, self, &l) || !bn_jv_list(x, BN_JV_LIST, 0, out) || !bn_jv_list(x, BN_JV_LIST, 0, &keys))
+    if (!bn_jv_items(x, self, &l) || !bn_jv_list(x, BN_JV_LIST, 0, out) ||
+        !bn_jv_list(x, BN_JV_LIST, 0, &keys))
         return false;
     for (size_t i = 0; i < l->n; i++) {
         bool seen;
         if (!sort_key(x, &key, l->v[i], &o) || !bn_jv_contains(x, key, keys, &seen)) return false;
-        if (!seen && (!bn_jv_push(x, keys.list, key) || !bn_jv_push(x, out->list, l->v[i]))) return false;
+        if (!seen && (!bn_jv_push(x, keys.list, key) || !bn_jv_push(x, out->list, l->v[i])))
+            return false;
     }
     return true;
 }
 
-static bool extreme(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, struct bn_jargs *a, int sign)
+static bool extreme(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, struct bn_jargs *a,
+                    int sign)
 {
     const struct bn_jlist *l;
     struct order o = {a->v[1], bn_jv_truth(a->v[0]), false};
@@ -447,15 +498,20 @@ FILTER(f_sum) /* attribute, start */
     double real = 0, f;
     bool is_real = a->v[1].kind == BN_JV_FLOAT;
     if (!bn_jv_items(x, self, &l)) return false;
-    if (given(a->v[1]) && !bn_jv_as_float(a->v[1], &real)) return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "sum: only numbers can be summed");
+    if (given(a->v[1]) && !bn_jv_as_float(a->v[1], &real))
+        return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "sum: only numbers can be summed");
     bn_jv_as_int(a->v[1], &whole);
     for (size_t k = 0; k < l->n; k++) {
         struct bn_jv v = l->v[k];
-        if (!bn_jx_charge(x, 1) || (given(a->v[0]) && !deep_attr(x, &v, l->v[k], a->v[0]))) return false;
-        if (!bn_jv_as_float(v, &f)) return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "sum: a %s is no number", bn_jv_type_name(v.kind));
+        if (!bn_jx_charge(x, 1) || (given(a->v[0]) && !deep_attr(x, &v, l->v[k], a->v[0])))
+            return false;
+        if (!bn_jv_as_float(v, &f))
+            return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "sum: a %s is no number",
+                              bn_jv_type_name(v.kind));
         real += f;
         is_real |= !bn_jv_as_int(v, &i);
-        if (!is_real && __builtin_add_overflow(whole, i, &whole)) return bn_jx_fail(x, BITNET_E_LIMIT, "sum: does not fit into 64 bits");
+        if (!is_real && __builtin_add_overflow(whole, i, &whole))
+            return bn_jx_fail(x, BITNET_E_LIMIT, "sum: does not fit into 64 bits");
     }
     *out = is_real ? bn_jv_float(real) : bn_jv_int(whole);
     return true;

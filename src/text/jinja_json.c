@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Values from JSON (variables given by a caller) and to JSON (the tojson filter, which writes as Python's
- * json.dumps does: ", " and ": ", no escapes for characters outside ASCII, nothing made safe for HTML). */
+ * Values from JSON (variables given by a caller) and to JSON (the tojson filter, which writes as
+ * Python's json.dumps does: ", " and ": ", no escapes for characters outside ASCII, nothing made
+ * safe for HTML). */
 #include "text/jinja.h"
 
 #include <math.h>
@@ -17,23 +18,27 @@ bool bn_jv_from_json(struct bn_jx *x, const json_t *json, struct bn_jv *out)
     case JSON_REAL: *out = bn_jv_float(json_real_value(json)); break;
     case JSON_STRING:
         if (json_string_length(json) > BN_JINJA_MAX_MEMORY)
-            return bn_jx_fail(x, BITNET_E_LIMIT, "a variable is longer than %d bytes", BN_JINJA_MAX_MEMORY);
+            return bn_jx_fail(x, BITNET_E_LIMIT, "a variable is longer than %d bytes",
+                              BN_JINJA_MAX_MEMORY);
         *out = bn_jv_str(json_string_value(json), json_string_length(json));
         break;
     case JSON_ARRAY: {
         size_t n = json_array_size(json);
         if (!bn_jv_list(x, BN_JV_LIST, n, out)) return false;
         for (size_t i = 0; i < n; i++)
-            if (!bn_jv_from_json(x, json_array_get(json, i), &out->list->v[out->list->n++])) return false;
+            if (!bn_jv_from_json(x, json_array_get(json, i), &out->list->v[out->list->n++]))
+                return false;
         break;
     }
     case JSON_OBJECT: {
         const char *key;
         json_t *value;
         if (!bn_jv_dict(x, BN_JV_DICT, out)) return false;
-        json_object_foreach((json_t *)json, key, value) {
+        json_object_foreach((json_t *)json, key, value)
+        {
             struct bn_jv v;
-            if (!bn_jv_from_json(x, value, &v) || !bn_jv_put(x, out->dict, bn_jv_str(key, strlen(key)), v))
+            if (!bn_jv_from_json(x, value, &v) ||
+                !bn_jv_put(x, out->dict, bn_jv_str(key, strlen(key)), v))
                 return false;
         }
         break;
@@ -61,10 +66,11 @@ static bool write_string(struct writer *w, struct bn_jv v)
         if (cp >= 0x20 && cp != '"' && cp != '\\' && !(w->ascii && cp >= 0x7f)) continue;
         char esc[16];
         const char *at = memchr(from, (int)cp, cp < 0x80 ? sizeof from - 1 : 0);
-        size_t n = at ? (size_t)snprintf(esc, sizeof esc, "\\%c", to[at - from])
-                      : cp < 0x10000 ? (size_t)snprintf(esc, sizeof esc, "\\u%04x", (unsigned)cp)
-                                     : (size_t)snprintf(esc, sizeof esc, "\\u%04x\\u%04x", (unsigned)(0xd7c0 + (cp >> 10)),
-                                                        (unsigned)(0xdc00 + (cp & 0x3ff)));
+        size_t n = at             ? (size_t)snprintf(esc, sizeof esc, "\\%c", to[at - from])
+                   : cp < 0x10000 ? (size_t)snprintf(esc, sizeof esc, "\\u%04x", (unsigned)cp)
+                                  : (size_t)snprintf(esc, sizeof esc, "\\u%04x\\u%04x",
+                                                     (unsigned)(0xd7c0 + (cp >> 10)),
+                                                     (unsigned)(0xdc00 + (cp & 0x3ff)));
         if (cp == 0x7f) n = 1, esc[0] = 0x7f; /* Python leaves it */
         if (!bn_jx_put(x, v.s + plain, i - plain) || !bn_jx_put(x, esc, n)) return false;
         plain = i + len;
@@ -98,11 +104,13 @@ static bool write_key(struct writer *w, struct bn_jv key)
 {
     if (key.kind == BN_JV_STR) return write_string(w, key);
     if (key.kind < BN_JV_NONE || key.kind > BN_JV_FLOAT)
-        return bn_jx_fail(w->x, BITNET_E_FORMAT, "a %s cannot be a key in JSON", bn_jv_type_name(key.kind));
+        return bn_jx_fail(w->x, BITNET_E_FORMAT, "a %s cannot be a key in JSON",
+                          bn_jv_type_name(key.kind));
     return bn_jx_put(w->x, "\"", 1) && write_value(w, key, 0) && bn_jx_put(w->x, "\"", 1);
 }
 
-/* The pair with the smallest key above *last, by selection: sort_keys is rare and dictionaries are small. */
+/* The pair with the smallest key above *last, by selection: sort_keys is rare and dictionaries are
+ * small. */
 static bool next_sorted(struct writer *w, const struct bn_jdict *d, const struct bn_jpair *last,
                         const struct bn_jpair **out)
 {
@@ -127,8 +135,8 @@ static bool write_dict(struct writer *w, const struct bn_jdict *d, size_t level)
         else if (!next_sorted(w, d, p, &p)) return false;
         if (!p) break;
         if (i && !bn_jx_put(w->x, w->item_sep.s, w->item_sep.n)) return false;
-        if (!write_break(w, level + 1) || !write_key(w, p->key) || !bn_jx_put(w->x, w->key_sep.s, w->key_sep.n) ||
-            !write_value(w, p->val, level + 1))
+        if (!write_break(w, level + 1) || !write_key(w, p->key) ||
+            !bn_jx_put(w->x, w->key_sep.s, w->key_sep.n) || !write_value(w, p->val, level + 1))
             return false;
     }
     return write_break(w, level) && bn_jx_put(w->x, "}", 1);
@@ -148,7 +156,8 @@ static bool write_value(struct writer *w, struct bn_jv v, size_t level)
     case BN_JV_DICT: ok = write_dict(w, v.dict, level); break;
     case BN_JV_FLOAT:
         if (isnan(v.f)) ok = bn_jx_put(x, "NaN", 3);
-        else if (isinf(v.f)) ok = v.f < 0 ? bn_jx_put(x, "-Infinity", 9) : bn_jx_put(x, "Infinity", 8);
+        else if (isinf(v.f))
+            ok = v.f < 0 ? bn_jx_put(x, "-Infinity", 9) : bn_jx_put(x, "Infinity", 8);
         else ok = bn_jv_print(x, v);
         break;
     case BN_JV_INT: ok = bn_jv_print(x, v); break;
@@ -162,20 +171,26 @@ static bool write_value(struct writer *w, struct bn_jv v, size_t level)
 bool bn_jv_tojson(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, struct bn_jargs *a)
 {
     enum { MAX_INDENT = 64 };
-    struct writer w = {.x = x, .item_sep = bn_jv_str(", ", 2), .key_sep = bn_jv_str(": ", 2),
-                       .sort_keys = bn_jv_truth(a->v[3]), .ascii = bn_jv_truth(a->v[0])};
+    struct writer w = {.x = x,
+                       .item_sep = bn_jv_str(", ", 2),
+                       .key_sep = bn_jv_str(": ", 2),
+                       .sort_keys = bn_jv_truth(a->v[3]),
+                       .ascii = bn_jv_truth(a->v[0])};
     struct bn_jv indent = a->v[1], seps = a->v[2];
     int64_t width;
     if (bn_jv_as_int(indent, &width)) {
-        static const char spaces[MAX_INDENT + 1] = "                                                                ";
-        if (width > MAX_INDENT) return bn_jx_fail(x, BITNET_E_LIMIT, "tojson: indent is above %d", MAX_INDENT);
+        static const char spaces[MAX_INDENT + 1] =
+            "                                                                ";
+        if (width > MAX_INDENT)
+            return bn_jx_fail(x, BITNET_E_LIMIT, "tojson: indent is above %d", MAX_INDENT);
         w.indent = bn_jv_str(spaces, width < 0 ? 0 : (size_t)width);
     } else if (indent.kind == BN_JV_STR) {
         w.indent = indent;
     }
     if (w.indent.kind == BN_JV_STR) w.item_sep = bn_jv_str(",", 1);
     if (seps.kind == BN_JV_TUPLE || seps.kind == BN_JV_LIST) {
-        if (seps.list->n != 2 || seps.list->v[0].kind != BN_JV_STR || seps.list->v[1].kind != BN_JV_STR)
+        if (seps.list->n != 2 || seps.list->v[0].kind != BN_JV_STR ||
+            seps.list->v[1].kind != BN_JV_STR)
             return bn_jx_fail(x, BITNET_E_FORMAT, "tojson: separators must be two strings");
         w.item_sep = seps.list->v[0];
         w.key_sep = seps.list->v[1];

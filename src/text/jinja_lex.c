@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Template source to tokens. Owns white-space control: the "-" and "+" signs, and the two settings that
- * Hugging Face uses for every chat template (trim_blocks: a line end after a block tag is dropped;
- * lstrip_blocks: white space between the start of a line and a block tag is dropped). Text tokens leave
- * here exactly as they are to be printed. Strings are unescaped, numbers are numbers. */
+ * Template source to tokens. Owns white-space control: the "-" and "+" signs, and the two settings
+ * that Hugging Face uses for every chat template (trim_blocks: a line end after a block tag is
+ * dropped; lstrip_blocks: white space between the start of a line and a block tag is dropped).
+ * Text tokens leave here exactly as they are to be printed. Strings are unescaped, numbers are
+ * numbers. */
 #include "text/jinja.h"
 
 #include "base/utf8.h"
@@ -73,7 +74,7 @@ static bool starts(const struct lexer *l, size_t pos, const char *what)
     return l->n - pos >= n && memcmp(l->s + pos, what, n) == 0;
 }
 
-/* Is the closing sign of a tag at `pos`? Then the position after it and the white space it takes. */
+/* Is the closing sign of a tag at `pos`? Then what follows it and the white space it takes. */
 static bool closes(const struct lexer *l, size_t pos, const char *end, bool is_block, size_t *after)
 {
     char sign = sign_at(l, pos);
@@ -101,7 +102,9 @@ static bitnet_status lex_raw(struct lexer *l, bool *was_raw)
     skip_to(l, p);
     for (;; p++) {
         const char *tag = bn_text_find(l->s + p, l->n - p, "{%", 2);
-        if (!tag) return bn_fail(l->err, BITNET_E_FORMAT, "template line %u: 'raw' has no 'endraw'", line);
+        if (!tag)
+            return bn_fail(l->err, BITNET_E_FORMAT, "template line %u: 'raw' has no 'endraw'",
+                           line);
         p = (size_t)(tag - l->s);
         char sign = sign_at(l, p + 2);
         size_t q = after_space(l, p + 2 + (sign != 0));
@@ -118,7 +121,8 @@ static bitnet_status lex_comment(struct lexer *l)
 {
     size_t begin = l->pos + 2 + (sign_at(l, l->pos + 2) != 0), after;
     const char *end = begin <= l->n ? bn_text_find(l->s + begin, l->n - begin, "#}", 2) : NULL;
-    if (!end) return bn_fail(l->err, BITNET_E_FORMAT, "template line %u: comment is not closed", l->line);
+    if (!end)
+        return bn_fail(l->err, BITNET_E_FORMAT, "template line %u: comment is not closed", l->line);
     size_t p = (size_t)(end - l->s);
     if (p > begin && sign_at(l, p - 1)) p--;
     closes(l, p, "#}", true, &after);
@@ -133,8 +137,8 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* One escape of a string, s[0] being the backslash. Returns the bytes read, 0 if it cannot be understood;
- * appends to out. Unknown escapes stay as they are, as in Python. */
+/* One escape of a string, s[0] being the backslash. Returns the bytes read, 0 if it cannot be
+ * understood; appends to out. Unknown escapes stay as they are, as in Python. */
 static size_t unescape(const char *s, size_t n, char *out, size_t *n_out)
 {
     static const char from[] = "ntr\\'\"abfv", to[] = "\n\t\r\\'\"\a\b\f\v";
@@ -148,7 +152,8 @@ static size_t unescape(const char *s, size_t n, char *out, size_t *n_out)
     uint32_t cp = 0;
     size_t used = 1;
     if (c >= '0' && c <= '7') {
-        while (used < 4 && used < n && s[used] >= '0' && s[used] <= '7') cp = cp * 8 + (uint32_t)(s[used++] - '0');
+        while (used < 4 && used < n && s[used] >= '0' && s[used] <= '7')
+            cp = cp * 8 + (uint32_t)(s[used++] - '0');
     } else if (c == 'x' || c == 'u' || c == 'U') {
         size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
         if (n < 2 + digits) return 0;
@@ -179,7 +184,8 @@ static bitnet_status lex_string(struct lexer *l)
         }
         end++;
     }
-    if (end >= l->n) return bn_fail(l->err, BITNET_E_FORMAT, "template line %u: string is not closed", l->line);
+    if (end >= l->n)
+        return bn_fail(l->err, BITNET_E_FORMAT, "template line %u: string is not closed", l->line);
     const char *s = l->s + l->pos + 1;
     size_t n = end - l->pos - 1;
     if (escapes) { /* an escape never gets longer by being resolved */
@@ -190,8 +196,9 @@ static bitnet_status lex_string(struct lexer *l)
             size_t used = 1;
             if (s[i] != '\\') out[n_out++] = s[i];
             else if ((used = unescape(s + i, n - i, out, &n_out)) == 0)
-                return bn_fail(l->err, BITNET_E_FORMAT, "template line %u: escape '%.6s' in a string is not valid",
-                               l->line, s + i);
+                return bn_fail(l->err, BITNET_E_FORMAT,
+                               "template line %u: escape '%.6s' in a string is not valid", l->line,
+                               s + i);
             i += used;
         }
         s = out;
@@ -211,7 +218,9 @@ static bool is_name_char(char c)
 
 static size_t digits_from(const struct lexer *l, size_t p)
 {
-    while (p < l->n && (is_digit(l->s[p]) || (l->s[p] == '_' && p + 1 < l->n && is_digit(l->s[p + 1])))) p++;
+    while (p < l->n &&
+           (is_digit(l->s[p]) || (l->s[p] == '_' && p + 1 < l->n && is_digit(l->s[p + 1]))))
+        p++;
     return p;
 }
 
@@ -248,8 +257,10 @@ static bitnet_status lex_number(struct lexer *l)
     for (size_t i = l->pos + (base != 10 ? 2 : 0); i < p && n < MAX_DIGITS; i++)
         if (s[i] != '_') text[n++] = s[i];
     struct bn_jv v = {.kind = real ? BN_JV_FLOAT : BN_JV_INT};
-    if (n == MAX_DIGITS || !(real ? bn_text_float(text, n, &v.f) : bn_text_int(text, n, base, &v.i)))
-        return bn_fail(l->err, BITNET_E_LIMIT, "template line %u: number '%.*s' is not valid or too large", l->line,
+    if (n == MAX_DIGITS ||
+        !(real ? bn_text_float(text, n, &v.f) : bn_text_int(text, n, base, &v.i)))
+        return bn_fail(l->err, BITNET_E_LIMIT,
+                       "template line %u: number '%.*s' is not valid or too large", l->line,
                        (int)bn_min_size(p - l->pos, 40), s + l->pos);
     BN_TRY(add(l, BN_JT_CONST, 0, v));
     skip_to(l, p);
@@ -258,8 +269,11 @@ static bitnet_status lex_number(struct lexer *l)
 
 static bitnet_status lex_operator(struct lexer *l, size_t *open)
 {
-    static const struct { char s[3]; uint8_t op; } two[] = {{"==", BN_OP_EQ}, {"!=", BN_OP_NE},
-        {"<=", BN_OP_LE}, {">=", BN_OP_GE}, {"**", BN_OP_POW}, {"//", BN_OP_FLOORDIV}};
+    static const struct {
+        char s[3];
+        uint8_t op;
+    } two[] = {{"==", BN_OP_EQ}, {"!=", BN_OP_NE},  {"<=", BN_OP_LE},
+               {">=", BN_OP_GE}, {"**", BN_OP_POW}, {"//", BN_OP_FLOORDIV}};
     for (size_t i = 0; i < BN_ARRAY_LEN(two); i++) {
         if (!starts(l, l->pos, two[i].s)) continue;
         BN_TRY(add(l, BN_JT_OP, two[i].op, bn_jv_kind_only(BN_JV_ABSENT)));
@@ -268,7 +282,8 @@ static bitnet_status lex_operator(struct lexer *l, size_t *open)
     }
     char c = l->s[l->pos];
     if (!c || !strchr("+-*/%~[](){}<>=.:|,", c))
-        return bn_fail(l->err, BITNET_E_FORMAT, "template line %u: unexpected character '%c'", l->line, c);
+        return bn_fail(l->err, BITNET_E_FORMAT, "template line %u: unexpected character '%c'",
+                       l->line, c);
     if (strchr("([{", c)) ++*open;
     if (strchr(")]}", c) && *open) --*open;
     BN_TRY(add(l, BN_JT_OP, (uint8_t)c, bn_jv_kind_only(BN_JV_ABSENT)));
@@ -276,22 +291,25 @@ static bitnet_status lex_operator(struct lexer *l, size_t *open)
     return BITNET_OK;
 }
 
-/* From the "{{" or "{%" at l->pos to the end of the tag. A closing sign inside brackets is none: that lets
- * a dictionary end in "}}". */
+/* From the "{{" or "{%" at l->pos to the end of the tag. A closing sign inside brackets is none:
+ * that lets a dictionary end in "}}". */
 static bitnet_status lex_tag(struct lexer *l, bool is_block)
 {
     const char *end = is_block ? "%}" : "}}";
     uint32_t line = l->line;
     size_t open = 0, after;
-    BN_TRY(add(l, is_block ? BN_JT_BLOCK_BEGIN : BN_JT_VAR_BEGIN, 0, bn_jv_kind_only(BN_JV_ABSENT)));
+    BN_TRY(
+        add(l, is_block ? BN_JT_BLOCK_BEGIN : BN_JT_VAR_BEGIN, 0, bn_jv_kind_only(BN_JV_ABSENT)));
     skip_to(l, l->pos + 2 + (sign_at(l, l->pos + 2) != 0));
     for (;;) {
         skip_to(l, after_space(l, l->pos));
         if (l->pos >= l->n)
-            return bn_fail(l->err, BITNET_E_FORMAT, "template line %u: tag is not closed by '%s'", line, end);
+            return bn_fail(l->err, BITNET_E_FORMAT, "template line %u: tag is not closed by '%s'",
+                           line, end);
         char c = l->s[l->pos];
         if (open == 0 && closes(l, l->pos, end, is_block, &after)) {
-            BN_TRY(add(l, is_block ? BN_JT_BLOCK_END : BN_JT_VAR_END, 0, bn_jv_kind_only(BN_JV_ABSENT)));
+            BN_TRY(add(l, is_block ? BN_JT_BLOCK_END : BN_JT_VAR_END, 0,
+                       bn_jv_kind_only(BN_JV_ABSENT)));
             skip_to(l, after);
             return BITNET_OK;
         }
@@ -334,7 +352,8 @@ static bitnet_status lex_all(struct lexer *l)
 {
     while (l->pos < l->n) {
         size_t tag = l->pos;
-        while (tag < l->n && !(l->s[tag] == '{' && tag + 1 < l->n && strchr("{%#", l->s[tag + 1]) && l->s[tag + 1]))
+        while (tag < l->n && !(l->s[tag] == '{' && tag + 1 < l->n && strchr("{%#", l->s[tag + 1]) &&
+                               l->s[tag + 1]))
             tag++;
         bool is_block = tag < l->n && l->s[tag + 1] != '{', raw = false;
         BN_TRY(add_text(l, tag, tag < l->n ? sign_at(l, tag + 2) : '+', is_block));
@@ -349,8 +368,8 @@ static bitnet_status lex_all(struct lexer *l)
     return add(l, BN_JT_EOF, 0, bn_jv_kind_only(BN_JV_ABSENT));
 }
 
-bitnet_status bn_jinja_lex(struct bn_arena *arena, const char *source, size_t n, struct bn_jt **tokens,
-                           size_t *n_tokens, bitnet_error *err)
+bitnet_status bn_jinja_lex(struct bn_arena *arena, const char *source, size_t n,
+                           struct bn_jt **tokens, size_t *n_tokens, bitnet_error *err)
 {
     struct lexer l = {.arena = arena, .err = err, .line = 1, .line_start = true};
     bitnet_status st = normalise(&l, source, n);

@@ -40,7 +40,10 @@ bool bn_jp_append(struct bn_jn ***tail, struct bn_jn *n)
     return true;
 }
 
-bool bn_jp_is_op(const struct bn_jparser *p, uint8_t op) { return p->t->kind == BN_JT_OP && p->t->op == op; }
+bool bn_jp_is_op(const struct bn_jparser *p, uint8_t op)
+{
+    return p->t->kind == BN_JT_OP && p->t->op == op;
+}
 bool bn_jp_is_name(const struct bn_jparser *p, const char *name)
 {
     return p->t->kind == BN_JT_NAME && bn_jv_is(p->t->val, name);
@@ -60,17 +63,25 @@ bool bn_jp_skip_name(struct bn_jparser *p, const char *name)
 
 void *bn_jp_unexpected(struct bn_jparser *p, const char *wanted)
 {
-    static const struct { uint8_t op; char text[8]; } ops[] = {{BN_OP_EQ, "=="}, {BN_OP_NE, "!="}, {BN_OP_LE, "<="},
-        {BN_OP_GE, ">="}, {BN_OP_POW, "**"}, {BN_OP_FLOORDIV, "//"}};
+    static const struct {
+        uint8_t op;
+        char text[8];
+    } ops[] = {{BN_OP_EQ, "=="}, {BN_OP_NE, "!="},  {BN_OP_LE, "<="},
+               {BN_OP_GE, ">="}, {BN_OP_POW, "**"}, {BN_OP_FLOORDIV, "//"}};
     const struct bn_jt *t = p->t;
     char text[64] = "";
-    if (t->kind == BN_JT_NAME) snprintf(text, sizeof text, "'%.*s'", (int)bn_min_size(t->val.n, 50), t->val.s);
+    if (t->kind == BN_JT_NAME)
+        snprintf(text, sizeof text, "'%.*s'", (int)bn_min_size(t->val.n, 50), t->val.s);
     else if (t->kind == BN_JT_OP && t->op < 128) snprintf(text, sizeof text, "'%c'", t->op);
     else if (t->kind == BN_JT_OP)
         for (size_t i = 0; i < BN_ARRAY_LEN(ops); i++) {
             if (ops[i].op == t->op) snprintf(text, sizeof text, "'%s'", ops[i].text);
         }
-    else snprintf(text, sizeof text, "%s", t->kind == BN_JT_CONST ? "a constant" : t->kind == BN_JT_EOF ? "the end" : "the end of the tag");
+    else
+        snprintf(text, sizeof text, "%s",
+                 t->kind == BN_JT_CONST ? "a constant"
+                 : t->kind == BN_JT_EOF ? "the end"
+                                        : "the end of the tag");
     return bn_jp_fail(p, BITNET_E_FORMAT, "%s expected, %s found", wanted, text);
 }
 
@@ -105,7 +116,8 @@ bool bn_jp_symbol(struct bn_jparser *p, struct bn_jn *n)
 
 /* ------------------------------------------------------------------ statements */
 
-static struct bn_jn *parse_body(struct bn_jparser *p, const char *const *ends, const char *opened_by);
+static struct bn_jn *parse_body(struct bn_jparser *p, const char *const *ends,
+                                const char *opened_by);
 
 static bool end_block(struct bn_jparser *p)
 {
@@ -150,7 +162,8 @@ static struct bn_jn *parse_target(struct bn_jparser *p)
 
 static struct bn_jn *parse_if(struct bn_jparser *p)
 {
-    static const char *const ends[] = {"elif", "else", "endif", NULL}, *const end[] = {"endif", NULL};
+    static const char *const ends[] = {"elif", "else", "endif", NULL}, *const end[] = {"endif",
+                                                                                       NULL};
     struct bn_jn *n = bn_jp_node(p, BN_JN_IF);
     if (!n) return NULL;
     for (struct bn_jn **tail = &n->a;;) {
@@ -175,11 +188,13 @@ static struct bn_jn *parse_for(struct bn_jparser *p)
     static const char *const ends[] = {"else", "endfor", NULL}, *const end[] = {"endfor", NULL};
     struct bn_jn *n = bn_jp_node(p, BN_JN_FOR);
     if (!n || !(n->a = parse_target(p))) return NULL;
-    if (n->a->kind == BN_JN_NSREF) return bn_jp_fail(p, BITNET_E_FORMAT, "a for loop cannot assign to an attribute");
+    if (n->a->kind == BN_JN_NSREF)
+        return bn_jp_fail(p, BITNET_E_FORMAT, "a for loop cannot assign to an attribute");
     if (!bn_jp_skip_name(p, "in")) return bn_jp_unexpected(p, "'in'");
     if (!(n->b = bn_jp_tuple(p, false))) return NULL;
     if (bn_jp_skip_name(p, "if") && !(n->e = bn_jp_expr(p))) return NULL;
-    if (bn_jp_is_name(p, "recursive")) return bn_jp_fail(p, BITNET_E_UNSUPPORTED, "recursive loops are not supported");
+    if (bn_jp_is_name(p, "recursive"))
+        return bn_jp_fail(p, BITNET_E_UNSUPPORTED, "recursive loops are not supported");
     if (!end_block(p)) return NULL;
     n->c = parse_body(p, ends, "for");
     if (p->status != BITNET_OK) return NULL;
@@ -236,7 +251,8 @@ static struct bn_jn *parse_with(struct bn_jparser *p)
     tail = &n->a;
     while (p->t->kind == BN_JT_NAME) {
         struct bn_jn *set = bn_jp_node(p, BN_JN_SET), *name = bn_jp_node(p, BN_JN_NAME);
-        if (!set || !bn_jp_symbol(p, name) || !bn_jp_expect_op(p, '=') || !(set->b = bn_jp_expr(p))) return NULL;
+        if (!set || !bn_jp_symbol(p, name) || !bn_jp_expect_op(p, '=') || !(set->b = bn_jp_expr(p)))
+            return NULL;
         set->a = name;
         bn_jp_append(&tail, set);
         if (!bn_jp_skip_op(p, ',')) break;
@@ -273,11 +289,14 @@ static struct bn_jn *parse_statement(struct bn_jparser *p)
     if (bn_jp_skip_name(p, "break")) return bn_jp_node(p, BN_JN_BREAK);
     if (bn_jp_skip_name(p, "continue")) return bn_jp_node(p, BN_JN_CONTINUE);
     int n = (int)bn_min_size(p->t->val.n, 50);
-    return bn_jp_fail(p, BITNET_E_UNSUPPORTED, "tag '%.*s' is not known or not supported here", n, p->t->val.s);
+    return bn_jp_fail(p, BITNET_E_UNSUPPORTED, "tag '%.*s' is not known or not supported here", n,
+                      p->t->val.s);
 }
 
-/* Statements up to a tag named in `ends`, which is left as the current token (NULL: up to the end). */
-static struct bn_jn *parse_body(struct bn_jparser *p, const char *const *ends, const char *opened_by)
+/* Statements up to a tag named in `ends`, which is left as the current token (NULL: up to the
+ * end). */
+static struct bn_jn *parse_body(struct bn_jparser *p, const char *const *ends,
+                                const char *opened_by)
 {
     struct bn_jn *list = NULL, **tail = &list, *n;
     uint32_t line = p->t->line;
@@ -285,7 +304,8 @@ static struct bn_jn *parse_body(struct bn_jparser *p, const char *const *ends, c
     for (;; bn_jp_append(&tail, n)) {
         const struct bn_jt *t = p->t;
         if (t->kind == BN_JT_EOF) {
-            if (ends) bn_jp_fail(p, BITNET_E_FORMAT, "'%s' of line %u is not ended", opened_by, line);
+            if (ends)
+                bn_jp_fail(p, BITNET_E_FORMAT, "'%s' of line %u is not ended", opened_by, line);
             break;
         }
         if (t->kind == BN_JT_TEXT) {
@@ -303,7 +323,8 @@ static struct bn_jn *parse_body(struct bn_jparser *p, const char *const *ends, c
                     p->depth--;
                     return list;
                 }
-            if (bn_jp_skip_name(p, "generation") || bn_jp_skip_name(p, "endgeneration")) n = bn_jp_node(p, BN_JN_TEXT); /* prints nothing */
+            if (bn_jp_skip_name(p, "generation") || bn_jp_skip_name(p, "endgeneration"))
+                n = bn_jp_node(p, BN_JN_TEXT); /* prints nothing */
             else n = parse_statement(p);
             if (!n || p->status != BITNET_OK || !end_block(p)) return NULL;
         }
@@ -318,10 +339,12 @@ bitnet_status bn_jinja_parse(struct bn_jinja **out, const char *source, size_t n
     size_t n_tokens = 0;
     *out = NULL;
     if (n > BN_JINJA_MAX_SOURCE)
-        return bn_fail(err, BITNET_E_LIMIT, "template has %zu bytes, at most %d are allowed", n, BN_JINJA_MAX_SOURCE);
+        return bn_fail(err, BITNET_E_LIMIT, "template has %zu bytes, at most %d are allowed", n,
+                       BN_JINJA_MAX_SOURCE);
     struct bn_jinja *j = bn_calloc(1, sizeof *j);
     if (!j) return bn_fail_nomem(err, sizeof *j, "a template");
-    bitnet_status st = bn_map_init(&j->symbols, 64) ? BITNET_OK : bn_fail_nomem(err, 64, "a template's names");
+    bitnet_status st =
+        bn_map_init(&j->symbols, 64) ? BITNET_OK : bn_fail_nomem(err, 64, "a template's names");
     if (st == BITNET_OK) st = bn_jinja_lex(&j->arena, source, n, &tokens, &n_tokens, err);
     if (st == BITNET_OK) {
         struct bn_jparser p = {.j = j, .t = tokens, .err = err, .status = BITNET_OK};

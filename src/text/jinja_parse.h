@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the two halves of the parser share: jinja_expr.c (expressions) and jinja_parse.c (statements). */
+ * What the two halves of the parser share: jinja_expr.c (expressions) and jinja_parse.c
+ * (statements). */
 #ifndef BN_TEXT_JINJA_PARSE_H
 #define BN_TEXT_JINJA_PARSE_H
 
@@ -15,11 +16,12 @@ struct bn_jparser {
 
 /* The first failure writes the sentence; NULL, so that it can be returned. */
 void *bn_jp_fail(struct bn_jparser *p, bitnet_status status, const char *fmt, ...) BN_PRINTF(3, 4);
-void *bn_jp_unexpected(struct bn_jparser *p, const char *wanted); /* "<wanted> expected, <token> found" */
-bool bn_jp_enter(struct bn_jparser *p);                           /* one level deeper; p->depth-- leaves */
-struct bn_jn *bn_jp_node(struct bn_jparser *p, uint8_t kind);     /* NULL: out of memory */
-bool bn_jp_append(struct bn_jn ***tail, struct bn_jn *n);         /* *tail: where the next node goes */
-bool bn_jp_symbol(struct bn_jparser *p, struct bn_jn *n);         /* the name at the current token */
+void *bn_jp_unexpected(struct bn_jparser *p,
+                       const char *wanted); /* "<wanted> expected, <token> found" */
+bool bn_jp_enter(struct bn_jparser *p);     /* one level deeper; p->depth-- leaves */
+struct bn_jn *bn_jp_node(struct bn_jparser *p, uint8_t kind); /* NULL: out of memory */
+bool bn_jp_append(struct bn_jn ***tail, struct bn_jn *n);     /* *tail: where the next node goes */
+bool bn_jp_symbol(struct bn_jparser *p, struct bn_jn *n);     /* the name at the current token */
 bool bn_jp_is_op(const struct bn_jparser *p, uint8_t op);
 bool bn_jp_is_name(const struct bn_jparser *p, const char *name);
 bool bn_jp_skip_op(struct bn_jparser *p, uint8_t op);

@@ -8,12 +8,12 @@
 
 #define TEST(name) \
     static bool name(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, struct bn_jargs *a)
-#define KIND_TEST(name, condition)                       \
-    TEST(name)                                           \
-    {                                                    \
-        (void)x, (void)a;                                \
-        *out = bn_jv_bool(condition);                    \
-        return true;                                     \
+#define KIND_TEST(name, condition)    \
+    TEST(name)                        \
+    {                                 \
+        (void)x, (void)a;             \
+        *out = bn_jv_bool(condition); \
+        return true;                  \
     }
 
 static bool is_number(struct bn_jv v) { return v.kind >= BN_JV_BOOL && v.kind <= BN_JV_FLOAT; }
@@ -34,21 +34,32 @@ KIND_TEST(t_true, self.kind == BN_JV_BOOL && self.b)
 KIND_TEST(t_false, self.kind == BN_JV_BOOL && !self.b)
 KIND_TEST(t_integer, self.kind == BN_JV_INT)
 KIND_TEST(t_float, self.kind == BN_JV_FLOAT)
-KIND_TEST(t_callable, self.kind == BN_JV_MACRO || self.kind == BN_JV_FN || self.kind == BN_JV_METHOD)
+KIND_TEST(t_callable,
+          self.kind == BN_JV_MACRO || self.kind == BN_JV_FN || self.kind == BN_JV_METHOD)
 KIND_TEST(t_filter, bn_jinja_filter(self) != NULL)
 KIND_TEST(t_test, bn_jinja_test(self) != NULL)
 
-static bool divides(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, int64_t by, int64_t remainder)
+static bool divides(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, int64_t by,
+                    int64_t remainder)
 {
     int64_t i;
     if (self.kind == BN_JV_UNDEF) return bn_jv_undefined(x, self);
-    if (!bn_jv_as_int(self, &i) || by == 0) return bn_jx_fail(x, BITNET_E_FORMAT, "a test needs whole numbers, not 0");
+    if (!bn_jv_as_int(self, &i) || by == 0)
+        return bn_jx_fail(x, BITNET_E_FORMAT, "a test needs whole numbers, not 0");
     int64_t r = by == -1 ? 0 : i % by;
     *out = bn_jv_bool((r < 0 ? -r : r) == remainder);
     return true;
 }
-TEST(t_odd) { (void)a; return divides(x, out, self, 2, 1); }
-TEST(t_even) { (void)a; return divides(x, out, self, 2, 0); }
+TEST(t_odd)
+{
+    (void)a;
+    return divides(x, out, self, 2, 1);
+}
+TEST(t_even)
+{
+    (void)a;
+    return divides(x, out, self, 2, 0);
+}
 TEST(t_divisibleby)
 {
     int64_t by = 0;
@@ -57,19 +68,29 @@ TEST(t_divisibleby)
 }
 
 /* lower, upper: at least one letter that has a case, and none of the other */
-static bool all_in_case(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, enum bn_text_case how)
+static bool all_in_case(struct bn_jx *x, struct bn_jv *out, struct bn_jv self,
+                        enum bn_text_case how)
 {
     struct bn_jv s, same, other;
     bool equal, differs;
     enum bn_text_case opposite = how == BN_TEXT_UPPER ? BN_TEXT_LOWER : BN_TEXT_UPPER;
-    if (!bn_jv_to_str(x, self, &s) || !bn_text_case(x, &same, s, how) || !bn_text_case(x, &other, s, opposite) ||
-        !bn_jv_equal(x, s, same, &equal) || !bn_jv_equal(x, s, other, &differs))
+    if (!bn_jv_to_str(x, self, &s) || !bn_text_case(x, &same, s, how) ||
+        !bn_text_case(x, &other, s, opposite) || !bn_jv_equal(x, s, same, &equal) ||
+        !bn_jv_equal(x, s, other, &differs))
         return false;
     *out = bn_jv_bool(equal && !differs);
     return true;
 }
-TEST(t_lower) { (void)a; return all_in_case(x, out, self, BN_TEXT_LOWER); }
-TEST(t_upper) { (void)a; return all_in_case(x, out, self, BN_TEXT_UPPER); }
+TEST(t_lower)
+{
+    (void)a;
+    return all_in_case(x, out, self, BN_TEXT_LOWER);
+}
+TEST(t_upper)
+{
+    (void)a;
+    return all_in_case(x, out, self, BN_TEXT_UPPER);
+}
 
 TEST(t_eq)
 {
@@ -102,7 +123,8 @@ TEST(t_sameas)
     return true;
 }
 
-static bool ordered(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, struct bn_jargs *a, int lo, int hi)
+static bool ordered(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, struct bn_jargs *a,
+                    int lo, int hi)
 {
     int order;
     if (!bn_jv_compare(x, self, a->v[0], &order)) return false;
@@ -115,25 +137,43 @@ TEST(t_gt) { return ordered(x, out, self, a, 1, 1); }
 TEST(t_ge) { return ordered(x, out, self, a, 0, 1); }
 
 static const struct bn_jfn tests[] = {
-    {"defined", "", 0, 0, t_defined},     {"undefined", "", 0, 0, t_undefined},
-    {"none", "", 0, 0, t_none},           {"string", "", 0, 0, t_string},
-    {"number", "", 0, 0, t_number},       {"mapping", "", 0, 0, t_mapping},
-    {"iterable", "", 0, 0, t_sequence},   {"sequence", "", 0, 0, t_sequence},
-    {"boolean", "", 0, 0, t_boolean},     {"true", "", 0, 0, t_true},
-    {"false", "", 0, 0, t_false},         {"integer", "", 0, 0, t_integer},
-    {"float", "", 0, 0, t_float},         {"callable", "", 0, 0, t_callable},
-    {"odd", "", 0, 0, t_odd},             {"even", "", 0, 0, t_even},
+    {"defined", "", 0, 0, t_defined},
+    {"undefined", "", 0, 0, t_undefined},
+    {"none", "", 0, 0, t_none},
+    {"string", "", 0, 0, t_string},
+    {"number", "", 0, 0, t_number},
+    {"mapping", "", 0, 0, t_mapping},
+    {"iterable", "", 0, 0, t_sequence},
+    {"sequence", "", 0, 0, t_sequence},
+    {"boolean", "", 0, 0, t_boolean},
+    {"true", "", 0, 0, t_true},
+    {"false", "", 0, 0, t_false},
+    {"integer", "", 0, 0, t_integer},
+    {"float", "", 0, 0, t_float},
+    {"callable", "", 0, 0, t_callable},
+    {"odd", "", 0, 0, t_odd},
+    {"even", "", 0, 0, t_even},
     {"divisibleby", "num", 1, 0, t_divisibleby},
-    {"lower", "", 0, 0, t_lower},         {"upper", "", 0, 0, t_upper},
-    {"eq", "other", 1, 0, t_eq},          {"equalto", "other", 1, 0, t_eq},
-    {"==", "other", 1, 0, t_eq},          {"ne", "other", 1, 0, t_ne},
-    {"!=", "other", 1, 0, t_ne},          {"lt", "other", 1, 0, t_lt},
-    {"lessthan", "other", 1, 0, t_lt},    {"<", "other", 1, 0, t_lt},
-    {"le", "other", 1, 0, t_le},          {"<=", "other", 1, 0, t_le},
-    {"gt", "other", 1, 0, t_gt},          {"greaterthan", "other", 1, 0, t_gt},
-    {">", "other", 1, 0, t_gt},           {"ge", "other", 1, 0, t_ge},
-    {">=", "other", 1, 0, t_ge},          {"in", "seq", 1, 0, t_in},
-    {"sameas", "other", 1, 0, t_sameas},  {"filter", "", 0, 0, t_filter},
+    {"lower", "", 0, 0, t_lower},
+    {"upper", "", 0, 0, t_upper},
+    {"eq", "other", 1, 0, t_eq},
+    {"equalto", "other", 1, 0, t_eq},
+    {"==", "other", 1, 0, t_eq},
+    {"ne", "other", 1, 0, t_ne},
+    {"!=", "other", 1, 0, t_ne},
+    {"lt", "other", 1, 0, t_lt},
+    {"lessthan", "other", 1, 0, t_lt},
+    {"<", "other", 1, 0, t_lt},
+    {"le", "other", 1, 0, t_le},
+    {"<=", "other", 1, 0, t_le},
+    {"gt", "other", 1, 0, t_gt},
+    {"greaterthan", "other", 1, 0, t_gt},
+    {">", "other", 1, 0, t_gt},
+    {"ge", "other", 1, 0, t_ge},
+    {">=", "other", 1, 0, t_ge},
+    {"in", "seq", 1, 0, t_in},
+    {"sameas", "other", 1, 0, t_sameas},
+    {"filter", "", 0, 0, t_filter},
     {"test", "", 0, 0, t_test},
 };
 
@@ -153,13 +193,15 @@ static bool g_range(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, struc
     for (size_t i = 0; i < 3; i++) {
         if (a->v[i].kind == BN_JV_UNDEF) return bn_jv_undefined(x, a->v[i]);
         if (a->v[i].kind != BN_JV_ABSENT && !bn_jv_as_int(a->v[i], &v[i]))
-            return bn_jx_fail(x, BITNET_E_FORMAT, "range: a %s is no whole number", bn_jv_type_name(a->v[i].kind));
+            return bn_jx_fail(x, BITNET_E_FORMAT, "range: a %s is no whole number",
+                              bn_jv_type_name(a->v[i].kind));
     }
     if (a->v[1].kind == BN_JV_ABSENT) v[1] = v[0], v[0] = 0;
     if (v[2] == 0) return bn_jx_fail(x, BITNET_E_FORMAT, "range: the step is 0");
     uint64_t span = v[2] > 0 ? (v[1] > v[0] ? (uint64_t)v[1] - (uint64_t)v[0] : 0)
                              : (v[0] > v[1] ? (uint64_t)v[0] - (uint64_t)v[1] : 0);
-    uint64_t step = v[2] > 0 ? (uint64_t)v[2] : 0 - (uint64_t)v[2], n = span / step + (span % step != 0);
+    uint64_t step = v[2] > 0 ? (uint64_t)v[2] : 0 - (uint64_t)v[2],
+             n = span / step + (span % step != 0);
     if (n > BN_JINJA_MAX_RANGE)
         return bn_jx_fail(x, BITNET_E_LIMIT, "range: more than %d numbers", BN_JINJA_MAX_RANGE);
     if (!bn_jv_list(x, BN_JV_LIST, (size_t)n, out) || !bn_jx_charge(x, n / 16)) return false;
@@ -173,7 +215,8 @@ static bool make_dict(struct bn_jx *x, struct bn_jv *out, struct bn_jargs *a, ui
 {
     if (!bn_jv_dict(x, kind, out)) return false;
     if (a->n > 1 || (a->n == 1 && a->v[0].kind != BN_JV_DICT))
-        return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "%s() takes one dict and named values", bn_jv_type_name(kind));
+        return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "%s() takes one dict and named values",
+                          bn_jv_type_name(kind));
     for (size_t i = 0; a->n && i < a->v[0].dict->n; i++)
         if (!bn_jv_put(x, out->dict, a->v[0].dict->p[i].key, a->v[0].dict->p[i].val)) return false;
     for (size_t i = 0; i < a->n_kw; i++)
@@ -196,6 +239,7 @@ static bool g_raise(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, struc
     struct bn_jv s;
     (void)self, (void)out;
     if (!bn_jv_to_str(x, a->v[0], &s)) return false;
+    if (s.n == 0 || !s.s[0]) s = bn_jv_str("the template refuses this conversation", 38);
     x->status = bn_fail(x->err, BITNET_E_ARG, "%.*s", (int)bn_min_size(s.n, 500), s.s);
     return false;
 }
@@ -205,7 +249,8 @@ static bool g_strftime(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, st
 {
     static const char days[] = "SundayMondayTuesdayWednesdayThursdayFridaySaturday";
     static const uint8_t day_at[] = {0, 6, 12, 19, 28, 36, 42, 50};
-    static const char months[] = "JanuaryFebruaryMarchAprilMayJuneJulyAugustSeptemberOctoberNovemberDecember";
+    static const char months[] =
+        "JanuaryFebruaryMarchAprilMayJuneJulyAugustSeptemberOctoberNovemberDecember";
     static const uint8_t month_at[] = {0, 7, 15, 20, 25, 28, 32, 36, 42, 51, 58, 66, 74};
     time_t now = (time_t)x->now_s;
     struct tm t;
@@ -232,15 +277,22 @@ static bool g_strftime(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, st
             case 'M': number = t.tm_min; break;
             case 'S': number = t.tm_sec; break;
             case 'j': number = t.tm_yday + 1, width = 3; break;
-            case 'A': s = days + day_at[t.tm_wday], n = day_at[t.tm_wday + 1] - day_at[t.tm_wday]; break;
+            case 'A':
+                s = days + day_at[t.tm_wday], n = day_at[t.tm_wday + 1] - day_at[t.tm_wday];
+                break;
             case 'a': s = days + day_at[t.tm_wday], n = 3; break;
-            case 'B': s = months + month_at[t.tm_mon], n = month_at[t.tm_mon + 1] - month_at[t.tm_mon]; break;
+            case 'B':
+                s = months + month_at[t.tm_mon], n = month_at[t.tm_mon + 1] - month_at[t.tm_mon];
+                break;
             case 'b': s = months + month_at[t.tm_mon], n = 3; break;
             case 'p': s = t.tm_hour < 12 ? "AM" : "PM", n = 2; break;
             case '%': break;
-            default: return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "strftime_now: '%%%c' is not supported", c);
+            default:
+                return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "strftime_now: '%%%c' is not supported",
+                                  c);
             }
-            if (number >= 0) n = (size_t)snprintf(text, sizeof text, "%0*d", bare ? 1 : width, number);
+            if (number >= 0)
+                n = (size_t)snprintf(text, sizeof text, "%0*d", bare ? 1 : width, number);
         }
         if (!bn_jx_put(x, s, n)) return false;
     }
@@ -248,8 +300,10 @@ static bool g_strftime(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, st
 }
 
 static const struct bn_jfn functions[] = {
-    {"range", "start,stop,step", 1, 0, g_range},       {"namespace", NULL, 0, 0, g_namespace},
-    {"dict", NULL, 0, 0, g_dict},                      {"raise_exception", "message", 1, 0, g_raise},
+    {"range", "start,stop,step", 1, 0, g_range},
+    {"namespace", NULL, 0, 0, g_namespace},
+    {"dict", NULL, 0, 0, g_dict},
+    {"raise_exception", "message", 1, 0, g_raise},
     {"strftime_now", "format", 1, 0, g_strftime},
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Strings as Python sees them: sequences of characters, Unicode white space, upper and lower case. Also
- * numbers read from text, independent of the process's locale. Knows bytes, not template values, except
- * where a new string has to be made. */
+ * Strings as Python sees them: sequences of characters, Unicode white space, upper and lower case.
+ * Also numbers read from text, independent of the process's locale. Knows bytes, not template
+ * values, except where a new string has to be made. */
 #include "text/jinja.h"
 
 #include "base/utf8.h"
@@ -34,9 +34,9 @@ size_t bn_text_offset(const char *s, size_t n, size_t i_char)
 
 bool bn_text_is_space(uint32_t cp)
 {
-    return (cp >= 9 && cp <= 13) || (cp >= 28 && cp <= 32) || cp == 0x85 || cp == 0xa0 || cp == 0x1680 ||
-           (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 || cp == 0x202f || cp == 0x205f ||
-           cp == 0x3000;
+    return (cp >= 9 && cp <= 13) || (cp >= 28 && cp <= 32) || cp == 0x85 || cp == 0xa0 ||
+           cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 ||
+           cp == 0x202f || cp == 0x205f || cp == 0x3000;
 }
 
 static bool in_set(const char *s, size_t len, uint32_t cp, const char *chars, size_t n_chars)
@@ -80,15 +80,16 @@ static bool is_cased_letter(uint32_t cp)
     return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT;
 }
 
-/* Separators of the title filter; the title method starts a word after everything that is no letter. */
+/* Separators of the title filter; the title method starts a word after everything that is no
+ * letter. */
 static bool starts_word(uint32_t cp, enum bn_text_case how)
 {
     if (how == BN_TEXT_TITLE_WORDS) return !is_cased_letter(cp);
     return bn_text_is_space(cp) || (cp < 0x80 && cp && strchr("-({[<", (int)cp));
 }
 
-/* One character in the other case. Case mappings that need the length of a word or several characters
- * (final sigma, German sharp s aside) are the simple ones of Unicode. */
+/* One character in the other case. Case mappings that need the length of a word or several
+ * characters (final sigma, German sharp s aside) are the simple ones of Unicode. */
 static size_t map_char(char out[8], const char *s, size_t len, uint32_t cp, bool upper)
 {
     if (cp == 0xdf && upper) {
@@ -96,7 +97,8 @@ static size_t map_char(char out[8], const char *s, size_t len, uint32_t cp, bool
         return 2;
     }
     if (cp != 0xfffd || len > 1) {
-        utf8proc_int32_t to = upper ? utf8proc_toupper((utf8proc_int32_t)cp) : utf8proc_tolower((utf8proc_int32_t)cp);
+        utf8proc_int32_t to =
+            upper ? utf8proc_toupper((utf8proc_int32_t)cp) : utf8proc_tolower((utf8proc_int32_t)cp);
         size_t k = bn_utf8_encode(out, (uint32_t)to);
         if (k) return k;
     }
@@ -115,7 +117,7 @@ bool bn_text_case(struct bn_jx *x, struct bn_jv *out, struct bn_jv s, enum bn_te
         char mapped[8];
         size_t k = map_char(mapped, s.s + i, len, cp, upper);
         if (cp == 0xdf && upper && how != BN_TEXT_UPPER) mapped[1] = 's'; /* title case */
-        if (!bn_buf_append(&x->buf, mapped, k)) return bn_jx_put(x, mapped, k);
+        if (!bn_jx_put(x, mapped, k)) return false;
         first = how >= BN_TEXT_TITLE && starts_word(cp, how);
     }
     return bn_jx_charge(x, s.n / 16) && bn_jx_cut(x, mark, out);
@@ -128,16 +130,20 @@ bool bn_text_int(const char *s, size_t n, int base, int64_t *out)
     if (i == n) return false;
     int64_t v = 0;
     for (; i < n; i++) {
-        int d = s[i] >= '0' && s[i] <= '9' ? s[i] - '0' : (s[i] | 0x20) >= 'a' && (s[i] | 0x20) <= 'z' ? (s[i] | 0x20) - 'a' + 10 : 99;
+        int d = s[i] >= '0' && s[i] <= '9'                     ? s[i] - '0'
+                : (s[i] | 0x20) >= 'a' && (s[i] | 0x20) <= 'z' ? (s[i] | 0x20) - 'a' + 10
+                                                               : 99;
         if (d >= base || __builtin_mul_overflow(v, (int64_t)base, &v)) return false;
-        if (negative ? __builtin_sub_overflow(v, (int64_t)d, &v) : __builtin_add_overflow(v, (int64_t)d, &v)) return false;
+        if (negative ? __builtin_sub_overflow(v, (int64_t)d, &v)
+                     : __builtin_add_overflow(v, (int64_t)d, &v))
+            return false;
     }
     *out = v;
     return true;
 }
 
-/* strtod would ask the locale what a decimal point is. Up to 15 digits and powers of ten up to 22 this is
- * exact; beyond, the last bit may differ. */
+/* strtod would ask the locale what a decimal point is. Up to 15 digits and powers of ten up to 22
+ * this is exact; beyond, the last bit may differ. */
 bool bn_text_float(const char *s, size_t n, double *out)
 {
     uint64_t digits = 0;
@@ -167,7 +173,8 @@ bool bn_text_float(const char *s, size_t n, double *out)
     if (i != n) return false;
     double v = (double)digits;
     if (digits == 0) v = 0;
-    else if (exponent < 0) v = exponent < -22 ? v * pow(10, (double)exponent) : v / pow(10, (double)-exponent);
+    else if (exponent < 0)
+        v = exponent < -22 ? v * pow(10, (double)exponent) : v / pow(10, (double)-exponent);
     else v *= pow(10, (double)exponent);
     *out = negative ? -v : v;
     return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Values: making, comparing, walking and printing them with Python's rules. Lists and dictionaries live in
- * the arena of the rendering and never change once a template can see them; a namespace may hold itself,
- * which is why every walk counts its depth. */
+ * Values: making, comparing, walking and printing them with Python's rules. Lists and dictionaries
+ * live in the arena of the rendering and never change once a template can see them; a namespace
+ * may hold itself, which is why every walk counts its depth. */
 #include "text/jinja.h"
 
 #include <math.h>
@@ -10,8 +10,9 @@
 
 const char *bn_jv_type_name(uint8_t kind)
 {
-    static const char names[][12] = {"nothing", "undefined", "none", "bool", "int", "float", "str", "list",
-                                     "tuple", "dict", "namespace", "macro", "loop", "function", "method"};
+    static const char names[][12] = {"nothing",   "undefined", "none", "bool",     "int",
+                                     "float",     "str",       "list", "tuple",    "dict",
+                                     "namespace", "macro",     "loop", "function", "method"};
     return kind < BN_ARRAY_LEN(names) ? names[kind] : "value";
 }
 
@@ -58,7 +59,8 @@ bool bn_jv_undefined(struct bn_jx *x, struct bn_jv v)
 {
     int n = (int)bn_min_size(v.n, 100);
     if (v.owner)
-        return bn_jx_fail(x, BITNET_E_FORMAT, "%s has no attribute '%.*s'", bn_jv_type_name(v.owner), n, v.s);
+        return bn_jx_fail(x, BITNET_E_FORMAT, "%s has no attribute '%.*s'",
+                          bn_jv_type_name(v.owner), n, v.s);
     return bn_jx_fail(x, BITNET_E_FORMAT, "'%.*s' is undefined", n, v.s);
 }
 
@@ -102,7 +104,8 @@ bool bn_jv_find(struct bn_jx *x, const struct bn_jdict *d, struct bn_jv key, str
     for (size_t i = 0; i < d->n; i++) {
         struct bn_jv k = d->p[i].key;
         bool equal = false;
-        if (k.kind == BN_JV_STR && key.kind == BN_JV_STR) equal = k.n == key.n && memcmp(k.s, key.s, k.n) == 0;
+        if (k.kind == BN_JV_STR && key.kind == BN_JV_STR)
+            equal = k.n == key.n && memcmp(k.s, key.s, k.n) == 0;
         else if (!bn_jv_equal(x, k, key, &equal)) return false;
         if (equal) {
             *found = &d->p[i].val;
@@ -115,7 +118,8 @@ bool bn_jv_find(struct bn_jx *x, const struct bn_jdict *d, struct bn_jv key, str
 bool bn_jv_put(struct bn_jx *x, struct bn_jdict *d, struct bn_jv key, struct bn_jv val)
 {
     if (key.kind > BN_JV_STR && key.kind != BN_JV_TUPLE)
-        return bn_jx_fail(x, BITNET_E_FORMAT, "a %s cannot be a dictionary's key", bn_jv_type_name(key.kind));
+        return bn_jx_fail(x, BITNET_E_FORMAT, "a %s cannot be a dictionary's key",
+                          bn_jv_type_name(key.kind));
     struct bn_jv *old;
     if (!bn_jv_find(x, d, key, &old)) return false;
     if (old) {
@@ -156,18 +160,21 @@ bool bn_jv_items(struct bn_jx *x, struct bn_jv v, const struct bn_jlist **out)
         if (!bn_jv_list(x, BN_JV_LIST, 0, &l)) return false;
         break;
     case BN_JV_DICT:
-        if (!bn_jv_list(x, BN_JV_LIST, v.dict->n, &l) || !bn_jx_charge(x, v.dict->n / 16)) return false;
+        if (!bn_jv_list(x, BN_JV_LIST, v.dict->n, &l) || !bn_jx_charge(x, v.dict->n / 16))
+            return false;
         for (size_t i = 0; i < v.dict->n; i++) l.list->v[l.list->n++] = v.dict->p[i].key;
         break;
     case BN_JV_STR:
-        if (!bn_jv_list(x, BN_JV_LIST, bn_text_count(v.s, v.n), &l) || !bn_jx_charge(x, v.n / 16)) return false;
+        if (!bn_jv_list(x, BN_JV_LIST, bn_text_count(v.s, v.n), &l) || !bn_jx_charge(x, v.n / 16))
+            return false;
         for (size_t i = 0, len; i < v.n; i += len) {
             uint32_t cp;
             len = bn_text_char(v.s + i, v.n - i, &cp);
             l.list->v[l.list->n++] = bn_jv_str(v.s + i, len);
         }
         break;
-    default: return bn_jx_fail(x, BITNET_E_FORMAT, "a %s cannot be iterated", bn_jv_type_name(v.kind));
+    default:
+        return bn_jx_fail(x, BITNET_E_FORMAT, "a %s cannot be iterated", bn_jv_type_name(v.kind));
     }
     *out = l.list;
     return true;
@@ -175,7 +182,8 @@ bool bn_jv_items(struct bn_jx *x, struct bn_jv v, const struct bn_jlist **out)
 
 /* ------------------------------------------------------------------ comparing */
 
-static bool dicts_equal(struct bn_jx *x, const struct bn_jdict *a, const struct bn_jdict *b, bool *equal)
+static bool dicts_equal(struct bn_jx *x, const struct bn_jdict *a, const struct bn_jdict *b,
+                        bool *equal)
 {
     *equal = a->n == b->n;
     for (size_t i = 0; i < a->n && *equal; i++) {
@@ -268,7 +276,8 @@ bool bn_jv_contains(struct bn_jx *x, struct bn_jv item, struct bn_jv in, bool *y
         if (item.kind != BN_JV_STR)
             return item.kind == BN_JV_UNDEF
                        ? bn_jv_undefined(x, item)
-                       : bn_jx_fail(x, BITNET_E_FORMAT, "'in' a str needs a str, not a %s", bn_jv_type_name(item.kind));
+                       : bn_jx_fail(x, BITNET_E_FORMAT, "'in' a str needs a str, not a %s",
+                                    bn_jv_type_name(item.kind));
         *yes = bn_text_find(in.s, in.n, item.s, item.n) != NULL;
         return bn_jx_charge(x, in.n / 64);
     }
@@ -281,7 +290,8 @@ bool bn_jv_contains(struct bn_jx *x, struct bn_jv item, struct bn_jv in, bool *y
     const struct bn_jlist *l;
     if (!bn_jv_items(x, in, &l)) return false;
     for (size_t i = 0; i < l->n && !*yes; i++)
-        if ((i % 16 == 0 && !bn_jx_charge(x, 1)) || !bn_jv_equal(x, item, l->v[i], yes)) return false;
+        if ((i % 16 == 0 && !bn_jx_charge(x, 1)) || !bn_jv_equal(x, item, l->v[i], yes))
+            return false;
     return true;
 }
 
@@ -307,7 +317,8 @@ size_t bn_jv_format_float(char out[40], double f)
         return (size_t)n;
     }
     char *e = strchr(sci, 'e');
-    return (size_t)snprintf(out, 40, "%.*se%c%02d", (int)(e - sci), sci, exponent < 0 ? '-' : '+', abs(exponent));
+    return (size_t)snprintf(out, 40, "%.*se%c%02d", (int)(e - sci), sci, exponent < 0 ? '-' : '+',
+                            abs(exponent));
 }
 
 /* A string as Python writes it in a list. */
@@ -321,10 +332,17 @@ static bool print_quoted(struct bn_jx *x, struct bn_jv v)
         char esc[12];
         len = bn_text_char(v.s + i, v.n - i, &cp);
         size_t n = 0;
-        if (cp == '\n' || cp == '\r' || cp == '\t') n = (size_t)snprintf(esc, sizeof esc, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
-        else if (cp == '\\' || cp == (unsigned char)quote) n = (size_t)snprintf(esc, sizeof esc, "\\%c", (char)cp);
-        else if (cp < 0x20 || (cp >= 0x7f && cp < 0xa1) || cp == 0xad) n = (size_t)snprintf(esc, sizeof esc, "\\x%02x", (unsigned)cp);
-        else if (cp > 0xa0 && bn_text_is_space(cp)) n = (size_t)snprintf(esc, sizeof esc, "\\u%04x", (unsigned)cp);
+        if (cp == '\n' || cp == '\r' || cp == '\t')
+            n = (size_t)snprintf(esc, sizeof esc, "\\%c",
+                                 cp == '\n'   ? 'n'
+                                 : cp == '\r' ? 'r'
+                                              : 't');
+        else if (cp == '\\' || cp == (unsigned char)quote)
+            n = (size_t)snprintf(esc, sizeof esc, "\\%c", (char)cp);
+        else if (cp < 0x20 || (cp >= 0x7f && cp < 0xa1) || cp == 0xad)
+            n = (size_t)snprintf(esc, sizeof esc, "\\x%02x", (unsigned)cp);
+        else if (cp > 0xa0 && bn_text_is_space(cp))
+            n = (size_t)snprintf(esc, sizeof esc, "\\u%04x", (unsigned)cp);
         if (!(n ? bn_jx_put(x, esc, n) : bn_jx_put(x, v.s + i, len))) return false;
     }
     return bn_jx_put(x, &quote, 1);
@@ -346,8 +364,8 @@ static bool print_dict(struct bn_jx *x, const struct bn_jdict *d)
 {
     if (!bn_jx_enter(x) || !bn_jx_put(x, "{", 1)) return false;
     for (size_t i = 0; i < d->n; i++)
-        if ((i && !bn_jx_put(x, ", ", 2)) || !print_inner(x, d->p[i].key) || !bn_jx_put(x, ": ", 2) ||
-            !print_inner(x, d->p[i].val))
+        if ((i && !bn_jx_put(x, ", ", 2)) || !print_inner(x, d->p[i].key) ||
+            !bn_jx_put(x, ": ", 2) || !print_inner(x, d->p[i].val))
             return false;
     x->depth--;
     return bn_jx_put(x, "}", 1);
@@ -368,13 +386,16 @@ bool bn_jv_print(struct bn_jx *x, struct bn_jv v)
     case BN_JV_UNDEF: return true;
     case BN_JV_NONE: return bn_jx_put(x, "None", 4);
     case BN_JV_BOOL: return v.b ? bn_jx_put(x, "True", 4) : bn_jx_put(x, "False", 5);
-    case BN_JV_INT: return bn_jx_put(x, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)v.i));
+    case BN_JV_INT:
+        return bn_jx_put(x, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)v.i));
     case BN_JV_FLOAT: return bn_jx_put(x, text, bn_jv_format_float(text, v.f));
     case BN_JV_STR: return bn_jx_put(x, v.s, v.n);
     case BN_JV_LIST: return print_list(x, v.list, "[]", false);
     case BN_JV_TUPLE: return print_list(x, v.list, "()", true);
     case BN_JV_DICT: return print_dict(x, v.dict);
-    default: return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "a %s cannot be printed", bn_jv_type_name(v.kind));
+    default:
+        return bn_jx_fail(x, BITNET_E_UNSUPPORTED, "a %s cannot be printed",
+                          bn_jv_type_name(v.kind));
     }
 }
 

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the bitnet program as its users do and checks what it prints, its exit code and what it leaves behind.
+"""Runs the bitnet program as its users do; checks its output, exit code and what it leaves behind.
 
     run_cli.py PATH/TO/bitnet [--only TEXT] [--list] [--keep]
 
-Cases are functions named test_* in cli/cases_*.py. Each gets a Tool bound to an empty folder of its own, in which
-the program runs. After a case the folder must hold exactly what the case said it keeps: no program may leave
-half-written files. Manners that hold for every run (one error line, no control characters in messages) are
-checked in Tool.run, so that no case repeats them. Output is TAP; the last line counts.
+Cases are functions named test_* in cli/cases_*.py. Each gets a Tool bound to an empty folder of its
+own, in which the program runs. After a case the folder must hold exactly what the case said it
+keeps: no program may leave half-written files. Manners that hold for every run (one error line, no
+control characters in messages) are checked in Tool.run, so that no case repeats them. Output is
+TAP; the last line counts.
 """
 import argparse
+import fcntl
 import importlib.util
 import json
 import os
@@ -22,11 +24,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIMIT_S = 300  # for one run of the program; sanitizer builds are slow
+LIMIT_S = 120  # for one run of the program; sanitizer builds are slow
 
 
 class Failed(Exception):
@@ -53,7 +56,7 @@ class Result:
         try:
             return json.loads(self.out)
         except ValueError as e:
-            raise Failed(f"{self.args}: standard output is not JSON ({e}): {self.out[:300]!r}") from e
+            raise Failed(f"{self.args}: not JSON ({e}): {self.out[:300]!r}") from e
 
 
 class Tool:
@@ -62,7 +65,8 @@ class Tool:
     def __init__(self, program, folder):
         self.program, self.folder = os.path.abspath(program), pathlib.Path(folder)
         self.kept = set()
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("BITNET_") and k != "NO_COLOR"}
+        self.env = {k: v for k,
+                    v in os.environ.items() if not k.startswith("BITNET_") and k != "NO_COLOR"}
         self.env.update(LC_ALL="C.UTF-8", TERM="xterm")
 
     def path(self, name):
@@ -90,12 +94,14 @@ class Tool:
     def run(self, *args, stdin=b"", code=0, env=None, program=None, one_error_line=True):
         """Runs the program and checks the exit code; a failure must be one line, 'bitnet: ...'."""
         args = [str(a) for a in args]
-        done = subprocess.run([program or self.program, *args], input=stdin, cwd=self.folder, timeout=LIMIT_S,
-                              env={**self.env, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        done = subprocess.run([program or self.program, *args], input=stdin, cwd=self.folder,
+                              timeout=LIMIT_S,
+                              env={**self.env, **(env or {})}, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE,
                               check=False)
         r = Result(args, done.returncode, done.stdout, done.stderr)
         if r.code != code:
-            raise Failed(f"{args}: exit code {r.code}, want {code}; standard error: {r.err[-600:]!r}")
+            raise Failed(f"{args}: exit code {r.code}, want {code}; it said {r.err[-600:]!r}")
         if re.search(rb"[\x00-\x08\x0b-\x1f\x7f]", r.err):
             raise Failed(f"{args}: control characters on standard error: {r.err[:300]!r}")
         if code in (1, 2) and one_error_line:
@@ -136,9 +142,10 @@ class Terminal:
     def __init__(self, tool, args, env):
         self.args = args
         self.master, slave = pty.openpty()
-        self.process = subprocess.Popen([tool.program, *args], stdin=slave, stdout=slave, stderr=slave, env=env,
-                                        cwd=tool.folder, start_new_session=True,
-                                        preexec_fn=lambda: __import__("fcntl").ioctl(0, 0x540E, 0))  # TIOCSCTTY
+        self.process = subprocess.Popen(
+            [tool.program, *args], stdin=slave, stdout=slave, stderr=slave, env=env,
+            cwd=tool.folder, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))  # so that ^C reaches it
         os.close(slave)
         self.seen = b""
 
@@ -172,13 +179,20 @@ class Terminal:
     def interrupt(self):
         self.send(b"\x03")
 
-    def end(self, code):
-        while self.pump(0.3) or self.process.poll() is None:
-            pass
+    def end(self, code, poke=b""):
+        """Waits for the end and checks the exit code. `poke` is typed every second until then: a
+        character typed just when line editing takes over the terminal may be lost."""
+        limit, next_poke = time.monotonic() + LIMIT_S, 0
+        while self.pump(0.2) or self.process.poll() is None:
+            if time.monotonic() > limit:
+                self.process.kill()
+            if poke and self.process.poll() is None and time.monotonic() > next_poke:
+                self.send(poke)
+                next_poke = time.monotonic() + 1
         got = self.process.wait(LIMIT_S)
         os.close(self.master)
         if got != code:
-            raise Failed(f"{self.args}: exit code {got}, want {code}; at the end: {self.seen[-600:]!r}")
+            raise Failed(f"{self.args}: exit code {got}, want {code}; it said {self.seen[-600:]!r}")
         return self.seen
 
 
@@ -189,7 +203,8 @@ def load_cases():
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         group = file.stem.removeprefix("cases_")
-        cases += [(f"{group}/{name[5:]}", fn) for name, fn in vars(module).items() if name.startswith("test_")]
+        cases += [(f"{group}/{name[5:]}", fn) for name,
+                  fn in vars(module).items() if name.startswith("test_")]
     return cases
 
 

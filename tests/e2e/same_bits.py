@@ -6,7 +6,8 @@ threads, chunking and company, for every file type that holds the model without 
 usage: same_bits.py --bits BITS --bitnet BITNET --model MODEL.gguf [--folder DIR]
                     [--foreign NAME 'COMMAND...']... [--skipped NAME REASON]... [--only-foreign]
 
---bits, --bitnet: this machine's build. --folder: the same model as a Hugging Face folder (left out if it is not there).
+--bits, --bitnet: this machine's build. --folder: config.json and tokenizer.json of the same model as a Hugging Face
+folder; its weights are made from MODEL by hf_folder.py.
 --foreign: a `bits` for another CPU or from another compiler, with the emulator it needs in front.
 --skipped: something that could not be built; shown and counted as skipped.
 tests/e2e/same_bits.sha256, when there, pins the hashes: a change of one is a change of the numbers and must be explained.
@@ -19,6 +20,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
+
+import hf_folder
 
 PINNED = pathlib.Path(__file__).with_suffix(".sha256")
 # The small model's scales are 32-bit numbers, so these hold it without loss. Types with 16-bit scales are compared among
@@ -103,11 +106,10 @@ def here(judge, bits, model):
 
 
 def files(judge, bits, bitnet, model, folder):
-    if folder and (folder / "config.json").exists():
-        judge.see("from the safetensors folder", bits, folder)
-    else:
-        skip("from the safetensors folder", "not here")
     with tempfile.TemporaryDirectory() as t:
+        if folder:
+            hf_folder.convert(model, folder, pathlib.Path(t) / "folder")
+            judge.see("from the safetensors folder", bits, pathlib.Path(t) / "folder")
         out, rounded = pathlib.Path(t) / "out.gguf", pathlib.Path(t) / "rounded.gguf"
 
         def convert(name, source, target, *options):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the seeds of the file format fuzzers: corpus/gguf and corpus/safetensors. Tiny files that
-are right, so that a fuzzer starts behind the first checks. Run in this folder."""
+"""Makes seeds of the fuzzers, one folder of corpus/ a target: tiny inputs that are right, so that a
+fuzzer starts behind the first checks. Run in this folder. Files of other names in these folders are
+templates as they are published, and inputs that once broke something: they stay."""
 import json
 import os
 import random
@@ -113,3 +114,63 @@ save("safetensors", "shapes", safetensors(
 save("safetensors", "layer", safetensors(
     [("model.layers.0.mlp.up_proj.weight", "U8", [2, 8], 0, 16),
      ("model.layers.0.mlp.up_proj.weight_scale", "BF16", [1], 16, 18)], 18))
+
+
+# ---- tokenizer.json
+BPE_VOCAB = {c: i for i, c in enumerate(["a", "b", "l", "o", "H", "e", "\u0120", "\u010a", "1",
+                                         "ab", "aab", "\u0120a", "ll", "\u00c3", "\u00a9"])}
+SPM_VOCAB = {"<unk>": 0, "<s>": 1, "</s>": 2, "\u2581": 3, "a": 4, "b": 5, "ab": 6, "\u2581a": 7,
+             "l": 8, "ll": 9, **{"<0x%02X>" % i: 10 + i for i in range(256)}}
+PATTERN = "(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
+
+def tokenizer(vocab, merges, pre, normalizer=None, added=(), post=None, **model):
+    return json.dumps({"added_tokens": list(added), "normalizer": normalizer, "pre_tokenizer": pre,
+                       "post_processor": post,
+                       "model": {"type": "BPE", "vocab": vocab, "merges": merges, **model}},
+                      separators=(",", ":")).encode()
+
+
+def added(i, text, **flags):
+    return {"id": i, "content": text, **flags}
+
+
+def steps(kind, *items):
+    return {"type": "Sequence", kind: list(items)}
+
+
+byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+split = {"type": "Split", "pattern": {"Regex": PATTERN}, "behavior": "Isolated", "invert": False}
+bpe_merges = ["a b", "a ab", "\u0120 a", "l l"]
+for name, pre in (("bytelevel", {"type": "ByteLevel"}),
+                  ("split", steps("pretokenizers", split, byte_level)),
+                  ("digits", steps("pretokenizers", {"type": "Digits", "individual_digits": True},
+                                   {"type": "Punctuation", "behavior": "Contiguous"},
+                                   byte_level))):
+    save("tokenizer_json", name, tokenizer(BPE_VOCAB, bpe_merges, pre))
+save("tokenizer_json", "special", tokenizer(
+    BPE_VOCAB, [m.split() for m in bpe_merges], byte_level, {"type": "NFC"},
+    [added(20, "<s>", special=True, lstrip=True), added(21, "world", rstrip=True),
+     added(22, "it", single_word=True)], {"type": "TemplateProcessing", "single": [
+         {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]},
+    ignore_merges=True, unk_token="a"))
+mark = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+save("tokenizer_json", "spm", tokenizer(
+    SPM_VOCAB, ["a b", "\u2581 a", "l l"], None,
+    steps("normalizers", {"type": "Prepend", "prepend": "\u2581"}, mark),
+    [added(1, "<s>", special=True)], byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+save("tokenizer_json", "metaspace", tokenizer(
+    SPM_VOCAB, ["a b", "\u2581 a"], {"type": "Metaspace", "replacement": "\u2581",
+                                    "prepend_scheme": "first", "split": True},
+    byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+
+# ---- tokenizer: the first byte chooses vocabulary and flags, see fuzz_tokenizer.c
+words = "Once upon a time, Lily's cat saw 123 b\u00e9b\u00e9s \u65e5\u672c \U0001f600\n\n\tab aab abab  "
+for mode in (0, 1, 2, 3, 6, 7):
+    save("tokenizer", "text-%d" % mode, bytes([mode]) + words.encode())
+save("tokenizer", "special", b"\x02<|begin_of_text|>a<|eot_id|>  <|end_of_text|>")
+save("tokenizer", "tool", b"\x01<tool>a <tool> <s>\xe2\x96\x81b")
+save("tokenizer", "broken", b"\x00\xff\xc3 \xe2\x96 \xf0\x9f\x98\x80\xed\xa0\x80")
+save("tokenizer", "spaces", b"\x01" + b" " * 99)
+save("tokenizer", "ids", b"\x08" + struct.pack("<20h", *range(-2, 400, 21)))
+save("tokenizer", "spm-ids", b"\x09" + struct.pack("<40h", *range(250, 290)))

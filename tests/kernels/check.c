@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check_kernels: walks the list of kernels and reports in TAP. An operation without a check does not
- * link; a variant this machine cannot run is a visible SKIP. */
+ * check_kernels: walks the list of kernels and reports in TAP. An operation without a check does
+ * not link; a variant this machine cannot run is a visible SKIP. */
 #include "base/clock.h"
 #include "check.h"
 

@@ -94,11 +94,13 @@ static void check_attn_case(struct ck *c, bool half, size_t n_q, size_t dim, siz
     size_t stride = dim + pad, n_kv = (n - 1) * stride + dim, size = half ? 2 : 4;
     float *q = ck_buffer(c, n_q * dim * sizeof *q);
     void *k = ck_buffer(c, n_kv * size), *v = ck_buffer(c, n_kv * size);
-    ck_fill_f32(c, q, n_q * dim, f == CK_HUGE ? CK_RANDOM : f);
+    ck_fill_f32(c, q, n_q * dim, f == CK_HUGE || f == CK_TINY ? CK_RANDOM : f);
     if (half) ck_fill_f16(c, k, n_kv, f), ck_fill_f16(c, v, n_kv, f);
     else ck_fill_f32(c, k, n_kv, f), ck_fill_f32(c, v, n_kv, f);
     struct attn a = {.half = half, .q = q, .k = k, .v = v, .n_q = n_q, .stride = stride, .dim = dim,
-                     .scale = f == CK_WIDE ? 1e-12f : 0.0884f}, want, got;
+                     .scale = 0.0884f}, want, got;
+    if (f == CK_WIDE) a.scale = 1e-12f;
+    if (f == CK_TINY) a.scale = 0x1p-149f; /* scores of +0 and -0 */
     if (!run_blocks(c, a, c->ref->fn, n, block, &want)) return;
     if (c->naive && f <= CK_WIDE) naive_attn(c, &a, k, v, n, &want);
     if (c->naive || !run_blocks(c, a, c->v->fn, n, block, &got)) return;

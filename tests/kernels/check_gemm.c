@@ -273,7 +273,8 @@ void bench_gemm_t2(struct ck *c)
     if (!data) data = ck_bench_bytes(bytes * SETS);
     ck_fill_f32(c, x, TOK * COLS, CK_RANDOM);
     ck_fill_f16(c, scale, BN_ARRAY_LEN(scale), CK_RANDOM);
-    for (size_t t = 0; t < TOK; t++) inv[t] = bn_quant_i8_c(q + t * COLS, &sum[t], x + t * COLS, COLS);
+    for (size_t t = 0; t < TOK; t++)
+        inv[t] = bn_quant_i8_c(q + t * COLS, &sum[t], x + t * COLS, COLS);
     struct mul a = {c->v->gemm, c->v->gemm->mul_i8, y, {data, ROWS, COLS, BN_SCALE_TENSOR, 0.01f,
                     NULL, scale, 64}, ROWS, 0, 400, COLS, 1, q, sum, inv, x};
     static const struct { const char *label; size_t rows, tok, block; bool f32; } at[] = {

@@ -110,7 +110,7 @@ static void check_row(struct ck *c, const struct format *f)
             for (size_t i = 0; i < bytes; i++) row[i] = (uint8_t)bn_rng_u64(&c->rng);
             for (size_t b = 0; b < counts[s]; b++)
                 for (size_t h = 0; h < f->n_halves; h++)
-                    ck_fill_f16(c, (uint16_t *)(void *)(row + b * f->bytes + f->halves[h]), 1, fill);
+                    ck_fill_f16(c, (void *)(row + b * f->bytes + f->halves[h]), 1, fill);
             check_row_case(c, f, row, n);
         }
     if (f->block != 1) return;
@@ -128,7 +128,7 @@ static void bench_row(struct ck *c, const struct format *f)
     for (size_t i = 0; i < bytes; i++) row[i] = (uint8_t)bn_rng_u64(&c->rng);
     for (size_t b = 0; b < n / f->block; b++)
         for (size_t h = 0; h < f->n_halves; h++) /* subnormals would be timed otherwise */
-            ck_fill_f16(c, (uint16_t *)(void *)(row + b * f->bytes + f->halves[h]), 1, CK_RANDOM);
+            ck_fill_f16(c, (void *)(row + b * f->bytes + f->halves[h]), 1, CK_RANDOM);
     struct row a = {(bn_row_fn *)c->v->fn, ck_buffer(c, n * sizeof(float)), row, n};
     ck_time(c, "2560", run_row, &a, (double)bytes);
 }
@@ -198,7 +198,8 @@ void check_f32_to_f16(struct ck *c)
         size_t n = 1024 * PER;
         float *x = ck_buffer(c, n * sizeof *x);
         for (size_t i = 0; i < n; i++) {
-            uint32_t code = h + (uint32_t)(i / PER), u = bn_f32_as_u32(bn_f16_to_f32((uint16_t)code));
+            uint16_t code = (uint16_t)(h + i / PER);
+            uint32_t u = bn_f32_as_u32(bn_f16_to_f32(code));
             uint32_t v = u + (uint32_t)(i % PER) % 3 - 1 + (i % PER >= 3 ? 0x1000 : 0);
             bn_store_u32(x + i, (v & 0x7fffffff) > 0x7f800000 ? 0x7fc00000 : v);
         }

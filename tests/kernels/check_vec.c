@@ -289,7 +289,8 @@ void check_exp(struct ck *c)
 {
     static const struct { float x, y; } exact[] = {
         {0.0f, 1.0f}, {-0.0f, 1.0f}, {-INFINITY, 0.0f}, {INFINITY, INFINITY}, {-88.0f, 0.0f},
-        {89.0f, INFINITY}, {-3e38f, 0.0f}, {3e38f, INFINITY}, {0x1p-149f, 1.0f}, {-0x1p-149f, 1.0f}};
+        {89.0f, INFINITY}, {-3e38f, 0.0f}, {3e38f, INFINITY}, {0x1p-149f, 1.0f},
+        {-0x1p-149f, 1.0f}};
     uint32_t step = c->quick ? 150001 : 3001;
     double worst = 0;
     ck_case(c, "exact values");

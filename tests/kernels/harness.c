@@ -3,6 +3,7 @@
  * The harness: guarded memory, faults, comparison, fills. See check.h. */
 #include "check.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -130,12 +131,15 @@ bool ck_run(struct ck *c, void (*run)(void *), void *arg)
     if (!catching) catch_faults();
     catching = true;
     unsigned before = float_control();
+    fenv_t env;
+    fegetenv(&env);
     fault_expected = 1;
     int sig = sigsetjmp(fault_return, 1);
     if (sig == 0) run(arg);
     fault_expected = 0;
     if (float_control() != before) {
         ck_fail(c, "left another float control word: %#x, was %#x", float_control(), before);
+        fesetenv(&env);
         return false;
     }
     if (sig != 0) {

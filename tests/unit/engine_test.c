@@ -115,12 +115,7 @@ static void collect(bitnet_engine *e, struct answer *answers, int n_answers)
     for (;;) {
         size_t n = 64;
         if (bitnet_step(e, ev, &n, &err)) fail_msg("%s", err.text);
-        if (!n) {
-            int open = 0;
-            for (int i = 0; i < n_answers; i++) open += answers[i].finish == BITNET_FINISH_NONE;
-            if (!open) return;
-            continue; /* a step may only have read a piece of a prompt */
-        }
+        if (!n) return; /* nothing left to do */
         for (size_t k = 0; k < n; k++)
             for (int i = 0; i < n_answers; i++) {
                 struct answer *a = &answers[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The template interpreter: against outputs of the real Jinja2 (tests/data/templates/goldens.json, made by
- * tools/make_template_goldens.py), its sentences, and templates that try to hurt. */
+ * The template interpreter: against outputs of the real Jinja2 (tests/data/templates/goldens.json,
+ * made by tools/make_template_goldens.py), its sentences, and templates that try to hurt. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@
 
 #define GOLDENS TEST_DATA "/templates/goldens.json"
 
-static bitnet_status render(const char *source, size_t n, const json_t *vars, int64_t now_s, struct bn_buf *out,
-                            bitnet_error *err)
+static bitnet_status render(const char *source, size_t n, const json_t *vars, int64_t now_s,
+                            struct bn_buf *out, bitnet_error *err)
 {
     struct bn_jinja *j;
     bn_buf_init(out, 64 << 20);
@@ -31,7 +31,8 @@ static bitnet_status render(const char *source, size_t n, const json_t *vars, in
 static bool golden_holds(const json_t *c, const json_t *all_vars)
 {
     const json_t *source = json_object_get(c, "template"), *output = json_object_get(c, "output");
-    const json_t *vars = json_array_get(all_vars, (size_t)json_integer_value(json_object_get(c, "vars")));
+    const json_t *vars =
+        json_array_get(all_vars, (size_t)json_integer_value(json_object_get(c, "vars")));
     const char *name = json_string_value(json_object_get(c, "name"));
     struct bn_buf out;
     bitnet_error err;
@@ -43,11 +44,15 @@ static bool golden_holds(const json_t *c, const json_t *all_vars)
              (out.len == 0 || memcmp(out.data, json_string_value(output), out.len) == 0);
     } else { /* Jinja failed: so do we; what raise_exception says is passed on word for word */
         const char *text = json_string_value(json_object_get(c, "error"));
-        ok = st != BITNET_OK && err.status == st && err.text[0] && (!text[0] || strcmp(text, err.text) == 0);
+        ok = st != BITNET_OK && err.status == st && err.text[0] &&
+             (!text[0] || strcmp(text, err.text) == 0);
     }
     if (!ok)
         print_error("%s: %s\n want: %s\n got:  %s\n", name, json_string_value(source),
-                    output ? json_string_value(output) : "an error", st ? err.text : out.len ? out.data : "");
+                    output ? json_string_value(output) : "an error",
+                    st        ? err.text
+                    : out.len ? out.data
+                              : "");
     bn_buf_free(&out);
     return ok;
 }
@@ -60,7 +65,8 @@ static void test_goldens(void **state)
     if (bn_json_read(&g, GOLDENS, 16 << 20, &err) != BITNET_OK) fail_msg("%s", err.text);
     const json_t *cases = json_object_get(g, "cases");
     size_t bad = 0, n = json_array_size(cases);
-    for (size_t i = 0; i < n; i++) bad += !golden_holds(json_array_get(cases, i), json_object_get(g, "vars"));
+    for (size_t i = 0; i < n; i++)
+        bad += !golden_holds(json_array_get(cases, i), json_object_get(g, "vars"));
     json_decref(g);
     assert_true(n > 300);
     assert_int_equal(bad, 0);
@@ -76,15 +82,19 @@ static void expect_error(const char *source, bitnet_status want, const char *tex
     bitnet_status st = render(source, strlen(source), vars, 0, &out, &err);
     bn_buf_free(&out);
     json_decref(vars);
-    if (st != want || !strstr(err.text, text)) fail_msg("'%.80s': status %d: %s", source, (int)st, err.text);
+    if (st != want || !strstr(err.text, text))
+        fail_msg("'%.80s': status %d: %s", source, (int)st, err.text);
 }
 
 static void test_sentences(void **state)
 {
     (void)state;
-    expect_error("x\n\n{{ b | xyz }}", BITNET_E_UNSUPPORTED, "template line 3: filter 'xyz' is not supported");
-    expect_error("{{ b is xyz }}", BITNET_E_UNSUPPORTED, "template line 1: test 'xyz' is not supported");
-    expect_error("\n{{ c.append(1) }}", BITNET_E_UNSUPPORTED, "template line 2: method 'append' of list is not supported");
+    expect_error("x\n\n{{ b | xyz }}", BITNET_E_UNSUPPORTED,
+                 "template line 3: filter 'xyz' is not supported");
+    expect_error("{{ b is xyz }}", BITNET_E_UNSUPPORTED,
+                 "template line 1: test 'xyz' is not supported");
+    expect_error("\n{{ c.append(1) }}", BITNET_E_UNSUPPORTED,
+                 "template line 2: method 'append' of list is not supported");
     expect_error("{% include 'x' %}", BITNET_E_UNSUPPORTED, "tag 'include'");
     expect_error("{{ nope.x }}", BITNET_E_FORMAT, "'nope' is undefined");
     expect_error("{{ b + nope }}", BITNET_E_FORMAT, "'nope' is undefined");
@@ -97,9 +107,11 @@ static void test_sentences(void **state)
     expect_error("{{ raise_exception('No system role') }}", BITNET_E_ARG, "No system role");
     expect_error("{{ strftime_now('%Y') }}", BITNET_E_FORMAT, "'strftime_now' is undefined");
     expect_error("{{ b | trim(x=1) }}", BITNET_E_UNSUPPORTED, "filter 'trim' has no argument 'x'");
-    expect_error("{{ b | replace('a') }}", BITNET_E_FORMAT, "filter 'replace' needs the argument 'new'");
+    expect_error("{{ b | replace('a') }}", BITNET_E_FORMAT,
+                 "filter 'replace' needs the argument 'new'");
     expect_error("{{ 9223372036854775807 + 1 }}", BITNET_E_LIMIT, "64 bits");
-    expect_error("{% set ns = namespace() %}{% set ns.me = ns %}{{ [ns] }}", BITNET_E_UNSUPPORTED, "namespace cannot be printed");
+    expect_error("{% set ns = namespace() %}{% set ns.me = ns %}{{ [ns] }}", BITNET_E_UNSUPPORTED,
+                 "namespace cannot be printed");
 }
 
 /* The caller may not want the sentence. */
@@ -118,9 +130,10 @@ static void test_chat_vars(void **state)
 {
     (void)state;
     static const bitnet_message msgs[] = {{"user", "hi"}, {"assistant", NULL}};
-    static const char source[] = "{{ bos_token }}{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}"
-                                 "{{ eos_token }}{{ tools is none }}{{ add_generation_prompt }}"
-                                 "{{ strftime_now('%d %b %Y') if strftime_now is defined }}";
+    static const char source[] =
+        "{{ bos_token }}{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}"
+        "{{ eos_token }}{{ tools is none }}{{ add_generation_prompt }}"
+        "{{ strftime_now('%d %b %Y') if strftime_now is defined }}";
     struct bn_jinja *j;
     struct bn_buf out;
     bitnet_error err;
@@ -155,13 +168,19 @@ static void test_limits(void **state)
         "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
         "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
         "{% for i in range(99999) %}{{ 'x' * 10000 }}{% endfor %}",
-        "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-        "{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-        "{% set ns = namespace(s=[]) %}{% for i in range(9999) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s }}",
-        "{% set ns = namespace(s=[]) %}{% for i in range(9999) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s|tojson }}",
-        "{% set ns = namespace(s=[]) %}{% for i in range(9999) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s == [[ns.s]] }}",
+        "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% "
+        "endfor %}",
+        "{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% "
+        "endfor %}",
+        "{% set ns = namespace(s=[]) %}{% for i in range(9999) %}{% set ns.s = [ns.s] %}{% endfor "
+        "%}{{ ns.s }}",
+        "{% set ns = namespace(s=[]) %}{% for i in range(9999) %}{% set ns.s = [ns.s] %}{% endfor "
+        "%}{{ ns.s|tojson }}",
+        "{% set ns = namespace(s=[]) %}{% for i in range(9999) %}{% set ns.s = [ns.s] %}{% endfor "
+        "%}{{ ns.s == [[ns.s]] }}",
         "{% set s = 'a' * 4000000 %}{% for i in range(99999) %}{{ s[i] }}{% endfor %}",
-        "{% set s = 'a' * 1000000 %}{% for i in range(99999) %}{% if s[:-1] ~ 'b' in s %}{% endif %}{% endfor %}",
+        "{% set s = 'a' * 1000000 %}{% for i in range(99999) %}{% if s[:-1] ~ 'b' in s %}{% endif "
+        "%}{% endfor %}",
         "{% set s = 'a' * 1000000 %}{{ s.rfind(('a' * 500000) + 'b') }}",
         "{% set s = 'ab' * 500000 %}{{ s.strip('c' * 500000 ~ 'ab') }}",
         "{% set s = 'a' * 9999999 %}{{ s|replace('a', 'aaaaaaaaaa') }}",
@@ -181,8 +200,10 @@ static void test_limits(void **state)
         bitnet_status st = render(sources[i], strlen(sources[i]), vars, 0, &out, &err);
         double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
         bn_buf_free(&out);
-        if (st != BITNET_E_LIMIT && st != BITNET_E_FORMAT) fail_msg("'%s': status %d %s", sources[i], (int)st, err.text);
-        if (seconds > 10) fail_msg("'%s' took %.1f seconds", sources[i], seconds); /* sanitizers are slow */
+        if (st != BITNET_E_LIMIT && st != BITNET_E_FORMAT)
+            fail_msg("'%s': status %d %s", sources[i], (int)st, err.text);
+        if (seconds > 10)
+            fail_msg("'%s' took %.1f seconds", sources[i], seconds); /* sanitizers are slow */
     }
     json_decref(vars);
 }
@@ -198,7 +219,8 @@ static void nest(const char *prefix, const char *unit, size_t n, const char *suf
     for (size_t i = 0; i < n; i++) bn_buf_puts(&source, unit);
     bn_buf_puts(&source, suffix);
     bitnet_status st = render(source.data, source.len, vars, 0, &out, &err);
-    if ((st != BITNET_OK) != refused) fail_msg("%zu times '%s': status %d %s", n, unit, (int)st, err.text);
+    if ((st != BITNET_OK) != refused)
+        fail_msg("%zu times '%s': status %d %s", n, unit, (int)st, err.text);
     bn_buf_free(&out);
     bn_buf_free(&source);
     json_decref(vars);
@@ -207,8 +229,10 @@ static void nest(const char *prefix, const char *unit, size_t n, const char *suf
 static void test_nesting(void **state)
 {
     (void)state;
-    static const char *const units[] = {"(", "[", "{'a':", "-", "not ", "a[", "a(", "1 if 1 else ", "(a|d(", "a is eq a[", "+"};
-    for (size_t i = 0; i < BN_ARRAY_LEN(units); i++) nest("{{ ", units[i], 200000 / strlen(units[i]), " }}", true);
+    static const char *const units[] = {
+        "(", "[", "{'a':", "-", "not ", "a[", "a(", "1 if 1 else ", "(a|d(", "a is eq a[", "+"};
+    for (size_t i = 0; i < BN_ARRAY_LEN(units); i++)
+        nest("{{ ", units[i], 200000 / strlen(units[i]), " }}", true);
     nest("", "{% if 1 %}", 20000, "", true);
     nest("", "{% for x in [1] %}", 10000, "", true);
     nest("", "{% macro m() %}", 10000, "", true);
@@ -236,9 +260,12 @@ static void test_cut(void **state)
     (void)state;
     static const char source[] =
         "{%- set ns = namespace(a=1) -%}\n{# c #}{% macro m(x, y='z') %}{{ x ~ y }}{% endmacro %}"
-        "{% for k, v in {'a': [1, 2.5e3], \"b\": (1,)}.items() if v is iterable %}\n  {{- loop.index }}"
-        "{{ m(k, y=v[::-1]|tojson(indent=2)) }}{% if not loop.last and k in 'abc' %},{% elif 1 %}{% else %}.{% endif %}"
-        "{%+ endfor +%}{% raw %}{{{% endraw %}{{ 'a\\u00e9\\n' if ns.a > 0 else -1 }}{% set t %}x{% endset %}";
+        "{% for k, v in {'a': [1, 2.5e3], \"b\": (1,)}.items() if v is iterable %}\n  {{- "
+        "loop.index }}"
+        "{{ m(k, y=v[::-1]|tojson(indent=2)) }}{% if not loop.last and k in 'abc' %},{% elif 1 "
+        "%}{% else %}.{% endif %}"
+        "{%+ endfor +%}{% raw %}{{{% endraw %}{{ 'a\\u00e9\\n' if ns.a > 0 else -1 }}{% set t "
+        "%}x{% endset %}";
     json_t *vars = json_object();
     for (size_t n = 0; n < sizeof source; n++) {
         char *exact = malloc(n ? n : 1); /* so that a read beyond the end is seen */
@@ -257,8 +284,12 @@ static void test_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goldens),   cmocka_unit_test(test_sentences), cmocka_unit_test(test_no_error_struct),
-        cmocka_unit_test(test_chat_vars), cmocka_unit_test(test_limits),    cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_goldens),
+        cmocka_unit_test(test_sentences),
+        cmocka_unit_test(test_no_error_struct),
+        cmocka_unit_test(test_chat_vars),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_nesting),
         cmocka_unit_test(test_cut),
     };
     return cmocka_run_group_tests_name("text_jinja", tests, NULL, NULL);

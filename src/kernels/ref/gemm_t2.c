@@ -20,12 +20,18 @@ size_t bn_t2_group_bytes(size_t cols)
 
 void bn_t2_pack(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols)
 {
-    memset(dst, 0x55, bn_t2_group_bytes(cols)); /* zero weights everywhere */
-    for (size_t r = 0; r < n_rows; r++)
-        for (size_t k = 0; k < cols; k++) {
-            uint8_t *b = dst + (k / STEP * ROWS + r) * PIECE + k % PIECE;
-            unsigned shift = 2 * (unsigned)(k % STEP / PIECE);
-            *b = (uint8_t)((*b & ~(3u << shift)) | (unsigned)(w[r * cols + k] + 1) << shift);
+    size_t n_steps = bn_div_up(cols, STEP);
+    memset(dst, 0x55, bn_t2_group_bytes(cols)); /* zero weights in rows that do not exist */
+    for (size_t s = 0; s < n_steps; s++)
+        for (size_t r = 0; r < n_rows; r++) {
+            uint8_t *p = dst + (s * ROWS + r) * PIECE;
+            const int8_t *x = w + r * cols + s * STEP;
+            int8_t tail[STEP] = {0};
+            if (cols - s * STEP < STEP) x = memcpy(tail, x, cols - s * STEP);
+            /* four codes w + 1 of two bits each: the ones add up to 0x55, and no field overflows */
+            for (size_t i = 0; i < PIECE; i++)
+                p[i] = (uint8_t)(0x55 + x[i] + x[PIECE + i] * 4 + x[2 * PIECE + i] * 16 +
+                                 x[3 * PIECE + i] * 64);
         }
 }
 

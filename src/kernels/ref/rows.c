@@ -104,7 +104,8 @@ void bn_row_q6_k_c(float *y, const void *row, size_t n)
         for (size_t h = 0; h < 2; h++) {
             const uint8_t *low = p + 64 * h, *high = p + 128 + 32 * h, *scale = p + 192 + 8 * h;
             for (size_t k = 0; k < 4; k++, y += 32) {
-                float d0 = d * (float)(int8_t)scale[2 * k], d1 = d * (float)(int8_t)scale[2 * k + 1];
+                float d0 = d * (float)(int8_t)scale[2 * k];
+                float d1 = d * (float)(int8_t)scale[2 * k + 1];
                 int8_t q[32];
                 for (size_t i = 0; i < 32; i++)
                     q[i] = (int8_t)(((low[k % 2 * 32 + i] >> k / 2 * 4 & 15) |

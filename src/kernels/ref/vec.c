@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reference: operations on vectors of floats. Elementwise loops work on CHUNK values at a time
- * through a local array, because y may be one of the inputs: what is read is read before anything is
- * stored, so the compiler needs no overlap checks to vectorise. (A chunk of 16 would be unrolled
+ * through a local array, because y may be one of the inputs: what is read is read before anything
+ * is stored, so the compiler needs no overlap checks to vectorise. (A chunk of 16 would be unrolled
  * before vectorisation and, where there are conditions, not be vectorised at all.) */
 #include "kernels/exp.h"
 #include "kernels/ref/lanes.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AVX2: attention over one block of keys. Up to four query heads go together, so that a key or value
- * is loaded (and widened, if it is f16) once for all of them, and so that there are always eight
- * independent chains of additions: heads times keys for the scores, heads times registers of the
- * head's dimension for the weighted sum of values. */
+ * AVX2: attention over one block of keys. Up to four query heads go together, so that a key or
+ * value is loaded (and widened, if it is f16) once for all of them, and so that there are always
+ * eight independent chains of additions: heads times keys for the scores, heads times registers of
+ * the head's dimension for the weighted sum of values. */
 #include "kernels/x86/avx2.h"
 
 #include <math.h>
@@ -36,8 +36,8 @@ ALWAYS struct bn_l16 load16_head(const void *p, size_t at, size_t n, bool half)
 
 /* p[h][j] = dot(q_h, k_j) * scale for nq heads (1, 2 or 4) and 4 / nq keys at a time; the last keys
  * may be the same one again, whose results are not stored. */
-ALWAYS void scores(float (*p)[BN_ATTN_BLOCK], const float *q, const void *k, size_t stride, size_t n,
-                   size_t dim, float scale, const size_t nq, const bool half)
+ALWAYS void scores(float (*p)[BN_ATTN_BLOCK], const float *q, const void *k, size_t stride,
+                   size_t n, size_t dim, float scale, const size_t nq, const bool half)
 {
     const size_t nk = 4 / nq;
     for (size_t j = 0; j < n; j += nk) {
@@ -49,7 +49,8 @@ ALWAYS void scores(float (*p)[BN_ATTN_BLOCK], const float *q, const void *k, siz
             for (size_t x = 0; x < nk; x++) {
                 struct bn_l16 key = load16(k, at[x] + i, half);
                 for (size_t h = 0; h < nq; h++)
-                    s[h * nk + x] = bn_l16_mul_add(s[h * nk + x], bn_l16_load(q + h * dim + i), key);
+                    s[h * nk + x] =
+                        bn_l16_mul_add(s[h * nk + x], bn_l16_load(q + h * dim + i), key);
             }
         if (i < dim)
             for (size_t x = 0; x < nk; x++) {
@@ -92,8 +93,8 @@ ALWAYS void fold_block(float *p, size_t n, float *m, float *l, float *a, float *
 
 /* nr registers of o at d for nq heads: o = o * a + (sum over keys of p v) * c; the last register
  * holds `last` elements. */
-ALWAYS void values(float *o, const float (*p)[BN_ATTN_BLOCK], const void *v, size_t stride, size_t n,
-                   size_t dim, size_t d, const float *a, const float *c, const size_t nq,
+ALWAYS void values(float *o, const float (*p)[BN_ATTN_BLOCK], const void *v, size_t stride,
+                   size_t n, size_t dim, size_t d, const float *a, const float *c, const size_t nq,
                    const size_t nr, size_t last, const bool half)
 {
     __m256 s[8];

@@ -3,8 +3,8 @@
  * What the AVX2 kernels share: tails by masked loads, the 16 lanes of a float sum in two registers,
  * and exp. Multiplications and additions are separate everywhere: the contract is unfused.
  *
- * Why tails may be filled with zeros: a lane starts at +0, and a sum of +0 and anything is never -0,
- * so adding a product of zeros, +0 or -0, leaves every lane as it was. */
+ * Why tails may be filled with zeros: a lane starts at +0, and a sum of +0 and anything is never
+ * -0, so adding a product of zeros, +0 or -0, leaves every lane as it was. */
 #ifndef BN_KERNELS_X86_AVX2_H
 #define BN_KERNELS_X86_AVX2_H
 

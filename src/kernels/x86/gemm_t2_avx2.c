@@ -8,24 +8,24 @@
  * activations minus the sum of activations, which the caller has.
  *
  * Why every 16-bit sum is exact: a pair is at most 3 * 2 * 127 = 762 in size, far from saturation,
- * and 40 of them are at most 30480 < 2^15. With a code left at four times its value (fields 1 and 3,
- * masked in place) a pair is at most 3048, and 10 of them are again 30480. Sums are widened to 32
- * bits before that many have come together; there, |sum| <= 32768 * 3 * 127 < 2^24.
+ * and 40 of them are at most 30480 < 2^15. With a code left at four times its value (fields 1 and
+ * 3, masked in place) a pair is at most 3048, and 10 of them are again 30480. Sums are widened to
+ * 32 bits when that many have come together; there, |sum| <= 32768 * 3 * 127 < 2^24.
  */
 #include "kernels/t2.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/t2_avx2.h"
 
 enum {
-    AHEAD = 4096,      /* bytes: prefetching this far ahead is worth a third of the speed from DRAM */
+    AHEAD = 4096,      /* bytes to prefetch ahead: worth a third of the speed from DRAM */
     STEPS_MASKED = 5,  /* steps between widenings, one token: 2 pairs of size 3048 a step */
     STEPS_PLAIN = 10,  /* the same, many tokens: 4 pairs of size 762 a step */
     BLOCK_ROWS = 256   /* many tokens: rows that stay in the cache; a multiple of 4 */
 };
 
 /* y of up to 4 rows: (float)(codes - sum) * (scale * inv) */
-static inline void store_rows(float *y, const struct bn_packed *w, size_t r, size_t n, __m128i codes,
-                              int32_t sum, float inv)
+static inline void store_rows(float *y, const struct bn_packed *w, size_t r, size_t n,
+                              __m128i codes, int32_t sum, float inv)
 {
     __m128 s = _mm_cvtepi32_ps(_mm_sub_epi32(codes, _mm_set1_epi32(sum)));
     float v[4];

@@ -2,9 +2,9 @@
  *
  * AVX2: int8 activations times matrices in layout "t2" with a scale for every 64, 128 or 256
  * columns. The exact sum of a block, codes times activations minus the block's activations, becomes
- * a float and is folded in. Four such sums are made at once, one in each place of a register: of the
- * four rows of a group for one token, of four tokens for one row. So the order of additions within
- * each result is the contract's.
+ * a float and is folded in. Four such sums are made at once, one in each place of a register: of
+ * the four rows of a group for one token, of four tokens for one row. So the order of additions
+ * within each result is the contract's.
  *
  * 16 bits suffice until four lanes have been added up: a lane of a block of 256 columns has 8 pairs
  * of size 762 (gemm_t2_avx2.c), and 4 * 8 * 762 = 24384 < 2^15. Blocks of 32, which no known model

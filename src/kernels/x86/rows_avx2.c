@@ -124,12 +124,13 @@ void bn_dots_avx2(float *y, size_t y_stride, const float *rows, size_t n_rows, c
             dots_tile(out + 2, y_stride, m + 2 * n, v, x_stride, n, 2, 2);
         }
         if (pairs < n_tok)
-            dots_tile(y + pairs * y_stride + r, y_stride, m, x + pairs * x_stride, x_stride, n, 4, 1);
+            dots_tile(y + pairs * y_stride + r, y_stride, m, x + pairs * x_stride, x_stride, n, 4,
+                      1);
     }
     for (; r < n_rows; r++) {
         for (size_t t = 0; t < pairs; t += 2)
-            dots_tile(y + t * y_stride + r, y_stride, rows + r * n, x + t * x_stride, x_stride, n, 1,
-                      2);
+            dots_tile(y + t * y_stride + r, y_stride, rows + r * n, x + t * x_stride, x_stride, n,
+                      1, 2);
         if (pairs < n_tok)
             dots_tile(y + pairs * y_stride + r, y_stride, rows + r * n, x + pairs * x_stride,
                       x_stride, n, 1, 1);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""chat, from a pipe and on a terminal. The embedded model has no chat template of its own: a plain one is given."""
+"""chat, from a pipe and on a terminal. The embedded model has no template: a plain one is given."""
 import json
 
 PLAIN = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
@@ -17,7 +17,8 @@ def test_pipe(t):
 
 
 def test_same_as_run(t):
-    r = t.run("run", "--chat", "--chat-template", PLAIN, "--temp", "0", "-n", "8", "Once upon a time", "-q")
+    r = t.run("run", "--chat", "--chat-template", PLAIN, "--temp", "0", "-n", "8",
+              "Once upon a time", "-q")
     t.equal(t.run(*CHAT, stdin=b"Once upon a time\n").out, r.out, "run --chat and chat agree")
 
 
@@ -29,7 +30,8 @@ def test_commands(t):
 
 
 def test_save(t):
-    t.run(*CHAT, "--system", "Be kind.", stdin=b"Once upon a time\n/save talk.json\nThere was\n/save talk.json\n")
+    t.run(*CHAT, "--system", "Be kind.",
+          stdin=b"Once upon a time\n/save talk.json\nThere was\n/save talk.json\n")
     t.keeps("talk.json")
     roles = [m["role"] for m in json.loads(t.path("talk.json").read_text())["messages"]]
     t.equal(roles, ["system", "user", "assistant", "user", "assistant"], "roles")
@@ -40,7 +42,9 @@ def test_save(t):
 
 
 def test_system_command(t):
-    t.run(*CHAT, stdin=b"Once\n/system You tell stories.\nOnce\n/save a.json\n/system\nOnce\n/save b.json\n")
+    lines = ["Once", "/system You tell stories.", "Once", "/save a.json", "/system", "Once",
+             "/save b.json", ""]
+    t.run(*CHAT, stdin="\n".join(lines).encode())
     t.keeps("a.json", "b.json")
     a, b = (json.loads(t.path(n).read_text())["messages"] for n in ("a.json", "b.json"))
     t.equal([m["role"] for m in a], ["system", "user", "assistant"], "with a system message")
@@ -50,7 +54,8 @@ def test_system_command(t):
 def test_long_lines_and_continuation(t):
     joined = t.run(*CHAT, stdin=b"Once upon\\\na time\n/save a.json\n")
     t.keeps("a.json")
-    t.equal(json.loads(t.path("a.json").read_text())["messages"][0]["content"], "Once upon\na time", "two lines")
+    t.equal(json.loads(t.path("a.json").read_text())["messages"][0]["content"], "Once upon\na time",
+            "two lines")
     t.check(joined.out, "an answer")
 
 
@@ -58,7 +63,8 @@ def test_context_overflow(t):
     line = b"The little dog went to the park and played with the ball all day long.\n"
     r = t.run(*CHAT, "-c", "64", stdin=line * 8)
     t.check("forgotten" in r.errors, f"old turns are forgotten: {r.errors!r}")
-    t.equal(len([x for x in r.errors.splitlines() if not x.startswith("bitnet: note: ")]), 0, "only notes")
+    t.equal(len([x for x in r.errors.splitlines() if not x.startswith("bitnet: note: ")]), 0,
+            "only notes")
     t.fails(*CHAT, "-c", "64", stdin=b"word " * 200 + b"\n", says=["64", "--ctx-size"])
 
 
@@ -67,7 +73,8 @@ def test_template_errors(t):
     t.fails("chat", "--chat-template", "{% for %}", stdin=b"x\n")
     t.write("t.jinja", PLAIN)
     want = t.run(*CHAT, stdin=b"Once\n").out
-    t.equal(t.run("chat", "--chat-template", "t.jinja", "--temp", "0", "-n", "8", stdin=b"Once\n").out, want, "a file")
+    t.equal(t.run("chat", "--chat-template", "t.jinja", "--temp", "0", "-n", "8",
+                  stdin=b"Once\n").out, want, "a file")
 
 
 def test_terminal(t):
@@ -81,8 +88,7 @@ def test_terminal(t):
     c.until(rb"/quit leaves.*> ")
     c.send("grüß Gott ★\r".encode())
     c.until(rb"\d+ tokens.*> ")
-    c.send(b"\x04")
-    c.end(0)
+    c.end(0, poke=b"\x04")
 
 
 def test_terminal_stops_an_answer(t):

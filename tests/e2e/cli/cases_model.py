@@ -6,8 +6,8 @@ import signal
 import subprocess
 import time
 
-TIMING = r"load \d+ ms, first token \d+ ms, prompt \d+ tok at [\d.]+ tok/s, generated \d+ tok at [\d.]+ tok/s, " \
-         r"peak [\d.]+ [kMG]B, \d+ threads?, \w+, seed \d+\n"
+TIMING = r"load \d+ ms, first token \d+ ms, prompt \d+ tok at [\d.]+ tok/s, " \
+         r"generated \d+ tok at [\d.]+ tok/s, peak [\d.]+ [kMG]B, \d+ threads?, \w+, seed \d+\n"
 TIME = "Once upon a time"
 
 
@@ -27,13 +27,17 @@ def test_run_prompt_forms(t):
     want = t.run("run", TIME, "-n", "5", "--temp", "0").out
     t.write("prompt.txt", TIME + "\n")
     options = ["-n", "5", "--temp", "0"]
-    for args, stdin in ([["Once", "upon", "a", "time"], b""], [["-p", TIME], b""], [["--prompt=" + TIME], b""],
-                        [["-f", "prompt.txt"], b""], [["--file", "-"], TIME.encode()], [[], TIME.encode() + b"\n"],
-                        [["embedded", TIME], b""], [["-m", "embedded", TIME], b""], [["-", TIME], b""],
+    for args, stdin in ([["Once", "upon", "a", "time"], b""], [["-p", TIME], b""],
+                        [["--prompt=" + TIME], b""],
+                        [["-f", "prompt.txt"], b""], [["--file", "-"], TIME.encode()],
+                        [[], TIME.encode() + b"\n"],
+                        [["embedded", TIME], b""], [["-m", "embedded", TIME], b""],
+                        [["-", TIME], b""],
                         [["--model=-", "-p", TIME], b""], [["--", TIME], b""]):
         t.equal(t.run("run", *options, *args, stdin=stdin).out, want, f"prompt as {args}")
     # numbers under all their names
-    for args in (["-n5"], ["--max-new-tokens", "5"], ["--max_new_tokens=5"], ["--max_tokens", "5"], ["--n-predict", "5"]):
+    for args in (["-n5"], ["--max-new-tokens", "5"], ["--max_new_tokens=5"], ["--max_tokens", "5"],
+                 ["--n-predict", "5"]):
         t.equal(t.run("run", TIME, "--temp", "0", *args).out, want, f"length as {args}")
 
 
@@ -46,10 +50,12 @@ def test_run_json(t):
     r = t.run("run", TIME, "-n", "12", "--temp", "0", "--json", "--threads", "1")
     j = r.json()
     t.equal(r.err, b"", "standard error with --json")
-    for key in ("text", "tokens", "prompt_tokens", "generated_tokens", "finish_reason", "seed", "timings", "memory",
+    for key in ("text", "tokens", "prompt_tokens", "generated_tokens", "finish_reason", "seed",
+                "timings", "memory",
                 "model", "threads", "backend"):
         t.check(key in j, f"key {key}")
-    t.equal(sorted(j["timings"]), ["gen_tok_s", "load_ms", "prompt_tok_s", "total_ms", "ttft_ms"], "timings")
+    t.equal(sorted(j["timings"]), ["gen_tok_s", "load_ms", "prompt_tok_s", "total_ms", "ttft_ms"],
+            "timings")
     t.check({"peak_rss_bytes", "kv_bytes", "packed_bytes"} <= set(j["memory"]), "memory")
     t.equal(j["threads"], 1, "threads")
     t.equal(j["generated_tokens"], 12, "generated tokens")
@@ -67,7 +73,8 @@ def test_run_seed(t):
     t.equal(a["text"], b["text"], "same seed, same text")
     others = [t.run(*args).json() for _ in range(3)]
     t.check(len({o["seed"] for o in others}) == 3, "a seed is chosen by chance")
-    t.equal(t.run(*args, "--seed", others[0]["seed"]).json()["text"], others[0]["text"], "and can be used again")
+    t.equal(t.run(*args, "--seed", others[0]["seed"]).json()["text"], others[0]["text"],
+            "and can be used again")
 
 
 def test_run_ends_by_itself(t):
@@ -79,7 +86,8 @@ def test_run_ends_by_itself(t):
 def test_run_stop(t):
     whole = t.run("run", TIME, "-n", "60", "--temp", "0", "--json").json()["text"]
     word = whole.split()[5]
-    j = t.run("run", TIME, "-n", "60", "--temp", "0", "--json", "--stop", "@@", "--stop", word).json()
+    j = t.run("run", TIME, "-n", "60", "--temp", "0", "--json", "--stop", "@@", "--stop",
+              word).json()
     t.equal(j["finish_reason"], "stop", "finish reason")
     t.equal(j["text"], whole[:whole.index(word)], "text before the stop string")
 
@@ -94,13 +102,15 @@ def test_run_limits(t):
 
 def test_run_kv_and_batch(t):
     a = t.run("run", TIME, "-n", "8", "--temp", "0", "--json", "--kv-type", "f32").json()
-    b = t.run("run", TIME, "-n", "8", "--temp", "0", "--json", "--kv-type", "f32", "--batch-size", "2").json()
+    b = t.run("run", TIME, "-n", "8", "--temp", "0", "--json", "--kv-type", "f32", "--batch-size",
+              "2").json()
     t.equal(a["text"], b["text"], "the same text in pieces of two")
     t.equal(a["kv_type"], "f32", "kv type")
 
 
 def test_run_interrupt(t):
-    p = subprocess.Popen([t.program, "run", TIME, "-n", "0", "--ignore-eos", "-t", "1"], cwd=t.folder, env=t.env,
+    p = subprocess.Popen([t.program, "run", TIME, "-n", "0", "--ignore-eos", "-t", "1"],
+                         cwd=t.folder, env=t.env,
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     p.stdout.read(len(TIME) + 1)  # the first character of the answer
     p.send_signal(signal.SIGINT)
@@ -111,7 +121,8 @@ def test_run_interrupt(t):
 
 
 def test_run_closed_pipe(t):
-    p = subprocess.Popen([t.program, "run", TIME, "-n", "0", "--ignore-eos"], cwd=t.folder, env=t.env,
+    p = subprocess.Popen([t.program, "run", TIME, "-n", "0", "--ignore-eos"], cwd=t.folder,
+                         env=t.env,
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     p.stdout.read(4)
     p.stdout.close()
@@ -121,19 +132,23 @@ def test_run_closed_pipe(t):
 
 def test_inspect(t):
     r = t.run("inspect")
-    t.check("weight_dtype    ternary" in r.text and "general.architecture" in r.text, f"report {r.text[:300]!r}")
+    t.check("weight_dtype    ternary" in r.text and "general.architecture" in r.text,
+            f"report {r.text[:300]!r}")
     meta = t.run("inspect", "--meta").text
     t.check("general.architecture" in meta and "weight_dtype" not in meta, "--meta")
     table = t.run("inspect", "--weights").text
-    t.check(re.search(r"blk\.0\.attn_q\.weight +\S+ +\d+ x \d+ +[\d.]+ +\{-1,0,\+1\} +[\d.]+ % ", table), "--weights")
+    t.check(re.search(r"blk\.0\.attn_q\.weight +\S+ +\d+ x \d+ +[\d.]+ +\{-1,0,\+1\} +[\d.]+ % ",
+                      table), "--weights")
     t.check("unread" in t.run("inspect", "--no-stats").text, "--no-stats")
 
 
 def test_inspect_json(t):
     j = t.run("inspect", "--json").json()
-    for key in ("format", "file_bytes", "weight_dtype", "bit_width", "has_zero_point", "tensors", "metadata"):
+    for key in ("format", "file_bytes", "weight_dtype", "bit_width", "has_zero_point", "tensors",
+                "metadata"):
         t.check(key in j, f"key {key}")
-    t.equal([j["weight_dtype"], j["bit_width"], j["has_zero_point"]], ["ternary", 1.58, False], "summary")
+    t.equal([j["weight_dtype"], j["bit_width"], j["has_zero_point"]], ["ternary", 1.58, False],
+            "summary")
     t.equal(j["metadata"]["tokenizer.ggml.bos_token_id"], 0, "numbers are numbers")
     matrices = [x for x in j["tensors"] if x["is_matrix"]]
     t.equal(len(matrices), 70, "ten layers of seven matrices")
@@ -157,25 +172,31 @@ def test_convert_and_back(t):
     t.keeps("a.gguf")
     t.equal(j["file_bytes"], t.path("a.gguf").stat().st_size, "size")
     t.check("I2_S" in j["types"], f"types {list(j['types'])}")
-    counts = {x["name"]: x["counts"] for x in t.run("inspect", "a.gguf", "--json").json()["tensors"] if x["is_matrix"]}
+    counts = {x["name"]: x["counts"] for x in t.run("inspect", "a.gguf",
+                                                    "--json").json()["tensors"] if x["is_matrix"]}
     want = t.run("logits", "--ids", "1,2,3,4,5", "--out", "-").out
     def same_values(name):
         j = t.run("inspect", name, "--json", "--require", "ternary").json()
-        t.equal({x["name"]: x["counts"] for x in j["tensors"] if x["is_matrix"]}, counts, f"values in {name}")
+        t.equal({x["name"]: x["counts"] for x in j["tensors"] if x["is_matrix"]}, counts,
+                f"values in {name}")
 
     t.run("convert", "a.gguf", "iq2_bn.gguf", "--type", "iq2_bn")
     t.keeps("iq2_bn.gguf")
     same_values("iq2_bn.gguf")
-    t.check(t.run("logits", "iq2_bn.gguf", "--ids", "1,2,3,4,5", "--out", "-").out == want, "same bits from iq2_bn")
+    t.check(t.run("logits", "iq2_bn.gguf", "--ids", "1,2,3,4,5", "--out", "-").out == want,
+            "same bits from iq2_bn")
     t.run("convert", "iq2_bn.gguf", "back.gguf", "--type", "i2_s")
     t.keeps("back.gguf")
     same_values("back.gguf")
-    t.check(t.path("back.gguf").read_bytes() == t.path("a.gguf").read_bytes(), "and back to the same file")
-    # 16-bit scales lose a little: only when asked for
-    t.fails("convert", "a.gguf", "tq2_0.gguf", "--type", "tq2_0", says=["scale", "--allow-scale-rounding"])
-    t.run("convert", "a.gguf", "tq2_0.gguf", "--type", "tq2_0", "--allow-scale-rounding")
-    t.keeps("tq2_0.gguf")
-    same_values("tq2_0.gguf")
+    t.check(t.path("back.gguf").read_bytes() == t.path("a.gguf").read_bytes(),
+            "and back to the same file")
+    # 16-bit scales lose a little: only when asked for; other types do not fit these shapes at all
+    t.fails("convert", "a.gguf", "o.gguf", "--type", "iq1_bn", says="--allow-scale-rounding")
+    t.run("convert", "a.gguf", "iq1_bn.gguf", "--type", "iq1_bn", "--allow-scale-rounding")
+    t.keeps("iq1_bn.gguf")
+    same_values("iq1_bn.gguf")
+    t.fails("convert", "a.gguf", "o.gguf", "--type", "tq2_0", "--allow-scale-rounding",
+            says="multiple of 256")
     t.equal(t.run("run", "a.gguf", "Once", "-n", "5", "--temp", "0").out,
             t.run("run", "Once", "-n", "5", "--temp", "0").out, "the same story")
 
@@ -194,7 +215,8 @@ def test_convert_errors(t):
 def test_convert_interrupt(t):
     t.run("synth", "2b-4t", "big.gguf", "--layers", "2")
     t.keeps("big.gguf")
-    p = subprocess.Popen([t.program, "convert", "big.gguf", "o.gguf", "--type", "iq2_bn"], cwd=t.folder, env=t.env,
+    p = subprocess.Popen([t.program, "convert", "big.gguf", "o.gguf", "--type", "iq2_bn"],
+                         cwd=t.folder, env=t.env,
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while p.poll() is None and not any(n.endswith(".part") for n in os.listdir(t.folder)):
         time.sleep(0.001)

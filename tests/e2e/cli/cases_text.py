@@ -5,7 +5,8 @@ import json
 import math
 import random
 
-SAMPLES = [b"Once upon a time", b"Once upon a time\n", b"", b" ", b"\n\n\n", "Größe, 東京 und 🙂🙂".encode(),
+SAMPLES = [b"Once upon a time", b"Once upon a time\n", b"", b" ", b"\n\n\n",
+           "Größe, 東京 und 🙂🙂".encode(),
            b"a  b   c\t\td\r\n", b"  leading and trailing  ", "e\u0301 \u0000 zero".encode()]
 STORY = b"Once upon a time, there was a little girl. She liked to play with her dog in the park."
 
@@ -28,7 +29,8 @@ def test_tokenize_format(t):
     t.equal(t.run("tokenize", stdin=b"").text, "\n", "no text, no ids")
     for name in ("embedded", "-"):
         t.equal(t.run("tokenize", name, stdin=b"Once upon a time").out, r.out, f"model {name}")
-        t.equal(t.run("tokenize", "--model", name, stdin=b"Once upon a time").out, r.out, f"--model {name}")
+        t.equal(t.run("tokenize", "--model", name, stdin=b"Once upon a time").out, r.out,
+                f"--model {name}")
 
 
 def test_tokenize_bos(t):
@@ -51,10 +53,12 @@ def test_decode_reverses(t):
 
 def test_decode_forms(t):
     ids = ids_of(t, STORY)
-    for form in (" ".join(map(str, ids)), ",".join(map(str, ids)), "\n".join(map(str, ids)), json.dumps(ids),
+    for form in (" ".join(map(str, ids)), ",".join(map(str, ids)), "\n".join(map(str, ids)),
+                 json.dumps(ids),
                  "  " + ", ".join(map(str, ids)) + " \n"):
         t.equal(t.run("tokenize", "-d", stdin=form.encode()).out, STORY, f"ids as {form[:20]!r}")
-    t.equal(t.run("tokenize", "-d", "--json", stdin=json.dumps(ids).encode()).json(), {"text": STORY.decode()}, "JSON")
+    t.equal(t.run("tokenize", "-d", "--json", stdin=json.dumps(ids).encode()).json(),
+            {"text": STORY.decode()}, "JSON")
     t.equal(t.run("tokenize", "-d", stdin=b"").out, b"", "no ids, no bytes")
 
 
@@ -69,7 +73,8 @@ def test_tokenize_special(t):
     t.check(len(ids_of(t, text, "--special")) < len(ids_of(t, text)), "a special token is one id")
     ids = t.run("tokenize", "--special", stdin=text)
     t.equal(t.run("tokenize", "--decode", "--special", stdin=ids.out).out, text, "and back")
-    t.equal(t.run("tokenize", "--decode", stdin=ids.out).out, b"Once", "not shown without --special")
+    t.equal(t.run("tokenize", "--decode", stdin=ids.out).out, b"Once",
+            "not shown without --special")
 
 
 def test_tokenize_large(t):
@@ -90,21 +95,23 @@ def test_logits_shape(t):
     t.check(all(map(math.isfinite, all_values)), "finite")
     t.run("logits", "--ids", ",".join(map(str, ids)), "--out", "last.f32", "--last")
     t.keeps("last.f32")
-    t.equal(t.path("last.f32").read_bytes(), all_values[-vocab:].tobytes(), "--last is the last row")
-    # a story goes on: the likeliest next token of the second position is a real prediction, not noise
-    top = max(range(vocab), key=lambda v: all_values[v])
-    t.check(0 <= top < vocab, "top token")
+    t.equal(t.path("last.f32").read_bytes(), all_values[-vocab:].tobytes(),
+            "--last is the last row")
 
 
 def test_logits_same_bits(t):
     ids = ids_of(t, STORY, "--bos")
     t.write("ids.txt", json.dumps(ids))
     first = t.run("logits", "--ids", "@ids.txt", "--out", "-").out
-    for more in (["--chunk", "1"], ["--chunk", "7"], ["--threads", "1"], ["--threads", "3"], ["--backend", "scalar"]):
-        t.check(t.run("logits", "--ids", "@ids.txt", "--out", "-", *more).out == first, f"same bits with {more}")
-    t.check(t.run("logits", "--ids", "@-", "--out", "-", stdin=json.dumps(ids).encode()).out == first, "ids from stdin")
+    for more in (["--chunk", "1"], ["--chunk", "7"], ["--threads", "1"], ["--threads", "3"],
+                 ["--backend", "scalar"]):
+        t.check(t.run("logits", "--ids", "@ids.txt", "--out", "-", *more).out == first,
+                f"same bits with {more}")
+    t.check(t.run("logits", "--ids", "@-", "--out", "-",
+                  stdin=json.dumps(ids).encode()).out == first, "ids from stdin")
     env = {"BITNET_BACKEND": "scalar"}
-    t.check(t.run("logits", "--ids", "@ids.txt", "--out", "-", env=env).out == first, "same bits by environment")
+    t.check(t.run("logits", "--ids", "@ids.txt", "--out", "-", env=env).out == first,
+            "same bits by environment")
 
 
 def test_logits_errors(t):
@@ -124,14 +131,17 @@ def test_logits_errors(t):
 def test_perplexity(t):
     t.write("story.txt", STORY * 4)
     j = t.run("perplexity", "--file", "story.txt", "--json").json()
-    for key in ("tokens", "nll_per_token", "perplexity", "std_error", "windows", "seconds", "tok_s"):
+    for key in ("tokens", "nll_per_token", "perplexity", "std_error", "windows", "seconds",
+                "tok_s"):
         t.check(key in j, f"key {key}")
-    t.check(abs(math.exp(j["nll_per_token"]) - j["perplexity"]) < 1e-6 * j["perplexity"], "perplexity = exp(nll)")
+    t.check(abs(math.exp(j["nll_per_token"]) - j["perplexity"]) < 1e-6 * j["perplexity"],
+            "perplexity = exp(nll)")
     t.check(1 < j["perplexity"] < 200, f"a story is no surprise to this model: {j['perplexity']}")
     by_stdin = t.run("perplexity", "--file", "-", "--json", stdin=STORY * 4).json()
     t.equal(by_stdin["nll_per_token"], j["nll_per_token"], "text from standard input")
     ids = ids_of(t, STORY * 4, "--bos")
-    by_ids = t.run("perplexity", "--file", "-", "--ids", "--json", stdin=json.dumps(ids).encode()).json()
+    by_ids = t.run("perplexity", "--file", "-", "--ids", "--json",
+                   stdin=json.dumps(ids).encode()).json()
     t.equal(by_ids["nll_per_token"], j["nll_per_token"], "ids instead of text")
     t.check("perplexity" in t.run("perplexity", "--file", "story.txt").text, "text report")
 
@@ -141,7 +151,8 @@ def test_perplexity_windows(t):
     n = len(ids_of(t, STORY * 8)) + 1
     j = t.run("perplexity", "--file", "story.txt", "--ctx", "32", "--json").json()
     t.check(j["windows"] >= n // 32, "windows of 32")
-    k = t.run("perplexity", "--file", "story.txt", "--ctx", "32", "--protocol", "llama.cpp", "--json").json()
+    k = t.run("perplexity", "--file", "story.txt", "--ctx", "32", "--protocol", "llama.cpp",
+              "--json").json()
     t.check(k["tokens"] < j["tokens"], "llama.cpp scores half of each window")
     short = t.run("perplexity", "--file", "story.txt", "--max-tokens", "40", "--json").json()
     t.check(short["tokens"] < 40, "--max-tokens")
