@@ -5,7 +5,7 @@
 
 bitnet_status bitnet_file_open(bitnet_file **out, const char *path, bitnet_error *err)
 {
-    BN_NEED(out && path, err, "an argument is NULL");
+    BN_NEED(out, err, "out is NULL");
     *out = NULL;
     return bn_file_open(out, path, err);
 }

@@ -15,7 +15,7 @@ void bitnet_synth_options_init(bitnet_synth_options *o)
 bitnet_status bitnet_convert(const char *in_path, const char *out_path,
                              const bitnet_convert_options *o, bitnet_error *err)
 {
-    BN_NEED(in_path && out_path, err, "a path is NULL");
+    BN_NEED(out_path, err, "the output path is NULL");
     bitnet_convert_options opt;
     bitnet_convert_options_init(&opt);
     if (o) bn_copy_sized(&opt, sizeof opt, o);

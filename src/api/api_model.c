@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api.h"
 
-#include "api/embedded.h"
 #include "base/mem.h"
 #include <stdlib.h>
 
@@ -18,7 +17,7 @@ bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitn
     bitnet_model_options opt;
     bitnet_model_options_init(&opt);
     if (o) bn_copy_sized(&opt, sizeof opt, o);
-    struct bn_model_open_args a = {.path = path && *path ? path : NULL,
+    struct bn_model_open_args a = {.path = path,
                                    .backend = opt.backend,
                                    .activations = opt.activations,
                                    .i2s_layout = opt.i2s_layout,
@@ -26,10 +25,6 @@ bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitn
                                    .threads = opt.threads,
                                    .progress = opt.progress,
                                    .progress_user = opt.progress_user};
-    if (!a.path) a.memory = bn_embedded_model(&a.memory_bytes);
-    if (!a.path && !a.memory)
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "this library was built without an embedded model; name a model file");
     bitnet_model *m = bn_calloc(1, sizeof *m);
     if (!m) return bn_fail_nomem(err, sizeof *m, "a model");
     bitnet_status s = bn_model_open(&m->m, &a, err);

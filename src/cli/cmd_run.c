@@ -223,13 +223,15 @@ static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e,
         free(ids);
         return term_fail_text("the prompt is empty and this model has no token to begin with");
     }
-    if (!c->json && !c->chat && !c->no_echo) term_print_text(prompt, len);
+    bool echo = !c->json && !c->chat && !c->no_echo;
     struct generation g = {.engine = e,
                            .opts = &c->gen,
                            .tokens = ids,
                            .n_tokens = n_ids,
                            .seed = c->gen.seed,
-                           .on_text = c->json ? NULL : show_text};
+                           .on_text = c->json ? NULL : show_text,
+                           .echo = prompt,
+                           .n_echo = echo ? len : 0};
     bitnet_status s = generation_run(&g, &err);
     bool cut_line = !c->json && (g.text.len == 0 || g.text.data[g.text.len - 1] != '\n');
     int code = EXIT_DONE;

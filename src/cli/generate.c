@@ -144,6 +144,7 @@ bitnet_status generation_run(struct generation *g, bitnet_error *err)
     g->finish = BITNET_FINISH_NONE;
     BN_TRY(bitnet_submit(g->engine, &r, &id, err));
     bool go_on = true, cancelled = false;
+    if (g->n_echo && g->on_text) go_on = g->on_text(g->user, g->echo, g->n_echo);
     size_t silent_steps = 0;
     bitnet_status s = BITNET_OK;
     while (s == BITNET_OK && g->finish == BITNET_FINISH_NONE) {

@@ -32,6 +32,8 @@ struct generation {
     bool (*on_text)(void *user, const char *text,
                     size_t n); /* false: stop, nobody can read it; may be NULL */
     void *user;
+    const char *echo; /* goes to on_text as soon as the request is accepted; no part of `text` */
+    size_t n_echo;
     /* out: owned, generation_free */
     struct bn_buf text;
     int32_t *ids;

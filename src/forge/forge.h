@@ -21,9 +21,6 @@ const char *bn_synth_shape(size_t i, const char **description); /* NULL past the
 /* ---- inspect.c: what is in a file; inspect_stats.c: what is in a tensor ---- */
 struct bitnet_file;
 bitnet_status bn_file_open(struct bitnet_file **out, const char *path, bitnet_error *err);
-/* The same from memory that outlives the file (the embedded model). */
-bitnet_status bn_file_open_memory(struct bitnet_file **out, const void *data, size_t bytes,
-                                  const char *name, bitnet_error *err);
 void bn_file_close(struct bitnet_file *f);
 const char *bn_file_format(const struct bitnet_file *f);
 uint64_t bn_file_bytes(const struct bitnet_file *f);

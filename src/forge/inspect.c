@@ -176,17 +176,14 @@ static void place_parts(struct bitnet_file *f)
         }
 }
 
-/* path, or memory where that is given. */
-static bitnet_status open_file(struct bitnet_file **out, const char *path, const void *memory,
-                               size_t bytes, bitnet_error *err)
+bitnet_status bn_file_open(struct bitnet_file **out, const char *path, bitnet_error *err)
 {
     *out = NULL;
     struct bitnet_file *f = bn_calloc(1, sizeof *f);
     if (f == NULL) return bn_fail_nomem(err, sizeof *f, "a file");
     struct bn_buf note;
     bn_buf_init(&note, NOTE_MAX_BYTES);
-    bitnet_status s = memory ? bn_source_open_memory(&f->src, memory, bytes, path, err)
-                             : bn_source_open(&f->src, path, BN_I2S_AUTO, err);
+    bitnet_status s = bn_source_open(&f->src, path, BN_I2S_AUTO, err);
     if (s != BITNET_OK) goto fail;
     f->places = bn_calloc(f->src.n_tensors, sizeof *f->places);
     if (f->places == NULL) {
@@ -204,17 +201,6 @@ fail:
     }
     *out = f;
     return BITNET_OK;
-}
-
-bitnet_status bn_file_open(struct bitnet_file **out, const char *path, bitnet_error *err)
-{
-    return open_file(out, path, NULL, 0, err);
-}
-
-bitnet_status bn_file_open_memory(struct bitnet_file **out, const void *data, size_t bytes,
-                                  const char *name, bitnet_error *err)
-{
-    return open_file(out, name, data, bytes, err);
 }
 
 void bn_file_close(struct bitnet_file *f)

@@ -148,12 +148,10 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
     BN_TRY(get_u32(&c->n_head_kv, s, c, "attention.head_count_kv", err));
     c->n_ctx = 2048;
     BN_TRY(get_u32(&c->n_ctx, s, c, "context_length", err));
-    c->eps = -1;
-    BN_TRY(get_f32(&c->eps, s, c, "attention.layer_norm_rms_epsilon", err));
-    if (c->eps == -1)
-        return bn_fail(err, BITNET_E_FORMAT,
-                       "'%s': metadata '%s.attention.layer_norm_rms_epsilon' is missing", s->path,
-                       c->arch);
+    struct key eps = full_key(c, "attention.layer_norm_rms_epsilon");
+    if (!bn_meta_f32(s, eps.text, &c->eps))
+        return bn_fail(err, BITNET_E_FORMAT, "'%s': metadata '%s' is missing or no float", s->path,
+                       eps.text);
     c->head_dim = c->n_head ? c->n_embd / c->n_head : 0;
     BN_TRY(get_u32(&c->head_dim, s, c, "attention.key_length", err));
     uint32_t value_dim = c->head_dim;

@@ -92,9 +92,7 @@ static bitnet_status open_model(struct bn_model *m, const struct bn_model_open_a
         return bn_fail(err, BITNET_E_ARG,
                        "I2_S layout '%s' is unknown; auto, 128, 64 and rows4 exist", a->i2s_layout);
     BN_TRY(choose_kernels(m, a->backend, err));
-    BN_TRY(a->path ? bn_source_open(&m->source, a->path, i2s, err)
-                   : bn_source_open_memory(&m->source, a->memory, a->memory_bytes, "embedded model",
-                                           err));
+    BN_TRY(bn_source_open(&m->source, a->path, i2s, err));
     BN_TRY(open_tokenizer(m, err));
     if (!a->vocab_only) return open_weights(m, a, err);
     if (!m->tokenizer)

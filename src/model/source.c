@@ -4,6 +4,7 @@
 #include "model/source.h"
 
 #include "base/buf.h"
+#include "model/embedded.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -138,23 +139,6 @@ static bitnet_status read_file(struct bn_source *s, const char *path, enum bn_i2
     return bn_safetensors_read(s, path, err);
 }
 
-bitnet_status bn_source_open(struct bn_source *out, const char *path, enum bn_i2s_layout i2s,
-                             bitnet_error *err)
-{
-    char *inside = NULL;
-    bitnet_status s = begin(out, path, err);
-    if (s == BITNET_OK && bn_is_folder(path)) s = find_in_folder(&inside, path, err);
-    if (s == BITNET_OK) s = read_file(out, inside ? inside : path, i2s, err);
-    if (s == BITNET_OK && inside && out->is_gguf) { /* errors later on should name the file */
-        free(out->path);
-        out->path = inside;
-        inside = NULL;
-    }
-    free(inside);
-    if (s != BITNET_OK) bn_source_close(out);
-    return s;
-}
-
 bitnet_status bn_source_open_memory(struct bn_source *out, const void *data, size_t bytes,
                                     const char *name, bitnet_error *err)
 {
@@ -171,6 +155,35 @@ bitnet_status bn_source_open_memory(struct bn_source *out, const void *data, siz
             s = fail_unknown(err, name, data, bytes);
         }
     }
+    if (s != BITNET_OK) bn_source_close(out);
+    return s;
+}
+
+static bitnet_status open_embedded(struct bn_source *out, bitnet_error *err)
+{
+    size_t bytes;
+    const void *data = bn_embedded_model(&bytes);
+    *out = (struct bn_source){0};
+    if (!data)
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "this library was built without an embedded model; name a model file");
+    return bn_source_open_memory(out, data, bytes, "embedded model", err);
+}
+
+bitnet_status bn_source_open(struct bn_source *out, const char *path, enum bn_i2s_layout i2s,
+                             bitnet_error *err)
+{
+    if (!path || !*path) return open_embedded(out, err);
+    char *inside = NULL;
+    bitnet_status s = begin(out, path, err);
+    if (s == BITNET_OK && bn_is_folder(path)) s = find_in_folder(&inside, path, err);
+    if (s == BITNET_OK) s = read_file(out, inside ? inside : path, i2s, err);
+    if (s == BITNET_OK && inside && out->is_gguf) { /* errors later on should name the file */
+        free(out->path);
+        out->path = inside;
+        inside = NULL;
+    }
+    free(inside);
     if (s != BITNET_OK) bn_source_close(out);
     return s;
 }

@@ -71,7 +71,7 @@ struct bn_source {
 
 enum bn_i2s_layout { BN_I2S_AUTO, BN_I2S_128, BN_I2S_64, BN_I2S_ROWS4 };
 
-/* path: .gguf, .safetensors, or a folder with model.safetensors, model.safetensors.index.json or exactly one
+/* path: NULL or "" for the embedded model, else a .gguf, a .safetensors, or a folder with model.safetensors, model.safetensors.index.json or exactly one
  * .gguf. Told apart by content, not by name. Everything is checked here: after success every tensor's extent
  * lies inside its mapping and fits its type and shape. */
 bitnet_status bn_source_open(struct bn_source *out, const char *path, enum bn_i2s_layout i2s,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The small model that is part of the library, so that it works with no download. */
-#ifndef BN_API_EMBEDDED_H
-#define BN_API_EMBEDDED_H
+#ifndef BN_MODEL_EMBEDDED_H
+#define BN_MODEL_EMBEDDED_H
 
 #include <stddef.h>
 

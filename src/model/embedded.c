@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The assembler puts the file into read-only data as it is; no generated source, no copy in memory. */
-#include "api/embedded.h"
+#include "model/embedded.h"
 
 #ifdef BN_EMBED_FILE
 extern const char bn_embedded_begin[] __attribute__((visibility("hidden")));
