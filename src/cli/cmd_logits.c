@@ -50,7 +50,7 @@ static const struct opt table[] = {
      .shown = "up to 512",
      .min = 1,
      .max = CHUNK_MAX_TOKENS},
-    MODEL_KV_TYPE_OPT(AT(kv_type)),
+    MODEL_KV_TYPE_OPT(AT(kv_type), "f32"), /* for comparing: nothing rounded that need not be */
     {.kind = OPT_END},
 };
 static const struct opt_part parts[] = {

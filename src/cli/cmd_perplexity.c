@@ -55,7 +55,7 @@ static const struct opt table[] = {
      .initial = "0",
      .min = 0,
      .max = 9007199254740992.0},
-    MODEL_KV_TYPE_OPT(AT(kv_type)),
+    MODEL_KV_TYPE_OPT(AT(kv_type), "f16"),
     {.kind = OPT_FLAG, .name = "json", .help = "print the result as JSON", .offset = AT(json)},
     {.kind = OPT_END},
 };

@@ -145,7 +145,6 @@ bitnet_status generation_run(struct generation *g, bitnet_error *err)
     BN_TRY(bitnet_submit(g->engine, &r, &id, err));
     bool go_on = true, cancelled = false;
     if (g->n_echo && g->on_text) go_on = g->on_text(g->user, g->echo, g->n_echo);
-    size_t silent_steps = 0;
     bitnet_status s = BITNET_OK;
     while (s == BITNET_OK && g->finish == BITNET_FINISH_NONE) {
         if (!cancelled && (!go_on || interrupt_pending())) {
@@ -155,10 +154,7 @@ bitnet_status generation_run(struct generation *g, bitnet_error *err)
         bitnet_event events[EVENT_ROOM];
         size_t n = EVENT_ROOM;
         s = bitnet_step(g->engine, events, &n, err);
-        /* steps through a long prompt report nothing; each of them takes at least one token */
-        silent_steps = n ? 0 : silent_steps + 1;
-        if (cancelled && n == 0) g->finish = BITNET_FINISH_CANCELLED;
-        if (s == BITNET_OK && silent_steps > g->n_tokens)
+        if (s == BITNET_OK && n == 0)
             s = bn_fail(err, BITNET_E_INTERNAL, "the engine lost the request");
         for (size_t i = 0; s == BITNET_OK && i < n; i++)
             if (events[i].id == id) s = take_event(g, &events[i], start_ns, &go_on, err);

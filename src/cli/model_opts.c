@@ -79,7 +79,7 @@ const struct opt engine_opts_table[] = {
      .initial = "0",
      .min = 0,
      .max = 1 << 16},
-    MODEL_KV_TYPE_OPT(offsetof(struct engine_opts, kv_type)),
+    MODEL_KV_TYPE_OPT(offsetof(struct engine_opts, kv_type), "f16"),
     {.kind = OPT_END},
 };
 

@@ -27,10 +27,10 @@ struct engine_opts {
 extern const struct opt engine_opts_table[];
 
 /* The option --kv-type, for tables that take it alone. */
-#define MODEL_KV_TYPE_OPT(at)                                                         \
+#define MODEL_KV_TYPE_OPT(at, type)                                                   \
     {                                                                                 \
         .kind = OPT_CHOICE, .name = "kv-type", .help = "type of the attention cache", \
-        .offset = at, .initial = "f16", .choices = "f16|f32"                          \
+        .offset = at, .initial = type, .choices = "f16|f32"                           \
     }
 
 /* The model of a command whose only word is the model: that word, or what --model says. Both are
