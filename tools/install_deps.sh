@@ -45,6 +45,7 @@ look() {
     has gcc || case "$need " in *" gcc "*) ;; *) wish="$wish gcc" ;; esac
     has nm && has objdump || wish="$wish binutils"
     lib cmocka || wish="$wish libcmocka-dev"
+    /usr/bin/python3 -c 'import numpy' 2>/dev/null || wish="$wish python3-numpy"
     if has clang; then
         # Debian keeps the sanitizers' run time beside clang, under its version
         clang_sanitizes || wish="$wish libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"

@@ -22,6 +22,12 @@ static inline size_t bn_max_size(size_t a, size_t b) { return a > b ? a : b; }
 static inline size_t bn_align_up(size_t n, size_t a) { return (n + a - 1) & ~(a - 1); }
 static inline size_t bn_div_up(size_t n, size_t d) { return n / d + (n % d != 0); }
 
+static inline bool bn_ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+    return n >= k && memcmp(s + n - k, end, k) == 0;
+}
+
 /* Checked arithmetic for sizes that come from files: false on overflow. */
 static inline bool bn_mul_u64(uint64_t *out, uint64_t a, uint64_t b)
 {

@@ -100,19 +100,13 @@ const char *model_path_resolve(const char *typed)
 
 const char *model_path_name(const char *path) { return path ? path : "the embedded model"; }
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), k = strlen(end);
-    return n >= k && strcmp(s + n - k, end) == 0;
-}
-
 bool model_path_looks_like(const char *word)
 {
     if (!*word) return false;
     /* a slash alone is no proof: "now and/or later" is a prompt */
     bool path = strchr(word, '/') && !strpbrk(word, " \t\n");
-    return !model_path_resolve(word) || path || ends_with(word, ".gguf") ||
-           ends_with(word, ".safetensors") || bn_exists(word);
+    return !model_path_resolve(word) || path || bn_ends_with(word, ".gguf") ||
+           bn_ends_with(word, ".safetensors") || bn_exists(word);
 }
 
 /* A mistyped backend is a usage error with the names there are; whether this CPU has it, the

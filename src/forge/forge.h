@@ -62,8 +62,6 @@ bitnet_status bn_choice_bytes(uint64_t *out, enum bn_type t, const char *tensor,
 bool bn_choice_file_type(uint32_t *out, enum bn_type t);
 
 /* ---- vocab.c ---- */
-/* From a GGUF, a tokenizer.json, a SentencePiece model or a folder with one of them. */
-bitnet_status bn_forge_vocab_read(struct bn_vocab *v, const char *path, bitnet_error *err);
 /* The 256 bytes, begin and end of text, two spaces. */
 bitnet_status bn_forge_vocab_bytes(struct bn_vocab *v, bitnet_error *err);
 /* Exactly n_vocab tokens: filled up with unused ones; too many are an error. */

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "forge/forge.h"
 #include "model/gguf_write.h"
+#include "model/model.h"
 #include "text/vocab.h"
 #include <math.h>
 #include <stdio.h>
@@ -235,8 +236,11 @@ static bitnet_status put_meta(const struct synth *s, struct bn_gguf_writer *w, c
     struct bn_vocab vocab;
     bn_config_put(&s->config, w);
     bn_vocab_init(&vocab);
-    bitnet_status st = vocab_path && *vocab_path ? bn_forge_vocab_read(&vocab, vocab_path, err)
+    struct bn_buf note; /* repairs of the file it came from: not ours to tell */
+    bn_buf_init(&note, 1 << 14);
+    bitnet_status st = vocab_path && *vocab_path ? bn_vocab_open(&vocab, vocab_path, &note, err)
                                                  : bn_forge_vocab_bytes(&vocab, err);
+    bn_buf_free(&note);
     if (st == BITNET_OK) st = bn_forge_vocab_fit(&vocab, s->config.n_vocab, shape, err);
     if (st == BITNET_OK) bn_gguf_put_vocab(w, &vocab);
     bn_vocab_free(&vocab);

@@ -1,59 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Vocabularies for files that are being made: read from wherever one lies, or the 256 bytes, and
+ * Vocabularies for files that are being made: the 256 bytes where none is given, and any of them
  * filled up to the number of rows of the embedding, as every reader of GGUF expects. */
 #include "forge/forge.h"
 
-#include "base/buf.h"
-#include "base/file.h"
 #include "base/utf8.h"
-#include "model/model.h"
 #include "text/vocab.h"
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
-
-enum { NOTE_MAX_BYTES = 1 << 14 };
-
-/* The first bytes tell a GGUF; a name that cannot be opened is left to the reader to complain
- * about. */
-static bool is_gguf(const char *path)
-{
-    char head[4] = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return false;
-    bool same = read(fd, head, sizeof head) == (ssize_t)sizeof head && memcmp(head, "GGUF", 4) == 0;
-    close(fd);
-    return same;
-}
-
-/* From a GGUF, or from a folder with a tokenizer in it: that need not be a model. */
-static bitnet_status from_source(struct bn_vocab *v, const char *path, bool folder,
-                                 bitnet_error *err)
-{
-    struct bn_source src = {0};
-    struct bn_buf note;
-    bool found;
-    if (!folder) BN_TRY(bn_source_open(&src, path, BN_I2S_AUTO, err));
-    else if ((src.folder = strdup(path)) == NULL) return bn_fail_nomem(err, strlen(path), "a path");
-    bn_buf_init(&note, NOTE_MAX_BYTES);
-    bitnet_status s = bn_source_vocab(v, &found, &src, &note, err);
-    if (s == BITNET_OK && !found)
-        s = bn_fail(err, BITNET_E_FORMAT, "'%s' holds no vocabulary", path);
-    bn_buf_free(&note);
-    bn_source_close(&src);
-    return s;
-}
-
-bitnet_status bn_forge_vocab_read(struct bn_vocab *v, const char *path, bitnet_error *err)
-{
-    if (bn_is_folder(path)) return from_source(v, path, true, err);
-    if (is_gguf(path)) return from_source(v, path, false, err);
-    size_t n = strlen(path);
-    if (n > 6 && strcmp(path + n - 6, ".model") == 0)
-        return bn_vocab_read_sentencepiece(v, path, err);
-    return bn_vocab_read_hf(v, path, err);
-}
 
 /* The character that stands for a byte in byte-level BPE: itself where it is visible Latin-1, else
  * the next one from U+0100 on. */

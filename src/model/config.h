@@ -4,11 +4,12 @@
 #ifndef BN_MODEL_CONFIG_H
 #define BN_MODEL_CONFIG_H
 
+#include "kernels/kernels.h"
 #include "model/source.h"
 
 enum { /* limits */
        BN_MAX_LAYERS = 1024,
-       BN_MAX_WIDTH = 1 << 17, /* hidden, FFN and head widths */
+       BN_MAX_WIDTH = BN_COLS_MAX, /* hidden, FFN and head widths */
        BN_MAX_HEADS = 1024,
        BN_MAX_HEAD_DIM = 512,
        BN_MAX_CTX = 1 << 20

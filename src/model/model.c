@@ -48,20 +48,24 @@ static bitnet_status choose_activations(struct bn_config *c, const char *name, b
     return BITNET_OK;
 }
 
-static bitnet_status open_tokenizer(struct bn_model *m, bitnet_error *err)
+/* The tokenizer of the opened file, or, with vocab_only, of a path that need not be a model. */
+static bitnet_status open_tokenizer(struct bn_model *m, const char *path, bool vocab_only,
+                                    bitnet_error *err)
 {
 #if BN_HAVE_TEXT
     struct bn_vocab v;
-    bool found;
+    bool found = true;
     bn_vocab_init(&v);
-    bitnet_status s = bn_source_vocab(&v, &found, &m->source, &m->note, err);
+    bitnet_status s = vocab_only ? bn_vocab_open(&v, path, &m->note, err)
+                                 : bn_source_vocab(&v, &found, &m->source, &m->note, err);
     if (s == BITNET_OK && found) s = bn_tokenizer_open(&m->tokenizer, &v, err);
     bn_vocab_free(&v);
     return s;
 #else
     (void)m;
-    (void)err;
-    return BITNET_OK;
+    (void)path;
+    if (!vocab_only) return BITNET_OK;
+    return bn_fail(err, BITNET_E_UNSUPPORTED, "this library was built without tokenizers");
 #endif
 }
 
@@ -91,13 +95,11 @@ static bitnet_status open_model(struct bn_model *m, const struct bn_model_open_a
     if (!bn_i2s_layout_parse(&i2s, a->i2s_layout))
         return bn_fail(err, BITNET_E_ARG,
                        "I2_S layout '%s' is unknown; auto, 128, 64 and rows4 exist", a->i2s_layout);
+    if (a->vocab_only) return open_tokenizer(m, a->path, true, err);
     BN_TRY(choose_kernels(m, a->backend, err));
     BN_TRY(bn_source_open(&m->source, a->path, i2s, err));
-    BN_TRY(open_tokenizer(m, err));
-    if (!a->vocab_only) return open_weights(m, a, err);
-    if (!m->tokenizer)
-        return bn_fail(err, BITNET_E_FORMAT, "'%s' has no tokenizer", m->source.path);
-    return BITNET_OK;
+    BN_TRY(open_tokenizer(m, a->path, false, err));
+    return open_weights(m, a, err);
 }
 
 bitnet_status bn_model_open(struct bn_model **out, const struct bn_model_open_args *a,

@@ -70,6 +70,9 @@ void bn_weights_free(struct bn_model *m);
  * false if there is none. (source_vocab.c) */
 bitnet_status bn_source_vocab(struct bn_vocab *v, bool *found, const struct bn_source *s,
                               struct bn_buf *note, bitnet_error *err);
+/* A vocabulary by itself: of a model, or a tokenizer.json, a SentencePiece .model, or a folder with one of them. */
+bitnet_status bn_vocab_open(struct bn_vocab *v, const char *path, struct bn_buf *note,
+                            bitnet_error *err);
 bool bn_i2s_layout_parse(enum bn_i2s_layout *out,
                          const char *name); /* NULL, "auto", "128", "64", "rows4" */
 

@@ -20,12 +20,6 @@ static char *join(const char *folder, const char *name)
     return bn_buf_take(&b);
 }
 
-static bool ends_with(const char *s, const char *tail)
-{
-    size_t n = strlen(s), t = strlen(tail);
-    return n >= t && strcmp(s + n - t, tail) == 0;
-}
-
 /* The file inside a folder that is the model: what Hugging Face writes, or the only GGUF there. */
 static bitnet_status find_in_folder(char **out, const char *folder, bitnet_error *err)
 {
@@ -42,7 +36,7 @@ static bitnet_status find_in_folder(char **out, const char *folder, bitnet_error
     size_t n_gguf = 0;
     bitnet_status s = BITNET_OK;
     for (struct dirent *e; s == BITNET_OK && (e = readdir(dir));) {
-        if (e->d_name[0] == '.' || !ends_with(e->d_name, ".gguf") || n_gguf++) continue;
+        if (e->d_name[0] == '.' || !bn_ends_with(e->d_name, ".gguf") || n_gguf++) continue;
         *out = join(folder, e->d_name);
         if (!*out) s = bn_fail_nomem(err, MAX_PATH_BYTES, folder);
     }
@@ -131,8 +125,8 @@ static bitnet_status read_file(struct bn_source *s, const char *path, enum bn_i2
         s->maps[s->n_maps++] = file; /* owned by the source from here on, also on failure */
         return bn_gguf_read(s, &s->maps[0], path, i2s, err);
     }
-    bool st = looks_like_safetensors(file.data, file.bytes) || ends_with(path, ".safetensors") ||
-              ends_with(path, ".json"); /* an index of shards */
+    bool st = looks_like_safetensors(file.data, file.bytes) || bn_ends_with(path, ".safetensors") ||
+              bn_ends_with(path, ".json"); /* an index of shards */
     bitnet_status status = st ? BITNET_OK : fail_unknown(err, path, file.data, file.bytes);
     bn_unmap_file(&file);
     if (status != BITNET_OK) return status;

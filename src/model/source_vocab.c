@@ -23,7 +23,6 @@ static void add_end(struct bn_vocab *v, json_int_t id)
 /* eos_token_id is a number or a list of them */
 static bitnet_status read_ends(struct bn_vocab *v, const char *path, bitnet_error *err)
 {
-    if (!bn_exists(path)) return BITNET_OK;
     json_t *j;
     BN_TRY(bn_json_read(&j, path, MAX_CONFIG_BYTES, err));
     const json_t *eos = json_object_get(j, "eos_token_id");
@@ -40,32 +39,54 @@ static bitnet_status read_ends(struct bn_vocab *v, const char *path, bitnet_erro
     return BITNET_OK;
 }
 
+/* folder/name if there is such a file; the caller clears `out` between calls */
+static bool file_in(struct bn_buf *out, const char *folder, const char *name)
+{
+    bn_buf_clear(out);
+    bn_buf_printf(out, "%s/%s", folder, name);
+    return !out->failed && bn_exists(out->data);
+}
+
+static bitnet_status read_folder(struct bn_vocab *v, bool *found, const char *folder,
+                                 bitnet_error *err)
+{
+    struct bn_buf path;
+    bitnet_status s = BITNET_OK;
+    bn_buf_init(&path, 1 << 16);
+    *found = true;
+    if (file_in(&path, folder, "tokenizer.json"))
+        s = bn_vocab_read_hf(v, path.data, err);
+    else if (file_in(&path, folder, "tokenizer.model"))
+        s = bn_vocab_read_sentencepiece(v, path.data, err);
+    else
+        *found = false;
+    if (s == BITNET_OK && *found && file_in(&path, folder, "config.json"))
+        s = read_ends(v, path.data, err);
+    bn_buf_free(&path);
+    return s;
+}
+
 bitnet_status bn_source_vocab(struct bn_vocab *v, bool *found, const struct bn_source *s,
                               struct bn_buf *note, bitnet_error *err)
 {
-    *found = true;
-    if (s->is_gguf) {
-        *found = bn_meta_find(s, "tokenizer.ggml.model") != NULL;
-        return *found ? bn_gguf_read_vocab(v, s, note, err) : BITNET_OK;
-    }
-    struct bn_buf path;
-    bn_buf_init(&path, 1 << 16);
-    bn_buf_printf(&path, "%s/tokenizer.json", s->folder);
-    bitnet_status st = BITNET_OK;
-    if (!path.failed && bn_exists(path.data)) {
-        st = bn_vocab_read_hf(v, path.data, err);
-    } else {
-        bn_buf_clear(&path);
-        bn_buf_printf(&path, "%s/tokenizer.model", s->folder);
-        *found = !path.failed && bn_exists(path.data);
-        if (*found) st = bn_vocab_read_sentencepiece(v, path.data, err);
-    }
-    if (st == BITNET_OK && *found) {
-        bn_buf_clear(&path);
-        bn_buf_printf(&path, "%s/config.json", s->folder);
-        st = path.failed ? bn_fail_nomem(err, strlen(s->folder), "a path")
-                         : read_ends(v, path.data, err);
-    }
-    bn_buf_free(&path);
-    return st;
+    if (!s->is_gguf) return read_folder(v, found, s->folder, err);
+    *found = bn_meta_find(s, "tokenizer.ggml.model") != NULL;
+    return *found ? bn_gguf_read_vocab(v, s, note, err) : BITNET_OK;
+}
+
+bitnet_status bn_vocab_open(struct bn_vocab *v, const char *path, struct bn_buf *note,
+                            bitnet_error *err)
+{
+    bool found = false;
+    if (path && bn_is_folder(path)) BN_TRY(read_folder(v, &found, path, err));
+    if (found) return BITNET_OK;
+    if (path && bn_ends_with(path, "tokenizer.json")) return bn_vocab_read_hf(v, path, err);
+    if (path && bn_ends_with(path, ".model")) return bn_vocab_read_sentencepiece(v, path, err);
+    struct bn_source s;
+    BN_TRY(bn_source_open(&s, path, BN_I2S_AUTO, err));
+    bitnet_status status = bn_source_vocab(v, &found, &s, note, err);
+    if (status == BITNET_OK && !found)
+        status = bn_fail(err, BITNET_E_FORMAT, "'%s' has no tokenizer", s.path);
+    bn_source_close(&s);
+    return status;
 }

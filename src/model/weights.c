@@ -96,6 +96,13 @@ static void pack_worker(void *arg, uint32_t worker)
     }
 }
 
+static bitnet_status fail_code(const struct loader *l, const char *tensor, uint64_t row,
+                               const struct bn_type_info *type)
+{
+    return bn_fail(l->err, BITNET_E_FORMAT, "tensor '%s', row %llu: a code that %s does not allow",
+                   tensor, (unsigned long long)row, type->name);
+}
+
 static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const struct bn_ternary *t,
                                  const struct bn_tensor *tensor)
 {
@@ -122,10 +129,7 @@ static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const st
     }
     bn_pool_run(l->pool, pack_worker, &j);
     uint64_t bad = atomic_load(&j.bad_row);
-    if (bad != UINT64_MAX)
-        return bn_fail(l->err, BITNET_E_FORMAT,
-                       "tensor '%s', row %llu: a code that %s does not allow", tensor->name,
-                       (unsigned long long)bad, bn_type_info(t->stored.type)->name);
+    if (bad != UINT64_MAX) return fail_code(l, tensor->name, bad, bn_type_info(t->stored.type));
     l->m->packed_bytes += x->packed_bytes;
     l->m->n_params_ternary += rows * cols;
     bn_source_release(l->s, tensor);
@@ -184,6 +188,11 @@ static bitnet_status load_dense(struct loader *l, struct bn_matrix *x, enum bn_p
     claim(l, bn_part_find(l->s, p, 0));
     x->dense = true;
     l->m->n_params += x->stored.rows * x->stored.cols;
+    /* a ternary table is decoded row by row while it is used, when nobody can refuse a code any more */
+    const struct bn_type_info *type = bn_type_info(x->stored.type);
+    for (uint64_t r = 0; type->ternary && !type->binary && r < x->stored.rows; r++)
+        if (!bn_unpack_trits(l->trits, &x->stored, r))
+            return fail_code(l, bn_part_find(l->s, p, 0)->name, r, type);
     return BITNET_OK;
 }
 

@@ -6,7 +6,7 @@ log-likelihood, and the greedy continuations of seven prompts.
 Continuations may part where two tokens are about equally likely: int8 ties (see test_golden.py) move logits by a few
 hundredths. Where one differs, the gap between the two best logits at that place is shown, and must be below GAP.
 
-usage: test_stories.py BITNET MODEL
+Prints TAP. usage: test_stories.py BITNET MODEL
 """
 import array
 import json
@@ -61,5 +61,5 @@ for g in golden[:-1]:
     best = sorted(lg, reverse=True)[:2]
     report(best[0] - best[1] < GAP,
            f"{prompt!r}: {same} of {n} tokens equal, then a gap of {best[0] - best[1]:.4f} between the two best logits")
-print(f"{passed} passed, {failed} failed")
+print(f"1..{passed + failed}")
 sys.exit(failed != 0)

@@ -71,7 +71,7 @@ static bool canaries_alive(struct ck *c)
 {
     for (size_t i = 0; i < c->n_buffers; i++)
         for (size_t j = 0; j < CK_CANARY; j++)
-            if (c->buffer[i].data[j - (size_t)CK_CANARY] != CANARY) {
+            if ((c->buffer[i].data - CK_CANARY)[j] != CANARY) {
                 ck_fail(c, "wrote %zu bytes before buffer %zu", CK_CANARY - j, i);
                 return false;
             }
