@@ -2,9 +2,9 @@
  *
  * bitnet.h: the whole public interface of libbitnet.
  *
- * The mental model. A *model* is what a file holds: weights and tokenizer. It is immutable once open
- * and may be shared by any number of threads. An *engine* is a pool of threads, a KV cache and a
- * scheduler over one model; it is driven by its caller, who submits requests and then calls
+ * The mental model. A *model* is what a file holds: weights and tokenizer. It is immutable once
+ * open and may be shared by any number of threads. An *engine* is a pool of threads, a KV cache and
+ * a scheduler over one model; it is driven by its caller, who submits requests and then calls
  * bitnet_step() until the events say that they are done. Nothing happens behind the caller's back:
  * no hidden control threads, no output, no global state, no process exit.
  *
@@ -12,7 +12,7 @@
  *  - Outputs come first, inputs next, options after them, the error last. `err` may be NULL.
  *  - Options start with their own size; bitnet_*_options_init() writes the defaults.
  *    Zero always means "choose for me".
- *  - A buffer with its length as `size_t *n`: room on entry, need on return. If the room is too small
+ *  - A buffer with its length as `size_t *n`: room on entry, need on return. If it is too small,
  *    the call returns BITNET_E_LIMIT, writes nothing beyond the room and sets *n to the need; so a
  *    first call with *n = 0 asks for the size.
  *  - Strings are UTF-8. Pointers returned are borrowed until the object they came from is closed,
@@ -82,7 +82,8 @@ typedef struct bitnet_model_options {
 
 BITNET_API void bitnet_model_options_init(bitnet_model_options *o);
 
-/* path: a .gguf file, a .safetensors file or a Hugging Face folder. NULL or "": the embedded model. */
+/* path: a .gguf file, a .safetensors file or a Hugging Face folder. NULL or "": the embedded
+ * model. */
 BITNET_API bitnet_status bitnet_model_open(bitnet_model **out, const char *path,
                                            const bitnet_model_options *o, bitnet_error *err);
 BITNET_API void bitnet_model_close(bitnet_model *m); /* NULL is fine */
@@ -137,12 +138,14 @@ typedef struct bitnet_message {
     const char *content;
 } bitnet_message;
 
-/* template: NULL for the model's own; a built-in name (bitnet_chat_template_name); or Jinja text. */
+/* template: NULL for the model's own; a built-in name (bitnet_chat_template_name); or Jinja
+ * text. */
 BITNET_API bitnet_status bitnet_chat_render(const bitnet_model *m, const bitnet_message *msgs,
                                             size_t n_msgs, const char *chat_template,
                                             int add_generation_prompt, char *out, size_t *n,
                                             bitnet_error *err);
-/* The same, as tokens. Not always encode(render()): some families join separately encoded pieces. */
+/* The same, as tokens. Not always encode(render()): some families join separately encoded
+ * pieces. */
 BITNET_API bitnet_status bitnet_chat_encode(const bitnet_model *m, const bitnet_message *msgs,
                                             size_t n_msgs, const char *chat_template,
                                             int add_generation_prompt, int32_t *tokens, size_t *n,
@@ -161,7 +164,7 @@ typedef enum bitnet_kv_type {
 
 typedef struct bitnet_engine_options {
     size_t size;
-    uint32_t threads;    /* 0: usable physical cores; 1 means exactly one                   */
+    uint32_t threads;    /* 0: usable cores; 1 means exactly one                   */
     uint32_t ctx_tokens; /* tokens of one sequence, prompt included; 0: the model's, at most 4096 */
     uint32_t max_seqs;   /* sequences at a time; 0: 1                                        */
     uint32_t
@@ -184,9 +187,9 @@ typedef struct bitnet_engine_info {
 BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 
 /* --- the plain door: scoring and research ---
- * Appends n tokens to sequence `seq` (0 .. max_seqs-1) and writes their logits, [n][n_vocab] floats, or
- * those of the last token only, [n_vocab], when `last_only`. logits may be NULL. Not to be mixed with
- * requests on the same engine while these are running. */
+ * Appends n tokens to sequence `seq` (0 .. max_seqs-1) and writes their logits, [n][n_vocab]
+ * floats, or those of the last token only, [n_vocab], when `last_only`. logits may be NULL. Not to
+ * be mixed with requests on the same engine while these are running. */
 BITNET_API bitnet_status bitnet_eval(bitnet_engine *e, uint32_t seq, const int32_t *tokens,
                                      size_t n, int last_only, float *logits, bitnet_error *err);
 BITNET_API bitnet_status bitnet_eval_reset(bitnet_engine *e, uint32_t seq, bitnet_error *err);
@@ -240,8 +243,9 @@ typedef struct bitnet_event {
 BITNET_API bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                                        bitnet_error *err);
 BITNET_API bitnet_status bitnet_cancel(bitnet_engine *e, uint64_t id);
-/* Advances every running request by one step and reports what happened. *n: room in, count out; room
- * for two events a sequence of the engine is always enough. *n is 0 only when there is nothing to do. */
+/* Advances every running request by one step and reports what happened. *n: room in, count out;
+ * room for two events a sequence of the engine is always enough. *n is 0 only when there is nothing
+ * to do. */
 BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, size_t *n,
                                      bitnet_error *err);
 
@@ -254,7 +258,8 @@ BITNET_API void bitnet_file_close(bitnet_file *f);
 BITNET_API const char *bitnet_file_format(const bitnet_file *f); /* "GGUF v3" or "safetensors" */
 BITNET_API uint64_t bitnet_file_bytes(const bitnet_file *f);
 BITNET_API size_t bitnet_file_n_meta(const bitnet_file *f);
-/* i-th metadata entry. type: "u32", "f32", "str", "bool", "str[128256]", ...; value: as text, long arrays cut. */
+/* i-th metadata entry; key and type are borrowed. type: "u32", "f32", "str", "bool", "str[128256]",
+ * ...; value: as JSON text, long arrays cut. */
 BITNET_API bitnet_status bitnet_file_meta(const bitnet_file *f, size_t i, const char **key,
                                           const char **type, char *value, size_t *n);
 BITNET_API size_t bitnet_file_n_tensors(const bitnet_file *f);
@@ -273,8 +278,8 @@ typedef struct bitnet_tensor_info {
 BITNET_API bitnet_status bitnet_file_tensor(const bitnet_file *f, size_t i,
                                             bitnet_tensor_info *info);
 
-/* What is really in a tensor: read and counted, not believed. Integer codes for ternary types, values
- * for float types that turn out to be (codes times one scale), otherwise n_values > 4. */
+/* What is really in a tensor: read and counted, not believed. Integer codes for ternary types,
+ * values for float types that turn out to be (codes times one scale), otherwise n_values > 4. */
 typedef struct bitnet_tensor_stats {
     size_t size;
     uint64_t count[4];  /* how many weights are -1, 0, +1, +2 times the scale   */
@@ -296,16 +301,16 @@ typedef struct bitnet_convert_options {
     size_t size;
     const char *type; /* ternary matrices: "keep", "i2_s", "tq2_0", "tq1_0", "iq2_bn", "iq1_bn",
                                "q1_0", "q2_0"; NULL: i2_s where the shapes allow, else iq2_bn */
-    const char *
-        head_type; /* embedding and head: "keep", "f32", "f16", "bf16", "q8_0", "q6_k", "q4_0", "q4_k" */
+    /* embedding and head: "keep", "f32", "f16", "bf16", "q8_0", "q6_k", "q4_0", "q4_k" */
+    const char *head_type;
     const char *i2s_layout; /* of the input, as in bitnet_model_options */
     const char *name;       /* general.name; NULL: keep, or the folder's name */
     uint32_t overwrite;     /* 1: an existing output file may be replaced     */
     bitnet_progress_fn progress;
     void *progress_user;
-    uint32_t
-        allow_scale_rounding; /* 1: scales may be rounded to the 16 bits of tq1_0, tq2_0, iq1_bn, q1_0,
-                                      q2_0; 0: such a conversion is refused. Weights never change. */
+    /* 1: scales may be rounded to the 16 bits of tq1_0, tq2_0, iq1_bn, q1_0, q2_0; 0: such a
+     * conversion is refused. Weights never change. */
+    uint32_t allow_scale_rounding;
 } bitnet_convert_options;
 BITNET_API void bitnet_convert_options_init(bitnet_convert_options *o);
 /* Safetensors or GGUF in, GGUF out. The output appears whole or not at all. */
@@ -315,8 +320,8 @@ BITNET_API bitnet_status bitnet_convert(const char *in_path, const char *out_pat
 typedef struct bitnet_synth_options {
     size_t size;
     const char *type, *head_type; /* as in bitnet_convert_options; defaults i2_s and f16 */
-    const char *
-        vocab_path; /* a GGUF or tokenizer.json to take the tokenizer from; NULL: a byte vocabulary */
+    /* a GGUF or tokenizer.json to take the tokenizer from; NULL: a byte vocabulary */
+    const char *vocab_path;
     uint64_t seed;
     uint32_t n_layer; /* 0: the shape's own; fewer for quick tests */
     uint32_t overwrite;
@@ -338,9 +343,9 @@ typedef enum bitnet_ppl_protocol {
 typedef struct bitnet_ppl_options {
     size_t size;
     uint32_t ctx_tokens; /* 0: 512, or the engine's context if smaller */
-    bitnet_ppl_protocol
-        protocol; /* WINDOWS: consecutive windows, every position but the first scored;
-                                      LLAMA_CPP: BOS at the start of each window, second half scored    */
+    /* WINDOWS: consecutive windows, every position but the first scored; LLAMA_CPP: BOS at the
+     * start of each window, second half scored */
+    bitnet_ppl_protocol protocol;
     bitnet_progress_fn progress;
     void *progress_user;
 } bitnet_ppl_options;

@@ -11,8 +11,8 @@ struct bitnet_model {
     char arch[32];
 };
 
-/* An options or info struct says its size first: callers built against an older header have a smaller one. Copies what
- * both sides know, over defaults that are already in dst. */
+/* An options or info struct says its size first: callers built against an older header have a
+ * smaller one. Copies what both sides know, over defaults that are already in dst. */
 static inline void bn_copy_sized(void *dst, size_t dst_size, const void *src)
 {
     size_t n;
@@ -21,7 +21,8 @@ static inline void bn_copy_sized(void *dst, size_t dst_size, const void *src)
     memcpy(dst, src, n);
 }
 
-/* The other direction: fills at most as much as the caller's struct has. `size` itself stays the caller's. */
+/* The other direction: fills at most as much as the caller's struct has. `size` itself stays the
+ * caller's. */
 static inline void bn_fill_sized(void *dst, const void *src, size_t src_size)
 {
     size_t n;

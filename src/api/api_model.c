@@ -50,7 +50,9 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
     const struct bn_config *c = &m->config;
     bool loaded = m->layers != NULL;
     bitnet_model_info i = {.size = sizeof i,
-                           .name = c->name[0] ? c->name : m->source.path ? m->source.path : "",
+                           .name = c->name[0]       ? c->name
+                                   : m->source.path ? m->source.path
+                                                    : "",
                            .architecture = c->arch,
                            .activation = c->act == BN_ACT_RELU2 ? "relu2" : "silu",
                            .act_quant = c->act_quant == BN_AQ_INT8 ? "int8" : "f32",

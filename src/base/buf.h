@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Growable bytes with a hard maximum given at birth, so that no input can grow memory without bound.
- * A failed append leaves the buffer as it was and is remembered in `failed`: write a run of appends,
- * then look once. */
+ * Growable bytes with a hard maximum given at birth, so that no input can grow memory without
+ * bound. A failed append leaves the buffer as it was and is remembered in `failed`: write a run of
+ * appends, then look once. */
 #ifndef BN_BASE_BUF_H
 #define BN_BASE_BUF_H
 

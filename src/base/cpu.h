@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the CPU can do, as a value: detected, narrowed and passed on, never stored. A level is a bundle of
- * instruction sets that come together in real machines. */
+ * What the CPU can do, as a value: detected, narrowed and passed on, never stored. A level is a
+ * bundle of instruction sets that come together in real machines. */
 #ifndef BN_BASE_CPU_H
 #define BN_BASE_CPU_H
 

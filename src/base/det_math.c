@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Range reduction followed by a Taylor series summed from the smallest term: slow, short, and easy to check. */
+ * Range reduction followed by a Taylor series summed from the smallest term: slow, short, and easy
+ * to check. */
 #include "base/det_math.h"
 
 #include <math.h>
@@ -47,8 +48,8 @@ double bn_det_log(double x)
 
 void bn_det_sincos(double x, double *sin_out, double *cos_out)
 {
-    /* x = n pi/2 + r with pi/2 in three parts of 33 bits: n * part is exact for n < 2^20, and good to 1e-10 of
-     * a radian at 2^30 */
+    /* x = n pi/2 + r with pi/2 in three parts of 33 bits: n * part is exact for n < 2^20, and good
+     * to 1e-10 of a radian at 2^30 */
     const double p1 = 0x1.921fb54400000p0, p2 = 0x1.0b4611a600000p-34, p3 = 0x1.3198a2e037073p-69;
     double n = rint(x * 0x1.45f306dc9c883p-1);
     double r = ((x - n * p1) - n * p2) - n * p3, r2 = r * r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files: read-only mappings of regular files, small files read whole, and output that appears whole or
- * not at all. */
+ * Files: read-only mappings of regular files, small files read whole, and output that appears whole
+ * or not at all. */
 #ifndef BN_BASE_FILE_H
 #define BN_BASE_FILE_H
 
@@ -14,7 +14,8 @@ struct bn_mapping {
 /* Only regular files: a folder, FIFO or device is refused with a sentence, never waited for. */
 bitnet_status bn_map_file(struct bn_mapping *out, const char *path, bitnet_error *err);
 void bn_unmap_file(struct bn_mapping *m);
-/* The pages of [p, p+n) will not be needed again soon; they may leave memory (they stay readable). */
+/* The pages of [p, p+n) will not be needed again soon; they may leave memory (they stay
+ * readable). */
 void bn_map_release(const struct bn_mapping *m, const uint8_t *p, size_t n);
 
 /* Whole file as 0-terminated bytes (free()); BITNET_E_LIMIT above max_bytes. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * 16-bit floats in plain C: exact widening, round-half-even narrowing. These are the definitions that
- * the vector kernels must match. */
+ * 16-bit floats in plain C: exact widening, round-half-even narrowing. These are the definitions
+ * that the vector kernels must match. */
 #ifndef BN_BASE_HALF_H
 #define BN_BASE_HALF_H
 
@@ -48,8 +48,8 @@ static inline uint16_t bn_f32_to_f16(float f)
     u &= 0x7fffffff;
     if (u > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (u >> 13 & 0x1ff)); /* quiet NaN */
     if (u >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* rounds to infinity */
-    if (u <
-        0x38800000) { /* subnormal or zero: adding 0.5 puts the wanted bits at the bottom of the sum */
+    if (u < 0x38800000) {
+        /* subnormal or zero: adding 0.5 puts the wanted bits at the bottom of the sum */
         float v = bn_u32_as_f32(u) + 0.5f;
         return (uint16_t)(sign | (bn_f32_as_u32(v) - 0x3f000000));
     }

@@ -6,7 +6,8 @@
 #include "base/status.h"
 #include <jansson.h>
 
-/* what: names the text in errors, usually a path. Strict UTF-8; duplicate keys: the last one counts. */
+/* what: names the text in errors, usually a path. Strict UTF-8; duplicate keys: the last one
+ * counts. */
 bitnet_status bn_json_parse(json_t **out, const char *text, size_t n, const char *what,
                             bitnet_error *err);
 bitnet_status bn_json_read(json_t **out, const char *path, size_t max_bytes, bitnet_error *err);

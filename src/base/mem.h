@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory: zeroed arrays with checked sizes, large aligned blocks, and an arena for many small things
- * that die together. */
+ * Memory: zeroed arrays with checked sizes, large aligned blocks, and an arena for many small
+ * things that die together. */
 #ifndef BN_BASE_MEM_H
 #define BN_BASE_MEM_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Jobs are announced by a generation counter, barriers are counted by another one; both are waited for in the same
- * way: spin a little (a step is microseconds away), yield, and at last sleep on a futex. Only the waiting differs
- * between a machine with idle cores and one that is oversubscribed; the work is cut the same way on both. */
+ * Jobs are announced by a generation counter, barriers are counted by another one; both are waited
+ * for in the same way: spin a little (a step is microseconds away), yield, and at last sleep on a
+ * futex. Only the waiting differs between a machine with idle cores and one that is oversubscribed;
+ * the work is cut the same way on both. */
 #include "base/pool.h"
 
 #include "base/mem.h"

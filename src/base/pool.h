@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A pool of workers that run one function together: the caller is worker 0, the others wait spinning for a
- * moment and then asleep. No queues: a forward pass is a sequence of steps that all workers take in step. */
+ * A pool of workers that run one function together: the caller is worker 0, the others wait
+ * spinning for a moment and then asleep. No queues: a forward pass is a sequence of steps that all
+ * workers take in step. */
 #ifndef BN_BASE_POOL_H
 #define BN_BASE_POOL_H
 
@@ -15,20 +16,23 @@ bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_erro
 void bn_pool_close(struct bn_pool *p);
 uint32_t bn_pool_threads(const struct bn_pool *p);
 
-/* Runs fn(arg, worker) on every worker and returns when all are done. Called by one thread at a time. */
+/* Runs fn(arg, worker) on every worker and returns when all are done. Called by one thread at a
+ * time. */
 typedef void bn_job_fn(void *arg, uint32_t worker);
 void bn_pool_run(struct bn_pool *p, bn_job_fn *fn, void *arg);
 
 /* Inside a job: waits until every worker has come here. */
 void bn_pool_barrier(struct bn_pool *p);
 
-/* The share of worker `w` of `n` items, cut at multiples of `grain` (the last share takes the rest). */
+/* The share of worker `w` of `n` items, cut at multiples of `grain` (the last share takes the
+ * rest). */
 struct bn_range {
     size_t begin, end;
 };
 struct bn_range bn_pool_share(const struct bn_pool *p, uint32_t w, size_t n, size_t grain);
 
-/* Cores this process may really use: affinity mask, then the cgroup's CPU quota (rounded up). At least 1. */
+/* Cores this process may really use: affinity mask, then the cgroup's CPU quota (rounded up). At
+ * least 1. */
 uint32_t bn_usable_cores(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Random numbers that are the same everywhere: a counter run through a mixing function (splitmix64), so
- * that a value can also be had directly from (seed, position). */
+ * Random numbers that are the same everywhere: a counter run through a mixing function
+ * (splitmix64), so that a value can also be had directly from (seed, position). */
 #ifndef BN_BASE_RNG_H
 #define BN_BASE_RNG_H
 

@@ -7,8 +7,8 @@
 #include "base/base.h"
 #include <bitnet/bitnet.h>
 
-/* Fills *err (which may be NULL) and is `status`, so that `return bn_fail(...)` reads well. A macro,
- * so that the compiler sees that what it returns is not BITNET_OK. */
+/* Fills *err (which may be NULL) and is `status`, so that `return bn_fail(...)` reads well. A
+ * macro, so that the compiler sees that what it returns is not BITNET_OK. */
 #define bn_fail(err, status, ...) (bn_error_set(err, status, __VA_ARGS__), (status))
 void bn_error_set(bitnet_error *err, bitnet_status status, const char *fmt, ...) BN_PRINTF(3, 4);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/utf8.h"
 
-/* Length announced by a first byte, and the range allowed for the second: it excludes overlong forms,
- * surrogates and values above U+10FFFF. 0 for bytes that cannot begin a character. */
+/* Length announced by a first byte, and the range allowed for the second: it excludes overlong
+ * forms, surrogates and values above U+10FFFF. 0 for bytes that cannot begin a character. */
 static size_t lead(unsigned char c, unsigned char *lo, unsigned char *hi)
 {
     *lo = 0x80;

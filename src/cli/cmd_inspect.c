@@ -66,9 +66,9 @@ struct contents {
     bool counted; /* the matrices were read */
     /* over the projection matrices */
     uint64_t n_matrices, weights, bytes, zeros, dead_rows, nonfinite;
-    const char
-        *weight_dtype; /* "binary", "ternary", "quaternary", "float", "mixed", "none", "unread" */
-    double bit_width;  /* information in a weight of that kind: 1, 1.58, 2, or the storage's bits */
+    /* "binary", "ternary", "quaternary", "float", "mixed", "none", "unread" */
+    const char *weight_dtype;
+    double bit_width; /* information in a weight of that kind: 1, 1.58, 2, or the storage's bits */
     bool has_zero_point;     /* the values do not lie symmetrically about 0 */
     const struct row *worst; /* a matrix of the widest kind, to be named in a sentence */
 };

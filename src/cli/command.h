@@ -15,8 +15,8 @@ struct command {
     const char *name;
     const char *usage; /* the words after the command's name: "[MODEL] [PROMPT...]"     */
     const char *about; /* shown by --help below the usage: what it does, then examples  */
-    const struct opt_part
-        *parts; /* ends with a part without a table                              */
+    /* ends with a part without a table */
+    const struct opt_part *parts;
     size_t config_bytes;
     size_t max_words; /* positional arguments taken */
     int (*run)(void *config, const struct arg_words *words);

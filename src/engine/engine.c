@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step: waiting requests take free places; every running request puts tokens into the batch (one if it decodes, a
- * chunk of its prompt if it does not, decoding first); one forward pass; a token is drawn where a prompt or an answer
- * reached its end; events. A request's pages are reserved when it gets its place, so it cannot run out of memory later.
+ * A step: waiting requests take free places; every running request puts tokens into the batch (one
+ * if it decodes, a chunk of its prompt if it does not, decoding first); one forward pass; a token
+ * is drawn where a prompt or an answer reached its end; events. A request's pages are reserved when
+ * it gets its place, so it cannot run out of memory later.
  */
 #include "engine/engine.h"
 
@@ -34,8 +35,8 @@ struct bitnet_engine {
     struct bn_candidate *candidates; /* [n_vocab] */
     struct bn_request *queue, **queue_end;
     uint32_t n_queued;
-    struct bn_request *
-        *finished; /* [max_seqs] kept until the next step: events borrow their text */
+    /* [max_seqs] kept until the next step: events borrow their text */
+    struct bn_request **finished;
     uint32_t n_finished;
     uint64_t next_id;
 };
@@ -392,8 +393,7 @@ bitnet_status bn_engine_step(struct bitnet_engine *e, bitnet_event *events, size
                        e->max_seqs, 2 * (size_t)e->max_seqs);
     free_finished(e);
     *n = drop_cancelled(e, events, e->max_seqs);
-    if (*n)
-        return BITNET_OK; /* their places are free from the next step on, when their text is no longer borrowed */
+    if (*n) return BITNET_OK; /* their places are free once their text is no longer borrowed */
     admit(e);
     size_t n_batch = make_batch(e);
     if (!n_batch) return BITNET_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Many sequences over one model: takes requests, makes one ragged batch a step, samples, and reports events. Owns the
- * pool, the KV cache and all scratch memory; a step allocates nothing. One thread drives it. */
+ * Many sequences over one model: takes requests, makes one ragged batch a step, samples, and
+ * reports events. Owns the pool, the KV cache and all scratch memory; a step allocates nothing. One
+ * thread drives it. */
 #ifndef BN_ENGINE_ENGINE_H
 #define BN_ENGINE_ENGINE_H
 

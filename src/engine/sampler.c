@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Candidates come off a heap, best first, so that only as many are ordered as the limits let through. */
+ * Candidates come off a heap, best first, so that only as many are ordered as the limits let
+ * through. */
 #include "engine/sampler.h"
 
 #include "base/det_math.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From logits to a token. Order: top-k, top-p, min-p (all on the plain distribution), then temperature, then a draw.
- * Ties go to the smaller id. The draw depends on (seed, position) only, and exp is our own, so the same seed gives the
- * same text on every machine and in any company. */
+ * From logits to a token. Order: top-k, top-p, min-p (all on the plain distribution), then
+ * temperature, then a draw. Ties go to the smaller id. The draw depends on (seed, position) only,
+ * and exp is our own, so the same seed gives the same text on every machine and in any company. */
 #ifndef BN_ENGINE_SAMPLER_H
 #define BN_ENGINE_SAMPLER_H
 
@@ -14,7 +14,8 @@ struct bn_candidate {
 
 bitnet_status bn_sampling_check(const bitnet_sampling *s, bitnet_error *err);
 
-/* scratch: [n] candidates. position: index of the token to be made in its sequence. No allocation. */
+/* scratch: [n] candidates. position: index of the token to be made in its sequence. No
+ * allocation. */
 int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t position,
                   struct bn_candidate *scratch);
 

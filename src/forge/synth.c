@@ -41,8 +41,8 @@ struct synth {
     size_t n, room;
     uint64_t total_bytes, largest_bytes, largest_cols;
     uint64_t seed;
-    uint32_t
-        *trits; /* [TRIT_TABLE] four int8 each; 16 bits of chance in, a product distribution out */
+    /* [TRIT_TABLE] four int8 each; 16 bits of chance in, a product distribution out */
+    uint32_t *trits;
     uint8_t *out;
     size_t out_bytes;
     float *values; /* [largest_cols] */

@@ -16,17 +16,17 @@
 
 #include "base/half.h"
 
-#define BN_EXP_MIN (-0x1.5d589ep+6f) /* -87.33654: the last float above ln 2^-126 */
-#define BN_EXP_MAX 0x1.62e42ep+6f    /* 88.72283: the last float below ln 2^128 */
-#define BN_EXP_LOG2E 0x1.715476p+0f
-#define BN_EXP_LN2_HI 0x1.62e4p-1f   /* 15 bits, so that n * LN2_HI is exact for |n| <= 256 */
+#define BN_EXP_MIN    (-0x1.5d589ep+6f) /* -87.33654: the last float above ln 2^-126 */
+#define BN_EXP_MAX    0x1.62e42ep+6f    /* 88.72283: the last float below ln 2^128 */
+#define BN_EXP_LOG2E  0x1.715476p+0f
+#define BN_EXP_LN2_HI 0x1.62e4p-1f /* 15 bits, so that n * LN2_HI is exact for |n| <= 256 */
 #define BN_EXP_LN2_LO 0x1.7f7d1cp-20f
-#define BN_EXP_ROUND 0x1.8p+23f      /* adding it leaves round_half_even(v) in the low bits */
-#define BN_EXP_C4 0x1.6a23d0p-10f
-#define BN_EXP_C3 0x1.123a20p-7f
-#define BN_EXP_C2 0x1.5558f2p-5f
-#define BN_EXP_C1 0x1.555492p-3f
-#define BN_EXP_C0 0x1.fffffcp-2f
+#define BN_EXP_ROUND  0x1.8p+23f /* adding it leaves round_half_even(v) in the low bits */
+#define BN_EXP_C4     0x1.6a23d0p-10f
+#define BN_EXP_C3     0x1.123a20p-7f
+#define BN_EXP_C2     0x1.5558f2p-5f
+#define BN_EXP_C1     0x1.555492p-3f
+#define BN_EXP_C0     0x1.fffffcp-2f
 
 static inline float bn_exp(float x)
 {

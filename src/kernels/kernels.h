@@ -26,9 +26,9 @@
 
 enum {
     BN_LANES = 16,
-    BN_K_ALIGN = 128,     /* rows of int8 activations are padded with zeros to this */
-    BN_COLS_MAX = 32768,  /* columns of a packed matrix */
-    BN_ATTN_BLOCK = 32    /* keys in one step of attention */
+    BN_K_ALIGN = 128,    /* rows of int8 activations are padded with zeros to this */
+    BN_COLS_MAX = 32768, /* columns of a packed matrix */
+    BN_ATTN_BLOCK = 32   /* keys in one step of attention */
 };
 
 /* ---- vectors of floats ---- */
@@ -90,7 +90,7 @@ enum bn_scale_kind { BN_SCALE_TENSOR, BN_SCALE_ROW, BN_SCALE_BLOCK };
 
 struct bn_packed {
     const uint8_t *data;
-    size_t rows, cols;           /* cols <= BN_COLS_MAX */
+    size_t rows, cols; /* cols <= BN_COLS_MAX */
     enum bn_scale_kind scale_kind;
     float scale;                 /* TENSOR */
     const float *row_scale;      /* ROW: [rows] */
@@ -128,14 +128,14 @@ struct bn_gemm {
 /* ---- what follows from kernels.def ---- */
 
 /* every variant's declaration: one with another signature does not compile */
-#define K(op, isa, needs, fn) bn_##op##_fn fn;
+#define K(op, isa, needs, fn)  bn_##op##_fn fn;
 #define G(op, isa, needs, obj) extern const struct bn_gemm obj;
 #include "kernels/kernels.def"
 
 /* the table: one member an operation, named by its reference line */
 struct bn_kernels {
     const char *backend; /* the best ISA of which a variant was taken */
-#define K_REF(op, fn) bn_##op##_fn *op;
+#define K_REF(op, fn)  bn_##op##_fn *op;
 #define G_REF(op, obj) const struct bn_gemm *op;
 #define K(op, isa, needs, fn)
 #define G(op, isa, needs, obj)

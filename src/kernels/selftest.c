@@ -15,8 +15,8 @@ enum { N = 333 /* no multiple of anything a kernel uses */ };
 /* Mostly values of an activation's size, now and then extremes; all results stay finite. */
 static void fill(float *x, size_t n, uint64_t seed)
 {
-    static const float special[] = {0.0f, -0.0f, 0x1p-149f, -0x1p-140f,
-                                    1e-30f, -1e4f, 1e4f, 127.0f};
+    static const float special[] = {0.0f,   -0.0f, 0x1p-149f, -0x1p-140f,
+                                    1e-30f, -1e4f, 1e4f,      127.0f};
     struct bn_rng r = {seed};
     for (size_t i = 0; i < n; i++) {
         uint32_t u = bn_rng_below(&r, 16 * BN_ARRAY_LEN(special));
@@ -120,7 +120,9 @@ static bool test_dots(bn_dots_fn *f)
     return same(a, b, sizeof a);
 }
 
-struct attn_state { float o[3 * 44], m[3], l[3]; };
+struct attn_state {
+    float o[3 * 44], m[3], l[3];
+};
 
 /* Two blocks, so that the folding into the running state is seen as well. */
 static bool test_attn_f32(bn_attn_f32_fn *f)
@@ -170,8 +172,13 @@ static bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t c
     int32_t sum[TOK];
     const struct bn_gemm *gemm[2] = {&bn_gemm_t2_c, f};
     struct bn_rng r = {24 + cols};
-    struct bn_packed m = {.rows = ROWS, .cols = cols, .scale_kind = kind, .scale = 0.037f,
-                          .row_scale = row_scale, .block_scale = block_scale, .block = block};
+    struct bn_packed m = {.rows = ROWS,
+                          .cols = cols,
+                          .scale_kind = kind,
+                          .scale = 0.037f,
+                          .row_scale = row_scale,
+                          .block_scale = block_scale,
+                          .block = block};
 
     fill(row_scale, ROWS, 25);
     fill(x, COLS, 26);
@@ -229,7 +236,7 @@ static bitnet_status fail(bitnet_error *err, const char *op, bn_any_fn *fn,
 
 bitnet_status bn_kernels_self_test(const struct bn_kernels *k, bitnet_error *err)
 {
-#define CHECK(op, call)                                                                            \
+#define CHECK(op, call) \
     if (!(call)) return fail(err, #op, (bn_any_fn *)k->op, NULL)
     CHECK(rmsnorm, test_rmsnorm(k->rmsnorm));
     CHECK(quant_i8, test_quant_i8(k->quant_i8));

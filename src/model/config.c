@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checks that hold for every configuration, the names and shapes of a model's parts, and how a part is stored.
- * Tensors are looked up here and nowhere else, so a new spelling of a name is one line in the table. */
+ * Checks that hold for every configuration, the names and shapes of a model's parts, and how a part
+ * is stored. Tensors are looked up here and nowhere else, so a new spelling of a name is one line
+ * in the table. */
 #include "model/config.h"
 
 #include "text/vocab.h"

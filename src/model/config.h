@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a model is, checked once. Differences between families are data here: the forward pass reads these fields
- * and asks no further questions. Read from GGUF metadata (config_gguf.c) or config.json (config_hf.c). */
+ * What a model is, checked once. Differences between families are data here: the forward pass reads
+ * these fields and asks no further questions. Read from GGUF metadata (config_gguf.c) or
+ * config.json (config_hf.c). */
 #ifndef BN_MODEL_CONFIG_H
 #define BN_MODEL_CONFIG_H
 
 #include "kernels/kernels.h"
 #include "model/source.h"
 
-enum { /* limits */
-       BN_MAX_LAYERS = 1024,
-       BN_MAX_WIDTH = BN_COLS_MAX, /* hidden, FFN and head widths */
-       BN_MAX_HEADS = 1024,
-       BN_MAX_HEAD_DIM = 512,
-       BN_MAX_CTX = 1 << 20
+/* limits */
+enum {
+    BN_MAX_LAYERS = 1024,
+    BN_MAX_WIDTH = BN_COLS_MAX, /* hidden, FFN and head widths */
+    BN_MAX_HEADS = 1024,
+    BN_MAX_HEAD_DIM = 512,
+    BN_MAX_CTX = 1 << 20
 };
 
 enum bn_act { BN_ACT_RELU2, BN_ACT_SILU };
@@ -86,9 +88,11 @@ enum bn_part {
     BN_P_COUNT
 };
 enum { BN_N_PROJ = 7 };
-/* GGUF name, or the Hugging Face one; out has BN_MAX_NAME_BYTES. in_norm: of the projection's input norm. */
+/* GGUF name, or the Hugging Face one; out has BN_MAX_NAME_BYTES. in_norm: of the projection's input
+ * norm. */
 void bn_part_name(char *out, enum bn_part p, uint32_t layer, bool gguf);
-/* Looks under all names a part is known by (1bitLLM spells two of them differently). NULL: absent. */
+/* Looks under all names a part is known by (1bitLLM spells two of them differently). NULL:
+ * absent. */
 const struct bn_tensor *bn_part_find(const struct bn_source *s, enum bn_part p, uint32_t layer);
 const struct bn_tensor *bn_part_in_norm(const struct bn_source *s, enum bn_part proj,
                                         uint32_t layer);
@@ -97,8 +101,9 @@ const struct bn_tensor *bn_part_scale(const struct bn_source *s, enum bn_part pr
 /* rows and cols a part must have under this configuration; 1 row for norms */
 void bn_part_shape(const struct bn_config *c, enum bn_part p, uint64_t *rows, uint64_t *cols);
 
-/* A projection (or head, or embedding) as stored, scale convention and type resolved: what weights.c packs and convert
- * writes. *online: dense master weights that must be quantised (absmean) on load. */
+/* A projection (or head, or embedding) as stored, scale convention and type resolved: what
+ * weights.c packs and convert writes. *online: dense master weights that must be quantised
+ * (absmean) on load. */
 bitnet_status bn_part_stored(struct bn_stored *out, bool *online, const struct bn_source *s,
                              const struct bn_config *c, enum bn_part p, uint32_t layer,
                              bitnet_error *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Configuration from and to GGUF metadata. Each architecture is one line of the table: what its name implies. */
+ * Configuration from and to GGUF metadata. Each architecture is one line of the table: what its
+ * name implies. */
 #include "model/config.h"
 
 #include "model/gguf_write.h"
@@ -46,8 +47,8 @@ static bitnet_status need_u32(uint32_t *out, const struct bn_source *s, const st
                    s->path, k.text);
 }
 
-/* Optional ones: absent leaves *out as it was. One of a wrong kind is an error: passing over it would compute something
- * else than the file means. */
+/* Optional ones: absent leaves *out as it was. One of a wrong kind is an error: passing over it
+ * would compute something else than the file means. */
 static bitnet_status get_u32(uint32_t *out, const struct bn_source *s, const struct bn_config *c,
                              const char *key, bitnet_error *err)
 {
@@ -103,8 +104,8 @@ static bitnet_status read_rope_scaling(struct bn_config *c, const struct bn_sour
     return get_f32(&c->rope_factor, s, c, "rope.scaling.factor", err);
 }
 
-/* Files of other engines do not say whether the model was trained with int8 activations. What is known: Q1_0 and Q2_0
- * files (Bonsai) and TriLM were not; every other ternary model was. */
+/* Files of other engines do not say whether the model was trained with int8 activations. What is
+ * known: Q1_0 and Q2_0 files (Bonsai) and TriLM were not; every other ternary model was. */
 static enum bn_act_quant guess_act_quant(const struct bn_config *c, const struct bn_source *s)
 {
     const char *text;

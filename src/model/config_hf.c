@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Configuration from a Hugging Face config.json, and the scale convention from its quantization_config: `autobitlinear`
- * multiplies by weight_scale, `bitlinear` (the default) divides by it. */
+ * Configuration from a Hugging Face config.json, and the scale convention from its
+ * quantization_config: `autobitlinear` multiplies by weight_scale, `bitlinear` (the default)
+ * divides by it. */
 #include "model/config.h"
 
 #include "base/buf.h"
@@ -56,8 +57,8 @@ static bitnet_status read_quantization(struct bn_config *c, const json_t *j, boo
 {
     const json_t *q = json_object_get(j, "quantization_config");
     if (!json_is_object(q)) {
-        /* 1bitLLM trains with quantisation and publishes the master weights; anything else without a
-         * quantization_config may hold values that are ternary already (TriLM) */
+        /* 1bitLLM trains with quantisation and publishes the master weights; anything else without
+         * a quantization_config may hold values that are ternary already (TriLM) */
         c->hf = one_bit_llm ? BN_HF_ONLINE : BN_HF_TERNARY_VALUES;
         c->act_quant = one_bit_llm ? BN_AQ_INT8 : BN_AQ_F32;
         return BITNET_OK;

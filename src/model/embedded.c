@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The assembler puts the file into read-only data as it is; no generated source, no copy in memory. */
+ * The assembler puts the file into read-only data as it is; no generated source, no copy in
+ * memory. */
 #include "model/embedded.h"
 
 #ifdef BN_EMBED_FILE

@@ -2,9 +2,10 @@
  *
  * The transformer, straight down the page.
  *
- * Every worker of the pool walks through the same steps; inside a step each takes its share (tokens, rows of a matrix,
- * or attention tasks), and a barrier stands where the next step reads what others wrote. Shares only decide who computes
- * a value, never how: so the number of threads cannot change a bit.
+ * Every worker of the pool walks through the same steps; inside a step each takes its share
+ * (tokens, rows of a matrix, or attention tasks), and a barrier stands where the next step reads
+ * what others wrote. Shares only decide who computes a value, never how: so the number of threads
+ * cannot change a bit.
  *
  *   x [n][n_embd]          residual stream
  *   h [n][wide]            normed input of the next projections, or the output of attention and FFN
@@ -136,13 +137,14 @@ static void dense_mul(struct bn_forward *f, float *y, size_t y_stride, const str
     }
 }
 
-/* y[n][y_stride] = matrix times activations, this worker's rows. x: the floats that q8 was made of. */
+/* y[n][y_stride] = matrix times activations, this worker's rows. x: the floats that q8 was made
+ * of. */
 static void mul_share(struct bn_forward *f, float *y, size_t y_stride, const struct bn_matrix *w,
                       const float *x, size_t x_stride, uint32_t worker, struct bn_range *share)
 {
     const struct bn_gemm *g = f->m->kernels.gemm_t2;
     size_t rows = w->dense ? w->stored.rows : w->packed.rows;
-    *share = bn_pool_share(f->pool, worker, rows, w->dense ? HEAD_ROWS : g->group_rows);
+    *share = bn_pool_share(f->pool, worker, rows, g->group_rows);
     if (share->begin == share->end) return;
     if (w->dense) dense_mul(f, y, y_stride, &w->stored, *share, x, x_stride, f->n, worker);
     else if (f->m->config.act_quant == BN_AQ_INT8)
@@ -167,8 +169,9 @@ static void norm_quant(struct bn_forward *f, const float *from, size_t from_stri
     }
 }
 
-/* The common input of several projections: normed and quantised into h and q8; or, where each projection has a norm of
- * its own in front (BitNet embeddings), only normed, into `out`, from which project() makes each one's input. */
+/* The common input of several projections: normed and quantised into h and q8; or, where each
+ * projection has a norm of its own in front (BitNet embeddings), only normed, into `out`, from
+ * which project() makes each one's input. */
 static void prepare(struct bn_forward *f, const float *g, uint32_t worker)
 {
     const struct bn_config *c = &f->m->config;
@@ -181,8 +184,8 @@ static void prepare(struct bn_forward *f, const float *g, uint32_t worker)
         f->m->kernels.rmsnorm(f->out + t * c->n_embd, f->x + t * c->n_embd, g, c->n_embd, c->eps);
 }
 
-/* A projection whose input was prepared by norm_quant; with a norm of its own the input is made here from `raw`, which
- * costs two barriers. */
+/* A projection whose input was prepared by norm_quant; with a norm of its own the input is made
+ * here from `raw`, which costs two barriers. */
 static void project(struct bn_forward *f, float *y, size_t y_stride, const struct bn_layer *layer,
                     int which, const float *raw, size_t raw_stride, uint32_t worker,
                     struct bn_range *share)
@@ -205,6 +208,19 @@ static void add_residual(struct bn_forward *f, struct bn_range rows)
     for (size_t t = 0; t < f->n; t++)
         f->m->kernels.add(f->x + t * n_embd + rows.begin, f->out + t * n_embd + rows.begin,
                           rows.end - rows.begin);
+}
+
+/* gate = act(gate) * up in the rows that this worker made */
+static void activate(struct bn_forward *f, struct bn_range rows)
+{
+    const struct bn_kernels *k = &f->m->kernels;
+    size_t n_ff = f->m->config.n_ff, n = rows.end - rows.begin;
+    for (size_t t = 0; t < f->n; t++) {
+        float *g = f->gate + t * n_ff + rows.begin;
+        const float *u = f->up + t * n_ff + rows.begin;
+        if (f->m->config.act == BN_ACT_RELU2) k->relu2_mul(g, g, u, n);
+        else k->silu_mul(g, g, u, n);
+    }
 }
 
 /* ------------------------------------------------------------------ attention */
@@ -312,12 +328,7 @@ static void walk(void *arg, uint32_t worker)
         bn_pool_barrier(f->pool);
         project(f, f->gate, c->n_ff, y, BN_P_GATE - BN_P_Q, f->out, c->n_embd, worker, &rows);
         project(f, f->up, c->n_ff, y, BN_P_UP - BN_P_Q, f->out, c->n_embd, worker, &rows);
-        for (size_t t = 0; t < f->n;
-             t++) { /* gate and up have the same rows, so the shares agree */
-            float *g = f->gate + t * c->n_ff + rows.begin;
-            (c->act == BN_ACT_RELU2 ? m->kernels.relu2_mul : m->kernels.silu_mul)(
-                g, g, f->up + t * c->n_ff + rows.begin, rows.end - rows.begin);
-        }
+        activate(f, rows); /* gate and up have the same rows, so the same share */
         bn_pool_barrier(f->pool);
         norm_quant(f, f->gate, c->n_ff, y->ffn_sub_norm, c->eps, c->n_ff, worker);
         bn_pool_barrier(f->pool);

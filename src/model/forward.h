@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The forward pass over a ragged batch: tokens of any sequences at their own positions, no padding. A token's result
- * does not depend on what else is in the batch, on how a prompt was cut, or on the number of threads. */
+ * The forward pass over a ragged batch: tokens of any sequences at their own positions, no padding.
+ * A token's result does not depend on what else is in the batch, on how a prompt was cut, or on the
+ * number of threads. */
 #ifndef BN_MODEL_FORWARD_H
 #define BN_MODEL_FORWARD_H
 
@@ -8,8 +9,8 @@
 #include "model/kv.h"
 #include "model/model.h"
 
-/* One token to compute. Tokens of one sequence stand in order of position; a token sees those of its own sequence
- * that stand before it in the batch or were computed earlier. */
+/* One token to compute. Tokens of one sequence stand in order of position; a token sees those of
+ * its own sequence that stand before it in the batch or were computed earlier. */
 struct bn_batch_token {
     int32_t token;
     uint32_t pos;
@@ -19,16 +20,16 @@ struct bn_batch_token {
 
 struct bn_forward; /* scratch memory for batches up to a maximum, and the pool that works on them */
 
-/* The model, pool and cache must outlive it. n_ctx: positions below it are possible. max_logits: rows of logits that
- * one call can give. */
+/* The model, pool and cache must outlive it. n_ctx: positions below it are possible. max_logits:
+ * rows of logits that one call can give. */
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
                               struct bn_pool *pool, struct bn_kv *kv, uint32_t n_ctx,
                               uint32_t max_tokens, bitnet_error *err);
 void bn_forward_close(struct bn_forward *f);
 size_t bn_forward_bytes(const struct bn_forward *f);
 
-/* Computes the batch; n <= max_tokens. logits: [number of want_logits][n_vocab], in batch order; may be NULL if nobody
- * wants any. Allocates nothing. */
+/* Computes the batch; n <= max_tokens. logits: [number of want_logits][n_vocab], in batch order;
+ * may be NULL if nobody wants any. Allocates nothing. */
 void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
                     float *logits);
 

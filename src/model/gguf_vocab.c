@@ -334,7 +334,8 @@ static void put_id(struct bn_gguf_writer *w, const char *key, int32_t id)
     if (id >= 0) bn_gguf_put_u32(w, key, (uint32_t)id);
 }
 
-/* ids that readers of SentencePiece vocabularies assume when they are absent: "none" must be said */
+/* ids that readers of SentencePiece vocabularies assume when they are absent: "none" must be
+ * said */
 static void put_spm_id(struct bn_gguf_writer *w, const struct bn_vocab *v, const char *key,
                        int32_t id)
 {

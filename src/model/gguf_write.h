@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Writing GGUF v3. First all metadata, then all tensors declared, then their bytes in the order declared; the file
- * appears whole at commit or not at all. Memory: metadata and the directory only. */
+ * Writing GGUF v3. First all metadata, then all tensors declared, then their bytes in the order
+ * declared; the file appears whole at commit or not at all. Memory: metadata and the directory
+ * only. */
 #ifndef BN_MODEL_GGUF_WRITE_H
 #define BN_MODEL_GGUF_WRITE_H
 
@@ -30,7 +31,8 @@ void bn_gguf_put_u32(struct bn_gguf_writer *w, const char *key, uint32_t v);
 void bn_gguf_put_f32(struct bn_gguf_writer *w, const char *key, float v);
 void bn_gguf_put_bool(struct bn_gguf_writer *w, const char *key, bool v);
 void bn_gguf_put_str(struct bn_gguf_writer *w, const char *key, const char *s, size_t n);
-/* An array of numbers as they lie in memory; or, with items NULL, of strings, which then follow one by one. */
+/* An array of numbers as they lie in memory; or, with items NULL, of strings, which then follow one
+ * by one. */
 void bn_gguf_put_array(struct bn_gguf_writer *w, const char *key, enum bn_meta_type elem,
                        uint64_t count, const void *items);
 void bn_gguf_put_elem(struct bn_gguf_writer *w, const char *s, size_t n);
@@ -46,8 +48,8 @@ bitnet_status bn_gguf_data(struct bn_gguf_writer *w, const void *p, size_t n, bi
 bitnet_status bn_gguf_commit(struct bn_gguf_writer *w,
                              bitnet_error *err); /* all declared bytes must be there */
 
-/* The tokenizer.* keys of a GGUF as a vocabulary (model/gguf_vocab.c). Repairs what is known to be wrong in
- * published files and says so in `note` (appended sentences). */
+/* The tokenizer.* keys of a GGUF as a vocabulary (model/gguf_vocab.c). Repairs what is known to be
+ * wrong in published files and says so in `note` (appended sentences). */
 bitnet_status bn_gguf_read_vocab(struct bn_vocab *v, const struct bn_source *s, struct bn_buf *note,
                                  bitnet_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The paged KV cache. A page holds BN_ATTN_BLOCK tokens of one sequence for all layers; a sequence is a list of pages.
- * One block of memory, reserved at open. Belongs to the thread that drives the engine; workers write rows of pages that
- * were handed out before. */
+ * The paged KV cache. A page holds BN_ATTN_BLOCK tokens of one sequence for all layers; a sequence
+ * is a list of pages. One block of memory, reserved at open. Belongs to the thread that drives the
+ * engine; workers write rows of pages that were handed out before. */
 #ifndef BN_MODEL_KV_H
 #define BN_MODEL_KV_H
 
@@ -32,7 +32,8 @@ void bn_kv_close(struct bn_kv *kv);
 
 bool bn_kv_seq_open(struct bn_kv_seq *s, uint32_t max_tokens); /* false: out of memory */
 void bn_kv_seq_close(struct bn_kv_seq *s);
-/* Pages for n_tokens in all; false if the pool has not enough, then nothing changes. No allocation. */
+/* Pages for n_tokens in all; false if the pool has not enough, then nothing changes. No
+ * allocation. */
 bool bn_kv_reserve(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens);
 void bn_kv_release(struct bn_kv *kv,
                    struct bn_kv_seq *s); /* all pages go back, n_tokens becomes 0 */

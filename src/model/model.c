@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Opening a model: file, configuration, tokenizer, weights, in this order, so that what is cheap to refuse is refused
- * first. bn_model_close takes half-built models. */
+ * Opening a model: file, configuration, tokenizer, weights, in this order, so that what is cheap to
+ * refuse is refused first. bn_model_close takes half-built models. */
 #include "model/model.h"
 
 #include "base/clock.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model in memory: configuration, packed weights, tokenizer. Immutable after open and shared by any number of
- * engines. Dense tensors (embedding, head) stay in the file's mapping as they are; ternary matrices are held once, in
- * the layout of the chosen kernels; norms are f32. */
+ * A model in memory: configuration, packed weights, tokenizer. Immutable after open and shared by
+ * any number of engines. Dense tensors (embedding, head) stay in the file's mapping as they are;
+ * ternary matrices are held once, in the layout of the chosen kernels; norms are f32. */
 #ifndef BN_MODEL_MODEL_H
 #define BN_MODEL_MODEL_H
 
@@ -66,11 +66,12 @@ bitnet_status bn_weights_load(struct bn_model *m, struct bn_pool *pool, bitnet_p
                               void *user, bitnet_error *err);
 void bn_weights_free(struct bn_model *m);
 
-/* The vocabulary that belongs to an opened file: from GGUF metadata, or from the files beside the safetensors. *found:
- * false if there is none. (source_vocab.c) */
+/* The vocabulary that belongs to an opened file: from GGUF metadata, or from the files beside the
+ * safetensors. *found: false if there is none. (source_vocab.c) */
 bitnet_status bn_source_vocab(struct bn_vocab *v, bool *found, const struct bn_source *s,
                               struct bn_buf *note, bitnet_error *err);
-/* A vocabulary by itself: of a model, or a tokenizer.json, a SentencePiece .model, or a folder with one of them. */
+/* A vocabulary by itself: of a model, or a tokenizer.json, a SentencePiece .model, or a folder with
+ * one of them. */
 bitnet_status bn_vocab_open(struct bn_vocab *v, const char *path, struct bn_buf *note,
                             bitnet_error *err);
 bool bn_i2s_layout_parse(enum bn_i2s_layout *out,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Angles of the rotary position embedding, as a table made once. As in the reference implementation the frequency and
- * its product with the position are rounded to f32 before sine and cosine are taken; these are our own (det_math). */
+ * Angles of the rotary position embedding, as a table made once. As in the reference implementation
+ * the frequency and its product with the position are rounded to f32 before sine and cosine are
+ * taken; these are our own (det_math). */
 #ifndef BN_MODEL_ROPE_H
 #define BN_MODEL_ROPE_H
 
 #include "model/config.h"
 
-/* Divisors of the frequencies that the configuration's scaling asks for, [rope_dim / 2]; all 1 without scaling. In a
- * GGUF they are the tensor rope_freqs.weight. */
+/* Divisors of the frequencies that the configuration's scaling asks for, [rope_dim / 2]; all 1
+ * without scaling. In a GGUF they are the tensor rope_freqs.weight. */
 void bn_rope_factors(float *out, const struct bn_config *c);
 
 /* table: [n_ctx][rope_dim], a position's cosines then its sines. factors: [rope_dim / 2]. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model file, opened: a directory of tensors that point into read-only mappings, and metadata. Both readers
- * (gguf.c, safetensors.c) fill this; nobody above knows which one it was, except through `format`. */
+ * A model file, opened: a directory of tensors that point into read-only mappings, and metadata.
+ * Both readers (gguf.c, safetensors.c) fill this; nobody above knows which one it was, except
+ * through `format`. */
 #ifndef BN_MODEL_SOURCE_H
 #define BN_MODEL_SOURCE_H
 
@@ -9,37 +10,39 @@
 #include "base/mem.h"
 #include "model/types.h"
 
-enum { /* limits on what a file may claim */
-       BN_MAX_TENSORS = 65536,
-       BN_MAX_META = 65536,
-       BN_MAX_META_ARRAY = 1 << 24,
-       BN_MAX_NAME_BYTES = 512,
-       BN_MAX_SHARDS = 256,
-       BN_MAX_HEADER_BYTES = 100 << 20 /* safetensors header */
+/* limits on what a file may claim */
+enum {
+    BN_MAX_TENSORS = 65536,
+    BN_MAX_META = 65536,
+    BN_MAX_META_ARRAY = 1 << 24,
+    BN_MAX_NAME_BYTES = 512,
+    BN_MAX_SHARDS = 256,
+    BN_MAX_HEADER_BYTES = 100 << 20 /* safetensors header */
 };
 
-enum bn_meta_type { /* numbers as in GGUF */
-                    BN_META_U8,
-                    BN_META_I8,
-                    BN_META_U16,
-                    BN_META_I16,
-                    BN_META_U32,
-                    BN_META_I32,
-                    BN_META_F32,
-                    BN_META_BOOL,
-                    BN_META_STR,
-                    BN_META_ARRAY,
-                    BN_META_U64,
-                    BN_META_I64,
-                    BN_META_F64
+/* numbers as in GGUF */
+enum bn_meta_type {
+    BN_META_U8,
+    BN_META_I8,
+    BN_META_U16,
+    BN_META_I16,
+    BN_META_U32,
+    BN_META_I32,
+    BN_META_F32,
+    BN_META_BOOL,
+    BN_META_STR,
+    BN_META_ARRAY,
+    BN_META_U64,
+    BN_META_I64,
+    BN_META_F64
 };
 
 struct bn_meta {
     const char *key;              /* 0-terminated, in the arena */
     enum bn_meta_type type, elem; /* elem: of an ARRAY */
     uint64_t count;               /* elements of an ARRAY, bytes of a STR, else 1 */
-    const uint8_t
-        *raw; /* the value as it lies in the file (STR: its bytes; ARRAY: first element)  */
+    /* the value as it lies in the file (STR: its bytes; ARRAY: first element) */
+    const uint8_t *raw;
     uint64_t raw_bytes; /* extent of the value, checked to lie inside the file */
 };
 
@@ -71,12 +74,14 @@ struct bn_source {
 
 enum bn_i2s_layout { BN_I2S_AUTO, BN_I2S_128, BN_I2S_64, BN_I2S_ROWS4 };
 
-/* path: NULL or "" for the embedded model, else a .gguf, a .safetensors, or a folder with model.safetensors, model.safetensors.index.json or exactly one
- * .gguf. Told apart by content, not by name. Everything is checked here: after success every tensor's extent
- * lies inside its mapping and fits its type and shape. */
+/* path: NULL or "" for the embedded model, else a .gguf, a .safetensors, or a folder with
+ * model.safetensors, model.safetensors.index.json or exactly one .gguf. Told apart by content, not
+ * by name. Everything is checked here: after success every tensor's extent lies inside its mapping
+ * and fits its type and shape. */
 bitnet_status bn_source_open(struct bn_source *out, const char *path, enum bn_i2s_layout i2s,
                              bitnet_error *err);
-/* The same from memory that outlives the source (the embedded model): GGUF or one safetensors file. */
+/* The same from memory that outlives the source (the embedded model): GGUF or one safetensors
+ * file. */
 bitnet_status bn_source_open_memory(struct bn_source *out, const void *data, size_t bytes,
                                     const char *name, bitnet_error *err);
 void bn_source_close(struct bn_source *s);
@@ -88,8 +93,8 @@ struct bn_stored bn_tensor_stored(const struct bn_tensor *t);
 /* Its pages may leave memory. */
 void bn_source_release(const struct bn_source *s, const struct bn_tensor *t);
 
-/* Metadata getters: false if the key is absent or of another kind. Integers of any width are accepted when the
- * value fits; f32 accepts f64. Strings are not 0-terminated. */
+/* Metadata getters: false if the key is absent or of another kind. Integers of any width are
+ * accepted when the value fits; f32 accepts f64. Strings are not 0-terminated. */
 const struct bn_meta *bn_meta_find(const struct bn_source *s, const char *key);
 bool bn_meta_u32(const struct bn_source *s, const char *key, uint32_t *out);
 bool bn_meta_f32(const struct bn_source *s, const char *key, float *out);
@@ -109,8 +114,8 @@ bitnet_status bn_safetensors_read(struct bn_source *s, const char *path, bitnet_
 /* One safetensors file in memory: its header checked and its tensors added. name: for errors. */
 bitnet_status bn_safetensors_parse(struct bn_source *s, const uint8_t *data, size_t bytes,
                                    const char *name, bitnet_error *err);
-/* Adds to the directory; refuses duplicates and names that are too long. Used by both readers. The name must lie in
- * s->arena (or outlive the source). */
+/* Adds to the directory; refuses duplicates and names that are too long. Used by both readers. The
+ * name must lie in s->arena (or outlive the source). */
 bitnet_status bn_source_add_tensor(struct bn_source *s, const struct bn_tensor *t,
                                    bitnet_error *err);
 

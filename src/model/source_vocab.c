@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The vocabulary that belongs to a file: inside a GGUF, or beside safetensors (tokenizer.json, else tokenizer.model),
- * with the end tokens that config.json names. */
+ * The vocabulary that belongs to a file: inside a GGUF, or beside safetensors (tokenizer.json, else
+ * tokenizer.model), with the end tokens that config.json names. */
 #include "model/model.h"
 
 #include "base/json.h"
@@ -54,12 +54,10 @@ static bitnet_status read_folder(struct bn_vocab *v, bool *found, const char *fo
     bitnet_status s = BITNET_OK;
     bn_buf_init(&path, 1 << 16);
     *found = true;
-    if (file_in(&path, folder, "tokenizer.json"))
-        s = bn_vocab_read_hf(v, path.data, err);
+    if (file_in(&path, folder, "tokenizer.json")) s = bn_vocab_read_hf(v, path.data, err);
     else if (file_in(&path, folder, "tokenizer.model"))
         s = bn_vocab_read_sentencepiece(v, path.data, err);
-    else
-        *found = false;
+    else *found = false;
     if (s == BITNET_OK && *found && file_in(&path, folder, "config.json"))
         s = read_ends(v, path.data, err);
     bn_buf_free(&path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From what a file holds to trits and scales. Opening looks at the whole tensor where that is needed to know its kind;
- * rows are then made one at a time, by any number of threads. */
+ * From what a file holds to trits and scales. Opening looks at the whole tensor where that is
+ * needed to know its kind; rows are then made one at a time, by any number of threads. */
 #include "model/ternary.h"
 
 #include "base/half.h"
@@ -8,7 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* mean |w| of the whole tensor, summed in double row by row so that it does not depend on threads */
+/* mean |w| of the whole tensor, summed in double row by row so that it does not depend on
+ * threads */
 static bitnet_status absmean(struct bn_ternary *t, const struct bn_stored *st, float *row,
                              const char *name, bitnet_error *err)
 {
@@ -38,7 +39,8 @@ static void quantise_absmean(int8_t *w, const float *x, float inv, uint64_t n)
     }
 }
 
-/* The one magnitude of a row of {-s, 0, +s}; false if there are more, or one that is not finite. 0: all zeros. */
+/* The one magnitude of a row of {-s, 0, +s}; false if there are more, or one that is not finite. 0:
+ * all zeros. */
 static bool row_magnitude(float *out, const float *x, uint64_t n)
 {
     float s = 0;
@@ -79,8 +81,8 @@ static bool all_zero(const int8_t *w, uint64_t n)
     return true;
 }
 
-/* Row and block scales of a ternary type: finite, and one for all where they agree. A scale of zero may stand for any
- * other if the weights under it are zero too. */
+/* Row and block scales of a ternary type: finite, and one for all where they agree. A scale of zero
+ * may stand for any other if the weights under it are zero too. */
 static bitnet_status look_at_scales(struct bn_ternary *t, const char *name, float *scales,
                                     int8_t *trits, bitnet_error *err)
 {
@@ -95,7 +97,8 @@ static bitnet_status look_at_scales(struct bn_ternary *t, const char *name, floa
             if (!isfinite(scales[b]))
                 return bn_fail(err, BITNET_E_FORMAT, "tensor '%s', row %llu: a scale is not finite",
                                name, (unsigned long long)r);
-            /* types with one scale a tensor take the mean of magnitudes; blocks may have their signs */
+            /* types with one scale a tensor take the mean of magnitudes; blocks may have their
+             * signs */
             if (type->scale == BN_TS_TENSOR && scales[b] < 0)
                 return bn_fail(err, BITNET_E_FORMAT, "tensor '%s' has the negative scale %g", name,
                                (double)scales[b]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Any projection as trits and scales, whatever it is stored as: ternary types directly, master weights by absmean
- * (clamp(round_half_even(w / mean|w|), -1, 1), mean in f32 of the whole tensor), float tensors whose values are
- * already {-1,0,1} times one scale a row or tensor. The one path for loading, converting and inspecting. */
+ * Any projection as trits and scales, whatever it is stored as: ternary types directly, master
+ * weights by absmean (clamp(round_half_even(w / mean|w|), -1, 1), mean in f32 of the whole tensor),
+ * float tensors whose values are already {-1,0,1} times one scale a row or tensor. The one path for
+ * loading, converting and inspecting. */
 #ifndef BN_MODEL_TERNARY_H
 #define BN_MODEL_TERNARY_H
 
@@ -16,13 +17,13 @@ struct bn_ternary {
     uint32_t block;                /* BLOCK_F16: columns in a block */
 };
 
-/* Looks at the tensor (all of it where needed: absmean, checking that block scales agree). *dense: it is not ternary
- * at all and stays a dense matrix (modules_to_not_convert). */
+/* Looks at the tensor (all of it where needed: absmean, checking that block scales agree). *dense:
+ * it is not ternary at all and stays a dense matrix (modules_to_not_convert). */
 bitnet_status bn_ternary_open(struct bn_ternary *out, bool *dense, const struct bn_source *s,
                               const struct bn_config *c, enum bn_part p, uint32_t layer,
                               bitnet_error *err);
-/* Row r as trits; row_scale: ROW kinds (1 float, may be NULL), block_f16: BLOCK kinds ([cols/block], may be NULL).
- * scratch: cols floats. false: a code the type does not allow. */
+/* Row r as trits; row_scale: ROW kinds (1 float, may be NULL), block_f16: BLOCK kinds
+ * ([cols/block], may be NULL). scratch: cols floats. false: a code the type does not allow. */
 bool bn_ternary_row(int8_t *w, float *row_scale, uint16_t *block_f16, const struct bn_ternary *t,
                     uint64_t r, float *scratch);
 

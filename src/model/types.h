@@ -1,38 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tensor storage types: sizes, and how to get values out of and into them, row by row. The one place that
- * knows the bit layouts of files (features: GGUF types, and the packed U8 of Hugging Face checkpoints). */
+ * Tensor storage types: sizes, and how to get values out of and into them, row by row. The one
+ * place that knows the bit layouts of files (features: GGUF types, and the packed U8 of Hugging
+ * Face checkpoints). */
 #ifndef BN_MODEL_TYPES_H
 #define BN_MODEL_TYPES_H
 
 #include "base/status.h"
 
-enum bn_type { /* our own numbers; a GGUF id is resolved to one of these when the file is read */
-               BN_F32,
-               BN_F16,
-               BN_BF16,
-               BN_Q8_0,
-               BN_Q6_K,
-               BN_Q4_0,
-               BN_Q4_K, /* embeddings and heads                           */
-               BN_I2_S,
-               BN_I2_S_64,
-               BN_I2_S_ROWS4, /* 128/32 as published, and the two unmarked variants */
-               BN_TQ1_0,
-               BN_TQ2_0,
-               BN_IQ2_BN,
-               BN_IQ1_BN,
-               BN_Q1_0,
-               BN_Q2_0,
-               BN_Q2_0_128, /* group 64, and the legacy group of 128            */
-               BN_HF_U8,    /* 4 row quarters in one byte, scale beside it      */
-               BN_I32,
-               BN_I64,
-               BN_F64,
-               BN_U8,
-               BN_I8,
-               BN_I16,       /* may appear in files, never as weights            */
-               BN_IQ2_BN_R4, /* IQ2_BN with four rows interleaved                */
-               BN_TYPE_COUNT
+/* our own numbers; a GGUF id is resolved to one of these when the file is read */
+enum bn_type {
+    BN_F32,
+    BN_F16,
+    BN_BF16,
+    BN_Q8_0,
+    BN_Q6_K,
+    BN_Q4_0,
+    BN_Q4_K, /* embeddings and heads                           */
+    BN_I2_S,
+    BN_I2_S_64,
+    BN_I2_S_ROWS4, /* 128/32 as published, and the two unmarked variants */
+    BN_TQ1_0,
+    BN_TQ2_0,
+    BN_IQ2_BN,
+    BN_IQ1_BN,
+    BN_Q1_0,
+    BN_Q2_0,
+    BN_Q2_0_128, /* group 64, and the legacy group of 128            */
+    BN_HF_U8,    /* 4 row quarters in one byte, scale beside it      */
+    BN_I32,
+    BN_I64,
+    BN_F64,
+    BN_U8,
+    BN_I8,
+    BN_I16,       /* may appear in files, never as weights            */
+    BN_IQ2_BN_R4, /* IQ2_BN with four rows interleaved                */
+    BN_TYPE_COUNT
 };
 
 /* where a ternary type keeps its scale */
@@ -41,8 +43,8 @@ enum bn_type_scale { BN_TS_NONE, BN_TS_TENSOR, BN_TS_ROW_F32, BN_TS_ROW_F16, BN_
 struct bn_type_info {
     const char *name; /* as printed and as accepted by --type (case-insensitive) */
     int32_t gguf_id;  /* -1: not storable in GGUF */
-    uint32_t
-        block; /* weights in a block; a row must be whole blocks (1 for I2_S and plain types) */
+    /* weights in a block; a row must be whole blocks (1 for I2_S and plain types) */
+    uint32_t block;
     uint32_t block_bytes;
     uint32_t row_meta_bytes; /* IQ1_BN, IQ2_BN: bytes before a row's blocks */
     bool ternary; /* made for weights in {-1,0,+1} (or {-1,+1}, or {-1,0,+1,+2}) times a scale */
@@ -52,7 +54,8 @@ struct bn_type_info {
 const struct bn_type_info *bn_type_info(enum bn_type t);
 bool bn_type_by_name(enum bn_type *out, const char *name); /* "i2_s", "TQ2_0", ... */
 
-/* Bytes of a tensor of `rows` rows of `cols`; false if the shape does not fit the type or overflows. */
+/* Bytes of a tensor of `rows` rows of `cols`; false if the shape does not fit the type or
+ * overflows. */
 bool bn_type_bytes(uint64_t *out, enum bn_type t, uint64_t rows, uint64_t cols);
 double bn_type_bits_per_weight(enum bn_type t);
 
@@ -65,9 +68,11 @@ struct bn_stored {
     float hf_scale; /* BN_HF_U8: the factor to multiply with, sign convention already resolved */
 };
 
-/* Row r of a ternary type as integers -1, 0, +1 (+2 in Q2_0). false: a code that the type does not allow. */
+/* Row r of a ternary type as integers -1, 0, +1 (+2 in Q2_0). false: a code that the type does not
+ * allow. */
 bool bn_unpack_trits(int8_t *out, const struct bn_stored *t, uint64_t r);
-/* The scales of row r: 1 for TENSOR and ROW kinds, cols / block for BLOCK kinds, as f32 (exact). Returns how many. */
+/* The scales of row r: 1 for TENSOR and ROW kinds, cols / block for BLOCK kinds, as f32 (exact).
+ * Returns how many. */
 size_t bn_unpack_scales(float *out, const struct bn_stored *t, uint64_t r);
 /* The same as the f16 bits of the file; BLOCK kinds only. */
 void bn_unpack_block_f16(uint16_t *out, const struct bn_stored *t, uint64_t r);
@@ -75,9 +80,10 @@ void bn_unpack_block_f16(uint16_t *out, const struct bn_stored *t, uint64_t r);
 /* Row r of any type as floats, as the format defines its values. */
 void bn_dequant_row(float *out, const struct bn_stored *t, uint64_t r);
 
-/* Writing. A ternary row from integers and its scale(s): one per block for BLOCK types, else one. dst points to the
- * tensor's first byte (zeroed before the first row); I2_S puts its scale behind the last row. Rows share bytes in U8
- * packed, I2_S_ROWS4 and in I2_S whose rows are no whole blocks: those are packed by one thread at a time. */
+/* Writing. A ternary row from integers and its scale(s): one per block for BLOCK types, else one.
+ * dst points to the tensor's first byte (zeroed before the first row); I2_S puts its scale behind
+ * the last row. Rows share bytes in U8 packed, I2_S_ROWS4 and in I2_S whose rows are no whole
+ * blocks: those are packed by one thread at a time. */
 void bn_pack_trits(uint8_t *dst, enum bn_type t, uint64_t rows, uint64_t cols, uint64_t r,
                    const int8_t *w, const float *scales);
 /* A dense row (F32 F16 BF16 Q8_0 Q6_K Q4_0 Q4_K) from floats. dst: the row's first byte. */

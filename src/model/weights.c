@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From a directory of tensors to a model's weights. Matrices are packed one after the other, each by all threads of the
- * pool, and the file's pages are let go as soon as they are packed: so the peak is about one copy of the weights. */
+ * From a directory of tensors to a model's weights. Matrices are packed one after the other, each
+ * by all threads of the pool, and the file's pages are let go as soon as they are packed: so the
+ * peak is about one copy of the weights. */
 #include "model/model.h"
 
 #include "base/mem.h"
@@ -188,7 +189,8 @@ static bitnet_status load_dense(struct loader *l, struct bn_matrix *x, enum bn_p
     claim(l, bn_part_find(l->s, p, 0));
     x->dense = true;
     l->m->n_params += x->stored.rows * x->stored.cols;
-    /* a ternary table is decoded row by row while it is used, when nobody can refuse a code any more */
+    /* a ternary table is decoded row by row while it is used, when nobody can refuse a code any
+     * more */
     const struct bn_type_info *type = bn_type_info(x->stored.type);
     for (uint64_t r = 0; type->ternary && !type->binary && r < x->stored.rows; r++)
         if (!bn_unpack_trits(l->trits, &x->stored, r))
@@ -208,8 +210,9 @@ static bitnet_status load_rope_factors(struct loader *l)
     return BITNET_OK;
 }
 
-/* A tensor that nobody asked for means that the file is of another architecture than it says, and running it would give
- * wrong text. Left aside: buffers that older exports carry along, and a tied head that is stored all the same. */
+/* A tensor that nobody asked for means that the file is of another architecture than it says, and
+ * running it would give wrong text. Left aside: buffers that older exports carry along, and a tied
+ * head that is stored all the same. */
 static bitnet_status refuse_unknown(const struct loader *l)
 {
     for (size_t i = 0; i < l->s->n_tensors; i++) {

@@ -27,9 +27,9 @@ struct bn_chat_vars {
     size_t n_msgs;
     bool add_generation_prompt;
     const char *bos_token, *eos_token; /* text, "" if none */
-    int64_t
-        now_s; /* for strftime_now, UTC. 0: it is not defined, and templates take their fixed date,
-                    * so that a prompt does not change with the day */
+    /* for strftime_now, UTC. 0: it is not defined, and templates take their fixed date, * so
+     * that a prompt does not change with the day */
+    int64_t now_s;
 };
 /* A template that calls raise_exception fails with its sentence. */
 bitnet_status bn_jinja_render(const struct bn_jinja *j, const struct bn_chat_vars *vars,

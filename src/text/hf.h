@@ -18,7 +18,8 @@ bool bn_hf_find_token(const struct bn_vocab *v, const char *s, int32_t *id);
 
 /* dir_of's folder + "/" + name; free(). NULL: out of memory. */
 char *bn_hf_beside(const char *dir_of, const char *name);
-/* Reads a JSON object beside dir_of, all numbers as floats; *out = NULL if there is no such file. */
+/* Reads a JSON object beside dir_of, all numbers as floats; *out = NULL if there is no such
+ * file. */
 bitnet_status bn_hf_read_beside(json_t **out, const char *dir_of, const char *name,
                                 bitnet_error *err);
 /* A number that is a token id below n_tokens; *id stays as it was otherwise. */

@@ -133,8 +133,8 @@ struct bn_jt {
 bitnet_status bn_jinja_lex(struct bn_arena *arena, const char *source, size_t n,
                            struct bn_jt **tokens, size_t *n_tokens, bitnet_error *err);
 
+/* expressions */
 enum bn_jn_kind {
-    /* expressions */
     BN_JN_CONST,   /* val                                                              */
     BN_JN_NAME,    /* sym, val: the name                                               */
     BN_JN_LIST,    /* a: items                                                         */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bits: one number for all logits of a prompt. Evaluates a fixed list of tokens through bitnet.h in the way the
- * options say and prints the SHA-256 of the logits' bytes, [n_ids][n_vocab] float32, so that builds, CPUs, thread
- * counts, chunks and files can be compared by one line (tests/e2e/same_bits.py). It needs the core of the library only, no
- * tokenizer, and therefore also builds with a bare cross compiler.
+ * bits: one number for all logits of a prompt. Evaluates a fixed list of tokens through bitnet.h in
+ * the way the options say and prints the SHA-256 of the logits' bytes, [n_ids][n_vocab] float32, so
+ * that builds, CPUs, thread counts, chunks and files can be compared by one line
+ * (tests/e2e/same_bits.py). It needs the core of the library only, no tokenizer, and therefore also
+ * builds with a bare cross compiler.
  *
- * With --company a second sequence is fed between the chunks of the first: it must not change a bit.
+ * With --company a second sequence is fed between the chunks of the first: it must not change a
+ * bit.
  */
 #include <bitnet/bitnet.h>
 #include "sha256.h"
@@ -84,7 +86,8 @@ static int parse(struct args *a, int argc, char **argv)
     return a->model ? 0 : usage("no model given");
 }
 
-/* Numbers separated by anything that is no digit. Returns how many, or 0 if there are none or too many. */
+/* Numbers separated by anything that is no digit. Returns how many, or 0 if there are none or too
+ * many. */
 static size_t read_ids(int32_t *ids, const char *text)
 {
     size_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * SHA-256 (FIPS 180-4), for comparing results in tests; sha256_test() checks it against the standard's examples.
- * Not made for secrets. */
+ * SHA-256 (FIPS 180-4), for comparing results in tests; sha256_test() checks it against the
+ * standard's examples. Not made for secrets. */
 #ifndef BN_TESTS_SHA256_H
 #define BN_TESTS_SHA256_H
 
@@ -84,7 +84,8 @@ static inline void sha256_hex(struct sha256 *s, char out[65])
     for (int i = 0; i < 8; i++) snprintf(out + 8 * i, 9, "%08x", s->h[i]);
 }
 
-/* The examples of the standard: "abc", none, two blocks, and a million times "a" in uneven pieces. */
+/* The examples of the standard: "abc", none, two blocks, and a million times "a" in uneven
+ * pieces. */
 static inline bool sha256_test(void)
 {
     static const struct {

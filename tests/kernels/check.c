@@ -8,10 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct op { const char *name; void (*check)(struct ck *), (*bench)(struct ck *); };
+struct op {
+    const char *name;
+    void (*check)(struct ck *), (*bench)(struct ck *);
+};
 
 static const struct op ops[] = {
-#define K_REF(op_, fn_) {#op_, check_##op_, bench_##op_},
+#define K_REF(op_, fn_)  {#op_, check_##op_, bench_##op_},
 #define G_REF(op_, obj_) {#op_, check_##op_, bench_##op_},
 #define K(op_, isa_, needs_, fn_)
 #define G(op_, isa_, needs_, obj_)
@@ -65,7 +68,8 @@ void ck_time(struct ck *c, const char *label, void (*run)(void *), void *arg, do
     }
     if (c->json)
         printf("{\"op\":\"%s\",\"isa\":\"%s\",\"case\":\"%s\",\"ns\":%.1f,\"gb_per_s\":%.3f,"
-               "\"ratio_to_c\":%.3f}\n", c->v->op, c->v->isa, label, ns, bytes / ns, ref_ns / ns);
+               "\"ratio_to_c\":%.3f}\n",
+               c->v->op, c->v->isa, label, ns, bytes / ns, ref_ns / ns);
     else
         printf("%-11s %-8s %-28s %12.0f ns %7.2f GB/s %7.2fx\n", c->v->op, c->v->isa, label, ns,
                bytes / ns, ref_ns / ns);
@@ -177,7 +181,8 @@ static int usage(void)
 {
     fputs("check_kernels [--op OP] [--isa ISA] [--seed N] [--quick] [--bench [--json]] [--hash]\n"
           "  --seed 0 takes the clock; --hash prints one number over all results, the same for\n"
-          "  every ISA and architecture\n", stderr);
+          "  every ISA and architecture\n",
+          stderr);
     return 2;
 }
 

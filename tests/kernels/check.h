@@ -19,19 +19,22 @@ struct ck_buffer {
     size_t bytes;
 };
 
-struct ck_timing { char key[96]; double ns; };
+struct ck_timing {
+    char key[96];
+    double ns;
+};
 
 struct ck {
     /* the variant under test, and the reference of its operation */
     const struct bn_kernel_info *v, *ref;
-    bool naive;          /* v is the reference: compare it with naive arithmetic */
+    bool naive; /* v is the reference: compare it with naive arithmetic */
     bool quick;
     bool json;
     uint64_t seed;
-    struct bn_rng rng;   /* restarted from the seed for every case, so that a case stands alone */
-    char where[160];     /* the case: shape and fill */
+    struct bn_rng rng; /* restarted from the seed for every case, so that a case stands alone */
+    char where[160];   /* the case: shape and fill */
     size_t n_cases, n_failed;
-    uint64_t hash;       /* of all outputs of v, in order */
+    uint64_t hash; /* of all outputs of v, in order */
     struct ck_buffer buffer[CK_BUFFERS];
     size_t n_buffers;
     struct ck_timing timing[128]; /* of the references */
@@ -82,8 +85,12 @@ void ck_time(struct ck *c, const char *label, void (*run)(void *), void *arg, do
 void *ck_bench_bytes(size_t bytes);
 
 /* ---- the checks, one an operation ---- */
-#define K_REF(op, fn) void check_##op(struct ck *c); void bench_##op(struct ck *c);
-#define G_REF(op, obj) void check_##op(struct ck *c); void bench_##op(struct ck *c);
+#define K_REF(op, fn)              \
+    void check_##op(struct ck *c); \
+    void bench_##op(struct ck *c);
+#define G_REF(op, obj)             \
+    void check_##op(struct ck *c); \
+    void bench_##op(struct ck *c);
 #define K(op, isa, needs, fn)
 #define G(op, isa, needs, obj)
 #include "kernels/kernels.def"

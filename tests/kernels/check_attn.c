@@ -97,8 +97,15 @@ static void check_attn_case(struct ck *c, bool half, size_t n_q, size_t dim, siz
     ck_fill_f32(c, q, n_q * dim, f == CK_HUGE || f == CK_TINY ? CK_RANDOM : f);
     if (half) ck_fill_f16(c, k, n_kv, f), ck_fill_f16(c, v, n_kv, f);
     else ck_fill_f32(c, k, n_kv, f), ck_fill_f32(c, v, n_kv, f);
-    struct attn a = {.half = half, .q = q, .k = k, .v = v, .n_q = n_q, .stride = stride, .dim = dim,
-                     .scale = 0.0884f}, want, got;
+    struct attn a = {.half = half,
+                     .q = q,
+                     .k = k,
+                     .v = v,
+                     .n_q = n_q,
+                     .stride = stride,
+                     .dim = dim,
+                     .scale = 0.0884f},
+                want, got;
     if (f == CK_WIDE) a.scale = 1e-12f;
     if (f == CK_TINY) a.scale = 0x1p-149f; /* scores of +0 and -0 */
     if (!run_blocks(c, a, c->ref->fn, n, block, &want)) return;

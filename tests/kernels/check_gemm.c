@@ -35,11 +35,15 @@ static void run_mul(void *p)
     struct mul *a = p;
     if (a->i8)
         a->i8(a->y, a->y_stride, &a->w, a->r0, a->r1, a->q, a->x_stride, a->sum, a->inv, a->tok);
-    else
-        a->g->mul_f32(a->y, a->y_stride, &a->w, a->r0, a->r1, a->x, a->x_stride, a->tok);
+    else a->g->mul_f32(a->y, a->y_stride, &a->w, a->r0, a->r1, a->x, a->x_stride, a->tok);
 }
 
-struct packing { const struct bn_gemm *g; uint8_t *data; int8_t *w, *back; size_t rows, cols; };
+struct packing {
+    const struct bn_gemm *g;
+    uint8_t *data;
+    int8_t *w, *back;
+    size_t rows, cols;
+};
 
 static void run_packing(void *p)
 {
@@ -82,12 +86,10 @@ static void naive_i8(struct ck *c, const struct mul *a, const int8_t *w)
                 int64_t s = 0;
                 for (size_t k = b * block; k < (b + 1) * block; k++)
                     s += (int64_t)w[r * cols + k] * a->q[t * a->x_stride + k];
-                if (a->w.scale_kind == BN_SCALE_TENSOR)
-                    acc = (float)s * (a->w.scale * a->inv[t]);
+                if (a->w.scale_kind == BN_SCALE_TENSOR) acc = (float)s * (a->w.scale * a->inv[t]);
                 else if (a->w.scale_kind == BN_SCALE_ROW)
                     acc = (float)s * (a->w.row_scale[r] * a->inv[t]);
-                else
-                    acc += (float)s * bn_f16_to_f32(a->w.block_scale[r * (cols / block) + b]);
+                else acc += (float)s * bn_f16_to_f32(a->w.block_scale[r * (cols / block) + b]);
             }
             if (a->w.scale_kind == BN_SCALE_BLOCK) acc *= a->inv[t];
             if (!ck_near(c, "y", acc, a->y[t * a->y_stride + r], 0, t * a->y_stride + r)) return;
@@ -142,8 +144,12 @@ static void fill_scales(struct ck *c, struct mul *a, const struct shape *s)
     uint16_t *block = ck_buffer(c, n * sizeof *block);
     for (size_t r = 0; r < s->rows; r++) row[r] = (float)(bn_rng_unit(&c->rng) + 0.01);
     ck_fill_f16(c, block, n, bn_rng_below(&c->rng, 4) ? CK_RANDOM : CK_TINY);
-    a->w = (struct bn_packed){.rows = s->rows, .cols = s->cols, .scale_kind = s->kind,
-                              .scale = 0.0173f, .row_scale = row, .block_scale = block,
+    a->w = (struct bn_packed){.rows = s->rows,
+                              .cols = s->cols,
+                              .scale_kind = s->kind,
+                              .scale = 0.0173f,
+                              .row_scale = row,
+                              .block_scale = block,
                               .block = s->block};
     a->r0 = s->r0;
     a->r1 = s->r1;
@@ -157,7 +163,8 @@ static void fill_weights(struct ck *c, int8_t *w, const struct shape *s, enum wf
     static const int8_t same[] = {[W_MINUS] = -1, [W_PLUS] = 1, [W_TWO] = 2, [W_ZERO] = 0};
     for (size_t i = 0; i < s->rows * s->cols; i++)
         w[i] = (int8_t)(f == W_RANDOM ? (int)bn_rng_below(&c->rng, 4) - 1
-                        : f == W_SIGN ? (q[i % s->cols] > 0 ? 2 : -1) : same[f]);
+                        : f == W_SIGN ? (q[i % s->cols] > 0 ? 2 : -1)
+                                      : same[f]);
 }
 
 static void describe(struct ck *c, const struct shape *s, const char *what, const char *w,
@@ -181,9 +188,12 @@ static void check_i8(struct ck *c, struct shape s, enum wfill wf, enum qfill qf)
         inv[t] = (float)(bn_rng_unit(&c->rng) + 0.01);
         sum[t] = 0;
         for (size_t k = 0; k < padded; k++) {
-            int v = qf == Q_RANDOM ? (int)bn_rng_below(&c->rng, 255) - 127
-                    : qf == Q_MAX ? 127 : qf == Q_MIN ? -127 : qf == Q_ZERO ? 0
-                    : bn_rng_u64(&c->rng) & 1 ? 127 : -127;
+            int v = qf == Q_RANDOM            ? (int)bn_rng_below(&c->rng, 255) - 127
+                    : qf == Q_MAX             ? 127
+                    : qf == Q_MIN             ? -127
+                    : qf == Q_ZERO            ? 0
+                    : bn_rng_u64(&c->rng) & 1 ? 127
+                                              : -127;
             q[t * stride + k] = (int8_t)(k < s.cols ? v : 0);
             sum[t] += q[t * stride + k];
         }
@@ -224,15 +234,17 @@ static void check_shape(struct ck *c, struct shape s, bool all_fills)
 
 void check_gemm_t2(struct ck *c)
 {
-    static const size_t cols[] = {1,   15,  16,  17,  31,  32,   33,   63,   64,   65,   100, 127,
-                                  128, 129, 255, 256, 257, 640,  1279, 1280, 1281, 1408, 2560,
-                                  3200, 6912, 8640};
+    static const size_t cols[] = {1,    15,   16,   17,   31,   32,   33,   63,  64,
+                                  65,   100,  127,  128,  129,  255,  256,  257, 640,
+                                  1279, 1280, 1281, 1408, 2560, 3200, 6912, 8640};
     static const size_t blocks[] = {32, 64, 128, 256};
     static const size_t counts[] = {1, 2, 3, 5, 10, 21, 40};
     for (size_t rows = 1; rows <= 9; rows++) /* tile edges, one kind of scale after the other */
         for (size_t i = 0; i < BN_ARRAY_LEN(cols) - 4; i++)
-            check_shape(c, (struct shape){rows, cols[i], 1 + (rows + i) % 5, 0, 0,
-                                          rows % 2 ? BN_SCALE_TENSOR : BN_SCALE_ROW, 0}, false);
+            check_shape(c,
+                        (struct shape){rows, cols[i], 1 + (rows + i) % 5, 0, 0,
+                                       rows % 2 ? BN_SCALE_TENSOR : BN_SCALE_ROW, 0},
+                        false);
     for (size_t i = 0; i < BN_ARRAY_LEN(cols) - (c->quick ? 4 : 0); i++) /* extremes */
         for (size_t tok = 1; tok <= 6; tok += 5)
             check_shape(c, (struct shape){5, cols[i], tok, 0, 0, BN_SCALE_ROW, 0}, true);
@@ -240,13 +252,16 @@ void check_gemm_t2(struct ck *c)
         check_shape(c, (struct shape){rows, 257, 3, 0, 0, BN_SCALE_TENSOR, 0}, false);
     for (size_t tok = 1; tok <= 70; tok += tok < 40 ? 1 : 15) /* token tiles */
         for (int block = 0; block < 2; block++)
-            check_shape(c, (struct shape){6, 384, tok, 0, 0,
-                                          block ? BN_SCALE_BLOCK : BN_SCALE_ROW, 128}, false);
+            check_shape(
+                c, (struct shape){6, 384, tok, 0, 0, block ? BN_SCALE_BLOCK : BN_SCALE_ROW, 128},
+                false);
     for (size_t b = 0; b < BN_ARRAY_LEN(blocks); b++)
         for (size_t i = 0; i < BN_ARRAY_LEN(counts); i++)
             for (size_t tok = 1; tok <= 9; tok += tok == 1 ? 1 : 3)
-                check_shape(c, (struct shape){7, blocks[b] * counts[i], tok, 0, 0, BN_SCALE_BLOCK,
-                                              blocks[b]}, tok != 5 && counts[i] < 10);
+                check_shape(
+                    c,
+                    (struct shape){7, blocks[b] * counts[i], tok, 0, 0, BN_SCALE_BLOCK, blocks[b]},
+                    tok != 5 && counts[i] < 10);
     /* part of the rows */
     check_shape(c, (struct shape){11, 200, 3, 4, 8, BN_SCALE_ROW, 0}, false);
     check_shape(c, (struct shape){11, 200, 1, 8, 11, BN_SCALE_TENSOR, 0}, false);
@@ -275,20 +290,28 @@ void bench_gemm_t2(struct ck *c)
     ck_fill_f16(c, scale, BN_ARRAY_LEN(scale), CK_RANDOM);
     for (size_t t = 0; t < TOK; t++)
         inv[t] = bn_quant_i8_c(q + t * COLS, &sum[t], x + t * COLS, COLS);
-    struct mul a = {c->v->gemm, c->v->gemm->mul_i8, y, {data, ROWS, COLS, BN_SCALE_TENSOR, 0.01f,
-                    NULL, scale, 64}, ROWS, 0, 400, COLS, 1, q, sum, inv, x};
-    static const struct { const char *label; size_t rows, tok, block; bool f32; } at[] = {
-        {"i8 400x2560, 1 token", 400, 1, 0, false},
-        {"i8 400x2560, 2 tokens", 400, 2, 0, false},
-        {"i8 400x2560, 4 tokens", 400, 4, 0, false},
-        {"i8 400x2560, 8 tokens", 400, 8, 0, false},
-        {"i8 400x2560, 64 tokens", 400, 64, 0, false},
-        {"i8 blocks of 64, 1 token", 400, 1, 64, false},
-        {"i8 blocks of 128, 1 token", 400, 1, 128, false},
-        {"i8 blocks of 256, 1 token", 400, 1, 256, false},
-        {"i8 blocks of 128, 8 tokens", 400, 8, 128, false},
-        {"f32 400x2560, 1 token", 400, 1, 0, true},
-        {"f32 400x2560, 8 tokens", 400, 8, 0, true}};
+    struct mul a = {c->v->gemm, c->v->gemm->mul_i8,
+                    y,          {data, ROWS, COLS, BN_SCALE_TENSOR, 0.01f, NULL, scale, 64},
+                    ROWS,       0,
+                    400,        COLS,
+                    1,          q,
+                    sum,        inv,
+                    x};
+    static const struct {
+        const char *label;
+        size_t rows, tok, block;
+        bool f32;
+    } at[] = {{"i8 400x2560, 1 token", 400, 1, 0, false},
+              {"i8 400x2560, 2 tokens", 400, 2, 0, false},
+              {"i8 400x2560, 4 tokens", 400, 4, 0, false},
+              {"i8 400x2560, 8 tokens", 400, 8, 0, false},
+              {"i8 400x2560, 64 tokens", 400, 64, 0, false},
+              {"i8 blocks of 64, 1 token", 400, 1, 64, false},
+              {"i8 blocks of 128, 1 token", 400, 1, 128, false},
+              {"i8 blocks of 256, 1 token", 400, 1, 256, false},
+              {"i8 blocks of 128, 8 tokens", 400, 8, 128, false},
+              {"f32 400x2560, 1 token", 400, 1, 0, true},
+              {"f32 400x2560, 8 tokens", 400, 8, 0, true}};
     for (size_t i = 0; i < BN_ARRAY_LEN(at); i++) {
         a.r1 = at[i].rows;
         a.tok = at[i].tok;

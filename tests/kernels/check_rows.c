@@ -7,7 +7,12 @@
 
 /* ---- rows ---- */
 
-struct row { bn_row_fn *fn; float *y; const void *row; size_t n; };
+struct row {
+    bn_row_fn *fn;
+    float *y;
+    const void *row;
+    size_t n;
+};
 
 static void run_row(void *p)
 {
@@ -148,7 +153,12 @@ void bench_row_q6_k(struct ck *c) { bench_row(c, &q6_k); }
 
 /* ---- f32_to_f16 ---- */
 
-struct narrow { bn_f32_to_f16_fn *fn; uint16_t *y; const float *x; size_t n; };
+struct narrow {
+    bn_f32_to_f16_fn *fn;
+    uint16_t *y;
+    const float *x;
+    size_t n;
+};
 
 static void run_narrow(void *p)
 {

@@ -7,9 +7,9 @@
 #include <math.h>
 
 /* around every width a vector loop can have, and the widths of real models */
-static const size_t sizes[] = {1,  2,  7,  8,  9,  15, 16,  17,  31,  32,  33,  63,   64,   65,
-                               79, 80, 96, 97, 100, 127, 128, 129, 255, 256, 257, 1000, 2560, 3200,
-                               6912, 8640};
+static const size_t sizes[] = {1,   2,   7,   8,   9,   15,   16,   17,   31,   32,
+                               33,  63,  64,  65,  79,  80,   96,   97,   100,  127,
+                               128, 129, 255, 256, 257, 1000, 2560, 3200, 6912, 8640};
 
 static size_t n_sizes(const struct ck *c) { return BN_ARRAY_LEN(sizes) - (c->quick ? 4 : 0); }
 
@@ -73,7 +73,10 @@ static void check_binary(struct ck *c, struct binary x, int places,
 
 static void bench_binary(struct ck *c, struct binary x)
 {
-    static const struct { size_t n; const char *label; } at[] = {{2560, "2560"}, {6912, "6912"}};
+    static const struct {
+        size_t n;
+        const char *label;
+    } at[] = {{2560, "2560"}, {6912, "6912"}};
     for (size_t i = 0; i < BN_ARRAY_LEN(at); i++) {
         x.n = at[i].n;
         ck_case(c, "bench");
@@ -145,15 +148,19 @@ static void naive_add(struct ck *c, const struct binary *x, const float *y)
     for (size_t i = 0; i < x->n; i++)
         if (!ck_near(c, "y", (float)((double)x->a[i] + x->b[i]), y[i], 0, i)) return;
 }
-void check_add(struct ck *c)
-{
-    check_binary(c, (struct binary){.call = call_add}, 1, naive_add);
-}
+void check_add(struct ck *c) { check_binary(c, (struct binary){.call = call_add}, 1, naive_add); }
 void bench_add(struct ck *c) { bench_binary(c, (struct binary){.call = call_add}); }
 
 /* ---- quant_i8 ---- */
 
-struct quant { bn_quant_i8_fn *fn; int8_t *q; int32_t sum; float m; const float *x; size_t n; };
+struct quant {
+    bn_quant_i8_fn *fn;
+    int8_t *q;
+    int32_t sum;
+    float m;
+    const float *x;
+    size_t n;
+};
 
 static void run_quant(void *p)
 {
@@ -190,7 +197,10 @@ void check_quant_i8(struct ck *c)
                 x[i] = i == n / 2 ? 127 : (float)bn_rng_below(&c->rng, 254) - 126.5f;
             struct quant a = {(bn_quant_i8_fn *)c->ref->fn, ck_buffer(c, room), 7, 7, x, n};
             if (!ck_run(c, run_quant, &a)) continue;
-            if (c->naive) { naive_quant(c, &a); continue; }
+            if (c->naive) {
+                naive_quant(c, &a);
+                continue;
+            }
             struct quant b = {(bn_quant_i8_fn *)c->v->fn, ck_buffer(c, room), 8, 8, x, n};
             if (!ck_run(c, run_quant, &b)) continue;
             ck_same_bytes(c, "q", a.q, b.q, room);
@@ -211,7 +221,12 @@ void bench_quant_i8(struct ck *c)
 
 /* ---- rope ---- */
 
-struct rope { bn_rope_fn *fn; float *x; size_t heads, dim, half; const float *cs; };
+struct rope {
+    bn_rope_fn *fn;
+    float *x;
+    size_t heads, dim, half;
+    const float *cs;
+};
 
 static void run_rope(void *p)
 {
@@ -238,8 +253,8 @@ static void naive_rope(struct ck *c, const struct rope *a, const float *x, bool 
 
 static void check_rope(struct ck *c, bool neox)
 {
-    static const size_t shape[][3] = {{1, 2, 1},   {2, 8, 3},   {1, 16, 8},    {3, 17, 8},
-                                      {2, 32, 16}, {5, 64, 32}, {4, 100, 50},  {2, 80, 20},
+    static const size_t shape[][3] = {{1, 2, 1},     {2, 8, 3},    {1, 16, 8},   {3, 17, 8},
+                                      {2, 32, 16},   {5, 64, 32},  {4, 100, 50}, {2, 80, 20},
                                       {20, 128, 64}, {3, 128, 33}, {2, 256, 128}};
     for (size_t s = 0; s < BN_ARRAY_LEN(shape); s++)
         for (enum ck_fill f = 0; f < CK_FILLS; f++) {
@@ -287,10 +302,11 @@ static __attribute__((noinline)) float exp_one(float x) { return bn_exp(x); }
 
 void check_exp(struct ck *c)
 {
-    static const struct { float x, y; } exact[] = {
-        {0.0f, 1.0f}, {-0.0f, 1.0f}, {-INFINITY, 0.0f}, {INFINITY, INFINITY}, {-88.0f, 0.0f},
-        {89.0f, INFINITY}, {-3e38f, 0.0f}, {3e38f, INFINITY}, {0x1p-149f, 1.0f},
-        {-0x1p-149f, 1.0f}};
+    static const struct {
+        float x, y;
+    } exact[] = {{0.0f, 1.0f},      {-0.0f, 1.0f},     {-INFINITY, 0.0f}, {INFINITY, INFINITY},
+                 {-88.0f, 0.0f},    {89.0f, INFINITY}, {-3e38f, 0.0f},    {3e38f, INFINITY},
+                 {0x1p-149f, 1.0f}, {-0x1p-149f, 1.0f}};
     uint32_t step = c->quick ? 150001 : 3001;
     double worst = 0;
     ck_case(c, "exact values");

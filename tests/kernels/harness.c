@@ -143,8 +143,11 @@ bool ck_run(struct ck *c, void (*run)(void *), void *arg)
         return false;
     }
     if (sig != 0) {
-        ck_fail(c, "%s", sig == SIGSEGV ? "SIGSEGV (read or wrote outside a buffer)" :
-                         sig == SIGILL ? "SIGILL" : sig == SIGBUS ? "SIGBUS" : "SIGFPE");
+        ck_fail(c, "%s",
+                sig == SIGSEGV  ? "SIGSEGV (read or wrote outside a buffer)"
+                : sig == SIGILL ? "SIGILL"
+                : sig == SIGBUS ? "SIGBUS"
+                                : "SIGFPE");
         return false;
     }
     return canaries_alive(c);
@@ -214,7 +217,9 @@ void ck_fill_f32(struct ck *c, float *x, size_t n, enum ck_fill f)
         case CK_TINY: bits = sign | (u & 0x7fffff); break;
         case CK_WIDE: bits = sign | (bn_rng_below(&c->rng, 80) + 87) << 23 | (u & 0x7fffff); break;
         case CK_HUGE: bits = sign | 0x7f000000 | (u & 0x7fffff); break;
-        case CK_SPECIAL: if (u % 16 == 0) bits = special[u / 16 % BN_ARRAY_LEN(special)]; break;
+        case CK_SPECIAL:
+            if (u % 16 == 0) bits = special[u / 16 % BN_ARRAY_LEN(special)];
+            break;
         default: break;
         }
         memcpy(x + i, &bits, sizeof bits);
@@ -232,7 +237,9 @@ void ck_fill_f16(struct ck *c, uint16_t *x, size_t n, enum ck_fill f)
         case CK_TINY: bits = sign | (u & 0x3ff); break;
         case CK_WIDE: bits = sign | (bn_rng_below(&c->rng, 30) + 1) << 10 | (u & 0x3ff); break;
         case CK_HUGE: bits = sign | 0x7800 | (u & 0x3ff); break;
-        case CK_SPECIAL: if (u % 16 == 0) bits = special[u / 16 % BN_ARRAY_LEN(special)]; break;
+        case CK_SPECIAL:
+            if (u % 16 == 0) bits = special[u / 16 % BN_ARRAY_LEN(special)];
+            break;
         default: break;
         }
         bn_store_u16(x + i, (uint16_t)bits);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The base room: containers keep their bounds, text and numbers their definitions, files their promises. */
+ * The base room: containers keep their bounds, text and numbers their definitions, files their
+ * promises. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

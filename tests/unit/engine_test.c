@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The engine through bitnet.h, on the small model: a request's answer does not depend on its company, on threads or on
- * how its prompt is cut; a step allocates nothing; cancelling leaks nothing; bad arguments get a sentence. */
+ * The engine through bitnet.h, on the small model: a request's answer does not depend on its
+ * company, on threads or on how its prompt is cut; a step allocates nothing; cancelling leaks
+ * nothing; bad arguments get a sentence. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 
 #include "engine/sampler.h"
 
-/* ---- counting allocations: the wrappers of the linker's --wrap would miss the library, so malloc itself is counted */
+/* Counts allocations. The linker's --wrap would miss the library, so malloc itself is counted. */
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);

@@ -13,10 +13,7 @@
 
 enum { ROWS = BN_T2_ROWS, STEP = BN_T2_STEP, PIECE = BN_T2_PIECE, TOKENS = 16 };
 
-size_t bn_t2_group_bytes(size_t cols)
-{
-    return ROWS * PIECE * bn_div_up(cols, STEP);
-}
+size_t bn_t2_group_bytes(size_t cols) { return ROWS * PIECE * bn_div_up(cols, STEP); }
 
 void bn_t2_pack(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols)
 {

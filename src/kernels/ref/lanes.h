@@ -7,7 +7,9 @@
 
 #include "kernels/kernels.h"
 
-struct bn_lanes { float l[BN_LANES]; };
+struct bn_lanes {
+    float l[BN_LANES];
+};
 
 /* lane i % 16 += a[i] * b[i] for i < n; a call that is not the last must have n % 16 == 0 */
 static inline struct bn_lanes bn_lanes_mul_add(struct bn_lanes s, const float *a, const float *b,

@@ -109,7 +109,8 @@ void bn_row_q6_k_c(float *y, const void *row, size_t n)
                 int8_t q[32];
                 for (size_t i = 0; i < 32; i++)
                     q[i] = (int8_t)(((low[k % 2 * 32 + i] >> k / 2 * 4 & 15) |
-                                     (high[i] >> 2 * k & 3) << 4) - 32);
+                                     (high[i] >> 2 * k & 3) << 4) -
+                                    32);
                 for (size_t i = 0; i < 32; i++) y[i] = (i < 16 ? d0 : d1) * (float)q[i];
             }
         }

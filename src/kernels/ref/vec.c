@@ -81,10 +81,7 @@ void bn_relu2_mul_c(float *y, const float *g, const float *u, size_t n)
     for (; i < n; i++) y[i] = relu2_mul(g[i], u[i]);
 }
 
-static inline float silu_mul(float g, float u)
-{
-    return g / (1.0f + bn_exp(-g)) * u;
-}
+static inline float silu_mul(float g, float u) { return g / (1.0f + bn_exp(-g)) * u; }
 
 void bn_silu_mul_c(float *y, const float *g, const float *u, size_t n)
 {

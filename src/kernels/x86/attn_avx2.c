@@ -56,8 +56,8 @@ ALWAYS void scores(float (*p)[BN_ATTN_BLOCK], const float *q, const void *k, siz
             for (size_t x = 0; x < nk; x++) {
                 struct bn_l16 key = load16_head(k, at[x] + i, dim - i, half);
                 for (size_t h = 0; h < nq; h++)
-                    s[h * nk + x] = bn_l16_mul_add(
-                        s[h * nk + x], bn_l16_load_head(q + h * dim + i, dim - i), key);
+                    s[h * nk + x] = bn_l16_mul_add(s[h * nk + x],
+                                                   bn_l16_load_head(q + h * dim + i, dim - i), key);
             }
         float out[4];
         _mm_storeu_ps(out, _mm_mul_ps(bn_l16_sum4(s[0], s[1], s[2], s[3]), _mm_set1_ps(scale)));
@@ -104,8 +104,8 @@ ALWAYS void values(float *o, const float (*p)[BN_ATTN_BLOCK], const void *v, siz
             size_t at = j * stride + d + 8 * r;
             __m256 val = last == 8 ? load(v, at, half) : load_head(v, at, last, half);
             for (size_t h = 0; h < nq; h++)
-                s[h * nr + r] = _mm256_add_ps(s[h * nr + r],
-                                              _mm256_mul_ps(_mm256_broadcast_ss(&p[h][j]), val));
+                s[h * nr + r] =
+                    _mm256_add_ps(s[h * nr + r], _mm256_mul_ps(_mm256_broadcast_ss(&p[h][j]), val));
         }
     for (size_t h = 0; h < nq; h++)
         for (size_t r = 0; r < nr; r++) {

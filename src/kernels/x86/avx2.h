@@ -34,7 +34,9 @@ static inline void bn_store_head(float *p, size_t n, __m256 v)
 
 /* ---- 16 lanes ---- */
 
-struct bn_l16 { __m256 lo, hi; }; /* lanes 0-7 and 8-15 */
+struct bn_l16 {
+    __m256 lo, hi;
+}; /* lanes 0-7 and 8-15 */
 
 static inline struct bn_l16 bn_l16_zero(void)
 {

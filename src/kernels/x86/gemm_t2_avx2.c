@@ -17,10 +17,10 @@
 #include "kernels/x86/t2_avx2.h"
 
 enum {
-    AHEAD = 4096,      /* bytes to prefetch ahead: worth a third of the speed from DRAM */
-    STEPS_MASKED = 5,  /* steps between widenings, one token: 2 pairs of size 3048 a step */
-    STEPS_PLAIN = 10,  /* the same, many tokens: 4 pairs of size 762 a step */
-    BLOCK_ROWS = 256   /* many tokens: rows that stay in the cache; a multiple of 4 */
+    AHEAD = 4096,     /* bytes to prefetch ahead: worth a third of the speed from DRAM */
+    STEPS_MASKED = 5, /* steps between widenings, one token: 2 pairs of size 3048 a step */
+    STEPS_PLAIN = 10, /* the same, many tokens: 4 pairs of size 762 a step */
+    BLOCK_ROWS = 256  /* many tokens: rows that stay in the cache; a multiple of 4 */
 };
 
 /* y of up to 4 rows: (float)(codes - sum) * (scale * inv) */
@@ -37,8 +37,8 @@ static inline void store_rows(float *y, const struct bn_packed *w, size_t r, siz
  * The rows' bytes are used once, so the decoding counts: one shift and four masks for four fields,
  * with fields 1 and 3 left at four times their value in an accumulator of their own. */
 
-static inline __attribute__((always_inline)) void
-row_step(__m256i *s, __m256i *t, const uint8_t *p, const __m256i y[4])
+static inline __attribute__((always_inline)) void row_step(__m256i *s, __m256i *t, const uint8_t *p,
+                                                           const __m256i y[4])
 {
     const __m256i m3 = _mm256_set1_epi8(3), m12 = _mm256_set1_epi8(12);
     __m256i q = _mm256_loadu_si256((const void *)p), h = _mm256_srli_epi16(q, 4);
@@ -86,8 +86,8 @@ static __m128i group_one(const uint8_t *p, const int8_t *q, size_t steps)
  * memory: 8 instructions of decoding for 32 of arithmetic. The four rows of a group follow one
  * another; the group and the tokens' activations are then in the first cache. */
 
-static inline __attribute__((always_inline)) void
-token_step(__m256i *s, const __m256i f[4], const int8_t *q)
+static inline __attribute__((always_inline)) void token_step(__m256i *s, const __m256i f[4],
+                                                             const int8_t *q)
 {
     const __m256i *y = (const void *)q;
     __m256i a = _mm256_add_epi16(_mm256_maddubs_epi16(f[0], _mm256_loadu_si256(y)),
@@ -104,9 +104,9 @@ static inline __m256i widen_plain(__m256i acc, __m256i s)
 }
 
 /* codes[t]: the sums of the four rows of a group for each of nt tokens */
-static inline __attribute__((always_inline)) void
-group_tokens(__m128i codes[4], const uint8_t *p, const int8_t *q, size_t q_stride, size_t steps,
-             const size_t nt)
+static inline __attribute__((always_inline)) void group_tokens(__m128i codes[4], const uint8_t *p,
+                                                               const int8_t *q, size_t q_stride,
+                                                               size_t steps, const size_t nt)
 {
     __m256i acc[4][4];
     for (size_t r = 0; r < 4; r++, p += BN_T2_PIECE) {

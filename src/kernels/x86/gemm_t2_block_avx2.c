@@ -139,8 +139,8 @@ ALWAYS __m128 four_tokens(const uint8_t *p, const uint16_t *d, const int8_t *x, 
         if (block == 64) {
             __m256i q = _mm256_loadu_si256((const void *)at);
             q = _mm256_srl_epi16(q, _mm_cvtsi32_si128((int)(b % 2) * 4));
-            tokens_half(v, _mm256_and_si256(q, m3),
-                        _mm256_and_si256(_mm256_srli_epi16(q, 2), m3), xs, x_stride);
+            tokens_half(v, _mm256_and_si256(q, m3), _mm256_and_si256(_mm256_srli_epi16(q, 2), m3),
+                        xs, x_stride);
         } else {
             for (size_t o = 0; o < block; o += BN_T2_STEP) {
                 __m256i f[4];

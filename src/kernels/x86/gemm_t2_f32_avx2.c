@@ -38,9 +38,9 @@ mul_row(struct bn_l16 s, const uint8_t *p, const float *x, size_t f, const size_
 }
 
 /* nf: fields that go together, 4 unless blocks are smaller than a step */
-static inline __attribute__((always_inline)) void
-one_token(float *y, const struct bn_packed *w, size_t r, size_t n_rows, const float *x,
-          const size_t nf)
+static inline __attribute__((always_inline)) void one_token(float *y, const struct bn_packed *w,
+                                                            size_t r, size_t n_rows, const float *x,
+                                                            const size_t nf)
 {
     bool blocks = w->scale_kind == BN_SCALE_BLOCK;
     size_t block = blocks ? w->block : BN_COLS_MAX, piece = 32 * nf;
@@ -123,8 +123,7 @@ static void group(float *y, size_t y_stride, const struct bn_packed *w, size_t r
             decode_step(wide, p);
             p += 4 * BN_T2_PIECE;
         }
-        if (blocks && k % (8 * block) == 0)
-            bn_t2_block_scales(d, w, r, n_rows, b, w->cols / block);
+        if (blocks && k % (8 * block) == 0) bn_t2_block_scales(d, w, r, n_rows, b, w->cols / block);
         for (size_t t = 0; t < n_tok; t++) {
             const float *v = x + t * x_stride + k;
             float tail[STEP]; /* columns that are not a multiple of 16: zeros change no lane */

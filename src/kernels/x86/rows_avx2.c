@@ -50,15 +50,14 @@ void bn_row_q6_k_avx2(float *y, const void *row, size_t n)
             __m256i l0 = _mm256_loadu_si256((const void *)(p + 64 * h));
             __m256i l1 = _mm256_loadu_si256((const void *)(p + 64 * h + 32));
             __m256i t = _mm256_loadu_si256((const void *)(p + 128 + 32 * h));
-            __m256i q[4] = {
-                _mm256_or_si256(_mm256_and_si256(l0, nibble),
-                                _mm256_and_si256(_mm256_slli_epi16(t, 4), top)),
-                _mm256_or_si256(_mm256_and_si256(l1, nibble),
-                                _mm256_and_si256(_mm256_slli_epi16(t, 2), top)),
-                _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(l0, 4), nibble),
-                                _mm256_and_si256(t, top)),
-                _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(l1, 4), nibble),
-                                _mm256_and_si256(_mm256_srli_epi16(t, 2), top))};
+            __m256i q[4] = {_mm256_or_si256(_mm256_and_si256(l0, nibble),
+                                            _mm256_and_si256(_mm256_slli_epi16(t, 4), top)),
+                            _mm256_or_si256(_mm256_and_si256(l1, nibble),
+                                            _mm256_and_si256(_mm256_slli_epi16(t, 2), top)),
+                            _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(l0, 4), nibble),
+                                            _mm256_and_si256(t, top)),
+                            _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(l1, 4), nibble),
+                                            _mm256_and_si256(_mm256_srli_epi16(t, 2), top))};
             for (size_t k = 0; k < 4; k++, y += 32) {
                 __m256i v = _mm256_sub_epi8(q[k], _mm256_set1_epi8(32));
                 __m128i lo = _mm256_castsi256_si128(v), hi = _mm256_extracti128_si256(v, 1);
@@ -77,16 +76,17 @@ void bn_f32_to_f16_avx2(uint16_t *y, const float *x, size_t n)
 {
     size_t i = 0;
     for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((void *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i),
-                                                          _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128((void *)(y + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
     for (; i < n; i++) y[i] = bn_f32_to_f16(x[i]);
 }
 
 /* The order within one sum is fixed, two registers of lanes; parallelism comes from several sums at
  * once. ROWS x TOK sums: 4x1 for one token, 2x2 for more, which needs fewer loads a product. */
-static inline __attribute__((always_inline)) void
-dots_tile(float *y, size_t y_stride, const float *rows, const float *x, size_t x_stride, size_t n,
-          const size_t n_rows, const size_t n_tok)
+static inline __attribute__((always_inline)) void dots_tile(float *y, size_t y_stride,
+                                                            const float *rows, const float *x,
+                                                            size_t x_stride, size_t n,
+                                                            const size_t n_rows, const size_t n_tok)
 {
     struct bn_l16 s[4];
     size_t i = 0;
@@ -95,15 +95,15 @@ dots_tile(float *y, size_t y_stride, const float *rows, const float *x, size_t x
         for (size_t t = 0; t < n_tok; t++) {
             struct bn_l16 v = bn_l16_load(x + t * x_stride + i);
             for (size_t r = 0; r < n_rows; r++)
-                s[t * n_rows + r] = bn_l16_mul_add(s[t * n_rows + r], v,
-                                                   bn_l16_load(rows + r * n + i));
+                s[t * n_rows + r] =
+                    bn_l16_mul_add(s[t * n_rows + r], v, bn_l16_load(rows + r * n + i));
         }
     if (i < n)
         for (size_t t = 0; t < n_tok; t++) {
             struct bn_l16 v = bn_l16_load_head(x + t * x_stride + i, n - i);
             for (size_t r = 0; r < n_rows; r++)
-                s[t * n_rows + r] = bn_l16_mul_add(s[t * n_rows + r], v,
-                                                   bn_l16_load_head(rows + r * n + i, n - i));
+                s[t * n_rows + r] =
+                    bn_l16_mul_add(s[t * n_rows + r], v, bn_l16_load_head(rows + r * n + i, n - i));
         }
     float out[4];
     _mm_storeu_ps(out, bn_l16_sum4(s[0], s[1], s[2], s[3]));

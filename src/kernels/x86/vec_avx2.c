@@ -67,7 +67,8 @@ float bn_quant_i8_avx2(int8_t *q, int32_t *sum, const float *x, size_t n)
         for (size_t j = 0; j < 4; j++) {
             size_t at = i + 8 * j;
             __m256 f = at + 8 <= n ? _mm256_loadu_ps(x + at)
-                       : at < n    ? bn_load_head(x + at, n - at) : _mm256_setzero_ps();
+                       : at < n    ? bn_load_head(x + at, n - at)
+                                   : _mm256_setzero_ps();
             v[j] = round_i32(f, s);
             total = _mm256_add_epi32(total, v[j]);
         }

@@ -59,7 +59,7 @@ def folder_cases(golden):
             ("rope_scaling", {"rope_type": "yarn", "factor": 2}, "yarn"),
             ("rope_scaling", {"rope_type": "linear", "factor": 0}, "factor"),
             ("rope_scaling", {"rope_type": "llama3", "low_freq_factor": 4, "high_freq_factor": 1},
-            "llama3"),
+             "llama3"),
             ("quantization_config", None, "quantization_config")):
         add("%s = %.40s" % (key, json.dumps(v)), word, conf(**{key: v}))
     add("unknown quant_method", "awq", quant(quant_method="awq"))
@@ -70,7 +70,7 @@ def folder_cases(golden):
     for name, raw in (
             ("not JSON", b"{not json}"), ("an array", b"[1, 2]  "), ("100000 deep", b'{"a":' * 100000),
             ("duplicate names",
-            b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
+             b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
              b'"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}')):
         add("header is " + name, "safetensors", lambda f, raw=raw: setattr(f, "header", raw))
     for name, fields in (
@@ -97,7 +97,7 @@ def folder_cases(golden):
     add("code 3 in packed weights", "q_proj", data("model.layers.0.self_attn.q_proj.weight", b"\xff"))
     add("packed shape that disagrees", "q_proj", entry("model.layers.0.self_attn.q_proj.weight", shape=[2, 32]))
 
-    def index(content, shard=None):
+    def index(content):
         def change(f):
             files = f.files()
             raw = content if isinstance(content, bytes) else json.dumps(content).encode()

@@ -174,8 +174,9 @@ def controls(good, spm, golden, model):
     def only(*names):
         return lambda out, folder: "" if sorted(os.listdir(folder)) == sorted(names) else str(os.listdir(folder))
 
-    case = lambda name, args, files=m, check=None,
-    **more: Case("control: " + name, args, code=OK, files=files, check=check, **more)
+    def case(name, args, files=m, check=None, **more):
+        return Case("control: " + name, args, code=OK, files=files, check=check, **more)
+
     odd = made(lambda g: (g.meta.append(("x.unknown", ARRAY, (F64, [1.0]))),
                           config("attention.layer_norm_rms_epsilon", F64, 1e-5)(g),
                           g.drop("tokenizer.chat_template"),
