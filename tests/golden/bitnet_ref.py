@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model in plain numpy and double precision: the executable specification.
 
-Reads a Hugging Face folder (BitNet or Llama architecture, master or packed weights) and computes logits. Every int8
+Reads a Hugging Face folder (BitNet, 1bitLLM or Llama architecture with int8 activations, master or packed weights) and
+computes logits. Every int8
 rounding is recorded with its distance from a tie (a value that lies half-way between two integers), and any of them
 can be flipped: so a difference between two implementations can be traced to the ties that cause it.
 """
@@ -11,7 +12,7 @@ import struct
 
 import numpy as np
 
-DTYPES = {"F32": "<f4", "U8": "u1"}
+DTYPES = {"F32": "<f4", "F16": "<f2", "U8": "u1"}
 
 
 def read_safetensors(path):
@@ -41,10 +42,13 @@ class Model:
     def __init__(self, folder):
         self.c = json.load(open(os.path.join(folder, "config.json")))
         self.t = read_safetensors(os.path.join(folder, "model.safetensors"))
-        q = self.c["quantization_config"]
-        self.online = q.get("quantization_mode") == "online"
+        one_bit_llm = self.c["architectures"] == ["BitnetForCausalLM"]  # master weights, its own names of two norms
+        q = self.c.get("quantization_config", {})
+        self.online = one_bit_llm or q.get("quantization_mode") == "online"
         self.multiply = q.get("linear_class") == "autobitlinear"
-        self.bitnet = self.c["model_type"] == "bitnet"
+        self.bitnet = one_bit_llm or self.c["model_type"] == "bitnet"
+        self.attn_norm = "self_attn.inner_attn_ln" if one_bit_llm else "self_attn.attn_sub_norm"
+        self.ffn_norm = "mlp.ffn_layernorm" if one_bit_llm else "mlp.ffn_sub_norm"
         self.cache = {}
 
     def weight(self, name, rows):
@@ -52,6 +56,7 @@ class Model:
         if name not in self.cache:
             w = self.t[name + ".weight"]
             if self.online:
+                w = w.astype(np.float32)
                 s = np.float32(1) / np.maximum(np.float32(np.abs(w.astype(np.float64)).mean()), np.float32(1e-5))
                 trits = np.clip(np.rint(w * s), -1, 1)
                 scale = 1.0 / float(s)
@@ -110,14 +115,14 @@ class Model:
             e = np.exp(s - s.max(-1, keepdims=True))
             a = np.einsum("hqk,khd->qhd", e / e.sum(-1, keepdims=True), v).reshape(n, heads * dim)
             if self.bitnet:
-                a = self.norm(a, p + "self_attn.attn_sub_norm")
+                a = self.norm(a, p + self.attn_norm)
             x = x + self.linear(self.quant(a, (i, "o")), p + "self_attn.o_proj", c["hidden_size"])
             h = self.quant(self.norm(x, p + "post_attention_layernorm"), (i, "gate_up"))
             g = self.linear(h, p + "mlp.gate_proj", c["intermediate_size"])
             u = self.linear(h, p + "mlp.up_proj", c["intermediate_size"])
             f = np.maximum(g, 0) ** 2 * u if c["hidden_act"] == "relu2" else g / (1 + np.exp(-g)) * u
             if self.bitnet:
-                f = self.norm(f, p + "mlp.ffn_sub_norm")
+                f = self.norm(f, p + self.ffn_norm)
             x = x + self.linear(self.quant(f, (i, "down")), p + "mlp.down_proj", c["hidden_size"])
         head = embed if c["tie_word_embeddings"] else self.t["lm_head.weight"].astype(np.float64)
         return self.norm(x, "model.norm") @ head.T

@@ -23,7 +23,12 @@ extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 static _Atomic long n_allocs;
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if !defined(__SANITIZE_ADDRESS__) && !defined(SANITIZED) /* these bring a malloc of their own */
 void *malloc(size_t n)
 {
     n_allocs++;

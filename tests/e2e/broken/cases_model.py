@@ -51,6 +51,7 @@ def gguf_cases():
         ("bytes that overflow", Q, tensor(Q, dims=[1 << 31, 1 << 31], kind=T_F32)),
         ("unknown type", "99", tensor(Q, kind=99)), ("type 2^32-1", Q, tensor(Q, kind=2**32 - 1)),
         ("type TL1", "TL1", tensor(Q, kind=38)), ("type TL2", "TL2", tensor(Q, kind=39)),
+        ("type MXFP4", "MXFP4", lambda g: (meta("general.architecture", STR, "llama")(g), tensor(Q, kind=39)(g))),
         ("type Q5_K", "Q5_K", tensor(Q, kind=13)), ("type of an old format", Q, tensor(Q, kind=4)),
         ("row that is no whole blocks", "TQ2_0", tensor(Q, kind=T_TQ2_0)),
         ("misaligned offset", Q, tensor(Q, offset=8)), ("offset behind the end", Q, tensor(Q, offset=1 << 40)),
