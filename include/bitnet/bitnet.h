@@ -369,9 +369,10 @@ typedef struct bitnet_kernel_info {
     int supported; /* by this CPU */
 } bitnet_kernel_info;
 BITNET_API int bitnet_kernel_get(size_t i, bitnet_kernel_info *info); /* 0 past the end */
-BITNET_API const char *bitnet_backend_name(size_t i, int *supported); /* NULL past the end */
-BITNET_API uint32_t
-bitnet_default_threads(void); /* usable cores, affinity and cgroup quota respected */
+/* i-th set of kernels in this library, the best last; NULL past the end */
+BITNET_API const char *bitnet_backend_name(size_t i, int *supported);
+/* usable cores: affinity and cgroup quota respected */
+BITNET_API uint32_t bitnet_default_threads(void);
 
 #ifdef __cplusplus
 }

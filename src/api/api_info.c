@@ -22,10 +22,20 @@ int bitnet_kernel_get(size_t i, bitnet_kernel_info *info)
     return 1;
 }
 
+/* A level that no kernel was written for is only another name for the one below it: not listed. */
+static bool has_kernels(const char *backend)
+{
+    for (size_t i = 0; i < bn_kernel_count; i++)
+        if (strcmp(bn_kernel_list[i].isa, backend) == 0) return true;
+    return false;
+}
+
 const char *bitnet_backend_name(size_t i, int *supported)
 {
     uint32_t needs;
-    const char *name = bn_cpu_backend(i, &needs);
+    const char *name;
+    for (size_t level = 0; (name = bn_cpu_backend(level, &needs)); level++)
+        if (has_kernels(name) && i-- == 0) break;
     if (name && supported) *supported = (bn_cpu_detect() & needs) == needs;
     return name;
 }
