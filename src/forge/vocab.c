@@ -8,18 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The character that stands for a byte in byte-level BPE: itself where it is visible Latin-1, else
- * the next one from U+0100 on. */
-static size_t byte_alphabet(char out[4], unsigned byte)
-{
-    unsigned hidden = 0;
-    for (unsigned b = 0;; b++) {
-        bool visible = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255);
-        if (b == byte) return bn_utf8_encode(out, visible ? b : 256 + hidden);
-        hidden += !visible;
-    }
-}
-
 bitnet_status bn_forge_vocab_bytes(struct bn_vocab *v, bitnet_error *err)
 {
     enum { N_BYTES = 256, BOS = N_BYTES, EOS, TWO_SPACES, N };
@@ -28,9 +16,11 @@ bitnet_status bn_forge_vocab_bytes(struct bn_vocab *v, bitnet_error *err)
     v->tokens = bn_arena_alloc(&v->arena, N * sizeof *v->tokens);
     v->types = bn_arena_alloc(&v->arena, N);
     if (v->tokens == NULL || v->types == NULL) return bn_fail_nomem(err, N, "the byte vocabulary");
+    uint16_t alphabet[N_BYTES];
+    bn_byte_alphabet(alphabet);
     for (unsigned b = 0; b < N_BYTES; b++) {
         char text[4];
-        size_t n = byte_alphabet(text, b);
+        size_t n = bn_utf8_encode(text, alphabet[b]);
         v->tokens[b] = (struct bn_str){bn_arena_strn(&v->arena, text, n), (uint32_t)n};
         v->types[b] = BN_TOKEN_NORMAL;
         if (v->tokens[b].s == NULL) return bn_fail_nomem(err, n, "the byte vocabulary");

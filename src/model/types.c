@@ -75,9 +75,3 @@ bool bn_type_bytes(uint64_t *out, enum bn_type t, uint64_t rows, uint64_t cols)
                *out <= INT64_MAX;
     }
 }
-
-double bn_type_bits_per_weight(enum bn_type t)
-{
-    if (infos[t].block_bytes == 0) return 2.0; /* I2_S and U8 packed, the scale apart */
-    return 8.0 * infos[t].block_bytes / infos[t].block;
-}

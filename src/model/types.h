@@ -57,7 +57,6 @@ bool bn_type_by_name(enum bn_type *out, const char *name); /* "i2_s", "TQ2_0", .
 /* Bytes of a tensor of `rows` rows of `cols`; false if the shape does not fit the type or
  * overflows. */
 bool bn_type_bytes(uint64_t *out, enum bn_type t, uint64_t rows, uint64_t cols);
-double bn_type_bits_per_weight(enum bn_type t);
 
 /* A matrix as it lies in a file. */
 struct bn_stored {

@@ -50,8 +50,6 @@ bool bn_pairs_init(struct bn_pairs *p, size_t expected);
 bool bn_pairs_add(struct bn_pairs *p, uint32_t left, uint32_t right, uint32_t rank,
                   uint32_t merged);
 
-/* The GPT-2 alphabet: every byte as a printable character. */
-void bn_byte_alphabet(uint16_t cp_of_byte[256]);
 /* Token text back to bytes; false if a character is outside the alphabet. out: room for n bytes. */
 bool bn_byte_decode(char *out, size_t *out_n, const char *s, size_t n);
 

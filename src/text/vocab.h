@@ -101,6 +101,9 @@ bitnet_status bn_vocab_read_hf(struct bn_vocab *v, const char *tokenizer_json_pa
 /* tokenizer.model (SentencePiece), likewise with tokenizer_config.json beside it. */
 bitnet_status bn_vocab_read_sentencepiece(struct bn_vocab *v, const char *path, bitnet_error *err);
 
+/* The GPT-2 alphabet: every byte as a printable character. */
+void bn_byte_alphabet(uint16_t cp_of_byte[256]);
+
 /* Pre-tokenizers by their GGUF name. NULL-terminated list of patterns, NULL if the name is
  * unknown. */
 const char *const *bn_pre_patterns(const char *name, bool *ignore_merges);
