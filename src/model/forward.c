@@ -5,11 +5,14 @@
  * Every worker of the pool walks through the same steps; inside a step each takes its share
  * (tokens, rows of a matrix, or attention tasks), and a barrier stands where the next step reads
  * what others wrote. Shares only decide who computes a value, never how: so the number of threads
- * cannot change a bit.
+ * cannot change a bit. A single token, the case that counts for speed, passes five barriers a layer:
+ * its norms are computed by every worker for itself, which is quicker than waiting for one of them.
  *
- *   x [n][n_embd]          residual stream
- *   h [n][wide]            normed input of the next projections, or the output of attention and FFN
- *   q8 [n][wide padded]    the same as int8, with inv and sum per token
+ *   x [n][n_embd]       residual stream
+ *   q, k, v, att        attention: projections, and its output [n][n_head * head_dim]
+ *   gate, up            feed-forward
+ *   out [n][n_embd]     what a block adds to x
+ *   input               of a projection: normed floats, and the same as int8 with a factor and a sum
  */
 #include "model/forward.h"
 
@@ -19,20 +22,29 @@
 #include <stdlib.h>
 
 enum { HEAD_ROWS = 8 /* rows of a dense matrix decoded at a time */ };
+enum { Q, K, V, O, GATE, UP, DOWN }; /* the projections of a layer, in the order of enum bn_part */
+
+/* The prepared input of projections. A token alone is prepared by every worker in memory of its
+ * own; several tokens are shared out and prepared once for all. */
+struct input {
+    float *h;     /* [n][wide] */
+    int8_t *q8;   /* [n][q8_stride] */
+    float *inv;   /* [n] */
+    int32_t *sum; /* [n] */
+};
 
 struct bn_forward {
     const struct bn_model *m;
     struct bn_pool *pool;
     struct bn_kv *kv;
     uint32_t max_tokens;
-    size_t wide;                                /* the widest activation */
-    size_t q8_stride;                           /* padded */
-    size_t qkv_dim, kv_dim;                     /* n_head * head_dim, n_head_kv * head_dim */
-    float *x, *h, *q, *k, *v, *gate, *up, *out; /* activations, [max_tokens] rows each */
-    int8_t *q8;
-    float *inv;   /* [max_tokens] */
-    int32_t *sum; /* [max_tokens] */
-    float *rope;  /* [n_ctx][rope_dim] */
+    size_t wide;                                  /* the widest activation */
+    size_t q8_stride;                             /* padded */
+    size_t qkv_dim, kv_dim;                       /* n_head * head_dim, n_head_kv * head_dim */
+    float *x, *q, *k, *v, *att, *gate, *up, *out; /* [max_tokens] rows each */
+    struct input shared;                          /* [max_tokens] rows */
+    struct input own[BN_MAX_THREADS];             /* one row each */
+    float *rope;                                  /* [n_ctx][rope_dim] */
     float *rows;  /* [threads][HEAD_ROWS][wide] decoded dense rows */
     float *state; /* [threads][2][n_head] running maximum and sum of attention */
     void *block;  /* all of the above */
@@ -40,6 +52,7 @@ struct bn_forward {
     /* the call in progress */
     const struct bn_batch_token *batch;
     size_t n, n_logits;
+    bool independent; /* no two tokens are of one sequence */
     float *logits;
 };
 
@@ -58,21 +71,30 @@ static void *piece(struct plan *p, size_t n, size_t size)
     return at;
 }
 
+static struct input input_piece(const struct bn_forward *f, struct plan *p, size_t n)
+{
+    struct input in;
+    in.h = piece(p, n * f->wide, sizeof(float));
+    in.q8 = piece(p, n * f->q8_stride, 1);
+    in.inv = piece(p, n, sizeof(float));
+    in.sum = piece(p, n, sizeof(int32_t));
+    return in;
+}
+
 static void lay_out(struct bn_forward *f, struct plan *p, uint32_t n_ctx)
 {
     const struct bn_config *c = &f->m->config;
     size_t n = f->max_tokens, threads = bn_pool_threads(f->pool);
     f->x = piece(p, n * c->n_embd, sizeof(float));
-    f->h = piece(p, n * f->wide, sizeof(float));
     f->q = piece(p, n * f->qkv_dim, sizeof(float));
     f->k = piece(p, n * f->kv_dim, sizeof(float));
     f->v = piece(p, n * f->kv_dim, sizeof(float));
+    f->att = piece(p, n * f->qkv_dim, sizeof(float));
     f->gate = piece(p, n * c->n_ff, sizeof(float));
     f->up = piece(p, n * c->n_ff, sizeof(float));
     f->out = piece(p, n * c->n_embd, sizeof(float));
-    f->q8 = piece(p, n * f->q8_stride, 1);
-    f->inv = piece(p, n, sizeof(float));
-    f->sum = piece(p, n, sizeof(int32_t));
+    f->shared = input_piece(f, p, n);
+    for (size_t i = 0; i < threads; i++) f->own[i] = input_piece(f, p, 1);
     f->rope = piece(p, (size_t)n_ctx * c->rope_dim, sizeof(float));
     f->rows = piece(p, threads * HEAD_ROWS * f->wide, sizeof(float));
     f->state = piece(p, threads * 2 * c->n_head, sizeof(float));
@@ -137,68 +159,55 @@ static void dense_mul(struct bn_forward *f, float *y, size_t y_stride, const str
     }
 }
 
-/* y[n][y_stride] = matrix times activations, this worker's rows. x: the floats that q8 was made
- * of. */
-static void mul_share(struct bn_forward *f, float *y, size_t y_stride, const struct bn_matrix *w,
-                      const float *x, size_t x_stride, uint32_t worker, struct bn_range *share)
+/* Makes the input of projections out of rows of `from`: g and then in_g are norms (either may be
+ * NULL). When it returns, all of it can be read. */
+static const struct input *prepare(struct bn_forward *f, const float *from, size_t from_stride,
+                                   const float *g, const float *in_g, size_t cols, uint32_t worker)
+{
+    const struct bn_kernels *k = &f->m->kernels;
+    const struct bn_config *c = &f->m->config;
+    bool alone = f->n == 1;
+    struct input *in = alone ? &f->own[worker] : &f->shared;
+    struct bn_range tokens = {0, 1};
+    if (!alone) tokens = bn_pool_share(f->pool, worker, f->n, 1);
+    for (size_t t = tokens.begin; t < tokens.end; t++) {
+        float *h = in->h + t * f->wide;
+        const float *src = from + t * from_stride;
+        if (g) k->rmsnorm(h, src, g, cols, c->eps);
+        else memcpy(h, src, cols * sizeof *h);
+        if (in_g) k->rmsnorm(h, h, in_g, cols, c->in_norm_eps);
+        if (c->act_quant == BN_AQ_INT8)
+            in->inv[t] = k->quant_i8(in->q8 + t * f->q8_stride, &in->sum[t], h, cols);
+    }
+    if (!alone) bn_pool_barrier(f->pool);
+    return in;
+}
+
+/* The input of the next projection in the same step: the same one, unless the projection has a norm
+ * of its own in front (BitNet embeddings). */
+static const struct input *next_input(struct bn_forward *f, const struct input *in,
+                                      const float *from, size_t from_stride, const float *g,
+                                      const float *in_g, size_t cols, uint32_t worker)
+{
+    if (!in_g) return in;
+    if (in == &f->shared) bn_pool_barrier(f->pool); /* others may still be reading it */
+    return prepare(f, from, from_stride, g, in_g, cols, worker);
+}
+
+/* y[n][rows of w] = matrix times input; this worker's rows, which it returns. */
+static struct bn_range project(struct bn_forward *f, float *y, const struct bn_matrix *w,
+                               const struct input *in, uint32_t worker)
 {
     const struct bn_gemm *g = f->m->kernels.gemm_t2;
     size_t rows = w->dense ? w->stored.rows : w->packed.rows;
-    *share = bn_pool_share(f->pool, worker, rows, g->group_rows);
-    if (share->begin == share->end) return;
-    if (w->dense) dense_mul(f, y, y_stride, &w->stored, *share, x, x_stride, f->n, worker);
+    struct bn_range share = bn_pool_share(f->pool, worker, rows, g->group_rows);
+    if (share.begin == share.end) return share;
+    if (w->dense) dense_mul(f, y, rows, &w->stored, share, in->h, f->wide, f->n, worker);
     else if (f->m->config.act_quant == BN_AQ_INT8)
-        g->mul_i8(y, y_stride, &w->packed, share->begin, share->end, f->q8, f->q8_stride, f->sum,
-                  f->inv, f->n);
-    else g->mul_f32(y, y_stride, &w->packed, share->begin, share->end, x, x_stride, f->n);
-}
-
-/* Norm (unless g is NULL) and int8 of this worker's tokens: h = norm(from), q8 = int8(h). */
-static void norm_quant(struct bn_forward *f, const float *from, size_t from_stride, const float *g,
-                       float eps, size_t n_cols, uint32_t worker)
-{
-    const struct bn_kernels *k = &f->m->kernels;
-    struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1);
-    for (size_t t = tokens.begin; t < tokens.end; t++) {
-        float *h = f->h + t * f->wide;
-        const float *src = from + t * from_stride;
-        if (g) k->rmsnorm(h, src, g, n_cols, eps);
-        else if (src != h) memcpy(h, src, n_cols * sizeof *h);
-        if (f->m->config.act_quant == BN_AQ_INT8)
-            f->inv[t] = k->quant_i8(f->q8 + t * f->q8_stride, &f->sum[t], h, n_cols);
-    }
-}
-
-/* The common input of several projections: normed and quantised into h and q8; or, where each
- * projection has a norm of its own in front (BitNet embeddings), only normed, into `out`, from
- * which project() makes each one's input. */
-static void prepare(struct bn_forward *f, const float *g, uint32_t worker)
-{
-    const struct bn_config *c = &f->m->config;
-    if (!c->in_norms) {
-        norm_quant(f, f->x, c->n_embd, g, c->eps, c->n_embd, worker);
-        return;
-    }
-    struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1);
-    for (size_t t = tokens.begin; t < tokens.end; t++)
-        f->m->kernels.rmsnorm(f->out + t * c->n_embd, f->x + t * c->n_embd, g, c->n_embd, c->eps);
-}
-
-/* A projection whose input was prepared by norm_quant; with a norm of its own the input is made
- * here from `raw`, which costs two barriers. */
-static void project(struct bn_forward *f, float *y, size_t y_stride, const struct bn_layer *layer,
-                    int which, const float *raw, size_t raw_stride, uint32_t worker,
-                    struct bn_range *share)
-{
-    const struct bn_matrix *w = &layer->proj[which];
-    if (layer->in_norm[which]) {
-        size_t cols = w->dense ? w->stored.cols : w->packed.cols;
-        bn_pool_barrier(f->pool);
-        norm_quant(f, raw, raw_stride, layer->in_norm[which], f->m->config.in_norm_eps, cols,
-                   worker);
-        bn_pool_barrier(f->pool);
-    }
-    mul_share(f, y, y_stride, w, f->h, f->wide, worker, share);
+        g->mul_i8(y, rows, &w->packed, share.begin, share.end, in->q8, f->q8_stride, in->sum,
+                  in->inv, f->n);
+    else g->mul_f32(y, rows, &w->packed, share.begin, share.end, in->h, f->wide, f->n);
+    return share;
 }
 
 /* x += the rows of `out` that this worker made */
@@ -225,48 +234,44 @@ static void activate(struct bn_forward *f, struct bn_range rows)
 
 /* ------------------------------------------------------------------ attention */
 
-/* Rotates q and k of this worker's tokens and puts k and v into the cache. */
+/* One token and one KV head: rotates its key and the queries that share it, and puts key and value
+ * into the cache. */
 static void rotate_and_store(struct bn_forward *f, const struct bn_layer *layer, uint32_t il,
-                             uint32_t worker)
+                             size_t t, uint32_t kv_head)
 {
     const struct bn_config *c = &f->m->config;
     const struct bn_kernels *kn = &f->m->kernels;
+    const struct bn_batch_token *b = &f->batch[t];
     bn_rope_fn *rope = c->rope == BN_ROPE_NEOX ? kn->rope_neox : kn->rope_norm;
-    size_t dim = c->head_dim;
-    struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1);
-    for (size_t t = tokens.begin; t < tokens.end; t++) {
-        const struct bn_batch_token *b = &f->batch[t];
-        float *q = f->q + t * f->qkv_dim, *k = f->k + t * f->kv_dim, *v = f->v + t * f->kv_dim;
-        for (uint32_t i = 0; layer->q_norm && i < c->n_head; i++)
-            kn->rmsnorm(q + i * dim, q + i * dim, layer->q_norm, dim, c->eps);
-        for (uint32_t i = 0; layer->k_norm && i < c->n_head_kv; i++)
-            kn->rmsnorm(k + i * dim, k + i * dim, layer->k_norm, dim, c->eps);
-        const float *angles = f->rope + (size_t)b->pos * c->rope_dim;
-        rope(q, c->n_head, dim, c->rope_dim / 2, angles);
-        rope(k, c->n_head_kv, dim, c->rope_dim / 2, angles);
-        uint32_t page = b->seq->pages[b->pos / BN_ATTN_BLOCK], slot = b->pos % BN_ATTN_BLOCK;
-        for (uint32_t i = 0; i < c->n_head_kv; i++) {
-            uint8_t *kd = bn_kv_head(f->kv, il, page, i, false),
-                    *vd = bn_kv_head(f->kv, il, page, i, true);
-            if (f->kv->f16) {
-                kn->f32_to_f16((uint16_t *)kd + slot * dim, k + i * dim, dim);
-                kn->f32_to_f16((uint16_t *)vd + slot * dim, v + i * dim, dim);
-            } else {
-                memcpy((float *)kd + slot * dim, k + i * dim, dim * sizeof(float));
-                memcpy((float *)vd + slot * dim, v + i * dim, dim * sizeof(float));
-            }
-        }
+    size_t dim = c->head_dim, group = c->n_head / c->n_head_kv;
+    float *q = f->q + t * f->qkv_dim + kv_head * group * dim;
+    float *k = f->k + t * f->kv_dim + kv_head * dim, *v = f->v + t * f->kv_dim + kv_head * dim;
+    for (size_t i = 0; layer->q_norm && i < group; i++)
+        kn->rmsnorm(q + i * dim, q + i * dim, layer->q_norm, dim, c->eps);
+    if (layer->k_norm) kn->rmsnorm(k, k, layer->k_norm, dim, c->eps);
+    const float *angles = f->rope + (size_t)b->pos * c->rope_dim;
+    rope(q, group, dim, c->rope_dim / 2, angles);
+    rope(k, 1, dim, c->rope_dim / 2, angles);
+    uint32_t page = b->seq->pages[b->pos / BN_ATTN_BLOCK], slot = b->pos % BN_ATTN_BLOCK;
+    uint8_t *keys = bn_kv_head(f->kv, il, page, kv_head, false);
+    uint8_t *values = bn_kv_head(f->kv, il, page, kv_head, true);
+    if (f->kv->f16) {
+        kn->f32_to_f16((uint16_t *)keys + slot * dim, k, dim);
+        kn->f32_to_f16((uint16_t *)values + slot * dim, v, dim);
+    } else {
+        memcpy((float *)keys + slot * dim, k, dim * sizeof *k);
+        memcpy((float *)values + slot * dim, v, dim * sizeof *v);
     }
 }
 
-/* One task: one token and one KV head with the query heads that share it. Output to h. */
+/* One token and one KV head with the query heads that share it. */
 static void attend(struct bn_forward *f, uint32_t il, size_t t, uint32_t kv_head, uint32_t worker)
 {
     const struct bn_config *c = &f->m->config;
     const struct bn_kernels *kn = &f->m->kernels;
     const struct bn_batch_token *b = &f->batch[t];
     size_t dim = c->head_dim, group = c->n_head / c->n_head_kv;
-    float *o = f->h + t * f->wide + kv_head * group * dim;
+    float *o = f->att + t * f->qkv_dim + kv_head * group * dim;
     const float *q = f->q + t * f->qkv_dim + kv_head * group * dim;
     float *m = f->state + (size_t)worker * 2 * c->n_head, *l = m + c->n_head;
     float scale = 1.0f / sqrtf((float)dim);
@@ -278,8 +283,8 @@ static void attend(struct bn_forward *f, uint32_t il, size_t t, uint32_t kv_head
     for (uint32_t from = 0; from <= b->pos; from += BN_ATTN_BLOCK) {
         uint32_t page = b->seq->pages[from / BN_ATTN_BLOCK];
         size_t n = bn_min_size(BN_ATTN_BLOCK, b->pos + 1 - from);
-        const uint8_t *k = bn_kv_head(f->kv, il, page, kv_head, false),
-                      *v = bn_kv_head(f->kv, il, page, kv_head, true);
+        const uint8_t *k = bn_kv_head(f->kv, il, page, kv_head, false);
+        const uint8_t *v = bn_kv_head(f->kv, il, page, kv_head, true);
         if (f->kv->f16)
             kn->attn_f16(o, m, l, q, group, (const uint16_t *)k, (const uint16_t *)v, dim, n, dim,
                          scale);
@@ -290,6 +295,25 @@ static void attend(struct bn_forward *f, uint32_t il, size_t t, uint32_t kv_head
         for (size_t d = 0; d < dim; d++) o[i * dim + d] /= l[i];
 }
 
+/* Attention of all tokens: a task is a token with a KV head, dealt out in turn because later tokens
+ * have more to read. Tokens of one sequence see each other's keys, so these must all be stored
+ * first. */
+static void attention(struct bn_forward *f, const struct bn_layer *layer, uint32_t il,
+                      uint32_t worker)
+{
+    uint32_t heads = f->m->config.n_head_kv, threads = bn_pool_threads(f->pool);
+    size_t n_tasks = f->n * heads;
+    if (!f->independent) {
+        for (size_t i = worker; i < n_tasks; i += threads)
+            rotate_and_store(f, layer, il, i / heads, (uint32_t)(i % heads));
+        bn_pool_barrier(f->pool);
+    }
+    for (size_t i = worker; i < n_tasks; i += threads) {
+        if (f->independent) rotate_and_store(f, layer, il, i / heads, (uint32_t)(i % heads));
+        attend(f, il, i / heads, (uint32_t)(i % heads), worker);
+    }
+}
+
 /* ------------------------------------------------------------------ the pass */
 
 static void walk(void *arg, uint32_t worker)
@@ -297,59 +321,59 @@ static void walk(void *arg, uint32_t worker)
     struct bn_forward *f = arg;
     const struct bn_model *m = f->m;
     const struct bn_config *c = &m->config;
+    size_t n_embd = c->n_embd;
     struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1), rows;
+    const struct input *in;
 
     for (size_t t = tokens.begin; t < tokens.end; t++)
-        bn_stored_row(&m->kernels, f->x + t * c->n_embd, &m->embed.stored,
+        bn_stored_row(&m->kernels, f->x + t * n_embd, &m->embed.stored,
                       (uint64_t)f->batch[t].token);
+    bn_pool_barrier(f->pool);
 
     for (uint32_t il = 0; il < c->n_layer; il++) {
         const struct bn_layer *y = &m->layers[il];
+        const struct bn_matrix *w = y->proj;
+        const float *const *ng = y->in_norm;
 
-        prepare(f, y->attn_norm, worker);
+        in = prepare(f, f->x, n_embd, y->attn_norm, ng[Q], n_embd, worker);
+        project(f, f->q, &w[Q], in, worker);
+        in = next_input(f, in, f->x, n_embd, y->attn_norm, ng[K], n_embd, worker);
+        project(f, f->k, &w[K], in, worker);
+        in = next_input(f, in, f->x, n_embd, y->attn_norm, ng[V], n_embd, worker);
+        project(f, f->v, &w[V], in, worker);
         bn_pool_barrier(f->pool);
-        project(f, f->q, f->qkv_dim, y, BN_P_Q - BN_P_Q, f->out, c->n_embd, worker, &rows);
-        project(f, f->k, f->kv_dim, y, BN_P_K - BN_P_Q, f->out, c->n_embd, worker, &rows);
-        project(f, f->v, f->kv_dim, y, BN_P_V - BN_P_Q, f->out, c->n_embd, worker, &rows);
+        attention(f, y, il, worker);
         bn_pool_barrier(f->pool);
-        rotate_and_store(f, y, il, worker);
-        bn_pool_barrier(f->pool);
-        size_t n_tasks = f->n * c->n_head_kv;
-        for (size_t i = worker; i < n_tasks; i += bn_pool_threads(f->pool))
-            attend(f, il, i / c->n_head_kv, (uint32_t)(i % c->n_head_kv), worker);
-        bn_pool_barrier(f->pool);
-        norm_quant(f, f->h, f->wide, y->attn_sub_norm, c->eps, f->qkv_dim, worker);
-        bn_pool_barrier(f->pool);
-        project(f, f->out, c->n_embd, y, BN_P_O - BN_P_Q, f->h, f->wide, worker, &rows);
+        in = prepare(f, f->att, f->qkv_dim, y->attn_sub_norm, ng[O], f->qkv_dim, worker);
+        rows = project(f, f->out, &w[O], in, worker);
         add_residual(f, rows);
         bn_pool_barrier(f->pool);
 
-        prepare(f, y->ffn_norm, worker);
-        bn_pool_barrier(f->pool);
-        project(f, f->gate, c->n_ff, y, BN_P_GATE - BN_P_Q, f->out, c->n_embd, worker, &rows);
-        project(f, f->up, c->n_ff, y, BN_P_UP - BN_P_Q, f->out, c->n_embd, worker, &rows);
+        in = prepare(f, f->x, n_embd, y->ffn_norm, ng[GATE], n_embd, worker);
+        project(f, f->gate, &w[GATE], in, worker);
+        in = next_input(f, in, f->x, n_embd, y->ffn_norm, ng[UP], n_embd, worker);
+        rows = project(f, f->up, &w[UP], in, worker);
         activate(f, rows); /* gate and up have the same rows, so the same share */
         bn_pool_barrier(f->pool);
-        norm_quant(f, f->gate, c->n_ff, y->ffn_sub_norm, c->eps, c->n_ff, worker);
-        bn_pool_barrier(f->pool);
-        project(f, f->out, c->n_embd, y, BN_P_DOWN - BN_P_Q, f->h, f->wide, worker, &rows);
+        in = prepare(f, f->gate, c->n_ff, y->ffn_sub_norm, ng[DOWN], c->n_ff, worker);
+        rows = project(f, f->out, &w[DOWN], in, worker);
         add_residual(f, rows);
         bn_pool_barrier(f->pool);
     }
     if (!f->n_logits) return;
 
-    /* the rows that want logits move together at the start of h */
+    /* the rows that want logits move together at the start of the input */
     for (size_t t = 0, i = 0; t < f->n; t++)
         if (f->batch[t].want_logits) {
             if (i % bn_pool_threads(f->pool) == worker)
-                m->kernels.rmsnorm(f->h + i * c->n_embd, f->x + t * c->n_embd, m->out_norm,
-                                   c->n_embd, c->eps);
+                m->kernels.rmsnorm(f->shared.h + i * n_embd, f->x + t * n_embd, m->out_norm, n_embd,
+                                   c->eps);
             i++;
         }
     bn_pool_barrier(f->pool);
     dense_mul(f, f->logits, c->n_vocab, &m->head.stored,
-              bn_pool_share(f->pool, worker, c->n_vocab, HEAD_ROWS), f->h, c->n_embd, f->n_logits,
-              worker);
+              bn_pool_share(f->pool, worker, c->n_vocab, HEAD_ROWS), f->shared.h, n_embd,
+              f->n_logits, worker);
 }
 
 void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
@@ -360,5 +384,7 @@ void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, si
     f->logits = logits;
     f->n_logits = 0;
     for (size_t t = 0; logits && t < n; t++) f->n_logits += batch[t].want_logits;
+    f->independent = true;
+    for (size_t t = 1; t < n; t++) f->independent &= batch[t].seq != batch[t - 1].seq;
     bn_pool_run(f->pool, walk, f);
 }

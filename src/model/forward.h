@@ -9,8 +9,8 @@
 #include "model/kv.h"
 #include "model/model.h"
 
-/* One token to compute. Tokens of one sequence stand in order of position; a token sees those of
- * its own sequence that stand before it in the batch or were computed earlier. */
+/* One token to compute. Tokens of one sequence stand together, in order of position; a token sees
+ * those of its own sequence that stand before it in the batch or were computed earlier. */
 struct bn_batch_token {
     int32_t token;
     uint32_t pos;
