@@ -63,7 +63,8 @@ int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uin
     double floor = s->min_p > 0 ? max + bn_det_log((double)s->min_p) : -(double)INFINITY;
     while (kept < limit) {
         struct bn_candidate top = scratch[0];
-        if ((double)top.logit < floor && kept > 0) break;
+        /* without top-p nothing behind the first one below min-p's floor can matter */
+        if (s->top_p == 1 && kept > 0 && (double)top.logit < floor) break;
         scratch[0] = scratch[--heap];
         if (heap) sift_down(scratch, heap, 0);
         scratch[heap] = top;
@@ -78,6 +79,7 @@ int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uin
             if ((have += bn_det_exp((double)end[-1 - (int64_t)i].logit - max)) >= want)
                 kept = i + 1;
     }
+    while (kept > 1 && (double)end[-(int64_t)kept].logit < floor) kept--;
 
     double inv_t = 1.0 / (double)s->temperature, mass = 0;
     for (uint32_t i = 0; i < kept; i++)

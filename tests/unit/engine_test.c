@@ -278,11 +278,14 @@ static void sampler_follows_its_distribution(void **state)
     float logits[V];
     struct bn_candidate scratch[V];
     for (int i = 0; i < V; i++) logits[i] = (float)((i * 7) % V) * 0.3f;
-    static const bitnet_sampling ways[] = {{.temperature = 1, .top_p = 1},
-                                           {.temperature = 0.5f, .top_p = 1, .top_k = 5},
-                                           {.temperature = 1.5f, .top_p = 0.6f},
-                                           {.temperature = 1, .top_p = 0.7f, .top_k = 8},
-                                           {.temperature = 0.8f, .top_p = 1, .min_p = 0.2f}};
+    static const bitnet_sampling ways[] = {
+        {.temperature = 1, .top_p = 1},
+        {.temperature = 0.5f, .top_p = 1, .top_k = 5},
+        {.temperature = 1.5f, .top_p = 0.6f},
+        {.temperature = 1, .top_p = 0.7f, .top_k = 8},
+        {.temperature = 0.8f, .top_p = 1, .min_p = 0.2f},
+        {.temperature = 1, .top_p = 0.8f, .top_k = 9, .min_p = 0.3f},
+        {.temperature = 2, .top_p = 0.9f, .min_p = 0.1f}};
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         bitnet_sampling s = ways[w];
         double p[V], total = 0, max = 0;
