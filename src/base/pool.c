@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Jobs are announced by a generation counter, barriers are counted by another one; both are waited
- * for in the same way: spin a little (a step is microseconds away), yield, and at last sleep on a
- * futex. Only the waiting differs between a machine with idle cores and one that is oversubscribed;
- * the work is cut the same way on both. */
+ * for in the same way: look for a while, then sleep on a futex. No yielding in between: the kernel
+ * lets a thread that slept go first when it wakes, one that yielded last; with more threads than
+ * cores that is a factor of twenty. Only the waiting differs on a crowded machine; the work is cut
+ * the same way. */
 #include "base/pool.h"
 
 #include "base/mem.h"
@@ -16,7 +17,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS_BEFORE_YIELD = 2000, YIELDS_BEFORE_SLEEP = 50 };
+/* How often to look before going to sleep: the next step is microseconds away, unless the others are
+ * not even running. */
+enum { SPINS = 2000, SPINS_CROWDED = 50 };
 
 /* one cache line each, so that waiting on one does not slow writing to another */
 struct gate {
@@ -32,6 +35,7 @@ struct bn_pool {
     void *arg;
     _Atomic bool closing;
     uint32_t n_threads, n_started;
+    int spins;
     pthread_t *threads;
     struct worker *workers;
 };
@@ -50,15 +54,11 @@ static inline void relax(void)
 #endif
 }
 
-static void gate_wait(struct gate *g, uint32_t seen)
+static void gate_wait(struct gate *g, uint32_t seen, int spins)
 {
-    for (int i = 0; i < SPINS_BEFORE_YIELD; i++) {
+    for (int i = 0; i < spins; i++) {
         if (atomic_load_explicit(&g->value, memory_order_acquire) != seen) return;
         relax();
-    }
-    for (int i = 0; i < YIELDS_BEFORE_SLEEP; i++) {
-        if (atomic_load_explicit(&g->value, memory_order_acquire) != seen) return;
-        sched_yield();
     }
     atomic_fetch_add(&g->sleepers, 1);
     while (atomic_load(&g->value) == seen)
@@ -82,7 +82,7 @@ void bn_pool_barrier(struct bn_pool *p)
         atomic_store(&p->arrived, 0);
         gate_open(&p->barrier);
     } else {
-        gate_wait(&p->barrier, seen);
+        gate_wait(&p->barrier, seen, p->spins);
     }
 }
 
@@ -91,7 +91,7 @@ static void *work(void *arg)
     const struct worker *me = arg;
     struct bn_pool *p = me->pool;
     for (uint32_t seen = 0;; seen++) {
-        gate_wait(&p->job, seen);
+        gate_wait(&p->job, seen, p->spins);
         if (atomic_load(&p->closing)) return NULL;
         p->fn(p->arg, me->index);
         bn_pool_barrier(p);
@@ -109,6 +109,7 @@ bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_erro
     if (!p) return bn_fail_nomem(err, sizeof *p, "thread pool");
     memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
+    p->spins = n_threads <= bn_usable_cores() ? SPINS : SPINS_CROWDED;
     p->threads = bn_calloc(n_threads, sizeof *p->threads);
     p->workers = bn_calloc(n_threads, sizeof *p->workers);
     if (!p->threads || !p->workers) {
