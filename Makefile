@@ -47,7 +47,7 @@ help:
 	@echo 'make check      everything: both compilers, sanitizers, arm64 and riscv64 under qemu (./check)'
 	@echo 'make static     one program without shared libraries, in build-static/'
 	@echo 'make asan       address and undefined-behaviour sanitizers, in build-asan/, with the tests'
-	@echo 'make bench      time every kernel'
+	@echo 'make bench      time every kernel (the whole engine: bitnet bench)'
 	@echo 'make install    into PREFIX (at configuration; default /usr/local), DESTDIR is respected'
 	@echo 'make format     clang-format over all sources'
 	@echo 'make clean      remove what the words above made'

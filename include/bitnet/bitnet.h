@@ -105,6 +105,10 @@ typedef struct bitnet_model_info {
     uint64_t packed_bytes;     /* memory taken by packed matrices          */
     uint64_t load_ns;          /* time bitnet_model_open took              */
     const char *note; /* repairs and guesses made at open, "" if none: show it to the user */
+    /* what decoding one token reads: */
+    uint64_t layer_bytes; /* matrices of all layers, as they lie in memory    */
+    uint64_t head_bytes;  /* the output head, as it lies in memory            */
+    const char *layout;   /* of the packed matrices, "" if there are none     */
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);

@@ -43,6 +43,16 @@ void bitnet_model_close(bitnet_model *m)
     free(m);
 }
 
+/* Packed matrices with their block scales, and the few that are left as floats. */
+static uint64_t layer_bytes(const struct bn_model *m)
+{
+    uint64_t bytes = m->packed_bytes;
+    for (uint32_t i = 0; i < m->config.n_layer; i++)
+        for (int k = 0; k < BN_N_PROJ; k++)
+            if (m->layers[i].proj[k].dense) bytes += m->layers[i].proj[k].stored.bytes;
+    return bytes;
+}
+
 void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
 {
     if (!model || !info) return;
@@ -73,7 +83,10 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .file_bytes = m->source.file_bytes,
                            .packed_bytes = m->packed_bytes,
                            .load_ns = m->load_ns,
-                           .note = m->note.len ? m->note.data : ""};
+                           .note = m->note.len ? m->note.data : "",
+                           .layer_bytes = loaded ? layer_bytes(m) : 0,
+                           .head_bytes = loaded ? m->head.stored.bytes : 0,
+                           .layout = loaded && m->packed_bytes ? m->kernels.gemm_t2->layout : ""};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

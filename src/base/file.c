@@ -118,6 +118,16 @@ bool bn_exists(const char *path)
     return stat(path, &st) == 0;
 }
 
+/* A file that this process holds open already, perhaps one without a name (memfd): nothing can be
+ * renamed over it. */
+static bool is_descriptor(const char *path)
+{
+    static const char folder[] = "/proc/self/fd/";
+    size_t n = sizeof folder - 1;
+    return strncmp(path, folder, n) == 0 && path[n] &&
+           strspn(path + n, "0123456789") == strlen(path + n);
+}
+
 bitnet_status bn_out_open(struct bn_out *o, const char *path, bool overwrite, bitnet_error *err)
 {
     *o = (struct bn_out){.fd = -1};
@@ -127,6 +137,7 @@ bitnet_status bn_out_open(struct bn_out *o, const char *path, bool overwrite, bi
         return bn_fail(err, BITNET_E_IO, "'%s' exists already; remove it or ask to overwrite it",
                        path);
     size_t room = strlen(path) + 32;
+    bool direct = is_descriptor(path);
     o->path = strdup(path);
     o->temp_path = malloc(room);
     o->pending = malloc(OUT_BUFFER_BYTES);
@@ -135,9 +146,15 @@ bitnet_status bn_out_open(struct bn_out *o, const char *path, bool overwrite, bi
         return bn_fail_nomem(err, OUT_BUFFER_BYTES, path);
     }
     snprintf(o->temp_path, room, "%s.%ld.part", path, (long)getpid());
-    o->fd = open(o->temp_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (direct) {
+        free(o->temp_path);
+        o->temp_path = NULL;
+        o->fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    } else {
+        o->fd = open(o->temp_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
     if (o->fd < 0) {
-        bitnet_status s = fail_errno(err, "create", o->temp_path);
+        bitnet_status s = fail_errno(err, "create", direct ? path : o->temp_path);
         bn_out_close(o);
         return s;
     }
@@ -187,7 +204,8 @@ bitnet_status bn_out_commit(struct bn_out *o, bitnet_error *err)
     int fd = o->fd;
     o->fd = -1;
     if (close(fd) != 0) return fail_errno(err, "write", o->path);
-    if (rename(o->temp_path, o->path) != 0) return fail_errno(err, "create", o->path);
+    if (o->temp_path && rename(o->temp_path, o->path) != 0)
+        return fail_errno(err, "create", o->path);
     free(o->temp_path);
     o->temp_path = NULL; /* nothing left to remove */
     return BITNET_OK;

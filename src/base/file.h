@@ -26,7 +26,8 @@ bool bn_is_folder(const char *path);
 bool bn_exists(const char *path);
 
 /* Output that appears whole or not at all: written beside the target under a temporary name, then
- * renamed over it by bn_out_commit. bn_out_close without commit removes every trace. */
+ * renamed over it by bn_out_commit. bn_out_close without commit removes every trace. The exception
+ * is /proc/self/fd/N, which is written in place: its holder decides who sees it. */
 struct bn_out {
     int fd;
     char *path, *temp_path;

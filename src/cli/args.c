@@ -63,8 +63,33 @@ static bitnet_status wrong(const struct opt *o, const char *source, const char *
     if (o->kind == OPT_CHOICE)
         return bn_fail(err, BITNET_E_ARG, "%s expects one of %s, not '%s'", source, o->choices,
                        value);
+    if (o->kind == OPT_U32S)
+        return bn_fail(err, BITNET_E_ARG,
+                       "%s expects whole numbers from %.16g to %.16g, as 1,4,8, not '%s'", source,
+                       o->min, o->max, value);
     return bn_fail(err, BITNET_E_ARG, "%s expects a %s from %.16g to %.16g, not '%s'", source,
                    o->kind == OPT_F32 ? "number" : "whole number", o->min, o->max, value);
+}
+
+/* Adds the numbers of one argument to a list. */
+static bitnet_status add_numbers(struct opt_u32s *list, const struct opt *o, const char *source,
+                                 const char *value, bitnet_error *err)
+{
+    for (const char *p = value;;) {
+        char number[16];
+        uint64_t u;
+        size_t len = strcspn(p, ", ");
+        if (len >= sizeof number) return wrong(o, source, value, err);
+        memcpy(number, p, len);
+        number[len] = 0;
+        if (!args_u64(&u, number, UINT32_MAX) || (double)u < o->min || (double)u > o->max)
+            return wrong(o, source, value, err);
+        if (list->n == OPT_LIST_MAX)
+            return bn_fail(err, BITNET_E_ARG, "%s takes at most %d numbers", source, OPT_LIST_MAX);
+        list->items[list->n++] = (uint32_t)u;
+        if (!p[len]) return BITNET_OK;
+        p += len + 1;
+    }
 }
 
 static bitnet_status set_value(struct found f, const char *source, const char *value,
@@ -105,6 +130,9 @@ static bitnet_status set_value(struct found f, const char *source, const char *v
         list->items[list->n++] = value;
         break;
     }
+    case OPT_U32S:
+        *(struct opt_u32s *)at = (struct opt_u32s){0};
+        return add_numbers(at, o, source, value, err);
     }
     return BITNET_OK;
 }
@@ -197,6 +225,11 @@ static bool is_option_name(const struct reader *r, const char *word)
     return word[1] && !word[2] && find(&f, r->config, r->parts, NULL, 0, word[1]);
 }
 
+static bool is_numbers(const char *word)
+{
+    return *word >= '0' && *word <= '9' && strspn(word, "0123456789,") == strlen(word);
+}
+
 /* The value is what is attached to the name, else the next argument. */
 static bitnet_status take_value(struct reader *r, struct found f, const char *source,
                                 const char *attached, bitnet_error *err)
@@ -212,7 +245,11 @@ static bitnet_status take_value(struct reader *r, struct found f, const char *so
                            attached);
         r->at++;
     }
-    return set_value(f, source, attached, err);
+    BN_TRY(set_value(f, source, attached, err));
+    /* --sizes 1 4 8: the numbers that follow belong to it as well */
+    while (f.opt->kind == OPT_U32S && r->at < r->argc && is_numbers(r->argv[r->at]))
+        BN_TRY(add_numbers((void *)(f.base + f.opt->offset), f.opt, source, r->argv[r->at++], err));
+    return BITNET_OK;
 }
 
 static void mark_given(struct found f)

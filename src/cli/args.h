@@ -22,7 +22,8 @@ enum opt_kind {
     OPT_U32,     /* uint32_t in min..max                          */
     OPT_U64,     /* uint64_t in min..max, at most 2^53 each       */
     OPT_F32,     /* float in min..max                             */
-    OPT_LIST     /* struct opt_list; the option may be repeated   */
+    OPT_LIST,    /* struct opt_list; the option may be repeated   */
+    OPT_U32S     /* struct opt_u32s: numbers in min..max          */
 };
 
 struct opt {
@@ -51,6 +52,13 @@ struct opt_part {
 enum { OPT_LIST_MAX = 32 };
 struct opt_list {
     const char *items[OPT_LIST_MAX];
+    size_t n;
+};
+
+/* Numbers separated by commas, by spaces inside one argument, or as arguments of their own: 1,4,8 or
+ * 1 4 8. The ones that are given replace the default. */
+struct opt_u32s {
+    uint32_t items[OPT_LIST_MAX];
     size_t n;
 };
 

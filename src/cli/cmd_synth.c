@@ -5,7 +5,7 @@
  */
 #include "base/clock.h"
 #include "cli/command.h"
-#include "cli/suggest.h"
+#include "cli/model_opts.h"
 #include "cli/term.h"
 #include "cli/written.h"
 
@@ -79,20 +79,6 @@ static int list_shapes(bool json)
     return EXIT_DONE;
 }
 
-static int check_shape(const char *typed)
-{
-    struct suggest s;
-    suggest_start(&s, typed);
-    const char *name;
-    for (size_t i = 0; (name = bitnet_synth_shape(i, NULL)); i++) {
-        if (strcmp(name, typed) == 0) return EXIT_DONE;
-        suggest_offer(&s, name);
-    }
-    if (s.best)
-        return term_usage("synth", "there is no shape '%s'; did you mean '%s'?", typed, s.best);
-    return term_usage("synth", "there is no shape '%s'; 'bitnet synth --list' shows them", typed);
-}
-
 static int run(void *config, const struct arg_words *words)
 {
     const struct synth_config *c = config;
@@ -102,7 +88,7 @@ static int run(void *config, const struct arg_words *words)
     }
     if (words->n != 2)
         return term_usage("synth", "a shape and a path are needed: bitnet synth SHAPE OUT");
-    int code = check_shape(words->items[0]);
+    int code = model_shape_check(words->items[0], "synth");
     if (code == EXIT_DONE) code = written_check(words->items[1], c->force);
     if (code != EXIT_DONE) return code;
     struct term_progress bar = {0};

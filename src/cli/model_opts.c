@@ -92,6 +92,20 @@ int model_word(const char **typed, const char *from_option, const struct arg_wor
     return EXIT_DONE;
 }
 
+int model_shape_check(const char *typed, const char *command)
+{
+    struct suggest s;
+    suggest_start(&s, typed);
+    const char *name;
+    for (size_t i = 0; (name = bitnet_synth_shape(i, NULL)); i++) {
+        if (strcmp(name, typed) == 0) return EXIT_DONE;
+        suggest_offer(&s, name);
+    }
+    if (s.best)
+        return term_usage(command, "there is no shape '%s'; did you mean '%s'?", typed, s.best);
+    return term_usage(command, "there is no shape '%s'; 'bitnet synth --list' shows them", typed);
+}
+
 const char *model_path_resolve(const char *typed)
 {
     if (!typed || !*typed || strcmp(typed, "-") == 0 || strcmp(typed, "embedded") == 0) return NULL;

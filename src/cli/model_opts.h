@@ -38,6 +38,9 @@ extern const struct opt engine_opts_table[];
 int model_word(const char **typed, const char *from_option, const struct arg_words *words,
                const char *command);
 
+/* Is that the name of a shape of bitnet_synth? If not, a usage error, whose exit code is returned. */
+int model_shape_check(const char *typed, const char *command);
+
 /* The path for the library: NULL, the embedded model, for "-", "embedded" and nothing at all. */
 const char *model_path_resolve(const char *typed);
 /* What to call that model in a sentence. */

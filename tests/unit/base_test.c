@@ -9,11 +9,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/bandwidth.h"
 #include "base/buf.h"
 #include "base/cpu.h"
 #include "base/det_math.h"
@@ -237,6 +239,48 @@ static void pool_keeps_its_workers_in_step(void **state)
     assert_int_equal(bn_pool_open(&p, 100000, &err), BITNET_E_LIMIT);
 }
 
+static void bandwidth_reads_all_of_its_buffer(void **state)
+{
+    (void)state;
+    bitnet_error err;
+    for (uint32_t threads = 1; threads <= 5; threads++) {
+        struct bn_bandwidth *b;
+        assert_int_equal(bn_bandwidth_open(&b, threads, 3000001, &err), BITNET_OK);
+        assert_true(bn_bandwidth_bytes(b) >= 3000001);
+        /* 0 would mean that the sum of what was read is not that of what was written */
+        for (int i = 0; i < 3; i++) assert_true(bn_bandwidth_read(b) > 0);
+        bn_bandwidth_close(b);
+    }
+    bn_bandwidth_close(NULL);
+    struct bn_bandwidth *none;
+    assert_int_equal(bn_bandwidth_open(&none, 100000, 1 << 20, &err), BITNET_E_LIMIT);
+    assert_null(none);
+}
+
+/* A file without a name cannot be renamed over: it is written in place. */
+static void file_output_takes_a_descriptor(void **state)
+{
+    (void)state;
+    bitnet_error err;
+    char path[64], *text;
+    size_t n;
+    int fd = memfd_create("test", MFD_CLOEXEC);
+    assert_true(fd >= 0 && write(fd, "older and longer", 16) == 16);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    struct bn_out o;
+    assert_int_equal(bn_out_open(&o, path, false, &err), BITNET_E_IO); /* not without permission */
+    assert_int_equal(bn_out_open(&o, path, true, &err), BITNET_OK);
+    assert_int_equal(bn_out_write(&o, "new", 3, &err), BITNET_OK);
+    assert_int_equal(bn_out_commit(&o, &err), BITNET_OK);
+    bn_out_close(&o);
+    assert_int_equal(bn_read_file(&text, &n, path, 100, &err), BITNET_OK);
+    assert_string_equal(text, "new");
+    free(text);
+    close(fd);
+    assert_int_equal(bn_out_open(&o, path, true, &err), BITNET_E_IO); /* no such descriptor */
+    bn_out_close(&o);
+}
+
 static void errors_are_one_printable_line(void **state)
 {
     (void)state;
@@ -268,6 +312,8 @@ int main(void)
         cmocka_unit_test(det_math_agrees_with_libm),
         cmocka_unit_test(file_output_appears_whole_or_not_at_all),
         cmocka_unit_test(pool_keeps_its_workers_in_step),
+        cmocka_unit_test(file_output_takes_a_descriptor),
+        cmocka_unit_test(bandwidth_reads_all_of_its_buffer),
         cmocka_unit_test(errors_are_one_printable_line),
         cmocka_unit_test(backends_narrow),
     };

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_diff.c: `bitnet bench diff`: two reports, measurement by measurement. A regression is a
+ * difference that is both larger than the threshold and significant (bench_stats.h); single values
+ * (load time, memory) are shown without a verdict, since nothing says how much they vary.
+ */
+#include "base/mem.h"
+#include "cli/bench.h"
+#include "cli/command.h"
+#include "cli/term.h"
+#include <math.h>
+#include <stdlib.h>
+
+struct diff {
+    const json_t *old_report, *new_report;
+    double fail_over;
+    json_t *lines; /* owned: one object a comparison */
+    size_t n_slower;
+};
+
+static double *values_of(const json_t *array, size_t *n)
+{
+    *n = json_array_size(array);
+    double *x = bn_calloc(*n ? *n : 1, sizeof *x);
+    for (size_t i = 0; x && i < *n; i++) x[i] = json_number_value(json_array_get(array, i));
+    return x;
+}
+
+static const json_t *find_measurement(const json_t *report, const char *name)
+{
+    const json_t *items = json_object_get(report, "measurements");
+    for (size_t i = 0; i < json_array_size(items); i++)
+        if (strcmp(bench_text(json_array_get(items, i), "name"), name) == 0)
+            return json_array_get(items, i);
+    return NULL;
+}
+
+/* Adds one line; old_values and new_values are arrays of repeats. false: out of memory. */
+static bool compare_values(struct diff *d, const char *name, const char *unit,
+                           const json_t *old_values, const json_t *new_values,
+                           bool higher_is_better)
+{
+    size_t n_old, n_new;
+    double *old_x = values_of(old_values, &n_old), *new_x = values_of(new_values, &n_new);
+    bool ok = old_x && new_x;
+    if (ok) {
+        struct bench_comparison c =
+            bench_compare(old_x, n_old, new_x, n_new, higher_is_better, d->fail_over);
+        ok = c.p_value >= 0 && !isnan(c.ratio);
+        d->n_slower += c.verdict == BENCH_SLOWER;
+        json_array_append_new(
+            d->lines,
+            json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:s}", "name", name, "unit", unit,
+                      "old", c.old_median, "new", c.new_median, "speed_ratio", c.ratio, "p_value",
+                      c.p_value, "old_repeats", (json_int_t)n_old, "new_repeats", (json_int_t)n_new,
+                      "verdict", bench_verdict_name(c.verdict)));
+    }
+    free(old_x);
+    free(new_x);
+    return ok;
+}
+
+static bool compare_all(struct diff *d)
+{
+    bool ok = true;
+    const json_t *items = json_object_get(d->old_report, "measurements");
+    for (size_t i = 0; ok && i < json_array_size(items); i++) {
+        const json_t *old_m = json_array_get(items, i);
+        const char *name = bench_text(old_m, "name");
+        const json_t *new_m = find_measurement(d->new_report, name);
+        if (!new_m) continue;
+        ok = compare_values(d, name, "tok/s", json_object_get(old_m, "repeats"),
+                            json_object_get(new_m, "repeats"), true);
+        /* of a prefill, the time to the first token is its rate once more */
+        const json_t *old_first = json_object_get(old_m, "ttft_ms_repeats"),
+                     *new_first = json_object_get(new_m, "ttft_ms_repeats");
+        if (ok && strcmp(bench_text(old_m, "mode"), "stream") == 0 && json_array_size(old_first) &&
+            json_array_size(new_first)) {
+            char label[96];
+            snprintf(label, sizeof label, "%.64s, first token", name);
+            ok = compare_values(d, label, "ms", old_first, new_first, false);
+        }
+    }
+    return ok;
+}
+
+/* ------------------------------------------------------------------ notes and output */
+
+static void note_if_different(const struct diff *d, json_t *notes, const char *part,
+                              const char *key, const char *what)
+{
+    const json_t *a = json_object_get(json_object_get(d->old_report, part), key),
+                 *b = json_object_get(json_object_get(d->new_report, part), key);
+    char text[256];
+    if (!a || !b || json_equal(a, b)) return;
+    if (json_is_string(a) && json_is_string(b))
+        snprintf(text, sizeof text, "%s differs: %.80s, %.80s", what, json_string_value(a),
+                 json_string_value(b));
+    else
+        snprintf(text, sizeof text, "%s differs: %.12g, %.12g", what, json_number_value(a),
+                 json_number_value(b));
+    json_array_append_new(notes, term_json_string(text, strlen(text)));
+}
+
+static void note_bandwidth(const struct diff *d, json_t *notes)
+{
+    static const char key[] = "read_bandwidth_gb_s_repeats";
+    size_t n_old, n_new;
+    double *a = values_of(json_object_get(json_object_get(d->old_report, "machine"), key), &n_old);
+    double *b = values_of(json_object_get(json_object_get(d->new_report, "machine"), key), &n_new);
+    if (a && b && n_old && n_new) {
+        struct bench_comparison c = bench_compare(a, n_old, b, n_new, 1, d->fail_over);
+        char text[160];
+        snprintf(text, sizeof text,
+                 "the memory itself was %s in the new run: %.1f GB/s after %.1f GB/s",
+                 bench_verdict_name(c.verdict), c.new_median, c.old_median);
+        if (c.verdict == BENCH_SLOWER || c.verdict == BENCH_FASTER)
+            json_array_append_new(notes, json_string(text));
+    }
+    free(a);
+    free(b);
+}
+
+static json_t *make_notes(const struct diff *d)
+{
+    json_t *notes = json_array();
+    note_if_different(d, notes, "machine", "cpu", "the CPU");
+    note_if_different(d, notes, "machine", "cpus", "the list of CPUs");
+    note_if_different(d, notes, "model", "name", "the model");
+    note_if_different(d, notes, "model", "file_bytes", "the model's size");
+    note_if_different(d, notes, "model", "head_type", "the head's type");
+    note_if_different(d, notes, "settings", "threads", "the number of threads");
+    note_if_different(d, notes, "settings", "backend", "the set of kernels");
+    note_if_different(d, notes, "settings", "kv_type", "the type of the KV cache");
+    note_if_different(d, notes, "settings", "max_new_tokens", "the number of new tokens");
+    note_bandwidth(d, notes);
+    return notes;
+}
+
+static json_t *single_values(const struct diff *d)
+{
+    static const char *const keys[] = {"load_ms", "peak_rss_bytes"};
+    json_t *o = json_object();
+    for (size_t i = 0; i < BN_ARRAY_LEN(keys); i++)
+        json_object_set_new(o, keys[i],
+                            json_pack("{s:f, s:f}", "old", bench_number(d->old_report, keys[i]),
+                                      "new", bench_number(d->new_report, keys[i])));
+    return o;
+}
+
+static void print_line(const json_t *line)
+{
+    const char *verdict = bench_text(line, "verdict");
+    enum term_style style = strcmp(verdict, "slower") == 0   ? TERM_RED
+                            : strcmp(verdict, "faster") == 0 ? TERM_GREEN
+                                                             : TERM_PLAIN;
+    const char *on = style == TERM_PLAIN ? "" : term_style(stdout, style);
+    char name[32];
+    snprintf(name, sizeof name, "%.30s", bench_text(line, "name"));
+    for (char *p = name; *p; p++)
+        if ((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f) *p = '?';
+    printf("%-24s %10.2f %10.2f %-6s %7.3f %8.4f  %s%s%s\n", name, bench_number(line, "old"),
+           bench_number(line, "new"), bench_text(line, "unit"), bench_number(line, "speed_ratio"),
+           bench_number(line, "p_value"), on, verdict, *on ? term_style(stdout, TERM_PLAIN) : "");
+}
+
+static void print_table(const struct diff *d, const json_t *notes)
+{
+    char a[TERM_SIZE_BYTES], b[TERM_SIZE_BYTES];
+    printf("%-24s %10s %10s %-6s %7s %8s\n", "", "old", "new", "", "speed", "p");
+    for (size_t i = 0; i < json_array_size(d->lines); i++) print_line(json_array_get(d->lines, i));
+    printf("\nload %.0f ms, then %.0f ms; peak memory %s, then %s\n",
+           bench_number(d->old_report, "load_ms"), bench_number(d->new_report, "load_ms"),
+           term_size(a, (uint64_t)bench_number(d->old_report, "peak_rss_bytes")),
+           term_size(b, (uint64_t)bench_number(d->new_report, "peak_rss_bytes")));
+    printf("%zu of %zu slower by more than %.3g %% (p < %g)\n", d->n_slower,
+           json_array_size(d->lines), d->fail_over * 100, BENCH_ALPHA);
+    fflush(stdout);
+    for (size_t i = 0; i < json_array_size(notes); i++)
+        term_note(json_string_value(json_array_get(notes, i)));
+}
+
+static int show(struct diff *d, bool json)
+{
+    json_t *notes = make_notes(d);
+    int code = EXIT_DONE;
+    if (json) {
+        code = term_print_json(json_pack("{s:f, s:f, s:O, s:o, s:O, s:b}", "fail_over",
+                                         d->fail_over, "alpha", BENCH_ALPHA, "comparisons",
+                                         d->lines, "single_values", single_values(d), "notes",
+                                         notes, "regression", d->n_slower > 0));
+    } else {
+        print_table(d, notes);
+    }
+    json_decref(notes);
+    return code != EXIT_DONE || d->n_slower ? EXIT_FAILED : EXIT_DONE;
+}
+
+int bench_diff(const char *old_path, const char *new_path, double fail_over, bool json)
+{
+    bitnet_error err = {0};
+    json_t *old_report = NULL, *new_report = NULL;
+    int code;
+    if (bench_read_report(&old_report, old_path, &err) != BITNET_OK ||
+        bench_read_report(&new_report, new_path, &err) != BITNET_OK) {
+        term_fail(&err);
+        code = EXIT_USAGE;
+    } else {
+        struct diff d = {old_report, new_report, fail_over, json_array(), 0};
+        if (!d.lines || !compare_all(&d)) code = term_fail_text("out of memory");
+        else if (json_array_size(d.lines) == 0) {
+            term_fail_text("'%s' and '%s' have no measurement in common", old_path, new_path);
+            code = EXIT_USAGE;
+        } else code = show(&d, json);
+        json_decref(d.lines);
+    }
+    json_decref(old_report);
+    json_decref(new_report);
+    return code;
+}

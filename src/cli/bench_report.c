@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_report.c: a run as a JSON report, and a report as a table. The table, the plot and the
+ * comparison are all made from the report, so that none can show what the file does not say.
+ */
+#include "base/mem.h"
+#include "cli/bench.h"
+#include "cli/term.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ------------------------------------------------------------------ making it */
+
+static json_t *numbers(const double *x, size_t n)
+{
+    json_t *a = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_real(x[i]));
+    return a;
+}
+
+static void set(json_t *o, const char *key, json_t *v) { json_object_set_new(o, key, v); }
+static void set_real(json_t *o, const char *key, double v) { set(o, key, json_real(v)); }
+static void set_int(json_t *o, const char *key, uint64_t v)
+{
+    set(o, key, json_integer((json_int_t)v));
+}
+static void set_text(json_t *o, const char *key, const char *s)
+{
+    set(o, key, term_json_string(s, strlen(s)));
+}
+
+/* Times of single steps, from all repeats together. sorted: in place. */
+static json_t *step_times(double *ms, size_t n)
+{
+    json_t *o = json_object();
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += ms[i];
+    bench_sort(ms, n);
+    set_int(o, "n", n);
+    set_real(o, "mean", n ? sum / (double)n : 0);
+    set_real(o, "p50", bench_quantile(ms, n, 0.50));
+    set_real(o, "p95", bench_quantile(ms, n, 0.95));
+    set_real(o, "p99", bench_quantile(ms, n, 0.99));
+    set_real(o, "max", bench_quantile(ms, n, 1));
+    return o;
+}
+
+static double best_bandwidth(const struct bench *b)
+{
+    double best = 0;
+    for (size_t i = 0; i < b->n_bandwidth; i++)
+        if (b->bandwidth[i] > best) best = b->bandwidth[i];
+    return best;
+}
+
+static json_t *json_measurement(const struct bench *b, const struct bench_measurement *m,
+                                double *scratch)
+{
+    json_t *o = json_object();
+    struct bench_summary s = bench_summarize(m->rates, m->n_repeats, scratch);
+    double seqs = m->mode == BENCH_BATCH ? m->at : 1, bandwidth = best_bandwidth(b);
+    set_text(o, "name", m->name);
+    set_text(o, "mode", bench_mode_name(m->mode));
+    set_int(o, "at", m->at);
+    set_text(o, "unit", "tok/s");
+    set_real(o, "median", s.median);
+    set_real(o, "mean", s.mean);
+    set_real(o, "min", s.min);
+    set_real(o, "max", s.max);
+    set_real(o, "q1", s.q1);
+    set_real(o, "q3", s.q3);
+    set_real(o, "mad", s.mad);
+    set_real(o, "spread", s.spread);
+    set(o, "repeats", numbers(m->rates, m->n_repeats));
+    if (m->mode == BENCH_STREAM || m->mode == BENCH_PREFILL) {
+        set_real(o, "ttft_ms", bench_summarize(m->first_ms, m->n_repeats, scratch).median);
+        set(o, "ttft_ms_repeats", numbers(m->first_ms, m->n_repeats));
+    }
+    if (m->mode == BENCH_PREFILL) return o;
+    set_int(o, "new_tokens", m->n_new);
+    set(o, "step_ms", step_times(m->step_ms, m->n_steps));
+    set_real(o, "bytes_per_step", m->bytes_per_step);
+    set_real(o, "bytes_per_token", m->bytes_per_step / seqs);
+    double read = m->bytes_per_step * s.median / seqs;
+    set_real(o, "read_gb_s", read / 1e9);
+    set(o, "roofline_share", bandwidth > 0 ? json_real(read / bandwidth) : json_null());
+    return o;
+}
+
+static json_t *json_model(const struct bench *b)
+{
+    const bitnet_model_info *m = &b->info;
+    json_t *o = json_object();
+    set_text(o, "name", m->name);
+    set_text(o, "architecture", m->architecture);
+    set_int(o, "parameters", m->n_params);
+    set_int(o, "parameters_ternary", m->n_params_ternary);
+    set_int(o, "layers", m->n_layer);
+    set_int(o, "vocab", m->n_vocab);
+    set_text(o, "weight_type", m->weight_type);
+    set_text(o, "layout", m->layout);
+    set_text(o, "head_type", m->head_type);
+    set_text(o, "act_quant", m->act_quant);
+    set_int(o, "file_bytes", m->file_bytes);
+    set_int(o, "layer_bytes", m->layer_bytes);
+    set_int(o, "head_bytes", m->head_bytes);
+    return o;
+}
+
+static json_t *json_machine(const struct bench *b)
+{
+    json_t *o = json_object();
+    char text[256];
+    double *scratch = bn_calloc(b->n_bandwidth + 1, sizeof *scratch);
+    bench_cpu_name(text, sizeof text);
+    set_text(o, "cpu", text);
+    bench_cpu_list(text, sizeof text);
+    set_text(o, "cpus", text);
+    set_int(o, "usable_cores", bitnet_default_threads());
+    set(o, "load_average", b->load.average < 0 ? json_null() : json_real(b->load.average));
+    set(o, "other_programs_share", b->load.others < 0 ? json_null() : json_real(b->load.others));
+    set_real(o, "read_bandwidth_gb_s", best_bandwidth(b) / 1e9);
+    json_t *all = json_array();
+    for (size_t i = 0; i < b->n_bandwidth; i++)
+        json_array_append_new(all, json_real(b->bandwidth[i] / 1e9));
+    set(o, "read_bandwidth_gb_s_repeats", all);
+    if (scratch)
+        set_real(o, "read_bandwidth_spread",
+                 bench_summarize(b->bandwidth, b->n_bandwidth, scratch).spread);
+    set_int(o, "read_buffer_bytes", b->bandwidth_buffer_bytes);
+    free(scratch);
+    return o;
+}
+
+static json_t *json_settings(const struct bench *b)
+{
+    const struct bench_settings *s = b->settings;
+    json_t *o = json_object();
+    set_int(o, "threads", b->single_info.threads);
+    set_text(o, "backend", b->info.backend);
+    set_text(o, "kv_type", b->single_info.kv_type);
+    set_int(o, "ctx_size", b->single_info.ctx_tokens);
+    set_int(o, "max_batch_tokens", b->single_info.max_batch_tokens);
+    set_int(o, "max_new_tokens", s->max_new_tokens);
+    set_int(o, "warmup", s->warmup);
+    set_int(o, "repeat", s->repeat);
+    set_int(o, "seed", s->seed);
+    return o;
+}
+
+json_t *bench_report(const struct bench *b)
+{
+    json_t *o = json_object(), *items = json_array(), *notes = json_array();
+    double *scratch = bn_calloc(b->settings->repeat, sizeof *scratch);
+    char date[32];
+    bench_date(date, sizeof date);
+    if (!o || !items || !notes || !scratch) {
+        json_decref(o);
+        json_decref(items);
+        json_decref(notes);
+        free(scratch);
+        return NULL;
+    }
+    for (size_t i = 0; i < b->n_items; i++)
+        json_array_append_new(items, json_measurement(b, &b->items[i], scratch));
+    for (size_t i = 0; i < b->n_notes; i++) json_array_append_new(notes, json_string(b->notes[i]));
+    set_text(o, "format", BENCH_FORMAT);
+    set_text(o, "date", date);
+    set_text(o, "version", bitnet_version());
+    set_text(o, "commit", bench_commit());
+    set(o, "machine", json_machine(b));
+    set(o, "model", json_model(b));
+    set(o, "settings", json_settings(b));
+    set_real(o, "load_ms", (double)b->info.load_ns / 1e6);
+    set_int(o, "peak_rss_bytes", b->peak_rss_bytes);
+    set_int(o, "kv_bytes", b->single_info.kv_bytes + b->batch_info.kv_bytes);
+    set_int(o, "scratch_bytes", b->single_info.scratch_bytes + b->batch_info.scratch_bytes);
+    set(o, "measurements", items);
+    set(o, "notes", notes);
+    free(scratch);
+    return o;
+}
+
+/* ------------------------------------------------------------------ reading it */
+
+const char *bench_text(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+double bench_number(const json_t *o, const char *key)
+{
+    return json_number_value(json_object_get(o, key));
+}
+
+static bitnet_status check_measurement(const json_t *m, size_t i, const char *path,
+                                       bitnet_error *err)
+{
+    const json_t *repeats = json_object_get(m, "repeats");
+    if (!*bench_text(m, "name") || json_array_size(repeats) == 0)
+        return bn_fail(err, BITNET_E_FORMAT, "'%s': measurement %zu has no name or no repeats",
+                       path, i);
+    for (size_t k = 0; k < json_array_size(repeats); k++)
+        if (!(json_number_value(json_array_get(repeats, k)) > 0))
+            return bn_fail(err, BITNET_E_FORMAT, "'%s': repeat %zu of '%s' is not a number above 0",
+                           path, k, bench_text(m, "name"));
+    return BITNET_OK;
+}
+
+bitnet_status bench_read_report(json_t **out, const char *path, bitnet_error *err)
+{
+    *out = NULL;
+    json_t *j = NULL;
+    BN_TRY(bn_json_read(&j, path, BENCH_REPORT_MAX_BYTES, err));
+    bitnet_status s = BITNET_OK;
+    const json_t *items = json_object_get(j, "measurements");
+    if (strcmp(bench_text(j, "format"), BENCH_FORMAT) != 0 || !json_is_array(items))
+        s = bn_fail(err, BITNET_E_FORMAT, "'%s' is no report of bitnet bench (format %s)", path,
+                    BENCH_FORMAT);
+    for (size_t i = 0; s == BITNET_OK && i < json_array_size(items); i++)
+        s = check_measurement(json_array_get(items, i), i, path, err);
+    if (s == BITNET_OK) *out = j;
+    else json_decref(j);
+    return s;
+}
+
+/* ------------------------------------------------------------------ showing it */
+
+static void print_head(const json_t *r)
+{
+    const json_t *machine = json_object_get(r, "machine"), *model = json_object_get(r, "model"),
+                 *s = json_object_get(r, "settings");
+    char params[TERM_SIZE_BYTES], file[TERM_SIZE_BYTES], rss[TERM_SIZE_BYTES];
+    int threads = (int)bench_number(s, "threads");
+    double p = bench_number(model, "parameters");
+    snprintf(params, sizeof params, p >= 1e9 ? "%.2fB" : "%.1fM", p >= 1e9 ? p / 1e9 : p / 1e6);
+    printf("bitnet %s (%s), ", bench_text(r, "version"), bench_text(r, "commit"));
+    term_print_clean(stdout, bench_text(machine, "cpu"));
+    printf("\n%s kernels, %d thread%s on CPU %s, KV cache %s\n", bench_text(s, "backend"), threads,
+           threads == 1 ? "" : "s", bench_text(machine, "cpus"), bench_text(s, "kv_type"));
+    term_print_clean(stdout, bench_text(model, "name"));
+    printf(": %s parameters, %s as %s, head %s, file %s\n", params,
+           bench_text(model, "weight_type"),
+           *bench_text(model, "layout") ? bench_text(model, "layout") : "floats",
+           bench_text(model, "head_type"),
+           term_size(file, (uint64_t)bench_number(model, "file_bytes")));
+    printf("load %.0f ms, peak memory %s, memory read %.1f GB/s\n\n", bench_number(r, "load_ms"),
+           term_size(rss, (uint64_t)bench_number(r, "peak_rss_bytes")),
+           bench_number(machine, "read_bandwidth_gb_s"));
+}
+
+static void print_line(const json_t *m)
+{
+    const json_t *step = json_object_get(m, "step_ms"), *first = json_object_get(m, "ttft_ms"),
+                 *share = json_object_get(m, "roofline_share");
+    printf("%-14s %9.1f %7.1f %%", bench_text(m, "name"), bench_number(m, "median"),
+           bench_number(m, "spread") * 100);
+    if (first) printf(" %9.1f", json_number_value(first));
+    else printf(" %9s", "-");
+    if (!step) {
+        printf(" %8s %8s %8s %9s %8s\n", "-", "-", "-", "-", "-");
+        return;
+    }
+    printf(" %8.2f %8.2f %8.2f %9.1f", bench_number(step, "p50"), bench_number(step, "p95"),
+           bench_number(step, "p99"), bench_number(m, "bytes_per_token") / 1e6);
+    if (json_is_number(share)) printf(" %6.0f %%\n", json_number_value(share) * 100);
+    else printf(" %8s\n", "-");
+}
+
+void bench_print_report(const json_t *r)
+{
+    const json_t *items = json_object_get(r, "measurements");
+    print_head(r);
+    printf("%s%-14s %9s %9s %9s %8s %8s %8s %9s %8s%s\n", term_style(stdout, TERM_BOLD), "",
+           "tok/s", "spread", "first ms", "step P50", "P95", "P99 ms", "MB/token", "roofline",
+           term_style(stdout, TERM_PLAIN));
+    for (size_t i = 0; i < json_array_size(items); i++) print_line(json_array_get(items, i));
+}

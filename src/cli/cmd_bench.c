@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd_bench.c: `bitnet bench`: options, the model (a file, the embedded one, or a synthetic one
+ * that lives in memory only), the run, and where its report goes. `bitnet bench diff` compares two
+ * reports.
+ */
+#include "base/file.h"
+#include "cli/bench.h"
+#include "cli/command.h"
+#include "cli/model_opts.h"
+#include "cli/term.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct bench_config {
+    struct model_opts model;
+    struct engine_opts engine;
+    const char *mode, *synthetic, *type, *head_type, *cpus, *report, *plot, *fail_over;
+    struct opt_u32s prompt_tokens, batch_sizes, depths;
+    uint32_t max_new_tokens, warmup, repeat, layers;
+    uint64_t seed;
+    bool json;
+};
+
+#define AT(field) offsetof(struct bench_config, field)
+static const struct opt measure_table[] = {
+    {.kind = OPT_CHOICE,
+     .name = "mode",
+     .help = "what to measure",
+     .offset = AT(mode),
+     .shown = "stream and prefill",
+     .choices = "stream|prefill|batch|depth|all"},
+    {.kind = OPT_U32,
+     .letter = 'n',
+     .name = "max-new-tokens",
+     .metavar = "N",
+     .help = "tokens to generate in one repeat",
+     .offset = AT(max_new_tokens),
+     .initial = "128",
+     .aliases = "max-tokens n-predict",
+     .min = 2,
+     .max = 1 << 20},
+    {.kind = OPT_U32S,
+     .name = "prompt-tokens",
+     .metavar = "LIST",
+     .help = "prefill: lengths of the prompt",
+     .offset = AT(prompt_tokens),
+     .initial = "128,512",
+     .min = 1,
+     .max = 1 << 20},
+    {.kind = OPT_U32S,
+     .name = "batch-sizes",
+     .metavar = "LIST",
+     .help = "batch: requests at a time; 1,4,8 or 1 4 8",
+     .offset = AT(batch_sizes),
+     .initial = "1,4,8",
+     .min = 1,
+     .max = 256},
+    {.kind = OPT_U32S,
+     .name = "depths",
+     .metavar = "LIST",
+     .help = "depth: tokens in the cache before decoding, as far as the context goes",
+     .offset = AT(depths),
+     .initial = "0,512,1024,2048,3072,4096",
+     .min = 0,
+     .max = 1 << 20},
+    {.kind = OPT_U32,
+     .name = "warmup",
+     .metavar = "N",
+     .help = "rounds before those that count",
+     .offset = AT(warmup),
+     .initial = "1",
+     .min = 0,
+     .max = 100},
+    {.kind = OPT_U32,
+     .letter = 'r',
+     .name = "repeat",
+     .metavar = "N",
+     .help = "rounds that count; 'diff' needs 5 to find anything significant",
+     .offset = AT(repeat),
+     .initial = "5",
+     .aliases = "repeats repetitions",
+     .min = 1,
+     .max = 1000},
+    {.kind = OPT_U64,
+     .letter = 's',
+     .name = "seed",
+     .metavar = "N",
+     .help = "chooses prompts and the weights of a synthetic model",
+     .offset = AT(seed),
+     .initial = "0",
+     .min = 0,
+     .max = 9007199254740992.0},
+    {.kind = OPT_STR,
+     .name = "cpus",
+     .metavar = "LIST",
+     .help = "run on these CPUs only, as 0,2-3",
+     .offset = AT(cpus)},
+    {.kind = OPT_END},
+};
+static const struct opt synthetic_table[] = {
+    {.kind = OPT_STR,
+     .name = "synthetic",
+     .metavar = "SHAPE",
+     .help = "a random model of this shape, made in memory; 'bitnet synth --list' shows the shapes",
+     .offset = AT(synthetic)},
+    {.kind = OPT_U32,
+     .name = "layers",
+     .metavar = "N",
+     .help = "its layers; 0 takes the shape's own",
+     .offset = AT(layers),
+     .initial = "0",
+     .min = 0,
+     .max = 10000},
+    {.kind = OPT_CHOICE,
+     .name = "type",
+     .help = "storage of its ternary matrices",
+     .offset = AT(type),
+     .shown = "i2_s",
+     .choices = "i2_s|tq2_0|tq1_0|iq2_bn|iq1_bn|q1_0|q2_0"},
+    {.kind = OPT_CHOICE,
+     .name = "head-type",
+     .help = "storage of its embedding and output head",
+     .offset = AT(head_type),
+     .shown = "f16",
+     .choices = "f32|f16|bf16|q8_0|q6_k|q4_0|q4_k"},
+    {.kind = OPT_END},
+};
+static const struct opt output_table[] = {
+    {.kind = OPT_STR,
+     .name = "json-report",
+     .metavar = "FILE",
+     .help = "write the report, with every repeat, to a file; an older one is replaced",
+     .offset = AT(report)},
+    {.kind = OPT_FLAG,
+     .name = "json",
+     .help = "print the report as JSON instead of a table",
+     .offset = AT(json)},
+    {.kind = OPT_STR,
+     .name = "plot",
+     .metavar = "FILE",
+     .help = "draw the figures with their spread, as SVG, or as a page when FILE ends in .html",
+     .offset = AT(plot)},
+    {.kind = OPT_STR,
+     .name = "fail-over",
+     .metavar = "P%",
+     .help = "diff: slower by more than this, and significantly, is a regression",
+     .offset = AT(fail_over),
+     .shown = "3%"},
+    {.kind = OPT_END},
+};
+static const struct opt_part parts[] = {
+    {"Measurements", measure_table, 0},
+    {"Model", model_opts_table, AT(model)},
+    {"Synthetic model", synthetic_table, 0},
+    {"Context", engine_opts_table, AT(engine)},
+    {"Output", output_table, 0},
+    {NULL, NULL, 0},
+};
+#undef AT
+
+/* ------------------------------------------------------------------ the model */
+
+/* Makes the model in memory that has no name and is gone when the descriptor is closed. */
+static int make_synthetic(int *fd, const struct bench_config *c)
+{
+    int code = model_shape_check(c->synthetic, "bench");
+    if (code != EXIT_DONE) return code;
+    *fd = memfd_create("bitnet-synthetic", MFD_CLOEXEC);
+    if (*fd < 0) return term_fail_text("cannot make a file in memory: %s", strerror(errno));
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", *fd);
+    struct term_progress bar = {0};
+    bitnet_error err = {0};
+    bitnet_synth_options o;
+    bitnet_synth_options_init(&o);
+    o.type = c->type;
+    o.head_type = c->head_type;
+    o.seed = c->seed;
+    o.n_layer = c->layers;
+    o.overwrite = 1;
+    o.progress = term_progress_show;
+    o.progress_user = &bar;
+    bitnet_status s = bitnet_synth(c->synthetic, path, &o, &err);
+    term_progress_end(&bar);
+    return s == BITNET_OK ? EXIT_DONE : term_fail(&err);
+}
+
+static int open_model(bitnet_model **out, const struct bench_config *c,
+                      const struct arg_words *words)
+{
+    const char *typed;
+    int fd = -1, code = model_word(&typed, c->model.model, words, "bench");
+    char path[64];
+    if (code == EXIT_DONE && c->synthetic) {
+        if (typed) return term_usage("bench", "give a model or --synthetic, not both");
+        code = make_synthetic(&fd, c);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        typed = path;
+    }
+    if (code == EXIT_DONE) code = model_open(out, typed, &c->model, "bench");
+    if (fd >= 0) close(fd); /* the model holds what it needs of it */
+    return code;
+}
+
+/* ------------------------------------------------------------------ the run */
+
+static void fill_settings(struct bench_settings *s, const struct bench_config *c)
+{
+    *s = (struct bench_settings){.prompt_tokens = c->prompt_tokens,
+                                 .batch_sizes = c->batch_sizes,
+                                 .depths = c->depths,
+                                 .max_new_tokens = c->max_new_tokens,
+                                 .warmup = c->warmup,
+                                 .repeat = c->repeat,
+                                 .seed = c->seed};
+    model_engine_options(&s->engine, &c->model, &c->engine);
+    for (int m = 0; m < BENCH_MODES; m++)
+        s->modes[m] = !c->mode ? m == BENCH_STREAM || m == BENCH_PREFILL
+                               : strcmp(c->mode, "all") == 0 ||
+                                     strcmp(c->mode, bench_mode_name((enum bench_mode)m)) == 0;
+}
+
+/* Files are opened before the run: a wrong path should not cost minutes. */
+struct outputs {
+    struct bn_out report, plot;
+};
+
+static bitnet_status put_file(struct bn_out *o, const char *text, bitnet_error *err)
+{
+    BN_TRY(bn_out_write(o, text, strlen(text), err));
+    return bn_out_commit(o, err);
+}
+
+static int write_files(struct outputs *out, const json_t *report, const struct bench_config *c)
+{
+    bitnet_error err = {0};
+    bitnet_status s = BITNET_OK;
+    char *text = NULL;
+    if (c->report) {
+        text = json_dumps(report, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+        s = text ? put_file(&out->report, text, &err) : bn_fail_nomem(&err, 0, "the report");
+        free(text);
+    }
+    if (s == BITNET_OK && c->plot) {
+        text = bench_plot(report, bn_ends_with(c->plot, ".html"));
+        s = text ? put_file(&out->plot, text, &err) : bn_fail_nomem(&err, 0, "the plot");
+        free(text);
+    }
+    return s == BITNET_OK ? EXIT_DONE : term_fail(&err);
+}
+
+static int deliver(struct outputs *out, const struct bench *b, const struct bench_config *c)
+{
+    json_t *report = bench_report(b);
+    if (!report) return term_fail_text("out of memory while building the report");
+    int code = write_files(out, report, c);
+    if (code == EXIT_DONE && c->json) code = term_print_json(json_incref(report));
+    else if (code == EXIT_DONE) bench_print_report(report);
+    fflush(stdout);
+    for (size_t i = 0; !c->json && i < b->n_notes; i++) term_note(b->notes[i]);
+    json_decref(report);
+    return code;
+}
+
+static int measure(const struct bench_config *c, const struct arg_words *words)
+{
+    bitnet_error err = {0};
+    bitnet_model *model = NULL;
+    struct outputs out = {.report.fd = -1, .plot.fd = -1};
+    struct bench_settings settings;
+    struct bench *b = NULL;
+    int code = EXIT_DONE;
+    fill_settings(&settings, c);
+    if ((c->report && bn_out_open(&out.report, c->report, true, &err) != BITNET_OK) ||
+        (c->plot && bn_out_open(&out.plot, c->plot, true, &err) != BITNET_OK))
+        code = term_fail(&err);
+    if (code == EXIT_DONE && !(b = calloc(1, sizeof *b))) code = term_fail_text("out of memory");
+    if (code == EXIT_DONE) code = open_model(&model, c, words);
+    if (code == EXIT_DONE) {
+        b->settings = &settings;
+        b->model = model;
+        code = bench_run(b, &err) == BITNET_OK ? deliver(&out, b, c) : term_fail(&err);
+    }
+    if (b) bench_free(b);
+    free(b);
+    bitnet_model_close(model);
+    bn_out_close(&out.report);
+    bn_out_close(&out.plot);
+    return code;
+}
+
+/* ------------------------------------------------------------------ the command */
+
+/* "3%", "3 %", "3": a share of 0.03. */
+static bool parse_percent(double *out, const char *text)
+{
+    char number[32];
+    size_t n = strlen(text);
+    if (n && text[n - 1] == '%') n--;
+    while (n && text[n - 1] == ' ') n--;
+    if (n >= sizeof number) return false;
+    memcpy(number, text, n);
+    number[n] = 0;
+    if (!args_double(out, number) || *out < 0 || *out >= 100) return false;
+    *out /= 100;
+    return true;
+}
+
+static int run(void *config, const struct arg_words *words)
+{
+    const struct bench_config *c = config;
+    double fail_over = 0.03;
+    if (words->n && strcmp(words->items[0], "diff") == 0) {
+        if (words->n != 3)
+            return term_usage("bench", "diff needs two reports: bitnet bench diff OLD NEW");
+        if (c->fail_over && !parse_percent(&fail_over, c->fail_over))
+            return term_usage("bench", "--fail-over expects a percentage such as 3%%, not '%s'",
+                              c->fail_over);
+        return bench_diff(words->items[1], words->items[2], fail_over, c->json);
+    }
+    if (c->fail_over) return term_usage("bench", "--fail-over is for 'bitnet bench diff'");
+    if (words->n > 1) return term_usage("bench", "'%s' is one argument too many", words->items[1]);
+    if (!c->synthetic && (c->layers || c->type || c->head_type))
+        return term_usage("bench", "--layers, --type and --head-type need --synthetic");
+    bitnet_error err = {0};
+    if (c->cpus && bench_pin(c->cpus, &err) != BITNET_OK)
+        return err.status == BITNET_E_ARG ? term_usage("bench", "%s", err.text) : term_fail(&err);
+    return measure(c, words);
+}
+
+const struct command cmd_bench = {
+    .name = "bench",
+    .usage = "[MODEL | diff OLD NEW] [options]",
+    .about =
+        "\n"
+        "stream: one request, token after token. prefill: reading prompts. batch: several requests "
+        "at\n"
+        "once. depth: decoding behind texts of growing length. Every round takes each measurement "
+        "once;\n"
+        "the table shows medians over the rounds, spread is the distance of the quartiles. "
+        "roofline is\n"
+        "the share of the memory's read bandwidth, measured in the same run, that the bytes read "
+        "a\n"
+        "token amount to; it can exceed 100 % where a model fits into the caches.\n"
+        "\n"
+        "'diff' compares two reports: exit code 1 on a significant slow-down, 2 if one cannot be "
+        "read.\n"
+        "\n"
+        "  bitnet bench model.gguf\n"
+        "  bitnet bench --synthetic 2b-4t --mode all --json-report new.json --plot new.html\n"
+        "  bitnet bench --mode batch --batch-sizes 1 4 8\n"
+        "  bitnet bench diff old.json new.json --fail-over 3%\n",
+    .parts = parts,
+    .config_bytes = sizeof(struct bench_config),
+    .max_words = 3,
+    .run = run,
+};
