@@ -71,13 +71,16 @@ typedef struct bitnet_model bitnet_model;
 typedef struct bitnet_model_options {
     size_t size;
     uint32_t vocab_only; /* 1: tokenizer and chat template only; weights are not touched       */
-    uint32_t threads;    /* for packing the weights; 0: all usable cores                       */
+    uint32_t threads;    /* for packing the weights, and for the choice of a layout; 0: all usable
+                          * cores */
     const char *backend; /* "auto", "scalar", "avx2", ...: the best kernels allowed (NULL: auto) */
     const char
         *activations;       /* "auto", "int8", "f32": how linear layers take their input          */
     const char *i2s_layout; /* "auto", "128", "64", "rows4": layout of I2_S tensors in the file   */
     bitnet_progress_fn progress;
     void *progress_user;
+    const char *layout; /* "auto", "t2", "t3": how ternary matrices lie in memory (NULL: auto). The
+                         * results are the same; a matrix that t3 cannot hold is in t2 */
 } bitnet_model_options;
 
 BITNET_API void bitnet_model_options_init(bitnet_model_options *o);
@@ -108,7 +111,7 @@ typedef struct bitnet_model_info {
     /* what decoding one token reads: */
     uint64_t layer_bytes; /* matrices of all layers, as they lie in memory    */
     uint64_t head_bytes;  /* the output head, as it lies in memory            */
-    const char *layout;   /* of the packed matrices, "" if there are none     */
+    const char *layout;   /* of ternary matrices: "t2", "t3", "mixed"; "" if none */
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);

@@ -21,6 +21,7 @@ bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitn
                                    .backend = opt.backend,
                                    .activations = opt.activations,
                                    .i2s_layout = opt.i2s_layout,
+                                   .layout = opt.layout,
                                    .vocab_only = opt.vocab_only != 0,
                                    .threads = opt.threads,
                                    .progress = opt.progress,
@@ -86,7 +87,7 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .note = m->note.len ? m->note.data : "",
                            .layer_bytes = loaded ? layer_bytes(m) : 0,
                            .head_bytes = loaded ? m->head.stored.bytes : 0,
-                           .layout = loaded && m->packed_bytes ? m->kernels.gemm_t2->layout : ""};
+                           .layout = m->layout ? m->layout : ""};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

@@ -56,6 +56,12 @@ const struct opt model_opts_table[] = {
      .offset = offsetof(struct model_opts, i2s_layout),
      .initial = "auto",
      .choices = "auto|128|64|rows4"},
+    {.kind = OPT_CHOICE,
+     .name = "layout",
+     .help = "layout of ternary weights in memory; the results are the same",
+     .offset = offsetof(struct model_opts, layout),
+     .initial = "auto",
+     .choices = "auto|t2|t3"},
     {.kind = OPT_END},
 };
 
@@ -171,6 +177,7 @@ int model_open(bitnet_model **out, const char *typed, const struct model_opts *o
     mo.backend = o->backend;
     mo.activations = o->activations;
     mo.i2s_layout = o->i2s_layout;
+    mo.layout = o->layout;
     return open_with(out, typed, &mo);
 }
 

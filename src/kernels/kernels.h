@@ -83,9 +83,9 @@ typedef void bn_attn_f16_fn(float *o, float *m, float *l, const float *q, size_t
                             size_t dim, float scale);
 
 /* ---- ternary matrices ----
- * A packed matrix: rows of weights w in {-1, 0, +1, +2}, stored as codes w + 1. Groups of
+ * A packed matrix: rows of weights w in {-1, 0, +1, +2}, in one of the layouts. Groups of
  * `group_rows` rows follow each other; the last group is filled with zero weights, and so are
- * columns up to a multiple of BN_K_ALIGN. */
+ * columns up to a multiple of BN_K_ALIGN. The results do not depend on the layout. */
 enum bn_scale_kind { BN_SCALE_TENSOR, BN_SCALE_ROW, BN_SCALE_BLOCK };
 
 struct bn_packed {
@@ -97,6 +97,12 @@ struct bn_packed {
     const uint16_t *block_scale; /* BLOCK: f16 [rows][cols / block], exactly as in the file */
     size_t block;                /* BLOCK: 32, 64, 128 or 256; divides cols */
 };
+
+/* TENSOR and ROW */
+static inline float bn_row_scale(const struct bn_packed *w, size_t r)
+{
+    return w->scale_kind == BN_SCALE_ROW ? w->row_scale[r] : w->scale;
+}
 
 /* int8 activations: [n_tok] rows of q within +-127, `q_stride` apart and zero-padded to BN_K_ALIGN;
  * inv[t] and sum[t] from quant_i8. With S the exact integer sum:
@@ -117,6 +123,8 @@ typedef void bn_mul_f32_fn(float *y, size_t y_stride, const struct bn_packed *w,
 struct bn_gemm {
     const char *layout; /* name of the packed form, e.g. "t2" */
     size_t group_rows;
+    int w_max;         /* the largest weight it can hold, +1 or +2 */
+    bool block_scales; /* it can have BN_SCALE_BLOCK */
     size_t (*group_bytes)(size_t cols);
     /* One group: w[n_rows][cols] with n_rows <= group_rows. */
     void (*pack)(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols);
@@ -124,6 +132,12 @@ struct bn_gemm {
     bn_mul_i8_fn *mul_i8;
     bn_mul_f32_fn *mul_f32;
 };
+
+/* Whether the layout can hold a matrix with this kind of scale and weights up to w_max. */
+static inline bool bn_gemm_accepts(const struct bn_gemm *g, enum bn_scale_kind kind, int w_max)
+{
+    return w_max <= g->w_max && (kind != BN_SCALE_BLOCK || g->block_scales);
+}
 
 /* ---- what follows from kernels.def ---- */
 

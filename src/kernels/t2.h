@@ -24,10 +24,4 @@ static inline const uint8_t *bn_t2_group(const struct bn_packed *w, size_t r)
     return w->data + r / BN_T2_ROWS * (BN_T2_ROWS * BN_T2_PIECE * bn_div_up(w->cols, BN_T2_STEP));
 }
 
-/* TENSOR and ROW */
-static inline float bn_t2_row_scale(const struct bn_packed *w, size_t r)
-{
-    return w->scale_kind == BN_SCALE_ROW ? w->row_scale[r] : w->scale;
-}
-
 #endif

@@ -198,7 +198,7 @@ static const struct input *next_input(struct bn_forward *f, const struct input *
 static struct bn_range project(struct bn_forward *f, float *y, const struct bn_matrix *w,
                                const struct input *in, uint32_t worker)
 {
-    const struct bn_gemm *g = f->m->kernels.gemm_t2;
+    const struct bn_gemm *g = w->gemm;
     size_t rows = w->dense ? w->stored.rows : w->packed.rows;
     struct bn_range share = bn_pool_share(f->pool, worker, rows, g->group_rows);
     if (share.begin == share.end) return share;
@@ -353,7 +353,7 @@ static void walk(void *arg, uint32_t worker)
         project(f, f->gate, &w[GATE], in, worker);
         in = next_input(f, in, f->x, n_embd, y->ffn_norm, ng[UP], n_embd, worker);
         rows = project(f, f->up, &w[UP], in, worker);
-        activate(f, rows); /* gate and up have the same rows, so the same share */
+        activate(f, rows); /* gate and up have the same rows and layout, so the same share */
         bn_pool_barrier(f->pool);
         in = prepare(f, f->gate, c->n_ff, y->ffn_sub_norm, ng[DOWN], c->n_ff, worker);
         rows = project(f, f->out, &w[DOWN], in, worker);

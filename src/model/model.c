@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include <stdlib.h>
 
-enum { MAX_NOTE_BYTES = 4096 };
+enum { MAX_NOTE_BYTES = 4096, MIN_T3_BYTES = 64 << 20 /* more than the caches of a few cores */ };
 
 bool bn_i2s_layout_parse(enum bn_i2s_layout *out, const char *name)
 {
@@ -48,6 +48,38 @@ static bitnet_status choose_activations(struct bn_config *c, const char *name, b
     return BITNET_OK;
 }
 
+/* Packed at two bits a weight; all projections counted as ternary. */
+static uint64_t two_bit_bytes(const struct bn_config *c)
+{
+    uint64_t n = 0, rows, cols;
+    for (int k = 0; k < BN_N_PROJ; k++) {
+        bn_part_shape(c, (enum bn_part)(BN_P_Q + k), &rows, &cols);
+        n += rows * cols;
+    }
+    return n * c->n_layer / 4;
+}
+
+/* "t3" reads fewer bytes and takes more instructions than "t2". It pays where cores wait for memory:
+ * with more than one thread, and weights that no cache holds. One core alone gets its data fast
+ * enough for "t2" (figures in docs/performance.md). Float activations have a kernel in "t2" only. */
+static bitnet_status choose_layout(struct bn_model *m, const char *name, uint32_t threads,
+                                   bitnet_error *err)
+{
+    const struct bn_kernels *k = &m->kernels;
+    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3};
+    for (size_t i = 0; name && i < BN_ARRAY_LEN(all); i++)
+        if (strcmp(name, all[i]->layout) == 0) {
+            m->gemm = all[i];
+            return BITNET_OK;
+        }
+    if (name && strcmp(name, "auto") != 0)
+        return bn_fail(err, BITNET_E_ARG, "layout '%s' is unknown; auto, t2 and t3 exist", name);
+    bool fast = k->gemm_t3 != &bn_gemm_t3_c && m->config.act_quant == BN_AQ_INT8;
+    bool wins = fast && threads > 1 && two_bit_bytes(&m->config) >= MIN_T3_BYTES;
+    m->gemm = wins ? k->gemm_t3 : k->gemm_t2;
+    return BITNET_OK;
+}
+
 /* The tokenizer of the opened file, or, with vocab_only, of a path that need not be a model. */
 static bitnet_status open_tokenizer(struct bn_model *m, const char *path, bool vocab_only,
                                     bitnet_error *err)
@@ -76,7 +108,8 @@ static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open
     BN_TRY(choose_activations(&m->config, a->activations, err));
     struct bn_pool *pool;
     BN_TRY(bn_pool_open(&pool, a->threads, err));
-    bitnet_status s = bn_weights_load(m, pool, a->progress, a->progress_user, err);
+    bitnet_status s = choose_layout(m, a->layout, bn_pool_threads(pool), err);
+    if (s == BITNET_OK) s = bn_weights_load(m, pool, a->progress, a->progress_user, err);
     bn_pool_close(pool);
     if (s != BITNET_OK) return s;
 #if BN_HAVE_TEXT

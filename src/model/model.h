@@ -13,8 +13,10 @@
 
 struct bn_matrix {
     bool dense;
-    struct bn_packed packed; /* ternary */
-    struct bn_stored stored; /* dense: in the mapping */
+    const struct bn_gemm *gemm; /* projections: layout and kernel; dense ones, too, cut their shares
+                                 * by its groups */
+    struct bn_packed packed;    /* ternary */
+    struct bn_stored stored;    /* dense: in the mapping */
     size_t packed_bytes;
 };
 
@@ -30,6 +32,7 @@ struct bn_model {
     struct bn_source source; /* mappings stay open: dense tensors live there */
     struct bn_config config;
     struct bn_kernels kernels;
+    const struct bn_gemm *gemm;     /* the layout wanted; what it cannot hold is in gemm_t2 */
     struct bn_tokenizer *tokenizer; /* NULL: the file has none */
     struct bn_layer *layers;        /* [n_layer] */
     const float *out_norm;          /* [n_embd] */
@@ -38,14 +41,13 @@ struct bn_model {
     struct bn_arena arena;          /* norms, row scales */
     struct bn_buf note;             /* repairs and guesses, sentences for the user */
     const char *weight_type;        /* of the projections, "mixed" if not one */
+    const char *layout;             /* of the packed matrices, "mixed" if not one, "" if none */
     uint64_t n_params, n_params_ternary, packed_bytes, load_ns;
 };
 
 struct bn_model_open_args {
-    const char *path;   /* NULL: memory */
-    const void *memory; /* the embedded model */
-    size_t memory_bytes;
-    const char *backend, *activations, *i2s_layout; /* NULL: auto */
+    const char *path;                                        /* NULL: the embedded model */
+    const char *backend, *activations, *i2s_layout, *layout; /* NULL: auto */
     bool vocab_only;
     uint32_t threads;
     bitnet_progress_fn progress;

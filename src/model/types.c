@@ -36,6 +36,8 @@ const struct bn_type_info *bn_type_info(enum bn_type t) { return &infos[t]; }
 
 static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
 
+int bn_type_w_max(enum bn_type t) { return t == BN_Q2_0 || t == BN_Q2_0_128 ? 2 : 1; }
+
 bool bn_type_by_name(enum bn_type *out, const char *name)
 {
     for (int t = 0; t < BN_TYPE_COUNT; t++) {

@@ -52,6 +52,7 @@ struct bn_type_info {
     enum bn_type_scale scale;
 };
 const struct bn_type_info *bn_type_info(enum bn_type t);
+int bn_type_w_max(enum bn_type t); /* the largest weight of a ternary type: +2 in Q2_0, else +1 */
 bool bn_type_by_name(enum bn_type *out, const char *name); /* "i2_s", "TQ2_0", ... */
 
 /* Bytes of a tensor of `rows` rows of `cols`; false if the shape does not fit the type or

@@ -17,10 +17,10 @@ struct loader {
     const struct bn_source *s;
     struct bn_pool *pool;
     bitnet_error *err;
-    uint8_t *claimed; /* [n_tensors] 1: the architecture knows this tensor */
-    int8_t *trits;    /* [threads][group_rows][max cols] */
-    float *row;       /* [threads][max cols] */
-    size_t max_cols;
+    uint8_t *claimed;           /* [n_tensors] 1: the architecture knows this tensor */
+    int8_t *trits;              /* [threads][max_group][max_cols] */
+    float *row;                 /* [threads][max_cols] */
+    size_t max_cols, max_group; /* max_group: rows of a group in any layout */
 };
 
 static void claim(struct loader *l, const struct bn_tensor *t)
@@ -71,6 +71,7 @@ static bitnet_status load_norm(struct loader *l, const float **out, enum bn_part
 struct pack_job {
     struct loader *l;
     const struct bn_ternary *t;
+    const struct bn_gemm *gemm;
     uint8_t *data;
     float *row_scale;
     uint16_t *block_scale;
@@ -80,10 +81,10 @@ struct pack_job {
 static void pack_worker(void *arg, uint32_t worker)
 {
     struct pack_job *j = arg;
-    const struct bn_gemm *g = j->l->m->kernels.gemm_t2;
+    const struct bn_gemm *g = j->gemm;
     uint64_t rows = j->t->stored.rows, cols = j->t->stored.cols;
     size_t blocks = j->t->block ? cols / j->t->block : 0, group_bytes = g->group_bytes(cols);
-    int8_t *w = j->l->trits + worker * g->group_rows * j->l->max_cols;
+    int8_t *w = j->l->trits + worker * j->l->max_group * j->l->max_cols;
     float *scratch = j->l->row + worker * j->l->max_cols;
     struct bn_range share = bn_pool_share(j->l->pool, worker, rows, g->group_rows);
     for (size_t r0 = share.begin; r0 < share.end; r0 += g->group_rows) {
@@ -107,9 +108,9 @@ static bitnet_status fail_code(const struct loader *l, const char *tensor, uint6
 static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const struct bn_ternary *t,
                                  const struct bn_tensor *tensor)
 {
-    const struct bn_gemm *g = l->m->kernels.gemm_t2;
+    const struct bn_gemm *g = x->gemm;
     uint64_t rows = t->stored.rows, cols = t->stored.cols;
-    struct pack_job j = {.l = l, .t = t, .bad_row = UINT64_MAX};
+    struct pack_job j = {.l = l, .t = t, .gemm = g, .bad_row = UINT64_MAX};
     x->packed_bytes = bn_div_up(rows, g->group_rows) * g->group_bytes(cols);
     j.data = bn_block_alloc(x->packed_bytes);
     if (!j.data) return bn_fail_nomem(l->err, x->packed_bytes, tensor->name);
@@ -137,23 +138,51 @@ static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const st
     return BITNET_OK;
 }
 
-static bitnet_status load_projection(struct loader *l, struct bn_matrix *x, enum bn_part p,
-                                     uint32_t layer)
+/* The layout of a matrix: the wanted one, or "t2", which holds everything. */
+static const struct bn_gemm *layout_of(const struct loader *l, const struct bn_ternary *t)
 {
-    struct bn_ternary t;
-    BN_TRY(bn_ternary_open(&t, &x->dense, l->s, &l->m->config, p, layer, l->err));
-    const struct bn_tensor *tensor = bn_part_find(l->s, p, layer);
-    claim(l, tensor);
+    enum bn_scale_kind kind = t->scale_kind == BN_TS_BLOCK_F16 ? BN_SCALE_BLOCK : BN_SCALE_TENSOR;
+    bool held = bn_gemm_accepts(l->m->gemm, kind, bn_type_w_max(t->stored.type));
+    return held ? l->m->gemm : l->m->kernels.gemm_t2;
+}
+
+/* "mixed" once two names differ; first NULL or "": none seen yet */
+static const char *common_name(const char *first, const char *name)
+{
+    return !first || !*first || strcmp(first, name) == 0 ? name : "mixed";
+}
+
+static bitnet_status open_projection(struct loader *l, struct bn_matrix *x, struct bn_ternary *t,
+                                     enum bn_part p, uint32_t layer)
+{
+    BN_TRY(bn_ternary_open(t, &x->dense, l->s, &l->m->config, p, layer, l->err));
+    claim(l, bn_part_find(l->s, p, layer));
     claim(l, bn_part_scale(l->s, p, layer));
-    l->m->n_params += t.stored.rows * t.stored.cols;
-    const char *type = bn_type_info(t.stored.type)->name;
-    if (!l->m->weight_type) l->m->weight_type = type;
-    else if (strcmp(l->m->weight_type, type) != 0) l->m->weight_type = "mixed";
-    if (x->dense) {
-        x->stored = t.stored;
-        return BITNET_OK;
+    l->m->n_params += t->stored.rows * t->stored.cols;
+    l->m->weight_type = common_name(l->m->weight_type, bn_type_info(t->stored.type)->name);
+    x->gemm = layout_of(l, t);
+    return BITNET_OK;
+}
+
+/* Layouts are known before the first matrix is packed, because gate and up need the same one: the
+ * forward pass multiplies the rows of the two that a worker has made (activate). */
+static bitnet_status load_projections(struct loader *l, struct bn_layer *y, uint32_t layer)
+{
+    struct bn_ternary t[BN_N_PROJ];
+    struct bn_matrix *gate = &y->proj[BN_P_GATE - BN_P_Q], *up = &y->proj[BN_P_UP - BN_P_Q];
+    for (int k = 0; k < BN_N_PROJ; k++)
+        BN_TRY(open_projection(l, &y->proj[k], &t[k], (enum bn_part)(BN_P_Q + k), layer));
+    if (gate->gemm != up->gemm) gate->gemm = up->gemm = l->m->kernels.gemm_t2;
+    for (int k = 0; k < BN_N_PROJ; k++) {
+        struct bn_matrix *x = &y->proj[k];
+        if (x->dense) {
+            x->stored = t[k].stored;
+            continue;
+        }
+        l->m->layout = common_name(l->m->layout, x->gemm->layout);
+        BN_TRY(pack_matrix(l, x, &t[k], bn_part_find(l->s, (enum bn_part)(BN_P_Q + k), layer)));
     }
-    return pack_matrix(l, x, &t, tensor);
+    return BITNET_OK;
 }
 
 static bitnet_status load_layer(struct loader *l, uint32_t i)
@@ -170,10 +199,9 @@ static bitnet_status load_layer(struct loader *l, uint32_t i)
         BN_TRY(load_norm(l, &y->q_norm, BN_P_Q_NORM, i));
         BN_TRY(load_norm(l, &y->k_norm, BN_P_K_NORM, i));
     }
-    for (int k = 0; k < BN_N_PROJ; k++) {
+    BN_TRY(load_projections(l, y, i));
+    for (int k = 0; c->in_norms && k < BN_N_PROJ; k++) {
         enum bn_part p = (enum bn_part)(BN_P_Q + k);
-        BN_TRY(load_projection(l, &y->proj[k], p, i));
-        if (!c->in_norms) continue;
         const struct bn_tensor *t = bn_part_in_norm(l->s, p, i);
         BN_TRY(load_vector(l, &y->in_norm[k], t, p, i,
                            y->proj[k].dense ? y->proj[k].stored.cols : y->proj[k].packed.cols));
@@ -256,7 +284,8 @@ bitnet_status bn_weights_load(struct bn_model *m, struct bn_pool *pool, bitnet_p
     l.max_cols = bn_max_size(bn_max_size(c->n_embd, c->n_ff), (size_t)c->n_head * c->head_dim);
     size_t threads = bn_pool_threads(pool);
     l.claimed = bn_calloc(m->source.n_tensors, 1);
-    l.trits = bn_calloc(threads * m->kernels.gemm_t2->group_rows, l.max_cols);
+    l.max_group = bn_max_size(m->kernels.gemm_t2->group_rows, m->gemm->group_rows);
+    l.trits = bn_calloc(threads * l.max_group, l.max_cols);
     l.row = bn_calloc(threads * l.max_cols, sizeof *l.row);
     m->layers = bn_calloc(c->n_layer, sizeof *m->layers);
     bitnet_status s;

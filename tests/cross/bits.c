@@ -27,7 +27,7 @@ static const int32_t default_ids[] = {
     669, 1664, 17,  428, 823, 15,   369, 340,  359, 1497, 515, 333, 270,  431, 268,  318};
 
 struct args {
-    const char *model, *ids, *backend, *out;
+    const char *model, *ids, *backend, *layout, *out;
     unsigned long threads, chunk, batch;
     bitnet_kv_type kv;
     bool company;
@@ -37,9 +37,8 @@ static int usage(const char *why)
 {
     fprintf(stderr,
             "bits: %s\n"
-            "usage: bits MODEL [--ids 1,2,3|@FILE] [--backend B] [--threads T] [--chunk C] "
-            "[--batch B] [--kv f16|f32]\n"
-            "            [--company] [--out FILE|-]\n"
+            "usage: bits MODEL [--ids 1,2,3|@FILE] [--backend B] [--layout t2|t3] [--threads T]\n"
+            "            [--chunk C] [--batch B] [--kv f16|f32] [--company] [--out FILE|-]\n"
             "       bits --self-test\n"
             "Prints the SHA-256 of the logits. --chunk: tokens a call (0: all); --batch: tokens a "
             "step;\n"
@@ -74,6 +73,7 @@ static int parse(struct args *a, int argc, char **argv)
         bool good = true;
         if (strcmp(o, "--ids") == 0) a->ids = v;
         else if (strcmp(o, "--backend") == 0) a->backend = v;
+        else if (strcmp(o, "--layout") == 0) a->layout = v;
         else if (strcmp(o, "--out") == 0) a->out = v;
         else if (strcmp(o, "--threads") == 0) good = parse_ulong(&a->threads, v, 4096);
         else if (strcmp(o, "--chunk") == 0) good = parse_ulong(&a->chunk, v, MAX_IDS);
@@ -173,12 +173,13 @@ int main(int argc, char **argv)
     bitnet_model_options_init(&mo);
     mo.threads = (uint32_t)a.threads;
     mo.backend = a.backend;
+    mo.layout = a.layout;
     float *logits = NULL;
     bitnet_status s = bitnet_model_open(&m, a.model, &mo, &err);
     if (s == BITNET_OK) {
         bitnet_model_info info = {.size = sizeof info};
         bitnet_model_get_info(m, &info);
-        fprintf(stderr, "bits: kernels %s\n", info.backend);
+        fprintf(stderr, "bits: kernels %s\nbits: layout %s\n", info.backend, info.layout);
         if (a.backend && strcmp(a.backend, "auto") != 0 && strcmp(a.backend, info.backend) != 0) {
             fprintf(stderr, "bits: no %s kernels in this build\n", a.backend);
             bitnet_model_close(m);

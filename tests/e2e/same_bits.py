@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Same bits everywhere: one SHA-256 of the logits of a fixed prompt (tests/cross/bits.c) for every kernel set, number of
-threads, chunking and company, for every file type that holds the model without loss, and for other CPUs.
+threads, chunking and company, layout of the weights in memory, for every file type that holds the model without loss, and for
+other CPUs.
 
 usage: same_bits.py --bits BITS --bitnet BITNET --model MODEL.gguf [--folder DIR]
                     [--foreign NAME 'COMMAND...']... [--skipped NAME REASON]... [--only-foreign]
@@ -59,8 +60,8 @@ class Judge:
     def see(self, name, command, model, *options, kv="f16"):
         p = subprocess.run([*command, str(model), "--kv", kv, *options], capture_output=True, text=True)
         got = p.stdout.strip()
-        used = re.search(r"^bits: kernels (\S+)$", p.stderr, re.M)
-        name += f" [{used[1]}]" if used else ""  # what really ran, not what was asked for
+        used = re.findall(r"^bits: (?:kernels|layout) (\S+)$", p.stderr, re.M)
+        name += f" [{', '.join(used)}]" if used else ""  # what really ran, not what was asked for
         want = self.want.setdefault(kv, got if p.returncode == 0 else None)
         self.first.setdefault(kv, got)
         report(name, p.returncode == 0 and got == want,
@@ -91,6 +92,16 @@ def backends(bits, model):
             skip(f"{name} kernels", why)
 
 
+def layouts(judge, bits, model):
+    """Every layout of weights in memory, with the kernels for one and for several tokens."""
+    for layout in ("t2", "t3"):
+        for backend in ("auto", "scalar"):
+            for threads, chunk in ((1, 0), (3, 7), (2, 1)):
+                judge.see(f"layout {layout}, {backend}, threads {threads}, chunks of {chunk or 'all'}", bits, model, "--layout",
+                          layout, "--backend", backend, "--threads", str(threads), "--chunk", str(chunk))
+        judge.see(f"layout {layout}, kv f32", bits, model, "--layout", layout, kv="f32")
+
+
 def here(judge, bits, model):
     for kv in ("f16", "f32"):
         for backend in backends(bits, model) if kv == "f16" else ("auto", "scalar"):
@@ -100,6 +111,7 @@ def here(judge, bits, model):
                         continue
                     judge.see(f"kv {kv}, {backend}, threads {threads}, {word}", bits, model, "--backend", backend,
                               "--threads", str(threads), "--chunk", str(chunk), kv=kv)
+    layouts(judge, bits, model)
     judge.see("steps of 5 tokens", bits, model, "--batch", "5")
     judge.see("in the company of another sequence", bits, model, "--chunk", "7", "--company")
     judge.see("in company, token by token, steps of 16", bits, model, "--chunk", "1", "--batch", "16", "--company")
@@ -122,6 +134,7 @@ def files(judge, bits, bitnet, model, folder):
         def both(name, judge, path):
             judge.see(name, bits, path)
             judge.see(f"{name}, scalar, 3 threads", bits, path, "--backend", "scalar", "--threads", "3")
+            judge.see(f"{name}, layout t3 where it can be", bits, path, "--layout", "t3")
 
         for name, options in LOSSLESS:
             if convert(f"from {name}", model, out, "--type", name.split(",")[0], *options):

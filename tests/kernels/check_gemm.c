@@ -14,9 +14,9 @@ struct shape {
 };
 
 /* weights times activations: the pairs that reach the largest sums */
-enum wfill { W_RANDOM, W_MINUS, W_PLUS, W_TWO, W_SIGN, W_ZERO, W_FILLS };
+enum wfill { W_RANDOM, W_MINUS, W_PLUS, W_MOST, W_SIGN, W_ZERO, W_FILLS };
 enum qfill { Q_RANDOM, Q_MAX, Q_MIN, Q_EXTREME, Q_ZERO, Q_FILLS };
-static const char *const wname[] = {"random", "-1", "+1", "+2", "sign", "0"};
+static const char *const wname[] = {"random", "-1", "+1", "most", "sign", "0"};
 static const char *const qname[] = {"random", "127", "-127", "+-127", "0"};
 
 struct mul {
@@ -56,6 +56,46 @@ static void run_packing(void *p)
     }
 }
 
+/* The packed bytes by the layout's description: byte i / 4, field i % 4. */
+static bool is_t2(struct ck *c, const uint8_t *data, size_t bytes, const int8_t *w, size_t rows,
+                  size_t cols)
+{
+    for (size_t i = 0; i < 4 * bytes; i++) {
+        size_t step = i / 4 / 128, per = bn_div_up(cols, 128), r = step / per * 4 + i / 4 / 32 % 4;
+        size_t k = step % per * 128 + i % 4 * 32 + i / 4 % 32;
+        int want = r < rows && k < cols ? w[r * cols + k] + 1 : 1;
+        if ((data[i / 4] >> 2 * (i % 4) & 3) == want) continue;
+        ck_fail(c, "layout: byte %zu field %zu is not %d", i / 4, i % 4, want);
+        return false;
+    }
+    return true;
+}
+
+/* Every column of every triple: nibble and sign are those of t0 + 3 t1 + 9 t2. */
+static bool is_t3(struct ck *c, const uint8_t *data, size_t bytes, const int8_t *w, size_t rows,
+                  size_t cols)
+{
+    size_t per = bn_div_up(cols, 128), groups = bn_div_up(rows, 6);
+    if (bytes != groups * per * 160) {
+        ck_fail(c, "layout: %zu bytes for %zu groups of %zu steps", bytes, groups, per);
+        return false;
+    }
+    for (size_t i = 0; i < groups * 2 * per * 128; i++) {
+        size_t k = i % (per * 128), triple = i / (per * 128), want = 0;
+        const uint8_t *step = data + (triple / 2 * per + k / 128) * 160;
+        int m = 0, bit = 7 - 2 * (int)(k % 128 / 32) - (int)(triple % 2);
+        for (size_t j = 3; j-- > 0;)
+            m = 3 * m + (triple * 3 + j < rows && k < cols ? w[(triple * 3 + j) * cols + k] : 0);
+        want = (size_t)(m < 0 ? -m : m) | (size_t)(m < 0) << 4;
+        size_t got = (size_t)(step[k % 128] >> 4 * (triple % 2) & 15) |
+                     (size_t)(step[128 + k % 32] >> bit & 1) << 4;
+        if (got == want) continue;
+        ck_fail(c, "layout: column %zu of triple %zu is %zx, not %zx", k, triple, got, want);
+        return false;
+    }
+    return true;
+}
+
 /* A buffer with the packed matrix, and the round trip checked. */
 static uint8_t *pack(struct ck *c, const struct bn_gemm *g, int8_t *w, size_t rows, size_t cols)
 {
@@ -63,15 +103,10 @@ static uint8_t *pack(struct ck *c, const struct bn_gemm *g, int8_t *w, size_t ro
     struct packing p = {g, ck_buffer(c, bytes), w, ck_buffer(c, rows * cols), rows, cols};
     if (!ck_run(c, run_packing, &p) || !ck_same_bytes(c, "unpacked", w, p.back, rows * cols))
         return NULL;
-    for (size_t i = 0; c->naive && strcmp(g->layout, "t2") == 0 && i < 4 * bytes; i++) {
-        /* byte i / 4, field i % 4, by the layout's description */
-        size_t step = i / 4 / 128, per = bn_div_up(cols, 128), r = step / per * 4 + i / 4 / 32 % 4;
-        size_t k = step % per * 128 + i % 4 * 32 + i / 4 % 32;
-        int want = r < rows && k < cols ? w[r * cols + k] + 1 : 1;
-        if ((p.data[i / 4] >> 2 * (i % 4) & 3) == want) continue;
-        ck_fail(c, "layout: byte %zu field %zu is not %d", i / 4, i % 4, want);
+    if (c->naive && strcmp(g->layout, "t2") == 0 && !is_t2(c, p.data, bytes, w, rows, cols))
         return NULL;
-    }
+    if (c->naive && strcmp(g->layout, "t3") == 0 && !is_t3(c, p.data, bytes, w, rows, cols))
+        return NULL;
     return p.data;
 }
 
@@ -129,12 +164,18 @@ static void compare(struct ck *c, struct mul a, int8_t *w, bool i8,
     a.w.data = pack(c, a.g, w, a.w.rows, a.w.cols);
     if (!a.w.data || !ck_run(c, run_mul, &a)) return;
     if (c->naive && naive) naive(c, &a, w);
-    if (c->naive) return;
-    a.g = c->v->gemm;
+    if (c->naive && a.g == &bn_gemm_t2_c) return;
+    /* a variant is compared with its reference, and that with layout t2: the results are the same */
+    size_t r0 = a.r0, r1 = a.r1;
+    if (c->naive) a.r0 = 0, a.r1 = a.w.rows; /* groups are cut elsewhere there */
+    a.g = c->naive ? &bn_gemm_t2_c : c->v->gemm;
     a.i8 = i8 ? a.g->mul_i8 : NULL;
     a.y = ck_buffer(c, n_y * sizeof *want);
     a.w.data = pack(c, a.g, w, a.w.rows, a.w.cols);
-    if (a.w.data && ck_run(c, run_mul, &a)) ck_same_f32(c, "y", want, a.y, n_y, a.y_stride);
+    if (!a.w.data || !ck_run(c, run_mul, &a)) return;
+    for (size_t i = 0; c->naive && i < n_y; i++)
+        if (i % a.y_stride < r0 || i % a.y_stride >= r1) a.y[i] = want[i];
+    ck_same_f32(c, "y", want, a.y, n_y, a.y_stride);
 }
 
 static void fill_scales(struct ck *c, struct mul *a, const struct shape *s)
@@ -160,10 +201,11 @@ static void fill_scales(struct ck *c, struct mul *a, const struct shape *s)
 static void fill_weights(struct ck *c, int8_t *w, const struct shape *s, enum wfill f,
                          const int8_t *q)
 {
-    static const int8_t same[] = {[W_MINUS] = -1, [W_PLUS] = 1, [W_TWO] = 2, [W_ZERO] = 0};
+    int most = c->v->gemm->w_max;
+    const int same[] = {[W_MINUS] = -1, [W_PLUS] = 1, [W_MOST] = most, [W_ZERO] = 0};
     for (size_t i = 0; i < s->rows * s->cols; i++)
-        w[i] = (int8_t)(f == W_RANDOM ? (int)bn_rng_below(&c->rng, 4) - 1
-                        : f == W_SIGN ? (q[i % s->cols] > 0 ? 2 : -1)
+        w[i] = (int8_t)(f == W_RANDOM ? (int)bn_rng_below(&c->rng, (uint32_t)most + 2) - 1
+                        : f == W_SIGN ? (q[i % s->cols] > 0 ? most : -1)
                                       : same[f]);
 }
 
@@ -229,32 +271,51 @@ static void check_shape(struct ck *c, struct shape s, bool all_fills)
             check_i8(c, s, (enum wfill)wf, (enum qfill)qf);
     check_i8(c, s, W_SIGN, Q_EXTREME);
     for (enum ck_fill f = 0; f < (all_fills ? CK_FILLS : 1); f++) check_f32(c, s, W_RANDOM, f);
-    if (all_fills) check_f32(c, s, W_TWO, CK_RANDOM);
+    if (all_fills) check_f32(c, s, W_MOST, CK_RANDOM);
 }
 
-void check_gemm_t2(struct ck *c)
+/* Shapes of all layouts: one scale a row or matrix. */
+static void check_plain(struct ck *c)
 {
     static const size_t cols[] = {1,    15,   16,   17,   31,   32,   33,   63,  64,
                                   65,   100,  127,  128,  129,  255,  256,  257, 640,
                                   1279, 1280, 1281, 1408, 2560, 3200, 6912, 8640};
-    static const size_t blocks[] = {32, 64, 128, 256};
-    static const size_t counts[] = {1, 2, 3, 5, 10, 21, 40};
-    for (size_t rows = 1; rows <= 9; rows++) /* tile edges, one kind of scale after the other */
+    size_t group = c->v->gemm->group_rows, most = c->quick ? 4 : 0;
+    for (size_t rows = 1; rows <= 2 * group + 1; rows++) /* tile edges, one kind after the other */
         for (size_t i = 0; i < BN_ARRAY_LEN(cols) - 4; i++)
             check_shape(c,
                         (struct shape){rows, cols[i], 1 + (rows + i) % 5, 0, 0,
                                        rows % 2 ? BN_SCALE_TENSOR : BN_SCALE_ROW, 0},
                         false);
-    for (size_t i = 0; i < BN_ARRAY_LEN(cols) - (c->quick ? 4 : 0); i++) /* extremes */
+    for (size_t i = 0; i < BN_ARRAY_LEN(cols) - most; i++) /* extremes */
         for (size_t tok = 1; tok <= 6; tok += 5)
-            check_shape(c, (struct shape){5, cols[i], tok, 0, 0, BN_SCALE_ROW, 0}, true);
+            check_shape(c, (struct shape){group + 1, cols[i], tok, 0, 0, BN_SCALE_ROW, 0}, true);
     for (size_t rows = 63; rows <= 65; rows++)
         check_shape(c, (struct shape){rows, 257, 3, 0, 0, BN_SCALE_TENSOR, 0}, false);
     for (size_t tok = 1; tok <= 70; tok += tok < 40 ? 1 : 15) /* token tiles */
-        for (int block = 0; block < 2; block++)
-            check_shape(
-                c, (struct shape){6, 384, tok, 0, 0, block ? BN_SCALE_BLOCK : BN_SCALE_ROW, 128},
-                false);
+        check_shape(c, (struct shape){group + 2, 384, tok, 0, 0, BN_SCALE_ROW, 0}, false);
+    /* part of the rows */
+    for (size_t tok = 1; tok <= 3; tok += 2) {
+        size_t rows = 3 * group - 1;
+        check_shape(c, (struct shape){rows, 200, tok, 0, group, BN_SCALE_TENSOR, 0}, false);
+        check_shape(c, (struct shape){rows, 200, tok, group, 2 * group, BN_SCALE_ROW, 0}, false);
+        check_shape(c, (struct shape){rows, 200, tok, 2 * group, rows, BN_SCALE_TENSOR, 0}, false);
+    }
+    /* the longest row: sums are exact there too */
+    for (size_t tok = 1; tok <= 4; tok += 3) {
+        struct shape s = {group, BN_COLS_MAX, tok, 0, group, BN_SCALE_ROW, 0};
+        check_i8(c, s, W_SIGN, Q_EXTREME);
+        check_i8(c, s, W_MOST, Q_MAX);
+        check_i8(c, s, W_MINUS, Q_MAX);
+    }
+}
+
+static void check_blocks(struct ck *c)
+{
+    static const size_t blocks[] = {32, 64, 128, 256};
+    static const size_t counts[] = {1, 2, 3, 5, 10, 21, 40};
+    for (size_t tok = 1; tok <= 70; tok += tok < 40 ? 1 : 15) /* token tiles */
+        check_shape(c, (struct shape){6, 384, tok, 0, 0, BN_SCALE_BLOCK, 128}, false);
     for (size_t b = 0; b < BN_ARRAY_LEN(blocks); b++)
         for (size_t i = 0; i < BN_ARRAY_LEN(counts); i++)
             for (size_t tok = 1; tok <= 9; tok += tok == 1 ? 1 : 3)
@@ -263,70 +324,75 @@ void check_gemm_t2(struct ck *c)
                     (struct shape){7, blocks[b] * counts[i], tok, 0, 0, BN_SCALE_BLOCK, blocks[b]},
                     tok != 5 && counts[i] < 10);
     /* part of the rows */
-    check_shape(c, (struct shape){11, 200, 3, 4, 8, BN_SCALE_ROW, 0}, false);
-    check_shape(c, (struct shape){11, 200, 1, 8, 11, BN_SCALE_TENSOR, 0}, false);
     check_shape(c, (struct shape){11, 192, 2, 4, 11, BN_SCALE_BLOCK, 64}, false);
     check_shape(c, (struct shape){11, 192, 1, 4, 8, BN_SCALE_BLOCK, 64}, false);
-    /* the longest row: sums are exact there too */
-    for (size_t tok = 1; tok <= 4; tok += 3) {
-        check_i8(c, (struct shape){4, BN_COLS_MAX, tok, 0, 4, BN_SCALE_ROW, 0}, W_SIGN, Q_EXTREME);
-        check_i8(c, (struct shape){4, BN_COLS_MAX, tok, 0, 4, BN_SCALE_ROW, 0}, W_TWO, Q_MAX);
-        check_i8(c, (struct shape){4, BN_COLS_MAX, tok, 0, 4, BN_SCALE_BLOCK, 64}, W_TWO, Q_MIN);
-    }
+    for (size_t tok = 1; tok <= 4; tok += 3)
+        check_i8(c, (struct shape){4, BN_COLS_MAX, tok, 0, 4, BN_SCALE_BLOCK, 64}, W_MOST, Q_MIN);
 }
 
-void bench_gemm_t2(struct ck *c)
+void check_gemm_t2(struct ck *c)
+{
+    check_plain(c);
+    check_blocks(c);
+}
+
+void check_gemm_t3(struct ck *c) { check_plain(c); }
+
+static void bench_layout(struct ck *c)
 {
     enum { COLS = 2560, ROWS = 6912, SETS = 24, TOK = 64 };
-    static uint8_t *data; /* 24 matrices of 4.4 MB: more than the caches hold */
+    static uint8_t *data; /* 24 matrices of up to 4.4 MB: more than the caches hold */
     static int32_t sum[TOK];
     static float y[TOK * ROWS], x[TOK * COLS], inv[TOK];
     static int8_t q[TOK * COLS];
     static uint16_t scale[ROWS * COLS / 64];
-    size_t bytes = (size_t)ROWS * COLS / 4;
+    const struct bn_gemm *g = c->v->gemm;
+    double row_bytes = (double)g->group_bytes(COLS) / (double)g->group_rows;
     ck_case(c, "bench");
-    if (!data) data = ck_bench_bytes(bytes * SETS);
+    if (!data) data = ck_bench_bytes((size_t)ROWS * COLS / 4 * SETS);
     ck_fill_f32(c, x, TOK * COLS, CK_RANDOM);
     ck_fill_f16(c, scale, BN_ARRAY_LEN(scale), CK_RANDOM);
     for (size_t t = 0; t < TOK; t++)
         inv[t] = bn_quant_i8_c(q + t * COLS, &sum[t], x + t * COLS, COLS);
-    struct mul a = {c->v->gemm, c->v->gemm->mul_i8,
-                    y,          {data, ROWS, COLS, BN_SCALE_TENSOR, 0.01f, NULL, scale, 64},
-                    ROWS,       0,
-                    400,        COLS,
-                    1,          q,
-                    sum,        inv,
-                    x};
+    struct mul a = {
+        g,    g->mul_i8, y,   {data, ROWS, COLS, BN_SCALE_TENSOR, 0.01f, NULL, scale, 64},
+        ROWS, 0,         408, COLS,
+        1,    q,         sum, inv,
+        x};
     static const struct {
         const char *label;
         size_t rows, tok, block;
         bool f32;
-    } at[] = {{"i8 400x2560, 1 token", 400, 1, 0, false},
-              {"i8 400x2560, 2 tokens", 400, 2, 0, false},
-              {"i8 400x2560, 4 tokens", 400, 4, 0, false},
-              {"i8 400x2560, 8 tokens", 400, 8, 0, false},
-              {"i8 400x2560, 64 tokens", 400, 64, 0, false},
-              {"i8 blocks of 64, 1 token", 400, 1, 64, false},
-              {"i8 blocks of 128, 1 token", 400, 1, 128, false},
-              {"i8 blocks of 256, 1 token", 400, 1, 256, false},
-              {"i8 blocks of 128, 8 tokens", 400, 8, 128, false},
-              {"f32 400x2560, 1 token", 400, 1, 0, true},
-              {"f32 400x2560, 8 tokens", 400, 8, 0, true}};
+    } at[] = {{"i8 408x2560, 1 token", 408, 1, 0, false},
+              {"i8 408x2560, 2 tokens", 408, 2, 0, false},
+              {"i8 408x2560, 4 tokens", 408, 4, 0, false},
+              {"i8 408x2560, 8 tokens", 408, 8, 0, false},
+              {"i8 408x2560, 64 tokens", 408, 64, 0, false},
+              {"i8 blocks of 64, 1 token", 408, 1, 64, false},
+              {"i8 blocks of 128, 1 token", 408, 1, 128, false},
+              {"i8 blocks of 256, 1 token", 408, 1, 256, false},
+              {"i8 blocks of 128, 8 tokens", 408, 8, 128, false},
+              {"f32 408x2560, 1 token", 408, 1, 0, true},
+              {"f32 408x2560, 8 tokens", 408, 8, 0, true}};
     for (size_t i = 0; i < BN_ARRAY_LEN(at); i++) {
+        if (at[i].block && !g->block_scales) continue;
         a.r1 = at[i].rows;
         a.tok = at[i].tok;
         a.w.scale_kind = at[i].block ? BN_SCALE_BLOCK : BN_SCALE_TENSOR;
         a.w.block = at[i].block;
-        a.i8 = at[i].f32 ? NULL : c->v->gemm->mul_i8;
-        ck_time(c, at[i].label, run_mul, &a, (double)at[i].rows * COLS / 4);
+        a.i8 = at[i].f32 ? NULL : g->mul_i8;
+        ck_time(c, at[i].label, run_mul, &a, (double)at[i].rows * row_bytes);
     }
     /* from memory: one matrix after the other */
-    a.i8 = c->v->gemm->mul_i8;
+    a.i8 = g->mul_i8;
     a.w.scale_kind = BN_SCALE_TENSOR;
     a.w.rows = a.y_stride = (size_t)ROWS * SETS;
     a.r1 = a.w.rows;
     a.tok = 1;
     static float big[(size_t)ROWS * SETS];
     a.y = big;
-    ck_time(c, "i8 165888x2560, from memory", run_mul, &a, (double)bytes * SETS);
+    ck_time(c, "i8 165888x2560, from memory", run_mul, &a, (double)ROWS * SETS * row_bytes);
 }
+
+void bench_gemm_t2(struct ck *c) { bench_layout(c); }
+void bench_gemm_t3(struct ck *c) { bench_layout(c); }

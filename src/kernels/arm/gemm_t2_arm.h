@@ -101,7 +101,7 @@ static void mul_i8(float *y, size_t y_stride, const struct bn_packed *w, size_t 
             row_four(s, bn_t2_group(w, r) + r % 4 * BN_T2_PIECE, q + t * q_stride, q_stride, steps);
             for (size_t i = 0; i < 4; i++)
                 y[(t + i) * y_stride + r] =
-                    (float)(s[i] - sum[t + i]) * (bn_t2_row_scale(w, r) * inv[t + i]);
+                    (float)(s[i] - sum[t + i]) * (bn_row_scale(w, r) * inv[t + i]);
         }
     for (; t < n_tok; t++)
         for (size_t r = r0; r < r1; r += 4) {
@@ -109,7 +109,7 @@ static void mul_i8(float *y, size_t y_stride, const struct bn_packed *w, size_t 
             group_one(s, bn_t2_group(w, r), q + t * q_stride, steps);
             for (size_t i = 0; i < 4 && r + i < r1; i++)
                 y[t * y_stride + r + i] =
-                    (float)(s[i] - sum[t]) * (bn_t2_row_scale(w, r + i) * inv[t]);
+                    (float)(s[i] - sum[t]) * (bn_row_scale(w, r + i) * inv[t]);
         }
 }
 

@@ -49,13 +49,6 @@ static void decode_step(int8_t w[ROWS][STEP], const uint8_t *p)
                 w[r][f * PIECE + i] = (int8_t)((p[r * PIECE + i] >> 2 * f & 3) - 1);
 }
 
-static inline int32_t dot_i8(const int8_t *a, const int8_t *b, size_t n)
-{
-    int32_t s = 0;
-    for (size_t i = 0; i < n; i++) s += a[i] * b[i];
-    return s;
-}
-
 /* |S| <= 127 * 2 * BN_COLS_MAX < 2^23: exact in int32, and exact as a float. */
 static void mul_i8_plain(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
                          size_t n_rows, const int8_t *q, size_t q_stride, const float *inv,
@@ -69,11 +62,11 @@ static void mul_i8_plain(float *y, size_t y_stride, const struct bn_packed *w, s
         decode_step(trit, p);
         for (size_t t = 0; t < n_tok; t++)
             for (size_t r = 0; r < ROWS; r++)
-                acc[t][r] += dot_i8(trit[r], q + t * q_stride + s * STEP, STEP);
+                acc[t][r] += bn_dot_i8(trit[r], q + t * q_stride + s * STEP, STEP);
     }
     for (size_t t = 0; t < n_tok; t++)
         for (size_t r = 0; r < n_rows; r++)
-            y[t * y_stride + r0 + r] = (float)acc[t][r] * (bn_t2_row_scale(w, r0 + r) * inv[t]);
+            y[t * y_stride + r0 + r] = (float)acc[t][r] * (bn_row_scale(w, r0 + r) * inv[t]);
 }
 
 static void mul_i8_block(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
@@ -89,7 +82,7 @@ static void mul_i8_block(float *y, size_t y_stride, const struct bn_packed *w, s
         if (k % STEP == 0) decode_step(trit, p + k / STEP * ROWS * PIECE);
         for (size_t t = 0; t < n_tok; t++)
             for (size_t r = 0; r < n_rows; r++)
-                part[t][r] += dot_i8(trit[r] + k % STEP, q + t * q_stride + k, piece);
+                part[t][r] += bn_dot_i8(trit[r] + k % STEP, q + t * q_stride + k, piece);
         if ((k + piece) % w->block != 0) continue;
         for (size_t t = 0; t < n_tok; t++)
             for (size_t r = 0; r < n_rows; r++) {
@@ -141,7 +134,7 @@ static void mul_f32_group(float *y, const struct bn_packed *w, size_t r0, size_t
         }
     }
     for (size_t r = 0; r < n_rows; r++)
-        y[r0 + r] = blocks ? acc[r] : bn_t2_row_scale(w, r0 + r) * bn_lanes_sum(lanes[r]);
+        y[r0 + r] = blocks ? acc[r] : bn_row_scale(w, r0 + r) * bn_lanes_sum(lanes[r]);
 }
 
 void bn_t2_mul_f32_c(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
@@ -153,5 +146,13 @@ void bn_t2_mul_f32_c(float *y, size_t y_stride, const struct bn_packed *w, size_
 }
 
 const struct bn_gemm bn_gemm_t2_c = {
-    "t2", ROWS, bn_t2_group_bytes, bn_t2_pack, bn_t2_unpack, bn_t2_mul_i8_c, bn_t2_mul_f32_c,
+    .layout = "t2",
+    .group_rows = BN_T2_ROWS,
+    .w_max = 2,
+    .block_scales = true,
+    .group_bytes = bn_t2_group_bytes,
+    .pack = bn_t2_pack,
+    .unpack = bn_t2_unpack,
+    .mul_i8 = bn_t2_mul_i8_c,
+    .mul_f32 = bn_t2_mul_f32_c,
 };

@@ -31,6 +31,14 @@ static inline float bn_lanes_sum(struct bn_lanes s)
     return s.l[0] + s.l[1];
 }
 
+/* exact while n < 2^17 */
+static inline int32_t bn_dot_i8(const int8_t *a, const int8_t *b, size_t n)
+{
+    int32_t s = 0;
+    for (size_t i = 0; i < n; i++) s += a[i] * b[i];
+    return s;
+}
+
 static inline float bn_lanes_dot(const float *a, const float *b, size_t n)
 {
     return bn_lanes_sum(bn_lanes_mul_add((struct bn_lanes){{0}}, a, b, n));

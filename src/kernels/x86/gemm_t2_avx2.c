@@ -30,7 +30,7 @@ static inline void store_rows(float *y, const struct bn_packed *w, size_t r, siz
     __m128 s = _mm_cvtepi32_ps(_mm_sub_epi32(codes, _mm_set1_epi32(sum)));
     float v[4];
     _mm_storeu_ps(v, s);
-    for (size_t i = 0; i < n; i++) y[r + i] = v[i] * (bn_t2_row_scale(w, r + i) * inv);
+    for (size_t i = 0; i < n; i++) y[r + i] = v[i] * (bn_row_scale(w, r + i) * inv);
 }
 
 /* ---- one token ----
@@ -172,5 +172,13 @@ static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, si
 }
 
 const struct bn_gemm bn_gemm_t2_avx2 = {
-    "t2", BN_T2_ROWS, bn_t2_group_bytes, bn_t2_pack, bn_t2_unpack, mul_i8_avx2, bn_t2_mul_f32_avx2,
+    .layout = "t2",
+    .group_rows = BN_T2_ROWS,
+    .w_max = 2,
+    .block_scales = true,
+    .group_bytes = bn_t2_group_bytes,
+    .pack = bn_t2_pack,
+    .unpack = bn_t2_unpack,
+    .mul_i8 = mul_i8_avx2,
+    .mul_f32 = bn_t2_mul_f32_avx2,
 };

@@ -72,7 +72,7 @@ static inline __attribute__((always_inline)) void one_token(float *y, const stru
     float out[4];
     _mm_storeu_ps(out, blocks ? acc : bn_l16_sum4(s0, s1, s2, s3));
     for (size_t i = 0; i < n_rows; i++)
-        y[r + i] = blocks ? out[i] : bn_t2_row_scale(w, r + i) * out[i];
+        y[r + i] = blocks ? out[i] : bn_row_scale(w, r + i) * out[i];
 }
 
 /* ---- several tokens ---- */
@@ -144,7 +144,7 @@ static void group(float *y, size_t y_stride, const struct bn_packed *w, size_t r
         if (!blocks) acc[t] = bn_l16_sum4(lanes[t][0], lanes[t][1], lanes[t][2], lanes[t][3]);
         _mm_storeu_ps(v, acc[t]);
         for (size_t i = 0; i < n_rows; i++)
-            y[t * y_stride + r + i] = blocks ? v[i] : bn_t2_row_scale(w, r + i) * v[i];
+            y[t * y_stride + r + i] = blocks ? v[i] : bn_row_scale(w, r + i) * v[i];
     }
 }
 

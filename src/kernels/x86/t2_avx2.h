@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the three files of the AVX2 matrix kernel share. */
+ * What the files of the AVX2 matrix kernels share. */
 #ifndef BN_KERNELS_X86_T2_AVX2_H
 #define BN_KERNELS_X86_T2_AVX2_H
 
