@@ -81,6 +81,10 @@ typedef struct bitnet_model_options {
     void *progress_user;
     const char *layout; /* "auto", "t2", "t3": how ternary matrices lie in memory (NULL: auto). The
                          * results are the same; a matrix that t3 cannot hold is in t2 */
+    /* "auto", "exact", "screened": whether to make a 4-bit copy of the output head, which lets
+     * greedy and top-k requests read a quarter of it, with the same tokens. auto: for heads of at
+     * least 16384 rows and 6 bits a weight; exact: never, which saves the memory */
+    const char *head;
 } bitnet_model_options;
 
 BITNET_API void bitnet_model_options_init(bitnet_model_options *o);
@@ -109,9 +113,10 @@ typedef struct bitnet_model_info {
     uint64_t load_ns;          /* time bitnet_model_open took              */
     const char *note; /* repairs and guesses made at open, "" if none: show it to the user */
     /* what decoding one token reads: */
-    uint64_t layer_bytes; /* matrices of all layers, as they lie in memory    */
-    uint64_t head_bytes;  /* the output head, as it lies in memory            */
-    const char *layout;   /* of ternary matrices: "t2", "t3", "mixed"; "" if none */
+    uint64_t layer_bytes;     /* matrices of all layers, as they lie in memory    */
+    uint64_t head_bytes;      /* the output head, as it lies in memory            */
+    const char *layout;       /* of ternary matrices: "t2", "t3", "mixed"; "" if none */
+    uint64_t head_copy_bytes; /* of packed_bytes: the 4-bit copy of the head, 0 if there is none */
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
@@ -177,6 +182,10 @@ typedef struct bitnet_engine_options {
     uint32_t
         max_batch_tokens;   /* tokens in one step; 0: 512                                       */
     bitnet_kv_type kv_type; /* AUTO: f16                                                        */
+    /* "auto", "exact": the full head for every token; "screened": only the logits that a request's
+     * sampling can use, if the model has the copy for it. auto: screened where the model has the
+     * copy and at least 16384 rows. The tokens are the same. */
+    const char *head;
 } bitnet_engine_options;
 
 BITNET_API void bitnet_engine_options_init(bitnet_engine_options *o);
@@ -190,6 +199,12 @@ typedef struct bitnet_engine_info {
     uint32_t threads, ctx_tokens, max_seqs, max_batch_tokens;
     const char *kv_type;
     uint64_t kv_bytes, scratch_bytes; /* reserved at open */
+    const char *head;                 /* "exact" or "screened" */
+    /* logits so far, by token: all of them computed; only survivors of the screening; of the former
+     * those where too many survived */
+    uint64_t head_full, head_screened, head_fallbacks;
+    uint64_t head_survivors, head_survivors_max; /* rows computed for screened tokens */
+    uint64_t head_histogram[20]; /* i: tokens with more than 2^(i-1), up to 2^i survivors */
 } bitnet_engine_info;
 BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 

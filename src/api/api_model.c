@@ -22,6 +22,7 @@ bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitn
                                    .activations = opt.activations,
                                    .i2s_layout = opt.i2s_layout,
                                    .layout = opt.layout,
+                                   .head = opt.head,
                                    .vocab_only = opt.vocab_only != 0,
                                    .threads = opt.threads,
                                    .progress = opt.progress,
@@ -87,7 +88,8 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .note = m->note.len ? m->note.data : "",
                            .layer_bytes = loaded ? layer_bytes(m) : 0,
                            .head_bytes = loaded ? m->head.stored.bytes : 0,
-                           .layout = m->layout ? m->layout : ""};
+                           .layout = m->layout ? m->layout : "",
+                           .head_copy_bytes = m->screen_bytes};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

@@ -104,6 +104,7 @@ static json_t *json_model(const struct bench *b)
     set_int(o, "file_bytes", m->file_bytes);
     set_int(o, "layer_bytes", m->layer_bytes);
     set_int(o, "head_bytes", m->head_bytes);
+    set_int(o, "head_copy_bytes", m->head_copy_bytes);
     return o;
 }
 
@@ -139,6 +140,7 @@ static json_t *json_settings(const struct bench *b)
     set_int(o, "threads", b->single_info.threads);
     set_text(o, "backend", b->info.backend);
     set_text(o, "kv_type", b->single_info.kv_type);
+    set_text(o, "head", b->single_info.head);
     set_int(o, "ctx_size", b->single_info.ctx_tokens);
     set_int(o, "max_batch_tokens", b->single_info.max_batch_tokens);
     set_int(o, "max_new_tokens", s->max_new_tokens);
@@ -240,10 +242,10 @@ static void print_head(const json_t *r)
     printf("\n%s kernels, %d thread%s on CPU %s, KV cache %s\n", bench_text(s, "backend"), threads,
            threads == 1 ? "" : "s", bench_text(machine, "cpus"), bench_text(s, "kv_type"));
     term_print_clean(stdout, bench_text(model, "name"));
-    printf(": %s parameters, %s as %s, head %s, file %s\n", params,
+    printf(": %s parameters, %s as %s, head %s %s, file %s\n", params,
            bench_text(model, "weight_type"),
            *bench_text(model, "layout") ? bench_text(model, "layout") : "floats",
-           bench_text(model, "head_type"),
+           bench_text(model, "head_type"), bench_text(s, "head"),
            term_size(file, (uint64_t)bench_number(model, "file_bytes")));
     printf("load %.0f ms, peak memory %s, memory read %.1f GB/s\n\n", bench_number(r, "load_ms"),
            term_size(rss, (uint64_t)bench_number(r, "peak_rss_bytes")),

@@ -200,7 +200,7 @@ static int open_model(bitnet_model **out, const struct bench_config *c,
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
         typed = path;
     }
-    if (code == EXIT_DONE) code = model_open(out, typed, &c->model, "bench");
+    if (code == EXIT_DONE) code = model_open(out, typed, &c->model, c->engine.head, "bench");
     if (fd >= 0) close(fd); /* the model holds what it needs of it */
     return code;
 }

@@ -184,12 +184,26 @@ static json_t *json_model(const bitnet_model_info *m)
                      "vocab", (json_int_t)m->n_vocab, "file_bytes", (json_int_t)m->file_bytes);
 }
 
+static json_t *json_head(const bitnet_engine_info *e)
+{
+    json_t *histogram = json_array();
+    size_t n = sizeof e->head_histogram / sizeof e->head_histogram[0];
+    while (n && !e->head_histogram[n - 1]) n--;
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(histogram, json_integer((json_int_t)e->head_histogram[i]));
+    double mean = e->head_screened ? (double)e->head_survivors / (double)e->head_screened : 0;
+    return json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:o}", "mode", e->head, "tokens_full",
+                     (json_int_t)e->head_full, "tokens_screened", (json_int_t)e->head_screened,
+                     "fallbacks", (json_int_t)e->head_fallbacks, "mean_survivors", mean,
+                     "max_survivors", (json_int_t)e->head_survivors_max, "histogram", histogram);
+}
+
 static int print_report(const struct report *r)
 {
     const struct generation *g = r->g;
     json_t *j = json_pack(
         "{s:o, s:o, s:I, s:I, s:s, s:I, s:{s:f, s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:I, s:I}, s:o, "
-        "s:I, s:I, s:s, s:s, s:s}",
+        "s:I, s:I, s:s, s:s, s:s, s:o}",
         "text", term_json_string(g->text.data ? g->text.data : "", g->text.len), "tokens",
         json_ids(g->ids, g->n_ids), "prompt_tokens", (json_int_t)g->n_prompt, "generated_tokens",
         (json_int_t)g->n_generated, "finish_reason", generation_finish_name(g->finish), "seed",
@@ -200,7 +214,8 @@ static int print_report(const struct report *r)
         "scratch_bytes", (json_int_t)r->engine.scratch_bytes, "packed_bytes",
         (json_int_t)r->model.packed_bytes, "model", json_model(&r->model), "threads",
         (json_int_t)r->engine.threads, "ctx_size", (json_int_t)r->engine.ctx_tokens, "kv_type",
-        r->engine.kv_type, "backend", r->model.backend, "layout", r->model.layout);
+        r->engine.kv_type, "backend", r->model.backend, "layout", r->model.layout, "head",
+        json_head(&r->engine));
     return term_print_json(j);
 }
 
@@ -272,7 +287,7 @@ static int run(void *config, const struct arg_words *words)
     generate_choose_seed(&c->gen);
     bitnet_model *m = NULL;
     bitnet_engine *e = NULL;
-    code = model_open(&m, model_word, &c->model, "run");
+    code = model_open(&m, model_word, &c->model, c->engine.head, "run");
     if (code == EXIT_DONE) {
         bitnet_error err = {0};
         bitnet_engine_options eo;

@@ -86,6 +86,13 @@ const struct opt engine_opts_table[] = {
      .min = 0,
      .max = 1 << 16},
     MODEL_KV_TYPE_OPT(offsetof(struct engine_opts, kv_type), "f16"),
+    {.kind = OPT_CHOICE,
+     .name = "head",
+     .help = "how the next token is found: exact computes every logit; screened, with the same "
+             "tokens, only those that can win; auto screens large heads",
+     .offset = offsetof(struct engine_opts, head),
+     .initial = "auto",
+     .choices = "auto|exact|screened"},
     {.kind = OPT_END},
 };
 
@@ -165,7 +172,7 @@ static int open_with(bitnet_model **out, const char *typed, bitnet_model_options
     return EXIT_DONE;
 }
 
-int model_open(bitnet_model **out, const char *typed, const struct model_opts *o,
+int model_open(bitnet_model **out, const char *typed, const struct model_opts *o, const char *head,
                const char *command)
 {
     *out = NULL;
@@ -178,6 +185,7 @@ int model_open(bitnet_model **out, const char *typed, const struct model_opts *o
     mo.activations = o->activations;
     mo.i2s_layout = o->i2s_layout;
     mo.layout = o->layout;
+    mo.head = head;
     return open_with(out, typed, &mo);
 }
 
@@ -203,5 +211,6 @@ void model_engine_options(bitnet_engine_options *out, const struct model_opts *m
     out->ctx_tokens = e->ctx_tokens;
     out->max_batch_tokens = e->batch_tokens;
     out->kv_type = model_kv_type(e->kv_type);
+    out->head = e->head;
     out->max_seqs = 1;
 }

@@ -29,6 +29,7 @@ struct bitnet_engine {
     struct bn_kv kv;
     struct bn_forward *forward;
     uint32_t ctx, max_seqs, max_batch;
+    bool screened;                   /* the head, where sampling allows it */
     struct place *places;            /* [max_seqs] */
     struct bn_batch_token *batch;    /* [max_batch] */
     float *logits;                   /* [max_seqs][n_vocab] */
@@ -49,7 +50,8 @@ static bitnet_status open_parts(struct bitnet_engine *e, bool f16, uint32_t thre
     const struct bn_config *c = &e->m->config;
     BN_TRY(bn_pool_open(&e->pool, threads, err));
     BN_TRY(bn_kv_open(&e->kv, c, f16, e->max_seqs * bn_kv_pages_for(e->ctx), err));
-    BN_TRY(bn_forward_open(&e->forward, e->m, e->pool, &e->kv, e->ctx, e->max_batch, err));
+    struct bn_head_options head = {.screened = e->screened, .max_screened = e->max_seqs};
+    BN_TRY(bn_forward_open(&e->forward, e->m, e->pool, &e->kv, e->ctx, e->max_batch, &head, err));
     e->places = bn_calloc(e->max_seqs, sizeof *e->places);
     e->batch = bn_calloc(e->max_batch, sizeof *e->batch);
     e->logits = bn_calloc((size_t)e->max_seqs * c->n_vocab, sizeof *e->logits);
@@ -85,11 +87,20 @@ bitnet_status bn_engine_open(struct bitnet_engine **out, const struct bn_model *
     if (batch > BN_MAX_BATCH_TOKENS)
         return bn_fail(err, BITNET_E_LIMIT, "batches of %u tokens; at most %d is possible", batch,
                        BN_MAX_BATCH_TOKENS);
+    enum bn_head_mode head;
+    if (!bn_head_mode_parse(&head, o->head))
+        return bn_fail(err, BITNET_E_ARG, "head '%s' is unknown; auto, exact and screened exist",
+                       o->head);
+    if (head == BN_HEAD_SCREENED && !m->screen.data)
+        return bn_fail(err, BITNET_E_STATE,
+                       "a screened head needs a model opened with head 'screened'");
     struct bitnet_engine *e = bn_calloc(1, sizeof *e);
     if (!e) return bn_fail_nomem(err, sizeof *e, "the engine");
     e->m = m;
     e->ctx = ctx;
     e->max_seqs = seqs;
+    e->screened = head == BN_HEAD_SCREENED ||
+                  (head == BN_HEAD_AUTO && m->screen.data && c->n_vocab >= BN_HEAD_AUTO_ROWS);
     /* every running sequence must find room for its next token */
     e->max_batch = (uint32_t)bn_max_size(bn_min_size(batch, (size_t)seqs * ctx), seqs);
     e->queue_end = &e->queue;
@@ -142,6 +153,15 @@ void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     info->kv_bytes = e->kv.bytes;
     info->scratch_bytes =
         bn_forward_bytes(e->forward) + (uint64_t)e->max_seqs * e->m->config.n_vocab * sizeof(float);
+    const struct bn_head_stats *s = bn_head_stats(bn_forward_head(e->forward));
+    _Static_assert(BN_ARRAY_LEN(info->head_histogram) == BN_HEAD_HISTOGRAM, "one histogram");
+    info->head = e->screened ? "screened" : "exact";
+    info->head_full = s->full;
+    info->head_screened = s->screened;
+    info->head_fallbacks = s->fallbacks;
+    info->head_survivors = s->survivors;
+    info->head_survivors_max = s->survivors_max;
+    memcpy(info->head_histogram, s->histogram, sizeof s->histogram);
 }
 
 uint32_t bn_engine_ctx(const struct bitnet_engine *e) { return e->ctx; }
@@ -155,6 +175,14 @@ static bitnet_status check_tokens(const struct bitnet_engine *e, const int32_t *
             return bn_fail(err, BITNET_E_ARG, "token %zu is %d; this vocabulary has 0 to %u", i,
                            tokens[i], e->m->config.n_vocab - 1);
     return BITNET_OK;
+}
+
+/* of a screened row: not a NaN, not +infinity */
+static bool all_below_infinity(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(x[i] < INFINITY)) return false;
+    return true;
 }
 
 static bool all_finite(const float *x, size_t n)
@@ -190,14 +218,15 @@ bitnet_status bn_engine_eval(struct bitnet_engine *e, uint32_t seq, const int32_
     if (!bn_kv_reserve(&e->kv, &p->kv, p->kv.n_tokens + (uint32_t)n))
         return bn_fail(err, BITNET_E_STATE, "the KV cache is full");
     size_t n_vocab = e->m->config.n_vocab;
+    const struct bn_want all = {.kind = BN_WANT_ALL}, none = {.kind = BN_WANT_NONE};
     for (size_t done = 0; done < n;) {
         size_t some = bn_min_size(n - done, e->max_batch);
         for (size_t i = 0; i < some; i++)
-            e->batch[i] =
-                (struct bn_batch_token){.token = tokens[done + i],
-                                        .pos = p->kv.n_tokens + (uint32_t)i,
-                                        .seq = &p->kv,
-                                        .want_logits = logits && (!last_only || done + i + 1 == n)};
+            e->batch[i] = (struct bn_batch_token){
+                .token = tokens[done + i],
+                .pos = p->kv.n_tokens + (uint32_t)i,
+                .seq = &p->kv,
+                .want = logits && (!last_only || done + i + 1 == n) ? all : none};
         float *to = last_only || !logits ? logits : logits + done * n_vocab;
         bn_forward_run(e->forward, e->batch, some, to);
         size_t rows = !logits ? 0 : !last_only ? some : done + some == n;
@@ -286,8 +315,11 @@ static size_t add_tokens(struct bitnet_engine *e, struct place *p, size_t n, siz
     for (size_t i = 0; i < some; i++) {
         uint32_t pos = q->n_done + (uint32_t)i;
         bool last = pos + 1 == q->n_tokens;
-        e->batch[n + i] = (struct bn_batch_token){q->tokens[pos], pos, &p->kv, last};
-        if (last) p->batch_row = (*n_rows)++;
+        e->batch[n + i] =
+            (struct bn_batch_token){.token = q->tokens[pos], .pos = pos, .seq = &p->kv};
+        if (!last) continue;
+        e->batch[n + i].want = bn_sampling_want(&q->sampling);
+        p->batch_row = (*n_rows)++;
     }
     p->batch_tokens = (uint32_t)some;
     return some;
@@ -414,7 +446,8 @@ bitnet_status bn_engine_step(struct bitnet_engine *e, bitnet_event *events, size
         if (q->n_tokens == q->n_prompt) q->prefill_ns = now - q->started_ns;
         else q->decode_ns = now - q->started_ns - q->prefill_ns;
         const float *logits = e->logits + p->batch_row * n_vocab;
-        if (!all_finite(logits, n_vocab)) {
+        bool screened = bn_head_was_screened(bn_forward_head(e->forward), p->batch_row);
+        if (!(screened ? all_below_infinity : all_finite)(logits, n_vocab)) {
             close_request(e, p, BITNET_FINISH_ERROR,
                           "the logits are not finite: the weights are damaged", &events[(*n)++]);
             continue;

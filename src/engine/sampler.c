@@ -20,6 +20,17 @@ bitnet_status bn_sampling_check(const bitnet_sampling *s, bitnet_error *err)
     return BITNET_OK;
 }
 
+struct bn_want bn_sampling_want(const bitnet_sampling *s)
+{
+    double below = s->min_p > 0 ? -bn_det_log((double)s->min_p) : (double)INFINITY;
+    if (s->temperature == 0 || s->top_k == 1)
+        return (struct bn_want){BN_WANT_BEST, 1, (double)INFINITY};
+    /* top-p is a share of the top-k, or of all; min-p cuts after both */
+    if (s->top_k > 0 || (s->min_p > 0 && s->top_p == 1))
+        return (struct bn_want){BN_WANT_BEST, s->top_k, below};
+    return (struct bn_want){BN_WANT_ALL, 0, (double)INFINITY};
+}
+
 static bool better(struct bn_candidate a, struct bn_candidate b)
 {
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
@@ -55,7 +66,10 @@ int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uin
     if (s->top_p < 1 && !s->top_k)
         for (uint32_t i = 0; i < n; i++) total += bn_det_exp((double)logits[i] - max);
 
-    for (uint32_t i = 0; i < n; i++) scratch[i] = (struct bn_candidate){logits[i], (int32_t)i};
+    uint32_t n_logits = n;
+    n = 0;
+    for (uint32_t i = 0; i < n_logits; i++)
+        if (logits[i] > -INFINITY) scratch[n++] = (struct bn_candidate){logits[i], (int32_t)i};
     for (uint32_t i = n / 2; i-- > 0;) sift_down(scratch, n, i);
     /* the best leave the heap one by one and gather, in order, at the far end of the array */
     uint32_t heap = n, kept = 0, limit = s->top_k && s->top_k < n ? s->top_k : n;

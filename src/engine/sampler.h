@@ -5,7 +5,7 @@
 #ifndef BN_ENGINE_SAMPLER_H
 #define BN_ENGINE_SAMPLER_H
 
-#include "base/status.h"
+#include "model/head.h"
 
 struct bn_candidate {
     float logit;
@@ -14,7 +14,10 @@ struct bn_candidate {
 
 bitnet_status bn_sampling_check(const bitnet_sampling *s, bitnet_error *err);
 
-/* scratch: [n] candidates. position: index of the token to be made in its sequence. No
+/* The logits of a token that bn_sample will look at. */
+struct bn_want bn_sampling_want(const bitnet_sampling *s);
+
+/* Logits of -infinity are never drawn. scratch: [n] candidates. position: index of the token to be made in its sequence. No
  * allocation. */
 int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t position,
                   struct bn_candidate *scratch);

@@ -28,7 +28,9 @@ enum {
     BN_LANES = 16,
     BN_K_ALIGN = 128,    /* rows of int8 activations are padded with zeros to this */
     BN_COLS_MAX = 32768, /* columns of a packed matrix */
-    BN_ATTN_BLOCK = 32   /* keys in one step of attention */
+    BN_ATTN_BLOCK = 32,  /* keys in one step of attention */
+    BN_SCREEN_ROWS = 4,  /* rows of a group of a screening copy */
+    BN_SCREEN_COLS_MAX = 16384
 };
 
 /* ---- vectors of floats ---- */
@@ -64,6 +66,41 @@ typedef void bn_f32_to_f16_fn(uint16_t *y, const float *x, size_t n); /* round h
 /* y[t * y_stride + r] = lane sum of rows[r * n + i] * x[t * x_stride + i] */
 typedef void bn_dots_fn(float *y, size_t y_stride, const float *rows, size_t n_rows, const float *x,
                         size_t x_stride, size_t n_tok, size_t n);
+
+/* ---- screening: what a row's product with a vector can be at most, from 4 bits a weight ----
+ * The copy holds integers w in [-8, 7] and a step a row, so that the row is about
+ * step * (w[j] + 1/2 - u[j]) with u of bn_screen4_pack. The vector comes as k = 128 * high + low and
+ * a few numbers that its maker (model/head.c) derived from it. With S = sum of w[j] * k[j], an exact
+ * int32, in double, every operation rounded by itself:
+ *   score = step * (S * unit + offset)
+ *   bound = score + step * (margin + mass * per_mass)
+ *   upper = (bound + |bound| * 2^-23) + tiny
+ * score and upper are then rounded to float. Group after group of BN_SCREEN_ROWS rows; for every 64
+ * columns a group has four pieces of 32 bytes, row after row; byte i of a piece holds w + 8 of
+ * columns i (low half) and 32 + i (high half). Columns are padded to BN_K_ALIGN and rows to whole
+ * groups with w = 0. */
+struct bn_screen {
+    const uint8_t *data;
+    size_t rows, cols; /* cols <= BN_SCREEN_COLS_MAX */
+    const float *step; /* [rows] */
+    const float *mass; /* [rows] sum of |w| */
+};
+
+struct bn_screen_vector {
+    const int8_t *high, *low; /* within +-127 and +-64, zeros from cols up to BN_K_ALIGN */
+    double unit, offset, margin, per_mass, tiny;
+};
+
+/* Rows [r0, r1), r0 a multiple of BN_SCREEN_ROWS: score[r - r0], upper[r - r0]. */
+typedef void bn_screen4_fn(float *score, float *upper, const struct bn_screen *w, size_t r0,
+                           size_t r1, const struct bn_screen_vector *v);
+
+size_t bn_screen4_group_bytes(size_t cols);
+/* One group from x[n_rows][cols], finite: step is the least float with 7.5 * step >= max|x|, but at
+ * least 2^-100, and w = floor(x / step + u + 8) - 8, in float. u[j] is an odd multiple of 2^-17
+ * between -1/2 and 1/2. */
+void bn_screen4_pack(uint8_t *dst, float *step, float *mass, const float *x, size_t n_rows,
+                     size_t cols, const float *u);
 
 /* ---- attention: one block of keys for the query heads that share a KV head ----
  * For each of n_q queries (q: [n_q][dim]): s_j = dot(q, k_j) * scale for the n keys

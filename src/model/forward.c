@@ -21,7 +21,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { HEAD_ROWS = 8 /* rows of a dense matrix decoded at a time */ };
+enum { DENSE_ROWS = 8 /* rows of a dense matrix decoded at a time */ };
 enum { Q, K, V, O, GATE, UP, DOWN }; /* the projections of a layer, in the order of enum bn_part */
 
 /* The prepared input of projections. A token alone is prepared by every worker in memory of its
@@ -37,6 +37,7 @@ struct bn_forward {
     const struct bn_model *m;
     struct bn_pool *pool;
     struct bn_kv *kv;
+    struct bn_head *head;
     uint32_t max_tokens;
     size_t wide;                                  /* the widest activation */
     size_t q8_stride;                             /* padded */
@@ -45,15 +46,14 @@ struct bn_forward {
     struct input shared;                          /* [max_tokens] rows */
     struct input own[BN_MAX_THREADS];             /* one row each */
     float *rope;                                  /* [n_ctx][rope_dim] */
-    float *rows;  /* [threads][HEAD_ROWS][wide] decoded dense rows */
+    float *rows;  /* [threads][DENSE_ROWS][wide] decoded dense rows */
     float *state; /* [threads][2][n_head] running maximum and sum of attention */
     void *block;  /* all of the above */
     size_t block_bytes;
     /* the call in progress */
     const struct bn_batch_token *batch;
-    size_t n, n_logits;
+    size_t n;
     bool independent; /* no two tokens are of one sequence */
-    float *logits;
 };
 
 /* ------------------------------------------------------------------ memory */
@@ -96,13 +96,14 @@ static void lay_out(struct bn_forward *f, struct plan *p, uint32_t n_ctx)
     f->shared = input_piece(f, p, n);
     for (size_t i = 0; i < threads; i++) f->own[i] = input_piece(f, p, 1);
     f->rope = piece(p, (size_t)n_ctx * c->rope_dim, sizeof(float));
-    f->rows = piece(p, threads * HEAD_ROWS * f->wide, sizeof(float));
+    f->rows = piece(p, threads * DENSE_ROWS * f->wide, sizeof(float));
     f->state = piece(p, threads * 2 * c->n_head, sizeof(float));
 }
 
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
                               struct bn_pool *pool, struct bn_kv *kv, uint32_t n_ctx,
-                              uint32_t max_tokens, bitnet_error *err)
+                              uint32_t max_tokens, const struct bn_head_options *head,
+                              bitnet_error *err)
 {
     *out = NULL;
     const struct bn_config *c = &m->config;
@@ -130,18 +131,26 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     p = (struct plan){.base = f->block};
     lay_out(f, &p, n_ctx);
     bn_rope_table(f->rope, c, m->rope_factors, n_ctx);
-    *out = f;
-    return BITNET_OK;
+    bitnet_status s = bn_head_open(&f->head, m, pool, max_tokens, head, err);
+    if (s != BITNET_OK) bn_forward_close(f);
+    else *out = f;
+    return s;
 }
 
 void bn_forward_close(struct bn_forward *f)
 {
     if (!f) return;
+    bn_head_close(f->head);
     bn_block_free(f->block, f->block_bytes);
     free(f);
 }
 
-size_t bn_forward_bytes(const struct bn_forward *f) { return f->block_bytes; }
+size_t bn_forward_bytes(const struct bn_forward *f)
+{
+    return f->block_bytes + bn_head_bytes(f->head);
+}
+
+const struct bn_head *bn_forward_head(const struct bn_forward *f) { return f->head; }
 
 /* ------------------------------------------------------------------ linear layers */
 
@@ -150,9 +159,9 @@ static void dense_mul(struct bn_forward *f, float *y, size_t y_stride, const str
                       struct bn_range rows, const float *x, size_t x_stride, size_t n,
                       uint32_t worker)
 {
-    float *decoded = f->rows + (size_t)worker * HEAD_ROWS * f->wide;
-    for (size_t r = rows.begin; r < rows.end; r += HEAD_ROWS) {
-        size_t some = bn_min_size(HEAD_ROWS, rows.end - r);
+    float *decoded = f->rows + (size_t)worker * DENSE_ROWS * f->wide;
+    for (size_t r = rows.begin; r < rows.end; r += DENSE_ROWS) {
+        size_t some = bn_min_size(DENSE_ROWS, rows.end - r);
         for (size_t i = 0; i < some; i++)
             bn_stored_row(&f->m->kernels, decoded + i * w->cols, w, r + i);
         f->m->kernels.dots(y + r, y_stride, decoded, some, x, x_stride, n, w->cols);
@@ -360,20 +369,7 @@ static void walk(void *arg, uint32_t worker)
         add_residual(f, rows);
         bn_pool_barrier(f->pool);
     }
-    if (!f->n_logits) return;
-
-    /* the rows that want logits move together at the start of the input */
-    for (size_t t = 0, i = 0; t < f->n; t++)
-        if (f->batch[t].want_logits) {
-            if (i % bn_pool_threads(f->pool) == worker)
-                m->kernels.rmsnorm(f->shared.h + i * n_embd, f->x + t * n_embd, m->out_norm, n_embd,
-                                   c->eps);
-            i++;
-        }
-    bn_pool_barrier(f->pool);
-    dense_mul(f, f->logits, c->n_vocab, &m->head.stored,
-              bn_pool_share(f->pool, worker, c->n_vocab, HEAD_ROWS), f->shared.h, n_embd,
-              f->n_logits, worker);
+    if (bn_head_rows(f->head)) bn_head_work(f->head, f->x, f->shared.h, worker);
 }
 
 void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
@@ -381,10 +377,11 @@ void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, si
 {
     f->batch = batch;
     f->n = n;
-    f->logits = logits;
-    f->n_logits = 0;
-    for (size_t t = 0; logits && t < n; t++) f->n_logits += batch[t].want_logits;
     f->independent = true;
     for (size_t t = 1; t < n; t++) f->independent &= batch[t].seq != batch[t - 1].seq;
+    bn_head_begin(f->head, logits);
+    for (size_t t = 0; logits && t < n; t++)
+        if (batch[t].want.kind != BN_WANT_NONE) bn_head_add(f->head, (uint32_t)t, batch[t].want);
     bn_pool_run(f->pool, walk, f);
+    bn_head_end(f->head);
 }

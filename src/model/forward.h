@@ -5,7 +5,7 @@
 #ifndef BN_MODEL_FORWARD_H
 #define BN_MODEL_FORWARD_H
 
-#include "base/pool.h"
+#include "model/head.h"
 #include "model/kv.h"
 #include "model/model.h"
 
@@ -15,21 +15,23 @@ struct bn_batch_token {
     int32_t token;
     uint32_t pos;
     const struct bn_kv_seq *seq; /* its pages must reach up to pos */
-    bool want_logits;
+    struct bn_want want;         /* of its logits */
 };
 
 struct bn_forward; /* scratch memory for batches up to a maximum, and the pool that works on them */
 
-/* The model, pool and cache must outlive it. n_ctx: positions below it are possible. max_logits:
- * rows of logits that one call can give. */
+/* The model, pool and cache must outlive it. n_ctx: positions below it are possible. */
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
                               struct bn_pool *pool, struct bn_kv *kv, uint32_t n_ctx,
-                              uint32_t max_tokens, bitnet_error *err);
+                              uint32_t max_tokens, const struct bn_head_options *head,
+                              bitnet_error *err);
 void bn_forward_close(struct bn_forward *f);
 size_t bn_forward_bytes(const struct bn_forward *f);
+const struct bn_head *bn_forward_head(const struct bn_forward *f);
 
-/* Computes the batch; n <= max_tokens. logits: [number of want_logits][n_vocab], in batch order;
- * may be NULL if nobody wants any. Allocates nothing. */
+/* Computes the batch; n <= max_tokens. logits: [tokens that want some][n_vocab], in batch order; may
+ * be NULL if nobody does. Where only the best are wanted, the others may be -infinity
+ * (bn_head_was_screened). Allocates nothing. */
 void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
                     float *logits);
 

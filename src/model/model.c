@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Opening a model: file, configuration, tokenizer, weights, in this order, so that what is cheap to
  * refuse is refused first. bn_model_close takes half-built models. */
-#include "model/model.h"
+#include "model/head.h"
 
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -102,7 +102,7 @@ static bitnet_status open_tokenizer(struct bn_model *m, const char *path, bool v
 }
 
 static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open_args *a,
-                                  bitnet_error *err)
+                                  enum bn_head_mode head, bitnet_error *err)
 {
     BN_TRY(bn_config_read(&m->config, &m->source, &m->note, err));
     BN_TRY(choose_activations(&m->config, a->activations, err));
@@ -110,6 +110,7 @@ static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open
     BN_TRY(bn_pool_open(&pool, a->threads, err));
     bitnet_status s = choose_layout(m, a->layout, bn_pool_threads(pool), err);
     if (s == BITNET_OK) s = bn_weights_load(m, pool, a->progress, a->progress_user, err);
+    if (s == BITNET_OK) s = bn_head_copy_make(m, pool, head, err);
     bn_pool_close(pool);
     if (s != BITNET_OK) return s;
 #if BN_HAVE_TEXT
@@ -128,11 +129,15 @@ static bitnet_status open_model(struct bn_model *m, const struct bn_model_open_a
     if (!bn_i2s_layout_parse(&i2s, a->i2s_layout))
         return bn_fail(err, BITNET_E_ARG,
                        "I2_S layout '%s' is unknown; auto, 128, 64 and rows4 exist", a->i2s_layout);
+    enum bn_head_mode head;
+    if (!bn_head_mode_parse(&head, a->head))
+        return bn_fail(err, BITNET_E_ARG, "head '%s' is unknown; auto, exact and screened exist",
+                       a->head);
     if (a->vocab_only) return open_tokenizer(m, a->path, true, err);
     BN_TRY(choose_kernels(m, a->backend, err));
     BN_TRY(bn_source_open(&m->source, a->path, i2s, err));
     BN_TRY(open_tokenizer(m, a->path, false, err));
-    return open_weights(m, a, err);
+    return open_weights(m, a, head, err);
 }
 
 bitnet_status bn_model_open(struct bn_model **out, const struct bn_model_open_args *a,
@@ -160,6 +165,7 @@ void bn_model_close(struct bn_model *m)
     bn_tokenizer_close(m->tokenizer);
 #endif
     bn_weights_free(m);
+    bn_head_copy_free(m);
     bn_arena_free(&m->arena);
     bn_buf_free(&m->note);
     bn_source_close(&m->source);

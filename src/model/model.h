@@ -38,16 +38,22 @@ struct bn_model {
     const float *out_norm;          /* [n_embd] */
     const float *rope_factors;      /* [rope_dim / 2] */
     struct bn_matrix embed, head;   /* dense; head is the embedding when tied */
-    struct bn_arena arena;          /* norms, row scales */
-    struct bn_buf note;             /* repairs and guesses, sentences for the user */
-    const char *weight_type;        /* of the projections, "mixed" if not one */
-    const char *layout;             /* of the packed matrices, "mixed" if not one, "" if none */
+    struct bn_screen screen;        /* 4-bit copy of the head (head_copy.c); data NULL: none */
+    const float *screen_dither;     /* [n_embd] */
+    float screen_step_max;
+    size_t screen_bytes;
+    struct bn_arena arena;   /* norms, row scales */
+    struct bn_buf note;      /* repairs and guesses, sentences for the user */
+    const char *weight_type; /* of the projections, "mixed" if not one */
+    const char *layout;      /* of the packed matrices, "mixed" if not one, "" if none */
     uint64_t n_params, n_params_ternary, packed_bytes, load_ns;
 };
 
+enum bn_head_mode { BN_HEAD_AUTO, BN_HEAD_EXACT, BN_HEAD_SCREENED };
+
 struct bn_model_open_args {
-    const char *path;                                        /* NULL: the embedded model */
-    const char *backend, *activations, *i2s_layout, *layout; /* NULL: auto */
+    const char *path;                                               /* NULL: the embedded model */
+    const char *backend, *activations, *i2s_layout, *layout, *head; /* NULL: auto */
     bool vocab_only;
     uint32_t threads;
     bitnet_progress_fn progress;

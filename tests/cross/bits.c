@@ -6,6 +6,9 @@
  * (tests/e2e/same_bits.py). It needs the core of the library only, no tokenizer, and therefore also
  * builds with a bare cross compiler.
  *
+ * With --answer the list is a prompt instead, and the hash is that of the tokens that a greedy and
+ * two sampled requests make of it with the given head (exact or screened).
+ *
  * With --company a second sequence is fed between the chunks of the first: it must not change a
  * bit.
  */
@@ -17,7 +20,7 @@
 
 /* --backend is an upper limit: a build without such kernels would quietly use lesser ones, and a comparison would compare
  * nothing. So a named backend that is not the one in use has an exit status of its own. */
-enum { MAX_IDS = 1 << 16, EXIT_OTHER_KERNELS = 3 };
+enum { MAX_IDS = 1 << 16, EXIT_OTHER_KERNELS = 3, MAX_ANSWER = 256 };
 
 /* the first 64 ids of a validation story for models/stories-31m.gguf */
 static const int32_t default_ids[] = {
@@ -27,8 +30,8 @@ static const int32_t default_ids[] = {
     669, 1664, 17,  428, 823, 15,   369, 340,  359, 1497, 515, 333, 270,  431, 268,  318};
 
 struct args {
-    const char *model, *ids, *backend, *layout, *out;
-    unsigned long threads, chunk, batch;
+    const char *model, *ids, *backend, *layout, *out, *head;
+    unsigned long threads, chunk, batch, answer;
     bitnet_kv_type kv;
     bool company;
 };
@@ -39,6 +42,7 @@ static int usage(const char *why)
             "bits: %s\n"
             "usage: bits MODEL [--ids 1,2,3|@FILE] [--backend B] [--layout t2|t3] [--threads T]\n"
             "            [--chunk C] [--batch B] [--kv f16|f32] [--company] [--out FILE|-]\n"
+            "            [--answer N [--head exact|screened]]\n"
             "       bits --self-test\n"
             "Prints the SHA-256 of the logits. --chunk: tokens a call (0: all); --batch: tokens a "
             "step;\n"
@@ -75,6 +79,8 @@ static int parse(struct args *a, int argc, char **argv)
         else if (strcmp(o, "--backend") == 0) a->backend = v;
         else if (strcmp(o, "--layout") == 0) a->layout = v;
         else if (strcmp(o, "--out") == 0) a->out = v;
+        else if (strcmp(o, "--head") == 0) a->head = v;
+        else if (strcmp(o, "--answer") == 0) good = parse_ulong(&a->answer, v, MAX_ANSWER);
         else if (strcmp(o, "--threads") == 0) good = parse_ulong(&a->threads, v, 4096);
         else if (strcmp(o, "--chunk") == 0) good = parse_ulong(&a->chunk, v, MAX_IDS);
         else if (strcmp(o, "--batch") == 0) good = parse_ulong(&a->batch, v, MAX_IDS);
@@ -144,6 +150,56 @@ static bitnet_status evaluate(float *logits, const bitnet_model *m, const struct
     return s;
 }
 
+/* Greedy, top-k, and top-k with top-p and min-p, side by side. */
+static bitnet_status answer(struct sha256 *sha, const bitnet_model *m, const struct args *a,
+                            const int32_t *ids, size_t n, bitnet_error *err)
+{
+    enum { N = 3 };
+    static const bitnet_sampling ways[N] = {
+        {.temperature = 0, .top_p = 1},
+        {.temperature = 0.9f, .top_p = 1, .top_k = 40, .seed = 1},
+        {.temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .top_k = 40, .seed = 2}};
+    int32_t tokens[N][MAX_ANSWER] = {{0}};
+    uint64_t request[N];
+    size_t made[N] = {0};
+    bitnet_engine_options eo;
+    bitnet_engine *e = NULL;
+    bitnet_engine_options_init(&eo);
+    eo.threads = (uint32_t)a->threads;
+    eo.max_seqs = a->company ? N : 1;
+    eo.max_batch_tokens = (uint32_t)a->batch;
+    eo.kv_type = a->kv;
+    eo.head = a->head;
+    bitnet_status s = bitnet_engine_open(&e, m, &eo, err);
+    for (int i = 0; s == BITNET_OK && i < N; i++) {
+        bitnet_request r;
+        bitnet_request_init(&r);
+        r.tokens = ids;
+        r.n_tokens = n;
+        r.max_new_tokens = (uint32_t)a->answer;
+        r.ignore_end = 1;
+        r.sampling = ways[i];
+        s = bitnet_submit(e, &r, &request[i], err);
+    }
+    for (size_t some = 1; s == BITNET_OK && some;) {
+        bitnet_event ev[2 * N];
+        some = 2 * N;
+        s = bitnet_step(e, ev, &some, err);
+        for (size_t k = 0; s == BITNET_OK && k < some; k++)
+            for (int i = 0; i < N; i++)
+                if (request[i] == ev[k].id && ev[k].token >= 0) tokens[i][made[i]++] = ev[k].token;
+    }
+    if (s == BITNET_OK) {
+        bitnet_engine_info info = {.size = sizeof info};
+        bitnet_engine_get_info(e, &info);
+        fprintf(stderr, "bits: head %s, %llu tokens screened, %llu survivors\n", info.head,
+                (unsigned long long)info.head_screened, (unsigned long long)info.head_survivors);
+    }
+    bitnet_engine_close(e);
+    sha256_add(sha, tokens, sizeof tokens);
+    return s;
+}
+
 static bool write_logits(const char *path, const float *logits, size_t n)
 {
     FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "wb");
@@ -174,6 +230,7 @@ int main(int argc, char **argv)
     mo.threads = (uint32_t)a.threads;
     mo.backend = a.backend;
     mo.layout = a.layout;
+    mo.head = a.head;
     float *logits = NULL;
     bitnet_status s = bitnet_model_open(&m, a.model, &mo, &err);
     if (s == BITNET_OK) {
@@ -184,6 +241,17 @@ int main(int argc, char **argv)
             fprintf(stderr, "bits: no %s kernels in this build\n", a.backend);
             bitnet_model_close(m);
             return EXIT_OTHER_KERNELS;
+        }
+        if (a.answer) {
+            struct sha256 sha;
+            char hex[65];
+            sha256_init(&sha);
+            s = answer(&sha, m, &a, ids, n, &err);
+            sha256_hex(&sha, hex);
+            if (s == BITNET_OK) printf("%s\n", hex);
+            else fprintf(stderr, "bits: %s\n", err.text);
+            bitnet_model_close(m);
+            return s != BITNET_OK;
         }
         logits = calloc(n, info.n_vocab * sizeof *logits);
         if (!logits) {

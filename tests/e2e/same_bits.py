@@ -51,14 +51,15 @@ def skip(name, why):
 
 
 class Judge:
-    """Holds the first hash seen for a kind of KV cache; every later one must be the same."""
+    """Holds the first hash seen for a kind of KV cache (or of answers); every later one must be the same."""
 
     def __init__(self, pinned):
         self.want = pinned
         self.first = {}
 
     def see(self, name, command, model, *options, kv="f16"):
-        p = subprocess.run([*command, str(model), "--kv", kv, *options], capture_output=True, text=True)
+        options = ["--kv", kv, *options] if kv != "answer" else options
+        p = subprocess.run([*command, str(model), *options], capture_output=True, text=True)
         got = p.stdout.strip()
         used = re.findall(r"^bits: (?:kernels|layout) (\S+)$", p.stderr, re.M)
         name += f" [{', '.join(used)}]" if used else ""  # what really ran, not what was asked for
@@ -117,6 +118,17 @@ def here(judge, bits, model):
     judge.see("in company, token by token, steps of 16", bits, model, "--chunk", "1", "--batch", "16", "--company")
 
 
+def answers(judge, bits, model):
+    """Tokens of greedy and sampled requests: those of the exact head, also with the screened one, everywhere."""
+    judge.see("answers, exact head", bits, model, "--answer", "64", "--head", "exact", kv="answer")
+    for backend in ("auto", "scalar"):
+        for threads in ("1", "2", "3"):
+            judge.see(f"answers, screened head, {backend}, threads {threads}", bits, model, "--answer", "64", "--head",
+                      "screened", "--backend", backend, "--threads", threads, kv="answer")
+    judge.see("answers, screened head, in company", bits, model, "--answer", "64", "--head", "screened", "--company",
+              kv="answer")
+
+
 def files(judge, bits, bitnet, model, folder):
     with tempfile.TemporaryDirectory() as t:
         if folder:
@@ -155,6 +167,7 @@ def foreign(judge, name, command, model):
     judge.see(f"{name}, 2 threads, in one go", command, model, "--threads", "2")
     judge.see(f"{name}, 1 thread, in chunks of 7", command, model, "--threads", "1", "--chunk", "7")
     judge.see(f"{name}, scalar, 2 threads, kv f32", command, model, "--threads", "2", "--backend", "scalar", kv="f32")
+    judge.see(f"{name}, answers, screened head", command, model, "--answer", "12", "--head", "screened", kv="answer")
 
 
 def main():
@@ -174,8 +187,10 @@ def main():
     if a.bits and a.only_foreign:
         for kv in ("f16", "f32"):
             judge.see(f"this machine, kv {kv}", a.bits, a.model, kv=kv)
+        judge.see("this machine, answers", a.bits, a.model, "--answer", "12", "--head", "exact", kv="answer")
     elif a.bits:
         here(judge, a.bits, a.model)
+        answers(judge, a.bits, a.model)
         if a.bitnet:
             files(judge, a.bits, a.bitnet, a.model, a.folder)
     for name, command in a.foreign:

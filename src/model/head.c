@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A call of the head, step by step, all workers together:
+ *
+ *   norm      the hidden state h of every row, and what screening needs of it (make_vector)
+ *   --------- barrier
+ *   screen    upper bounds of this worker's vocabulary into the logits, and its best scores
+ *   --------- barrier
+ *   collect   every worker computes the few candidates with the best scores exactly and takes from
+ *             them the same threshold; rows of its share whose bound reaches it join the survivors
+ *   --------- barrier
+ *   rescore   survivors by their true logits; or the full pass, where all are wanted or too many
+ *             survived
+ *
+ * Why no wanted row is lost: the threshold is the k-th largest of at least k true logits, so not
+ * above the k-th largest of all, and a bound is not below its row's logit. Which candidates are
+ * taken decides only how many survive.
+ */
+#include "model/head.h"
+
+#include "base/det_math.h"
+#include "base/mem.h"
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum {
+    ROWS = 8,   /* rows of the matrix decoded at a time */
+    TILE = 256, /* rows screened for one token after the other while they are in the cache */
+    MORE = 3,   /* candidates beyond k: a first guess is sometimes the second */
+    MAX_CANDIDATES = BN_HEAD_MAX_K + MORE,
+    K_LIMIT = 16319, /* 128 * 127 + 63: what two planes hold */
+    FAIL_BITS = 60   /* a bound fails with a probability of at most 2^-60 a token */
+};
+
+/* A page fault of the file's mapping brings its neighbours along, and a row lies on several pages:
+ * 140 KiB a row were seen. So that the matrix does not come into memory row by row after all, it is
+ * let go whenever survivors may have brought this much. */
+static const uint64_t fault_bytes = 128 << 10, release_bytes = 48 << 20;
+
+/* At most this share of the rows may survive; reading more of them, scattered, is no gain. */
+static const double survivor_share = 0.08;
+
+struct candidate {
+    float score;
+    uint32_t id;
+};
+
+enum how { FULL, SCREENED, FALLBACK };
+
+struct row { /* of logits */
+    uint32_t token;
+    struct bn_want want;
+    uint32_t slot; /* UINT32_MAX: none */
+    enum how how;
+};
+
+struct slot { /* one row that is screened */
+    uint32_t row, n_candidates;
+    bool good; /* the vector allows bounds */
+    struct bn_screen_vector v;
+    _Atomic uint32_t n_survivors;
+};
+
+struct bn_head {
+    const struct bn_model *m;
+    struct bn_pool *pool;
+    struct bn_head_options o;
+    double t; /* margin in units of step * |h|, for FAIL_BITS */
+    size_t plane_bytes;
+    struct row *rows;             /* [max_rows] */
+    struct slot *slots;           /* [max_screened] */
+    int8_t *planes;               /* [max_screened][2][plane_bytes] */
+    uint32_t *survivors;          /* [max_screened][limit] */
+    struct candidate *candidates; /* [threads][max_screened][MAX_CANDIDATES] */
+    uint32_t *n_candidates;       /* [threads][max_screened] */
+    float *decoded;               /* [threads][ROWS][cols] */
+    size_t bytes;
+    struct bn_head_stats stats;
+    const struct bn_tensor *tensor; /* the matrix in the file */
+    uint64_t touched_bytes;         /* at most, since it was last let go */
+    uint64_t touched_full;          /* full passes by then */
+    /* the call in progress */
+    float *logits;
+    size_t n_rows, n_slots;
+};
+
+/* ------------------------------------------------------------------ life */
+
+static void *take(struct bn_head *h, size_t n, size_t size)
+{
+    h->bytes += n * size;
+    return bn_calloc(n, size);
+}
+
+bitnet_status bn_head_open(struct bn_head **out, const struct bn_model *m, struct bn_pool *pool,
+                           uint32_t max_rows, const struct bn_head_options *o, bitnet_error *err)
+{
+    *out = NULL;
+    struct bn_head *h = bn_calloc(1, sizeof *h);
+    if (!h) return bn_fail_nomem(err, sizeof *h, "the head");
+    size_t threads = bn_pool_threads(pool), vocab = m->config.n_vocab, cols = m->config.n_embd;
+    h->m = m;
+    h->pool = pool;
+    h->o = *o;
+    h->tensor = bn_part_find(&m->source, m->config.tied_head ? BN_P_EMBED : BN_P_HEAD, 0);
+    h->o.screened = o->screened && m->screen.data;
+    if (!h->o.screened) h->o.max_screened = 0;
+    if (h->o.limit == 0) h->o.limit = (uint32_t)((double)vocab * survivor_share);
+    /* 2 V exp(-6 t^2) = 2^-FAIL_BITS, rounded up */
+    double ln2 = bn_det_log(2.0);
+    h->t = sqrt((bn_det_log((double)vocab) + (FAIL_BITS + 1) * ln2) / 6) * (1 + 0x1p-20);
+    h->plane_bytes = bn_align_up(cols, BN_K_ALIGN);
+    h->rows = take(h, max_rows, sizeof *h->rows);
+    h->slots = take(h, h->o.max_screened, sizeof *h->slots);
+    h->planes = take(h, h->o.max_screened * 2 * h->plane_bytes, 1);
+    h->survivors = take(h, (size_t)h->o.max_screened * h->o.limit, sizeof *h->survivors);
+    h->candidates = take(h, threads * h->o.max_screened * MAX_CANDIDATES, sizeof *h->candidates);
+    h->n_candidates = take(h, threads * h->o.max_screened, sizeof *h->n_candidates);
+    h->decoded = take(h, threads * ROWS * cols, sizeof *h->decoded);
+    if (!h->rows || !h->slots || !h->planes || !h->survivors || !h->candidates ||
+        !h->n_candidates || !h->decoded) {
+        bitnet_status s = bn_fail_nomem(err, h->bytes, "the head");
+        bn_head_close(h);
+        return s;
+    }
+    *out = h;
+    return BITNET_OK;
+}
+
+void bn_head_close(struct bn_head *h)
+{
+    if (!h) return;
+    free(h->rows);
+    free(h->slots);
+    free(h->planes);
+    free(h->survivors);
+    free(h->candidates);
+    free(h->n_candidates);
+    free(h->decoded);
+    free(h);
+}
+
+size_t bn_head_bytes(const struct bn_head *h) { return h->bytes; }
+const struct bn_head_stats *bn_head_stats(const struct bn_head *h) { return &h->stats; }
+
+/* ------------------------------------------------------------------ a call */
+
+void bn_head_begin(struct bn_head *h, float *logits)
+{
+    h->logits = logits;
+    h->n_rows = h->n_slots = 0;
+}
+
+/* How many candidates a want needs; 0: it cannot be screened. */
+static uint32_t candidates_for(const struct bn_head *h, const struct bn_want *w)
+{
+    uint32_t vocab = h->m->config.n_vocab;
+    if (w->kind != BN_WANT_BEST || h->n_slots == h->o.max_screened) return 0;
+    bool by_rank = w->k > 0 && w->k <= BN_HEAD_MAX_K && w->k + MORE < vocab;
+    if (!by_rank && !(w->below < (double)INFINITY)) return 0;
+    return (uint32_t)bn_min_size((by_rank ? w->k : 1) + MORE, vocab);
+}
+
+void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want)
+{
+    struct row *row = &h->rows[h->n_rows];
+    uint32_t n = candidates_for(h, &want);
+    *row = (struct row){token, want, UINT32_MAX, FULL};
+    if (n) {
+        struct slot *s = &h->slots[h->n_slots];
+        row->slot = (uint32_t)h->n_slots++;
+        s->row = (uint32_t)h->n_rows;
+        s->n_candidates = n;
+        atomic_store_explicit(&s->n_survivors, 0, memory_order_relaxed);
+    }
+    h->n_rows++;
+}
+
+size_t bn_head_rows(const struct bn_head *h) { return h->n_rows; }
+
+/* The hidden state as two planes of int8 and the numbers of its bound; false if bounds would not be
+ * finite numbers. With unit g, |x_j - g k_j| <= g / 2; n1, n2 the norms; z = sum (1/2 - u_j) x_j, so
+ * that a row's product with x is step * (g S + z) up to
+ *   the rounding of the row to 4 bits: step * t * n2, but for a probability of 2^-60, plus what the
+ *     steps of the dither and its float arithmetic shift its mean, less than 2^-16 a column;
+ *   the rounding of x: step * (g / 2) * mass;
+ *   the float rounding of the full pass: one multiplication, cols / 16 additions in a lane and 4 in
+ *     the tree, of products whose sizes add up to at most 7.5 * step * n1; and of products that
+ *     underflow;
+ *   the double rounding here and in the kernel: less than 2^-30 * n1.
+ * All are taken a little too large. (docs/numerics.md) */
+static bool make_vector(const struct bn_head *h, struct bn_screen_vector *v, int8_t *planes,
+                        const float *x)
+{
+    const double to_integer = 0x1.8p52;
+    size_t cols = h->m->config.n_embd;
+    const float *u = h->m->screen_dither;
+    double most = 0, n1 = 0, squares = 0, z = 0;
+    for (size_t i = 0; i < cols; i++) {
+        double a = fabs((double)x[i]);
+        most = a > most ? a : most;
+        n1 += a;
+        squares += a * a;
+        z += (0.5 - (double)u[i]) * (double)x[i];
+    }
+    if (!(7.5 * (double)h->m->screen_step_max * n1 < 1e37)) return false;
+    int8_t *high = planes, *low = planes + h->plane_bytes;
+    double per_unit = most > 0 ? K_LIMIT / most : 0;
+    for (size_t i = 0; i < cols; i++) {
+        int32_t k = (int32_t)((double)x[i] * per_unit + to_integer - to_integer);
+        int32_t top = (k + 64 + 128 * 128) / 128 - 128;
+        high[i] = (int8_t)top;
+        low[i] = (int8_t)(k - 128 * top);
+    }
+    double gamma = ((double)cols / 16 + 8) * 0x1p-24;
+    double unit = most / K_LIMIT, trust = h->o.no_margin ? 0 : 1 + 0x1p-20;
+    *v = (struct bn_screen_vector){.high = high, .low = low, .unit = unit, .offset = z};
+    v->margin = (h->t * sqrt(squares) + (0x1p-15 + 7.5 * gamma) * n1) * trust;
+    v->per_mass = 0.5 * unit * trust;
+    v->tiny = ((double)cols + 16) * 0x1p-149 * trust;
+    return true;
+}
+
+static void norm(struct bn_head *h, const float *x, float *normed, uint32_t worker)
+{
+    const struct bn_config *c = &h->m->config;
+    for (size_t i = worker; i < h->n_rows; i += bn_pool_threads(h->pool)) {
+        float *to = normed + i * c->n_embd;
+        h->m->kernels.rmsnorm(to, x + (size_t)h->rows[i].token * c->n_embd, h->m->out_norm,
+                              c->n_embd, c->eps);
+        uint32_t s = h->rows[i].slot;
+        if (s != UINT32_MAX)
+            h->slots[s].good =
+                make_vector(h, &h->slots[s].v, h->planes + s * 2 * h->plane_bytes, to);
+    }
+}
+
+/* ------------------------------------------------------------------ candidates */
+
+static bool worse(struct candidate a, struct candidate b)
+{
+    return a.score < b.score || (a.score == b.score && a.id > b.id);
+}
+
+/* A heap with the worst on top, of at most `room`; ties go to the smaller id, so what it holds in
+ * the end does not depend on the order of arrival. */
+static uint32_t push(struct candidate *heap, uint32_t n, uint32_t room, struct candidate x)
+{
+    uint32_t i = n;
+    if (n < room) {
+        for (; i > 0 && worse(x, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+        heap[i] = x;
+        return n + 1;
+    }
+    if (!worse(heap[0], x)) return n;
+    i = 0;
+    for (uint32_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && worse(heap[child + 1], heap[child])) child++;
+        if (!worse(heap[child], x)) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = x;
+    return n;
+}
+
+static struct candidate *candidates_of(struct bn_head *h, uint32_t worker, size_t slot)
+{
+    return h->candidates + (worker * h->o.max_screened + slot) * MAX_CANDIDATES;
+}
+
+static void screen(struct bn_head *h, uint32_t worker)
+{
+    size_t vocab = h->m->config.n_vocab;
+    struct bn_range share = bn_pool_share(h->pool, worker, vocab, BN_SCREEN_ROWS);
+    uint32_t *counts = h->n_candidates + worker * h->o.max_screened;
+    float score[TILE];
+    memset(counts, 0, h->n_slots * sizeof *counts);
+    for (size_t r = share.begin; r < share.end; r += TILE) {
+        size_t end = bn_min_size(r + TILE, share.end);
+        for (size_t i = 0; i < h->n_slots; i++) {
+            const struct slot *s = &h->slots[i];
+            if (!s->good) continue;
+            struct candidate *best = candidates_of(h, worker, i);
+            h->m->kernels.screen4(score, h->logits + s->row * vocab + r, &h->m->screen, r, end,
+                                  &s->v);
+            for (size_t k = r; k < end; k++)
+                if (counts[i] < s->n_candidates || score[k - r] > best[0].score)
+                    counts[i] = push(best, counts[i], s->n_candidates,
+                                     (struct candidate){score[k - r], (uint32_t)k});
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ survivors */
+
+/* The true logits of a few rows. */
+static void rescore(struct bn_head *h, float *out, const uint32_t *ids, size_t n, const float *x,
+                    uint32_t worker)
+{
+    const struct bn_stored *w = &h->m->head.stored;
+    float *decoded = h->decoded + worker * ROWS * w->cols;
+    for (size_t i = 0; i < n; i += ROWS) {
+        size_t some = bn_min_size(ROWS, n - i);
+        for (size_t k = 0; k < some; k++)
+            bn_stored_row(&h->m->kernels, decoded + k * w->cols, w, ids[i + k]);
+        h->m->kernels.dots(out + i, some, decoded, some, x, w->cols, 1, w->cols);
+    }
+}
+
+/* The same on every worker: the best candidates of all, their true logits, and from these the
+ * logit that the wanted ones have at least. */
+static float threshold(struct bn_head *h, size_t slot, const float *x, uint32_t worker)
+{
+    const struct slot *s = &h->slots[slot];
+    const struct bn_want *want = &h->rows[s->row].want;
+    struct candidate best[MAX_CANDIDATES] = {{0}};
+    uint32_t ids[MAX_CANDIDATES] = {0}, n = 0;
+    float logit[MAX_CANDIDATES] = {0};
+    for (uint32_t w = 0; w < bn_pool_threads(h->pool); w++)
+        for (uint32_t i = 0; i < h->n_candidates[w * h->o.max_screened + slot]; i++)
+            n = push(best, n, s->n_candidates, candidates_of(h, w, slot)[i]);
+    for (uint32_t i = 0; i < n; i++) ids[i] = best[i].id;
+    rescore(h, logit, ids, n, x, worker);
+    for (uint32_t i = 1; i < n; i++) { /* sorted, the largest first */
+        float v = logit[i];
+        uint32_t k = i;
+        for (; k > 0 && logit[k - 1] < v; k--) logit[k] = logit[k - 1];
+        logit[k] = v;
+    }
+    float least = want->k > 0 && want->k <= n ? logit[want->k - 1] : -INFINITY;
+    if (want->below < (double)INFINITY) {
+        double floor = (double)logit[0] - want->below;
+        float f = (float)floor;
+        if ((double)f > floor) f = nextafterf(f, -INFINITY);
+        if (f > least) least = f;
+    }
+    return least;
+}
+
+/* This worker's rows: those that may reach the threshold join the list, all become -infinity. */
+static void collect(struct bn_head *h, size_t slot, const float *x, uint32_t worker)
+{
+    struct slot *s = &h->slots[slot];
+    size_t vocab = h->m->config.n_vocab;
+    struct bn_range share = bn_pool_share(h->pool, worker, vocab, BN_SCREEN_ROWS);
+    float least = threshold(h, slot, x, worker), *upper = h->logits + s->row * vocab;
+    uint32_t n = 0;
+    for (size_t r = share.begin; r < share.end; r++) n += upper[r] >= least;
+    uint32_t at = atomic_fetch_add(&s->n_survivors, n);
+    bool fits = n <= h->o.limit && at <= h->o.limit - n;
+    uint32_t *list = h->survivors + slot * h->o.limit + (fits ? at : 0);
+    for (size_t r = share.begin; r < share.end; r++) {
+        if (fits && upper[r] >= least) *list++ = (uint32_t)r;
+        upper[r] = -INFINITY;
+    }
+}
+
+static void rescore_share(struct bn_head *h, size_t slot, const float *x, uint32_t worker)
+{
+    struct slot *s = &h->slots[slot];
+    float *logits = h->logits + (size_t)s->row * h->m->config.n_vocab, y[ROWS];
+    struct bn_range share = bn_pool_share(h->pool, worker, atomic_load(&s->n_survivors), 1);
+    for (size_t i = share.begin; i < share.end; i += ROWS) {
+        const uint32_t *ids = h->survivors + slot * h->o.limit + i;
+        size_t n = bn_min_size(ROWS, share.end - i);
+        rescore(h, y, ids, n, x, worker);
+        for (size_t k = 0; k < n; k++) logits[ids[k]] = y[k];
+    }
+}
+
+/* ------------------------------------------------------------------ the full pass */
+
+static enum how how(const struct bn_head *h, const struct row *row)
+{
+    if (row->slot == UINT32_MAX) return FULL;
+    const struct slot *s = &h->slots[row->slot];
+    return s->good && atomic_load(&s->n_survivors) <= h->o.limit ? SCREENED : FALLBACK;
+}
+
+/* A few rows of the matrix are decoded, then meet the rows of logits that take all of them; those
+ * that stand together, together. */
+static void full_pass(struct bn_head *h, const float *normed, uint32_t worker)
+{
+    const struct bn_stored *w = &h->m->head.stored;
+    size_t vocab = h->m->config.n_vocab, cols = w->cols;
+    float *decoded = h->decoded + worker * ROWS * cols;
+    struct bn_range share = bn_pool_share(h->pool, worker, vocab, ROWS);
+    for (size_t r = share.begin; r < share.end; r += ROWS) {
+        size_t some = bn_min_size(ROWS, share.end - r);
+        for (size_t i = 0; i < some; i++)
+            bn_stored_row(&h->m->kernels, decoded + i * cols, w, r + i);
+        for (size_t from = 0, to; from < h->n_rows; from = to + 1) {
+            for (to = from; to < h->n_rows && how(h, &h->rows[to]) != SCREENED;) to++;
+            if (to > from)
+                h->m->kernels.dots(h->logits + from * vocab + r, vocab, decoded, some,
+                                   normed + from * cols, cols, to - from, cols);
+        }
+    }
+}
+
+void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t worker)
+{
+    size_t cols = h->m->config.n_embd, n_full = 0;
+    norm(h, x, normed, worker);
+    bn_pool_barrier(h->pool);
+    if (h->n_slots) {
+        screen(h, worker);
+        bn_pool_barrier(h->pool);
+        for (size_t i = 0; i < h->n_slots; i++)
+            if (h->slots[i].good) collect(h, i, normed + h->slots[i].row * cols, worker);
+        bn_pool_barrier(h->pool);
+    }
+    for (size_t i = 0; i < h->n_rows; i++) {
+        if (how(h, &h->rows[i]) == SCREENED)
+            rescore_share(h, h->rows[i].slot, normed + i * cols, worker);
+        else n_full++;
+    }
+    if (n_full) full_pass(h, normed, worker);
+}
+
+/* ------------------------------------------------------------------ counts */
+
+/* Not where full passes need the whole matrix now and then. */
+static void release_pages(struct bn_head *h, uint64_t n_survivors)
+{
+    uint64_t row_bytes = h->m->head.stored.bytes / h->m->head.stored.rows;
+    h->touched_bytes += n_survivors * (row_bytes > fault_bytes ? row_bytes : fault_bytes);
+    if (h->touched_bytes <= release_bytes) return;
+    if (h->touched_full == h->stats.full) bn_source_release(&h->m->source, h->tensor);
+    h->touched_full = h->stats.full;
+    h->touched_bytes = 0;
+}
+
+void bn_head_end(struct bn_head *h)
+{
+    uint64_t before = h->stats.survivors;
+    struct bn_head_stats *s = &h->stats;
+    for (size_t i = 0; i < h->n_rows; i++) {
+        struct row *row = &h->rows[i];
+        row->how = how(h, row);
+        s->full += row->how != SCREENED;
+        s->fallbacks += row->how == FALLBACK;
+        if (row->how != SCREENED) continue;
+        uint32_t n = atomic_load(&h->slots[row->slot].n_survivors), log2 = 0;
+        while (log2 + 1 < BN_HEAD_HISTOGRAM && n > 1u << log2) log2++;
+        s->histogram[log2]++;
+        s->screened++;
+        s->survivors += n;
+        if (n > s->survivors_max) s->survivors_max = n;
+    }
+    release_pages(h, s->survivors - before);
+}
+
+bool bn_head_was_screened(const struct bn_head *h, size_t row)
+{
+    return h->rows[row].how == SCREENED;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The output head: from the residual stream to logits, whole or only as far as they are wanted.
+ *
+ * A greedy choice or a top-k draw looks at few logits. The screened head finds them without reading
+ * the matrix: a 4-bit copy gives for every row an upper bound of its logit, and only rows whose bound
+ * reaches the k-th largest of a few logits computed exactly are computed themselves, with the same
+ * arithmetic as in the full pass. All others are written as -infinity. The tokens are those of the
+ * full pass (docs/numerics.md says with which probability and why).
+ *
+ * Owns the copy's making, the scratch memory of a call and its counts; not the copy, which belongs
+ * to the model. The workers of a pool walk through bn_head_work together, as through the forward
+ * pass.
+ */
+#ifndef BN_MODEL_HEAD_H
+#define BN_MODEL_HEAD_H
+
+#include "base/pool.h"
+#include "model/model.h"
+
+enum {
+    BN_HEAD_MAX_K = 128,       /* more of the best than this are looked for by the full pass */
+    BN_HEAD_AUTO_ROWS = 16384, /* "auto" screens heads of at least so many rows */
+    BN_HEAD_HISTOGRAM = 20
+};
+
+/* Which logits of a token are wanted: none, all, or the `k` largest (0: no such limit) of those not
+ * more than `below` under the largest (INFINITY: no such limit; one limit there must be). */
+enum bn_want_kind { BN_WANT_NONE, BN_WANT_ALL, BN_WANT_BEST };
+struct bn_want {
+    enum bn_want_kind kind;
+    uint32_t k;
+    double below;
+};
+
+/* ---- the copy ---- */
+
+/* "auto" (NULL), "exact": no copy, "screened": a copy in any case. */
+bool bn_head_mode_parse(enum bn_head_mode *out, const char *name);
+/* Makes m->screen if the mode asks for it and the head allows it. */
+bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum bn_head_mode mode,
+                                bitnet_error *err);
+void bn_head_copy_free(struct bn_model *m);
+
+/* ---- its use ---- */
+
+struct bn_head_options {
+    bool screened; /* needs m->screen.data */
+    uint32_t
+        max_screened; /* rows of one call that can be screened; further ones take the full pass */
+    uint32_t limit;   /* more survivors than this: full pass; 0: 8 % of the rows */
+    bool no_margin;   /* tests only: bounds without their margin, which are wrong */
+};
+
+struct bn_head_stats {
+    uint64_t full, screened,
+        fallbacks; /* rows of logits by how they were made; fallbacks are full */
+    uint64_t survivors, survivors_max;     /* of screened rows */
+    uint64_t histogram[BN_HEAD_HISTOGRAM]; /* i: more than 2^(i-1), up to 2^i survivors */
+};
+
+struct bn_head;
+
+/* max_rows: rows of logits of one call. Model and pool must outlive it. */
+bitnet_status bn_head_open(struct bn_head **out, const struct bn_model *m, struct bn_pool *pool,
+                           uint32_t max_rows, const struct bn_head_options *o, bitnet_error *err);
+void bn_head_close(struct bn_head *h);
+size_t bn_head_bytes(const struct bn_head *h);
+const struct bn_head_stats *bn_head_stats(const struct bn_head *h);
+
+/* A call: begin, add the tokens that want logits in order of their rows, then all workers work, then
+ * end. token: its row in x. Allocates nothing. */
+void bn_head_begin(struct bn_head *h, float *logits); /* [rows added][n_vocab] */
+void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want);
+size_t bn_head_rows(const struct bn_head *h);
+/* x: [tokens][n_embd]; normed: scratch, [rows][n_embd]. Every x must have been written by all. */
+void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t worker);
+void bn_head_end(struct bn_head *h);
+/* After the call: does this row of logits hold -infinity where nothing was wanted? */
+bool bn_head_was_screened(const struct bn_head *h, size_t row);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks of the screening copy: its packing against its definition, and the bounds made from it. */
+#include "check.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX_ROWS = 37, STEP = 64, PIECE = 32 };
+
+struct screen {
+    bn_screen4_fn *fn;
+    float *score, *upper;
+    struct bn_screen w;
+    struct bn_screen_vector v;
+    size_t r0, r1;
+};
+
+static void run_screen(void *p)
+{
+    struct screen *a = p;
+    a->fn(a->score, a->upper, &a->w, a->r0, a->r1, &a->v);
+}
+
+static int weight(const struct bn_screen *w, size_t r, size_t k)
+{
+    const uint8_t *p = w->data + r / 4 * bn_screen4_group_bytes(w->cols);
+    p += (k / STEP * 4 + r % 4) * PIECE + k % PIECE;
+    return (k % STEP < PIECE ? *p & 15 : *p >> 4) - 8;
+}
+
+/* the definition, in int64 and double; the arithmetic of the bound is part of the contract, so no
+ * tolerance but that of the last rounding */
+static void naive_screen(struct ck *c, const struct screen *a)
+{
+    for (size_t r = a->r0; r < a->r1; r++) {
+        int64_t s = 0;
+        for (size_t k = 0; k < a->w.cols; k++)
+            s += (int64_t)weight(&a->w, r, k) * (128 * a->v.high[k] + a->v.low[k]);
+        double step = (double)a->w.step[r], y = step * ((double)s * a->v.unit + a->v.offset);
+        double bound = y + step * (a->v.margin + (double)a->w.mass[r] * a->v.per_mass);
+        double upper = bound + fabs(bound) * 0x1p-23 + a->v.tiny;
+        if (!ck_near(c, "score", y, (double)a->score[r - a->r0], fabs(y) * 0x1p-23 + 0x1p-149, r))
+            return;
+        if (!ck_near(c, "upper", upper, (double)a->upper[r - a->r0],
+                     fabs(upper) * 0x1p-23 + 0x1p-149, r))
+            return;
+    }
+}
+
+static void naive_pack(struct ck *c, const struct bn_screen *w, const float *x, const float *u)
+{
+    for (size_t r = 0; r < w->rows; r++) {
+        double most = 0, mass = 0, step = (double)w->step[r];
+        for (size_t k = 0; k < w->cols; k++) {
+            double v = (double)x[r * w->cols + k];
+            int q = weight(w, r, k);
+            most = fmax(most, fabs(v));
+            mass += abs(q);
+            /* within half a step, up to the float arithmetic of the packing */
+            if (fabs(step * (q + 0.5 - (double)u[k]) - v) > step * (0.5 + 0x1p-18)) {
+                ck_fail(c, "row %zu column %zu: %g is stored as %d steps of %g", r, k, v, q, step);
+                return;
+            }
+        }
+        if (step * 7.5 < most || (step > 0x1p-100 && step * 7.5 > most * (1 + 0x1p-22)))
+            ck_fail(c, "row %zu: step %g for a largest value of %g", r, step, most);
+        ck_near(c, "mass", mass, (double)w->mass[r], 0, r);
+    }
+}
+
+enum vector { RANDOM, EXTREME, AGAINST };
+
+static void check_case(struct ck *c, size_t rows, size_t cols, size_t r0, enum ck_fill f,
+                       enum vector kind)
+{
+    ck_case(c, "rows=%zu from %zu cols=%zu fill=%s vector=%d", rows, r0, cols, ck_fill_name(f),
+            (int)kind);
+    size_t padded = bn_align_up(cols, BN_K_ALIGN), bytes = bn_screen4_group_bytes(cols);
+    uint8_t *data = ck_buffer(c, bn_div_up(rows, 4) * bytes);
+    float *x = ck_buffer(c, rows * cols * sizeof *x), *u = ck_buffer(c, cols * sizeof *u);
+    float *step = ck_buffer(c, rows * sizeof *step), *mass = ck_buffer(c, rows * sizeof *mass);
+    int8_t *high = ck_buffer(c, padded), *low = ck_buffer(c, padded);
+    memset(high, 0, padded);
+    memset(low, 0, padded);
+    ck_fill_f32(c, x, rows * cols, f);
+    for (size_t i = 0; i < cols; i++)
+        u[i] = (float)(2 * (int)bn_rng_below(&c->rng, 1 << 16) + 1 - (1 << 16)) * 0x1p-17f;
+    for (size_t r = 0; r < rows; r += 4)
+        bn_screen4_pack(data + r / 4 * bytes, step + r, mass + r, x + r * cols,
+                        bn_min_size(4, rows - r), cols, u);
+    for (size_t i = 0; i < cols; i++) {
+        bool up = kind == AGAINST ? x[i] < 0 : bn_rng_below(&c->rng, 2) == 0;
+        high[i] = (int8_t)(kind == RANDOM ? (int)bn_rng_below(&c->rng, 255) - 127
+                           : up           ? 127
+                                          : -127);
+        low[i] = (int8_t)(kind == RANDOM ? (int)bn_rng_below(&c->rng, 129) - 64 : up ? 64 : -64);
+    }
+    struct screen a = {(bn_screen4_fn *)c->ref->fn,
+                       NULL,
+                       NULL,
+                       {data, rows, cols, step, mass},
+                       {high, low, 0x1.23456789p-9, -3.25, 7.5, 0x1p-14, 0x1p-140},
+                       r0,
+                       rows};
+    size_t n = (rows - r0) * sizeof(float);
+    float *score = a.score = ck_buffer(c, n), *upper = a.upper = ck_buffer(c, n);
+    if (!ck_run(c, run_screen, &a)) return;
+    if (c->naive) {
+        if (f <= CK_WIDE) naive_screen(c, &a);
+        if (f <= CK_WIDE) naive_pack(c, &a.w, x, u);
+        return;
+    }
+    a.fn = (bn_screen4_fn *)c->v->fn;
+    a.score = ck_buffer(c, n);
+    a.upper = ck_buffer(c, n);
+    if (!ck_run(c, run_screen, &a)) return;
+    ck_same_f32(c, "score", score, a.score, rows - r0, rows - r0);
+    ck_same_f32(c, "upper", upper, a.upper, rows - r0, rows - r0);
+}
+
+void check_screen4(struct ck *c)
+{
+    static const size_t cols[] = {1, 31, 33, 64, 65, 127, 128, 129, 500, 512, 513, 640, 1100, 2560};
+    for (size_t rows = 1; rows <= 9; rows++)
+        for (size_t i = 0; i < BN_ARRAY_LEN(cols); i++)
+            check_case(c, rows, cols[i], rows > 4 ? 4 : 0, CK_RANDOM, (enum vector)(rows % 3));
+    for (enum ck_fill f = 0; f < CK_SPECIAL; f++)
+        for (size_t i = 0; i < BN_ARRAY_LEN(cols); i++)
+            for (int v = RANDOM; v <= AGAINST; v++) check_case(c, 7, cols[i], 0, f, (enum vector)v);
+    check_case(c, MAX_ROWS, 640, 0, CK_RANDOM, RANDOM);
+    for (int v = RANDOM; v <= AGAINST; v++)
+        check_case(c, 5, BN_SCREEN_COLS_MAX, 0, CK_RANDOM, (enum vector)v);
+    check_case(c, 5, BN_SCREEN_COLS_MAX - 1, 4, CK_WIDE, EXTREME);
+}
+
+void bench_screen4(struct ck *c)
+{
+    enum { COLS = 2560 };
+    size_t rows = (size_t)48 << 10;
+    ck_case(c, "bench");
+    float *step = ck_bench_bytes(rows * sizeof *step), *mass = ck_bench_bytes(rows * sizeof *mass);
+    float *y = ck_bench_bytes(2 * rows * sizeof *y);
+    int8_t *planes = ck_bench_bytes(2 * COLS);
+    for (size_t i = 0; i < rows; i++) step[i] = 0.01f, mass[i] = 7000;
+    for (size_t i = 0; i < 2 * COLS; i++) planes[i] = (int8_t)(planes[i] / 2);
+    struct screen a = {(bn_screen4_fn *)c->v->fn,
+                       y,
+                       y + rows,
+                       {ck_bench_bytes(rows * COLS / 2), rows, COLS, step, mass},
+                       {planes, planes + COLS, 1e-4, 1, 3, 1e-4, 0},
+                       0,
+                       240};
+    ck_time(c, "240 rows of 2560", run_screen, &a, 240 * COLS / 2);
+    a.r1 = rows;
+    ck_time(c, "2560 columns, from memory", run_screen, &a, (double)rows * COLS / 2);
+}

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The screened head on the small model: the same tokens as the full pass, for greedy and sampled
+ * requests, in any company and with any kernels; its bound on random matrices; that a head without
+ * its margin is noticed; and the way back to the full pass when too many rows survive.
+ *
+ * HEAD_STEPS in the environment sets the number of steps that are compared (2000). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bitnet/bitnet.h>
+#include <cmocka.h>
+
+#include "api/api.h"
+#include "base/rng.h"
+#include "engine/sampler.h"
+#include "model/forward.h"
+
+enum { CTX = 256, STEPS = 2000 };
+
+static bitnet_model *model;
+
+static bitnet_model *open_with(const char *backend, const char *head)
+{
+    bitnet_model_options o;
+    bitnet_error err = {0};
+    bitnet_model *m = NULL;
+    bitnet_model_options_init(&o);
+    o.backend = backend;
+    o.head = head;
+    if (bitnet_model_open(&m, TEST_MODEL, &o, &err)) fail_msg("%s", err.text);
+    return m;
+}
+
+static int open_model(void **state)
+{
+    (void)state;
+    model = open_with(NULL, "screened");
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    (void)state;
+    bitnet_model_close(model);
+    return 0;
+}
+
+static uint32_t steps_wanted(void)
+{
+    const char *s = getenv("HEAD_STEPS");
+    return s ? (uint32_t)strtoul(s, NULL, 10) : STEPS;
+}
+
+/* ---- one sequence after the other through the forward pass ---- */
+
+struct walk {
+    struct bn_pool *pool;
+    struct bn_kv kv;
+    struct bn_kv_seq seq;
+    struct bn_forward *forward;
+    float *logits;
+    struct bn_candidate *scratch;
+};
+
+static void walk_open(struct walk *w, const struct bn_head_options *o)
+{
+    const struct bn_model *m = model->m;
+    bitnet_error err = {0};
+    memset(w, 0, sizeof *w);
+    w->logits = calloc(m->config.n_vocab, sizeof *w->logits);
+    w->scratch = calloc(m->config.n_vocab, sizeof *w->scratch);
+    if (bn_pool_open(&w->pool, 1, &err) ||
+        bn_kv_open(&w->kv, &m->config, true, bn_kv_pages_for(CTX), &err) ||
+        !bn_kv_seq_open(&w->seq, CTX) ||
+        bn_forward_open(&w->forward, m, w->pool, &w->kv, CTX, CTX, o, &err))
+        fail_msg("%s", err.text);
+}
+
+static void walk_close(struct walk *w)
+{
+    bn_forward_close(w->forward);
+    bn_kv_seq_close(&w->seq);
+    bn_kv_close(&w->kv);
+    bn_pool_close(w->pool);
+    free(w->logits);
+    free(w->scratch);
+}
+
+static void next_logits(struct walk *w, int32_t token, struct bn_want want)
+{
+    if (!w->seq.n_tokens) assert_true(bn_kv_reserve(&w->kv, &w->seq, CTX));
+    struct bn_batch_token b = {
+        .token = token, .pos = w->seq.n_tokens, .seq = &w->seq, .want = want};
+    bn_forward_run(w->forward, &b, 1, w->logits);
+    if (++w->seq.n_tokens == CTX) {
+        bn_kv_release(&w->kv, &w->seq);
+        w->seq.n_tokens = 0;
+    }
+}
+
+/* Follows the exact head's tokens; at every step the other head's token is compared, and every
+ * logit it gives must have the same bits. Returns the steps at which the tokens differ. */
+static uint32_t compare(const struct bn_head_options *o, bitnet_sampling s, uint32_t steps,
+                        struct bn_head_stats *stats)
+{
+    struct walk exact, other;
+    uint32_t differ = 0, vocab = model->m->config.n_vocab;
+    walk_open(&exact, &(struct bn_head_options){0});
+    walk_open(&other, o);
+    struct bn_want want = bn_sampling_want(&s);
+    struct bn_rng rng = {s.seed + 99};
+    int32_t token = 0;
+    for (uint32_t i = 0; i < steps; i++) {
+        if (i % CTX == 0) token = (int32_t)bn_rng_below(&rng, vocab); /* another beginning */
+        next_logits(&exact, token, want);
+        next_logits(&other, token, want);
+        for (uint32_t k = 0; k < vocab; k++)
+            if (other.logits[k] != -INFINITY)
+                assert_memory_equal(&other.logits[k], &exact.logits[k], sizeof(float));
+        token = bn_sample(&s, exact.logits, vocab, i, exact.scratch);
+        differ += bn_sample(&s, other.logits, vocab, i, other.scratch) != token;
+    }
+    *stats = *bn_head_stats(bn_forward_head(other.forward));
+    walk_close(&exact);
+    walk_close(&other);
+    return differ;
+}
+
+static void report(const char *what, const struct bn_head_stats *s)
+{
+    printf("# %s: %llu screened, %llu full, survivors mean %.1f, most %llu; up to 1, 2, 4, ...:",
+           what, (unsigned long long)s->screened, (unsigned long long)s->full,
+           s->screened ? (double)s->survivors / (double)s->screened : 0,
+           (unsigned long long)s->survivors_max);
+    for (int i = 0; i < BN_HEAD_HISTOGRAM; i++)
+        if (i < 13) printf(" %llu", (unsigned long long)s->histogram[i]);
+    printf("\n");
+}
+
+static const struct {
+    const char *name;
+    bitnet_sampling s;
+} ways[] = {
+    {"greedy", {.temperature = 0, .top_p = 1}},
+    {"top-k 40", {.temperature = 0.9f, .top_p = 1, .top_k = 40, .seed = 1}},
+    {"top-k 40, top-p 0.95, min-p 0.05",
+     {.temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .top_k = 40, .seed = 2}},
+    {"min-p 0.1", {.temperature = 1.2f, .top_p = 1, .min_p = 0.1f, .seed = 3}},
+    {"top-k 5, hot", {.temperature = 2, .top_p = 0.9f, .top_k = 5, .seed = 4}},
+};
+
+static void the_same_tokens(void **state)
+{
+    (void)state;
+    struct bn_head_options o = {.screened = true, .max_screened = 1};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct bn_head_stats stats;
+        uint32_t steps = i < 2 ? steps_wanted() : steps_wanted() / 8;
+        assert_int_equal(compare(&o, ways[i].s, steps, &stats), 0);
+        report(ways[i].name, &stats);
+        assert_int_equal(stats.screened + stats.fallbacks, steps);
+        assert_true(stats.screened > 0);
+    }
+    /* without a limit on survivors nothing falls back */
+    struct bn_head_stats stats;
+    o.limit = model->m->config.n_vocab;
+    assert_int_equal(compare(&o, ways[1].s, steps_wanted() / 4, &stats), 0);
+    report("top-k 40, no limit", &stats);
+    assert_int_equal(stats.screened, steps_wanted() / 4);
+}
+
+/* The comparison must be able to fail. */
+static void a_head_without_margin_is_noticed(void **state)
+{
+    (void)state;
+    struct bn_head_options o = {.screened = true, .max_screened = 1, .no_margin = true};
+    struct bn_head_stats stats;
+    uint32_t differ = 0;
+    for (size_t i = 0; i < 2; i++) differ += compare(&o, ways[i].s, STEPS / 8, &stats);
+    printf("# %u tokens differ without a margin\n", differ);
+    assert_true(differ > 0);
+}
+
+static void many_survivors_take_the_full_pass(void **state)
+{
+    (void)state;
+    struct bn_head_options o = {.screened = true, .max_screened = 1, .limit = 1};
+    struct bn_head_stats stats;
+    bitnet_sampling s = ways[1].s;
+    assert_int_equal(compare(&o, s, 100, &stats), 0);
+    assert_int_equal(stats.fallbacks, 100);
+    assert_int_equal(stats.full, 100);
+    o.limit = 0;
+    s.top_k = 0; /* plain sampling wants them all */
+    assert_int_equal(compare(&o, s, 50, &stats), 0);
+    assert_int_equal(stats.full, 50);
+    assert_int_equal(stats.fallbacks, 0);
+    s.top_k = 1000; /* more than are looked for */
+    assert_int_equal(compare(&o, s, 50, &stats), 0);
+    assert_int_equal(stats.full, 50);
+}
+
+/* ---- the bound, on random matrices ---- */
+
+static double gauss(struct bn_rng *r)
+{
+    double s = 0;
+    for (int i = 0; i < 12; i++) s += bn_rng_unit(r);
+    return s - 6;
+}
+
+/* Rows of several kinds, hidden states with and without outliers. The error in units of
+ * step * |h| has a standard deviation of at most sqrt(1/12); its bound is 3. */
+static void errors_stay_within_the_bound(void **state)
+{
+    (void)state;
+    enum { ROWS = 64, COLS = 640, MATRICES = 40, VECTORS = 5 };
+    static float x[ROWS * COLS], u[COLS], h[COLS], step[ROWS], mass[ROWS];
+    static uint8_t data[ROWS * COLS];
+    struct bn_rng r = {7};
+    double squares = 0, worst = 0;
+    size_t n = 0;
+    for (int m = 0; m < MATRICES; m++) {
+        for (size_t i = 0; i < COLS; i++)
+            u[i] = (float)(2 * (int)bn_rng_below(&r, 1 << 16) + 1 - (1 << 16)) * 0x1p-17f;
+        for (size_t i = 0; i < ROWS * COLS; i++)
+            x[i] = (float)(m % 4 == 0   ? gauss(&r) * 0.02
+                           : m % 4 == 1 ? bn_rng_unit(&r) - 0.5
+                           : m % 4 == 2 ? (double)(bn_rng_below(&r, 3) * 0.01)
+                                        : gauss(&r) * gauss(&r) * gauss(&r));
+        for (size_t i = 0; i < ROWS; i += 4)
+            bn_screen4_pack(data + i / 4 * bn_screen4_group_bytes(COLS), step + i, mass + i,
+                            x + i * COLS, 4, COLS, u);
+        for (int v = 0; v < VECTORS; v++) {
+            double norm = 0;
+            for (size_t i = 0; i < COLS; i++) {
+                h[i] = (float)(gauss(&r) * (v > 2 && i % 97 == 0 ? 30 : 1));
+                norm += (double)h[i] * (double)h[i];
+            }
+            for (size_t i = 0; i < ROWS; i++) {
+                const uint8_t *p = data + i / 4 * bn_screen4_group_bytes(COLS) + i % 4 * 32;
+                double e = 0;
+                for (size_t k = 0; k < COLS; k++) {
+                    int byte = p[k / 64 * 128 + k % 32], q = (k % 64 < 32 ? byte & 15 : byte >> 4);
+                    e += ((double)step[i] * (q - 7.5 - (double)u[k]) - (double)x[i * COLS + k]) *
+                         (double)h[k];
+                }
+                e /= (double)step[i] * sqrt(norm);
+                squares += e * e;
+                if (fabs(e) > worst) worst = fabs(e);
+                n++;
+            }
+        }
+    }
+    printf("# errors: rms %.3f, worst %.2f of %zu, in units of step * |h|\n",
+           sqrt(squares / (double)n), worst, n);
+    assert_true(worst < 2); /* 2.9e-11 of all errors are larger */
+    assert_true(sqrt(squares / (double)n) < 0.3 && sqrt(squares / (double)n) > 0.2);
+}
+
+/* ---- through the door ---- */
+
+enum { N_REQUESTS = 8, MAX_NEW = 16 };
+
+static void answers(int32_t *out, bitnet_model *m, const char *head, uint32_t threads,
+                    uint32_t seqs, bitnet_engine_info *info)
+{
+    bitnet_engine_options o;
+    bitnet_engine *e = NULL;
+    bitnet_error err = {0};
+    uint64_t ids[N_REQUESTS];
+    uint32_t got[N_REQUESTS] = {0};
+    bitnet_engine_options_init(&o);
+    o.threads = threads;
+    o.max_seqs = seqs;
+    o.head = head;
+    if (bitnet_engine_open(&e, m, &o, &err)) fail_msg("%s", err.text);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        int32_t prompt[] = {0, 390, 389 + i};
+        bitnet_request r;
+        bitnet_request_init(&r);
+        r.tokens = prompt;
+        r.n_tokens = 3;
+        r.max_new_tokens = MAX_NEW;
+        r.ignore_end = 1;
+        r.sampling = ways[i % 5].s;
+        if (i == 7) r.sampling.top_k = 0; /* one that wants all logits, in the same batch */
+        if (bitnet_submit(e, &r, &ids[i], &err)) fail_msg("%s", err.text);
+    }
+    for (;;) {
+        bitnet_event ev[2 * N_REQUESTS];
+        size_t n = sizeof ev / sizeof *ev;
+        if (bitnet_step(e, ev, &n, &err)) fail_msg("%s", err.text);
+        if (!n) break;
+        for (size_t k = 0; k < n; k++)
+            for (int i = 0; i < N_REQUESTS; i++)
+                if (ids[i] == ev[k].id && ev[k].token >= 0)
+                    out[i * MAX_NEW + (int)got[i]++] = ev[k].token;
+    }
+    *info = (bitnet_engine_info){.size = sizeof *info};
+    bitnet_engine_get_info(e, info);
+    bitnet_engine_close(e);
+}
+
+static void answers_are_those_of_the_exact_head(void **state)
+{
+    (void)state;
+    static int32_t want[N_REQUESTS * MAX_NEW], got[N_REQUESTS * MAX_NEW];
+    bitnet_engine_info info, first = {0};
+    answers(want, model, "exact", 2, 1, &info);
+    assert_string_equal(info.head, "exact");
+    assert_int_equal(info.head_screened, 0);
+    answers(got, model, "auto", 2, 1, &info); /* the small model's head is small */
+    assert_string_equal(info.head, "exact");
+    static const char *const backends[] = {"auto", "scalar"};
+    for (int b = 0; b < 2; b++) {
+        bitnet_model *m = open_with(backends[b], "screened");
+        for (uint32_t threads = 1; threads <= 3; threads += 1 + (uint32_t)b)
+            for (uint32_t seqs = 1; seqs <= N_REQUESTS; seqs += 7) {
+                memset(got, -1, sizeof got);
+                answers(got, m, "screened", threads, seqs, &info);
+                assert_memory_equal(want, got, sizeof want);
+                assert_string_equal(info.head, "screened");
+                assert_true(info.head_screened > 0);
+                /* not only the tokens: also what was looked at, everywhere */
+                if (!first.size) first = info;
+                assert_int_equal(info.head_survivors, first.head_survivors);
+                assert_memory_equal(info.head_histogram, first.head_histogram,
+                                    sizeof first.head_histogram);
+            }
+        bitnet_model_close(m);
+    }
+}
+
+static void modes_are_checked(void **state)
+{
+    (void)state;
+    bitnet_error err;
+    bitnet_engine *e;
+    bitnet_model *plain = open_with(NULL, NULL), *none = NULL;
+    bitnet_engine_options o;
+    bitnet_model_options mo;
+    bitnet_model_info info = {.size = sizeof info};
+    bitnet_engine_options_init(&o);
+    o.head = "screened"; /* the small model has no copy unless asked */
+    assert_int_equal(bitnet_engine_open(&e, plain, &o, &err), BITNET_E_STATE);
+    o.head = "best";
+    assert_int_equal(bitnet_engine_open(&e, model, &o, &err), BITNET_E_ARG);
+    bitnet_model_options_init(&mo);
+    mo.head = "best";
+    assert_int_equal(bitnet_model_open(&none, TEST_MODEL, &mo, &err), BITNET_E_ARG);
+    bitnet_model_get_info(plain, &info);
+    assert_int_equal(info.head_copy_bytes, 0);
+    bitnet_model_get_info(model, &info);
+    assert_true(info.head_copy_bytes > (uint64_t)info.n_vocab * info.n_embd / 2);
+    bitnet_model_close(plain);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_tokens),
+        cmocka_unit_test(a_head_without_margin_is_noticed),
+        cmocka_unit_test(many_survivors_take_the_full_pass),
+        cmocka_unit_test(errors_stay_within_the_bound),
+        cmocka_unit_test(answers_are_those_of_the_exact_head),
+        cmocka_unit_test(modes_are_checked),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
