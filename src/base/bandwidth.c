@@ -33,7 +33,10 @@ static size_t default_bytes(void)
     cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
 #endif
     size_t twice = cache > 0 ? 2 * (size_t)cache : 0;
-    return bn_min_size(bn_max_size(twice, buffer_min_bytes), buffer_max_bytes);
+    size_t want = bn_min_size(bn_max_size(twice, buffer_min_bytes), buffer_max_bytes);
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page_bytes <= 0) return want;
+    return bn_min_size(want, (size_t)pages / 8 * (size_t)page_bytes); /* small boards */
 }
 
 static struct bn_range share_of(const struct bn_bandwidth *b, uint32_t worker)

@@ -54,6 +54,8 @@ struct bench_measurement {
 struct bench_load {
     double average; /* load average of the last minute, at the start; negative: unknown */
     double others;  /* share of all cores that other programs used meanwhile; negative: unknown */
+    uint32_t cores; /* of the machine, usable or not */
+    bool disturbed; /* others used so much that they must have been in the way */
 };
 
 /* One run with all that came of it. */

@@ -15,7 +15,8 @@ struct diff {
     const json_t *old_report, *new_report;
     double fail_over;
     json_t *lines; /* owned: one object a comparison */
-    size_t n_slower;
+    size_t n_slower, n_disturbed;
+    bool old_disturbed, new_disturbed; /* as the reports say of themselves */
 };
 
 static double *values_of(const json_t *array, size_t *n)
@@ -35,6 +36,11 @@ static const json_t *find_measurement(const json_t *report, const char *name)
     return NULL;
 }
 
+static bool is_disturbed(const json_t *report)
+{
+    return json_is_true(json_object_get(json_object_get(report, "machine"), "disturbed"));
+}
+
 /* Adds one line; old_values and new_values are arrays of repeats. false: out of memory. */
 static bool compare_values(struct diff *d, const char *name, const char *unit,
                            const json_t *old_values, const json_t *new_values,
@@ -47,6 +53,11 @@ static bool compare_values(struct diff *d, const char *name, const char *unit,
         struct bench_comparison c =
             bench_compare(old_x, n_old, new_x, n_new, higher_is_better, d->fail_over);
         ok = c.p_value >= 0 && !isnan(c.ratio);
+        /* a busy machine slows whole runs down, which their own repeats cannot show */
+        if ((c.verdict == BENCH_SLOWER || c.verdict == BENCH_FASTER) &&
+            (d->old_disturbed || d->new_disturbed))
+            c.verdict = BENCH_DISTURBED;
+        d->n_disturbed += c.verdict == BENCH_DISTURBED;
         d->n_slower += c.verdict == BENCH_SLOWER;
         json_array_append_new(
             d->lines,
@@ -134,6 +145,17 @@ static json_t *make_notes(const struct diff *d)
     note_if_different(d, notes, "settings", "kv_type", "the type of the KV cache");
     note_if_different(d, notes, "settings", "max_new_tokens", "the number of new tokens");
     note_bandwidth(d, notes);
+    if (d->n_disturbed) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "other programs were in the way of the %s run%s: differences prove nothing; "
+                 "measure again on a quiet machine",
+                 !d->new_disturbed  ? "old"
+                 : d->old_disturbed ? "old and the new"
+                                    : "new",
+                 d->old_disturbed && d->new_disturbed ? "s" : "");
+        json_array_append_new(notes, json_string(text));
+    }
     return notes;
 }
 
@@ -185,10 +207,10 @@ static int show(struct diff *d, bool json)
     json_t *notes = make_notes(d);
     int code = EXIT_DONE;
     if (json) {
-        code = term_print_json(json_pack("{s:f, s:f, s:O, s:o, s:O, s:b}", "fail_over",
-                                         d->fail_over, "alpha", BENCH_ALPHA, "comparisons",
-                                         d->lines, "single_values", single_values(d), "notes",
-                                         notes, "regression", d->n_slower > 0));
+        code = term_print_json(json_pack(
+            "{s:f, s:f, s:O, s:o, s:O, s:b, s:b}", "fail_over", d->fail_over, "alpha", BENCH_ALPHA,
+            "comparisons", d->lines, "single_values", single_values(d), "notes", notes,
+            "regression", d->n_slower > 0, "disturbed", d->n_disturbed > 0));
     } else {
         print_table(d, notes);
     }
@@ -206,7 +228,12 @@ int bench_diff(const char *old_path, const char *new_path, double fail_over, boo
         term_fail(&err);
         code = EXIT_USAGE;
     } else {
-        struct diff d = {old_report, new_report, fail_over, json_array(), 0};
+        struct diff d = {.old_report = old_report,
+                         .new_report = new_report,
+                         .fail_over = fail_over,
+                         .lines = json_array(),
+                         .old_disturbed = is_disturbed(old_report),
+                         .new_disturbed = is_disturbed(new_report)};
         if (!d.lines || !compare_all(&d)) code = term_fail_text("out of memory");
         else if (json_array_size(d.lines) == 0) {
             term_fail_text("'%s' and '%s' have no measurement in common", old_path, new_path);

@@ -117,9 +117,11 @@ static json_t *json_machine(const struct bench *b)
     set_text(o, "cpu", text);
     bench_cpu_list(text, sizeof text);
     set_text(o, "cpus", text);
+    set_int(o, "cores", b->load.cores);
     set_int(o, "usable_cores", bitnet_default_threads());
     set(o, "load_average", b->load.average < 0 ? json_null() : json_real(b->load.average));
     set(o, "other_programs_share", b->load.others < 0 ? json_null() : json_real(b->load.others));
+    set(o, "disturbed", json_boolean(b->load.disturbed));
     set_real(o, "read_bandwidth_gb_s", best_bandwidth(b) / 1e9);
     json_t *all = json_array();
     for (size_t i = 0; i < b->n_bandwidth; i++)

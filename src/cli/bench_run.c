@@ -14,6 +14,7 @@
 #include "cli/textio.h"
 #include <stdarg.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum {
     PROMPT_TOKENS = 8, /* of a request whose decoding is measured */
@@ -387,11 +388,15 @@ static void judge(struct bench *b, const struct bench_clock *from)
 {
     struct bench_clock to = bench_clock_now();
     b->load.others = bench_others(from, &to);
-    uint32_t cores = bitnet_default_threads();
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t cores = b->load.cores = online > 0 ? (uint32_t)online : 1;
+    /* on a machine with cores to spare, others may work without being in the way */
+    b->load.disturbed =
+        b->load.others > busy_others && b->load.others * cores + b->single_info.threads > cores;
     if (b->load.average > busy_average * cores)
         bench_note(b, "the machine was busy at the start: load average %.1f on %u core%s",
                    b->load.average, cores, cores == 1 ? "" : "s");
-    if (b->load.others > busy_others)
+    if (b->load.disturbed)
         bench_note(b, "other programs used %.0f %% of the machine meanwhile", b->load.others * 100);
     double *scratch = bn_calloc(b->settings->repeat, sizeof *scratch), worst = 0;
     size_t n_wide = 0;

@@ -134,6 +134,7 @@ const char *bench_verdict_name(enum bench_verdict v)
     case BENCH_SAME: return "same";
     case BENCH_SLOWER: return "slower";
     case BENCH_FASTER: return "faster";
+    case BENCH_DISTURBED: return "disturbed";
     case BENCH_TOO_FEW: return "too few repeats";
     }
     return "unknown";

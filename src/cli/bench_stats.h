@@ -31,10 +31,11 @@ enum { BENCH_EXACT_MAX = 64 }; /* values of both samples for which the test belo
 double bench_rank_test(const double *a, size_t n_a, const double *b, size_t n_b);
 
 enum bench_verdict {
-    BENCH_SAME,    /* smaller than the threshold, or not significant */
-    BENCH_SLOWER,  /* worse by more than the threshold, and significant */
-    BENCH_FASTER,  /* the same in the good direction */
-    BENCH_TOO_FEW, /* too few repeats for any difference to be significant */
+    BENCH_SAME,      /* smaller than the threshold, or not significant */
+    BENCH_SLOWER,    /* worse by more than the threshold, and significant */
+    BENCH_FASTER,    /* the same in the good direction */
+    BENCH_DISTURBED, /* one of the last two, but other programs were in the way */
+    BENCH_TOO_FEW,   /* too few repeats for any difference to be significant */
 };
 const char *bench_verdict_name(enum bench_verdict v);
 

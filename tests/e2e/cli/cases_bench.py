@@ -60,7 +60,7 @@ def test_report(t):
     t.equal([settings[k] for k in ("threads", "warmup", "repeat", "max_new_tokens", "kv_type")],
             [2, 0, 2, 4, "f16"], "settings")
     t.check(settings["backend"] and model["layout"] and model["head_type"], "kernels and layout")
-    t.check(isinstance(j["notes"], list), "notes")
+    t.check(isinstance(j["notes"], list) and isinstance(machine["disturbed"], bool), "notes")
     # a token reads the layers, the head, and what is in the cache so far
     stream = j["measurements"][0]
     fixed = model["layer_bytes"] + model["head_bytes"]
@@ -136,11 +136,11 @@ def test_files(t):
 
 
 def test_synthetic(t):
-    j = t.run("bench", *SHORT, "--synthetic", "2b-4t", "--layers", "1", "--head-type", "q4_0",
+    j = t.run("bench", *SHORT, "--synthetic", "tiny", "--layers", "1", "--head-type", "q4_0",
               "--prompt-tokens", "3", "--json").json()
     t.equal(j["model"]["layers"], 1, "layers")
     t.equal(j["model"]["head_type"].lower(), "q4_0", "head")
-    t.check("2b-4t" in j["model"]["name"], "name")
+    t.check("tiny" in j["model"]["name"], "name")
     t.usage("bench", "--synthetic", "2b-4x", says="did you mean '2b-4t'?")
     t.usage("bench", "--synthetic", "2b-4t", "embedded", says="not both")
     t.usage("bench", "--layers", "2", says="--synthetic")
@@ -249,6 +249,21 @@ def test_diff_notes(t):
         "cpu": "B\x1b[31m", "read_bandwidth_gb_s_repeats": [x / 2 for x in bandwidth]}))
     r = t.run("bench", "diff", "old.json", "new.json")
     t.says(r, "the CPU differs", "the number of threads differs: 2, 4", "memory itself was slower")
+
+
+def test_diff_of_a_busy_machine(t):
+    """What a busy machine did is not called a regression, and not kept quiet either."""
+    fast, slow = {"stream": [10.0, 10.1, 10.2, 10.1, 10.0]}, {"stream": [5.0, 5.1, 5.2, 5.1, 5.0]}
+    for name, lines, busy in (("a", fast, False), ("b", slow, True), ("c", slow, False)):
+        t.write(name + ".json", made(lines, machine={"disturbed": busy}))
+    for old, new, who in (("a", "b", "the new run"), ("b", "a", "the old run"),
+                          ("b", "b", None)):
+        r = t.run("bench", "diff", old + ".json", new + ".json")
+        t.equal("disturbed" in r.text, who is not None, "verdict")
+        if who:
+            t.says(r, f"in the way of {who}:")
+    t.equal(t.run("bench", "diff", "a.json", "b.json", "--json").json()["disturbed"], True, "JSON")
+    t.run("bench", "diff", "a.json", "c.json", code=1, one_error_line=False)
 
 
 def test_diff_of_what_is_no_report(t):
