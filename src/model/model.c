@@ -8,7 +8,11 @@
 #include "base/mem.h"
 #include <stdlib.h>
 
-enum { MAX_NOTE_BYTES = 4096, MIN_T3_BYTES = 64 << 20 /* more than the caches of a few cores */ };
+enum {
+    MAX_NOTE_BYTES = 4096,
+    MIN_T3_BYTES = 64 << 20, /* more than the caches of a few cores */
+    MIN_T3_THREADS = 3
+};
 
 bool bn_i2s_layout_parse(enum bn_i2s_layout *out, const char *name)
 {
@@ -59,9 +63,10 @@ static uint64_t two_bit_bytes(const struct bn_config *c)
     return n * c->n_layer / 4;
 }
 
-/* "t3" reads fewer bytes and takes more instructions than "t2". It pays where cores wait for memory:
- * with more than one thread, and weights that no cache holds. One core alone gets its data fast
- * enough for "t2" (figures in docs/performance.md). Float activations have a kernel in "t2" only. */
+/* "t3" reads fewer bytes and takes more instructions than "t2". It pays where a core gets less than
+ * some 24 GB/s: with several threads, and weights that no cache holds. One core alone gets its data
+ * fast enough for "t2", two mostly do (docs/performance.md). Float activations are fast in "t2"
+ * only. */
 static bitnet_status choose_layout(struct bn_model *m, const char *name, uint32_t threads,
                                    bitnet_error *err)
 {
@@ -75,7 +80,7 @@ static bitnet_status choose_layout(struct bn_model *m, const char *name, uint32_
     if (name && strcmp(name, "auto") != 0)
         return bn_fail(err, BITNET_E_ARG, "layout '%s' is unknown; auto, t2 and t3 exist", name);
     bool fast = k->gemm_t3 != &bn_gemm_t3_c && m->config.act_quant == BN_AQ_INT8;
-    bool wins = fast && threads > 1 && two_bit_bytes(&m->config) >= MIN_T3_BYTES;
+    bool wins = fast && threads >= MIN_T3_THREADS && two_bit_bytes(&m->config) >= MIN_T3_BYTES;
     m->gemm = wins ? k->gemm_t3 : k->gemm_t2;
     return BITNET_OK;
 }

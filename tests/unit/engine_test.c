@@ -236,6 +236,37 @@ static void logits_do_not_depend_on_cutting(void **state)
     free(got);
 }
 
+/* The layout asked for is the one in use, takes the bytes it should, and an unknown one is refused;
+ * that it changes no logit is shown by tests/e2e/same_bits.py. */
+static void layouts_are_what_was_asked_for(void **state)
+{
+    (void)state;
+    static const char *const name[] = {"t2", "t3", "t4"};
+    uint64_t bytes[2] = {0};
+    for (size_t i = 0; i < 3; i++) {
+        bitnet_model *m = NULL;
+        bitnet_model_options o;
+        bitnet_model_info in = {.size = sizeof in};
+        bitnet_error err = {0};
+        bitnet_model_options_init(&o);
+        o.layout = name[i];
+        bitnet_status s = bitnet_model_open(&m, TEST_MODEL, &o, &err);
+        if (i == 2) {
+            assert_int_equal(s, BITNET_E_ARG);
+            assert_non_null(strstr(err.text, "t4"));
+            assert_null(m);
+            break;
+        }
+        if (s) fail_msg("%s", err.text);
+        bitnet_model_get_info(m, &in);
+        assert_string_equal(in.layout, name[i]);
+        bytes[i] = in.packed_bytes;
+        bitnet_model_close(m);
+    }
+    assert_true(bytes[1] < bytes[0] && bytes[1] * 6 >= bytes[0] * 5);
+    assert_string_equal(info.layout, "t2"); /* auto: a small model stays in the caches */
+}
+
 static void bad_arguments_get_a_sentence(void **state)
 {
     (void)state;
@@ -338,6 +369,7 @@ int main(void)
         cmocka_unit_test(cancelling_frees_the_place),
         cmocka_unit_test(logits_do_not_depend_on_cutting),
         cmocka_unit_test(bad_arguments_get_a_sentence),
+        cmocka_unit_test(layouts_are_what_was_asked_for),
         cmocka_unit_test(sampler_follows_its_distribution),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
