@@ -67,6 +67,22 @@ def test_run_json(t):
     t.equal(j["prompt_tokens"], len(bos), "prompt tokens")
 
 
+def test_run_head(t):
+    def run(head, *args):
+        return t.run("run", TIME, "-n", "24", "--ignore-eos", "--seed", "3", "--json", "--head", head, *args).json()
+
+    for args in (["--temp", "0"], []):
+        exact, screened = run("exact", *args), run("screened", *args)
+        t.equal(screened["tokens"], exact["tokens"], f"tokens of the screened head {args}")
+        t.equal(exact["head"]["mode"], "exact", "exact mode")
+        t.equal(screened["head"]["mode"], "screened", "screened mode")
+        h = screened["head"]
+        t.equal(h["tokens_screened"] + h["fallbacks"], 24, "every token is counted")
+        t.equal(sum(h["histogram"]), h["tokens_screened"], "the histogram counts them too")
+        t.check(h["tokens_screened"] > 0 and h["mean_survivors"] >= 1, "survivors")
+    t.equal(run("auto")["head"]["mode"], "exact", "a small head is not screened by itself")
+
+
 def test_run_seed(t):
     args = ["run", TIME, "-n", "24", "--temp", "1", "--json"]
     a, b = t.run(*args, "--seed", "7").json(), t.run(*args, "--seed", "7", "-t", "1").json()
