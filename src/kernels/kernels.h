@@ -150,6 +150,11 @@ typedef void bn_mul_i8_fn(float *y, size_t y_stride, const struct bn_packed *w, 
                           size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
                           const float *inv, size_t n_tok);
 
+/* The same with memory of the caller, aligned to 64 bytes. */
+typedef void bn_mul_i8_many_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                               size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
+                               const float *inv, size_t n_tok, void *scratch);
+
 /* float activations [n_tok][x_stride], cols used: products w * x in lanes (lane = column % 16).
  *   TENSOR, ROW:  y = scale_r * lane sum over the row
  *   BLOCK:        y = fold in order, from +0, of acc += d_b * (lane sum of the block) */
@@ -168,6 +173,11 @@ struct bn_gemm {
     void (*unpack)(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols);
     bn_mul_i8_fn *mul_i8;
     bn_mul_f32_fn *mul_f32;
+    /* May be NULL: what gives the results of mul_i8 faster from many_from tokens on, if it gets
+     * many_bytes(rows, cols) bytes, rows >= r1 - r0. */
+    bn_mul_i8_many_fn *mul_i8_many;
+    size_t (*many_bytes)(size_t rows, size_t cols);
+    size_t many_from;
 };
 
 /* Whether the layout can hold a matrix with this kind of scale and weights up to w_max. */

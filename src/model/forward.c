@@ -46,9 +46,11 @@ struct bn_forward {
     struct input shared;                          /* [max_tokens] rows */
     struct input own[BN_MAX_THREADS];             /* one row each */
     float *rope;                                  /* [n_ctx][rope_dim] */
-    float *rows;  /* [threads][DENSE_ROWS][wide] decoded dense rows */
-    float *state; /* [threads][2][n_head] running maximum and sum of attention */
-    void *block;  /* all of the above */
+    float *rows;   /* [threads][DENSE_ROWS][wide] decoded dense rows */
+    float *state;  /* [threads][2][n_head] running maximum and sum of attention */
+    uint8_t *many; /* [threads][many_bytes] for the matrix kernel, if it wants memory */
+    size_t many_bytes;
+    void *block; /* all of the above */
     size_t block_bytes;
     /* the call in progress */
     const struct bn_batch_token *batch;
@@ -98,6 +100,25 @@ static void lay_out(struct bn_forward *f, struct plan *p, uint32_t n_ctx)
     f->rope = piece(p, (size_t)n_ctx * c->rope_dim, sizeof(float));
     f->rows = piece(p, threads * DENSE_ROWS * f->wide, sizeof(float));
     f->state = piece(p, threads * 2 * c->n_head, sizeof(float));
+    f->many = piece(p, threads, f->many_bytes);
+}
+
+/* What the kernels for many tokens want for the largest share of any matrix; 0 without them. */
+static size_t many_bytes(const struct bn_forward *f)
+{
+    size_t most = 0, threads = bn_pool_threads(f->pool);
+    if (f->m->config.act_quant != BN_AQ_INT8) return 0;
+    for (uint32_t il = 0; il < f->m->config.n_layer; il++)
+        for (size_t i = 0; i < BN_N_PROJ; i++) {
+            const struct bn_matrix *w = &f->m->layers[il].proj[i];
+            const struct bn_gemm *g = w->gemm;
+            if (w->dense || !g->mul_i8_many || f->max_tokens < g->many_from) continue;
+            for (uint32_t worker = 0; worker < threads; worker++) {
+                struct bn_range r = bn_pool_share(f->pool, worker, w->packed.rows, g->group_rows);
+                most = bn_max_size(most, g->many_bytes(r.end - r.begin, w->packed.cols));
+            }
+        }
+    return bn_align_up(most, 64);
 }
 
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
@@ -117,6 +138,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->kv_dim = (size_t)c->n_head_kv * c->head_dim;
     f->wide = bn_max_size(bn_max_size(c->n_embd, c->n_ff), f->qkv_dim);
     f->q8_stride = bn_align_up(f->wide, BN_K_ALIGN);
+    f->many_bytes = many_bytes(f);
     struct plan p = {0};
     lay_out(f, &p, n_ctx);
     f->block_bytes = p.used;
@@ -212,6 +234,9 @@ static struct bn_range project(struct bn_forward *f, float *y, const struct bn_m
     struct bn_range share = bn_pool_share(f->pool, worker, rows, g->group_rows);
     if (share.begin == share.end) return share;
     if (w->dense) dense_mul(f, y, rows, &w->stored, share, in->h, f->wide, f->n, worker);
+    else if (f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many && f->n >= g->many_from)
+        g->mul_i8_many(y, rows, &w->packed, share.begin, share.end, in->q8, f->q8_stride, in->sum,
+                       in->inv, f->n, f->many + worker * f->many_bytes);
     else if (f->m->config.act_quant == BN_AQ_INT8)
         g->mul_i8(y, rows, &w->packed, share.begin, share.end, in->q8, f->q8_stride, in->sum,
                   in->inv, f->n);

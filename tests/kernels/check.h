@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "kernels/kernels.h"
 
-enum { CK_BUFFERS = 16, CK_BUFFER_BYTES = 4 << 20, CK_CANARY = 64 };
+enum { CK_BUFFERS = 16, CK_BUFFER_BYTES = 24 << 20, CK_CANARY = 64 };
 
 struct ck_buffer {
     uint8_t *map;  /* CK_BUFFER_BYTES, then an unmapped page */

@@ -14,9 +14,10 @@ struct shape {
 };
 
 /* weights times activations: the pairs that reach the largest sums */
-enum wfill { W_RANDOM, W_MINUS, W_PLUS, W_MOST, W_SIGN, W_ZERO, W_FILLS };
+enum wfill { W_RANDOM, W_MINUS, W_PLUS, W_MOST, W_SIGN, W_ZERO, W_TERNARY, W_SIGN1, W_FILLS };
 enum qfill { Q_RANDOM, Q_MAX, Q_MIN, Q_EXTREME, Q_ZERO, Q_FILLS };
-static const char *const wname[] = {"random", "-1", "+1", "most", "sign", "0"};
+static const char *const wname[] = {"random", "-1", "+1",      "most",
+                                    "sign",   "0",  "ternary", "sign +-1"};
 static const char *const qname[] = {"random", "127", "-127", "+-127", "0"};
 
 struct mul {
@@ -28,12 +29,16 @@ struct mul {
     const int8_t *q;
     const int32_t *sum;
     const float *inv, *x;
+    void *scratch; /* of mul_i8_many, which is then meant */
 };
 
 static void run_mul(void *p)
 {
     struct mul *a = p;
-    if (a->i8)
+    if (a->scratch)
+        a->g->mul_i8_many(a->y, a->y_stride, &a->w, a->r0, a->r1, a->q, a->x_stride, a->sum, a->inv,
+                          a->tok, a->scratch);
+    else if (a->i8)
         a->i8(a->y, a->y_stride, &a->w, a->r0, a->r1, a->q, a->x_stride, a->sum, a->inv, a->tok);
     else a->g->mul_f32(a->y, a->y_stride, &a->w, a->r0, a->r1, a->x, a->x_stride, a->tok);
 }
@@ -176,6 +181,10 @@ static void compare(struct ck *c, struct mul a, int8_t *w, bool i8,
     for (size_t i = 0; c->naive && i < n_y; i++)
         if (i % a.y_stride < r0 || i % a.y_stride >= r1) a.y[i] = want[i];
     ck_same_f32(c, "y", want, a.y, n_y, a.y_stride);
+    if (!i8 || !a.g->mul_i8_many) return;
+    a.y = ck_buffer(c, n_y * sizeof *want);
+    a.scratch = ck_buffer(c, bn_align_up(a.g->many_bytes(a.r1 - a.r0, a.w.cols), 64));
+    if (ck_run(c, run_mul, &a)) ck_same_f32(c, "y (many)", want, a.y, n_y, a.y_stride);
 }
 
 static void fill_scales(struct ck *c, struct mul *a, const struct shape *s)
@@ -204,9 +213,11 @@ static void fill_weights(struct ck *c, int8_t *w, const struct shape *s, enum wf
     int most = c->v->gemm->w_max;
     const int same[] = {[W_MINUS] = -1, [W_PLUS] = 1, [W_MOST] = most, [W_ZERO] = 0};
     for (size_t i = 0; i < s->rows * s->cols; i++)
-        w[i] = (int8_t)(f == W_RANDOM ? (int)bn_rng_below(&c->rng, (uint32_t)most + 2) - 1
-                        : f == W_SIGN ? (q[i % s->cols] > 0 ? most : -1)
-                                      : same[f]);
+        w[i] = (int8_t)(f == W_RANDOM    ? (int)bn_rng_below(&c->rng, (uint32_t)most + 2) - 1
+                        : f == W_TERNARY ? (int)bn_rng_below(&c->rng, 3) - 1
+                        : f == W_SIGN    ? (q[i % s->cols] > 0 ? most : -1)
+                        : f == W_SIGN1   ? (q[i % s->cols] > 0 ? 1 : -1)
+                                         : same[f]);
 }
 
 static void describe(struct ck *c, const struct shape *s, const char *what, const char *w,
@@ -274,6 +285,46 @@ static void check_shape(struct ck *c, struct shape s, bool all_fills)
     if (all_fills) check_f32(c, s, W_MOST, CK_RANDOM);
 }
 
+/* Kernels for many tokens: edges of tiles of rows, tokens and columns, the sums' blocks filled with
+ * extremes, and rows that are taken in parts. */
+static void check_many(struct ck *c)
+{
+    static const size_t cols[] = {1, 128, 200, 256, 257, 384, 512, 513, 640, 1280};
+    static const size_t rows[] = {256, 257, 263, 300};
+    static const size_t tok[] = {15, 16, 17, 18, 20, 23, 24, 31, 33, 56, 64, 66, 91};
+    for (size_t i = 0; i < BN_ARRAY_LEN(cols); i++)
+        for (size_t r = 15; r <= 36; r += 3) {
+            struct shape s = {r, cols[i], tok[(i + r) % BN_ARRAY_LEN(tok)], 0, r, BN_SCALE_ROW, 0};
+            check_i8(c, s, W_RANDOM, Q_RANDOM);
+            check_i8(c, s, W_TERNARY, Q_EXTREME);
+        }
+    for (int wf = 0; wf < W_FILLS; wf++)
+        for (int qf = 0; qf < Q_FILLS; qf++)
+            for (size_t n = 512; n <= 1152; n += 128)
+                check_i8(c, (struct shape){17, n, 16, 0, 17, BN_SCALE_TENSOR, 0}, (enum wfill)wf,
+                         (enum qfill)qf);
+    check_i8(c, (struct shape){48, 300, 16, 16, 48, BN_SCALE_ROW, 0}, W_RANDOM, Q_RANDOM);
+    check_i8(c, (struct shape){32, 130, 400, 0, 32, BN_SCALE_ROW, 0}, W_RANDOM, Q_RANDOM);
+    for (size_t i = 0; i < BN_ARRAY_LEN(cols) && !c->quick; i++)
+        for (size_t j = 0; j < BN_ARRAY_LEN(rows); j++) {
+            struct shape s = {rows[j], cols[i], tok[(i + 3 * j) % BN_ARRAY_LEN(tok)],
+                              0,       rows[j], j % 2 ? BN_SCALE_TENSOR : BN_SCALE_ROW,
+                              0};
+            check_i8(c, s, W_TERNARY, Q_RANDOM);
+            check_i8(c, s, W_SIGN1, Q_EXTREME);
+        }
+    for (int wf = 0; wf < W_FILLS; wf++)
+        for (int qf = 0; qf < Q_FILLS; qf++)
+            check_i8(c, (struct shape){260, 640, 32, 0, 260, BN_SCALE_TENSOR, 0}, (enum wfill)wf,
+                     (enum qfill)qf);
+    check_i8(c, (struct shape){300, 192, 65, 12, 300, BN_SCALE_ROW, 0}, W_TERNARY, Q_RANDOM);
+    check_i8(c, (struct shape){300, 192, 65, 0, 300, BN_SCALE_BLOCK, 64}, W_TERNARY, Q_RANDOM);
+    if (c->quick) return;
+    check_i8(c, (struct shape){500, BN_COLS_MAX, 24, 0, 500, BN_SCALE_ROW, 0}, W_TERNARY, Q_RANDOM);
+    check_i8(c, (struct shape){16, BN_COLS_MAX, 16, 0, 16, BN_SCALE_ROW, 0}, W_SIGN, Q_EXTREME);
+    check_i8(c, (struct shape){16, BN_COLS_MAX, 16, 0, 16, BN_SCALE_ROW, 0}, W_SIGN1, Q_EXTREME);
+}
+
 /* Shapes of all layouts: one scale a row or matrix. */
 static void check_plain(struct ck *c)
 {
@@ -334,6 +385,7 @@ void check_gemm_t2(struct ck *c)
 {
     check_plain(c);
     check_blocks(c);
+    check_many(c);
 }
 
 void check_gemm_t3(struct ck *c) { check_plain(c); }
@@ -349,7 +401,12 @@ static void bench_layout(struct ck *c)
     const struct bn_gemm *g = c->v->gemm;
     double row_bytes = (double)g->group_bytes(COLS) / (double)g->group_rows;
     ck_case(c, "bench");
-    if (!data) data = ck_bench_bytes((size_t)ROWS * COLS / 4 * SETS);
+    if (!data) {
+        size_t bytes = (size_t)ROWS * COLS / 4 * SETS;
+        data = ck_bench_bytes(bytes);
+        for (size_t i = 0; i < bytes; i++) /* no weights +2 in t2, as in models */
+            data[i] &= (uint8_t) ~(data[i] >> 1 & 0x55);
+    }
     ck_fill_f32(c, x, TOK * COLS, CK_RANDOM);
     ck_fill_f16(c, scale, BN_ARRAY_LEN(scale), CK_RANDOM);
     for (size_t t = 0; t < TOK; t++)
@@ -358,7 +415,7 @@ static void bench_layout(struct ck *c)
         g,    g->mul_i8, y,   {data, ROWS, COLS, BN_SCALE_TENSOR, 0.01f, NULL, scale, 64},
         ROWS, 0,         408, COLS,
         1,    q,         sum, inv,
-        x};
+        x,    NULL};
     static const struct {
         const char *label;
         size_t rows, tok, block;
@@ -367,7 +424,9 @@ static void bench_layout(struct ck *c)
               {"i8 408x2560, 2 tokens", 408, 2, 0, false},
               {"i8 408x2560, 4 tokens", 408, 4, 0, false},
               {"i8 408x2560, 8 tokens", 408, 8, 0, false},
+              {"i8 408x2560, 16 tokens", 408, 16, 0, false},
               {"i8 408x2560, 64 tokens", 408, 64, 0, false},
+              {"i8 1284x2560, 64, memory", 1284, 64, 0, false},
               {"i8 blocks of 64, 1 token", 408, 1, 64, false},
               {"i8 blocks of 128, 1 token", 408, 1, 128, false},
               {"i8 blocks of 256, 1 token", 408, 1, 256, false},
@@ -381,10 +440,14 @@ static void bench_layout(struct ck *c)
         a.w.scale_kind = at[i].block ? BN_SCALE_BLOCK : BN_SCALE_TENSOR;
         a.w.block = at[i].block;
         a.i8 = at[i].f32 ? NULL : g->mul_i8;
+        a.scratch = NULL;
+        if (at[i].rows == 1284 && g->mul_i8_many)
+            a.scratch = ck_buffer(c, bn_align_up(g->many_bytes(at[i].rows, COLS), 64));
         ck_time(c, at[i].label, run_mul, &a, (double)at[i].rows * row_bytes);
     }
     /* from memory: one matrix after the other */
     a.i8 = g->mul_i8;
+    a.scratch = NULL;
     a.w.scale_kind = BN_SCALE_TENSOR;
     a.w.rows = a.y_stride = (size_t)ROWS * SETS;
     a.r1 = a.w.rows;

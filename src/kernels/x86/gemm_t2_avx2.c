@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * AVX2: int8 activations times matrices in layout "t2" (ref/gemm_t2.c), one scale a row or matrix.
- * Block scales are in gemm_t2_block_avx2.c, float activations in gemm_t2_f32_avx2.c.
+ * Many tokens are in gemm_t2_tile_avx2.c and gemm_t2_tables_avx2.c, block scales in
+ * gemm_t2_block_avx2.c, float activations in gemm_t2_f32_avx2.c.
  *
  * maddubs multiplies unsigned codes c = w + 1 in {0..3} with signed activations a, |a| <= 127, and
  * adds pairs in 16 bits, saturating. The sum of weights times activations is the sum of codes times
@@ -20,7 +21,9 @@ enum {
     AHEAD = 4096,     /* bytes to prefetch ahead: worth a third of the speed from DRAM */
     STEPS_MASKED = 5, /* steps between widenings, one token: 2 pairs of size 3048 a step */
     STEPS_PLAIN = 10, /* the same, many tokens: 4 pairs of size 762 a step */
-    BLOCK_ROWS = 256  /* many tokens: rows that stay in the cache; a multiple of 4 */
+    BLOCK_ROWS = 256, /* many tokens: rows that stay in the cache; a multiple of 4 */
+    TILE_FROM = 32,   /* tokens from which the tile wins */
+    MANY_FROM = 32    /* tokens from which tables win */
 };
 
 /* y of up to 4 rows: (float)(codes - sum) * (scale * inv) */
@@ -157,6 +160,11 @@ static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, si
                        sum[0], inv[0]);
         return;
     }
+    if (n_tok >= TILE_FROM) {
+        size_t whole = (r1 - r0) / BN_T2_TILE_ROWS * BN_T2_TILE_ROWS;
+        bn_t2_mul_i8_tile_avx2(y, y_stride, w, r0, r0 + whole, q, q_stride, inv, n_tok);
+        r0 += whole;
+    }
     /* A block of rows stays in the second cache while the tokens pass, four at a time. */
     for (size_t b0 = r0; b0 < r1; b0 += BLOCK_ROWS)
         for (size_t t = 0; t < n_tok; t += 4) {
@@ -181,4 +189,7 @@ const struct bn_gemm bn_gemm_t2_avx2 = {
     .unpack = bn_t2_unpack,
     .mul_i8 = mul_i8_avx2,
     .mul_f32 = bn_t2_mul_f32_avx2,
+    .many_from = MANY_FROM,
+    .many_bytes = bn_t2_many_bytes_avx2,
+    .mul_i8_many = bn_t2_mul_i8_many_avx2,
 };

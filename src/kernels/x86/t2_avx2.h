@@ -11,6 +11,35 @@
 bn_mul_i8_fn bn_t2_mul_i8_block_avx2; /* BN_SCALE_BLOCK */
 bn_mul_f32_fn bn_t2_mul_f32_avx2;
 
+/* TENSOR and ROW, many tokens; r1 - r0 is a multiple of BN_T2_TILE_ROWS, rows beyond r1 are not
+ * written. */
+enum { BN_T2_TILE_ROWS = 16 };
+void bn_t2_mul_i8_tile_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                            size_t r1, const int8_t *q, size_t q_stride, const float *inv,
+                            size_t n_tok);
+
+bn_mul_i8_many_fn bn_t2_mul_i8_many_avx2;
+size_t bn_t2_many_bytes_avx2(size_t rows, size_t cols);
+
+/* 32-bit elements of 8 registers: row i, column j to row j, column i */
+static inline void bn_transpose8_i32(__m256i v[8])
+{
+    __m256i a[8], b[8];
+    for (size_t i = 0; i < 8; i += 2) {
+        a[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);
+        a[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);
+    }
+    for (size_t i = 0; i < 8; i += 4)
+        for (size_t j = 0; j < 2; j++) {
+            b[i + 2 * j] = _mm256_unpacklo_epi64(a[i + j], a[i + j + 2]);
+            b[i + 2 * j + 1] = _mm256_unpackhi_epi64(a[i + j], a[i + j + 2]);
+        }
+    for (size_t i = 0; i < 4; i++) {
+        v[i] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x20);
+        v[i + 4] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x31);
+    }
+}
+
 /* the codes of columns 0-31, 32-63, 64-95, 96-127 */
 static inline void bn_t2_fields(__m256i f[4], __m256i q)
 {
