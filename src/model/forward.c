@@ -21,7 +21,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { DENSE_ROWS = 8 /* rows of a dense matrix decoded at a time */ };
+enum {
+    DENSE_ROWS = 8,   /* rows of a dense matrix decoded at a time */
+    ATTN_TOKENS = 8,  /* tokens of a sequence whose attention is computed together */
+    ATTN_QUERIES = 32 /* at most, with the query heads that share a KV head */
+};
 enum { Q, K, V, O, GATE, UP, DOWN }; /* the projections of a layer, in the order of enum bn_part */
 
 /* The prepared input of projections. A token alone is prepared by every worker in memory of its
@@ -46,8 +50,9 @@ struct bn_forward {
     struct input shared;                          /* [max_tokens] rows */
     struct input own[BN_MAX_THREADS];             /* one row each */
     float *rope;                                  /* [n_ctx][rope_dim] */
-    float *rows;   /* [threads][DENSE_ROWS][wide] decoded dense rows */
-    float *state;  /* [threads][2][n_head] running maximum and sum of attention */
+    float *rows;  /* [threads][DENSE_ROWS][wide] decoded dense rows */
+    float *state; /* [threads][state_floats]: maxima, sums, queries and output of attend() */
+    size_t state_floats;
     uint8_t *many; /* [threads][many_bytes] for the matrix kernel, if it wants memory */
     size_t many_bytes;
     void *block; /* all of the above */
@@ -99,7 +104,7 @@ static void lay_out(struct bn_forward *f, struct plan *p, uint32_t n_ctx)
     for (size_t i = 0; i < threads; i++) f->own[i] = input_piece(f, p, 1);
     f->rope = piece(p, (size_t)n_ctx * c->rope_dim, sizeof(float));
     f->rows = piece(p, threads * DENSE_ROWS * f->wide, sizeof(float));
-    f->state = piece(p, threads * 2 * c->n_head, sizeof(float));
+    f->state = piece(p, threads * f->state_floats, sizeof(float));
     f->many = piece(p, threads, f->many_bytes);
 }
 
@@ -138,6 +143,8 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->kv_dim = (size_t)c->n_head_kv * c->head_dim;
     f->wide = bn_max_size(bn_max_size(c->n_embd, c->n_ff), f->qkv_dim);
     f->q8_stride = bn_align_up(f->wide, BN_K_ALIGN);
+    f->state_floats =
+        bn_align_up(2 * bn_max_size(c->n_head, ATTN_QUERIES), 16) + 2 * ATTN_QUERIES * c->head_dim;
     f->many_bytes = many_bytes(f);
     struct plan p = {0};
     lay_out(f, &p, n_ctx);
@@ -298,53 +305,90 @@ static void rotate_and_store(struct bn_forward *f, const struct bn_layer *layer,
     }
 }
 
-/* One token and one KV head with the query heads that share it. */
-static void attend(struct bn_forward *f, uint32_t il, size_t t, uint32_t kv_head, uint32_t worker)
+/* Tokens from t on that are taken together: of one sequence, in a row, and not across a block of
+ * ATTN_TOKENS positions, so that they differ in what they see in one block of keys only. */
+static size_t attend_run(const struct bn_forward *f, size_t t)
+{
+    const struct bn_batch_token *b = f->batch + t;
+    size_t most = ATTN_QUERIES / (f->m->config.n_head / f->m->config.n_head_kv), n = 1;
+    while (t + n < f->n && n < most && b[n].seq == b[0].seq && b[n].pos == b[0].pos + n &&
+           b[n].pos % ATTN_TOKENS != 0)
+        n++;
+    return n;
+}
+
+/* One block of keys, n of which are seen, for n_q queries. */
+static void attend_block(struct bn_forward *f, uint32_t il, const struct bn_batch_token *b,
+                         uint32_t kv_head, uint32_t from, size_t n, float *o, float *m, float *l,
+                         const float *q, size_t n_q)
+{
+    const struct bn_kernels *kn = &f->m->kernels;
+    size_t dim = f->m->config.head_dim;
+    uint32_t page = b->seq->pages[from / BN_ATTN_BLOCK];
+    const void *k = bn_kv_head(f->kv, il, page, kv_head, false);
+    const void *v = bn_kv_head(f->kv, il, page, kv_head, true);
+    float scale = 1.0f / sqrtf((float)dim);
+    if (f->kv->f16) kn->attn_f16(o, m, l, q, n_q, k, v, dim, n, dim, scale);
+    else kn->attn_f32(o, m, l, q, n_q, k, v, dim, n, dim, scale);
+}
+
+/* One task: nt tokens as attend_run() says and one KV head with the query heads that share it.
+ * Blocks that all of them see whole are taken together, so that keys and values are read once; the
+ * last one by each token alone. */
+static void attend(struct bn_forward *f, uint32_t il, size_t t, size_t nt, uint32_t kv_head,
+                   uint32_t worker)
 {
     const struct bn_config *c = &f->m->config;
-    const struct bn_kernels *kn = &f->m->kernels;
     const struct bn_batch_token *b = &f->batch[t];
-    size_t dim = c->head_dim, group = c->n_head / c->n_head_kv;
-    float *o = f->att + t * f->qkv_dim + kv_head * group * dim;
-    const float *q = f->q + t * f->qkv_dim + kv_head * group * dim;
-    float *m = f->state + (size_t)worker * 2 * c->n_head, *l = m + c->n_head;
-    float scale = 1.0f / sqrtf((float)dim);
-    for (size_t i = 0; i < group; i++) {
+    size_t dim = c->head_dim, group = c->n_head / c->n_head_kv, wide = group * dim;
+    float *out = f->att + t * f->qkv_dim + kv_head * wide, *o = out;
+    float *m = f->state + worker * f->state_floats, *l = m + bn_max_size(c->n_head, ATTN_QUERIES);
+    const float *q = f->q + t * f->qkv_dim + kv_head * wide;
+    if (nt > 1) { /* the queries side by side, and place for their output */
+        float *side = f->state + (worker + 1) * f->state_floats - 2 * ATTN_QUERIES * dim;
+        for (size_t i = 0; i < nt; i++)
+            memcpy(side + i * wide, q + i * f->qkv_dim, wide * sizeof *q);
+        q = side;
+        o = side + ATTN_QUERIES * dim;
+    }
+    for (size_t i = 0; i < nt * group; i++) {
         m[i] = -INFINITY;
         l[i] = 0;
     }
-    memset(o, 0, group * dim * sizeof *o);
-    for (uint32_t from = 0; from <= b->pos; from += BN_ATTN_BLOCK) {
-        uint32_t page = b->seq->pages[from / BN_ATTN_BLOCK];
-        size_t n = bn_min_size(BN_ATTN_BLOCK, b->pos + 1 - from);
-        const uint8_t *k = bn_kv_head(f->kv, il, page, kv_head, false);
-        const uint8_t *v = bn_kv_head(f->kv, il, page, kv_head, true);
-        if (f->kv->f16)
-            kn->attn_f16(o, m, l, q, group, (const uint16_t *)k, (const uint16_t *)v, dim, n, dim,
-                         scale);
-        else
-            kn->attn_f32(o, m, l, q, group, (const float *)k, (const float *)v, dim, n, dim, scale);
+    memset(o, 0, nt * wide * sizeof *o);
+    uint32_t from = 0;
+    for (; from + BN_ATTN_BLOCK <= b->pos + 1; from += BN_ATTN_BLOCK)
+        attend_block(f, il, b, kv_head, from, BN_ATTN_BLOCK, o, m, l, q, nt * group);
+    for (size_t i = 0; i < nt; i++) {
+        if (b[i].pos >= from)
+            attend_block(f, il, b, kv_head, from, b[i].pos + 1 - from, o + i * wide, m + i * group,
+                         l + i * group, q + i * wide, group);
+        for (size_t h = 0; h < group; h++)
+            for (size_t d = 0; d < dim; d++)
+                out[i * f->qkv_dim + h * dim + d] = o[i * wide + h * dim + d] / l[i * group + h];
     }
-    for (size_t i = 0; i < group; i++)
-        for (size_t d = 0; d < dim; d++) o[i * dim + d] /= l[i];
 }
 
-/* Attention of all tokens: a task is a token with a KV head, dealt out in turn because later tokens
- * have more to read. Tokens of one sequence see each other's keys, so these must all be stored
- * first. */
+/* Attention of all tokens: a task is a run of tokens with a KV head, dealt out in turn because later
+ * tokens have more to read. Tokens of one sequence see each other's keys, so these must all be
+ * stored first. */
 static void attention(struct bn_forward *f, const struct bn_layer *layer, uint32_t il,
                       uint32_t worker)
 {
     uint32_t heads = f->m->config.n_head_kv, threads = bn_pool_threads(f->pool);
-    size_t n_tasks = f->n * heads;
     if (!f->independent) {
-        for (size_t i = worker; i < n_tasks; i += threads)
+        for (size_t i = worker; i < f->n * heads; i += threads)
             rotate_and_store(f, layer, il, i / heads, (uint32_t)(i % heads));
         bn_pool_barrier(f->pool);
     }
-    for (size_t i = worker; i < n_tasks; i += threads) {
-        if (f->independent) rotate_and_store(f, layer, il, i / heads, (uint32_t)(i % heads));
-        attend(f, il, i / heads, (uint32_t)(i % heads), worker);
+    size_t task = 0;
+    for (size_t t = 0, nt; t < f->n; t += nt) {
+        nt = attend_run(f, t);
+        for (uint32_t head = 0; head < heads; head++) {
+            if (task++ % threads != worker) continue;
+            if (f->independent) rotate_and_store(f, layer, il, t, head);
+            attend(f, il, t, nt, head, worker);
+        }
     }
 }
 

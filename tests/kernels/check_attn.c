@@ -123,6 +123,14 @@ static void check_attn(struct ck *c, bool half)
         for (size_t n_q = 1; n_q <= 9; n_q++)
             check_attn_case(c, half, n_q, dims[i], 1 + (5 * i + 7 * n_q) % 40, BN_ATTN_BLOCK,
                             n_q % 3, CK_RANDOM);
+    for (size_t n_q = 10; n_q <= 75; n_q += 5) /* many queries */
+        check_attn_case(c, half, n_q, dims[(7 * n_q) % BN_ARRAY_LEN(dims)], 1 + 11 * n_q % 70,
+                        BN_ATTN_BLOCK, n_q % 3, CK_RANDOM);
+    for (size_t n = 1; n <= BN_ATTN_BLOCK + 1; n++)
+        check_attn_case(c, half, 9 + n % 4, n % 2 ? 128 : 80, n, BN_ATTN_BLOCK, 0, CK_RANDOM);
+    for (enum ck_fill f = 0; f < CK_FILLS; f++)
+        for (size_t n_q = 8; n_q <= 35; n_q += 9)
+            check_attn_case(c, half, n_q, 96, 75, BN_ATTN_BLOCK, 3, f);
     for (size_t n = 1; n <= 2 * BN_ATTN_BLOCK + 1; n++)
         check_attn_case(c, half, 4, 32, n, BN_ATTN_BLOCK, 0, CK_RANDOM);
     for (enum ck_fill f = 0; f < CK_FILLS; f++)
@@ -136,7 +144,7 @@ void check_attn_f16(struct ck *c) { check_attn(c, true); }
 
 static void bench_attn(struct ck *c, bool half)
 {
-    enum { Q = 4, DIM = 128, N = BN_ATTN_BLOCK, STRIDE = 640 };
+    enum { Q = 32, DIM = 128, N = BN_ATTN_BLOCK, STRIDE = 640 };
     ck_case(c, "bench");
     float *q = ck_buffer(c, Q * DIM * sizeof *q), *o = ck_buffer(c, Q * DIM * sizeof *o);
     float *ml = ck_buffer(c, 2 * Q * sizeof *ml);
@@ -146,8 +154,10 @@ static void bench_attn(struct ck *c, bool half)
     ck_fill_f32(c, ml, 2 * Q, CK_RANDOM);
     if (half) ck_fill_f16(c, k, N * STRIDE, CK_RANDOM), ck_fill_f16(c, v, N * STRIDE, CK_RANDOM);
     else ck_fill_f32(c, k, N * STRIDE, CK_RANDOM), ck_fill_f32(c, v, N * STRIDE, CK_RANDOM);
-    struct attn a = {c->v->fn, half, o, ml, ml + Q, q, k, v, Q, STRIDE, N, DIM, 0.0884f};
+    struct attn a = {c->v->fn, half, o, ml, ml + Q, q, k, v, 4, STRIDE, N, DIM, 0.0884f};
     ck_time(c, "4 heads of 128, 32 keys", run_attn, &a, 2.0 * N * DIM * (half ? 2 : 4));
+    a.n_q = Q;
+    ck_time(c, "32 heads of 128, 32 keys", run_attn, &a, 2.0 * N * DIM * (half ? 2 : 4));
 }
 void bench_attn_f32(struct ck *c) { bench_attn(c, false); }
 void bench_attn_f16(struct ck *c) { bench_attn(c, true); }

@@ -3,17 +3,27 @@
  * AVX2: attention over one block of keys. Up to four query heads go together, so that a key or
  * value is loaded (and widened, if it is f16) once for all of them, and so that there are always
  * eight independent chains of additions: heads times keys for the scores, heads times registers of
- * the head's dimension for the weighted sum of values. */
+ * the head's dimension for the weighted sum of values.
+ *
+ * Many queries (several tokens of a prompt) pay for widening keys and values once, into a buffer,
+ * and for turning the keys over, so that a register holds one dimension of eight keys: then the 16
+ * lanes of a score are 16 registers, and their tree is plain additions without any shuffle. */
 #include "kernels/x86/avx2.h"
 
 #include <math.h>
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-/* element `at` of keys or values of either kind */
+/* eight elements of keys or values of either kind */
 ALWAYS __m256 load(const void *p, size_t at, bool half)
 {
     return half ? bn_load_f16((const uint16_t *)p + at) : _mm256_loadu_ps((const float *)p + at);
+}
+
+/* the address of element d */
+ALWAYS const void *at(const void *p, size_t d, bool half)
+{
+    return half ? (const void *)((const uint16_t *)p + d) : (const void *)((const float *)p + d);
 }
 
 ALWAYS __m256 load_head(const void *p, size_t at, size_t n, bool half)
@@ -42,19 +52,19 @@ ALWAYS void scores(float (*p)[BN_ATTN_BLOCK], const float *q, const void *k, siz
     const size_t nk = 4 / nq;
     for (size_t j = 0; j < n; j += nk) {
         struct bn_l16 s[4];
-        size_t at[4], i = 0;
+        size_t from[4], i = 0;
         for (size_t x = 0; x < 4; x++) s[x] = bn_l16_zero();
-        for (size_t x = 0; x < nk; x++) at[x] = bn_min_size(j + x, n - 1) * stride;
+        for (size_t x = 0; x < nk; x++) from[x] = bn_min_size(j + x, n - 1) * stride;
         for (; i + 16 <= dim; i += 16)
             for (size_t x = 0; x < nk; x++) {
-                struct bn_l16 key = load16(k, at[x] + i, half);
+                struct bn_l16 key = load16(k, from[x] + i, half);
                 for (size_t h = 0; h < nq; h++)
                     s[h * nk + x] =
                         bn_l16_mul_add(s[h * nk + x], bn_l16_load(q + h * dim + i), key);
             }
         if (i < dim)
             for (size_t x = 0; x < nk; x++) {
-                struct bn_l16 key = load16_head(k, at[x] + i, dim - i, half);
+                struct bn_l16 key = load16_head(k, from[x] + i, dim - i, half);
                 for (size_t h = 0; h < nq; h++)
                     s[h * nk + x] = bn_l16_mul_add(s[h * nk + x],
                                                    bn_l16_load_head(q + h * dim + i, dim - i), key);
@@ -66,9 +76,10 @@ ALWAYS void scores(float (*p)[BN_ATTN_BLOCK], const float *q, const void *k, siz
     }
 }
 
-/* Scores of one head to weights, and the state m, l takes in the block. The block is always four
- * registers; beyond n a score is -inf and a weight +0, which changes no maximum and no lane. */
-ALWAYS void fold_block(float *p, size_t n, float *m, float *l, float *a, float *c)
+/* Scores of one head to weights: the block's maximum, and in *lb the sum of the weights. The block
+ * is always four registers; beyond n a score is -inf and a weight +0, which changes no maximum and
+ * no lane. */
+ALWAYS float weigh(float *p, size_t n, float *lb)
 {
     __m256 s[4], max;
     for (size_t i = n; i < BN_ATTN_BLOCK; i++) p[i] = -INFINITY;
@@ -83,7 +94,14 @@ ALWAYS void fold_block(float *p, size_t n, float *m, float *l, float *a, float *
         s[i] = _mm256_and_ps(s[i], _mm256_castsi256_ps(bn_mask8(n > 8 * i ? n - 8 * i : 0)));
         _mm256_storeu_ps(p + 8 * i, s[i]);
     }
-    float lb = bn_l16_sum((struct bn_l16){_mm256_add_ps(s[0], s[2]), _mm256_add_ps(s[1], s[3])});
+    *lb = bn_l16_sum((struct bn_l16){_mm256_add_ps(s[0], s[2]), _mm256_add_ps(s[1], s[3])});
+    return mb;
+}
+
+/* The same, and the state m, l takes in the block: factors for the old state and for the block. */
+ALWAYS void fold_block(float *p, size_t n, float *m, float *l, float *a, float *c)
+{
+    float lb, mb = weigh(p, n, &lb);
     float mn = mb > *m ? mb : *m;
     *a = bn_exp(*m - mn);
     *c = bn_exp(mb - mn);
@@ -92,7 +110,7 @@ ALWAYS void fold_block(float *p, size_t n, float *m, float *l, float *a, float *
 }
 
 /* nr registers of o at d for nq heads: o = o * a + (sum over keys of p v) * c; the last register
- * holds `last` elements. */
+ * holds `last` elements. v: from element d of the first value on. */
 ALWAYS void values(float *o, const float (*p)[BN_ATTN_BLOCK], const void *v, size_t stride,
                    size_t n, size_t dim, size_t d, const float *a, const float *c, const size_t nq,
                    const size_t nr, size_t last, const bool half)
@@ -101,8 +119,8 @@ ALWAYS void values(float *o, const float (*p)[BN_ATTN_BLOCK], const void *v, siz
     for (size_t x = 0; x < nq * nr; x++) s[x] = _mm256_setzero_ps();
     for (size_t j = 0; j < n; j++)
         for (size_t r = 0; r < nr; r++) {
-            size_t at = j * stride + d + 8 * r;
-            __m256 val = last == 8 ? load(v, at, half) : load_head(v, at, last, half);
+            size_t e = j * stride + 8 * r;
+            __m256 val = last == 8 ? load(v, e, half) : load_head(v, e, last, half);
             for (size_t h = 0; h < nq; h++)
                 s[h * nr + r] =
                     _mm256_add_ps(s[h * nr + r], _mm256_mul_ps(_mm256_broadcast_ss(&p[h][j]), val));
@@ -129,15 +147,172 @@ ALWAYS void attn_heads(float *o, float *m, float *l, const float *q, const void 
     for (size_t h = 0; h < nq; h++) fold_block(p[h], n, &m[h], &l[h], &a[h], &c[h]);
     const float(*w)[BN_ATTN_BLOCK] = (const float(*)[BN_ATTN_BLOCK])p;
     for (; d + 8 * nr <= dim; d += 8 * nr)
-        values(o, w, v, stride, n, dim, d, a, c, nq, nr, 8, half);
-    for (; d + 8 <= dim; d += 8) values(o, w, v, stride, n, dim, d, a, c, nq, 1, 8, half);
-    if (d < dim) values(o, w, v, stride, n, dim, d, a, c, nq, 1, dim - d, half);
+        values(o, w, at(v, d, half), stride, n, dim, d, a, c, nq, nr, 8, half);
+    for (; d + 8 <= dim; d += 8)
+        values(o, w, at(v, d, half), stride, n, dim, d, a, c, nq, 1, 8, half);
+    if (d < dim) values(o, w, at(v, d, half), stride, n, dim, d, a, c, nq, 1, dim - d, half);
+}
+
+/* ---- many queries ---- */
+
+enum {
+    MANY = 8,      /* queries from which this pays */
+    QUERIES = 32,  /* queries at a time: they share a buffer of keys or values */
+    KEYS = 16,     /* keys in the buffer */
+    DIM_MAX = 128, /* ... of this many dimensions, always a multiple of 16 */
+    PIECE = 64     /* dimensions of 32 values in the buffer */
+};
+
+typedef float buffer[DIM_MAX * KEYS];
+
+/* eight keys of eight dimensions turned over; keys beyond n are zeros */
+ALWAYS void turn8(float *out, const void *k, size_t from, size_t stride, size_t n, const bool half)
+{
+    __m256 v[8], a[8], b[8];
+    for (size_t i = 0; i < 8; i++)
+        v[i] = i < n ? load(k, from + i * stride, half) : _mm256_setzero_ps();
+    for (size_t i = 0; i < 8; i += 2) {
+        a[i] = _mm256_unpacklo_ps(v[i], v[i + 1]);
+        a[i + 1] = _mm256_unpackhi_ps(v[i], v[i + 1]);
+    }
+    for (size_t i = 0; i < 8; i += 4)
+        for (size_t j = 0; j < 2; j++) {
+            b[i + 2 * j] = _mm256_shuffle_ps(a[i + j], a[i + j + 2], 0x44);
+            b[i + 2 * j + 1] = _mm256_shuffle_ps(a[i + j], a[i + j + 2], 0xee);
+        }
+    for (size_t i = 0; i < 4; i++) {
+        _mm256_storeu_ps(out + i * KEYS, _mm256_permute2f128_ps(b[i], b[i + 4], 0x20));
+        _mm256_storeu_ps(out + (i + 4) * KEYS, _mm256_permute2f128_ps(b[i], b[i + 4], 0x31));
+    }
+}
+
+/* p[h][j] = dot(q_h, k_j) * scale for nq queries and the 16 keys of the buffer kt: [dim][KEYS] */
+ALWAYS void scores_turned(float (*p)[BN_ATTN_BLOCK], const float *q, const float *kt, size_t dim,
+                          float scale, const size_t nq)
+{
+    __m256 lane[BN_LANES][4][2];
+    for (size_t j = 0; j < BN_LANES; j++) {
+        __m256 s[4][2];
+        for (size_t h = 0; h < nq; h++) s[h][0] = s[h][1] = _mm256_setzero_ps();
+        for (size_t i = j; i < dim; i += BN_LANES) {
+            __m256 k0 = _mm256_loadu_ps(kt + i * KEYS), k1 = _mm256_loadu_ps(kt + i * KEYS + 8);
+            for (size_t h = 0; h < nq; h++) {
+                __m256 x = _mm256_broadcast_ss(q + h * dim + i);
+                s[h][0] = _mm256_add_ps(s[h][0], _mm256_mul_ps(x, k0));
+                s[h][1] = _mm256_add_ps(s[h][1], _mm256_mul_ps(x, k1));
+            }
+        }
+        for (size_t h = 0; h < nq; h++) lane[j][h][0] = s[h][0], lane[j][h][1] = s[h][1];
+    }
+    for (size_t h = 0; h < nq; h++)
+        for (size_t x = 0; x < 2; x++) {
+            __m256 t[8];
+            for (size_t j = 0; j < 8; j++) t[j] = _mm256_add_ps(lane[j][h][x], lane[j + 8][h][x]);
+            for (size_t n = 4; n > 0; n /= 2)
+                for (size_t j = 0; j < n; j++) t[j] = _mm256_add_ps(t[j], t[j + n]);
+            _mm256_storeu_ps(p[h] + 8 * x, _mm256_mul_ps(t[0], _mm256_set1_ps(scale)));
+        }
+}
+
+static __attribute__((noinline)) void scores4(float (*p)[BN_ATTN_BLOCK], const float *q,
+                                              const float *kt, size_t dim, float scale)
+{
+    scores_turned(p, q, kt, dim, scale, 4);
+}
+
+static __attribute__((noinline)) void scores1(float (*p)[BN_ATTN_BLOCK], const float *q,
+                                              const float *kt, size_t dim, float scale)
+{
+    scores_turned(p, q, kt, dim, scale, 1);
+}
+
+ALWAYS void all_scores(float (*p)[BN_ATTN_BLOCK], float *kt, const float *q, size_t n_q,
+                       const void *k, size_t stride, size_t n, size_t dim, float scale,
+                       const bool half)
+{
+    for (size_t j = 0; j < n; j += KEYS) {
+        size_t h = 0;
+        for (size_t d = 0; d < dim; d += 8)
+            for (size_t i = 0; i < KEYS; i += 8)
+                turn8(kt + d * KEYS + i, k, (j + i) * stride + d, stride, n > j + i ? n - j - i : 0,
+                      half);
+        float(*out)[BN_ATTN_BLOCK] = (void *)&p[0][j];
+        for (; h + 4 <= n_q; h += 4) scores4(out + h, q + h * dim, kt, dim, scale);
+        for (; h < n_q; h++) scores1(out + h, q + h * dim, kt, dim, scale);
+    }
+}
+
+ALWAYS void all_values(float *o, const float (*p)[BN_ATTN_BLOCK], float *wide, const float *a,
+                       const float *c, size_t n_q, const void *v, size_t stride, size_t n,
+                       size_t dim, const bool half)
+{
+    for (size_t d0 = 0; d0 < dim; d0 += PIECE) {
+        size_t nd = bn_min_size(PIECE, dim - d0), vs = half ? PIECE : stride;
+        const float *from = half ? wide : (const float *)v + d0;
+        for (size_t j = 0; half && j < n; j++)
+            for (size_t d = 0; d < nd; d += 8)
+                _mm256_storeu_ps(wide + j * PIECE + d, load(v, j * stride + d0 + d, half));
+        for (size_t d = 0; d < nd; d += 16) {
+            size_t h = 0;
+            for (; h + 4 <= n_q; h += 4)
+                values(o + h * dim, p + h, from + d, vs, n, dim, d0 + d, a + h, c + h, 4, 2, 8,
+                       false);
+            for (; h < n_q; h++)
+                values(o + h * dim, p + h, from + d, vs, n, dim, d0 + d, a + h, c + h, 1, 2, 8,
+                       false);
+        }
+    }
+}
+
+/* n_q <= QUERIES */
+ALWAYS void attn_many(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
+                      const void *v, size_t stride, size_t n, size_t dim, float scale,
+                      const bool half)
+{
+    float p[QUERIES][BN_ATTN_BLOCK], a[QUERIES], c[QUERIES], lb[QUERIES], mb[QUERIES];
+    buffer wide;
+    all_scores(p, wide, q, n_q, k, stride, n, dim, scale, half);
+    for (size_t h = 0; h < n_q; h++) mb[h] = weigh(p[h], n, &lb[h]);
+    for (size_t h = 0; h < n_q; h += 8) { /* fold_block() of eight */
+        size_t some = bn_min_size(8, n_q - h);
+        __m256 old = bn_load_head(m + h, some), new = bn_load_head(mb + h, some);
+        __m256 mn = _mm256_max_ps(new, old); /* new > old ? new : old */
+        __m256 fa = bn_exp8(_mm256_sub_ps(old, mn)), fc = bn_exp8(_mm256_sub_ps(new, mn));
+        _mm256_storeu_ps(a + h, fa);
+        _mm256_storeu_ps(c + h, fc);
+        bn_store_head(l + h, some,
+                      _mm256_add_ps(_mm256_mul_ps(bn_load_head(l + h, some), fa),
+                                    _mm256_mul_ps(bn_load_head(lb + h, some), fc)));
+        bn_store_head(m + h, some, mn);
+    }
+    all_values(o, (const float(*)[BN_ATTN_BLOCK])p, wide, a, c, n_q, v, stride, n, dim, half);
+}
+
+/* Functions of their own, so that their buffers are not in the frame of few queries. */
+static __attribute__((noinline)) void many_f32(float *o, float *m, float *l, const float *q,
+                                               size_t n_q, const void *k, const void *v,
+                                               size_t stride, size_t n, size_t dim, float scale)
+{
+    attn_many(o, m, l, q, n_q, k, v, stride, n, dim, scale, false);
+}
+
+static __attribute__((noinline)) void many_f16(float *o, float *m, float *l, const float *q,
+                                               size_t n_q, const void *k, const void *v,
+                                               size_t stride, size_t n, size_t dim, float scale)
+{
+    attn_many(o, m, l, q, n_q, k, v, stride, n, dim, scale, true);
 }
 
 ALWAYS void attn(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
                  const void *v, size_t stride, size_t n, size_t dim, float scale, const bool half)
 {
     size_t h = 0;
+    for (; n_q - h >= MANY && dim % 16 == 0 && dim <= DIM_MAX;) {
+        size_t some = bn_min_size(QUERIES, n_q - h);
+        (half ? many_f16 : many_f32)(o + h * dim, m + h, l + h, q + h * dim, some, k, v, stride, n,
+                                     dim, scale);
+        h += some;
+    }
     for (; h + 4 <= n_q; h += 4)
         attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, 4, half);
     for (; h + 2 <= n_q; h += 2)
