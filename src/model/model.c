@@ -8,11 +8,7 @@
 #include "base/mem.h"
 #include <stdlib.h>
 
-enum {
-    MAX_NOTE_BYTES = 4096,
-    MIN_T3_BYTES = 64 << 20, /* more than the caches of a few cores */
-    MIN_T3_THREADS = 3
-};
+enum { MAX_NOTE_BYTES = 4096 };
 
 bool bn_i2s_layout_parse(enum bn_i2s_layout *out, const char *name)
 {
@@ -52,23 +48,10 @@ static bitnet_status choose_activations(struct bn_config *c, const char *name, b
     return BITNET_OK;
 }
 
-/* Packed at two bits a weight; all projections counted as ternary. */
-static uint64_t two_bit_bytes(const struct bn_config *c)
-{
-    uint64_t n = 0, rows, cols;
-    for (int k = 0; k < BN_N_PROJ; k++) {
-        bn_part_shape(c, (enum bn_part)(BN_P_Q + k), &rows, &cols);
-        n += rows * cols;
-    }
-    return n * c->n_layer / 4;
-}
-
-/* "t3" reads fewer bytes and takes more instructions than "t2". It pays where a core gets less than
- * some 24 GB/s: with several threads, and weights that no cache holds. One core alone gets its data
- * fast enough for "t2", two mostly do (docs/performance.md). Float activations are fast in "t2"
- * only. */
-static bitnet_status choose_layout(struct bn_model *m, const char *name, uint32_t threads,
-                                   bitnet_error *err)
+/* "t3" reads fewer bytes and takes more instructions than "t2": it decodes a large model faster from
+ * two threads on, but has no kernels for many tokens yet and reads prompts more slowly. So it is
+ * there for those who ask for it (docs/performance.md has the figures). */
+static bitnet_status choose_layout(struct bn_model *m, const char *name, bitnet_error *err)
 {
     const struct bn_kernels *k = &m->kernels;
     const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3};
@@ -79,9 +62,7 @@ static bitnet_status choose_layout(struct bn_model *m, const char *name, uint32_
         }
     if (name && strcmp(name, "auto") != 0)
         return bn_fail(err, BITNET_E_ARG, "layout '%s' is unknown; auto, t2 and t3 exist", name);
-    bool fast = k->gemm_t3 != &bn_gemm_t3_c && m->config.act_quant == BN_AQ_INT8;
-    bool wins = fast && threads >= MIN_T3_THREADS && two_bit_bytes(&m->config) >= MIN_T3_BYTES;
-    m->gemm = wins ? k->gemm_t3 : k->gemm_t2;
+    m->gemm = k->gemm_t2;
     return BITNET_OK;
 }
 
@@ -113,7 +94,7 @@ static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open
     BN_TRY(choose_activations(&m->config, a->activations, err));
     struct bn_pool *pool;
     BN_TRY(bn_pool_open(&pool, a->threads, err));
-    bitnet_status s = choose_layout(m, a->layout, bn_pool_threads(pool), err);
+    bitnet_status s = choose_layout(m, a->layout, err);
     if (s == BITNET_OK) s = bn_weights_load(m, pool, a->progress, a->progress_user, err);
     if (s == BITNET_OK) s = bn_head_copy_make(m, pool, head, err);
     bn_pool_close(pool);

@@ -264,7 +264,7 @@ static void layouts_are_what_was_asked_for(void **state)
         bitnet_model_close(m);
     }
     assert_true(bytes[1] < bytes[0] && bytes[1] * 6 >= bytes[0] * 5);
-    assert_string_equal(info.layout, "t2"); /* auto: a small model stays in the caches */
+    assert_string_equal(info.layout, "t2"); /* auto */
 }
 
 static void bad_arguments_get_a_sentence(void **state)
