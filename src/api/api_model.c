@@ -45,10 +45,11 @@ void bitnet_model_close(bitnet_model *m)
     free(m);
 }
 
-/* Packed matrices with their block scales, and the few that are left as floats. */
+/* Packed matrices with their block scales, without the copy of the head, and the few that are left
+ * as floats. */
 static uint64_t layer_bytes(const struct bn_model *m)
 {
-    uint64_t bytes = m->packed_bytes;
+    uint64_t bytes = m->packed_bytes - m->screen_bytes;
     for (uint32_t i = 0; i < m->config.n_layer; i++)
         for (int k = 0; k < BN_N_PROJ; k++)
             if (m->layers[i].proj[k].dense) bytes += m->layers[i].proj[k].stored.bytes;

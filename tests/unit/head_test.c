@@ -357,8 +357,11 @@ static void modes_are_checked(void **state)
     assert_int_equal(bitnet_model_open(&none, TEST_MODEL, &mo, &err), BITNET_E_ARG);
     bitnet_model_get_info(plain, &info);
     assert_int_equal(info.head_copy_bytes, 0);
+    uint64_t layer_bytes = info.layer_bytes;
     bitnet_model_get_info(model, &info);
     assert_true(info.head_copy_bytes > (uint64_t)info.n_vocab * info.n_embd / 2);
+    assert_int_equal(info.layer_bytes, layer_bytes); /* the copy is not counted with the layers */
+    assert_int_equal(info.packed_bytes, layer_bytes + info.head_copy_bytes);
     bitnet_model_close(plain);
 }
 
