@@ -88,9 +88,7 @@ bitnet_status bn_engine_open(struct bitnet_engine **out, const struct bn_model *
         return bn_fail(err, BITNET_E_LIMIT, "batches of %u tokens; at most %d is possible", batch,
                        BN_MAX_BATCH_TOKENS);
     enum bn_head_mode head;
-    if (!bn_head_mode_parse(&head, o->head))
-        return bn_fail(err, BITNET_E_ARG, "head '%s' is unknown; auto, exact and screened exist",
-                       o->head);
+    BN_TRY(bn_head_mode_parse(&head, o->head, err));
     if (head == BN_HEAD_SCREENED && !m->screen.data)
         return bn_fail(err, BITNET_E_STATE,
                        "a screened head needs a model opened with head 'screened'");

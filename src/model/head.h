@@ -36,7 +36,7 @@ struct bn_want {
 /* ---- the copy ---- */
 
 /* "auto" (NULL), "exact": no copy, "screened": a copy in any case. */
-bool bn_head_mode_parse(enum bn_head_mode *out, const char *name);
+bitnet_status bn_head_mode_parse(enum bn_head_mode *out, const char *name, bitnet_error *err);
 /* Makes m->screen if the mode asks for it and the head allows it. */
 bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum bn_head_mode mode,
                                 bitnet_error *err);

@@ -20,16 +20,17 @@ enum {
  * weights. */
 static const uint64_t dither_seed = 0x5eed0f4b17d17e52u;
 
-bool bn_head_mode_parse(enum bn_head_mode *out, const char *name)
+bitnet_status bn_head_mode_parse(enum bn_head_mode *out, const char *name, bitnet_error *err)
 {
     static const char *const names[] = {"auto", "exact", "screened"};
     *out = BN_HEAD_AUTO;
     for (size_t i = 0; name && i < BN_ARRAY_LEN(names); i++)
         if (strcmp(name, names[i]) == 0) {
             *out = (enum bn_head_mode)i;
-            return true;
+            return BITNET_OK;
         }
-    return !name;
+    if (!name) return BITNET_OK;
+    return bn_fail(err, BITNET_E_ARG, "head '%s' is unknown; auto, exact and screened exist", name);
 }
 
 struct job {

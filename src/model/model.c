@@ -116,9 +116,7 @@ static bitnet_status open_model(struct bn_model *m, const struct bn_model_open_a
         return bn_fail(err, BITNET_E_ARG,
                        "I2_S layout '%s' is unknown; auto, 128, 64 and rows4 exist", a->i2s_layout);
     enum bn_head_mode head;
-    if (!bn_head_mode_parse(&head, a->head))
-        return bn_fail(err, BITNET_E_ARG, "head '%s' is unknown; auto, exact and screened exist",
-                       a->head);
+    BN_TRY(bn_head_mode_parse(&head, a->head, err));
     if (a->vocab_only) return open_tokenizer(m, a->path, true, err);
     BN_TRY(choose_kernels(m, a->backend, err));
     BN_TRY(bn_source_open(&m->source, a->path, i2s, err));

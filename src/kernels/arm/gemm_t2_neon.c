@@ -13,13 +13,7 @@ static inline int32x4_t dot16(int32x4_t acc, int8x16_t a, int8x16_t b)
 #include "kernels/arm/gemm_t2_arm.h"
 
 const struct bn_gemm bn_gemm_t2_neon = {
-    .layout = "t2",
-    .group_rows = BN_T2_ROWS,
-    .w_max = 2,
-    .block_scales = true,
-    .group_bytes = bn_t2_group_bytes,
-    .pack = bn_t2_pack,
-    .unpack = bn_t2_unpack,
+    BN_T2_LAYOUT,
     .mul_i8 = mul_i8,
     .mul_f32 = bn_t2_mul_f32_c,
 };

@@ -146,13 +146,7 @@ void bn_t2_mul_f32_c(float *y, size_t y_stride, const struct bn_packed *w, size_
 }
 
 const struct bn_gemm bn_gemm_t2_c = {
-    .layout = "t2",
-    .group_rows = BN_T2_ROWS,
-    .w_max = 2,
-    .block_scales = true,
-    .group_bytes = bn_t2_group_bytes,
-    .pack = bn_t2_pack,
-    .unpack = bn_t2_unpack,
+    BN_T2_LAYOUT,
     .mul_i8 = bn_t2_mul_i8_c,
     .mul_f32 = bn_t2_mul_f32_c,
 };

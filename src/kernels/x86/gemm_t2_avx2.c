@@ -180,13 +180,7 @@ static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, si
 }
 
 const struct bn_gemm bn_gemm_t2_avx2 = {
-    .layout = "t2",
-    .group_rows = BN_T2_ROWS,
-    .w_max = 2,
-    .block_scales = true,
-    .group_bytes = bn_t2_group_bytes,
-    .pack = bn_t2_pack,
-    .unpack = bn_t2_unpack,
+    BN_T2_LAYOUT,
     .mul_i8 = mul_i8_avx2,
     .mul_f32 = bn_t2_mul_f32_avx2,
     .many_from = MANY_FROM,
