@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory: zeroed arrays with checked sizes, large aligned blocks, and an arena for many small
- * things that die together. */
+ * Memory: zeroed arrays with checked sizes, large aligned blocks, a slab for large and an arena for
+ * small things that die together. */
 #ifndef BN_BASE_MEM_H
 #define BN_BASE_MEM_H
 
@@ -9,9 +9,20 @@
 /* Zeroed; NULL if n * size overflows or memory is out. Freed with free(). */
 void *bn_calloc(size_t n, size_t size);
 
-/* A large block: page aligned, zeroed, transparent huge pages asked for. Freed with its size. */
+/* A large block: page aligned, zeroed. From BN_HUGE_PAGE on it is aligned to that, and transparent
+ * huge pages are asked for. Freed with its size. */
+enum { BN_HUGE_PAGE = 2 * 1024 * 1024 };
 void *bn_block_alloc(size_t bytes);
 void bn_block_free(void *p, size_t bytes);
+
+/* Pieces of such blocks, one after the other, so that matrices smaller than a huge page share one.
+ * One free for all. Zero-initialise it. */
+struct bn_slab {
+    struct bn_slab_chunk *chunk; /* newest first */
+};
+void *bn_slab_alloc(struct bn_slab *s,
+                    size_t bytes); /* 64-byte aligned, zeroed; NULL: out of memory */
+void bn_slab_free(struct bn_slab *s);
 
 /* Grows *items (elements of `size` bytes) so that it holds at least `need`. false: out of memory,
  * *items is still valid. */

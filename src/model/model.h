@@ -6,6 +6,7 @@
 #define BN_MODEL_MODEL_H
 
 #include "base/buf.h"
+#include "base/mem.h"
 #include "base/pool.h"
 #include "kernels/kernels.h"
 #include "model/config.h"
@@ -17,7 +18,6 @@ struct bn_matrix {
                                  * by its groups */
     struct bn_packed packed;    /* ternary */
     struct bn_stored stored;    /* dense: in the mapping */
-    size_t packed_bytes;
 };
 
 struct bn_layer {
@@ -42,6 +42,7 @@ struct bn_model {
     const float *screen_dither;     /* [n_embd] */
     float screen_step_max;
     size_t screen_bytes;
+    struct bn_slab slab;     /* packed matrices, in the order of their use */
     struct bn_arena arena;   /* norms, row scales */
     struct bn_buf note;      /* repairs and guesses, sentences for the user */
     const char *weight_type; /* of the projections, "mixed" if not one */

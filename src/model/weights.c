@@ -111,9 +111,9 @@ static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const st
     const struct bn_gemm *g = x->gemm;
     uint64_t rows = t->stored.rows, cols = t->stored.cols;
     struct pack_job j = {.l = l, .t = t, .gemm = g, .bad_row = UINT64_MAX};
-    x->packed_bytes = bn_div_up(rows, g->group_rows) * g->group_bytes(cols);
-    j.data = bn_block_alloc(x->packed_bytes);
-    if (!j.data) return bn_fail_nomem(l->err, x->packed_bytes, tensor->name);
+    size_t packed_bytes = bn_div_up(rows, g->group_rows) * g->group_bytes(cols);
+    j.data = bn_slab_alloc(&l->m->slab, packed_bytes);
+    if (!j.data) return bn_fail_nomem(l->err, packed_bytes, tensor->name);
     x->packed = (struct bn_packed){.data = j.data, .rows = rows, .cols = cols, .scale = t->scale};
     if (t->scale_kind == BN_TS_ROW_F32) {
         j.row_scale = bn_arena_alloc(&l->m->arena, rows * sizeof *j.row_scale);
@@ -132,7 +132,7 @@ static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const st
     bn_pool_run(l->pool, pack_worker, &j);
     uint64_t bad = atomic_load(&j.bad_row);
     if (bad != UINT64_MAX) return fail_code(l, tensor->name, bad, bn_type_info(t->stored.type));
-    l->m->packed_bytes += x->packed_bytes;
+    l->m->packed_bytes += packed_bytes;
     l->m->n_params_ternary += rows * cols;
     bn_source_release(l->s, tensor);
     return BITNET_OK;
@@ -315,10 +315,7 @@ void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_store
 
 void bn_weights_free(struct bn_model *m)
 {
-    for (uint32_t i = 0; m->layers && i < m->config.n_layer; i++)
-        for (int k = 0; k < BN_N_PROJ; k++)
-            bn_block_free((void *)m->layers[i].proj[k].packed.data,
-                          m->layers[i].proj[k].packed_bytes);
+    bn_slab_free(&m->slab);
     free(m->layers);
     m->layers = NULL;
 }

@@ -281,6 +281,42 @@ static void file_output_takes_a_descriptor(void **state)
     bn_out_close(&o);
 }
 
+static void slabs_hand_out_zeroed_lines_of_their_own(void **state)
+{
+    (void)state;
+    struct bn_slab s = {0};
+    uint8_t *p[40], *big;
+    for (size_t i = 0; i < BN_ARRAY_LEN(p); i++) {
+        size_t n = 3 * BN_HUGE_PAGE + i; /* more than a chunk holds in all */
+        p[i] = bn_slab_alloc(&s, n);
+        assert_non_null(p[i]);
+        assert_int_equal((uintptr_t)p[i] % 64, 0);
+        assert_int_equal(p[i][0] | p[i][n - 1], 0);
+        p[i][0] = p[i][n - 1] = (uint8_t)(i + 1);
+    }
+    for (size_t i = 0; i < BN_ARRAY_LEN(p); i++)
+        assert_true(p[i][0] == i + 1 && p[i][3 * BN_HUGE_PAGE + i - 1] == i + 1);
+    big = bn_slab_alloc(&s, 100 * (size_t)BN_HUGE_PAGE);
+    assert_non_null(big);
+    assert_null(bn_slab_alloc(&s, SIZE_MAX));
+    bn_slab_free(&s);
+    assert_null(s.chunk);
+}
+
+static void large_blocks_start_at_huge_pages(void **state)
+{
+    (void)state;
+    for (size_t extra = 0; extra < 3; extra++) {
+        size_t n = BN_HUGE_PAGE + extra * 4097;
+        uint8_t *p = bn_block_alloc(n);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % BN_HUGE_PAGE, 0);
+        p[0] = p[n - 1] = 1;
+        bn_block_free(p, n);
+    }
+    assert_null(bn_block_alloc(SIZE_MAX - 5));
+}
+
 static void errors_are_one_printable_line(void **state)
 {
     (void)state;
@@ -314,6 +350,8 @@ int main(void)
         cmocka_unit_test(pool_keeps_its_workers_in_step),
         cmocka_unit_test(file_output_takes_a_descriptor),
         cmocka_unit_test(bandwidth_reads_all_of_its_buffer),
+        cmocka_unit_test(slabs_hand_out_zeroed_lines_of_their_own),
+        cmocka_unit_test(large_blocks_start_at_huge_pages),
         cmocka_unit_test(errors_are_one_printable_line),
         cmocka_unit_test(backends_narrow),
     };
