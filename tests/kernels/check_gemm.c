@@ -15,10 +15,10 @@ struct shape {
 
 /* weights times activations: the pairs that reach the largest sums */
 enum wfill { W_RANDOM, W_MINUS, W_PLUS, W_MOST, W_SIGN, W_ZERO, W_TERNARY, W_SIGN1, W_FILLS };
-enum qfill { Q_RANDOM, Q_MAX, Q_MIN, Q_EXTREME, Q_ZERO, Q_FILLS };
+enum qfill { Q_RANDOM, Q_MAX, Q_MIN, Q_EXTREME, Q_TURNS, Q_ZERO, Q_FILLS };
 static const char *const wname[] = {"random", "-1", "+1",      "most",
                                     "sign",   "0",  "ternary", "sign +-1"};
-static const char *const qname[] = {"random", "127", "-127", "+-127", "0"};
+static const char *const qname[] = {"random", "127", "-127", "+-127", "127, -127", "0"};
 
 struct mul {
     const struct bn_gemm *g;
@@ -245,6 +245,7 @@ static void check_i8(struct ck *c, struct shape s, enum wfill wf, enum qfill qf)
                     : qf == Q_MAX             ? 127
                     : qf == Q_MIN             ? -127
                     : qf == Q_ZERO            ? 0
+                    : qf == Q_TURNS           ? (k % 2 ? -127 : 127)
                     : bn_rng_u64(&c->rng) & 1 ? 127
                                               : -127;
             q[t * stride + k] = (int8_t)(k < s.cols ? v : 0);
@@ -285,13 +286,26 @@ static void check_shape(struct ck *c, struct shape s, bool all_fills)
     if (all_fills) check_f32(c, s, W_MOST, CK_RANDOM);
 }
 
+/* What is enough for many rows is enough for fewer. */
+static void check_many_bytes(struct ck *c)
+{
+    const struct bn_gemm *g = c->v->gemm;
+    if (!g->mul_i8_many) return;
+    ck_case(c, "many_bytes");
+    for (size_t cols = 128; cols <= BN_COLS_MAX; cols *= 4)
+        for (size_t rows = 1; rows < 5000; rows++)
+            if (g->many_bytes(rows, cols) > g->many_bytes(rows + 1, cols))
+                ck_fail(c, "%zu rows of %zu columns want more than %zu", rows, cols, rows + 1);
+}
+
 /* Kernels for many tokens: edges of tiles of rows, tokens and columns, the sums' blocks filled with
  * extremes, and rows that are taken in parts. */
 static void check_many(struct ck *c)
 {
     static const size_t cols[] = {1, 128, 200, 256, 257, 384, 512, 513, 640, 1280};
-    static const size_t rows[] = {256, 257, 263, 300};
-    static const size_t tok[] = {15, 16, 17, 18, 20, 23, 24, 31, 33, 56, 64, 66, 91};
+    static const size_t rows[] = {255, 256, 257, 263, 264, 265, 300};
+    static const size_t tok[] = {15, 16, 17, 18, 20, 23, 24, 31, 32, 33, 55, 56, 64, 66, 91};
+    size_t group = c->v->gemm->group_rows;
     for (size_t i = 0; i < BN_ARRAY_LEN(cols); i++)
         for (size_t r = 15; r <= 36; r += 3) {
             struct shape s = {r, cols[i], tok[(i + r) % BN_ARRAY_LEN(tok)], 0, r, BN_SCALE_ROW, 0};
@@ -303,7 +317,7 @@ static void check_many(struct ck *c)
             for (size_t n = 512; n <= 1152; n += 128)
                 check_i8(c, (struct shape){17, n, 16, 0, 17, BN_SCALE_TENSOR, 0}, (enum wfill)wf,
                          (enum qfill)qf);
-    check_i8(c, (struct shape){48, 300, 16, 16, 48, BN_SCALE_ROW, 0}, W_RANDOM, Q_RANDOM);
+    check_i8(c, (struct shape){48, 300, 16, 4 * group, 48, BN_SCALE_ROW, 0}, W_RANDOM, Q_RANDOM);
     check_i8(c, (struct shape){32, 130, 400, 0, 32, BN_SCALE_ROW, 0}, W_RANDOM, Q_RANDOM);
     for (size_t i = 0; i < BN_ARRAY_LEN(cols) && !c->quick; i++)
         for (size_t j = 0; j < BN_ARRAY_LEN(rows); j++) {
@@ -318,8 +332,15 @@ static void check_many(struct ck *c)
             check_i8(c, (struct shape){260, 640, 32, 0, 260, BN_SCALE_TENSOR, 0}, (enum wfill)wf,
                      (enum qfill)qf);
     check_i8(c, (struct shape){300, 192, 65, 12, 300, BN_SCALE_ROW, 0}, W_TERNARY, Q_RANDOM);
-    check_i8(c, (struct shape){300, 192, 65, 0, 300, BN_SCALE_BLOCK, 64}, W_TERNARY, Q_RANDOM);
+    if (c->v->gemm->block_scales)
+        check_i8(c, (struct shape){300, 192, 65, 0, 300, BN_SCALE_BLOCK, 64}, W_TERNARY, Q_RANDOM);
+    check_many_bytes(c);
     if (c->quick) return;
+    for (enum wfill wf = W_MINUS; wf <= W_PLUS; wf++) /* the largest sums, where one never turns */
+        for (enum qfill qf = Q_MAX; qf <= Q_TURNS; qf++)
+            for (size_t n = 8192; n <= BN_COLS_MAX; n *= 2)
+                check_i8(c, (struct shape){257, n, 24, 0, 257, BN_SCALE_TENSOR, 0}, wf, qf);
+    check_i8(c, (struct shape){257, BN_COLS_MAX, 24, 0, 257, BN_SCALE_ROW, 0}, W_SIGN1, Q_EXTREME);
     check_i8(c, (struct shape){500, BN_COLS_MAX, 24, 0, 500, BN_SCALE_ROW, 0}, W_TERNARY, Q_RANDOM);
     check_i8(c, (struct shape){16, BN_COLS_MAX, 16, 0, 16, BN_SCALE_ROW, 0}, W_SIGN, Q_EXTREME);
     check_i8(c, (struct shape){16, BN_COLS_MAX, 16, 0, 16, BN_SCALE_ROW, 0}, W_SIGN1, Q_EXTREME);
@@ -388,7 +409,11 @@ void check_gemm_t2(struct ck *c)
     check_many(c);
 }
 
-void check_gemm_t3(struct ck *c) { check_plain(c); }
+void check_gemm_t3(struct ck *c)
+{
+    check_plain(c);
+    check_many(c);
+}
 
 static void bench_layout(struct ck *c)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * AVX2: int8 activations times matrices in layout "t2" (ref/gemm_t2.c), one scale a row or matrix.
- * Many tokens are in gemm_t2_tile_avx2.c and gemm_t2_tables_avx2.c, block scales in
+ * Many tokens are in gemm_t2_tile_avx2.c and gemm_tables_avx2.c, block scales in
  * gemm_t2_block_avx2.c, float activations in gemm_t2_f32_avx2.c.
  *
  * maddubs multiplies unsigned codes c = w + 1 in {0..3} with signed activations a, |a| <= 127, and
@@ -16,6 +16,7 @@
 #include "kernels/t2.h"
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/t2_avx2.h"
+#include "kernels/x86/tables_avx2.h"
 
 enum {
     AHEAD = 4096,     /* bytes to prefetch ahead: worth a third of the speed from DRAM */
@@ -184,6 +185,6 @@ const struct bn_gemm bn_gemm_t2_avx2 = {
     .mul_i8 = mul_i8_avx2,
     .mul_f32 = bn_t2_mul_f32_avx2,
     .many_from = MANY_FROM,
-    .many_bytes = bn_t2_many_bytes_avx2,
+    .many_bytes = bn_tables_bytes_avx2,
     .mul_i8_many = bn_t2_mul_i8_many_avx2,
 };

@@ -22,6 +22,7 @@
  */
 #include "kernels/t3.h"
 #include "kernels/x86/t2_avx2.h"
+#include "kernels/x86/tables_avx2.h"
 
 #define ALWAYS static inline __attribute__((always_inline))
 
@@ -31,7 +32,8 @@ enum {
     UNIT_STEPS = 16,  /* several tokens: steps decoded together, */
     UNIT_ROWS = 12,   /* of so many rows, */
     UNIT_TOKENS = 64, /* for at most so many tokens; a multiple of 4 */
-    UNIT_TRIPLES = UNIT_ROWS / 3
+    UNIT_TRIPLES = UNIT_ROWS / 3,
+    MANY_FROM = 32 /* tokens from which tables win */
 };
 
 ALWAYS __m256i table16(int8_t a, int8_t b, int8_t c, int8_t d, int8_t e, int8_t f, int8_t g,
@@ -256,4 +258,7 @@ const struct bn_gemm bn_gemm_t3_avx2 = {
     .unpack = bn_t3_unpack,
     .mul_i8 = mul_i8_avx2,
     .mul_f32 = bn_t3_mul_f32_c,
+    .many_from = MANY_FROM,
+    .many_bytes = bn_tables_bytes_avx2,
+    .mul_i8_many = bn_t3_mul_i8_many_avx2,
 };

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AVX2: int8 activations of very many tokens times matrices in layout "t2", one scale a row or
- * matrix, without multiplying. A byte of t2 holds four weights of one row, so with weights in
- * {-1, 0, +1} there are only 81 of them: for 32 tokens and the four columns of a byte all 81 sums of
- * weights times activations are written to a table, and each row then adds one entry (32 sums, two
- * registers). An entry is two additions for 128 products, where a multiplier needs eight
- * instructions; the limit is the first cache, which the four tables in use (20 KB) must not leave.
+ * AVX2: int8 activations of very many tokens times matrices of any layout, one scale a row or matrix,
+ * without multiplying. Four weights of one row in {-1, 0, +1} are one of 81 things: for 32 tokens and
+ * four columns all 81 sums of weights times activations are written to a table, and each row then
+ * adds one entry (32 sums, two registers). The four columns are i, 32 + i, 64 + i and 96 + i of a
+ * step of 128, as they lie together in "t2" and "t3" alike. An entry is two additions for 128
+ * products, where a multiplier needs eight instructions; the limit is the first cache, which the four
+ * tables in use (20 KB) must not leave.
  *
- *   codes    [columns / 16][rows]    four offsets into four tables, 16 bits each: made once a call
- *   tables   [4][81][32 tokens]      int16: four bytes of t2, that is 16 columns
+ *   codes    [columns / 16][rows]    four offsets into four tables, 16 bits each: made once a call,
+ *                                    by the layout (tables_avx2.h)
+ *   tables   [4][81][32 tokens]      int16: 16 columns
  *   part     [rows][32 tokens]       int16: sums of up to 256 columns
  *   total    [rows][32 tokens]       int32
  *
@@ -16,31 +18,47 @@
  * are at most 32512 < 2^15.
  *
  * Matrices with a weight +2, few rows (the tables would not pay) and tokens beyond the last 32 go
- * the way of the tile.
+ * to the layout's other kernel.
  */
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/t2_avx2.h"
+#include "kernels/x86/tables_avx2.h"
 
 enum {
+    STEP = BN_K_ALIGN, /* columns */
     TOKENS = 32,
     ENTRIES = 81,
-    AT_ONCE = 4,                         /* tables in use */
-    STEP_PASSES = BN_T2_PIECE / AT_ONCE, /* passes over the rows for 128 columns */
-    SUM_PASSES = 2 * STEP_PASSES,        /* passes until a 16-bit sum is full */
-    MIN_ROWS = 256,                      /* below, building tables costs too much */
-    MIN_TOKENS = 24,                     /* the tile is faster for so few */
-    CODE_BYTES = 6 << 20                 /* of codes; else rows are taken in parts */
+    AT_ONCE = 4, /* tables in use */
+    STEP_PASSES = BN_TABLE_PASSES,
+    SUM_PASSES = 2 * STEP_PASSES, /* passes until a 16-bit sum is full */
+    MIN_ROWS = 256,               /* below, building tables costs too much */
+    MIN_TOKENS = 24,              /* the tile is faster for so few */
+    CODE_BYTES = 6 << 20          /* of codes; else rows are taken in parts */
 };
 
 typedef int16_t table[ENTRIES][TOKENS];
 
+static size_t code_bytes(size_t cols)
+{
+    return bn_div_up(cols, STEP) * STEP_PASSES * sizeof(uint64_t);
+}
+
+static size_t align_rows(size_t rows)
+{
+    return bn_div_up(rows, BN_TABLE_ROW_BLOCK) * BN_TABLE_ROW_BLOCK;
+}
+
+/* the most rows taken at a time */
+static size_t rows_max(size_t cols)
+{
+    return align_rows(bn_max_size(CODE_BYTES / code_bytes(cols), MIN_ROWS));
+}
+
 /* rows taken at a time: all, or equal parts whose codes have the size of a cache */
 static size_t part_rows(size_t rows, size_t cols)
 {
-    size_t code = bn_div_up(cols, BN_T2_STEP) * STEP_PASSES * sizeof(uint64_t);
-    size_t parts = bn_div_up(rows * code, CODE_BYTES);
-    size_t n = bn_align_up(bn_div_up(rows, bn_max_size(parts, 1)), 8);
-    return bn_max_size(n, MIN_ROWS);
+    size_t parts = bn_div_up(rows, rows_max(cols));
+    return bn_max_size(align_rows(bn_div_up(rows, parts)), align_rows(MIN_ROWS));
 }
 
 struct memory {
@@ -48,82 +66,33 @@ struct memory {
     int32_t (*total)[TOKENS];
     int16_t (*part)[TOKENS];
     uint64_t *code;
-    size_t rows; /* of one pass in code, total and part: a multiple of 8 */
+    size_t rows; /* room in code, total and part: a multiple of BN_TABLE_ROW_BLOCK */
 };
 
 static void *at_or_null(uint8_t *base, size_t at) { return base ? base + at : NULL; }
 
-/* The pieces of the caller's memory; with base NULL they are only measured. */
+/* The pieces of the caller's memory for so many rows at a time; with base NULL they are only
+ * measured. */
 static size_t lay_out(struct memory *m, uint8_t *base, size_t rows, size_t cols)
 {
     size_t at = 0;
-    m->rows = part_rows(rows, cols);
+    m->rows = rows;
     m->tables = (void *)base;
     at += bn_align_up(AT_ONCE * sizeof(table), 64);
     m->total = at_or_null(base, at);
-    at += m->rows * sizeof m->total[0];
+    at += rows * sizeof m->total[0];
     m->part = at_or_null(base, at);
-    at += m->rows * sizeof m->part[0];
+    at += rows * sizeof m->part[0];
     m->code = at_or_null(base, at);
-    return at + bn_div_up(cols, BN_T2_STEP) * STEP_PASSES * m->rows * sizeof(uint64_t);
+    return at + rows * code_bytes(cols);
 }
 
-size_t bn_t2_many_bytes_avx2(size_t rows, size_t cols)
+/* Parts of fewer rows may be larger than those of more, so it is measured without them. */
+size_t bn_tables_bytes_avx2(size_t rows, size_t cols)
 {
     struct memory m;
-    return lay_out(&m, NULL, rows, cols);
-}
-
-/* ---- codes ---- */
-
-/* 32 bytes of t2 to numbers in base 3, low field first: 0 .. 80. Two fields at a time: c0 + 3 c1 in
- * the low half of a byte and c2 + 3 c3 in the high half, h; that is 16 h too much and 9 h too
- * little. */
-static inline __m256i base3(__m256i q)
-{
-    const __m256i m33 = _mm256_set1_epi8(0x33), m15 = _mm256_set1_epi8(15);
-    __m256i odd = _mm256_and_si256(_mm256_srli_epi16(q, 2), m33);
-    __m256i t =
-        _mm256_add_epi8(_mm256_and_si256(q, m33), _mm256_add_epi8(odd, _mm256_add_epi8(odd, odd)));
-    __m256i h = _mm256_and_si256(_mm256_srli_epi16(t, 4), m15);
-    return _mm256_add_epi8(_mm256_sub_epi8(t, _mm256_slli_epi16(h, 3)), h);
-}
-
-/* Offsets of rows [r0, r1); false if there is a weight +2. */
-static bool make_codes(struct memory *m, const struct bn_packed *w, size_t r0, size_t r1)
-{
-    __m256i twos = _mm256_setzero_si256();
-    size_t steps = bn_div_up(w->cols, BN_T2_STEP);
-    for (size_t s = 0; s < steps; s++)
-        for (size_t r = 0; r < m->rows; r += BN_T2_ROWS) {
-            __m256i a[8]; /* 16 offsets of row i at i and 4 + i */
-            uint64_t *out = m->code + s * STEP_PASSES * m->rows + r;
-            for (size_t i = 0; i < 4; i++) {
-                if (r0 + r >= r1) {
-                    a[i] = a[4 + i] = _mm256_setzero_si256();
-                    continue;
-                }
-                const uint8_t *p = bn_t2_group(w, r0 + r) + (s * BN_T2_ROWS + i) * BN_T2_PIECE;
-                __m256i q = _mm256_loadu_si256((const void *)p), c = base3(q);
-                twos = _mm256_or_si256(twos, _mm256_and_si256(q, _mm256_srli_epi16(q, 1)));
-                a[i] = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm256_castsi256_si128(c)), 6);
-                a[4 + i] =
-                    _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm256_extracti128_si256(c, 1)), 6);
-            }
-            for (size_t i = 0; i < 8; i += 4) { /* 4 by 4 elements of 64 bits turned over */
-                __m256i b0 = _mm256_unpacklo_epi64(a[i], a[i + 1]);
-                __m256i b1 = _mm256_unpackhi_epi64(a[i], a[i + 1]);
-                __m256i b2 = _mm256_unpacklo_epi64(a[i + 2], a[i + 3]);
-                __m256i b3 = _mm256_unpackhi_epi64(a[i + 2], a[i + 3]);
-                __m256i c[4] = {_mm256_permute2x128_si256(b0, b2, 0x20),
-                                _mm256_permute2x128_si256(b1, b3, 0x20),
-                                _mm256_permute2x128_si256(b0, b2, 0x31),
-                                _mm256_permute2x128_si256(b1, b3, 0x31)};
-                for (size_t j = 0; j < 4; j++)
-                    _mm256_storeu_si256((void *)(out + (i + j) * m->rows), c[j]);
-            }
-        }
-    return _mm256_testz_si256(twos, _mm256_set1_epi8(0x55));
+    size_t most = bn_min_size(align_rows(bn_max_size(rows, MIN_ROWS)), rows_max(cols));
+    return lay_out(&m, NULL, most, cols);
 }
 
 /* ---- tables ---- */
@@ -149,7 +118,7 @@ static inline void turn16(int8_t (*out)[TOKENS], const int8_t *q, size_t q_strid
 /* columns [128][32 tokens] of a step */
 static void turn(int8_t (*out)[TOKENS], const int8_t *q, size_t q_stride, size_t n)
 {
-    for (size_t k = 0; k < BN_T2_STEP; k += 16)
+    for (size_t k = 0; k < STEP; k += 16)
         for (size_t t = 0; t < TOKENS; t += 16)
             turn16((int8_t(*)[TOKENS])(&out[k][t]), q + t * q_stride + k, q_stride,
                    n > t ? n - t : 0);
@@ -201,11 +170,11 @@ static __attribute__((noinline)) void build(int16_t (*out)[TOKENS], const int8_t
 /* Every row adds its entries of the four tables. A 16-bit sum begins in the first pass of a series
  * and is added to the total in the last one. */
 static inline __attribute__((always_inline)) void
-sweep(const struct memory *m, const uint64_t *code, const bool first, const bool last)
+sweep(const struct memory *m, const uint64_t *code, size_t rows, const bool first, const bool last)
 {
     const table(*t)[AT_ONCE] = (const void *)m->tables;
     __m256i *part = (void *)m->part, *total = (void *)m->total;
-    for (const uint64_t *end = code + m->rows; code < end; code++, part += 2, total += 4) {
+    for (const uint64_t *end = code + rows; code < end; code++, part += 2, total += 4) {
         uint64_t c = *code, c0 = c & 0xffff, c1 = c >> 16 & 0xffff, c2 = c >> 32 & 0xffff;
         __m256i u = first ? _mm256_setzero_si256() : _mm256_load_si256(part);
         __m256i v = first ? _mm256_setzero_si256() : _mm256_load_si256(part + 1);
@@ -232,17 +201,20 @@ sweep(const struct memory *m, const uint64_t *code, const bool first, const bool
     }
 }
 
-static __attribute__((noinline)) void sweep_first(const struct memory *m, const uint64_t *code)
+static __attribute__((noinline)) void sweep_first(const struct memory *m, const uint64_t *code,
+                                                  size_t rows)
 {
-    sweep(m, code, true, false);
+    sweep(m, code, rows, true, false);
 }
-static __attribute__((noinline)) void sweep_next(const struct memory *m, const uint64_t *code)
+static __attribute__((noinline)) void sweep_next(const struct memory *m, const uint64_t *code,
+                                                 size_t rows)
 {
-    sweep(m, code, false, false);
+    sweep(m, code, rows, false, false);
 }
-static __attribute__((noinline)) void sweep_last(const struct memory *m, const uint64_t *code)
+static __attribute__((noinline)) void sweep_last(const struct memory *m, const uint64_t *code,
+                                                 size_t rows)
 {
-    sweep(m, code, false, true);
+    sweep(m, code, rows, false, true);
 }
 
 /* y of rows [r0, r1) for nt tokens from the totals, eight by eight turned over */
@@ -271,37 +243,36 @@ static void mul_tables(float *y, size_t y_stride, const struct memory *m, const 
                        size_t r0, size_t r1, const int8_t *q, size_t q_stride, const float *inv,
                        size_t nt)
 {
-    _Alignas(32) int8_t column[BN_T2_STEP][TOKENS];
-    size_t passes = bn_div_up(w->cols, BN_T2_STEP) * STEP_PASSES;
+    _Alignas(32) int8_t column[STEP][TOKENS];
+    size_t passes = bn_div_up(w->cols, STEP) * STEP_PASSES;
     memset(m->total, 0, m->rows * sizeof m->total[0]);
     for (size_t p = 0; p < passes; p++) {
         const uint64_t *code = m->code + p * m->rows;
         size_t byte = p % STEP_PASSES * AT_ONCE;
-        if (byte == 0) turn(column, q + p / STEP_PASSES * BN_T2_STEP, q_stride, nt);
+        if (byte == 0) turn(column, q + p / STEP_PASSES * STEP, q_stride, nt);
         for (size_t i = 0; i < AT_ONCE; i++)
             for (size_t t = 0; t < TOKENS; t += 16)
                 build((int16_t(*)[TOKENS])(&m->tables[i][0][t]),
                       (const int8_t(*)[TOKENS])(&column[0][t]), byte + i);
-        if (p % SUM_PASSES == 0) sweep_first(m, code);
-        else if ((p + 1) % SUM_PASSES == 0 || p + 1 == passes) sweep_last(m, code);
-        else sweep_next(m, code);
+        if (p % SUM_PASSES == 0) sweep_first(m, code, r1 - r0);
+        else if ((p + 1) % SUM_PASSES == 0 || p + 1 == passes) sweep_last(m, code, r1 - r0);
+        else sweep_next(m, code, r1 - r0);
     }
     finish(y, y_stride, m, w, r0, r1, inv, nt);
 }
 
-void bn_t2_mul_i8_many_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                            size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                            const float *inv, size_t n_tok, void *scratch)
+void bn_mul_tables_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
+                        const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
+                        size_t n_tok, void *scratch, bn_codes_fn *codes, bn_mul_i8_fn *otherwise)
 {
-    bn_mul_i8_fn *otherwise = bn_gemm_t2_avx2.mul_i8;
     size_t n = n_tok / TOKENS * TOKENS;
     if (n_tok - n >= MIN_TOKENS) n = n_tok;
     struct memory m;
-    lay_out(&m, scratch, r1 - r0, w->cols);
+    lay_out(&m, scratch, part_rows(r1 - r0, w->cols), w->cols);
     if (w->scale_kind == BN_SCALE_BLOCK || r1 - r0 < MIN_ROWS) n = 0;
     for (size_t r = r0; r < r1; r += m.rows) {
         size_t end = bn_min_size(r1, r + m.rows);
-        size_t done = n > 0 && make_codes(&m, w, r, end) ? n : 0;
+        size_t done = n > 0 && codes(m.code, m.rows, w, r, end) ? n : 0;
         for (size_t t = 0; t < done; t += TOKENS)
             mul_tables(y + t * y_stride, y_stride, &m, w, r, end, q + t * q_stride, q_stride,
                        inv + t, bn_min_size(TOKENS, done - t));
