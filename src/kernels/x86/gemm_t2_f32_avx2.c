@@ -87,21 +87,6 @@ static void decode_step(float (*wide)[STEP], const uint8_t *p)
         }
 }
 
-/* lanes of four rows += decoded columns [k, k + n) times x; n is a multiple of 16 */
-static inline void mul_piece(struct bn_l16 *lanes, const float (*wide)[STEP], size_t k,
-                             const float *x, size_t n)
-{
-    struct bn_l16 a = lanes[0], b = lanes[1], c = lanes[2], d = lanes[3];
-    for (size_t i = 0; i < n; i += 16) {
-        struct bn_l16 v = bn_l16_load(x + i);
-        a = bn_l16_mul_add(a, bn_l16_load(wide[0] + k + i), v);
-        b = bn_l16_mul_add(b, bn_l16_load(wide[1] + k + i), v);
-        c = bn_l16_mul_add(c, bn_l16_load(wide[2] + k + i), v);
-        d = bn_l16_mul_add(d, bn_l16_load(wide[3] + k + i), v);
-    }
-    lanes[0] = a, lanes[1] = b, lanes[2] = c, lanes[3] = d;
-}
-
 static void group(float *y, size_t y_stride, const struct bn_packed *w, size_t r, size_t n_rows,
                   const float *x, size_t x_stride, size_t n_tok)
 {
@@ -125,14 +110,9 @@ static void group(float *y, size_t y_stride, const struct bn_packed *w, size_t r
         }
         if (blocks && k % (8 * block) == 0) bn_t2_block_scales(d, w, r, n_rows, b, w->cols / block);
         for (size_t t = 0; t < n_tok; t++) {
-            const float *v = x + t * x_stride + k;
-            float tail[STEP]; /* columns that are not a multiple of 16: zeros change no lane */
-            if (n % 16 != 0) {
-                memset(tail, 0, sizeof tail);
-                memcpy(tail, v, n * sizeof *v);
-                v = tail;
-            }
-            mul_piece(lanes[t], (const float(*)[STEP])wide, k % STEP, v, bn_align_up(n, 16));
+            float tail[STEP];
+            const float *v = bn_f32_piece(tail, x + t * x_stride + k, n);
+            bn_f32_rows(lanes[t], 4, wide[0] + k % STEP, STEP, v, bn_align_up(n, 16));
             if (!blocks || (k + piece) % block != 0) continue;
             __m128 s = bn_l16_sum4(lanes[t][0], lanes[t][1], lanes[t][2], lanes[t][3]);
             acc[t] = _mm_add_ps(acc[t], _mm_mul_ps(d[b % 8], s));

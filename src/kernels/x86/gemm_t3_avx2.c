@@ -18,7 +18,6 @@
  * Several tokens. Two groups by 2048 columns are decoded into the first cache, a byte for a column of
  * a triple with the codes w + 1 of its three rows, and meet four tokens at a time: 12 sums stay in
  * registers. A pair is at most 2 * 2 * 127 = 508 there, and 64 of them, the 16 steps, 32512 < 2^15.
- * Float activations are left to the reference.
  */
 #include "kernels/t3.h"
 #include "kernels/x86/t2_avx2.h"
@@ -257,7 +256,7 @@ const struct bn_gemm bn_gemm_t3_avx2 = {
     .pack = bn_t3_pack,
     .unpack = bn_t3_unpack,
     .mul_i8 = mul_i8_avx2,
-    .mul_f32 = bn_t3_mul_f32_c,
+    .mul_f32 = bn_t3_mul_f32_avx2,
     .many_from = MANY_FROM,
     .many_bytes = bn_tables_bytes_avx2,
     .mul_i8_many = bn_t3_mul_i8_many_avx2,

@@ -5,11 +5,12 @@
 #define BN_KERNELS_X86_T2_AVX2_H
 
 #include "kernels/t2.h"
+#include "kernels/x86/avx2.h"
 
 #include <immintrin.h>
 
 bn_mul_i8_fn bn_t2_mul_i8_block_avx2; /* BN_SCALE_BLOCK */
-bn_mul_f32_fn bn_t2_mul_f32_avx2;
+bn_mul_f32_fn bn_t2_mul_f32_avx2, bn_t3_mul_f32_avx2;
 
 /* TENSOR and ROW, many tokens; r1 - r0 is a multiple of BN_T2_TILE_ROWS, rows beyond r1 are not
  * written. */
@@ -54,6 +55,32 @@ static inline __m128i bn_hsum4_i32(__m256i a, __m256i b, __m256i c, __m256i d)
 {
     __m256i v = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
     return _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+}
+
+/* n floats, up to BN_K_ALIGN; where they are no multiple of 16, a copy with zeros after them, which
+ * change no lane */
+static inline const float *bn_f32_piece(float *copy, const float *x, size_t n)
+{
+    if (n % 16 == 0) return x;
+    memset(copy, 0, BN_K_ALIGN * sizeof *copy);
+    memcpy(copy, x, n * sizeof *x);
+    return copy;
+}
+
+/* lanes of a few rows += decoded weights, `stride` from row to row, times x; n is a multiple of 16 */
+static inline __attribute__((always_inline)) void bn_f32_rows(struct bn_l16 *lanes,
+                                                              const size_t rows, const float *w,
+                                                              size_t stride, const float *x,
+                                                              size_t n)
+{
+    struct bn_l16 s[4];
+    for (size_t r = 0; r < rows; r++) s[r] = lanes[r];
+    for (size_t i = 0; i < n; i += 16) {
+        struct bn_l16 v = bn_l16_load(x + i);
+        for (size_t r = 0; r < rows; r++)
+            s[r] = bn_l16_mul_add(s[r], bn_l16_load(w + r * stride + i), v);
+    }
+    for (size_t r = 0; r < rows; r++) lanes[r] = s[r];
 }
 
 /* the scales of block b of rows r .. r+3 as floats, for 8 blocks from b0 on: d[i] is block b0 + i.
