@@ -80,7 +80,8 @@ typedef struct bitnet_model_options {
     bitnet_progress_fn progress;
     void *progress_user;
     const char *layout; /* "auto", "t2", "t3": how ternary matrices lie in memory (NULL: auto). The
-                         * results are the same; a matrix that t3 cannot hold is in t2 */
+                         * results are the same; a matrix that t3 cannot hold is in t2. auto: t3 with
+                         * two threads or more, int8 activations and kernels for it; else t2 */
     /* "auto", "exact", "screened": whether to make a 4-bit copy of the output head, which lets
      * greedy and top-k requests read a quarter of it, with the same tokens. auto: for heads of at
      * least 16384 rows and 6 bits a weight; exact: never, which saves the memory */

@@ -8,7 +8,10 @@
 #include "base/mem.h"
 #include <stdlib.h>
 
-enum { MAX_NOTE_BYTES = 4096 };
+enum {
+    MAX_NOTE_BYTES = 4096,
+    T3_THREADS = 2 /* from so many on, "auto" is t3 */
+};
 
 bool bn_i2s_layout_parse(enum bn_i2s_layout *out, const char *name)
 {
@@ -48,10 +51,12 @@ static bitnet_status choose_activations(struct bn_config *c, const char *name, b
     return BITNET_OK;
 }
 
-/* "t3" reads fewer bytes and takes more instructions than "t2": it decodes a large model faster from
- * two threads on, but has no kernels for many tokens yet and reads prompts more slowly. So it is
- * there for those who ask for it (docs/performance.md has the figures). */
-static bitnet_status choose_layout(struct bn_model *m, const char *name, bitnet_error *err)
+/* "t3" reads fewer bytes and takes more instructions than "t2". One core alone gets its bytes fast
+ * enough for "t2"; several share the memory, and "t3" wins from two threads on. With float
+ * activations instructions are the limit anyway, and so they are without a kernel made for "t3"
+ * (docs/performance.md has the figures). A matrix that the choice cannot hold is in "t2". */
+static bitnet_status choose_layout(struct bn_model *m, const char *name, uint32_t threads,
+                                   bitnet_error *err)
 {
     const struct bn_kernels *k = &m->kernels;
     const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3};
@@ -62,7 +67,8 @@ static bitnet_status choose_layout(struct bn_model *m, const char *name, bitnet_
         }
     if (name && strcmp(name, "auto") != 0)
         return bn_fail(err, BITNET_E_ARG, "layout '%s' is unknown; auto, t2 and t3 exist", name);
-    m->gemm = k->gemm_t2;
+    bool fast = k->gemm_t3 != &bn_gemm_t3_c && m->config.act_quant == BN_AQ_INT8;
+    m->gemm = fast && threads >= T3_THREADS ? k->gemm_t3 : k->gemm_t2;
     return BITNET_OK;
 }
 
@@ -94,7 +100,7 @@ static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open
     BN_TRY(choose_activations(&m->config, a->activations, err));
     struct bn_pool *pool;
     BN_TRY(bn_pool_open(&pool, a->threads, err));
-    bitnet_status s = choose_layout(m, a->layout, err);
+    bitnet_status s = choose_layout(m, a->layout, bn_pool_threads(pool), err);
     if (s == BITNET_OK) s = bn_weights_load(m, pool, a->progress, a->progress_user, err);
     if (s == BITNET_OK) s = bn_head_copy_make(m, pool, head, err);
     bn_pool_close(pool);

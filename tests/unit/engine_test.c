@@ -264,7 +264,32 @@ static void layouts_are_what_was_asked_for(void **state)
         bitnet_model_close(m);
     }
     assert_true(bytes[1] < bytes[0] && bytes[1] * 6 >= bytes[0] * 5);
-    assert_string_equal(info.layout, "t2"); /* auto */
+}
+
+/* "auto": t3 where several threads share the memory, activations are int8 and it has a kernel of its
+ * own. */
+static void the_layout_follows_the_threads(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t threads;
+        const char *backend, *activations;
+    } at[] = {{2, NULL, NULL}, {1, NULL, NULL}, {2, "scalar", NULL}, {2, NULL, "f32"}};
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
+        bitnet_model *m = NULL;
+        bitnet_model_options o;
+        bitnet_model_info in = {.size = sizeof in};
+        bitnet_error err = {0};
+        bitnet_model_options_init(&o);
+        o.threads = at[i].threads;
+        o.backend = at[i].backend;
+        o.activations = at[i].activations;
+        if (bitnet_model_open(&m, TEST_MODEL, &o, &err)) fail_msg("%s", err.text);
+        bitnet_model_get_info(m, &in);
+        bool t3 = i == 0 && strcmp(in.backend, "avx2") == 0;
+        assert_string_equal(in.layout, t3 ? "t3" : "t2");
+        bitnet_model_close(m);
+    }
 }
 
 static void bad_arguments_get_a_sentence(void **state)
@@ -370,6 +395,7 @@ int main(void)
         cmocka_unit_test(logits_do_not_depend_on_cutting),
         cmocka_unit_test(bad_arguments_get_a_sentence),
         cmocka_unit_test(layouts_are_what_was_asked_for),
+        cmocka_unit_test(the_layout_follows_the_threads),
         cmocka_unit_test(sampler_follows_its_distribution),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);

@@ -19,8 +19,6 @@ void bn_t2_mul_i8_tile_avx2(float *y, size_t y_stride, const struct bn_packed *w
                             size_t r1, const int8_t *q, size_t q_stride, const float *inv,
                             size_t n_tok);
 
-bn_mul_i8_many_fn bn_t2_mul_i8_many_avx2, bn_t3_mul_i8_many_avx2;
-
 /* 32-bit elements of 8 registers: row i, column j to row j, column i */
 static inline void bn_transpose8_i32(__m256i v[8])
 {

@@ -22,6 +22,7 @@ enum {
 typedef bool bn_codes_fn(uint64_t *code, size_t stride, const struct bn_packed *w, size_t r0,
                          size_t r1);
 bn_codes_fn bn_t2_codes_avx2, bn_t3_codes_avx2;
+bn_mul_i8_many_fn bn_t2_mul_i8_many_avx2, bn_t3_mul_i8_many_avx2;
 
 /* bn_mul_i8_many_fn with the layout's codes and its kernel for fewer tokens or rows */
 void bn_mul_tables_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
