@@ -217,8 +217,9 @@ extern const size_t bn_kernel_count;
 /* The best variants that `features` (bn_cpu_detect(), perhaps narrowed) allow. */
 struct bn_kernels bn_kernels_select(uint32_t features);
 
-/* Compares every chosen variant with the reference on small inputs, in milliseconds. The error
- * names operation and ISA. */
-bitnet_status bn_kernels_self_test(const struct bn_kernels *k, bitnet_error *err);
+/* Compares every chosen variant with the reference on small inputs, in milliseconds. memory: so many
+ * bytes, aligned to 64. The error names operation and ISA. */
+bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bitnet_error *err);
+size_t bn_kernels_self_test_bytes(const struct bn_kernels *k);
 
 #endif

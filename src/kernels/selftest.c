@@ -3,7 +3,7 @@
  * The check at start: every chosen variant against the reference on small inputs, within
  * milliseconds, so that a miscompiled or misdetected kernel ends in an error and not in wrong text.
  * The sizes are chosen to pass through the main loop and the tail of every variant; the thorough
- * test is tests/kernels. All memory is on the stack. */
+ * test is tests/kernels. Memory is on the stack, but for the matrices of many tokens. */
 #include "base/half.h"
 #include "base/rng.h"
 #include "kernels/kernels.h"
@@ -145,42 +145,64 @@ static bool test_screen4(bn_screen4_fn *f)
     return same(a, b, sizeof a);
 }
 
+/* Queries of one token, and of so many that kernels may treat them together; dimensions with a tail
+ * and without. Two blocks, so that the folding into the running state is seen as well. */
+enum { QUERIES_MAX = 11, DIM_MAX = 48, KEYS_MAX = 21 };
+static const struct attn_shape {
+    size_t n_q, dim, keys;
+} attn_shapes[] = {{3, 44, 13}, {QUERIES_MAX, DIM_MAX, KEYS_MAX}};
+
 struct attn_state {
-    float o[3 * 44], m[3], l[3];
+    float o[QUERIES_MAX * DIM_MAX], m[QUERIES_MAX], l[QUERIES_MAX];
 };
 
-/* Two blocks, so that the folding into the running state is seen as well. */
-static bool test_attn_f32(bn_attn_f32_fn *f)
+static struct attn_state attn_start(void)
 {
-    enum { Q = 3, DIM = 44, KEYS = 13 };
-    float q[Q * DIM], k[KEYS * DIM], v[KEYS * DIM];
-    struct attn_state a = {{0}, {-INFINITY, -INFINITY, -INFINITY}, {0}}, b = a;
+    struct attn_state s = {{0}, {0}, {0}};
+    for (size_t i = 0; i < QUERIES_MAX; i++) s.m[i] = -INFINITY;
+    return s;
+}
+
+static bool test_attn_f32(bn_attn_f32_fn *f, const struct attn_shape *s)
+{
+    float q[QUERIES_MAX * DIM_MAX], k[KEYS_MAX * DIM_MAX], v[KEYS_MAX * DIM_MAX];
+    struct attn_state a = attn_start(), b = a;
     for (uint64_t block = 0; block < 2; block++) {
-        fill(q, Q * DIM, 14);
-        fill(k, KEYS * DIM, 15 + block);
-        fill(v, KEYS * DIM, 17 + block);
-        bn_attn_f32_c(a.o, a.m, a.l, q, Q, k, v, DIM, KEYS, DIM, 0.01f);
-        f(b.o, b.m, b.l, q, Q, k, v, DIM, KEYS, DIM, 0.01f);
+        fill(q, s->n_q * s->dim, 14);
+        fill(k, s->keys * s->dim, 15 + block);
+        fill(v, s->keys * s->dim, 17 + block);
+        bn_attn_f32_c(a.o, a.m, a.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f);
+        f(b.o, b.m, b.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f);
     }
     return same(&a, &b, sizeof a);
 }
 
-static bool test_attn_f16(bn_attn_f16_fn *f)
+static bool test_attn_f16(bn_attn_f16_fn *f, const struct attn_shape *s)
 {
-    enum { Q = 3, DIM = 44, KEYS = 13 };
-    float q[Q * DIM], x[KEYS * DIM];
-    uint16_t k[KEYS * DIM], v[KEYS * DIM];
-    struct attn_state a = {{0}, {-INFINITY, -INFINITY, -INFINITY}, {0}}, b = a;
+    float q[QUERIES_MAX * DIM_MAX], x[KEYS_MAX * DIM_MAX];
+    uint16_t k[KEYS_MAX * DIM_MAX], v[KEYS_MAX * DIM_MAX];
+    struct attn_state a = attn_start(), b = a;
     for (uint64_t block = 0; block < 2; block++) {
-        fill(q, Q * DIM, 19);
-        fill(x, KEYS * DIM, 20 + block);
-        bn_f32_to_f16_c(k, x, KEYS * DIM);
-        fill(x, KEYS * DIM, 22 + block);
-        bn_f32_to_f16_c(v, x, KEYS * DIM);
-        bn_attn_f16_c(a.o, a.m, a.l, q, Q, k, v, DIM, KEYS, DIM, 0.01f);
-        f(b.o, b.m, b.l, q, Q, k, v, DIM, KEYS, DIM, 0.01f);
+        fill(q, s->n_q * s->dim, 19);
+        fill(x, s->keys * s->dim, 20 + block);
+        bn_f32_to_f16_c(k, x, s->keys * s->dim);
+        fill(x, s->keys * s->dim, 22 + block);
+        bn_f32_to_f16_c(v, x, s->keys * s->dim);
+        bn_attn_f16_c(a.o, a.m, a.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f);
+        f(b.o, b.m, b.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f);
     }
     return same(&a, &b, sizeof a);
+}
+
+/* One group after the other of w[rows][cols]; false if `bytes` do not suffice. */
+static bool pack(uint8_t *dst, size_t bytes, const struct bn_gemm *g, const int8_t *w, size_t rows,
+                 size_t cols)
+{
+    size_t group = g->group_rows, step = g->group_bytes(cols);
+    if (bn_div_up(rows, group) * step > bytes) return false;
+    for (size_t r = 0; r < rows; r += group)
+        g->pack(dst + r / group * step, w + r * cols, bn_min_size(group, rows - r), cols);
+    return true;
 }
 
 /* Seven rows, so that the last group is not full; seven tokens, for the paths of one and of many.
@@ -220,13 +242,8 @@ static bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t c
                         : q[i % cols] > 0 ? f->w_max
                                           : -1);
 
-    for (int i = 0; i < 2; i++) {
-        size_t group = gemm[i]->group_rows, bytes = gemm[i]->group_bytes(cols);
-        if (bn_div_up(ROWS, group) * bytes > sizeof packed[i]) return false;
-        for (size_t g = 0; g * group < ROWS; g++)
-            gemm[i]->pack(packed[i] + g * bytes, w + g * group * cols,
-                          bn_min_size(group, ROWS - g * group), cols);
-    }
+    for (int i = 0; i < 2; i++)
+        if (!pack(packed[i], sizeof packed[i], gemm[i], w, ROWS, cols)) return false;
     m.data = packed[0];
     bn_gemm_t2_c.mul_i8(a, ROWS, &m, 0, ROWS, q, COLS, sum, inv, TOK);
     m.data = packed[1];
@@ -241,10 +258,69 @@ static bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t c
     return same(a, b, 2 * ROWS * sizeof a[0]);
 }
 
-static bool test_layout(const struct bn_gemm *f)
+/* Many tokens: enough rows for kernels that want many of them as well, a last group that is not
+ * full, columns of more than one 16-bit sum. Half of the rows reach the largest sum there is with the
+ * first token. */
+enum { MANY_ROWS = 259, MANY_COLS = 300, MANY_PADDED = 384, MANY_TOK = 33 };
+struct many {
+    float a[MANY_TOK * MANY_ROWS], b[MANY_TOK * MANY_ROWS], inv[MANY_TOK];
+    int32_t sum[MANY_TOK];
+    int8_t w[MANY_ROWS * MANY_COLS], q[MANY_TOK * MANY_PADDED];
+    uint8_t packed[2][(MANY_ROWS + 5) * MANY_PADDED / 4];
+};
+
+static void fill_many(struct many *m)
+{
+    struct bn_rng r = {30};
+    for (size_t t = 0; t < MANY_TOK; t++) {
+        float x[MANY_COLS];
+        fill(x, MANY_COLS, 31 + t);
+        for (size_t i = 0; t == 0 && i < MANY_COLS; i++) x[i] = bn_rng_u64(&r) & 1 ? 9.0f : -9.0f;
+        m->inv[t] = bn_quant_i8_c(m->q + t * MANY_PADDED, &m->sum[t], x, MANY_COLS);
+    }
+    for (size_t i = 0; i < MANY_ROWS * MANY_COLS; i++)
+        m->w[i] = (int8_t)(i / MANY_COLS % 2         ? (int)bn_rng_below(&r, 3) - 1
+                           : m->q[i % MANY_COLS] > 0 ? 1
+                                                     : -1);
+}
+
+/* As few tokens as it takes, some that do not fill anything, and some more than a power of two. */
+static bool test_many(const struct bn_gemm *f, struct many *m, void *scratch)
+{
+    struct bn_packed w = {
+        .data = m->packed[0], .rows = MANY_ROWS, .cols = MANY_COLS, .scale = 0.037f};
+    const size_t tok[] = {f->many_from, 24, MANY_TOK};
+    fill_many(m);
+    if (!pack(m->packed[0], sizeof m->packed[0], &bn_gemm_t2_c, m->w, MANY_ROWS, MANY_COLS) ||
+        !pack(m->packed[1], sizeof m->packed[1], f, m->w, MANY_ROWS, MANY_COLS))
+        return false;
+    bn_gemm_t2_c.mul_i8(m->a, MANY_ROWS, &w, 0, MANY_ROWS, m->q, MANY_PADDED, m->sum, m->inv,
+                        MANY_TOK);
+    w.data = m->packed[1];
+    for (size_t i = 0; i < BN_ARRAY_LEN(tok); i++) {
+        if (tok[i] < f->many_from || tok[i] > MANY_TOK) continue;
+        memset(m->b, 0, sizeof m->b);
+        f->mul_i8_many(m->b, MANY_ROWS, &w, 0, MANY_ROWS, m->q, MANY_PADDED, m->sum, m->inv, tok[i],
+                       scratch);
+        if (!same(m->a, m->b, tok[i] * MANY_ROWS * sizeof m->a[0])) return false;
+    }
+    return true;
+}
+
+size_t bn_kernels_self_test_bytes(const struct bn_kernels *k)
+{
+    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3};
+    size_t most = 0;
+    for (size_t i = 0; i < BN_ARRAY_LEN(all); i++)
+        if (all[i]->mul_i8_many) most = bn_max_size(most, all[i]->many_bytes(MANY_ROWS, MANY_COLS));
+    return bn_align_up(most, 64) + sizeof(struct many);
+}
+
+static bool test_layout(const struct bn_gemm *f, struct many *m, void *scratch)
 {
     bool good = test_gemm(f, BN_SCALE_TENSOR, 384, 0, 0) &&
                 test_gemm(f, BN_SCALE_TENSOR, 300, 0, 1) && test_gemm(f, BN_SCALE_ROW, 333, 0, 0);
+    if (good && f->mul_i8_many) good = test_many(f, m, scratch);
     if (!good || !f->block_scales) return good;
     return test_gemm(f, BN_SCALE_BLOCK, 320, 64, 1) && test_gemm(f, BN_SCALE_BLOCK, 384, 128, 0) &&
            test_gemm(f, BN_SCALE_BLOCK, 256, 256, 0);
@@ -264,8 +340,10 @@ static bitnet_status fail(bitnet_error *err, const char *op, bn_any_fn *fn,
                    op, isa);
 }
 
-bitnet_status bn_kernels_self_test(const struct bn_kernels *k, bitnet_error *err)
+bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bitnet_error *err)
 {
+    size_t scratch_bytes = bn_kernels_self_test_bytes(k) - sizeof(struct many);
+    struct many *many = (void *)((uint8_t *)memory + scratch_bytes);
 #define CHECK(op, call) \
     if (!(call)) return fail(err, #op, (bn_any_fn *)k->op, NULL)
     CHECK(rmsnorm, test_rmsnorm(k->rmsnorm));
@@ -284,10 +362,12 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, bitnet_error *err
     CHECK(f32_to_f16, test_f32_to_f16(k->f32_to_f16));
     CHECK(dots, test_dots(k->dots));
     CHECK(screen4, test_screen4(k->screen4));
-    CHECK(attn_f32, test_attn_f32(k->attn_f32));
-    CHECK(attn_f16, test_attn_f16(k->attn_f16));
+    for (size_t i = 0; i < BN_ARRAY_LEN(attn_shapes); i++) {
+        CHECK(attn_f32, test_attn_f32(k->attn_f32, &attn_shapes[i]));
+        CHECK(attn_f16, test_attn_f16(k->attn_f16, &attn_shapes[i]));
+    }
 #undef CHECK
-    if (!test_layout(k->gemm_t2)) return fail(err, "gemm_t2", NULL, k->gemm_t2);
-    if (!test_layout(k->gemm_t3)) return fail(err, "gemm_t3", NULL, k->gemm_t3);
+    if (!test_layout(k->gemm_t2, many, memory)) return fail(err, "gemm_t2", NULL, k->gemm_t2);
+    if (!test_layout(k->gemm_t3, many, memory)) return fail(err, "gemm_t3", NULL, k->gemm_t3);
     return BITNET_OK;
 }

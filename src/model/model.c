@@ -38,7 +38,12 @@ static bitnet_status choose_kernels(struct bn_model *m, const char *backend, bit
             return bn_fail(err, BITNET_E_UNSUPPORTED, "this CPU cannot run the backend '%s'",
                            backend);
     m->kernels = bn_kernels_select(features);
-    return bn_kernels_self_test(&m->kernels, err);
+    size_t bytes = bn_kernels_self_test_bytes(&m->kernels);
+    void *memory = bn_block_alloc(bytes);
+    if (!memory) return bn_fail_nomem(err, bytes, "the check of the kernels");
+    bitnet_status s = bn_kernels_self_test(&m->kernels, memory, err);
+    bn_block_free(memory, bytes);
+    return s;
 }
 
 static bitnet_status choose_activations(struct bn_config *c, const char *name, bitnet_error *err)

@@ -95,5 +95,7 @@ void *ck_bench_bytes(size_t bytes);
 #define G(op, isa, needs, obj)
 #include "kernels/kernels.def"
 void check_exp(struct ck *c);
+/* The check at start accepts the kernels for these features, and notices wrong ones. */
+void check_self_test(struct ck *c, uint32_t features);
 
 #endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The check at start (bn_kernels_self_test) with faults planted: a kernel that is wrong in one number,
+ * and only for one, several or many tokens or queries, must be found and named. */
+#include "check.h"
+
+static struct bn_kernels right;     /* what the wrong kernels call before they spoil the result */
+static size_t wrong_from, wrong_to; /* tokens or queries for which they are wrong */
+
+static void spoil(float *y, size_t n)
+{
+    if (wrong_from <= n && n <= wrong_to) *y = 2 * *y + 1;
+}
+
+static void wrong_attn_f32(float *o, float *m, float *l, const float *q, size_t n_q, const float *k,
+                           const float *v, size_t kv_stride, size_t n, size_t dim, float scale)
+{
+    right.attn_f32(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale);
+    spoil(o + n_q * dim - 1, n_q);
+}
+
+static void wrong_attn_f16(float *o, float *m, float *l, const float *q, size_t n_q,
+                           const uint16_t *k, const uint16_t *v, size_t kv_stride, size_t n,
+                           size_t dim, float scale)
+{
+    right.attn_f16(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale);
+    spoil(o + n_q * dim - 1, n_q);
+}
+
+static const struct bn_gemm *gemm_of(const struct bn_kernels *k, bool t3)
+{
+    return t3 ? k->gemm_t3 : k->gemm_t2;
+}
+
+#define WRONG_LAYOUT(t, is_t3)                                                                  \
+    static void wrong_i8_##t(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,   \
+                             size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,   \
+                             const float *inv, size_t n_tok)                                    \
+    {                                                                                           \
+        gemm_of(&right, is_t3)->mul_i8(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);   \
+        spoil(y + (n_tok - 1) * y_stride + r1 - 1, n_tok);                                      \
+    }                                                                                           \
+    static void wrong_many_##t(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, \
+                               size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum, \
+                               const float *inv, size_t n_tok, void *scratch)                   \
+    {                                                                                           \
+        (void)scratch;                                                                          \
+        wrong_i8_##t(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);                     \
+    }                                                                                           \
+    static void wrong_f32_##t(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,  \
+                              size_t r1, const float *x, size_t x_stride, size_t n_tok)         \
+    {                                                                                           \
+        gemm_of(&right, is_t3)->mul_f32(y, y_stride, w, r0, r1, x, x_stride, n_tok);            \
+        spoil(y + (n_tok - 1) * y_stride + r1 - 1, n_tok);                                      \
+    }
+WRONG_LAYOUT(t2, false)
+WRONG_LAYOUT(t3, true)
+
+static size_t no_bytes(size_t rows, size_t cols)
+{
+    (void)rows;
+    (void)cols;
+    return 64;
+}
+
+/* op: what the error has to name; NULL: there is to be none. */
+static void expect(struct ck *c, const struct bn_kernels *k, const char *op, const char *what)
+{
+    bitnet_error err = {0};
+    ck_case(c, "%s%s%s", op ? op : "no fault", op ? ", wrong: " : "", what);
+    size_t bytes = bn_kernels_self_test_bytes(k);
+    bitnet_status s = bn_kernels_self_test(k, ck_buffer(c, bn_align_up(bytes, 64)), &err);
+    if (!op && s != BITNET_OK) ck_fail(c, "%s", err.text);
+    else if (op && s == BITNET_OK) ck_fail(c, "not noticed");
+    else if (op && !strstr(err.text, op)) ck_fail(c, "noticed as: %s", err.text);
+}
+
+static void plant_in_layout(struct ck *c, bool t3)
+{
+    static const struct {
+        const char *what;
+        size_t from, to;
+        bool i8, many, f32;
+    } fault[] = {{"one token", 1, 1, true, false, false},
+                 {"several tokens", 2, 100, true, false, false},
+                 {"fewest of many tokens", 5, 5, false, true, false},
+                 {"32 tokens and more", 32, 100, false, true, false},
+                 {"float activations", 1, 100, false, false, true},
+                 {NULL, 1, 0, true, true, true}};
+    for (size_t i = 0; i < BN_ARRAY_LEN(fault); i++) {
+        struct bn_kernels k = right;
+        struct bn_gemm g = *gemm_of(&k, t3);
+        if (fault[i].i8) g.mul_i8 = t3 ? wrong_i8_t3 : wrong_i8_t2;
+        if (fault[i].f32) g.mul_f32 = t3 ? wrong_f32_t3 : wrong_f32_t2;
+        if (fault[i].many) {
+            g.mul_i8_many = t3 ? wrong_many_t3 : wrong_many_t2;
+            g.many_bytes = no_bytes;
+            g.many_from = 5;
+        }
+        *(t3 ? &k.gemm_t3 : &k.gemm_t2) = &g;
+        wrong_from = fault[i].from;
+        wrong_to = fault[i].to;
+        expect(c, &k,
+               !fault[i].what ? NULL
+               : t3           ? "gemm_t3"
+                              : "gemm_t2",
+               fault[i].what ? fault[i].what : "");
+    }
+}
+
+void check_self_test(struct ck *c, uint32_t features)
+{
+    static const struct {
+        const char *what;
+        size_t from, to;
+    } fault[] = {{"one token's queries", 1, 7}, {"many queries", 8, 100}};
+    right = bn_kernels_select(features);
+    expect(c, &right, NULL, "");
+    for (size_t i = 0; i < BN_ARRAY_LEN(fault); i++) {
+        struct bn_kernels k = right;
+        wrong_from = fault[i].from;
+        wrong_to = fault[i].to;
+        k.attn_f32 = wrong_attn_f32;
+        expect(c, &k, "attn_f32", fault[i].what);
+        k = right;
+        k.attn_f16 = wrong_attn_f16;
+        expect(c, &k, "attn_f16", fault[i].what);
+    }
+    plant_in_layout(c, false);
+    plant_in_layout(c, true);
+}
