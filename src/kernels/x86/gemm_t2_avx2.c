@@ -6,12 +6,17 @@
  *
  * maddubs multiplies unsigned codes c = w + 1 in {0..3} with signed activations a, |a| <= 127, and
  * adds pairs in 16 bits, saturating. The sum of weights times activations is the sum of codes times
- * activations minus the sum of activations, which the caller has.
+ * activations minus the sum of activations.
  *
- * Why every 16-bit sum is exact: a pair is at most 3 * 2 * 127 = 762 in size, far from saturation,
- * and 40 of them are at most 30480 < 2^15. With a code left at four times its value (fields 1 and
- * 3, masked in place) a pair is at most 3048, and 10 of them are again 30480. Sums are widened to
- * 32 bits when that many have come together; there, |sum| <= 32768 * 3 * 127 < 2^24.
+ * Why every 16-bit sum is exact, several tokens: a pair is at most 3 * 2 * 127 = 762 in size, far
+ * from saturation, and 40 of them are at most 30480 < 2^15. Sums are widened to 32 bits when that
+ * many have come together; there, |sum| <= 32768 * 3 * 127 < 2^24.
+ *
+ * One token: codes of fields 1 and 3 are left at four times their value, masked in place, so a pair
+ * is at most 3048. Sums begin at minus the activations (minus four times, for these fields) that the
+ * lane will meet. What happens on the way is exact modulo 2^16, and at the end a lane is a sum of
+ * weights times activations: 16 pairs, the 8 steps until it is widened, are at most
+ * 16 * 4 * 2 * 2 * 127 = 32512 < 2^15, so the residue is the number.
  */
 #include "kernels/t2.h"
 #include "kernels/x86/avx2.h"
@@ -20,7 +25,7 @@
 
 enum {
     AHEAD = 4096,     /* bytes to prefetch ahead: worth a third of the speed from DRAM */
-    STEPS_MASKED = 5, /* steps between widenings, one token: 2 pairs of size 3048 a step */
+    STEPS_MASKED = 8, /* steps between widenings, one token */
     STEPS_PLAIN = 10, /* the same, many tokens: 4 pairs of size 762 a step */
     BLOCK_ROWS = 256, /* many tokens: rows that stay in the cache; a multiple of 4 */
     TILE_FROM = 32,   /* tokens from which the tile wins */
@@ -41,15 +46,26 @@ static inline void store_rows(float *y, const struct bn_packed *w, size_t r, siz
  * The rows' bytes are used once, so the decoding counts: one shift and four masks for four fields,
  * with fields 1 and 3 left at four times their value in an accumulator of their own. */
 
+/* The activations are an operand in memory, and the empty statement keeps the sum in its register:
+ * left to themselves compilers load activations or add up products first, and run out of registers. */
+static inline __m256i mul_add(__m256i s, __m256i c, const int8_t *y)
+{
+    __m256i p;
+    __asm__("vpmaddubsw %2, %1, %0" : "=x"(p) : "x"(c), "m"(*(const __m256i_u *)y));
+    s = _mm256_add_epi16(s, p);
+    __asm__("" : "+x"(s));
+    return s;
+}
+
 static inline __attribute__((always_inline)) void row_step(__m256i *s, __m256i *t, const uint8_t *p,
-                                                           const __m256i y[4])
+                                                           const int8_t *y)
 {
     const __m256i m3 = _mm256_set1_epi8(3), m12 = _mm256_set1_epi8(12);
     __m256i q = _mm256_loadu_si256((const void *)p), h = _mm256_srli_epi16(q, 4);
-    *s = _mm256_add_epi16(*s, _mm256_maddubs_epi16(_mm256_and_si256(q, m3), y[0]));
-    *t = _mm256_add_epi16(*t, _mm256_maddubs_epi16(_mm256_and_si256(q, m12), y[1]));
-    *s = _mm256_add_epi16(*s, _mm256_maddubs_epi16(_mm256_and_si256(h, m3), y[2]));
-    *t = _mm256_add_epi16(*t, _mm256_maddubs_epi16(_mm256_and_si256(h, m12), y[3]));
+    *s = mul_add(*s, _mm256_and_si256(q, m3), y);
+    *t = mul_add(*t, _mm256_and_si256(q, m12), y + 32);
+    *s = mul_add(*s, _mm256_and_si256(h, m3), y + 64);
+    *t = mul_add(*t, _mm256_and_si256(h, m12), y + 96);
 }
 
 /* s + t / 4, exact because every term of t is a multiple of 4, to 32 bits */
@@ -59,30 +75,67 @@ static inline __m256i widen(__m256i acc, __m256i s, __m256i t)
     return _mm256_add_epi32(acc, _mm256_madd_epi16(v, _mm256_set1_epi16(1)));
 }
 
-static __m128i group_one(const uint8_t *p, const int8_t *q, size_t steps)
+/* what the sums of a few steps begin with */
+struct start {
+    __m256i s, t;
+};
+
+static inline __m256i pairs(const int8_t *y)
 {
-    __m256i a0 = _mm256_setzero_si256(), a1 = a0, a2 = a0, a3 = a0;
-    while (steps > 0) {
+    return _mm256_maddubs_epi16(_mm256_set1_epi8(1), _mm256_loadu_si256((const void *)y));
+}
+
+static void make_starts(struct start *start, const int8_t *q, size_t steps)
+{
+    for (; steps > 0; start++) {
         size_t n = bn_min_size(steps, STEPS_MASKED);
-        __m256i s0 = _mm256_setzero_si256(), s1 = s0, s2 = s0, s3 = s0;
-        __m256i t0 = s0, t1 = s0, t2 = s0, t3 = s0;
+        __m256i s = _mm256_setzero_si256(), t = s;
+        steps -= n;
+        for (; n > 0; n--, q += BN_T2_STEP) {
+            s = _mm256_sub_epi16(s, _mm256_add_epi16(pairs(q), pairs(q + 64)));
+            t = _mm256_sub_epi16(t, _mm256_add_epi16(pairs(q + 32), pairs(q + 96)));
+        }
+        *start = (struct start){s, _mm256_slli_epi16(t, 2)};
+    }
+}
+
+static __m128i group_one(const uint8_t *p, const int8_t *q, size_t steps, const struct start *b)
+{
+    struct wide {
+        __m256i r[4];
+    } a = {{_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+            _mm256_setzero_si256()}};
+    for (; steps > 0; b++) {
+        __asm__("" : "+m"(a)); /* in memory, so that the eight sums are in registers */
+        size_t n = bn_min_size(steps, STEPS_MASKED);
+        __m256i s0 = b->s, s1 = s0, s2 = s0, s3 = s0;
+        __m256i t0 = b->t, t1 = t0, t2 = t0, t3 = t0;
         steps -= n;
         for (; n > 0; n--, p += 4 * BN_T2_PIECE, q += BN_T2_STEP) {
-            __m256i y[4];
-            for (size_t f = 0; f < 4; f++) y[f] = _mm256_loadu_si256((const void *)(q + 32 * f));
             _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
             _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
-            row_step(&s0, &t0, p, y);
-            row_step(&s1, &t1, p + 32, y);
-            row_step(&s2, &t2, p + 64, y);
-            row_step(&s3, &t3, p + 96, y);
+            row_step(&s0, &t0, p, q);
+            row_step(&s1, &t1, p + 32, q);
+            row_step(&s2, &t2, p + 64, q);
+            row_step(&s3, &t3, p + 96, q);
         }
-        a0 = widen(a0, s0, t0);
-        a1 = widen(a1, s1, t1);
-        a2 = widen(a2, s2, t2);
-        a3 = widen(a3, s3, t3);
+        a.r[0] = widen(a.r[0], s0, t0);
+        a.r[1] = widen(a.r[1], s1, t1);
+        a.r[2] = widen(a.r[2], s2, t2);
+        a.r[3] = widen(a.r[3], s3, t3);
     }
-    return bn_hsum4_i32(a0, a1, a2, a3);
+    return bn_hsum4_i32(a.r[0], a.r[1], a.r[2], a.r[3]);
+}
+
+static void mul_one(float *y, const struct bn_packed *w, size_t r0, size_t r1, const int8_t *q,
+                    float inv)
+{
+    struct start start[BN_COLS_MAX / BN_T2_STEP / STEPS_MASKED];
+    size_t steps = bn_div_up(w->cols, BN_T2_STEP);
+    make_starts(start, q, steps);
+    for (size_t r = r0; r < r1; r += 4)
+        store_rows(y, w, r, bn_min_size(4, r1 - r), group_one(bn_t2_group(w, r), q, steps, start),
+                   0, inv);
 }
 
 /* ---- several tokens ----
@@ -122,7 +175,7 @@ static inline __attribute__((always_inline)) void group_tokens(__m128i codes[4],
                 __m256i f[4];
                 bn_t2_fields(f, _mm256_loadu_si256((const void *)(p + i * 4 * BN_T2_PIECE)));
                 token_step(&s0, f, q + i * BN_T2_STEP);
-                if (nt > 1) token_step(&s1, f, q + q_stride + i * BN_T2_STEP);
+                token_step(&s1, f, q + q_stride + i * BN_T2_STEP);
                 if (nt > 2) token_step(&s2, f, q + 2 * q_stride + i * BN_T2_STEP);
                 if (nt > 3) token_step(&s3, f, q + 3 * q_stride + i * BN_T2_STEP);
             }
@@ -142,8 +195,7 @@ static void group_many(__m128i codes[4], const uint8_t *p, const int8_t *q, size
 {
     if (nt == 4) group_tokens(codes, p, q, q_stride, steps, 4);
     else if (nt == 3) group_tokens(codes, p, q, q_stride, steps, 3);
-    else if (nt == 2) group_tokens(codes, p, q, q_stride, steps, 2);
-    else codes[0] = group_one(p, q, steps);
+    else group_tokens(codes, p, q, q_stride, steps, 2);
 }
 
 static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
@@ -156,9 +208,7 @@ static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, si
         return;
     }
     if (n_tok == 1) {
-        for (size_t r = r0; r < r1; r += 4)
-            store_rows(y, w, r, bn_min_size(4, r1 - r), group_one(bn_t2_group(w, r), q, steps),
-                       sum[0], inv[0]);
+        mul_one(y, w, r0, r1, q, inv[0]);
         return;
     }
     if (n_tok >= TILE_FROM) {
@@ -170,7 +220,8 @@ static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, si
     for (size_t b0 = r0; b0 < r1; b0 += BLOCK_ROWS)
         for (size_t t = 0; t < n_tok; t += 4) {
             size_t nt = bn_min_size(4, n_tok - t), b1 = bn_min_size(r1, b0 + BLOCK_ROWS);
-            for (size_t r = b0; r < b1; r += 4) {
+            if (nt == 1) mul_one(y + t * y_stride, w, b0, b1, q + t * q_stride, inv[t]);
+            for (size_t r = b0; nt > 1 && r < b1; r += 4) {
                 __m128i codes[4];
                 group_many(codes, bn_t2_group(w, r), q + t * q_stride, q_stride, steps, nt);
                 for (size_t i = 0; i < nt; i++)
