@@ -91,9 +91,11 @@ struct bn_screen_vector {
     double unit, offset, margin, per_mass, tiny;
 };
 
-/* Rows [r0, r1), r0 a multiple of BN_SCREEN_ROWS: score[r - r0], upper[r - r0]. */
-typedef void bn_screen4_fn(float *score, float *upper, const struct bn_screen *w, size_t r0,
-                           size_t r1, const struct bn_screen_vector *v);
+/* Rows [r0, r1), r0 a multiple of BN_SCREEN_ROWS, and vector after vector: score[i * stride + r - r0]
+ * and upper[i * stride + r - r0] for v[i]. The rows are read once for every few vectors: they should
+ * be so few that they stay in the cache. */
+typedef void bn_screen4_fn(float *score, float *upper, size_t stride, const struct bn_screen *w,
+                           size_t r0, size_t r1, const struct bn_screen_vector *v, size_t n_vec);
 
 size_t bn_screen4_group_bytes(size_t cols);
 /* One group from x[n_rows][cols], finite: step is the least float with 7.5 * step >= max|x|, but at

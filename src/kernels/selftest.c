@@ -120,28 +120,31 @@ static bool test_dots(bn_dots_fn *f)
     return same(a, b, sizeof a);
 }
 
-/* Seven rows, so that the last group is not full; more than one block of columns. */
+/* Seven rows, so that the last group is not full; more than one block of columns; seven vectors: four,
+ * two and one. */
 static bool test_screen4(bn_screen4_fn *f)
 {
-    enum { ROWS = 7, COLS = 600, PADDED = 640 };
+    enum { ROWS = 7, VECTORS = 7, COLS = 520, PADDED = 640 };
     uint8_t data[8 * PADDED / 2];
-    int8_t high[PADDED] = {0}, low[PADDED] = {0};
-    float x[4 * COLS], u[COLS], step[ROWS], mass[ROWS], a[2][ROWS], b[2][ROWS];
+    int8_t high[PADDED + VECTORS] = {0}, low[PADDED + VECTORS] = {0};
+    float x[4 * COLS], u[COLS], step[ROWS], mass[ROWS], a[2][VECTORS][ROWS], b[2][VECTORS][ROWS];
+    struct bn_screen_vector v[VECTORS];
     struct bn_rng r = {27};
     for (size_t i = 0; i < COLS; i++) {
         u[i] = (float)(2 * (int)bn_rng_below(&r, 1 << 16) + 1 - (1 << 16)) * 0x1p-17f;
         high[i] = (int8_t)((int)bn_rng_below(&r, 255) - 127);
         low[i] = (int8_t)((int)bn_rng_below(&r, 129) - 64);
     }
+    for (size_t i = 0; i < VECTORS; i++) /* each a column on */
+        v[i] = (struct bn_screen_vector){high + i, low + i, 0.37, -1.25, 5.5, 0.01, 0x1p-140};
     for (size_t g = 0; g < 2; g++) {
         fill(x, BN_ARRAY_LEN(x), 28 + g);
         bn_screen4_pack(data + g * bn_screen4_group_bytes(COLS), step + 4 * g, mass + 4 * g, x,
                         bn_min_size(4, ROWS - 4 * g), COLS, u);
     }
     struct bn_screen w = {data, ROWS, COLS, step, mass};
-    struct bn_screen_vector v = {high, low, 0.37, -1.25, 5.5, 0.01, 0x1p-140};
-    bn_screen4_c(a[0], a[1], &w, 0, ROWS, &v);
-    f(b[0], b[1], &w, 0, ROWS, &v);
+    bn_screen4_c(a[0][0], a[1][0], ROWS, &w, 0, ROWS, v, VECTORS);
+    f(b[0][0], b[1][0], ROWS, &w, 0, ROWS, v, VECTORS);
     return same(a, b, sizeof a);
 }
 

@@ -25,9 +25,11 @@
 #include <stdlib.h>
 
 enum {
-    ROWS = 8,   /* rows of the matrix decoded at a time */
-    TILE = 256, /* rows screened for one token after the other while they are in the cache */
-    MORE = 3,   /* candidates beyond k: a first guess is sometimes the second */
+    ROWS = 8, /* rows of the matrix decoded at a time */
+    TILE =
+        128, /* rows screened for all tokens while they are in the cache: 160 KiB at 2,560 columns */
+    VECTORS = 8, /* tokens whose bounds of a tile are made together */
+    MORE = 3,    /* candidates beyond k: a first guess is sometimes the second */
     MAX_CANDIDATES = BN_HEAD_MAX_K + MORE,
     K_LIMIT = 16319, /* 128 * 127 + 63: what two planes hold */
     FAIL_BITS = 60   /* a bound fails with a probability of at most 2^-60 a token */
@@ -58,7 +60,6 @@ struct row { /* of logits */
 struct slot { /* one row that is screened */
     uint32_t row, n_candidates;
     bool good; /* the vector allows bounds */
-    struct bn_screen_vector v;
     _Atomic uint32_t n_survivors;
 };
 
@@ -68,13 +69,14 @@ struct bn_head {
     struct bn_head_options o;
     double t; /* margin in units of step * |h|, for FAIL_BITS */
     size_t plane_bytes;
-    struct row *rows;             /* [max_rows] */
-    struct slot *slots;           /* [max_screened] */
-    int8_t *planes;               /* [max_screened][2][plane_bytes] */
-    uint32_t *survivors;          /* [max_screened][limit] */
-    struct candidate *candidates; /* [threads][max_screened][MAX_CANDIDATES] */
-    uint32_t *n_candidates;       /* [threads][max_screened] */
-    float *decoded;               /* [threads][ROWS][cols] */
+    struct row *rows;                 /* [max_rows] */
+    struct slot *slots;               /* [max_screened] */
+    struct bn_screen_vector *vectors; /* [max_screened] */
+    int8_t *planes;                   /* [max_screened][2][plane_bytes] */
+    uint32_t *survivors;              /* [max_screened][limit] */
+    struct candidate *candidates;     /* [threads][max_screened][MAX_CANDIDATES] */
+    uint32_t *n_candidates;           /* [threads][max_screened] */
+    float *decoded;                   /* [threads][ROWS][cols] */
     size_t bytes;
     struct bn_head_stats stats;
     const struct bn_tensor *tensor; /* the matrix in the file */
@@ -113,12 +115,13 @@ bitnet_status bn_head_open(struct bn_head **out, const struct bn_model *m, struc
     h->plane_bytes = bn_align_up(cols, BN_K_ALIGN);
     h->rows = take(h, max_rows, sizeof *h->rows);
     h->slots = take(h, h->o.max_screened, sizeof *h->slots);
+    h->vectors = take(h, h->o.max_screened, sizeof *h->vectors);
     h->planes = take(h, h->o.max_screened * 2 * h->plane_bytes, 1);
     h->survivors = take(h, (size_t)h->o.max_screened * h->o.limit, sizeof *h->survivors);
     h->candidates = take(h, threads * h->o.max_screened * MAX_CANDIDATES, sizeof *h->candidates);
     h->n_candidates = take(h, threads * h->o.max_screened, sizeof *h->n_candidates);
     h->decoded = take(h, threads * ROWS * cols, sizeof *h->decoded);
-    if (!h->rows || !h->slots || !h->planes || !h->survivors || !h->candidates ||
+    if (!h->rows || !h->slots || !h->vectors || !h->planes || !h->survivors || !h->candidates ||
         !h->n_candidates || !h->decoded) {
         bitnet_status s = bn_fail_nomem(err, h->bytes, "the head");
         bn_head_close(h);
@@ -133,6 +136,7 @@ void bn_head_close(struct bn_head *h)
     if (!h) return;
     free(h->rows);
     free(h->slots);
+    free(h->vectors);
     free(h->planes);
     free(h->survivors);
     free(h->candidates);
@@ -180,7 +184,7 @@ void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want)
 size_t bn_head_rows(const struct bn_head *h) { return h->n_rows; }
 
 /* The hidden state as two planes of int8 and the numbers of its bound; false if bounds would not be
- * finite numbers. With unit g, |x_j - g k_j| <= g / 2; n1, n2 the norms; z = sum (1/2 - u_j) x_j, so
+ * finite numbers; the vector is then one that the kernel can take, and of no use. With unit g, |x_j - g k_j| <= g / 2; n1, n2 the norms; z = sum (1/2 - u_j) x_j, so
  * that a row's product with x is step * (g S + z) up to
  *   the rounding of the row to 4 bits: step * t * n2, but for a probability of 2^-60, plus what the
  *     steps of the dither and its float arithmetic shift its mean, less than 2^-16 a column;
@@ -204,8 +208,9 @@ static bool make_vector(const struct bn_head *h, struct bn_screen_vector *v, int
         squares += a * a;
         z += (0.5 - (double)u[i]) * (double)x[i];
     }
-    if (!(7.5 * (double)h->m->screen_step_max * n1 < 1e37)) return false;
     int8_t *high = planes, *low = planes + h->plane_bytes;
+    *v = (struct bn_screen_vector){.high = high, .low = low};
+    if (!(7.5 * (double)h->m->screen_step_max * n1 < 1e37)) return false;
     double per_unit = most > 0 ? K_LIMIT / most : 0;
     for (size_t i = 0; i < cols; i++) {
         int32_t k = (int32_t)((double)x[i] * per_unit + to_integer - to_integer);
@@ -215,7 +220,8 @@ static bool make_vector(const struct bn_head *h, struct bn_screen_vector *v, int
     }
     double gamma = ((double)cols / 16 + 8) * 0x1p-24;
     double unit = most / K_LIMIT, trust = h->o.no_margin ? 0 : 1 + 0x1p-20;
-    *v = (struct bn_screen_vector){.high = high, .low = low, .unit = unit, .offset = z};
+    v->unit = unit;
+    v->offset = z;
     v->margin = (h->t * sqrt(squares) + (0x1p-15 + 7.5 * gamma) * n1) * trust;
     v->per_mass = 0.5 * unit * trust;
     v->tiny = ((double)cols + 16) * 0x1p-149 * trust;
@@ -232,7 +238,7 @@ static void norm(struct bn_head *h, const float *x, float *normed, uint32_t work
         uint32_t s = h->rows[i].slot;
         if (s != UINT32_MAX)
             h->slots[s].good =
-                make_vector(h, &h->slots[s].v, h->planes + s * 2 * h->plane_bytes, to);
+                make_vector(h, &h->vectors[s], h->planes + s * 2 * h->plane_bytes, to);
     }
 }
 
@@ -269,27 +275,35 @@ static struct candidate *candidates_of(struct bn_head *h, uint32_t worker, size_
     return h->candidates + (worker * h->o.max_screened + slot) * MAX_CANDIDATES;
 }
 
+/* Bounds of rows [r, end) and of n tokens from slot `first` on. */
+static void screen_tile(struct bn_head *h, size_t first, size_t n, size_t r, size_t end,
+                        uint32_t worker)
+{
+    float score[VECTORS][TILE], upper[VECTORS][TILE];
+    uint32_t *counts = h->n_candidates + worker * h->o.max_screened;
+    h->m->kernels.screen4(score[0], upper[0], TILE, &h->m->screen, r, end, h->vectors + first, n);
+    for (size_t i = 0; i < n; i++) {
+        const struct slot *s = &h->slots[first + i];
+        struct candidate *best = candidates_of(h, worker, first + i);
+        uint32_t count = counts[first + i];
+        memcpy(h->logits + (size_t)s->row * h->m->config.n_vocab + r, upper[i],
+               (end - r) * sizeof(float));
+        for (size_t k = r; k < end; k++)
+            if (count < s->n_candidates || score[i][k - r] > best[0].score)
+                count = push(best, count, s->n_candidates,
+                             (struct candidate){score[i][k - r], (uint32_t)k});
+        counts[first + i] = count;
+    }
+}
+
 static void screen(struct bn_head *h, uint32_t worker)
 {
-    size_t vocab = h->m->config.n_vocab;
-    struct bn_range share = bn_pool_share(h->pool, worker, vocab, BN_SCREEN_ROWS);
-    uint32_t *counts = h->n_candidates + worker * h->o.max_screened;
-    float score[TILE];
-    memset(counts, 0, h->n_slots * sizeof *counts);
-    for (size_t r = share.begin; r < share.end; r += TILE) {
-        size_t end = bn_min_size(r + TILE, share.end);
-        for (size_t i = 0; i < h->n_slots; i++) {
-            const struct slot *s = &h->slots[i];
-            if (!s->good) continue;
-            struct candidate *best = candidates_of(h, worker, i);
-            h->m->kernels.screen4(score, h->logits + s->row * vocab + r, &h->m->screen, r, end,
-                                  &s->v);
-            for (size_t k = r; k < end; k++)
-                if (counts[i] < s->n_candidates || score[k - r] > best[0].score)
-                    counts[i] = push(best, counts[i], s->n_candidates,
-                                     (struct candidate){score[k - r], (uint32_t)k});
-        }
-    }
+    struct bn_range share = bn_pool_share(h->pool, worker, h->m->config.n_vocab, BN_SCREEN_ROWS);
+    memset(h->n_candidates + worker * h->o.max_screened, 0, h->n_slots * sizeof *h->n_candidates);
+    for (size_t r = share.begin; r < share.end; r += TILE)
+        for (size_t i = 0; i < h->n_slots; i += VECTORS)
+            screen_tile(h, i, bn_min_size(VECTORS, h->n_slots - i), r,
+                        bn_min_size(r + TILE, share.end), worker);
 }
 
 /* ------------------------------------------------------------------ survivors */

@@ -4,22 +4,24 @@
 #include "check.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_ROWS = 37, STEP = 64, PIECE = 32 };
+enum { MAX_ROWS = 37, MAX_VECTORS = 8, STEP = 64, PIECE = 32 };
 
 struct screen {
     bn_screen4_fn *fn;
     float *score, *upper;
+    size_t stride;
     struct bn_screen w;
-    struct bn_screen_vector v;
-    size_t r0, r1;
+    struct bn_screen_vector v[MAX_VECTORS];
+    size_t r0, r1, n_vec;
 };
 
 static void run_screen(void *p)
 {
     struct screen *a = p;
-    a->fn(a->score, a->upper, &a->w, a->r0, a->r1, &a->v);
+    a->fn(a->score, a->upper, a->stride, &a->w, a->r0, a->r1, a->v, a->n_vec);
 }
 
 static int weight(const struct bn_screen *w, size_t r, size_t k)
@@ -31,21 +33,25 @@ static int weight(const struct bn_screen *w, size_t r, size_t k)
 
 /* the definition, in int64 and double; the arithmetic of the bound is part of the contract, so no
  * tolerance but that of the last rounding */
+static bool naive_row(struct ck *c, const struct screen *a, size_t i, size_t r)
+{
+    const struct bn_screen_vector *v = &a->v[i];
+    size_t at = i * a->stride + r - a->r0;
+    int64_t s = 0;
+    for (size_t k = 0; k < a->w.cols; k++)
+        s += (int64_t)weight(&a->w, r, k) * (128 * v->high[k] + v->low[k]);
+    double step = (double)a->w.step[r], y = step * ((double)s * v->unit + v->offset);
+    double bound = y + step * (v->margin + (double)a->w.mass[r] * v->per_mass);
+    double upper = bound + fabs(bound) * 0x1p-23 + v->tiny;
+    return ck_near(c, "score", y, (double)a->score[at], fabs(y) * 0x1p-23 + 0x1p-149, at) &&
+           ck_near(c, "upper", upper, (double)a->upper[at], fabs(upper) * 0x1p-23 + 0x1p-149, at);
+}
+
 static void naive_screen(struct ck *c, const struct screen *a)
 {
-    for (size_t r = a->r0; r < a->r1; r++) {
-        int64_t s = 0;
-        for (size_t k = 0; k < a->w.cols; k++)
-            s += (int64_t)weight(&a->w, r, k) * (128 * a->v.high[k] + a->v.low[k]);
-        double step = (double)a->w.step[r], y = step * ((double)s * a->v.unit + a->v.offset);
-        double bound = y + step * (a->v.margin + (double)a->w.mass[r] * a->v.per_mass);
-        double upper = bound + fabs(bound) * 0x1p-23 + a->v.tiny;
-        if (!ck_near(c, "score", y, (double)a->score[r - a->r0], fabs(y) * 0x1p-23 + 0x1p-149, r))
-            return;
-        if (!ck_near(c, "upper", upper, (double)a->upper[r - a->r0],
-                     fabs(upper) * 0x1p-23 + 0x1p-149, r))
-            return;
-    }
+    for (size_t i = 0; i < a->n_vec; i++)
+        for (size_t r = a->r0; r < a->r1; r++)
+            if (!naive_row(c, a, i, r)) return;
 }
 
 static void naive_pack(struct ck *c, const struct bn_screen *w, const float *x, const float *u)
@@ -71,24 +77,9 @@ static void naive_pack(struct ck *c, const struct bn_screen *w, const float *x, 
 
 enum vector { RANDOM, EXTREME, AGAINST };
 
-static void check_case(struct ck *c, size_t rows, size_t cols, size_t r0, enum ck_fill f,
-                       enum vector kind)
+static void make_planes(struct ck *c, int8_t *high, int8_t *low, const float *x, size_t cols,
+                        enum vector kind)
 {
-    ck_case(c, "rows=%zu from %zu cols=%zu fill=%s vector=%d", rows, r0, cols, ck_fill_name(f),
-            (int)kind);
-    size_t padded = bn_align_up(cols, BN_K_ALIGN), bytes = bn_screen4_group_bytes(cols);
-    uint8_t *data = ck_buffer(c, bn_div_up(rows, 4) * bytes);
-    float *x = ck_buffer(c, rows * cols * sizeof *x), *u = ck_buffer(c, cols * sizeof *u);
-    float *step = ck_buffer(c, rows * sizeof *step), *mass = ck_buffer(c, rows * sizeof *mass);
-    int8_t *high = ck_buffer(c, padded), *low = ck_buffer(c, padded);
-    memset(high, 0, padded);
-    memset(low, 0, padded);
-    ck_fill_f32(c, x, rows * cols, f);
-    for (size_t i = 0; i < cols; i++)
-        u[i] = (float)(2 * (int)bn_rng_below(&c->rng, 1 << 16) + 1 - (1 << 16)) * 0x1p-17f;
-    for (size_t r = 0; r < rows; r += 4)
-        bn_screen4_pack(data + r / 4 * bytes, step + r, mass + r, x + r * cols,
-                        bn_min_size(4, rows - r), cols, u);
     for (size_t i = 0; i < cols; i++) {
         bool up = kind == AGAINST ? x[i] < 0 : bn_rng_below(&c->rng, 2) == 0;
         high[i] = (int8_t)(kind == RANDOM ? (int)bn_rng_below(&c->rng, 255) - 127
@@ -96,15 +87,43 @@ static void check_case(struct ck *c, size_t rows, size_t cols, size_t r0, enum c
                                           : -127);
         low[i] = (int8_t)(kind == RANDOM ? (int)bn_rng_below(&c->rng, 129) - 64 : up ? 64 : -64);
     }
-    struct screen a = {(bn_screen4_fn *)c->ref->fn,
-                       NULL,
-                       NULL,
-                       {data, rows, cols, step, mass},
-                       {high, low, 0x1.23456789p-9, -3.25, 7.5, 0x1p-14, 0x1p-140},
-                       r0,
-                       rows};
-    size_t n = (rows - r0) * sizeof(float);
-    float *score = a.score = ck_buffer(c, n), *upper = a.upper = ck_buffer(c, n);
+}
+
+static void check_case(struct ck *c, size_t rows, size_t cols, size_t r0, enum ck_fill f,
+                       enum vector kind, size_t n_vec)
+{
+    ck_case(c, "rows=%zu from %zu cols=%zu fill=%s vector=%d n=%zu", rows, r0, cols,
+            ck_fill_name(f), (int)kind, n_vec);
+    size_t padded = bn_align_up(cols, BN_K_ALIGN), bytes = bn_screen4_group_bytes(cols);
+    uint8_t *data = ck_buffer(c, bn_div_up(rows, 4) * bytes);
+    float *x = ck_buffer(c, rows * cols * sizeof *x), *u = ck_buffer(c, cols * sizeof *u);
+    float *step = ck_buffer(c, rows * sizeof *step), *mass = ck_buffer(c, rows * sizeof *mass);
+    int8_t *high = ck_buffer(c, n_vec * padded), *low = ck_buffer(c, n_vec * padded);
+    memset(high, 0, n_vec * padded);
+    memset(low, 0, n_vec * padded);
+    ck_fill_f32(c, x, rows * cols, f);
+    for (size_t i = 0; i < cols; i++)
+        u[i] = (float)(2 * (int)bn_rng_below(&c->rng, 1 << 16) + 1 - (1 << 16)) * 0x1p-17f;
+    for (size_t r = 0; r < rows; r += 4)
+        bn_screen4_pack(data + r / 4 * bytes, step + r, mass + r, x + r * cols,
+                        bn_min_size(4, rows - r), cols, u);
+    struct screen a = {.fn = (bn_screen4_fn *)c->ref->fn,
+                       .stride = rows - r0 + n_vec % 3,
+                       .w = {data, rows, cols, step, mass},
+                       .r0 = r0,
+                       .r1 = rows,
+                       .n_vec = n_vec};
+    for (size_t i = 0; i < n_vec; i++) {
+        make_planes(c, high + i * padded, low + i * padded, x, cols, kind);
+        a.v[i] = (struct bn_screen_vector){
+            high + i * padded, low + i * padded, 0x1.23456789p-9, -3.25 + (double)i, 7.5,
+            0x1p-14,           0x1p-140};
+    }
+    size_t n = (n_vec - 1) * a.stride + rows - r0;
+    float *score = a.score = ck_buffer(c, n * sizeof *score);
+    float *upper = a.upper = ck_buffer(c, n * sizeof *upper);
+    memset(score, 0, n * sizeof *score); /* also what lies between two vectors' rows */
+    memset(upper, 0, n * sizeof *upper);
     if (!ck_run(c, run_screen, &a)) return;
     if (c->naive) {
         if (f <= CK_WIDE) naive_screen(c, &a);
@@ -112,11 +131,13 @@ static void check_case(struct ck *c, size_t rows, size_t cols, size_t r0, enum c
         return;
     }
     a.fn = (bn_screen4_fn *)c->v->fn;
-    a.score = ck_buffer(c, n);
-    a.upper = ck_buffer(c, n);
+    a.score = ck_buffer(c, n * sizeof *score);
+    a.upper = ck_buffer(c, n * sizeof *upper);
+    memset(a.score, 0, n * sizeof *score);
+    memset(a.upper, 0, n * sizeof *upper);
     if (!ck_run(c, run_screen, &a)) return;
-    ck_same_f32(c, "score", score, a.score, rows - r0, rows - r0);
-    ck_same_f32(c, "upper", upper, a.upper, rows - r0, rows - r0);
+    ck_same_f32(c, "score", score, a.score, n, a.stride);
+    ck_same_f32(c, "upper", upper, a.upper, n, a.stride);
 }
 
 void check_screen4(struct ck *c)
@@ -124,34 +145,45 @@ void check_screen4(struct ck *c)
     static const size_t cols[] = {1, 31, 33, 64, 65, 127, 128, 129, 500, 512, 513, 640, 1100, 2560};
     for (size_t rows = 1; rows <= 9; rows++)
         for (size_t i = 0; i < BN_ARRAY_LEN(cols); i++)
-            check_case(c, rows, cols[i], rows > 4 ? 4 : 0, CK_RANDOM, (enum vector)(rows % 3));
+            check_case(c, rows, cols[i], rows > 4 ? 4 : 0, CK_RANDOM, (enum vector)(rows % 3),
+                       1 + i % 3);
     for (enum ck_fill f = 0; f < CK_SPECIAL; f++)
         for (size_t i = 0; i < BN_ARRAY_LEN(cols); i++)
-            for (int v = RANDOM; v <= AGAINST; v++) check_case(c, 7, cols[i], 0, f, (enum vector)v);
-    check_case(c, MAX_ROWS, 640, 0, CK_RANDOM, RANDOM);
-    for (int v = RANDOM; v <= AGAINST; v++)
-        check_case(c, 5, BN_SCREEN_COLS_MAX, 0, CK_RANDOM, (enum vector)v);
-    check_case(c, 5, BN_SCREEN_COLS_MAX - 1, 4, CK_WIDE, EXTREME);
+            for (int v = RANDOM; v <= AGAINST; v++)
+                check_case(c, 7, cols[i], 0, f, (enum vector)v, 1 + (i + f) % 4);
+    for (size_t n = 1; n <= MAX_VECTORS; n++) {
+        check_case(c, MAX_ROWS, 640, 0, CK_RANDOM, RANDOM, n);
+        for (int v = RANDOM; v <= AGAINST; v++)
+            check_case(c, 5, BN_SCREEN_COLS_MAX, 0, CK_RANDOM, (enum vector)v, n);
+    }
+    check_case(c, 5, BN_SCREEN_COLS_MAX - 1, 4, CK_WIDE, EXTREME, 7);
 }
 
 void bench_screen4(struct ck *c)
 {
-    enum { COLS = 2560 };
+    enum { COLS = 2560, ROWS = 128 };
     size_t rows = (size_t)48 << 10;
     ck_case(c, "bench");
     float *step = ck_bench_bytes(rows * sizeof *step), *mass = ck_bench_bytes(rows * sizeof *mass);
     float *y = ck_bench_bytes(2 * rows * sizeof *y);
-    int8_t *planes = ck_bench_bytes(2 * COLS);
+    int8_t *planes = ck_bench_bytes(2 * MAX_VECTORS * COLS);
     for (size_t i = 0; i < rows; i++) step[i] = 0.01f, mass[i] = 7000;
-    for (size_t i = 0; i < 2 * COLS; i++) planes[i] = (int8_t)(planes[i] / 2);
-    struct screen a = {(bn_screen4_fn *)c->v->fn,
-                       y,
-                       y + rows,
-                       {ck_bench_bytes(rows * COLS / 2), rows, COLS, step, mass},
-                       {planes, planes + COLS, 1e-4, 1, 3, 1e-4, 0},
-                       0,
-                       240};
-    ck_time(c, "240 rows of 2560", run_screen, &a, 240 * COLS / 2);
+    for (size_t i = 0; i < 2 * MAX_VECTORS * COLS; i++) planes[i] = (int8_t)(planes[i] / 2);
+    struct screen a = {.fn = (bn_screen4_fn *)c->v->fn,
+                       .score = y,
+                       .upper = y + rows,
+                       .stride = ROWS,
+                       .w = {ck_bench_bytes(rows * COLS / 2), rows, COLS, step, mass}};
+    for (size_t i = 0; i < MAX_VECTORS; i++)
+        a.v[i] = (struct bn_screen_vector){
+            planes + 2 * i * COLS, planes + (2 * i + 1) * COLS, 1e-4, 1, 3, 1e-4, 0};
+    a.r1 = ROWS;
+    for (a.n_vec = 1; a.n_vec <= MAX_VECTORS; a.n_vec *= 2) {
+        char label[64];
+        snprintf(label, sizeof label, "128 rows of 2560, %zu vectors", a.n_vec);
+        ck_time(c, label, run_screen, &a, (double)a.n_vec * ROWS * COLS / 2);
+    }
+    a.n_vec = 1;
     a.r1 = rows;
     ck_time(c, "2560 columns, from memory", run_screen, &a, (double)rows * COLS / 2);
 }

@@ -64,8 +64,8 @@ static int32_t dot(const uint8_t *p, const int8_t *high, const int8_t *low, size
     return 128 * h + l; /* at most 16384 * 8 * 16320 < 2^31 */
 }
 
-void bn_screen4_c(float *score, float *upper, const struct bn_screen *w, size_t r0, size_t r1,
-                  const struct bn_screen_vector *v)
+static void one_vector(float *score, float *upper, const struct bn_screen *w, size_t r0, size_t r1,
+                       const struct bn_screen_vector *v)
 {
     size_t steps = n_steps(w->cols), bytes = bn_screen4_group_bytes(w->cols);
     for (size_t r = r0; r < r1; r++) {
@@ -76,4 +76,11 @@ void bn_screen4_c(float *score, float *upper, const struct bn_screen *w, size_t 
         score[r - r0] = (float)y;
         upper[r - r0] = (float)((bound + fabs(bound) * 0x1p-23) + v->tiny);
     }
+}
+
+void bn_screen4_c(float *score, float *upper, size_t stride, const struct bn_screen *w, size_t r0,
+                  size_t r1, const struct bn_screen_vector *v, size_t n_vec)
+{
+    for (size_t i = 0; i < n_vec; i++)
+        one_vector(score + i * stride, upper + i * stride, w, r0, r1, &v[i]);
 }

@@ -14,6 +14,7 @@
 enum {
     STEP = 64,    /* columns of a step */
     BLOCK = 8,    /* steps between widenings */
+    TILE = 4,     /* rows times vectors at a time */
     AHEAD = 4096, /* bytes to prefetch ahead */
     MAX_BLOCKS = BN_SCREEN_COLS_MAX / (STEP * BLOCK)
 };
@@ -32,52 +33,57 @@ static __m256i start_of(const int8_t *plane, size_t n)
     return s;
 }
 
-static inline __attribute__((always_inline)) void row_step(__m256i *s, __m256i *t, const uint8_t *p,
-                                                           const __m256i y[2], const __m256i z[2])
+static void make_start(struct start *start, const struct bn_screen_vector *v, size_t steps)
 {
-    const __m256i m15 = _mm256_set1_epi8(15);
-    __m256i q = _mm256_loadu_si256((const void *)p);
-    __m256i a = _mm256_and_si256(q, m15), b = _mm256_and_si256(_mm256_srli_epi16(q, 4), m15);
-    *s = _mm256_add_epi16(
-        *s, _mm256_add_epi16(_mm256_maddubs_epi16(a, y[0]), _mm256_maddubs_epi16(b, y[1])));
-    *t = _mm256_add_epi16(
-        *t, _mm256_add_epi16(_mm256_maddubs_epi16(a, z[0]), _mm256_maddubs_epi16(b, z[1])));
-}
-
-static inline __m256i widen(__m256i acc, __m256i s)
-{
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(s, _mm256_set1_epi16(1)));
-}
-
-/* the sums of the four rows of a group */
-static __m128i group(const uint8_t *p, const struct bn_screen_vector *v, const struct start *start,
-                     size_t steps)
-{
-    __m256i h0 = _mm256_setzero_si256(), h1 = h0, h2 = h0, h3 = h0;
-    __m256i l0 = h0, l1 = h0, l2 = h0, l3 = h0;
-    const int8_t *high = v->high, *low = v->low;
-    for (size_t block = 0; steps > 0; block++) {
-        size_t n = bn_min_size(steps, BLOCK);
-        __m256i s0 = start->high[block], s1 = s0, s2 = s0, s3 = s0;
-        __m256i t0 = start->low[block], t1 = t0, t2 = t0, t3 = t0;
-        steps -= n;
-        for (; n > 0; n--, p += 128, high += STEP, low += STEP) {
-            const __m256i y[2] = {_mm256_loadu_si256((const void *)high),
-                                  _mm256_loadu_si256((const void *)(high + 32))};
-            const __m256i z[2] = {_mm256_loadu_si256((const void *)low),
-                                  _mm256_loadu_si256((const void *)(low + 32))};
-            _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
-            _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
-            row_step(&s0, &t0, p, y, z);
-            row_step(&s1, &t1, p + 32, y, z);
-            row_step(&s2, &t2, p + 64, y, z);
-            row_step(&s3, &t3, p + 96, y, z);
-        }
-        h0 = widen(h0, s0), h1 = widen(h1, s1), h2 = widen(h2, s2), h3 = widen(h3, s3);
-        l0 = widen(l0, t0), l1 = widen(l1, t1), l2 = widen(l2, t2), l3 = widen(l3, t3);
+    for (size_t s = 0; s < steps; s += BLOCK) {
+        start->high[s / BLOCK] = start_of(v->high + s * STEP, bn_min_size(BLOCK, steps - s));
+        start->low[s / BLOCK] = start_of(v->low + s * STEP, bn_min_size(BLOCK, steps - s));
     }
-    return _mm_add_epi32(_mm_slli_epi32(bn_hsum4_i32(h0, h1, h2, h3), 7),
-                         bn_hsum4_i32(l0, l1, l2, l3));
+}
+
+static inline __m256i plus_step(__m256i s, __m256i a, __m256i b, const int8_t *plane)
+{
+    __m256i y = _mm256_loadu_si256((const void *)plane);
+    __m256i z = _mm256_loadu_si256((const void *)(plane + 32));
+    return _mm256_add_epi16(
+        s, _mm256_add_epi16(_mm256_maddubs_epi16(a, y), _mm256_maddubs_epi16(b, z)));
+}
+
+/* Sums of TILE / n rows and n vectors: sums[row * n + vector]. Eight 16-bit accumulators are what
+ * the registers hold beside codes and products, so a tile is one row and four vectors, two and two,
+ * or four and one: the more vectors, the less often a row is unpacked. */
+static inline __attribute__((always_inline)) void tile(__m256i sums[TILE], const uint8_t *p,
+                                                       const struct bn_screen_vector *v,
+                                                       const struct start *start, size_t steps,
+                                                       const size_t n, const bool prefetch)
+{
+    const __m256i m15 = _mm256_set1_epi8(15), one = _mm256_set1_epi16(1);
+    const __m256i high_unit = _mm256_set1_epi16(128);
+    for (size_t i = 0; i < TILE; i++) sums[i] = _mm256_setzero_si256();
+    for (size_t block = 0, at = 0; at < steps * STEP; block++) {
+        size_t end = bn_min_size(at + BLOCK * STEP, steps * STEP);
+        __m256i s[TILE], t[TILE];
+        for (size_t i = 0; i < TILE; i++)
+            s[i] = start[i % n].high[block], t[i] = start[i % n].low[block];
+        for (; at < end; at += STEP, p += BN_SCREEN_ROWS * 32) {
+            if (prefetch) {
+                _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
+                _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
+            }
+            for (size_t r = 0; r < TILE / n; r++) {
+                __m256i q = _mm256_loadu_si256((const void *)(p + 32 * r));
+                __m256i a = _mm256_and_si256(q, m15);
+                __m256i b = _mm256_and_si256(_mm256_srli_epi16(q, 4), m15);
+                for (size_t i = 0; i < n; i++) {
+                    s[r * n + i] = plus_step(s[r * n + i], a, b, v[i].high + at);
+                    t[r * n + i] = plus_step(t[r * n + i], a, b, v[i].low + at);
+                }
+            }
+        }
+        for (size_t i = 0; i < TILE; i++)
+            sums[i] = _mm256_add_epi32(sums[i], _mm256_add_epi32(_mm256_madd_epi16(s[i], high_unit),
+                                                                 _mm256_madd_epi16(t[i], one)));
+    }
 }
 
 static inline void bounds(float score[4], float upper[4], __m128i sums, __m256d step, __m256d mass,
@@ -97,25 +103,41 @@ static inline void bounds(float score[4], float upper[4], __m128i sums, __m256d 
 
 static inline __m256d load4(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
 
-void bn_screen4_avx2(float *score, float *upper, const struct bn_screen *w, size_t r0, size_t r1,
-                     const struct bn_screen_vector *v)
+/* Rows [r0, r1) and n vectors, n one of 1, 2, 4. */
+static inline __attribute__((always_inline)) void
+some_vectors(float *score, float *upper, size_t stride, const struct bn_screen *w, size_t r0,
+             size_t r1, const struct bn_screen_vector *v, const size_t n)
 {
     size_t steps = bn_align_up(w->cols, BN_K_ALIGN) / STEP, bytes = bn_screen4_group_bytes(w->cols);
-    struct start start;
-    for (size_t s = 0; s < steps; s += BLOCK) {
-        start.high[s / BLOCK] = start_of(v->high + s * STEP, bn_min_size(BLOCK, steps - s));
-        start.low[s / BLOCK] = start_of(v->low + s * STEP, bn_min_size(BLOCK, steps - s));
-    }
+    struct start start[TILE];
+    for (size_t i = 0; i < n; i++) make_start(&start[i], &v[i], steps);
     for (size_t r = r0; r < r1; r += 4) {
-        __m128i sums = group(w->data + r / 4 * bytes, v, &start, steps);
-        if (r + 4 <= r1) {
-            bounds(score + r - r0, upper + r - r0, sums, load4(w->step + r), load4(w->mass + r), v);
-            continue;
+        const uint8_t *p = w->data + r / 4 * bytes;
+        __m256i sums[4 * TILE];
+        tile(sums, p, v, start, steps, n, true);
+        for (size_t k = 1; k < n; k++) /* the other rows of the group */
+            tile(sums + k * TILE, p + k * (TILE / n) * 32, v, start, steps, n, false);
+        size_t some = bn_min_size(4, r1 - r);
+        float step[4] = {0}, mass[4] = {0}, out[2][4];
+        memcpy(step, w->step + r, some * sizeof *step);
+        memcpy(mass, w->mass + r, some * sizeof *mass);
+        for (size_t i = 0; i < n; i++) {
+            __m128i s = bn_hsum4_i32(sums[i], sums[n + i], sums[2 * n + i], sums[3 * n + i]);
+            bounds(out[0], out[1], s, load4(step), load4(mass), &v[i]);
+            memcpy(score + i * stride + r - r0, out[0], some * sizeof **out);
+            memcpy(upper + i * stride + r - r0, out[1], some * sizeof **out);
         }
-        float step[4] = {0}, mass[4] = {0}, some[2][4];
-        for (size_t i = r; i < r1; i++) step[i - r] = w->step[i], mass[i - r] = w->mass[i];
-        bounds(some[0], some[1], sums, load4(step), load4(mass), v);
-        for (size_t i = r; i < r1; i++)
-            score[i - r0] = some[0][i - r], upper[i - r0] = some[1][i - r];
     }
+}
+
+void bn_screen4_avx2(float *score, float *upper, size_t stride, const struct bn_screen *w,
+                     size_t r0, size_t r1, const struct bn_screen_vector *v, size_t n_vec)
+{
+    size_t i = 0;
+    for (; i + 4 <= n_vec; i += 4)
+        some_vectors(score + i * stride, upper + i * stride, stride, w, r0, r1, v + i, 4);
+    for (; i + 2 <= n_vec; i += 2)
+        some_vectors(score + i * stride, upper + i * stride, stride, w, r0, r1, v + i, 2);
+    if (i < n_vec)
+        some_vectors(score + i * stride, upper + i * stride, stride, w, r0, r1, v + i, 1);
 }
