@@ -84,7 +84,8 @@ typedef struct bitnet_model_options {
                          * two threads or more, int8 activations and kernels for it; else t2 */
     /* "auto", "exact", "screened": whether to make a 4-bit copy of the output head, which lets
      * greedy and top-k requests read a quarter of it, with the same tokens. auto: for heads of at
-     * least 16384 rows and 6 bits a weight; exact: never, which saves the memory */
+     * least 16384 rows and 6 bits a weight; exact: never, which saves the memory. "int8": a copy
+     * rounded to 8 bits, for engines that ask for it */
     const char *head;
 } bitnet_model_options;
 
@@ -117,7 +118,7 @@ typedef struct bitnet_model_info {
     uint64_t layer_bytes;     /* matrices of all layers, as they lie in memory    */
     uint64_t head_bytes;      /* the output head, as it lies in memory            */
     const char *layout;       /* of ternary matrices: "t2", "t3", "mixed"; "" if none */
-    uint64_t head_copy_bytes; /* of packed_bytes: the 4-bit copy of the head, 0 if there is none */
+    uint64_t head_copy_bytes; /* of packed_bytes: the copy of the head, 0 if there is none */
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
@@ -185,7 +186,9 @@ typedef struct bitnet_engine_options {
     bitnet_kv_type kv_type; /* AUTO: f16                                                        */
     /* "auto", "exact": the full head for every token; "screened": only the logits that a request's
      * sampling can use, if the model has the copy for it. auto: screened where the model has the
-     * copy and at least 16384 rows. The tokens are the same. */
+     * copy and at least 16384 rows. The tokens are the same. "int8": all logits from a copy of the
+     * head rounded to 8 bits, if the model has it; they are close to the exact ones, not the same.
+     * Never taken by auto. */
     const char *head;
 } bitnet_engine_options;
 
@@ -200,7 +203,7 @@ typedef struct bitnet_engine_info {
     uint32_t threads, ctx_tokens, max_seqs, max_batch_tokens;
     const char *kv_type;
     uint64_t kv_bytes, scratch_bytes; /* reserved at open */
-    const char *head;                 /* "exact" or "screened" */
+    const char *head;                 /* "exact", "screened" or "int8" */
     /* logits so far, by token: all of them computed; only survivors of the screening; of the former
      * those where too many survived */
     uint64_t head_full, head_screened, head_fallbacks;

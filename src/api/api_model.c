@@ -49,7 +49,7 @@ void bitnet_model_close(bitnet_model *m)
  * as floats. */
 static uint64_t layer_bytes(const struct bn_model *m)
 {
-    uint64_t bytes = m->packed_bytes - m->screen_bytes;
+    uint64_t bytes = m->packed_bytes - m->head_copy_bytes;
     for (uint32_t i = 0; i < m->config.n_layer; i++)
         for (int k = 0; k < BN_N_PROJ; k++)
             if (m->layers[i].proj[k].dense) bytes += m->layers[i].proj[k].stored.bytes;
@@ -90,7 +90,7 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .layer_bytes = loaded ? layer_bytes(m) : 0,
                            .head_bytes = loaded ? m->head.stored.bytes : 0,
                            .layout = m->layout ? m->layout : "",
-                           .head_copy_bytes = m->screen_bytes};
+                           .head_copy_bytes = m->head_copy_bytes};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

@@ -126,9 +126,9 @@ static bitnet_status make_plan(struct bench *b, uint32_t ctx, bitnet_error *err)
     return BITNET_OK;
 }
 
-/* A decoding step reads all matrices once, the head or the copy that screens it once, and every
- * sequence's keys and values. Depth is measured through the plain door, which takes the full head;
- * the few rows of it that a screened step reads are not counted. */
+/* A decoding step reads all matrices once, the head or the copy that screens or replaces it once, and
+ * every sequence's keys and values. Depth is measured through the plain door, which is never screened;
+ * the few rows of the head that a screened step reads are not counted. */
 static double step_bytes(const struct bench *b, const struct bench_measurement *m)
 {
     bool f32 = strcmp(b->single_info.kv_type, "f32") == 0;
@@ -137,7 +137,8 @@ static double step_bytes(const struct bench *b, const struct bench_measurement *
     double before = m->mode == BENCH_DEPTH ? m->at : PROMPT_TOKENS;
     double depth = before + (m->n_new + 1) / 2.0; /* on average */
     bool screened = m->mode != BENCH_DEPTH && strcmp(b->single_info.head, "screened") == 0;
-    double head = (double)(screened ? b->info.head_copy_bytes : b->info.head_bytes);
+    bool copy = screened || strcmp(b->single_info.head, "int8") == 0;
+    double head = (double)(copy ? b->info.head_copy_bytes : b->info.head_bytes);
     return (double)b->info.layer_bytes + head + seqs * depth * kv_token;
 }
 

@@ -20,7 +20,7 @@ static const size_t piece_max_bytes = (size_t)64
 
 struct logits_config {
     struct model_opts model;
-    const char *ids, *out, *kv_type;
+    const char *ids, *out, *kv_type, *head;
     uint32_t chunk;
     bool last;
 };
@@ -51,6 +51,7 @@ static const struct opt table[] = {
      .min = 1,
      .max = CHUNK_MAX_TOKENS},
     MODEL_KV_TYPE_OPT(AT(kv_type), "f32"), /* for comparing: nothing rounded that need not be */
+    MODEL_HEAD_OPT(AT(head)),
     {.kind = OPT_END},
 };
 static const struct opt_part parts[] = {
@@ -131,6 +132,7 @@ static bitnet_status compute(const struct logits_config *c, const bitnet_model *
     eo.ctx_tokens = (uint32_t)n;
     eo.max_batch_tokens = (uint32_t)bn_max_size(piece, PIECE_DEFAULT_TOKENS);
     eo.kv_type = model_kv_type(c->kv_type);
+    eo.head = c->head;
     bitnet_engine *e = NULL;
     struct sink to = {.file.fd = -1};
     bitnet_status s = bitnet_engine_open(&e, m, &eo, err);
@@ -161,7 +163,7 @@ static int run(void *config, const struct arg_words *words)
         return term_usage("logits", n ? "--ids holds too many ids" : "--ids holds no ids");
     }
     bitnet_model *m;
-    code = model_open(&m, model, &c->model, "exact", "logits");
+    code = model_open(&m, model, &c->model, c->head, "logits");
     if (code == EXIT_DONE && compute(c, m, ids, n, &err) != BITNET_OK) code = term_fail(&err);
     bitnet_model_close(m);
     free(ids);

@@ -12,7 +12,7 @@ enum { CTX_DEFAULT_TOKENS = 512 };
 
 struct perplexity_config {
     struct model_opts model;
-    const char *file, *protocol, *kv_type;
+    const char *file, *protocol, *kv_type, *head;
     uint32_t ctx_tokens;
     uint64_t max_tokens;
     bool ids, json;
@@ -56,6 +56,7 @@ static const struct opt table[] = {
      .min = 0,
      .max = 9007199254740992.0},
     MODEL_KV_TYPE_OPT(AT(kv_type), "f16"),
+    MODEL_HEAD_OPT(AT(head)),
     {.kind = OPT_FLAG, .name = "json", .help = "print the result as JSON", .offset = AT(json)},
     {.kind = OPT_END},
 };
@@ -84,10 +85,10 @@ static int print_result(const struct perplexity_config *c, const bitnet_ppl_resu
     double seconds = (double)r->ns / 1e9, speed = seconds > 0 ? (double)r->n_tokens / seconds : 0;
     if (c->json)
         return term_print_json(json_pack(
-            "{s:I, s:f, s:f, s:f, s:I, s:I, s:s, s:f, s:f}", "tokens", (json_int_t)r->n_tokens,
+            "{s:I, s:f, s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f}", "tokens", (json_int_t)r->n_tokens,
             "nll_per_token", r->nll_per_token, "perplexity", r->perplexity, "std_error",
             r->std_error, "windows", (json_int_t)r->n_windows, "ctx", (json_int_t)ctx, "protocol",
-            c->protocol, "seconds", seconds, "tok_s", speed));
+            c->protocol, "head", c->head, "seconds", seconds, "tok_s", speed));
     printf("perplexity     %.4f +/- %.4f\n"
            "nll per token  %.6f\n"
            "tokens         %llu in %llu windows of %u (%s)\n",
@@ -118,6 +119,7 @@ static int measure(const struct perplexity_config *c, const bitnet_model *m)
     eo.threads = c->model.threads;
     eo.ctx_tokens = ctx;
     eo.kv_type = model_kv_type(c->kv_type);
+    eo.head = c->head;
     bitnet_ppl_options po;
     struct term_progress bar = {0};
     bitnet_ppl_options_init(&po);
@@ -146,7 +148,7 @@ static int run(void *config, const struct arg_words *words)
         return term_usage("perplexity",
                           "--file is missing: --file FILE, or --file - for standard input");
     bitnet_model *m;
-    code = model_open(&m, model, &c->model, "exact", "perplexity");
+    code = model_open(&m, model, &c->model, c->head, "perplexity");
     if (code == EXIT_DONE) code = measure(c, m);
     bitnet_model_close(m);
     return code;

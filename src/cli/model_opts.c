@@ -89,10 +89,11 @@ const struct opt engine_opts_table[] = {
     {.kind = OPT_CHOICE,
      .name = "head",
      .help = "how the next token is found: exact computes every logit; screened, with the same "
-             "tokens, only those that can win; auto screens large heads",
+             "tokens, only those that can win; int8 every logit from a copy of the head rounded to "
+             "8 bits, which changes them a little; auto screens large heads",
      .offset = offsetof(struct engine_opts, head),
      .initial = "auto",
-     .choices = "auto|exact|screened"},
+     .choices = "auto|exact|screened|int8"},
     {.kind = OPT_END},
 };
 

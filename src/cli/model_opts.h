@@ -33,6 +33,14 @@ extern const struct opt engine_opts_table[];
         .offset = at, .initial = type, .choices = "f16|f32"                           \
     }
 
+/* The option --head of commands that need all logits. */
+#define MODEL_HEAD_OPT(at)                                                                        \
+    {                                                                                             \
+        .kind = OPT_CHOICE, .name = "head",                                                       \
+        .help = "the output head: exact as in the file, or int8, a copy of it rounded to 8 bits", \
+        .offset = at, .initial = "exact", .choices = "exact|int8"                                 \
+    }
+
 /* The model of a command whose only word is the model: that word, or what --model says. Both are
  * a usage error, whose exit code is returned. */
 int model_word(const char **typed, const char *from_option, const struct arg_words *words,

@@ -29,7 +29,7 @@ struct bitnet_engine {
     struct bn_kv kv;
     struct bn_forward *forward;
     uint32_t ctx, max_seqs, max_batch;
-    bool screened;                   /* the head, where sampling allows it */
+    enum bn_head_mode head;          /* screened: where sampling allows it; never auto */
     struct place *places;            /* [max_seqs] */
     struct bn_batch_token *batch;    /* [max_batch] */
     float *logits;                   /* [max_seqs][n_vocab] */
@@ -50,7 +50,9 @@ static bitnet_status open_parts(struct bitnet_engine *e, bool f16, uint32_t thre
     const struct bn_config *c = &e->m->config;
     BN_TRY(bn_pool_open(&e->pool, threads, err));
     BN_TRY(bn_kv_open(&e->kv, c, f16, e->max_seqs * bn_kv_pages_for(e->ctx), err));
-    struct bn_head_options head = {.screened = e->screened, .max_screened = e->max_seqs};
+    struct bn_head_options head = {.screened = e->head == BN_HEAD_SCREENED,
+                                   .int8 = e->head == BN_HEAD_INT8,
+                                   .max_screened = e->max_seqs};
     BN_TRY(bn_forward_open(&e->forward, e->m, e->pool, &e->kv, e->ctx, e->max_batch, &head, err));
     e->places = bn_calloc(e->max_seqs, sizeof *e->places);
     e->batch = bn_calloc(e->max_batch, sizeof *e->batch);
@@ -92,13 +94,17 @@ bitnet_status bn_engine_open(struct bitnet_engine **out, const struct bn_model *
     if (head == BN_HEAD_SCREENED && !m->screen.data)
         return bn_fail(err, BITNET_E_STATE,
                        "a screened head needs a model opened with head 'screened'");
+    if (head == BN_HEAD_INT8 && !m->head_int8.data)
+        return bn_fail(err, BITNET_E_STATE, "an int8 head needs a model opened with head 'int8'");
     struct bitnet_engine *e = bn_calloc(1, sizeof *e);
     if (!e) return bn_fail_nomem(err, sizeof *e, "the engine");
     e->m = m;
     e->ctx = ctx;
     e->max_seqs = seqs;
-    e->screened = head == BN_HEAD_SCREENED ||
-                  (head == BN_HEAD_AUTO && m->screen.data && c->n_vocab >= BN_HEAD_AUTO_ROWS);
+    e->head = head;
+    if (head == BN_HEAD_AUTO)
+        e->head =
+            m->screen.data && c->n_vocab >= BN_HEAD_AUTO_ROWS ? BN_HEAD_SCREENED : BN_HEAD_EXACT;
     /* every running sequence must find room for its next token */
     e->max_batch = (uint32_t)bn_max_size(bn_min_size(batch, (size_t)seqs * ctx), seqs);
     e->queue_end = &e->queue;
@@ -153,7 +159,7 @@ void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info)
         bn_forward_bytes(e->forward) + (uint64_t)e->max_seqs * e->m->config.n_vocab * sizeof(float);
     const struct bn_head_stats *s = bn_head_stats(bn_forward_head(e->forward));
     _Static_assert(BN_ARRAY_LEN(info->head_histogram) == BN_HEAD_HISTOGRAM, "one histogram");
-    info->head = e->screened ? "screened" : "exact";
+    info->head = bn_head_mode_name(e->head);
     info->head_full = s->full;
     info->head_screened = s->screened;
     info->head_fallbacks = s->fallbacks;

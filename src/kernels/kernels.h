@@ -30,7 +30,8 @@ enum {
     BN_COLS_MAX = 32768, /* columns of a packed matrix */
     BN_ATTN_BLOCK = 32,  /* keys in one step of attention */
     BN_SCREEN_ROWS = 4,  /* rows of a group of a screening copy */
-    BN_SCREEN_COLS_MAX = 16384
+    BN_SCREEN_COLS_MAX = 16384,
+    BN_DENSE8_ROWS = 4 /* rows of a group of a matrix with one byte a weight */
 };
 
 /* ---- vectors of floats ---- */
@@ -103,6 +104,32 @@ size_t bn_screen4_group_bytes(size_t cols);
  * between -1/2 and 1/2. */
 void bn_screen4_pack(uint8_t *dst, float *step, float *mass, const float *x, size_t n_rows,
                      size_t cols, const float *u);
+
+/* ---- dense matrices rounded to one byte a weight ----
+ * A row is about scale * q[j], a vector about unit * k[j]. With S = sum of q[j] * k[j], exact:
+ *   y = (float)((double)S * ((double)scale * unit))
+ * Group after group of BN_DENSE8_ROWS rows; for every 64 columns a group has 64 bytes of each row.
+ * Columns are padded to BN_K_ALIGN and rows to whole groups with q = 0. */
+struct bn_dense8 {
+    const int8_t *data; /* within +-127 */
+    size_t rows, cols;
+    const float *scale; /* [rows] */
+};
+
+struct bn_dense8_vector {
+    const int16_t *k; /* within +-32767, zeros from cols up to BN_K_ALIGN */
+    double unit;
+};
+
+/* Rows [r0, r1), r0 a multiple of BN_DENSE8_ROWS: y[i * y_stride + r - r0] for v[i]. The rows are
+ * read once for every few vectors, as in screening. */
+typedef void bn_dense8_fn(float *y, size_t y_stride, const struct bn_dense8 *w, size_t r0,
+                          size_t r1, const struct bn_dense8_vector *v, size_t n_vec);
+
+size_t bn_dense8_group_bytes(size_t cols);
+/* One group from x[n_rows][cols]: scale = max|x| / 127, q = round_half_even(x * (127 / max|x|)), in
+ * double. Of a row with a value that is not finite, scale is a NaN. */
+void bn_dense8_pack(int8_t *dst, float *scale, const float *x, size_t n_rows, size_t cols);
 
 /* ---- attention: one block of keys for the query heads that share a KV head ----
  * For each of n_q queries (q: [n_q][dim]): s_j = dot(q, k_j) * scale for the n keys

@@ -148,6 +148,27 @@ static bool test_screen4(bn_screen4_fn *f)
     return same(a, b, sizeof a);
 }
 
+/* As above; one block of columns is enough. */
+static bool test_dense8(bn_dense8_fn *f)
+{
+    enum { ROWS = 7, VECTORS = 7, COLS = 200, PADDED = 256 };
+    int8_t data[8 * PADDED];
+    int16_t k[PADDED + VECTORS] = {0};
+    float x[4 * COLS], scale[ROWS], a[VECTORS][ROWS], b[VECTORS][ROWS];
+    struct bn_dense8_vector v[VECTORS];
+    struct bn_rng r = {30};
+    for (size_t i = 0; i < COLS; i++) k[i] = (int16_t)((int)bn_rng_below(&r, 65535) - 32767);
+    for (size_t i = 0; i < VECTORS; i++) v[i] = (struct bn_dense8_vector){k + i, 0.37};
+    for (size_t g = 0; g < 2; g++) {
+        fill(x, BN_ARRAY_LEN(x), 31 + g);
+        bn_dense8_pack(data + g * bn_dense8_group_bytes(COLS), scale + 4 * g, x,
+                       bn_min_size(4, ROWS - 4 * g), COLS);
+    }
+    struct bn_dense8 w = {data, ROWS, COLS, scale};
+    bn_dense8_c(a[0], ROWS, &w, 0, ROWS, v, VECTORS);
+    f(b[0], ROWS, &w, 0, ROWS, v, VECTORS);
+    return same(a, b, sizeof a);
+}
 /* Queries of one token, and of so many that kernels may treat them together; dimensions with a tail
  * and without. Two blocks, so that the folding into the running state is seen as well. */
 enum { QUERIES_MAX = 11, DIM_MAX = 48, KEYS_MAX = 21 };
@@ -365,6 +386,7 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
     CHECK(f32_to_f16, test_f32_to_f16(k->f32_to_f16));
     CHECK(dots, test_dots(k->dots));
     CHECK(screen4, test_screen4(k->screen4));
+    CHECK(dense8, test_dense8(k->dense8));
     for (size_t i = 0; i < BN_ARRAY_LEN(attn_shapes); i++) {
         CHECK(attn_f32, test_attn_f32(k->attn_f32, &attn_shapes[i]));
         CHECK(attn_f16, test_attn_f16(k->attn_f16, &attn_shapes[i]));

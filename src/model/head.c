@@ -12,11 +12,14 @@
  *   rescore   survivors by their true logits; or the full pass, where all are wanted or too many
  *             survived
  *
+ * The int8 head goes from norm to its own pass over all rows (head_int8.c).
+ *
  * Why no wanted row is lost: the threshold is the k-th largest of at least k true logits, so not
  * above the k-th largest of all, and a bound is not below its row's logit. Which candidates are
  * taken decides only how many survive.
  */
 #include "model/head.h"
+#include "model/head_int8.h"
 
 #include "base/det_math.h"
 #include "base/mem.h"
@@ -77,6 +80,7 @@ struct bn_head {
     struct candidate *candidates;     /* [threads][max_screened][MAX_CANDIDATES] */
     uint32_t *n_candidates;           /* [threads][max_screened] */
     float *decoded;                   /* [threads][ROWS][cols] */
+    struct bn_head_int8 *int8;        /* NULL: not that head */
     size_t bytes;
     struct bn_head_stats stats;
     const struct bn_tensor *tensor; /* the matrix in the file */
@@ -121,8 +125,10 @@ bitnet_status bn_head_open(struct bn_head **out, const struct bn_model *m, struc
     h->candidates = take(h, threads * h->o.max_screened * MAX_CANDIDATES, sizeof *h->candidates);
     h->n_candidates = take(h, threads * h->o.max_screened, sizeof *h->n_candidates);
     h->decoded = take(h, threads * ROWS * cols, sizeof *h->decoded);
-    if (!h->rows || !h->slots || !h->vectors || !h->planes || !h->survivors || !h->candidates ||
-        !h->n_candidates || !h->decoded) {
+    if (o->int8) h->int8 = bn_head_int8_open(m, max_rows);
+    if (h->int8) h->bytes += bn_head_int8_bytes(h->int8);
+    if ((o->int8 && !h->int8) || !h->rows || !h->slots || !h->vectors || !h->planes ||
+        !h->survivors || !h->candidates || !h->n_candidates || !h->decoded) {
         bitnet_status s = bn_fail_nomem(err, h->bytes, "the head");
         bn_head_close(h);
         return s;
@@ -142,6 +148,7 @@ void bn_head_close(struct bn_head *h)
     free(h->candidates);
     free(h->n_candidates);
     free(h->decoded);
+    bn_head_int8_close(h->int8);
     free(h);
 }
 
@@ -235,6 +242,7 @@ static void norm(struct bn_head *h, const float *x, float *normed, uint32_t work
         float *to = normed + i * c->n_embd;
         h->m->kernels.rmsnorm(to, x + (size_t)h->rows[i].token * c->n_embd, h->m->out_norm,
                               c->n_embd, c->eps);
+        if (h->int8) bn_head_int8_put(h->int8, i, to);
         uint32_t s = h->rows[i].slot;
         if (s != UINT32_MAX)
             h->slots[s].good =
@@ -415,9 +423,14 @@ static void full_pass(struct bn_head *h, const float *normed, uint32_t worker)
 
 void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t worker)
 {
-    size_t cols = h->m->config.n_embd, n_full = 0;
+    size_t cols = h->m->config.n_embd, vocab = h->m->config.n_vocab, n_full = 0;
     norm(h, x, normed, worker);
     bn_pool_barrier(h->pool);
+    if (h->int8) {
+        bn_head_int8_pass(h->int8, h->logits, h->n_rows,
+                          bn_pool_share(h->pool, worker, vocab, BN_DENSE8_ROWS));
+        return;
+    }
     if (h->n_slots) {
         screen(h, worker);
         bn_pool_barrier(h->pool);
@@ -435,13 +448,13 @@ void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t wor
 
 /* ------------------------------------------------------------------ counts */
 
-/* Not where full passes need the whole matrix now and then. */
-static void release_pages(struct bn_head *h, uint64_t n_survivors)
+/* Not where full passes need the whole matrix now and then. n: rows read in this call. */
+static void release_pages(struct bn_head *h, uint64_t n)
 {
     uint64_t row_bytes = h->m->head.stored.bytes / h->m->head.stored.rows;
-    h->touched_bytes += n_survivors * (row_bytes > fault_bytes ? row_bytes : fault_bytes);
+    h->touched_bytes += n * (row_bytes > fault_bytes ? row_bytes : fault_bytes);
     if (h->touched_bytes <= release_bytes) return;
-    if (h->touched_full == h->stats.full) bn_source_release(&h->m->source, h->tensor);
+    if (h->int8 || h->touched_full == h->stats.full) bn_source_release(&h->m->source, h->tensor);
     h->touched_full = h->stats.full;
     h->touched_bytes = 0;
 }
@@ -463,7 +476,8 @@ void bn_head_end(struct bn_head *h)
         s->survivors += n;
         if (n > s->survivors_max) s->survivors_max = n;
     }
-    release_pages(h, s->survivors - before);
+    /* beside the int8 copy only embeddings are read there, about one a row of logits */
+    release_pages(h, h->int8 ? h->n_rows : s->survivors - before);
 }
 
 bool bn_head_was_screened(const struct bn_head *h, size_t row)

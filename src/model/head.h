@@ -8,6 +8,9 @@
  * arithmetic as in the full pass. All others are written as -infinity. The tokens are those of the
  * full pass (docs/numerics.md says with which probability and why).
  *
+ * The int8 head computes all logits from a copy with one byte a weight: half of a 16-bit head to read,
+ * for every sampler, and logits that are close instead of equal.
+ *
  * Owns the copy's making, the scratch memory of a call and its counts; not the copy, which belongs
  * to the model. The workers of a pool walk through bn_head_work together, as through the forward
  * pass.
@@ -35,9 +38,11 @@ struct bn_want {
 
 /* ---- the copy ---- */
 
-/* "auto" (NULL), "exact": no copy, "screened": a copy in any case. */
+/* "auto" (NULL), "exact": no copy, "screened": a copy in any case, "int8": a copy with one byte a
+ * weight, which is not the file's precision and so never taken by itself. */
 bitnet_status bn_head_mode_parse(enum bn_head_mode *out, const char *name, bitnet_error *err);
-/* Makes m->screen if the mode asks for it and the head allows it. */
+const char *bn_head_mode_name(enum bn_head_mode mode);
+/* Makes m->screen or m->head_int8 if the mode asks for it and the head allows it. */
 bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum bn_head_mode mode,
                                 bitnet_error *err);
 void bn_head_copy_free(struct bn_model *m);
@@ -46,6 +51,7 @@ void bn_head_copy_free(struct bn_model *m);
 
 struct bn_head_options {
     bool screened; /* needs m->screen.data */
+    bool int8;     /* needs m->head_int8.data; all logits come from there */
     uint32_t
         max_screened; /* rows of one call that can be screened; further ones take the full pass */
     uint32_t limit;   /* more survivors than this: full pass; 0: 8 % of the rows */

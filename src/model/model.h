@@ -39,10 +39,11 @@ struct bn_model {
     const float *rope_factors;      /* [rope_dim / 2] */
     struct bn_matrix embed, head;   /* dense; head is the embedding when tied */
     struct bn_screen screen;        /* 4-bit copy of the head (head_copy.c); data NULL: none */
+    struct bn_dense8 head_int8;     /* its copy with one byte a weight; data NULL: none */
     const float *screen_dither;     /* [n_embd] */
     float screen_step_max;
-    size_t screen_bytes;
     struct bn_slab slab;     /* packed matrices, in the order of their use */
+    size_t head_copy_bytes;  /* of the one copy there is */
     struct bn_arena arena;   /* norms, row scales */
     struct bn_buf note;      /* repairs and guesses, sentences for the user */
     const char *weight_type; /* of the projections, "mixed" if not one */
@@ -50,7 +51,7 @@ struct bn_model {
     uint64_t n_params, n_params_ternary, packed_bytes, load_ns;
 };
 
-enum bn_head_mode { BN_HEAD_AUTO, BN_HEAD_EXACT, BN_HEAD_SCREENED };
+enum bn_head_mode { BN_HEAD_AUTO, BN_HEAD_EXACT, BN_HEAD_SCREENED, BN_HEAD_INT8 };
 
 struct bn_model_open_args {
     const char *path;                                               /* NULL: the embedded model */

@@ -42,7 +42,7 @@ static int usage(const char *why)
             "bits: %s\n"
             "usage: bits MODEL [--ids 1,2,3|@FILE] [--backend B] [--layout t2|t3] [--threads T]\n"
             "            [--chunk C] [--batch B] [--kv f16|f32] [--company] [--out FILE|-]\n"
-            "            [--answer N [--head exact|screened]]\n"
+            "            [--head exact|screened|int8] [--answer N]\n"
             "       bits --self-test\n"
             "Prints the SHA-256 of the logits. --chunk: tokens a call (0: all); --batch: tokens a "
             "step;\n"
@@ -136,6 +136,7 @@ static bitnet_status evaluate(float *logits, const bitnet_model *m, const struct
     eo.max_seqs = a->company ? 2 : 1;
     eo.max_batch_tokens = (uint32_t)a->batch;
     eo.kv_type = a->kv;
+    eo.head = a->head;
     bitnet_status s = bitnet_engine_open(&e, m, &eo, err);
     size_t chunk = a->chunk ? a->chunk : n;
     for (size_t at = 0; s == BITNET_OK && at < n; at += chunk) {

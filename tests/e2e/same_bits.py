@@ -51,14 +51,14 @@ def skip(name, why):
 
 
 class Judge:
-    """Holds the first hash seen for a kind of KV cache (or of answers); every later one must be the same."""
+    """Holds the first hash seen for a kind of KV cache, of head or of answers; every later one must be the same."""
 
     def __init__(self, pinned):
         self.want = pinned
         self.first = {}
 
     def see(self, name, command, model, *options, kv="f16"):
-        options = ["--kv", kv, *options] if kv != "answer" else options
+        options = ["--kv", kv, *options] if kv in ("f16", "f32") else options
         p = subprocess.run([*command, str(model), *options], capture_output=True, text=True)
         got = p.stdout.strip()
         used = re.findall(r"^bits: (?:kernels|layout) (\S+)$", p.stderr, re.M)
@@ -129,6 +129,14 @@ def answers(judge, bits, model):
               kv="answer")
 
 
+def int8_head(judge, bits, model):
+    """Its logits are its own, and as much the same everywhere."""
+    for backend in ("auto", "scalar"):
+        for threads, chunk in ((1, 0), (3, 7), (2, 1)):
+            judge.see(f"int8 head, {backend}, threads {threads}, chunks of {chunk or 'all'}", bits, model, "--head", "int8",
+                      "--backend", backend, "--threads", str(threads), "--chunk", str(chunk), kv="int8-head")
+
+
 def files(judge, bits, bitnet, model, folder):
     with tempfile.TemporaryDirectory() as t:
         if folder:
@@ -167,6 +175,7 @@ def foreign(judge, name, command, model):
     judge.see(f"{name}, 2 threads, in one go", command, model, "--threads", "2")
     judge.see(f"{name}, 1 thread, in chunks of 7", command, model, "--threads", "1", "--chunk", "7")
     judge.see(f"{name}, scalar, 2 threads, kv f32", command, model, "--threads", "2", "--backend", "scalar", kv="f32")
+    judge.see(f"{name}, int8 head", command, model, "--head", "int8", kv="int8-head")
     judge.see(f"{name}, answers, screened head", command, model, "--answer", "12", "--head", "screened", kv="answer")
 
 
@@ -191,6 +200,7 @@ def main():
     elif a.bits:
         here(judge, a.bits, a.model)
         answers(judge, a.bits, a.model)
+        int8_head(judge, a.bits, a.model)
         if a.bitnet:
             files(judge, a.bits, a.bitnet, a.model, a.folder)
     for name, command in a.foreign:

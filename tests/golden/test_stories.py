@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-NLL, NLL_BOUND, GAP = 0.839134, 2e-4, 0.1
+NLL, NLL_BOUND, GAP, INT8_BOUND = 0.839134, 2e-4, 0.1, 5e-4
 bitnet, model = sys.argv[1:3]
 here = os.path.dirname(os.path.abspath(__file__))
 golden = json.load(open(os.path.join(here, "..", "data", "stories", "golden_text.json")))
@@ -39,12 +39,18 @@ def logits_after(ids):
         return array.array("f", open(out, "rb").read())
 
 
+def nll(ids, *options):
+    return json.loads(run("perplexity", model, "--file", ids, "--ids", "--ctx", "512", "--json", *options))
+
+
 with tempfile.TemporaryDirectory() as d:
     ids = os.path.join(d, "ids")
     open(ids, "w").write(" ".join(map(str, golden[-1]["val_first_4096_ids"])))
-    r = json.loads(run("perplexity", model, "--file", ids, "--ids", "--ctx", "512", "--json"))
+    r, rounded = nll(ids), nll(ids, "--head", "int8")
     report(r["tokens"] == golden[-1]["scored"] and abs(r["nll_per_token"] - NLL) < NLL_BOUND,
            f"{r['nll_per_token']:.6f} nats a token over {r['tokens']} tokens ({NLL} +- {NLL_BOUND})")
+    report(rounded["head"] == "int8" and 0 < abs(rounded["nll_per_token"] - r["nll_per_token"]) < INT8_BOUND,
+           f"{rounded['nll_per_token']:.6f} with an int8 head (+- {INT8_BOUND})")
 
 for g in golden[:-1]:
     prompt, want = g["prompt"], g["ids"]

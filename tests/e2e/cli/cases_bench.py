@@ -84,6 +84,16 @@ def test_table(t):
     t.check(all(x.startswith("bitnet: note: ") for x in r.errors.splitlines()), "only notes")
 
 
+def test_int8_head(t):
+    j = t.run("bench", *SHORT, "--mode", "stream", "--head", "int8", "--json").json()
+    t.equal(j["settings"]["head"], "int8", "settings")
+    fixed = j["model"]["layer_bytes"] + j["model"]["head_copy_bytes"]
+    t.check(fixed < j["measurements"][0]["bytes_per_token"] < fixed * 1.05, "the copy is what is read")
+    t.check(j["model"]["head_copy_bytes"] < j["model"]["head_bytes"] * 0.6, "half of 16 bits")
+    text = t.run("bench", *SHORT, "--mode", "stream", "--head", "int8").text
+    t.check(" int8, file" in text, "the table names the head")
+
+
 def test_lists(t):
     """Both separators, and a model after the numbers."""
     base = ["bench", *SHORT, "--mode", "batch", "--json"]

@@ -81,6 +81,12 @@ def test_run_head(t):
         t.equal(sum(h["histogram"]), h["tokens_screened"], "the histogram counts them too")
         t.check(h["tokens_screened"] > 0 and h["mean_survivors"] >= 1, "survivors")
     t.equal(run("auto")["head"]["mode"], "exact", "a small head is not screened by itself")
+    plain = ["--temp", "1", "--top-k", "0", "--top-p", "1"]
+    int8 = run("int8", *plain)
+    t.equal(int8["head"]["mode"], "int8", "int8 mode")
+    t.equal(int8["head"]["tokens_full"], 24, "all logits are made")
+    t.equal(run("int8", *plain, "-t", "1")["tokens"], int8["tokens"], "the same with one thread")
+    t.check(int8["memory"]["packed_bytes"] > run("exact", *plain)["memory"]["packed_bytes"], "memory of the copy")
 
 
 def test_run_seed(t):

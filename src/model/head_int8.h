@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The head with one byte a weight: all logits from the model's int8 copy (head_copy.c), close to
+ * those of the file's head and not the same. Owns the rounded hidden states of a call. (inside the
+ * room, for head.c) */
+#ifndef BN_MODEL_HEAD_INT8_H
+#define BN_MODEL_HEAD_INT8_H
+
+#include "base/pool.h"
+#include "model/model.h"
+
+struct bn_head_int8;
+
+/* NULL: out of memory. max_rows: rows of logits of one call; the model must have the copy. */
+struct bn_head_int8 *bn_head_int8_open(const struct bn_model *m, uint32_t max_rows);
+void bn_head_int8_close(struct bn_head_int8 *p);
+size_t bn_head_int8_bytes(const struct bn_head_int8 *p);
+
+/* The hidden state of a row of logits, x[n_embd]. One that is not finite gives NaNs as logits. */
+void bn_head_int8_put(struct bn_head_int8 *p, size_t row, const float *x);
+/* logits [n_rows][n_vocab] of a share of the vocabulary that begins at a group. */
+void bn_head_int8_pass(const struct bn_head_int8 *p, float *logits, size_t n_rows,
+                       struct bn_range share);
+
+#endif
