@@ -3,7 +3,9 @@
  * requests, in any company and with any kernels; its bound on random matrices; that a head without
  * its margin is noticed; and the way back to the full pass when too many rows survive.
  *
- * HEAD_STEPS in the environment sets the number of steps that are compared (2000). */
+ * HEAD_STEPS in the environment sets the number of steps that are compared (2000); HEAD_MODEL
+ * asks for the comparison side by side alone, of another model. It costs one forward pass for both
+ * heads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +27,7 @@ enum { CTX = 256, STEPS = 2000 };
 
 static bitnet_model *model;
 
-static bitnet_model *open_with(const char *backend, const char *head)
+static bitnet_model *open_file(const char *path, const char *backend, const char *head)
 {
     bitnet_model_options o;
     bitnet_error err = {0};
@@ -33,8 +35,13 @@ static bitnet_model *open_with(const char *backend, const char *head)
     bitnet_model_options_init(&o);
     o.backend = backend;
     o.head = head;
-    if (bitnet_model_open(&m, TEST_MODEL, &o, &err)) fail_msg("%s", err.text);
+    if (bitnet_model_open(&m, path, &o, &err)) fail_msg("%s", err.text);
     return m;
+}
+
+static bitnet_model *open_with(const char *backend, const char *head)
+{
+    return open_file(TEST_MODEL, backend, head);
 }
 
 static int open_model(void **state)
@@ -139,7 +146,7 @@ static void report(const char *what, const struct bn_head_stats *s)
            s->screened ? (double)s->survivors / (double)s->screened : 0,
            (unsigned long long)s->survivors_max);
     for (int i = 0; i < BN_HEAD_HISTOGRAM; i++)
-        if (i < 13) printf(" %llu", (unsigned long long)s->histogram[i]);
+        if (i < 16) printf(" %llu", (unsigned long long)s->histogram[i]);
     printf("\n");
 }
 
@@ -173,6 +180,110 @@ static void the_same_tokens(void **state)
     assert_int_equal(compare(&o, ways[1].s, steps_wanted() / 4, &stats), 0);
     report("top-k 40, no limit", &stats);
     assert_int_equal(stats.screened, steps_wanted() / 4);
+}
+
+/* ---- side by side: the same texts through one forward pass, once for every head ---- */
+
+enum { TEXTS = 4, HEADS = 3, SIDES = TEXTS * HEADS, SIDE_CTX = 128 };
+
+struct sides {
+    const struct bn_model *m;
+    struct bn_pool *pool;
+    struct bn_kv kv;
+    struct bn_kv_seq seq[SIDES];
+    struct bn_forward *forward;
+    float *logits; /* [TEXTS][HEADS][vocab]: exact, greedy screened, top-k screened */
+    struct bn_candidate *scratch;
+    struct bn_head_stats stats[HEADS];
+    uint32_t differ;
+};
+
+static void sides_open(struct sides *d, const struct bn_model *m)
+{
+    struct bn_head_options o = {.screened = true, .max_screened = SIDES};
+    bitnet_error err = {0};
+    memset(d, 0, sizeof *d);
+    d->m = m;
+    d->logits = calloc((size_t)SIDES * m->config.n_vocab, sizeof *d->logits);
+    d->scratch = calloc(m->config.n_vocab, sizeof *d->scratch);
+    if (bn_pool_open(&d->pool, 0, &err) ||
+        bn_kv_open(&d->kv, &m->config, true, SIDES * bn_kv_pages_for(SIDE_CTX), &err) ||
+        bn_forward_open(&d->forward, m, d->pool, &d->kv, SIDE_CTX, SIDES, &o, &err))
+        fail_msg("%s", err.text);
+    for (int i = 0; i < SIDES; i++)
+        assert_true(bn_kv_seq_open(&d->seq[i], SIDE_CTX) &&
+                    bn_kv_reserve(&d->kv, &d->seq[i], SIDE_CTX));
+}
+
+static void sides_close(struct sides *d)
+{
+    bn_forward_close(d->forward);
+    for (int i = 0; i < SIDES; i++) bn_kv_seq_close(&d->seq[i]);
+    bn_kv_close(&d->kv);
+    bn_pool_close(d->pool);
+    free(d->logits);
+    free(d->scratch);
+}
+
+/* The screened logits of a text against the exact ones; returns the exact head's token. */
+static int32_t judge(struct sides *d, int text, int head, uint32_t position)
+{
+    uint32_t vocab = d->m->config.n_vocab, n = 0, log2 = 0;
+    const float *exact = d->logits + (size_t)text * HEADS * vocab, *got = exact + head * vocab;
+    struct bn_head_stats *s = &d->stats[head];
+    const bitnet_sampling *way = &ways[head - 1].s;
+    int32_t token = bn_sample(way, exact, vocab, position, d->scratch);
+    d->differ += bn_sample(way, got, vocab, position, d->scratch) != token;
+    for (uint32_t k = 0; k < vocab; k++)
+        if (got[k] != -INFINITY) {
+            assert_memory_equal(&got[k], &exact[k], sizeof(float));
+            n++;
+        }
+    if (!bn_head_was_screened(bn_forward_head(d->forward), (size_t)(text * HEADS + head))) {
+        s->full++;
+        return token;
+    }
+    while (n > 1u << log2) log2++;
+    s->histogram[log2]++;
+    s->screened++;
+    s->survivors += n;
+    if (n > s->survivors_max) s->survivors_max = n;
+    return token;
+}
+
+static void side_by_side(void **state)
+{
+    (void)state;
+    const char *path = getenv("HEAD_MODEL");
+    bitnet_model *own = path ? open_file(path, NULL, "screened") : NULL;
+    uint32_t steps = path ? steps_wanted() : STEPS / 4;
+    int32_t token[TEXTS], next[HEADS];
+    struct bn_rng rng = {77};
+    struct sides d;
+    sides_open(&d, own ? own->m : model->m);
+    for (uint32_t i = 0; i < steps / TEXTS; i++) {
+        struct bn_batch_token b[SIDES];
+        for (int t = 0; t < TEXTS && i % SIDE_CTX == 0; t++)
+            token[t] = (int32_t)bn_rng_below(&rng, d.m->config.n_vocab); /* another beginning */
+        for (int k = 0; k < SIDES; k++)
+            b[k] = (struct bn_batch_token){
+                .token = token[k / HEADS],
+                .pos = i % SIDE_CTX,
+                .seq = &d.seq[k],
+                .want = k % HEADS ? bn_sampling_want(&ways[k % HEADS - 1].s)
+                                  : (struct bn_want){BN_WANT_ALL, 0, (double)INFINITY}};
+        bn_forward_run(d.forward, b, SIDES, d.logits);
+        for (int t = 0; t < TEXTS; t++) {
+            for (int h = 1; h < HEADS; h++) next[h] = judge(&d, t, h, i);
+            token[t] = next[1 + t % 2]; /* texts of both kinds */
+        }
+    }
+    for (int h = 1; h < HEADS; h++) report(ways[h - 1].name, &d.stats[h]);
+    printf("# side by side, %u steps: %u tokens differ\n", steps, d.differ);
+    assert_int_equal(d.differ, 0);
+    assert_true(d.stats[1].screened > 0 && d.stats[2].screened > 0);
+    sides_close(&d);
+    if (own) bitnet_model_close(own);
 }
 
 /* The comparison must be able to fail. */
@@ -369,11 +480,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_tokens),
+        cmocka_unit_test(side_by_side),
         cmocka_unit_test(a_head_without_margin_is_noticed),
         cmocka_unit_test(many_survivors_take_the_full_pass),
         cmocka_unit_test(errors_stay_within_the_bound),
         cmocka_unit_test(answers_are_those_of_the_exact_head),
         cmocka_unit_test(modes_are_checked),
     };
+    const struct CMUnitTest other_model[] = {cmocka_unit_test(side_by_side)};
+    if (getenv("HEAD_MODEL")) return cmocka_run_group_tests(other_model, open_model, close_model);
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
