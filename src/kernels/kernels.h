@@ -140,13 +140,20 @@ void bn_dense8_pack(int8_t *dst, float *scale, const float *x, size_t n_rows, si
  *   mn = max(m, mb), a = exp(m - mn), c = exp(mb - mn), l = l * a + lb * c,
  *   o[d] = o[d] * a + ob[d] * c, m = mn.
  * k, v: [n][dim] with kv_stride elements from one token to the next. Blocks are taken in order; the
- * answer is o / l. */
+ * answer is o / l. next_k, next_v: what the caller will ask for next, laid out like k and v, so that
+ * it can be on its way from memory meanwhile; NULL if nothing. A hint: nothing there is read. */
 typedef void bn_attn_f32_fn(float *o, float *m, float *l, const float *q, size_t n_q,
                             const float *k, const float *v, size_t kv_stride, size_t n, size_t dim,
-                            float scale);
+                            float scale, const float *next_k, const float *next_v);
 typedef void bn_attn_f16_fn(float *o, float *m, float *l, const float *q, size_t n_q,
                             const uint16_t *k, const uint16_t *v, size_t kv_stride, size_t n,
-                            size_t dim, float scale);
+                            size_t dim, float scale, const uint16_t *next_k,
+                            const uint16_t *next_v);
+
+/* The folding alone, of one query: o, m, l take in ob[dim], mb, lb of a block. For blocks that were
+ * computed apart, each into a state of its own that was new: that leaves mb, lb and ob in it. */
+typedef void bn_attn_fold_fn(float *o, float *m, float *l, const float *ob, float mb, float lb,
+                             size_t dim);
 
 /* ---- ternary matrices ----
  * A packed matrix: rows of weights w in {-1, 0, +1, +2}, in one of the layouts. Groups of

@@ -169,6 +169,7 @@ static bool test_dense8(bn_dense8_fn *f)
     f(b[0], ROWS, &w, 0, ROWS, v, VECTORS);
     return same(a, b, sizeof a);
 }
+
 /* Queries of one token, and of so many that kernels may treat them together; dimensions with a tail
  * and without. Two blocks, so that the folding into the running state is seen as well. */
 enum { QUERIES_MAX = 11, DIM_MAX = 48, KEYS_MAX = 21 };
@@ -195,8 +196,8 @@ static bool test_attn_f32(bn_attn_f32_fn *f, const struct attn_shape *s)
         fill(q, s->n_q * s->dim, 14);
         fill(k, s->keys * s->dim, 15 + block);
         fill(v, s->keys * s->dim, 17 + block);
-        bn_attn_f32_c(a.o, a.m, a.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f);
-        f(b.o, b.m, b.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f);
+        bn_attn_f32_c(a.o, a.m, a.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
+        f(b.o, b.m, b.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
     }
     return same(&a, &b, sizeof a);
 }
@@ -212,8 +213,22 @@ static bool test_attn_f16(bn_attn_f16_fn *f, const struct attn_shape *s)
         bn_f32_to_f16_c(k, x, s->keys * s->dim);
         fill(x, s->keys * s->dim, 22 + block);
         bn_f32_to_f16_c(v, x, s->keys * s->dim);
-        bn_attn_f16_c(a.o, a.m, a.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f);
-        f(b.o, b.m, b.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f);
+        bn_attn_f16_c(a.o, a.m, a.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
+        f(b.o, b.m, b.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
+    }
+    return same(&a, &b, sizeof a);
+}
+
+static bool test_attn_fold(bn_attn_fold_fn *f)
+{
+    enum { DIM = 44 };
+    float ob[DIM];
+    struct attn_state a = {{0}, {-INFINITY}, {0}}, b = a;
+    for (uint64_t block = 0; block < 3; block++) {
+        float mb = block == 1 ? 0.75f : 0.5f, lb = 1.25f + (float)block;
+        fill(ob, DIM, 24 + block);
+        bn_attn_fold_c(a.o, a.m, a.l, ob, mb, lb, DIM);
+        f(b.o, b.m, b.l, ob, mb, lb, DIM);
     }
     return same(&a, &b, sizeof a);
 }
@@ -391,6 +406,7 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
         CHECK(attn_f32, test_attn_f32(k->attn_f32, &attn_shapes[i]));
         CHECK(attn_f16, test_attn_f16(k->attn_f16, &attn_shapes[i]));
     }
+    CHECK(attn_fold, test_attn_fold(k->attn_fold));
 #undef CHECK
     if (!test_layout(k->gemm_t2, many, memory)) return fail(err, "gemm_t2", NULL, k->gemm_t2);
     if (!test_layout(k->gemm_t3, many, memory)) return fail(err, "gemm_t3", NULL, k->gemm_t3);

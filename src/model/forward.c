@@ -5,8 +5,8 @@
  * Every worker of the pool walks through the same steps; inside a step each takes its share
  * (tokens, rows of a matrix, or attention tasks), and a barrier stands where the next step reads
  * what others wrote. Shares only decide who computes a value, never how: so the number of threads
- * cannot change a bit. A single token, the case that counts for speed, passes five barriers a layer:
- * its norms are computed by every worker for itself, which is quicker than waiting for one of them.
+ * cannot change a bit. A single token, the case that counts for speed, passes five barriers a layer
+ * (seven with a long context, see attention.c): its norms are computed by every worker for itself, which is quicker than waiting for one of them.
  *
  *   x [n][n_embd]       residual stream
  *   q, k, v, att        attention: projections, and its output [n][n_head * head_dim]
@@ -17,15 +17,10 @@
 #include "model/forward.h"
 
 #include "base/mem.h"
-#include "model/rope.h"
-#include <math.h>
+#include "model/attention.h"
 #include <stdlib.h>
 
-enum {
-    DENSE_ROWS = 8,   /* rows of a dense matrix decoded at a time */
-    ATTN_TOKENS = 8,  /* tokens of a sequence whose attention is computed together */
-    ATTN_QUERIES = 32 /* at most, with the query heads that share a KV head */
-};
+enum { DENSE_ROWS = 8 };             /* rows of a dense matrix decoded at a time */
 enum { Q, K, V, O, GATE, UP, DOWN }; /* the projections of a layer, in the order of enum bn_part */
 
 /* The prepared input of projections. A token alone is prepared by every worker in memory of its
@@ -40,7 +35,7 @@ struct input {
 struct bn_forward {
     const struct bn_model *m;
     struct bn_pool *pool;
-    struct bn_kv *kv;
+    struct bn_attention *attention;
     struct bn_head *head;
     uint32_t max_tokens;
     size_t wide;                                  /* the widest activation */
@@ -49,10 +44,7 @@ struct bn_forward {
     float *x, *q, *k, *v, *att, *gate, *up, *out; /* [max_tokens] rows each */
     struct input shared;                          /* [max_tokens] rows */
     struct input own[BN_MAX_THREADS];             /* one row each */
-    float *rope;                                  /* [n_ctx][rope_dim] */
-    float *rows;  /* [threads][DENSE_ROWS][wide] decoded dense rows */
-    float *state; /* [threads][state_floats]: maxima, sums, queries and output of attend() */
-    size_t state_floats;
+    float *rows;   /* [threads][DENSE_ROWS][wide] decoded dense rows */
     uint8_t *many; /* [threads][many_bytes] for the matrix kernel, if it wants memory */
     size_t many_bytes;
     void *block; /* all of the above */
@@ -60,7 +52,6 @@ struct bn_forward {
     /* the call in progress */
     const struct bn_batch_token *batch;
     size_t n;
-    bool independent; /* no two tokens are of one sequence */
 };
 
 /* ------------------------------------------------------------------ memory */
@@ -88,7 +79,7 @@ static struct input input_piece(const struct bn_forward *f, struct plan *p, size
     return in;
 }
 
-static void lay_out(struct bn_forward *f, struct plan *p, uint32_t n_ctx)
+static void lay_out(struct bn_forward *f, struct plan *p)
 {
     const struct bn_config *c = &f->m->config;
     size_t n = f->max_tokens, threads = bn_pool_threads(f->pool);
@@ -102,9 +93,7 @@ static void lay_out(struct bn_forward *f, struct plan *p, uint32_t n_ctx)
     f->out = piece(p, n * c->n_embd, sizeof(float));
     f->shared = input_piece(f, p, n);
     for (size_t i = 0; i < threads; i++) f->own[i] = input_piece(f, p, 1);
-    f->rope = piece(p, (size_t)n_ctx * c->rope_dim, sizeof(float));
     f->rows = piece(p, threads * DENSE_ROWS * f->wide, sizeof(float));
-    f->state = piece(p, threads * f->state_floats, sizeof(float));
     f->many = piece(p, threads, f->many_bytes);
 }
 
@@ -137,17 +126,14 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     if (!f) return bn_fail_nomem(err, sizeof *f, "the forward pass");
     f->m = m;
     f->pool = pool;
-    f->kv = kv;
     f->max_tokens = max_tokens;
     f->qkv_dim = (size_t)c->n_head * c->head_dim;
     f->kv_dim = (size_t)c->n_head_kv * c->head_dim;
     f->wide = bn_max_size(bn_max_size(c->n_embd, c->n_ff), f->qkv_dim);
     f->q8_stride = bn_align_up(f->wide, BN_K_ALIGN);
-    f->state_floats =
-        bn_align_up(2 * bn_max_size(c->n_head, ATTN_QUERIES), 16) + 2 * ATTN_QUERIES * c->head_dim;
     f->many_bytes = many_bytes(f);
     struct plan p = {0};
-    lay_out(f, &p, n_ctx);
+    lay_out(f, &p);
     f->block_bytes = p.used;
     f->block = bn_block_alloc(p.used);
     if (!f->block) {
@@ -158,9 +144,9 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
             max_tokens);
     }
     p = (struct plan){.base = f->block};
-    lay_out(f, &p, n_ctx);
-    bn_rope_table(f->rope, c, m->rope_factors, n_ctx);
-    bitnet_status s = bn_head_open(&f->head, m, pool, max_tokens, head, err);
+    lay_out(f, &p);
+    bitnet_status s = bn_attention_open(&f->attention, m, pool, kv, n_ctx, max_tokens, err);
+    if (s == BITNET_OK) s = bn_head_open(&f->head, m, pool, max_tokens, head, err);
     if (s != BITNET_OK) bn_forward_close(f);
     else *out = f;
     return s;
@@ -170,13 +156,14 @@ void bn_forward_close(struct bn_forward *f)
 {
     if (!f) return;
     bn_head_close(f->head);
+    bn_attention_close(f->attention);
     bn_block_free(f->block, f->block_bytes);
     free(f);
 }
 
 size_t bn_forward_bytes(const struct bn_forward *f)
 {
-    return f->block_bytes + bn_head_bytes(f->head);
+    return f->block_bytes + bn_attention_bytes(f->attention) + bn_head_bytes(f->head);
 }
 
 const struct bn_head *bn_forward_head(const struct bn_forward *f) { return f->head; }
@@ -273,125 +260,6 @@ static void activate(struct bn_forward *f, struct bn_range rows)
     }
 }
 
-/* ------------------------------------------------------------------ attention */
-
-/* One token and one KV head: rotates its key and the queries that share it, and puts key and value
- * into the cache. */
-static void rotate_and_store(struct bn_forward *f, const struct bn_layer *layer, uint32_t il,
-                             size_t t, uint32_t kv_head)
-{
-    const struct bn_config *c = &f->m->config;
-    const struct bn_kernels *kn = &f->m->kernels;
-    const struct bn_batch_token *b = &f->batch[t];
-    bn_rope_fn *rope = c->rope == BN_ROPE_NEOX ? kn->rope_neox : kn->rope_norm;
-    size_t dim = c->head_dim, group = c->n_head / c->n_head_kv;
-    float *q = f->q + t * f->qkv_dim + kv_head * group * dim;
-    float *k = f->k + t * f->kv_dim + kv_head * dim, *v = f->v + t * f->kv_dim + kv_head * dim;
-    for (size_t i = 0; layer->q_norm && i < group; i++)
-        kn->rmsnorm(q + i * dim, q + i * dim, layer->q_norm, dim, c->eps);
-    if (layer->k_norm) kn->rmsnorm(k, k, layer->k_norm, dim, c->eps);
-    const float *angles = f->rope + (size_t)b->pos * c->rope_dim;
-    rope(q, group, dim, c->rope_dim / 2, angles);
-    rope(k, 1, dim, c->rope_dim / 2, angles);
-    uint32_t page = b->seq->pages[b->pos / BN_ATTN_BLOCK], slot = b->pos % BN_ATTN_BLOCK;
-    uint8_t *keys = bn_kv_head(f->kv, il, page, kv_head, false);
-    uint8_t *values = bn_kv_head(f->kv, il, page, kv_head, true);
-    if (f->kv->f16) {
-        kn->f32_to_f16((uint16_t *)keys + slot * dim, k, dim);
-        kn->f32_to_f16((uint16_t *)values + slot * dim, v, dim);
-    } else {
-        memcpy((float *)keys + slot * dim, k, dim * sizeof *k);
-        memcpy((float *)values + slot * dim, v, dim * sizeof *v);
-    }
-}
-
-/* Tokens from t on that are taken together: of one sequence, in a row, and not across a block of
- * ATTN_TOKENS positions, so that they differ in what they see in one block of keys only. */
-static size_t attend_run(const struct bn_forward *f, size_t t)
-{
-    const struct bn_batch_token *b = f->batch + t;
-    size_t most = ATTN_QUERIES / (f->m->config.n_head / f->m->config.n_head_kv), n = 1;
-    while (t + n < f->n && n < most && b[n].seq == b[0].seq && b[n].pos == b[0].pos + n &&
-           b[n].pos % ATTN_TOKENS != 0)
-        n++;
-    return n;
-}
-
-/* One block of keys, n of which are seen, for n_q queries. */
-static void attend_block(struct bn_forward *f, uint32_t il, const struct bn_batch_token *b,
-                         uint32_t kv_head, uint32_t from, size_t n, float *o, float *m, float *l,
-                         const float *q, size_t n_q)
-{
-    const struct bn_kernels *kn = &f->m->kernels;
-    size_t dim = f->m->config.head_dim;
-    uint32_t page = b->seq->pages[from / BN_ATTN_BLOCK];
-    const void *k = bn_kv_head(f->kv, il, page, kv_head, false);
-    const void *v = bn_kv_head(f->kv, il, page, kv_head, true);
-    float scale = 1.0f / sqrtf((float)dim);
-    if (f->kv->f16) kn->attn_f16(o, m, l, q, n_q, k, v, dim, n, dim, scale);
-    else kn->attn_f32(o, m, l, q, n_q, k, v, dim, n, dim, scale);
-}
-
-/* One task: nt tokens as attend_run() says and one KV head with the query heads that share it.
- * Blocks that all of them see whole are taken together, so that keys and values are read once; the
- * last one by each token alone. */
-static void attend(struct bn_forward *f, uint32_t il, size_t t, size_t nt, uint32_t kv_head,
-                   uint32_t worker)
-{
-    const struct bn_config *c = &f->m->config;
-    const struct bn_batch_token *b = &f->batch[t];
-    size_t dim = c->head_dim, group = c->n_head / c->n_head_kv, wide = group * dim;
-    float *out = f->att + t * f->qkv_dim + kv_head * wide, *o = out;
-    float *m = f->state + worker * f->state_floats, *l = m + bn_max_size(c->n_head, ATTN_QUERIES);
-    const float *q = f->q + t * f->qkv_dim + kv_head * wide;
-    if (nt > 1) { /* the queries side by side, and place for their output */
-        float *side = f->state + (worker + 1) * f->state_floats - 2 * ATTN_QUERIES * dim;
-        for (size_t i = 0; i < nt; i++)
-            memcpy(side + i * wide, q + i * f->qkv_dim, wide * sizeof *q);
-        q = side;
-        o = side + ATTN_QUERIES * dim;
-    }
-    for (size_t i = 0; i < nt * group; i++) {
-        m[i] = -INFINITY;
-        l[i] = 0;
-    }
-    memset(o, 0, nt * wide * sizeof *o);
-    uint32_t from = 0;
-    for (; from + BN_ATTN_BLOCK <= b->pos + 1; from += BN_ATTN_BLOCK)
-        attend_block(f, il, b, kv_head, from, BN_ATTN_BLOCK, o, m, l, q, nt * group);
-    for (size_t i = 0; i < nt; i++) {
-        if (b[i].pos >= from)
-            attend_block(f, il, b, kv_head, from, b[i].pos + 1 - from, o + i * wide, m + i * group,
-                         l + i * group, q + i * wide, group);
-        for (size_t h = 0; h < group; h++)
-            for (size_t d = 0; d < dim; d++)
-                out[i * f->qkv_dim + h * dim + d] = o[i * wide + h * dim + d] / l[i * group + h];
-    }
-}
-
-/* Attention of all tokens: a task is a run of tokens with a KV head, dealt out in turn because later
- * tokens have more to read. Tokens of one sequence see each other's keys, so these must all be
- * stored first. */
-static void attention(struct bn_forward *f, const struct bn_layer *layer, uint32_t il,
-                      uint32_t worker)
-{
-    uint32_t heads = f->m->config.n_head_kv, threads = bn_pool_threads(f->pool);
-    if (!f->independent) {
-        for (size_t i = worker; i < f->n * heads; i += threads)
-            rotate_and_store(f, layer, il, i / heads, (uint32_t)(i % heads));
-        bn_pool_barrier(f->pool);
-    }
-    size_t task = 0;
-    for (size_t t = 0, nt; t < f->n; t += nt) {
-        nt = attend_run(f, t);
-        for (uint32_t head = 0; head < heads; head++) {
-            if (task++ % threads != worker) continue;
-            if (f->independent) rotate_and_store(f, layer, il, t, head);
-            attend(f, il, t, nt, head, worker);
-        }
-    }
-}
-
 /* ------------------------------------------------------------------ the pass */
 
 static void walk(void *arg, uint32_t worker)
@@ -420,7 +288,8 @@ static void walk(void *arg, uint32_t worker)
         in = next_input(f, in, f->x, n_embd, y->attn_norm, ng[V], n_embd, worker);
         project(f, f->v, &w[V], in, worker);
         bn_pool_barrier(f->pool);
-        attention(f, y, il, worker);
+        bn_attention_work(f->attention,
+                          &(struct bn_attention_layer){y, il, f->att, f->q, f->k, f->v}, worker);
         bn_pool_barrier(f->pool);
         in = prepare(f, f->att, f->qkv_dim, y->attn_sub_norm, ng[O], f->qkv_dim, worker);
         rows = project(f, f->out, &w[O], in, worker);
@@ -446,8 +315,7 @@ void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, si
 {
     f->batch = batch;
     f->n = n;
-    f->independent = true;
-    for (size_t t = 1; t < n; t++) f->independent &= batch[t].seq != batch[t - 1].seq;
+    bn_attention_begin(f->attention, batch, n);
     bn_head_begin(f->head, logits);
     for (size_t t = 0; logits && t < n; t++)
         if (batch[t].want.kind != BN_WANT_NONE) bn_head_add(f->head, (uint32_t)t, batch[t].want);

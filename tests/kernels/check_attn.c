@@ -10,7 +10,7 @@ struct attn {
     bool half;
     float *o, *m, *l;
     const float *q;
-    const void *k, *v;
+    const void *k, *v, *next_k, *next_v;
     size_t n_q, stride, n, dim;
     float scale;
 };
@@ -20,10 +20,10 @@ static void run_attn(void *p)
     struct attn *a = p;
     if (a->half)
         ((bn_attn_f16_fn *)a->fn)(a->o, a->m, a->l, a->q, a->n_q, a->k, a->v, a->stride, a->n,
-                                  a->dim, a->scale);
+                                  a->dim, a->scale, a->next_k, a->next_v);
     else
         ((bn_attn_f32_fn *)a->fn)(a->o, a->m, a->l, a->q, a->n_q, a->k, a->v, a->stride, a->n,
-                                  a->dim, a->scale);
+                                  a->dim, a->scale, a->next_k, a->next_v);
 }
 
 /* Runs all blocks; n_keys keys in blocks of at most `block`. */
@@ -42,6 +42,9 @@ static bool run_blocks(struct ck *c, struct attn a, bn_any_fn *fn, size_t n_keys
         a.n = bn_min_size(block, n_keys - j);
         a.k = k + j * a.stride * element;
         a.v = v + j * a.stride * element;
+        /* the last block's hint points behind the buffers: nothing may be read there */
+        a.next_k = j % 2 ? NULL : k + (j + a.n) * a.stride * element;
+        a.next_v = j % 2 ? NULL : v + (j + a.n) * a.stride * element;
         if (!ck_run(c, run_attn, &a)) return false;
     }
     *out = a;
@@ -142,6 +145,72 @@ static void check_attn(struct ck *c, bool half)
 void check_attn_f32(struct ck *c) { check_attn(c, false); }
 void check_attn_f16(struct ck *c) { check_attn(c, true); }
 
+struct fold {
+    bn_attn_fold_fn *fn;
+    float *o, *m, *l;
+    const float *ob;
+    float mb, lb;
+    size_t dim;
+};
+
+static void run_fold(void *p)
+{
+    struct fold *a = p;
+    a->fn(a->o, a->m, a->l, a->ob, a->mb, a->lb, a->dim);
+}
+
+/* Blocks computed apart and folded give the bits of the running state. */
+static void check_fold_case(struct ck *c, size_t dim, size_t n, enum ck_fill f)
+{
+    ck_case(c, "dim=%zu keys=%zu fill=%s", dim, n, ck_fill_name(f));
+    float *q = ck_buffer(c, dim * sizeof *q);
+    float *k = ck_buffer(c, n * dim * sizeof *k), *v = ck_buffer(c, n * dim * sizeof *v);
+    ck_fill_f32(c, q, dim, f == CK_HUGE || f == CK_TINY ? CK_RANDOM : f);
+    ck_fill_f32(c, k, n * dim, f);
+    ck_fill_f32(c, v, n * dim, f);
+    struct attn a = {.q = q, .n_q = 1, .stride = dim, .dim = dim, .scale = 0.0884f}, want, got;
+    a.k = k, a.v = v;
+    if (f == CK_WIDE) a.scale = 1e-12f;
+    if (!run_blocks(c, a, (bn_any_fn *)bn_attn_f32_c, n, BN_ATTN_BLOCK, &want)) return;
+    struct fold s = {.fn = (bn_attn_fold_fn *)c->v->fn, .dim = dim};
+    s.o = ck_buffer(c, dim * sizeof *s.o);
+    s.m = ck_buffer(c, sizeof *s.m);
+    s.l = ck_buffer(c, sizeof *s.l);
+    for (size_t i = 0; i < dim; i++) s.o[i] = 0;
+    *s.m = -INFINITY, *s.l = 0;
+    for (size_t j = 0; j < n; j += BN_ATTN_BLOCK) {
+        size_t buffers = c->n_buffers;
+        a.k = k + j * dim, a.v = v + j * dim;
+        if (!run_blocks(c, a, (bn_any_fn *)bn_attn_f32_c, bn_min_size(n - j, BN_ATTN_BLOCK),
+                        BN_ATTN_BLOCK, &got))
+            return;
+        s.ob = got.o, s.mb = *got.m, s.lb = *got.l;
+        if (!ck_run(c, run_fold, &s)) return;
+        c->n_buffers = buffers;
+    }
+    ck_same_f32(c, "m", want.m, s.m, 1, 1);
+    ck_same_f32(c, "l", want.l, s.l, 1, 1);
+    ck_same_f32(c, "o", want.o, s.o, dim, dim);
+}
+
+void check_attn_fold(struct ck *c)
+{
+    for (size_t dim = 1; dim <= 40; dim++) check_fold_case(c, dim, 1 + 37 * dim % 130, CK_RANDOM);
+    for (enum ck_fill f = 0; f < CK_FILLS; f++) check_fold_case(c, 80, 101, f);
+    check_fold_case(c, 128, 300, CK_RANDOM);
+}
+
+void bench_attn_fold(struct ck *c)
+{
+    enum { DIM = 128 };
+    ck_case(c, "bench");
+    float *x = ck_buffer(c, (2 * DIM + 2) * sizeof *x);
+    ck_fill_f32(c, x, 2 * DIM + 2, CK_RANDOM);
+    struct fold a = {
+        (bn_attn_fold_fn *)c->v->fn, x, x + DIM, x + DIM + 1, x + DIM + 2, 0.5f, 2, DIM};
+    ck_time(c, "one head of 128", run_fold, &a, 3.0 * DIM * sizeof *x);
+}
+
 static void bench_attn(struct ck *c, bool half)
 {
     enum { Q = 32, DIM = 128, N = BN_ATTN_BLOCK, STRIDE = 640 };
@@ -154,7 +223,8 @@ static void bench_attn(struct ck *c, bool half)
     ck_fill_f32(c, ml, 2 * Q, CK_RANDOM);
     if (half) ck_fill_f16(c, k, N * STRIDE, CK_RANDOM), ck_fill_f16(c, v, N * STRIDE, CK_RANDOM);
     else ck_fill_f32(c, k, N * STRIDE, CK_RANDOM), ck_fill_f32(c, v, N * STRIDE, CK_RANDOM);
-    struct attn a = {c->v->fn, half, o, ml, ml + Q, q, k, v, 4, STRIDE, N, DIM, 0.0884f};
+    struct attn a = {c->v->fn, half, o, ml,     ml + Q, q,   k,      v,
+                     NULL,     NULL, 4, STRIDE, N,      DIM, 0.0884f};
     ck_time(c, "4 heads of 128, 32 keys", run_attn, &a, 2.0 * N * DIM * (half ? 2 : 4));
     a.n_q = Q;
     ck_time(c, "32 heads of 128, 32 keys", run_attn, &a, 2.0 * N * DIM * (half ? 2 : 4));

@@ -43,6 +43,11 @@ static void fold_block(float *m, float *l, float mb, float lb, float *a, float *
     *m = mn;
 }
 
+static void fold_values(float *o, const float *ob, size_t n, float a, float c)
+{
+    for (size_t d = 0; d < n; d++) o[d] = o[d] * a + ob[d] * c;
+}
+
 /* n_q <= HEADS */
 static inline void attn_heads(float *o, float *m, float *l, const float *q, size_t n_q,
                               const void *k, const void *v, size_t kv_stride, size_t n, size_t dim,
@@ -71,25 +76,35 @@ static inline void attn_heads(float *o, float *m, float *l, const float *q, size
             for (size_t h = 0; h < n_q; h++)
                 for (size_t d = 0; d < nd; d++) ob[h][d] += p[h][j] * val[d];
         }
-        for (size_t h = 0; h < n_q; h++) {
-            float *out = o + h * dim + d0;
-            for (size_t d = 0; d < nd; d++) out[d] = out[d] * a[h] + ob[h][d] * c[h];
-        }
+        for (size_t h = 0; h < n_q; h++) fold_values(o + h * dim + d0, ob[h], nd, a[h], c[h]);
     }
 }
 
 void bn_attn_f32_c(float *o, float *m, float *l, const float *q, size_t n_q, const float *k,
-                   const float *v, size_t kv_stride, size_t n, size_t dim, float scale)
+                   const float *v, size_t kv_stride, size_t n, size_t dim, float scale,
+                   const float *next_k, const float *next_v)
 {
+    (void)next_k;
+    (void)next_v;
     for (size_t h = 0; h < n_q; h += HEADS)
         attn_heads(o + h * dim, m + h, l + h, q + h * dim, bn_min_size(HEADS, n_q - h), k, v,
                    kv_stride, n, dim, scale, false);
 }
 
 void bn_attn_f16_c(float *o, float *m, float *l, const float *q, size_t n_q, const uint16_t *k,
-                   const uint16_t *v, size_t kv_stride, size_t n, size_t dim, float scale)
+                   const uint16_t *v, size_t kv_stride, size_t n, size_t dim, float scale,
+                   const uint16_t *next_k, const uint16_t *next_v)
 {
+    (void)next_k;
+    (void)next_v;
     for (size_t h = 0; h < n_q; h += HEADS)
         attn_heads(o + h * dim, m + h, l + h, q + h * dim, bn_min_size(HEADS, n_q - h), k, v,
                    kv_stride, n, dim, scale, true);
+}
+
+void bn_attn_fold_c(float *o, float *m, float *l, const float *ob, float mb, float lb, size_t dim)
+{
+    float a, c;
+    fold_block(m, l, mb, lb, &a, &c);
+    fold_values(o, ob, dim, a, c);
 }

@@ -7,7 +7,12 @@
  *
  * Many queries (several tokens of a prompt) pay for widening keys and values once, into a buffer,
  * and for turning the keys over, so that a register holds one dimension of eight keys: then the 16
- * lanes of a score are 16 registers, and their tree is plain additions without any shuffle. */
+ * lanes of a score are 16 registers, and their tree is plain additions without any shuffle.
+ *
+ * A block of keys and one of values lie in different pages of the cache, too short for the
+ * hardware's prefetcher to get going. So while a row is worked on, the same row of the next block is
+ * asked for: one by one, because a core waits when it asks for more than some twenty lines at a
+ * time; into the second cache, because the first one would lose what is in use. */
 #include "kernels/x86/avx2.h"
 
 #include <math.h>
@@ -44,17 +49,30 @@ ALWAYS struct bn_l16 load16_head(const void *p, size_t at, size_t n, bool half)
                            n > 8 ? load_head(p, at + 8, n - 8, half) : _mm256_setzero_ps()};
 }
 
+/* Asks for the lines of elements [d, d + n) of a row, if the block is known and they begin there. */
+ALWAYS void fetch(const void *next, size_t row, size_t d, size_t n, bool half)
+{
+    const size_t size = half ? 2 : 4;
+    if (!next || d * size % 64 != 0) return;
+    const char *p = (const char *)next + (row + d) * size;
+    for (size_t i = 0; i < n * size; i += 64) _mm_prefetch(p + i, _MM_HINT_T1);
+}
+
 /* p[h][j] = dot(q_h, k_j) * scale for nq heads (1, 2 or 4) and 4 / nq keys at a time; the last keys
  * may be the same one again, whose results are not stored. */
 ALWAYS void scores(float (*p)[BN_ATTN_BLOCK], const float *q, const void *k, size_t stride,
-                   size_t n, size_t dim, float scale, const size_t nq, const bool half)
+                   size_t n, size_t dim, float scale, const void *next, const size_t nq,
+                   const bool half)
 {
     const size_t nk = 4 / nq;
     for (size_t j = 0; j < n; j += nk) {
         struct bn_l16 s[4];
         size_t from[4], i = 0;
         for (size_t x = 0; x < 4; x++) s[x] = bn_l16_zero();
-        for (size_t x = 0; x < nk; x++) from[x] = bn_min_size(j + x, n - 1) * stride;
+        for (size_t x = 0; x < nk; x++) {
+            from[x] = bn_min_size(j + x, n - 1) * stride;
+            fetch(next, from[x], 0, dim, half);
+        }
         for (; i + 16 <= dim; i += 16)
             for (size_t x = 0; x < nk; x++) {
                 struct bn_l16 key = load16(k, from[x] + i, half);
@@ -110,14 +128,15 @@ ALWAYS void fold_block(float *p, size_t n, float *m, float *l, float *a, float *
 }
 
 /* nr registers of o at d for nq heads: o = o * a + (sum over keys of p v) * c; the last register
- * holds `last` elements. v: from element d of the first value on. */
+ * holds `last` elements. v: from element d of the first value on; next: the next block's first. */
 ALWAYS void values(float *o, const float (*p)[BN_ATTN_BLOCK], const void *v, size_t stride,
                    size_t n, size_t dim, size_t d, const float *a, const float *c, const size_t nq,
-                   const size_t nr, size_t last, const bool half)
+                   const size_t nr, size_t last, const void *next, const bool half)
 {
     __m256 s[8];
     for (size_t x = 0; x < nq * nr; x++) s[x] = _mm256_setzero_ps();
-    for (size_t j = 0; j < n; j++)
+    for (size_t j = 0; j < n; j++) {
+        fetch(next, j * stride, d, 8 * nr, half);
         for (size_t r = 0; r < nr; r++) {
             size_t e = j * stride + 8 * r;
             __m256 val = last == 8 ? load(v, e, half) : load_head(v, e, last, half);
@@ -125,6 +144,7 @@ ALWAYS void values(float *o, const float (*p)[BN_ATTN_BLOCK], const void *v, siz
                 s[h * nr + r] =
                     _mm256_add_ps(s[h * nr + r], _mm256_mul_ps(_mm256_broadcast_ss(&p[h][j]), val));
         }
+    }
     for (size_t h = 0; h < nq; h++)
         for (size_t r = 0; r < nr; r++) {
             float *out = o + h * dim + d + 8 * r;
@@ -137,20 +157,21 @@ ALWAYS void values(float *o, const float (*p)[BN_ATTN_BLOCK], const void *v, siz
 }
 
 ALWAYS void attn_heads(float *o, float *m, float *l, const float *q, const void *k, const void *v,
-                       size_t stride, size_t n, size_t dim, float scale, const size_t nq,
-                       const bool half)
+                       size_t stride, size_t n, size_t dim, float scale, const void *next_k,
+                       const void *next_v, const size_t nq, const bool half)
 {
     float p[4][BN_ATTN_BLOCK], a[4], c[4];
     const size_t nr = 8 / nq;
     size_t d = 0;
-    scores(p, q, k, stride, n, dim, scale, nq, half);
+    scores(p, q, k, stride, n, dim, scale, next_k, nq, half);
     for (size_t h = 0; h < nq; h++) fold_block(p[h], n, &m[h], &l[h], &a[h], &c[h]);
     const float(*w)[BN_ATTN_BLOCK] = (const float(*)[BN_ATTN_BLOCK])p;
     for (; d + 8 * nr <= dim; d += 8 * nr)
-        values(o, w, at(v, d, half), stride, n, dim, d, a, c, nq, nr, 8, half);
+        values(o, w, at(v, d, half), stride, n, dim, d, a, c, nq, nr, 8, next_v, half);
     for (; d + 8 <= dim; d += 8)
-        values(o, w, at(v, d, half), stride, n, dim, d, a, c, nq, 1, 8, half);
-    if (d < dim) values(o, w, at(v, d, half), stride, n, dim, d, a, c, nq, 1, dim - d, half);
+        values(o, w, at(v, d, half), stride, n, dim, d, a, c, nq, 1, 8, next_v, half);
+    if (d < dim)
+        values(o, w, at(v, d, half), stride, n, dim, d, a, c, nq, 1, dim - d, next_v, half);
 }
 
 /* ---- many queries ---- */
@@ -228,10 +249,11 @@ static __attribute__((noinline)) void scores1(float (*p)[BN_ATTN_BLOCK], const f
 
 ALWAYS void all_scores(float (*p)[BN_ATTN_BLOCK], float *kt, const float *q, size_t n_q,
                        const void *k, size_t stride, size_t n, size_t dim, float scale,
-                       const bool half)
+                       const void *next, const bool half)
 {
     for (size_t j = 0; j < n; j += KEYS) {
         size_t h = 0;
+        for (size_t i = j; i < bn_min_size(j + KEYS, n); i++) fetch(next, i * stride, 0, dim, half);
         for (size_t d = 0; d < dim; d += 8)
             for (size_t i = 0; i < KEYS; i += 8)
                 turn8(kt + d * KEYS + i, k, (j + i) * stride + d, stride, n > j + i ? n - j - i : 0,
@@ -244,11 +266,12 @@ ALWAYS void all_scores(float (*p)[BN_ATTN_BLOCK], float *kt, const float *q, siz
 
 ALWAYS void all_values(float *o, const float (*p)[BN_ATTN_BLOCK], float *wide, const float *a,
                        const float *c, size_t n_q, const void *v, size_t stride, size_t n,
-                       size_t dim, const bool half)
+                       size_t dim, const void *next, const bool half)
 {
     for (size_t d0 = 0; d0 < dim; d0 += PIECE) {
         size_t nd = bn_min_size(PIECE, dim - d0), vs = half ? PIECE : stride;
         const float *from = half ? wide : (const float *)v + d0;
+        for (size_t j = 0; j < n; j++) fetch(next, j * stride, d0, nd, half);
         for (size_t j = 0; half && j < n; j++)
             for (size_t d = 0; d < nd; d += 8)
                 _mm256_storeu_ps(wide + j * PIECE + d, load(v, j * stride + d0 + d, half));
@@ -256,10 +279,10 @@ ALWAYS void all_values(float *o, const float (*p)[BN_ATTN_BLOCK], float *wide, c
             size_t h = 0;
             for (; h + 4 <= n_q; h += 4)
                 values(o + h * dim, p + h, from + d, vs, n, dim, d0 + d, a + h, c + h, 4, 2, 8,
-                       false);
+                       NULL, false);
             for (; h < n_q; h++)
                 values(o + h * dim, p + h, from + d, vs, n, dim, d0 + d, a + h, c + h, 1, 2, 8,
-                       false);
+                       NULL, false);
         }
     }
 }
@@ -267,11 +290,11 @@ ALWAYS void all_values(float *o, const float (*p)[BN_ATTN_BLOCK], float *wide, c
 /* n_q <= QUERIES */
 ALWAYS void attn_many(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
                       const void *v, size_t stride, size_t n, size_t dim, float scale,
-                      const bool half)
+                      const void *next_k, const void *next_v, const bool half)
 {
     float p[QUERIES][BN_ATTN_BLOCK], a[QUERIES], c[QUERIES], lb[QUERIES], mb[QUERIES];
     buffer wide;
-    all_scores(p, wide, q, n_q, k, stride, n, dim, scale, half);
+    all_scores(p, wide, q, n_q, k, stride, n, dim, scale, next_k, half);
     for (size_t h = 0; h < n_q; h++) mb[h] = weigh(p[h], n, &lb[h]);
     for (size_t h = 0; h < n_q; h += 8) { /* fold_block() of eight */
         size_t some = bn_min_size(8, n_q - h);
@@ -285,50 +308,60 @@ ALWAYS void attn_many(float *o, float *m, float *l, const float *q, size_t n_q, 
                                     _mm256_mul_ps(bn_load_head(lb + h, some), fc)));
         bn_store_head(m + h, some, mn);
     }
-    all_values(o, (const float(*)[BN_ATTN_BLOCK])p, wide, a, c, n_q, v, stride, n, dim, half);
+    all_values(o, (const float(*)[BN_ATTN_BLOCK])p, wide, a, c, n_q, v, stride, n, dim, next_v,
+               half);
 }
 
 /* Functions of their own, so that their buffers are not in the frame of few queries. */
 static __attribute__((noinline)) void many_f32(float *o, float *m, float *l, const float *q,
                                                size_t n_q, const void *k, const void *v,
-                                               size_t stride, size_t n, size_t dim, float scale)
+                                               size_t stride, size_t n, size_t dim, float scale,
+                                               const void *next_k, const void *next_v)
 {
-    attn_many(o, m, l, q, n_q, k, v, stride, n, dim, scale, false);
+    attn_many(o, m, l, q, n_q, k, v, stride, n, dim, scale, next_k, next_v, false);
 }
 
 static __attribute__((noinline)) void many_f16(float *o, float *m, float *l, const float *q,
                                                size_t n_q, const void *k, const void *v,
-                                               size_t stride, size_t n, size_t dim, float scale)
+                                               size_t stride, size_t n, size_t dim, float scale,
+                                               const void *next_k, const void *next_v)
 {
-    attn_many(o, m, l, q, n_q, k, v, stride, n, dim, scale, true);
+    attn_many(o, m, l, q, n_q, k, v, stride, n, dim, scale, next_k, next_v, true);
 }
 
 ALWAYS void attn(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
-                 const void *v, size_t stride, size_t n, size_t dim, float scale, const bool half)
+                 const void *v, size_t stride, size_t n, size_t dim, float scale,
+                 const void *next_k, const void *next_v, const bool half)
 {
     size_t h = 0;
     for (; n_q - h >= MANY && dim % 16 == 0 && dim <= DIM_MAX;) {
         size_t some = bn_min_size(QUERIES, n_q - h);
         (half ? many_f16 : many_f32)(o + h * dim, m + h, l + h, q + h * dim, some, k, v, stride, n,
-                                     dim, scale);
+                                     dim, scale, next_k, next_v);
         h += some;
+        next_k = next_v = NULL;
     }
     for (; h + 4 <= n_q; h += 4)
-        attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, 4, half);
+        attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, next_k,
+                   next_v, 4, half);
     for (; h + 2 <= n_q; h += 2)
-        attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, 2, half);
+        attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, next_k,
+                   next_v, 2, half);
     if (h < n_q)
-        attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, 1, half);
+        attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, next_k,
+                   next_v, 1, half);
 }
 
 void bn_attn_f32_avx2(float *o, float *m, float *l, const float *q, size_t n_q, const float *k,
-                      const float *v, size_t kv_stride, size_t n, size_t dim, float scale)
+                      const float *v, size_t kv_stride, size_t n, size_t dim, float scale,
+                      const float *next_k, const float *next_v)
 {
-    attn(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, false);
+    attn(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v, false);
 }
 
 void bn_attn_f16_avx2(float *o, float *m, float *l, const float *q, size_t n_q, const uint16_t *k,
-                      const uint16_t *v, size_t kv_stride, size_t n, size_t dim, float scale)
+                      const uint16_t *v, size_t kv_stride, size_t n, size_t dim, float scale,
+                      const uint16_t *next_k, const uint16_t *next_v)
 {
-    attn(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, true);
+    attn(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v, true);
 }
