@@ -18,7 +18,7 @@
 
 enum {
     PROMPT_TOKENS = 8, /* of a request whose decoding is measured */
-    DEPTH_TOKENS = 32, /* decoded at each depth */
+    DEPTH_TOKENS = 32, /* generated at each depth */
     BANDWIDTH_PASSES = 3
 };
 static const double busy_average = 0.5; /* load average a core above which a note is made */
@@ -68,22 +68,15 @@ static int smaller_first(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Depths are reached one after the other in one sequence. What does not fit the context is replaced
- * by the deepest point that does. */
+/* What does not fit the context is replaced by the deepest point that does. */
 static void plan_depths(struct bench *b, uint32_t ctx)
 {
     struct opt_u32s at = b->settings->depths;
-    uint32_t most = (uint32_t)bn_min_size(b->settings->max_new_tokens, DEPTH_TOKENS);
-    uint32_t deepest = ctx > most ? ctx - most : 0;
+    uint32_t n_new = (uint32_t)bn_min_size(b->settings->max_new_tokens, DEPTH_TOKENS);
+    n_new = (uint32_t)bn_min_size(n_new, ctx - 1);
     qsort(at.items, at.n, sizeof *at.items, smaller_first);
-    for (size_t i = 0; i < at.n; i++) at.items[i] = (uint32_t)bn_min_size(at.items[i], deepest);
-    for (size_t i = 0; i < at.n; i++) {
-        if (i && at.items[i] == at.items[i - 1]) continue;
-        uint32_t gap = UINT32_MAX;
-        for (size_t k = i + 1; k < at.n && gap == UINT32_MAX; k++)
-            if (at.items[k] > at.items[i]) gap = at.items[k] - at.items[i];
-        plan(b, BENCH_DEPTH, at.items[i], (uint32_t)bn_min_size(most, gap));
-    }
+    for (size_t i = 0; i < at.n; i++)
+        plan(b, BENCH_DEPTH, (uint32_t)bn_min_size(at.items[i], ctx - n_new), n_new);
 }
 
 /* The context that one sequence needs: what was asked for, as far as the model goes. */
@@ -126,18 +119,23 @@ static bitnet_status make_plan(struct bench *b, uint32_t ctx, bitnet_error *err)
     return BITNET_OK;
 }
 
+/* The prompt of a request whose decoding is measured. Depth 0 has a token to begin with as well. */
+static uint32_t prompt_length(const struct bench_measurement *m)
+{
+    if (m->mode != BENCH_DEPTH) return PROMPT_TOKENS;
+    return m->at ? m->at : 1;
+}
+
 /* A decoding step reads all matrices once, the head or the copy that screens or replaces it once, and
- * every sequence's keys and values. Depth is measured through the plain door, which is never screened;
- * the few rows of the head that a screened step reads are not counted. */
+ * every sequence's keys and values. The few rows of the head that a screened step reads are not
+ * counted. */
 static double step_bytes(const struct bench *b, const struct bench_measurement *m)
 {
     bool f32 = strcmp(b->single_info.kv_type, "f32") == 0;
     double kv_token = 2.0 * b->info.n_layer * b->info.n_head_kv * b->info.head_dim * (f32 ? 4 : 2);
     double seqs = m->mode == BENCH_BATCH ? m->at : 1;
-    double before = m->mode == BENCH_DEPTH ? m->at : PROMPT_TOKENS;
-    double depth = before + (m->n_new + 1) / 2.0; /* on average */
-    bool screened = m->mode != BENCH_DEPTH && strcmp(b->single_info.head, "screened") == 0;
-    bool copy = screened || strcmp(b->single_info.head, "int8") == 0;
+    double depth = prompt_length(m) + (m->n_new + 1) / 2.0; /* on average */
+    bool copy = strcmp(b->single_info.head, "exact") != 0;
     double head = (double)(copy ? b->info.head_copy_bytes : b->info.head_bytes);
     return (double)b->info.layer_bytes + head + seqs * depth * kv_token;
 }
@@ -190,7 +188,7 @@ static bitnet_status stop_if_interrupted(bitnet_error *err)
 
 static double ms_since(uint64_t start_ns) { return (double)(bn_now_ns() - start_ns) / 1e6; }
 
-/* ------------------------------------------------------------------ requests: stream, batch */
+/* ------------------------------------------------------------------ requests */
 
 struct requests {
     bitnet_engine *engine;
@@ -202,24 +200,28 @@ struct requests {
     uint32_t n_decode_steps;
 };
 
-static bitnet_status submit_all(struct requests *q, struct bench *b, uint32_t n_new,
-                                bitnet_error *err)
+static bitnet_status submit_all(struct requests *q, struct bench *b,
+                                const struct bench_measurement *m, bitnet_error *err)
 {
+    uint32_t n = prompt_length(m);
+    int32_t *tokens = bn_calloc(n, sizeof *tokens);
+    if (!tokens) return bn_fail_nomem(err, n * sizeof *tokens, "a prompt");
+    bitnet_status s = BITNET_OK;
     q->start_ns = bn_now_ns();
-    for (uint32_t i = 0; i < q->n; i++) {
-        int32_t tokens[PROMPT_TOKENS];
+    for (uint32_t i = 0; s == BITNET_OK && i < q->n; i++) {
         uint64_t id;
         bitnet_request r;
-        make_prompt(b, tokens, PROMPT_TOKENS);
+        make_prompt(b, tokens, n);
         bitnet_request_init(&r);
         r.tokens = tokens;
-        r.n_tokens = PROMPT_TOKENS;
-        r.max_new_tokens = n_new;
+        r.n_tokens = n;
+        r.max_new_tokens = m->n_new;
         r.sampling.temperature = 0;
         r.ignore_end = 1;
-        BN_TRY(bitnet_submit(q->engine, &r, &id, err));
+        s = bitnet_submit(q->engine, &r, &id, err);
     }
-    return BITNET_OK;
+    free(tokens);
+    return s;
 }
 
 /* One step. It counts as decoding when every request took part with one token, and none with its
@@ -253,13 +255,13 @@ static bitnet_status step_all(struct requests *q, double *step_ms, bitnet_error 
 static bitnet_status measure_requests(struct bench *b, struct bench_measurement *m, bool keep,
                                       bitnet_error *err)
 {
-    bool one = m->mode == BENCH_STREAM;
+    bool one = m->mode != BENCH_BATCH;
     struct requests q = {.engine = one ? b->single : b->batch, .n = one ? 1 : m->at};
     /* an engine wants room for all the sequences it could hold */
     q.room = 2 * (size_t)(one ? b->single_info.max_seqs : b->batch_info.max_seqs);
     q.events = bn_calloc(q.room, sizeof *q.events);
     if (!q.events) return bn_fail_nomem(err, q.room * sizeof *q.events, "events");
-    bitnet_status s = submit_all(&q, b, m->n_new, err);
+    bitnet_status s = submit_all(&q, b, m, err);
     while (s == BITNET_OK && q.n_finished < q.n) {
         double step_ms;
         s = stop_if_interrupted(err);
@@ -276,12 +278,12 @@ static bitnet_status measure_requests(struct bench *b, struct bench_measurement 
     return BITNET_OK;
 }
 
-/* ------------------------------------------------------------------ evaluation: prefill, depth */
+/* ------------------------------------------------------------------ evaluation: prefill */
 
 /* Appends n tokens of text to sequence 0. */
 static bitnet_status read_tokens(struct bench *b, size_t n, bitnet_error *err)
 {
-    int32_t *tokens = bn_calloc(n ? n : 1, sizeof *tokens);
+    int32_t *tokens = bn_calloc(n, sizeof *tokens);
     if (!tokens) return bn_fail_nomem(err, n * sizeof *tokens, "a prompt");
     make_prompt(b, tokens, n);
     bitnet_status s = bitnet_eval(b->single, 0, tokens, n, 1, b->logits, err);
@@ -303,38 +305,6 @@ static bitnet_status measure_prefill(struct bench *b, struct bench_measurement *
     return BITNET_OK;
 }
 
-static int32_t likeliest(const float *logits, uint32_t n)
-{
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < n; i++)
-        if (logits[i] > logits[best]) best = i;
-    return (int32_t)best;
-}
-
-/* *filled: tokens in sequence 0, left there by the depths before this one. */
-static bitnet_status measure_depth(struct bench *b, struct bench_measurement *m, uint32_t *filled,
-                                   bool keep, bitnet_error *err)
-{
-    if (m->at > *filled) {
-        BN_TRY(read_tokens(b, m->at - *filled, err));
-        *filled = m->at;
-    }
-    double all_ms = 0;
-    int32_t token = 0;
-    for (uint32_t i = 0; i < m->n_new; i++) {
-        BN_TRY(stop_if_interrupted(err));
-        if (*filled) token = likeliest(b->logits, b->info.n_vocab);
-        uint64_t start_ns = bn_now_ns();
-        BN_TRY(bitnet_eval(b->single, 0, &token, 1, 1, b->logits, err));
-        double ms = ms_since(start_ns);
-        all_ms += ms;
-        ++*filled;
-        if (keep) m->step_ms[m->n_steps++] = ms;
-    }
-    if (keep) m->rates[m->n_repeats++] = all_ms > 0 ? m->n_new * 1e3 / all_ms : 0;
-    return BITNET_OK;
-}
-
 /* ------------------------------------------------------------------ rounds */
 
 static bitnet_status run_round(struct bench *b, uint32_t round, struct term_progress *bar,
@@ -342,20 +312,19 @@ static bitnet_status run_round(struct bench *b, uint32_t round, struct term_prog
 {
     bool keep = round >= b->settings->warmup;
     uint64_t total = (uint64_t)b->n_items * (b->settings->warmup + b->settings->repeat);
-    uint32_t filled = 0;
     for (size_t i = 0; i < b->n_items; i++) {
         struct bench_measurement *m = &b->items[i];
         if (term_progress_show(bar, m->name, (uint64_t)round * b->n_items + i, total))
             return stop_if_interrupted(err);
         switch (m->mode) {
         case BENCH_STREAM:
-        case BENCH_BATCH: BN_TRY(measure_requests(b, m, keep, err)); break;
+        case BENCH_BATCH:
+        case BENCH_DEPTH: BN_TRY(measure_requests(b, m, keep, err)); break;
         case BENCH_PREFILL: BN_TRY(measure_prefill(b, m, keep, err)); break;
-        case BENCH_DEPTH: BN_TRY(measure_depth(b, m, &filled, keep, err)); break;
         case BENCH_MODES: break;
         }
     }
-    return bitnet_eval_reset(b->single, 0, err);
+    return BITNET_OK;
 }
 
 static bitnet_status run_rounds(struct bench *b, bitnet_error *err)

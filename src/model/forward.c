@@ -5,8 +5,9 @@
  * Every worker of the pool walks through the same steps; inside a step each takes its share
  * (tokens, rows of a matrix, or attention tasks), and a barrier stands where the next step reads
  * what others wrote. Shares only decide who computes a value, never how: so the number of threads
- * cannot change a bit. A single token, the case that counts for speed, passes five barriers a layer
- * (seven with a long context, see attention.c): its norms are computed by every worker for itself, which is quicker than waiting for one of them.
+ * cannot change a bit. A single token, the case that counts for speed, passes five barriers a layer,
+ * seven with a long context (attention.c): its norms are computed by every worker for itself, which
+ * is quicker than waiting for one of them.
  *
  *   x [n][n_embd]       residual stream
  *   q, k, v, att        attention: projections, and its output [n][n_head * head_dim]
