@@ -190,6 +190,9 @@ typedef struct bitnet_engine_options {
      * head rounded to 8 bits, if the model has it; they are close to the exact ones, not the same.
      * Never taken by auto. */
     const char *head;
+    /* "on": every thread but the caller's own is bound to a CPU of its own, beside the one on which
+     * the caller runs at open, where there are enough of them; "off"; "auto" (NULL): off. */
+    const char *pin;
 } bitnet_engine_options;
 
 BITNET_API void bitnet_engine_options_init(bitnet_engine_options *o);
@@ -209,6 +212,7 @@ typedef struct bitnet_engine_info {
     uint64_t head_full, head_screened, head_fallbacks;
     uint64_t head_survivors, head_survivors_max; /* rows computed for screened tokens */
     uint64_t head_histogram[20]; /* i: tokens with more than 2^(i-1), up to 2^i survivors */
+    uint32_t pinned;             /* threads bound to a CPU */
 } bitnet_engine_info;
 BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 

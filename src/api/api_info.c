@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api.h"
 
+#include "base/cores.h"
 #include "base/cpu.h"
 #include "kernels/kernels.h"
 

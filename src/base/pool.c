@@ -6,13 +6,12 @@
  * the same way. */
 #include "base/pool.h"
 
+#include "base/cores.h"
 #include "base/mem.h"
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -141,6 +140,19 @@ void bn_pool_close(struct bn_pool *p)
     free(p);
 }
 
+uint32_t bn_pool_pin(struct bn_pool *p)
+{
+    uint16_t cpus[BN_MAX_THREADS];
+    uint32_t n = (uint32_t)bn_cpus_for_workers(cpus, p->n_started), done = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpus[i], &one);
+        done += pthread_setaffinity_np(p->threads[i + 1], sizeof one, &one) == 0;
+    }
+    return done;
+}
+
 uint32_t bn_pool_threads(const struct bn_pool *p) { return p->n_threads; }
 
 void bn_pool_run(struct bn_pool *p, bn_job_fn *fn, void *arg)
@@ -157,37 +169,4 @@ struct bn_range bn_pool_share(const struct bn_pool *p, uint32_t w, size_t n, siz
     size_t grains = bn_div_up(n, grain);
     size_t from = grains * w / p->n_threads * grain, to = grains * (w + 1) / p->n_threads * grain;
     return (struct bn_range){bn_min_size(from, n), bn_min_size(to, n)};
-}
-
-/* "max 100000", "150000 100000": cores allowed by a cgroup, 0 if unlimited or unreadable */
-static uint32_t quota_cores(const char *path, const char *period_path)
-{
-    char text[64] = "";
-    long long quota = -1, period = 100000;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0 || sscanf(text, "%lld %lld", &quota, &period) < 1) return 0;
-    if (period_path && (fd = open(period_path, O_RDONLY | O_CLOEXEC)) >= 0) {
-        memset(text, 0, sizeof text);
-        n = read(fd, text, sizeof text - 1);
-        close(fd);
-        if (n <= 0 || sscanf(text, "%lld", &period) != 1) return 0;
-    }
-    if (quota <= 0 || period <= 0) return 0;
-    return (uint32_t)((quota + period - 1) / period);
-}
-
-uint32_t bn_usable_cores(void)
-{
-    cpu_set_t set;
-    uint32_t n = 1;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) n = (uint32_t)CPU_COUNT(&set);
-    uint32_t quota = quota_cores("/sys/fs/cgroup/cpu.max", NULL);
-    if (!quota)
-        quota = quota_cores("/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
-                            "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-    if (quota && quota < n) n = quota;
-    return n < 1 ? 1 : n > BN_MAX_THREADS ? BN_MAX_THREADS : n;
 }

@@ -14,6 +14,10 @@ struct bn_pool;
 /* n_threads workers in all; 1 starts no thread. */
 bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_error *err);
 void bn_pool_close(struct bn_pool *p);
+/* Binds every worker but the caller to a CPU of its own, as far as that makes sense
+ * (bn_cpus_for_workers) and the system allows it; the caller stays free to move. Returns how many
+ * are bound. */
+uint32_t bn_pool_pin(struct bn_pool *p);
 uint32_t bn_pool_threads(const struct bn_pool *p);
 
 /* Runs fn(arg, worker) on every worker and returns when all are done. Called by one thread at a
@@ -30,9 +34,5 @@ struct bn_range {
     size_t begin, end;
 };
 struct bn_range bn_pool_share(const struct bn_pool *p, uint32_t w, size_t n, size_t grain);
-
-/* Cores this process may really use: affinity mask, then the cgroup's CPU quota (rounded up). At
- * least 1. */
-uint32_t bn_usable_cores(void);
 
 #endif

@@ -141,6 +141,7 @@ static json_t *make_notes(const struct diff *d)
     note_if_different(d, notes, "model", "file_bytes", "the model's size");
     note_if_different(d, notes, "model", "head_type", "the head's type");
     note_if_different(d, notes, "settings", "threads", "the number of threads");
+    note_if_different(d, notes, "settings", "pinned", "the number of bound threads");
     note_if_different(d, notes, "settings", "backend", "the set of kernels");
     note_if_different(d, notes, "settings", "kv_type", "the type of the KV cache");
     note_if_different(d, notes, "settings", "max_new_tokens", "the number of new tokens");

@@ -4,9 +4,9 @@
  * process may run, and how much of the machine others were using meanwhile.
  */
 #include "base/buf.h"
+#include "base/cores.h"
 #include "cli/bench.h"
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -15,39 +15,10 @@
 
 /* ------------------------------------------------------------------ CPUs */
 
-/* One number of a CPU list; *at moves behind it. */
-static bool take_cpu(unsigned *out, const char **at)
-{
-    char *end;
-    if (**at < '0' || **at > '9') return false;
-    unsigned long v = strtoul(*at, &end, 10);
-    if (v >= CPU_SETSIZE) return false;
-    *at = end;
-    *out = (unsigned)v;
-    return true;
-}
-
-static bool parse_cpus(cpu_set_t *set, const char *p)
-{
-    CPU_ZERO(set);
-    for (;;) {
-        unsigned from, to;
-        if (!take_cpu(&from, &p)) return false;
-        to = from;
-        if (*p == '-') {
-            p++;
-            if (!take_cpu(&to, &p) || to < from) return false;
-        }
-        for (unsigned c = from; c <= to; c++) CPU_SET(c, set);
-        if (!*p) return true;
-        if (*p++ != ',') return false;
-    }
-}
-
 bitnet_status bench_pin(const char *list, bitnet_error *err)
 {
     cpu_set_t set;
-    if (!parse_cpus(&set, list))
+    if (!bn_cpus_parse(&set, list))
         return bn_fail(err, BITNET_E_ARG, "--cpus expects a list such as 0,2-3, not '%s'", list);
     if (sched_setaffinity(0, sizeof set, &set) != 0)
         return bn_fail(err, BITNET_E_IO, "cannot run on the CPUs %s: %s", list, strerror(errno));

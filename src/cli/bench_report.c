@@ -140,6 +140,7 @@ static json_t *json_settings(const struct bench *b)
     const struct bench_settings *s = b->settings;
     json_t *o = json_object();
     set_int(o, "threads", b->single_info.threads);
+    set_int(o, "pinned", b->single_info.pinned);
     set_text(o, "backend", b->info.backend);
     set_text(o, "kv_type", b->single_info.kv_type);
     set_text(o, "head", b->single_info.head);

@@ -129,6 +129,7 @@ static bitnet_status compute(const struct logits_config *c, const bitnet_model *
     bitnet_engine_options eo;
     bitnet_engine_options_init(&eo);
     eo.threads = c->model.threads;
+    eo.pin = c->model.pin;
     eo.ctx_tokens = (uint32_t)n;
     eo.max_batch_tokens = (uint32_t)bn_max_size(piece, PIECE_DEFAULT_TOKENS);
     eo.kv_type = model_kv_type(c->kv_type);

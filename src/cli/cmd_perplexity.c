@@ -117,6 +117,7 @@ static int measure(const struct perplexity_config *c, const bitnet_model *m)
     bitnet_engine_options eo;
     bitnet_engine_options_init(&eo);
     eo.threads = c->model.threads;
+    eo.pin = c->model.pin;
     eo.ctx_tokens = ctx;
     eo.kv_type = model_kv_type(c->kv_type);
     eo.head = c->head;

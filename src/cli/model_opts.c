@@ -45,6 +45,12 @@ const struct opt model_opts_table[] = {
      .min = 0,
      .max = 1024},
     {.kind = OPT_CHOICE,
+     .name = "pin",
+     .help = "bind each thread but the first to a CPU of its own, if there are enough; auto is off",
+     .offset = offsetof(struct model_opts, pin),
+     .initial = "auto",
+     .choices = "auto|on|off"},
+    {.kind = OPT_CHOICE,
      .name = "activations",
      .help = "how linear layers take their input",
      .offset = offsetof(struct model_opts, activations),
@@ -209,6 +215,7 @@ void model_engine_options(bitnet_engine_options *out, const struct model_opts *m
 {
     bitnet_engine_options_init(out);
     out->threads = m->threads;
+    out->pin = m->pin;
     out->ctx_tokens = e->ctx_tokens;
     out->max_batch_tokens = e->batch_tokens;
     out->kv_type = model_kv_type(e->kv_type);

@@ -15,7 +15,7 @@ struct model_path {
 extern const struct opt model_path_table[];
 
 struct model_opts {
-    const char *model, *backend, *activations, *i2s_layout, *layout;
+    const char *model, *backend, *activations, *i2s_layout, *layout, *pin;
     uint32_t threads;
 };
 extern const struct opt model_opts_table[];
@@ -65,7 +65,7 @@ int model_open(bitnet_model **out, const char *typed, const struct model_opts *o
                const char *command);
 int model_open_vocab(bitnet_model **out, const char *typed);
 
-/* threads from the model options, the rest from the engine options. */
+/* threads and their CPUs from the model options, the rest from the engine options. */
 void model_engine_options(bitnet_engine_options *out, const struct model_opts *m,
                           const struct engine_opts *e);
 bitnet_kv_type model_kv_type(const char *choice);

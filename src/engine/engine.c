@@ -29,6 +29,7 @@ struct bitnet_engine {
     struct bn_kv kv;
     struct bn_forward *forward;
     uint32_t ctx, max_seqs, max_batch;
+    uint32_t n_pinned;               /* workers bound to a CPU */
     enum bn_head_mode head;          /* screened: where sampling allows it; never auto */
     struct place *places;            /* [max_seqs] */
     struct bn_batch_token *batch;    /* [max_batch] */
@@ -44,11 +45,24 @@ struct bitnet_engine {
 
 /* ------------------------------------------------------------------ life */
 
-static bitnet_status open_parts(struct bitnet_engine *e, bool f16, uint32_t threads,
+/* auto is off: see docs/performance.md for what it brings */
+static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_options *o,
+                               bitnet_error *err)
+{
+    bool on = o->pin && strcmp(o->pin, "on") == 0;
+    if (o->pin && !on && strcmp(o->pin, "off") != 0 && strcmp(o->pin, "auto") != 0)
+        return bn_fail(err, BITNET_E_ARG, "pin '%s' is unknown; auto, on and off exist", o->pin);
+    BN_TRY(bn_pool_open(&e->pool, o->threads, err));
+    if (on) e->n_pinned = bn_pool_pin(e->pool);
+    return BITNET_OK;
+}
+
+static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_options *o,
                                 bitnet_error *err)
 {
     const struct bn_config *c = &e->m->config;
-    BN_TRY(bn_pool_open(&e->pool, threads, err));
+    bool f16 = o->kv_type != BITNET_KV_F32;
+    BN_TRY(open_pool(e, o, err));
     BN_TRY(bn_kv_open(&e->kv, c, f16, e->max_seqs * bn_kv_pages_for(e->ctx), err));
     struct bn_head_options head = {.screened = e->head == BN_HEAD_SCREENED,
                                    .int8 = e->head == BN_HEAD_INT8,
@@ -109,7 +123,7 @@ bitnet_status bn_engine_open(struct bitnet_engine **out, const struct bn_model *
     e->max_batch = (uint32_t)bn_max_size(bn_min_size(batch, (size_t)seqs * ctx), seqs);
     e->queue_end = &e->queue;
     e->next_id = 1;
-    bitnet_status s = open_parts(e, o->kv_type != BITNET_KV_F32, o->threads, err);
+    bitnet_status s = open_parts(e, o, err);
     if (s != BITNET_OK) {
         bn_engine_close(e);
         return s;
@@ -150,6 +164,7 @@ void bn_engine_close(struct bitnet_engine *e)
 void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info)
 {
     info->threads = bn_pool_threads(e->pool);
+    info->pinned = e->n_pinned;
     info->ctx_tokens = e->ctx;
     info->max_seqs = e->max_seqs;
     info->max_batch_tokens = e->max_batch;

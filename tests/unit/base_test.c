@@ -17,6 +17,7 @@
 
 #include "base/bandwidth.h"
 #include "base/buf.h"
+#include "base/cores.h"
 #include "base/cpu.h"
 #include "base/det_math.h"
 #include "base/file.h"
@@ -239,6 +240,71 @@ static void pool_keeps_its_workers_in_step(void **state)
     assert_int_equal(bn_pool_open(&p, 100000, &err), BITNET_E_LIMIT);
 }
 
+static void lists_of_cpus_are_understood(void **state)
+{
+    (void)state;
+    cpu_set_t set;
+    assert_true(bn_cpus_parse(&set, "0,2-3\n"));
+    assert_int_equal(CPU_COUNT(&set), 3);
+    assert_true(CPU_ISSET(0, &set) && CPU_ISSET(2, &set) && CPU_ISSET(3, &set));
+    static const char *const bad[] = {"",   "\n",  "0,",  ",0",    "a",
+                                      "1-", "3-2", "0 1", "99999", "0\n1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(bn_cpus_parse(&set, bad[i]));
+}
+
+/* Eight CPUs on four cores; the caller is on CPU 5. CPU i + 4 is the sibling of CPU i. */
+static void workers_take_free_cores_first(void **state)
+{
+    (void)state;
+    static const uint16_t all[] = {0, 2, 3, 1, 4, 6, 7}, some[] = {3, 1, 7};
+    uint16_t core[CPU_SETSIZE], out[CPU_SETSIZE];
+    cpu_set_t usable;
+    for (uint16_t i = 0; i < CPU_SETSIZE; i++) core[i] = i < 8 ? i % 4 : i;
+    assert_true(bn_cpus_parse(&usable, "0-7"));
+    assert_int_equal(bn_cpus_order(out, &usable, 5, core), 7);
+    assert_memory_equal(out, all, sizeof all);
+    assert_true(bn_cpus_parse(&usable, "1,3,5,7"));
+    assert_int_equal(bn_cpus_order(out, &usable, 5, core), 3);
+    assert_memory_equal(out, some, sizeof some);
+}
+
+struct where_test {
+    cpu_set_t set[BN_MAX_THREADS];
+};
+
+static void where_job(void *arg, uint32_t worker)
+{
+    struct where_test *t = arg;
+    sched_getaffinity(0, sizeof t->set[worker], &t->set[worker]);
+}
+
+/* A bound worker has a CPU of its own and may use no other; the caller's mask does not change. */
+static void workers_are_bound_the_caller_is_not(void **state)
+{
+    (void)state;
+    static struct where_test t;
+    cpu_set_t mine, seen;
+    assert_int_equal(sched_getaffinity(0, sizeof mine, &mine), 0);
+    uint32_t n_cpus = (uint32_t)CPU_COUNT(&mine), many = n_cpus < 4 ? n_cpus : 4;
+    bool quota = bn_usable_cores() < n_cpus;
+    for (uint32_t threads = 1; threads <= many + 1; threads++) {
+        struct bn_pool *p;
+        assert_int_equal(bn_pool_open(&p, threads, NULL), BITNET_OK);
+        uint32_t n = bn_pool_pin(p);
+        bn_pool_run(p, where_job, &t);
+        bn_pool_close(p);
+        bool crowded = threads > n_cpus || quota;
+        assert_int_equal(n, crowded ? 0 : threads - 1);
+        assert_true(CPU_EQUAL(&t.set[0], &mine));
+        CPU_ZERO(&seen);
+        for (uint32_t w = 1; w < threads; w++) {
+            assert_int_equal(CPU_COUNT(&t.set[w]), crowded ? (int)n_cpus : 1);
+            CPU_OR(&seen, &seen, &t.set[w]);
+        }
+        if (!crowded) assert_int_equal(CPU_COUNT(&seen), threads - 1);
+    }
+}
+
 static void bandwidth_reads_all_of_its_buffer(void **state)
 {
     (void)state;
@@ -348,6 +414,9 @@ int main(void)
         cmocka_unit_test(det_math_agrees_with_libm),
         cmocka_unit_test(file_output_appears_whole_or_not_at_all),
         cmocka_unit_test(pool_keeps_its_workers_in_step),
+        cmocka_unit_test(lists_of_cpus_are_understood),
+        cmocka_unit_test(workers_take_free_cores_first),
+        cmocka_unit_test(workers_are_bound_the_caller_is_not),
         cmocka_unit_test(file_output_takes_a_descriptor),
         cmocka_unit_test(bandwidth_reads_all_of_its_buffer),
         cmocka_unit_test(slabs_hand_out_zeroed_lines_of_their_own),

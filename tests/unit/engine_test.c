@@ -320,6 +320,10 @@ static void bad_arguments_get_a_sentence(void **state)
     bitnet_engine_options_init(&o);
     o.ctx_tokens = 100000;
     assert_int_equal(bitnet_engine_open(&e, model, &o, &err), BITNET_E_LIMIT);
+    bitnet_engine_options_init(&o);
+    o.pin = "sometimes";
+    assert_int_equal(bitnet_engine_open(&e, model, &o, &err), BITNET_E_ARG);
+    assert_non_null(strstr(err.text, "'sometimes'"));
     assert_int_equal(bitnet_model_open(NULL, NULL, NULL, &err), BITNET_E_ARG);
     bitnet_engine_close(NULL);
     bitnet_model_close(NULL);
