@@ -401,6 +401,32 @@ typedef struct bitnet_kernel_info {
 BITNET_API int bitnet_kernel_get(size_t i, bitnet_kernel_info *info); /* 0 past the end */
 /* i-th set of kernels in this library, the best last; NULL past the end */
 BITNET_API const char *bitnet_backend_name(size_t i, int *supported);
+
+/* How fast the kernels are here: every operation in every variant that this CPU can run, on the
+ * sizes that a model needs, by the calling thread. The model must outlive the timer. */
+typedef struct bitnet_kernel_timer bitnet_kernel_timer;
+/* op: NULL for all operations */
+BITNET_API bitnet_status bitnet_kernel_timer_open(bitnet_kernel_timer **out, const bitnet_model *m,
+                                                  const char *op, bitnet_error *err);
+BITNET_API void bitnet_kernel_timer_close(bitnet_kernel_timer *t);
+
+typedef struct bitnet_kernel_case {
+    size_t size;
+    const char *op, *isa;
+    const char *work;   /* what one call does: "6912x2560, 8 tokens, memory"; "memory": the weights
+                         * come from there, "cache": they were used just before */
+    int chosen;         /* 1: the variant that this model's engines take        */
+    int reference;      /* 1: the C version, which the others are compared with */
+    double macs, bytes; /* of one call: products (0: not counted); bytes of weights or input */
+} bitnet_kernel_case;
+/* The i-th case; 0 past the end. Cases that differ in their variant only have the same op and
+ * work. */
+BITNET_API int bitnet_kernel_timer_case(const bitnet_kernel_timer *t, size_t i,
+                                        bitnet_kernel_case *c);
+/* Runs case i for some milliseconds: nanoseconds of a call, the best of a few samples. 0: no such
+ * case. */
+BITNET_API double bitnet_kernel_timer_run(bitnet_kernel_timer *t, size_t i);
+
 /* usable cores: affinity and cgroup quota respected */
 BITNET_API uint32_t bitnet_default_threads(void);
 

@@ -3,6 +3,7 @@
 
 #include "base/cores.h"
 #include "base/cpu.h"
+#include "forge/forge.h"
 #include "kernels/kernels.h"
 
 const char *bitnet_version(void) { return BITNET_VERSION; }
@@ -39,6 +40,31 @@ const char *bitnet_backend_name(size_t i, int *supported)
         if (has_kernels(name) && i-- == 0) break;
     if (name && supported) *supported = (bn_cpu_detect() & needs) == needs;
     return name;
+}
+
+bitnet_status bitnet_kernel_timer_open(bitnet_kernel_timer **out, const bitnet_model *m,
+                                       const char *op, bitnet_error *err)
+{
+    BN_NEED(out, err, "out is NULL");
+    *out = NULL;
+    BN_NEED(m, err, "the model is NULL");
+    return bn_kernel_timer_open(out, m->m, op, err);
+}
+
+void bitnet_kernel_timer_close(bitnet_kernel_timer *t) { bn_kernel_timer_close(t); }
+
+int bitnet_kernel_timer_case(const bitnet_kernel_timer *t, size_t i, bitnet_kernel_case *c)
+{
+    bitnet_kernel_case k = {.size = sizeof k};
+    if (!t || !c || !bn_kernel_timer_case(t, i, &k)) return 0;
+    bn_fill_sized(c, &k, sizeof k);
+    return 1;
+}
+
+double bitnet_kernel_timer_run(bitnet_kernel_timer *t, size_t i)
+{
+    bitnet_kernel_case unused;
+    return t && bn_kernel_timer_case(t, i, &unused) ? bn_kernel_timer_run(t, i) : 0;
 }
 
 uint32_t bitnet_default_threads(void) { return bn_usable_cores(); }

@@ -26,7 +26,7 @@ struct bn_bandwidth {
 
 /* Twice the last cache, within bounds: a part of a cache that is shared with other machines may
  * be larger than it says. */
-static size_t default_bytes(void)
+size_t bn_beyond_caches_bytes(void)
 {
     long cache = 0;
 #ifdef _SC_LEVEL3_CACHE_SIZE
@@ -73,7 +73,7 @@ bitnet_status bn_bandwidth_open(struct bn_bandwidth **out, uint32_t threads, siz
     *out = NULL;
     struct bn_bandwidth *b = bn_calloc(1, sizeof *b);
     if (!b) return bn_fail_nomem(err, sizeof *b, "the bandwidth measurement");
-    b->bytes = bn_align_up(bytes ? bytes : default_bytes(), GRAIN_BYTES);
+    b->bytes = bn_align_up(bytes ? bytes : bn_beyond_caches_bytes(), GRAIN_BYTES);
     bitnet_status s = bn_pool_open(&b->pool, threads, err);
     if (s == BITNET_OK) {
         size_t part_bytes = bn_pool_threads(b->pool) * sizeof *b->parts;

@@ -7,6 +7,9 @@
 
 #include "base/status.h"
 
+/* A size that no cache of this machine holds. */
+size_t bn_beyond_caches_bytes(void);
+
 struct bn_bandwidth; /* the buffer and the threads */
 
 /* threads 0: the usable cores. bytes 0: as many as this machine's caches ask for. Every thread

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * bench.h: what the files of `bitnet bench` share. cmd_bench.c reads the options and leads;
- * bench_run.c measures; bench_machine.c looks at the machine; bench_report.c makes the JSON report
- * and the table; bench_plot.c draws a report; bench_diff.c compares two; bench_stats.c does the
- * sums.
+ * bench_run.c measures, bench_kernels.c the kernels; bench_machine.c looks at the machine; bench_report.c makes the JSON report
+ * and the table; bench_plot.c draws a report; bench_diff.c compares two, and
+ * bench_pairs.c has them made in turn; bench_stats.c does the sums.
  *
  *   options --> plan of measurements --> rounds (each measurement once a round) --> report (JSON)
  *                                                                                   |-> table, plot
@@ -16,14 +16,26 @@
 #include "cli/args.h"
 #include "cli/bench_stats.h"
 
-enum bench_mode { BENCH_STREAM, BENCH_PREFILL, BENCH_BATCH, BENCH_DEPTH, BENCH_MODES };
+/* kernels are measured alone: they need no engine, and some hundred lines of their own */
+enum bench_mode {
+    BENCH_STREAM,
+    BENCH_PREFILL,
+    BENCH_BATCH,
+    BENCH_DEPTH,
+    BENCH_KERNELS,
+    BENCH_MODES
+};
 const char *bench_mode_name(enum bench_mode m);
 
 #define BENCH_FORMAT "bitnet-bench-1" /* first member of every report */
 
 enum {
     BENCH_REPORT_MAX_BYTES = 64 << 20,
-    BENCH_MEASUREMENTS_MAX = 1 + 3 * OPT_LIST_MAX,
+    BENCH_MEASUREMENTS_MAX = 1 + 3 * OPT_LIST_MAX, /* without kernels */
+    BENCH_REPEAT = 5,
+    /* some hundred lines are compared, each at a level that makes one false alarm among all of them
+     * unlikely; that takes more repeats */
+    BENCH_REPEAT_KERNELS = 10,
     BENCH_NOTES_MAX = 16
 };
 
@@ -33,21 +45,23 @@ struct bench_settings {
     struct opt_u32s prompt_tokens, batch_sizes, depths;
     uint32_t max_new_tokens, warmup, repeat;
     uint64_t seed;
+    const char *op;               /* kernels: this operation only; NULL: all */
     bitnet_engine_options engine; /* threads, context, chunk and cache as the user wants them */
 };
 
 /* One line of the report. */
 struct bench_measurement {
-    char name[32]; /* "stream", "prefill 512", "batch 8", "depth 1024": unique in a report */
+    char name[96]; /* "stream", "prefill 512", "batch 8", "depth 1024": unique in a report */
     enum bench_mode mode;
     uint32_t at;           /* prompt tokens, requests at a time, or tokens in the cache before */
     uint32_t n_new;        /* tokens generated in one repeat */
     double bytes_per_step; /* weights, head and cache read by one decoding step */
-    double *rates;         /* tok/s, one a repeat */
+    double *rates;         /* tok/s, one a repeat; of kernels bench_kernel_unit */
     double *first_ms;      /* stream: time to first token, one a repeat */
     size_t n_repeats;
     double *step_ms; /* every decoding step of all repeats */
     size_t n_steps, steps_room;
+    bitnet_kernel_case kernel; /* kernels */
 };
 
 /* How busy the machine was, and with whom. */
@@ -65,7 +79,8 @@ struct bench {
     bitnet_model_info info;
     bitnet_engine_info single_info, batch_info; /* batch_info.size is 0 without batch mode */
     bitnet_engine *single, *batch;              /* owned */
-    struct bench_measurement items[BENCH_MEASUREMENTS_MAX];
+    bitnet_kernel_timer *timer;                 /* owned; kernels only, without engines */
+    struct bench_measurement *items;            /* owned */
     size_t n_items;
     double *bandwidth; /* bytes a second, the best pass of every round */
     size_t n_bandwidth, bandwidth_buffer_bytes;
@@ -83,6 +98,16 @@ struct bench {
 bitnet_status bench_run(struct bench *b, bitnet_error *err);
 void bench_free(struct bench *b); /* half-built is fine */
 void bench_note(struct bench *b, const char *fmt, ...) BN_PRINTF(2, 3);
+
+/* bench_kernels.c: items[i] is case i of the timer. */
+bitnet_status bench_kernels_plan(struct bench *b, bitnet_error *err);
+bitnet_status bench_kernels_measure(struct bench *b, struct bench_measurement *m, bool keep,
+                                    bitnet_error *err);
+double bench_kernel_amount(const bitnet_kernel_case *c); /* over nanoseconds: the rate */
+const char *bench_kernel_unit(const bitnet_kernel_case *c);
+const struct bench_measurement *bench_kernel_reference(const struct bench *b,
+                                                       const bitnet_kernel_case *c);
+void bench_print_kernels(const json_t *items);
 
 /* bench_machine.c */
 /* "0,2-3": from here on this process runs there only. */
@@ -114,6 +139,18 @@ double bench_number(const json_t *o, const char *key);
 char *bench_plot(const json_t *report, bool html);
 
 /* bench_diff.c: returns the exit code. */
-int bench_diff(const char *old_path, const char *new_path, double fail_over, bool json);
+struct bench_diff_options {
+    const char *old_name, *new_name; /* reports, or with bench_pairs programs */
+    double fail_over;
+    bool json;
+    bool paired; /* repeat i of both reports was taken in turn */
+};
+int bench_diff(const struct bench_diff_options *o);
+int bench_diff_reports(const json_t *old_report, const json_t *new_report,
+                       const struct bench_diff_options *o);
+
+/* bench_pairs.c: runs `PROGRAM bench ARGS` of two programs in turn, n times each, and compares the
+ * pairs. Returns the exit code. */
+int bench_pairs(const struct bench_diff_options *o, uint32_t n, char *const *args, size_t n_args);
 
 #endif

@@ -17,6 +17,9 @@ struct diff {
     json_t *lines; /* owned: one object a comparison */
     size_t n_slower, n_disturbed;
     bool old_disturbed, new_disturbed; /* as the reports say of themselves */
+    bool paired;                       /* repeat i of both was taken in turn (bench_pairs.c) */
+    double memory_ratio;               /* read bandwidth new / old; 1: unknown */
+    double kernels_alpha;              /* level for each line of kernels, so many are they */
 };
 
 static double *values_of(const json_t *array, size_t *n)
@@ -41,56 +44,97 @@ static bool is_disturbed(const json_t *report)
     return json_is_true(json_object_get(json_object_get(report, "machine"), "disturbed"));
 }
 
-/* Adds one line; old_values and new_values are arrays of repeats. false: out of memory. */
-static bool compare_values(struct diff *d, const char *name, const char *unit,
-                           const json_t *old_values, const json_t *new_values,
-                           bool higher_is_better)
+/* A busy machine slows whole runs down, and so does one whose memory became slower: their own
+ * repeats cannot show it. Pairs can. */
+static bool proves_nothing(const struct diff *d, const struct bench_comparison *c)
+{
+    if (d->paired) return false;
+    if (d->old_disturbed || d->new_disturbed) return true;
+    return c->verdict == BENCH_SLOWER ? c->ratio >= (1 - d->fail_over) * d->memory_ratio
+                                      : c->ratio <= (1 + d->fail_over) * d->memory_ratio;
+}
+
+struct line {
+    const char *name, *unit;
+    const json_t *old_values, *new_values; /* arrays of repeats */
+    bool higher_is_better;
+    double alpha;
+};
+
+static struct bench_comparison compare_line(const struct diff *d, const struct line *l,
+                                            const double *old_x, size_t n_old, const double *new_x,
+                                            size_t n_new)
+{
+    struct bench_comparison c =
+        d->paired && n_old == n_new
+            ? bench_compare_pairs(old_x, new_x, n_old, l->higher_is_better, d->fail_over, l->alpha)
+            : bench_compare(old_x, n_old, new_x, n_new, l->higher_is_better, d->fail_over,
+                            l->alpha);
+    if ((c.verdict == BENCH_SLOWER || c.verdict == BENCH_FASTER) && proves_nothing(d, &c))
+        c.verdict = BENCH_DISTURBED;
+    return c;
+}
+
+/* Adds one line; false: out of memory. */
+static bool compare_values(struct diff *d, const struct line *l)
 {
     size_t n_old, n_new;
-    double *old_x = values_of(old_values, &n_old), *new_x = values_of(new_values, &n_new);
+    double *old_x = values_of(l->old_values, &n_old), *new_x = values_of(l->new_values, &n_new);
     bool ok = old_x && new_x;
     if (ok) {
-        struct bench_comparison c =
-            bench_compare(old_x, n_old, new_x, n_new, higher_is_better, d->fail_over);
+        struct bench_comparison c = compare_line(d, l, old_x, n_old, new_x, n_new);
         ok = c.p_value >= 0 && !isnan(c.ratio);
-        /* a busy machine slows whole runs down, which their own repeats cannot show */
-        if ((c.verdict == BENCH_SLOWER || c.verdict == BENCH_FASTER) &&
-            (d->old_disturbed || d->new_disturbed))
-            c.verdict = BENCH_DISTURBED;
         d->n_disturbed += c.verdict == BENCH_DISTURBED;
         d->n_slower += c.verdict == BENCH_SLOWER;
         json_array_append_new(
             d->lines,
-            json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:s}", "name", name, "unit", unit,
-                      "old", c.old_median, "new", c.new_median, "speed_ratio", c.ratio, "p_value",
-                      c.p_value, "old_repeats", (json_int_t)n_old, "new_repeats", (json_int_t)n_new,
-                      "verdict", bench_verdict_name(c.verdict)));
+            json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:s}", "name", l->name, "unit",
+                      l->unit, "old", c.old_median, "new", c.new_median, "speed_ratio", c.ratio,
+                      "p_value", c.p_value, "old_repeats", (json_int_t)n_old, "new_repeats",
+                      (json_int_t)n_new, "verdict", bench_verdict_name(c.verdict)));
     }
     free(old_x);
     free(new_x);
     return ok;
 }
 
+static bool is_kernel(const json_t *m) { return strcmp(bench_text(m, "mode"), "kernels") == 0; }
+
+/* Of a prefill, the time to the first token is its rate once more. */
+static bool compare_first(struct diff *d, const json_t *old_m, const json_t *new_m)
+{
+    static const char key[] = "ttft_ms_repeats";
+    const json_t *old_first = json_object_get(old_m, key), *new_first = json_object_get(new_m, key);
+    char label[128];
+    if (strcmp(bench_text(old_m, "mode"), "stream") != 0 || !json_array_size(old_first) ||
+        !json_array_size(new_first))
+        return true;
+    snprintf(label, sizeof label, "%.96s, first token", bench_text(old_m, "name"));
+    struct line l = {label, "ms", old_first, new_first, false, BENCH_ALPHA};
+    return compare_values(d, &l);
+}
+
 static bool compare_all(struct diff *d)
 {
     bool ok = true;
     const json_t *items = json_object_get(d->old_report, "measurements");
+    size_t n_kernels = 0;
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        const json_t *m = json_array_get(items, i);
+        n_kernels += is_kernel(m) && find_measurement(d->new_report, bench_text(m, "name"));
+    }
+    d->kernels_alpha = n_kernels ? BENCH_ALPHA / (double)n_kernels : 0;
     for (size_t i = 0; ok && i < json_array_size(items); i++) {
         const json_t *old_m = json_array_get(items, i);
-        const char *name = bench_text(old_m, "name");
-        const json_t *new_m = find_measurement(d->new_report, name);
+        const json_t *new_m = find_measurement(d->new_report, bench_text(old_m, "name"));
         if (!new_m) continue;
-        ok = compare_values(d, name, "tok/s", json_object_get(old_m, "repeats"),
-                            json_object_get(new_m, "repeats"), true);
-        /* of a prefill, the time to the first token is its rate once more */
-        const json_t *old_first = json_object_get(old_m, "ttft_ms_repeats"),
-                     *new_first = json_object_get(new_m, "ttft_ms_repeats");
-        if (ok && strcmp(bench_text(old_m, "mode"), "stream") == 0 && json_array_size(old_first) &&
-            json_array_size(new_first)) {
-            char label[96];
-            snprintf(label, sizeof label, "%.64s, first token", name);
-            ok = compare_values(d, label, "ms", old_first, new_first, false);
-        }
+        struct line l = {bench_text(old_m, "name"),
+                         bench_text(old_m, "unit"),
+                         json_object_get(old_m, "repeats"),
+                         json_object_get(new_m, "repeats"),
+                         true,
+                         is_kernel(old_m) ? d->kernels_alpha : BENCH_ALPHA};
+        ok = compare_values(d, &l) && compare_first(d, old_m, new_m);
     }
     return ok;
 }
@@ -113,23 +157,48 @@ static void note_if_different(const struct diff *d, json_t *notes, const char *p
     json_array_append_new(notes, term_json_string(text, strlen(text)));
 }
 
-static void note_bandwidth(const struct diff *d, json_t *notes)
+/* The memory's own speed in both runs; ratio 1 if a report does not say. */
+static struct bench_comparison compare_bandwidth(const struct diff *d)
 {
     static const char key[] = "read_bandwidth_gb_s_repeats";
+    struct bench_comparison c = {.ratio = 1, .verdict = BENCH_SAME};
     size_t n_old, n_new;
     double *a = values_of(json_object_get(json_object_get(d->old_report, "machine"), key), &n_old);
     double *b = values_of(json_object_get(json_object_get(d->new_report, "machine"), key), &n_new);
-    if (a && b && n_old && n_new) {
-        struct bench_comparison c = bench_compare(a, n_old, b, n_new, 1, d->fail_over);
-        char text[160];
-        snprintf(text, sizeof text,
-                 "the memory itself was %s in the new run: %.1f GB/s after %.1f GB/s",
-                 bench_verdict_name(c.verdict), c.new_median, c.old_median);
-        if (c.verdict == BENCH_SLOWER || c.verdict == BENCH_FASTER)
-            json_array_append_new(notes, json_string(text));
-    }
+    if (a && b && n_old && n_new)
+        c = bench_compare(a, n_old, b, n_new, 1, d->fail_over, BENCH_ALPHA);
     free(a);
     free(b);
+    return c;
+}
+
+static void note_bandwidth(const struct diff *d, json_t *notes)
+{
+    struct bench_comparison c = compare_bandwidth(d);
+    char text[160];
+    snprintf(text, sizeof text,
+             "the memory itself was %s in the new run: %.1f GB/s after %.1f GB/s",
+             bench_verdict_name(c.verdict), c.new_median, c.old_median);
+    if (c.verdict == BENCH_SLOWER || c.verdict == BENCH_FASTER)
+        json_array_append_new(notes, json_string(text));
+}
+
+static void note_disturbed(const struct diff *d, json_t *notes)
+{
+    char text[160];
+    if (!d->old_disturbed && !d->new_disturbed)
+        snprintf(text, sizeof text,
+                 "a difference no larger than the memory's own proves nothing; measure in turn: "
+                 "bench diff --run");
+    else
+        snprintf(text, sizeof text,
+                 "other programs were in the way of the %s run%s: differences prove nothing; "
+                 "measure again on a quiet machine",
+                 !d->new_disturbed  ? "old"
+                 : d->old_disturbed ? "old and the new"
+                                    : "new",
+                 d->old_disturbed && d->new_disturbed ? "s" : "");
+    json_array_append_new(notes, json_string(text));
 }
 
 static json_t *make_notes(const struct diff *d)
@@ -146,17 +215,7 @@ static json_t *make_notes(const struct diff *d)
     note_if_different(d, notes, "settings", "kv_type", "the type of the KV cache");
     note_if_different(d, notes, "settings", "max_new_tokens", "the number of new tokens");
     note_bandwidth(d, notes);
-    if (d->n_disturbed) {
-        char text[160];
-        snprintf(text, sizeof text,
-                 "other programs were in the way of the %s run%s: differences prove nothing; "
-                 "measure again on a quiet machine",
-                 !d->new_disturbed  ? "old"
-                 : d->old_disturbed ? "old and the new"
-                                    : "new",
-                 d->old_disturbed && d->new_disturbed ? "s" : "");
-        json_array_append_new(notes, json_string(text));
-    }
+    if (d->n_disturbed) note_disturbed(d, notes);
     return notes;
 }
 
@@ -171,33 +230,42 @@ static json_t *single_values(const struct diff *d)
     return o;
 }
 
-static void print_line(const json_t *line)
+enum { NAME_MIN = 24, NAME_MAX = 64 };
+
+static void print_line(const json_t *line, int width)
 {
     const char *verdict = bench_text(line, "verdict");
     enum term_style style = strcmp(verdict, "slower") == 0   ? TERM_RED
                             : strcmp(verdict, "faster") == 0 ? TERM_GREEN
                                                              : TERM_PLAIN;
     const char *on = style == TERM_PLAIN ? "" : term_style(stdout, style);
-    char name[32];
-    snprintf(name, sizeof name, "%.30s", bench_text(line, "name"));
+    char name[NAME_MAX + 1];
+    snprintf(name, sizeof name, "%.*s", NAME_MAX, bench_text(line, "name"));
     for (char *p = name; *p; p++)
         if ((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f) *p = '?';
-    printf("%-24s %10.2f %10.2f %-6s %7.3f %8.4f  %s%s%s\n", name, bench_number(line, "old"),
-           bench_number(line, "new"), bench_text(line, "unit"), bench_number(line, "speed_ratio"),
-           bench_number(line, "p_value"), on, verdict, *on ? term_style(stdout, TERM_PLAIN) : "");
+    printf("%-*s %10.2f %10.2f %-6.8s %7.3f %8.2g  %s%s%s\n", width, name,
+           bench_number(line, "old"), bench_number(line, "new"), bench_text(line, "unit"),
+           bench_number(line, "speed_ratio"), bench_number(line, "p_value"), on, verdict,
+           *on ? term_style(stdout, TERM_PLAIN) : "");
 }
 
 static void print_table(const struct diff *d, const json_t *notes)
 {
     char a[TERM_SIZE_BYTES], b[TERM_SIZE_BYTES];
-    printf("%-24s %10s %10s %-6s %7s %8s\n", "", "old", "new", "", "speed", "p");
-    for (size_t i = 0; i < json_array_size(d->lines); i++) print_line(json_array_get(d->lines, i));
+    size_t width = NAME_MIN;
+    for (size_t i = 0; i < json_array_size(d->lines); i++)
+        width = bn_max_size(width, strlen(bench_text(json_array_get(d->lines, i), "name")));
+    width = bn_min_size(width, NAME_MAX);
+    printf("%-*s %10s %10s %-6s %7s %8s\n", (int)width, "", "old", "new", "", "speed", "p");
+    for (size_t i = 0; i < json_array_size(d->lines); i++)
+        print_line(json_array_get(d->lines, i), (int)width);
     printf("\nload %.0f ms, then %.0f ms; peak memory %s, then %s\n",
            bench_number(d->old_report, "load_ms"), bench_number(d->new_report, "load_ms"),
            term_size(a, (uint64_t)bench_number(d->old_report, "peak_rss_bytes")),
            term_size(b, (uint64_t)bench_number(d->new_report, "peak_rss_bytes")));
-    printf("%zu of %zu slower by more than %.3g %% (p < %g)\n", d->n_slower,
-           json_array_size(d->lines), d->fail_over * 100, BENCH_ALPHA);
+    printf("%zu of %zu slower by more than %.3g %% (p < %.2g)\n", d->n_slower,
+           json_array_size(d->lines), d->fail_over * 100,
+           d->kernels_alpha > 0 ? d->kernels_alpha : BENCH_ALPHA);
     fflush(stdout);
     for (size_t i = 0; i < json_array_size(notes); i++)
         term_note(json_string_value(json_array_get(notes, i)));
@@ -219,28 +287,40 @@ static int show(struct diff *d, bool json)
     return code != EXIT_DONE || d->n_slower ? EXIT_FAILED : EXIT_DONE;
 }
 
-int bench_diff(const char *old_path, const char *new_path, double fail_over, bool json)
+int bench_diff_reports(const json_t *old_report, const json_t *new_report,
+                       const struct bench_diff_options *o)
+{
+    int code;
+    struct diff d = {.old_report = old_report,
+                     .new_report = new_report,
+                     .fail_over = o->fail_over,
+                     .paired = o->paired,
+                     .lines = json_array(),
+                     .old_disturbed = is_disturbed(old_report),
+                     .new_disturbed = is_disturbed(new_report)};
+    struct bench_comparison memory = compare_bandwidth(&d);
+    d.memory_ratio =
+        memory.verdict == BENCH_SLOWER || memory.verdict == BENCH_FASTER ? memory.ratio : 1;
+    if (!d.lines || !compare_all(&d)) code = term_fail_text("out of memory");
+    else if (json_array_size(d.lines) == 0) {
+        term_fail_text("'%s' and '%s' have no measurement in common", o->old_name, o->new_name);
+        code = EXIT_USAGE;
+    } else code = show(&d, o->json);
+    json_decref(d.lines);
+    return code;
+}
+
+int bench_diff(const struct bench_diff_options *o)
 {
     bitnet_error err = {0};
     json_t *old_report = NULL, *new_report = NULL;
     int code;
-    if (bench_read_report(&old_report, old_path, &err) != BITNET_OK ||
-        bench_read_report(&new_report, new_path, &err) != BITNET_OK) {
+    if (bench_read_report(&old_report, o->old_name, &err) != BITNET_OK ||
+        bench_read_report(&new_report, o->new_name, &err) != BITNET_OK) {
         term_fail(&err);
         code = EXIT_USAGE;
     } else {
-        struct diff d = {.old_report = old_report,
-                         .new_report = new_report,
-                         .fail_over = fail_over,
-                         .lines = json_array(),
-                         .old_disturbed = is_disturbed(old_report),
-                         .new_disturbed = is_disturbed(new_report)};
-        if (!d.lines || !compare_all(&d)) code = term_fail_text("out of memory");
-        else if (json_array_size(d.lines) == 0) {
-            term_fail_text("'%s' and '%s' have no measurement in common", old_path, new_path);
-            code = EXIT_USAGE;
-        } else code = show(&d, json);
-        json_decref(d.lines);
+        code = bench_diff_reports(old_report, new_report, o);
     }
     json_decref(old_report);
     json_decref(new_report);

@@ -53,25 +53,52 @@ static double best_bandwidth(const struct bench *b)
     return best;
 }
 
+static void set_summary(json_t *o, const struct bench_measurement *m, const char *unit,
+                        const struct bench_summary *s)
+{
+    set_text(o, "name", m->name);
+    set_text(o, "mode", bench_mode_name(m->mode));
+    set_text(o, "unit", unit);
+    set_real(o, "median", s->median);
+    set_real(o, "mean", s->mean);
+    set_real(o, "min", s->min);
+    set_real(o, "max", s->max);
+    set_real(o, "q1", s->q1);
+    set_real(o, "q3", s->q3);
+    set_real(o, "mad", s->mad);
+    set_real(o, "spread", s->spread);
+    set(o, "repeats", numbers(m->rates, m->n_repeats));
+}
+
+static json_t *json_kernel(const struct bench *b, const struct bench_measurement *m,
+                           double *scratch)
+{
+    json_t *o = json_object();
+    const bitnet_kernel_case *c = &m->kernel;
+    const struct bench_measurement *ref = bench_kernel_reference(b, c);
+    struct bench_summary s = bench_summarize(m->rates, m->n_repeats, scratch);
+    double ns = s.median > 0 ? bench_kernel_amount(c) / s.median : 0;
+    set_summary(o, m, bench_kernel_unit(c), &s);
+    set_text(o, "op", c->op);
+    set_text(o, "isa", c->isa);
+    set_text(o, "work", c->work);
+    set(o, "chosen", json_boolean(c->chosen));
+    set_real(o, "ns", ns);
+    set_real(o, "gb_s", ns > 0 ? c->bytes / ns : 0);
+    double ref_rate = ref ? bench_summarize(ref->rates, ref->n_repeats, scratch).median : 0;
+    set(o, "ratio_to_scalar", ref_rate > 0 ? json_real(s.median / ref_rate) : json_null());
+    return o;
+}
+
 static json_t *json_measurement(const struct bench *b, const struct bench_measurement *m,
                                 double *scratch)
 {
+    if (m->mode == BENCH_KERNELS) return json_kernel(b, m, scratch);
     json_t *o = json_object();
     struct bench_summary s = bench_summarize(m->rates, m->n_repeats, scratch);
     double seqs = m->mode == BENCH_BATCH ? m->at : 1, bandwidth = best_bandwidth(b);
-    set_text(o, "name", m->name);
-    set_text(o, "mode", bench_mode_name(m->mode));
+    set_summary(o, m, "tok/s", &s);
     set_int(o, "at", m->at);
-    set_text(o, "unit", "tok/s");
-    set_real(o, "median", s.median);
-    set_real(o, "mean", s.mean);
-    set_real(o, "min", s.min);
-    set_real(o, "max", s.max);
-    set_real(o, "q1", s.q1);
-    set_real(o, "q3", s.q3);
-    set_real(o, "mad", s.mad);
-    set_real(o, "spread", s.spread);
-    set(o, "repeats", numbers(m->rates, m->n_repeats));
     if (m->mode == BENCH_STREAM || m->mode == BENCH_PREFILL) {
         set_real(o, "ttft_ms", bench_summarize(m->first_ms, m->n_repeats, scratch).median);
         set(o, "ttft_ms_repeats", numbers(m->first_ms, m->n_repeats));
@@ -242,8 +269,10 @@ static void print_head(const json_t *r)
     snprintf(params, sizeof params, p >= 1e9 ? "%.2fB" : "%.1fM", p >= 1e9 ? p / 1e9 : p / 1e6);
     printf("bitnet %s (%s), ", bench_text(r, "version"), bench_text(r, "commit"));
     term_print_clean(stdout, bench_text(machine, "cpu"));
-    printf("\n%s kernels, %d thread%s on CPU %s, KV cache %s\n", bench_text(s, "backend"), threads,
-           threads == 1 ? "" : "s", bench_text(machine, "cpus"), bench_text(s, "kv_type"));
+    printf("\n%s kernels, %d thread%s on CPU %s", bench_text(s, "backend"), threads,
+           threads == 1 ? "" : "s", bench_text(machine, "cpus"));
+    if (*bench_text(s, "kv_type")) printf(", KV cache %s", bench_text(s, "kv_type"));
+    printf("\n");
     term_print_clean(stdout, bench_text(model, "name"));
     printf(": %s parameters, %s as %s, head %s %s, file %s\n", params,
            bench_text(model, "weight_type"),
@@ -277,6 +306,10 @@ void bench_print_report(const json_t *r)
 {
     const json_t *items = json_object_get(r, "measurements");
     print_head(r);
+    if (strcmp(bench_text(json_array_get(items, 0), "mode"), "kernels") == 0) {
+        bench_print_kernels(items);
+        return;
+    }
     printf("%s%-14s %9s %9s %9s %8s %8s %8s %9s %8s%s\n", term_style(stdout, TERM_BOLD), "",
            "tok/s", "spread", "first ms", "step P50", "P95", "P99 ms", "MB/token", "roofline",
            term_style(stdout, TERM_PLAIN));

@@ -36,7 +36,7 @@ static const char prompt_text[] =
 
 const char *bench_mode_name(enum bench_mode m)
 {
-    static const char *const names[] = {"stream", "prefill", "batch", "depth"};
+    static const char *const names[] = {"stream", "prefill", "batch", "depth", "kernels"};
     return (unsigned)m < BN_ARRAY_LEN(names) ? names[m] : "unknown";
 }
 
@@ -96,6 +96,8 @@ static bitnet_status make_plan(struct bench *b, uint32_t ctx, bitnet_error *err)
 {
     const struct bench_settings *s = b->settings;
     uint32_t n_new = s->max_new_tokens;
+    b->items = bn_calloc(BENCH_MEASUREMENTS_MAX, sizeof *b->items);
+    if (!b->items) return bn_fail_nomem(err, sizeof *b->items, "the results");
     if (ctx < PROMPT_TOKENS + 2)
         return bn_fail(err, BITNET_E_ARG, "a context of %u tokens is too small: at least %d", ctx,
                        PROMPT_TOKENS + 2);
@@ -152,7 +154,7 @@ static bitnet_status make_room(struct bench *b, bitnet_error *err)
         m->rates = bn_calloc(repeats, sizeof *m->rates);
         m->first_ms = bn_calloc(repeats, sizeof *m->first_ms);
         m->step_ms = bn_calloc(m->steps_room + 1, sizeof *m->step_ms);
-        m->bytes_per_step = m->mode == BENCH_PREFILL ? 0 : step_bytes(b, m);
+        m->bytes_per_step = m->n_new ? step_bytes(b, m) : 0;
         ok = m->rates && m->first_ms && m->step_ms;
     }
     return ok ? BITNET_OK : bn_fail_nomem(err, b->info.n_vocab * sizeof *b->logits, "the results");
@@ -321,6 +323,7 @@ static bitnet_status run_round(struct bench *b, uint32_t round, struct term_prog
         case BENCH_BATCH:
         case BENCH_DEPTH: BN_TRY(measure_requests(b, m, keep, err)); break;
         case BENCH_PREFILL: BN_TRY(measure_prefill(b, m, keep, err)); break;
+        case BENCH_KERNELS: BN_TRY(bench_kernels_measure(b, m, keep, err)); break;
         case BENCH_MODES: break;
         }
     }
@@ -409,7 +412,7 @@ bitnet_status bench_run(struct bench *b, bitnet_error *err)
 {
     b->info.size = sizeof b->info;
     bitnet_model_get_info(b->model, &b->info);
-    BN_TRY(open_engines(b, err));
+    BN_TRY(b->settings->modes[BENCH_KERNELS] ? bench_kernels_plan(b, err) : open_engines(b, err));
     BN_TRY(make_room(b, err));
     encode_text(b);
     b->load.average = bench_load_average();
@@ -423,11 +426,13 @@ void bench_free(struct bench *b)
 {
     bitnet_engine_close(b->single);
     bitnet_engine_close(b->batch);
+    bitnet_kernel_timer_close(b->timer);
     for (size_t i = 0; i < b->n_items; i++) {
         free(b->items[i].rates);
         free(b->items[i].first_ms);
         free(b->items[i].step_ms);
     }
+    free(b->items);
     free(b->bandwidth);
     free(b->text);
     free(b->logits);

@@ -126,6 +126,37 @@ double bench_rank_test(const double *a, size_t n_a, const double *b, size_t n_b)
     return p;
 }
 
+/* ------------------------------------------------------------------ the test of pairs */
+
+double bench_signed_rank_test(const double *differences, size_t n)
+{
+    struct ranked *r = bn_calloc(n + 1, sizeof *r);
+    double *ways = NULL, p = -1;
+    size_t used = 0, seen = 0; /* sum of the doubled ranks of positive differences */
+    if (!r || n > BENCH_PAIRS_MAX) goto done;
+    for (size_t i = 0; i < n; i++)
+        if (differences[i] != 0)
+            r[used++] = (struct ranked){fabs(differences[i]), 0, differences[i] > 0};
+    give_ranks(r, used);
+    size_t top = used * (used + 1);
+    ways = bn_calloc(top + 1, sizeof *ways);
+    if (!ways) goto done;
+    ways[0] = 1; /* shares of all 2^used ways to give signs, in the end */
+    for (size_t i = 0; i < used; i++) {
+        if (r[i].from_a) seen += r[i].rank2;
+        for (size_t s = top; s + 1 > 0; s--)
+            ways[s] = (ways[s] + (s >= r[i].rank2 ? ways[s - r[i].rank2] : 0)) / 2;
+    }
+    double distance = fabs((double)seen - (double)top / 2);
+    p = 0;
+    for (size_t s = 0; s <= top; s++)
+        if (fabs((double)s - (double)top / 2) >= distance) p += ways[s];
+done:
+    free(r);
+    free(ways);
+    return p;
+}
+
 /* ------------------------------------------------------------------ comparing */
 
 const char *bench_verdict_name(enum bench_verdict v)
@@ -141,11 +172,11 @@ const char *bench_verdict_name(enum bench_verdict v)
 }
 
 /* Could samples of these sizes be significant at all? The smallest p is 2 / (n choose n_a). */
-static int can_be_significant(size_t n_a, size_t n_b)
+static int can_be_significant(size_t n_a, size_t n_b, double alpha)
 {
     double ways = 1;
     for (size_t i = 1; i <= n_a; i++) ways = ways * (double)(n_b + i) / (double)i;
-    return n_a && n_b && 2 / ways < BENCH_ALPHA;
+    return n_a && n_b && 2 / ways < alpha;
 }
 
 static double median_of(const double *x, size_t n)
@@ -157,20 +188,54 @@ static double median_of(const double *x, size_t n)
     return m;
 }
 
+/* ratio and p_value are known; possible: they could be significant at all. */
+static enum bench_verdict judge(const struct bench_comparison *c, int possible, double fail_over,
+                                double alpha)
+{
+    if (!possible) return BENCH_TOO_FEW;
+    if (c->p_value < 0 || c->p_value >= alpha) return BENCH_SAME;
+    return c->ratio < 1 - fail_over   ? BENCH_SLOWER
+           : c->ratio > 1 + fail_over ? BENCH_FASTER
+                                      : BENCH_SAME;
+}
+
+static double speed_ratio(double old_value, double new_value, int higher_is_better)
+{
+    double top = higher_is_better ? new_value : old_value;
+    double below = higher_is_better ? old_value : new_value;
+    return below > 0 ? top / below : 1;
+}
+
 struct bench_comparison bench_compare(const double *old_values, size_t n_old,
                                       const double *new_values, size_t n_new, int higher_is_better,
-                                      double fail_over)
+                                      double fail_over, double alpha)
 {
     struct bench_comparison c = {.old_median = median_of(old_values, n_old),
-                                 .new_median = median_of(new_values, n_new),
-                                 .verdict = BENCH_SAME};
-    double top = higher_is_better ? c.new_median : c.old_median;
-    double below = higher_is_better ? c.old_median : c.new_median;
-    c.ratio = below > 0 ? top / below : 1;
+                                 .new_median = median_of(new_values, n_new)};
+    c.ratio = speed_ratio(c.old_median, c.new_median, higher_is_better);
     c.p_value = bench_rank_test(old_values, n_old, new_values, n_new);
-    if (!can_be_significant(n_old, n_new)) c.verdict = BENCH_TOO_FEW;
-    else if (c.p_value < 0 || c.p_value >= BENCH_ALPHA) c.verdict = BENCH_SAME;
-    else if (c.ratio < 1 - fail_over) c.verdict = BENCH_SLOWER;
-    else if (c.ratio > 1 + fail_over) c.verdict = BENCH_FASTER;
+    c.verdict = judge(&c, can_be_significant(n_old, n_new, alpha), fail_over, alpha);
+    return c;
+}
+
+struct bench_comparison bench_compare_pairs(const double *old_values, const double *new_values,
+                                            size_t n, int higher_is_better, double fail_over,
+                                            double alpha)
+{
+    struct bench_comparison c = {.old_median = median_of(old_values, n),
+                                 .new_median = median_of(new_values, n),
+                                 .p_value = -1};
+    double *ratios = bn_calloc(n + 1, sizeof *ratios), *logs = bn_calloc(n + 1, sizeof *logs);
+    for (size_t i = 0; ratios && logs && i < n; i++) {
+        ratios[i] = speed_ratio(old_values[i], new_values[i], higher_is_better);
+        logs[i] = log(ratios[i]);
+    }
+    if (ratios && logs) {
+        c.ratio = median_of(ratios, n);
+        c.p_value = bench_signed_rank_test(logs, n);
+    }
+    free(ratios);
+    free(logs);
+    c.verdict = judge(&c, 2 * exp2(-(double)n) < alpha, fail_over, alpha);
     return c;
 }

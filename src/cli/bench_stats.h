@@ -30,6 +30,12 @@ enum { BENCH_EXACT_MAX = 64 }; /* values of both samples for which the test belo
  * nothing to compare, negative when memory is out. */
 double bench_rank_test(const double *a, size_t n_a, const double *b, size_t n_b);
 
+/* Wilcoxon's signed-rank test, two-sided, exact, on n differences (zeros count as nothing): how
+ * likely are they at least as one-sided as these if either sign is as likely? At most
+ * BENCH_PAIRS_MAX differences; negative when there are more or memory is out. */
+enum { BENCH_PAIRS_MAX = 200 };
+double bench_signed_rank_test(const double *differences, size_t n);
+
 enum bench_verdict {
     BENCH_SAME,      /* smaller than the threshold, or not significant */
     BENCH_SLOWER,    /* worse by more than the threshold, and significant */
@@ -50,9 +56,15 @@ struct bench_comparison {
  * all of one side are slower than all of the other. */
 #define BENCH_ALPHA 0.01
 
-/* higher_is_better: rates; otherwise times. fail_over: the threshold, 0.03 for 3 %. */
+/* higher_is_better: rates; otherwise times. fail_over: the threshold, 0.03 for 3 %. alpha: the
+ * level, BENCH_ALPHA for a comparison that stands alone. */
 struct bench_comparison bench_compare(const double *old_values, size_t n_old,
                                       const double *new_values, size_t n_new, int higher_is_better,
-                                      double fail_over);
+                                      double fail_over, double alpha);
+/* The same for values that were taken in pairs, each shortly after the other: what changes slowly
+ * meanwhile falls on both and cancels. ratio is the median over the pairs. */
+struct bench_comparison bench_compare_pairs(const double *old_values, const double *new_values,
+                                            size_t n, int higher_is_better, double fail_over,
+                                            double alpha);
 
 #endif

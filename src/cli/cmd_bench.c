@@ -17,11 +17,12 @@
 struct bench_config {
     struct model_opts model;
     struct engine_opts engine;
-    const char *mode, *synthetic, *type, *head_type, *cpus, *report, *plot, *fail_over;
+    const char *mode, *synthetic, *type, *head_type, *cpus, *report, *plot, *fail_over, *op;
     struct opt_u32s prompt_tokens, batch_sizes, depths;
     uint32_t max_new_tokens, warmup, repeat, layers;
     uint64_t seed;
-    bool json;
+    uint32_t pairs;
+    bool json, run;
 };
 
 #define AT(field) offsetof(struct bench_config, field)
@@ -31,7 +32,12 @@ static const struct opt measure_table[] = {
      .help = "what to measure",
      .offset = AT(mode),
      .shown = "stream and prefill",
-     .choices = "stream|prefill|batch|depth|all"},
+     .choices = "stream|prefill|batch|depth|all|kernels"},
+    {.kind = OPT_STR,
+     .name = "op",
+     .metavar = "NAME",
+     .help = "kernels: this operation only, as 'bitnet version --verbose' lists them",
+     .offset = AT(op)},
     {.kind = OPT_U32,
      .letter = 'n',
      .name = "max-new-tokens",
@@ -80,7 +86,7 @@ static const struct opt measure_table[] = {
      .metavar = "N",
      .help = "rounds that count; 'diff' needs 5 to find anything significant",
      .offset = AT(repeat),
-     .initial = "5",
+     .shown = "5; kernels 10",
      .aliases = "repeats repetitions",
      .min = 1,
      .max = 1000},
@@ -149,6 +155,19 @@ static const struct opt output_table[] = {
      .help = "diff: slower by more than this, and significantly, is a regression",
      .offset = AT(fail_over),
      .shown = "3%"},
+    {.kind = OPT_FLAG,
+     .name = "run",
+     .help = "diff: OLD and NEW are programs, to be run in turn as PROGRAM bench ARGS; ARGS stand "
+             "behind --",
+     .offset = AT(run)},
+    {.kind = OPT_U32,
+     .name = "pairs",
+     .metavar = "N",
+     .help = "diff --run: how often each program is run; 8 are needed to find anything significant",
+     .offset = AT(pairs),
+     .initial = "12",
+     .min = 1,
+     .max = BENCH_PAIRS_MAX},
     {.kind = OPT_END},
 };
 static const struct opt_part parts[] = {
@@ -162,6 +181,11 @@ static const struct opt_part parts[] = {
 #undef AT
 
 /* ------------------------------------------------------------------ the model */
+
+static bool kernels_only(const struct bench_config *c)
+{
+    return c->mode && strcmp(c->mode, "kernels") == 0;
+}
 
 /* Makes the model in memory that has no name and is gone when the descriptor is closed. */
 static int make_synthetic(int *fd, const struct bench_config *c)
@@ -179,7 +203,7 @@ static int make_synthetic(int *fd, const struct bench_config *c)
     o.type = c->type;
     o.head_type = c->head_type;
     o.seed = c->seed;
-    o.n_layer = c->layers;
+    o.n_layer = c->layers || !kernels_only(c) ? c->layers : 1; /* all layers have the same shapes */
     o.overwrite = 1;
     o.progress = term_progress_show;
     o.progress_user = &bar;
@@ -200,7 +224,8 @@ static int open_model(bitnet_model **out, const struct bench_config *c,
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
         typed = path;
     }
-    if (code == EXIT_DONE) code = model_open(out, typed, &c->model, c->engine.head, "bench");
+    const char *head = kernels_only(c) ? "exact" : c->engine.head; /* no copy that nobody reads */
+    if (code == EXIT_DONE) code = model_open(out, typed, &c->model, head, "bench");
     if (fd >= 0) close(fd); /* the model holds what it needs of it */
     return code;
 }
@@ -215,12 +240,15 @@ static void fill_settings(struct bench_settings *s, const struct bench_config *c
                                  .max_new_tokens = c->max_new_tokens,
                                  .warmup = c->warmup,
                                  .repeat = c->repeat,
-                                 .seed = c->seed};
+                                 .seed = c->seed,
+                                 .op = c->op};
     model_engine_options(&s->engine, &c->model, &c->engine);
     for (int m = 0; m < BENCH_MODES; m++)
         s->modes[m] = !c->mode ? m == BENCH_STREAM || m == BENCH_PREFILL
-                               : strcmp(c->mode, "all") == 0 ||
-                                     strcmp(c->mode, bench_mode_name((enum bench_mode)m)) == 0;
+                      : strcmp(c->mode, "all") == 0
+                          ? m != BENCH_KERNELS
+                          : strcmp(c->mode, bench_mode_name((enum bench_mode)m)) == 0;
+    if (!s->repeat) s->repeat = s->modes[BENCH_KERNELS] ? BENCH_REPEAT_KERNELS : BENCH_REPEAT;
 }
 
 /* Files are opened before the run: a wrong path should not cost minutes. */
@@ -309,22 +337,33 @@ static bool parse_percent(double *out, const char *text)
     return true;
 }
 
+static int diff(const struct bench_config *c, const struct arg_words *words)
+{
+    struct bench_diff_options o = {.fail_over = 0.03, .json = c->json};
+    if (c->run ? words->n < 3 : words->n != 3)
+        return term_usage("bench", c->run
+                                       ? "diff --run needs two programs: bitnet bench diff --run "
+                                         "OLD NEW -- ARGS"
+                                       : "diff needs two reports: bitnet bench diff OLD NEW");
+    if (c->fail_over && !parse_percent(&o.fail_over, c->fail_over))
+        return term_usage("bench", "--fail-over expects a percentage such as 3%%, not '%s'",
+                          c->fail_over);
+    o.old_name = words->items[1];
+    o.new_name = words->items[2];
+    return c->run ? bench_pairs(&o, c->pairs, words->items + 3, words->n - 3) : bench_diff(&o);
+}
+
 static int run(void *config, const struct arg_words *words)
 {
     const struct bench_config *c = config;
-    double fail_over = 0.03;
-    if (words->n && strcmp(words->items[0], "diff") == 0) {
-        if (words->n != 3)
-            return term_usage("bench", "diff needs two reports: bitnet bench diff OLD NEW");
-        if (c->fail_over && !parse_percent(&fail_over, c->fail_over))
-            return term_usage("bench", "--fail-over expects a percentage such as 3%%, not '%s'",
-                              c->fail_over);
-        return bench_diff(words->items[1], words->items[2], fail_over, c->json);
-    }
+    if (words->n && strcmp(words->items[0], "diff") == 0) return diff(c, words);
+    if (c->run) return term_usage("bench", "--run is for 'bitnet bench diff'");
     if (c->fail_over) return term_usage("bench", "--fail-over is for 'bitnet bench diff'");
     if (words->n > 1) return term_usage("bench", "'%s' is one argument too many", words->items[1]);
     if (!c->synthetic && (c->layers || c->type || c->head_type))
         return term_usage("bench", "--layers, --type and --head-type need --synthetic");
+    if (c->op && !kernels_only(c)) return term_usage("bench", "--op needs --mode kernels");
+    if (c->plot && kernels_only(c)) return term_usage("bench", "--plot does not draw kernels");
     bitnet_error err = {0};
     if (c->cpus && bench_pin(c->cpus, &err) != BITNET_OK)
         return err.status == BITNET_E_ARG ? term_usage("bench", "%s", err.text) : term_fail(&err);
@@ -333,13 +372,16 @@ static int run(void *config, const struct arg_words *words)
 
 const struct command cmd_bench = {
     .name = "bench",
-    .usage = "[MODEL | diff OLD NEW] [options]",
+    .usage = "[MODEL | diff OLD NEW] [options] [-- ARGS]",
     .about =
         "\n"
         "stream: one request, token after token. prefill: reading prompts. batch: several requests "
         "at\n"
-        "once. depth: decoding behind texts of growing length. Every round takes each measurement "
-        "once;\n"
+        "once. depth: decoding behind texts of growing length. all: these four. kernels: every "
+        "operation\n"
+        "in every variant this CPU can run, on the sizes of the model, by one thread. Every round "
+        "takes\n"
+        "each measurement once;\n"
         "the table shows medians over the rounds, spread is the distance of the quartiles. "
         "roofline is\n"
         "the share of the memory's read bandwidth, measured in the same run, that the bytes read "
@@ -348,13 +390,18 @@ const struct command cmd_bench = {
         "\n"
         "'diff' compares two reports: exit code 1 on a significant slow-down, 2 if one cannot be "
         "read.\n"
+        "With --run it compares two programs, which it runs in turn: what the machine does "
+        "meanwhile\n"
+        "then falls on both.\n"
         "\n"
         "  bitnet bench model.gguf\n"
         "  bitnet bench --synthetic 2b-4t --mode all --json-report new.json --plot new.html\n"
         "  bitnet bench --mode batch --batch-sizes 1 4 8\n"
-        "  bitnet bench diff old.json new.json --fail-over 3%\n",
+        "  bitnet bench --synthetic 2b-4t --mode kernels --op gemm_t2\n"
+        "  bitnet bench diff old.json new.json --fail-over 3%\n"
+        "  bitnet bench diff --run old/bitnet new/bitnet -- --mode stream --repeat 3\n",
     .parts = parts,
     .config_bytes = sizeof(struct bench_config),
-    .max_words = 3,
+    .max_words = 64,
     .run = run,
 };

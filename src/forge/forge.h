@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Making and judging models: convert, synth, inspect, perplexity. What the door (api) wraps comes
+ * Making and judging models: convert, synth, inspect, perplexity; and the kernels, by their speed. What the door (api) wraps comes
  * first; below it what the files of this room share. */
 #ifndef BN_FORGE_H
 #define BN_FORGE_H
@@ -37,6 +37,15 @@ bitnet_status bn_file_tensor_stats(const struct bitnet_file *f, size_t i,
 struct bitnet_engine;
 bitnet_status bn_perplexity(struct bitnet_engine *e, const int32_t *tokens, size_t n,
                             const bitnet_ppl_options *o, bitnet_ppl_result *r, bitnet_error *err);
+
+/* ---- kernel_timer.c: how fast the kernels are on a model's sizes ---- */
+struct bitnet_kernel_timer;
+struct bn_model;
+bitnet_status bn_kernel_timer_open(struct bitnet_kernel_timer **out, const struct bn_model *m,
+                                   const char *only, bitnet_error *err);
+void bn_kernel_timer_close(struct bitnet_kernel_timer *t);
+bool bn_kernel_timer_case(const struct bitnet_kernel_timer *t, size_t i, bitnet_kernel_case *c);
+double bn_kernel_timer_run(struct bitnet_kernel_timer *t, size_t i); /* i: of a case */
 
 /* ================================================================== inside the room */
 

@@ -13,17 +13,18 @@ static void spoil(float *y, size_t n)
 }
 
 static void wrong_attn_f32(float *o, float *m, float *l, const float *q, size_t n_q, const float *k,
-                           const float *v, size_t kv_stride, size_t n, size_t dim, float scale)
+                           const float *v, size_t kv_stride, size_t n, size_t dim, float scale,
+                           const float *next_k, const float *next_v)
 {
-    right.attn_f32(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale);
+    right.attn_f32(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
     spoil(o + n_q * dim - 1, n_q);
 }
 
 static void wrong_attn_f16(float *o, float *m, float *l, const float *q, size_t n_q,
                            const uint16_t *k, const uint16_t *v, size_t kv_stride, size_t n,
-                           size_t dim, float scale)
+                           size_t dim, float scale, const uint16_t *next_k, const uint16_t *next_v)
 {
-    right.attn_f16(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale);
+    right.attn_f16(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
     spoil(o + n_q * dim - 1, n_q);
 }
 

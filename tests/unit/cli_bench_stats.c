@@ -117,24 +117,28 @@ static void planted_differences_are_found(void **state)
     (void)state;
     const double before[] = {100.2, 99.7, 100.0, 100.4, 99.9};
     const double after[] = {95.1, 94.8, 95.3, 94.9, 95.0};
-    struct bench_comparison c = bench_compare(before, 5, after, 5, 1, 0.03);
+    struct bench_comparison c = bench_compare(before, 5, after, 5, 1, 0.03, BENCH_ALPHA);
     assert_int_equal(c.verdict, BENCH_SLOWER);
     near(c.ratio, 0.95, 1e-3);
-    assert_int_equal(bench_compare(after, 5, before, 5, 1, 0.03).verdict, BENCH_FASTER);
+    assert_int_equal(bench_compare(after, 5, before, 5, 1, 0.03, BENCH_ALPHA).verdict,
+                     BENCH_FASTER);
     /* as times, less is better */
-    assert_int_equal(bench_compare(before, 5, after, 5, 0, 0.03).verdict, BENCH_FASTER);
-    c = bench_compare(after, 5, before, 5, 0, 0.03);
+    assert_int_equal(bench_compare(before, 5, after, 5, 0, 0.03, BENCH_ALPHA).verdict,
+                     BENCH_FASTER);
+    c = bench_compare(after, 5, before, 5, 0, 0.03, BENCH_ALPHA);
     assert_int_equal(c.verdict, BENCH_SLOWER);
     near(c.ratio, 0.95, 1e-3);
     /* significant, but below the threshold */
-    c = bench_compare(before, 5, after, 5, 1, 0.06);
+    c = bench_compare(before, 5, after, 5, 1, 0.06, BENCH_ALPHA);
     assert_int_equal(c.verdict, BENCH_SAME);
     assert_true(c.p_value < BENCH_ALPHA);
     /* above the threshold, but not significant */
     const double noisy[] = {100.3, 93.0, 94.0, 101.0, 92.0};
-    assert_int_equal(bench_compare(before, 5, noisy, 5, 1, 0.03).verdict, BENCH_SAME);
-    assert_int_equal(bench_compare(before, 4, after, 4, 1, 0.03).verdict, BENCH_TOO_FEW);
-    assert_int_equal(bench_compare(before, 1, after, 1, 1, 0.03).verdict, BENCH_TOO_FEW);
+    assert_int_equal(bench_compare(before, 5, noisy, 5, 1, 0.03, BENCH_ALPHA).verdict, BENCH_SAME);
+    assert_int_equal(bench_compare(before, 4, after, 4, 1, 0.03, BENCH_ALPHA).verdict,
+                     BENCH_TOO_FEW);
+    assert_int_equal(bench_compare(before, 1, after, 1, 1, 0.03, BENCH_ALPHA).verdict,
+                     BENCH_TOO_FEW);
 }
 
 static void noise_stays_quiet(void **state)
@@ -147,13 +151,60 @@ static void noise_stays_quiet(void **state)
         make_repeats(a, 5, 50, 0.02, &r);
         make_repeats(b, 5, 50, 0.02, &r);
         make_repeats(slow, 5, 47.5, 0.01, &r);
-        n_slower += bench_compare(a, 5, b, 5, 1, 0.03).verdict == BENCH_SLOWER;
+        n_slower += bench_compare(a, 5, b, 5, 1, 0.03, BENCH_ALPHA).verdict == BENCH_SLOWER;
         make_repeats(a, 5, 50, 0.01, &r);
-        n_found += bench_compare(a, 5, slow, 5, 1, 0.03).verdict == BENCH_SLOWER;
+        n_found += bench_compare(a, 5, slow, 5, 1, 0.03, BENCH_ALPHA).verdict == BENCH_SLOWER;
     }
     assert_true(n_slower <= 5); /* one side of the level of significance */
     /* an outlier of 20 % hides a difference of 5 %, but only on the side of the old values */
     assert_true(n_found > 500);
+}
+
+/* Known values of the exact distribution: all of n with one sign, 2 / 2^n; and for n = 10 a sum of
+ * 8 for one sign, 0.048828125 (tables of the test give 8 as the limit at 5 %). */
+static void signed_rank_test_has_known_answers(void **state)
+{
+    (void)state;
+    double d[BENCH_PAIRS_MAX + 1], tied[] = {1, 1, -1, 1}, none[] = {0, 0, 0};
+    for (int i = 0; i < 10; i++) d[i] = i + 1;
+    near(bench_signed_rank_test(d, 10), 2 / 1024.0, 1e-12);
+    near(bench_signed_rank_test(d, 1), 1, 1e-12);
+    d[7] = -8;
+    near(bench_signed_rank_test(d, 10), 0.048828125, 1e-12);
+    near(bench_signed_rank_test(tied, 4), 10 / 16.0, 1e-12);
+    near(bench_signed_rank_test(none, 3), 1, 1e-12);
+    near(bench_signed_rank_test(NULL, 0), 1, 1e-12);
+    for (size_t i = 0; i <= BENCH_PAIRS_MAX; i++) d[i] = 1;
+    assert_true(bench_signed_rank_test(d, BENCH_PAIRS_MAX) < 1e-50);
+    assert_true(bench_signed_rank_test(d, BENCH_PAIRS_MAX + 1) < 0);
+}
+
+/* The machine's speed wanders by more than the planted 5 %: pairs find it, and find nothing where
+ * there is nothing. */
+static void pairs_see_through_drift(void **state)
+{
+    (void)state;
+    enum { N = 12 };
+    struct bn_rng r = {7};
+    int n_quiet = 0, n_found = 0;
+    double before[N], after[N], slow[N], speed = 100;
+    for (int i = 0; i < 500; i++) {
+        for (int k = 0; k < N; k++) {
+            speed *= 1 + (bn_rng_unit(&r) - 0.5) * 0.2;
+            before[k] = speed * (1 + (bn_rng_unit(&r) - 0.5) * 0.03);
+            after[k] = speed * (1 + (bn_rng_unit(&r) - 0.5) * 0.03);
+            slow[k] = 0.95 * after[k];
+        }
+        struct bench_comparison c = bench_compare_pairs(before, after, N, 1, 0.03, BENCH_ALPHA);
+        n_quiet += c.verdict == BENCH_SAME;
+        c = bench_compare_pairs(before, slow, N, 1, 0.03, BENCH_ALPHA);
+        n_found += c.verdict == BENCH_SLOWER;
+        assert_true(bench_compare_pairs(slow, before, N, 0, 0.03, BENCH_ALPHA).ratio < 1);
+    }
+    assert_int_equal(n_quiet, 500);
+    assert_true(n_found > 490);
+    assert_int_equal(bench_compare_pairs(before, slow, 7, 1, 0.03, BENCH_ALPHA).verdict,
+                     BENCH_TOO_FEW);
 }
 
 static void verdicts_have_names(void **state)
@@ -172,6 +223,8 @@ int main(void)
         cmocka_unit_test(rank_test_is_continuous_at_its_limit),
         cmocka_unit_test(planted_differences_are_found),
         cmocka_unit_test(noise_stays_quiet),
+        cmocka_unit_test(signed_rank_test_has_known_answers),
+        cmocka_unit_test(pairs_see_through_drift),
         cmocka_unit_test(verdicts_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
