@@ -30,7 +30,7 @@ asan:
 	@$(MESON) test -C build-asan --no-rebuild --print-errorlogs -t 4
 
 bench: all
-	@$(MESON) test -C $(BUILD) --no-rebuild --benchmark --verbose
+	@$(BUILD)/bitnet bench --mode kernels --synthetic 2b-4t
 
 install: all
 	@$(MESON) install -C $(BUILD) --no-rebuild

@@ -274,10 +274,10 @@ static void print_head(const json_t *r)
     if (*bench_text(s, "kv_type")) printf(", KV cache %s", bench_text(s, "kv_type"));
     printf("\n");
     term_print_clean(stdout, bench_text(model, "name"));
-    printf(": %s parameters, %s as %s, head %s %s, file %s\n", params,
+    printf(": %s parameters, %s as %s, head %s%s%s, file %s\n", params,
            bench_text(model, "weight_type"),
            *bench_text(model, "layout") ? bench_text(model, "layout") : "floats",
-           bench_text(model, "head_type"), bench_text(s, "head"),
+           bench_text(model, "head_type"), *bench_text(s, "head") ? " " : "", bench_text(s, "head"),
            term_size(file, (uint64_t)bench_number(model, "file_bytes")));
     printf("load %.0f ms, peak memory %s, memory read %.1f GB/s\n\n", bench_number(r, "load_ms"),
            term_size(rss, (uint64_t)bench_number(r, "peak_rss_bytes")),

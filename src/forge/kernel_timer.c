@@ -169,12 +169,13 @@ static void add_dots(struct bitnet_kernel_timer *t, const struct bn_kernel_info 
              tok == 1 ? "" : "s");
 }
 
-static void add_screen(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, bool memory)
+/* Rows of a copy of the head. */
+static void add_copy(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v,
+                     size_t row_bytes, bool memory)
 {
     size_t cols = t->c->n_embd;
-    if (cols > BN_SCREEN_COLS_MAX) return;
     struct task *k = add(t, v, (struct size){.rows = SCREEN_ROWS, .cols = cols, .memory = memory});
-    k->bytes = (double)bn_screen4_group_bytes(cols) * SCREEN_ROWS / BN_SCREEN_ROWS;
+    k->bytes = (double)row_bytes * SCREEN_ROWS;
     k->macs = (double)SCREEN_ROWS * (double)cols;
     snprintf(k->work, sizeof k->work, "%dx%zu, %s", SCREEN_ROWS, cols, memory ? "memory" : "cache");
 }
@@ -259,9 +260,15 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
         add_dots(t, v, MANY_TOKENS);
         break;
     case OP_screen4:
-        add_screen(t, v, false);
-        add_screen(t, v, true);
+        if (c->n_embd > BN_SCREEN_COLS_MAX) break;
+        add_copy(t, v, bn_screen4_group_bytes(c->n_embd) / BN_SCREEN_ROWS, false);
+        add_copy(t, v, bn_screen4_group_bytes(c->n_embd) / BN_SCREEN_ROWS, true);
         break;
+    case OP_dense8:
+        add_copy(t, v, bn_dense8_group_bytes(c->n_embd) / BN_DENSE8_ROWS, false);
+        add_copy(t, v, bn_dense8_group_bytes(c->n_embd) / BN_DENSE8_ROWS, true);
+        break;
+    case OP_attn_fold: add_vector(t, v, c->head_dim); break;
     case OP_attn_f32:
     case OP_attn_f16:
         add_attention(t, v, 1);
@@ -393,7 +400,14 @@ static void call_screen(struct bitnet_kernel_timer *t, const struct task *k)
     struct bn_screen w = {next_weights(t, k), k->s.rows, k->s.cols, t->ones, t->ones};
     struct bn_screen_vector v = {t->q, t->q + bn_align_up(k->s.cols, BN_K_ALIGN), 1e-4, 1, 3, 1e-4,
                                  0};
-    ((bn_screen4_fn *)k->v->fn)(t->y, t->y + SCREEN_ROWS, &w, 0, k->s.rows, &v);
+    ((bn_screen4_fn *)k->v->fn)(t->y, t->y + SCREEN_ROWS, SCREEN_ROWS, &w, 0, k->s.rows, &v, 1);
+}
+
+static void call_dense8(struct bitnet_kernel_timer *t, const struct task *k)
+{
+    struct bn_dense8 w = {(const int8_t *)next_weights(t, k), k->s.rows, k->s.cols, t->ones};
+    struct bn_dense8_vector v = {(const int16_t *)t->q, 1e-4};
+    ((bn_dense8_fn *)k->v->fn)(t->y, SCREEN_ROWS, &w, 0, k->s.rows, &v, 1);
 }
 
 static void call_attention(struct bitnet_kernel_timer *t, const struct task *k)
@@ -402,10 +416,10 @@ static void call_attention(struct bitnet_kernel_timer *t, const struct task *k)
     float *m = t->y + n_q * dim, *l = m + n_q;
     if (k->op == OP_attn_f16)
         ((bn_attn_f16_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->half, t->half, stride, BN_ATTN_BLOCK,
-                                     dim, 0.1f);
+                                     dim, 0.1f, NULL, NULL);
     else
         ((bn_attn_f32_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->x, t->x, stride, BN_ATTN_BLOCK, dim,
-                                     0.1f);
+                                     0.1f, NULL, NULL);
 }
 
 static void call(struct bitnet_kernel_timer *t, const struct task *k)
@@ -431,6 +445,10 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
         ((bn_dots_fn *)fn)(t->y, s->rows, t->x, s->rows, t->x, s->cols, s->tok, s->cols);
         break;
     case OP_screen4: call_screen(t, k); break;
+    case OP_dense8: call_dense8(t, k); break;
+    case OP_attn_fold:
+        ((bn_attn_fold_fn *)fn)(t->y, t->inv, t->inv + 1, t->ones, 0.5f, 2, s->cols);
+        break;
     case OP_attn_f32:
     case OP_attn_f16: call_attention(t, k); break;
     case OP_gemm_t2:

@@ -10,12 +10,12 @@
 
 struct op {
     const char *name;
-    void (*check)(struct ck *), (*bench)(struct ck *);
+    void (*check)(struct ck *);
 };
 
 static const struct op ops[] = {
-#define K_REF(op_, fn_)  {#op_, check_##op_, bench_##op_},
-#define G_REF(op_, obj_) {#op_, check_##op_, bench_##op_},
+#define K_REF(op_, fn_)  {#op_, check_##op_},
+#define G_REF(op_, obj_) {#op_, check_##op_},
 #define K(op_, isa_, needs_, fn_)
 #define G(op_, isa_, needs_, obj_)
 #include "kernels/kernels.def"
@@ -36,51 +36,11 @@ static const struct bn_kernel_info *find_ref(const char *op)
     return NULL;
 }
 
-/* ---- timing ---- */
-
-static double best_ns(void (*run)(void *), void *arg)
-{
-    double best = 1e30;
-    uint64_t t0 = bn_now_ns();
-    run(arg);
-    uint64_t once = bn_now_ns() - t0;
-    size_t loops = once > 2000000 ? 1 : (size_t)(2000000 / (once + 1)) + 1;
-    for (int rep = 0; rep < 9; rep++) {
-        t0 = bn_now_ns();
-        for (size_t i = 0; i < loops; i++) run(arg);
-        double ns = (double)(bn_now_ns() - t0) / (double)loops;
-        if (ns < best) best = ns;
-    }
-    return best;
-}
-
-void ck_time(struct ck *c, const char *label, void (*run)(void *), void *arg, double bytes)
-{
-    double ns = best_ns(run, arg), ref_ns = 0;
-    char key[sizeof c->timing[0].key];
-    snprintf(key, sizeof key, "%s %s", c->v->op, label);
-    for (size_t i = 0; i < c->n_timings; i++)
-        if (strcmp(c->timing[i].key, key) == 0) ref_ns = c->timing[i].ns;
-    if (c->naive && c->n_timings < BN_ARRAY_LEN(c->timing)) {
-        struct ck_timing *t = &c->timing[c->n_timings++];
-        memcpy(t->key, key, sizeof key);
-        t->ns = ref_ns = ns;
-    }
-    if (c->json)
-        printf("{\"op\":\"%s\",\"isa\":\"%s\",\"case\":\"%s\",\"ns\":%.1f,\"gb_per_s\":%.3f,"
-               "\"ratio_to_c\":%.3f}\n",
-               c->v->op, c->v->isa, label, ns, bytes / ns, ref_ns / ns);
-    else
-        printf("%-11s %-8s %-28s %12.0f ns %7.2f GB/s %7.2fx\n", c->v->op, c->v->isa, label, ns,
-               bytes / ns, ref_ns / ns);
-    fflush(stdout);
-}
-
 /* ---- modes ---- */
 
 struct options {
     const char *op, *isa;
-    bool bench, hash;
+    bool hash;
     uint32_t features;
 };
 
@@ -96,20 +56,6 @@ static void use(struct ck *c, const struct bn_kernel_info *v)
     c->naive = c->ref == v;
     c->n_cases = c->n_failed = 0;
     c->hash = 0xcbf29ce484222325u;
-}
-
-static int run_bench(struct ck *c, const struct options *o)
-{
-    for (size_t i = 0; i < BN_ARRAY_LEN(ops); i++)
-        for (size_t j = 0; j < bn_kernel_count; j++) {
-            const struct bn_kernel_info *v = &bn_kernel_list[j];
-            if (strcmp(v->op, ops[i].name) != 0 || (o->op && strcmp(o->op, v->op) != 0)) continue;
-            if (o->isa && v->needs != 0 && strcmp(o->isa, v->isa) != 0) continue;
-            if ((o->features & v->needs) != v->needs) continue;
-            use(c, v);
-            ops[i].bench(c);
-        }
-    return 0;
 }
 
 /* One number over the outputs of the best variants that --isa allows. It must be the same for every
@@ -180,7 +126,7 @@ static int run_checks(struct ck *c, const struct options *o)
 
 static int usage(void)
 {
-    fputs("check_kernels [--op OP] [--isa ISA] [--seed N] [--quick] [--bench [--json]] [--hash]\n"
+    fputs("check_kernels [--op OP] [--isa ISA] [--seed N] [--quick] [--hash]\n"
           "  --seed 0 takes the clock; --hash prints one number over all results, the same for\n"
           "  every ISA and architecture\n",
           stderr);
@@ -195,9 +141,7 @@ int main(int argc, char **argv)
     c->seed = 1;
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(a, "--bench") == 0) o.bench = true;
-        else if (strcmp(a, "--hash") == 0) o.hash = true;
-        else if (strcmp(a, "--json") == 0) c->json = true;
+        if (strcmp(a, "--hash") == 0) o.hash = true;
         else if (strcmp(a, "--quick") == 0) c->quick = true;
         else if (strcmp(a, "--op") == 0 && value) o.op = value, i++;
         else if (strcmp(a, "--isa") == 0 && value) o.isa = value, i++;
@@ -205,7 +149,7 @@ int main(int argc, char **argv)
         else return usage();
     }
     if (c->seed == 0) c->seed = bn_now_ns();
-    int rc = o.bench ? run_bench(c, &o) : o.hash ? run_hash(c, &o) : run_checks(c, &o);
+    int rc = o.hash ? run_hash(c, &o) : run_checks(c, &o);
     free(c);
     return rc;
 }

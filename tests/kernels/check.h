@@ -2,8 +2,8 @@
  *
  * check_kernels: every variant of kernels.def against the C reference, and the reference against
  * naive arithmetic in double precision or int64. One check function an operation builds the cases;
- * this harness owns the guarded memory, the catching of faults, the comparison, the report, the
- * timing and the hash. */
+ * this harness owns the guarded memory, the catching of faults, the comparison, the report and the
+ * hash. */
 #ifndef BN_TESTS_KERNELS_CHECK_H
 #define BN_TESTS_KERNELS_CHECK_H
 
@@ -19,17 +19,11 @@ struct ck_buffer {
     size_t bytes;
 };
 
-struct ck_timing {
-    char key[96];
-    double ns;
-};
-
 struct ck {
     /* the variant under test, and the reference of its operation */
     const struct bn_kernel_info *v, *ref;
     bool naive; /* v is the reference: compare it with naive arithmetic */
     bool quick;
-    bool json;
     uint64_t seed;
     struct bn_rng rng; /* restarted from the seed for every case, so that a case stands alone */
     char where[160];   /* the case: shape and fill */
@@ -37,8 +31,6 @@ struct ck {
     uint64_t hash; /* of all outputs of v, in order */
     struct ck_buffer buffer[CK_BUFFERS];
     size_t n_buffers;
-    struct ck_timing timing[128]; /* of the references */
-    size_t n_timings;
 };
 
 /* ---- cases ---- */
@@ -76,21 +68,9 @@ void ck_fill_f32(struct ck *c, float *x, size_t n, enum ck_fill f);
 /* Halves: CK_HUGE is the largest half; the others as above within a half's range. */
 void ck_fill_f16(struct ck *c, uint16_t *x, size_t n, enum ck_fill f);
 
-/* ---- timing ---- */
-
-/* Times run(arg) and prints the result; bytes: of weights read by one run, or 0. The reference must
- * have been timed first under the same label; then the ratio is printed as well. */
-void ck_time(struct ck *c, const char *label, void (*run)(void *), void *arg, double bytes);
-/* Plain memory for timings, filled with pseudo-random bytes; lives until the program ends. */
-void *ck_bench_bytes(size_t bytes);
-
 /* ---- the checks, one an operation ---- */
-#define K_REF(op, fn)              \
-    void check_##op(struct ck *c); \
-    void bench_##op(struct ck *c);
-#define G_REF(op, obj)             \
-    void check_##op(struct ck *c); \
-    void bench_##op(struct ck *c);
+#define K_REF(op, fn)  void check_##op(struct ck *c);
+#define G_REF(op, obj) void check_##op(struct ck *c);
 #define K(op, isa, needs, fn)
 #define G(op, isa, needs, obj)
 #include "kernels/kernels.def"

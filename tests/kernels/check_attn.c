@@ -199,35 +199,3 @@ void check_attn_fold(struct ck *c)
     for (enum ck_fill f = 0; f < CK_FILLS; f++) check_fold_case(c, 80, 101, f);
     check_fold_case(c, 128, 300, CK_RANDOM);
 }
-
-void bench_attn_fold(struct ck *c)
-{
-    enum { DIM = 128 };
-    ck_case(c, "bench");
-    float *x = ck_buffer(c, (2 * DIM + 2) * sizeof *x);
-    ck_fill_f32(c, x, 2 * DIM + 2, CK_RANDOM);
-    struct fold a = {
-        (bn_attn_fold_fn *)c->v->fn, x, x + DIM, x + DIM + 1, x + DIM + 2, 0.5f, 2, DIM};
-    ck_time(c, "one head of 128", run_fold, &a, 3.0 * DIM * sizeof *x);
-}
-
-static void bench_attn(struct ck *c, bool half)
-{
-    enum { Q = 32, DIM = 128, N = BN_ATTN_BLOCK, STRIDE = 640 };
-    ck_case(c, "bench");
-    float *q = ck_buffer(c, Q * DIM * sizeof *q), *o = ck_buffer(c, Q * DIM * sizeof *o);
-    float *ml = ck_buffer(c, 2 * Q * sizeof *ml);
-    void *k = ck_buffer(c, N * STRIDE * 4), *v = ck_buffer(c, N * STRIDE * 4);
-    ck_fill_f32(c, q, Q * DIM, CK_RANDOM);
-    ck_fill_f32(c, o, Q * DIM, CK_RANDOM);
-    ck_fill_f32(c, ml, 2 * Q, CK_RANDOM);
-    if (half) ck_fill_f16(c, k, N * STRIDE, CK_RANDOM), ck_fill_f16(c, v, N * STRIDE, CK_RANDOM);
-    else ck_fill_f32(c, k, N * STRIDE, CK_RANDOM), ck_fill_f32(c, v, N * STRIDE, CK_RANDOM);
-    struct attn a = {c->v->fn, half, o, ml,     ml + Q, q,   k,      v,
-                     NULL,     NULL, 4, STRIDE, N,      DIM, 0.0884f};
-    ck_time(c, "4 heads of 128, 32 keys", run_attn, &a, 2.0 * N * DIM * (half ? 2 : 4));
-    a.n_q = Q;
-    ck_time(c, "32 heads of 128, 32 keys", run_attn, &a, 2.0 * N * DIM * (half ? 2 : 4));
-}
-void bench_attn_f32(struct ck *c) { bench_attn(c, false); }
-void bench_attn_f16(struct ck *c) { bench_attn(c, true); }

@@ -130,27 +130,3 @@ void check_dense8(struct ck *c)
             check_case(c, 5, 4096 * 2 + 100, 0, CK_RANDOM, (enum vector)v, n);
         }
 }
-
-void bench_dense8(struct ck *c)
-{
-    enum { COLS = 2560, ROWS = 64 };
-    size_t rows = (size_t)48 << 10;
-    ck_case(c, "bench");
-    float *scale = ck_bench_bytes(rows * sizeof *scale), *y = ck_bench_bytes(rows * sizeof *y);
-    int16_t *k = ck_bench_bytes(MAX_VECTORS * COLS * sizeof *k);
-    for (size_t i = 0; i < rows; i++) scale[i] = 0.01f;
-    struct dense8 a = {.fn = (bn_dense8_fn *)c->v->fn,
-                       .y = y,
-                       .stride = ROWS,
-                       .w = {ck_bench_bytes(rows * COLS), rows, COLS, scale},
-                       .r1 = ROWS};
-    for (size_t i = 0; i < MAX_VECTORS; i++) a.v[i] = (struct bn_dense8_vector){k + i * COLS, 1e-4};
-    for (a.n_vec = 1; a.n_vec <= MAX_VECTORS; a.n_vec *= 2) {
-        char label[64];
-        snprintf(label, sizeof label, "64 rows of 2560, %zu vectors", a.n_vec);
-        ck_time(c, label, run_dense8, &a, (double)a.n_vec * ROWS * COLS);
-    }
-    a.n_vec = 1;
-    a.r1 = rows;
-    ck_time(c, "2560 columns, from memory", run_dense8, &a, (double)rows * COLS);
-}

@@ -125,31 +125,12 @@ static void check_row(struct ck *c, const struct format *f)
     check_row_case(c, f, row, 65536);
 }
 
-static void bench_row(struct ck *c, const struct format *f)
-{
-    size_t n = 2560, bytes = n / f->block * f->bytes;
-    ck_case(c, "bench");
-    uint8_t *row = ck_buffer(c, bytes);
-    for (size_t i = 0; i < bytes; i++) row[i] = (uint8_t)bn_rng_u64(&c->rng);
-    for (size_t b = 0; b < n / f->block; b++)
-        for (size_t h = 0; h < f->n_halves; h++) /* subnormals would be timed otherwise */
-            ck_fill_f16(c, (void *)(row + b * f->bytes + f->halves[h]), 1, CK_RANDOM);
-    struct row a = {(bn_row_fn *)c->v->fn, ck_buffer(c, n * sizeof(float)), row, n};
-    ck_time(c, "2560", run_row, &a, (double)bytes);
-}
-
 void check_row_f16(struct ck *c) { check_row(c, &f16); }
 void check_row_bf16(struct ck *c) { check_row(c, &bf16); }
 void check_row_q8_0(struct ck *c) { check_row(c, &q8_0); }
 void check_row_q4_0(struct ck *c) { check_row(c, &q4_0); }
 void check_row_q4_k(struct ck *c) { check_row(c, &q4_k); }
 void check_row_q6_k(struct ck *c) { check_row(c, &q6_k); }
-void bench_row_f16(struct ck *c) { bench_row(c, &f16); }
-void bench_row_bf16(struct ck *c) { bench_row(c, &bf16); }
-void bench_row_q8_0(struct ck *c) { bench_row(c, &q8_0); }
-void bench_row_q4_0(struct ck *c) { bench_row(c, &q4_0); }
-void bench_row_q4_k(struct ck *c) { bench_row(c, &q4_k); }
-void bench_row_q6_k(struct ck *c) { bench_row(c, &q6_k); }
 
 /* ---- f32_to_f16 ---- */
 
@@ -217,15 +198,6 @@ void check_f32_to_f16(struct ck *c)
     }
 }
 
-void bench_f32_to_f16(struct ck *c)
-{
-    ck_case(c, "bench");
-    float *x = ck_buffer(c, 640 * sizeof *x);
-    ck_fill_f32(c, x, 640, CK_RANDOM);
-    struct narrow a = {(bn_f32_to_f16_fn *)c->v->fn, ck_buffer(c, 1280), x, 640};
-    ck_time(c, "640", run_narrow, &a, 1280);
-}
-
 /* ---- dots ---- */
 
 struct dots {
@@ -290,19 +262,4 @@ void check_dots(struct ck *c)
     check_dots_case(c, 63, 9, 64, 1, CK_RANDOM);
     check_dots_case(c, 65, 8, 129, 0, CK_RANDOM);
     if (!c->quick) check_dots_case(c, 8, 3, 6912, 5, CK_WIDE);
-}
-
-void bench_dots(struct ck *c)
-{
-    struct dots a = {(bn_dots_fn *)c->v->fn, NULL, NULL, NULL, 64, 64, 2560, 1, 2560};
-    ck_case(c, "bench");
-    float *m = ck_buffer(c, 64 * 2560 * sizeof *m), *x = ck_buffer(c, 8 * 2560 * sizeof *x);
-    ck_fill_f32(c, m, 64 * 2560, CK_RANDOM);
-    ck_fill_f32(c, x, 8 * 2560, CK_RANDOM);
-    a.rows = m;
-    a.x = x;
-    a.y = ck_buffer(c, 8 * 64 * sizeof *a.y);
-    ck_time(c, "64 rows of 2560, 1 token", run_dots, &a, 64 * 2560 * 4.0);
-    a.n_tok = 8;
-    ck_time(c, "64 rows of 2560, 8 tokens", run_dots, &a, 64 * 2560 * 4.0);
 }

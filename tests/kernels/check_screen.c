@@ -158,32 +158,3 @@ void check_screen4(struct ck *c)
     }
     check_case(c, 5, BN_SCREEN_COLS_MAX - 1, 4, CK_WIDE, EXTREME, 7);
 }
-
-void bench_screen4(struct ck *c)
-{
-    enum { COLS = 2560, ROWS = 128 };
-    size_t rows = (size_t)48 << 10;
-    ck_case(c, "bench");
-    float *step = ck_bench_bytes(rows * sizeof *step), *mass = ck_bench_bytes(rows * sizeof *mass);
-    float *y = ck_bench_bytes(2 * rows * sizeof *y);
-    int8_t *planes = ck_bench_bytes(2 * MAX_VECTORS * COLS);
-    for (size_t i = 0; i < rows; i++) step[i] = 0.01f, mass[i] = 7000;
-    for (size_t i = 0; i < 2 * MAX_VECTORS * COLS; i++) planes[i] = (int8_t)(planes[i] / 2);
-    struct screen a = {.fn = (bn_screen4_fn *)c->v->fn,
-                       .score = y,
-                       .upper = y + rows,
-                       .stride = ROWS,
-                       .w = {ck_bench_bytes(rows * COLS / 2), rows, COLS, step, mass}};
-    for (size_t i = 0; i < MAX_VECTORS; i++)
-        a.v[i] = (struct bn_screen_vector){
-            planes + 2 * i * COLS, planes + (2 * i + 1) * COLS, 1e-4, 1, 3, 1e-4, 0};
-    a.r1 = ROWS;
-    for (a.n_vec = 1; a.n_vec <= MAX_VECTORS; a.n_vec *= 2) {
-        char label[64];
-        snprintf(label, sizeof label, "128 rows of 2560, %zu vectors", a.n_vec);
-        ck_time(c, label, run_screen, &a, (double)a.n_vec * ROWS * COLS / 2);
-    }
-    a.n_vec = 1;
-    a.r1 = rows;
-    ck_time(c, "2560 columns, from memory", run_screen, &a, (double)rows * COLS / 2);
-}

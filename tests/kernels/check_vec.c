@@ -71,25 +71,6 @@ static void check_binary(struct ck *c, struct binary x, int places,
             }
 }
 
-static void bench_binary(struct ck *c, struct binary x)
-{
-    static const struct {
-        size_t n;
-        const char *label;
-    } at[] = {{2560, "2560"}, {6912, "6912"}};
-    for (size_t i = 0; i < BN_ARRAY_LEN(at); i++) {
-        x.n = at[i].n;
-        ck_case(c, "bench");
-        x.fn = c->v->fn;
-        x.a = ck_buffer(c, x.n * sizeof(float));
-        x.b = ck_buffer(c, x.n * sizeof(float));
-        x.y = ck_buffer(c, x.n * sizeof(float));
-        ck_fill_f32(c, x.a, x.n, CK_RANDOM);
-        ck_fill_f32(c, x.b, x.n, CK_RANDOM);
-        ck_time(c, at[i].label, run_binary, &x, (double)x.n * 4);
-    }
-}
-
 /* Relative error: the sum of squares has n / 16 + 4 rounded steps, and r takes half of it. */
 static void naive_rmsnorm(struct ck *c, const struct binary *x, const float *y)
 {
@@ -106,7 +87,6 @@ void check_rmsnorm(struct ck *c)
 {
     check_binary(c, (struct binary){.call = call_rmsnorm}, 2, naive_rmsnorm);
 }
-void bench_rmsnorm(struct ck *c) { bench_binary(c, (struct binary){.call = call_rmsnorm}); }
 
 static void naive_relu2(struct ck *c, const struct binary *x, const float *y)
 {
@@ -119,7 +99,6 @@ void check_relu2_mul(struct ck *c)
 {
     check_binary(c, (struct binary){.call = call_mul}, 3, naive_relu2);
 }
-void bench_relu2_mul(struct ck *c) { bench_binary(c, (struct binary){.call = call_mul}); }
 
 /* exp errs by 1 ulp, three more steps by half of one; below exp's range the result is 0. */
 static void naive_silu(struct ck *c, const struct binary *x, const float *y)
@@ -134,7 +113,6 @@ void check_silu_mul(struct ck *c)
 {
     check_binary(c, (struct binary){.call = call_mul}, 3, naive_silu);
 }
-void bench_silu_mul(struct ck *c) { bench_binary(c, (struct binary){.call = call_mul}); }
 
 /* y += x: place 2 of the scheme above, with y as the second input */
 static void call_add(bn_any_fn *f, float *y, const float *a, const float *b, size_t n)
@@ -149,7 +127,6 @@ static void naive_add(struct ck *c, const struct binary *x, const float *y)
         if (!ck_near(c, "y", (float)((double)x->a[i] + x->b[i]), y[i], 0, i)) return;
 }
 void check_add(struct ck *c) { check_binary(c, (struct binary){.call = call_add}, 1, naive_add); }
-void bench_add(struct ck *c) { bench_binary(c, (struct binary){.call = call_add}); }
 
 /* ---- quant_i8 ---- */
 
@@ -207,16 +184,6 @@ void check_quant_i8(struct ck *c)
             ck_same_bytes(c, "sum", &a.sum, &b.sum, sizeof a.sum);
             ck_same_f32(c, "scale", &a.m, &b.m, 1, 1);
         }
-}
-
-void bench_quant_i8(struct ck *c)
-{
-    enum { N = 6912 };
-    ck_case(c, "bench");
-    float *x = ck_buffer(c, N * sizeof *x);
-    ck_fill_f32(c, x, N, CK_RANDOM);
-    struct quant a = {(bn_quant_i8_fn *)c->v->fn, ck_buffer(c, N), 0, 0, x, N};
-    ck_time(c, "6912", run_quant, &a, N * 4.0);
 }
 
 /* ---- rope ---- */
@@ -279,21 +246,6 @@ static void check_rope(struct ck *c, bool neox)
 }
 void check_rope_neox(struct ck *c) { check_rope(c, true); }
 void check_rope_norm(struct ck *c) { check_rope(c, false); }
-
-/* cosines that are 1 and sines that are 0, so that repeating does not leave the range */
-static void bench_rope(struct ck *c)
-{
-    struct rope a = {(bn_rope_fn *)c->v->fn, 0, 20, 128, 64, 0};
-    ck_case(c, "bench");
-    float *cs = ck_buffer(c, 128 * sizeof *cs);
-    for (size_t i = 0; i < 128; i++) cs[i] = i < 64 ? 1 : 0;
-    a.x = ck_buffer(c, 20 * 128 * sizeof *a.x);
-    ck_fill_f32(c, a.x, 20 * 128, CK_RANDOM);
-    a.cs = cs;
-    ck_time(c, "20 heads of 128", run_rope, &a, 20 * 128 * 4.0);
-}
-void bench_rope_neox(struct ck *c) { bench_rope(c); }
-void bench_rope_norm(struct ck *c) { bench_rope(c); }
 
 /* ---- exp ---- */
 

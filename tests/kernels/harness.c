@@ -78,16 +78,6 @@ static bool canaries_alive(struct ck *c)
     return true;
 }
 
-void *ck_bench_bytes(size_t bytes)
-{
-    uint64_t *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) die("mmap");
-    madvise(p, bytes, MADV_HUGEPAGE);
-    struct bn_rng r = {bytes};
-    for (size_t i = 0; i < bytes / 8; i++) p[i] = bn_rng_u64(&r);
-    return p;
-}
-
 /* ---- calling ---- */
 
 static sigjmp_buf fault_return;

@@ -191,6 +191,46 @@ def test_interrupt(t):
     t.equal(out, b"", "no table of half a run")
 
 
+def test_kernels(t):
+    """Every variant that this CPU can run is timed, and one of each operation is the chosen one."""
+    t.keeps("k.json")
+    base = ["bench", "--mode", "kernels", "--warmup", "0"]
+    j = t.run(*base, "--repeat", "1", "--json").json()
+    t.equal(len(set(names(j))), len(names(j)), "names are unique")
+    have = {b["name"] for b in t.run("version", "--json").json()["backends"] if b["supported"]}
+    t.equal({m["isa"] for m in j["measurements"]}, have, "variants")
+    for op in {m["op"] for m in j["measurements"]}:
+        t.equal(len({m["isa"] for m in j["measurements"] if m["op"] == op and m["chosen"]}), 1,
+                f"{op}: one is chosen")
+    for m in j["measurements"]:
+        t.check(m["mode"] == "kernels" and m["unit"] in ("GMAC/s", "GB/s"), f"{m['name']}: kind")
+        t.check(m["ns"] > 0 and m["gb_s"] > 0 and m["repeats"][0] > 0, f"{m['name']}: speeds")
+        t.check(m["isa"] != "scalar" or m["ratio_to_scalar"] == 1, f"{m['name']}: ratio")
+    work = [m["work"] for m in j["measurements"] if m["op"] == "gemm_t2" and m["isa"] == "scalar"]
+    for tok in ("1 token", "4 tokens", "8 tokens", "32 tokens", "128 tokens"):
+        for place in ("cache", "memory"):
+            t.check(any(w.endswith(f", {tok}, {place}") for w in work), f"gemm: {tok}, {place}")
+    r = t.run(*base, "--repeat", "2", "--op", "add", "--json-report", "k.json", "--synthetic",
+              "2b-4t", "--head-type", "q4_0")
+    t.check("2560" in r.text and "rmsnorm" not in r.text and "*" in r.text, "table")
+    r = t.run("bench", "diff", "k.json", "k.json")
+    t.check("add scalar 2560" in r.text and "GB/s" in r.text, "diff of kernels")
+    t.fails(*base, "--op", "nosuch", says="'nosuch'")
+    t.usage("bench", "--op", "add", says="--mode kernels")
+    t.usage(*base, "--plot", "k.svg", says="--plot")
+
+
+def test_pin(t):
+    """The caller's own CPUs do not change; crowded pools are not bound."""
+    for how, threads in (("on", "2"), ("off", "2"), ("auto", "2"), ("on", "64")):
+        j = t.run("bench", "--warmup", "0", "--repeat", "1", "-n", "4", "--mode", "stream", "--json",
+                  "--pin", how, "-t", threads).json()
+        room = j["machine"]["usable_cores"] >= int(threads)
+        t.equal(j["settings"]["pinned"], 1 if how == "on" and room else 0, f"{how} {threads}")
+        t.check("-" in j["machine"]["cpus"] or j["machine"]["usable_cores"] <= 2, "CPUs of the caller")
+    t.usage("bench", "--pin", "never", says="auto|on|off")
+
+
 # ------------------------------------------------------------------ diff
 
 def made(lines, **more):
@@ -274,6 +314,61 @@ def test_diff_of_a_busy_machine(t):
             t.says(r, f"in the way of {who}:")
     t.equal(t.run("bench", "diff", "a.json", "b.json", "--json").json()["disturbed"], True, "JSON")
     t.run("bench", "diff", "a.json", "c.json", code=1, one_error_line=False)
+
+
+def test_diff_of_slower_memory(t):
+    """What the memory's own speed may explain is no regression; what it cannot explain is one."""
+    steady = [30.0, 30.1, 30.2, 30.1, 30.0]
+
+    def report(name, speed, memory):
+        t.write(name, made({"stream": [x * speed for x in steady]},
+                           machine={"read_bandwidth_gb_s_repeats": [x * memory for x in steady]}))
+    report("old.json", 1, 1)
+    report("slower.json", 0.9, 0.9)
+    report("worse.json", 0.8, 0.9)
+    r = t.run("bench", "diff", "old.json", "slower.json")
+    t.check("disturbed" in r.text, "verdict")
+    t.says(r, "memory itself was slower", "--run")
+    t.check("disturbed" in t.run("bench", "diff", "slower.json", "old.json").text, "other way")
+    t.run("bench", "diff", "old.json", "worse.json", code=1, one_error_line=False)
+
+
+def test_diff_of_programs(t):
+    """Stand-ins for programs, each of which prints a report; the machine's speed drifts by far more
+    than the difference."""
+    program = """#!/usr/bin/env python3
+import json, pathlib, sys
+assert sys.argv[1] == "bench" and sys.argv[-1] == "--json", sys.argv
+log = pathlib.Path("log")
+n = len(log.read_text()) if log.exists() else 0
+log.write_text((log.read_text() if n else "") + "%s")
+v = 100 / (1 + 0.05 * n) * %s * (1 + n %% 3 / 1000)
+print(json.dumps({"format": "bitnet-bench-1", "machine": {"disturbed": True}, "measurements": [
+    {"name": "stream", "mode": "stream", "unit": "tok/s", "median": v, "ttft_ms": 1000 / v,
+     "repeats": [v, v + 1], "ttft_ms_repeats": [1]}], "args": sys.argv}))
+"""
+    t.keeps("log")
+    for name, letter, speed in (("old", "o", "1"), ("same", "n", "1.0"), ("slow", "n", "0.9")):
+        t.write(name, program % (letter, speed))
+        t.path(name).chmod(0o755)
+
+    def compare(new, *more, **how):
+        t.path("log").unlink(missing_ok=True)
+        r = t.run("bench", "diff", "--run", "./old", "./" + new, *more, **how)
+        return r, t.path("log").read_text()
+    r, order = compare("same", "--json", "--", "--mode", "stream")
+    j = r.json()
+    t.equal(order, "onno" * 6, "in turn")
+    t.equal({c["verdict"] for c in j["comparisons"]}, {"same"}, "verdicts")
+    t.equal({c["old_repeats"] for c in j["comparisons"]}, {12}, "values")
+    r, _ = compare("slow", code=1, one_error_line=False)
+    t.check("stream, first token" in r.text and "slower" in r.text, "the difference is found")
+    t.check("too few" in compare("slow", "--pairs", "5")[0].text, "too few")
+    t.says(t.run("bench", "diff", "--run", "./old", "./nosuch", code=1), "./nosuch")
+    t.says(t.run("bench", "diff", "--run", "./old", "/bin/false", code=1), "/bin/false")
+    t.says(t.run("bench", "diff", "--run", "./old", "/bin/true", code=1), "no report")
+    t.usage("bench", "diff", "--run", "a", says="two programs")
+    t.usage("bench", "--run", says="diff")
 
 
 def test_diff_of_what_is_no_report(t):
