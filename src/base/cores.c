@@ -3,6 +3,7 @@
 
 #include "base/pool.h"
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,17 +22,57 @@ static const char *read_text(char *out, size_t room, const char *path)
 
 /* ------------------------------------------------------------------ how many */
 
-/* "max 100000", "150000 100000": cores allowed by a cgroup, 0 if unlimited or unreadable */
-static uint32_t quota_cores(const char *path, const char *period_path)
+/* "max 100000", "150000 100000": cores, rounded up; 0 if unlimited or not to be read. v1 keeps the
+ * two numbers in two files. */
+static uint32_t quota_cores(const char *folder, bool v2)
 {
-    char text[64];
+    char path[PATH_MAX + 32], text[64];
     long long quota = -1, period = 100000;
+    snprintf(path, sizeof path, "%s/%s", folder, v2 ? "cpu.max" : "cpu.cfs_quota_us");
     if (sscanf(read_text(text, sizeof text, path), "%lld %lld", &quota, &period) < 1) return 0;
-    if (period_path && *read_text(text, sizeof text, period_path) &&
-        sscanf(text, "%lld", &period) != 1)
-        return 0;
+    snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
+    if (!v2 && sscanf(read_text(text, sizeof text, path), "%lld", &period) != 1) return 0;
     if (quota <= 0 || period <= 0) return 0;
     return (uint32_t)((quota + period - 1) / period);
+}
+
+/* The least quota of the group and of those above it. In a container the path may be one that only
+ * the host knows; its own group is then the root that is mounted there. */
+static uint32_t group_cores(const char *root, const char *group, bool v2)
+{
+    char folder[PATH_MAX];
+    uint32_t least = 0;
+    int n = snprintf(folder, sizeof folder, "%s%s", root, group);
+    if (n < 0 || (size_t)n >= sizeof folder) return 0;
+    for (;;) {
+        uint32_t cores = quota_cores(folder, v2);
+        if (cores && (!least || cores < least)) least = cores;
+        char *slash = strrchr(folder, '/');
+        if (strlen(folder) <= strlen(root) || !slash) return least;
+        *slash = 0;
+    }
+}
+
+uint32_t bn_cgroup_cores(const char *root, const char *groups)
+{
+    char v1_root[PATH_MAX], line[PATH_MAX];
+    uint32_t least = 0;
+    snprintf(v1_root, sizeof v1_root, "%s/cpu", root);
+    for (const char *at = groups; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+        char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
+        if (!path) continue; /* "4:cpu,cpuacct:/a/b" in v1, "0::/a/b" in v2 */
+        *names++ = *path++ = 0;
+        bool v2 = !*names, v1 = false;
+        for (char *rest, *name = strtok_r(names, ",", &rest); name;
+             name = strtok_r(NULL, ",", &rest))
+            v1 = v1 || strcmp(name, "cpu") == 0;
+        uint32_t cores = v1   ? group_cores(v1_root, path, false)
+                         : v2 ? group_cores(root, path, true)
+                              : 0;
+        if (cores && (!least || cores < least)) least = cores;
+    }
+    return least;
 }
 
 /* The affinity mask's CPUs; one if it cannot be had. */
@@ -45,10 +86,9 @@ uint32_t bn_usable_cores(void)
 {
     cpu_set_t set;
     uint32_t n = mask_cpus(&set);
-    uint32_t quota = quota_cores("/sys/fs/cgroup/cpu.max", NULL);
-    if (!quota)
-        quota = quota_cores("/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
-                            "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+    char groups[4096];
+    uint32_t quota =
+        bn_cgroup_cores("/sys/fs/cgroup", read_text(groups, sizeof groups, "/proc/self/cgroup"));
     if (quota && quota < n) n = quota;
     return n < 1 ? 1 : n > BN_MAX_THREADS ? BN_MAX_THREADS : n;
 }

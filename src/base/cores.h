@@ -10,6 +10,10 @@
  * least 1. */
 uint32_t bn_usable_cores(void);
 
+/* Cores that the CPU quotas of a process's control groups allow; 0: no limit. root: where they are
+ * mounted; groups: the text of its /proc/PID/cgroup. */
+uint32_t bn_cgroup_cores(const char *root, const char *groups);
+
 /* "0,2-3", a line feed may follow. false: it is no such list. */
 bool bn_cpus_parse(cpu_set_t *set, const char *text);
 

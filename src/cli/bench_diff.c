@@ -100,17 +100,15 @@ static bool compare_values(struct diff *d, const struct line *l)
 
 static bool is_kernel(const json_t *m) { return strcmp(bench_text(m, "mode"), "kernels") == 0; }
 
-/* Of a prefill, the time to the first token is its rate once more. */
-static bool compare_first(struct diff *d, const json_t *old_m, const json_t *new_m)
+/* Times that stand beside a measurement's rate, if both reports have them. */
+static bool compare_times(struct diff *d, const json_t *old_m, const json_t *new_m, const char *key,
+                          const char *what)
 {
-    static const char key[] = "ttft_ms_repeats";
-    const json_t *old_first = json_object_get(old_m, key), *new_first = json_object_get(new_m, key);
+    const json_t *old_x = json_object_get(old_m, key), *new_x = json_object_get(new_m, key);
     char label[128];
-    if (strcmp(bench_text(old_m, "mode"), "stream") != 0 || !json_array_size(old_first) ||
-        !json_array_size(new_first))
-        return true;
-    snprintf(label, sizeof label, "%.96s, first token", bench_text(old_m, "name"));
-    struct line l = {label, "ms", old_first, new_first, false, BENCH_ALPHA};
+    if (!json_array_size(old_x) || !json_array_size(new_x)) return true;
+    snprintf(label, sizeof label, "%.96s, %s", bench_text(old_m, "name"), what);
+    struct line l = {label, "ms", old_x, new_x, false, BENCH_ALPHA};
     return compare_values(d, &l);
 }
 
@@ -134,7 +132,10 @@ static bool compare_all(struct diff *d)
                          json_object_get(new_m, "repeats"),
                          true,
                          is_kernel(old_m) ? d->kernels_alpha : BENCH_ALPHA};
-        ok = compare_values(d, &l) && compare_first(d, old_m, new_m);
+        ok = compare_values(d, &l) && compare_times(d, old_m, new_m, "step_ms_repeats", "step P50");
+        /* of a prefill, the time to the first token is its rate once more */
+        if (ok && strcmp(bench_text(old_m, "mode"), "stream") == 0)
+            ok = compare_times(d, old_m, new_m, "ttft_ms_repeats", "first token");
     }
     return ok;
 }

@@ -4,7 +4,9 @@
  * old, old new, ..., each time in a process of its own. Reports that were taken one after the other
  * differ by whatever the machine did in between, and by the luck of each process (where its memory
  * came to lie), which their own repeats cannot show. Here every process gives one value, its median,
- * and the two of a pair are compared with each other.
+ * and the two of a pair are compared with each other. Where it decodes, it also gives the median of
+ * its steps: most steps are short enough to pass between two interruptions, so that this figure
+ * still says something on a machine that others use as well.
  */
 #include "base/mem.h"
 #include "cli/bench.h"
@@ -88,11 +90,14 @@ static bool collect(struct side *s, json_t *report)
         json_t *m = json_array_get(items, i);
         const json_t *other = json_array_get(others, i);
         double median = bench_number(other, "median"), ttft = bench_number(other, "ttft_ms");
+        double step = bench_number(json_object_get(other, "step_ms"), "p50");
         if (strcmp(bench_text(m, "name"), bench_text(other, "name")) != 0) return false;
         if (first) json_object_set_new(m, "repeats", json_array());
         if (first && ttft > 0) json_object_set_new(m, "ttft_ms_repeats", json_array());
+        if (first && step > 0) json_object_set_new(m, "step_ms_repeats", json_array());
         append(m, "repeats", median);
         if (ttft > 0) append(m, "ttft_ms_repeats", ttft);
+        if (step > 0) append(m, "step_ms_repeats", step);
     }
     return true;
 }

@@ -240,6 +240,56 @@ static void pool_keeps_its_workers_in_step(void **state)
     assert_int_equal(bn_pool_open(&p, 100000, &err), BITNET_E_LIMIT);
 }
 
+static void put_text(const char *folder, const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+/* A tree as the kernel shows it: v2 at the root, v1 in the folder cpu. */
+static void quotas_are_found_in_every_group(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {"", "/a", "/a/b", "/cpu", "/cpu/c", "/cpu/c/d"};
+    char root[] = "/tmp/bitnet-cgroup-XXXXXX", dir[6][128];
+    assert_non_null(mkdtemp(root));
+    for (int i = 0; i < 6; i++) {
+        snprintf(dir[i], sizeof dir[i], "%s%s", root, folders[i]);
+        if (i) assert_int_equal(mkdir(dir[i], 0700), 0);
+    }
+    assert_int_equal(bn_cgroup_cores(root, "0::/a/b\n"), 0); /* nothing is said */
+    put_text(dir[1], "cpu.max", "250000 100000\n");
+    put_text(dir[2], "cpu.max", "max 100000\n");
+    assert_int_equal(bn_cgroup_cores(root, "0::/a/b\n"), 3); /* of the group above, rounded up */
+    put_text(dir[2], "cpu.max", "50000 100000\n");
+    assert_int_equal(bn_cgroup_cores(root, "0::/a/b\n"), 1);
+    assert_int_equal(bn_cgroup_cores(root, "0::/a\n"), 3);
+    assert_int_equal(bn_cgroup_cores(root, "0::/\n"), 0);
+    put_text(dir[3], "cpu.cfs_quota_us", "-1\n");
+    put_text(dir[3], "cpu.cfs_period_us", "100000\n");
+    put_text(dir[5], "cpu.cfs_quota_us", "400000\n");
+    put_text(dir[5], "cpu.cfs_period_us", "200000\n");
+    static const char both[] = "9:memory:/a/b\n4:cpu,cpuacct:/c/d\n0::/\n";
+    assert_int_equal(bn_cgroup_cores(root, both), 2);
+    assert_int_equal(bn_cgroup_cores(root, "4:cpuset:/c/d\n"), 0);
+    put_text(dir[3], "cpu.cfs_quota_us", "100000\n"); /* a container whose path the host knows */
+    assert_int_equal(bn_cgroup_cores(root, "4:cpu:/docker/123\n"), 1);
+    assert_int_equal(bn_cgroup_cores(root, "nonsense\n:\n::\n"), 0);
+    static const char *const files[] = {"cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"};
+    for (int i = 5; i >= 0; i--) {
+        for (int k = 0; k < 3; k++) {
+            char path[192];
+            snprintf(path, sizeof path, "%s/%s", dir[i], files[k]);
+            unlink(path);
+        }
+        assert_int_equal(rmdir(dir[i]), 0);
+    }
+}
+
 static void lists_of_cpus_are_understood(void **state)
 {
     (void)state;
@@ -414,6 +464,7 @@ int main(void)
         cmocka_unit_test(det_math_agrees_with_libm),
         cmocka_unit_test(file_output_appears_whole_or_not_at_all),
         cmocka_unit_test(pool_keeps_its_workers_in_step),
+        cmocka_unit_test(quotas_are_found_in_every_group),
         cmocka_unit_test(lists_of_cpus_are_understood),
         cmocka_unit_test(workers_take_free_cores_first),
         cmocka_unit_test(workers_are_bound_the_caller_is_not),
