@@ -337,7 +337,7 @@ static size_t add_tokens(struct bitnet_engine *e, struct place *p, size_t n, siz
         e->batch[n + i] =
             (struct bn_batch_token){.token = q->tokens[pos], .pos = pos, .seq = &p->kv};
         if (!last) continue;
-        e->batch[n + i].want = bn_sampling_want(&q->sampling);
+        e->batch[n + i].want = bn_sampling_want(&q->sampling, q->n_tokens);
         p->batch_row = (*n_rows)++;
     }
     p->batch_tokens = (uint32_t)some;

@@ -4,7 +4,7 @@
 #include "engine/sampler.h"
 
 #include "base/det_math.h"
-#include "base/rng.h"
+#include "base/gumbel.h"
 #include <math.h>
 
 bitnet_status bn_sampling_check(const bitnet_sampling *s, bitnet_error *err)
@@ -20,15 +20,30 @@ bitnet_status bn_sampling_check(const bitnet_sampling *s, bitnet_error *err)
     return BITNET_OK;
 }
 
-struct bn_want bn_sampling_want(const bitnet_sampling *s)
+static uint64_t draw_key(const bitnet_sampling *s, uint64_t position)
+{
+    return bn_mix64(s->seed) ^ bn_mix64(position + 0x632be59bd9b4e019u);
+}
+
+/* nothing cuts the distribution */
+static bool is_plain(const bitnet_sampling *s)
+{
+    return s->top_k == 0 && s->top_p == 1 && s->min_p == 0;
+}
+
+struct bn_want bn_sampling_want(const bitnet_sampling *s, uint64_t position)
 {
     double below = s->min_p > 0 ? -bn_det_log((double)s->min_p) : (double)INFINITY;
     if (s->temperature == 0 || s->top_k == 1)
-        return (struct bn_want){BN_WANT_BEST, 1, (double)INFINITY};
+        return (struct bn_want){.kind = BN_WANT_BEST, .k = 1, .below = (double)INFINITY};
+    if (is_plain(s))
+        return (struct bn_want){.kind = BN_WANT_DRAW,
+                                .inv_t = 1.0 / (double)s->temperature,
+                                .noise = draw_key(s, position)};
     /* top-p is a share of the top-k, or of all; min-p cuts after both */
     if (s->top_k > 0 || (s->min_p > 0 && s->top_p == 1))
-        return (struct bn_want){BN_WANT_BEST, s->top_k, below};
-    return (struct bn_want){BN_WANT_ALL, 0, (double)INFINITY};
+        return (struct bn_want){.kind = BN_WANT_BEST, .k = s->top_k, .below = below};
+    return (struct bn_want){.kind = BN_WANT_ALL};
 }
 
 static bool better(struct bn_candidate a, struct bn_candidate b)
@@ -55,10 +70,29 @@ static void sift_down(struct bn_candidate *heap, uint32_t n, uint32_t i)
     heap[i] = x;
 }
 
+/* The noise itself, two logarithms, is made where it could matter only. */
+static int32_t draw_plain(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t key)
+{
+    double inv_t = 1.0 / (double)s->temperature, most = -(double)INFINITY;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (logits[i] == -INFINITY) continue;
+        double y = (double)logits[i] * inv_t, v = bn_gumbel_unit(key, i);
+        if (y + bn_gumbel_bound(v) < most) continue;
+        y += bn_gumbel(v);
+        if (y > most) {
+            most = y;
+            at = i;
+        }
+    }
+    return (int32_t)at;
+}
+
 int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t position,
                   struct bn_candidate *scratch)
 {
     if (s->temperature == 0 || s->top_k == 1 || n == 1) return best(logits, n);
+    if (is_plain(s)) return draw_plain(s, logits, n, draw_key(s, position));
     double max = (double)logits[best(logits, n)];
 
     /* the total that top-p is a share of: over the top-k if there is a top-k, else over all */
@@ -98,7 +132,7 @@ int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uin
     double inv_t = 1.0 / (double)s->temperature, mass = 0;
     for (uint32_t i = 0; i < kept; i++)
         mass += bn_det_exp(((double)end[-1 - (int64_t)i].logit - max) * inv_t);
-    struct bn_rng rng = {bn_mix64(s->seed) ^ bn_mix64(position + 0x632be59bd9b4e019u)};
+    struct bn_rng rng = {draw_key(s, position)};
     double u = bn_rng_unit(&rng) * mass, seen = 0;
     for (uint32_t i = 0; i < kept; i++) {
         seen += bn_det_exp(((double)end[-1 - (int64_t)i].logit - max) * inv_t);

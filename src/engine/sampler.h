@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * From logits to a token. Order: top-k, top-p, min-p (all on the plain distribution), then
- * temperature, then a draw. Ties go to the smaller id. The draw depends on (seed, position) only,
- * and exp is our own, so the same seed gives the same text on every machine and in any company. */
+ * temperature, then a draw; without any of the three, the largest of logit / temperature + Gumbel
+ * noise. Ties go to the smaller id. The draw depends on (seed, position) only, and exp and log are our
+ * own, so the same seed gives the same text on every machine and in any company. */
 #ifndef BN_ENGINE_SAMPLER_H
 #define BN_ENGINE_SAMPLER_H
 
@@ -15,7 +16,7 @@ struct bn_candidate {
 bitnet_status bn_sampling_check(const bitnet_sampling *s, bitnet_error *err);
 
 /* The logits of a token that bn_sample will look at. */
-struct bn_want bn_sampling_want(const bitnet_sampling *s);
+struct bn_want bn_sampling_want(const bitnet_sampling *s, uint64_t position);
 
 /* Logits of -infinity are never drawn. scratch: [n] candidates. position: index of the token to be made in its sequence. No
  * allocation. */

@@ -19,9 +19,11 @@
  * taken decides only how many survive.
  */
 #include "model/head.h"
+#include "model/best.h"
 #include "model/head_int8.h"
 
 #include "base/det_math.h"
+#include "base/gumbel.h"
 #include "base/mem.h"
 #include <math.h>
 #include <stdatomic.h>
@@ -45,11 +47,6 @@ static const uint64_t fault_bytes = 128 << 10, release_bytes = 48 << 20;
 
 /* At most this share of the rows may survive; reading more of them, scattered, is no gain. */
 static const double survivor_share = 0.08;
-
-struct candidate {
-    float score;
-    uint32_t id;
-};
 
 enum how { FULL, SCREENED, FALLBACK };
 
@@ -77,7 +74,7 @@ struct bn_head {
     struct bn_screen_vector *vectors; /* [max_screened] */
     int8_t *planes;                   /* [max_screened][2][plane_bytes] */
     uint32_t *survivors;              /* [max_screened][limit] */
-    struct candidate *candidates;     /* [threads][max_screened][MAX_CANDIDATES] */
+    struct bn_scored *candidates;     /* [threads][max_screened][MAX_CANDIDATES] */
     uint32_t *n_candidates;           /* [threads][max_screened] */
     float *decoded;                   /* [threads][ROWS][cols] */
     struct bn_head_int8 *int8;        /* NULL: not that head */
@@ -167,7 +164,9 @@ void bn_head_begin(struct bn_head *h, float *logits)
 static uint32_t candidates_for(const struct bn_head *h, const struct bn_want *w)
 {
     uint32_t vocab = h->m->config.n_vocab;
-    if (w->kind != BN_WANT_BEST || h->n_slots == h->o.max_screened) return 0;
+    if (h->n_slots == h->o.max_screened) return 0;
+    if (w->kind == BN_WANT_DRAW) return (uint32_t)bn_min_size(1 + MORE, vocab);
+    if (w->kind != BN_WANT_BEST) return 0;
     bool by_rank = w->k > 0 && w->k <= BN_HEAD_MAX_K && w->k + MORE < vocab;
     if (!by_rank && !(w->below < (double)INFINITY)) return 0;
     return (uint32_t)bn_min_size((by_rank ? w->k : 1) + MORE, vocab);
@@ -252,35 +251,21 @@ static void norm(struct bn_head *h, const float *x, float *normed, uint32_t work
 
 /* ------------------------------------------------------------------ candidates */
 
-static bool worse(struct candidate a, struct candidate b)
-{
-    return a.score < b.score || (a.score == b.score && a.id > b.id);
-}
-
-/* A heap with the worst on top, of at most `room`; ties go to the smaller id, so what it holds in
- * the end does not depend on the order of arrival. */
-static uint32_t push(struct candidate *heap, uint32_t n, uint32_t room, struct candidate x)
-{
-    uint32_t i = n;
-    if (n < room) {
-        for (; i > 0 && worse(x, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
-        heap[i] = x;
-        return n + 1;
-    }
-    if (!worse(heap[0], x)) return n;
-    i = 0;
-    for (uint32_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && worse(heap[child + 1], heap[child])) child++;
-        if (!worse(heap[child], x)) break;
-        heap[i] = heap[child];
-    }
-    heap[i] = x;
-    return n;
-}
-
-static struct candidate *candidates_of(struct bn_head *h, uint32_t worker, size_t slot)
+static struct bn_scored *candidates_of(struct bn_head *h, uint32_t worker, size_t slot)
 {
     return h->candidates + (worker * h->o.max_screened + slot) * MAX_CANDIDATES;
+}
+
+/* Scores and bounds of logits become those of what a draw compares. Rounding up in double, then to
+ * float, keeps a bound one. */
+static void add_noise(float *score, float *upper, size_t r, size_t n, const struct bn_want *w)
+{
+    for (size_t i = 0; i < n; i++) {
+        double g = bn_gumbel_bound(bn_gumbel_unit(w->noise, r + i));
+        double u = (double)upper[i] * w->inv_t + g;
+        score[i] = (float)((double)score[i] * w->inv_t + g);
+        upper[i] = (float)(u + fabs(u) * 0x1p-22);
+    }
 }
 
 /* Bounds of rows [r, end) and of n tokens from slot `first` on. */
@@ -292,14 +277,16 @@ static void screen_tile(struct bn_head *h, size_t first, size_t n, size_t r, siz
     h->m->kernels.screen4(score[0], upper[0], TILE, &h->m->screen, r, end, h->vectors + first, n);
     for (size_t i = 0; i < n; i++) {
         const struct slot *s = &h->slots[first + i];
-        struct candidate *best = candidates_of(h, worker, first + i);
+        const struct bn_want *want = &h->rows[s->row].want;
+        struct bn_scored *best = candidates_of(h, worker, first + i);
+        if (want->kind == BN_WANT_DRAW) add_noise(score[i], upper[i], r, end - r, want);
         uint32_t count = counts[first + i];
         memcpy(h->logits + (size_t)s->row * h->m->config.n_vocab + r, upper[i],
                (end - r) * sizeof(float));
         for (size_t k = r; k < end; k++)
             if (count < s->n_candidates || score[i][k - r] > best[0].score)
-                count = push(best, count, s->n_candidates,
-                             (struct candidate){score[i][k - r], (uint32_t)k});
+                count = bn_best_push(best, count, s->n_candidates,
+                                     (struct bn_scored){score[i][k - r], (uint32_t)k});
         counts[first + i] = count;
     }
 }
@@ -330,20 +317,38 @@ static void rescore(struct bn_head *h, float *out, const uint32_t *ids, size_t n
     }
 }
 
+static float round_down(double x)
+{
+    float f = (float)x;
+    return (double)f > x ? nextafterf(f, -INFINITY) : f;
+}
+
+static float draw_threshold(const struct bn_want *w, const uint32_t *ids, const float *logit,
+                            uint32_t n)
+{
+    double most = -(double)INFINITY;
+    for (uint32_t i = 0; i < n; i++) {
+        double y = (double)logit[i] * w->inv_t + bn_gumbel(bn_gumbel_unit(w->noise, ids[i]));
+        most = y > most ? y : most;
+    }
+    return round_down(most);
+}
+
 /* The same on every worker: the best candidates of all, their true logits, and from these the
  * logit that the wanted ones have at least. */
 static float threshold(struct bn_head *h, size_t slot, const float *x, uint32_t worker)
 {
     const struct slot *s = &h->slots[slot];
     const struct bn_want *want = &h->rows[s->row].want;
-    struct candidate best[MAX_CANDIDATES] = {{0}};
+    struct bn_scored best[MAX_CANDIDATES] = {{0}};
     uint32_t ids[MAX_CANDIDATES] = {0}, n = 0;
     float logit[MAX_CANDIDATES] = {0};
     for (uint32_t w = 0; w < bn_pool_threads(h->pool); w++)
         for (uint32_t i = 0; i < h->n_candidates[w * h->o.max_screened + slot]; i++)
-            n = push(best, n, s->n_candidates, candidates_of(h, w, slot)[i]);
+            n = bn_best_push(best, n, s->n_candidates, candidates_of(h, w, slot)[i]);
     for (uint32_t i = 0; i < n; i++) ids[i] = best[i].id;
     rescore(h, logit, ids, n, x, worker);
+    if (want->kind == BN_WANT_DRAW) return draw_threshold(want, ids, logit, n);
     for (uint32_t i = 1; i < n; i++) { /* sorted, the largest first */
         float v = logit[i];
         uint32_t k = i;
@@ -352,10 +357,8 @@ static float threshold(struct bn_head *h, size_t slot, const float *x, uint32_t 
     }
     float least = want->k > 0 && want->k <= n ? logit[want->k - 1] : -INFINITY;
     if (want->below < (double)INFINITY) {
-        double floor = (double)logit[0] - want->below;
-        float f = (float)floor;
-        if ((double)f > floor) f = nextafterf(f, -INFINITY);
-        if (f > least) least = f;
+        float floor = round_down((double)logit[0] - want->below);
+        if (floor > least) least = floor;
     }
     return least;
 }

@@ -2,7 +2,7 @@
  *
  * The output head: from the residual stream to logits, whole or only as far as they are wanted.
  *
- * A greedy choice or a top-k draw looks at few logits. The screened head finds them without reading
+ * A greedy choice or a draw looks at few logits. The screened head finds them without reading
  * the matrix: a 4-bit copy gives for every row an upper bound of its logit, and only rows whose bound
  * reaches the k-th largest of a few logits computed exactly are computed themselves, with the same
  * arithmetic as in the full pass. All others are written as -infinity. The tokens are those of the
@@ -27,13 +27,17 @@ enum {
     BN_HEAD_HISTOGRAM = 20
 };
 
-/* Which logits of a token are wanted: none, all, or the `k` largest (0: no such limit) of those not
- * more than `below` under the largest (INFINITY: no such limit; one limit there must be). */
-enum bn_want_kind { BN_WANT_NONE, BN_WANT_ALL, BN_WANT_BEST };
+/* Which logits of a token are wanted: none, all, or
+ * best: the `k` largest (0: no such limit) of those not more than `below` under the largest
+ *   (INFINITY: no such limit; one limit there must be);
+ * draw: the one with the largest logit * inv_t + noise (base/gumbel.h, by the key `noise`). */
+enum bn_want_kind { BN_WANT_NONE, BN_WANT_ALL, BN_WANT_BEST, BN_WANT_DRAW };
 struct bn_want {
     enum bn_want_kind kind;
     uint32_t k;
     double below;
+    double inv_t;
+    uint64_t noise;
 };
 
 /* ---- the copy ---- */

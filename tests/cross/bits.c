@@ -151,15 +151,16 @@ static bitnet_status evaluate(float *logits, const bitnet_model *m, const struct
     return s;
 }
 
-/* Greedy, top-k, and top-k with top-p and min-p, side by side. */
+/* Greedy, top-k, top-k with top-p and min-p, and plain, side by side. */
 static bitnet_status answer(struct sha256 *sha, const bitnet_model *m, const struct args *a,
                             const int32_t *ids, size_t n, bitnet_error *err)
 {
-    enum { N = 3 };
+    enum { N = 4 };
     static const bitnet_sampling ways[N] = {
         {.temperature = 0, .top_p = 1},
         {.temperature = 0.9f, .top_p = 1, .top_k = 40, .seed = 1},
-        {.temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .top_k = 40, .seed = 2}};
+        {.temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .top_k = 40, .seed = 2},
+        {.temperature = 1, .top_p = 1, .seed = 3}};
     int32_t tokens[N][MAX_ANSWER] = {{0}};
     uint64_t request[N];
     size_t made[N] = {0};

@@ -25,6 +25,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/gumbel.h"
 #include "base/rng.h"
 #include "base/utf8.h"
 
@@ -153,6 +154,24 @@ static void det_math_agrees_with_libm(void **state)
     }
     assert_true(bn_det_exp(0) == 1 && bn_det_exp(-1000) == 0 && isinf(bn_det_exp(1000)) &&
                 isnan(bn_det_exp((double)NAN)));
+}
+
+static void gumbel_noise_stays_below_its_bound(void **state)
+{
+    (void)state;
+    const double ends[] = {0x1p-53, 3 * 0x1p-53, 0.25, 0.5, 0.75, 1 - 3 * 0x1p-53, 1 - 0x1p-53};
+    double sum = 0;
+    for (size_t i = 0; i < BN_ARRAY_LEN(ends); i++) {
+        assert_true(fabs(bn_gumbel(ends[i]) + log(-log1p(-ends[i]))) < 1e-12);
+        assert_true(bn_gumbel_bound(ends[i]) >= bn_gumbel(ends[i]));
+    }
+    for (uint64_t i = 0; i < 100000; i++) {
+        double v = bn_gumbel_unit(11, i), g = bn_gumbel(v), bound = bn_gumbel_bound(v);
+        assert_true(v > 0 && v < 1 && bound >= g);
+        assert_true(g < 3 || bound < g + 0.12); /* 0.06 of the bits, v / 2 of the logarithm */
+        sum += g;
+    }
+    assert_true(fabs(sum / 100000 - 0.5772156649) < 0.02); /* Euler's constant is the mean */
 }
 
 static void file_output_appears_whole_or_not_at_all(void **state)
@@ -462,6 +481,7 @@ int main(void)
         cmocka_unit_test(utf8_is_strict),
         cmocka_unit_test(halves_widen_exactly_and_narrow_to_nearest_even),
         cmocka_unit_test(det_math_agrees_with_libm),
+        cmocka_unit_test(gumbel_noise_stays_below_its_bound),
         cmocka_unit_test(file_output_appears_whole_or_not_at_all),
         cmocka_unit_test(pool_keeps_its_workers_in_step),
         cmocka_unit_test(quotas_are_found_in_every_group),

@@ -412,6 +412,8 @@ static void sampler_follows_its_distribution(void **state)
     for (int i = 0; i < V; i++) logits[i] = (float)((i * 7) % V) * 0.3f;
     static const bitnet_sampling ways[] = {
         {.temperature = 1, .top_p = 1},
+        {.temperature = 0.4f, .top_p = 1},
+        {.temperature = 3, .top_p = 1},
         {.temperature = 0.5f, .top_p = 1, .top_k = 5},
         {.temperature = 1.5f, .top_p = 0.6f},
         {.temperature = 1, .top_p = 0.7f, .top_k = 8},

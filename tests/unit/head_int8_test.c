@@ -56,7 +56,7 @@ static void head_of(float *logits, float *normed, const float *x, bool int8)
     struct bn_head_options o = {.int8 = int8};
     bitnet_error err = {0};
     struct bn_pool *pool;
-    struct bn_head *h;
+    struct bn_head *h = NULL;
     if (bn_pool_open(&pool, 1, &err) || bn_head_open(&h, m, pool, TOKENS, &o, &err))
         fail_msg("%s", err.text);
     bn_head_begin(h, logits);

@@ -120,11 +120,11 @@ static uint32_t compare(const struct bn_head_options *o, bitnet_sampling s, uint
     uint32_t differ = 0, vocab = model->m->config.n_vocab;
     walk_open(&exact, &(struct bn_head_options){0});
     walk_open(&other, o);
-    struct bn_want want = bn_sampling_want(&s);
     struct bn_rng rng = {s.seed + 99};
     int32_t token = 0;
     for (uint32_t i = 0; i < steps; i++) {
         if (i % CTX == 0) token = (int32_t)bn_rng_below(&rng, vocab); /* another beginning */
+        struct bn_want want = bn_sampling_want(&s, i);
         next_logits(&exact, token, want);
         next_logits(&other, token, want);
         for (uint32_t k = 0; k < vocab; k++)
@@ -160,6 +160,8 @@ static const struct {
      {.temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .top_k = 40, .seed = 2}},
     {"min-p 0.1", {.temperature = 1.2f, .top_p = 1, .min_p = 0.1f, .seed = 3}},
     {"top-k 5, hot", {.temperature = 2, .top_p = 0.9f, .top_k = 5, .seed = 4}},
+    {"plain", {.temperature = 1, .top_p = 1, .seed = 5}},
+    {"plain, cold", {.temperature = 0.3f, .top_p = 1, .seed = 6}},
 };
 
 static void the_same_tokens(void **state)
@@ -184,7 +186,9 @@ static void the_same_tokens(void **state)
 
 /* ---- side by side: the same texts through one forward pass, once for every head ---- */
 
-enum { TEXTS = 4, HEADS = 3, SIDES = TEXTS * HEADS, SIDE_CTX = 128 };
+enum { TEXTS = 4, HEADS = 4, SIDES = TEXTS * HEADS, SIDE_CTX = 128 };
+
+static const int side_ways[HEADS - 1] = {0, 1, 5};
 
 struct sides {
     const struct bn_model *m;
@@ -192,7 +196,7 @@ struct sides {
     struct bn_kv kv;
     struct bn_kv_seq seq[SIDES];
     struct bn_forward *forward;
-    float *logits; /* [TEXTS][HEADS][vocab]: exact, greedy screened, top-k screened */
+    float *logits; /* [TEXTS][HEADS][vocab]: exact, then screened: greedy, top-k, plain */
     struct bn_candidate *scratch;
     struct bn_head_stats stats[HEADS];
     uint32_t differ;
@@ -231,7 +235,7 @@ static int32_t judge(struct sides *d, int text, int head, uint32_t position)
     uint32_t vocab = d->m->config.n_vocab, n = 0, log2 = 0;
     const float *exact = d->logits + (size_t)text * HEADS * vocab, *got = exact + head * vocab;
     struct bn_head_stats *s = &d->stats[head];
-    const bitnet_sampling *way = &ways[head - 1].s;
+    const bitnet_sampling *way = &ways[side_ways[head - 1]].s;
     int32_t token = bn_sample(way, exact, vocab, position, d->scratch);
     d->differ += bn_sample(way, got, vocab, position, d->scratch) != token;
     for (uint32_t k = 0; k < vocab; k++)
@@ -270,18 +274,18 @@ static void side_by_side(void **state)
                 .token = token[k / HEADS],
                 .pos = i % SIDE_CTX,
                 .seq = &d.seq[k],
-                .want = k % HEADS ? bn_sampling_want(&ways[k % HEADS - 1].s)
-                                  : (struct bn_want){BN_WANT_ALL, 0, (double)INFINITY}};
+                .want = k % HEADS ? bn_sampling_want(&ways[side_ways[k % HEADS - 1]].s, i)
+                                  : (struct bn_want){.kind = BN_WANT_ALL}};
         bn_forward_run(d.forward, b, SIDES, d.logits);
         for (int t = 0; t < TEXTS; t++) {
             for (int h = 1; h < HEADS; h++) next[h] = judge(&d, t, h, i);
-            token[t] = next[1 + t % 2]; /* texts of both kinds */
+            token[t] = next[1 + t % (HEADS - 1)]; /* texts of all kinds */
         }
     }
-    for (int h = 1; h < HEADS; h++) report(ways[h - 1].name, &d.stats[h]);
+    for (int h = 1; h < HEADS; h++) report(ways[side_ways[h - 1]].name, &d.stats[h]);
     printf("# side by side, %u steps: %u tokens differ\n", steps, d.differ);
     assert_int_equal(d.differ, 0);
-    assert_true(d.stats[1].screened > 0 && d.stats[2].screened > 0);
+    for (int h = 1; h < HEADS; h++) assert_true(d.stats[h].screened > 0);
     sides_close(&d);
     if (own) bitnet_model_close(own);
 }
@@ -308,7 +312,8 @@ static void many_survivors_take_the_full_pass(void **state)
     assert_int_equal(stats.fallbacks, 100);
     assert_int_equal(stats.full, 100);
     o.limit = 0;
-    s.top_k = 0; /* plain sampling wants them all */
+    s.top_k = 0; /* top-p alone wants them all */
+    s.top_p = 0.9f;
     assert_int_equal(compare(&o, s, 50, &stats), 0);
     assert_int_equal(stats.full, 50);
     assert_int_equal(stats.fallbacks, 0);
@@ -400,8 +405,9 @@ static void answers(int32_t *out, bitnet_model *m, const char *head, uint32_t th
         r.n_tokens = 3;
         r.max_new_tokens = MAX_NEW;
         r.ignore_end = 1;
-        r.sampling = ways[i % 5].s;
-        if (i == 7) r.sampling.top_k = 0; /* one that wants all logits, in the same batch */
+        r.sampling = ways[i % 7].s;
+        if (i == 7) /* one that wants all logits, in the same batch */
+            r.sampling = (bitnet_sampling){.temperature = 1, .top_p = 0.9f, .seed = 7};
         if (bitnet_submit(e, &r, &ids[i], &err)) fail_msg("%s", err.text);
     }
     for (;;) {
