@@ -260,7 +260,7 @@ static void side_by_side(void **state)
     (void)state;
     const char *path = getenv("HEAD_MODEL");
     bitnet_model *own = path ? open_file(path, NULL, "screened") : NULL;
-    uint32_t steps = path ? steps_wanted() : STEPS / 4;
+    uint32_t steps = path ? steps_wanted() : STEPS / 8;
     int32_t token[TEXTS], next[HEADS];
     struct bn_rng rng = {77};
     struct sides d;
