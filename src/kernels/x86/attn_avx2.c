@@ -3,7 +3,8 @@
  * AVX2: attention over one block of keys. Up to four query heads go together, so that a key or
  * value is loaded (and widened, if it is f16) once for all of them, and so that there are always
  * eight independent chains of additions: heads times keys for the scores, heads times registers of
- * the head's dimension for the weighted sum of values.
+ * the head's dimension for the weighted sum of values. Four, the usual group, have code of their
+ * own: their scores lie side by side, so that the softmax is the same for one as for four.
  *
  * Many queries (several tokens of a prompt) pay for widening keys and values once, into a buffer,
  * and for turning the keys over, so that a register holds one dimension of eight keys: then the 16
@@ -58,8 +59,8 @@ ALWAYS void fetch(const void *next, size_t row, size_t d, size_t n, bool half)
     for (size_t i = 0; i < n * size; i += 64) _mm_prefetch(p + i, _MM_HINT_T1);
 }
 
-/* p[h][j] = dot(q_h, k_j) * scale for nq heads (1, 2 or 4) and 4 / nq keys at a time; the last keys
- * may be the same one again, whose results are not stored. */
+/* p[h][j] = dot(q_h, k_j) * scale for nq heads (1 or 2) and 4 / nq keys at a time; the last keys may
+ * be the same one again, whose results are not stored. */
 ALWAYS void scores(float (*p)[BN_ATTN_BLOCK], const float *q, const void *k, size_t stride,
                    size_t n, size_t dim, float scale, const void *next, const size_t nq,
                    const bool half)
@@ -128,10 +129,11 @@ ALWAYS void fold_block(float *p, size_t n, float *m, float *l, float *a, float *
 }
 
 /* nr registers of o at d for nq heads: o = o * a + (sum over keys of p v) * c; the last register
- * holds `last` elements. v: from element d of the first value on; next: the next block's first. */
-ALWAYS void values(float *o, const float (*p)[BN_ATTN_BLOCK], const void *v, size_t stride,
-                   size_t n, size_t dim, size_t d, const float *a, const float *c, const size_t nq,
-                   const size_t nr, size_t last, const void *next, const bool half)
+ * holds `last` elements. The weight of head h and key j is p[h * ph + j * pj]. v: from element d of
+ * the first value on; next: the next block's first. */
+ALWAYS void values(float *o, const float *p, const size_t ph, const size_t pj, const void *v,
+                   size_t stride, size_t n, size_t dim, size_t d, const float *a, const float *c,
+                   const size_t nq, const size_t nr, size_t last, const void *next, const bool half)
 {
     __m256 s[8];
     for (size_t x = 0; x < nq * nr; x++) s[x] = _mm256_setzero_ps();
@@ -140,9 +142,10 @@ ALWAYS void values(float *o, const float (*p)[BN_ATTN_BLOCK], const void *v, siz
         for (size_t r = 0; r < nr; r++) {
             size_t e = j * stride + 8 * r;
             __m256 val = last == 8 ? load(v, e, half) : load_head(v, e, last, half);
-            for (size_t h = 0; h < nq; h++)
-                s[h * nr + r] =
-                    _mm256_add_ps(s[h * nr + r], _mm256_mul_ps(_mm256_broadcast_ss(&p[h][j]), val));
+            for (size_t h = 0; h < nq; h++) {
+                __m256 w = _mm256_broadcast_ss(&p[h * ph + j * pj]);
+                s[h * nr + r] = _mm256_add_ps(s[h * nr + r], _mm256_mul_ps(w, val));
+            }
         }
     }
     for (size_t h = 0; h < nq; h++)
@@ -156,28 +159,137 @@ ALWAYS void values(float *o, const float (*p)[BN_ATTN_BLOCK], const void *v, siz
         }
 }
 
+/* values() for all dimensions */
+ALWAYS void head_values(float *o, const float *p, const size_t ph, const size_t pj, const void *v,
+                        size_t stride, size_t n, size_t dim, const float *a, const float *c,
+                        const void *next, const size_t nq, const bool half)
+{
+    const size_t nr = 8 / nq;
+    size_t d = 0;
+    for (; d + 8 * nr <= dim; d += 8 * nr)
+        values(o, p, ph, pj, at(v, d, half), stride, n, dim, d, a, c, nq, nr, 8, next, half);
+    for (; d + 8 <= dim; d += 8)
+        values(o, p, ph, pj, at(v, d, half), stride, n, dim, d, a, c, nq, 1, 8, next, half);
+    if (d < dim)
+        values(o, p, ph, pj, at(v, d, half), stride, n, dim, d, a, c, nq, 1, dim - d, next, half);
+}
+
+/* nq is 1 or 2 */
 ALWAYS void attn_heads(float *o, float *m, float *l, const float *q, const void *k, const void *v,
                        size_t stride, size_t n, size_t dim, float scale, const void *next_k,
                        const void *next_v, const size_t nq, const bool half)
 {
-    float p[4][BN_ATTN_BLOCK], a[4], c[4];
-    const size_t nr = 8 / nq;
-    size_t d = 0;
+    float p[2][BN_ATTN_BLOCK], a[2], c[2];
     scores(p, q, k, stride, n, dim, scale, next_k, nq, half);
     for (size_t h = 0; h < nq; h++) fold_block(p[h], n, &m[h], &l[h], &a[h], &c[h]);
-    const float(*w)[BN_ATTN_BLOCK] = (const float(*)[BN_ATTN_BLOCK])p;
-    for (; d + 8 * nr <= dim; d += 8 * nr)
-        values(o, w, at(v, d, half), stride, n, dim, d, a, c, nq, nr, 8, next_v, half);
-    for (; d + 8 <= dim; d += 8)
-        values(o, w, at(v, d, half), stride, n, dim, d, a, c, nq, 1, 8, next_v, half);
-    if (d < dim)
-        values(o, w, at(v, d, half), stride, n, dim, d, a, c, nq, 1, dim - d, next_v, half);
+    head_values(o, p[0], BN_ATTN_BLOCK, 1, v, stride, n, dim, a, c, next_v, nq, half);
+}
+
+/* ---- four queries ---- */
+
+/* Four weights a key: then maxima, sums and exponentials of four queries need no shuffles. */
+typedef float four[BN_ATTN_BLOCK][4];
+
+/* Lanes x to x + 7 (x is 0 or 8) of the scores of four queries with the keys at k0 and k1: a query
+ * is loaded once for both. s[2 * query + key]. */
+ALWAYS void four_lanes(__m256 *s, const float *q, const void *k0, const void *k1, const size_t x,
+                       size_t dim, const bool half)
+{
+    size_t i = x;
+    for (size_t h = 0; h < 8; h++) s[h] = _mm256_setzero_ps();
+    for (; i + 8 <= dim; i += BN_LANES) {
+        __m256 a = load(k0, i, half), b = load(k1, i, half);
+        for (size_t h = 0; h < 4; h++) {
+            __m256 y = _mm256_loadu_ps(q + h * dim + i);
+            s[2 * h] = _mm256_add_ps(s[2 * h], _mm256_mul_ps(y, a));
+            s[2 * h + 1] = _mm256_add_ps(s[2 * h + 1], _mm256_mul_ps(y, b));
+        }
+    }
+    if (i >= dim) return;
+    __m256 a = load_head(k0, i, dim - i, half), b = load_head(k1, i, dim - i, half);
+    for (size_t h = 0; h < 4; h++) {
+        __m256 y = bn_load_head(q + h * dim + i, dim - i);
+        s[2 * h] = _mm256_add_ps(s[2 * h], _mm256_mul_ps(y, a));
+        s[2 * h + 1] = _mm256_add_ps(s[2 * h + 1], _mm256_mul_ps(y, b));
+    }
+}
+
+/* The scores of two keys: the lanes' tree for eight sums at once. In a half of the result are four
+ * queries, a half a key. */
+ALWAYS __m256 four_sums(const __m256 *lo, const __m256 *hi)
+{
+    __m256 v[4];
+    for (size_t h = 0; h < 4; h++) { /* l[j] += l[j + 8], l[j + 4]; a key a half */
+        __m256 a = _mm256_add_ps(lo[2 * h], hi[2 * h]);
+        __m256 b = _mm256_add_ps(lo[2 * h + 1], hi[2 * h + 1]);
+        v[h] = _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
+    }
+    for (size_t h = 0; h < 4; h += 2) /* l[j + 2]; two queries */
+        v[h] = _mm256_add_ps(_mm256_shuffle_ps(v[h], v[h + 1], 0x44),
+                             _mm256_shuffle_ps(v[h], v[h + 1], 0xee));
+    return _mm256_add_ps(_mm256_shuffle_ps(v[0], v[2], 0x88), _mm256_shuffle_ps(v[0], v[2], 0xdd));
+}
+
+ALWAYS void four_scores(four p, const float *q, const void *k, size_t stride, size_t n, size_t dim,
+                        float scale, const void *next, const bool half)
+{
+    for (size_t j = 0; j < n; j += 2) {
+        size_t second = bn_min_size(j + 1, n - 1); /* perhaps the same one again */
+        const void *k0 = at(k, j * stride, half), *k1 = at(k, second * stride, half);
+        __m256 lo[8], hi[8];
+        fetch(next, j * stride, 0, dim, half);
+        fetch(next, second * stride, 0, dim, half);
+        four_lanes(lo, q, k0, k1, 0, dim, half);
+        four_lanes(hi, q, k0, k1, 8, dim, half);
+        _mm256_storeu_ps(p[j], _mm256_mul_ps(four_sums(lo, hi), _mm256_set1_ps(scale)));
+    }
+    for (size_t j = n; j < BN_ATTN_BLOCK; j++) _mm_storeu_ps(p[j], _mm_set1_ps(-INFINITY));
+}
+
+/* weigh() of four queries, and the folding of their states. What stands beyond n is exp(-inf), +0,
+ * or with a maximum of -inf a NaN, but then so is every weight. */
+ALWAYS void four_weigh(four p, float *m, float *l, float *a, float *c)
+{
+    __m256 x[4], max = _mm256_set1_ps(-INFINITY);
+    for (size_t j = 0; j < BN_ATTN_BLOCK; j += 2) max = _mm256_max_ps(_mm256_loadu_ps(p[j]), max);
+    __m128 mb = _mm_max_ps(_mm256_castps256_ps128(max), _mm256_extractf128_ps(max, 1));
+    mb = _mm_add_ps(mb, _mm_setzero_ps());
+    max = _mm256_set_m128(mb, mb);
+    for (size_t i = 0; i < 4; i++) x[i] = _mm256_setzero_ps();
+    for (size_t j = 0; j < BN_ATTN_BLOCK / 2; j += 2) { /* keys j and j + 16: the lanes */
+        __m256 w = bn_exp8(_mm256_sub_ps(_mm256_loadu_ps(p[j]), max));
+        __m256 y = bn_exp8(_mm256_sub_ps(_mm256_loadu_ps(p[j + 16]), max));
+        _mm256_storeu_ps(p[j], w);
+        _mm256_storeu_ps(p[j + 16], y);
+        w = _mm256_add_ps(w, y);
+        x[j / 2 % 4] = j < 8 ? w : _mm256_add_ps(x[j / 2 % 4], w); /* l[j] += l[j + 8] */
+    }
+    x[0] = _mm256_add_ps(_mm256_add_ps(x[0], x[2]), _mm256_add_ps(x[1], x[3]));
+    __m128 lb = _mm_add_ps(_mm256_castps256_ps128(x[0]), _mm256_extractf128_ps(x[0], 1));
+    __m128 old = _mm_loadu_ps(m), mn = _mm_max_ps(mb, old); /* mb > old ? mb : old */
+    max = bn_exp8(_mm256_sub_ps(_mm256_set_m128(mb, old), _mm256_set_m128(mn, mn)));
+    __m128 fa = _mm256_castps256_ps128(max), fc = _mm256_extractf128_ps(max, 1);
+    _mm_storeu_ps(a, fa);
+    _mm_storeu_ps(c, fc);
+    _mm_storeu_ps(l, _mm_add_ps(_mm_mul_ps(_mm_loadu_ps(l), fa), _mm_mul_ps(lb, fc)));
+    _mm_storeu_ps(m, mn);
+}
+
+ALWAYS void attn_four(float *o, float *m, float *l, const float *q, const void *k, const void *v,
+                      size_t stride, size_t n, size_t dim, float scale, const void *next_k,
+                      const void *next_v, const bool half)
+{
+    four p;
+    float a[4], c[4];
+    four_scores(p, q, k, stride, n, dim, scale, next_k, half);
+    four_weigh(p, m, l, a, c);
+    head_values(o, p[0], 1, 4, v, stride, n, dim, a, c, next_v, 4, half);
 }
 
 /* ---- many queries ---- */
 
 enum {
-    MANY = 8,      /* queries from which this pays */
+    MANY = 16,     /* queries from which this pays */
     QUERIES = 32,  /* queries at a time: they share a buffer of keys or values */
     KEYS = 16,     /* keys in the buffer */
     DIM_MAX = 128, /* ... of this many dimensions, always a multiple of 16 */
@@ -278,11 +390,11 @@ ALWAYS void all_values(float *o, const float (*p)[BN_ATTN_BLOCK], float *wide, c
         for (size_t d = 0; d < nd; d += 16) {
             size_t h = 0;
             for (; h + 4 <= n_q; h += 4)
-                values(o + h * dim, p + h, from + d, vs, n, dim, d0 + d, a + h, c + h, 4, 2, 8,
-                       NULL, false);
+                values(o + h * dim, p[h], BN_ATTN_BLOCK, 1, from + d, vs, n, dim, d0 + d, a + h,
+                       c + h, 4, 2, 8, NULL, false);
             for (; h < n_q; h++)
-                values(o + h * dim, p + h, from + d, vs, n, dim, d0 + d, a + h, c + h, 1, 2, 8,
-                       NULL, false);
+                values(o + h * dim, p[h], BN_ATTN_BLOCK, 1, from + d, vs, n, dim, d0 + d, a + h,
+                       c + h, 1, 2, 8, NULL, false);
         }
     }
 }
@@ -342,8 +454,8 @@ ALWAYS void attn(float *o, float *m, float *l, const float *q, size_t n_q, const
         next_k = next_v = NULL;
     }
     for (; h + 4 <= n_q; h += 4)
-        attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, next_k,
-                   next_v, 4, half);
+        attn_four(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, next_k,
+                  next_v, half);
     for (; h + 2 <= n_q; h += 2)
         attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, next_k,
                    next_v, 2, half);
