@@ -236,12 +236,14 @@ ALWAYS void four_scores(four p, const float *q, const void *k, size_t stride, si
     for (size_t j = 0; j < n; j += 2) {
         size_t second = bn_min_size(j + 1, n - 1); /* perhaps the same one again */
         const void *k0 = at(k, j * stride, half), *k1 = at(k, second * stride, half);
-        __m256 lo[8], hi[8];
+        __m256 lo[8], lanes[8];
         fetch(next, j * stride, 0, dim, half);
         fetch(next, second * stride, 0, dim, half);
-        four_lanes(lo, q, k0, k1, 0, dim, half);
-        four_lanes(hi, q, k0, k1, 8, dim, half);
-        _mm256_storeu_ps(p[j], _mm256_mul_ps(four_sums(lo, hi), _mm256_set1_ps(scale)));
+        four_lanes(lanes, q, k0, k1, 0, dim, half);
+        for (size_t i = 0; i < 8; i++) lo[i] = lanes[i];
+        __asm__("" : "+m"(lo)); /* else clang has half of both in memory, in the loops as well */
+        four_lanes(lanes, q, k0, k1, 8, dim, half);
+        _mm256_storeu_ps(p[j], _mm256_mul_ps(four_sums(lo, lanes), _mm256_set1_ps(scale)));
     }
     for (size_t j = n; j < BN_ATTN_BLOCK; j++) _mm_storeu_ps(p[j], _mm_set1_ps(-INFINITY));
 }
