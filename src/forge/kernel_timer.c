@@ -163,7 +163,7 @@ static void add_dots(struct bitnet_kernel_timer *t, const struct bn_kernel_info 
 {
     size_t cols = t->c->n_embd;
     struct task *k = add(t, v, (struct size){.rows = DOTS_ROWS, .cols = cols, .tok = tok});
-    k->bytes = (double)DOTS_ROWS * (double)cols * sizeof(float);
+    k->bytes = (double)DOTS_ROWS * (double)cols * (k->op == OP_dots_f16 ? 2 : 4);
     k->macs = (double)DOTS_ROWS * (double)cols * (double)tok;
     snprintf(k->work, sizeof k->work, "%dx%zu, %zu token%s", DOTS_ROWS, cols, tok,
              tok == 1 ? "" : "s");
@@ -259,6 +259,7 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
         add_dots(t, v, 1);
         add_dots(t, v, MANY_TOKENS);
         break;
+    case OP_dots_f16: add_dots(t, v, 1); break;
     case OP_screen4:
         if (c->n_embd > BN_SCREEN_COLS_MAX) break;
         add_copy(t, v, bn_screen4_group_bytes(c->n_embd) / BN_SCREEN_ROWS, false);
@@ -444,6 +445,7 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
     case OP_dots:
         ((bn_dots_fn *)fn)(t->y, s->rows, t->x, s->rows, t->x, s->cols, s->tok, s->cols);
         break;
+    case OP_dots_f16: ((bn_dots_f16_fn *)fn)(t->y, t->half, s->rows, t->x, s->cols); break;
     case OP_screen4: call_screen(t, k); break;
     case OP_dense8: call_dense8(t, k); break;
     case OP_attn_fold:

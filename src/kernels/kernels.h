@@ -68,6 +68,9 @@ typedef void bn_f32_to_f16_fn(uint16_t *y, const float *x, size_t n); /* round h
 typedef void bn_dots_fn(float *y, size_t y_stride, const float *rows, size_t n_rows, const float *x,
                         size_t x_stride, size_t n_tok, size_t n);
 
+/* One token with rows of halves, widened as by row_f16: y[r] = lane sum of rows[r * n + i] * x[i]. */
+typedef void bn_dots_f16_fn(float *y, const void *rows, size_t n_rows, const float *x, size_t n);
+
 /* ---- screening: what a row's product with a vector can be at most, from 4 bits a weight ----
  * The copy holds integers w in [-8, 7] and a step a row, so that the row is about
  * step * (w[j] + 1/2 - u[j]) with u of bn_screen4_pack. The vector comes as k = 128 * high + low and

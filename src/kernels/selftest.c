@@ -120,6 +120,19 @@ static bool test_dots(bn_dots_fn *f)
     return same(a, b, sizeof a);
 }
 
+static bool test_dots_f16(bn_dots_f16_fn *f)
+{
+    enum { ROWS = 7, LEN = 77 };
+    float rows[ROWS * LEN], x[LEN], a[ROWS], b[ROWS];
+    uint16_t half[ROWS * LEN];
+    fill(rows, ROWS * LEN, 12);
+    fill(x, LEN, 13);
+    bn_f32_to_f16_c(half, rows, ROWS * LEN);
+    bn_dots_f16_c(a, half, ROWS, x, LEN);
+    f(b, half, ROWS, x, LEN);
+    return same(a, b, sizeof a);
+}
+
 /* Seven rows, so that the last group is not full; more than one block of columns; seven vectors: four,
  * two and one. */
 static bool test_screen4(bn_screen4_fn *f)
@@ -400,6 +413,7 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
     CHECK(row_q6_k, test_row(k->row_q6_k, bn_row_q6_k_c, 512));
     CHECK(f32_to_f16, test_f32_to_f16(k->f32_to_f16));
     CHECK(dots, test_dots(k->dots));
+    CHECK(dots_f16, test_dots_f16(k->dots_f16));
     CHECK(screen4, test_screen4(k->screen4));
     CHECK(dense8, test_dense8(k->dense8));
     for (size_t i = 0; i < BN_ARRAY_LEN(attn_shapes); i++) {

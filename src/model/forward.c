@@ -179,9 +179,7 @@ static void dense_mul(struct bn_forward *f, float *y, size_t y_stride, const str
     float *decoded = f->rows + (size_t)worker * DENSE_ROWS * f->wide;
     for (size_t r = rows.begin; r < rows.end; r += DENSE_ROWS) {
         size_t some = bn_min_size(DENSE_ROWS, rows.end - r);
-        for (size_t i = 0; i < some; i++)
-            bn_stored_row(&f->m->kernels, decoded + i * w->cols, w, r + i);
-        f->m->kernels.dots(y + r, y_stride, decoded, some, x, x_stride, n, w->cols);
+        bn_stored_dots(&f->m->kernels, y + r, y_stride, w, r, some, x, x_stride, n, decoded);
     }
 }
 

@@ -413,13 +413,11 @@ static void full_pass(struct bn_head *h, const float *normed, uint32_t worker)
     struct bn_range share = bn_pool_share(h->pool, worker, vocab, ROWS);
     for (size_t r = share.begin; r < share.end; r += ROWS) {
         size_t some = bn_min_size(ROWS, share.end - r);
-        for (size_t i = 0; i < some; i++)
-            bn_stored_row(&h->m->kernels, decoded + i * cols, w, r + i);
         for (size_t from = 0, to; from < h->n_rows; from = to + 1) {
             for (to = from; to < h->n_rows && how(h, &h->rows[to]) != SCREENED;) to++;
             if (to > from)
-                h->m->kernels.dots(h->logits + from * vocab + r, vocab, decoded, some,
-                                   normed + from * cols, cols, to - from, cols);
+                bn_stored_dots(&h->m->kernels, h->logits + from * vocab + r, vocab, w, r, some,
+                               normed + from * cols, cols, to - from, decoded);
         }
     }
 }

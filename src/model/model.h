@@ -68,6 +68,10 @@ void bn_model_close(struct bn_model *m);
 
 /* Row r of a dense tensor as floats, by the model's kernels. */
 void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_stored *t, uint64_t r);
+/* Rows [r, r + n_rows) of it times n_tok tokens, as dots in kernels.h; wide: [n_rows][cols]. */
+void bn_stored_dots(const struct bn_kernels *k, float *y, size_t y_stride,
+                    const struct bn_stored *t, uint64_t r, size_t n_rows, const float *x,
+                    size_t x_stride, size_t n_tok, float *wide);
 
 /* ---- inside the room ---- */
 

@@ -298,10 +298,15 @@ bitnet_status bn_weights_load(struct bn_model *m, struct bn_pool *pool, bitnet_p
     return s;
 }
 
-void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_stored *t, uint64_t r)
+static const uint8_t *stored_row(const struct bn_stored *t, uint64_t r)
 {
     const struct bn_type_info *type = bn_type_info(t->type);
-    const uint8_t *row = t->data + r * (t->cols / type->block * type->block_bytes);
+    return t->data + r * (t->cols / type->block * type->block_bytes);
+}
+
+void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_stored *t, uint64_t r)
+{
+    const uint8_t *row = stored_row(t, r);
     switch (t->type) {
     case BN_F16: k->row_f16(out, row, t->cols); break;
     case BN_BF16: k->row_bf16(out, row, t->cols); break;
@@ -311,6 +316,18 @@ void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_store
     case BN_Q6_K: k->row_q6_k(out, row, t->cols); break;
     default: bn_dequant_row(out, t, r); break; /* F32, and ternary tables */
     }
+}
+
+void bn_stored_dots(const struct bn_kernels *k, float *y, size_t y_stride,
+                    const struct bn_stored *t, uint64_t r, size_t n_rows, const float *x,
+                    size_t x_stride, size_t n_tok, float *wide)
+{
+    if (t->type == BN_F16 && n_tok == 1) {
+        k->dots_f16(y, stored_row(t, r), n_rows, x, t->cols);
+        return;
+    }
+    for (size_t i = 0; i < n_rows; i++) bn_stored_row(k, wide + i * t->cols, t, r + i);
+    k->dots(y, y_stride, wide, n_rows, x, x_stride, n_tok, t->cols);
 }
 
 void bn_weights_free(struct bn_model *m)

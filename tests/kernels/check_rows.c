@@ -263,3 +263,44 @@ void check_dots(struct ck *c)
     check_dots_case(c, 65, 8, 129, 0, CK_RANDOM);
     if (!c->quick) check_dots_case(c, 8, 3, 6912, 5, CK_WIDE);
 }
+
+struct dots_f16 {
+    bn_dots_f16_fn *fn;
+    float *y;
+    const void *rows;
+    const float *x;
+    size_t n_rows, n;
+};
+
+static void run_dots_f16(void *p)
+{
+    struct dots_f16 *a = p;
+    a->fn(a->y, a->rows, a->n_rows, a->x, a->n);
+}
+
+/* Compared with dots of the widened rows, the reference as well. */
+static void check_dots_f16_case(struct ck *c, size_t rows, size_t n, enum ck_fill f)
+{
+    struct dots_f16 a = {.fn = (bn_dots_f16_fn *)c->v->fn, .n_rows = rows, .n = n};
+    ck_case(c, "rows=%zu n=%zu fill=%s", rows, n, ck_fill_name(f));
+    uint16_t *m = ck_buffer(c, rows * n * sizeof *m);
+    float *x = ck_buffer(c, n * sizeof *x), *wide = ck_buffer(c, rows * n * sizeof *wide);
+    float *want = ck_buffer(c, rows * sizeof *want);
+    ck_fill_f16(c, m, rows * n, f);
+    ck_fill_f32(c, x, n, f);
+    a.rows = m;
+    a.x = x;
+    a.y = ck_buffer(c, rows * sizeof *a.y);
+    bn_row_f16_c(wide, m, rows * n);
+    bn_dots_c(want, rows, wide, rows, x, n, 1, n);
+    if (ck_run(c, run_dots_f16, &a)) ck_same_f32(c, "y", want, a.y, rows, rows);
+}
+
+void check_dots_f16(struct ck *c)
+{
+    for (size_t rows = 1; rows <= 9; rows++)
+        for (size_t n = 1; n <= 130; n += n < 50 ? 1 : 13)
+            check_dots_f16_case(c, rows, n, CK_RANDOM);
+    for (enum ck_fill f = 0; f < CK_FILLS; f++) check_dots_f16_case(c, 7, 100, f);
+    check_dots_f16_case(c, 21, 2560, CK_RANDOM);
+}

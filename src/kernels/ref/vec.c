@@ -122,3 +122,19 @@ void bn_dots_c(float *y, size_t y_stride, const float *rows, size_t n_rows, cons
         for (size_t t = 0; t < n_tok; t++)
             y[t * y_stride + r] = bn_lanes_dot(rows + r * n, x + t * x_stride, n);
 }
+
+void bn_dots_f16_c(float *y, const void *rows, size_t n_rows, const float *x, size_t n)
+{
+    enum { PIECE = 64 }; /* a multiple of 16 keeps the lanes */
+    const uint8_t *h = rows;
+    for (size_t r = 0; r < n_rows; r++, h += 2 * n) {
+        struct bn_lanes s = {{0}};
+        for (size_t i = 0; i < n; i += PIECE) {
+            float wide[PIECE];
+            size_t some = bn_min_size(PIECE, n - i);
+            bn_row_f16_c(wide, h + 2 * i, some);
+            s = bn_lanes_mul_add(s, wide, x + i, some);
+        }
+        y[r] = bn_lanes_sum(s);
+    }
+}

@@ -136,3 +136,40 @@ void bn_dots_avx2(float *y, size_t y_stride, const float *rows, size_t n_rows, c
                       x_stride, n, 1, 1);
     }
 }
+
+/* Rows come from memory, once: while one is used, the lines n_rows rows further are asked for. */
+static inline __attribute__((always_inline)) void
+dots_f16_tile(float *y, const uint8_t *rows, const float *x, size_t n, const size_t n_rows)
+{
+    struct bn_l16 s[4];
+    size_t i = 0;
+    for (size_t j = 0; j < 4; j++) s[j] = bn_l16_zero();
+    for (; i + 16 <= n; i += 16) {
+        struct bn_l16 v = bn_l16_load(x + i);
+        for (size_t r = 0; r < n_rows; r++) {
+            const uint8_t *p = rows + 2 * (r * n + i);
+            struct bn_l16 w = {bn_load_f16((const void *)p), bn_load_f16((const void *)(p + 16))};
+            if (i % 32 == 0) _mm_prefetch(p + 2 * n_rows * n, _MM_HINT_T0);
+            s[r] = bn_l16_mul_add(s[r], v, w);
+        }
+    }
+    if (i < n) {
+        struct bn_l16 v = bn_l16_load_head(x + i, n - i);
+        for (size_t r = 0; r < n_rows; r++) {
+            float w[16] = {0};
+            bn_row_f16_avx2(w, rows + 2 * (r * n + i), n - i);
+            s[r] = bn_l16_mul_add(s[r], v, bn_l16_load(w));
+        }
+    }
+    float out[4];
+    _mm_storeu_ps(out, bn_l16_sum4(s[0], s[1], s[2], s[3]));
+    for (size_t r = 0; r < n_rows; r++) y[r] = out[r];
+}
+
+void bn_dots_f16_avx2(float *y, const void *rows, size_t n_rows, const float *x, size_t n)
+{
+    const uint8_t *p = rows;
+    size_t r = 0;
+    for (; r + 4 <= n_rows; r += 4) dots_f16_tile(y + r, p + 2 * r * n, x, n, 4);
+    for (; r < n_rows; r++) dots_f16_tile(y + r, p + 2 * r * n, x, n, 1);
+}
