@@ -6,6 +6,7 @@
  * the same way. */
 #include "base/pool.h"
 
+#include "base/clock.h"
 #include "base/cores.h"
 #include "base/mem.h"
 #include <linux/futex.h>
@@ -18,7 +19,7 @@
 
 /* How often to look before going to sleep: the next step is microseconds away, unless the others are
  * not even running. */
-enum { SPINS = 2000, SPINS_CROWDED = 50 };
+enum { SPINS = 2000, SPINS_CROWDED = 50, SPINS_MORE = 10, LONG_SLEEP_NS = 1000000 };
 
 /* one cache line each, so that waiting on one does not slow writing to another */
 struct gate {
@@ -34,7 +35,8 @@ struct bn_pool {
     void *arg;
     _Atomic bool closing;
     uint32_t n_threads, n_started;
-    int spins;
+    int spins;            /* at most */
+    _Atomic int patience; /* spins at a barrier, as experience teaches */
     pthread_t *threads;
     struct worker *workers;
 };
@@ -53,16 +55,19 @@ static inline void relax(void)
 #endif
 }
 
-static void gate_wait(struct gate *g, uint32_t seen, int spins)
+/* Returns for how long it slept, in nanoseconds; 0: not at all. */
+static uint64_t gate_wait(struct gate *g, uint32_t seen, int spins)
 {
     for (int i = 0; i < spins; i++) {
-        if (atomic_load_explicit(&g->value, memory_order_acquire) != seen) return;
+        if (atomic_load_explicit(&g->value, memory_order_acquire) != seen) return 0;
         relax();
     }
+    uint64_t start_ns = bn_now_ns();
     atomic_fetch_add(&g->sleepers, 1);
     while (atomic_load(&g->value) == seen)
         syscall(SYS_futex, &g->value, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
     atomic_fetch_sub(&g->sleepers, 1);
+    return bn_now_ns() - start_ns + 1;
 }
 
 static void gate_open(struct gate *g)
@@ -73,6 +78,18 @@ static void gate_open(struct gate *g)
         syscall(SYS_futex, &g->value, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
+/* Whoever slept long at a barrier waited for a thread that was not running: something else has its
+ * CPU, and looking would only use up our own time, which the kernel then gives to others. Every
+ * barrier that was passed without sleep makes up for a part of it. */
+static void learn(struct bn_pool *p, int spins, uint64_t slept_ns)
+{
+    int next = slept_ns == 0              ? spins + SPINS_MORE
+               : slept_ns > LONG_SLEEP_NS ? SPINS_CROWDED
+                                          : spins;
+    if (next > p->spins) next = p->spins;
+    if (next != spins) atomic_store_explicit(&p->patience, next, memory_order_relaxed);
+}
+
 void bn_pool_barrier(struct bn_pool *p)
 {
     if (p->n_threads == 1) return;
@@ -81,7 +98,8 @@ void bn_pool_barrier(struct bn_pool *p)
         atomic_store(&p->arrived, 0);
         gate_open(&p->barrier);
     } else {
-        gate_wait(&p->barrier, seen, p->spins);
+        int spins = atomic_load_explicit(&p->patience, memory_order_relaxed);
+        learn(p, spins, gate_wait(&p->barrier, seen, spins));
     }
 }
 
@@ -109,6 +127,7 @@ bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_erro
     memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
     p->spins = n_threads <= bn_usable_cores() ? SPINS : SPINS_CROWDED;
+    atomic_store(&p->patience, p->spins);
     p->threads = bn_calloc(n_threads, sizeof *p->threads);
     p->workers = bn_calloc(n_threads, sizeof *p->workers);
     if (!p->threads || !p->workers) {
