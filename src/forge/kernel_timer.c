@@ -398,9 +398,8 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
 
 static void call_screen(struct bitnet_kernel_timer *t, const struct task *k)
 {
-    struct bn_screen w = {next_weights(t, k), k->s.rows, k->s.cols, t->ones, t->ones};
-    struct bn_screen_vector v = {t->q, t->q + bn_align_up(k->s.cols, BN_K_ALIGN), 1e-4, 1, 3, 1e-4,
-                                 0};
+    struct bn_screen w = {next_weights(t, k), k->s.rows, k->s.cols, t->ones, t->ones, t->ones};
+    struct bn_screen_vector v = {t->q, NULL, 1e-4, 1, 3, 1e-4, 0};
     ((bn_screen4_fn *)k->v->fn)(t->y, t->y + SCREEN_ROWS, SCREEN_ROWS, &w, 0, k->s.rows, &v, 1);
 }
 

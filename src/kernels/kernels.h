@@ -73,11 +73,12 @@ typedef void bn_dots_f16_fn(float *y, const void *rows, size_t n_rows, const flo
 
 /* ---- screening: what a row's product with a vector can be at most, from 4 bits a weight ----
  * The copy holds integers w in [-8, 7] and a step a row, so that the row is about
- * step * (w[j] + 1/2 - u[j]) with u of bn_screen4_pack. The vector comes as k = 128 * high + low and
- * a few numbers that its maker (model/head.c) derived from it. With S = sum of w[j] * k[j], an exact
- * int32, in double, every operation rounded by itself:
- *   score = step * (S * unit + offset)
- *   bound = score + step * (margin + mass * per_mass)
+ * step * (w[j] + 1/2 - u[j]) with u of bn_screen4_pack. The vector comes as k = high, or as
+ * k = 128 * high + low where it needs more digits, so that it is about unit * (k[j] - d[j]), and a few
+ * numbers that its maker (model/head.c) derived from it. With S = sum of w[j] * k[j], an exact int32,
+ * in double, every operation rounded by itself:
+ *   score = step * ((S - shift) * unit + offset)
+ *   bound = score + step * (margin + norm * per_norm)
  *   upper = (bound + |bound| * 2^-23) + tiny
  * score and upper are then rounded to float. Group after group of BN_SCREEN_ROWS rows; for every 64
  * columns a group has four pieces of 32 bytes, row after row; byte i of a piece holds w + 8 of
@@ -85,14 +86,16 @@ typedef void bn_dots_f16_fn(float *y, const void *rows, size_t n_rows, const flo
  * groups with w = 0. */
 struct bn_screen {
     const uint8_t *data;
-    size_t rows, cols; /* cols <= BN_SCREEN_COLS_MAX */
-    const float *step; /* [rows] */
-    const float *mass; /* [rows] sum of |w| */
+    size_t rows, cols;  /* cols <= BN_SCREEN_COLS_MAX */
+    const float *step;  /* [rows] */
+    const float *norm;  /* [rows] root of the sum of w * w, rounded up */
+    const float *shift; /* [rows] sum of w * d */
 };
 
 struct bn_screen_vector {
-    const int8_t *high, *low; /* within +-127 and +-64, zeros from cols up to BN_K_ALIGN */
-    double unit, offset, margin, per_mass, tiny;
+    const int8_t *high; /* within +-127, zeros from cols up to BN_K_ALIGN */
+    const int8_t *low;  /* within +-64, the same; or NULL */
+    double unit, offset, margin, per_norm, tiny;
 };
 
 /* Rows [r0, r1), r0 a multiple of BN_SCREEN_ROWS, and vector after vector: score[i * stride + r - r0]
@@ -103,10 +106,13 @@ typedef void bn_screen4_fn(float *score, float *upper, size_t stride, const stru
 
 size_t bn_screen4_group_bytes(size_t cols);
 /* One group from x[n_rows][cols], finite: step is the least float with 7.5 * step >= max|x|, but at
- * least 2^-100, and w = floor(x / step + u + 8) - 8, in float. u[j] is an odd multiple of 2^-17
- * between -1/2 and 1/2. */
-void bn_screen4_pack(uint8_t *dst, float *step, float *mass, const float *x, size_t n_rows,
-                     size_t cols, const float *u);
+ * least 2^-100, and w = floor(x / step + u + 8) - 8, in float. u[j] and d[j] are odd multiples
+ * of 2^-17 between -1/2 and 1/2. */
+struct bn_screen_row {
+    float step, norm, shift;
+};
+void bn_screen4_pack(uint8_t *dst, struct bn_screen_row *row, const float *x, size_t n_rows,
+                     size_t cols, const float *u, const float *d);
 
 /* ---- dense matrices rounded to one byte a weight ----
  * A row is about scale * q[j], a vector about unit * k[j]. With S = sum of q[j] * k[j], exact:

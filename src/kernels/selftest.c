@@ -133,29 +133,37 @@ static bool test_dots_f16(bn_dots_f16_fn *f)
     return same(a, b, sizeof a);
 }
 
-/* Seven rows, so that the last group is not full; more than one block of columns; seven vectors: four,
- * two and one. */
+/* Seven rows, so that the last group is not full; more than one block of columns; four, two and one
+ * vector of both kinds. */
 static bool test_screen4(bn_screen4_fn *f)
 {
-    enum { ROWS = 7, VECTORS = 7, COLS = 520, PADDED = 640 };
+    enum { ROWS = 7, VECTORS = 14, COLS = 520, PADDED = 640 };
     uint8_t data[8 * PADDED / 2];
-    int8_t high[PADDED + VECTORS] = {0}, low[PADDED + VECTORS] = {0};
-    float x[4 * COLS], u[COLS], step[ROWS], mass[ROWS], a[2][VECTORS][ROWS], b[2][VECTORS][ROWS];
+    int8_t plane[PADDED + VECTORS] = {0};
+    float x[4 * COLS], u[COLS], step[8], norm[8], shift[8];
+    float a[2][VECTORS][ROWS], b[2][VECTORS][ROWS];
     struct bn_screen_vector v[VECTORS];
     struct bn_rng r = {27};
     for (size_t i = 0; i < COLS; i++) {
         u[i] = (float)(2 * (int)bn_rng_below(&r, 1 << 16) + 1 - (1 << 16)) * 0x1p-17f;
-        high[i] = (int8_t)((int)bn_rng_below(&r, 255) - 127);
-        low[i] = (int8_t)((int)bn_rng_below(&r, 129) - 64);
+        plane[i] = (int8_t)((int)bn_rng_below(&r, 129) - 64);
     }
     for (size_t i = 0; i < VECTORS; i++) /* each a column on */
-        v[i] = (struct bn_screen_vector){high + i, low + i, 0.37, -1.25, 5.5, 0.01, 0x1p-140};
+        v[i] = (struct bn_screen_vector){
+            plane + i, i < VECTORS / 2 ? plane + VECTORS - i : NULL, 0.37, -1.25, 5.5, 0.01,
+            0x1p-140};
     for (size_t g = 0; g < 2; g++) {
+        struct bn_screen_row row[4] = {{0}};
         fill(x, BN_ARRAY_LEN(x), 28 + g);
-        bn_screen4_pack(data + g * bn_screen4_group_bytes(COLS), step + 4 * g, mass + 4 * g, x,
-                        bn_min_size(4, ROWS - 4 * g), COLS, u);
+        bn_screen4_pack(data + g * bn_screen4_group_bytes(COLS), row, x,
+                        bn_min_size(4, ROWS - 4 * g), COLS, u, u);
+        for (size_t i = 0; i < 4; i++) {
+            step[4 * g + i] = row[i].step;
+            norm[4 * g + i] = row[i].norm;
+            shift[4 * g + i] = row[i].shift;
+        }
     }
-    struct bn_screen w = {data, ROWS, COLS, step, mass};
+    struct bn_screen w = {data, ROWS, COLS, step, norm, shift};
     bn_screen4_c(a[0][0], a[1][0], ROWS, &w, 0, ROWS, v, VECTORS);
     f(b[0][0], b[1][0], ROWS, &w, 0, ROWS, v, VECTORS);
     return same(a, b, sizeof a);

@@ -36,8 +36,9 @@ enum {
     VECTORS = 8, /* tokens whose bounds of a tile are made together */
     MORE = 3,    /* candidates beyond k: a first guess is sometimes the second */
     MAX_CANDIDATES = BN_HEAD_MAX_K + MORE,
-    K_LIMIT = 16319, /* 128 * 127 + 63: what two planes hold */
-    FAIL_BITS = 60   /* a bound fails with a probability of at most 2^-60 a token */
+    K_LIMIT_1 = 127,   /* what one plane holds */
+    K_LIMIT_2 = 16319, /* 128 * 127 + 63: what two hold */
+    FAIL_BITS = 60     /* a bound fails with a probability of at most 2^-60 a token */
 };
 
 /* A page fault of the file's mapping brings its neighbours along, and a row lies on several pages:
@@ -47,6 +48,9 @@ static const uint64_t fault_bytes = 128 << 10, release_bytes = 48 << 20;
 
 /* At most this share of the rows may survive; reading more of them, scattered, is no gain. */
 static const double survivor_share = 0.08;
+
+/* The rounding of a hidden state to one plane may widen bounds by this share. */
+static const double one_plane_share = 0.25;
 
 enum how { FULL, SCREENED, FALLBACK };
 
@@ -110,9 +114,9 @@ bitnet_status bn_head_open(struct bn_head **out, const struct bn_model *m, struc
     h->o.screened = o->screened && m->screen.data;
     if (!h->o.screened) h->o.max_screened = 0;
     if (h->o.limit == 0) h->o.limit = (uint32_t)((double)vocab * survivor_share);
-    /* 2 V exp(-6 t^2) = 2^-FAIL_BITS, rounded up */
+    /* 4 V exp(-6 t^2) = 2^-FAIL_BITS, rounded up */
     double ln2 = bn_det_log(2.0);
-    h->t = sqrt((bn_det_log((double)vocab) + (FAIL_BITS + 1) * ln2) / 6) * (1 + 0x1p-20);
+    h->t = sqrt((bn_det_log((double)vocab) + (FAIL_BITS + 2) * ln2) / 6) * (1 + 0x1p-20);
     h->plane_bytes = bn_align_up(cols, BN_K_ALIGN);
     h->rows = take(h, max_rows, sizeof *h->rows);
     h->slots = take(h, h->o.max_screened, sizeof *h->slots);
@@ -189,12 +193,28 @@ void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want)
 
 size_t bn_head_rows(const struct bn_head *h) { return h->n_rows; }
 
-/* The hidden state as two planes of int8 and the numbers of its bound; false if bounds would not be
- * finite numbers; the vector is then one that the kernel can take, and of no use. With unit g, |x_j - g k_j| <= g / 2; n1, n2 the norms; z = sum (1/2 - u_j) x_j, so
- * that a row's product with x is step * (g S + z) up to
- *   the rounding of the row to 4 bits: step * t * n2, but for a probability of 2^-60, plus what the
- *     steps of the dither and its float arithmetic shift its mean, less than 2^-16 a column;
- *   the rounding of x: step * (g / 2) * mass;
+/* k = round(x * per_unit + d) as planes; |x * per_unit| <= limit. */
+static void make_planes(int8_t *high, int8_t *low, const float *x, const float *d, size_t n,
+                        double per_unit)
+{
+    const double to_integer = 0x1.8p52;
+    for (size_t i = 0; i < n; i++) {
+        int32_t k = (int32_t)((double)x[i] * per_unit + (double)d[i] + to_integer - to_integer);
+        int32_t top = low ? (k + 64 + 128 * 128) / 128 - 128 : k;
+        high[i] = (int8_t)top;
+        if (low) low[i] = (int8_t)(k - 128 * top);
+    }
+}
+
+/* The hidden state as integers and the numbers of its bound; false if bounds would not be finite
+ * numbers; the vector is then one that the kernel can take, and of no use. One plane of int8 will do
+ * where it makes no bound more than a quarter wider; a vector with outliers gets two. With unit g and
+ * dither d, x_j = g (k_j - d_j) up to an error that is uniform within +-g / 2; n1, n2 the norms;
+ * z = sum (1/2 - u_j) x_j, so that a row's product with x is step * (g (S - shift) + z) up to
+ *   the rounding of the row to 4 bits: step * t * n2, and that of x: step * t * g * norm, but for a
+ *     probability of 2^-60 together; plus what the steps of the dithers and float arithmetic shift
+ *     their means: less than 2^-16 a column, the second of w, whose sizes add up to at most
+ *     128 * norm;
  *   the float rounding of the full pass: one multiplication, cols / 16 additions in a lane and 4 in
  *     the tree, of products whose sizes add up to at most 7.5 * step * n1; and of products that
  *     underflow;
@@ -203,9 +223,9 @@ size_t bn_head_rows(const struct bn_head *h) { return h->n_rows; }
 static bool make_vector(const struct bn_head *h, struct bn_screen_vector *v, int8_t *planes,
                         const float *x)
 {
-    const double to_integer = 0x1.8p52;
-    size_t cols = h->m->config.n_embd;
-    const float *u = h->m->screen_dither;
+    const struct bn_model *m = h->m;
+    size_t cols = m->config.n_embd;
+    const float *u = m->screen_dither;
     double most = 0, n1 = 0, squares = 0, z = 0;
     for (size_t i = 0; i < cols; i++) {
         double a = fabs((double)x[i]);
@@ -214,22 +234,19 @@ static bool make_vector(const struct bn_head *h, struct bn_screen_vector *v, int
         squares += a * a;
         z += (0.5 - (double)u[i]) * (double)x[i];
     }
-    int8_t *high = planes, *low = planes + h->plane_bytes;
-    *v = (struct bn_screen_vector){.high = high, .low = low};
-    if (!(7.5 * (double)h->m->screen_step_max * n1 < 1e37)) return false;
-    double per_unit = most > 0 ? K_LIMIT / most : 0;
-    for (size_t i = 0; i < cols; i++) {
-        int32_t k = (int32_t)((double)x[i] * per_unit + to_integer - to_integer);
-        int32_t top = (k + 64 + 128 * 128) / 128 - 128;
-        high[i] = (int8_t)top;
-        low[i] = (int8_t)(k - 128 * top);
+    *v = (struct bn_screen_vector){.high = planes};
+    if (!(7.5 * (double)m->screen_step_max * n1 < 1e37)) return false;
+    double n2 = sqrt(squares), limit = K_LIMIT_1;
+    if (most / K_LIMIT_1 * (double)m->screen_norm_max > one_plane_share * n2) {
+        v->low = planes + h->plane_bytes;
+        limit = K_LIMIT_2;
     }
-    double gamma = ((double)cols / 16 + 8) * 0x1p-24;
-    double unit = most / K_LIMIT, trust = h->o.no_margin ? 0 : 1 + 0x1p-20;
-    v->unit = unit;
+    make_planes(planes, (int8_t *)v->low, x, u + cols, cols, most > 0 ? limit / most : 0);
+    double gamma = ((double)cols / 16 + 8) * 0x1p-24, trust = h->o.no_margin ? 0 : 1 + 0x1p-20;
+    v->unit = most / limit;
     v->offset = z;
-    v->margin = (h->t * sqrt(squares) + (0x1p-15 + 7.5 * gamma) * n1) * trust;
-    v->per_mass = 0.5 * unit * trust;
+    v->margin = (h->t * n2 + (0x1p-15 + 7.5 * gamma) * n1) * trust;
+    v->per_norm = v->unit * (h->t + 0x1p-8) * trust;
     v->tiny = ((double)cols + 16) * 0x1p-149 * trust;
     return true;
 }

@@ -45,8 +45,9 @@ struct job {
     const struct bn_tensor *tensor;
     bool int8;
     uint8_t *data;
-    float *step, *mass, *u; /* step: of a screening copy, or the scale of an int8 row */
-    float *rows;            /* [threads][ROWS][cols] */
+    float *step, *norm, *shift; /* step: of a screening copy, or the scale of an int8 row */
+    float *dither;              /* [2][cols] */
+    float *rows;                /* [threads][ROWS][cols] */
     atomic_bool bad;
 };
 
@@ -74,14 +75,25 @@ static size_t group_bytes(const struct job *j)
     return j->int8 ? bn_dense8_group_bytes(cols) : bn_screen4_group_bytes(cols);
 }
 
+static void pack_screen(struct job *j, uint8_t *to, size_t r, const float *x, size_t n)
+{
+    size_t cols = j->m->head.stored.cols;
+    struct bn_screen_row row[ROWS];
+    bn_screen4_pack(to, row, x, n, cols, j->dither, j->dither + cols);
+    for (size_t i = 0; i < n; i++) {
+        j->step[r + i] = row[i].step;
+        j->norm[r + i] = row[i].norm;
+        j->shift[r + i] = row[i].shift;
+    }
+}
+
 /* Rows r .. r+n-1, x[n][cols]. */
 static void pack_group(struct job *j, size_t r, const float *x, size_t n)
 {
     size_t cols = j->m->head.stored.cols;
     uint8_t *to = j->data + r / ROWS * group_bytes(j);
     if (j->int8) bn_dense8_pack((int8_t *)to, j->step + r, x, n, cols);
-    else if (finite_row(x, n * cols))
-        bn_screen4_pack(to, j->step + r, j->mass + r, x, n, cols, j->u);
+    else if (finite_row(x, n * cols)) pack_screen(j, to, r, x, n);
     else atomic_store(&j->bad, true);
 }
 
@@ -116,11 +128,12 @@ static bitnet_status draw_dither(struct job *j, bitnet_error *err)
     struct bn_model *m = j->m;
     size_t cols = m->head.stored.cols;
     struct bn_rng rng = {dither_seed};
-    j->u = bn_arena_alloc(&m->arena, cols * sizeof *j->u);
-    if (!j->u) return bn_fail_nomem(err, cols * sizeof *j->u, "the head's 4-bit copy");
-    for (size_t i = 0; i < cols; i++)
-        j->u[i] = (float)(2 * (int32_t)bn_rng_below(&rng, 1 << 16) + 1 - (1 << 16)) * 0x1p-17f;
-    m->screen_dither = j->u;
+    j->dither = bn_arena_alloc(&m->arena, 2 * cols * sizeof *j->dither);
+    if (!j->dither)
+        return bn_fail_nomem(err, 2 * cols * sizeof *j->dither, "the head's 4-bit copy");
+    for (size_t i = 0; i < 2 * cols; i++)
+        j->dither[i] = (float)(2 * (int32_t)bn_rng_below(&rng, 1 << 16) + 1 - (1 << 16)) * 0x1p-17f;
+    m->screen_dither = j->dither;
     return BITNET_OK;
 }
 
@@ -129,7 +142,7 @@ static bitnet_status make(struct job *j, bitnet_error *err)
     struct bn_model *m = j->m;
     uint64_t rows = m->head.stored.rows, cols = m->head.stored.cols;
     size_t codes = bn_div_up(rows, ROWS) * group_bytes(j);
-    size_t bytes = codes + (j->int8 ? 1 : 2) * rows * sizeof(float);
+    size_t bytes = codes + (j->int8 ? 1 : 3) * rows * sizeof(float);
     if (!j->int8) BN_TRY(draw_dither(j, err));
     j->rows = bn_calloc(bn_pool_threads(j->pool) * ROWS * cols, sizeof *j->rows);
     j->data = bn_block_alloc(bytes);
@@ -138,16 +151,19 @@ static bitnet_status make(struct job *j, bitnet_error *err)
     else m->screen.data = j->data;
     if (!j->rows || !j->data) return bn_fail_nomem(err, bytes, "the copy of the head");
     j->step = (float *)(void *)(j->data + codes);
-    j->mass = j->step + rows;
+    j->norm = j->step + rows;
+    j->shift = j->norm + rows;
     bn_pool_run(j->pool, copy_worker, j);
     m->packed_bytes += bytes;
     if (j->int8) {
         m->head_int8 = (struct bn_dense8){m->head_int8.data, rows, cols, j->step};
         return BITNET_OK;
     }
-    m->screen = (struct bn_screen){j->data, rows, cols, j->step, j->mass};
-    for (uint64_t r = 0; r < rows; r++)
+    m->screen = (struct bn_screen){j->data, rows, cols, j->step, j->norm, j->shift};
+    for (uint64_t r = 0; r < rows; r++) {
         if (j->step[r] > m->screen_step_max) m->screen_step_max = j->step[r];
+        if (j->norm[r] > m->screen_norm_max) m->screen_norm_max = j->norm[r];
+    }
     return BITNET_OK;
 }
 

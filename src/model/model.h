@@ -40,8 +40,8 @@ struct bn_model {
     struct bn_matrix embed, head;   /* dense; head is the embedding when tied */
     struct bn_screen screen;        /* 4-bit copy of the head (head_copy.c); data NULL: none */
     struct bn_dense8 head_int8;     /* its copy with one byte a weight; data NULL: none */
-    const float *screen_dither;     /* [n_embd] */
-    float screen_step_max;
+    const float *screen_dither;     /* [2][n_embd]: of the rows, of the hidden state */
+    float screen_step_max, screen_norm_max;
     struct bn_slab slab;     /* packed matrices, in the order of their use */
     size_t head_copy_bytes;  /* of the one copy there is */
     struct bn_arena arena;   /* norms, row scales */

@@ -39,9 +39,11 @@ static bool naive_row(struct ck *c, const struct screen *a, size_t i, size_t r)
     size_t at = i * a->stride + r - a->r0;
     int64_t s = 0;
     for (size_t k = 0; k < a->w.cols; k++)
-        s += (int64_t)weight(&a->w, r, k) * (128 * v->high[k] + v->low[k]);
-    double step = (double)a->w.step[r], y = step * ((double)s * v->unit + v->offset);
-    double bound = y + step * (v->margin + (double)a->w.mass[r] * v->per_mass);
+        s += (int64_t)weight(&a->w, r, k) *
+             (v->low ? 128 * v->high[k] + v->low[k] : (int)v->high[k]);
+    double step = (double)a->w.step[r], shift = (double)a->w.shift[r];
+    double y = step * (((double)s - shift) * v->unit + v->offset);
+    double bound = y + step * (v->margin + (double)a->w.norm[r] * v->per_norm);
     double upper = bound + fabs(bound) * 0x1p-23 + v->tiny;
     return ck_near(c, "score", y, (double)a->score[at], fabs(y) * 0x1p-23 + 0x1p-149, at) &&
            ck_near(c, "upper", upper, (double)a->upper[at], fabs(upper) * 0x1p-23 + 0x1p-149, at);
@@ -54,15 +56,17 @@ static void naive_screen(struct ck *c, const struct screen *a)
             if (!naive_row(c, a, i, r)) return;
 }
 
-static void naive_pack(struct ck *c, const struct bn_screen *w, const float *x, const float *u)
+static void naive_pack(struct ck *c, const struct bn_screen *w, const float *x, const float *u,
+                       const float *d)
 {
     for (size_t r = 0; r < w->rows; r++) {
-        double most = 0, mass = 0, step = (double)w->step[r];
+        double most = 0, squares = 0, shift = 0, step = (double)w->step[r];
         for (size_t k = 0; k < w->cols; k++) {
             double v = (double)x[r * w->cols + k];
             int q = weight(w, r, k);
             most = fmax(most, fabs(v));
-            mass += abs(q);
+            squares += q * q;
+            shift += q * (double)d[k];
             /* within half a step, up to the float arithmetic of the packing */
             if (fabs(step * (q + 0.5 - (double)u[k]) - v) > step * (0.5 + 0x1p-18)) {
                 ck_fail(c, "row %zu column %zu: %g is stored as %d steps of %g", r, k, v, q, step);
@@ -71,7 +75,10 @@ static void naive_pack(struct ck *c, const struct bn_screen *w, const float *x, 
         }
         if (step * 7.5 < most || (step > 0x1p-100 && step * 7.5 > most * (1 + 0x1p-22)))
             ck_fail(c, "row %zu: step %g for a largest value of %g", r, step, most);
-        ck_near(c, "mass", mass, (double)w->mass[r], 0, r);
+        double norm = (double)w->norm[r];
+        if (norm * norm < squares || norm > sqrt(squares) * (1 + 0x1p-22))
+            ck_fail(c, "row %zu: norm %.9g for the root of %g", r, norm, squares);
+        ck_near(c, "shift", shift, (double)w->shift[r], fabs(shift) * 0x1p-24, r);
     }
 }
 
@@ -89,27 +96,42 @@ static void make_planes(struct ck *c, int8_t *high, int8_t *low, const float *x,
     }
 }
 
-static void check_case(struct ck *c, size_t rows, size_t cols, size_t r0, enum ck_fill f,
-                       enum vector kind, size_t n_vec)
+static void fill_dither(struct ck *c, float *u, size_t n)
 {
-    ck_case(c, "rows=%zu from %zu cols=%zu fill=%s vector=%d n=%zu", rows, r0, cols,
-            ck_fill_name(f), (int)kind, n_vec);
+    for (size_t i = 0; i < n; i++)
+        u[i] = (float)(2 * (int)bn_rng_below(&c->rng, 1 << 16) + 1 - (1 << 16)) * 0x1p-17f;
+}
+
+/* planes: bit i: vector i has a low plane */
+static void check_case(struct ck *c, size_t rows, size_t cols, size_t r0, enum ck_fill f,
+                       enum vector kind, size_t n_vec, unsigned planes)
+{
+    ck_case(c, "rows=%zu from %zu cols=%zu fill=%s vector=%d n=%zu planes=%x", rows, r0, cols,
+            ck_fill_name(f), (int)kind, n_vec, planes);
     size_t padded = bn_align_up(cols, BN_K_ALIGN), bytes = bn_screen4_group_bytes(cols);
     uint8_t *data = ck_buffer(c, bn_div_up(rows, 4) * bytes);
     float *x = ck_buffer(c, rows * cols * sizeof *x), *u = ck_buffer(c, cols * sizeof *u);
-    float *step = ck_buffer(c, rows * sizeof *step), *mass = ck_buffer(c, rows * sizeof *mass);
+    float *d = ck_buffer(c, cols * sizeof *d), *step = ck_buffer(c, rows * sizeof *step);
+    float *norm = ck_buffer(c, rows * sizeof *norm), *shift = ck_buffer(c, rows * sizeof *shift);
     int8_t *high = ck_buffer(c, n_vec * padded), *low = ck_buffer(c, n_vec * padded);
     memset(high, 0, n_vec * padded);
     memset(low, 0, n_vec * padded);
     ck_fill_f32(c, x, rows * cols, f);
-    for (size_t i = 0; i < cols; i++)
-        u[i] = (float)(2 * (int)bn_rng_below(&c->rng, 1 << 16) + 1 - (1 << 16)) * 0x1p-17f;
-    for (size_t r = 0; r < rows; r += 4)
-        bn_screen4_pack(data + r / 4 * bytes, step + r, mass + r, x + r * cols,
-                        bn_min_size(4, rows - r), cols, u);
+    fill_dither(c, u, cols);
+    fill_dither(c, d, cols);
+    for (size_t r = 0; r < rows; r += 4) {
+        struct bn_screen_row row[4] = {{0}};
+        size_t n = bn_min_size(4, rows - r);
+        bn_screen4_pack(data + r / 4 * bytes, row, x + r * cols, n, cols, u, d);
+        for (size_t i = 0; i < n; i++) {
+            step[r + i] = row[i].step;
+            norm[r + i] = row[i].norm;
+            shift[r + i] = row[i].shift;
+        }
+    }
     struct screen a = {.fn = (bn_screen4_fn *)c->ref->fn,
                        .stride = rows - r0 + n_vec % 3,
-                       .w = {data, rows, cols, step, mass},
+                       .w = {data, rows, cols, step, norm, shift},
                        .r0 = r0,
                        .r1 = rows,
                        .n_vec = n_vec};
@@ -127,7 +149,7 @@ static void check_case(struct ck *c, size_t rows, size_t cols, size_t r0, enum c
     if (!ck_run(c, run_screen, &a)) return;
     if (c->naive) {
         if (f <= CK_WIDE) naive_screen(c, &a);
-        if (f <= CK_WIDE) naive_pack(c, &a.w, x, u);
+        if (f <= CK_WIDE) naive_pack(c, &a.w, x, u, d);
         return;
     }
     a.fn = (bn_screen4_fn *)c->v->fn;
@@ -146,15 +168,17 @@ void check_screen4(struct ck *c)
     for (size_t rows = 1; rows <= 9; rows++)
         for (size_t i = 0; i < BN_ARRAY_LEN(cols); i++)
             check_case(c, rows, cols[i], rows > 4 ? 4 : 0, CK_RANDOM, (enum vector)(rows % 3),
-                       1 + i % 3);
+                       1 + i % 3, rows % 2 ? 0 : 0xff);
     for (enum ck_fill f = 0; f < CK_SPECIAL; f++)
         for (size_t i = 0; i < BN_ARRAY_LEN(cols); i++)
             for (int v = RANDOM; v <= AGAINST; v++)
-                check_case(c, 7, cols[i], 0, f, (enum vector)v, 1 + (i + f) % 4);
+                check_case(c, 7, cols[i], 0, f, (enum vector)v, 1 + (i + f) % 4, i % 2 ? 0 : 0xff);
     for (size_t n = 1; n <= MAX_VECTORS; n++) {
-        check_case(c, MAX_ROWS, 640, 0, CK_RANDOM, RANDOM, n);
-        for (int v = RANDOM; v <= AGAINST; v++)
-            check_case(c, 5, BN_SCREEN_COLS_MAX, 0, CK_RANDOM, (enum vector)v, n);
+        check_case(c, MAX_ROWS, 640, 0, CK_RANDOM, RANDOM, n, 0x9c);
+        for (int v = RANDOM; v <= AGAINST; v++) {
+            check_case(c, 5, BN_SCREEN_COLS_MAX, 0, CK_RANDOM, (enum vector)v, n, 0xff);
+            check_case(c, 5, BN_SCREEN_COLS_MAX, 0, CK_RANDOM, (enum vector)v, n, 0);
+        }
     }
-    check_case(c, 5, BN_SCREEN_COLS_MAX - 1, 4, CK_WIDE, EXTREME, 7);
+    check_case(c, 5, BN_SCREEN_COLS_MAX - 1, 4, CK_WIDE, EXTREME, 7, 0x31);
 }

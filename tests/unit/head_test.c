@@ -337,7 +337,8 @@ static void errors_stay_within_the_bound(void **state)
 {
     (void)state;
     enum { ROWS = 64, COLS = 640, MATRICES = 40, VECTORS = 5 };
-    static float x[ROWS * COLS], u[COLS], h[COLS], step[ROWS], mass[ROWS];
+    static float x[ROWS * COLS], u[COLS], h[COLS];
+    static struct bn_screen_row row[ROWS];
     static uint8_t data[ROWS * COLS];
     struct bn_rng r = {7};
     double squares = 0, worst = 0;
@@ -351,8 +352,8 @@ static void errors_stay_within_the_bound(void **state)
                            : m % 4 == 2 ? (double)(bn_rng_below(&r, 3) * 0.01)
                                         : gauss(&r) * gauss(&r) * gauss(&r));
         for (size_t i = 0; i < ROWS; i += 4)
-            bn_screen4_pack(data + i / 4 * bn_screen4_group_bytes(COLS), step + i, mass + i,
-                            x + i * COLS, 4, COLS, u);
+            bn_screen4_pack(data + i / 4 * bn_screen4_group_bytes(COLS), row + i, x + i * COLS, 4,
+                            COLS, u, u);
         for (int v = 0; v < VECTORS; v++) {
             double norm = 0;
             for (size_t i = 0; i < COLS; i++) {
@@ -364,10 +365,11 @@ static void errors_stay_within_the_bound(void **state)
                 double e = 0;
                 for (size_t k = 0; k < COLS; k++) {
                     int byte = p[k / 64 * 128 + k % 32], q = (k % 64 < 32 ? byte & 15 : byte >> 4);
-                    e += ((double)step[i] * (q - 7.5 - (double)u[k]) - (double)x[i * COLS + k]) *
-                         (double)h[k];
+                    e +=
+                        ((double)row[i].step * (q - 7.5 - (double)u[k]) - (double)x[i * COLS + k]) *
+                        (double)h[k];
                 }
-                e /= (double)step[i] * sqrt(norm);
+                e /= (double)row[i].step * sqrt(norm);
                 squares += e * e;
                 if (fabs(e) > worst) worst = fabs(e);
                 n++;

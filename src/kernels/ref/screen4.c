@@ -33,35 +33,48 @@ static void codes_of(uint8_t *code, const float *x, const float *u, size_t n, fl
     for (size_t i = 0; i < n; i++) code[i] = (uint8_t)(int32_t)(x[i] * inv + (u[i] + 8.0f));
 }
 
-void bn_screen4_pack(uint8_t *dst, float *step, float *mass, const float *x, size_t n_rows,
-                     size_t cols, const float *u)
+/* the root of an integer, not rounded down; squares of floats are exact in double */
+static float root_up(int64_t squares)
+{
+    float y = (float)sqrt((double)squares);
+    return (double)y * (double)y < (double)squares ? nextafterf(y, INFINITY) : y;
+}
+
+void bn_screen4_pack(uint8_t *dst, struct bn_screen_row *row, const float *x, size_t n_rows,
+                     size_t cols, const float *u, const float *d)
 {
     memset(dst, 0x88, bn_screen4_group_bytes(cols));
     for (size_t r = 0; r < n_rows; r++, x += cols) {
-        float inv = 1.0f / (step[r] = step_of(x, cols));
-        int32_t sum = 0;
+        float inv = 1.0f / (row[r].step = step_of(x, cols));
+        int64_t squares = 0;
+        double shift = 0; /* exact: 34 bits */
         for (size_t s = 0; s * STEP < cols; s++) {
             uint8_t c[STEP], *p = dst + (s * ROWS + r) * PIECE;
             size_t n = bn_min_size(STEP, cols - s * STEP);
             memset(c, 8, sizeof c);
             codes_of(c, x + s * STEP, u + s * STEP, n, inv);
-            for (size_t i = 0; i < STEP; i++) sum += c[i] < 8 ? 8 - c[i] : c[i] - 8;
+            for (size_t i = 0; i < n; i++) {
+                int32_t w = c[i] - 8;
+                squares += w * w;
+                shift += w * (double)d[s * STEP + i];
+            }
             for (size_t i = 0; i < PIECE; i++) p[i] = (uint8_t)(c[i] | c[PIECE + i] << 4);
         }
-        mass[r] = (float)sum;
+        row[r].norm = root_up(squares);
+        row[r].shift = (float)shift;
     }
 }
 
 static int32_t dot(const uint8_t *p, const int8_t *high, const int8_t *low, size_t steps)
 {
     int32_t h = 0, l = 0;
-    for (size_t s = 0; s < steps; s++, p += ROWS * PIECE, high += STEP, low += STEP)
+    for (size_t s = 0; s < steps; s++, p += ROWS * PIECE, high += STEP, low += low ? STEP : 0)
         for (size_t i = 0; i < PIECE; i++) {
             int32_t a = (p[i] & 15) - 8, b = (p[i] >> 4) - 8;
             h += a * high[i] + b * high[PIECE + i];
-            l += a * low[i] + b * low[PIECE + i];
+            if (low) l += a * low[i] + b * low[PIECE + i];
         }
-    return 128 * h + l; /* at most 16384 * 8 * 16320 < 2^31 */
+    return low ? 128 * h + l : h; /* at most 16384 * 8 * 16320 < 2^31 */
 }
 
 static void one_vector(float *score, float *upper, const struct bn_screen *w, size_t r0, size_t r1,
@@ -70,9 +83,10 @@ static void one_vector(float *score, float *upper, const struct bn_screen *w, si
     size_t steps = n_steps(w->cols), bytes = bn_screen4_group_bytes(w->cols);
     for (size_t r = r0; r < r1; r++) {
         const uint8_t *p = w->data + r / ROWS * bytes + r % ROWS * PIECE;
-        double step = (double)w->step[r], mass = (double)w->mass[r];
-        double y = step * ((double)dot(p, v->high, v->low, steps) * v->unit + v->offset);
-        double bound = y + step * (v->margin + mass * v->per_mass);
+        double step = (double)w->step[r], norm = (double)w->norm[r];
+        double s = (double)dot(p, v->high, v->low, steps) - (double)w->shift[r];
+        double y = step * (s * v->unit + v->offset);
+        double bound = y + step * (v->margin + norm * v->per_norm);
         score[r - r0] = (float)y;
         upper[r - r0] = (float)((bound + fabs(bound) * 0x1p-23) + v->tiny);
     }

@@ -37,7 +37,8 @@ static void make_start(struct start *start, const struct bn_screen_vector *v, si
 {
     for (size_t s = 0; s < steps; s += BLOCK) {
         start->high[s / BLOCK] = start_of(v->high + s * STEP, bn_min_size(BLOCK, steps - s));
-        start->low[s / BLOCK] = start_of(v->low + s * STEP, bn_min_size(BLOCK, steps - s));
+        if (v->low)
+            start->low[s / BLOCK] = start_of(v->low + s * STEP, bn_min_size(BLOCK, steps - s));
     }
 }
 
@@ -52,19 +53,20 @@ static inline __m256i plus_step(__m256i s, __m256i a, __m256i b, const int8_t *p
 /* Sums of TILE / n rows and n vectors: sums[row * n + vector]. Eight 16-bit accumulators are what
  * the registers hold beside codes and products, so a tile is one row and four vectors, two and two,
  * or four and one: the more vectors, the less often a row is unpacked. */
-static inline __attribute__((always_inline)) void tile(__m256i sums[TILE], const uint8_t *p,
-                                                       const struct bn_screen_vector *v,
-                                                       const struct start *start, size_t steps,
-                                                       const size_t n, const bool prefetch)
+static inline __attribute__((always_inline)) void
+tile(__m256i sums[TILE], const uint8_t *p, const struct bn_screen_vector *v,
+     const struct start *start, size_t steps, const size_t n, const bool low, const bool prefetch)
 {
     const __m256i m15 = _mm256_set1_epi8(15), one = _mm256_set1_epi16(1);
-    const __m256i high_unit = _mm256_set1_epi16(128);
+    const __m256i high_unit = low ? _mm256_set1_epi16(128) : one;
     for (size_t i = 0; i < TILE; i++) sums[i] = _mm256_setzero_si256();
     for (size_t block = 0, at = 0; at < steps * STEP; block++) {
         size_t end = bn_min_size(at + BLOCK * STEP, steps * STEP);
         __m256i s[TILE], t[TILE];
-        for (size_t i = 0; i < TILE; i++)
-            s[i] = start[i % n].high[block], t[i] = start[i % n].low[block];
+        for (size_t i = 0; i < TILE; i++) {
+            s[i] = start[i % n].high[block];
+            t[i] = low ? start[i % n].low[block] : _mm256_setzero_si256();
+        }
         for (; at < end; at += STEP, p += BN_SCREEN_ROWS * 32) {
             if (prefetch) {
                 _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
@@ -76,24 +78,38 @@ static inline __attribute__((always_inline)) void tile(__m256i sums[TILE], const
                 __m256i b = _mm256_and_si256(_mm256_srli_epi16(q, 4), m15);
                 for (size_t i = 0; i < n; i++) {
                     s[r * n + i] = plus_step(s[r * n + i], a, b, v[i].high + at);
-                    t[r * n + i] = plus_step(t[r * n + i], a, b, v[i].low + at);
+                    if (low) t[r * n + i] = plus_step(t[r * n + i], a, b, v[i].low + at);
                 }
             }
         }
-        for (size_t i = 0; i < TILE; i++)
-            sums[i] = _mm256_add_epi32(sums[i], _mm256_add_epi32(_mm256_madd_epi16(s[i], high_unit),
-                                                                 _mm256_madd_epi16(t[i], one)));
+        for (size_t i = 0; i < TILE; i++) {
+            sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(s[i], high_unit));
+            if (low) sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(t[i], one));
+        }
     }
 }
 
-static inline void bounds(float score[4], float upper[4], __m128i sums, __m256d step, __m256d mass,
+/* step, norm and shift of four rows */
+struct rows4 {
+    __m256d step, norm, shift;
+};
+
+static inline __m256d load4(const float *p, size_t n)
+{
+    float x[4] = {0};
+    memcpy(x, p, n * sizeof *x);
+    return _mm256_cvtps_pd(_mm_loadu_ps(x));
+}
+
+static inline void bounds(float score[4], float upper[4], __m128i sums, const struct rows4 *w,
                           const struct bn_screen_vector *v)
 {
     const __m256d sign = _mm256_set1_pd(-0.0);
-    __m256d y = _mm256_mul_pd(_mm256_cvtepi32_pd(sums), _mm256_set1_pd(v->unit));
-    y = _mm256_mul_pd(step, _mm256_add_pd(y, _mm256_set1_pd(v->offset)));
-    __m256d m = _mm256_mul_pd(mass, _mm256_set1_pd(v->per_mass));
-    m = _mm256_mul_pd(step, _mm256_add_pd(_mm256_set1_pd(v->margin), m));
+    __m256d y = _mm256_sub_pd(_mm256_cvtepi32_pd(sums), w->shift);
+    y = _mm256_add_pd(_mm256_mul_pd(y, _mm256_set1_pd(v->unit)), _mm256_set1_pd(v->offset));
+    y = _mm256_mul_pd(w->step, y);
+    __m256d m = _mm256_mul_pd(w->norm, _mm256_set1_pd(v->per_norm));
+    m = _mm256_mul_pd(w->step, _mm256_add_pd(_mm256_set1_pd(v->margin), m));
     __m256d b = _mm256_add_pd(y, m);
     b = _mm256_add_pd(b, _mm256_mul_pd(_mm256_andnot_pd(sign, b), _mm256_set1_pd(0x1p-23)));
     b = _mm256_add_pd(b, _mm256_set1_pd(v->tiny));
@@ -101,12 +117,10 @@ static inline void bounds(float score[4], float upper[4], __m128i sums, __m256d 
     _mm_storeu_ps(upper, _mm256_cvtpd_ps(b));
 }
 
-static inline __m256d load4(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
-
-/* Rows [r0, r1) and n vectors, n one of 1, 2, 4. */
+/* Rows [r0, r1) and n vectors, n one of 1, 2, 4; with or without a low plane. */
 static inline __attribute__((always_inline)) void
 some_vectors(float *score, float *upper, size_t stride, const struct bn_screen *w, size_t r0,
-             size_t r1, const struct bn_screen_vector *v, const size_t n)
+             size_t r1, const struct bn_screen_vector *v, const size_t n, const bool low)
 {
     size_t steps = bn_align_up(w->cols, BN_K_ALIGN) / STEP, bytes = bn_screen4_group_bytes(w->cols);
     struct start start[TILE];
@@ -114,30 +128,40 @@ some_vectors(float *score, float *upper, size_t stride, const struct bn_screen *
     for (size_t r = r0; r < r1; r += 4) {
         const uint8_t *p = w->data + r / 4 * bytes;
         __m256i sums[4 * TILE];
-        tile(sums, p, v, start, steps, n, true);
+        tile(sums, p, v, start, steps, n, low, true);
         for (size_t k = 1; k < n; k++) /* the other rows of the group */
-            tile(sums + k * TILE, p + k * (TILE / n) * 32, v, start, steps, n, false);
+            tile(sums + k * TILE, p + k * (TILE / n) * 32, v, start, steps, n, low, false);
         size_t some = bn_min_size(4, r1 - r);
-        float step[4] = {0}, mass[4] = {0}, out[2][4];
-        memcpy(step, w->step + r, some * sizeof *step);
-        memcpy(mass, w->mass + r, some * sizeof *mass);
+        struct rows4 rows = {load4(w->step + r, some), load4(w->norm + r, some),
+                             load4(w->shift + r, some)};
+        float out[2][4];
         for (size_t i = 0; i < n; i++) {
             __m128i s = bn_hsum4_i32(sums[i], sums[n + i], sums[2 * n + i], sums[3 * n + i]);
-            bounds(out[0], out[1], s, load4(step), load4(mass), &v[i]);
+            bounds(out[0], out[1], s, &rows, &v[i]);
             memcpy(score + i * stride + r - r0, out[0], some * sizeof **out);
             memcpy(upper + i * stride + r - r0, out[1], some * sizeof **out);
         }
     }
 }
 
+/* 4, 2 or 1 vectors from the first on that are of one kind. */
+static size_t next_vectors(const struct bn_screen_vector *v, size_t n)
+{
+    size_t same = 1;
+    while (same < n && same < 4 && !v[same].low == !v[0].low) same++;
+    return same == 3 ? 2 : same;
+}
+
 void bn_screen4_avx2(float *score, float *upper, size_t stride, const struct bn_screen *w,
                      size_t r0, size_t r1, const struct bn_screen_vector *v, size_t n_vec)
 {
-    size_t i = 0;
-    for (; i + 4 <= n_vec; i += 4)
-        some_vectors(score + i * stride, upper + i * stride, stride, w, r0, r1, v + i, 4);
-    for (; i + 2 <= n_vec; i += 2)
-        some_vectors(score + i * stride, upper + i * stride, stride, w, r0, r1, v + i, 2);
-    if (i < n_vec)
-        some_vectors(score + i * stride, upper + i * stride, stride, w, r0, r1, v + i, 1);
+    for (size_t n; n_vec; n_vec -= n, v += n, score += n * stride, upper += n * stride) {
+        n = next_vectors(v, n_vec);
+        if (n == 4 && v->low) some_vectors(score, upper, stride, w, r0, r1, v, 4, true);
+        else if (n == 4) some_vectors(score, upper, stride, w, r0, r1, v, 4, false);
+        else if (n == 2 && v->low) some_vectors(score, upper, stride, w, r0, r1, v, 2, true);
+        else if (n == 2) some_vectors(score, upper, stride, w, r0, r1, v, 2, false);
+        else if (v->low) some_vectors(score, upper, stride, w, r0, r1, v, 1, true);
+        else some_vectors(score, upper, stride, w, r0, r1, v, 1, false);
+    }
 }
