@@ -3,8 +3,8 @@
  * bench_pairs.c: `bitnet bench diff --run OLD NEW`: two programs are measured in turn, old new, new
  * old, old new, ..., each time in a process of its own. Reports that were taken one after the other
  * differ by whatever the machine did in between, and by the luck of each process (where its memory
- * came to lie), which their own repeats cannot show. Here every process gives one value, its median,
- * and the two of a pair are compared with each other. Where it decodes, it also gives the median of
+ * came to lie), which their own repeats cannot show. Here every process gives one value, its
+ * median, and the two of a pair are compared with each other. Where it decodes, it also gives the median of
  * its steps: most steps are short enough to pass between two interruptions, so that this figure
  * still says something on a machine that others use as well.
  */

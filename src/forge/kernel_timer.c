@@ -126,17 +126,12 @@ static struct task *add(struct bitnet_kernel_timer *t, const struct bn_kernel_in
     return k;
 }
 
+/* n elements: floats, or a row in its storage type if it has whole blocks of it. */
 static void add_vector(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t n)
 {
-    struct task *k = add(t, v, (struct size){.cols = n});
-    k->bytes = (double)n * sizeof(float);
-    snprintf(k->work, sizeof k->work, "%zu", n);
-}
-
-static void add_row(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t n)
-{
-    uint64_t bytes;
-    if (!bn_type_bytes(&bytes, row_type(op_of(v)), 1, n)) return; /* no whole blocks */
+    enum bn_type type = row_type(op_of(v));
+    uint64_t bytes = n * sizeof(float);
+    if (type != BN_TYPE_COUNT && !bn_type_bytes(&bytes, type, 1, n)) return;
     struct task *k = add(t, v, (struct size){.cols = n});
     k->bytes = (double)bytes;
     snprintf(k->work, sizeof k->work, "%zu", n);
@@ -239,7 +234,13 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
     const struct bn_config *c = t->c;
     switch (op_of(v)) {
     case OP_rmsnorm:
-    case OP_add: add_vector(t, v, c->n_embd); break;
+    case OP_add:
+    case OP_row_f16:
+    case OP_row_bf16:
+    case OP_row_q8_0:
+    case OP_row_q4_0:
+    case OP_row_q4_k:
+    case OP_row_q6_k: add_vector(t, v, c->n_embd); break;
     case OP_quant_i8:
         add_vector(t, v, c->n_embd);
         add_vector(t, v, c->n_ff);
@@ -248,12 +249,6 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
     case OP_silu_mul: add_vector(t, v, c->n_ff); break;
     case OP_rope_neox:
     case OP_rope_norm: add_heads(t, v); break;
-    case OP_row_f16:
-    case OP_row_bf16:
-    case OP_row_q8_0:
-    case OP_row_q4_0:
-    case OP_row_q4_k:
-    case OP_row_q6_k: add_row(t, v, c->n_embd); break;
     case OP_f32_to_f16: add_vector(t, v, (size_t)c->n_head_kv * c->head_dim); break;
     case OP_dots:
         add_dots(t, v, 1);
