@@ -131,7 +131,8 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->qkv_dim = (size_t)c->n_head * c->head_dim;
     f->kv_dim = (size_t)c->n_head_kv * c->head_dim;
     f->wide = bn_max_size(bn_max_size(c->n_embd, c->n_ff), f->qkv_dim);
-    f->q8_stride = bn_align_up(f->wide, BN_K_ALIGN);
+    /* an odd multiple: tokens a power of two apart would share the same few lines of the caches */
+    f->q8_stride = bn_align_up(f->wide, BN_K_ALIGN) | BN_K_ALIGN;
     f->many_bytes = many_bytes(f);
     struct plan p = {0};
     lay_out(f, &p);

@@ -383,6 +383,38 @@ static void check_plain(struct ck *c)
     }
 }
 
+/* Several tokens: every number of them and of rows at which kernels change their ways, blocks of
+ * columns that just fit and that do not, the largest sums in every token. */
+static void check_tokens(struct ck *c)
+{
+    static const size_t rows[] = {1, 4, 6, 11, 12, 13, 18, 25};
+    static const size_t cols[] = {1, 130, 1280, 1281, 1400, 2560, 2561};
+    static const size_t tok[] = {2, 3, 4, 5, 6, 8, 9, 24, 25};
+    for (size_t t = 2; t <= 40; t++)
+        for (size_t i = 0; i < BN_ARRAY_LEN(rows); i++) {
+            size_t n = cols[(t + i) % BN_ARRAY_LEN(cols)];
+            struct shape s = {rows[i], n, t, 0, rows[i], t % 2 ? BN_SCALE_ROW : BN_SCALE_TENSOR, 0};
+            check_i8(c, s, W_RANDOM, Q_RANDOM);
+            if (!c->quick) check_i8(c, s, W_SIGN, Q_EXTREME);
+        }
+    for (size_t i = 0; i < BN_ARRAY_LEN(tok); i++) {
+        for (int wf = 0; wf < W_FILLS; wf++)
+            for (int qf = 0; qf < Q_FILLS; qf++)
+                check_i8(c, (struct shape){7, 1280, tok[i], 0, 7, BN_SCALE_ROW, 0}, (enum wfill)wf,
+                         (enum qfill)qf);
+        for (size_t n = BN_COLS_MAX / 2; n <= BN_COLS_MAX && !c->quick; n += BN_COLS_MAX / 2) {
+            struct shape s = {7, n, tok[i], 0, 7, BN_SCALE_TENSOR, 0};
+            check_i8(c, s, W_SIGN, Q_EXTREME);
+            check_i8(c, s, W_MOST, Q_MAX);
+            check_i8(c, s, W_MOST, Q_MIN);
+            check_i8(c, s, W_MINUS, Q_MAX);
+        }
+    }
+    /* part of the rows: both layouts' groups fit there */
+    for (size_t t = 2; t <= 9; t++)
+        check_i8(c, (struct shape){40, 300, t, 12, 36, BN_SCALE_ROW, 0}, W_RANDOM, Q_RANDOM);
+}
+
 static void check_blocks(struct ck *c)
 {
     static const size_t blocks[] = {32, 64, 128, 256};
@@ -406,6 +438,7 @@ static void check_blocks(struct ck *c)
 void check_gemm_t2(struct ck *c)
 {
     check_plain(c);
+    check_tokens(c);
     check_blocks(c);
     check_many(c);
 }
@@ -413,5 +446,6 @@ void check_gemm_t2(struct ck *c)
 void check_gemm_t3(struct ck *c)
 {
     check_plain(c);
+    check_tokens(c);
     check_many(c);
 }

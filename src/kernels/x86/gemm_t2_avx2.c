@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AVX2: int8 activations times matrices in layout "t2" (ref/gemm_t2.c), one scale a row or matrix.
- * Many tokens are in gemm_t2_tile_avx2.c and gemm_tables_avx2.c, block scales in
+ * AVX2: int8 activations of one token times matrices in layout "t2" (ref/gemm_t2.c), one scale a row
+ * or matrix. More tokens are in gemm_tokens_avx2.c and gemm_tables_avx2.c, block scales in
  * gemm_t2_block_avx2.c, float activations in gemm_t2_f32_avx2.c.
  *
  * maddubs multiplies unsigned codes c = w + 1 in {0..3} with signed activations a, |a| <= 127, and
  * adds pairs in 16 bits, saturating. The sum of weights times activations is the sum of codes times
  * activations minus the sum of activations.
  *
- * Why every 16-bit sum is exact, several tokens: a pair is at most 3 * 2 * 127 = 762 in size, far
- * from saturation, and 40 of them are at most 30480 < 2^15. Sums are widened to 32 bits when that
- * many have come together; there, |sum| <= 32768 * 3 * 127 < 2^24.
- *
- * One token: codes of fields 1 and 3 are left at four times their value, masked in place, so a pair
- * is at most 3048. Sums begin at minus the activations (minus four times, for these fields) that the
- * lane will meet. What happens on the way is exact modulo 2^16, and at the end a lane is a sum of
- * weights times activations: 16 pairs, the 8 steps until it is widened, are at most
- * 16 * 4 * 2 * 2 * 127 = 32512 < 2^15, so the residue is the number.
+ * Codes of fields 1 and 3 are left at four times their value, masked in place, so a pair is at most
+ * 4 * 3 * 2 * 127 = 3048 in size, far from saturation. Sums begin at minus the activations (minus four
+ * times, for these fields) that the lane will meet. What happens on the way is exact modulo 2^16, and
+ * at the end a lane is a sum of weights times activations: 16 pairs, the 8 steps until it is widened,
+ * are at most 16 * 4 * 2 * 2 * 127 = 32512 < 2^15, so the residue is the number. In 32 bits,
+ * |sum| <= 32768 * 2 * 127 < 2^24.
  */
 #include "kernels/t2.h"
 #include "kernels/x86/avx2.h"
@@ -25,25 +22,20 @@
 
 enum {
     AHEAD = 4096,     /* bytes to prefetch ahead: worth a third of the speed from DRAM */
-    STEPS_MASKED = 8, /* steps between widenings, one token */
-    STEPS_PLAIN = 10, /* the same, many tokens: 4 pairs of size 762 a step */
-    BLOCK_ROWS = 256, /* many tokens: rows that stay in the cache; a multiple of 4 */
-    TILE_FROM = 32,   /* tokens from which the tile wins */
+    STEPS_MASKED = 8, /* steps between widenings */
     MANY_FROM = 32    /* tokens from which tables win */
 };
 
-/* y of up to 4 rows: (float)(codes - sum) * (scale * inv) */
-static inline void store_rows(float *y, const struct bn_packed *w, size_t r, size_t n,
-                              __m128i codes, int32_t sum, float inv)
+/* y of up to 4 rows: (float)sum * (scale * inv) */
+static inline void store_rows(float *y, const struct bn_packed *w, size_t r, size_t n, __m128i sum,
+                              float inv)
 {
-    __m128 s = _mm_cvtepi32_ps(_mm_sub_epi32(codes, _mm_set1_epi32(sum)));
     float v[4];
-    _mm_storeu_ps(v, s);
+    _mm_storeu_ps(v, _mm_cvtepi32_ps(sum));
     for (size_t i = 0; i < n; i++) y[r + i] = v[i] * (bn_row_scale(w, r + i) * inv);
 }
 
-/* ---- one token ----
- * The rows' bytes are used once, so the decoding counts: one shift and four masks for four fields,
+/* The rows' bytes are used once, so the decoding counts: one shift and four masks for four fields,
  * with fields 1 and 3 left at four times their value in an accumulator of their own. */
 
 /* The activations are an operand in memory, and the empty statement keeps the sum in its register:
@@ -135,74 +127,13 @@ static void mul_one(float *y, const struct bn_packed *w, size_t r0, size_t r1, c
     make_starts(start, q, steps);
     for (size_t r = r0; r < r1; r += 4)
         store_rows(y, w, r, bn_min_size(4, r1 - r), group_one(bn_t2_group(w, r), q, steps, start),
-                   0, inv);
-}
-
-/* ---- several tokens ----
- * A row's 32 bytes are decoded in registers and meet four tokens, whose activations are operands in
- * memory: 8 instructions of decoding for 32 of arithmetic. The four rows of a group follow one
- * another; the group and the tokens' activations are then in the first cache. */
-
-static inline __attribute__((always_inline)) void token_step(__m256i *s, const __m256i f[4],
-                                                             const int8_t *q)
-{
-    const __m256i *y = (const void *)q;
-    __m256i a = _mm256_add_epi16(_mm256_maddubs_epi16(f[0], _mm256_loadu_si256(y)),
-                                 _mm256_maddubs_epi16(f[1], _mm256_loadu_si256(y + 1)));
-    *s = _mm256_add_epi16(*s, a);
-    __m256i b = _mm256_add_epi16(_mm256_maddubs_epi16(f[2], _mm256_loadu_si256(y + 2)),
-                                 _mm256_maddubs_epi16(f[3], _mm256_loadu_si256(y + 3)));
-    *s = _mm256_add_epi16(*s, b);
-}
-
-static inline __m256i widen_plain(__m256i acc, __m256i s)
-{
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(s, _mm256_set1_epi16(1)));
-}
-
-/* codes[t]: the sums of the four rows of a group for each of nt tokens */
-static inline __attribute__((always_inline)) void group_tokens(__m128i codes[4], const uint8_t *p,
-                                                               const int8_t *q, size_t q_stride,
-                                                               size_t steps, const size_t nt)
-{
-    __m256i acc[4][4];
-    for (size_t r = 0; r < 4; r++, p += BN_T2_PIECE) {
-        __m256i a0 = _mm256_setzero_si256(), a1 = a0, a2 = a0, a3 = a0;
-        for (size_t i = 0; i < steps;) {
-            __m256i s0 = _mm256_setzero_si256(), s1 = s0, s2 = s0, s3 = s0;
-            size_t end = bn_min_size(steps, i + STEPS_PLAIN);
-            for (; i < end; i++) {
-                __m256i f[4];
-                bn_t2_fields(f, _mm256_loadu_si256((const void *)(p + i * 4 * BN_T2_PIECE)));
-                token_step(&s0, f, q + i * BN_T2_STEP);
-                token_step(&s1, f, q + q_stride + i * BN_T2_STEP);
-                if (nt > 2) token_step(&s2, f, q + 2 * q_stride + i * BN_T2_STEP);
-                if (nt > 3) token_step(&s3, f, q + 3 * q_stride + i * BN_T2_STEP);
-            }
-            a0 = widen_plain(a0, s0);
-            a1 = widen_plain(a1, s1);
-            a2 = widen_plain(a2, s2);
-            a3 = widen_plain(a3, s3);
-        }
-        acc[0][r] = a0, acc[1][r] = a1, acc[2][r] = a2, acc[3][r] = a3;
-    }
-    for (size_t t = 0; t < nt; t++)
-        codes[t] = bn_hsum4_i32(acc[t][0], acc[t][1], acc[t][2], acc[t][3]);
-}
-
-static void group_many(__m128i codes[4], const uint8_t *p, const int8_t *q, size_t q_stride,
-                       size_t steps, size_t nt)
-{
-    if (nt == 4) group_tokens(codes, p, q, q_stride, steps, 4);
-    else if (nt == 3) group_tokens(codes, p, q, q_stride, steps, 3);
-    else group_tokens(codes, p, q, q_stride, steps, 2);
+                   inv);
 }
 
 static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
                         const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
                         size_t n_tok)
 {
-    size_t steps = bn_div_up(w->cols, BN_T2_STEP);
     if (w->scale_kind == BN_SCALE_BLOCK) {
         bn_t2_mul_i8_block_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);
         return;
@@ -211,24 +142,7 @@ static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, si
         mul_one(y, w, r0, r1, q, inv[0]);
         return;
     }
-    if (n_tok >= TILE_FROM) {
-        size_t whole = (r1 - r0) / BN_T2_TILE_ROWS * BN_T2_TILE_ROWS;
-        bn_t2_mul_i8_tile_avx2(y, y_stride, w, r0, r0 + whole, q, q_stride, inv, n_tok);
-        r0 += whole;
-    }
-    /* A block of rows stays in the second cache while the tokens pass, four at a time. */
-    for (size_t b0 = r0; b0 < r1; b0 += BLOCK_ROWS)
-        for (size_t t = 0; t < n_tok; t += 4) {
-            size_t nt = bn_min_size(4, n_tok - t), b1 = bn_min_size(r1, b0 + BLOCK_ROWS);
-            if (nt == 1) mul_one(y + t * y_stride, w, b0, b1, q + t * q_stride, inv[t]);
-            for (size_t r = b0; nt > 1 && r < b1; r += 4) {
-                __m128i codes[4];
-                group_many(codes, bn_t2_group(w, r), q + t * q_stride, q_stride, steps, nt);
-                for (size_t i = 0; i < nt; i++)
-                    store_rows(y + (t + i) * y_stride, w, r, bn_min_size(4, b1 - r), codes[i],
-                               sum[t + i], inv[t + i]);
-            }
-        }
+    bn_t2_mul_i8_tokens_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);
 }
 
 const struct bn_gemm bn_gemm_t2_avx2 = {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AVX2: int8 activations times matrices in layout "t3" (ref/gemm_t3.c): fewer bytes a weight than
- * "t2" for a little more work, so it wins where cores have to share the memory's bandwidth.
+ * AVX2: int8 activations of one token times matrices in layout "t3" (ref/gemm_t3.c): fewer bytes a
+ * weight than "t2" for a little more work, so it wins where cores have to share the memory's
+ * bandwidth. More tokens are in gemm_tokens_avx2.c; float activations are left to the reference.
  *
- * One token. The digits of a = |m| are never cut out. Three numbers that are cheap to have, a
+ * The digits of a = |m| are never cut out. Three numbers that are cheap to have, a
  * itself, a1 = t1 + 3 t2 and a2 = t2 (a table of 16 each), are multiplied with the activation x,
  * negated where m < 0; the rows are separated afterwards, on the sums: S0 = A0 - 3 A1,
  * S1 = A1 - 3 A2, S2 = A2.
@@ -14,10 +15,6 @@
  * 2n weights in {-1, 0, +1} times activations within +-127, so |S| <= 254 n, and for n <= 129 that
  * is below 2^15: the residue is the number. Sums are widened to 32 bits every 32 steps, n = 128;
  * 32768 columns are 8 such rounds, and there |sum| <= 32768 * 127 < 2^22. -x is within +-127 too.
- *
- * Several tokens. Two groups by 2048 columns are decoded into the first cache, a byte for a column of
- * a triple with the codes w + 1 of its three rows, and meet four tokens at a time: 12 sums stay in
- * registers. A pair is at most 2 * 2 * 127 = 508 there, and 64 of them, the 16 steps, 32512 < 2^15.
  */
 #include "kernels/t3.h"
 #include "kernels/x86/t2_avx2.h"
@@ -27,12 +24,8 @@
 
 enum {
     AHEAD = 4096,     /* bytes to prefetch ahead */
-    WIDEN_STEPS = 32, /* one token: steps between widenings */
-    UNIT_STEPS = 16,  /* several tokens: steps decoded together, */
-    UNIT_ROWS = 12,   /* of so many rows, */
-    UNIT_TOKENS = 64, /* for at most so many tokens; a multiple of 4 */
-    UNIT_TRIPLES = UNIT_ROWS / 3,
-    MANY_FROM = 32 /* tokens from which tables win */
+    WIDEN_STEPS = 32, /* steps between widenings */
+    MANY_FROM = 32    /* tokens from which tables win */
 };
 
 ALWAYS __m256i table16(int8_t a, int8_t b, int8_t c, int8_t d, int8_t e, int8_t f, int8_t g,
@@ -41,8 +34,6 @@ ALWAYS __m256i table16(int8_t a, int8_t b, int8_t c, int8_t d, int8_t e, int8_t 
     return _mm256_broadcastsi128_si256(
         _mm_setr_epi8(a, b, c, d, e, f, g, h, i, j, k, l, m, n, 0, 0));
 }
-
-/* ---- one token ---- */
 
 struct triple {
     __m256i s0, s1, s2;
@@ -119,115 +110,6 @@ static void group_one(int32_t s[8], const uint8_t *p, const int8_t *q, size_t st
     _mm_storeu_si128((void *)(s + 4), bn_hsum4_i32(acc[4], acc[5], acc[4], acc[5]));
 }
 
-/* ---- several tokens ---- */
-
-/* For 32 columns of a triple the codes w + 1 of its rows in bits 0-1, 2-3 and 4-5. The table has
- * them for m >= 0; for -m each code is 2 minus that, so all three are 0x2a minus it. */
-ALWAYS __m256i triple_codes(__m256i v, __m256i sign)
-{
-#define C(t0, t1, t2) (int8_t)((t0) + 1 + 4 * ((t1) + 1) + 16 * ((t2) + 1))
-    const __m256i codes = table16(C(0, 0, 0), C(1, 0, 0), C(-1, 1, 0), C(0, 1, 0), C(1, 1, 0),
-                                  C(-1, -1, 1), C(0, -1, 1), C(1, -1, 1), C(-1, 0, 1), C(0, 0, 1),
-                                  C(1, 0, 1), C(-1, 1, 1), C(0, 1, 1), C(1, 1, 1));
-#undef C
-    __m256i c = _mm256_shuffle_epi8(codes, v);
-    return _mm256_blendv_epi8(c, _mm256_sub_epi8(_mm256_set1_epi8(0x2a), c), sign);
-}
-
-/* A group's steps as codes: a and b get the two triples, a byte a column. */
-static void decode_group(uint8_t *a, uint8_t *b, const uint8_t *p, size_t steps)
-{
-    const __m256i m15 = _mm256_set1_epi8(15);
-    for (; steps > 0; steps--, p += BN_T3_STEP_BYTES) {
-        __m256i sign = _mm256_loadu_si256((const void *)(p + BN_T3_STEP));
-        for (size_t f = 0; f < 4; f++, a += 32, b += 32) {
-            __m256i n = _mm256_loadu_si256((const void *)(p + 32 * f));
-            __m256i lo = _mm256_and_si256(n, m15);
-            __m256i hi = _mm256_and_si256(_mm256_srli_epi16(n, 4), m15);
-            _mm256_storeu_si256((void *)a, triple_codes(lo, sign));
-            sign = _mm256_add_epi8(sign, sign);
-            _mm256_storeu_si256((void *)b, triple_codes(hi, sign));
-            sign = _mm256_add_epi8(sign, sign);
-        }
-    }
-}
-
-/* The same with the activations as an operand in memory: 12 sums, three operands and a product fill
- * the 16 registers. */
-ALWAYS __m256i mul_add_at(__m256i s, __m256i v, const int8_t *x)
-{
-    __m256i p;
-    __asm__("vpmaddubsw %2, %1, %0" : "=x"(p) : "x"(v), "m"(*(const __m256i_u *)x));
-    s = _mm256_add_epi16(s, p);
-    __asm__("" : "+x"(s));
-    return s;
-}
-
-/* Adds to acc[row][token] for the three rows of a triple and nt <= 4 tokens. */
-ALWAYS void triple_tokens(int32_t (*acc)[UNIT_TOKENS], const uint8_t *v, const int8_t *q,
-                          size_t q_stride, size_t cols, const size_t nt)
-{
-    const __m256i m3 = _mm256_set1_epi8(3);
-    __m256i s[3][4];
-    for (size_t r = 0; r < 3; r++)
-        for (size_t t = 0; t < 4; t++) s[r][t] = _mm256_setzero_si256();
-    for (size_t k = 0; k < cols; k += 32) {
-        __m256i c = _mm256_loadu_si256((const void *)(v + k));
-        __m256i f0 = _mm256_and_si256(c, m3);
-        __m256i f1 = _mm256_and_si256(_mm256_srli_epi16(c, 2), m3);
-        __m256i f2 = _mm256_and_si256(_mm256_srli_epi16(c, 4), m3);
-        for (size_t t = 0; t < nt; t++) {
-            const int8_t *x = q + t * q_stride + k;
-            s[0][t] = mul_add_at(s[0][t], f0, x);
-            s[1][t] = mul_add_at(s[1][t], f1, x);
-            s[2][t] = mul_add_at(s[2][t], f2, x);
-        }
-    }
-    for (size_t r = 0; r < 3; r++) {
-        __m256i wide[4];
-        for (size_t t = 0; t < 4; t++) wide[t] = widen(_mm256_setzero_si256(), s[r][t]);
-        __m128i *to = (void *)acc[r], sum = bn_hsum4_i32(wide[0], wide[1], wide[2], wide[3]);
-        _mm_storeu_si128(to, _mm_add_epi32(_mm_loadu_si128(to), sum));
-    }
-}
-
-static void some_tokens(int32_t (*acc)[UNIT_TOKENS], const uint8_t *v, const int8_t *q,
-                        size_t q_stride, size_t cols, size_t nt)
-{
-    if (nt == 4) triple_tokens(acc, v, q, q_stride, cols, 4);
-    else if (nt == 3) triple_tokens(acc, v, q, q_stride, cols, 3);
-    else if (nt == 2) triple_tokens(acc, v, q, q_stride, cols, 2);
-    else triple_tokens(acc, v, q, q_stride, cols, 1);
-}
-
-/* n_rows <= UNIT_ROWS rows from r on, n_tok <= UNIT_TOKENS tokens */
-static void mul_unit(float *y, size_t y_stride, const struct bn_packed *w, size_t r, size_t n_rows,
-                     const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                     size_t n_tok)
-{
-    uint8_t codes[UNIT_TRIPLES][UNIT_STEPS * BN_T3_STEP];
-    int32_t acc[UNIT_ROWS][UNIT_TOKENS] = {{0}};
-    size_t steps = bn_div_up(w->cols, BN_T3_STEP);
-    for (size_t s = 0; s < steps; s += UNIT_STEPS) {
-        size_t n = bn_min_size(UNIT_STEPS, steps - s);
-        for (size_t i = 0; i < n_rows; i += BN_T3_ROWS)
-            decode_group(codes[i / 3], codes[i / 3 + 1],
-                         bn_t3_group(w, r + i) + s * BN_T3_STEP_BYTES, n);
-        for (size_t t = 0; t < n_tok; t += 4)
-            for (size_t i = 0; i < n_rows; i += 3) {
-                int32_t(*to)[UNIT_TOKENS] = (void *)(acc[i] + t);
-                some_tokens(to, codes[i / 3], q + t * q_stride + s * BN_T3_STEP, q_stride,
-                            n * BN_T3_STEP, bn_min_size(4, n_tok - t));
-            }
-    }
-    for (size_t t = 0; t < n_tok; t++)
-        for (size_t i = 0; i < n_rows; i++)
-            y[t * y_stride + r + i] =
-                (float)(acc[i][t] - sum[t]) * (bn_row_scale(w, r + i) * inv[t]);
-}
-
-/* ---- the loops ---- */
-
 static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
                         const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
                         size_t n_tok)
@@ -241,11 +123,7 @@ static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, si
         }
         return;
     }
-    for (size_t t = 0; t < n_tok; t += UNIT_TOKENS)
-        for (size_t r = r0; r < r1; r += UNIT_ROWS)
-            mul_unit(y + t * y_stride, y_stride, w, r, bn_min_size(UNIT_ROWS, r1 - r),
-                     q + t * q_stride, q_stride, sum + t, inv + t,
-                     bn_min_size(UNIT_TOKENS, n_tok - t));
+    bn_t3_mul_i8_tokens_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);
 }
 
 const struct bn_gemm bn_gemm_t3_avx2 = {

@@ -17,8 +17,8 @@
  * Why the sums are exact: an entry is at most 4 * 127 = 508 in size, and 64 of them (256 columns)
  * are at most 32512 < 2^15.
  *
- * Matrices with a weight +2, few rows (the tables would not pay) and tokens beyond the last 32 go
- * to the layout's other kernel.
+ * Matrices with a weight +2, few rows (the tables would not pay) and tokens beyond the last 32 are
+ * left to gemm_tokens_avx2.c.
  */
 #include "kernels/x86/avx2.h"
 #include "kernels/x86/t2_avx2.h"
@@ -32,7 +32,7 @@ enum {
     STEP_PASSES = BN_TABLE_PASSES,
     SUM_PASSES = 2 * STEP_PASSES, /* passes until a 16-bit sum is full */
     MIN_ROWS = 256,               /* below, building tables costs too much */
-    MIN_TOKENS = 24,              /* the tile is faster for so few */
+    MIN_TOKENS = 24,              /* multiplying is faster for so few */
     CODE_BYTES = 6 << 20          /* of codes; else rows are taken in parts */
 };
 

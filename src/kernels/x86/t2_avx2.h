@@ -12,12 +12,8 @@
 bn_mul_i8_fn bn_t2_mul_i8_block_avx2; /* BN_SCALE_BLOCK */
 bn_mul_f32_fn bn_t2_mul_f32_avx2, bn_t3_mul_f32_avx2;
 
-/* TENSOR and ROW, many tokens; r1 - r0 is a multiple of BN_T2_TILE_ROWS, rows beyond r1 are not
- * written. */
-enum { BN_T2_TILE_ROWS = 16 };
-void bn_t2_mul_i8_tile_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                            size_t r1, const int8_t *q, size_t q_stride, const float *inv,
-                            size_t n_tok);
+/* TENSOR and ROW, two tokens or more */
+bn_mul_i8_fn bn_t2_mul_i8_tokens_avx2, bn_t3_mul_i8_tokens_avx2;
 
 /* 32-bit elements of 8 registers: row i, column j to row j, column i */
 static inline void bn_transpose8_i32(__m256i v[8])
