@@ -24,15 +24,20 @@ struct bn_bandwidth {
     struct part *parts; /* [threads] */
 };
 
-/* Twice the last cache, within bounds: a part of a cache that is shared with other machines may
- * be larger than it says. */
-size_t bn_beyond_caches_bytes(void)
+size_t bn_last_cache_bytes(void)
 {
     long cache = 0;
 #ifdef _SC_LEVEL3_CACHE_SIZE
     cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
 #endif
-    size_t twice = cache > 0 ? 2 * (size_t)cache : 0;
+    return cache > 0 ? (size_t)cache : 0;
+}
+
+/* Twice the last cache, within bounds: a part of a cache that is shared with other machines may
+ * be larger than it says. */
+size_t bn_beyond_caches_bytes(void)
+{
+    size_t twice = 2 * bn_last_cache_bytes();
     size_t want = bn_min_size(bn_max_size(twice, buffer_min_bytes), buffer_max_bytes);
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     if (pages <= 0 || page_bytes <= 0) return want;

@@ -7,6 +7,8 @@
 
 #include "base/status.h"
 
+/* Of the third level; 0 if there is none or nobody says. */
+size_t bn_last_cache_bytes(void);
 /* A size that no cache of this machine holds. */
 size_t bn_beyond_caches_bytes(void);
 

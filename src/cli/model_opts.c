@@ -64,10 +64,11 @@ const struct opt model_opts_table[] = {
      .choices = "auto|128|64|rows4"},
     {.kind = OPT_CHOICE,
      .name = "layout",
-     .help = "layout of ternary weights in memory; auto: t3 from 2 threads on",
+     .help = "layout of weights in memory; auto: b1 for binary ones, t3 for large models from 2 "
+             "threads on, else t2",
      .offset = offsetof(struct model_opts, layout),
      .initial = "auto",
-     .choices = "auto|t2|t3"},
+     .choices = "auto|t2|t3|b1"},
     {.kind = OPT_END},
 };
 

@@ -271,7 +271,8 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
         add_attention(t, v, MANY_TOKENS);
         break;
     case OP_gemm_t2:
-    case OP_gemm_t3: add_matrices(t, v); break;
+    case OP_gemm_t3:
+    case OP_gemm_b1: add_matrices(t, v); break;
     case N_OPS: break;
     }
 }
@@ -448,7 +449,8 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
     case OP_attn_f32:
     case OP_attn_f16: call_attention(t, k); break;
     case OP_gemm_t2:
-    case OP_gemm_t3: call_gemm(t, k); break;
+    case OP_gemm_t3:
+    case OP_gemm_b1: call_gemm(t, k); break;
     case N_OPS: break;
     }
 }

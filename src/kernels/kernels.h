@@ -166,8 +166,8 @@ typedef void bn_attn_fold_fn(float *o, float *m, float *l, const float *ob, floa
 
 /* ---- ternary matrices ----
  * A packed matrix: rows of weights w in {-1, 0, +1, +2}, in one of the layouts. Groups of
- * `group_rows` rows follow each other; the last group is filled with zero weights, and so are
- * columns up to a multiple of BN_K_ALIGN. The results do not depend on the layout. */
+ * `group_rows` rows follow each other; the last group is filled up with rows, and rows with columns
+ * up to a multiple of BN_K_ALIGN, on whose weights nothing depends. Nor do results on the layout. */
 enum bn_scale_kind { BN_SCALE_TENSOR, BN_SCALE_ROW, BN_SCALE_BLOCK };
 
 struct bn_packed {
@@ -212,6 +212,7 @@ struct bn_gemm {
     size_t group_rows;
     int w_max;         /* the largest weight it can hold, +1 or +2 */
     bool block_scales; /* it can have BN_SCALE_BLOCK */
+    bool binary;       /* it holds -1 and +1 only, no 0 */
     size_t (*group_bytes)(size_t cols);
     /* One group: w[n_rows][cols] with n_rows <= group_rows. */
     void (*pack)(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols);
@@ -225,10 +226,13 @@ struct bn_gemm {
     size_t many_from;
 };
 
-/* Whether the layout can hold a matrix with this kind of scale and weights up to w_max. */
-static inline bool bn_gemm_accepts(const struct bn_gemm *g, enum bn_scale_kind kind, int w_max)
+/* Whether the layout can hold a matrix with this kind of scale and weights up to w_max; binary: none
+ * of them is 0. */
+static inline bool bn_gemm_accepts(const struct bn_gemm *g, enum bn_scale_kind kind, int w_max,
+                                   bool binary)
 {
-    return w_max <= g->w_max && (kind != BN_SCALE_BLOCK || g->block_scales);
+    return w_max <= g->w_max && (kind != BN_SCALE_BLOCK || g->block_scales) &&
+           (binary || !g->binary);
 }
 
 /* ---- what follows from kernels.def ---- */

@@ -274,7 +274,7 @@ static bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t c
 {
     enum { ROWS = 7, TOK = 7, COLS = 384 };
     int8_t w[8 * COLS], q[TOK * COLS];
-    uint8_t packed[2][8 * COLS / 2];
+    uint8_t packed[2][8 * COLS];
     float x[COLS], row_scale[ROWS], inv[TOK], a[TOK * ROWS], b[TOK * ROWS];
     uint16_t block_scale[ROWS * COLS / 32];
     int32_t sum[TOK];
@@ -298,9 +298,10 @@ static bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t c
         x[t] += 3.0f;
     }
     for (size_t i = 0; i < ROWS * cols; i++)
-        w[i] = (int8_t)(!mode             ? (int)bn_rng_below(&r, (uint32_t)f->w_max + 2) - 1
-                        : q[i % cols] > 0 ? f->w_max
-                                          : -1);
+        w[i] = (int8_t)(!mode && f->binary ? 1 - 2 * (int)bn_rng_below(&r, 2)
+                        : !mode            ? (int)bn_rng_below(&r, (uint32_t)f->w_max + 2) - 1
+                        : q[i % cols] > 0  ? f->w_max
+                                           : -1);
 
     for (int i = 0; i < 2; i++)
         if (!pack(packed[i], sizeof packed[i], gemm[i], w, ROWS, cols)) return false;
@@ -369,7 +370,7 @@ static bool test_many(const struct bn_gemm *f, struct many *m, void *scratch)
 
 size_t bn_kernels_self_test_bytes(const struct bn_kernels *k)
 {
-    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3};
+    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_b1};
     size_t most = 0;
     for (size_t i = 0; i < BN_ARRAY_LEN(all); i++)
         if (all[i]->mul_i8_many) most = bn_max_size(most, all[i]->many_bytes(MANY_ROWS, MANY_COLS));
@@ -432,5 +433,6 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
 #undef CHECK
     if (!test_layout(k->gemm_t2, many, memory)) return fail(err, "gemm_t2", NULL, k->gemm_t2);
     if (!test_layout(k->gemm_t3, many, memory)) return fail(err, "gemm_t3", NULL, k->gemm_t3);
+    if (!test_layout(k->gemm_b1, many, memory)) return fail(err, "gemm_b1", NULL, k->gemm_b1);
     return BITNET_OK;
 }

@@ -3,6 +3,7 @@
  * refuse is refused first. bn_model_close takes half-built models. */
 #include "model/head.h"
 
+#include "base/bandwidth.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/mem.h"
@@ -56,24 +57,42 @@ static bitnet_status choose_activations(struct bn_config *c, const char *name, b
     return BITNET_OK;
 }
 
-/* "t3" reads fewer bytes and takes more instructions than "t2". One core alone gets its bytes fast
- * enough for "t2"; several share the memory, and "t3" wins from two threads on. With float
- * activations instructions are the limit anyway, and so they are without a kernel made for "t3"
- * (docs/performance.md has the figures). A matrix that the choice cannot hold is in "t2". */
+/* what the layers' matrices take at two bits a weight */
+static uint64_t t2_bytes(const struct bn_config *c)
+{
+    uint64_t weights = 0;
+    for (enum bn_part p = BN_P_Q; p <= BN_P_DOWN; p++) {
+        uint64_t rows, cols;
+        bn_part_shape(c, p, &rows, &cols);
+        weights += rows * cols;
+    }
+    return weights * c->n_layer / 4;
+}
+
+const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, bool int8, uint64_t bytes,
+                                     uint32_t threads)
+{
+    bool fast = k->gemm_t3 != &bn_gemm_t3_c && int8;
+    return fast && bytes > bn_last_cache_bytes() && threads >= T3_THREADS ? k->gemm_t3 : k->gemm_t2;
+}
+
+/* Binary matrices are in "b1" where it has a kernel for this CPU: half the bytes, and fewer
+ * instructions. A matrix that the choice cannot hold is in "t2". */
 static bitnet_status choose_layout(struct bn_model *m, const char *name, uint32_t threads,
                                    bitnet_error *err)
 {
     const struct bn_kernels *k = &m->kernels;
-    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3};
+    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_b1};
     for (size_t i = 0; name && i < BN_ARRAY_LEN(all); i++)
         if (strcmp(name, all[i]->layout) == 0) {
-            m->gemm = all[i];
+            m->gemm = m->gemm_binary = all[i];
             return BITNET_OK;
         }
     if (name && strcmp(name, "auto") != 0)
-        return bn_fail(err, BITNET_E_ARG, "layout '%s' is unknown; auto, t2 and t3 exist", name);
-    bool fast = k->gemm_t3 != &bn_gemm_t3_c && m->config.act_quant == BN_AQ_INT8;
-    m->gemm = fast && threads >= T3_THREADS ? k->gemm_t3 : k->gemm_t2;
+        return bn_fail(err, BITNET_E_ARG, "layout '%s' is unknown; auto, t2, t3 and b1 exist",
+                       name);
+    m->gemm = bn_layout_auto(k, m->config.act_quant == BN_AQ_INT8, t2_bytes(&m->config), threads);
+    m->gemm_binary = k->gemm_b1 != &bn_gemm_b1_c ? k->gemm_b1 : k->gemm_t2;
     return BITNET_OK;
 }
 

@@ -32,15 +32,16 @@ struct bn_model {
     struct bn_source source; /* mappings stay open: dense tensors live there */
     struct bn_config config;
     struct bn_kernels kernels;
-    const struct bn_gemm *gemm;     /* the layout wanted; what it cannot hold is in gemm_t2 */
-    struct bn_tokenizer *tokenizer; /* NULL: the file has none */
-    struct bn_layer *layers;        /* [n_layer] */
-    const float *out_norm;          /* [n_embd] */
-    const float *rope_factors;      /* [rope_dim / 2] */
-    struct bn_matrix embed, head;   /* dense; head is the embedding when tied */
-    struct bn_screen screen;        /* 4-bit copy of the head (head_copy.c); data NULL: none */
-    struct bn_dense8 head_int8;     /* its copy with one byte a weight; data NULL: none */
-    const float *screen_dither;     /* [2][n_embd]: of the rows, of the hidden state */
+    const struct bn_gemm *gemm;        /* the layout wanted; what it cannot hold is in gemm_t2 */
+    const struct bn_gemm *gemm_binary; /* the same for matrices of -1 and +1 only */
+    struct bn_tokenizer *tokenizer;    /* NULL: the file has none */
+    struct bn_layer *layers;           /* [n_layer] */
+    const float *out_norm;             /* [n_embd] */
+    const float *rope_factors;         /* [rope_dim / 2] */
+    struct bn_matrix embed, head;      /* dense; head is the embedding when tied */
+    struct bn_screen screen;           /* 4-bit copy of the head (head_copy.c); data NULL: none */
+    struct bn_dense8 head_int8;        /* its copy with one byte a weight; data NULL: none */
+    const float *screen_dither;        /* [2][n_embd]: of the rows, of the hidden state */
     float screen_step_max, screen_norm_max;
     struct bn_slab slab;     /* packed matrices, in the order of their use */
     size_t head_copy_bytes;  /* of the one copy there is */
@@ -74,6 +75,14 @@ void bn_stored_dots(const struct bn_kernels *k, float *y, size_t y_stride,
                     size_t x_stride, size_t n_tok, float *wide);
 
 /* ---- inside the room ---- */
+
+/* The layout of ternary matrices that take `bytes` in "t2". "t3" reads fewer bytes and takes more
+ * instructions. One core alone gets its bytes fast enough for "t2"; several share the memory, and
+ * "t3" wins from two threads on. With float activations instructions are the limit anyway, and so
+ * they are without a kernel made for "t3", or if the caches hold the weights (docs/performance.md has
+ * the figures). (model.c) */
+const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, bool int8, uint64_t bytes,
+                                     uint32_t threads);
 
 /* Binds and packs every tensor; refuses tensors that the architecture does not know. (weights.c) */
 bitnet_status bn_weights_load(struct bn_model *m, struct bn_pool *pool, bitnet_progress_fn progress,

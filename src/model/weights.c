@@ -142,8 +142,10 @@ static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const st
 static const struct bn_gemm *layout_of(const struct loader *l, const struct bn_ternary *t)
 {
     enum bn_scale_kind kind = t->scale_kind == BN_TS_BLOCK_F16 ? BN_SCALE_BLOCK : BN_SCALE_TENSOR;
-    bool held = bn_gemm_accepts(l->m->gemm, kind, bn_type_w_max(t->stored.type));
-    return held ? l->m->gemm : l->m->kernels.gemm_t2;
+    bool binary = bn_type_info(t->stored.type)->binary;
+    const struct bn_gemm *g = binary ? l->m->gemm_binary : l->m->gemm;
+    bool held = bn_gemm_accepts(g, kind, bn_type_w_max(t->stored.type), binary);
+    return held ? g : l->m->kernels.gemm_t2;
 }
 
 /* "mixed" once two names differ; first NULL or "": none seen yet */
@@ -284,7 +286,8 @@ bitnet_status bn_weights_load(struct bn_model *m, struct bn_pool *pool, bitnet_p
     l.max_cols = bn_max_size(bn_max_size(c->n_embd, c->n_ff), (size_t)c->n_head * c->head_dim);
     size_t threads = bn_pool_threads(pool);
     l.claimed = bn_calloc(m->source.n_tensors, 1);
-    l.max_group = bn_max_size(m->kernels.gemm_t2->group_rows, m->gemm->group_rows);
+    l.max_group = bn_max_size(m->gemm_binary->group_rows, m->gemm->group_rows);
+    l.max_group = bn_max_size(m->kernels.gemm_t2->group_rows, l.max_group);
     l.trits = bn_calloc(threads * l.max_group, l.max_cols);
     l.row = bn_calloc(threads * l.max_cols, sizeof *l.row);
     m->layers = bn_calloc(c->n_layer, sizeof *m->layers);

@@ -30,7 +30,7 @@ static const int32_t default_ids[] = {
     669, 1664, 17,  428, 823, 15,   369, 340,  359, 1497, 515, 333, 270,  431, 268,  318};
 
 struct args {
-    const char *model, *ids, *backend, *layout, *out, *head;
+    const char *model, *ids, *backend, *layout, *activations, *out, *head;
     unsigned long threads, chunk, batch, answer;
     bitnet_kv_type kv;
     bool company;
@@ -40,9 +40,9 @@ static int usage(const char *why)
 {
     fprintf(stderr,
             "bits: %s\n"
-            "usage: bits MODEL [--ids 1,2,3|@FILE] [--backend B] [--layout t2|t3] [--threads T]\n"
+            "usage: bits MODEL [--ids 1,2,3|@FILE] [--backend B] [--layout L] [--threads T]\n"
             "            [--chunk C] [--batch B] [--kv f16|f32] [--company] [--out FILE|-]\n"
-            "            [--head exact|screened|int8] [--answer N]\n"
+            "            [--activations int8|f32] [--head exact|screened|int8] [--answer N]\n"
             "       bits --self-test\n"
             "Prints the SHA-256 of the logits. --chunk: tokens a call (0: all); --batch: tokens a "
             "step;\n"
@@ -78,6 +78,7 @@ static int parse(struct args *a, int argc, char **argv)
         if (strcmp(o, "--ids") == 0) a->ids = v;
         else if (strcmp(o, "--backend") == 0) a->backend = v;
         else if (strcmp(o, "--layout") == 0) a->layout = v;
+        else if (strcmp(o, "--activations") == 0) a->activations = v;
         else if (strcmp(o, "--out") == 0) a->out = v;
         else if (strcmp(o, "--head") == 0) a->head = v;
         else if (strcmp(o, "--answer") == 0) good = parse_ulong(&a->answer, v, MAX_ANSWER);
@@ -232,6 +233,7 @@ int main(int argc, char **argv)
     mo.threads = (uint32_t)a.threads;
     mo.backend = a.backend;
     mo.layout = a.layout;
+    mo.activations = a.activations;
     mo.head = a.head;
     float *logits = NULL;
     bitnet_status s = bitnet_model_open(&m, a.model, &mo, &err);

@@ -30,6 +30,7 @@ PINNED = pathlib.Path(__file__).with_suffix(".sha256")
 LOSSLESS = [("i2_s", []), ("iq2_bn", []), ("i2_s, head f32", ["--head-type", "f32"])]
 ROUNDED = ["iq1_bn", "i2_s", "iq2_bn", "q2_0"]
 PERHAPS = ["tq2_0", "tq1_0"]  # blocks of 256, which the small model's FFN width does not fill
+Q1_0 = 41  # the GGUF type
 
 count, failed = 0, 0
 
@@ -170,6 +171,30 @@ def files(judge, bits, bitnet, model, folder):
                 out.unlink()
 
 
+def binary(pinned, bits, bitnet):
+    """A small binary model with a scale of its own for every block, with int8 and with float activations: the bits of t2."""
+    with tempfile.TemporaryDirectory() as t:
+        path = pathlib.Path(t) / "binary.gguf"
+        subprocess.run([*bitnet, "synth", "tiny", path, "--type", "q1_0"], check=True, capture_output=True)
+        raw = bytearray(path.read_bytes())
+        for _, dims, kind, at in hf_folder.Reader(bytes(raw)).tensors():
+            for block in range(dims[0] * dims[1] // 128 if kind == Q1_0 else 0):
+                raw[at + 18 * block] ^= block * 37 & 255  # low bits of the scale
+        path.write_bytes(raw)
+        ids = ",".join(str(i * 71 % 512) for i in range(70))
+        for activations in ("int8", "f32"):
+            judge = Judge({"f16": pinned[f"q1_0-{activations}"]})
+            for layout in ("t2", "t3", "b1", "auto"):
+                for backend in ("auto", "scalar"):
+                    for threads, chunk in ((1, 0), (3, 7), (2, 1)):
+                        judge.see(f"binary, {activations}, layout {layout}, {backend}, threads {threads}, chunks of "
+                                  f"{chunk or 'all'}", bits, path, "--ids", ids, "--activations", activations, "--layout",
+                                  layout, "--backend", backend, "--threads", str(threads), "--chunk", str(chunk))
+        p = subprocess.run([*bits, path, "--ids", "1"], capture_output=True, text=True)
+        report("binary matrices are in b1 where it has kernels",
+               ("kernels avx2" in p.stderr) == ("layout b1" in p.stderr), p.stderr)
+
+
 def foreign(judge, name, command, model):
     command = shlex.split(command)
     judge.see(f"{name}, 2 threads, in one go", command, model, "--threads", "2")
@@ -203,6 +228,7 @@ def main():
         int8_head(judge, a.bits, a.model)
         if a.bitnet:
             files(judge, a.bits, a.bitnet, a.model, a.folder)
+            binary(read_pinned(), a.bits, a.bitnet)
     for name, command in a.foreign:
         foreign(judge, name, command, a.model)
     for name, why in a.skipped:

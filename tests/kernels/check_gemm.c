@@ -101,6 +101,26 @@ static bool is_t3(struct ck *c, const uint8_t *data, size_t bytes, const int8_t 
     return true;
 }
 
+/* Every bit: 64 rows by 8 columns are 64 bytes, the rows of two sixteens alternating. */
+static bool is_b1(struct ck *c, const uint8_t *data, size_t bytes, const int8_t *w, size_t rows,
+                  size_t cols)
+{
+    size_t padded = bn_align_up(cols, 128);
+    if (bytes != bn_div_up(rows, 64) * 8 * padded) {
+        ck_fail(c, "layout: %zu bytes for %zu rows of %zu columns", bytes, rows, padded);
+        return false;
+    }
+    for (size_t i = 0; i < 8 * bytes; i++) {
+        size_t at = i / 8 % 64, k = i / 512 % (padded / 8) * 8 + i % 8;
+        size_t r = i / (64 * padded) * 64 + at / 32 * 32 + at % 2 * 16 + at % 32 / 2;
+        bool want = r < rows && k < cols && w[r * cols + k] > 0;
+        if ((data[i / 8] >> i % 8 & 1) == want) continue;
+        ck_fail(c, "layout: byte %zu bit %zu is not %d", i / 8, i % 8, want);
+        return false;
+    }
+    return true;
+}
+
 /* A buffer with the packed matrix, and the round trip checked. */
 static uint8_t *pack(struct ck *c, const struct bn_gemm *g, int8_t *w, size_t rows, size_t cols)
 {
@@ -111,6 +131,8 @@ static uint8_t *pack(struct ck *c, const struct bn_gemm *g, int8_t *w, size_t ro
     if (c->naive && strcmp(g->layout, "t2") == 0 && !is_t2(c, p.data, bytes, w, rows, cols))
         return NULL;
     if (c->naive && strcmp(g->layout, "t3") == 0 && !is_t3(c, p.data, bytes, w, rows, cols))
+        return NULL;
+    if (c->naive && strcmp(g->layout, "b1") == 0 && !is_b1(c, p.data, bytes, w, rows, cols))
         return NULL;
     return p.data;
 }
@@ -211,9 +233,12 @@ static void fill_weights(struct ck *c, int8_t *w, const struct shape *s, enum wf
                          const int8_t *q)
 {
     int most = c->v->gemm->w_max;
-    const int same[] = {[W_MINUS] = -1, [W_PLUS] = 1, [W_MOST] = most, [W_ZERO] = 0};
+    bool binary = c->v->gemm->binary; /* then everything random is a sign */
+    const int same[] = {[W_MINUS] = -1, [W_PLUS] = 1, [W_MOST] = most, [W_ZERO] = binary ? 1 : 0};
     for (size_t i = 0; i < s->rows * s->cols; i++)
-        w[i] = (int8_t)(f == W_RANDOM    ? (int)bn_rng_below(&c->rng, (uint32_t)most + 2) - 1
+        w[i] = (int8_t)(binary && (f == W_RANDOM || f == W_TERNARY)
+                            ? 1 - 2 * (int)bn_rng_below(&c->rng, 2)
+                        : f == W_RANDOM  ? (int)bn_rng_below(&c->rng, (uint32_t)most + 2) - 1
                         : f == W_TERNARY ? (int)bn_rng_below(&c->rng, 3) - 1
                         : f == W_SIGN    ? (q[i % s->cols] > 0 ? most : -1)
                         : f == W_SIGN1   ? (q[i % s->cols] > 0 ? 1 : -1)
@@ -317,7 +342,9 @@ static void check_many(struct ck *c)
             for (size_t n = 512; n <= 1152; n += 128)
                 check_i8(c, (struct shape){17, n, 16, 0, 17, BN_SCALE_TENSOR, 0}, (enum wfill)wf,
                          (enum qfill)qf);
-    check_i8(c, (struct shape){48, 300, 16, 4 * group, 48, BN_SCALE_ROW, 0}, W_RANDOM, Q_RANDOM);
+    size_t from = bn_div_up(12, group) * group; /* part of the rows */
+    check_i8(c, (struct shape){from + 36, 300, 16, from, from + 36, BN_SCALE_ROW, 0}, W_RANDOM,
+             Q_RANDOM);
     check_i8(c, (struct shape){32, 130, 400, 0, 32, BN_SCALE_ROW, 0}, W_RANDOM, Q_RANDOM);
     for (size_t i = 0; i < BN_ARRAY_LEN(cols) && !c->quick; i++)
         for (size_t j = 0; j < BN_ARRAY_LEN(rows); j++) {
@@ -331,7 +358,7 @@ static void check_many(struct ck *c)
         for (int qf = 0; qf < Q_FILLS; qf++)
             check_i8(c, (struct shape){260, 640, 32, 0, 260, BN_SCALE_TENSOR, 0}, (enum wfill)wf,
                      (enum qfill)qf);
-    check_i8(c, (struct shape){300, 192, 65, 12, 300, BN_SCALE_ROW, 0}, W_TERNARY, Q_RANDOM);
+    check_i8(c, (struct shape){300, 192, 65, from, 300, BN_SCALE_ROW, 0}, W_TERNARY, Q_RANDOM);
     if (c->v->gemm->block_scales)
         check_i8(c, (struct shape){300, 192, 65, 0, 300, BN_SCALE_BLOCK, 64}, W_TERNARY, Q_RANDOM);
     check_many_bytes(c);
@@ -354,7 +381,8 @@ static void check_plain(struct ck *c)
                                   65,   100,  127,  128,  129,  255,  256,  257, 640,
                                   1279, 1280, 1281, 1408, 2560, 3200, 6912, 8640};
     size_t group = c->v->gemm->group_rows, most = c->quick ? 4 : 0;
-    for (size_t rows = 1; rows <= 2 * group + 1; rows++) /* tile edges, one kind after the other */
+    /* tile edges, one kind after the other; of large groups some */
+    for (size_t rows = 1; rows <= 2 * group + 1; rows += 1 + group / 16)
         for (size_t i = 0; i < BN_ARRAY_LEN(cols) - 4; i++)
             check_shape(c,
                         (struct shape){rows, cols[i], 1 + (rows + i) % 5, 0, 0,
@@ -429,8 +457,9 @@ static void check_blocks(struct ck *c)
                     (struct shape){7, blocks[b] * counts[i], tok, 0, 0, BN_SCALE_BLOCK, blocks[b]},
                     tok != 5 && counts[i] < 10);
     /* part of the rows */
-    check_shape(c, (struct shape){11, 192, 2, 4, 11, BN_SCALE_BLOCK, 64}, false);
-    check_shape(c, (struct shape){11, 192, 1, 4, 8, BN_SCALE_BLOCK, 64}, false);
+    size_t g = c->v->gemm->group_rows;
+    check_shape(c, (struct shape){3 * g - 1, 192, 2, g, 3 * g - 1, BN_SCALE_BLOCK, 64}, false);
+    check_shape(c, (struct shape){3 * g - 1, 192, 1, g, 2 * g, BN_SCALE_BLOCK, 64}, false);
     for (size_t tok = 1; tok <= 4; tok += 3)
         check_i8(c, (struct shape){4, BN_COLS_MAX, tok, 0, 4, BN_SCALE_BLOCK, 64}, W_MOST, Q_MIN);
 }
@@ -440,6 +469,28 @@ void check_gemm_t2(struct ck *c)
     check_plain(c);
     check_tokens(c);
     check_blocks(c);
+    check_many(c);
+}
+
+/* Whole groups with many blocks: scales turned over, columns taken in several parts. */
+static void check_groups(struct ck *c)
+{
+    static const size_t counts[] = {7, 8, 9, 13, 20, 60};
+    size_t rows = c->v->gemm->group_rows + 3;
+    for (size_t block = 32; block <= 256; block *= 2)
+        for (size_t i = 0; i < BN_ARRAY_LEN(counts); i++)
+            for (size_t tok = 1; tok <= 5; tok++) {
+                struct shape s = {rows, block * counts[i], tok, 0, rows, BN_SCALE_BLOCK, block};
+                check_shape(c, s, false);
+            }
+    check_shape(c, (struct shape){rows, 2560, 2, 0, rows, BN_SCALE_BLOCK, 128}, true);
+}
+
+void check_gemm_b1(struct ck *c)
+{
+    check_plain(c);
+    check_blocks(c);
+    check_groups(c);
     check_many(c);
 }
 

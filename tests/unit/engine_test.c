@@ -15,6 +15,7 @@
 #include <bitnet/bitnet.h>
 #include <cmocka.h>
 
+#include "base/bandwidth.h"
 #include "engine/sampler.h"
 
 /* Counts allocations. The linker's --wrap would miss the library, so malloc itself is counted. */
@@ -313,9 +314,10 @@ static void logits_do_not_depend_on_cutting(void **state)
 static void layouts_are_what_was_asked_for(void **state)
 {
     (void)state;
-    static const char *const name[] = {"t2", "t3", "t4"};
-    uint64_t bytes[2] = {0};
-    for (size_t i = 0; i < 3; i++) {
+    /* a matrix that may hold zeros is never in b1 */
+    static const char *const name[] = {"t2", "t3", "b1", "t4"}, *const got[] = {"t2", "t3", "t2"};
+    uint64_t bytes[3] = {0};
+    for (size_t i = 0; i < 4; i++) {
         bitnet_model *m = NULL;
         bitnet_model_options o;
         bitnet_model_info in = {.size = sizeof in};
@@ -323,7 +325,7 @@ static void layouts_are_what_was_asked_for(void **state)
         bitnet_model_options_init(&o);
         o.layout = name[i];
         bitnet_status s = bitnet_model_open(&m, TEST_MODEL, &o, &err);
-        if (i == 2) {
+        if (i == 3) {
             assert_int_equal(s, BITNET_E_ARG);
             assert_non_null(strstr(err.text, "t4"));
             assert_null(m);
@@ -331,37 +333,26 @@ static void layouts_are_what_was_asked_for(void **state)
         }
         if (s) fail_msg("%s", err.text);
         bitnet_model_get_info(m, &in);
-        assert_string_equal(in.layout, name[i]);
+        assert_string_equal(in.layout, got[i]);
         bytes[i] = in.packed_bytes;
         bitnet_model_close(m);
     }
     assert_true(bytes[1] < bytes[0] && bytes[1] * 6 >= bytes[0] * 5);
 }
 
-/* "auto": t3 where several threads share the memory, activations are int8 and it has a kernel of its
- * own. */
-static void the_layout_follows_the_threads(void **state)
+/* "auto": t3 where several threads share the memory, activations are int8, the caches do not hold the
+ * weights and it has a kernel of its own. */
+static void the_layout_follows_threads_and_size(void **state)
 {
     (void)state;
-    static const struct {
-        uint32_t threads;
-        const char *backend, *activations;
-    } at[] = {{2, NULL, NULL}, {1, NULL, NULL}, {2, "scalar", NULL}, {2, NULL, "f32"}};
-    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
-        bitnet_model *m = NULL;
-        bitnet_model_options o;
-        bitnet_model_info in = {.size = sizeof in};
-        bitnet_error err = {0};
-        bitnet_model_options_init(&o);
-        o.threads = at[i].threads;
-        o.backend = at[i].backend;
-        o.activations = at[i].activations;
-        if (bitnet_model_open(&m, TEST_MODEL, &o, &err)) fail_msg("%s", err.text);
-        bitnet_model_get_info(m, &in);
-        bool t3 = i == 0 && strcmp(in.backend, "avx2") == 0;
-        assert_string_equal(in.layout, t3 ? "t3" : "t2");
-        bitnet_model_close(m);
-    }
+    struct bn_kernels best = bn_kernels_select(bn_cpu_detect()), scalar = bn_kernels_select(0);
+    size_t cache = bn_last_cache_bytes(), large = cache + 1;
+    const struct bn_gemm *t3 = best.gemm_t3 == &bn_gemm_t3_c ? best.gemm_t2 : best.gemm_t3;
+    assert_ptr_equal(bn_layout_auto(&best, true, large, 2), t3);
+    assert_ptr_equal(bn_layout_auto(&best, true, large, 1), best.gemm_t2);
+    assert_ptr_equal(bn_layout_auto(&best, true, cache, 2), best.gemm_t2);
+    assert_ptr_equal(bn_layout_auto(&best, false, large, 2), best.gemm_t2);
+    assert_ptr_equal(bn_layout_auto(&scalar, true, large, 2), scalar.gemm_t2);
 }
 
 static void bad_arguments_get_a_sentence(void **state)
@@ -473,7 +464,7 @@ int main(void)
         cmocka_unit_test(logits_do_not_depend_on_cutting),
         cmocka_unit_test(bad_arguments_get_a_sentence),
         cmocka_unit_test(layouts_are_what_was_asked_for),
-        cmocka_unit_test(the_layout_follows_the_threads),
+        cmocka_unit_test(the_layout_follows_threads_and_size),
         cmocka_unit_test(sampler_follows_its_distribution),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);

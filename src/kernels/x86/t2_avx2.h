@@ -10,7 +10,7 @@
 #include <immintrin.h>
 
 bn_mul_i8_fn bn_t2_mul_i8_block_avx2; /* BN_SCALE_BLOCK */
-bn_mul_f32_fn bn_t2_mul_f32_avx2, bn_t3_mul_f32_avx2;
+bn_mul_f32_fn bn_t2_mul_f32_avx2, bn_t3_mul_f32_avx2, bn_b1_mul_f32_avx2;
 
 /* TENSOR and ROW, two tokens or more */
 bn_mul_i8_fn bn_t2_mul_i8_tokens_avx2, bn_t3_mul_i8_tokens_avx2;

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AVX2: int8 activations times matrices in layout "b1" (ref/gemm_b1.c), without multiplying. Float
+ * activations are in gemm_b1_f32_avx2.c.
+ *
+ * Four columns have 16 combinations of weights: their 16 sums are a table that a byte shuffle looks
+ * up for 32 rows at once. To keep the numbers small an entry is not the sum s of weights times
+ * activations but e = (s + m) / 2, m the sum of |activation|: what the weights that agree with
+ * their activation contribute. So 0 <= e <= 4 * 127 = 508, nine bits, and s = 2 e - m, where m is
+ * known for every block of columns.
+ *
+ * An entry is kept as its low 6 and its high 3 bits, a byte each. Why the sums are exact:
+ *   low parts    four of them are at most 4 * 63 = 252 < 2^8; then bytes go to 16 bits, the odd ones
+ *                by a shift; the even ones are what is left of the 16 bits, modulo 2^16
+ *   high parts   32 of them, a step of 128 columns, are at most 32 * 7 = 224 < 2^8
+ *   16 bits      four steps are at most 4 * 32 * 508 = 65024 < 2^16; a block of 256 has two
+ *   between      |partial sum| <= 127 * 32768 < 2^22 waits in y as a float, exactly; so does the
+ *                fold over blocks
+ *
+ * The tables of 1792 columns, or of fewer for two tokens, lie on the stack; all rows pass, a
+ * group at a time, before the next columns come. */
+#include "kernels/b1.h"
+#include "kernels/x86/avx2.h"
+#include "kernels/x86/t2_avx2.h"
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+enum {
+    ROWS = BN_B1_ROWS,
+    AHEAD = 4096,   /* bytes to prefetch ahead: whole steps */
+    SPAN = 1792,    /* columns whose tables exist, all tokens together */
+    TOKENS = 2,     /* tokens that share a pass over the rows */
+    PLAIN = 512,    /* columns that 16 bits hold */
+    BLOCK_MIN = 32, /* the smallest block */
+    BLOCK_MAX = 256
+};
+
+/* For 8 columns: low parts of columns 0-3 and 4-7, then high parts */
+typedef uint8_t octet_tables[4][16];
+
+struct span {
+    _Alignas(64) octet_tables table[SPAN / BN_B1_OCTET]; /* [token][cols / 8] */
+    int32_t size[SPAN / BLOCK_MIN]; /* [token][cols / block]: sums of |activation| */
+    size_t first, cols;             /* columns, a multiple of a step */
+};
+
+typedef uint16_t scales[ROWS]; /* of one block, the rows of a group */
+
+/* ---- tables ---- */
+
+static inline void build_octet(octet_tables out, const int8_t *q)
+{
+    /* words of entries 0-7 of one table in the low half, of the other in the high half */
+    const __m256i spread = _mm256_setr_epi8(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6,
+                                            7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7);
+    const __m256i fourth = _mm256_setr_epi8(-1, 3, -1, 3, -1, 3, -1, 3, -1, 3, -1, 3, -1, 3, -1, 3,
+                                            -1, 7, -1, 7, -1, 7, -1, 7, -1, 7, -1, 7, -1, 7, -1, 7);
+    const __m256i bits03 = _mm256_setr_epi32(0, 1, 0x100, 0x101, 0, 1, 0x100, 0x101);
+    const __m256i bits47 = _mm256_or_si256(bits03, _mm256_set1_epi32(0x10000));
+    const __m256i m63 = _mm256_set1_epi16(63);
+    __m256i v = _mm256_set1_epi64x((int64_t)bn_load_u64(q)), x = _mm256_shuffle_epi8(v, spread);
+    __m256i minus =
+        _mm256_max_epi8(_mm256_sub_epi8(_mm256_setzero_si256(), x), _mm256_setzero_si256());
+    __m256i base = _mm256_maddubs_epi16(minus, _mm256_set1_epi8(1));
+    __m256i a = _mm256_hadd_epi16(_mm256_add_epi16(base, _mm256_maddubs_epi16(bits03, x)),
+                                  _mm256_add_epi16(base, _mm256_maddubs_epi16(bits47, x)));
+    __m256i b = _mm256_add_epi16(a, _mm256_srai_epi16(_mm256_shuffle_epi8(v, fourth), 8));
+    _mm256_store_si256((void *)out[0],
+                       _mm256_packus_epi16(_mm256_and_si256(a, m63), _mm256_and_si256(b, m63)));
+    _mm256_store_si256((void *)out[2],
+                       _mm256_packus_epi16(_mm256_srli_epi16(a, 6), _mm256_srli_epi16(b, 6)));
+}
+
+static int32_t sum_abs(const int8_t *q, size_t n)
+{
+    __m256i s = _mm256_setzero_si256();
+    for (size_t k = 0; k < n; k += 32) {
+        __m256i v = _mm256_abs_epi8(_mm256_loadu_si256((const void *)(q + k)));
+        s = _mm256_add_epi64(s, _mm256_sad_epu8(v, _mm256_setzero_si256()));
+    }
+    __m128i h = _mm_add_epi64(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    return _mm_cvtsi128_si32(_mm_add_epi64(h, _mm_unpackhi_epi64(h, h)));
+}
+
+/* Tables and sizes of token t; block: columns a size is wanted for. */
+static __attribute__((noinline)) void build(struct span *s, size_t t, const int8_t *q, size_t block)
+{
+    size_t cols = s->cols;
+    octet_tables *table = s->table + t * (cols / BN_B1_OCTET);
+    int32_t *size = s->size + t * (cols / block);
+    q += s->first;
+    for (size_t k = 0; k < cols; k += BN_B1_OCTET) build_octet(table[k / BN_B1_OCTET], q + k);
+    for (size_t k = 0; k < cols; k += block) size[k / block] = sum_abs(q + k, block);
+}
+
+/* ---- sums of 64 rows ---- */
+
+/* Keeps v in its register: compilers otherwise add up in another order and run out of registers. */
+#define HERE(v) __asm__("" : "+x"(v))
+
+/* 32 rows, 8 columns: adds the two tables' entries, low and high parts; start: *low begins here */
+ALWAYS void look_up(__m256i *low, __m256i *high, const uint8_t *p, const __m256i t[4],
+                    const bool start)
+{
+    const __m256i m15 = _mm256_set1_epi8(15);
+    __m256i b = _mm256_loadu_si256((const void *)p);
+    HERE(b);
+    __m256i u = _mm256_and_si256(b, m15);
+    __m256i v = _mm256_and_si256(_mm256_srli_epi16(b, 4), m15);
+    __m256i l = _mm256_shuffle_epi8(t[0], u);
+    *low = start ? l : _mm256_add_epi8(*low, l);
+    HERE(*low);
+    *low = _mm256_add_epi8(*low, _mm256_shuffle_epi8(t[1], v));
+    HERE(*low);
+    *high = _mm256_add_epi8(*high, _mm256_shuffle_epi8(t[2], u));
+    HERE(*high);
+    *high = _mm256_add_epi8(*high, _mm256_shuffle_epi8(t[3], v));
+    HERE(*high);
+}
+
+ALWAYS void load_tables(__m256i t[4], const octet_tables *from)
+{
+    for (size_t i = 0; i < 4; i++)
+        t[i] = _mm256_broadcastsi128_si256(_mm_load_si128((const void *)(*from)[i]));
+}
+
+/* all and odd: 16-bit sums of bytes, of which the odd ones are known apart */
+ALWAYS void add_low(__m256i *all, __m256i *odd, __m256i low)
+{
+    *all = _mm256_add_epi16(*all, low);
+    *odd = _mm256_add_epi16(*odd, _mm256_srli_epi16(low, 8));
+    HERE(*all);
+    HERE(*odd);
+}
+
+/* rows 0-15 and 16-31 of 32 += their entries */
+ALWAYS void add_sums(__m256i s[2], __m256i all, __m256i odd, __m256i high)
+{
+    __m256i even = _mm256_sub_epi16(all, _mm256_slli_epi16(odd, 8));
+    __m256i high_even = _mm256_srli_epi16(_mm256_slli_epi16(high, 8), 2);
+    __m256i high_odd = _mm256_slli_epi16(_mm256_srli_epi16(high, 8), 6);
+    s[0] = _mm256_add_epi16(s[0], _mm256_add_epi16(even, high_even));
+    s[1] = _mm256_add_epi16(s[1], _mm256_add_epi16(odd, high_odd));
+}
+
+/* s[i]: rows 16 i .. 16 i + 15 += entries of n octets, 4 <= n <= 16, even */
+ALWAYS void add_octets(__m256i s[4], const uint8_t *p, const uint8_t *ahead, const octet_tables *t,
+                       size_t n)
+{
+    __m256i all0 = _mm256_setzero_si256(), odd0 = all0, all1 = all0, odd1 = all0;
+    __m256i high0 = all0, high1 = all0;
+    for (; n > 0; n -= 2, p += 2 * ROWS, ahead += 2 * ROWS, t += 2) {
+        __m256i table[4], low0, low1;
+        _mm_prefetch((const char *)ahead, _MM_HINT_T0);
+        _mm_prefetch((const char *)ahead + ROWS, _MM_HINT_T0);
+        load_tables(table, t);
+        look_up(&low0, &high0, p, table, true);
+        look_up(&low1, &high1, p + 32, table, true);
+        load_tables(table, t + 1);
+        look_up(&low0, &high0, p + ROWS, table, false);
+        look_up(&low1, &high1, p + ROWS + 32, table, false);
+        add_low(&all0, &odd0, low0);
+        add_low(&all1, &odd1, low1);
+    }
+    add_sums(s, all0, odd0, high0);
+    add_sums(s + 2, all1, odd1, high1);
+}
+
+/* Sums of `cols` <= PLAIN columns from column k of the span on; `next` is where the stream goes on
+ * after the span. */
+static __attribute__((noinline)) void sum_columns(__m256i s[4], const struct span *x,
+                                                  const octet_tables *t, size_t k, size_t cols,
+                                                  const uint8_t *p, const uint8_t *next)
+{
+    for (size_t i = 0; i < 4; i++) s[i] = _mm256_setzero_si256();
+    size_t end = k + cols;
+    for (size_t n; k < end; k += n) {
+        n = bn_min_size(end - k, BN_B1_STEP);
+        size_t at = k / BN_B1_OCTET * ROWS, all = x->cols / BN_B1_OCTET * ROWS;
+        size_t then = at + bn_min_size(AHEAD, all);
+        const uint8_t *ahead = then < all ? p + then : next + (then - all);
+        add_octets(s, p + at, ahead, t + k / BN_B1_OCTET, n / BN_B1_OCTET);
+    }
+}
+
+/* (float)(2 s - size) of rows 8 i .. 8 i + 7 */
+ALWAYS __m256 eight_rows(const __m256i s[4], size_t i, int32_t size)
+{
+    __m128i half = i % 2 ? _mm256_extracti128_si256(s[i / 2], 1) : _mm256_castsi256_si128(s[i / 2]);
+    __m256i v = _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 1);
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(v, _mm256_set1_epi32(size)));
+}
+
+/* acc += the span's part of the sums */
+static void group_plain(__m256 acc[8], const struct span *x, size_t t, const uint8_t *p,
+                        const uint8_t *next)
+{
+    const octet_tables *table = x->table + t * (x->cols / BN_B1_OCTET);
+    const int32_t *size = x->size + t * (x->cols / BN_B1_STEP);
+    for (size_t k = 0; k < x->cols; k += PLAIN) {
+        __m256i s[4];
+        int32_t m = 0;
+        size_t n = bn_min_size(PLAIN, x->cols - k);
+        sum_columns(s, x, table, k, n, p, next);
+        for (size_t i = 0; i < n; i += BN_B1_STEP) m += *size++;
+        for (size_t i = 0; i < 8; i++) acc[i] = _mm256_add_ps(acc[i], eight_rows(s, i, m));
+    }
+}
+
+/* acc folded with the span's blocks; the last columns, if they are no block, do not exist */
+static void group_blocks(__m256 acc[8], const struct span *x, size_t t, const uint8_t *p,
+                         const uint8_t *next, const scales *d, size_t block, size_t n_blocks)
+{
+    const octet_tables *table = x->table + t * (x->cols / BN_B1_OCTET);
+    const int32_t *size = x->size + t * (x->cols / block);
+    for (size_t b = 0; b < n_blocks; b++) {
+        __m256i s[4];
+        sum_columns(s, x, table, b * block, block, p, next);
+        for (size_t i = 0; i < 8; i++)
+            acc[i] = _mm256_add_ps(
+                acc[i], _mm256_mul_ps(eight_rows(s, i, size[b]), bn_load_f16(d[b] + 8 * i)));
+    }
+}
+
+/* ---- block scales ---- */
+
+static inline void turn8(scales *out, const uint16_t *in, size_t stride)
+{
+    __m128i a[8], b[8];
+    for (size_t i = 0; i < 8; i++) a[i] = _mm_loadu_si128((const void *)(in + i * stride));
+    for (size_t round = 0; round < 3; round++) { /* the two halves interleaved */
+        for (size_t i = 0; i < 4; i++) {
+            b[2 * i] = _mm_unpacklo_epi16(a[i], a[i + 4]);
+            b[2 * i + 1] = _mm_unpackhi_epi16(a[i], a[i + 4]);
+        }
+        memcpy(a, b, sizeof a);
+    }
+    for (size_t i = 0; i < 8; i++) _mm_storeu_si128((void *)out[i], a[i]);
+}
+
+/* Scales of the blocks [b0, b0 + n), rows r .. r + n_rows - 1, 0 for rows that do not exist. They are
+ * turned over eight blocks at a time, the last of a row at the end of it; so there are up to 7 others
+ * in front. Returns those of block b0. */
+static const scales *turn_scales(scales *d, const struct bn_packed *w, size_t r, size_t n_rows,
+                                 size_t b0, size_t n)
+{
+    size_t per = w->cols / w->block;
+    const uint16_t *from = w->block_scale + r * per;
+    if (n_rows < ROWS || per < 8) {
+        memset(d, 0, n * sizeof *d);
+        for (size_t i = 0; i < n_rows; i++)
+            for (size_t b = 0; b < n; b++) d[b][i] = from[i * per + b0 + b];
+        return (const scales *)d;
+    }
+    size_t base = bn_min_size(b0, per - 8);
+    for (size_t i = 0; i < ROWS; i += 8)
+        for (size_t b = base; b < b0 + n; b += 8) {
+            size_t at = bn_min_size(b, per - 8);
+            turn8((scales *)&d[at - base][i], from + i * per + at, per);
+        }
+    return (const scales *)d + (b0 - base);
+}
+
+/* ---- the loops ---- */
+
+/* A group of n rows and token t: what is in y counts unless the span is the first. */
+static void mul_group(float *y, const struct span *x, size_t t, size_t n, const uint8_t *p,
+                      const uint8_t *next, const scales *d, size_t block, size_t n_blocks)
+{
+    _Alignas(32) float part[ROWS];
+    __m256 acc[8];
+    float *to = n < ROWS ? memcpy(part, y, n * sizeof *y) : y;
+    for (size_t i = 0; i < 8; i++)
+        acc[i] = x->first == 0 ? _mm256_setzero_ps() : _mm256_loadu_ps(to + 8 * i);
+    if (block) group_blocks(acc, x, t, p, next, d, block, n_blocks);
+    else group_plain(acc, x, t, p, next);
+    for (size_t i = 0; i < 8; i++) _mm256_storeu_ps(to + 8 * i, acc[i]);
+    if (n < ROWS) memcpy(y, part, n * sizeof *y);
+}
+
+static __attribute__((noinline)) void mul_span(float *y, size_t y_stride, const struct bn_packed *w,
+                                               size_t r0, size_t r1, struct span *x, size_t n_tok)
+{
+    scales d[SPAN / BLOCK_MIN + 14];
+    const scales *of_group = NULL;
+    bool blocks = w->scale_kind == BN_SCALE_BLOCK;
+    size_t skip = x->first / BN_B1_OCTET * ROWS;
+    size_t n_blocks = blocks ? bn_min_size(x->cols, w->cols - x->first) / w->block : 0;
+    for (size_t r = r0; r < r1; r += ROWS) {
+        size_t n = bn_min_size(ROWS, r1 - r);
+        const uint8_t *p = bn_b1_group(w, r) + skip, *next = bn_b1_group(w, r + ROWS) + skip;
+        if (blocks) of_group = turn_scales(d, w, r, n, x->first / w->block, n_blocks);
+        for (size_t t = 0; t < n_tok; t++)
+            mul_group(y + t * y_stride + r, x, t, n, p, next, of_group, blocks ? w->block : 0,
+                      n_blocks);
+    }
+}
+
+static void mul_tokens(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
+                       const int8_t *q, size_t q_stride, const float *inv, size_t n_tok)
+{
+    struct span x;
+    size_t cols = bn_align_up(w->cols, BN_K_ALIGN), most = SPAN / n_tok / BLOCK_MAX * BLOCK_MAX;
+    most = bn_align_up(bn_div_up(cols, bn_div_up(cols, most)), BLOCK_MAX); /* equal parts */
+    bool blocks = w->scale_kind == BN_SCALE_BLOCK;
+    for (x.first = 0; x.first < cols; x.first += x.cols) {
+        x.cols = bn_min_size(most, cols - x.first);
+        for (size_t t = 0; t < n_tok; t++)
+            build(&x, t, q + t * q_stride, blocks ? w->block : BN_B1_STEP);
+        mul_span(y, y_stride, w, r0, r1, &x, n_tok);
+    }
+    for (size_t t = 0; t < n_tok; t++)
+        for (size_t r = r0; r < r1; r++)
+            y[t * y_stride + r] *= blocks ? inv[t] : bn_row_scale(w, r) * inv[t];
+}
+
+static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
+                        const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
+                        size_t n_tok)
+{
+    (void)sum; /* that of the sizes is what counts here */
+    for (size_t t = 0; t < n_tok; t += TOKENS)
+        mul_tokens(y + t * y_stride, y_stride, w, r0, r1, q + t * q_stride, q_stride, inv + t,
+                   bn_min_size(TOKENS, n_tok - t));
+}
+
+const struct bn_gemm bn_gemm_b1_avx2 = {
+    BN_B1_LAYOUT,
+    .mul_i8 = mul_i8_avx2,
+    .mul_f32 = bn_b1_mul_f32_avx2,
+};
