@@ -16,8 +16,8 @@ static inline double bn_gumbel_unit(uint64_t key, uint64_t i)
 
 static inline double bn_gumbel(double v) { return -bn_det_log(-bn_det_log(1 - v)); }
 
-/* Not below bn_gumbel(v), and above it by little where that is large: -ln(1 - v) >= v, and of a number
- * 2^e * (1 + m) the binary logarithm is at least e + m, which are its bits. */
+/* Not below bn_gumbel(v), and above it by little where that is large: -ln(1 - v) >= v, and of a
+ * number 2^e * (1 + m) the binary logarithm is at least e + m, which are its bits. */
 static inline double bn_gumbel_bound(double v)
 {
     uint64_t bits;

@@ -74,9 +74,9 @@ typedef void bn_dots_f16_fn(float *y, const void *rows, size_t n_rows, const flo
 /* ---- screening: what a row's product with a vector can be at most, from 4 bits a weight ----
  * The copy holds integers w in [-8, 7] and a step a row, so that the row is about
  * step * (w[j] + 1/2 - u[j]) with u of bn_screen4_pack. The vector comes as k = high, or as
- * k = 128 * high + low where it needs more digits, so that it is about unit * (k[j] - d[j]), and a few
- * numbers that its maker (model/head.c) derived from it. With S = sum of w[j] * k[j], an exact int32,
- * in double, every operation rounded by itself:
+ * k = 128 * high + low where it needs more digits, so that it is about unit * (k[j] - d[j]), and a
+ * few numbers that its maker (model/head_vector.c) derived from it. With S = sum of w[j] * k[j], an
+ * exact int32, in double, every operation rounded by itself:
  *   score = step * ((S - shift) * unit + offset)
  *   bound = score + step * (margin + norm * per_norm)
  *   upper = (bound + |bound| * 2^-23) + tiny
@@ -98,9 +98,9 @@ struct bn_screen_vector {
     double unit, offset, margin, per_norm, tiny;
 };
 
-/* Rows [r0, r1), r0 a multiple of BN_SCREEN_ROWS, and vector after vector: score[i * stride + r - r0]
- * and upper[i * stride + r - r0] for v[i]. The rows are read once for every few vectors: they should
- * be so few that they stay in the cache. */
+/* Rows [r0, r1), r0 a multiple of BN_SCREEN_ROWS, and vector after vector:
+ * score[i * stride + r - r0] and upper[i * stride + r - r0] for v[i]. The rows are read once for
+ * every few vectors: they should be so few that they stay in the cache. */
 typedef void bn_screen4_fn(float *score, float *upper, size_t stride, const struct bn_screen *w,
                            size_t r0, size_t r1, const struct bn_screen_vector *v, size_t n_vec);
 

@@ -2,7 +2,7 @@
  *
  * A call of the head, step by step, all workers together:
  *
- *   norm      the hidden state h of every row, and what screening needs of it (make_vector)
+ *   norm      the hidden state h of every row, and what screening needs of it (head_vector.c)
  *   --------- barrier
  *   screen    upper bounds of this worker's vocabulary into the logits, and its best scores
  *   --------- barrier
@@ -21,6 +21,7 @@
 #include "model/head.h"
 #include "model/best.h"
 #include "model/head_int8.h"
+#include "model/head_vector.h"
 
 #include "base/det_math.h"
 #include "base/gumbel.h"
@@ -30,15 +31,12 @@
 #include <stdlib.h>
 
 enum {
-    ROWS = 8, /* rows of the matrix decoded at a time */
-    TILE =
-        128, /* rows screened for all tokens while they are in the cache: 160 KiB at 2,560 columns */
+    ROWS = 8,    /* rows of the matrix decoded at a time */
+    TILE = 128,  /* rows that meet all tokens while they are in the cache (160 KiB) */
     VECTORS = 8, /* tokens whose bounds of a tile are made together */
     MORE = 3,    /* candidates beyond k: a first guess is sometimes the second */
     MAX_CANDIDATES = BN_HEAD_MAX_K + MORE,
-    K_LIMIT_1 = 127,   /* what one plane holds */
-    K_LIMIT_2 = 16319, /* 128 * 127 + 63: what two hold */
-    FAIL_BITS = 60     /* a bound fails with a probability of at most 2^-60 a token */
+    FAIL_BITS = 60 /* a bound fails with a probability of at most 2^-60 a token */
 };
 
 /* A page fault of the file's mapping brings its neighbours along, and a row lies on several pages:
@@ -48,9 +46,6 @@ static const uint64_t fault_bytes = 128 << 10, release_bytes = 48 << 20;
 
 /* At most this share of the rows may survive; reading more of them, scattered, is no gain. */
 static const double survivor_share = 0.08;
-
-/* The rounding of a hidden state to one plane may widen bounds by this share. */
-static const double one_plane_share = 0.25;
 
 enum how { FULL, SCREENED, FALLBACK };
 
@@ -193,64 +188,6 @@ void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want)
 
 size_t bn_head_rows(const struct bn_head *h) { return h->n_rows; }
 
-/* k = round(x * per_unit + d) as planes; |x * per_unit| <= limit. */
-static void make_planes(int8_t *high, int8_t *low, const float *x, const float *d, size_t n,
-                        double per_unit)
-{
-    const double to_integer = 0x1.8p52;
-    for (size_t i = 0; i < n; i++) {
-        int32_t k = (int32_t)((double)x[i] * per_unit + (double)d[i] + to_integer - to_integer);
-        int32_t top = low ? (k + 64 + 128 * 128) / 128 - 128 : k;
-        high[i] = (int8_t)top;
-        if (low) low[i] = (int8_t)(k - 128 * top);
-    }
-}
-
-/* The hidden state as integers and the numbers of its bound; false if bounds would not be finite
- * numbers; the vector is then one that the kernel can take, and of no use. One plane of int8 will do
- * where it makes no bound more than a quarter wider; a vector with outliers gets two. With unit g and
- * dither d, x_j = g (k_j - d_j) up to an error that is uniform within +-g / 2; n1, n2 the norms;
- * z = sum (1/2 - u_j) x_j, so that a row's product with x is step * (g (S - shift) + z) up to
- *   the rounding of the row to 4 bits: step * t * n2, and that of x: step * t * g * norm, but for a
- *     probability of 2^-60 together; plus what the steps of the dithers and float arithmetic shift
- *     their means: less than 2^-16 a column, the second of w, whose sizes add up to at most
- *     128 * norm;
- *   the float rounding of the full pass: one multiplication, cols / 16 additions in a lane and 4 in
- *     the tree, of products whose sizes add up to at most 7.5 * step * n1; and of products that
- *     underflow;
- *   the double rounding here and in the kernel: less than 2^-30 * n1.
- * All are taken a little too large. (docs/numerics.md) */
-static bool make_vector(const struct bn_head *h, struct bn_screen_vector *v, int8_t *planes,
-                        const float *x)
-{
-    const struct bn_model *m = h->m;
-    size_t cols = m->config.n_embd;
-    const float *u = m->screen_dither;
-    double most = 0, n1 = 0, squares = 0, z = 0;
-    for (size_t i = 0; i < cols; i++) {
-        double a = fabs((double)x[i]);
-        most = a > most ? a : most;
-        n1 += a;
-        squares += a * a;
-        z += (0.5 - (double)u[i]) * (double)x[i];
-    }
-    *v = (struct bn_screen_vector){.high = planes};
-    if (!(7.5 * (double)m->screen_step_max * n1 < 1e37)) return false;
-    double n2 = sqrt(squares), limit = K_LIMIT_1;
-    if (most / K_LIMIT_1 * (double)m->screen_norm_max > one_plane_share * n2) {
-        v->low = planes + h->plane_bytes;
-        limit = K_LIMIT_2;
-    }
-    make_planes(planes, (int8_t *)v->low, x, u + cols, cols, most > 0 ? limit / most : 0);
-    double gamma = ((double)cols / 16 + 8) * 0x1p-24, trust = h->o.no_margin ? 0 : 1 + 0x1p-20;
-    v->unit = most / limit;
-    v->offset = z;
-    v->margin = (h->t * n2 + (0x1p-15 + 7.5 * gamma) * n1) * trust;
-    v->per_norm = v->unit * (h->t + 0x1p-8) * trust;
-    v->tiny = ((double)cols + 16) * 0x1p-149 * trust;
-    return true;
-}
-
 static void norm(struct bn_head *h, const float *x, float *normed, uint32_t worker)
 {
     const struct bn_config *c = &h->m->config;
@@ -262,7 +199,8 @@ static void norm(struct bn_head *h, const float *x, float *normed, uint32_t work
         uint32_t s = h->rows[i].slot;
         if (s != UINT32_MAX)
             h->slots[s].good =
-                make_vector(h, &h->vectors[s], h->planes + s * 2 * h->plane_bytes, to);
+                bn_head_vector(&h->vectors[s], h->m, h->planes + s * 2 * h->plane_bytes, to, h->t,
+                               !h->o.no_margin);
     }
 }
 

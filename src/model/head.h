@@ -3,13 +3,13 @@
  * The output head: from the residual stream to logits, whole or only as far as they are wanted.
  *
  * A greedy choice or a draw looks at few logits. The screened head finds them without reading
- * the matrix: a 4-bit copy gives for every row an upper bound of its logit, and only rows whose bound
- * reaches the k-th largest of a few logits computed exactly are computed themselves, with the same
- * arithmetic as in the full pass. All others are written as -infinity. The tokens are those of the
- * full pass (docs/numerics.md says with which probability and why).
+ * the matrix: a 4-bit copy gives for every row an upper bound of its logit, and only rows whose
+ * bound reaches the k-th largest of a few logits computed exactly are computed themselves, with the
+ * same arithmetic as in the full pass. All others are written as -infinity. The tokens are those of
+ * the full pass (docs/numerics.md says with which probability and why).
  *
- * The int8 head computes all logits from a copy with one byte a weight: half of a 16-bit head to read,
- * for every sampler, and logits that are close instead of equal.
+ * The int8 head computes all logits from a copy with one byte a weight: half of a 16-bit head to
+ * read, for every sampler, and logits that are close instead of equal.
  *
  * Owns the copy's making, the scratch memory of a call and its counts; not the copy, which belongs
  * to the model. The workers of a pool walk through bn_head_work together, as through the forward
@@ -78,8 +78,8 @@ void bn_head_close(struct bn_head *h);
 size_t bn_head_bytes(const struct bn_head *h);
 const struct bn_head_stats *bn_head_stats(const struct bn_head *h);
 
-/* A call: begin, add the tokens that want logits in order of their rows, then all workers work, then
- * end. token: its row in x. Allocates nothing. */
+/* A call: begin, add the tokens that want logits in order of their rows, then all workers work,
+ * then end. token: its row in x. Allocates nothing. */
 void bn_head_begin(struct bn_head *h, float *logits); /* [rows added][n_vocab] */
 void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want);
 size_t bn_head_rows(const struct bn_head *h);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The copy of the head that screening reads, with 4 bits a weight, or the one that stands in its
- * place, with 8; made once at open by all threads. The file's pages are let go on the way: afterwards
- * only rows that are really wanted are read there. */
+ * place, with 8; made once at open by all threads. The file's pages are let go on the way:
+ * afterwards only rows that are really wanted are read there. */
 #include "model/head.h"
 
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The int8 head on the small model: how far its logits may lie from the exact ones, and that they are
- * the same with any kernels, threads and company; damaged hidden states; that nobody gets it unasked.
- * (tests/golden/test_stories.py has its perplexity.) */
+ * The int8 head on the small model: how far its logits may lie from the exact ones, and that they
+ * are the same with any kernels, threads and company; damaged hidden states; that nobody gets it
+ * unasked. (tests/golden/test_stories.py has its perplexity.) */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,8 +69,8 @@ static void head_of(float *logits, float *normed, const float *x, bool int8)
 }
 
 /* What rounding can do at most: half a unit of the row for every element of h, half a unit of h for
- * every element of the row; and a little for the float sums of the exact head. In standard deviations
- * it is far less: errors of single elements are independent. */
+ * every element of the row; and a little for the float sums of the exact head. In standard
+ * deviations it is far less: errors of single elements are independent. */
 static void check_row(double *worst, double *squares, size_t r, const float *h, double exact,
                       double got)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Hidden states of both kinds in the screened head: rounded to one plane of int8, and, with outliers,
- * to two. The error of the rounding against its bound, and the choice against the exact head's. */
+ * Hidden states of both kinds in the screened head: rounded to one plane of int8, and, with
+ * outliers, to two. The error of the rounding against its bound, and the choice against the exact
+ * head's. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

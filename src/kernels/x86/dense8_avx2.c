@@ -4,8 +4,8 @@
  * ref/dense8.c).
  *
  * Weights are widened to 16 bits, once for two vectors; madd multiplies and adds pairs in 32
- * bits. A pair is at most 2 * 127 * 32767 < 2^23 in size, so a lane holds the 256 of them that 4,096
- * columns bring. Lanes then go on as doubles, in which these integers are exact.
+ * bits. A pair is at most 2 * 127 * 32767 < 2^23 in size, so a lane holds the 256 of them that
+ * 4,096 columns bring. Lanes then go on as doubles, in which these integers are exact.
  */
 #include "kernels/x86/avx2.h"
 
@@ -24,8 +24,8 @@ static inline __m256d widen(__m256d sum, __m256i s)
                          _mm256_add_pd(lo, _mm256_cvtepi32_pd(_mm256_extracti128_si256(s, 1))));
 }
 
-/* Sums of the four rows of a group and n vectors: sums[row * n + vector]. Eight sums, the vectors and
- * a row fit into the registers. */
+/* Sums of the four rows of a group and n vectors: sums[row * n + vector]. Eight sums, the vectors
+ * and a row fit into the registers. */
 static inline __attribute__((always_inline)) void
 tile(__m256d *sums, const int8_t *p, const struct bn_dense8_vector *v, size_t cols, const size_t n)
 {
