@@ -264,12 +264,8 @@ static void rescore(struct bn_head *h, float *out, const uint32_t *ids, size_t n
 {
     const struct bn_stored *w = &h->m->head.stored;
     float *decoded = h->decoded + worker * ROWS * w->cols;
-    for (size_t i = 0; i < n; i += ROWS) {
-        size_t some = bn_min_size(ROWS, n - i);
-        for (size_t k = 0; k < some; k++)
-            bn_stored_row(&h->m->kernels, decoded + k * w->cols, w, ids[i + k]);
-        h->m->kernels.dots(out + i, some, decoded, some, x, w->cols, 1, w->cols);
-    }
+    for (size_t i = 0; i < n; i++)
+        bn_stored_dots(&h->m->kernels, out + i, 1, w, ids[i], 1, x, w->cols, 1, decoded);
 }
 
 static float round_down(double x)

@@ -13,7 +13,7 @@ struct bn_kv {
     uint32_t n_pages, n_layer, n_head_kv, head_dim;
     size_t head_bytes; /* keys or values of one head in one page: [BN_ATTN_BLOCK][head_dim] */
     size_t page_bytes; /* one page of one layer: keys [n_head_kv] heads, then values */
-    uint8_t *data;     /* [n_layer][n_pages][page_bytes] */
+    uint8_t *data;     /* [n_pages][n_layer][page_bytes]: a short text touches little memory */
     size_t bytes;
     uint32_t *free_pages; /* stack */
     uint32_t n_free;
@@ -47,7 +47,7 @@ static inline uint32_t bn_kv_pages_for(uint32_t n_tokens)
 static inline uint8_t *bn_kv_head(const struct bn_kv *kv, uint32_t layer, uint32_t page,
                                   uint32_t head, bool value)
 {
-    return kv->data + ((size_t)layer * kv->n_pages + page) * kv->page_bytes +
+    return kv->data + ((size_t)page * kv->n_layer + layer) * kv->page_bytes +
            (value ? kv->n_head_kv + head : head) * kv->head_bytes;
 }
 
