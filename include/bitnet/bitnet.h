@@ -89,6 +89,11 @@ typedef struct bitnet_model_options {
      * least 16384 rows and 6 bits a weight; exact: never, which saves the memory. "int8": a copy
      * rounded to 8 bits, for engines that ask for it */
     const char *head;
+    /* "auto", "dense", "skip": whether to make copies of the feed-forward matrices of which decoding
+     * can read parts, leaving out what is multiplied by zero; the results are the same. Only for
+     * ReLU^2 and int8 activations. auto: if the layers have at least 64 MiB; dense: never, which
+     * saves about half of their memory; skip: if possible */
+    const char *ffn;
 } bitnet_model_options;
 
 BITNET_API void bitnet_model_options_init(bitnet_model_options *o);
@@ -121,6 +126,7 @@ typedef struct bitnet_model_info {
     uint64_t head_bytes;      /* the output head, as it lies in memory            */
     const char *layout;       /* of ternary matrices: "t2", "t3", "b1", "mixed"; "" if none */
     uint64_t head_copy_bytes; /* of packed_bytes: the copy of the head, 0 if there is none */
+    uint64_t ffn_copy_bytes;  /* of packed_bytes: copies of feed-forward matrices, or 0 */
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
@@ -192,6 +198,10 @@ typedef struct bitnet_engine_options {
      * head rounded to 8 bits, if the model has it; they are close to the exact ones, not the same.
      * Never taken by auto. */
     const char *head;
+    /* "auto": a token decoded alone takes parts of feed-forward matrices where the model has the
+     * copies and few enough of their inputs are not zero; "dense": never; "skip": wherever there are
+     * copies. The results are the same. */
+    const char *ffn;
     /* "on": every thread but the caller's own is bound to a CPU of its own, beside the one on which
      * the caller runs at open, where there are enough of them; "off"; "auto" (NULL): off. */
     const char *pin;
@@ -214,9 +224,23 @@ typedef struct bitnet_engine_info {
     uint64_t head_full, head_screened, head_fallbacks;
     uint64_t head_survivors, head_survivors_max; /* rows computed for screened tokens */
     uint64_t head_histogram[20]; /* i: tokens with more than 2^(i-1), up to 2^i survivors */
-    uint32_t pinned;             /* threads bound to a CPU */
+    const char *ffn;             /* "auto" or "skip"; "dense" also where there are no copies */
+    /* tokens decoded alone, where there are copies; their bytes of the feed-forward matrices `up` and
+     * `down`, if all were read and really read; how many of these matrices were taken in part */
+    uint64_t ffn_tokens, ffn_dense_bytes, ffn_read_bytes, ffn_up_skipped, ffn_down_skipped;
+    uint32_t pinned; /* threads bound to a CPU */
 } bitnet_engine_info;
 BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
+
+/* Of one layer: tokens that were looked at, those for which rows of `up` or columns of `down` were
+ * left out, and the mean share of gates above zero and of inputs of `down` that are not zero. */
+typedef struct bitnet_ffn_layer {
+    size_t size;
+    uint64_t up_seen, up_skipped, down_seen, down_skipped;
+    double gates, inputs;
+} bitnet_ffn_layer;
+BITNET_API int bitnet_engine_ffn_layer(const bitnet_engine *e, uint32_t layer,
+                                       bitnet_ffn_layer *info); /* 0 past the end */
 
 /* --- the plain door: scoring and research ---
  * Appends n tokens to sequence `seq` (0 .. max_seqs-1) and writes their logits, [n][n_vocab]
@@ -359,6 +383,11 @@ typedef struct bitnet_synth_options {
     uint32_t overwrite;
     bitnet_progress_fn progress;
     void *progress_user;
+    /* "0.3:0.1" or "0.3:0.1,0.4:0.2,...": about these shares of gates above zero and of nonzero inputs
+     * of `down`, the list stretched over the layers; made by rows of zeros in `gate` and zeros in the
+     * norm before `down`. "trained": those of the embedded model. NULL: as chance has it, about
+     * 0.5:0.33. For shapes with ReLU^2 */
+    const char *ffn_density;
 } bitnet_synth_options;
 BITNET_API void bitnet_synth_options_init(bitnet_synth_options *o);
 /* Writes a random ternary model of a named true shape: "2b-4t", "falcon-e-1b", "llama3-8b", ... */

@@ -44,6 +44,14 @@ void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info)
     bn_fill_sized(info, &i, sizeof i);
 }
 
+int bitnet_engine_ffn_layer(const bitnet_engine *e, uint32_t layer, bitnet_ffn_layer *info)
+{
+    bitnet_ffn_layer i = {.size = sizeof i};
+    if (!e || !info || !bn_engine_ffn_layer(e, layer, &i)) return 0;
+    bn_fill_sized(info, &i, sizeof i);
+    return 1;
+}
+
 bitnet_status bitnet_eval(bitnet_engine *e, uint32_t seq, const int32_t *tokens, size_t n,
                           int last_only, float *logits, bitnet_error *err)
 {

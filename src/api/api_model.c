@@ -23,6 +23,7 @@ bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitn
                                    .i2s_layout = opt.i2s_layout,
                                    .layout = opt.layout,
                                    .head = opt.head,
+                                   .ffn = opt.ffn,
                                    .vocab_only = opt.vocab_only != 0,
                                    .threads = opt.threads,
                                    .progress = opt.progress,
@@ -45,11 +46,11 @@ void bitnet_model_close(bitnet_model *m)
     free(m);
 }
 
-/* Packed matrices with their block scales, without the copy of the head, and the few that are left
- * as floats. */
+/* Packed matrices with their block scales, without the copies of head and feed-forward layers, and
+ * the few that are left as floats. */
 static uint64_t layer_bytes(const struct bn_model *m)
 {
-    uint64_t bytes = m->packed_bytes - m->head_copy_bytes;
+    uint64_t bytes = m->packed_bytes - m->head_copy_bytes - m->ffn_bytes;
     for (uint32_t i = 0; i < m->config.n_layer; i++)
         for (int k = 0; k < BN_N_PROJ; k++)
             if (m->layers[i].proj[k].dense) bytes += m->layers[i].proj[k].stored.bytes;
@@ -90,7 +91,8 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .layer_bytes = loaded ? layer_bytes(m) : 0,
                            .head_bytes = loaded ? m->head.stored.bytes : 0,
                            .layout = m->layout ? m->layout : "",
-                           .head_copy_bytes = m->head_copy_bytes};
+                           .head_copy_bytes = m->head_copy_bytes,
+                           .ffn_copy_bytes = m->ffn_bytes};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

@@ -5,6 +5,7 @@
  */
 #include "base/mem.h"
 #include "cli/bench.h"
+#include "cli/ffn_report.h"
 #include "cli/term.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,6 +133,7 @@ static json_t *json_model(const struct bench *b)
     set_int(o, "layer_bytes", m->layer_bytes);
     set_int(o, "head_bytes", m->head_bytes);
     set_int(o, "head_copy_bytes", m->head_copy_bytes);
+    set_int(o, "ffn_copy_bytes", m->ffn_copy_bytes);
     return o;
 }
 
@@ -171,6 +173,7 @@ static json_t *json_settings(const struct bench *b)
     set_text(o, "backend", b->info.backend);
     set_text(o, "kv_type", b->single_info.kv_type);
     set_text(o, "head", b->single_info.head);
+    set_text(o, "ffn", b->single_info.ffn);
     set_int(o, "ctx_size", b->single_info.ctx_tokens);
     set_int(o, "max_batch_tokens", b->single_info.max_batch_tokens);
     set_int(o, "max_new_tokens", s->max_new_tokens);
@@ -203,6 +206,7 @@ json_t *bench_report(const struct bench *b)
     set(o, "machine", json_machine(b));
     set(o, "model", json_model(b));
     set(o, "settings", json_settings(b));
+    if (b->single) set(o, "ffn", ffn_report(b->single));
     set_real(o, "load_ms", (double)b->info.load_ns / 1e6);
     set_int(o, "peak_rss_bytes", b->peak_rss_bytes);
     set_int(o, "kv_bytes", b->single_info.kv_bytes + b->batch_info.kv_bytes);
@@ -259,6 +263,24 @@ bitnet_status bench_read_report(json_t **out, const char *path, bitnet_error *er
 
 /* ------------------------------------------------------------------ showing it */
 
+static double mean_share(const json_t *shares)
+{
+    double sum = 0, n = 0;
+    for (size_t i = 0; i < json_array_size(shares); i++)
+        if (json_is_number(json_array_get(shares, i)))
+            sum += json_number_value(json_array_get(shares, i)), n++;
+    return n > 0 ? sum / n : 0;
+}
+
+/* Feed-forward layers, if a token decoded alone takes them in part. */
+static void print_ffn(const json_t *ffn)
+{
+    if (bench_number(ffn, "tokens") == 0) return;
+    printf(", ffn %s (open gates %.0f %%, inputs %.0f %%)", bench_text(ffn, "mode"),
+           mean_share(json_object_get(ffn, "gates_open")) * 100,
+           mean_share(json_object_get(ffn, "inputs_nonzero")) * 100);
+}
+
 static void print_head(const json_t *r)
 {
     const json_t *machine = json_object_get(r, "machine"), *model = json_object_get(r, "model"),
@@ -272,6 +294,7 @@ static void print_head(const json_t *r)
     printf("\n%s kernels, %d thread%s on CPU %s", bench_text(s, "backend"), threads,
            threads == 1 ? "" : "s", bench_text(machine, "cpus"));
     if (*bench_text(s, "kv_type")) printf(", KV cache %s", bench_text(s, "kv_type"));
+    print_ffn(json_object_get(r, "ffn"));
     printf("\n");
     term_print_clean(stdout, bench_text(model, "name"));
     printf(": %s parameters, %s as %s, head %s%s%s, file %s\n", params,

@@ -130,7 +130,7 @@ static uint32_t prompt_length(const struct bench_measurement *m)
 
 /* A decoding step reads all matrices once, the head or the copy that screens or replaces it once, and
  * every sequence's keys and values. The few rows of the head that a screened step reads are not
- * counted. */
+ * counted. What feed-forward layers leave out is subtracted after the measurement. */
 static double step_bytes(const struct bench *b, const struct bench_measurement *m)
 {
     bool f32 = strcmp(b->single_info.kv_type, "f32") == 0;
@@ -309,6 +309,30 @@ static bitnet_status measure_prefill(struct bench *b, struct bench_measurement *
 
 /* ------------------------------------------------------------------ rounds */
 
+static bitnet_status measure(struct bench *b, struct bench_measurement *m, bool keep,
+                             bitnet_error *err)
+{
+    switch (m->mode) {
+    case BENCH_STREAM:
+    case BENCH_BATCH:
+    case BENCH_DEPTH: return measure_requests(b, m, keep, err);
+    case BENCH_PREFILL: return measure_prefill(b, m, keep, err);
+    case BENCH_KERNELS: return bench_kernels_measure(b, m, keep, err);
+    case BENCH_MODES: break;
+    }
+    return BITNET_OK;
+}
+
+/* With a sign, the bytes of feed-forward matrices that the measurement's engine has left out so far
+ * are added up, so that two calls give the difference. */
+static void count_left_out(const struct bench *b, struct bench_measurement *m, double sign)
+{
+    bitnet_engine_info i = {.size = sizeof i};
+    bitnet_engine_get_info(m->mode == BENCH_BATCH ? b->batch : b->single, &i);
+    m->ffn_tokens += sign * (double)i.ffn_tokens;
+    m->ffn_left_out += sign * ((double)i.ffn_dense_bytes - (double)i.ffn_read_bytes);
+}
+
 static bitnet_status run_round(struct bench *b, uint32_t round, struct term_progress *bar,
                                bitnet_error *err)
 {
@@ -318,14 +342,9 @@ static bitnet_status run_round(struct bench *b, uint32_t round, struct term_prog
         struct bench_measurement *m = &b->items[i];
         if (term_progress_show(bar, m->name, (uint64_t)round * b->n_items + i, total))
             return stop_if_interrupted(err);
-        switch (m->mode) {
-        case BENCH_STREAM:
-        case BENCH_BATCH:
-        case BENCH_DEPTH: BN_TRY(measure_requests(b, m, keep, err)); break;
-        case BENCH_PREFILL: BN_TRY(measure_prefill(b, m, keep, err)); break;
-        case BENCH_KERNELS: BN_TRY(bench_kernels_measure(b, m, keep, err)); break;
-        case BENCH_MODES: break;
-        }
+        count_left_out(b, m, -1);
+        BN_TRY(measure(b, m, keep, err));
+        count_left_out(b, m, 1);
     }
     return BITNET_OK;
 }
@@ -418,6 +437,11 @@ bitnet_status bench_run(struct bench *b, bitnet_error *err)
     b->load.average = bench_load_average();
     struct bench_clock from = bench_clock_now();
     BN_TRY(run_rounds(b, err));
+    for (size_t i = 0; i < b->n_items; i++) {
+        struct bench_measurement *m = &b->items[i];
+        bool alone = m->mode == BENCH_STREAM || m->mode == BENCH_DEPTH || m->at == 1;
+        if (alone && m->ffn_tokens > 0) m->bytes_per_step -= m->ffn_left_out / m->ffn_tokens;
+    }
     judge(b, &from);
     return BITNET_OK;
 }

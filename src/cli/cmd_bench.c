@@ -17,7 +17,8 @@
 struct bench_config {
     struct model_opts model;
     struct engine_opts engine;
-    const char *mode, *synthetic, *type, *head_type, *cpus, *report, *plot, *fail_over, *op;
+    const char *mode, *synthetic, *type, *head_type, *ffn_density, *cpus, *report, *plot,
+        *fail_over, *op;
     struct opt_u32s prompt_tokens, batch_sizes, depths;
     uint32_t max_new_tokens, warmup, repeat, layers;
     uint64_t seed;
@@ -132,6 +133,13 @@ static const struct opt synthetic_table[] = {
      .offset = AT(head_type),
      .shown = "f16",
      .choices = "f32|f16|bf16|q8_0|q6_k|q4_0|q4_k"},
+    {.kind = OPT_STR,
+     .name = "ffn-density",
+     .metavar = "LIST",
+     .help = "its shares of open gates and of nonzero inputs of 'down', as for synth: 0.3:0.1,... "
+             "or 'trained'",
+     .offset = AT(ffn_density),
+     .shown = "chance: 0.5:0.33"},
     {.kind = OPT_END},
 };
 static const struct opt output_table[] = {
@@ -204,6 +212,7 @@ static int make_synthetic(int *fd, const struct bench_config *c)
     o.head_type = c->head_type;
     o.seed = c->seed;
     o.n_layer = c->layers || !kernels_only(c) ? c->layers : 1; /* all layers have the same shapes */
+    o.ffn_density = c->ffn_density;
     o.overwrite = 1;
     o.progress = term_progress_show;
     o.progress_user = &bar;
@@ -224,8 +233,10 @@ static int open_model(bitnet_model **out, const struct bench_config *c,
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
         typed = path;
     }
-    const char *head = kernels_only(c) ? "exact" : c->engine.head; /* no copy that nobody reads */
-    if (code == EXIT_DONE) code = model_open(out, typed, &c->model, head, "bench");
+    /* no copies that nobody reads */
+    const char *head = kernels_only(c) ? "exact" : c->engine.head;
+    const char *ffn = kernels_only(c) ? "dense" : c->engine.ffn;
+    if (code == EXIT_DONE) code = model_open(out, typed, &c->model, head, ffn, "bench");
     if (fd >= 0) close(fd); /* the model holds what it needs of it */
     return code;
 }
@@ -360,8 +371,9 @@ static int run(void *config, const struct arg_words *words)
     if (c->run) return term_usage("bench", "--run is for 'bitnet bench diff'");
     if (c->fail_over) return term_usage("bench", "--fail-over is for 'bitnet bench diff'");
     if (words->n > 1) return term_usage("bench", "'%s' is one argument too many", words->items[1]);
-    if (!c->synthetic && (c->layers || c->type || c->head_type))
-        return term_usage("bench", "--layers, --type and --head-type need --synthetic");
+    if (!c->synthetic && (c->layers || c->type || c->head_type || c->ffn_density))
+        return term_usage("bench",
+                          "--layers, --type, --head-type and --ffn-density need --synthetic");
     if (c->op && !kernels_only(c)) return term_usage("bench", "--op needs --mode kernels");
     if (c->plot && kernels_only(c)) return term_usage("bench", "--plot does not draw kernels");
     bitnet_error err = {0};

@@ -360,7 +360,7 @@ static int run(void *config, const struct arg_words *words)
     if (code != EXIT_DONE) return code;
     generate_choose_seed(&o->gen);
     bitnet_model *m = NULL;
-    code = model_open(&m, model, &o->model, o->engine.head, "chat");
+    code = model_open(&m, model, &o->model, o->engine.head, o->engine.ffn, "chat");
     if (code == EXIT_DONE) {
         struct chat c = {.config = o, .model = m};
         code = open_and_converse(&c, m);

@@ -164,7 +164,7 @@ static int run(void *config, const struct arg_words *words)
         return term_usage("logits", n ? "--ids holds too many ids" : "--ids holds no ids");
     }
     bitnet_model *m;
-    code = model_open(&m, model, &c->model, c->head, "logits");
+    code = model_open(&m, model, &c->model, c->head, "dense", "logits");
     if (code == EXIT_DONE && compute(c, m, ids, n, &err) != BITNET_OK) code = term_fail(&err);
     bitnet_model_close(m);
     free(ids);

@@ -149,7 +149,7 @@ static int run(void *config, const struct arg_words *words)
         return term_usage("perplexity",
                           "--file is missing: --file FILE, or --file - for standard input");
     bitnet_model *m;
-    code = model_open(&m, model, &c->model, c->head, "perplexity");
+    code = model_open(&m, model, &c->model, c->head, "dense", "perplexity");
     if (code == EXIT_DONE) code = measure(c, m);
     bitnet_model_close(m);
     return code;

@@ -5,6 +5,7 @@
  */
 #include "base/clock.h"
 #include "cli/command.h"
+#include "cli/ffn_report.h"
 #include "cli/generate.h"
 #include "cli/interrupt.h"
 #include "cli/model_opts.h"
@@ -148,6 +149,7 @@ struct report {
     const struct generation *g;
     bitnet_model_info model;
     bitnet_engine_info engine;
+    json_t *ffn; /* with --json; owned by print_report */
 };
 
 static double ms(uint64_t ns) { return (double)ns / 1e6; }
@@ -203,7 +205,7 @@ static int print_report(const struct report *r)
     const struct generation *g = r->g;
     json_t *j = json_pack(
         "{s:o, s:o, s:I, s:I, s:s, s:I, s:{s:f, s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:I, s:I}, s:o, "
-        "s:I, s:I, s:s, s:s, s:s, s:o}",
+        "s:I, s:I, s:s, s:s, s:s, s:o, s:o}",
         "text", term_json_string(g->text.data ? g->text.data : "", g->text.len), "tokens",
         json_ids(g->ids, g->n_ids), "prompt_tokens", (json_int_t)g->n_prompt, "generated_tokens",
         (json_int_t)g->n_generated, "finish_reason", generation_finish_name(g->finish), "seed",
@@ -215,7 +217,7 @@ static int print_report(const struct report *r)
         (json_int_t)r->model.packed_bytes, "model", json_model(&r->model), "threads",
         (json_int_t)r->engine.threads, "ctx_size", (json_int_t)r->engine.ctx_tokens, "kv_type",
         r->engine.kv_type, "backend", r->model.backend, "layout", r->model.layout, "head",
-        json_head(&r->engine));
+        json_head(&r->engine), "ffn", r->ffn);
     return term_print_json(j);
 }
 
@@ -258,7 +260,10 @@ static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e,
         bitnet_model_get_info(m, &r.model);
         bitnet_engine_get_info(e, &r.engine);
         fflush(stdout);
-        if (c->json) code = print_report(&r);
+        if (c->json) {
+            r.ffn = ffn_report(e);
+            code = print_report(&r);
+        }
         if (!c->quiet && !c->json) print_timing(&r);
         if (interrupt_pending()) code = interrupt_exit_code();
     }
@@ -287,7 +292,7 @@ static int run(void *config, const struct arg_words *words)
     generate_choose_seed(&c->gen);
     bitnet_model *m = NULL;
     bitnet_engine *e = NULL;
-    code = model_open(&m, model_word, &c->model, c->engine.head, "run");
+    code = model_open(&m, model_word, &c->model, c->engine.head, c->engine.ffn, "run");
     if (code == EXIT_DONE) {
         bitnet_error err = {0};
         bitnet_engine_options eo;

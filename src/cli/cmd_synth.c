@@ -10,7 +10,7 @@
 #include "cli/written.h"
 
 struct synth_config {
-    const char *type, *head_type, *vocab;
+    const char *type, *head_type, *vocab, *ffn_density;
     uint64_t seed;
     uint32_t layers;
     bool list, force, json;
@@ -54,6 +54,13 @@ static const struct opt table[] = {
      .initial = "0",
      .min = 0,
      .max = 10000},
+    {.kind = OPT_STR,
+     .name = "ffn-density",
+     .metavar = "LIST",
+     .help = "shares of open gates and of nonzero inputs of 'down', as 0.3:0.1,0.4:0.2, stretched "
+             "over the layers, or 'trained': those of the embedded model",
+     .offset = AT(ffn_density),
+     .shown = "chance: 0.5:0.33"},
     {.kind = OPT_FLAG, .name = "force", .help = "replace OUT if it exists", .offset = AT(force)},
     {.kind = OPT_FLAG,
      .name = "json",
@@ -100,6 +107,7 @@ static int run(void *config, const struct arg_words *words)
     o.vocab_path = c->vocab;
     o.seed = c->seed;
     o.n_layer = c->layers;
+    o.ffn_density = c->ffn_density;
     o.overwrite = c->force;
     o.progress = term_progress_show;
     o.progress_user = &bar;

@@ -101,6 +101,14 @@ const struct opt engine_opts_table[] = {
      .offset = offsetof(struct engine_opts, head),
      .initial = "auto",
      .choices = "auto|exact|screened|int8"},
+    {.kind = OPT_CHOICE,
+     .name = "ffn",
+     .help = "feed-forward layers of a single token: dense computes all; skip, with the same "
+             "results, leaves out what is multiplied by zero (ReLU^2 models; takes memory for a "
+             "second copy); auto skips in large models where it pays",
+     .offset = offsetof(struct engine_opts, ffn),
+     .initial = "auto",
+     .choices = "auto|dense|skip"},
     {.kind = OPT_END},
 };
 
@@ -181,7 +189,7 @@ static int open_with(bitnet_model **out, const char *typed, bitnet_model_options
 }
 
 int model_open(bitnet_model **out, const char *typed, const struct model_opts *o, const char *head,
-               const char *command)
+               const char *ffn, const char *command)
 {
     *out = NULL;
     int code = check_backend(o->backend, command);
@@ -194,6 +202,7 @@ int model_open(bitnet_model **out, const char *typed, const struct model_opts *o
     mo.i2s_layout = o->i2s_layout;
     mo.layout = o->layout;
     mo.head = head;
+    mo.ffn = ffn;
     return open_with(out, typed, &mo);
 }
 
@@ -221,5 +230,6 @@ void model_engine_options(bitnet_engine_options *out, const struct model_opts *m
     out->max_batch_tokens = e->batch_tokens;
     out->kv_type = model_kv_type(e->kv_type);
     out->head = e->head;
+    out->ffn = e->ffn;
     out->max_seqs = 1;
 }

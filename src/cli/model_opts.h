@@ -22,7 +22,7 @@ extern const struct opt model_opts_table[];
 
 struct engine_opts {
     uint32_t ctx_tokens, batch_tokens;
-    const char *kv_type, *head;
+    const char *kv_type, *head, *ffn;
 };
 extern const struct opt engine_opts_table[];
 
@@ -58,11 +58,11 @@ const char *model_path_name(const char *path);
  * ending, or a path; "-" and "embedded". */
 bool model_path_looks_like(const char *word);
 
-/* Opens with a progress bar and shows the library's notes. head: as in bitnet_model_options; "exact"
- * for commands that want all logits. On failure the error line has been
+/* Opens with a progress bar and shows the library's notes. head, ffn: as in bitnet_model_options;
+ * "exact" for commands that want all logits, "dense" for those that decode nothing. On failure the error line has been
  * printed and the exit code is returned; 0 when open. */
 int model_open(bitnet_model **out, const char *typed, const struct model_opts *o, const char *head,
-               const char *command);
+               const char *ffn, const char *command);
 int model_open_vocab(bitnet_model **out, const char *typed);
 
 /* threads and their CPUs from the model options, the rest from the engine options. */

@@ -58,7 +58,7 @@ static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_opti
 }
 
 static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_options *o,
-                                bitnet_error *err)
+                                enum bn_ffn_mode ffn, bitnet_error *err)
 {
     const struct bn_config *c = &e->m->config;
     bool f16 = o->kv_type != BITNET_KV_F32;
@@ -67,7 +67,8 @@ static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_opt
     struct bn_head_options head = {.screened = e->head == BN_HEAD_SCREENED,
                                    .int8 = e->head == BN_HEAD_INT8,
                                    .max_screened = e->max_seqs};
-    BN_TRY(bn_forward_open(&e->forward, e->m, e->pool, &e->kv, e->ctx, e->max_batch, &head, err));
+    BN_TRY(
+        bn_forward_open(&e->forward, e->m, e->pool, &e->kv, e->ctx, e->max_batch, &head, ffn, err));
     e->places = bn_calloc(e->max_seqs, sizeof *e->places);
     e->batch = bn_calloc(e->max_batch, sizeof *e->batch);
     e->logits = bn_calloc((size_t)e->max_seqs * c->n_vocab, sizeof *e->logits);
@@ -104,7 +105,9 @@ bitnet_status bn_engine_open(struct bitnet_engine **out, const struct bn_model *
         return bn_fail(err, BITNET_E_LIMIT, "batches of %u tokens; at most %d is possible", batch,
                        BN_MAX_BATCH_TOKENS);
     enum bn_head_mode head;
+    enum bn_ffn_mode ffn;
     BN_TRY(bn_head_mode_parse(&head, o->head, err));
+    BN_TRY(bn_ffn_mode_parse(&ffn, o->ffn, err));
     if (head == BN_HEAD_SCREENED && !m->screen.data)
         return bn_fail(err, BITNET_E_STATE,
                        "a screened head needs a model opened with head 'screened'");
@@ -123,7 +126,7 @@ bitnet_status bn_engine_open(struct bitnet_engine **out, const struct bn_model *
     e->max_batch = (uint32_t)bn_max_size(bn_min_size(batch, (size_t)seqs * ctx), seqs);
     e->queue_end = &e->queue;
     e->next_id = 1;
-    bitnet_status s = open_parts(e, o, err);
+    bitnet_status s = open_parts(e, o, ffn, err);
     if (s != BITNET_OK) {
         bn_engine_close(e);
         return s;
@@ -181,6 +184,12 @@ void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     info->head_survivors = s->survivors;
     info->head_survivors_max = s->survivors_max;
     memcpy(info->head_histogram, s->histogram, sizeof s->histogram);
+    bn_ffn_info(bn_forward_ffn(e->forward), info);
+}
+
+bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_ffn_layer *info)
+{
+    return bn_ffn_layer_info(bn_forward_ffn(e->forward), layer, info);
 }
 
 uint32_t bn_engine_ctx(const struct bitnet_engine *e) { return e->ctx; }

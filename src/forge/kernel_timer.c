@@ -4,298 +4,32 @@
  * operands; each can then be timed as often as wanted.
  *
  * A case in the cache takes the same operands again and again; one from memory takes the next piece
- * of a ring that is larger than the caches. The C reference is slow and its speed does not depend
- * on the number of rows: it gets fewer of them, and its time is scaled. */
+ * of a ring that is larger than the caches. */
+#include "forge/kernel_timer.h"
+
 #include "base/bandwidth.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "forge/forge.h"
-#include "model/model.h"
-#include <stdio.h>
 #include <stdlib.h>
 
 enum {
-    DOTS_ROWS = 64,
-    SCREEN_ROWS = 1024,
-    SCALE_BLOCK = 128,
-    MANY_TOKENS = 8, /* where two points suffice: one token, and this many */
     SAMPLES = 5,
-    SAMPLE_NS = 300000,  /* of as many calls as fit */
-    ENOUGH_NS = 4000000, /* of a slow case one sample is enough */
-    REF_MACS = 4 << 20,
-    MAX_CASES = 1024,
-    WORK_BYTES = 64
+    SAMPLE_NS = 300000, /* of as many calls as fit */
+    ENOUGH_NS = 4000000 /* of a slow case one sample is enough */
 };
-static const uint32_t token_counts[] = {1, 4, 8, 32, 128};
-enum { MAX_TOKENS = 128 };
-
-enum op {
-#define K_REF(op_, fn_)  OP_##op_,
-#define G_REF(op_, obj_) OP_##op_,
-#define K(op_, isa_, needs_, fn_)
-#define G(op_, isa_, needs_, obj_)
-#include "kernels/kernels.def"
-    N_OPS
-};
-
-struct size {
-    size_t rows, cols, tok; /* vectors: cols elements; heads: rows of cols */
-    size_t block;           /* of scales; 0: one scale */
-    bool f32, memory;       /* activations; where the weights come from */
-};
-
-struct task {
-    const struct bn_kernel_info *v;
-    enum op op;
-    bool chosen;
-    struct size s;
-    size_t full_rows; /* s.rows, unless the reference got fewer */
-    char work[WORK_BYTES];
-    double macs, bytes; /* of a call with all rows */
-};
-
-struct bitnet_kernel_timer {
-    const struct bn_config *c;
-    const struct bn_kernels *chosen;
-    const char *only; /* NULL: every operation */
-    struct task *tasks;
-    size_t n_tasks;
-    /* operands; n_x: the most floats that a case reads */
-    size_t n_x, n_y, n_scratch;
-    float *x, *ones, *y, inv[MAX_TOKENS];
-    float cs[BN_MAX_HEAD_DIM]; /* cosines 1, sines 0: repeating does not leave the range */
-    int32_t sum[MAX_TOKENS];
-    int8_t *q;
-    uint16_t *half;   /* [n_x] x as halves */
-    uint8_t *row;     /* one row in the storage type of the case last begun */
-    void *scratch;    /* of mul_i8_many */
-    uint8_t *weights; /* the ring */
-    size_t ring_bytes, ring_at;
-};
-
-/* ------------------------------------------------------------------ the plan */
-
-static bool is_chosen(const struct bn_kernels *k, enum op op, const struct bn_kernel_info *v)
-{
-#define K_REF(op_, fn_) \
-    if (op == OP_##op_) return (bn_any_fn *)k->op_ == v->fn;
-#define G_REF(op_, obj_) \
-    if (op == OP_##op_) return k->op_ == v->gemm;
-#define K(op_, isa_, needs_, fn_)
-#define G(op_, isa_, needs_, obj_)
-#include "kernels/kernels.def"
-    return false;
-}
-
-static enum op op_of(const struct bn_kernel_info *v)
-{
-    static const char *const names[] = {
-#define K_REF(op_, fn_)  #op_,
-#define G_REF(op_, obj_) #op_,
-#define K(op_, isa_, needs_, fn_)
-#define G(op_, isa_, needs_, obj_)
-#include "kernels/kernels.def"
-    };
-    size_t i = 0;
-    while (i < N_OPS && strcmp(names[i], v->op) != 0) i++;
-    return (enum op)i;
-}
-
-/* The storage type of row_*; BN_TYPE_COUNT for the other operations. */
-static enum bn_type row_type(enum op op)
-{
-    switch (op) {
-    case OP_row_f16: return BN_F16;
-    case OP_row_bf16: return BN_BF16;
-    case OP_row_q8_0: return BN_Q8_0;
-    case OP_row_q4_0: return BN_Q4_0;
-    case OP_row_q4_k: return BN_Q4_K;
-    case OP_row_q6_k: return BN_Q6_K;
-    default: return BN_TYPE_COUNT;
-    }
-}
-
-static struct task *add(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v,
-                        struct size s)
-{
-    /* one too many is counted as well, and noticed at the end of the plan */
-    struct task *k = &t->tasks[bn_min_size(t->n_tasks++, MAX_CASES)];
-    *k = (struct task){.v = v, .op = op_of(v), .s = s, .full_rows = s.rows};
-    k->chosen = is_chosen(t->chosen, k->op, v);
-    return k;
-}
-
-/* n elements: floats, or a row in its storage type if it has whole blocks of it. */
-static void add_vector(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t n)
-{
-    enum bn_type type = row_type(op_of(v));
-    uint64_t bytes = n * sizeof(float);
-    if (type != BN_TYPE_COUNT && !bn_type_bytes(&bytes, type, 1, n)) return;
-    struct task *k = add(t, v, (struct size){.cols = n});
-    k->bytes = (double)bytes;
-    snprintf(k->work, sizeof k->work, "%zu", n);
-}
-
-static void add_heads(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
-{
-    struct task *k = add(t, v, (struct size){.rows = t->c->n_head, .cols = t->c->head_dim});
-    k->bytes = (double)t->c->n_head * t->c->head_dim * sizeof(float);
-    snprintf(k->work, sizeof k->work, "%u heads of %u", t->c->n_head, t->c->head_dim);
-}
-
-static void add_attention(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v,
-                          size_t tokens)
-{
-    size_t queries = tokens * (t->c->n_head / t->c->n_head_kv), dim = t->c->head_dim;
-    struct task *k = add(t, v, (struct size){.rows = queries, .cols = dim});
-    k->macs = 2.0 * BN_ATTN_BLOCK * (double)queries * (double)dim;
-    k->bytes = 2.0 * BN_ATTN_BLOCK * (double)dim * (k->op == OP_attn_f16 ? 2 : 4);
-    snprintf(k->work, sizeof k->work, "%zu queries of %zu, %d keys", queries, dim, BN_ATTN_BLOCK);
-}
-
-static void add_dots(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t tok)
-{
-    size_t cols = t->c->n_embd;
-    struct task *k = add(t, v, (struct size){.rows = DOTS_ROWS, .cols = cols, .tok = tok});
-    k->bytes = (double)DOTS_ROWS * (double)cols * (k->op == OP_dots_f16 ? 2 : 4);
-    k->macs = (double)DOTS_ROWS * (double)cols * (double)tok;
-    snprintf(k->work, sizeof k->work, "%dx%zu, %zu token%s", DOTS_ROWS, cols, tok,
-             tok == 1 ? "" : "s");
-}
-
-/* Rows of a copy of the head. */
-static void add_copy(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v,
-                     size_t row_bytes, bool memory)
-{
-    size_t cols = t->c->n_embd;
-    struct task *k = add(t, v, (struct size){.rows = SCREEN_ROWS, .cols = cols, .memory = memory});
-    k->bytes = (double)row_bytes * SCREEN_ROWS;
-    k->macs = (double)SCREEN_ROWS * (double)cols;
-    snprintf(k->work, sizeof k->work, "%dx%zu, %s", SCREEN_ROWS, cols, memory ? "memory" : "cache");
-}
-
-static void add_product(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v,
-                        struct size s)
-{
-    const struct bn_gemm *g = v->gemm;
-    struct task *k = add(t, v, s);
-    k->bytes = (double)g->group_bytes(s.cols) * (double)bn_div_up(s.rows, g->group_rows);
-    k->macs = (double)s.rows * (double)s.cols * (double)s.tok;
-    char blocks[40] = "";
-    if (s.block) snprintf(blocks, sizeof blocks, " blocks of %zu", s.block);
-    snprintf(k->work, sizeof k->work, "%zux%zu%s%s, %zu token%s, %s", s.rows, s.cols, blocks,
-             s.f32 ? " f32" : "", s.tok, s.tok == 1 ? "" : "s", s.memory ? "memory" : "cache");
-    if (v->needs != 0) return;
-    size_t few = REF_MACS / (s.cols * s.tok) / g->group_rows * g->group_rows;
-    k->s.rows = bn_min_size(s.rows, bn_max_size(few, g->group_rows));
-}
-
-/* The different shapes of a layer's matrices; returns how many. */
-static size_t layer_shapes(struct size *out, const struct bn_config *c)
-{
-    size_t n = 0;
-    for (enum bn_part p = BN_P_Q; p <= BN_P_DOWN; p++) {
-        uint64_t rows, cols;
-        size_t i = 0;
-        bn_part_shape(c, p, &rows, &cols);
-        while (i < n && (out[i].rows != rows || out[i].cols != cols)) i++;
-        if (i == n) out[n++] = (struct size){.rows = (size_t)rows, .cols = (size_t)cols};
-    }
-    return n;
-}
-
-static void add_matrices(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
-{
-    struct size shapes[BN_N_PROJ], largest = {0};
-    size_t n = layer_shapes(shapes, t->c);
-    for (size_t i = 0; i < n; i++) {
-        if (shapes[i].rows * shapes[i].cols > largest.rows * largest.cols) largest = shapes[i];
-        for (size_t k = 0; k < BN_ARRAY_LEN(token_counts); k++)
-            for (int memory = 0; memory < 2; memory++) {
-                struct size s = shapes[i];
-                s.tok = token_counts[k];
-                s.memory = memory;
-                add_product(t, v, s);
-            }
-    }
-    for (largest.tok = 1; largest.tok <= MANY_TOKENS; largest.tok += MANY_TOKENS - 1) {
-        struct size s = largest;
-        s.block = SCALE_BLOCK;
-        if (v->gemm->block_scales && s.cols % SCALE_BLOCK == 0) add_product(t, v, s);
-        s.block = 0;
-        s.f32 = true;
-        add_product(t, v, s);
-    }
-}
-
-static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
-{
-    const struct bn_config *c = t->c;
-    switch (op_of(v)) {
-    case OP_rmsnorm:
-    case OP_add:
-    case OP_row_f16:
-    case OP_row_bf16:
-    case OP_row_q8_0:
-    case OP_row_q4_0:
-    case OP_row_q4_k:
-    case OP_row_q6_k: add_vector(t, v, c->n_embd); break;
-    case OP_quant_i8:
-        add_vector(t, v, c->n_embd);
-        add_vector(t, v, c->n_ff);
-        break;
-    case OP_relu2_mul:
-    case OP_silu_mul: add_vector(t, v, c->n_ff); break;
-    case OP_rope_neox:
-    case OP_rope_norm: add_heads(t, v); break;
-    case OP_f32_to_f16: add_vector(t, v, (size_t)c->n_head_kv * c->head_dim); break;
-    case OP_dots:
-        add_dots(t, v, 1);
-        add_dots(t, v, MANY_TOKENS);
-        break;
-    case OP_dots_f16: add_dots(t, v, 1); break;
-    case OP_screen4:
-        if (c->n_embd > BN_SCREEN_COLS_MAX) break;
-        add_copy(t, v, bn_screen4_group_bytes(c->n_embd) / BN_SCREEN_ROWS, false);
-        add_copy(t, v, bn_screen4_group_bytes(c->n_embd) / BN_SCREEN_ROWS, true);
-        break;
-    case OP_dense8:
-        add_copy(t, v, bn_dense8_group_bytes(c->n_embd) / BN_DENSE8_ROWS, false);
-        add_copy(t, v, bn_dense8_group_bytes(c->n_embd) / BN_DENSE8_ROWS, true);
-        break;
-    case OP_attn_fold: add_vector(t, v, c->head_dim); break;
-    case OP_attn_f32:
-    case OP_attn_f16:
-        add_attention(t, v, 1);
-        add_attention(t, v, MANY_TOKENS);
-        break;
-    case OP_gemm_t2:
-    case OP_gemm_t3:
-    case OP_gemm_b1: add_matrices(t, v); break;
-    case N_OPS: break;
-    }
-}
-
-/* Variant after variant of one operation, so that the lines to compare stand together. */
-static bitnet_status plan_all(struct bitnet_kernel_timer *t, bitnet_error *err)
-{
-    uint32_t features = bn_cpu_detect();
-    for (int op = 0; op < N_OPS; op++)
-        for (size_t i = 0; i < bn_kernel_count; i++) {
-            const struct bn_kernel_info *v = &bn_kernel_list[i];
-            if ((int)op_of(v) != op || (features & v->needs) != v->needs) continue;
-            if (!t->only || strcmp(t->only, v->op) == 0) plan(t, v);
-        }
-    if (t->n_tasks == 0)
-        return bn_fail(err, BITNET_E_ARG, "there is no operation '%s'", t->only ? t->only : "");
-    if (t->n_tasks > MAX_CASES)
-        return bn_fail(err, BITNET_E_LIMIT, "%zu cases; at most %d are possible", t->n_tasks,
-                       MAX_CASES);
-    return BITNET_OK;
-}
 
 /* ------------------------------------------------------------------ operands */
+
+/* What the weights of a case take in memory; one that lists some of them reads fewer. */
+static size_t weights_bytes(const struct task *k)
+{
+    if (k->op == OP_rows_r2) return k->s.rows * bn_r2_row_bytes(k->s.cols);
+    if (k->op == OP_cols_c2) return k->s.cols * bn_c2_column_bytes(k->s.rows);
+    if (!k->s.memory) return (size_t)k->bytes;
+    return (size_t)(k->bytes * (double)k->s.rows / (double)k->full_rows);
+}
 
 static void count_operands(struct bitnet_kernel_timer *t)
 {
@@ -303,20 +37,34 @@ static void count_operands(struct bitnet_kernel_timer *t)
     size_t wide = bn_align_up(bn_max_size(c->n_ff, c->n_embd), BN_K_ALIGN);
     wide = bn_max_size(wide, bn_align_up((size_t)c->n_head * c->head_dim, BN_K_ALIGN));
     size_t kv = (size_t)BN_ATTN_BLOCK * c->n_head_kv * c->head_dim;
-    t->n_x = bn_max_size(bn_max_size(MAX_TOKENS * wide, kv), wide * wide / SCALE_BLOCK);
-    t->n_y = bn_max_size(MAX_TOKENS * wide, 4 * SCREEN_ROWS);
+    t->n_x =
+        bn_max_size(bn_max_size(BN_TIMER_TOKENS * wide, kv), wide * wide / BN_TIMER_SCALE_BLOCK);
+    t->n_y = bn_max_size(BN_TIMER_TOKENS * wide, 4 * BN_TIMER_HEAD_ROWS);
     size_t weights = 0;
     bool memory = false;
     for (size_t i = 0; i < t->n_tasks; i++) {
         const struct task *k = &t->tasks[i];
         if (k->v->gemm && k->v->gemm->mul_i8_many)
             t->n_scratch = bn_max_size(t->n_scratch, k->v->gemm->many_bytes(k->s.rows, k->s.cols));
-        weights = bn_max_size(weights, (size_t)k->bytes);
+        weights = bn_max_size(weights, weights_bytes(k));
         memory = memory || k->s.memory;
     }
     t->n_scratch = bn_align_up(t->n_scratch + 1, 64);
     weights = bn_align_up(weights, 64);
     t->ring_bytes = memory ? bn_max_size(weights, bn_beyond_caches_bytes()) : weights;
+}
+
+/* Of every BN_TIMER_PARTS rows or columns each list has one, and no two the same: with another list
+ * on every turn round the ring, what is read is always long out of the caches. */
+static void fill_lists(struct bitnet_kernel_timer *t, struct bn_rng *r)
+{
+    size_t n = t->c->n_ff / BN_TIMER_PARTS;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < BN_TIMER_PARTS; k++) { /* a shuffle, from the inside out */
+            size_t j = (size_t)bn_rng_below(r, (uint32_t)k + 1);
+            t->lists[k * n + i] = t->lists[j * n + i];
+            t->lists[j * n + i] = (uint32_t)(i * BN_TIMER_PARTS + k);
+        }
 }
 
 static bitnet_status make_operands(struct bitnet_kernel_timer *t, bitnet_error *err)
@@ -330,13 +78,16 @@ static bitnet_status make_operands(struct bitnet_kernel_timer *t, bitnet_error *
     t->row = bn_block_alloc(t->n_x);
     t->scratch = bn_block_alloc(t->n_scratch);
     t->weights = bn_block_alloc(t->ring_bytes);
-    if (!t->x || !t->ones || !t->y || !t->half || !t->q || !t->row || !t->scratch || !t->weights)
+    t->lists = bn_calloc(t->c->n_ff, sizeof *t->lists);
+    if (!t->x || !t->ones || !t->y || !t->half || !t->q || !t->row || !t->scratch || !t->weights ||
+        !t->lists)
         return bn_fail_nomem(err, t->ring_bytes, "timing the kernels");
     struct bn_rng r = {1};
     for (size_t i = 0; i < t->n_x; i++) {
         t->x[i] = (float)(bn_rng_unit(&r) * 8 - 4);
         t->ones[i] = 1;
     }
+    fill_lists(t, &r);
     bn_f32_to_f16_c(t->half, t->x, t->n_x);
     for (size_t i = 0; i < t->ring_bytes / 8; i++) { /* two bits a weight: no +2, as in models */
         uint64_t bits = bn_rng_u64(&r);
@@ -349,13 +100,13 @@ static bitnet_status make_operands(struct bitnet_kernel_timer *t, bitnet_error *
 /* What a case needs beyond the common operands; its time does not count. */
 static void begin(struct bitnet_kernel_timer *t, const struct task *k)
 {
-    if (row_type(k->op) != BN_TYPE_COUNT) bn_quant_row(t->row, row_type(k->op), t->x, k->s.cols);
+    if (bn_timer_row_type(k->op) != BN_TYPE_COUNT)
+        bn_quant_row(t->row, bn_timer_row_type(k->op), t->x, k->s.cols);
     size_t stride = bn_align_up(k->s.cols, BN_K_ALIGN);
     if (k->op == OP_screen4)
         for (size_t i = 0; i < 2 * stride; i++) t->q[i] = (int8_t)(i % 127 - 63);
     if (k->op == OP_rope_neox || k->op == OP_rope_norm)
         for (size_t i = 0; i < k->s.cols; i++) t->cs[i] = i < k->s.cols / 2 ? 1 : 0;
-    if (!k->v->gemm) return;
     for (size_t i = 0; i < k->s.tok; i++)
         t->inv[i] = bn_quant_i8_c(t->q + i * stride, &t->sum[i], t->x + i * stride, k->s.cols);
 }
@@ -366,8 +117,11 @@ static void begin(struct bitnet_kernel_timer *t, const struct task *k)
 static const uint8_t *next_weights(struct bitnet_kernel_timer *t, const struct task *k)
 {
     if (!k->s.memory) return t->weights;
-    size_t bytes = bn_align_up((size_t)(k->bytes * (double)k->s.rows / (double)k->full_rows), 64);
-    if (t->ring_at + bytes > t->ring_bytes) t->ring_at = 0;
+    size_t bytes = bn_align_up(weights_bytes(k), 64);
+    if (t->ring_at + bytes > t->ring_bytes) {
+        t->ring_at = 0;
+        t->ring_turns++;
+    }
     const uint8_t *at = t->weights + t->ring_at;
     t->ring_at += bytes;
     return at;
@@ -396,14 +150,26 @@ static void call_screen(struct bitnet_kernel_timer *t, const struct task *k)
 {
     struct bn_screen w = {next_weights(t, k), k->s.rows, k->s.cols, t->ones, t->ones, t->ones};
     struct bn_screen_vector v = {t->q, NULL, 1e-4, 1, 3, 1e-4, 0};
-    ((bn_screen4_fn *)k->v->fn)(t->y, t->y + SCREEN_ROWS, SCREEN_ROWS, &w, 0, k->s.rows, &v, 1);
+    ((bn_screen4_fn *)k->v->fn)(t->y, t->y + BN_TIMER_HEAD_ROWS, BN_TIMER_HEAD_ROWS, &w, 0,
+                                k->s.rows, &v, 1);
 }
 
 static void call_dense8(struct bitnet_kernel_timer *t, const struct task *k)
 {
     struct bn_dense8 w = {(const int8_t *)next_weights(t, k), k->s.rows, k->s.cols, t->ones};
     struct bn_dense8_vector v = {(const int16_t *)t->q, 1e-4};
-    ((bn_dense8_fn *)k->v->fn)(t->y, SCREEN_ROWS, &w, 0, k->s.rows, &v, 1);
+    ((bn_dense8_fn *)k->v->fn)(t->y, BN_TIMER_HEAD_ROWS, &w, 0, k->s.rows, &v, 1);
+}
+
+static void call_parts(struct bitnet_kernel_timer *t, const struct task *k)
+{
+    const struct size *s = &k->s;
+    struct bn_packed w = {
+        .data = next_weights(t, k), .rows = s->rows, .cols = s->cols, .scale = 0.01f};
+    const uint32_t *list = t->lists + t->ring_turns % BN_TIMER_PARTS * s->listed;
+    if (k->op == OP_rows_r2)
+        ((bn_rows_r2_fn *)k->v->fn)(t->y, &w, list, s->listed, t->q, t->sum[0], t->inv[0]);
+    else ((bn_cols_c2_fn *)k->v->fn)(t->y, &w, 0, s->rows, list, s->listed, t->q, t->inv[0]);
 }
 
 static void call_attention(struct bitnet_kernel_timer *t, const struct task *k)
@@ -443,6 +209,8 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
     case OP_dots_f16: ((bn_dots_f16_fn *)fn)(t->y, t->half, s->rows, t->x, s->cols); break;
     case OP_screen4: call_screen(t, k); break;
     case OP_dense8: call_dense8(t, k); break;
+    case OP_rows_r2:
+    case OP_cols_c2: call_parts(t, k); break;
     case OP_attn_fold:
         ((bn_attn_fold_fn *)fn)(t->y, t->inv, t->inv + 1, t->ones, 0.5f, 2, s->cols);
         break;
@@ -475,8 +243,9 @@ bitnet_status bn_kernel_timer_open(struct bitnet_kernel_timer **out, const struc
     t->c = &m->config;
     t->chosen = &m->kernels;
     t->only = only;
-    t->tasks = bn_calloc(MAX_CASES + 1, sizeof *t->tasks);
-    bitnet_status s = t->tasks ? plan_all(t, err) : bn_fail_nomem(err, 0, "timing the kernels");
+    t->tasks = bn_calloc(BN_TIMER_CASES + 1, sizeof *t->tasks);
+    bitnet_status s =
+        t->tasks ? bn_timer_plan(t, err) : bn_fail_nomem(err, 0, "timing the kernels");
     if (s == BITNET_OK) s = make_operands(t, err);
     t->only = NULL; /* the caller's */
     if (s == BITNET_OK) *out = t;
@@ -495,6 +264,7 @@ void bn_kernel_timer_close(struct bitnet_kernel_timer *t)
     bn_block_free(t->row, t->n_x);
     bn_block_free(t->scratch, t->n_scratch);
     bn_block_free(t->weights, t->ring_bytes);
+    free(t->lists);
     free(t->tasks);
     free(t);
 }

@@ -41,6 +41,7 @@ struct synth {
     size_t n, room;
     uint64_t total_bytes, largest_bytes, largest_cols;
     uint64_t seed;
+    struct bn_density density;
     /* [TRIT_TABLE] four int8 each; 16 bits of chance in, a product distribution out */
     uint32_t *trits;
     uint8_t *out;
@@ -76,6 +77,20 @@ static struct bn_rng row_rng(const struct synth *s, const char *name, uint64_t r
 {
     return (struct bn_rng){bn_mix64(bn_hash(name, strlen(name)) ^ bn_mix64(s->seed + 1)) +
                            bn_mix64(row)};
+}
+
+/* Is row or weight i of a layer one of the `share` that are not zero? Decided apart from the values,
+ * which are the same with and without. */
+static bool is_kept(const struct synth *s, const char *name, uint64_t i, double share)
+{
+    struct bn_rng rng = row_rng(s, name, ~i);
+    return bn_rng_unit(&rng) < share;
+}
+
+/* Which pair of shares belongs to a layer. */
+static size_t stretch(const struct synth *s, uint32_t layer)
+{
+    return (size_t)layer * s->density.n / s->config.n_layer;
 }
 
 /* n trits, written sixteen at a time. */
@@ -184,22 +199,28 @@ static bitnet_status write_matrix(struct synth *s, const struct item *it, const 
     float scale = matrix_scale(it->cols, bn_type_info(it->type)->binary);
     for (uint64_t i = 0; i < it->cols; i++)
         s->scales[i] = scale; /* at most one a column is asked for */
+    bool thinned = s->density.n && it->part == BN_P_GATE;
     memset(s->out, 0, (size_t)it->bytes);
     for (uint64_t r = 0; r < it->rows; r++) {
         struct bn_rng rng = row_rng(s, name, r);
         random_trits(s->row, s->trits, &rng, it->cols);
+        if (thinned && !is_kept(s, name, r, s->density.rows[stretch(s, it->layer)]))
+            memset(s->row, 0, (size_t)it->cols);
         bn_pack_trits(s->out, it->type, it->rows, it->cols, r, s->row, s->scales);
     }
     return bn_gguf_data(w, s->out, (size_t)it->bytes, err);
 }
 
-/* Norms are ones, embedding and head random values. */
+/* Norms are ones (or zeros, where a density asks for them), embedding and head random values. */
 static bitnet_status write_dense(struct synth *s, const struct item *it, const char *name,
                                  struct bn_gguf_writer *w, struct bn_work *work, bitnet_error *err)
 {
     size_t row_bytes = (size_t)(it->bytes / it->rows), n = 0;
     bool table = it->part == BN_P_EMBED || it->part == BN_P_HEAD;
-    for (uint64_t i = 0; i < it->cols; i++) s->values[i] = 1.0f;
+    bool thinned = s->density.n && it->part == BN_P_FFN_SUB_NORM;
+    for (uint64_t i = 0; i < it->cols; i++)
+        s->values[i] =
+            thinned && !is_kept(s, name, i, s->density.weights[stretch(s, it->layer)]) ? 0 : 1;
     for (uint64_t r = 0; r < it->rows; r++) {
         struct bn_rng rng = row_rng(s, name, r);
         if (table) random_values(s->values, &rng, it->cols, EMBED_SIGMA_MILLI / 1000.0f);
@@ -303,10 +324,17 @@ bitnet_status bn_synth(const char *shape_name, const char *out, const bitnet_syn
         return bn_fail(err, BITNET_E_ARG, "'keep' needs an input, and a synthetic model has none");
     fill_config(&s.config, shape, o->n_layer);
     BN_TRY(bn_config_check(&s.config, shape->name, err));
+    BN_TRY(bn_density_parse(&s.density, o->ffn_density, err));
+    bool binary = type.how == BN_CHOICE_TYPE && bn_type_info(type.type)->binary;
+    if (s.density.n && (binary || !s.config.sub_norms || s.config.act != BN_ACT_RELU2))
+        return bn_fail(
+            err, BITNET_E_ARG,
+            "shares of zeros need ReLU^2, a norm before 'down' and ternary weights; '%s' "
+            "%s",
+            binary ? o->type : shape->name, binary ? "is binary" : "lacks one of them");
 
     bitnet_status st = plan(&s, &type, head.how == BN_CHOICE_TYPE ? head.type : BN_F16, err);
-    if (st == BITNET_OK)
-        st = allocate(&s, type.how == BN_CHOICE_TYPE && bn_type_info(type.type)->binary, err);
+    if (st == BITNET_OK) st = allocate(&s, binary, err);
     if (st == BITNET_OK) st = bn_gguf_create(&w, out, o->overwrite != 0, err);
     if (st != BITNET_OK) goto fail;
     st = put_meta(&s, &w, shape->name, o->vocab_path, err);

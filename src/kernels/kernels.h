@@ -235,6 +235,32 @@ static inline bool bn_gemm_accepts(const struct bn_gemm *g, enum bn_scale_kind k
            (binary || !g->binary);
 }
 
+/* ---- parts of ternary matrices: what an input with many zeros needs ----
+ * Copies of a matrix in two-bit codes w + 1, of which rows or columns can be taken by a list. A
+ * struct bn_packed with TENSOR or ROW scales says what is in them; 32 bytes ("piece") hold 128 codes
+ * as in "t2": byte i those of places i, 32 + i, 64 + i and 96 + i.
+ *   "r2": row after row, each bn_r2_row_bytes(cols): pieces of 128 columns.
+ *   "c2": column after column, each bn_c2_column_bytes(rows): pieces of 128 rows. Columns begin at
+ *         multiples of 64 bytes if the data do, so that neighbours in a column share cache lines.
+ * Places of a piece that do not exist hold zero weights. Indices in a list ascend. The results have the bits of
+ * mul_i8: (float)S * (scale_r * inv) with the exact integer S. */
+enum { BN_PART_ROWS = BN_K_ALIGN /* rows of a piece of "c2" */ };
+
+size_t bn_r2_row_bytes(size_t cols);
+size_t bn_c2_column_bytes(size_t rows);
+void bn_r2_pack(uint8_t *row, const int8_t *w, size_t cols); /* one row */
+/* Rows r0 .. r0 + n - 1, n <= BN_PART_ROWS, r0 a multiple of it: one piece of every column. */
+void bn_c2_pack(uint8_t *dst, size_t rows, size_t r0, const int8_t *w, size_t n, size_t cols);
+
+/* y[i] is row list[i] of the matrix in "r2" times q. q, sum, inv: as for mul_i8, one token. */
+typedef void bn_rows_r2_fn(float *y, const struct bn_packed *w, const uint32_t *list, size_t n,
+                           const int8_t *q, int32_t sum, float inv);
+
+/* y[r] for r0 <= r < r1 of the matrix in "c2", as if q were zero in columns that are not listed. r0
+ * is a multiple of BN_PART_ROWS, and so is r1 unless it is the last row. */
+typedef void bn_cols_c2_fn(float *y, const struct bn_packed *w, size_t r0, size_t r1,
+                           const uint32_t *list, size_t n, const int8_t *q, float inv);
+
 /* ---- what follows from kernels.def ---- */
 
 /* every variant's declaration: one with another signature does not compile */

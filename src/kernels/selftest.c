@@ -191,6 +191,56 @@ static bool test_dense8(bn_dense8_fn *f)
     return same(a, b, sizeof a);
 }
 
+/* A matrix in both layouts, and a list that leaves some of its columns out. */
+enum { PART_ROWS = 23, PART_COLS = 145 };
+struct parts {
+    uint8_t rows[PART_ROWS * 64], cols[PART_COLS * 64];
+    uint32_t list[PART_COLS];
+    size_t n;
+    int8_t q[256];
+    int32_t sum;
+    struct bn_packed w;
+};
+
+static void fill_parts(struct parts *p, bool extreme)
+{
+    int8_t w[PART_ROWS * PART_COLS];
+    struct bn_rng r = {30};
+    *p = (struct parts){.w = {.rows = PART_ROWS, .cols = PART_COLS, .scale = 0.37f}};
+    for (uint32_t k = 0; k < PART_COLS; k++) {
+        p->q[k] = (int8_t)(extreme ? 127 - 254 * (int)(k % 2) : (int)bn_rng_below(&r, 255) - 127);
+        p->sum += p->q[k];
+        if (k % 16 != 3) p->list[p->n++] = k;
+    }
+    for (size_t i = 0; i < PART_ROWS * PART_COLS; i++)
+        w[i] = (int8_t)(!extreme ? (int)bn_rng_below(&r, 4) - 1 : p->q[i % PART_COLS] > 0 ? 2 : -1);
+    for (size_t i = 0; i < PART_ROWS; i++)
+        bn_r2_pack(p->rows + i * bn_r2_row_bytes(PART_COLS), w + i * PART_COLS, PART_COLS);
+    bn_c2_pack(p->cols, PART_ROWS, 0, w, PART_ROWS, PART_COLS);
+}
+
+static bool test_rows_r2(bn_rows_r2_fn *f, bool extreme)
+{
+    struct parts p;
+    float a[PART_ROWS - 2], b[PART_ROWS - 2];
+    fill_parts(&p, extreme);
+    p.w.data = p.rows;
+    bn_rows_r2_c(a, &p.w, p.list, BN_ARRAY_LEN(a), p.q, p.sum, 0.01f);
+    f(b, &p.w, p.list, BN_ARRAY_LEN(a), p.q, p.sum, 0.01f);
+    return same(a, b, sizeof a);
+}
+
+static bool test_cols_c2(bn_cols_c2_fn *f, bool extreme)
+{
+    struct parts p;
+    float a[PART_ROWS], b[PART_ROWS];
+    fill_parts(&p, extreme);
+    p.w.data = p.cols;
+    bn_cols_c2_c(a, &p.w, 0, PART_ROWS, p.list, p.n, p.q, 0.01f);
+    f(b, &p.w, 0, PART_ROWS, p.list, p.n, p.q, 0.01f);
+    return same(a, b, sizeof a);
+}
+
 /* Queries of one token, and of so many that kernels may treat them together; dimensions with a tail
  * and without. Two blocks, so that the folding into the running state is seen as well. */
 enum { QUERIES_MAX = 11, DIM_MAX = 48, KEYS_MAX = 21 };
@@ -425,6 +475,8 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
     CHECK(dots_f16, test_dots_f16(k->dots_f16));
     CHECK(screen4, test_screen4(k->screen4));
     CHECK(dense8, test_dense8(k->dense8));
+    CHECK(rows_r2, test_rows_r2(k->rows_r2, false) && test_rows_r2(k->rows_r2, true));
+    CHECK(cols_c2, test_cols_c2(k->cols_c2, false) && test_cols_c2(k->cols_c2, true));
     for (size_t i = 0; i < BN_ARRAY_LEN(attn_shapes); i++) {
         CHECK(attn_f32, test_attn_f32(k->attn_f32, &attn_shapes[i]));
         CHECK(attn_f16, test_attn_f16(k->attn_f16, &attn_shapes[i]));

@@ -6,12 +6,12 @@
  * (tokens, rows of a matrix, or attention tasks), and a barrier stands where the next step reads
  * what others wrote. Shares only decide who computes a value, never how: so the number of threads
  * cannot change a bit. A single token, the case that counts for speed, passes five barriers a layer,
- * seven with a long context (attention.c): its norms are computed by every worker for itself, which
- * is quicker than waiting for one of them.
+ * seven with a long context (attention.c), and one more where rows of `up` are left out (model/ffn):
+ * its norms are computed by every worker for itself, which is quicker than waiting for one of them.
  *
  *   x [n][n_embd]       residual stream
  *   q, k, v, att        attention: projections, and its output [n][n_head * head_dim]
- *   gate, up            feed-forward
+ *   gate, up            feed-forward; up then holds act(gate) * up
  *   out [n][n_embd]     what a block adds to x
  *   input               of a projection: normed floats, and the same as int8 with a factor and a sum
  */
@@ -38,6 +38,7 @@ struct bn_forward {
     struct bn_pool *pool;
     struct bn_attention *attention;
     struct bn_head *head;
+    struct bn_ffn *ffn;
     uint32_t max_tokens;
     size_t wide;                                  /* the widest activation */
     size_t q8_stride;                             /* padded */
@@ -119,7 +120,7 @@ static size_t many_bytes(const struct bn_forward *f)
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
                               struct bn_pool *pool, struct bn_kv *kv, uint32_t n_ctx,
                               uint32_t max_tokens, const struct bn_head_options *head,
-                              bitnet_error *err)
+                              enum bn_ffn_mode ffn, bitnet_error *err)
 {
     *out = NULL;
     const struct bn_config *c = &m->config;
@@ -149,6 +150,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     lay_out(f, &p);
     bitnet_status s = bn_attention_open(&f->attention, m, pool, kv, n_ctx, max_tokens, err);
     if (s == BITNET_OK) s = bn_head_open(&f->head, m, pool, max_tokens, head, err);
+    if (s == BITNET_OK) s = bn_ffn_open(&f->ffn, m, pool, ffn, err);
     if (s != BITNET_OK) bn_forward_close(f);
     else *out = f;
     return s;
@@ -159,16 +161,19 @@ void bn_forward_close(struct bn_forward *f)
     if (!f) return;
     bn_head_close(f->head);
     bn_attention_close(f->attention);
+    bn_ffn_close(f->ffn);
     bn_block_free(f->block, f->block_bytes);
     free(f);
 }
 
 size_t bn_forward_bytes(const struct bn_forward *f)
 {
-    return f->block_bytes + bn_attention_bytes(f->attention) + bn_head_bytes(f->head);
+    return f->block_bytes + bn_attention_bytes(f->attention) + bn_head_bytes(f->head) +
+           bn_ffn_bytes(f->ffn);
 }
 
 const struct bn_head *bn_forward_head(const struct bn_forward *f) { return f->head; }
+const struct bn_ffn *bn_forward_ffn(const struct bn_forward *f) { return f->ffn; }
 
 /* ------------------------------------------------------------------ linear layers */
 
@@ -247,17 +252,38 @@ static void add_residual(struct bn_forward *f, struct bn_range rows)
                           rows.end - rows.begin);
 }
 
-/* gate = act(gate) * up in the rows that this worker made */
+/* up = act(gate) * up in the rows that this worker made */
 static void activate(struct bn_forward *f, struct bn_range rows)
 {
     const struct bn_kernels *k = &f->m->kernels;
     size_t n_ff = f->m->config.n_ff, n = rows.end - rows.begin;
     for (size_t t = 0; t < f->n; t++) {
-        float *g = f->gate + t * n_ff + rows.begin;
-        const float *u = f->up + t * n_ff + rows.begin;
-        if (f->m->config.act == BN_ACT_RELU2) k->relu2_mul(g, g, u, n);
-        else k->silu_mul(g, g, u, n);
+        const float *g = f->gate + t * n_ff + rows.begin;
+        float *u = f->up + t * n_ff + rows.begin;
+        if (f->m->config.act == BN_ACT_RELU2) k->relu2_mul(u, g, u, n);
+        else k->silu_mul(u, g, u, n);
     }
+}
+
+/* up = act(gate) * (`up` times input), from all rows or those with open gates. Gate and up have the
+ * same rows and layout, so a worker has the same share of both and needs nobody else's gates, unless
+ * it is to see which are open. Others may be looking at them: they are left as they are. */
+static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in, uint32_t worker)
+{
+    if (bn_ffn_wants_up(f->ffn, il)) {
+        bn_pool_barrier(f->pool);
+        if (bn_ffn_up(f->ffn, il, f->up, f->gate, in->q8, in->sum[0], in->inv[0], worker)) return;
+    }
+    activate(f, project(f, f->up, &f->m->layers[il].proj[UP], in, worker));
+}
+
+/* out = `down` times input; this worker's rows, which it returns. */
+static struct bn_range project_down(struct bn_forward *f, uint32_t il, const struct input *in,
+                                    uint32_t worker)
+{
+    struct bn_range rows;
+    if (bn_ffn_down(f->ffn, il, f->out, in->q8, in->inv[0], &rows, worker)) return rows;
+    return project(f, f->out, &f->m->layers[il].proj[DOWN], in, worker);
 }
 
 /* ------------------------------------------------------------------ the pass */
@@ -299,11 +325,10 @@ static void walk(void *arg, uint32_t worker)
         in = prepare(f, f->x, n_embd, y->ffn_norm, ng[GATE], n_embd, worker);
         project(f, f->gate, &w[GATE], in, worker);
         in = next_input(f, in, f->x, n_embd, y->ffn_norm, ng[UP], n_embd, worker);
-        rows = project(f, f->up, &w[UP], in, worker);
-        activate(f, rows); /* gate and up have the same rows and layout, so the same share */
+        gated_up(f, il, in, worker);
         bn_pool_barrier(f->pool);
-        in = prepare(f, f->gate, c->n_ff, y->ffn_sub_norm, ng[DOWN], c->n_ff, worker);
-        rows = project(f, f->out, &w[DOWN], in, worker);
+        in = prepare(f, f->up, c->n_ff, y->ffn_sub_norm, ng[DOWN], c->n_ff, worker);
+        rows = project_down(f, il, in, worker);
         add_residual(f, rows);
         bn_pool_barrier(f->pool);
     }
@@ -319,6 +344,8 @@ void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, si
     bn_head_begin(f->head, logits);
     for (size_t t = 0; logits && t < n; t++)
         if (batch[t].want.kind != BN_WANT_NONE) bn_head_add(f->head, (uint32_t)t, batch[t].want);
+    bn_ffn_begin(f->ffn, n);
     bn_pool_run(f->pool, walk, f);
+    bn_ffn_end(f->ffn);
     bn_head_end(f->head);
 }

@@ -5,6 +5,7 @@
 #ifndef BN_MODEL_FORWARD_H
 #define BN_MODEL_FORWARD_H
 
+#include "model/ffn.h"
 #include "model/head.h"
 #include "model/kv.h"
 #include "model/model.h"
@@ -24,10 +25,11 @@ struct bn_forward; /* scratch memory for batches up to a maximum, and the pool t
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
                               struct bn_pool *pool, struct bn_kv *kv, uint32_t n_ctx,
                               uint32_t max_tokens, const struct bn_head_options *head,
-                              bitnet_error *err);
+                              enum bn_ffn_mode ffn, bitnet_error *err);
 void bn_forward_close(struct bn_forward *f);
 size_t bn_forward_bytes(const struct bn_forward *f);
 const struct bn_head *bn_forward_head(const struct bn_forward *f);
+const struct bn_ffn *bn_forward_ffn(const struct bn_forward *f);
 
 /* Computes the batch; n <= max_tokens. logits: [tokens that want some][n_vocab], in batch order; may
  * be NULL if nobody does. Where only the best are wanted, the others may be -infinity

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Opening a model: file, configuration, tokenizer, weights, in this order, so that what is cheap to
  * refuse is refused first. bn_model_close takes half-built models. */
+#include "model/ffn.h"
 #include "model/head.h"
 
 #include "base/bandwidth.h"
@@ -118,7 +119,7 @@ static bitnet_status open_tokenizer(struct bn_model *m, const char *path, bool v
 }
 
 static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open_args *a,
-                                  enum bn_head_mode head, bitnet_error *err)
+                                  enum bn_head_mode head, enum bn_ffn_mode ffn, bitnet_error *err)
 {
     BN_TRY(bn_config_read(&m->config, &m->source, &m->note, err));
     BN_TRY(choose_activations(&m->config, a->activations, err));
@@ -126,6 +127,7 @@ static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open
     BN_TRY(bn_pool_open(&pool, a->threads, err));
     bitnet_status s = choose_layout(m, a->layout, bn_pool_threads(pool), err);
     if (s == BITNET_OK) s = bn_weights_load(m, pool, a->progress, a->progress_user, err);
+    if (s == BITNET_OK) s = bn_ffn_copy_make(m, pool, ffn, err);
     if (s == BITNET_OK) s = bn_head_copy_make(m, pool, head, err);
     bn_pool_close(pool);
     if (s != BITNET_OK) return s;
@@ -146,12 +148,14 @@ static bitnet_status open_model(struct bn_model *m, const struct bn_model_open_a
         return bn_fail(err, BITNET_E_ARG,
                        "I2_S layout '%s' is unknown; auto, 128, 64 and rows4 exist", a->i2s_layout);
     enum bn_head_mode head;
+    enum bn_ffn_mode ffn;
     BN_TRY(bn_head_mode_parse(&head, a->head, err));
+    BN_TRY(bn_ffn_mode_parse(&ffn, a->ffn, err));
     if (a->vocab_only) return open_tokenizer(m, a->path, true, err);
     BN_TRY(choose_kernels(m, a->backend, err));
     BN_TRY(bn_source_open(&m->source, a->path, i2s, err));
     BN_TRY(open_tokenizer(m, a->path, false, err));
-    return open_weights(m, a, head, err);
+    return open_weights(m, a, head, ffn, err);
 }
 
 bitnet_status bn_model_open(struct bn_model **out, const struct bn_model_open_args *a,

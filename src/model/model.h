@@ -20,12 +20,20 @@ struct bn_matrix {
     struct bn_stored stored;    /* dense: in the mapping */
 };
 
+/* A matrix once more, in a layout of which parts can be taken (kernels.h, "r2" and "c2"). */
+struct bn_part_copy {
+    struct bn_packed w; /* data NULL: none */
+    size_t bytes;
+};
+
 struct bn_layer {
     const float *attn_norm, *ffn_norm;         /* [n_embd]                             */
     const float *attn_sub_norm, *ffn_sub_norm; /* [n_head * head_dim], [n_ff] or NULL  */
     const float *q_norm, *k_norm;              /* [head_dim] or NULL                   */
     const float *in_norm[BN_N_PROJ];           /* of each projection's input, or NULL  */
     struct bn_matrix proj[BN_N_PROJ];          /* index: part - BN_P_Q                 */
+    struct bn_part_copy up_rows, down_cols;    /* ffn_copy.c                           */
+    float up_scale_max;                        /* of up_rows: the largest scale        */
 };
 
 struct bn_model {
@@ -43,8 +51,9 @@ struct bn_model {
     struct bn_dense8 head_int8;        /* its copy with one byte a weight; data NULL: none */
     const float *screen_dither;        /* [2][n_embd]: of the rows, of the hidden state */
     float screen_step_max, screen_norm_max;
-    struct bn_slab slab;     /* packed matrices, in the order of their use */
+    struct bn_slab slab;     /* packed matrices, in the order of their use, and ffn copies */
     size_t head_copy_bytes;  /* of the one copy there is */
+    uint64_t ffn_bytes;      /* copies of feed-forward matrices */
     struct bn_arena arena;   /* norms, row scales */
     struct bn_buf note;      /* repairs and guesses, sentences for the user */
     const char *weight_type; /* of the projections, "mixed" if not one */
@@ -53,10 +62,11 @@ struct bn_model {
 };
 
 enum bn_head_mode { BN_HEAD_AUTO, BN_HEAD_EXACT, BN_HEAD_SCREENED, BN_HEAD_INT8 };
+enum bn_ffn_mode { BN_FFN_AUTO, BN_FFN_DENSE, BN_FFN_SKIP };
 
 struct bn_model_open_args {
-    const char *path;                                               /* NULL: the embedded model */
-    const char *backend, *activations, *i2s_layout, *layout, *head; /* NULL: auto */
+    const char *path; /* NULL: the embedded model */
+    const char *backend, *activations, *i2s_layout, *layout, *head, *ffn; /* NULL: auto */
     bool vocab_only;
     uint32_t threads;
     bitnet_progress_fn progress;

@@ -30,7 +30,7 @@ static const int32_t default_ids[] = {
     669, 1664, 17,  428, 823, 15,   369, 340,  359, 1497, 515, 333, 270,  431, 268,  318};
 
 struct args {
-    const char *model, *ids, *backend, *layout, *activations, *out, *head;
+    const char *model, *ids, *backend, *layout, *activations, *out, *head, *ffn;
     unsigned long threads, chunk, batch, answer;
     bitnet_kv_type kv;
     bool company;
@@ -42,7 +42,8 @@ static int usage(const char *why)
             "bits: %s\n"
             "usage: bits MODEL [--ids 1,2,3|@FILE] [--backend B] [--layout L] [--threads T]\n"
             "            [--chunk C] [--batch B] [--kv f16|f32] [--company] [--out FILE|-]\n"
-            "            [--activations int8|f32] [--head exact|screened|int8] [--answer N]\n"
+            "            [--activations int8|f32] [--ffn dense|skip] [--head exact|screened|int8]\n"
+            "            [--answer N]\n"
             "       bits --self-test\n"
             "Prints the SHA-256 of the logits. --chunk: tokens a call (0: all); --batch: tokens a "
             "step;\n"
@@ -81,6 +82,7 @@ static int parse(struct args *a, int argc, char **argv)
         else if (strcmp(o, "--activations") == 0) a->activations = v;
         else if (strcmp(o, "--out") == 0) a->out = v;
         else if (strcmp(o, "--head") == 0) a->head = v;
+        else if (strcmp(o, "--ffn") == 0) a->ffn = v;
         else if (strcmp(o, "--answer") == 0) good = parse_ulong(&a->answer, v, MAX_ANSWER);
         else if (strcmp(o, "--threads") == 0) good = parse_ulong(&a->threads, v, 4096);
         else if (strcmp(o, "--chunk") == 0) good = parse_ulong(&a->chunk, v, MAX_IDS);
@@ -138,6 +140,7 @@ static bitnet_status evaluate(float *logits, const bitnet_model *m, const struct
     eo.max_batch_tokens = (uint32_t)a->batch;
     eo.kv_type = a->kv;
     eo.head = a->head;
+    eo.ffn = a->ffn;
     bitnet_status s = bitnet_engine_open(&e, m, &eo, err);
     size_t chunk = a->chunk ? a->chunk : n;
     for (size_t at = 0; s == BITNET_OK && at < n; at += chunk) {
@@ -148,6 +151,11 @@ static bitnet_status evaluate(float *logits, const bitnet_model *m, const struct
         }
         if (s == BITNET_OK) s = bitnet_eval(e, 0, ids + at, take, 0, logits + at * n_vocab, err);
     }
+    bitnet_engine_info info = {.size = sizeof info};
+    bitnet_engine_get_info(e, &info);
+    if (s == BITNET_OK && a->ffn)
+        fprintf(stderr, "bits: ffn %s, %llu of up and %llu of down in part\n", info.ffn,
+                (unsigned long long)info.ffn_up_skipped, (unsigned long long)info.ffn_down_skipped);
     bitnet_engine_close(e);
     return s;
 }
@@ -172,6 +180,7 @@ static bitnet_status answer(struct sha256 *sha, const bitnet_model *m, const str
     eo.max_seqs = a->company ? N : 1;
     eo.max_batch_tokens = (uint32_t)a->batch;
     eo.kv_type = a->kv;
+    eo.ffn = a->ffn;
     eo.head = a->head;
     bitnet_status s = bitnet_engine_open(&e, m, &eo, err);
     for (int i = 0; s == BITNET_OK && i < N; i++) {
@@ -235,6 +244,7 @@ int main(int argc, char **argv)
     mo.layout = a.layout;
     mo.activations = a.activations;
     mo.head = a.head;
+    mo.ffn = a.ffn;
     float *logits = NULL;
     bitnet_status s = bitnet_model_open(&m, a.model, &mo, &err);
     if (s == BITNET_OK) {

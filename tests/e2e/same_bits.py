@@ -104,6 +104,15 @@ def layouts(judge, bits, model):
         judge.see(f"layout {layout}, kv f32", bits, model, "--layout", layout, kv="f32")
 
 
+def skipping(judge, bits, model):
+    """Feed-forward layers without their zeros, which single tokens can have."""
+    for layout, backend, threads in (("t2", "auto", 1), ("t2", "auto", 3), ("t3", "auto", 2), ("t2", "scalar", 2)):
+        judge.see(f"ffn skip, layout {layout}, {backend}, threads {threads}, token by token", bits, model, "--ffn", "skip",
+                  "--layout", layout, "--backend", backend, "--threads", str(threads), "--chunk", "1")
+    judge.see("ffn skip, kv f32, token by token", bits, model, "--ffn", "skip", "--chunk", "1", kv="f32")
+    judge.see("ffn skip, in company, token by token", bits, model, "--ffn", "skip", "--chunk", "1", "--company")
+
+
 def here(judge, bits, model):
     for kv in ("f16", "f32"):
         for backend in backends(bits, model) if kv == "f16" else ("auto", "scalar"):
@@ -114,6 +123,7 @@ def here(judge, bits, model):
                     judge.see(f"kv {kv}, {backend}, threads {threads}, {word}", bits, model, "--backend", backend,
                               "--threads", str(threads), "--chunk", str(chunk), kv=kv)
     layouts(judge, bits, model)
+    skipping(judge, bits, model)
     judge.see("steps of 5 tokens", bits, model, "--batch", "5")
     judge.see("in the company of another sequence", bits, model, "--chunk", "7", "--company")
     judge.see("in company, token by token, steps of 16", bits, model, "--chunk", "1", "--batch", "16", "--company")
@@ -199,6 +209,8 @@ def foreign(judge, name, command, model):
     command = shlex.split(command)
     judge.see(f"{name}, 2 threads, in one go", command, model, "--threads", "2")
     judge.see(f"{name}, 1 thread, in chunks of 7", command, model, "--threads", "1", "--chunk", "7")
+    judge.see(f"{name}, 2 threads, ffn skip, token by token", command, model, "--threads", "2", "--ffn", "skip", "--chunk",
+              "1")
     judge.see(f"{name}, scalar, 2 threads, kv f32", command, model, "--threads", "2", "--backend", "scalar", kv="f32")
     judge.see(f"{name}, int8 head", command, model, "--head", "int8", kv="int8-head")
     judge.see(f"{name}, answers, screened head", command, model, "--answer", "12", "--head", "screened", kv="answer")

@@ -85,7 +85,7 @@ static void walk_open(struct walk *w, const struct bn_head_options *o)
     if (bn_pool_open(&w->pool, 1, &err) ||
         bn_kv_open(&w->kv, &m->config, true, bn_kv_pages_for(CTX), &err) ||
         !bn_kv_seq_open(&w->seq, CTX) ||
-        bn_forward_open(&w->forward, m, w->pool, &w->kv, CTX, CTX, o, &err))
+        bn_forward_open(&w->forward, m, w->pool, &w->kv, CTX, CTX, o, BN_FFN_DENSE, &err))
         fail_msg("%s", err.text);
 }
 
@@ -212,7 +212,7 @@ static void sides_open(struct sides *d, const struct bn_model *m)
     d->scratch = calloc(m->config.n_vocab, sizeof *d->scratch);
     if (bn_pool_open(&d->pool, 0, &err) ||
         bn_kv_open(&d->kv, &m->config, true, SIDES * bn_kv_pages_for(SIDE_CTX), &err) ||
-        bn_forward_open(&d->forward, m, d->pool, &d->kv, SIDE_CTX, SIDES, &o, &err))
+        bn_forward_open(&d->forward, m, d->pool, &d->kv, SIDE_CTX, SIDES, &o, BN_FFN_DENSE, &err))
         fail_msg("%s", err.text);
     for (int i = 0; i < SIDES; i++)
         assert_true(bn_kv_seq_open(&d->seq[i], SIDE_CTX) &&

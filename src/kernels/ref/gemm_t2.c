@@ -32,21 +32,22 @@ void bn_t2_pack(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols)
         }
 }
 
-void bn_t2_unpack(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols)
-{
-    for (size_t r = 0; r < n_rows; r++)
-        for (size_t k = 0; k < cols; k++) {
-            const uint8_t *b = src + (k / STEP * ROWS + r) * PIECE + k % PIECE;
-            w[r * cols + k] = (int8_t)((*b >> 2 * (k % STEP / PIECE) & 3) - 1);
-        }
-}
-
 static void decode_step(int8_t w[ROWS][STEP], const uint8_t *p)
 {
     for (size_t r = 0; r < ROWS; r++)
         for (size_t f = 0; f < 4; f++)
             for (size_t i = 0; i < PIECE; i++)
                 w[r][f * PIECE + i] = (int8_t)((p[r * PIECE + i] >> 2 * f & 3) - 1);
+}
+
+void bn_t2_unpack(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols)
+{
+    for (size_t k = 0; k < cols; k += STEP, src += ROWS * PIECE) {
+        int8_t trit[ROWS][STEP];
+        decode_step(trit, src);
+        for (size_t r = 0; r < n_rows; r++)
+            memcpy(w + r * cols + k, trit[r], bn_min_size(STEP, cols - k));
+    }
 }
 
 /* |S| <= 127 * 2 * BN_COLS_MAX < 2^23: exact in int32, and exact as a float. */

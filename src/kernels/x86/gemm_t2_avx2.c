@@ -35,37 +35,7 @@ static inline void store_rows(float *y, const struct bn_packed *w, size_t r, siz
     for (size_t i = 0; i < n; i++) y[r + i] = v[i] * (bn_row_scale(w, r + i) * inv);
 }
 
-/* The rows' bytes are used once, so the decoding counts: one shift and four masks for four fields,
- * with fields 1 and 3 left at four times their value in an accumulator of their own. */
-
-/* The activations are an operand in memory, and the empty statement keeps the sum in its register:
- * left to themselves compilers load activations or add up products first, and run out of registers. */
-static inline __m256i mul_add(__m256i s, __m256i c, const int8_t *y)
-{
-    __m256i p;
-    __asm__("vpmaddubsw %2, %1, %0" : "=x"(p) : "x"(c), "m"(*(const __m256i_u *)y));
-    s = _mm256_add_epi16(s, p);
-    __asm__("" : "+x"(s));
-    return s;
-}
-
-static inline __attribute__((always_inline)) void row_step(__m256i *s, __m256i *t, const uint8_t *p,
-                                                           const int8_t *y)
-{
-    const __m256i m3 = _mm256_set1_epi8(3), m12 = _mm256_set1_epi8(12);
-    __m256i q = _mm256_loadu_si256((const void *)p), h = _mm256_srli_epi16(q, 4);
-    *s = mul_add(*s, _mm256_and_si256(q, m3), y);
-    *t = mul_add(*t, _mm256_and_si256(q, m12), y + 32);
-    *s = mul_add(*s, _mm256_and_si256(h, m3), y + 64);
-    *t = mul_add(*t, _mm256_and_si256(h, m12), y + 96);
-}
-
-/* s + t / 4, exact because every term of t is a multiple of 4, to 32 bits */
-static inline __m256i widen(__m256i acc, __m256i s, __m256i t)
-{
-    __m256i v = _mm256_add_epi16(s, _mm256_srai_epi16(t, 2));
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(v, _mm256_set1_epi16(1)));
-}
+/* The rows' bytes are used once, so the decoding counts (bn_t2_row_step). */
 
 /* what the sums of a few steps begin with */
 struct start {
@@ -106,15 +76,15 @@ static __m128i group_one(const uint8_t *p, const int8_t *q, size_t steps, const 
         for (; n > 0; n--, p += 4 * BN_T2_PIECE, q += BN_T2_STEP) {
             _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
             _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
-            row_step(&s0, &t0, p, q);
-            row_step(&s1, &t1, p + 32, q);
-            row_step(&s2, &t2, p + 64, q);
-            row_step(&s3, &t3, p + 96, q);
+            bn_t2_row_step(&s0, &t0, p, q);
+            bn_t2_row_step(&s1, &t1, p + 32, q);
+            bn_t2_row_step(&s2, &t2, p + 64, q);
+            bn_t2_row_step(&s3, &t3, p + 96, q);
         }
-        a.r[0] = widen(a.r[0], s0, t0);
-        a.r[1] = widen(a.r[1], s1, t1);
-        a.r[2] = widen(a.r[2], s2, t2);
-        a.r[3] = widen(a.r[3], s3, t3);
+        a.r[0] = bn_t2_widen(a.r[0], s0, t0);
+        a.r[1] = bn_t2_widen(a.r[1], s1, t1);
+        a.r[2] = bn_t2_widen(a.r[2], s2, t2);
+        a.r[3] = bn_t2_widen(a.r[3], s3, t3);
     }
     return bn_hsum4_i32(a.r[0], a.r[1], a.r[2], a.r[3]);
 }

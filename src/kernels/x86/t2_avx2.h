@@ -44,6 +44,38 @@ static inline void bn_t2_fields(__m256i f[4], __m256i q)
     f[3] = _mm256_and_si256(_mm256_srli_epi16(q, 6), m3);
 }
 
+/* s + codes times activations. These are an operand in memory, and the empty statement keeps the sum
+ * in its register: left to themselves compilers load activations or add up products first, and run
+ * out of registers. */
+static inline __m256i bn_t2_mul_add(__m256i s, __m256i c, const int8_t *y)
+{
+    __m256i p;
+    __asm__("vpmaddubsw %2, %1, %0" : "=x"(p) : "x"(c), "m"(*(const __m256i_u *)y));
+    s = _mm256_add_epi16(s, p);
+    __asm__("" : "+x"(s));
+    return s;
+}
+
+/* 128 columns of a row times one token: one shift and four masks for four fields, with fields 1 and
+ * 3 left at four times their value in an accumulator of their own. */
+static inline __attribute__((always_inline)) void bn_t2_row_step(__m256i *s, __m256i *t,
+                                                                 const uint8_t *p, const int8_t *y)
+{
+    const __m256i m3 = _mm256_set1_epi8(3), m12 = _mm256_set1_epi8(12);
+    __m256i q = _mm256_loadu_si256((const void *)p), h = _mm256_srli_epi16(q, 4);
+    *s = bn_t2_mul_add(*s, _mm256_and_si256(q, m3), y);
+    *t = bn_t2_mul_add(*t, _mm256_and_si256(q, m12), y + 32);
+    *s = bn_t2_mul_add(*s, _mm256_and_si256(h, m3), y + 64);
+    *t = bn_t2_mul_add(*t, _mm256_and_si256(h, m12), y + 96);
+}
+
+/* s + t / 4, exact because every term of t is a multiple of 4, to 32 bits */
+static inline __m256i bn_t2_widen(__m256i acc, __m256i s, __m256i t)
+{
+    __m256i v = _mm256_add_epi16(s, _mm256_srai_epi16(t, 2));
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(v, _mm256_set1_epi16(1)));
+}
+
 /* four sums of eight int32 each */
 static inline __m128i bn_hsum4_i32(__m256i a, __m256i b, __m256i c, __m256i d)
 {

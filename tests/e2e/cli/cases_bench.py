@@ -156,6 +156,26 @@ def test_synthetic(t):
     t.usage("bench", "--layers", "2", says="--synthetic")
 
 
+def test_ffn(t):
+    """What feed-forward layers leave out is not counted as read."""
+    def run(ffn):
+        return t.run("bench", *SHORT, "--mode", "all", "--prompt-tokens", "4", "--batch-sizes", "1,2", "--depths", "5",
+                     "--synthetic", "tiny", "--ffn-density", "0.2:0.1", "--ffn", ffn, "--json").json()
+
+    dense, skip = run("dense"), run("skip")
+    t.equal([dense["settings"]["ffn"], skip["settings"]["ffn"]], ["dense", "skip"], "mode")
+    t.equal([len(skip["ffn"]["gates_open"]), dense["ffn"]["tokens"]], [2, 0], "shares")
+    t.check(skip["model"]["ffn_copy_bytes"] > 0 == dense["model"]["ffn_copy_bytes"], "copies")
+    for a, b in zip(dense["measurements"], skip["measurements"]):
+        if a["name"] in ("stream", "batch 1", "depth 5"):
+            t.check(b["bytes_per_token"] < a["bytes_per_token"], f"{a['name']}: fewer bytes")
+        elif a["name"] == "batch 2":
+            t.equal(b["bytes_per_token"], a["bytes_per_token"], "a batch reads all")
+    text = t.run("bench", *SHORT, "--mode", "stream", "--ffn", "skip").text
+    t.check("ffn skip (open gates" in text and max(map(len, text.splitlines())) <= 100, "the table's head")
+    t.usage("bench", "--ffn-density", "trained", says="--synthetic")
+
+
 def test_cpus(t):
     mine = sorted(os.sched_getaffinity(0))
     j = t.run("bench", *SHORT, "--mode", "stream", "--cpus", mine[-1], "-t", "0", "--json").json()

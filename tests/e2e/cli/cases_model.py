@@ -89,6 +89,25 @@ def test_run_head(t):
     t.check(int8["memory"]["packed_bytes"] > run("exact", *plain)["memory"]["packed_bytes"], "memory of the copy")
 
 
+def test_run_ffn(t):
+    def run(ffn):
+        return t.run("run", TIME, "-n", "24", "--ignore-eos", "--temp", "0", "--json", "--ffn", ffn).json()
+
+    dense, skip, auto = run("dense"), run("skip"), run("auto")
+    t.equal(skip["tokens"], dense["tokens"], "the tokens are the same")
+    t.equal([x["ffn"]["mode"] for x in (dense, skip, auto)], ["dense", "skip", "dense"],
+            "modes; a small model is not copied by itself")
+    f = skip["ffn"]
+    t.equal(f["tokens"], 23, "tokens after the prompt")
+    layers = len(f["gates_open"])
+    t.equal([f["up_in_part"], f["down_in_part"], len(f["inputs_nonzero"])], [23 * layers, 23 * layers, layers], "layers")
+    t.check(all(0 < i < g < 0.6 for g, i in zip(f["gates_open"], f["inputs_nonzero"])), f"shares {f}")
+    t.check(0 < f["read_bytes"] < f["dense_bytes"], "bytes")
+    t.equal(dense["ffn"]["gates_open"], [None] * layers, "nothing is looked at")
+    t.check(skip["memory"]["packed_bytes"] > dense["memory"]["packed_bytes"], "the copies take memory")
+    t.usage("run", TIME, "--ffn", "sparse", says="--ffn")
+
+
 def test_run_seed(t):
     args = ["run", TIME, "-n", "24", "--temp", "1", "--json"]
     a, b = t.run(*args, "--seed", "7").json(), t.run(*args, "--seed", "7", "-t", "1").json()
@@ -259,3 +278,9 @@ def test_synth(t):
     t.equal(a["file_bytes"], t.path("a.gguf").stat().st_size, "size")
     t.fails("synth", "2b-4t", "a.gguf", "--layers", "1", says=["a.gguf", "--force"])
     t.check(t.run("run", "a.gguf", "x", "-n", "2", "-c", "32").out, "it answers")
+    t.run("synth", "tiny", "c.gguf", "--ffn-density", "0.3:0.1,0.1:0.05")
+    t.keeps("c.gguf")
+    f = t.run("run", "c.gguf", "x", "-n", "32", "--ignore-eos", "--temp", "0", "--json", "--ffn", "skip").json()["ffn"]
+    for got, want in zip(f["gates_open"] + f["inputs_nonzero"], (0.3, 0.1, 0.1, 0.05)):
+        t.check(want * 0.6 < got < want * 1.4, f"a share of {got} where {want} was asked for")
+    t.fails("synth", "tiny", "d.gguf", "--ffn-density", "0.3", says="GATES:INPUTS")
