@@ -27,6 +27,20 @@ struct gate {
     _Atomic uint32_t sleepers;
 };
 
+/* What a worker has not begun of its share: grains [begin, end) of deal number `seq`, packed so that
+ * they change together. */
+struct left {
+    uint32_t seq, begin, end;
+};
+enum { GRAIN_BITS = 24, GRAIN_MASK = (1 << GRAIN_BITS) - 1, SEQ_MASK = 0xffff };
+
+struct dealt {
+    _Alignas(64) _Atomic uint64_t left;
+    uint32_t seq;  /* the worker's own from here on: the deal it is at */
+    uint32_t part; /* the fewest grains to take */
+    size_t n, grain;
+};
+
 struct bn_pool {
     struct gate job;     /* generation of the announced job */
     struct gate barrier; /* generation of the last barrier passed by all */
@@ -39,6 +53,7 @@ struct bn_pool {
     _Atomic int patience; /* spins at a barrier, as experience teaches */
     pthread_t *threads;
     struct worker *workers;
+    struct dealt *dealt; /* [n_threads] */
 };
 
 struct worker {
@@ -130,7 +145,9 @@ bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_erro
     atomic_store(&p->patience, p->spins);
     p->threads = bn_calloc(n_threads, sizeof *p->threads);
     p->workers = bn_calloc(n_threads, sizeof *p->workers);
-    if (!p->threads || !p->workers) {
+    p->dealt = aligned_alloc(64, n_threads * sizeof *p->dealt);
+    if (p->dealt) memset(p->dealt, 0, n_threads * sizeof *p->dealt);
+    if (!p->threads || !p->workers || !p->dealt) {
         bn_pool_close(p);
         return bn_fail_nomem(err, n_threads * sizeof *p->workers, "thread pool");
     }
@@ -156,6 +173,7 @@ void bn_pool_close(struct bn_pool *p)
     for (uint32_t i = 1; i <= p->n_started; i++) pthread_join(p->threads[i], NULL);
     free(p->threads);
     free(p->workers);
+    free(p->dealt);
     free(p);
 }
 
@@ -188,4 +206,77 @@ struct bn_range bn_pool_share(const struct bn_pool *p, uint32_t w, size_t n, siz
     size_t grains = bn_div_up(n, grain);
     size_t from = grains * w / p->n_threads * grain, to = grains * (w + 1) / p->n_threads * grain;
     return (struct bn_range){bn_min_size(from, n), bn_min_size(to, n)};
+}
+
+/* ------------------------------------------------------------------ dealing */
+
+enum {
+    PARTS = 32,    /* the smallest part of a share that is taken at a time is one of so many */
+    NEIGHBOURS = 8 /* that a worker helps: with very many, looking would take longer than helping */
+};
+
+static uint64_t pack_left(struct left l)
+{
+    return (uint64_t)l.seq << (2 * GRAIN_BITS) | (uint64_t)l.begin << GRAIN_BITS | l.end;
+}
+
+static struct left unpack_left(uint64_t x)
+{
+    return (struct left){(uint32_t)(x >> (2 * GRAIN_BITS)),
+                         (uint32_t)(x >> GRAIN_BITS) & GRAIN_MASK, (uint32_t)x & GRAIN_MASK};
+}
+
+void bn_pool_deal(struct bn_pool *p, uint32_t w, size_t n, size_t grain, bool whole)
+{
+    struct dealt *d = &p->dealt[w];
+    struct left l = {.seq = (d->seq + 1) & SEQ_MASK};
+    size_t grains = bn_div_up(n, grain), share = bn_div_up(grains, p->n_threads);
+    whole = whole || p->n_threads == 1 || grains > GRAIN_MASK;
+    d->seq = l.seq;
+    d->n = n;
+    d->grain = grain;
+    d->part = whole ? 0 : (uint32_t)bn_max_size(share / PARTS, 1);
+    if (!whole) {
+        l.begin = (uint32_t)(grains * w / p->n_threads);
+        l.end = (uint32_t)(grains * (w + 1) / p->n_threads);
+    }
+    atomic_store_explicit(&d->left, pack_left(l), memory_order_relaxed);
+}
+
+/* Takes grains off the front of a worker's own range, or off the end of another's. */
+static bool take_from(struct dealt *d, uint32_t seq, uint32_t part, bool own, uint32_t *begin,
+                      uint32_t *end)
+{
+    uint64_t seen = atomic_load_explicit(&d->left, memory_order_relaxed), next;
+    do {
+        struct left l = unpack_left(seen);
+        if (l.seq != seq || l.begin == l.end) return false;
+        uint32_t have = l.end - l.begin,
+                 much = own && have > PARTS / 2 * part ? have / 4 * 3 : have / 2;
+        uint32_t n = (uint32_t)bn_min_size(have, bn_max_size(part, much));
+        *begin = own ? l.begin : l.end - n;
+        *end = *begin + n;
+        if (own) l.begin = *end;
+        else l.end = *begin;
+        next = pack_left(l);
+    } while (!atomic_compare_exchange_weak_explicit(&d->left, &seen, next, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return true;
+}
+
+bool bn_pool_take(struct bn_pool *p, uint32_t w, struct bn_range *range)
+{
+    struct dealt *d = &p->dealt[w];
+    uint32_t begin, end;
+    if (!d->part) { /* the whole share, once */
+        *range = bn_pool_share(p, w, d->n, d->grain);
+        d->n = 0;
+        return range->begin < range->end;
+    }
+    bool got = take_from(d, d->seq, d->part, true, &begin, &end);
+    uint32_t most = p->n_threads - 1 < NEIGHBOURS ? p->n_threads - 1 : NEIGHBOURS;
+    for (uint32_t i = 1; !got && i <= most; i++)
+        got = take_from(&p->dealt[(w + i) % p->n_threads], d->seq, d->part, false, &begin, &end);
+    if (got) *range = (struct bn_range){begin * d->grain, bn_min_size(end * d->grain, d->n)};
+    return got;
 }

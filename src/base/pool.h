@@ -35,4 +35,12 @@ struct bn_range {
 };
 struct bn_range bn_pool_share(const struct bn_pool *p, uint32_t w, size_t n, size_t grain);
 
+/* Inside a job: the same, but who is through helps the others. Every worker deals the same sequence
+ * of items and takes ranges of each until there are none left: first most of its own share, then
+ * smaller parts of it, then what its neighbours have not begun. Cores that share a memory do not
+ * get equal parts of it, and each barrier waits for the slowest. A next deal may begin while others
+ * are still at the last. With `whole`, shares are as above. */
+void bn_pool_deal(struct bn_pool *p, uint32_t w, size_t n, size_t grain, bool whole);
+bool bn_pool_take(struct bn_pool *p, uint32_t w, struct bn_range *range);
+
 #endif

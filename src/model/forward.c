@@ -21,7 +21,10 @@
 #include "model/attention.h"
 #include <stdlib.h>
 
-enum { DENSE_ROWS = 8 };             /* rows of a dense matrix decoded at a time */
+enum {
+    DENSE_ROWS = 8,  /* rows of a dense matrix decoded at a time */
+    DEAL_TOKENS = 32 /* from so many on every worker keeps its share of rows */
+};
 enum { Q, K, V, O, GATE, UP, DOWN }; /* the projections of a layer, in the order of enum bn_part */
 
 /* The prepared input of projections. A token alone is prepared by every worker in memory of its
@@ -224,26 +227,43 @@ static const struct input *next_input(struct bn_forward *f, const struct input *
     return prepare(f, from, from_stride, g, in_g, cols, worker);
 }
 
-/* y[n][rows of w] = matrix times input; this worker's rows, which it returns. */
-static struct bn_range project(struct bn_forward *f, float *y, const struct bn_matrix *w,
-                               const struct input *in, uint32_t worker)
+static size_t rows_of(const struct bn_matrix *w)
 {
-    const struct bn_gemm *g = w->gemm;
-    size_t rows = w->dense ? w->stored.rows : w->packed.rows;
-    struct bn_range share = bn_pool_share(f->pool, worker, rows, g->group_rows);
-    if (share.begin == share.end) return share;
-    if (w->dense) dense_mul(f, y, rows, &w->stored, share, in->h, f->wide, f->n, worker);
-    else if (f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many && f->n >= g->many_from)
-        g->mul_i8_many(y, rows, &w->packed, share.begin, share.end, in->q8, f->q8_stride, in->sum,
-                       in->inv, f->n, f->many + worker * f->many_bytes);
-    else if (f->m->config.act_quant == BN_AQ_INT8)
-        g->mul_i8(y, rows, &w->packed, share.begin, share.end, in->q8, f->q8_stride, in->sum,
-                  in->inv, f->n);
-    else g->mul_f32(y, rows, &w->packed, share.begin, share.end, in->h, f->wide, f->n);
-    return share;
+    return w->dense ? w->stored.rows : w->packed.rows;
 }
 
-/* x += the rows of `out` that this worker made */
+/* Rows of y[n][rows of w] = matrix times input. */
+static void project(struct bn_forward *f, float *y, const struct bn_matrix *w,
+                    const struct input *in, struct bn_range r, uint32_t worker)
+{
+    const struct bn_gemm *g = w->gemm;
+    size_t rows = rows_of(w);
+    if (w->dense) dense_mul(f, y, rows, &w->stored, r, in->h, f->wide, f->n, worker);
+    else if (f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many && f->n >= g->many_from)
+        g->mul_i8_many(y, rows, &w->packed, r.begin, r.end, in->q8, f->q8_stride, in->sum, in->inv,
+                       f->n, f->many + worker * f->many_bytes);
+    else if (f->m->config.act_quant == BN_AQ_INT8)
+        g->mul_i8(y, rows, &w->packed, r.begin, r.end, in->q8, f->q8_stride, in->sum, in->inv,
+                  f->n);
+    else g->mul_f32(y, rows, &w->packed, r.begin, r.end, in->h, f->wide, f->n);
+}
+
+/* A few tokens wait for the memory, which is not shared out evenly, so workers help each other; with
+ * many tokens a kernel wants its rows together. */
+static void deal(struct bn_forward *f, const struct bn_matrix *w, uint32_t worker)
+{
+    bn_pool_deal(f->pool, worker, rows_of(w), w->gemm->group_rows, f->n >= DEAL_TOKENS);
+}
+
+static void project_all(struct bn_forward *f, float *y, const struct bn_matrix *w,
+                        const struct input *in, uint32_t worker)
+{
+    struct bn_range r;
+    deal(f, w, worker);
+    while (bn_pool_take(f->pool, worker, &r)) project(f, y, w, in, r, worker);
+}
+
+/* x += some rows of `out` */
 static void add_residual(struct bn_forward *f, struct bn_range rows)
 {
     size_t n_embd = f->m->config.n_embd;
@@ -252,7 +272,19 @@ static void add_residual(struct bn_forward *f, struct bn_range rows)
                           rows.end - rows.begin);
 }
 
-/* up = act(gate) * up in the rows that this worker made */
+/* x += matrix times input */
+static void project_residual(struct bn_forward *f, const struct bn_matrix *w,
+                             const struct input *in, uint32_t worker)
+{
+    struct bn_range r;
+    deal(f, w, worker);
+    while (bn_pool_take(f->pool, worker, &r)) {
+        project(f, f->out, w, in, r, worker);
+        add_residual(f, r);
+    }
+}
+
+/* up = act(gate) * up in some rows */
 static void activate(struct bn_forward *f, struct bn_range rows)
 {
     const struct bn_kernels *k = &f->m->kernels;
@@ -265,25 +297,38 @@ static void activate(struct bn_forward *f, struct bn_range rows)
     }
 }
 
-/* up = act(gate) * (`up` times input), from all rows or those with open gates. Gate and up have the
- * same rows and layout, so a worker has the same share of both and needs nobody else's gates, unless
- * it is to see which are open. Others may be looking at them: they are left as they are. */
+/* up = act(`gate` times input) * (`up` times input): part after part of both matrices, which have the
+ * same rows and layout. Where closed gates are to be left out, or the two do not have the same input,
+ * all gates come first; others may be looking at them then, and they are left as they are. */
 static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in, uint32_t worker)
 {
-    if (bn_ffn_wants_up(f->ffn, il)) {
+    const struct bn_layer *y = &f->m->layers[il];
+    const struct bn_matrix *gate = &y->proj[GATE], *up = &y->proj[UP];
+    bool apart = bn_ffn_wants_up(f->ffn, il) || y->in_norm[UP];
+    struct bn_range r;
+    if (apart) {
+        project_all(f, f->gate, gate, in, worker);
         bn_pool_barrier(f->pool);
-        if (bn_ffn_up(f->ffn, il, f->up, f->gate, in->q8, in->sum[0], in->inv[0], worker)) return;
+        if (bn_ffn_wants_up(f->ffn, il) &&
+            bn_ffn_up(f->ffn, il, f->up, f->gate, in->q8, in->sum[0], in->inv[0], worker))
+            return;
+        in = next_input(f, in, f->x, f->m->config.n_embd, y->ffn_norm, y->in_norm[UP],
+                        f->m->config.n_embd, worker);
     }
-    activate(f, project(f, f->up, &f->m->layers[il].proj[UP], in, worker));
+    deal(f, up, worker);
+    while (bn_pool_take(f->pool, worker, &r)) {
+        if (!apart) project(f, f->gate, gate, in, r, worker);
+        project(f, f->up, up, in, r, worker);
+        activate(f, r);
+    }
 }
 
-/* out = `down` times input; this worker's rows, which it returns. */
-static struct bn_range project_down(struct bn_forward *f, uint32_t il, const struct input *in,
-                                    uint32_t worker)
+/* x += `down` times input */
+static void project_down(struct bn_forward *f, uint32_t il, const struct input *in, uint32_t worker)
 {
     struct bn_range rows;
-    if (bn_ffn_down(f->ffn, il, f->out, in->q8, in->inv[0], &rows, worker)) return rows;
-    return project(f, f->out, &f->m->layers[il].proj[DOWN], in, worker);
+    if (bn_ffn_down(f->ffn, il, f->out, in->q8, in->inv[0], &rows, worker)) add_residual(f, rows);
+    else project_residual(f, &f->m->layers[il].proj[DOWN], in, worker);
 }
 
 /* ------------------------------------------------------------------ the pass */
@@ -294,7 +339,7 @@ static void walk(void *arg, uint32_t worker)
     const struct bn_model *m = f->m;
     const struct bn_config *c = &m->config;
     size_t n_embd = c->n_embd;
-    struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1), rows;
+    struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1);
     const struct input *in;
 
     for (size_t t = tokens.begin; t < tokens.end; t++)
@@ -308,28 +353,24 @@ static void walk(void *arg, uint32_t worker)
         const float *const *ng = y->in_norm;
 
         in = prepare(f, f->x, n_embd, y->attn_norm, ng[Q], n_embd, worker);
-        project(f, f->q, &w[Q], in, worker);
+        project_all(f, f->q, &w[Q], in, worker);
         in = next_input(f, in, f->x, n_embd, y->attn_norm, ng[K], n_embd, worker);
-        project(f, f->k, &w[K], in, worker);
+        project_all(f, f->k, &w[K], in, worker);
         in = next_input(f, in, f->x, n_embd, y->attn_norm, ng[V], n_embd, worker);
-        project(f, f->v, &w[V], in, worker);
+        project_all(f, f->v, &w[V], in, worker);
         bn_pool_barrier(f->pool);
         bn_attention_work(f->attention,
                           &(struct bn_attention_layer){y, il, f->att, f->q, f->k, f->v}, worker);
         bn_pool_barrier(f->pool);
         in = prepare(f, f->att, f->qkv_dim, y->attn_sub_norm, ng[O], f->qkv_dim, worker);
-        rows = project(f, f->out, &w[O], in, worker);
-        add_residual(f, rows);
+        project_residual(f, &w[O], in, worker);
         bn_pool_barrier(f->pool);
 
         in = prepare(f, f->x, n_embd, y->ffn_norm, ng[GATE], n_embd, worker);
-        project(f, f->gate, &w[GATE], in, worker);
-        in = next_input(f, in, f->x, n_embd, y->ffn_norm, ng[UP], n_embd, worker);
         gated_up(f, il, in, worker);
         bn_pool_barrier(f->pool);
         in = prepare(f, f->up, c->n_ff, y->ffn_sub_norm, ng[DOWN], c->n_ff, worker);
-        rows = project_down(f, il, in, worker);
-        add_residual(f, rows);
+        project_down(f, il, in, worker);
         bn_pool_barrier(f->pool);
     }
     if (bn_head_rows(f->head)) bn_head_work(f->head, f->x, f->shared.h, worker);

@@ -248,12 +248,14 @@ static void screen_tile(struct bn_head *h, size_t first, size_t n, size_t r, siz
 
 static void screen(struct bn_head *h, uint32_t worker)
 {
-    struct bn_range share = bn_pool_share(h->pool, worker, h->m->config.n_vocab, BN_SCREEN_ROWS);
+    struct bn_range some;
     memset(h->n_candidates + worker * h->o.max_screened, 0, h->n_slots * sizeof *h->n_candidates);
-    for (size_t r = share.begin; r < share.end; r += TILE)
-        for (size_t i = 0; i < h->n_slots; i += VECTORS)
-            screen_tile(h, i, bn_min_size(VECTORS, h->n_slots - i), r,
-                        bn_min_size(r + TILE, share.end), worker);
+    bn_pool_deal(h->pool, worker, h->m->config.n_vocab, BN_SCREEN_ROWS, false);
+    while (bn_pool_take(h->pool, worker, &some))
+        for (size_t r = some.begin; r < some.end; r += TILE)
+            for (size_t i = 0; i < h->n_slots; i += VECTORS)
+                screen_tile(h, i, bn_min_size(VECTORS, h->n_slots - i), r,
+                            bn_min_size(r + TILE, some.end), worker);
 }
 
 /* ------------------------------------------------------------------ survivors */

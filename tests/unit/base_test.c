@@ -393,6 +393,48 @@ static void bandwidth_reads_all_of_its_buffer(void **state)
 }
 
 /* A file without a name cannot be renamed over: it is written in place. */
+enum { DEALS = 300, DEAL_ITEMS = 1000 };
+struct deals {
+    struct bn_pool *pool;
+    _Atomic uint8_t taken[DEALS][DEAL_ITEMS];
+    _Atomic uint32_t ill; /* ranges that do not begin at a grain, or end nowhere */
+};
+
+/* Deals of all sizes follow each other without a barrier; some workers are slow now and then. */
+static void take_all(void *arg, uint32_t worker)
+{
+    struct deals *d = arg;
+    for (uint32_t i = 0; i < DEALS; i++) {
+        size_t n = (size_t)i * 37 % DEAL_ITEMS + 1, grain = i % 7 + 1;
+        struct bn_range r;
+        bn_pool_deal(d->pool, worker, n, grain, i % 5 == 4);
+        while (bn_pool_take(d->pool, worker, &r)) {
+            bool good = r.begin % grain == 0 && r.begin < r.end && r.end <= n &&
+                        (r.end % grain == 0 || r.end == n);
+            if (!good) atomic_fetch_add(&d->ill, 1);
+            for (size_t k = r.begin; good && k < r.end; k++) atomic_fetch_add(&d->taken[i][k], 1);
+            if ((i + worker) % 50 == 0) usleep(200);
+        }
+        if (i % 90 == 89) bn_pool_barrier(d->pool);
+    }
+}
+
+static void pool_deals_every_item_once(void **state)
+{
+    (void)state;
+    static struct deals d;
+    for (uint32_t threads = 1; threads <= 11; threads += threads < 3 ? 1 : 4) {
+        memset(&d, 0, sizeof d);
+        assert_int_equal(bn_pool_open(&d.pool, threads, NULL), BITNET_OK);
+        bn_pool_run(d.pool, take_all, &d);
+        bn_pool_close(d.pool);
+        assert_int_equal(d.ill, 0);
+        for (size_t i = 0; i < DEALS; i++)
+            for (size_t k = 0; k < DEAL_ITEMS; k++)
+                assert_int_equal(d.taken[i][k], k <= i * 37 % DEAL_ITEMS);
+    }
+}
+
 static void file_output_takes_a_descriptor(void **state)
 {
     (void)state;
@@ -488,6 +530,7 @@ int main(void)
         cmocka_unit_test(lists_of_cpus_are_understood),
         cmocka_unit_test(workers_take_free_cores_first),
         cmocka_unit_test(workers_are_bound_the_caller_is_not),
+        cmocka_unit_test(pool_deals_every_item_once),
         cmocka_unit_test(file_output_takes_a_descriptor),
         cmocka_unit_test(bandwidth_reads_all_of_its_buffer),
         cmocka_unit_test(slabs_hand_out_zeroed_lines_of_their_own),
