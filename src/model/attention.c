@@ -168,9 +168,10 @@ static void rotate_and_store(struct bn_attention *a, const struct bn_attention_l
 }
 
 /* One block of keys, as far as token b sees it, for n_q queries; meanwhile the token's next block is
- * fetched. */
+ * fetched, or the first of `next_head` if there is such a head. */
 static void attend_block(const struct bn_attention *a, uint32_t il, const struct bn_batch_token *b,
-                         uint32_t kv_head, size_t block, struct state s, const float *q, size_t n_q)
+                         uint32_t kv_head, uint32_t next_head, size_t block, struct state s,
+                         const float *q, size_t n_q)
 {
     const struct bn_kernels *kn = &a->m->kernels;
     const uint32_t *page = b->seq->pages + block;
@@ -181,6 +182,9 @@ static void attend_block(const struct bn_attention *a, uint32_t il, const struct
     if (block < b->pos / BN_ATTN_BLOCK) {
         next_k = bn_kv_head(a->kv, il, page[1], kv_head, false);
         next_v = bn_kv_head(a->kv, il, page[1], kv_head, true);
+    } else if (next_head < a->m->config.n_head_kv) {
+        next_k = bn_kv_head(a->kv, il, b->seq->pages[0], next_head, false);
+        next_v = bn_kv_head(a->kv, il, b->seq->pages[0], next_head, true);
     }
     float scale = 1.0f / sqrtf((float)dim);
     if (a->kv->f16) kn->attn_f16(s.o, s.m, s.l, q, n_q, k, v, dim, n, dim, scale, next_k, next_v);
@@ -212,6 +216,7 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *y, s
 {
     const struct bn_batch_token *b = &a->batch[t];
     size_t group = a->group, wide = group * a->dim, block = 0;
+    uint32_t next_head = kv_head + bn_pool_threads(a->pool); /* of this worker */
     struct state s = own_state(a, worker);
     float *out = y->out + t * a->q_row + kv_head * wide;
     const float *q = y->q + t * a->q_row + kv_head * wide;
@@ -222,11 +227,11 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *y, s
     }
     reset(a, s, nt * group);
     for (; (block + 1) * BN_ATTN_BLOCK <= b->pos + 1; block++)
-        attend_block(a, y->index, b, kv_head, block, s, q, nt * group);
+        attend_block(a, y->index, b, kv_head, next_head, block, s, q, nt * group);
     for (size_t i = 0; i < nt; i++) {
         struct state one = {s.o + i * wide, s.m + i * group, s.l + i * group};
         if (b[i].pos >= block * BN_ATTN_BLOCK)
-            attend_block(a, y->index, b + i, kv_head, block, one, q + i * wide, group);
+            attend_block(a, y->index, b + i, kv_head, next_head, block, one, q + i * wide, group);
         for (size_t h = 0; h < group; h++) finish(a, out + i * a->q_row + h * a->dim, one, h);
     }
 }
@@ -278,7 +283,8 @@ static void attend_share(struct bn_attention *a, const struct bn_attention_layer
     for (size_t i = from; i < to; i++) {
         struct state s = block_state(a, from == task.begin ? from : i);
         if (i == from || from != task.begin) reset(a, s, a->group);
-        attend_block(a, y->index, &a->batch[t], kv_head, i - task.begin, s, q, a->group);
+        attend_block(a, y->index, &a->batch[t], kv_head, kv_head + 1, i - task.begin, s, q,
+                     a->group);
     }
 }
 
