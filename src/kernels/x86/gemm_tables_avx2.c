@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * AVX2: int8 activations of very many tokens times matrices of any layout, one scale a row or matrix,
- * without multiplying. Four weights of one row in {-1, 0, +1} are one of 81 things: for 32 tokens and
+ * without multiplying. Four weights of one row in {-1, 0, +1} are one of 81 things: for 16 tokens and
  * four columns all 81 sums of weights times activations are written to a table, and each row then
- * adds one entry (32 sums, two registers). The four columns are i, 32 + i, 64 + i and 96 + i of a
- * step of 128, as they lie together in "t2" and "t3" alike. An entry is two additions for 128
- * products, where a multiplier needs eight instructions; the limit is the first cache, which the four
- * tables in use (20 KB) must not leave.
+ * adds one entry (16 sums, a register). The four columns are i, 32 + i, 64 + i and 96 + i of a step
+ * of 128, as they lie together in "t2" and "t3" alike. An entry is one addition for 64 products,
+ * where a multiplier needs four instructions; the limit is the first cache, which the eight tables in
+ * use (20 KB) must not leave, and through which the rows' sums pass once for 32 columns. Codes are
+ * used for 32 tokens, in two halves, before the next ones are read.
  *
- *   codes    [columns / 16][rows]    four offsets into four tables, 16 bits each: made once a call,
- *                                    by the layout (tables_avx2.h)
- *   tables   [4][81][32 tokens]      int16: 16 columns
- *   part     [rows][32 tokens]       int16: sums of up to 256 columns
- *   total    [rows][32 tokens]       int32
+ *   codes    [columns / 16][rows]         four offsets into four tables, 16 bits each: made once a
+ *                                         call, by the layout (tables_avx2.h)
+ *   tables   [8][81][16 tokens]           int16: 32 columns
+ *   part     [2 halves][rows][16 tokens]  int16: sums of up to 256 columns
+ *   total    [2 halves][rows][16 tokens]  int32
  *
  * Why the sums are exact: an entry is at most 4 * 127 = 508 in size, and 64 of them (256 columns)
  * are at most 32512 < 2^15.
@@ -27,20 +28,21 @@
 enum {
     STEP = BN_K_ALIGN, /* columns */
     TOKENS = 32,
+    HALF = 16, /* tokens of a table */
     ENTRIES = 81,
-    AT_ONCE = 4, /* tables in use */
-    STEP_PASSES = BN_TABLE_PASSES,
-    SUM_PASSES = 2 * STEP_PASSES, /* passes until a 16-bit sum is full */
-    MIN_ROWS = 256,               /* below, building tables costs too much */
-    MIN_TOKENS = 24,              /* multiplying is faster for so few */
-    CODE_BYTES = 6 << 20          /* of codes; else rows are taken in parts */
+    AT_ONCE = 8,                       /* tables in use */
+    STEP_PASSES = BN_TABLE_PASSES / 2, /* two rows of codes a pass */
+    SUM_PASSES = 2 * STEP_PASSES,      /* passes until a 16-bit sum is full */
+    MIN_ROWS = 256,                    /* below, building tables costs too much */
+    MIN_TOKENS = 24,                   /* multiplying is faster for so few */
+    CODE_BYTES = 6 << 20               /* of codes; else rows are taken in parts */
 };
 
-typedef int16_t table[ENTRIES][TOKENS];
+typedef int16_t table[ENTRIES][HALF];
 
 static size_t code_bytes(size_t cols)
 {
-    return bn_div_up(cols, STEP) * STEP_PASSES * sizeof(uint64_t);
+    return bn_div_up(cols, STEP) * BN_TABLE_PASSES * sizeof(uint64_t);
 }
 
 static size_t align_rows(size_t rows)
@@ -63,8 +65,8 @@ static size_t part_rows(size_t rows, size_t cols)
 
 struct memory {
     table *tables;
-    int32_t (*total)[TOKENS];
-    int16_t (*part)[TOKENS];
+    int32_t (*total)[HALF];
+    int16_t (*part)[HALF];
     uint64_t *code;
     size_t rows; /* room in code, total and part: a multiple of BN_TABLE_ROW_BLOCK */
 };
@@ -80,9 +82,9 @@ static size_t lay_out(struct memory *m, uint8_t *base, size_t rows, size_t cols)
     m->tables = (void *)base;
     at += bn_align_up(AT_ONCE * sizeof(table), 64);
     m->total = at_or_null(base, at);
-    at += rows * sizeof m->total[0];
+    at += 2 * rows * sizeof m->total[0];
     m->part = at_or_null(base, at);
-    at += rows * sizeof m->part[0];
+    at += 2 * rows * sizeof m->part[0];
     m->code = at_or_null(base, at);
     return at + rows * code_bytes(cols);
 }
@@ -124,9 +126,9 @@ static void turn(int8_t (*out)[TOKENS], const int8_t *q, size_t q_stride, size_t
                    n > t ? n - t : 0);
 }
 
-/* Half a table (16 tokens) for byte i of the pieces: entry c0 + 3 c1 + 9 c2 + 27 c3 is the sum of
+/* A table for byte i of the pieces: entry c0 + 3 c1 + 9 c2 + 27 c3 is the sum of
  * (c_f - 1) times the activations of column 32 f + i. */
-static __attribute__((noinline)) void build(int16_t (*out)[TOKENS], const int8_t (*column)[TOKENS],
+static __attribute__((noinline)) void build(int16_t (*out)[HALF], const int8_t (*column)[TOKENS],
                                             size_t i)
 {
     __m256i a[4], low[9];
@@ -160,61 +162,63 @@ static __attribute__((noinline)) void build(int16_t (*out)[TOKENS], const int8_t
 
 /* ---- rows ---- */
 
-/* v += the register at byte `at` of an entry of tables t, as one instruction with the entry as its
- * operand: compilers load entries first, or spend instructions on their addresses. */
-#define ADD_ENTRY(v, offset, at)                   \
-    __asm__("vpaddw %c[d](%[t], %[o]), %[s], %[s]" \
-            : [s] "+x"(v)                          \
-            : [t] "r"(t), [o] "r"(offset), [d] "i"(at), "m"(*t))
+/* sum += an entry of each of four tables from number n on, their offsets in code. The entries are
+ * operands of the additions, and code is shifted where it is: compilers load entries first, copy
+ * code for every shift, or spend instructions on addresses. */
+#define NEXT_OFFSET "movzwl %w[c], %k[o]\n\tshr $16, %[c]\n\t"
+#define ADD_FOUR(sum, code, n)                                                                  \
+    do {                                                                                        \
+        uint64_t offset_;                                                                       \
+        __asm__(NEXT_OFFSET "vpaddw %c[d0](%[t], %[o]), %[s], %[s]\n\t" NEXT_OFFSET             \
+                            "vpaddw %c[d1](%[t], %[o]), %[s], %[s]\n\t" NEXT_OFFSET             \
+                            "vpaddw %c[d2](%[t], %[o]), %[s], %[s]\n\t"                         \
+                            "vpaddw %c[d3](%[t], %[c]), %[s], %[s]"                             \
+                : [s] "+&x"(sum), [c] "+&r"(code), [o] "=&r"(offset_)                           \
+                : [t] "r"(t), [d0] "i"((n) * sizeof(table)), [d1] "i"((n + 1) * sizeof(table)), \
+                  [d2] "i"((n + 2) * sizeof(table)), [d3] "i"((n + 3) * sizeof(table)), "m"(*t) \
+                : "cc");                                                                        \
+    } while (0)
 
-/* Every row adds its entries of the four tables. A 16-bit sum begins in the first pass of a series
+/* Every row adds its entries of the eight tables. A 16-bit sum begins in the first pass of a series
  * and is added to the total in the last one. */
-static inline __attribute__((always_inline)) void
-sweep(const struct memory *m, const uint64_t *code, size_t rows, const bool first, const bool last)
+static inline __attribute__((always_inline)) void sweep(const struct memory *m, size_t half,
+                                                        const uint64_t *code, size_t rows,
+                                                        const bool first, const bool last)
 {
     const table(*t)[AT_ONCE] = (const void *)m->tables;
-    __m256i *part = (void *)m->part, *total = (void *)m->total;
-    for (const uint64_t *end = code + rows; code < end; code++, part += 2, total += 4) {
-        uint64_t c = *code, c0 = c & 0xffff, c1 = c >> 16 & 0xffff, c2 = c >> 32 & 0xffff;
-        __m256i u = first ? _mm256_setzero_si256() : _mm256_load_si256(part);
-        __m256i v = first ? _mm256_setzero_si256() : _mm256_load_si256(part + 1);
-        c >>= 48;
-        ADD_ENTRY(u, c0, 0);
-        ADD_ENTRY(v, c0, 32);
-        ADD_ENTRY(u, c1, sizeof(table));
-        ADD_ENTRY(v, c1, sizeof(table) + 32);
-        ADD_ENTRY(u, c2, 2 * sizeof(table));
-        ADD_ENTRY(v, c2, 2 * sizeof(table) + 32);
-        ADD_ENTRY(u, c, 3 * sizeof(table));
-        ADD_ENTRY(v, c, 3 * sizeof(table) + 32);
+    __m256i *part = (void *)m->part[half * m->rows], *total = (void *)m->total[half * m->rows];
+    const uint64_t *more = code + m->rows;
+    for (size_t r = 0; r < rows; r++) {
+        uint64_t c = code[r], d = more[r];
+        __m256i u = first ? _mm256_setzero_si256() : _mm256_load_si256(part + r);
+        ADD_FOUR(u, c, 0);
+        ADD_FOUR(u, d, 4);
         if (!last) {
-            _mm256_store_si256(part, u);
-            _mm256_store_si256(part + 1, v);
+            _mm256_store_si256(part + r, u);
             continue;
         }
-        __m256i s[4] = {_mm256_cvtepi16_epi32(_mm256_castsi256_si128(u)),
-                        _mm256_cvtepi16_epi32(_mm256_extracti128_si256(u, 1)),
-                        _mm256_cvtepi16_epi32(_mm256_castsi256_si128(v)),
-                        _mm256_cvtepi16_epi32(_mm256_extracti128_si256(v, 1))};
-        for (size_t i = 0; i < 4; i++)
-            _mm256_store_si256(total + i, _mm256_add_epi32(_mm256_load_si256(total + i), s[i]));
+        __m256i *sum = total + 2 * r;
+        __m256i low = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(u));
+        __m256i high = _mm256_cvtepi16_epi32(_mm256_extracti128_si256(u, 1));
+        _mm256_store_si256(sum, _mm256_add_epi32(_mm256_load_si256(sum), low));
+        _mm256_store_si256(sum + 1, _mm256_add_epi32(_mm256_load_si256(sum + 1), high));
     }
 }
 
-static __attribute__((noinline)) void sweep_first(const struct memory *m, const uint64_t *code,
-                                                  size_t rows)
+static __attribute__((noinline)) void sweep_first(const struct memory *m, size_t half,
+                                                  const uint64_t *code, size_t rows)
 {
-    sweep(m, code, rows, true, false);
+    sweep(m, half, code, rows, true, false);
 }
-static __attribute__((noinline)) void sweep_next(const struct memory *m, const uint64_t *code,
-                                                 size_t rows)
+static __attribute__((noinline)) void sweep_next(const struct memory *m, size_t half,
+                                                 const uint64_t *code, size_t rows)
 {
-    sweep(m, code, rows, false, false);
+    sweep(m, half, code, rows, false, false);
 }
-static __attribute__((noinline)) void sweep_last(const struct memory *m, const uint64_t *code,
-                                                 size_t rows)
+static __attribute__((noinline)) void sweep_last(const struct memory *m, size_t half,
+                                                 const uint64_t *code, size_t rows)
 {
-    sweep(m, code, rows, false, true);
+    sweep(m, half, code, rows, false, true);
 }
 
 /* y of rows [r0, r1) for nt tokens from the totals, eight by eight turned over */
@@ -227,12 +231,15 @@ static void finish(float *y, size_t y_stride, const struct memory *m, const stru
                                                      : _mm256_set1_ps(w->scale);
         for (size_t t = 0; t < nt; t += 8) {
             __m256i v[8];
-            for (size_t i = 0; i < 8; i++) v[i] = _mm256_load_si256((void *)&m->total[r + i][t]);
+            for (size_t i = 0; i < 8; i++)
+                v[i] = _mm256_load_si256((void *)&m->total[t / HALF * m->rows + r + i][t % HALF]);
             bn_transpose8_i32(v);
             for (size_t i = 0; i < 8 && t + i < nt; i++) {
                 __m256 k = _mm256_mul_ps(scale, _mm256_set1_ps(inv[t + i]));
-                bn_store_head(y + (t + i) * y_stride + r0 + r, n,
-                              _mm256_mul_ps(_mm256_cvtepi32_ps(v[i]), k));
+                __m256 x = _mm256_mul_ps(_mm256_cvtepi32_ps(v[i]), k);
+                float *out = y + (t + i) * y_stride + r0 + r;
+                if (n == 8) _mm256_storeu_ps(out, x); /* with a mask it takes much longer */
+                else bn_store_head(out, n, x);
             }
         }
     }
@@ -245,18 +252,19 @@ static void mul_tables(float *y, size_t y_stride, const struct memory *m, const 
 {
     _Alignas(32) int8_t column[STEP][TOKENS];
     size_t passes = bn_div_up(w->cols, STEP) * STEP_PASSES;
-    memset(m->total, 0, m->rows * sizeof m->total[0]);
+    memset(m->total, 0, 2 * m->rows * sizeof m->total[0]);
     for (size_t p = 0; p < passes; p++) {
-        const uint64_t *code = m->code + p * m->rows;
+        const uint64_t *code = m->code + 2 * p * m->rows;
         size_t byte = p % STEP_PASSES * AT_ONCE;
         if (byte == 0) turn(column, q + p / STEP_PASSES * STEP, q_stride, nt);
-        for (size_t i = 0; i < AT_ONCE; i++)
-            for (size_t t = 0; t < TOKENS; t += 16)
-                build((int16_t(*)[TOKENS])(&m->tables[i][0][t]),
-                      (const int8_t(*)[TOKENS])(&column[0][t]), byte + i);
-        if (p % SUM_PASSES == 0) sweep_first(m, code, r1 - r0);
-        else if ((p + 1) % SUM_PASSES == 0 || p + 1 == passes) sweep_last(m, code, r1 - r0);
-        else sweep_next(m, code, r1 - r0);
+        for (size_t half = 0; half * HALF < nt; half++) {
+            for (size_t i = 0; i < AT_ONCE; i++)
+                build(m->tables[i], (const int8_t(*)[TOKENS])(&column[0][half * HALF]), byte + i);
+            if (p % SUM_PASSES == 0) sweep_first(m, half, code, r1 - r0);
+            else if ((p + 1) % SUM_PASSES == 0 || p + 1 == passes)
+                sweep_last(m, half, code, r1 - r0);
+            else sweep_next(m, half, code, r1 - r0);
+        }
     }
     finish(y, y_stride, m, w, r0, r1, inv, nt);
 }

@@ -10,13 +10,13 @@
 #include <immintrin.h>
 
 enum {
-    BN_TABLE_PASSES = 8,    /* passes over the rows for 128 columns */
+    BN_TABLE_PASSES = 8,    /* codes of a row for 128 columns */
     BN_TABLE_ROW_BLOCK = 24 /* codes have room for a multiple of so many rows */
 };
 
-/* Writes the codes of rows [r0, r1), r0 the first row of a group: for pass p of the step from column
+/* Writes the codes of rows [r0, r1), r0 the first row of a group: for codes p of the step from column
  * 128 s on, row r's are code[(BN_TABLE_PASSES * s + p) * stride + r - r0], four times 16 bits. Number
- * j of them stands for the columns 128 s + 32 f + 4 p + j, f = 0 .. 3, and is 64 times the sum of
+ * j of them stands for the columns 128 s + 32 f + 4 p + j, f = 0 .. 3, and is 32 times the sum of
  * 3^f (w + 1). stride is a multiple of BN_TABLE_ROW_BLOCK; the codes of rows from r1 up to there may
  * be anything. Returns false if there is a weight +2. */
 typedef bool bn_codes_fn(uint64_t *code, size_t stride, const struct bn_packed *w, size_t r0,
@@ -40,8 +40,8 @@ static inline void bn_codes_store4(uint64_t *out, size_t stride, const __m256i c
     for (size_t p = 0; p < 4; p++) {
         __m256i low = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(v[p]));
         __m256i high = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(v[p], 1));
-        _mm256_storeu_si256((void *)(out + p * stride), _mm256_slli_epi16(low, 6));
-        _mm256_storeu_si256((void *)(out + (4 + p) * stride), _mm256_slli_epi16(high, 6));
+        _mm256_storeu_si256((void *)(out + p * stride), _mm256_slli_epi16(low, 5));
+        _mm256_storeu_si256((void *)(out + (4 + p) * stride), _mm256_slli_epi16(high, 5));
     }
 }
 
