@@ -15,6 +15,7 @@ enum {
     STEP = 64,    /* columns of a step */
     BLOCK = 8,    /* steps between widenings */
     TILE = 4,     /* rows times vectors at a time */
+    WIDE = 8,     /* planes that a row meets at a time where vectors are many */
     AHEAD = 4096, /* bytes to prefetch ahead */
     MAX_BLOCKS = BN_SCREEN_COLS_MAX / (STEP * BLOCK)
 };
@@ -89,6 +90,81 @@ tile(__m256i sums[TILE], const uint8_t *p, const struct bn_screen_vector *v,
     }
 }
 
+/* ---- many vectors: one row and eight planes ---- */
+
+/* The planes of eight vectors without low planes, or the high ones of four and then their low ones;
+ * unused places repeat others. */
+struct wide {
+    const int8_t *plane[WIDE];
+    __m256i start[MAX_BLOCKS][WIDE];
+};
+
+static void make_wide(struct wide *w, const struct bn_screen_vector *v, size_t n, size_t steps)
+{
+    for (size_t i = 0; i < WIDE; i++) {
+        const int8_t *plane = v->low && i >= WIDE / 2 ? v[i % (WIDE / 2)].low : v[i % n].high;
+        w->plane[i] = plane;
+        for (size_t s = 0; s < steps; s += BLOCK)
+            w->start[s / BLOCK][i] = start_of(plane + s * STEP, bn_min_size(BLOCK, steps - s));
+    }
+}
+
+/* 16-bit sums of up to BLOCK steps of a row, from column `at` on. Half of the lines `ahead` bytes
+ * from here are prefetched meanwhile; the next row of the group does the other half. */
+static inline void wide_block(__m256i s[WIDE], const uint8_t *p, const int8_t *const plane[WIDE],
+                              size_t at, size_t end, size_t ahead)
+{
+    const __m256i m15 = _mm256_set1_epi8(15);
+    __m256i s0 = s[0], s1 = s[1], s2 = s[2], s3 = s[3], s4 = s[4], s5 = s[5], s6 = s[6], s7 = s[7];
+    for (; at < end; at += STEP, p += BN_SCREEN_ROWS * 32) {
+        __m256i q = _mm256_loadu_si256((const void *)p);
+        _mm_prefetch((const char *)p + ahead, _MM_HINT_T1);
+        for (size_t half = 0; half < STEP; half += 32) {
+            __m256i c = _mm256_and_si256(half ? _mm256_srli_epi16(q, 4) : q, m15);
+            s0 = bn_t2_mul_add(s0, c, plane[0] + at + half);
+            s1 = bn_t2_mul_add(s1, c, plane[1] + at + half);
+            s2 = bn_t2_mul_add(s2, c, plane[2] + at + half);
+            s3 = bn_t2_mul_add(s3, c, plane[3] + at + half);
+            s4 = bn_t2_mul_add(s4, c, plane[4] + at + half);
+            s5 = bn_t2_mul_add(s5, c, plane[5] + at + half);
+            s6 = bn_t2_mul_add(s6, c, plane[6] + at + half);
+            s7 = bn_t2_mul_add(s7, c, plane[7] + at + half);
+        }
+    }
+    s[0] = s0, s[1] = s1, s[2] = s2, s[3] = s3, s[4] = s4, s[5] = s5, s[6] = s6, s[7] = s7;
+}
+
+/* A row's sums with all planes. */
+static void wide_row(__m256i sums[WIDE], const uint8_t *p, const struct wide *w, size_t steps,
+                     size_t ahead)
+{
+    const __m256i one = _mm256_set1_epi16(1);
+    for (size_t i = 0; i < WIDE; i++) sums[i] = _mm256_setzero_si256();
+    for (size_t s = 0; s < steps; s += BLOCK) {
+        __m256i t[WIDE];
+        memcpy(t, w->start[s / BLOCK], sizeof t);
+        wide_block(t, p + s * BN_SCREEN_ROWS * 32, w->plane, s * STEP,
+                   bn_min_size(s + BLOCK, steps) * STEP, ahead);
+        for (size_t i = 0; i < WIDE; i++)
+            sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(t[i], one));
+    }
+}
+
+/* The sums of a group of rows: sums[row * n + vector]. */
+static void wide_group(__m256i *sums, const uint8_t *p, const struct wide *w, size_t steps,
+                       size_t n, bool low)
+{
+    size_t bytes = steps * BN_SCREEN_ROWS * 32;
+    for (size_t r = 0; r < BN_SCREEN_ROWS; r++, sums += n) {
+        __m256i s[WIDE];
+        wide_row(s, p + 32 * r, w, steps, 2 * bytes + 32 * r);
+        for (size_t i = 0; i < n; i++)
+            sums[i] = low ? _mm256_add_epi32(_mm256_slli_epi32(s[i], 7), s[i + WIDE / 2]) : s[i];
+    }
+}
+
+/* ---- from sums to bounds ---- */
+
 /* step, norm and shift of four rows */
 struct rows4 {
     __m256d step, norm, shift;
@@ -117,6 +193,22 @@ static inline void bounds(float score[4], float upper[4], __m128i sums, const st
     _mm_storeu_ps(upper, _mm256_cvtpd_ps(b));
 }
 
+/* Bounds of up to four rows and n vectors. */
+static inline __attribute__((always_inline)) void
+group_bounds(float *score, float *upper, size_t stride, const struct bn_screen *w, size_t r,
+             size_t some, const __m256i *sums, const struct bn_screen_vector *v, const size_t n)
+{
+    struct rows4 rows = {load4(w->step + r, some), load4(w->norm + r, some),
+                         load4(w->shift + r, some)};
+    float out[2][4];
+    for (size_t i = 0; i < n; i++) {
+        __m128i s = bn_hsum4_i32(sums[i], sums[n + i], sums[2 * n + i], sums[3 * n + i]);
+        bounds(out[0], out[1], s, &rows, &v[i]);
+        memcpy(score + i * stride, out[0], some * sizeof **out);
+        memcpy(upper + i * stride, out[1], some * sizeof **out);
+    }
+}
+
 /* Rows [r0, r1) and n vectors, n one of 1, 2, 4; with or without a low plane. */
 static inline __attribute__((always_inline)) void
 some_vectors(float *score, float *upper, size_t stride, const struct bn_screen *w, size_t r0,
@@ -131,25 +223,33 @@ some_vectors(float *score, float *upper, size_t stride, const struct bn_screen *
         tile(sums, p, v, start, steps, n, low, true);
         for (size_t k = 1; k < n; k++) /* the other rows of the group */
             tile(sums + k * TILE, p + k * (TILE / n) * 32, v, start, steps, n, low, false);
-        size_t some = bn_min_size(4, r1 - r);
-        struct rows4 rows = {load4(w->step + r, some), load4(w->norm + r, some),
-                             load4(w->shift + r, some)};
-        float out[2][4];
-        for (size_t i = 0; i < n; i++) {
-            __m128i s = bn_hsum4_i32(sums[i], sums[n + i], sums[2 * n + i], sums[3 * n + i]);
-            bounds(out[0], out[1], s, &rows, &v[i]);
-            memcpy(score + i * stride + r - r0, out[0], some * sizeof **out);
-            memcpy(upper + i * stride + r - r0, out[1], some * sizeof **out);
-        }
+        group_bounds(score + r - r0, upper + r - r0, stride, w, r, bn_min_size(4, r1 - r), sums, v,
+                     n);
     }
 }
 
-/* 4, 2 or 1 vectors from the first on that are of one kind. */
+static void many_vectors(float *score, float *upper, size_t stride, const struct bn_screen *w,
+                         size_t r0, size_t r1, const struct bn_screen_vector *v, size_t n)
+{
+    size_t steps = bn_align_up(w->cols, BN_K_ALIGN) / STEP, bytes = bn_screen4_group_bytes(w->cols);
+    struct wide wide;
+    make_wide(&wide, v, n, steps);
+    for (size_t r = r0; r < r1; r += 4) {
+        __m256i sums[4 * WIDE];
+        wide_group(sums, w->data + r / 4 * bytes, &wide, steps, n, v->low);
+        group_bounds(score + r - r0, upper + r - r0, stride, w, r, bn_min_size(4, r1 - r), sums, v,
+                     n);
+    }
+}
+
+/* How many vectors from the first on to take next. They are of one kind: 4, 2 or 1, or 6 to 8 of
+ * those with one plane. */
 static size_t next_vectors(const struct bn_screen_vector *v, size_t n)
 {
-    size_t same = 1;
-    while (same < n && same < 4 && !v[same].low == !v[0].low) same++;
-    return same == 3 ? 2 : same;
+    size_t same = 1, most = v->low ? WIDE / 2 : WIDE;
+    while (same < n && same < most && !v[same].low == !v[0].low) same++;
+    if (same > 5) return same;
+    return same == 3 ? 2 : bn_min_size(same, 4);
 }
 
 void bn_screen4_avx2(float *score, float *upper, size_t stride, const struct bn_screen *w,
@@ -157,7 +257,7 @@ void bn_screen4_avx2(float *score, float *upper, size_t stride, const struct bn_
 {
     for (size_t n; n_vec; n_vec -= n, v += n, score += n * stride, upper += n * stride) {
         n = next_vectors(v, n_vec);
-        if (n == 4 && v->low) some_vectors(score, upper, stride, w, r0, r1, v, 4, true);
+        if (n > 4 || (n == 4 && v->low)) many_vectors(score, upper, stride, w, r0, r1, v, n);
         else if (n == 4) some_vectors(score, upper, stride, w, r0, r1, v, 4, false);
         else if (n == 2 && v->low) some_vectors(score, upper, stride, w, r0, r1, v, 2, true);
         else if (n == 2) some_vectors(score, upper, stride, w, r0, r1, v, 2, false);
