@@ -109,58 +109,65 @@ static void make_wide(struct wide *w, const struct bn_screen_vector *v, size_t n
     }
 }
 
-/* 16-bit sums of up to BLOCK steps of a row, from column `at` on. Half of the lines `ahead` bytes
- * from here are prefetched meanwhile; the next row of the group does the other half. */
-static inline void wide_block(__m256i s[WIDE], const uint8_t *p, const int8_t *const plane[WIDE],
-                              size_t at, size_t end, size_t ahead)
+/* Written as instructions, because compilers would rather move sums between registers. */
+static inline __m256i mul_add(__m256i s, __m256i codes, const int8_t *plane)
 {
-    const __m256i m15 = _mm256_set1_epi8(15);
-    __m256i s0 = s[0], s1 = s[1], s2 = s[2], s3 = s[3], s4 = s[4], s5 = s[5], s6 = s[6], s7 = s[7];
+    __m256i p;
+    __asm__("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0"
+            : "+x"(s), "=&x"(p)
+            : "x"(codes), "m"(*(const __m256i_u *)plane));
+    return s;
+}
+
+/* A sum of 16 bits with 32 columns of a plane more, and the eight parts of one in 32 bits. */
+#define EACH(f)      f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7)
+#define BEGIN(i)     __m256i s##i = start[i];
+#define PLUS_LOW(i)  s##i = mul_add(s##i, a, plane[i] + at);
+#define PLUS_HIGH(i) s##i = mul_add(s##i, b, plane[i] + at + 32);
+#define WIDEN(i)     sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(s##i, one));
+
+/* Adds the columns [at, end), at most BLOCK steps, of a row. Half of the lines `ahead` bytes from
+ * here are prefetched meanwhile; the next row of the group does the other half. Sums are no array:
+ * compilers do not always find out that its elements could stay in registers. */
+static inline void wide_block(__m256i sums[WIDE], const __m256i start[WIDE], const uint8_t *p,
+                              const int8_t *const plane[WIDE], size_t at, size_t end, size_t ahead)
+{
+    const __m256i m15 = _mm256_set1_epi8(15), one = _mm256_set1_epi16(1);
+    EACH(BEGIN)
     for (; at < end; at += STEP, p += BN_SCREEN_ROWS * 32) {
         __m256i q = _mm256_loadu_si256((const void *)p);
+        __m256i a = _mm256_and_si256(q, m15), b = _mm256_and_si256(_mm256_srli_epi16(q, 4), m15);
         _mm_prefetch((const char *)p + ahead, _MM_HINT_T1);
-        for (size_t half = 0; half < STEP; half += 32) {
-            __m256i c = _mm256_and_si256(half ? _mm256_srli_epi16(q, 4) : q, m15);
-            s0 = bn_t2_mul_add(s0, c, plane[0] + at + half);
-            s1 = bn_t2_mul_add(s1, c, plane[1] + at + half);
-            s2 = bn_t2_mul_add(s2, c, plane[2] + at + half);
-            s3 = bn_t2_mul_add(s3, c, plane[3] + at + half);
-            s4 = bn_t2_mul_add(s4, c, plane[4] + at + half);
-            s5 = bn_t2_mul_add(s5, c, plane[5] + at + half);
-            s6 = bn_t2_mul_add(s6, c, plane[6] + at + half);
-            s7 = bn_t2_mul_add(s7, c, plane[7] + at + half);
+        EACH(PLUS_LOW)
+        EACH(PLUS_HIGH)
+    }
+    EACH(WIDEN)
+}
+
+/* The sums of a group of rows with all planes, block after block, which stay in the first cache. */
+static void wide_group(__m256i sums[BN_SCREEN_ROWS][WIDE], const uint8_t *p, const struct wide *w,
+                       size_t steps)
+{
+    size_t row_bytes = 32, ahead = 2 * steps * BN_SCREEN_ROWS * row_bytes;
+    memset(sums, 0, BN_SCREEN_ROWS * sizeof *sums);
+    for (size_t s = 0; s < steps; s += BLOCK)
+        for (size_t r = 0; r < BN_SCREEN_ROWS; r++)
+            wide_block(sums[r], w->start[s / BLOCK], p + (s * BN_SCREEN_ROWS + r) * row_bytes,
+                       w->plane, s * STEP, bn_min_size(s + BLOCK, steps) * STEP,
+                       ahead + r * row_bytes);
+}
+
+/* Of two planes to those of a vector, and without the places that repeat others: as
+ * sums[row * n + vector]. */
+static void wide_to_vectors(__m256i *sums, __m256i of_planes[BN_SCREEN_ROWS][WIDE], size_t n,
+                            bool low)
+{
+    for (size_t r = 0; r < BN_SCREEN_ROWS; r++)
+        for (size_t i = 0; i < n; i++) {
+            __m256i s = of_planes[r][i];
+            if (low) s = _mm256_add_epi32(_mm256_slli_epi32(s, 7), of_planes[r][i + WIDE / 2]);
+            sums[r * n + i] = s;
         }
-    }
-    s[0] = s0, s[1] = s1, s[2] = s2, s[3] = s3, s[4] = s4, s[5] = s5, s[6] = s6, s[7] = s7;
-}
-
-/* A row's sums with all planes. */
-static void wide_row(__m256i sums[WIDE], const uint8_t *p, const struct wide *w, size_t steps,
-                     size_t ahead)
-{
-    const __m256i one = _mm256_set1_epi16(1);
-    for (size_t i = 0; i < WIDE; i++) sums[i] = _mm256_setzero_si256();
-    for (size_t s = 0; s < steps; s += BLOCK) {
-        __m256i t[WIDE];
-        memcpy(t, w->start[s / BLOCK], sizeof t);
-        wide_block(t, p + s * BN_SCREEN_ROWS * 32, w->plane, s * STEP,
-                   bn_min_size(s + BLOCK, steps) * STEP, ahead);
-        for (size_t i = 0; i < WIDE; i++)
-            sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(t[i], one));
-    }
-}
-
-/* The sums of a group of rows: sums[row * n + vector]. */
-static void wide_group(__m256i *sums, const uint8_t *p, const struct wide *w, size_t steps,
-                       size_t n, bool low)
-{
-    size_t bytes = steps * BN_SCREEN_ROWS * 32;
-    for (size_t r = 0; r < BN_SCREEN_ROWS; r++, sums += n) {
-        __m256i s[WIDE];
-        wide_row(s, p + 32 * r, w, steps, 2 * bytes + 32 * r);
-        for (size_t i = 0; i < n; i++)
-            sums[i] = low ? _mm256_add_epi32(_mm256_slli_epi32(s[i], 7), s[i + WIDE / 2]) : s[i];
-    }
 }
 
 /* ---- from sums to bounds ---- */
@@ -203,6 +210,10 @@ group_bounds(float *score, float *upper, size_t stride, const struct bn_screen *
     float out[2][4];
     for (size_t i = 0; i < n; i++) {
         __m128i s = bn_hsum4_i32(sums[i], sums[n + i], sums[2 * n + i], sums[3 * n + i]);
+        if (some == 4) {
+            bounds(score + i * stride, upper + i * stride, s, &rows, &v[i]);
+            continue;
+        }
         bounds(out[0], out[1], s, &rows, &v[i]);
         memcpy(score + i * stride, out[0], some * sizeof **out);
         memcpy(upper + i * stride, out[1], some * sizeof **out);
@@ -235,8 +246,9 @@ static void many_vectors(float *score, float *upper, size_t stride, const struct
     struct wide wide;
     make_wide(&wide, v, n, steps);
     for (size_t r = r0; r < r1; r += 4) {
-        __m256i sums[4 * WIDE];
-        wide_group(sums, w->data + r / 4 * bytes, &wide, steps, n, v->low);
+        __m256i sums[4 * WIDE], of_planes[BN_SCREEN_ROWS][WIDE];
+        wide_group(of_planes, w->data + r / 4 * bytes, &wide, steps);
+        wide_to_vectors(sums, of_planes, n, v->low);
         group_bounds(score + r - r0, upper + r - r0, stride, w, r, bn_min_size(4, r1 - r), sums, v,
                      n);
     }
