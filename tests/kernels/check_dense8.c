@@ -48,17 +48,22 @@ static void naive_pack(struct ck *c, const struct bn_dense8 *w, const float *x)
 {
     for (size_t r = 0; r < w->rows; r++) {
         double most = 0;
-        int largest = 0;
-        for (size_t k = 0; k < w->cols; k++) most = fmax(most, fabs((double)x[r * w->cols + k]));
+        int largest = 0, least = 0;
+        for (size_t k = 0; k < w->cols; k++) { /* fmax() is too much for gcc 12 on arm64 */
+            double v = fabs((double)x[r * w->cols + k]);
+            if (v > most) most = v;
+        }
         for (size_t k = 0; k < w->cols; k++) {
             double v = (double)x[r * w->cols + k], unit = most / 127;
             int q = weight(w, r, k);
-            largest = abs(q) > largest ? abs(q) : largest;
+            largest = q > largest ? q : largest;
+            least = q < least ? q : least;
             if (fabs(unit * q - v) > unit * (0.5 + 0x1p-40)) {
                 ck_fail(c, "row %zu column %zu: %g is stored as %d times %g", r, k, v, q, unit);
                 return;
             }
         }
+        if (largest < -least) largest = -least;
         if (largest != (most > 0 ? 127 : 0)) ck_fail(c, "row %zu: at most %d", r, largest);
         ck_near(c, "scale", most / 127, (double)w->scale[r], most * 0x1p-30 + 0x1p-150, r);
     }

@@ -68,9 +68,9 @@ void bn_screen4_pack(uint8_t *dst, struct bn_screen_row *row, const float *x, si
 static int32_t dot(const uint8_t *p, const int8_t *high, const int8_t *low, size_t steps)
 {
     int32_t h = 0, l = 0;
-    for (size_t s = 0; s < steps; s++, p += ROWS * PIECE, high += STEP, low += low ? STEP : 0)
-        for (size_t i = 0; i < PIECE; i++) {
-            int32_t a = (p[i] & 15) - 8, b = (p[i] >> 4) - 8;
+    for (size_t at = 0; at < steps * STEP; at += STEP, p += ROWS * PIECE)
+        for (size_t i = at; i < at + PIECE; i++) {
+            int32_t a = (p[i - at] & 15) - 8, b = (p[i - at] >> 4) - 8;
             h += a * high[i] + b * high[PIECE + i];
             if (low) l += a * low[i] + b * low[PIECE + i];
         }

@@ -220,13 +220,14 @@ group_bounds(float *score, float *upper, size_t stride, const struct bn_screen *
     }
 }
 
-/* Rows [r0, r1) and n vectors, n one of 1, 2, 4; with or without a low plane. */
+/* Rows [r0, r1) and n vectors, n one of 1, 2, 4; with or without a low plane. start: of the caller,
+ * who has several of these inlined. */
 static inline __attribute__((always_inline)) void
 some_vectors(float *score, float *upper, size_t stride, const struct bn_screen *w, size_t r0,
-             size_t r1, const struct bn_screen_vector *v, const size_t n, const bool low)
+             size_t r1, const struct bn_screen_vector *v, struct start *start, const size_t n,
+             const bool low)
 {
     size_t steps = bn_align_up(w->cols, BN_K_ALIGN) / STEP, bytes = bn_screen4_group_bytes(w->cols);
-    struct start start[TILE];
     for (size_t i = 0; i < n; i++) make_start(&start[i], &v[i], steps);
     for (size_t r = r0; r < r1; r += 4) {
         const uint8_t *p = w->data + r / 4 * bytes;
@@ -239,8 +240,9 @@ some_vectors(float *score, float *upper, size_t stride, const struct bn_screen *
     }
 }
 
-static void many_vectors(float *score, float *upper, size_t stride, const struct bn_screen *w,
-                         size_t r0, size_t r1, const struct bn_screen_vector *v, size_t n)
+static __attribute__((noinline)) void many_vectors(float *score, float *upper, size_t stride,
+                                                   const struct bn_screen *w, size_t r0, size_t r1,
+                                                   const struct bn_screen_vector *v, size_t n)
 {
     size_t steps = bn_align_up(w->cols, BN_K_ALIGN) / STEP, bytes = bn_screen4_group_bytes(w->cols);
     struct wide wide;
@@ -267,13 +269,14 @@ static size_t next_vectors(const struct bn_screen_vector *v, size_t n)
 void bn_screen4_avx2(float *score, float *upper, size_t stride, const struct bn_screen *w,
                      size_t r0, size_t r1, const struct bn_screen_vector *v, size_t n_vec)
 {
+    struct start start[TILE];
     for (size_t n; n_vec; n_vec -= n, v += n, score += n * stride, upper += n * stride) {
         n = next_vectors(v, n_vec);
         if (n > 4 || (n == 4 && v->low)) many_vectors(score, upper, stride, w, r0, r1, v, n);
-        else if (n == 4) some_vectors(score, upper, stride, w, r0, r1, v, 4, false);
-        else if (n == 2 && v->low) some_vectors(score, upper, stride, w, r0, r1, v, 2, true);
-        else if (n == 2) some_vectors(score, upper, stride, w, r0, r1, v, 2, false);
-        else if (v->low) some_vectors(score, upper, stride, w, r0, r1, v, 1, true);
-        else some_vectors(score, upper, stride, w, r0, r1, v, 1, false);
+        else if (n == 4) some_vectors(score, upper, stride, w, r0, r1, v, start, 4, false);
+        else if (n == 2 && v->low) some_vectors(score, upper, stride, w, r0, r1, v, start, 2, true);
+        else if (n == 2) some_vectors(score, upper, stride, w, r0, r1, v, start, 2, false);
+        else if (v->low) some_vectors(score, upper, stride, w, r0, r1, v, start, 1, true);
+        else some_vectors(score, upper, stride, w, r0, r1, v, start, 1, false);
     }
 }
