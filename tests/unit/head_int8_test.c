@@ -3,46 +3,20 @@
  * are the same with any kernels, threads and company; damaged hidden states; that nobody gets it
  * unasked. (tests/golden/test_stories.py has its perplexity.) */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <bitnet/bitnet.h>
-#include <cmocka.h>
+#include "model_common.h"
 
 #include "api/api.h"
 #include "base/rng.h"
 #include "model/head.h"
 
-static bitnet_model *model;
-
-static bitnet_model *open_with(const char *backend, const char *head)
-{
-    bitnet_model_options o;
-    bitnet_error err = {0};
-    bitnet_model *m = NULL;
-    bitnet_model_options_init(&o);
-    o.backend = backend;
-    o.head = head;
-    if (bitnet_model_open(&m, TEST_MODEL, &o, &err)) fail_msg("%s", err.text);
-    return m;
-}
-
 static int open_model(void **state)
 {
     (void)state;
     model = open_with(NULL, "int8");
-    return 0;
-}
-
-static int close_model(void **state)
-{
-    (void)state;
-    bitnet_model_close(model);
     return 0;
 }
 

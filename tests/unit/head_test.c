@@ -7,16 +7,11 @@
  * asks for the comparison side by side alone, of another model. It costs one forward pass for both
  * heads. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <bitnet/bitnet.h>
-#include <cmocka.h>
+#include "model_common.h"
 
 #include "api/api.h"
 #include "base/rng.h"
@@ -25,36 +20,10 @@
 
 enum { CTX = 256, STEPS = 2000 };
 
-static bitnet_model *model;
-
-static bitnet_model *open_file(const char *path, const char *backend, const char *head)
-{
-    bitnet_model_options o;
-    bitnet_error err = {0};
-    bitnet_model *m = NULL;
-    bitnet_model_options_init(&o);
-    o.backend = backend;
-    o.head = head;
-    if (bitnet_model_open(&m, path, &o, &err)) fail_msg("%s", err.text);
-    return m;
-}
-
-static bitnet_model *open_with(const char *backend, const char *head)
-{
-    return open_file(TEST_MODEL, backend, head);
-}
-
 static int open_model(void **state)
 {
     (void)state;
     model = open_with(NULL, "screened");
-    return 0;
-}
-
-static int close_model(void **state)
-{
-    (void)state;
-    bitnet_model_close(model);
     return 0;
 }
 
