@@ -33,15 +33,16 @@ static bool is_plain(const bitnet_sampling *s)
 
 struct bn_want bn_sampling_want(const bitnet_sampling *s, uint64_t position)
 {
-    double below = s->min_p > 0 ? -bn_det_log((double)s->min_p) : (double)INFINITY;
+    /* min-p cuts last: what it would cut still counts for the sum that top-p is a share of */
+    bool cuts = s->min_p > 0 && s->top_p == 1;
+    double below = cuts ? -bn_det_log((double)s->min_p) : (double)INFINITY;
     if (s->temperature == 0 || s->top_k == 1)
         return (struct bn_want){.kind = BN_WANT_BEST, .k = 1, .below = (double)INFINITY};
     if (is_plain(s))
         return (struct bn_want){.kind = BN_WANT_DRAW,
                                 .inv_t = 1.0 / (double)s->temperature,
                                 .noise = draw_key(s, position)};
-    /* top-p is a share of the top-k, or of all; min-p cuts after both */
-    if (s->top_k > 0 || (s->min_p > 0 && s->top_p == 1))
+    if (s->top_k > 0 || cuts)
         return (struct bn_want){.kind = BN_WANT_BEST, .k = s->top_k, .below = below};
     return (struct bn_want){.kind = BN_WANT_ALL};
 }
