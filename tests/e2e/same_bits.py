@@ -83,7 +83,7 @@ def backends(bits, model):
     if platform.machine() not in ("x86_64", "AMD64"):
         return
     flags = set(re.findall(r"\w+", pathlib.Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0]))
-    for name in ("avx2", "avx512", "avx512vnni"):
+    for name in ("avx2", "avx512"):
         p = subprocess.run([*bits, str(model), "--ids", "1", "--backend", name], capture_output=True, text=True)
         why = (p.stderr.strip().splitlines() or ["?"])[-1].replace("bits: ", "")[:100]
         if p.returncode == 0:
