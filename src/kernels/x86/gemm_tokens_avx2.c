@@ -286,22 +286,6 @@ static const struct bn_tokens_plan t2_stream = {t2_block, BN_T2_ROWS, BN_T2_STEP
 static const struct bn_tokens_plan t3 = {t3_block, BN_T3_ROWS, BN_T3_STEP_BYTES, UNIT_ROWS,
                                          BLOCK_STEPS};
 
-/* y of four rows (or the n that there are) and one token */
-static inline void store_rows(float *y, const struct bn_packed *w, size_t r, size_t n,
-                              __m128i codes, int32_t sum, float inv)
-{
-    __m128 s = _mm_cvtepi32_ps(_mm_sub_epi32(codes, _mm_set1_epi32(sum))), k = _mm_set1_ps(inv);
-    if (n >= 4) {
-        __m128 scale =
-            w->scale_kind == BN_SCALE_ROW ? _mm_loadu_ps(w->row_scale + r) : _mm_set1_ps(w->scale);
-        _mm_storeu_ps(y + r, _mm_mul_ps(s, _mm_mul_ps(scale, k)));
-        return;
-    }
-    float v[4];
-    _mm_storeu_ps(v, s);
-    for (size_t i = 0; i < n; i++) y[r + i] = v[i] * (bn_row_scale(w, r + i) * inv);
-}
-
 /* Up to l->rows rows from r on, up to TOKENS tokens. */
 static void mul_unit(float *y, size_t y_stride, const struct bn_packed *w, size_t r, size_t n_rows,
                      const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
@@ -321,8 +305,9 @@ static void mul_unit(float *y, size_t y_stride, const struct bn_packed *w, size_
     for (size_t t = 0; t < n_tok; t++)
         for (size_t i = 0; i < n_rows; i += 4) {
             const __m256i *c = codes + i * TOKENS + t;
-            store_rows(y + t * y_stride, w, r + i, bn_min_size(4, n_rows - i),
-                       bn_hsum4_i32(c[0], c[TOKENS], c[2 * TOKENS], c[3 * TOKENS]), sum[t], inv[t]);
+            bn_store_rows(y + t * y_stride, w, r + i, bn_min_size(4, n_rows - i),
+                          bn_hsum4_i32(c[0], c[TOKENS], c[2 * TOKENS], c[3 * TOKENS]), sum[t],
+                          inv[t]);
         }
 }
 

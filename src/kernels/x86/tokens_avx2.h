@@ -44,5 +44,22 @@ struct bn_tokens_plan {
 void bn_mul_tokens_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
                         const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
                         size_t n_tok, const struct bn_tokens_plan *l);
+extern const struct bn_tokens_plan bn_t2_tokens_avx512, bn_t3_tokens_avx512;
+
+/* y of four rows (or the n that there are) and one token: codes less the sum of activations */
+static inline void bn_store_rows(float *y, const struct bn_packed *w, size_t r, size_t n,
+                                 __m128i codes, int32_t sum, float inv)
+{
+    __m128 s = _mm_cvtepi32_ps(_mm_sub_epi32(codes, _mm_set1_epi32(sum))), k = _mm_set1_ps(inv);
+    if (n >= 4) {
+        __m128 scale =
+            w->scale_kind == BN_SCALE_ROW ? _mm_loadu_ps(w->row_scale + r) : _mm_set1_ps(w->scale);
+        _mm_storeu_ps(y + r, _mm_mul_ps(s, _mm_mul_ps(scale, k)));
+        return;
+    }
+    float v[4];
+    _mm_storeu_ps(v, s);
+    for (size_t i = 0; i < n; i++) y[r + i] = v[i] * (bn_row_scale(w, r + i) * inv);
+}
 
 #endif
