@@ -22,34 +22,42 @@
 
 #define ALWAYS static inline __attribute__((always_inline))
 
+/* before a loop over sums, which must be gone before these can be in registers */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 24")
+#endif
+
 /* Written as an instruction, because gcc would rather move sums about between registers and memory,
  * and load activations for every row. */
-ALWAYS __m512i mul_add(__m512i s, __m512i codes, __m512i x)
+ALWAYS __m512i bn_dot_add(__m512i s, __m512i codes, __m512i x)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(s) : "v"(codes), "v"(x));
     return s;
 }
 
-ALWAYS __m256i mul_add32(__m256i s, __m256i codes, __m256i x)
+ALWAYS __m256i bn_dot_add32(__m256i s, __m256i codes, __m256i x)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(s) : "v"(codes), "v"(x));
     return s;
 }
 
 /* the same 32 bytes in both halves */
-ALWAYS __m512i load_twice(const void *p) { return _mm512_broadcast_i64x4(_mm256_loadu_si256(p)); }
+ALWAYS __m512i bn_load_twice(const void *p)
+{
+    return _mm512_broadcast_i64x4(_mm256_loadu_si256(p));
+}
 
 /* lanes of a register to the eight parts of a sum; the upper half may count `shift` bits less */
-ALWAYS __m256i fold_halves(__m512i s, const int shift)
+ALWAYS __m256i bn_fold_halves(__m512i s, const int shift)
 {
     __m256i high = _mm512_extracti64x4_epi64(s, 1);
     return _mm256_add_epi32(_mm512_castsi512_si256(s), _mm256_srai_epi32(high, shift));
 }
 
-/* ---- t2 ---- */
-
-/* two fields of t2: those of the lower half by one mask, those of the upper by the other */
-ALWAYS __m512i t2_mask(const char low, const char high)
+/* one mask for the bytes of the lower half, one for those of the upper */
+ALWAYS __m512i bn_two_masks(const char low, const char high)
 {
     return _mm512_inserti64x4(_mm512_set1_epi8(low), _mm256_set1_epi8(high), 1);
 }
@@ -68,13 +76,21 @@ ALWAYS __m512i t2_mask(const char low, const char high)
 #define MINUS0(a, b, c) 1 - (a)
 #define MINUS1(a, b, c) 1 - (b)
 #define MINUS2(a, b, c) 1 - (c)
-static const int8_t t3_table[3][32] = {{BY_SIZE(PLUS0), BY_SIZE(MINUS0)},
-                                       {BY_SIZE(PLUS1), BY_SIZE(MINUS1)},
-                                       {BY_SIZE(PLUS2), BY_SIZE(MINUS2)}};
+static const int8_t bn_t3_table[3][32] = {{BY_SIZE(PLUS0), BY_SIZE(MINUS0)},
+                                          {BY_SIZE(PLUS1), BY_SIZE(MINUS1)},
+                                          {BY_SIZE(PLUS2), BY_SIZE(MINUS2)}};
+
+#undef MINUS2
+#undef MINUS1
+#undef MINUS0
+#undef PLUS2
+#undef PLUS1
+#undef PLUS0
+#undef BY_SIZE
 
 /* For every byte, in bit 4, the signs of triple h and half a step. They lie in bits 7 - h and 5 - h
  * of the lower and upper half of the register or, in the second half of a step, four bits below. */
-ALWAYS __m512i t3_signs(__m512i signs, const size_t h, const size_t half)
+ALWAYS __m512i bn_t3_signs(__m512i signs, const size_t h, const size_t half)
 {
     const short low = (short)(half ? 1 + h : 3 - h), high = (short)(half ? 3 + h : 1 - h);
     const __m512i shift = _mm512_inserti64x4(_mm512_set1_epi16(low), _mm256_set1_epi16(high), 1);
@@ -82,13 +98,13 @@ ALWAYS __m512i t3_signs(__m512i signs, const size_t h, const size_t half)
 }
 
 /* 64 columns, half a step, of triple h: the codes of its three rows */
-ALWAYS void t3_codes(__m512i *c, const uint8_t *p, __m512i signs, const __m512i *table,
-                     const size_t h, const size_t half)
+ALWAYS void bn_t3_codes(__m512i *c, const uint8_t *p, __m512i signs, const __m512i *table,
+                        const size_t h, const size_t half)
 {
     __m512i v = _mm512_loadu_si512(p + 64 * half);
     if (h) v = _mm512_srli_epi16(v, 4);
     /* bits 0-3 of v, the others of the signs */
-    v = _mm512_ternarylogic_epi32(_mm512_set1_epi8(15), v, t3_signs(signs, h, half), 0xca);
+    v = _mm512_ternarylogic_epi32(_mm512_set1_epi8(15), v, bn_t3_signs(signs, h, half), 0xca);
     for (size_t j = 0; j < 3; j++) c[j] = _mm512_permutexvar_epi8(v, table[j]);
 }
 

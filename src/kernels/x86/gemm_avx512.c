@@ -28,7 +28,7 @@ static __m128i t2_group_one(const uint8_t *p, const int8_t *q, size_t steps)
         for (size_t r = 0; r < BN_T2_ROWS; r++) {
             __m256i v = _mm256_loadu_si256((const void *)(p + r * BN_T2_PIECE));
             for (size_t f = 0; f < 4; f++)
-                s[r][f] = mul_add32(s[r][f], _mm256_and_si256(v, mask[f]), x[f]);
+                s[r][f] = bn_dot_add32(s[r][f], _mm256_and_si256(v, mask[f]), x[f]);
         }
     }
     for (size_t r = 0; r < BN_T2_ROWS; r++) {
@@ -51,13 +51,16 @@ static void t2_one(float *y, const struct bn_packed *w, size_t r0, size_t r1, co
 ALWAYS void t3_add_one(__m256i s[3], __m256i v, __m256i sign, const __m256i table[3], __m256i x)
 {
     v = _mm256_ternarylogic_epi32(_mm256_set1_epi8(15), v, sign, 0xca);
-    for (size_t j = 0; j < 3; j++) s[j] = mul_add32(s[j], _mm256_permutexvar_epi8(v, table[j]), x);
+    for (size_t j = 0; j < 3; j++)
+        s[j] = bn_dot_add32(s[j], _mm256_permutexvar_epi8(v, table[j]), x);
 }
 
+/* As in t2, registers of 32 bytes. The sign of the next 32 columns or the next triple moves up to bit
+ * 4 by an addition, which every pipe can do. */
 static void t3_group_one(__m128i out[2], const uint8_t *p, const int8_t *q, size_t steps)
 {
     __m256i s[BN_T3_ROWS], table[3];
-    for (size_t j = 0; j < 3; j++) table[j] = _mm256_loadu_si256((const void *)t3_table[j]);
+    for (size_t j = 0; j < 3; j++) table[j] = _mm256_loadu_si256((const void *)bn_t3_table[j]);
     for (size_t r = 0; r < BN_T3_ROWS; r++) s[r] = _mm256_setzero_si256();
     for (; steps > 0; steps--, p += BN_T3_STEP_BYTES, q += BN_T3_STEP) {
         __m256i signs = _mm256_loadu_si256((const void *)(p + BN_T3_STEP));

@@ -8,17 +8,19 @@
 
 enum {
     TOKENS = BN_TOKENS,
-    SUMS = 24,        /* registers for sums */
-    BLOCK_STEPS = 20, /* activations of 2560 columns stay in the first cache */
+    SUMS = 24,            /* registers for sums */
+    BOTH_TRIPLES_MAX = 3, /* tokens that two triples of t3 meet together */
+    BLOCK_STEPS = 20,     /* activations of 2560 columns stay in the first cache */
     STEP = BN_K_ALIGN
 };
 
 ALWAYS void no_sums(__m512i *s, const size_t rows, const size_t nt)
 {
-#pragma GCC unroll 6
-    for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 8
+    UNROLL
+    for (size_t r = 0; r < rows; r++) {
+        UNROLL
         for (size_t t = 0; t < nt; t++) s[r * nt + t] = _mm512_setzero_si512();
+    }
 }
 
 /* 64 columns of some rows, codes c, and nt tokens */
@@ -27,20 +29,21 @@ ALWAYS void add_codes(__m512i *s, const __m512i *c, const size_t rows, const int
 {
     for (size_t t = 0; t < nt; t++) {
         __m512i x = _mm512_loadu_si512(q + t * stride);
-        for (size_t r = 0; r < rows; r++) s[r * nt + t] = mul_add(s[r * nt + t], c[r], x);
+        for (size_t r = 0; r < rows; r++) s[r * nt + t] = bn_dot_add(s[r * nt + t], c[r], x);
     }
 }
 
 ALWAYS void add_sums(__m256i *sum, const __m512i *s, const size_t rows, const size_t nt,
                      const int shift, bool first)
 {
-#pragma GCC unroll 6
-    for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 8
+    UNROLL
+    for (size_t r = 0; r < rows; r++) {
+        UNROLL
         for (size_t t = 0; t < nt; t++) {
-            __m256i parts = fold_halves(s[r * nt + t], shift), *to = sum + r * TOKENS + t;
+            __m256i parts = bn_fold_halves(s[r * nt + t], shift), *to = sum + r * TOKENS + t;
             *to = first ? parts : _mm256_add_epi32(*to, parts);
         }
+    }
 }
 
 /* ---- t2: some rows of a group ---- */
@@ -48,14 +51,14 @@ ALWAYS void add_sums(__m256i *sum, const __m512i *s, const size_t rows, const si
 ALWAYS void t2_rows(__m256i *sum, const uint8_t *p, const struct bn_block *b, struct bn_tokens x,
                     const size_t rows, const size_t nt)
 {
-    const __m512i fields = t2_mask(3, 12);
+    const __m512i fields = bn_two_masks(3, 12);
     __m512i s[SUMS], c[BN_T2_ROWS], d[BN_T2_ROWS];
     no_sums(s, rows, nt);
     for (size_t n = b->steps; n > 0; n--, p += BN_T2_STEP_BYTES, x.q += STEP) {
         for (size_t i = 0; i < rows * BN_T2_PIECE; i += 64)
             _mm_prefetch((const char *)p + b->ahead + i, _MM_HINT_T1);
         for (size_t r = 0; r < rows; r++) {
-            __m512i v = load_twice(p + r * BN_T2_PIECE);
+            __m512i v = bn_load_twice(p + r * BN_T2_PIECE);
             c[r] = _mm512_and_si512(v, fields);
             d[r] = _mm512_and_si512(_mm512_srli_epi16(v, 4), fields);
         }
@@ -72,14 +75,15 @@ ALWAYS void t3_triples(__m256i *sum, const uint8_t *p, const struct bn_block *b,
 {
     const size_t rows = 3 * (h1 - h0);
     __m512i s[SUMS], c[BN_T3_ROWS], table[3];
-    for (size_t j = 0; j < 3; j++) table[j] = load_twice(t3_table[j]);
+    for (size_t j = 0; j < 3; j++) table[j] = bn_load_twice(bn_t3_table[j]);
     no_sums(s, rows, nt);
     for (size_t n = b->steps; n > 0; n--, p += BN_T3_STEP_BYTES, x.q += STEP) {
-        __m512i signs = load_twice(p + BN_T3_STEP);
+        __m512i signs = bn_load_twice(p + BN_T3_STEP);
         for (size_t i = 0; h0 == 0 && i < BN_T3_STEP_BYTES; i += 64)
             _mm_prefetch((const char *)p + b->ahead + i, _MM_HINT_T1);
         for (size_t half = 0; half < 2; half++) {
-            for (size_t h = h0; h < h1; h++) t3_codes(c + 3 * (h - h0), p, signs, table, h, half);
+            for (size_t h = h0; h < h1; h++)
+                bn_t3_codes(c + 3 * (h - h0), p, signs, table, h, half);
             add_codes(s, c, rows, x.q + 64 * half, x.stride, nt);
         }
     }
@@ -102,7 +106,7 @@ typedef void group_fn(__m256i *sum, const uint8_t *p, const struct bn_block *b, 
     static void t3_group_##n(__m256i *sum, const uint8_t *p, const struct bn_block *b, \
                              struct bn_tokens x)                                       \
     {                                                                                  \
-        const size_t triples = BN_T3_ROWS * (n) <= SUMS ? 2 : 1;                       \
+        const size_t triples = (n) <= BOTH_TRIPLES_MAX ? 2 : 1;                        \
         t3_triples(sum, p, b, x, 0, triples, n);                                       \
         if (triples == 1) t3_triples(sum + 3 * TOKENS, p, b, x, 1, 2, n);              \
     }

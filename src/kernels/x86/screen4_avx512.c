@@ -32,8 +32,8 @@ static void make_planes(struct planes *x, const struct bn_screen_vector *v, size
         __m512i s = _mm512_setzero_si512();
         x->q[i] = i < n ? v[i].high : v[i - n].low;
         for (size_t k = 0; k < x->steps; k++)
-            s = mul_add(s, _mm512_set1_epi8(8), _mm512_loadu_si512(x->q[i] + k * STEP));
-        x->eights[i] = fold_halves(s, 0);
+            s = bn_dot_add(s, _mm512_set1_epi8(8), _mm512_loadu_si512(x->q[i] + k * STEP));
+        x->eights[i] = bn_fold_halves(s, 0);
     }
 }
 
@@ -52,8 +52,8 @@ static void group_1(__m256i sum[][PLANES], const uint8_t *p, const struct planes
         _mm_prefetch((const char *)p + ahead + 64, _MM_HINT_T0);
         for (size_t r = 0; r < BN_SCREEN_ROWS; r++) {
             __m256i v = _mm256_loadu_si256((const void *)(p + r * PIECE));
-            s[r] = mul_add32(s[r], _mm256_and_si256(v, low), a);
-            t[r] = mul_add32(t[r], _mm256_and_si256(v, high), b);
+            s[r] = bn_dot_add32(s[r], _mm256_and_si256(v, low), a);
+            t[r] = bn_dot_add32(t[r], _mm256_and_si256(v, high), b);
         }
     }
     for (size_t r = 0; r < BN_SCREEN_ROWS; r++)
@@ -64,24 +64,28 @@ static void group_1(__m256i sum[][PLANES], const uint8_t *p, const struct planes
 ALWAYS void add_rows(__m256i sum[][PLANES], const uint8_t *p, const struct planes *x, size_t ahead,
                      const size_t rows, const size_t n)
 {
-    const __m512i nibbles = t2_mask(15, (char)0xf0);
+    const __m512i nibbles = bn_two_masks(15, (char)0xf0);
     __m512i s[SUMS], c[BN_SCREEN_ROWS];
-#pragma GCC unroll 24
-    for (size_t i = 0; i < rows * n; i++) s[i] = _mm512_setzero_si512();
+    UNROLL
+    for (size_t r = 0; r < rows; r++) {
+        UNROLL
+        for (size_t i = 0; i < n; i++) s[r * n + i] = _mm512_setzero_si512();
+    }
     for (size_t k = 0; k < x->steps; k++, p += BN_SCREEN_ROWS * PIECE) {
         for (size_t i = 0; i < rows * PIECE; i += 64)
             _mm_prefetch((const char *)p + ahead + i, _MM_HINT_T1);
         for (size_t r = 0; r < rows; r++)
-            c[r] = _mm512_and_si512(load_twice(p + r * PIECE), nibbles);
+            c[r] = _mm512_and_si512(bn_load_twice(p + r * PIECE), nibbles);
         for (size_t i = 0; i < n; i++) {
             __m512i v = _mm512_loadu_si512(x->q[i] + k * STEP);
-            for (size_t r = 0; r < rows; r++) s[r * n + i] = mul_add(s[r * n + i], c[r], v);
+            for (size_t r = 0; r < rows; r++) s[r * n + i] = bn_dot_add(s[r * n + i], c[r], v);
         }
     }
-#pragma GCC unroll 4
-    for (size_t r = 0; r < rows; r++)
-#pragma GCC unroll 8
-        for (size_t i = 0; i < n; i++) sum[r][i] = fold_halves(s[r * n + i], 4);
+    UNROLL
+    for (size_t r = 0; r < rows; r++) {
+        UNROLL
+        for (size_t i = 0; i < n; i++) sum[r][i] = bn_fold_halves(s[r * n + i], 4);
+    }
 }
 
 typedef void group_fn(__m256i sum[][PLANES], const uint8_t *p, const struct planes *x,
