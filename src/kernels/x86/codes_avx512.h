@@ -30,17 +30,25 @@
 #endif
 
 /* Written as an instruction, because gcc would rather move sums about between registers and memory,
- * and load activations for every row. */
+ * and load activations for every row; as a function where the instruction is emulated, in tests. */
 ALWAYS __m512i bn_dot_add(__m512i s, __m512i codes, __m512i x)
 {
+#if defined(SIMDE_VERSION)
+    return _mm512_dpbusd_epi32(s, codes, x);
+#else
     __asm__("vpdpbusd %2, %1, %0" : "+v"(s) : "v"(codes), "v"(x));
     return s;
+#endif
 }
 
 ALWAYS __m256i bn_dot_add32(__m256i s, __m256i codes, __m256i x)
 {
+#if defined(SIMDE_VERSION)
+    return _mm256_dpbusd_epi32(s, codes, x);
+#else
     __asm__("vpdpbusd %2, %1, %0" : "+v"(s) : "v"(codes), "v"(x));
     return s;
+#endif
 }
 
 /* the same 32 bytes in both halves */
