@@ -53,6 +53,8 @@ look() {
         wish="$wish clang"
     fi
     machine=$(uname -m)
+    # AVX-512 kernels are checked without the CPU
+    [ "$machine" != x86_64 ] || compiles "${CC:-cc}" simde/x86/avx512.h || wish="$wish libsimde-dev"
     if [ "$machine" != aarch64 ]; then
         has aarch64-linux-gnu-gcc || wish="$wish gcc-aarch64-linux-gnu"
         has aarch64-linux-gnu-gcc && compiles aarch64-linux-gnu-gcc stdio.h || wish="$wish libc6-dev-arm64-cross"

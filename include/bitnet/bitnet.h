@@ -86,7 +86,7 @@ typedef struct bitnet_model_options {
     const char *layout;
     /* "auto", "exact", "screened": whether to make a 4-bit copy of the output head, which lets
      * greedy and top-k requests read a quarter of it, with the same tokens. auto: for heads of at
-     * least 16384 rows and 6 bits a weight; exact: never, which saves the memory. "int8": a copy
+     * least 16384 rows and 4 bits a weight; exact: never, which saves the memory. "int8": a copy
      * rounded to 8 bits, for engines that ask for it */
     const char *head;
     /* "auto", "dense", "skip": whether to make copies of the feed-forward matrices of which decoding

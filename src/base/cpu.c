@@ -24,11 +24,9 @@ uint32_t bn_cpu_detect(void)
         f |= BN_CPU_AVX2;
     if ((f & BN_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") &&
+        __builtin_cpu_supports("avx512vbmi"))
         f |= BN_CPU_AVX512;
-    if ((f & BN_CPU_AVX512) && __builtin_cpu_supports("avx512vnni") &&
-        __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni"))
-        f |= BN_CPU_AVX512VNNI;
 #elif defined(__aarch64__)
     unsigned long hw = getauxval(AT_HWCAP), hw2 = getauxval(AT_HWCAP2);
     f |= BN_CPU_NEON;
@@ -48,7 +46,6 @@ static const struct {
 #if defined(__x86_64__)
     {"avx2", BN_CPU_AVX2},
     {"avx512", BN_CPU_AVX2 | BN_CPU_AVX512},
-    {"avx512vnni", BN_CPU_AVX2 | BN_CPU_AVX512 | BN_CPU_AVX512VNNI},
 #elif defined(__aarch64__)
     {"neon", BN_CPU_NEON},
     {"dotprod", BN_CPU_NEON | BN_CPU_DOTPROD},

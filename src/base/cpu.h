@@ -7,10 +7,9 @@
 #include "base/base.h"
 
 enum {
-    BN_CPU_AVX2 = 1u << 0,       /* AVX2, FMA, F16C, BMI2                        */
-    BN_CPU_AVXVNNI = 1u << 1,    /* and AVX-VNNI                                 */
-    BN_CPU_AVX512 = 1u << 2,     /* F, BW, DQ, VL                                */
-    BN_CPU_AVX512VNNI = 1u << 3, /* Ice Lake set: VNNI, VBMI, BITALG, GFNI       */
+    BN_CPU_AVX2 = 1u << 0,    /* AVX2, FMA, F16C, BMI2                        */
+    BN_CPU_AVXVNNI = 1u << 1, /* and AVX-VNNI                                 */
+    BN_CPU_AVX512 = 1u << 2,  /* F, BW, DQ, VL, VNNI, VBMI: Ice Lake, Zen 4   */
     BN_CPU_NEON = 1u << 8,
     BN_CPU_DOTPROD = 1u << 9,
     BN_CPU_I8MM = 1u << 10,

@@ -18,6 +18,11 @@ void bn_t3_unpack(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols);
 bn_mul_i8_fn bn_t3_mul_i8_c;
 bn_mul_f32_fn bn_t3_mul_f32_c;
 
+/* What every struct bn_gemm of this layout says alike; its multiplications follow. */
+#define BN_T3_LAYOUT                                                                        \
+    .layout = "t3", .group_rows = BN_T3_ROWS, .w_max = 1, .group_bytes = bn_t3_group_bytes, \
+    .pack = bn_t3_pack, .unpack = bn_t3_unpack
+
 /* The first byte of the group that row r belongs to. */
 static inline const uint8_t *bn_t3_group(const struct bn_packed *w, size_t r)
 {

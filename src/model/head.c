@@ -31,17 +31,19 @@
 #include <stdlib.h>
 
 enum {
-    ROWS = 8,    /* rows of the matrix decoded at a time */
-    TILE = 128,  /* rows that meet all tokens while they are in the cache (160 KiB) */
-    VECTORS = 8, /* tokens whose bounds of a tile are made together */
-    MORE = 3,    /* candidates beyond k: a first guess is sometimes the second */
+    ROWS = 8,     /* rows of the matrix decoded at a time */
+    RESCORE = 16, /* scattered rows read until pages are let go */
+    TILE = 128,   /* rows that meet all tokens while they are in the cache (160 KiB) */
+    VECTORS = 8,  /* tokens whose bounds of a tile are made together */
+    MORE = 3,     /* candidates beyond k: a first guess is sometimes the second */
     MAX_CANDIDATES = BN_HEAD_MAX_K + MORE,
     FAIL_BITS = 60 /* a bound fails with a probability of at most 2^-60 a token */
 };
 
-/* A page fault of the file's mapping brings its neighbours along, and a row lies on several pages:
- * 140 KiB a row were seen. So that the matrix does not come into memory row by row after all, it is
- * let go whenever survivors may have brought this much. */
+/* A page fault of the file's mapping brings its neighbours along: 140 KiB a row were seen, and 2 MiB
+ * where the system caches the file in large pieces. So that the matrix does not come into memory row
+ * by row after all, a large one is let go after every few survivors, and the int8 head's, of which
+ * only embeddings are read, whenever these may have brought this much. */
 static const uint64_t fault_bytes = 128 << 10, release_bytes = 48 << 20;
 
 /* At most this share of the rows may survive; reading more of them, scattered, is no gain. */
@@ -260,14 +262,24 @@ static void screen(struct bn_head *h, uint32_t worker)
 
 /* ------------------------------------------------------------------ survivors */
 
+/* Whether rows read one by one should not stay: not where full passes need the whole matrix now and
+ * then. */
+static bool scattered(const struct bn_head *h)
+{
+    return h->m->head.stored.bytes > release_bytes && h->touched_full == h->stats.full;
+}
+
 /* The true logits of a few rows. */
 static void rescore(struct bn_head *h, float *out, const uint32_t *ids, size_t n, const float *x,
                     uint32_t worker)
 {
     const struct bn_stored *w = &h->m->head.stored;
     float *decoded = h->decoded + worker * ROWS * w->cols;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         bn_stored_dots(&h->m->kernels, out + i, 1, w, ids[i], 1, x, w->cols, 1, decoded);
+        if (((i + 1) % RESCORE == 0 || i + 1 == n) && scattered(h))
+            bn_source_release(&h->m->source, h->tensor);
+    }
 }
 
 static float round_down(double x)
@@ -337,11 +349,11 @@ static void collect(struct bn_head *h, size_t slot, const float *x, uint32_t wor
 static void rescore_share(struct bn_head *h, size_t slot, const float *x, uint32_t worker)
 {
     struct slot *s = &h->slots[slot];
-    float *logits = h->logits + (size_t)s->row * h->m->config.n_vocab, y[ROWS];
+    float *logits = h->logits + (size_t)s->row * h->m->config.n_vocab, y[RESCORE];
     struct bn_range share = bn_pool_share(h->pool, worker, atomic_load(&s->n_survivors), 1);
-    for (size_t i = share.begin; i < share.end; i += ROWS) {
+    for (size_t i = share.begin; i < share.end; i += RESCORE) {
         const uint32_t *ids = h->survivors + slot * h->o.limit + i;
-        size_t n = bn_min_size(ROWS, share.end - i);
+        size_t n = bn_min_size(RESCORE, share.end - i);
         rescore(h, y, ids, n, x, worker);
         for (size_t k = 0; k < n; k++) logits[ids[k]] = y[k];
     }

@@ -15,7 +15,7 @@
 enum {
     ROWS = BN_SCREEN_ROWS, /* of a group */
     RELEASE_ROWS = 1024,   /* rows read between two releases of the file's pages */
-    AUTO_BITS = 6          /* "auto" copies heads of at least so many bits a weight */
+    AUTO_BITS = 4          /* "auto" copies heads of at least so many bits a weight */
 };
 
 /* Any fixed number: the error bound holds for a dither that was drawn without looking at the
@@ -115,7 +115,8 @@ static void copy_worker(void *arg, uint32_t worker)
     }
 }
 
-/* Screening reads 4 bits a weight: a head that is not much larger gains nothing. */
+/* Screening reads 4 bits a weight. A head of four bits has no fewer, but must widen all of them to
+ * floats; its pages are let go, so that the copy costs no memory. */
 static bool worth_it(const struct bn_stored *s)
 {
     return s->rows >= BN_HEAD_AUTO_ROWS && s->cols <= BN_SCREEN_COLS_MAX &&

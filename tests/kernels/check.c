@@ -137,6 +137,9 @@ int main(int argc, char **argv)
 {
     struct ck *c = calloc(1, sizeof *c);
     struct options o = {.features = bn_cpu_detect()};
+#if defined(SIMDE_VERSION)
+    o.features |= BN_CPU_AVX512; /* emulated */
+#endif
     if (!c) return 1;
     c->seed = 1;
     for (int i = 1; i < argc; i++) {

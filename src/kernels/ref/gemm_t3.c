@@ -130,12 +130,7 @@ void bn_t3_mul_f32_c(float *y, size_t y_stride, const struct bn_packed *w, size_
 }
 
 const struct bn_gemm bn_gemm_t3_c = {
-    .layout = "t3",
-    .group_rows = ROWS,
-    .w_max = 1,
-    .group_bytes = bn_t3_group_bytes,
-    .pack = bn_t3_pack,
-    .unpack = bn_t3_unpack,
+    BN_T3_LAYOUT,
     .mul_i8 = bn_t3_mul_i8_c,
     .mul_f32 = bn_t3_mul_f32_c,
 };

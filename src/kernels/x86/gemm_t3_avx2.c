@@ -127,12 +127,7 @@ static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, si
 }
 
 const struct bn_gemm bn_gemm_t3_avx2 = {
-    .layout = "t3",
-    .group_rows = BN_T3_ROWS,
-    .w_max = 1,
-    .group_bytes = bn_t3_group_bytes,
-    .pack = bn_t3_pack,
-    .unpack = bn_t3_unpack,
+    BN_T3_LAYOUT,
     .mul_i8 = mul_i8_avx2,
     .mul_f32 = bn_t3_mul_f32_avx2,
     .many_from = MANY_FROM,

@@ -21,35 +21,18 @@
  * Then it goes to 32 bits, where |sum| <= 32768 * 3 * 127 < 2^24. The sum of weights times
  * activations is the sum of codes times activations minus the sum of activations.
  */
-#include "kernels/t3.h"
-#include "kernels/x86/t2_avx2.h"
+#include "kernels/x86/tokens_avx2.h"
 
 #define ALWAYS static inline __attribute__((always_inline))
 
 enum {
-    TOKENS = 8,         /* tokens that a row meets at a time */
+    TOKENS = BN_TOKENS,
     TWO_ROWS_MAX = 5,   /* tokens that two rows of t2 meet together, */
     THREE_ROWS_MAX = 4, /* and three rows of t3 */
     ONE_STREAM_MAX = 3, /* tokens for which a unit of t2 is one group */
-    UNIT_ROWS = 12,     /* whole groups of both layouts, and whole fours */
-    BLOCK_STEPS = 10,   /* steps until a 16-bit sum is full */
-    STEP = BN_K_ALIGN,
-    T2_STEP_BYTES = BN_T2_ROWS * BN_T2_PIECE
-};
-
-/* A block: some steps of the rows of a unit. */
-struct block {
-    const uint8_t *p;   /* of the first group */
-    size_t group_bytes; /* from one group to the next */
-    size_t groups, steps;
-    bool first;   /* of the blocks of a unit: there are no sums yet */
-    size_t ahead; /* from a byte to what is to be prefetched meanwhile */
-};
-
-/* The activations of some tokens, from the first column of a block on. */
-struct tokens {
-    const int8_t *q;
-    size_t stride;
+    UNIT_ROWS = BN_UNIT_ROWS,
+    BLOCK_STEPS = 10, /* steps until a 16-bit sum is full */
+    STEP = BN_K_ALIGN
 };
 
 /* ---- rows ---- */
@@ -72,7 +55,7 @@ struct place {
     size_t stride;
 };
 
-ALWAYS struct place place(struct tokens x, const size_t nt)
+ALWAYS struct place place(struct bn_tokens x, const size_t nt)
 {
     return (struct place){x.q, nt > 3 ? x.q + 3 * x.stride : x.q, nt > 6 ? x.q + 6 * x.stride : x.q,
                           x.stride};
@@ -146,12 +129,12 @@ ALWAYS void t2_columns(struct sums *s0, struct sums *s1, const uint8_t *p, const
 
 /* One row of t2 or, where tokens are few and leave registers, two. What one row prefetches, the one
  * after it may prefetch again; that costs nothing. */
-ALWAYS void t2_rows(__m256i *sum, const uint8_t *p, const struct block *b, struct tokens tokens,
-                    const size_t nt, const bool two)
+ALWAYS void t2_rows(__m256i *sum, const uint8_t *p, const struct bn_block *b,
+                    struct bn_tokens tokens, const size_t nt, const bool two)
 {
     struct place x = place(tokens, nt);
     struct sums s0 = no_sums(), s1 = no_sums(), *next = two ? &s1 : NULL;
-    for (size_t n = b->steps; n > 0; n--, p += T2_STEP_BYTES) {
+    for (size_t n = b->steps; n > 0; n--, p += BN_T2_STEP_BYTES) {
         _mm_prefetch((const char *)p + b->ahead, _MM_HINT_T1);
         t2_columns(&s0, next, p, &x, 0, nt);
         t2_columns(&s0, next, p, &x, 1, nt);
@@ -164,8 +147,8 @@ ALWAYS void t2_rows(__m256i *sum, const uint8_t *p, const struct block *b, struc
 }
 
 /* A row of a triple of t3: two bits from `shift` on of a byte a column */
-ALWAYS void t3_row(__m256i *sum, const uint8_t *codes, const struct block *b, const int shift,
-                   struct tokens tokens, const size_t nt)
+ALWAYS void t3_row(__m256i *sum, const uint8_t *codes, const struct bn_block *b, const int shift,
+                   struct bn_tokens tokens, const size_t nt)
 {
     struct place x = place(tokens, nt);
     struct sums s = no_sums();
@@ -179,8 +162,8 @@ ALWAYS void t3_row(__m256i *sum, const uint8_t *codes, const struct block *b, co
     add_sums(sum, &s, b->first, nt);
 }
 
-ALWAYS void t3_row_by_row(__m256i *sum, const uint8_t *codes, const struct block *b,
-                          struct tokens x, const size_t nt)
+ALWAYS void t3_row_by_row(__m256i *sum, const uint8_t *codes, const struct bn_block *b,
+                          struct bn_tokens x, const size_t nt)
 {
     t3_row(sum, codes, b, 0, x, nt);
     t3_row(sum + TOKENS, codes, b, 2, x, nt);
@@ -188,8 +171,8 @@ ALWAYS void t3_row_by_row(__m256i *sum, const uint8_t *codes, const struct block
 }
 
 /* The three of a triple together, for few tokens. */
-ALWAYS void t3_rows(__m256i *sum, const uint8_t *codes, const struct block *b, struct tokens tokens,
-                    const size_t nt)
+ALWAYS void t3_rows(__m256i *sum, const uint8_t *codes, const struct bn_block *b,
+                    struct bn_tokens tokens, const size_t nt)
 {
     struct place x = place(tokens, nt);
     struct sums s0 = no_sums(), s1 = no_sums(), s2 = no_sums();
@@ -222,7 +205,7 @@ ALWAYS __m256i triple_codes(__m256i v, __m256i sign)
 }
 
 /* Some steps of a group: c0 and c1 get the two triples. */
-static void t3_decode(uint8_t *c0, uint8_t *c1, const uint8_t *p, const struct block *b)
+static void t3_decode(uint8_t *c0, uint8_t *c1, const uint8_t *p, const struct bn_block *b)
 {
     const __m256i m15 = _mm256_set1_epi8(15);
     for (size_t n = b->steps; n > 0; n--, p += BN_T3_STEP_BYTES) {
@@ -243,17 +226,17 @@ static void t3_decode(uint8_t *c0, uint8_t *c1, const uint8_t *p, const struct b
 
 /* ---- groups and triples of rows, for every number of tokens ---- */
 
-typedef void rows_fn(__m256i *sum, const uint8_t *p, const struct block *b, struct tokens x);
+typedef void rows_fn(__m256i *sum, const uint8_t *p, const struct bn_block *b, struct bn_tokens x);
 
 #define TOKENS_FN(n)                                                                      \
-    static void t2_group_##n(__m256i *sum, const uint8_t *p, const struct block *b,       \
-                             struct tokens x)                                             \
+    static void t2_group_##n(__m256i *sum, const uint8_t *p, const struct bn_block *b,    \
+                             struct bn_tokens x)                                          \
     {                                                                                     \
         for (size_t r = 0; r < BN_T2_ROWS; r += (n) <= TWO_ROWS_MAX ? 2 : 1)              \
             t2_rows(sum + r * TOKENS, p + r * BN_T2_PIECE, b, x, n, (n) <= TWO_ROWS_MAX); \
     }                                                                                     \
-    static void t3_triple_##n(__m256i *sum, const uint8_t *p, const struct block *b,      \
-                              struct tokens x)                                            \
+    static void t3_triple_##n(__m256i *sum, const uint8_t *p, const struct bn_block *b,   \
+                              struct bn_tokens x)                                         \
     {                                                                                     \
         if ((n) <= THREE_ROWS_MAX) t3_rows(sum, p, b, x, n);                              \
         else t3_row_by_row(sum, p, b, x, n);                                              \
@@ -279,13 +262,13 @@ static rows_fn *const t3_triple[TOKENS + 1] = ALL_TOKENS(t3_triple);
  * never one. */
 static inline size_t part(size_t n, size_t most) { return bn_div_up(n, bn_div_up(n, most)); }
 
-static void t2_block(__m256i *sum, const struct block *b, struct tokens x, size_t n_tok)
+static void t2_block(__m256i *sum, const struct bn_block *b, struct bn_tokens x, size_t n_tok)
 {
     for (size_t g = 0; g < b->groups; g++)
         t2_group[n_tok](sum + g * BN_T2_ROWS * TOKENS, b->p + g * b->group_bytes, b, x);
 }
 
-static void t3_block(__m256i *sum, const struct block *b, struct tokens x, size_t n_tok)
+static void t3_block(__m256i *sum, const struct bn_block *b, struct bn_tokens x, size_t n_tok)
 {
     _Alignas(32) uint8_t codes[UNIT_ROWS / 3][BLOCK_STEPS * STEP];
     for (size_t g = 0; g < b->groups; g++)
@@ -296,59 +279,41 @@ static void t3_block(__m256i *sum, const struct block *b, struct tokens x, size_
 
 /* ---- units ---- */
 
-/* How a layout is taken apart. */
-struct layout {
-    void (*block)(__m256i *sum, const struct block *b, struct tokens x, size_t n_tok);
-    size_t group_rows, step_bytes; /* of a group */
-    size_t rows;                   /* of a unit */
-};
-static const struct layout t2 = {t2_block, BN_T2_ROWS, T2_STEP_BYTES, UNIT_ROWS};
-static const struct layout t2_stream = {t2_block, BN_T2_ROWS, T2_STEP_BYTES, BN_T2_ROWS};
-static const struct layout t3 = {t3_block, BN_T3_ROWS, BN_T3_STEP_BYTES, UNIT_ROWS};
-
-/* y of four rows (or the n that there are) and one token */
-static inline void store_rows(float *y, const struct bn_packed *w, size_t r, size_t n,
-                              __m128i codes, int32_t sum, float inv)
-{
-    __m128 s = _mm_cvtepi32_ps(_mm_sub_epi32(codes, _mm_set1_epi32(sum))), k = _mm_set1_ps(inv);
-    if (n >= 4) {
-        __m128 scale =
-            w->scale_kind == BN_SCALE_ROW ? _mm_loadu_ps(w->row_scale + r) : _mm_set1_ps(w->scale);
-        _mm_storeu_ps(y + r, _mm_mul_ps(s, _mm_mul_ps(scale, k)));
-        return;
-    }
-    float v[4];
-    _mm_storeu_ps(v, s);
-    for (size_t i = 0; i < n; i++) y[r + i] = v[i] * (bn_row_scale(w, r + i) * inv);
-}
+static const struct bn_tokens_plan t2 = {t2_block, BN_T2_ROWS, BN_T2_STEP_BYTES, UNIT_ROWS,
+                                         BLOCK_STEPS};
+static const struct bn_tokens_plan t2_stream = {t2_block, BN_T2_ROWS, BN_T2_STEP_BYTES, BN_T2_ROWS,
+                                                BLOCK_STEPS};
+static const struct bn_tokens_plan t3 = {t3_block, BN_T3_ROWS, BN_T3_STEP_BYTES, UNIT_ROWS,
+                                         BLOCK_STEPS};
 
 /* Up to l->rows rows from r on, up to TOKENS tokens. */
-ALWAYS void mul_unit(float *y, size_t y_stride, const struct bn_packed *w, size_t r, size_t n_rows,
+static void mul_unit(float *y, size_t y_stride, const struct bn_packed *w, size_t r, size_t n_rows,
                      const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                     size_t n_tok, const struct layout *l)
+                     size_t n_tok, const struct bn_tokens_plan *l)
 {
     __m256i codes[UNIT_ROWS * TOKENS];
     size_t steps = bn_div_up(w->cols, STEP), bytes = steps * l->step_bytes;
-    struct block b = {.p = w->data + r / l->group_rows * bytes,
-                      .group_bytes = bytes,
-                      .groups = bn_div_up(n_rows, l->group_rows),
-                      .ahead = UNIT_ROWS / l->group_rows * bytes};
+    struct bn_block b = {.p = w->data + r / l->group_rows * bytes,
+                         .group_bytes = bytes,
+                         .groups = bn_div_up(n_rows, l->group_rows),
+                         .ahead = UNIT_ROWS / l->group_rows * bytes};
     for (size_t s = 0; s < steps; s += b.steps, b.p += b.steps * l->step_bytes) {
         b.first = s == 0;
-        b.steps = part(steps - s, BLOCK_STEPS);
-        l->block(codes, &b, (struct tokens){q + s * STEP, q_stride}, n_tok);
+        b.steps = part(steps - s, l->block_steps);
+        l->block(codes, &b, (struct bn_tokens){q + s * STEP, q_stride}, n_tok);
     }
     for (size_t t = 0; t < n_tok; t++)
         for (size_t i = 0; i < n_rows; i += 4) {
             const __m256i *c = codes + i * TOKENS + t;
-            store_rows(y + t * y_stride, w, r + i, bn_min_size(4, n_rows - i),
-                       bn_hsum4_i32(c[0], c[TOKENS], c[2 * TOKENS], c[3 * TOKENS]), sum[t], inv[t]);
+            bn_store_rows(y + t * y_stride, w, r + i, bn_min_size(4, n_rows - i),
+                          bn_hsum4_i32(c[0], c[TOKENS], c[2 * TOKENS], c[3 * TOKENS]), sum[t],
+                          inv[t]);
         }
 }
 
-ALWAYS void mul(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                size_t n_tok, const struct layout *l)
+void bn_mul_tokens_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
+                        const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
+                        size_t n_tok, const struct bn_tokens_plan *l)
 {
     for (size_t t = 0, nt; t < n_tok; t += nt) {
         nt = part(n_tok - t, TOKENS);
@@ -362,13 +327,13 @@ void bn_t2_mul_i8_tokens_avx2(float *y, size_t y_stride, const struct bn_packed 
                               size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
                               const float *inv, size_t n_tok)
 {
-    mul(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok,
-        n_tok <= ONE_STREAM_MAX ? &t2_stream : &t2);
+    bn_mul_tokens_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok,
+                       n_tok <= ONE_STREAM_MAX ? &t2_stream : &t2);
 }
 
 void bn_t3_mul_i8_tokens_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
                               size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
                               const float *inv, size_t n_tok)
 {
-    mul(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, &t3);
+    bn_mul_tokens_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, &t3);
 }

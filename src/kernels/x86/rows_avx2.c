@@ -39,6 +39,64 @@ void bn_row_q8_0_avx2(float *y, const void *row, size_t n)
     }
 }
 
+/* 32 nibbles as floats: the low ones of 16 bytes, then the high ones, less 8, times d */
+void bn_row_q4_0_avx2(float *y, const void *row, size_t n)
+{
+    const __m128i nibble = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
+    const uint8_t *p = row;
+    for (size_t b = 0; b < n / 32; b++, p += 18, y += 32) {
+        __m256 d = _mm256_set1_ps(bn_f16_to_f32(bn_load_u16(p)));
+        __m128i q = _mm_loadu_si128((const void *)(p + 2));
+        __m128i lo = _mm_sub_epi8(_mm_and_si128(q, nibble), eight);
+        __m128i hi = _mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(q, 4), nibble), eight);
+        _mm256_storeu_ps(y, scaled_i8(lo, d));
+        _mm256_storeu_ps(y + 8, scaled_i8(_mm_srli_si128(lo, 8), d));
+        _mm256_storeu_ps(y + 16, scaled_i8(hi, d));
+        _mm256_storeu_ps(y + 24, scaled_i8(_mm_srli_si128(hi, 8), d));
+    }
+}
+
+/* The eight scales of 6 bits of a Q4_K block, then its eight minima, as bytes: the first four of
+ * each lie alone, the others in nibbles and in the top bits of the first. */
+static inline __m128i q4_k_scales(const uint8_t *s)
+{
+    uint32_t a, b, c;
+    memcpy(&a, s, 4);
+    memcpy(&b, s + 4, 4);
+    memcpy(&c, s + 8, 4);
+    uint32_t scale = (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
+    uint32_t min = (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
+    return _mm_setr_epi32((int)(a & 0x3f3f3f3f), (int)scale, (int)(b & 0x3f3f3f3f), (int)min);
+}
+
+/* d * q - m of 32 bytes q below 16 */
+static inline void q4_k_store(float *y, const uint8_t *p, const int shift, float d, float m)
+{
+    __m256 scale = _mm256_set1_ps(d), min = _mm256_set1_ps(m);
+    for (size_t i = 0; i < 32; i += 8) {
+        __m256i q = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(p + i)));
+        q = _mm256_and_si256(_mm256_srli_epi32(q, shift), _mm256_set1_epi32(15));
+        _mm256_storeu_ps(y + i, _mm256_sub_ps(_mm256_mul_ps(scale, _mm256_cvtepi32_ps(q)), min));
+    }
+}
+
+void bn_row_q4_k_avx2(float *y, const void *row, size_t n)
+{
+    const uint8_t *p = row;
+    for (size_t b = 0; b < n / 256; b++, p += 144) {
+        __m128i six = q4_k_scales(p + 4);
+        __m256 d = _mm256_set1_ps(bn_f16_to_f32(bn_load_u16(p)));
+        __m256 dmin = _mm256_set1_ps(bn_f16_to_f32(bn_load_u16(p + 2)));
+        float scale[8], min[8];
+        _mm256_storeu_ps(scale, scaled_i8(six, d));
+        _mm256_storeu_ps(min, scaled_i8(_mm_srli_si128(six, 8), dmin));
+        for (size_t j = 0; j < 8; j += 2, y += 64) {
+            q4_k_store(y, p + 16 + 16 * j, 0, scale[j], min[j]);
+            q4_k_store(y + 32, p + 16 + 16 * j, 4, scale[j + 1], min[j + 1]);
+        }
+    }
+}
+
 /* Four quarters of 32 in each half: nibbles and bit pairs are put together 32 bytes at a time. */
 void bn_row_q6_k_avx2(float *y, const void *row, size_t n)
 {

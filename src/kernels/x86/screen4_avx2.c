@@ -8,8 +8,7 @@
  * So an accumulator starts at minus eight times the sum of the plane over the block, a number per
  * block of 8 steps that all rows share, and additions modulo 2^16 end at the right value.
  */
-#include "kernels/x86/avx2.h"
-#include "kernels/x86/t2_avx2.h"
+#include "kernels/x86/screen4_avx2.h"
 
 enum {
     STEP = 64,    /* columns of a step */
@@ -170,55 +169,7 @@ static void wide_to_vectors(__m256i *sums, __m256i of_planes[BN_SCREEN_ROWS][WID
         }
 }
 
-/* ---- from sums to bounds ---- */
-
-/* step, norm and shift of four rows */
-struct rows4 {
-    __m256d step, norm, shift;
-};
-
-static inline __m256d load4(const float *p, size_t n)
-{
-    float x[4] = {0};
-    memcpy(x, p, n * sizeof *x);
-    return _mm256_cvtps_pd(_mm_loadu_ps(x));
-}
-
-static inline void bounds(float score[4], float upper[4], __m128i sums, const struct rows4 *w,
-                          const struct bn_screen_vector *v)
-{
-    const __m256d sign = _mm256_set1_pd(-0.0);
-    __m256d y = _mm256_sub_pd(_mm256_cvtepi32_pd(sums), w->shift);
-    y = _mm256_add_pd(_mm256_mul_pd(y, _mm256_set1_pd(v->unit)), _mm256_set1_pd(v->offset));
-    y = _mm256_mul_pd(w->step, y);
-    __m256d m = _mm256_mul_pd(w->norm, _mm256_set1_pd(v->per_norm));
-    m = _mm256_mul_pd(w->step, _mm256_add_pd(_mm256_set1_pd(v->margin), m));
-    __m256d b = _mm256_add_pd(y, m);
-    b = _mm256_add_pd(b, _mm256_mul_pd(_mm256_andnot_pd(sign, b), _mm256_set1_pd(0x1p-23)));
-    b = _mm256_add_pd(b, _mm256_set1_pd(v->tiny));
-    _mm_storeu_ps(score, _mm256_cvtpd_ps(y));
-    _mm_storeu_ps(upper, _mm256_cvtpd_ps(b));
-}
-
-/* Bounds of up to four rows and n vectors. */
-static inline __attribute__((always_inline)) void
-group_bounds(float *score, float *upper, size_t stride, const struct bn_screen *w, size_t r,
-             size_t some, const __m256i *sums, const struct bn_screen_vector *v, const size_t n)
-{
-    struct rows4 rows = {load4(w->step + r, some), load4(w->norm + r, some),
-                         load4(w->shift + r, some)};
-    float out[2][4];
-    for (size_t i = 0; i < n; i++) {
-        __m128i s = bn_hsum4_i32(sums[i], sums[n + i], sums[2 * n + i], sums[3 * n + i]);
-        if (some == 4) {
-            bounds(score + i * stride, upper + i * stride, s, &rows, &v[i]);
-            continue;
-        }
-        bounds(out[0], out[1], s, &rows, &v[i]);
-        memcpy(score + i * stride, out[0], some * sizeof **out);
-        memcpy(upper + i * stride, out[1], some * sizeof **out);
-    }
-}
+/* ---- rows ---- */
 
 /* Rows [r0, r1) and n vectors, n one of 1, 2, 4; with or without a low plane. start: of the caller,
  * who has several of these inlined. */
@@ -235,8 +186,8 @@ some_vectors(float *score, float *upper, size_t stride, const struct bn_screen *
         tile(sums, p, v, start, steps, n, low, true);
         for (size_t k = 1; k < n; k++) /* the other rows of the group */
             tile(sums + k * TILE, p + k * (TILE / n) * 32, v, start, steps, n, low, false);
-        group_bounds(score + r - r0, upper + r - r0, stride, w, r, bn_min_size(4, r1 - r), sums, v,
-                     n);
+        bn_screen_bounds(score + r - r0, upper + r - r0, stride, w, r, bn_min_size(4, r1 - r), sums,
+                         v, n);
     }
 }
 
@@ -251,8 +202,8 @@ static __attribute__((noinline)) void many_vectors(float *score, float *upper, s
         __m256i sums[4 * WIDE], of_planes[BN_SCREEN_ROWS][WIDE];
         wide_group(of_planes, w->data + r / 4 * bytes, &wide, steps);
         wide_to_vectors(sums, of_planes, n, v->low);
-        group_bounds(score + r - r0, upper + r - r0, stride, w, r, bn_min_size(4, r1 - r), sums, v,
-                     n);
+        bn_screen_bounds(score + r - r0, upper + r - r0, stride, w, r, bn_min_size(4, r1 - r), sums,
+                         v, n);
     }
 }
 
