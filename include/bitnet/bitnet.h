@@ -181,7 +181,13 @@ typedef struct bitnet_engine bitnet_engine;
 typedef enum bitnet_kv_type {
     BITNET_KV_AUTO = 0,
     BITNET_KV_F16 = 1,
-    BITNET_KV_F32 = 2
+    BITNET_KV_F32 = 2,
+    BITNET_KV_BF16 = 3,
+    BITNET_KV_FP8_E4M3 = 4,
+    BITNET_KV_FP8_E5M2 = 5,
+    BITNET_KV_INT8 = 6,
+    BITNET_KV_INT4 = 7,
+    BITNET_KV_INT2 = 8
 } bitnet_kv_type;
 
 typedef struct bitnet_engine_options {
@@ -205,6 +211,20 @@ typedef struct bitnet_engine_options {
     /* "on": every thread but the caller's own is bound to a CPU of its own, beside the one on which
      * the caller runs at open, where there are enough of them; "off"; "auto" (NULL): off. */
     const char *pin;
+    bitnet_kv_type kv_type_v; /* of the values; AUTO: as kv_type, which then is the keys' */
+    /* tokens that the KV cache holds, all sequences together; 0: max_seqs * ctx_tokens. With fewer,
+     * requests are admitted as they fit, and the youngest give way when it is full; they are computed
+     * again later, with the same result. */
+    uint32_t kv_tokens;
+    /* time between two tokens of an answer that reading other prompts should not exceed, in
+     * milliseconds: prompts are read in smaller pieces then. 0: no such aim */
+    uint32_t itl_target_ms;
+    /* "auto" (NULL), "on", "off": whether beginnings of texts that are in the KV cache are used again */
+    const char *prefix_cache;
+    /* "auto" (NULL): guess the next tokens from the text itself and check them in one step, where that
+     * pays; "on": always; "off". The tokens are the same. */
+    const char *speculation;
+    uint32_t draft_tokens; /* guesses of one step, at most 8; 0: 4 */
 } bitnet_engine_options;
 
 BITNET_API void bitnet_engine_options_init(bitnet_engine_options *o);
@@ -229,6 +249,14 @@ typedef struct bitnet_engine_info {
      * `down`, if all were read and really read; how many of these matrices were taken in part */
     uint64_t ffn_tokens, ffn_dense_bytes, ffn_read_bytes, ffn_up_skipped, ffn_down_skipped;
     uint32_t pinned; /* threads bound to a CPU */
+    /* the KV cache: pages of so many tokens, and how many sequences of ctx_tokens fit */
+    uint32_t kv_page_tokens, kv_pages, kv_pages_free, kv_pages_cached, kv_seqs_full;
+    uint64_t kv_token_bytes;
+    const char *kv_type_v;
+    uint32_t n_running, n_waiting;
+    uint64_t steps, preemptions, recomputed_tokens, prompt_tokens, answer_tokens;
+    uint64_t prefix_queries, prefix_hits, prefix_queried_tokens, prefix_hit_tokens;
+    uint64_t draft_tokens, draft_accepted; /* guesses checked, and right */
 } bitnet_engine_info;
 BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 
@@ -252,12 +280,32 @@ BITNET_API bitnet_status bitnet_eval_reset(bitnet_engine *e, uint32_t seq, bitne
 
 /* --- requests --- */
 
+typedef struct bitnet_logit_bias {
+    int32_t token;
+    float bias; /* added to its logit; -INFINITY forbids it */
+} bitnet_logit_bias;
+
 typedef struct bitnet_sampling {
     float temperature; /* 0: greedy                                   */
     float top_p;       /* 1: off                                      */
     float min_p;       /* 0: off                                      */
     uint32_t top_k;    /* 0: off                                      */
     uint64_t seed;     /* same seed, same text                        */
+    float typical_p;   /* 1: off                                      */
+    float
+        top_n_sigma; /* 0: off; else keeps logits within so many standard deviations of the best */
+    uint32_t
+        adaptive; /* 1: top-k and top-p both of the whole distribution, the smaller set counts */
+    float repetition_penalty;                  /* 1: off */
+    float presence_penalty, frequency_penalty; /* 0: off */
+    uint32_t penalty_last_n;                   /* tokens they look back on; 0: all */
+    float dry_multiplier;                      /* 0: off */
+    float dry_base;
+    uint32_t dry_allowed_length, dry_last_n; /* dry_last_n 0: all */
+    const char *const *dry_breakers;         /* strings no repetition goes across; copied */
+    size_t n_dry_breakers;
+    const struct bitnet_logit_bias *logit_bias; /* copied */
+    size_t n_logit_bias;
 } bitnet_sampling;
 BITNET_API void bitnet_sampling_init(bitnet_sampling *s); /* 0.8, 0.95, 0.05, 40, seed 0 */
 
@@ -269,8 +317,16 @@ typedef struct bitnet_request {
     bitnet_sampling sampling;
     const char *const *stop; /* stop strings; copied */
     size_t n_stop;
-    uint32_t ignore_end;   /* 1: end-of-text tokens do not end the answer */
-    uint32_t show_special; /* 1: special tokens appear in the text        */
+    uint32_t ignore_end;     /* 1: end-of-text tokens do not end the answer */
+    uint32_t show_special;   /* 1: special tokens appear in the text        */
+    uint32_t n_choices;      /* answers to the same prompt; 0: 1. Choice i draws with seed + i */
+    uint32_t logprobs;       /* 1: events carry log-probabilities           */
+    uint32_t n_top_logprobs; /* with logprobs: so many of the likeliest, at most 20 */
+    uint32_t timeout_ms;     /* from submit on; 0: none                   */
+    /* the answer must match: GBNF text, or a JSON Schema, or any JSON object (at most one of them) */
+    const char *grammar, *json_schema;
+    uint32_t json_object;
+    uint32_t no_cache; /* 1: the prefix cache is neither read nor filled  */
 } bitnet_request;
 BITNET_API void bitnet_request_init(bitnet_request *r);
 
@@ -280,11 +336,17 @@ typedef enum bitnet_finish {
     BITNET_FINISH_STOP,   /* a stop string appeared           */
     BITNET_FINISH_LENGTH, /* max_new_tokens or the context    */
     BITNET_FINISH_CANCELLED,
-    BITNET_FINISH_ERROR /* see error                        */
+    BITNET_FINISH_ERROR,  /* see error                        */
+    BITNET_FINISH_TIMEOUT /* timeout_ms has passed            */
 } bitnet_finish;
 
 /* One event: a piece of a prompt was read (token -1, finish NONE), or there is a new token with the
  * text it completes, or the request ended. Pointers are borrowed until the next bitnet_step. */
+typedef struct bitnet_logprob {
+    int32_t token;
+    float logprob; /* natural logarithm, of the plain distribution before any sampling option */
+} bitnet_logprob;
+
 typedef struct bitnet_event {
     uint64_t id;
     int32_t token;    /* -1: no new token */
@@ -294,6 +356,11 @@ typedef struct bitnet_event {
     const char *error;                      /* with FINISH_ERROR: the sentence */
     uint32_t n_prompt, n_read, n_generated; /* n_read: tokens of the prompt read so far */
     uint64_t prefill_ns, decode_ns;         /* so far */
+    uint32_t choice;                        /* of n_choices */
+    uint32_t n_cached;                      /* of the prompt: tokens found in the prefix cache */
+    float logprob;                          /* of the token, if asked for */
+    uint32_t n_top;                         /* likeliest tokens, best first, if asked for */
+    const bitnet_logprob *top;
 } bitnet_event;
 
 BITNET_API bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,

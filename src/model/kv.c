@@ -19,7 +19,8 @@ bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bool f16, 
     kv->bytes = (size_t)bytes;
     kv->data = bn_block_alloc(kv->bytes);
     kv->free_pages = bn_calloc(n_pages, sizeof *kv->free_pages);
-    if (!kv->data || !kv->free_pages) {
+    kv->holders = bn_calloc(n_pages, sizeof *kv->holders);
+    if (!kv->data || !kv->free_pages || !kv->holders) {
         bn_kv_close(kv);
         return bn_fail(
             err, BITNET_E_NOMEM,
@@ -37,6 +38,7 @@ void bn_kv_close(struct bn_kv *kv)
 {
     bn_block_free(kv->data, kv->bytes);
     free(kv->free_pages);
+    free(kv->holders);
     *kv = (struct bn_kv){0};
 }
 
@@ -53,17 +55,64 @@ void bn_kv_seq_close(struct bn_kv_seq *s)
     *s = (struct bn_kv_seq){0};
 }
 
+void bn_kv_hold(struct bn_kv *kv, uint32_t page) { kv->holders[page]++; }
+
+void bn_kv_let_go(struct bn_kv *kv, uint32_t page)
+{
+    if (--kv->holders[page] == 0) kv->free_pages[kv->n_free++] = page;
+}
+
+static uint32_t take_page(struct bn_kv *kv)
+{
+    uint32_t page = kv->free_pages[--kv->n_free];
+    kv->holders[page] = 1;
+    return page;
+}
+
+/* The page that the next token goes to, if it is there already and others hold it, too. */
+static uint32_t *shared_page(const struct bn_kv *kv, const struct bn_kv_seq *s, uint32_t n_tokens)
+{
+    uint32_t i = s->n_tokens / BN_ATTN_BLOCK;
+    return n_tokens > s->n_tokens && i < s->n_pages && kv->holders[s->pages[i]] > 1 ? s->pages + i
+                                                                                    : NULL;
+}
+
+uint32_t bn_kv_need(const struct bn_kv *kv, const struct bn_kv_seq *s, uint32_t n_tokens)
+{
+    uint32_t pages = bn_kv_pages_for(n_tokens);
+    return (pages > s->n_pages ? pages - s->n_pages : 0) + (shared_page(kv, s, n_tokens) ? 1 : 0);
+}
+
 bool bn_kv_reserve(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens)
 {
-    uint32_t need = bn_kv_pages_for(n_tokens);
-    if (need <= s->n_pages) return true;
-    if (need > s->room || need - s->n_pages > kv->n_free) return false;
-    while (s->n_pages < need) s->pages[s->n_pages++] = kv->free_pages[--kv->n_free];
+    uint32_t pages = bn_kv_pages_for(n_tokens);
+    if (pages > s->room || bn_kv_need(kv, s, n_tokens) > kv->n_free) return false;
+    uint32_t *shared = shared_page(kv, s, n_tokens);
+    if (shared) {
+        size_t bytes = kv->n_layer * kv->page_bytes;
+        uint32_t own = take_page(kv);
+        memcpy(kv->data + own * bytes, kv->data + *shared * bytes, bytes);
+        bn_kv_let_go(kv, *shared);
+        *shared = own;
+    }
+    while (s->n_pages < pages) s->pages[s->n_pages++] = take_page(kv);
     return true;
 }
 
-void bn_kv_release(struct bn_kv *kv, struct bn_kv_seq *s)
+void bn_kv_truncate(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens)
 {
-    while (s->n_pages) kv->free_pages[kv->n_free++] = s->pages[--s->n_pages];
-    s->n_tokens = 0;
+    uint32_t pages = bn_kv_pages_for(n_tokens);
+    while (s->n_pages > pages) bn_kv_let_go(kv, s->pages[--s->n_pages]);
+    s->n_tokens = n_tokens;
+}
+
+void bn_kv_release(struct bn_kv *kv, struct bn_kv_seq *s) { bn_kv_truncate(kv, s, 0); }
+
+void bn_kv_share(struct bn_kv *kv, struct bn_kv_seq *s, const uint32_t *pages, uint32_t n_tokens)
+{
+    while (s->n_pages < bn_kv_pages_for(n_tokens)) {
+        s->pages[s->n_pages] = pages[s->n_pages];
+        bn_kv_hold(kv, s->pages[s->n_pages++]);
+    }
+    s->n_tokens = n_tokens;
 }

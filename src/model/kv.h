@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The paged KV cache. A page holds BN_ATTN_BLOCK tokens of one sequence for all layers; a sequence
- * is a list of pages. One block of memory, reserved at open. Belongs to the thread that drives the
- * engine; workers write rows of pages that were handed out before. */
+ * The paged KV cache. A page holds BN_ATTN_BLOCK tokens for all layers; a sequence is a list of
+ * pages. Sequences that begin alike may share pages: a page counts who holds it, and a page that
+ * several hold is copied before one of them writes to it. One block of memory, reserved at open.
+ * Belongs to the thread that drives the engine; workers write rows of pages that were handed out
+ * before. */
 #ifndef BN_MODEL_KV_H
 #define BN_MODEL_KV_H
 
@@ -17,6 +19,7 @@ struct bn_kv {
     size_t bytes;
     uint32_t *free_pages; /* stack */
     uint32_t n_free;
+    uint32_t *holders; /* [n_pages] how many hold a page; 0: it is free */
 };
 
 /* One sequence's pages in order. */
@@ -32,11 +35,20 @@ void bn_kv_close(struct bn_kv *kv);
 
 bool bn_kv_seq_open(struct bn_kv_seq *s, uint32_t max_tokens); /* false: out of memory */
 void bn_kv_seq_close(struct bn_kv_seq *s);
-/* Pages for n_tokens in all; false if the pool has not enough, then nothing changes. No
- * allocation. */
+/* What bn_kv_reserve would take from the free pages, a copy included. */
+uint32_t bn_kv_need(const struct bn_kv *kv, const struct bn_kv_seq *s, uint32_t n_tokens);
+/* Pages for n_tokens in all, those from s->n_tokens on for this sequence alone; false if the pool
+ * has not enough, then nothing changes. No allocation. */
 bool bn_kv_reserve(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens);
-void bn_kv_release(struct bn_kv *kv,
-                   struct bn_kv_seq *s); /* all pages go back, n_tokens becomes 0 */
+/* Back to the first n_tokens, of those stored; pages behind them are let go. */
+void bn_kv_truncate(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens);
+/* All pages are let go, n_tokens becomes 0. */
+void bn_kv_release(struct bn_kv *kv, struct bn_kv_seq *s);
+/* An empty sequence takes n_tokens that are stored in these pages, as one more holder. */
+void bn_kv_share(struct bn_kv *kv, struct bn_kv_seq *s, const uint32_t *pages, uint32_t n_tokens);
+/* One more holder, one less; the last one's page becomes free. */
+void bn_kv_hold(struct bn_kv *kv, uint32_t page);
+void bn_kv_let_go(struct bn_kv *kv, uint32_t page);
 
 static inline uint32_t bn_kv_pages_for(uint32_t n_tokens)
 {
