@@ -249,11 +249,14 @@ typedef struct bitnet_engine_info {
      * `down`, if all were read and really read; how many of these matrices were taken in part */
     uint64_t ffn_tokens, ffn_dense_bytes, ffn_read_bytes, ffn_up_skipped, ffn_down_skipped;
     uint32_t pinned; /* threads bound to a CPU */
-    /* the KV cache: pages of so many tokens, and how many sequences of ctx_tokens fit */
+    /* the KV cache: pages of so many tokens; those that are free, and those that are kept for texts
+     * to come but given up when needed; how many sequences of ctx_tokens fit */
     uint32_t kv_page_tokens, kv_pages, kv_pages_free, kv_pages_cached, kv_seqs_full;
     uint64_t kv_token_bytes;
     const char *kv_type_v;
-    uint32_t n_running, n_waiting;
+    uint32_t n_running, n_waiting; /* answers */
+    /* prompt_tokens: computed, not those found in the prefix cache; recomputed_tokens: once more, after
+     * an answer gave way (preemptions) */
     uint64_t steps, preemptions, recomputed_tokens, prompt_tokens, answer_tokens;
     uint64_t prefix_queries, prefix_hits, prefix_queried_tokens, prefix_hit_tokens;
     uint64_t draft_tokens, draft_accepted; /* guesses checked, and right */
@@ -272,8 +275,9 @@ BITNET_API int bitnet_engine_ffn_layer(const bitnet_engine *e, uint32_t layer,
 
 /* --- the plain door: scoring and research ---
  * Appends n tokens to sequence `seq` (0 .. max_seqs-1) and writes their logits, [n][n_vocab]
- * floats, or those of the last token only, [n_vocab], when `last_only`. logits may be NULL. Not to
- * be mixed with requests on the same engine while these are running. */
+ * floats, or those of the last token only, [n_vocab], when `last_only`. logits may be NULL. Its
+ * sequences take their pages of the KV cache beside those of requests and keep them until they are
+ * reset: not to be mixed with requests on the same engine while these are running. */
 BITNET_API bitnet_status bitnet_eval(bitnet_engine *e, uint32_t seq, const int32_t *tokens,
                                      size_t n, int last_only, float *logits, bitnet_error *err);
 BITNET_API bitnet_status bitnet_eval_reset(bitnet_engine *e, uint32_t seq, bitnet_error *err);
@@ -340,19 +344,20 @@ typedef enum bitnet_finish {
     BITNET_FINISH_TIMEOUT /* timeout_ms has passed            */
 } bitnet_finish;
 
-/* One event: a piece of a prompt was read (token -1, finish NONE), or there is a new token with the
- * text it completes, or the request ended. Pointers are borrowed until the next bitnet_step. */
 typedef struct bitnet_logprob {
     int32_t token;
     float logprob; /* natural logarithm, of the plain distribution before any sampling option */
 } bitnet_logprob;
 
+/* One event: a piece of a prompt was read (token -1, finish NONE), or there is a new token with the
+ * text it completes, or an answer ended; then no more come about this choice, and after the last
+ * choice none about the request. Pointers are borrowed until the next bitnet_step. */
 typedef struct bitnet_event {
     uint64_t id;
     int32_t token;    /* -1: no new token */
     const char *text; /* complete UTF-8 characters only; may be empty; not 0-terminated */
     size_t text_bytes;
-    bitnet_finish finish;                   /* NONE while the request goes on  */
+    bitnet_finish finish;                   /* NONE while the answer goes on   */
     const char *error;                      /* with FINISH_ERROR: the sentence */
     uint32_t n_prompt, n_read, n_generated; /* n_read: tokens of the prompt read so far */
     uint64_t prefill_ns, decode_ns;         /* so far */
@@ -363,12 +368,16 @@ typedef struct bitnet_event {
     const bitnet_logprob *top;
 } bitnet_event;
 
+/* Takes all memory that the request will need. Refused are requests that the KV cache could not hold
+ * even alone. */
 BITNET_API bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                                        bitnet_error *err);
+/* All its answers end with the next step that is computed. BITNET_E_ARG: there is no such request (any
+ * more). */
 BITNET_API bitnet_status bitnet_cancel(bitnet_engine *e, uint64_t id);
-/* Advances every running request by one step and reports what happened. *n: room in, count out;
- * room for two events a sequence of the engine is always enough. *n is 0 only when there is nothing
- * to do. */
+/* Computes one step of those requests that can run, and reports what happened. *n: room in, at least
+ * 1; count out. What does not fit is reported by the following calls, before the next step is
+ * computed. *n is 0 only when there is nothing to do. */
 BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, size_t *n,
                                      bitnet_error *err);
 

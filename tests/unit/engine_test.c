@@ -372,9 +372,6 @@ static void bad_arguments_get_a_sentence(void **state)
     token = 1;
     r.sampling.top_p = 0;
     assert_int_equal(bitnet_submit(e, &r, &id, &err), BITNET_E_ARG);
-    bitnet_event ev[1];
-    size_t n = 1;
-    assert_int_equal(bitnet_step(e, ev, &n, &err), BITNET_E_LIMIT);
     assert_int_equal(bitnet_eval(e, 1, &token, 1, 0, NULL, &err), BITNET_E_ARG);
     int32_t many[600] = {0};
     assert_int_equal(bitnet_eval(e, 0, many, 600, 0, NULL, &err), BITNET_E_LIMIT);
