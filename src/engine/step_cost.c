@@ -16,9 +16,10 @@ enum { N = BN_STEP_COST_TERMS };
 
 static const double LEAST_NS = 1; /* of a price */
 static const double MEMORY = 0.98;
-static const double RIDGE = 0.01;         /* in steps: the weight of the last solution */
-static const double MAX_DEVIATIONS = 3;   /* a surprise beyond counts as so much */
-static const double DEVIATION_PACE = 0.1; /* of the new in the usual deviation */
+static const double RIDGE = 0.01;           /* in steps: the weight of the last solution */
+static const double MAX_DEVIATIONS = 3;     /* a surprise beyond counts as so much */
+static const double LEAST_DEVIATION = 0.02; /* of the time expected, however calm it was */
+static const double DEVIATION_PACE = 0.1;   /* of the new in the usual deviation */
 
 /* a d = b for a positive definite, which both become something else. */
 static void solve(double a[N][N], double b[N], double d[N])
@@ -39,7 +40,8 @@ static void solve(double a[N][N], double b[N], double d[N])
 /* The step's time with a surprise cut off; moves the usual deviation. */
 static double credible_ns(struct bn_step_cost *c, double expected, double ns)
 {
-    double surprise = ns - expected, most = MAX_DEVIATIONS * c->deviation_ns;
+    double surprise = ns - expected;
+    double most = MAX_DEVIATIONS * fmax(c->deviation_ns, LEAST_DEVIATION * expected);
     if (surprise > most) surprise = most;
     if (surprise < -most) surprise = -most;
     c->deviation_ns += DEVIATION_PACE * (fabs(surprise) - c->deviation_ns);
