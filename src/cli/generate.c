@@ -182,6 +182,7 @@ const char *generation_finish_name(bitnet_finish f)
     case BITNET_FINISH_LENGTH: return "length";
     case BITNET_FINISH_CANCELLED: return "cancelled";
     case BITNET_FINISH_ERROR: return "error";
+    case BITNET_FINISH_TIMEOUT: return "timeout";
     }
     return "unknown";
 }

@@ -29,12 +29,13 @@ struct bitnet_engine {
     struct bn_kv kv;
     struct bn_forward *forward;
     uint32_t ctx, max_seqs, max_batch;
-    uint32_t n_pinned;               /* workers bound to a CPU */
-    enum bn_head_mode head;          /* screened: where sampling allows it; never auto */
-    struct place *places;            /* [max_seqs] */
-    struct bn_batch_token *batch;    /* [max_batch] */
-    float *logits;                   /* [max_seqs][n_vocab] */
-    struct bn_candidate *candidates; /* [n_vocab] */
+    uint32_t n_pinned;            /* workers bound to a CPU */
+    enum bn_head_mode head;       /* screened: where sampling allows it; never auto */
+    struct place *places;         /* [max_seqs] */
+    struct bn_batch_token *batch; /* [max_batch] */
+    float *logits;                /* [max_seqs][n_vocab] */
+    struct bn_sampler_room room;  /* for a draw */
+    bitnet_logprob *top;          /* [max_seqs][BN_MAX_TOP_LOGPROBS] */
     struct bn_request *queue, **queue_end;
     uint32_t n_queued;
     /* [max_seqs] kept until the next step: events borrow their text */
@@ -72,9 +73,10 @@ static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_opt
     e->places = bn_calloc(e->max_seqs, sizeof *e->places);
     e->batch = bn_calloc(e->max_batch, sizeof *e->batch);
     e->logits = bn_calloc((size_t)e->max_seqs * c->n_vocab, sizeof *e->logits);
-    e->candidates = bn_calloc(c->n_vocab, sizeof *e->candidates);
+    e->top = bn_calloc((size_t)e->max_seqs * BN_MAX_TOP_LOGPROBS, sizeof *e->top);
     e->finished = bn_calloc((size_t)e->max_seqs, sizeof(struct bn_request *));
-    bool ok = e->places && e->batch && e->logits && e->candidates && e->finished;
+    bool ok = e->places && e->batch && e->logits && e->top && e->finished &&
+              bn_sampler_room_open(&e->room, c->n_vocab);
     for (uint32_t i = 0; ok && i < e->max_seqs; i++) ok = bn_kv_seq_open(&e->places[i].kv, e->ctx);
     if (!ok)
         return bn_fail_nomem(err, (size_t)e->max_seqs * c->n_vocab * sizeof *e->logits,
@@ -156,7 +158,8 @@ void bn_engine_close(struct bitnet_engine *e)
     free(e->places);
     free(e->batch);
     free(e->logits);
-    free(e->candidates);
+    free(e->top);
+    bn_sampler_room_close(&e->room);
     free(e->finished);
     bn_forward_close(e->forward);
     bn_kv_close(&e->kv);
@@ -287,14 +290,17 @@ bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r,
                        "a prompt of %zu tokens leaves no room in a context of %u", r->n_tokens,
                        e->ctx);
     BN_TRY(check_tokens(e, r->tokens, r->n_tokens, err));
-    BN_TRY(bn_sampling_check(&r->sampling, err));
+    BN_TRY(bn_sampling_check(&r->sampling, e->m->config.n_vocab, err));
+    if (r->n_top_logprobs > BN_MAX_TOP_LOGPROBS)
+        return bn_fail(err, BITNET_E_LIMIT, "%u top log-probabilities; at most %d are possible",
+                       r->n_top_logprobs, BN_MAX_TOP_LOGPROBS);
     if (e->n_queued >= BN_MAX_QUEUE)
         return bn_fail(err, BITNET_E_LIMIT, "%u requests are waiting already", e->n_queued);
     size_t room = e->ctx - r->n_tokens;
     uint32_t limit =
         (uint32_t)(r->n_tokens + (r->max_new_tokens ? bn_min_size(r->max_new_tokens, room) : room));
     struct bn_request *q;
-    BN_TRY(bn_request_make(&q, r, e->m->tokenizer, limit, err));
+    BN_TRY(bn_request_make(&q, r, e->m->config.n_vocab, e->m->tokenizer, limit, err));
     q->id = *id = e->next_id++;
     *e->queue_end = q;
     e->queue_end = &q->next;
@@ -346,7 +352,7 @@ static size_t add_tokens(struct bitnet_engine *e, struct place *p, size_t n, siz
         e->batch[n + i] =
             (struct bn_batch_token){.token = q->tokens[pos], .pos = pos, .seq = &p->kv};
         if (!last) continue;
-        e->batch[n + i].want = bn_sampling_want(&q->sampling, q->n_tokens);
+        e->batch[n + i].want = bn_sampler_want(q->sampler, q->n_tokens, q->logprobs);
         p->batch_row = (*n_rows)++;
     }
     p->batch_tokens = (uint32_t)some;
@@ -385,6 +391,7 @@ static void take_token(struct bitnet_engine *e, struct place *p, int32_t token, 
     struct bn_request *q = p->request;
     bool stopped = false, end = false;
     q->tokens[q->n_tokens++] = token;
+    bn_sampler_push(q->sampler, token);
     ev->token = token;
 #if BN_HAVE_TEXT
     if (e->m->tokenizer) end = !q->ignore_end && bn_token_is_end(e->m->tokenizer, token);
@@ -481,9 +488,19 @@ bitnet_status bn_engine_step(struct bitnet_engine *e, bitnet_event *events, size
             continue;
         }
         int32_t token =
-            bn_sample(&q->sampling, logits, (uint32_t)n_vocab, q->n_tokens, e->candidates);
+            bn_sampler_draw(q->sampler, logits, (uint32_t)n_vocab, q->n_tokens, NULL, &e->room);
+        if (token < 0) {
+            close_request(e, p, BITNET_FINISH_ERROR, "every token is forbidden", &events[(*n)++]);
+            continue;
+        }
         bitnet_event *ev = &events[(*n)++];
         *ev = (bitnet_event){.text = ""};
+        if (q->logprobs) {
+            ev->top = e->top + (size_t)i * BN_MAX_TOP_LOGPROBS;
+            ev->n_top = (uint32_t)bn_min_size(q->n_top, n_vocab);
+            ev->logprob = bn_logprob(logits, (uint32_t)n_vocab, token,
+                                     e->top + (size_t)i * BN_MAX_TOP_LOGPROBS, ev->n_top);
+        }
         take_token(e, p, token, ev);
         fill_counts(ev, q);
         if (ev->finish == BITNET_FINISH_NONE) continue;

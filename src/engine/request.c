@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include <stdlib.h>
 
-bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
+bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r, uint32_t n_vocab,
                               const struct bn_tokenizer *t, uint32_t limit, bitnet_error *err)
 {
     *out = NULL;
@@ -20,12 +20,13 @@ bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
     q->limit = limit;
     q->n_tokens = q->n_prompt = (uint32_t)r->n_tokens;
     memcpy(q->tokens, r->tokens, r->n_tokens * sizeof *r->tokens);
-    q->sampling = r->sampling;
+    q->logprobs = r->logprobs != 0;
+    q->n_top = r->logprobs ? r->n_top_logprobs : 0;
     q->ignore_end = r->ignore_end != 0;
+    s = bn_sampler_open(&q->sampler, &r->sampling, n_vocab, t, tokens, q->n_prompt, limit, err);
 #if BN_HAVE_TEXT
-    if (t) s = bn_detok_open(&q->detok, t, r->show_special != 0, r->stop, r->n_stop, err);
-#else
-    (void)t;
+    if (t && s == BITNET_OK)
+        s = bn_detok_open(&q->detok, t, r->show_special != 0, r->stop, r->n_stop, err);
 #endif
     if (s != BITNET_OK) {
         bn_request_free(q);
@@ -41,6 +42,7 @@ void bn_request_free(struct bn_request *r)
 #if BN_HAVE_TEXT
     bn_detok_close(r->detok);
 #endif
+    bn_sampler_close(r->sampler);
     free(r->tokens);
     free(r);
 }
