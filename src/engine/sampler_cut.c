@@ -42,10 +42,9 @@ struct bn_want bn_sampling_want(const bitnet_sampling *s, uint64_t position)
                                 .noise = draw_key(s, position)};
     /* the deviation is that of all logits, and adaptive's top-p a share of them all */
     if (s->top_n_sigma > 0 || (s->adaptive && s->top_p < 1)) return all;
-    /* typical may cut the best, which min-p counts from */
-    if (has_typical(s)) below = (double)INFINITY;
-    /* top-p is a share of the top-k, or of all; min-p cuts after both */
-    if (s->top_k > 0 || (below < (double)INFINITY && s->top_p == 1))
+    /* typical may cut the best, which min-p counts from; top-p is a share also of what min-p cuts */
+    if (has_typical(s) || s->top_p < 1) below = (double)INFINITY;
+    if (s->top_k > 0 || below < (double)INFINITY)
         return (struct bn_want){.kind = BN_WANT_BEST, .k = s->top_k, .below = below};
     return all;
 }
