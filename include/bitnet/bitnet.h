@@ -289,29 +289,35 @@ typedef struct bitnet_logit_bias {
     float bias; /* added to its logit; -INFINITY forbids it */
 } bitnet_logit_bias;
 
+/* How a token is chosen. Each step works on what the ones before have left: bias; penalties
+ * (repetition, presence and frequency, DRY); what a grammar allows; top-n-sigma; top-k; typical; top-p;
+ * min-p; temperature and the draw. docs/engine-sampling.md has the formulas. */
 typedef struct bitnet_sampling {
     float temperature; /* 0: greedy                                   */
     float top_p;       /* 1: off                                      */
     float min_p;       /* 0: off                                      */
     uint32_t top_k;    /* 0: off                                      */
     uint64_t seed;     /* same seed, same text                        */
-    float typical_p;   /* 1: off                                      */
+    float typical_p;   /* 1 or 0: off                                 */
     float
         top_n_sigma; /* 0: off; else keeps logits within so many standard deviations of the best */
     uint32_t
         adaptive; /* 1: top-k and top-p both of the whole distribution, the smaller set counts */
-    float repetition_penalty;                  /* 1: off */
-    float presence_penalty, frequency_penalty; /* 0: off */
+    float repetition_penalty;                  /* of prompt and answer; 1 or 0: off */
+    float presence_penalty, frequency_penalty; /* of the answer; 0: off */
     uint32_t penalty_last_n;                   /* tokens they look back on; 0: all */
     float dry_multiplier;                      /* 0: off */
-    float dry_base;
-    uint32_t dry_allowed_length, dry_last_n; /* dry_last_n 0: all */
-    const char *const *dry_breakers;         /* strings no repetition goes across; copied */
+    float dry_base;                            /* 0: 1.75 */
+    uint32_t dry_allowed_length;               /* repetitions shorter than this are free; 0: 2 */
+    uint32_t dry_last_n;                       /* tokens it looks back on; 0: all */
+    /* strings no repetition goes across; copied. NULL: "\n", ":", "\"" and "*" */
+    const char *const *dry_breakers;
     size_t n_dry_breakers;
-    const struct bitnet_logit_bias *logit_bias; /* copied */
+    const struct bitnet_logit_bias *logit_bias; /* copied; several of one token add up */
     size_t n_logit_bias;
 } bitnet_sampling;
-BITNET_API void bitnet_sampling_init(bitnet_sampling *s); /* 0.8, 0.95, 0.05, 40, seed 0 */
+/* temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, seed 0, the rest off */
+BITNET_API void bitnet_sampling_init(bitnet_sampling *s);
 
 typedef struct bitnet_request {
     size_t size;
