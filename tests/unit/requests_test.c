@@ -9,18 +9,21 @@
 
 enum { MAX_PROMPT = 120, PAGE = BN_ATTN_BLOCK };
 
-/* A prompt that repeats itself, so that guesses are made. */
+/* Every third says always the same, so that guesses are made, and are right. */
 static bitnet_request make_request(int which, int32_t *prompt, uint32_t n_prompt, uint32_t n_new)
 {
+    static const bitnet_logit_bias same = {7, 100};
     bitnet_request r;
     bitnet_request_init(&r);
     for (uint32_t i = 0; i < n_prompt; i++)
-        prompt[i] = (int32_t)((i % 7 * 131 + (uint32_t)which * 17 + 5) % info.n_vocab);
+        prompt[i] = (int32_t)((i * 131 + (uint32_t)which * 17 + 5) % info.n_vocab);
     r.tokens = prompt;
     r.n_tokens = n_prompt;
     r.max_new_tokens = n_new;
     r.ignore_end = 1;
-    r.sampling.temperature = which % 3 ? 0.7f : 0;
+    r.sampling.temperature = 0.7f;
+    r.sampling.logit_bias = &same;
+    r.sampling.n_logit_bias = which % 3 == 0;
     r.sampling.seed = (uint64_t)which * 100;
     return r;
 }
@@ -68,14 +71,14 @@ static void note_phases(const bitnet_engine *e, uint64_t id, int seen[N_PHASES])
 }
 
 enum { N_ASKS = 4 };
-static const uint32_t ask_choices[N_ASKS] = {1, 3, 1, 2}, ask_prompt[N_ASKS] = {60, 30, 90, 1};
+static const uint32_t ask_choices[N_ASKS] = {1, 3, 1, 2}, ask_prompt[N_ASKS] = {58, 28, 92, 1};
 
 static void submit_asks(bitnet_engine *e, struct ask *asks, struct answer *answers)
 {
     int32_t prompt[MAX_PROMPT];
     uint32_t n = 0;
     for (int i = 0; i < N_ASKS; i++) {
-        bitnet_request r = make_request(i, prompt, ask_prompt[i], 12);
+        bitnet_request r = make_request(i, prompt, ask_prompt[i], 8);
         r.n_choices = ask_choices[i];
         asks[i] = (struct ask){submit(e, &r), ask_choices[i], answers + n};
         n += ask_choices[i];
