@@ -61,9 +61,10 @@ static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_opt
                                 enum bn_ffn_mode ffn, bitnet_error *err)
 {
     const struct bn_config *c = &e->m->config;
-    bool f16 = o->kv_type != BITNET_KV_F32;
+    bitnet_kv_type keys = o->kv_type ? o->kv_type : BITNET_KV_F16;
+    bitnet_kv_type values = o->kv_type_v ? o->kv_type_v : keys;
     BN_TRY(open_pool(e, o, err));
-    BN_TRY(bn_kv_open(&e->kv, c, f16, e->max_seqs * bn_kv_pages_for(e->ctx), err));
+    BN_TRY(bn_kv_open(&e->kv, c, keys, values, e->max_seqs * bn_kv_pages_for(e->ctx), err));
     struct bn_head_options head = {.screened = e->head == BN_HEAD_SCREENED,
                                    .int8 = e->head == BN_HEAD_INT8,
                                    .max_screened = e->max_seqs};
@@ -75,7 +76,8 @@ static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_opt
     e->candidates = bn_calloc(c->n_vocab, sizeof *e->candidates);
     e->finished = bn_calloc((size_t)e->max_seqs, sizeof(struct bn_request *));
     bool ok = e->places && e->batch && e->logits && e->candidates && e->finished;
-    for (uint32_t i = 0; ok && i < e->max_seqs; i++) ok = bn_kv_seq_open(&e->places[i].kv, e->ctx);
+    for (uint32_t i = 0; ok && i < e->max_seqs; i++)
+        ok = bn_kv_seq_open(&e->places[i].kv, &e->kv, e->ctx);
     if (!ok)
         return bn_fail_nomem(err, (size_t)e->max_seqs * c->n_vocab * sizeof *e->logits,
                              "the engine");
@@ -171,8 +173,14 @@ void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     info->ctx_tokens = e->ctx;
     info->max_seqs = e->max_seqs;
     info->max_batch_tokens = e->max_batch;
-    info->kv_type = e->kv.f16 ? "f16" : "f32";
-    info->kv_bytes = e->kv.bytes;
+    info->kv_type = bn_kv_type_name(e->kv.keys.type);
+    info->kv_type_v = bn_kv_type_name(e->kv.values.type);
+    info->kv_bytes = e->kv.bytes + e->max_seqs * e->kv.tail_bytes;
+    info->kv_page_tokens = BN_ATTN_BLOCK;
+    info->kv_pages = e->kv.n_pages;
+    info->kv_pages_free = e->kv.n_free;
+    info->kv_seqs_full = e->kv.n_pages / bn_kv_pages_for(e->ctx);
+    info->kv_token_bytes = bn_kv_token_bytes(&e->kv);
     info->scratch_bytes =
         bn_forward_bytes(e->forward) + (uint64_t)e->max_seqs * e->m->config.n_vocab * sizeof(float);
     const struct bn_head_stats *s = bn_head_stats(bn_forward_head(e->forward));
