@@ -105,7 +105,8 @@ static bool merge_keyword(struct bn_schema *s, json_t *sum, const char *key, jso
     }
     if (strcmp(key, "properties") == 0 && json_is_object(old) && json_is_object(value))
         return add_properties(old, value) || bn_builder_nomem(&s->b);
-    if (strcmp(key, "required") == 0 && json_is_array(old) && json_is_array(value))
+    bool lists = json_is_array(old) && json_is_array(value);
+    if (lists && (strcmp(key, "required") == 0 || strcmp(key, "allOf") == 0))
         return json_array_extend(old, value) == 0 || bn_builder_nomem(&s->b);
     return bn_schema_fail(s, BITNET_E_UNSUPPORTED, "two schemas that differ in '%.80s' at once",
                           key) != NULL;
@@ -117,19 +118,8 @@ static bool speaks_for_others(const json_t *a, const json_t *b)
     return json_object_get(a, "additionalProperties") && json_object_get(b, "properties");
 }
 
-const json_t *bn_schema_merge(struct bn_schema *s, const json_t *a, const json_t *b)
+static const json_t *sum_of(struct bn_schema *s, const json_t *a, const json_t *b)
 {
-    if (json_is_true(b) || (json_is_object(b) && demands_nothing(b))) return a;
-    if (!json_is_object(b)) {
-        bn_schema_fail(s, BITNET_E_FORMAT, "neither an object nor true");
-        return NULL;
-    }
-    if (demands_nothing(a)) return b;
-    if (speaks_for_others(a, b) || speaks_for_others(b, a)) {
-        bn_schema_fail(s, BITNET_E_UNSUPPORTED,
-                       "'additionalProperties' beside the properties of another schema");
-        return NULL;
-    }
     json_t *sum = keep(s, json_object());
     const json_t *parts[] = {a, b};
     for (size_t i = 0; sum && i < 2; i++) {
@@ -141,6 +131,40 @@ const json_t *bn_schema_merge(struct bn_schema *s, const json_t *a, const json_t
         }
     }
     return sum;
+}
+
+/* The schema with what its '$ref' demands, as a schema without '$ref'. */
+static const json_t *expanded(struct bn_schema *s, const json_t *schema)
+{
+    const json_t *ref = json_object_get(schema, "$ref");
+    if (!json_is_string(ref)) return schema;
+    const json_t *target = bn_schema_find(s, json_string_value(ref));
+    const json_t *rest = target ? bn_schema_without(s, schema, "$ref") : NULL;
+    return rest ? bn_schema_merge(s, rest, target) : NULL;
+}
+
+const json_t *bn_schema_merge(struct bn_schema *s, const json_t *a, const json_t *b)
+{
+    if (json_is_true(b) || (json_is_object(b) && demands_nothing(b))) return a;
+    if (!json_is_object(b)) {
+        bn_schema_fail(s, BITNET_E_FORMAT, "neither an object nor true");
+        return NULL;
+    }
+    if (demands_nothing(a)) return b;
+    if (++s->nesting > BN_GRAMMAR_MAX_NESTING) {
+        bn_schema_fail(s, BITNET_E_LIMIT, "schemas more than %d deep", BN_GRAMMAR_MAX_NESTING);
+        return NULL;
+    }
+    a = expanded(s, a);
+    b = a ? expanded(s, b) : NULL;
+    if (!b) return NULL;
+    s->nesting--;
+    if (speaks_for_others(a, b) || speaks_for_others(b, a)) {
+        bn_schema_fail(s, BITNET_E_UNSUPPORTED,
+                       "'additionalProperties' beside the properties of another schema");
+        return NULL;
+    }
+    return sum_of(s, a, b);
 }
 
 /* ------------------------------------------------------------------ one or the other */
