@@ -15,7 +15,7 @@
  * Where none pays, one token is tried now and then. What guesses have cost beyond what they gave, in
  * plain steps, is a debt between 0 and MAX_DEBT; a try is made every 2^debt occasions. So tries thin
  * out exactly while they lose, come back soon once they win, and a text on which guessing never pays
- * costs about MAX_DEBT steps in all and a 64th of a guess at each occasion from then on.
+ * costs MAX_DEBT steps an index and, from then on, a 64th of a guess at each occasion.
  * Nothing but the calls decides, so the same calls get the same guesses.
  */
 #include "engine/draft.h"
