@@ -130,8 +130,13 @@ struct bn_want bn_sampler_want(const struct bn_sampler *s, uint64_t position, bo
 
 static void apply_mask(float *logits, uint32_t n, const uint64_t *mask)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (!(mask[i / 64] >> i % 64 & 1)) logits[i] = -INFINITY;
+    for (uint32_t i = 0; i < n; i += 64) {
+        uint64_t word = mask[i / 64];
+        uint32_t some = (uint32_t)bn_min_size(64, n - i);
+        if (word == UINT64_MAX) continue;
+        for (uint32_t k = 0; k < some; k++)
+            logits[i + k] = word >> k & 1 ? logits[i + k] : -INFINITY;
+    }
 }
 
 int32_t bn_sampler_draw(struct bn_sampler *s, const float *logits, uint32_t n, uint64_t position,

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The cuts of a distribution, and the draw. Candidates come off a heap, best first, so that only as
- * many are ordered as the limits let through. */
+ * many are ordered as the limits let through; of a row of many thousands only those come into it
+ * that can matter. */
 #include "engine/sampler.h"
 
 #include "base/det_math.h"
 #include "base/gumbel.h"
 #include "kernels/exp.h"
 #include <math.h>
-
-static bool better(struct bn_candidate a, struct bn_candidate b)
-{
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
 
 /* ------------------------------------------------------------------ what the options ask for */
 
@@ -23,6 +19,12 @@ static bool is_plain(const bitnet_sampling *s)
 {
     return s->top_k == 0 && s->top_p == 1 && s->min_p == 0 && s->top_n_sigma == 0 &&
            !has_typical(s);
+}
+
+/* top-p is a share of everything, not of what top-k or typical have left */
+static bool share_of_all(const bitnet_sampling *s)
+{
+    return s->top_p < 1 && (s->adaptive || (s->top_k == 0 && !has_typical(s)));
 }
 
 static uint64_t draw_key(const bitnet_sampling *s, uint64_t position)
@@ -49,20 +51,61 @@ struct bn_want bn_sampling_want(const bitnet_sampling *s, uint64_t position)
     return all;
 }
 
+/* ------------------------------------------------------------------ looking through a row */
+
+enum { LANES = 16 }; /* looked at together; loops over them become vector code */
+
+static float max_of(const float *x, uint32_t n)
+{
+    float m[LANES], max = -INFINITY;
+    uint32_t i = 0;
+    for (uint32_t k = 0; k < LANES; k++) m[k] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        for (uint32_t k = 0; k < LANES; k++) m[k] = x[i + k] > m[k] ? x[i + k] : m[k];
+    for (; i < n; i++) max = x[i] > max ? x[i] : max;
+    for (uint32_t k = 0; k < LANES; k++) max = m[k] > max ? m[k] : max;
+    return max;
+}
+
+static bool any_reaches(const float *x, float least)
+{
+    int any = 0;
+    for (uint32_t k = 0; k < LANES; k++) any |= x[k] >= least;
+    return any;
+}
+
+/* The first place from i on whose logit is at least this; n: there is none. */
+static uint32_t find(const float *x, uint32_t i, uint32_t n, float least)
+{
+    for (; i < n; i++) {
+        if (i % LANES == 0)
+            while (i + LANES <= n && !any_reaches(x + i, least)) i += LANES;
+        if (i < n && x[i] >= least) return i;
+    }
+    return n;
+}
+
+/* The least float that is not below x, and above -infinity. */
+static float round_up(double x)
+{
+    float f = (float)x;
+    return (double)f < x || f == -INFINITY ? nextafterf(f, INFINITY) : f;
+}
+
 /* ------------------------------------------------------------------ candidates */
 
 /* Candidates, put in order as far as somebody asks. */
 struct set {
-    struct bn_candidate *c; /* [n]: a heap, then the `sorted` that have left it, the best last */
+    struct bn_scored *c; /* [n]: a heap, then the `sorted` that have left it, the best last */
     uint32_t n, sorted;
 };
 
-static void sift_down(struct bn_candidate *heap, uint32_t n, uint32_t i)
+static void sift_down(struct bn_scored *heap, uint32_t n, uint32_t i)
 {
-    struct bn_candidate x = heap[i];
+    struct bn_scored x = heap[i];
     for (uint32_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && better(heap[child + 1], heap[child])) child++;
-        if (!better(heap[child], x)) break;
+        if (child + 1 < n && bn_worse(heap[child], heap[child + 1])) child++;
+        if (!bn_worse(x, heap[child])) break;
         heap[i] = heap[child];
     }
     heap[i] = x;
@@ -75,10 +118,10 @@ static void make_heap(struct set *s)
 }
 
 /* The i-th best, from 0 on. */
-static struct bn_candidate nth(struct set *s, uint32_t i)
+static struct bn_scored nth(struct set *s, uint32_t i)
 {
     while (s->sorted <= i) {
-        struct bn_candidate top = s->c[0];
+        struct bn_scored top = s->c[0];
         uint32_t end = s->n - ++s->sorted;
         s->c[0] = s->c[end];
         if (end) sift_down(s->c, end, 0);
@@ -93,6 +136,24 @@ static void shrink(struct set *s, uint32_t kept)
     nth(s, kept - 1);
     s->c += s->n - kept;
     s->n = s->sorted = kept;
+}
+
+/* All logits that reach `least`. */
+static void gather(struct set *s, const float *logits, uint32_t n, float least)
+{
+    for (uint32_t i = find(logits, 0, n, least); i < n; i = find(logits, i + 1, n, least))
+        s->c[s->n++] = (struct bn_scored){logits[i], i};
+    make_heap(s);
+}
+
+/* The k best of them: fewer and fewer are better than the worst of those so far. */
+static void gather_best(struct set *s, const float *logits, uint32_t n, float least, uint32_t k)
+{
+    for (uint32_t i = find(logits, 0, n, least); i < n; i = find(logits, i + 1, n, least)) {
+        s->n = bn_best_push(s->c, s->n, k, (struct bn_scored){logits[i], i});
+        if (s->n == k) least = s->c[0].score;
+    }
+    make_heap(s);
 }
 
 /* ------------------------------------------------------------------ the cuts */
@@ -121,14 +182,14 @@ struct sums {
     double mass, moment;
 };
 
-static struct sums sums_of(const struct bn_candidate *c, uint32_t n, float max)
+static struct sums sums_of(const struct bn_scored *c, uint32_t n, float max)
 {
     enum { BLOCK = 64 };
     struct sums s = {0};
     for (uint32_t i = 0; i < n; i += BLOCK) {
         float x[BLOCK], e[BLOCK];
         uint32_t some = (uint32_t)bn_min_size(BLOCK, n - i);
-        for (uint32_t k = 0; k < BLOCK; k++) x[k] = k < some ? c[i + k].logit - max : -INFINITY;
+        for (uint32_t k = 0; k < BLOCK; k++) x[k] = k < some ? c[i + k].score - max : -INFINITY;
         for (uint32_t k = 0; k < BLOCK; k++) e[k] = bn_exp(x[k]);
         for (uint32_t k = 0; k < some; k++) {
             s.mass += (double)e[k];
@@ -141,16 +202,16 @@ static struct sums sums_of(const struct bn_candidate *c, uint32_t n, float max)
 /* How many of the best reach a mass, in units of the best one's. */
 static uint32_t count_mass(struct set *s, uint32_t kept, double mass)
 {
-    double max = (double)nth(s, 0).logit, have = 0;
+    double max = (double)nth(s, 0).score, have = 0;
     uint32_t i = 0;
-    while (i < kept && have < mass) have += bn_det_exp((double)nth(s, i++).logit - max);
+    while (i < kept && have < mass) have += bn_det_exp((double)nth(s, i++).score - max);
     return i;
 }
 
 static double mass_of(struct set *s, uint32_t kept)
 {
-    double max = (double)nth(s, 0).logit, mass = 0;
-    for (uint32_t i = 0; i < kept; i++) mass += bn_det_exp((double)nth(s, i).logit - max);
+    double max = (double)nth(s, 0).score, mass = 0;
+    for (uint32_t i = 0; i < kept; i++) mass += bn_det_exp((double)nth(s, i).score - max);
     return mass;
 }
 
@@ -161,25 +222,25 @@ static void cut_typical(struct set *s, const float *logits, float max, double sh
     struct sums sums = sums_of(s->c, s->n, max);
     double mean = sums.moment / sums.mass, have = 0;
     for (uint32_t i = 0; i < s->n; i++)
-        s->c[i].logit = -(float)fabs((double)s->c[i].logit - (double)max - mean);
+        s->c[i].score = -(float)fabs((double)s->c[i].score - (double)max - mean);
     make_heap(s);
     uint32_t kept = 0;
     while (kept < s->n && have < share * sums.mass)
         have += (double)bn_exp(logits[nth(s, kept++).id] - max);
     shrink(s, kept);
-    for (uint32_t i = 0; i < kept; i++) s->c[i].logit = logits[s->c[i].id];
+    for (uint32_t i = 0; i < kept; i++) s->c[i].score = logits[s->c[i].id];
     make_heap(s);
 }
 
-/* From top-k to min-p: how many of the set stay. Which sum is taken for top-p follows from the
+/* From top-k to min-p: how many of the set stay. Which sum top-p is a share of follows from the
  * options, never from the number of logits that are there: a screened row has fewer of them. */
 static uint32_t cut(struct set *s, const bitnet_sampling *o, const float *logits)
 {
-    float max = nth(s, 0).logit;
-    bool whole = o->adaptive || (o->top_k == 0 && !has_typical(o)); /* top-p is a share of all */
-    double all = o->top_p < 1 && whole ? sums_of(s->c, s->n, max).mass : 0;
+    float max = nth(s, 0).score;
+    bool whole = share_of_all(o);
+    double all = whole ? sums_of(s->c, s->n, max).mass : 0;
     uint32_t kept = o->top_k && o->top_k < s->n ? o->top_k : s->n;
-    if (o->top_p < 1 && whole) kept = count_mass(s, kept, (double)o->top_p * all);
+    if (whole) kept = count_mass(s, kept, (double)o->top_p * all);
     if (has_typical(o)) {
         if (kept < s->n || o->top_k) shrink(s, kept);
         cut_typical(s, logits, max, (double)o->typical_p);
@@ -187,23 +248,15 @@ static uint32_t cut(struct set *s, const bitnet_sampling *o, const float *logits
     }
     if (o->top_p < 1 && !whole) kept = count_mass(s, kept, (double)o->top_p * mass_of(s, kept));
     if (o->min_p > 0) {
-        double floor = (double)nth(s, 0).logit + bn_det_log((double)o->min_p);
+        double floor = (double)nth(s, 0).score + bn_det_log((double)o->min_p);
         uint32_t i = 1;
-        while (i < kept && (double)nth(s, i).logit >= floor) i++;
+        while (i < kept && (double)nth(s, i).score >= floor) i++;
         kept = i;
     }
     return kept;
 }
 
 /* ------------------------------------------------------------------ the draw */
-
-static int32_t best(const float *logits, uint32_t n)
-{
-    uint32_t at = 0;
-    for (uint32_t i = 1; i < n; i++)
-        if (logits[i] > logits[at]) at = i;
-    return logits[at] == -INFINITY ? -1 : (int32_t)at;
-}
 
 /* The noise itself, two logarithms, is made where it could matter only. */
 static int32_t draw_plain(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t key)
@@ -225,31 +278,41 @@ static int32_t draw_plain(const bitnet_sampling *s, const float *logits, uint32_
 
 static int32_t draw(struct set *s, uint32_t kept, const bitnet_sampling *o, uint64_t key)
 {
-    double max = (double)nth(s, 0).logit, inv_t = 1.0 / (double)o->temperature, mass = 0, seen = 0;
-    for (uint32_t i = 0; i < kept; i++) mass += bn_det_exp(((double)nth(s, i).logit - max) * inv_t);
+    double max = (double)nth(s, 0).score, inv_t = 1.0 / (double)o->temperature, mass = 0, seen = 0;
+    for (uint32_t i = 0; i < kept; i++) mass += bn_det_exp(((double)nth(s, i).score - max) * inv_t);
     struct bn_rng rng = {key};
     double u = bn_rng_unit(&rng) * mass;
     for (uint32_t i = 0; i < kept; i++) {
-        seen += bn_det_exp(((double)nth(s, i).logit - max) * inv_t);
+        seen += bn_det_exp(((double)nth(s, i).score - max) * inv_t);
         if (u < seen) return nth(s, i).id;
     }
     return nth(s, kept - 1).id; /* rounding left a sliver at the end */
 }
 
-int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t position,
-                  struct bn_candidate *scratch)
+/* The least logit that can be among those a token is drawn from. */
+static float least_logit(const bitnet_sampling *s, const float *logits, uint32_t n, float max)
 {
+    double least = -(double)INFINITY;
+    if (s->top_n_sigma > 0) least = sigma_floor(logits, n, (double)max, (double)s->top_n_sigma);
+    /* min-p, too, where no share of what it cuts is taken before */
+    if (s->min_p > 0 && s->top_p == 1 && !has_typical(s))
+        least = fmax(least, (double)max + bn_det_log((double)s->min_p));
+    return round_up(least);
+}
+
+int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t position,
+                  struct bn_scored *scratch)
+{
+    enum { FEW = 1024 }; /* more than these are gathered with all the others */
     if (is_plain(s) && !is_greedy(s)) return draw_plain(s, logits, n, draw_key(s, position));
-    int32_t first = best(logits, n);
-    if (is_greedy(s) || first < 0) return first;
-    double floor = -(double)INFINITY;
-    if (s->top_n_sigma > 0)
-        floor = sigma_floor(logits, n, (double)logits[first], (double)s->top_n_sigma);
+    float max = max_of(logits, n);
+    if (max == -INFINITY) return -1;
+    if (is_greedy(s)) return (int32_t)find(logits, 0, n, max);
     struct set set = {.c = scratch};
-    for (uint32_t i = 0; i < n; i++)
-        if (logits[i] > -INFINITY && (double)logits[i] >= floor)
-            set.c[set.n++] = (struct bn_candidate){logits[i], (int32_t)i};
-    make_heap(&set);
+    float least = least_logit(s, logits, n, max);
+    if (s->top_k && s->top_k <= FEW && !share_of_all(s))
+        gather_best(&set, logits, n, least, s->top_k);
+    else gather(&set, logits, n, least);
     uint32_t kept = cut(&set, s, logits);
     return draw(&set, kept, s, draw_key(s, position));
 }

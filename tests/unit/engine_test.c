@@ -399,7 +399,7 @@ static void sampler_follows_its_distribution(void **state)
     (void)state;
     enum { V = 20, DRAWS = 200000 };
     float logits[V];
-    struct bn_candidate scratch[V];
+    struct bn_scored scratch[V];
     for (int i = 0; i < V; i++) logits[i] = (float)((i * 7) % V) * 0.3f;
     static const bitnet_sampling ways[] = {
         {.temperature = 1, .top_p = 1},
