@@ -131,11 +131,12 @@ struct bn_want bn_sampler_want(const struct bn_sampler *s, uint64_t position, bo
 static void apply_mask(float *logits, uint32_t n, const uint64_t *mask)
 {
     for (uint32_t i = 0; i < n; i += 64) {
-        uint64_t word = mask[i / 64];
         uint32_t some = (uint32_t)bn_min_size(64, n - i);
-        if (word == UINT64_MAX) continue;
-        for (uint32_t k = 0; k < some; k++)
-            logits[i + k] = word >> k & 1 ? logits[i + k] : -INFINITY;
+        uint64_t off = ~mask[i / 64] & UINT64_MAX >> (64 - some);
+        if (mask[i / 64] == 0)
+            for (uint32_t k = 0; k < some; k++) logits[i + k] = -INFINITY;
+        else
+            for (; off; off &= off - 1) logits[i + (uint32_t)__builtin_ctzll(off)] = -INFINITY;
     }
 }
 

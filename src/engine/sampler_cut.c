@@ -53,7 +53,7 @@ struct bn_want bn_sampling_want(const bitnet_sampling *s, uint64_t position)
 
 /* ------------------------------------------------------------------ looking through a row */
 
-enum { LANES = 16 }; /* looked at together; loops over them become vector code */
+enum { LANES = 32 }; /* looked at together; loops over them become vector code */
 
 static float max_of(const float *x, uint32_t n)
 {
