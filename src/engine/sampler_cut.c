@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The cuts of a distribution, and the draw. Candidates come off a heap, best first, so that only as
- * many are ordered as the limits let through; of a row of many thousands only those come into it
- * that can matter. */
+ * many are ordered as the limits let through. */
 #include "engine/sampler.h"
 
 #include "base/det_math.h"
 #include "base/gumbel.h"
+#include "engine/sampler_row.h"
 #include "kernels/exp.h"
 #include <math.h>
 
@@ -51,53 +51,13 @@ struct bn_want bn_sampling_want(const bitnet_sampling *s, uint64_t position)
     return all;
 }
 
-/* ------------------------------------------------------------------ looking through a row */
-
-enum { LANES = 32 }; /* looked at together; loops over them become vector code */
-
-static float max_of(const float *x, uint32_t n)
-{
-    float m[LANES], max = -INFINITY;
-    uint32_t i = 0;
-    for (uint32_t k = 0; k < LANES; k++) m[k] = -INFINITY;
-    for (; i + LANES <= n; i += LANES)
-        for (uint32_t k = 0; k < LANES; k++) m[k] = x[i + k] > m[k] ? x[i + k] : m[k];
-    for (; i < n; i++) max = x[i] > max ? x[i] : max;
-    for (uint32_t k = 0; k < LANES; k++) max = m[k] > max ? m[k] : max;
-    return max;
-}
-
-static bool any_reaches(const float *x, float least)
-{
-    int any = 0;
-    for (uint32_t k = 0; k < LANES; k++) any |= x[k] >= least;
-    return any;
-}
-
-/* The first place from i on whose logit is at least this; n: there is none. */
-static uint32_t find(const float *x, uint32_t i, uint32_t n, float least)
-{
-    for (; i < n; i++) {
-        if (i % LANES == 0)
-            while (i + LANES <= n && !any_reaches(x + i, least)) i += LANES;
-        if (i < n && x[i] >= least) return i;
-    }
-    return n;
-}
-
-/* The least float that is not below x, and above -infinity. */
-static float round_up(double x)
-{
-    float f = (float)x;
-    return (double)f < x || f == -INFINITY ? nextafterf(f, INFINITY) : f;
-}
-
 /* ------------------------------------------------------------------ candidates */
 
 /* Candidates, put in order as far as somebody asks. */
 struct set {
     struct bn_scored *c; /* [n]: a heap, then the `sorted` that have left it, the best last */
     uint32_t n, sorted;
+    double all; /* where top-p is a share of all: their mass, in units of the best one's */
 };
 
 static void sift_down(struct bn_scored *heap, uint32_t n, uint32_t i)
@@ -138,25 +98,7 @@ static void shrink(struct set *s, uint32_t kept)
     s->n = s->sorted = kept;
 }
 
-/* All logits that reach `least`. */
-static void gather(struct set *s, const float *logits, uint32_t n, float least)
-{
-    for (uint32_t i = find(logits, 0, n, least); i < n; i = find(logits, i + 1, n, least))
-        s->c[s->n++] = (struct bn_scored){logits[i], i};
-    make_heap(s);
-}
-
-/* The k best of them: fewer and fewer are better than the worst of those so far. */
-static void gather_best(struct set *s, const float *logits, uint32_t n, float least, uint32_t k)
-{
-    for (uint32_t i = find(logits, 0, n, least); i < n; i = find(logits, i + 1, n, least)) {
-        s->n = bn_best_push(s->c, s->n, k, (struct bn_scored){logits[i], i});
-        if (s->n == k) least = s->c[0].score;
-    }
-    make_heap(s);
-}
-
-/* ------------------------------------------------------------------ the cuts */
+/* ------------------------------------------------------------------ what comes into the set */
 
 /* The least logit that top-n-sigma keeps. */
 static double sigma_floor(const float *logits, uint32_t n, double max, double n_sigma)
@@ -176,6 +118,41 @@ static double sigma_floor(const float *logits, uint32_t n, double max, double n_
     }
     return max - n_sigma * sqrt(squares / count);
 }
+
+/* The least float that is not below x, and above -infinity. */
+static float round_up(double x)
+{
+    float f = (float)x;
+    return (double)f < x || f == -INFINITY ? nextafterf(f, INFINITY) : f;
+}
+
+/* Top-n-sigma, and as much of the later cuts as can be had without an order: what they would cut for
+ * sure stays out. */
+static void gather(struct set *s, const bitnet_sampling *o, const float *logits, uint32_t n,
+                   float max)
+{
+    enum { FEW = 1024 }; /* more than these are gathered with all the others */
+    double floor = -(double)INFINITY;
+    bool whole = share_of_all(o);
+    if (o->top_n_sigma > 0) floor = sigma_floor(logits, n, (double)max, (double)o->top_n_sigma);
+    if (whole) {
+        /* n tokens of less than (1 - p) / n each do not have the mass that top-p cuts */
+        s->all = bn_row_mass(logits, n, round_up(floor), max);
+        double least = (1 - (double)o->top_p) * s->all / n;
+        floor = fmax(floor, (double)max + bn_det_log(least) - 0.01);
+    }
+    /* not where top-p is a share also of what min-p cuts */
+    if (o->min_p > 0 && (whole || o->top_p == 1) && !has_typical(o))
+        floor = fmax(floor, (double)max + bn_det_log((double)o->min_p));
+    float least = round_up(floor);
+    if (o->top_k && o->top_k <= FEW) s->n = bn_row_best(s->c, logits, n, least, o->top_k);
+    else
+        for (uint32_t i = 0; (i = bn_row_find(logits, i, n, least)) < n; i++)
+            s->c[s->n++] = (struct bn_scored){logits[i], i};
+    make_heap(s);
+}
+
+/* ------------------------------------------------------------------ the cuts */
 
 /* Sums over candidates in the order in which they lie: e^x and x e^x, x = logit - max. */
 struct sums {
@@ -238,9 +215,8 @@ static uint32_t cut(struct set *s, const bitnet_sampling *o, const float *logits
 {
     float max = nth(s, 0).score;
     bool whole = share_of_all(o);
-    double all = whole ? sums_of(s->c, s->n, max).mass : 0;
     uint32_t kept = o->top_k && o->top_k < s->n ? o->top_k : s->n;
-    if (whole) kept = count_mass(s, kept, (double)o->top_p * all);
+    if (whole) kept = count_mass(s, kept, (double)o->top_p * s->all);
     if (has_typical(o)) {
         if (kept < s->n || o->top_k) shrink(s, kept);
         cut_typical(s, logits, max, (double)o->typical_p);
@@ -284,35 +260,20 @@ static int32_t draw(struct set *s, uint32_t kept, const bitnet_sampling *o, uint
     double u = bn_rng_unit(&rng) * mass;
     for (uint32_t i = 0; i < kept; i++) {
         seen += bn_det_exp(((double)nth(s, i).score - max) * inv_t);
-        if (u < seen) return nth(s, i).id;
+        if (u < seen) return (int32_t)nth(s, i).id;
     }
-    return nth(s, kept - 1).id; /* rounding left a sliver at the end */
-}
-
-/* The least logit that can be among those a token is drawn from. */
-static float least_logit(const bitnet_sampling *s, const float *logits, uint32_t n, float max)
-{
-    double least = -(double)INFINITY;
-    if (s->top_n_sigma > 0) least = sigma_floor(logits, n, (double)max, (double)s->top_n_sigma);
-    /* min-p, too, where no share of what it cuts is taken before */
-    if (s->min_p > 0 && s->top_p == 1 && !has_typical(s))
-        least = fmax(least, (double)max + bn_det_log((double)s->min_p));
-    return round_up(least);
+    return (int32_t)nth(s, kept - 1).id; /* rounding left a sliver at the end */
 }
 
 int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t position,
                   struct bn_scored *scratch)
 {
-    enum { FEW = 1024 }; /* more than these are gathered with all the others */
     if (is_plain(s) && !is_greedy(s)) return draw_plain(s, logits, n, draw_key(s, position));
-    float max = max_of(logits, n);
+    float max = bn_row_max(logits, n);
     if (max == -INFINITY) return -1;
-    if (is_greedy(s)) return (int32_t)find(logits, 0, n, max);
+    if (is_greedy(s)) return (int32_t)bn_row_find(logits, 0, n, max);
     struct set set = {.c = scratch};
-    float least = least_logit(s, logits, n, max);
-    if (s->top_k && s->top_k <= FEW && !share_of_all(s))
-        gather_best(&set, logits, n, least, s->top_k);
-    else gather(&set, logits, n, least);
+    gather(&set, s, logits, n, max);
     uint32_t kept = cut(&set, s, logits);
     return draw(&set, kept, s, draw_key(s, position));
 }
