@@ -101,10 +101,41 @@ static uint32_t slow_unbroken(const struct bn_tokenizer *t, const struct slow *c
     return behind;
 }
 
+/* One token of the text after the other is a little better than the rest: is it penalised? Returns
+ * how many are. */
+static int penalised(const struct bn_tokenizer *t, const struct slow *c)
+{
+    struct bn_sampler_room large;
+    struct bn_sampler *s;
+    int n = 0;
+    float *logits = calloc(c->n_vocab, sizeof *logits);
+    assert_true(logits && bn_sampler_room_open(&large, c->n_vocab));
+    assert_int_equal(
+        bn_sampler_open(&s, &c->s, c->n_vocab, t, c->tokens, c->n_tokens, c->n_tokens, NULL),
+        BITNET_OK);
+    for (uint32_t at = 1; at < c->n_tokens; at++) {
+        int32_t token = c->tokens[at];
+        bool free_of_it = slow_repeats(c, 0, token) < 2;
+        logits[token] = 1;
+        int32_t got = bn_sampler_draw(s, logits, c->n_vocab, c->n_tokens, NULL, &large);
+        assert_int_equal(got == token, free_of_it);
+        n += !free_of_it;
+        logits[token] = 0;
+    }
+    bn_sampler_close(s);
+    bn_sampler_room_close(&large);
+    free(logits);
+    return n;
+}
+
 static void breakers_end_repetitions(void **state)
 {
     (void)state;
     static const char *const usual[] = {"\n", ":", "\"", "*"}, *const own[] = {"little dog", "xyz"};
+    static const struct {
+        const char *const *asked, *const *meant;
+        size_t n;
+    } ways[] = {{NULL, usual, 4}, {own, own, 2}, {own, own, 0}};
     const char *text =
         "The little dog said: \"I am a little dog.\" The little dog ran. Tom said: \"I "
         "am a little dog.\" The little dog ran. The little dog said";
@@ -112,52 +143,22 @@ static void breakers_end_repetitions(void **state)
     struct bn_tokenizer *t;
     struct bn_tokens ids = {0};
     bitnet_error err = {0};
-    static struct slow c;
+    int n_broken = 0, n_penalised = 0;
     if (bn_vocab_read_hf(&v, TEST_DATA "/stories/tokenizer.json", &err) ||
         bn_tokenizer_open(&t, &v, &err) || bn_encode(t, text, strlen(text), 0, &ids, &err))
         fail_msg("%s", err.text);
     assert_true(ids.n > 30 && ids.n <= SLOW_MAX_TEXT);
-    int n_broken = 0, n_changed = 0;
-    for (int way = 0; way < 3; way++)
+    for (size_t w = 0; w < BN_ARRAY_LEN(ways); w++)
         for (uint32_t n = 2; n <= ids.n; n++) {
-            memset(&c, 0, sizeof c);
-            c.s = (bitnet_sampling){.temperature = 0, .top_p = 1, .dry_multiplier = 3};
-            if (way == 1) c.s.dry_breakers = own, c.s.n_dry_breakers = 2;
-            if (way == 2) c.s.dry_breakers = own; /* none */
-            c.n_vocab = SLOW_MAX_VOCAB;
-            c.n_tokens = n;
-            c.n_prompt = 1 + n / 2;
+            struct slow c = {.n_vocab = bn_tokenizer_vocab(t)->n_tokens, .n_tokens = n};
+            c.s = (bitnet_sampling){.top_p = 1, .dry_multiplier = 3, .dry_breakers = ways[w].asked};
+            c.s.n_dry_breakers = ways[w].asked ? ways[w].n : 0;
             memcpy(c.tokens, ids.ids, n * sizeof *c.tokens);
-            c.unbroken = slow_unbroken(t, &c, way ? own : usual, way == 2 ? 0 : way ? 2 : 4);
+            c.unbroken = slow_unbroken(t, &c, ways[w].meant, ways[w].n);
             n_broken += c.unbroken < n;
-            uint32_t n_vocab = bn_tokenizer_vocab(t)->n_tokens;
-            float *logits = calloc(n_vocab, sizeof *logits);
-            struct bn_sampler_room large;
-            struct bn_sampler *s;
-            assert_true(logits && bn_sampler_room_open(&large, n_vocab));
-            assert_int_equal(bn_sampler_open(&s, &c.s, n_vocab, t, c.tokens, n, n, &err),
-                             BITNET_OK);
-            /* one token after the other is a little better than the rest: is it penalised? */
-            for (uint32_t at = 1; at < n; at++) {
-                uint32_t longest = 0;
-                for (uint32_t other = 1; other < n; other++) {
-                    uint32_t k = 0;
-                    while (k < c.unbroken && k < other &&
-                           c.tokens[other - 1 - k] == c.tokens[n - 1 - k])
-                        k++;
-                    if (c.tokens[other] == c.tokens[at] && k > longest) longest = k;
-                }
-                logits[c.tokens[at]] = 1;
-                int32_t got = bn_sampler_draw(s, logits, n_vocab, n, NULL, &large);
-                assert_int_equal(got == c.tokens[at], longest < 2);
-                n_changed += longest >= 2;
-                logits[c.tokens[at]] = 0;
-            }
-            bn_sampler_close(s);
-            bn_sampler_room_close(&large);
-            free(logits);
+            n_penalised += penalised(t, &c);
         }
-    assert_true(n_broken > 40 && n_changed > 40);
+    assert_true(n_broken > 40 && n_penalised > 40);
     bn_tokens_free(&ids);
     bn_tokenizer_close(t);
 }
