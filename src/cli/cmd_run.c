@@ -85,6 +85,7 @@ static const struct opt_part parts[] = {
     {"Context", engine_opts_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
+    {"Form of the answer", form_opts_table, AT(gen.form)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
