@@ -262,24 +262,25 @@ static bitnet_status make_loop(struct bn_grammar *g, struct bn_walk *w, uint32_t
     struct bn_stacks *s = w->stacks;
     bn_config start = bn_config_make(node, 0);
     memset(scratch->bits, 0, t->n_words * sizeof *scratch->bits);
-    scratch->n_exits = 0;
+    scratch->exits.n = 0;
     s->overflow = false;
     s->width = s->height = 0;
-    bn_walk_tokens(w, &start, 1, 0, scratch->bits, scratch->exits, &scratch->n_exits);
+    bn_walk_tokens(w, &start, 1, 0, scratch->bits, &scratch->exits);
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->n_words; i++) n += (uint32_t)__builtin_popcountll(scratch->bits[i]);
     if (!s->overflow && n >= BROAD) {
         struct bn_loop_mask *m = &g->loops[g->n_loops];
-        size_t bits = t->n_words * sizeof *m->bits, exits = scratch->n_exits * sizeof *m->exits;
-        *m = (struct bn_loop_mask){.n_exits = scratch->n_exits,
+        size_t bits = t->n_words * sizeof *m->bits, exits = scratch->exits.n * sizeof(uint32_t);
+        *m = (struct bn_loop_mask){.exits.n = scratch->exits.n,
                                    .width = s->width,
                                    .height = s->height,
                                    .frames = s->n_frames};
         m->bits = bn_arena_alloc(&g->arena, bits);
-        m->exits = bn_arena_alloc(&g->arena, exits + 1);
-        if (!m->bits || !m->exits) return bn_fail_nomem(err, bits + exits, "masks of a grammar");
+        m->exits.nodes = bn_arena_alloc(&g->arena, exits + 1);
+        if (!m->bits || !m->exits.nodes)
+            return bn_fail_nomem(err, bits + exits, "masks of a grammar");
         memcpy(m->bits, scratch->bits, bits);
-        memcpy(m->exits, scratch->exits, exits);
+        memcpy(m->exits.nodes, scratch->exits.nodes, exits);
         g->nodes[node].loop = (uint8_t)++g->n_loops;
     }
     bn_stacks_truncate(s, 1);
@@ -294,14 +295,14 @@ static bitnet_status make_loops(struct compiler *c)
     struct bn_walk w = {0};
     struct bn_loop_mask scratch = {
         .bits = bn_calloc((size_t)g->tree->n_words + 1, sizeof *scratch.bits),
-        .exits = bn_calloc(BN_GRAMMAR_MAX_EXITS, sizeof *scratch.exits)};
+        .exits.nodes = bn_calloc(BN_GRAMMAR_MAX_EXITS, sizeof(uint32_t))};
     bitnet_status st = BITNET_OK;
-    if (!bn_stacks_init(&s, g) || !bn_walk_init(&w, &s) || !scratch.bits || !scratch.exits)
+    if (!bn_stacks_init(&s, g) || !bn_walk_init(&w, &s) || !scratch.bits || !scratch.exits.nodes)
         st = bn_fail_nomem(c->err, BN_WALK_MAX_CONFIGS * sizeof *w.configs, "masks of a grammar");
     for (size_t i = 0; i < c->n_loops && g->n_loops < BN_GRAMMAR_MAX_LOOPS && st == BITNET_OK; i++)
         st = make_loop(g, &w, c->loops[i], &scratch, c->err);
     free(scratch.bits);
-    free(scratch.exits);
+    free(scratch.exits.nodes);
     bn_walk_free(&w);
     bn_stacks_free(&s);
     return st;

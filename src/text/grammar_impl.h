@@ -138,11 +138,16 @@ struct bn_node {
     uint32_t a, b;
 };
 
+/* Nodes of the token tree where a rule may end and tokens go on. */
+struct bn_exits {
+    uint32_t *nodes;
+    uint32_t n;
+};
+
 /* What may follow in the middle of a loop, whatever lies below on the stack. */
 struct bn_loop_mask {
-    uint64_t *bits;  /* tokens allowed in any case */
-    uint32_t *exits; /* nodes of the token tree where the rule may end and the token goes on */
-    uint32_t n_exits;
+    uint64_t *bits;                 /* tokens allowed in any case */
+    struct bn_exits exits;          /* where its rule may end */
     uint32_t width, height, frames; /* the most that the walk met, as in bn_stacks */
 };
 
@@ -241,9 +246,9 @@ bool bn_walk_init(struct bn_walk *w, struct bn_stacks *s); /* false: out of memo
 void bn_walk_free(struct bn_walk *w);
 void bn_walk_forget(struct bn_walk *w); /* all sets: needed when frames were forgotten */
 /* Sets the bits of all tokens below node `from` whose bytes after it fit the set. exits (may be
- * NULL): room for BN_GRAMMAR_MAX_EXITS nodes with children where the text may end. A limit that was
- * met is in stacks->overflow: then the bits mean nothing. */
+ * NULL) gets the nodes where the bottom of the stacks is reached. A limit that was met is in
+ * stacks->overflow: then the bits mean nothing. */
 void bn_walk_tokens(struct bn_walk *w, const bn_config *set, uint32_t n, uint32_t from,
-                    uint64_t *bits, uint32_t *exits, uint32_t *n_exits);
+                    uint64_t *bits, struct bn_exits *exits);
 
 #endif

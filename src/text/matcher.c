@@ -152,8 +152,8 @@ static bool add_loop(struct bn_matcher *m, bn_config c, const struct bn_loop_mas
     if (frame == 0) return true;
     const struct bn_frame *f = &m->stacks.frames[frame];
     bn_config after = bn_config_make(f->node, f->below);
-    for (uint32_t i = 0; i < loop->n_exits && !m->stacks.overflow; i++)
-        bn_walk_tokens(&m->walk, &after, 1, loop->exits[i], mask, NULL, NULL);
+    for (uint32_t i = 0; i < loop->exits.n && !m->stacks.overflow; i++)
+        bn_walk_tokens(&m->walk, &after, 1, loop->exits.nodes[i], mask, NULL);
     return !m->stacks.overflow;
 }
 
@@ -177,7 +177,7 @@ static bool add_stacks(struct bn_matcher *m, uint64_t *mask)
         frames += l->frames;
     }
     s->width = 0;
-    bn_walk_tokens(&m->walk, rest, n_rest, 0, mask, NULL, NULL);
+    bn_walk_tokens(&m->walk, rest, n_rest, 0, mask, NULL);
     return !s->overflow && width + s->width <= BN_GRAMMAR_MAX_STACKS &&
            frames + s->n_frames <= BN_GRAMMAR_MAX_FRAMES;
 }

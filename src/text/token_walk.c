@@ -83,14 +83,24 @@ static uint16_t step(struct bn_walk *w, uint16_t from, uint8_t byte)
     return *known;
 }
 
+/* Remembers a node where the text may end although tokens go on. */
+static void note_exit(struct bn_walk *w, uint16_t state, uint32_t node, struct bn_exits *exits)
+{
+    if (!exits || !w->states[state].complete || w->tree->end[node] == node + 1) return;
+    if (exits->n == BN_GRAMMAR_MAX_EXITS) w->stacks->overflow = true;
+    else exits->nodes[exits->n++] = node;
+}
+
 void bn_walk_tokens(struct bn_walk *w, const bn_config *set, uint32_t n, uint32_t from,
-                    uint64_t *bits, uint32_t *exits, uint32_t *n_exits)
+                    uint64_t *bits, struct bn_exits *exits)
 {
     const struct bn_token_tree *t = w->tree;
-    w->path[t->depth[from]] = state_of(w, set, n);
-    if (w->path[t->depth[from]] == DEAD) return;
+    uint16_t state = state_of(w, set, n);
+    if (state == DEAD) return;
+    w->path[t->depth[from]] = state;
+    note_exit(w, state, from, exits);
     for (uint32_t i = from + 1; i < t->end[from] && !w->stacks->overflow;) {
-        uint16_t state = step(w, w->path[t->depth[i] - 1], t->byte[i]);
+        state = step(w, w->path[t->depth[i] - 1], t->byte[i]);
         if (state == DEAD) {
             i = t->end[i];
             continue;
@@ -98,10 +108,7 @@ void bn_walk_tokens(struct bn_walk *w, const bn_config *set, uint32_t n, uint32_
         w->path[t->depth[i]] = state;
         for (uint32_t k = t->first[i]; k < t->first[i + 1]; k++)
             bits[t->ids[k] / 64] |= 1ull << t->ids[k] % 64;
-        if (exits && w->states[state].complete && t->end[i] > i + 1) {
-            if (*n_exits == BN_GRAMMAR_MAX_EXITS) w->stacks->overflow = true;
-            else exits[(*n_exits)++] = i;
-        }
+        note_exit(w, state, i, exits);
         i++;
     }
 }
