@@ -110,7 +110,8 @@ static uint32_t emit_repeat(struct compiler *c, const struct bn_expr *e, uint32_
         node = emit_loop(c, body, next);
     } else {
         uint32_t rounds = e->max - e->min;
-        uint32_t head = rounds >= LONG ? c->g->nodes[emit_loop(c, body, next)].head : 0;
+        uint32_t loop = rounds >= LONG ? emit_loop(c, body, next) : 0;
+        uint32_t head = c->g->nodes[loop].head; /* node 0 has none */
         for (uint32_t i = 0; i < rounds && c->b->status == BITNET_OK; i++) {
             node = add_node(c, BN_NODE_SPLIT, emit(c, body, node), next);
             c->g->nodes[node].head = head;

@@ -20,7 +20,7 @@ enum {
     BN_GRAMMAR_MAX_NESTING = 256,    /* of groups and of schemas */
     BN_GRAMMAR_MAX_REPEAT = 1 << 14, /* the numbers in {n,m} */
     BN_GRAMMAR_MAX_DEPTH = 256,      /* of a stack */
-    BN_GRAMMAR_MAX_STACKS = 4096,    /* at one place of a text */
+    BN_GRAMMAR_MAX_STACKS = 8192,    /* at one place of a text */
     BN_GRAMMAR_MAX_FRAMES = 1 << 14, /* of all stacks together; common lower parts count once */
     BN_GRAMMAR_MAX_LOOPS = 32,       /* loops whose masks are made in advance */
     BN_GRAMMAR_MAX_EXITS = 4096,     /* places in the token tree where such a loop's rule may end */

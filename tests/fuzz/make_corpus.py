@@ -182,6 +182,7 @@ for name, text in (
         ("string", 'root ::= "\\"" ([^"\\\\\\x00-\\x1f] | "\\\\" .)* "\\""\n'),
         ("unicode", 'root ::= [\u00e4-\u00f6\u4e00-\u9fff] "\\u00e9"{3} .{0,9} (a |\n b)+\na ::= "a"\nb ::= ""\n'),
         ("ambiguous", 'root ::= "a" root "x" | "a" root "y" | "ab" root | "b"\n'),
+        ("unclosed", 'root ::= a\nsum ::= a (ro"'),
         ("left", 'root ::= a? root "x"\na ::= "a" a | "b"\n')):
     save("gbnf", name, text.encode())
 for name in sorted(os.listdir("../data/schemas")):
