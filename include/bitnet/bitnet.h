@@ -181,8 +181,16 @@ typedef struct bitnet_engine bitnet_engine;
 typedef enum bitnet_kv_type {
     BITNET_KV_AUTO = 0,
     BITNET_KV_F16 = 1,
-    BITNET_KV_F32 = 2
+    BITNET_KV_F32 = 2,
+    BITNET_KV_BF16 = 3,
+    BITNET_KV_FP8_E4M3 = 4,
+    BITNET_KV_FP8_E5M2 = 5,
+    BITNET_KV_INT8 = 6,
+    BITNET_KV_INT4 = 7,
+    BITNET_KV_INT2 = 8
 } bitnet_kv_type;
+/* "f16", "fp8_e4m3", ...; NULL for AUTO and past the end */
+BITNET_API const char *bitnet_kv_type_name(bitnet_kv_type type);
 
 typedef struct bitnet_engine_options {
     size_t size;
@@ -191,7 +199,7 @@ typedef struct bitnet_engine_options {
     uint32_t max_seqs;   /* sequences at a time; 0: 1                                        */
     uint32_t
         max_batch_tokens;   /* tokens in one step; 0: 512                                       */
-    bitnet_kv_type kv_type; /* AUTO: f16                                                        */
+    bitnet_kv_type kv_type; /* of the keys; AUTO: f16 (docs/engine-kv.md compares them)         */
     /* "auto", "exact": the full head for every token; "screened": only the logits that a request's
      * sampling can use, if the model has the copy for it. auto: screened where the model has the
      * copy and at least 16384 rows. The tokens are the same. "int8": all logits from a copy of the
@@ -205,6 +213,20 @@ typedef struct bitnet_engine_options {
     /* "on": every thread but the caller's own is bound to a CPU of its own, beside the one on which
      * the caller runs at open, where there are enough of them; "off"; "auto" (NULL): off. */
     const char *pin;
+    bitnet_kv_type kv_type_v; /* of the values; AUTO: as kv_type, which then is the keys' */
+    /* tokens that the KV cache holds, all sequences together; 0: max_seqs * ctx_tokens. With fewer,
+     * requests are admitted as they fit, and the youngest give way when it is full; they are computed
+     * again later, with the same result. */
+    uint32_t kv_tokens;
+    /* time between two tokens of an answer that reading other prompts should not exceed, in
+     * milliseconds: prompts are read in smaller pieces then. 0: no such aim */
+    uint32_t itl_target_ms;
+    /* "auto" (NULL), "on", "off": whether beginnings of texts that are in the KV cache are used again */
+    const char *prefix_cache;
+    /* "auto" (NULL): guess the next tokens from the text itself and check them in one step, where that
+     * pays; "on": always; "off". The tokens are the same. */
+    const char *speculation;
+    uint32_t draft_tokens; /* guesses of one step, at most 8; 0: 4 */
 } bitnet_engine_options;
 
 BITNET_API void bitnet_engine_options_init(bitnet_engine_options *o);
@@ -229,6 +251,17 @@ typedef struct bitnet_engine_info {
      * `down`, if all were read and really read; how many of these matrices were taken in part */
     uint64_t ffn_tokens, ffn_dense_bytes, ffn_read_bytes, ffn_up_skipped, ffn_down_skipped;
     uint32_t pinned; /* threads bound to a CPU */
+    /* the KV cache: pages of so many tokens; those that are free, and those that are kept for texts
+     * to come but given up when needed; how many sequences of ctx_tokens fit */
+    uint32_t kv_page_tokens, kv_pages, kv_pages_free, kv_pages_cached, kv_seqs_full;
+    uint64_t kv_token_bytes;
+    const char *kv_type_v;
+    uint32_t n_running, n_waiting; /* answers */
+    /* prompt_tokens: computed, not those found in the prefix cache; recomputed_tokens: once more, after
+     * an answer gave way (preemptions) */
+    uint64_t steps, preemptions, recomputed_tokens, prompt_tokens, answer_tokens;
+    uint64_t prefix_queries, prefix_hits, prefix_queried_tokens, prefix_hit_tokens;
+    uint64_t draft_tokens, draft_accepted; /* guesses checked, and right */
 } bitnet_engine_info;
 BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 
@@ -244,33 +277,68 @@ BITNET_API int bitnet_engine_ffn_layer(const bitnet_engine *e, uint32_t layer,
 
 /* --- the plain door: scoring and research ---
  * Appends n tokens to sequence `seq` (0 .. max_seqs-1) and writes their logits, [n][n_vocab]
- * floats, or those of the last token only, [n_vocab], when `last_only`. logits may be NULL. Not to
- * be mixed with requests on the same engine while these are running. */
+ * floats, or those of the last token only, [n_vocab], when `last_only`. logits may be NULL. Its
+ * sequences take their pages of the KV cache beside those of requests and keep them until they are
+ * reset: not to be mixed with requests on the same engine while these are running. */
 BITNET_API bitnet_status bitnet_eval(bitnet_engine *e, uint32_t seq, const int32_t *tokens,
                                      size_t n, int last_only, float *logits, bitnet_error *err);
 BITNET_API bitnet_status bitnet_eval_reset(bitnet_engine *e, uint32_t seq, bitnet_error *err);
 
 /* --- requests --- */
 
+typedef struct bitnet_logit_bias {
+    int32_t token;
+    float bias; /* added to its logit; -INFINITY forbids it */
+} bitnet_logit_bias;
+
+/* How a token is chosen. Each step works on what the ones before have left: bias; penalties
+ * (repetition, presence and frequency, DRY); what a grammar allows; top-n-sigma; top-k; typical; top-p;
+ * min-p; temperature and the draw. docs/engine-sampling.md has the formulas. */
 typedef struct bitnet_sampling {
     float temperature; /* 0: greedy                                   */
     float top_p;       /* 1: off                                      */
     float min_p;       /* 0: off                                      */
     uint32_t top_k;    /* 0: off                                      */
     uint64_t seed;     /* same seed, same text                        */
+    float typical_p;   /* 1 or 0: off                                 */
+    float
+        top_n_sigma; /* 0: off; else keeps logits within so many standard deviations of the best */
+    uint32_t
+        adaptive; /* 1: top-k and top-p both of the whole distribution, the smaller set counts */
+    float repetition_penalty;                  /* of prompt and answer; 1 or 0: off */
+    float presence_penalty, frequency_penalty; /* of the answer; 0: off */
+    uint32_t penalty_last_n;                   /* tokens they look back on; 0: all */
+    float dry_multiplier;                      /* 0: off */
+    float dry_base;                            /* 0: 1.75 */
+    uint32_t dry_allowed_length;               /* repetitions shorter than this are free; 0: 2 */
+    uint32_t dry_last_n;                       /* tokens it looks back on; 0: all */
+    /* strings no repetition goes across; copied. NULL: "\n", ":", "\"" and "*" */
+    const char *const *dry_breakers;
+    size_t n_dry_breakers;
+    const struct bitnet_logit_bias *logit_bias; /* copied; several of one token add up */
+    size_t n_logit_bias;
 } bitnet_sampling;
-BITNET_API void bitnet_sampling_init(bitnet_sampling *s); /* 0.8, 0.95, 0.05, 40, seed 0 */
+/* temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, seed 0, the rest off */
+BITNET_API void bitnet_sampling_init(bitnet_sampling *s);
 
 typedef struct bitnet_request {
     size_t size;
     const int32_t *tokens; /* the whole prompt; copied */
     size_t n_tokens;
-    uint32_t max_new_tokens; /* 0: as many as fit the context */
+    uint32_t max_new_tokens; /* 0: as many as fit the context and the KV cache */
     bitnet_sampling sampling;
     const char *const *stop; /* stop strings; copied */
     size_t n_stop;
-    uint32_t ignore_end;   /* 1: end-of-text tokens do not end the answer */
-    uint32_t show_special; /* 1: special tokens appear in the text        */
+    uint32_t ignore_end;     /* 1: end-of-text tokens do not end the answer */
+    uint32_t show_special;   /* 1: special tokens appear in the text        */
+    uint32_t n_choices;      /* answers to the same prompt; 0: 1. Choice i draws with seed + i */
+    uint32_t logprobs;       /* 1: events carry log-probabilities           */
+    uint32_t n_top_logprobs; /* with logprobs: so many of the likeliest, at most 20 */
+    uint32_t timeout_ms;     /* from submit on; 0: none                   */
+    /* the answer must match: GBNF text, or a JSON Schema, or any JSON object (at most one of them) */
+    const char *grammar, *json_schema;
+    uint32_t json_object;
+    uint32_t no_cache; /* 1: the prefix cache is neither read nor filled  */
 } bitnet_request;
 BITNET_API void bitnet_request_init(bitnet_request *r);
 
@@ -280,28 +348,44 @@ typedef enum bitnet_finish {
     BITNET_FINISH_STOP,   /* a stop string appeared           */
     BITNET_FINISH_LENGTH, /* max_new_tokens or the context    */
     BITNET_FINISH_CANCELLED,
-    BITNET_FINISH_ERROR /* see error                        */
+    BITNET_FINISH_ERROR,  /* see error                        */
+    BITNET_FINISH_TIMEOUT /* timeout_ms has passed            */
 } bitnet_finish;
 
+typedef struct bitnet_logprob {
+    int32_t token;
+    float logprob; /* natural logarithm, of the plain distribution before any sampling option */
+} bitnet_logprob;
+
 /* One event: a piece of a prompt was read (token -1, finish NONE), or there is a new token with the
- * text it completes, or the request ended. Pointers are borrowed until the next bitnet_step. */
+ * text it completes, or an answer ended; then no more come about this choice, and after the last
+ * choice none about the request. Pointers are borrowed until the next bitnet_step. */
 typedef struct bitnet_event {
     uint64_t id;
     int32_t token;    /* -1: no new token */
     const char *text; /* complete UTF-8 characters only; may be empty; not 0-terminated */
     size_t text_bytes;
-    bitnet_finish finish;                   /* NONE while the request goes on  */
+    bitnet_finish finish;                   /* NONE while the answer goes on   */
     const char *error;                      /* with FINISH_ERROR: the sentence */
     uint32_t n_prompt, n_read, n_generated; /* n_read: tokens of the prompt read so far */
     uint64_t prefill_ns, decode_ns;         /* so far */
+    uint32_t choice;                        /* of n_choices */
+    uint32_t n_cached;                      /* of the prompt: tokens found in the prefix cache */
+    float logprob;                          /* of the token, if asked for */
+    uint32_t n_top;                         /* likeliest tokens, best first, if asked for */
+    const bitnet_logprob *top;
 } bitnet_event;
 
+/* Takes all memory that the request will need. Refused are requests that the KV cache could not hold
+ * even alone. */
 BITNET_API bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                                        bitnet_error *err);
+/* All its answers end with the next step that is computed. BITNET_E_ARG: there is no such request (any
+ * more). */
 BITNET_API bitnet_status bitnet_cancel(bitnet_engine *e, uint64_t id);
-/* Advances every running request by one step and reports what happened. *n: room in, count out;
- * room for two events a sequence of the engine is always enough. *n is 0 only when there is nothing
- * to do. */
+/* Computes one step of those requests that can run, and reports what happened. *n: room in, at least
+ * 1; count out. What does not fit is reported by the following calls, before the next step is
+ * computed. *n is 0 only when there is nothing to do. */
 BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, size_t *n,
                                      bitnet_error *err);
 

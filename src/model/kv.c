@@ -4,22 +4,25 @@
 #include "base/mem.h"
 #include <stdlib.h>
 
-bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bool f16, uint32_t n_pages,
-                         bitnet_error *err)
+bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bitnet_kv_type keys,
+                         bitnet_kv_type values, uint32_t n_pages, bitnet_error *err)
 {
-    *kv = (struct bn_kv){.f16 = f16,
+    *kv = (struct bn_kv){.keys = bn_kv_side_make(keys, false, c->head_dim),
+                         .values = bn_kv_side_make(values, true, c->head_dim),
                          .n_pages = n_pages,
                          .n_layer = c->n_layer,
-                         .n_head_kv = c->n_head_kv,
-                         .head_dim = c->head_dim};
-    kv->head_bytes = (size_t)BN_ATTN_BLOCK * c->head_dim * (f16 ? 2 : 4);
-    kv->page_bytes = 2 * kv->head_bytes * c->n_head_kv;
+                         .n_head_kv = c->n_head_kv};
+    kv->page_bytes = (kv->keys.head_bytes + kv->values.head_bytes) * c->n_head_kv;
+    if (kv->keys.block_bits || kv->values.block_bits)
+        kv->tail_bytes = (size_t)BN_KV_TAIL_PAGES * c->n_layer * c->n_head_kv * 2 * BN_ATTN_BLOCK *
+                         c->head_dim * sizeof(uint16_t);
     uint64_t bytes;
     if (!bn_mul_u64(&bytes, (uint64_t)c->n_layer * n_pages, kv->page_bytes)) bytes = SIZE_MAX;
     kv->bytes = (size_t)bytes;
     kv->data = bn_block_alloc(kv->bytes);
     kv->free_pages = bn_calloc(n_pages, sizeof *kv->free_pages);
-    if (!kv->data || !kv->free_pages) {
+    kv->holders = bn_calloc(n_pages, sizeof *kv->holders);
+    if (!kv->data || !kv->free_pages || !kv->holders) {
         bn_kv_close(kv);
         return bn_fail(
             err, BITNET_E_NOMEM,
@@ -37,33 +40,107 @@ void bn_kv_close(struct bn_kv *kv)
 {
     bn_block_free(kv->data, kv->bytes);
     free(kv->free_pages);
+    free(kv->holders);
     *kv = (struct bn_kv){0};
 }
 
-bool bn_kv_seq_open(struct bn_kv_seq *s, uint32_t max_tokens)
+static void forget_tail(struct bn_kv_seq *s)
+{
+    for (size_t i = 0; s->tail && i < BN_KV_TAIL_PAGES; i++) s->tail->page[i] = BN_KV_NO_PAGE;
+}
+
+bool bn_kv_seq_open(struct bn_kv_seq *s, const struct bn_kv *kv, uint32_t max_tokens)
 {
     *s = (struct bn_kv_seq){.room = bn_kv_pages_for(max_tokens)};
     s->pages = bn_calloc(s->room, sizeof *s->pages);
-    return s->pages != NULL;
+    if (s->pages && !bn_kv_has_blocks(kv)) return true;
+    s->tail = bn_calloc(1, sizeof *s->tail);
+    if (s->tail) s->tail->data = bn_calloc(1, kv->tail_bytes);
+    forget_tail(s);
+    if (s->pages && s->tail && s->tail->data) return true;
+    bn_kv_seq_close(s);
+    return false;
 }
 
 void bn_kv_seq_close(struct bn_kv_seq *s)
 {
+    if (s->tail) free(s->tail->data);
+    free(s->tail);
     free(s->pages);
     *s = (struct bn_kv_seq){0};
 }
 
+void bn_kv_hold(struct bn_kv *kv, uint32_t page)
+{
+    if (++kv->holders[page] == 2 && kv->on_shared) kv->on_shared(kv->on_shared_user, page, true);
+}
+
+void bn_kv_let_go(struct bn_kv *kv, uint32_t page)
+{
+    uint32_t left = --kv->holders[page];
+    if (left == 0) kv->free_pages[kv->n_free++] = page;
+    if (left == 1 && kv->on_shared) kv->on_shared(kv->on_shared_user, page, false);
+}
+
+static uint32_t take_page(struct bn_kv *kv)
+{
+    uint32_t page = kv->free_pages[--kv->n_free];
+    kv->holders[page] = 1;
+    return page;
+}
+
+/* The page that the next token goes to, if it is there already and others hold it, too. */
+static uint32_t *shared_page(const struct bn_kv *kv, const struct bn_kv_seq *s, uint32_t n_tokens)
+{
+    uint32_t i = s->n_tokens / BN_ATTN_BLOCK;
+    return n_tokens > s->n_tokens && i < s->n_pages && kv->holders[s->pages[i]] > 1 ? s->pages + i
+                                                                                    : NULL;
+}
+
+uint32_t bn_kv_need(const struct bn_kv *kv, const struct bn_kv_seq *s, uint32_t n_tokens)
+{
+    uint32_t pages = bn_kv_pages_for(n_tokens);
+    return (pages > s->n_pages ? pages - s->n_pages : 0) + (shared_page(kv, s, n_tokens) ? 1 : 0);
+}
+
 bool bn_kv_reserve(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens)
 {
-    uint32_t need = bn_kv_pages_for(n_tokens);
-    if (need <= s->n_pages) return true;
-    if (need > s->room || need - s->n_pages > kv->n_free) return false;
-    while (s->n_pages < need) s->pages[s->n_pages++] = kv->free_pages[--kv->n_free];
+    uint32_t pages = bn_kv_pages_for(n_tokens);
+    if (pages > s->room || bn_kv_need(kv, s, n_tokens) > kv->n_free) return false;
+    uint32_t *shared = shared_page(kv, s, n_tokens);
+    if (shared) {
+        size_t bytes = kv->n_layer * kv->page_bytes;
+        uint32_t own = take_page(kv);
+        memcpy(kv->data + own * bytes, kv->data + *shared * bytes, bytes);
+        bn_kv_let_go(kv, *shared);
+        *shared = own;
+    }
+    while (s->n_pages < pages) s->pages[s->n_pages++] = take_page(kv);
     return true;
 }
 
-void bn_kv_release(struct bn_kv *kv, struct bn_kv_seq *s)
+static bool in_tail(const struct bn_kv_tail *tail, uint32_t page)
 {
-    while (s->n_pages) kv->free_pages[kv->n_free++] = s->pages[--s->n_pages];
-    s->n_tokens = 0;
+    return tail->page[page % BN_KV_TAIL_PAGES] == page;
+}
+
+void bn_kv_truncate(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens)
+{
+    if (n_tokens < s->n_tokens && s->tail && !in_tail(s->tail, n_tokens / BN_ATTN_BLOCK))
+        n_tokens -= n_tokens % BN_ATTN_BLOCK;
+    uint32_t pages = bn_kv_pages_for(n_tokens);
+    while (s->n_pages > pages) bn_kv_let_go(kv, s->pages[--s->n_pages]);
+    s->n_tokens = n_tokens;
+    if (n_tokens == 0) forget_tail(s);
+}
+
+void bn_kv_release(struct bn_kv *kv, struct bn_kv_seq *s) { bn_kv_truncate(kv, s, 0); }
+
+void bn_kv_share(struct bn_kv *kv, struct bn_kv_seq *s, const uint32_t *pages, uint32_t n_tokens)
+{
+    while (s->n_pages < bn_kv_pages_for(n_tokens)) {
+        s->pages[s->n_pages] = pages[s->n_pages];
+        bn_kv_hold(kv, s->pages[s->n_pages++]);
+    }
+    s->n_tokens = n_tokens;
 }
