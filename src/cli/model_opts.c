@@ -72,6 +72,19 @@ const struct opt model_opts_table[] = {
     {.kind = OPT_END},
 };
 
+const struct opt prompt_batch_table[] = {
+    {.kind = OPT_U32,
+     .letter = 'b',
+     .name = "batch-size",
+     .metavar = "N",
+     .help = "tokens of the prompt that are computed together; 0 takes 512",
+     .offset = offsetof(struct engine_opts, batch_tokens),
+     .initial = "0",
+     .min = 0,
+     .max = 1 << 16},
+    {.kind = OPT_END},
+};
+
 const struct opt engine_opts_table[] = {
     {.kind = OPT_U32,
      .letter = 'c',
@@ -83,15 +96,6 @@ const struct opt engine_opts_table[] = {
      .aliases = "ctx",
      .min = 0,
      .max = 1 << 24},
-    {.kind = OPT_U32,
-     .letter = 'b',
-     .name = "batch-size",
-     .metavar = "N",
-     .help = "tokens of the prompt that are computed together; 0 takes 512",
-     .offset = offsetof(struct engine_opts, batch_tokens),
-     .initial = "0",
-     .min = 0,
-     .max = 1 << 16},
     MODEL_KV_TYPE_OPT(offsetof(struct engine_opts, kv_type), "f16"),
     {.kind = OPT_CHOICE,
      .name = "head",

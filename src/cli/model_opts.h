@@ -25,6 +25,8 @@ struct engine_opts {
     const char *kv_type, *head, *ffn;
 };
 extern const struct opt engine_opts_table[];
+/* --batch-size of commands that run one sequence at a time; part of struct engine_opts */
+extern const struct opt prompt_batch_table[];
 
 /* The option --kv-type, for tables that take it alone. */
 #define MODEL_KV_TYPE_OPT(at, type)                                                   \
