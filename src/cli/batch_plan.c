@@ -90,7 +90,8 @@ struct memory {
     uint64_t fit;      /* such sequences in the memory that is available; 0: not known */
 };
 
-/* Matrices are packed, the head is used where it lies in the file. Called with the model in memory and the engine's memory reserved, but not yet used. */
+/* Matrices are packed, the head is used where it lies in the file. Called with the model in memory
+ * and the engine's memory reserved, but not yet used. */
 static struct memory estimate(const struct plan *p)
 {
     struct memory m = {.weights = p->model.packed_bytes + p->model.head_bytes,
