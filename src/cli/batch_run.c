@@ -118,6 +118,7 @@ static bitnet_status finish(struct window *w, struct item *it, bitnet_error *err
     batch_id(id, it->key);
     w->n_seqs -= r->n_choices;
     if (r->error.status != BITNET_OK) {
+        bitnet_cancel(w->engine, it->id); /* its other choices */
         BN_TRY(set_error(w, it, &r->error, err));
     } else {
         w->totals->prompt_tokens += r->n_prompt;

@@ -3,6 +3,7 @@
 
 #include "base/utf8.h"
 #include "server/tokens.h"
+#include <math.h>
 #include <stdlib.h>
 
 static const size_t answer_max_bytes = (size_t)256 << 20; /* of one choice */
@@ -32,6 +33,9 @@ static json_t *empty_logprobs(enum openai_kind kind)
                      "text_offset");
 }
 
+/* JSON has no infinities; this is how OpenAI writes "as good as impossible" */
+static double json_logprob(float logprob) { return isfinite(logprob) ? (double)logprob : -9999.0; }
+
 /* A token's own text: part of a character may be all there is of it. */
 static bitnet_status token_bytes(char **bytes, size_t *n, const struct openai_reply *r,
                                  int32_t token, bitnet_error *err)
@@ -49,8 +53,8 @@ static bitnet_status chat_token(json_t **out, const struct openai_reply *r, int3
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
         json_array_append_new(list, json_integer((unsigned char)bytes[i]));
-    *out = json_pack("{s:o, s:f, s:o}", "token", openai_text(bytes, n), "logprob", (double)logprob,
-                     "bytes", list);
+    *out = json_pack("{s:o, s:f, s:o}", "token", openai_text(bytes, n), "logprob",
+                     json_logprob(logprob), "bytes", list);
     free(bytes);
     return *out ? BITNET_OK : bn_fail_nomem(err, n, "log-probabilities");
 }
@@ -73,8 +77,9 @@ static bitnet_status add_chat_logprob(struct openai_reply *r, struct openai_choi
 
 static size_t count_chars(const json_t *text)
 {
+    const char *s = json_string_value(text);
     size_t n = 0;
-    for (const char *s = json_string_value(text); s && *s; s++) n += (*s & 0xc0) != 0x80;
+    for (size_t i = 0; i < json_string_length(text); i++) n += (s[i] & 0xc0) != 0x80;
     return n;
 }
 
@@ -99,14 +104,18 @@ static bitnet_status add_text_logprob(struct openai_reply *r, struct openai_choi
     for (uint32_t i = 0; s == BITNET_OK && i < e->n_top; i++) {
         s = text_token(&one, r, e->top[i].token, err);
         if (s != BITNET_OK) break;
-        json_object_set_new(top, json_string_value(one), json_real((double)e->top[i].logprob));
+        /* tokens may look the same; the likeliest one counts */
+        if (!json_object_get(top, json_string_value(one)))
+            json_object_set_new(top, json_string_value(one),
+                                json_real(json_logprob(e->top[i].logprob)));
         json_decref(one);
     }
     json_t *l = c->logprobs;
     json_array_append_new(json_object_get(l, "text_offset"), json_integer((json_int_t)c->n_chars));
     c->n_chars += count_chars(token);
     json_array_append_new(json_object_get(l, "tokens"), token);
-    json_array_append_new(json_object_get(l, "token_logprobs"), json_real((double)e->logprob));
+    json_array_append_new(json_object_get(l, "token_logprobs"),
+                          json_real(json_logprob(e->logprob)));
     json_array_append_new(json_object_get(l, "top_logprobs"), top);
     return s;
 }

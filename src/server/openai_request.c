@@ -2,6 +2,7 @@
 #include "server/openai_request.h"
 
 #include "server/tokens.h"
+#include <math.h>
 #include <stdlib.h>
 
 /* A member of the body: how it is read, and the number's place in bitnet_request. */
@@ -131,6 +132,10 @@ static bitnet_status read_logit_bias(struct openai_request *r, const struct fiel
             return bn_fail(err, BITNET_E_ARG, "'%s': '%.40s' is not a token id", f->key, key);
         if (!json_is_number(bias))
             return bn_fail(err, BITNET_E_ARG, "'%s' of token %ld is not a number", f->key, token);
+        if (!(fabs(json_number_value(bias)) <= OPENAI_MAX_BIAS))
+            return bn_fail(err, BITNET_E_ARG, "'%s' of token %ld is %g; -%d to %d is possible",
+                           f->key, token, json_number_value(bias), OPENAI_MAX_BIAS,
+                           OPENAI_MAX_BIAS);
         *at++ = (bitnet_logit_bias){(int32_t)token, (float)json_number_value(bias)};
     }
     r->request.sampling.logit_bias = list;

@@ -15,6 +15,7 @@ enum {
     OPENAI_MAX_CHOICES = 128,
     OPENAI_MAX_STRINGS = 32, /* in a list: stop strings, breakers */
     OPENAI_MAX_BIASES = 1024,
+    OPENAI_MAX_BIAS = 100, /* either way */
     OPENAI_MAX_TOP_LOGPROBS = 20
 };
 

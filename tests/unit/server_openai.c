@@ -203,6 +203,8 @@ static void test_refused(void **state)
         {"\"logit_bias\": {\"x\": 1}", "'x' is not a token id"},
         {"\"logit_bias\": {\"99999999999\": 1}", "token id"},
         {"\"logit_bias\": {\"1\": \"a\"}", "token 1"},
+        {"\"logit_bias\": {\"1\": 100.5}", "-100 to 100"},
+        {"\"logit_bias\": {\"1\": -1e300}", "-100 to 100"},
         {"\"logprobs\": 21", "0 to 20"},
         {"\"logprobs\": true", "logprobs"},
         {"\"top_logprobs\": 2", "needs 'logprobs'"},
@@ -312,7 +314,7 @@ static void test_reply_logprobs(void **state)
     (void)state;
     int32_t ids[2];
     two_tokens(ids);
-    const bitnet_logprob top[] = {{ids[0], -0.25f}, {ids[1], -1.5f}};
+    const bitnet_logprob top[] = {{ids[0], -0.25f}, {ids[1], -1.5f}, {ids[0], -INFINITY}};
     const bitnet_event e = {.token = ids[0],
                             .text = " time",
                             .n_generated = 1,
@@ -340,13 +342,16 @@ static void test_reply_logprobs(void **state)
     assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
     openai_request_free(&r);
     give(&reply, e);
-    give(&reply, e);
+    bitnet_event twins = e; /* two tokens that look the same: the first counts */
+    twins.n_top = 3;
+    twins.logprob = -INFINITY;
+    give(&reply, twins);
     give(&reply, (bitnet_event){.token = -1, .finish = BITNET_FINISH_LENGTH, .n_generated = 2});
     text = dump(&reply);
     assert_string_equal(
         text,
         "[{\"index\":0,\"text\":\" time time\",\"logprobs\":{\"tokens\":[\" time\",\" time\"],"
-        "\"token_logprobs\":[-0.25,-0.25],\"top_logprobs\":[{\" time\":-0.25,\"Once\":-1.5},"
+        "\"token_logprobs\":[-0.25,-9999.0],\"top_logprobs\":[{\" time\":-0.25,\"Once\":-1.5},"
         "{\" time\":-0.25,\"Once\":-1.5}],\"text_offset\":[0,5]},\"finish_reason\":\"length\"}]");
     free(text);
     openai_reply_close(&reply);
