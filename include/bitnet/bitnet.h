@@ -249,11 +249,14 @@ typedef struct bitnet_engine_info {
      * `down`, if all were read and really read; how many of these matrices were taken in part */
     uint64_t ffn_tokens, ffn_dense_bytes, ffn_read_bytes, ffn_up_skipped, ffn_down_skipped;
     uint32_t pinned; /* threads bound to a CPU */
-    /* the KV cache: pages of so many tokens, and how many sequences of ctx_tokens fit */
+    /* the KV cache: pages of so many tokens; those that are free, and those that are kept for texts
+     * to come but given up when needed; how many sequences of ctx_tokens fit */
     uint32_t kv_page_tokens, kv_pages, kv_pages_free, kv_pages_cached, kv_seqs_full;
     uint64_t kv_token_bytes;
     const char *kv_type_v;
-    uint32_t n_running, n_waiting;
+    uint32_t n_running, n_waiting; /* answers */
+    /* prompt_tokens: computed, not those found in the prefix cache; recomputed_tokens: once more, after
+     * an answer gave way (preemptions) */
     uint64_t steps, preemptions, recomputed_tokens, prompt_tokens, answer_tokens;
     uint64_t prefix_queries, prefix_hits, prefix_queried_tokens, prefix_hit_tokens;
     uint64_t draft_tokens, draft_accepted; /* guesses checked, and right */
@@ -272,8 +275,9 @@ BITNET_API int bitnet_engine_ffn_layer(const bitnet_engine *e, uint32_t layer,
 
 /* --- the plain door: scoring and research ---
  * Appends n tokens to sequence `seq` (0 .. max_seqs-1) and writes their logits, [n][n_vocab]
- * floats, or those of the last token only, [n_vocab], when `last_only`. logits may be NULL. Not to
- * be mixed with requests on the same engine while these are running. */
+ * floats, or those of the last token only, [n_vocab], when `last_only`. logits may be NULL. Its
+ * sequences take their pages of the KV cache beside those of requests and keep them until they are
+ * reset: not to be mixed with requests on the same engine while these are running. */
 BITNET_API bitnet_status bitnet_eval(bitnet_engine *e, uint32_t seq, const int32_t *tokens,
                                      size_t n, int last_only, float *logits, bitnet_error *err);
 BITNET_API bitnet_status bitnet_eval_reset(bitnet_engine *e, uint32_t seq, bitnet_error *err);
@@ -285,29 +289,35 @@ typedef struct bitnet_logit_bias {
     float bias; /* added to its logit; -INFINITY forbids it */
 } bitnet_logit_bias;
 
+/* How a token is chosen. Each step works on what the ones before have left: bias; penalties
+ * (repetition, presence and frequency, DRY); what a grammar allows; top-n-sigma; top-k; typical; top-p;
+ * min-p; temperature and the draw. docs/engine-sampling.md has the formulas. */
 typedef struct bitnet_sampling {
     float temperature; /* 0: greedy                                   */
     float top_p;       /* 1: off                                      */
     float min_p;       /* 0: off                                      */
     uint32_t top_k;    /* 0: off                                      */
     uint64_t seed;     /* same seed, same text                        */
-    float typical_p;   /* 1: off                                      */
+    float typical_p;   /* 1 or 0: off                                 */
     float
         top_n_sigma; /* 0: off; else keeps logits within so many standard deviations of the best */
     uint32_t
         adaptive; /* 1: top-k and top-p both of the whole distribution, the smaller set counts */
-    float repetition_penalty;                  /* 1: off */
-    float presence_penalty, frequency_penalty; /* 0: off */
+    float repetition_penalty;                  /* of prompt and answer; 1 or 0: off */
+    float presence_penalty, frequency_penalty; /* of the answer; 0: off */
     uint32_t penalty_last_n;                   /* tokens they look back on; 0: all */
     float dry_multiplier;                      /* 0: off */
-    float dry_base;
-    uint32_t dry_allowed_length, dry_last_n; /* dry_last_n 0: all */
-    const char *const *dry_breakers;         /* strings no repetition goes across; copied */
+    float dry_base;                            /* 0: 1.75 */
+    uint32_t dry_allowed_length;               /* repetitions shorter than this are free; 0: 2 */
+    uint32_t dry_last_n;                       /* tokens it looks back on; 0: all */
+    /* strings no repetition goes across; copied. NULL: "\n", ":", "\"" and "*" */
+    const char *const *dry_breakers;
     size_t n_dry_breakers;
-    const struct bitnet_logit_bias *logit_bias; /* copied */
+    const struct bitnet_logit_bias *logit_bias; /* copied; several of one token add up */
     size_t n_logit_bias;
 } bitnet_sampling;
-BITNET_API void bitnet_sampling_init(bitnet_sampling *s); /* 0.8, 0.95, 0.05, 40, seed 0 */
+/* temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, seed 0, the rest off */
+BITNET_API void bitnet_sampling_init(bitnet_sampling *s);
 
 typedef struct bitnet_request {
     size_t size;
@@ -340,19 +350,20 @@ typedef enum bitnet_finish {
     BITNET_FINISH_TIMEOUT /* timeout_ms has passed            */
 } bitnet_finish;
 
-/* One event: a piece of a prompt was read (token -1, finish NONE), or there is a new token with the
- * text it completes, or the request ended. Pointers are borrowed until the next bitnet_step. */
 typedef struct bitnet_logprob {
     int32_t token;
     float logprob; /* natural logarithm, of the plain distribution before any sampling option */
 } bitnet_logprob;
 
+/* One event: a piece of a prompt was read (token -1, finish NONE), or there is a new token with the
+ * text it completes, or an answer ended; then no more come about this choice, and after the last
+ * choice none about the request. Pointers are borrowed until the next bitnet_step. */
 typedef struct bitnet_event {
     uint64_t id;
     int32_t token;    /* -1: no new token */
     const char *text; /* complete UTF-8 characters only; may be empty; not 0-terminated */
     size_t text_bytes;
-    bitnet_finish finish;                   /* NONE while the request goes on  */
+    bitnet_finish finish;                   /* NONE while the answer goes on   */
     const char *error;                      /* with FINISH_ERROR: the sentence */
     uint32_t n_prompt, n_read, n_generated; /* n_read: tokens of the prompt read so far */
     uint64_t prefill_ns, decode_ns;         /* so far */
@@ -363,12 +374,16 @@ typedef struct bitnet_event {
     const bitnet_logprob *top;
 } bitnet_event;
 
+/* Takes all memory that the request will need. Refused are requests that the KV cache could not hold
+ * even alone. */
 BITNET_API bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                                        bitnet_error *err);
+/* All its answers end with the next step that is computed. BITNET_E_ARG: there is no such request (any
+ * more). */
 BITNET_API bitnet_status bitnet_cancel(bitnet_engine *e, uint64_t id);
-/* Advances every running request by one step and reports what happened. *n: room in, count out;
- * room for two events a sequence of the engine is always enough. *n is 0 only when there is nothing
- * to do. */
+/* Computes one step of those requests that can run, and reports what happened. *n: room in, at least
+ * 1; count out. What does not fit is reported by the following calls, before the next step is
+ * computed. *n is 0 only when there is nothing to do. */
 BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, size_t *n,
                                      bitnet_error *err);
 

@@ -11,7 +11,14 @@ void bitnet_engine_options_init(bitnet_engine_options *o)
 
 void bitnet_sampling_init(bitnet_sampling *s)
 {
-    *s = (bitnet_sampling){.temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .top_k = 40};
+    *s = (bitnet_sampling){.temperature = 0.8f,
+                           .top_p = 0.95f,
+                           .min_p = 0.05f,
+                           .top_k = 40,
+                           .typical_p = 1,
+                           .repetition_penalty = 1,
+                           .dry_base = 1.75f,
+                           .dry_allowed_length = 2};
 }
 
 void bitnet_request_init(bitnet_request *r)

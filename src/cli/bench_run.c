@@ -259,7 +259,7 @@ static bitnet_status measure_requests(struct bench *b, struct bench_measurement 
 {
     bool one = m->mode != BENCH_BATCH;
     struct requests q = {.engine = one ? b->single : b->batch, .n = one ? 1 : m->at};
-    /* an engine wants room for all the sequences it could hold */
+    /* all events of a step in one call: a token, and the end */
     q.room = 2 * (size_t)(one ? b->single_info.max_seqs : b->batch_info.max_seqs);
     q.events = bn_calloc(q.room, sizeof *q.events);
     if (!q.events) return bn_fail_nomem(err, q.room * sizeof *q.events, "events");
@@ -410,6 +410,8 @@ static bitnet_status open_engines(struct bench *b, bitnet_error *err)
     bitnet_engine_options o = b->settings->engine;
     o.ctx_tokens = choose_ctx(b);
     o.max_seqs = 1;
+    /* every run computes all of its tokens, one a step */
+    o.prefix_cache = o.speculation = "off";
     BN_TRY(bitnet_engine_open(&b->single, b->model, &o, err));
     b->single_info.size = sizeof b->single_info;
     bitnet_engine_get_info(b->single, &b->single_info);

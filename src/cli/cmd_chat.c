@@ -50,6 +50,7 @@ static const struct opt_part parts[] = {
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
+    {"Sampling", sampling_opts_table, AT(gen.sampling)},
     {NULL, NULL, 0},
 };
 #undef AT

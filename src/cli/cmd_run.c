@@ -20,7 +20,8 @@ struct run_config {
     struct engine_opts engine;
     struct generate_opts gen;
     const char *prompt, *file, *system, *chat_template;
-    bool chat, no_echo, quiet, json;
+    bool chat, no_echo, quiet, json, logprobs;
+    uint32_t n_top;
 };
 
 #define AT(field) offsetof(struct run_config, field)
@@ -58,6 +59,15 @@ static const struct opt output_table[] = {
      .name = "json",
      .help = "print one JSON object with text, counts, timings and memory",
      .offset = AT(json)},
+    {.kind = OPT_U32,
+     .name = "logprobs",
+     .metavar = "N",
+     .help = "with --json: log-probabilities of the tokens, and of the N likeliest at each place",
+     .offset = AT(n_top),
+     .shown = "",
+     .min = 0,
+     .max = 20,
+     .given = AT(logprobs)},
     {.kind = OPT_FLAG,
      .name = "no-echo",
      .help = "do not print the prompt before its continuation",
@@ -76,6 +86,7 @@ static const struct opt_part parts[] = {
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
+    {"Sampling", sampling_opts_table, AT(gen.sampling)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -149,6 +160,7 @@ static bitnet_status prompt_tokens(int32_t **ids, size_t *n, const struct run_co
 
 struct report {
     const struct generation *g;
+    const bitnet_model *m;
     bitnet_model_info model;
     bitnet_engine_info engine;
     json_t *ffn; /* with --json; owned by print_report */
@@ -202,6 +214,28 @@ static json_t *json_head(const bitnet_engine_info *e)
                      "max_survivors", (json_int_t)e->head_survivors_max, "histogram", histogram);
 }
 
+static json_t *json_logprob(const bitnet_model *m, const bitnet_logprob *p)
+{
+    const char *text = bitnet_token_text(m, p->token);
+    text = text ? text : "";
+    return json_pack("{s:i, s:o, s:f}", "id", (int)p->token, "token",
+                     term_json_string(text, strlen(text)), "logprob", (double)p->logprob);
+}
+
+/* One object a token, as llama.cpp's server words them. */
+static json_t *json_logprobs(const bitnet_model *m, const struct generation *g)
+{
+    json_t *list = json_array();
+    for (size_t at = 0; at < g->n_probs; at += 1 + g->n_top) {
+        const bitnet_logprob *p = &g->probs[at];
+        json_t *one = json_logprob(m, p), *top = json_array();
+        for (uint32_t i = 1; i <= g->n_top; i++) json_array_append_new(top, json_logprob(m, &p[i]));
+        json_object_set_new(one, "top_logprobs", top);
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
 static int print_report(const struct report *r)
 {
     const struct generation *g = r->g;
@@ -220,6 +254,7 @@ static int print_report(const struct report *r)
         (json_int_t)r->engine.threads, "ctx_size", (json_int_t)r->engine.ctx_tokens, "kv_type",
         r->engine.kv_type, "backend", r->model.backend, "layout", r->model.layout, "head",
         json_head(&r->engine), "ffn", r->ffn);
+    if (g->logprobs) json_object_set_new(j, "logprobs", json_logprobs(r->m, g));
     return term_print_json(j);
 }
 
@@ -250,7 +285,9 @@ static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e,
                            .seed = c->gen.seed,
                            .on_text = c->json ? NULL : show_text,
                            .echo = prompt,
-                           .n_echo = echo ? len : 0};
+                           .n_echo = echo ? len : 0,
+                           .logprobs = c->logprobs,
+                           .n_top = c->n_top};
     bitnet_status s = generation_run(&g, &err);
     bool cut_line = !c->json && (g.text.len == 0 || g.text.data[g.text.len - 1] != '\n');
     int code = EXIT_DONE;
@@ -258,7 +295,8 @@ static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e,
     if (s != BITNET_OK) {
         code = term_fail(&err);
     } else {
-        struct report r = {.g = &g, .model.size = sizeof r.model, .engine.size = sizeof r.engine};
+        struct report r = {
+            .g = &g, .m = m, .model.size = sizeof r.model, .engine.size = sizeof r.engine};
         bitnet_model_get_info(m, &r.model);
         bitnet_engine_get_info(e, &r.engine);
         fflush(stdout);
@@ -285,6 +323,7 @@ static int run(void *config, const struct arg_words *words)
         n_words--;
     }
     if (!c->chat && c->system) return term_usage("run", "--system needs --chat");
+    if (!c->json && c->logprobs) return term_usage("run", "--logprobs needs --json");
     if (!c->chat && c->chat_template) return term_usage("run", "--chat-template needs --chat");
 
     char *prompt = NULL;

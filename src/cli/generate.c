@@ -23,39 +23,6 @@ const struct opt generate_opts_table[] = {
      .aliases = "max-tokens n-predict predict",
      .min = 0,
      .max = 1 << 24},
-    {.kind = OPT_F32,
-     .name = "temp",
-     .metavar = "T",
-     .help = "temperature; 0 always takes the likeliest token",
-     .offset = AT(temperature),
-     .initial = "0.8",
-     .aliases = "temperature",
-     .min = 0,
-     .max = 100},
-    {.kind = OPT_U32,
-     .name = "top-k",
-     .metavar = "N",
-     .help = "choose among the N likeliest tokens; 0 is off",
-     .offset = AT(top_k),
-     .initial = "40",
-     .min = 0,
-     .max = 1 << 24},
-    {.kind = OPT_F32,
-     .name = "top-p",
-     .metavar = "P",
-     .help = "choose among the likeliest tokens that sum to P; 1 is off",
-     .offset = AT(top_p),
-     .initial = "0.95",
-     .min = 0,
-     .max = 1},
-    {.kind = OPT_F32,
-     .name = "min-p",
-     .metavar = "P",
-     .help = "leave out tokens less likely than P times the likeliest; 0 is off",
-     .offset = AT(min_p),
-     .initial = "0.05",
-     .min = 0,
-     .max = 1},
     {.kind = OPT_U64,
      .letter = 's',
      .name = "seed",
@@ -91,22 +58,34 @@ void generate_choose_seed(struct generate_opts *o)
     o->seed = seed;
 }
 
-static void fill_request(bitnet_request *r, const struct generation *g)
+static bitnet_status fill_request(bitnet_request *r, bitnet_logit_bias biases[OPT_LIST_MAX],
+                                  const struct generation *g, bitnet_error *err)
 {
     const struct generate_opts *o = g->opts;
     bitnet_request_init(r);
     r->tokens = g->tokens;
     r->n_tokens = g->n_tokens;
     r->max_new_tokens = o->max_new_tokens;
-    r->sampling.temperature = o->temperature;
-    r->sampling.top_p = o->top_p;
-    r->sampling.min_p = o->min_p;
-    r->sampling.top_k = o->top_k;
     r->sampling.seed = g->seed;
     r->stop = o->stop.n ? o->stop.items : NULL;
     r->n_stop = o->stop.n;
     r->ignore_end = o->ignore_end;
     r->show_special = o->special;
+    r->logprobs = g->logprobs;
+    r->n_top_logprobs = g->n_top;
+    return sampling_from_opts(&r->sampling, biases, &o->sampling, err);
+}
+
+static bitnet_status take_logprobs(struct generation *g, const bitnet_event *e, bitnet_error *err)
+{
+    size_t need = g->n_probs + 1 + e->n_top;
+    if (!bn_grow((void **)&g->probs, &g->probs_room, need, sizeof *g->probs))
+        return bn_fail_nomem(err, need * sizeof *g->probs, "log-probabilities");
+    g->probs[g->n_probs] = (bitnet_logprob){e->token, e->logprob};
+    if (e->n_top) memcpy(g->probs + g->n_probs + 1, e->top, e->n_top * sizeof *e->top);
+    g->n_probs = need;
+    g->n_top = e->n_top;
+    return BITNET_OK;
 }
 
 /* Takes one event; *go_on becomes false when the text can no longer be delivered. */
@@ -118,6 +97,7 @@ static bitnet_status take_event(struct generation *g, const bitnet_event *e, uin
         if (!bn_grow((void **)&g->ids, &g->ids_room, g->n_ids + 1, sizeof *g->ids))
             return bn_fail_nomem(err, (g->n_ids + 1) * sizeof *g->ids, "generated tokens");
         g->ids[g->n_ids++] = e->token;
+        if (g->logprobs) BN_TRY(take_logprobs(g, e, err));
     }
     if (e->text_bytes) {
         if (!bn_buf_append(&g->text, e->text, e->text_bytes))
@@ -138,9 +118,10 @@ static bitnet_status take_event(struct generation *g, const bitnet_event *e, uin
 bitnet_status generation_run(struct generation *g, bitnet_error *err)
 {
     bitnet_request r;
+    bitnet_logit_bias biases[OPT_LIST_MAX];
     uint64_t id, start_ns = bn_now_ns();
     bn_buf_init(&g->text, answer_max_bytes);
-    fill_request(&r, g);
+    BN_TRY(fill_request(&r, biases, g, err));
     g->finish = BITNET_FINISH_NONE;
     BN_TRY(bitnet_submit(g->engine, &r, &id, err));
     bool go_on = true, cancelled = false;
@@ -169,8 +150,10 @@ void generation_free(struct generation *g)
 {
     bn_buf_free(&g->text);
     free(g->ids);
+    free(g->probs);
     g->ids = NULL;
-    g->n_ids = g->ids_room = 0;
+    g->probs = NULL;
+    g->n_ids = g->ids_room = g->n_probs = g->probs_room = 0;
 }
 
 const char *generation_finish_name(bitnet_finish f)
@@ -182,6 +165,7 @@ const char *generation_finish_name(bitnet_finish f)
     case BITNET_FINISH_LENGTH: return "length";
     case BITNET_FINISH_CANCELLED: return "cancelled";
     case BITNET_FINISH_ERROR: return "error";
+    case BITNET_FINISH_TIMEOUT: return "timeout";
     }
     return "unknown";
 }

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * generate.h: one request from prompt tokens to text, for run and chat: the sampling options, the
- * loop over bitnet_step() with Ctrl-C, and what came of it.
+ * generate.h: one request from prompt tokens to text, for run and chat: its options, the loop over bitnet_step() with Ctrl-C, and what came of it.
  */
 #ifndef BN_CLI_GENERATE_H
 #define BN_CLI_GENERATE_H
 
 #include "base/buf.h"
 #include "base/json.h"
-#include "cli/args.h"
+#include "cli/sampling_opts.h"
 
 struct generate_opts {
-    uint32_t max_new_tokens, top_k;
-    float temperature, top_p, min_p;
+    uint32_t max_new_tokens;
     uint64_t seed;
     bool seed_given, ignore_end, special;
     struct opt_list stop;
+    struct sampling_opts sampling; /* a table of its own */
 };
 extern const struct opt generate_opts_table[];
 
@@ -34,10 +33,14 @@ struct generation {
     void *user;
     const char *echo; /* goes to on_text as soon as the request is accepted; no part of `text` */
     size_t n_echo;
+    bool logprobs;
+    uint32_t n_top; /* likeliest tokens beside each; in fact, after the run */
     /* out: owned, generation_free */
     struct bn_buf text;
     int32_t *ids;
     size_t n_ids, ids_room;
+    bitnet_logprob *probs; /* a token: its own, then n_top likeliest */
+    size_t n_probs, probs_room;
     bitnet_finish finish;
     uint32_t n_prompt, n_generated;
     uint64_t prefill_ns, decode_ns, first_token_ns, total_ns;

@@ -5,7 +5,7 @@
 #ifndef BN_ENGINE_DRAFT_H
 #define BN_ENGINE_DRAFT_H
 
-#include "base/base.h"
+#include "base/status.h"
 
 enum { BN_DRAFT_MAX = 8 }; /* tokens of one guess */
 
@@ -13,13 +13,14 @@ struct bn_draft;
 
 bitnet_status bn_draft_open(struct bn_draft **out, uint32_t max_tokens, bitnet_error *err);
 void bn_draft_close(struct bn_draft *d);
-/* The text has n tokens now; earlier ones have not changed. Costs what is new. */
+/* The text has n tokens now; earlier ones have not changed. Costs what is new.
+ * Tokens from max_tokens on are left out. */
 void bn_draft_update(struct bn_draft *d, const int32_t *tokens, uint32_t n);
 /* Up to `most` guesses of what comes next, 0 if there are none or they do not pay. always: guess even
  * where it does not pay. */
 uint32_t bn_draft_guess(struct bn_draft *d, int32_t *out, uint32_t most, bool always);
-/* Of n_draft guesses checked together n_right were right. cost: time of a step with them, in units of
- * one without; 0: not known. */
+/* Of the last guess n_draft tokens were checked together and the first n_right were right. cost: time
+ * of the step with them, in units of one without; 0: not known. */
 void bn_draft_learn(struct bn_draft *d, uint32_t n_draft, uint32_t n_right, double cost);
 
 #endif

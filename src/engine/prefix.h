@@ -17,7 +17,8 @@ void bn_prefix_close(struct bn_prefix *p); /* lets its pages go */
 
 /* The empty sequence s takes over the longest known beginning of the n tokens, at most n - 1 of them
  * (the last must be computed, for its logits); returns how many. Page by page, and where texts part,
- * the page's common part. */
+ * the page's common part. That page is copied when s grows, and cannot be given up until then: where
+ * one page decides, bn_kv_truncate to the whole pages makes do without. */
 uint32_t bn_prefix_match(struct bn_prefix *p, const int32_t *tokens, uint32_t n,
                          struct bn_kv_seq *s);
 /* The same count, without taking or counting anything. */

@@ -1,25 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One request on its way: its tokens so far, where it stands, and how its text comes out. */
+ * One request on its way, with its answers: the tokens so far, where each stands, and how its text
+ * comes out. All memory is taken when it is made. */
 #ifndef BN_ENGINE_REQUEST_H
 #define BN_ENGINE_REQUEST_H
 
-#include "text/tokenizer.h"
+#include "engine/draft.h"
+#include "engine/sampler.h"
+#include "engine/sched.h"
+#include "model/kv.h"
+#include "text/grammar.h"
 
-struct bn_request {
-    struct bn_request *next; /* in the queue */
-    uint64_t id;
-    int32_t *tokens; /* prompt and answer, [limit] */
-    uint32_t n_tokens, n_prompt, limit;
-    uint32_t n_done; /* tokens whose keys and values are in the cache */
-    bitnet_sampling sampling;
-    bool ignore_end, cancelled;
-    struct bn_detok *detok; /* NULL: the model has no tokenizer */
-    uint64_t started_ns, prefill_ns, decode_ns;
+enum { BN_MAX_CHOICES = 128 }; /* answers to one prompt */
+
+enum bn_answer_state {
+    BN_ANSWER_HELD,   /* until the first answer has read the prompt */
+    BN_ANSWER_QUEUED, /* the scheduler has it */
+    BN_ANSWER_OVER
 };
 
-/* limit: prompt and answer together. Copies what it needs. */
+/* One answer: what the scheduler sees of it, its place in the cache, and the state of its text. */
+struct bn_answer {
+    struct bn_sched_job job;
+    struct bn_request *request;
+    uint32_t choice;
+    enum bn_answer_state state;
+    int32_t *tokens; /* prompt, answer, and guesses behind them: [limit] */
+    struct bn_kv_seq kv;
+    struct bn_sampler *sampler;
+    struct bn_matcher *matcher; /* NULL: any text */
+    struct bn_draft *draft;     /* NULL: no guesses */
+    struct bn_detok *detok;     /* NULL: the model has no tokenizer */
+    uint32_t row;               /* first of its logits in this step */
+    /* what the events of a step borrow: text, and the likeliest tokens [1 + guesses][n_top] */
+    char *text;
+    size_t n_text;
+    bitnet_logprob *top;
+    uint32_t n_drawn; /* tokens of this step */
+    uint32_t n_cached;
+    uint64_t started_ns, prefill_ns, decode_ns; /* started_ns 0: it has not */
+};
+
+struct bn_request {
+    struct bn_request *next;
+    uint64_t id;
+    uint32_t n_prompt, limit; /* limit: prompt and answer together */
+    uint32_t n_choices, n_left;
+    uint32_t n_top;
+    bool logprobs, ignore_end, no_cache, cancelled;
+    uint64_t deadline_ns; /* UINT64_MAX: none */
+    const struct bn_tokenizer *tokenizer;
+    struct bn_grammar *grammar;
+    struct bn_answer answers[]; /* [n_choices] */
+};
+
+/* What a request needs of the engine. */
+struct bn_request_place {
+    const struct bn_tokenizer *tokenizer; /* NULL: none */
+    struct bn_token_tree **tree;          /* made here when it is first needed */
+    uint32_t n_vocab;
+    uint32_t limit; /* tokens of an answer, its prompt included */
+    uint32_t draft; /* guesses of a step; 0: none */
+};
+
+/* Copies what it needs. */
 bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
-                              const struct bn_tokenizer *t, uint32_t limit, bitnet_error *err);
+                              const struct bn_request_place *p, bitnet_error *err);
 void bn_request_free(struct bn_request *r);
+
+static inline struct bn_answer *bn_answer_of(struct bn_sched_job *j)
+{
+    return (struct bn_answer *)((char *)j - offsetof(struct bn_answer, job));
+}
+
+/* A new step begins: what the last one's events borrowed is free again. */
+void bn_answer_begin_step(struct bn_answer *a);
+/* The tokens that may come next, as bn_matcher_mask; false: there are none. Only with a matcher. */
+bool bn_answer_mask(struct bn_answer *a, uint64_t *mask);
+/* The answer goes on with this token; *text is what it completes, kept until bn_answer_begin_step.
+ * Returns why the answer is over, BITNET_FINISH_NONE if it is not. */
+bitnet_finish bn_answer_push(struct bn_answer *a, int32_t token, const char **text, size_t *n);
+/* The end: text still held back. */
+void bn_answer_flush(struct bn_answer *a, const char **text, size_t *n);
 
 #endif

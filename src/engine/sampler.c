@@ -1,13 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Candidates come off a heap, best first, so that only as many are ordered as the limits let
- * through. */
+ * A request's sampler: its own copy of the options, and the steps before the cuts (sampler_cut.c),
+ * which change logits. They do so in a copy: log-probabilities are those of the model. */
 #include "engine/sampler.h"
 
 #include "base/det_math.h"
-#include "base/gumbel.h"
+#include "base/mem.h"
+#include "engine/sampler_history.h"
+#include "kernels/exp.h"
 #include <math.h>
+#include <stdlib.h>
 
-bitnet_status bn_sampling_check(const bitnet_sampling *s, bitnet_error *err)
+static const float max_bias = 1e6f; /* either way: beyond any logit, and no sum overflows */
+
+struct bn_sampler {
+    bitnet_sampling options;    /* of its pointers only logit_bias is set, to what follows */
+    struct bn_history *history; /* NULL: no penalties */
+    bool raises;                /* a bias above 0 */
+    bitnet_logit_bias bias[];
+};
+
+/* ------------------------------------------------------------------ options */
+
+static bitnet_status check_bias(const bitnet_sampling *s, uint32_t n_vocab, bitnet_error *err)
+{
+    if (!s->logit_bias && s->n_logit_bias)
+        return bn_fail(err, BITNET_E_ARG, "%zu biases, but logit_bias is NULL", s->n_logit_bias);
+    if (s->n_logit_bias > BN_MAX_BIASES)
+        return bn_fail(err, BITNET_E_LIMIT, "%zu biases; at most %d are possible", s->n_logit_bias,
+                       BN_MAX_BIASES);
+    for (size_t i = 0; i < s->n_logit_bias; i++) {
+        const bitnet_logit_bias *b = &s->logit_bias[i];
+        if (b->token < 0 || (uint32_t)b->token >= n_vocab)
+            return bn_fail(err, BITNET_E_ARG, "bias %zu is for token %d; the vocabulary has %u", i,
+                           b->token, n_vocab);
+        if (!(b->bias == -INFINITY || fabsf(b->bias) <= max_bias))
+            return bn_fail(err, BITNET_E_ARG,
+                           "the bias of token %d is %g; -infinity and %g to %g are possible",
+                           b->token, (double)b->bias, -(double)max_bias, (double)max_bias);
+    }
+    return BITNET_OK;
+}
+
+bitnet_status bn_sampling_check(const bitnet_sampling *s, uint32_t n_vocab, bitnet_error *err)
 {
     if (!(s->temperature >= 0 && s->temperature <= 100))
         return bn_fail(err, BITNET_E_ARG, "temperature is %g; 0 to 100 is possible",
@@ -17,126 +51,132 @@ bitnet_status bn_sampling_check(const bitnet_sampling *s, bitnet_error *err)
                        (double)s->top_p);
     if (!(s->min_p >= 0 && s->min_p <= 1))
         return bn_fail(err, BITNET_E_ARG, "min-p is %g; 0 to 1 is possible", (double)s->min_p);
-    return BITNET_OK;
+    if (!(s->typical_p >= 0 && s->typical_p <= 1))
+        return bn_fail(err, BITNET_E_ARG, "typical-p is %g; 0 to 1 is possible",
+                       (double)s->typical_p);
+    if (!(s->top_n_sigma >= 0 && s->top_n_sigma <= 100))
+        return bn_fail(err, BITNET_E_ARG, "top-n-sigma is %g; 0 to 100 is possible",
+                       (double)s->top_n_sigma);
+    BN_TRY(bn_penalties_check(s, err));
+    return check_bias(s, n_vocab, err);
 }
 
-static uint64_t draw_key(const bitnet_sampling *s, uint64_t position)
-{
-    return bn_mix64(s->seed) ^ bn_mix64(position + 0x632be59bd9b4e019u);
-}
+/* ------------------------------------------------------------------ life */
 
-/* nothing cuts the distribution */
-static bool is_plain(const bitnet_sampling *s)
+bitnet_status bn_sampler_open(struct bn_sampler **out, const bitnet_sampling *s, uint32_t n_vocab,
+                              const struct bn_tokenizer *t, const int32_t *prompt,
+                              uint32_t n_prompt, uint32_t limit, bitnet_error *err)
 {
-    return s->top_k == 0 && s->top_p == 1 && s->min_p == 0;
-}
-
-struct bn_want bn_sampling_want(const bitnet_sampling *s, uint64_t position)
-{
-    double below = s->min_p > 0 ? -bn_det_log((double)s->min_p) : (double)INFINITY;
-    if (s->temperature == 0 || s->top_k == 1)
-        return (struct bn_want){.kind = BN_WANT_BEST, .k = 1, .below = (double)INFINITY};
-    if (is_plain(s))
-        return (struct bn_want){.kind = BN_WANT_DRAW,
-                                .inv_t = 1.0 / (double)s->temperature,
-                                .noise = draw_key(s, position)};
-    /* top-p is a share of the top-k, or of all; min-p cuts after both */
-    if (s->top_k > 0 || (s->min_p > 0 && s->top_p == 1))
-        return (struct bn_want){.kind = BN_WANT_BEST, .k = s->top_k, .below = below};
-    return (struct bn_want){.kind = BN_WANT_ALL};
-}
-
-static bool better(struct bn_candidate a, struct bn_candidate b)
-{
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
-
-static int32_t best(const float *logits, uint32_t n)
-{
-    uint32_t at = 0;
-    for (uint32_t i = 1; i < n; i++)
-        if (logits[i] > logits[at]) at = i;
-    return (int32_t)at;
-}
-
-static void sift_down(struct bn_candidate *heap, uint32_t n, uint32_t i)
-{
-    struct bn_candidate x = heap[i];
-    for (uint32_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && better(heap[child + 1], heap[child])) child++;
-        if (!better(heap[child], x)) break;
-        heap[i] = heap[child];
+    size_t bytes = sizeof(struct bn_sampler) + s->n_logit_bias * sizeof(bitnet_logit_bias);
+    struct bn_sampler *p = *out = bn_calloc(1, bytes);
+    if (!p) return bn_fail_nomem(err, bytes, "a sampler");
+    p->options = *s;
+    p->options.dry_breakers = NULL;
+    p->options.logit_bias = p->bias;
+    for (size_t i = 0; i < s->n_logit_bias; i++) {
+        p->bias[i] = s->logit_bias[i];
+        p->raises |= p->bias[i].bias > 0;
     }
-    heap[i] = x;
-}
-
-/* The noise itself, two logarithms, is made where it could matter only. */
-static int32_t draw_plain(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t key)
-{
-    double inv_t = 1.0 / (double)s->temperature, most = -(double)INFINITY;
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (logits[i] == -INFINITY) continue;
-        double y = (double)logits[i] * inv_t, v = bn_gumbel_unit(key, i);
-        if (y + bn_gumbel_bound(v) < most) continue;
-        y += bn_gumbel(v);
-        if (y > most) {
-            most = y;
-            at = i;
-        }
+    if (!bn_penalties_on(s)) return BITNET_OK;
+    bitnet_status status =
+        bn_history_open(&p->history, s, n_vocab, t, prompt, n_prompt, limit, err);
+    if (status != BITNET_OK) {
+        bn_sampler_close(p);
+        *out = NULL;
     }
-    return (int32_t)at;
+    return status;
 }
 
-int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t position,
-                  struct bn_candidate *scratch)
+void bn_sampler_close(struct bn_sampler *s)
 {
-    if (s->temperature == 0 || s->top_k == 1 || n == 1) return best(logits, n);
-    if (is_plain(s)) return draw_plain(s, logits, n, draw_key(s, position));
-    double max = (double)logits[best(logits, n)];
+    if (!s) return;
+    bn_history_close(s->history);
+    free(s);
+}
 
-    /* the total that top-p is a share of: over the top-k if there is a top-k, else over all */
-    double total = 0;
-    if (s->top_p < 1 && !s->top_k)
-        for (uint32_t i = 0; i < n; i++) total += bn_det_exp((double)logits[i] - max);
+void bn_sampler_push(struct bn_sampler *s, int32_t token)
+{
+    if (s->history) bn_history_push(s->history, token);
+}
 
-    uint32_t n_logits = n;
-    n = 0;
-    for (uint32_t i = 0; i < n_logits; i++)
-        if (logits[i] > -INFINITY) scratch[n++] = (struct bn_candidate){logits[i], (int32_t)i};
-    for (uint32_t i = n / 2; i-- > 0;) sift_down(scratch, n, i);
-    /* the best leave the heap one by one and gather, in order, at the far end of the array */
-    uint32_t heap = n, kept = 0, limit = s->top_k && s->top_k < n ? s->top_k : n;
+bool bn_sampler_room_open(struct bn_sampler_room *r, uint32_t n_vocab)
+{
+    r->candidates = bn_calloc(n_vocab, sizeof *r->candidates);
+    r->logits = bn_calloc(n_vocab, sizeof *r->logits);
+    return r->candidates && r->logits;
+}
+
+void bn_sampler_room_close(struct bn_sampler_room *r)
+{
+    free(r->candidates);
+    free(r->logits);
+}
+
+/* ------------------------------------------------------------------ a token */
+
+struct bn_want bn_sampler_want(const struct bn_sampler *s, uint64_t position, bool whole)
+{
+    const struct bn_want all = {.kind = BN_WANT_ALL};
+    if (whole || s->history || s->raises) return all;
+    struct bn_want want = bn_sampling_want(&s->options, position);
+    if (s->options.n_logit_bias == 0) return want;
+    /* of n tokens that are lowered, at most n of the k + n best before are not among the k best
+     * after; how far they are below the best is another matter */
+    if (want.kind != BN_WANT_BEST || want.k == 0) return all;
+    want.k += (uint32_t)s->options.n_logit_bias;
+    want.below = (double)INFINITY;
+    return want;
+}
+
+static void apply_mask(float *logits, uint32_t n, const uint64_t *mask)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!(mask[i / 64] >> i % 64 & 1)) logits[i] = -INFINITY;
+}
+
+int32_t bn_sampler_draw(struct bn_sampler *s, const float *logits, uint32_t n, uint64_t position,
+                        const uint64_t *mask, struct bn_sampler_room *room)
+{
+    if (s->options.n_logit_bias || s->history || mask) {
+        memcpy(room->logits, logits, n * sizeof *logits);
+        logits = room->logits;
+        for (size_t i = 0; i < s->options.n_logit_bias; i++)
+            room->logits[s->bias[i].token] += s->bias[i].bias;
+        if (s->history) bn_history_penalise(s->history, room->logits);
+        if (mask) apply_mask(room->logits, n, mask);
+    }
+    return bn_sample(&s->options, logits, n, position, room->candidates);
+}
+
+/* ------------------------------------------------------------------ log-probabilities */
+
+/* The sum of e^(x - max), in order. */
+static double exp_sum(const float *x, uint32_t n, float max)
+{
+    enum { BLOCK = 64 };
     double sum = 0;
-    double floor = s->min_p > 0 ? max + bn_det_log((double)s->min_p) : -(double)INFINITY;
-    while (kept < limit) {
-        struct bn_candidate top = scratch[0];
-        /* without top-p nothing behind the first one below min-p's floor can matter */
-        if (s->top_p == 1 && kept > 0 && (double)top.logit < floor) break;
-        scratch[0] = scratch[--heap];
-        if (heap) sift_down(scratch, heap, 0);
-        scratch[heap] = top;
-        kept++;
-        sum += bn_det_exp((double)top.logit - max);
-        if (s->top_p < 1 && !s->top_k && sum >= (double)s->top_p * total) break;
+    for (uint32_t i = 0; i < n; i += BLOCK) {
+        float e[BLOCK];
+        uint32_t some = (uint32_t)bn_min_size(BLOCK, n - i);
+        for (uint32_t k = 0; k < some; k++) e[k] = bn_exp(x[i + k] - max);
+        for (uint32_t k = 0; k < some; k++) sum += (double)e[k];
     }
-    const struct bn_candidate *end = scratch + n; /* candidate i is end[-1 - i] */
-    if (s->top_p < 1 && s->top_k) {
-        double want = (double)s->top_p * sum, have = 0;
-        for (uint32_t i = 0; i < kept; i++)
-            if ((have += bn_det_exp((double)end[-1 - (int64_t)i].logit - max)) >= want)
-                kept = i + 1;
-    }
-    while (kept > 1 && (double)end[-(int64_t)kept].logit < floor) kept--;
+    return sum;
+}
 
-    double inv_t = 1.0 / (double)s->temperature, mass = 0;
-    for (uint32_t i = 0; i < kept; i++)
-        mass += bn_det_exp(((double)end[-1 - (int64_t)i].logit - max) * inv_t);
-    struct bn_rng rng = {draw_key(s, position)};
-    double u = bn_rng_unit(&rng) * mass, seen = 0;
-    for (uint32_t i = 0; i < kept; i++) {
-        seen += bn_det_exp(((double)end[-1 - (int64_t)i].logit - max) * inv_t);
-        if (u < seen) return end[-1 - (int64_t)i].id;
+float bn_logprob(const float *logits, uint32_t n, int32_t token, bitnet_logprob *top,
+                 uint32_t n_top)
+{
+    float max = -INFINITY;
+    uint32_t have = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (logits[i] > max) max = logits[i];
+        if (have == n_top && (n_top == 0 || logits[i] <= top[n_top - 1].logprob)) continue;
+        uint32_t k = have < n_top ? have++ : n_top - 1;
+        for (; k > 0 && top[k - 1].logprob < logits[i]; k--) top[k] = top[k - 1];
+        top[k] = (bitnet_logprob){(int32_t)i, logits[i]};
     }
-    return end[-(int64_t)kept].id; /* rounding left a sliver at the end */
+    double log_sum = (double)max + bn_det_log(exp_sum(logits, n, max));
+    for (uint32_t k = 0; k < have; k++) top[k].logprob = (float)((double)top[k].logprob - log_sum);
+    return (float)((double)logits[token] - log_sum);
 }

@@ -5,7 +5,7 @@
 #ifndef BN_ENGINE_SCHED_H
 #define BN_ENGINE_SCHED_H
 
-#include "base/base.h"
+#include "base/status.h"
 
 /* What it sees of a request; a member of the owner's own struct. The owner sets n_tokens, n_draft and
  * n_done and reads the rest. */
@@ -16,6 +16,7 @@ struct bn_sched_job {
     uint32_t n_draft;                 /* guesses behind n_tokens that would like to be checked */
     uint32_t take;                    /* of the plan: tokens of this step, from n_done on */
     uint32_t take_draft;              /* guesses behind them */
+    uint32_t n_lost;                  /* were in the cache when it was preempted */
     uint64_t ticket;                  /* the older has the smaller; kept through preemption */
     bool running;
 };

@@ -55,11 +55,16 @@ void bn_kv_seq_close(struct bn_kv_seq *s)
     *s = (struct bn_kv_seq){0};
 }
 
-void bn_kv_hold(struct bn_kv *kv, uint32_t page) { kv->holders[page]++; }
+void bn_kv_hold(struct bn_kv *kv, uint32_t page)
+{
+    if (++kv->holders[page] == 2 && kv->on_shared) kv->on_shared(kv->on_shared_user, page, true);
+}
 
 void bn_kv_let_go(struct bn_kv *kv, uint32_t page)
 {
-    if (--kv->holders[page] == 0) kv->free_pages[kv->n_free++] = page;
+    uint32_t left = --kv->holders[page];
+    if (left == 0) kv->free_pages[kv->n_free++] = page;
+    if (left == 1 && kv->on_shared) kv->on_shared(kv->on_shared_user, page, false);
 }
 
 static uint32_t take_page(struct bn_kv *kv)

@@ -20,6 +20,9 @@ struct bn_kv {
     uint32_t *free_pages; /* stack */
     uint32_t n_free;
     uint32_t *holders; /* [n_pages] how many hold a page; 0: it is free */
+    /* Told when a page gets a second holder, and when it is left with one; may be NULL. */
+    void (*on_shared)(void *user, uint32_t page, bool shared);
+    void *on_shared_user;
 };
 
 /* One sequence's pages in order. */

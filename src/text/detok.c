@@ -19,7 +19,7 @@ struct bn_detok {
     char *bytes;    /* room for tail and one token */
     size_t n_bytes; /* of them still to be decoded: the tail */
     char *text;     /* shown in the last call, then held back */
-    size_t n_shown, n_text;
+    size_t n_shown, n_text, text_room;
 };
 
 bitnet_status bn_detok_open(struct bn_detok **out, const struct bn_tokenizer *t, bool special,
@@ -48,6 +48,7 @@ bitnet_status bn_detok_open(struct bn_detok **out, const struct bn_tokenizer *t,
     d->n_stops = n_stops;
     d->bytes = (char *)(d + 1);
     d->text = d->bytes + byte_room;
+    d->text_room = text_room;
     for (size_t i = 0; i < n_stops; i++) {
         d->stop_bytes[i] = strlen(stops[i]);
         memcpy(d->stops[i], stops[i], d->stop_bytes[i]);
@@ -57,6 +58,8 @@ bitnet_status bn_detok_open(struct bn_detok **out, const struct bn_tokenizer *t,
 }
 
 void bn_detok_close(struct bn_detok *d) { free(d); }
+
+size_t bn_detok_room(const struct bn_detok *d) { return d->text_room; }
 
 void bn_detok_reset(struct bn_detok *d)
 {

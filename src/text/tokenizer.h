@@ -41,6 +41,8 @@ struct bn_detok;
 bitnet_status bn_detok_open(struct bn_detok **out, const struct bn_tokenizer *t, bool special,
                             const char *const *stops, size_t n_stops, bitnet_error *err);
 void bn_detok_close(struct bn_detok *d);
+/* The most that one push or flush can show. */
+size_t bn_detok_room(const struct bn_detok *d);
 /* Adds a token; *text (borrowed until the next call) is what may be shown now. Returns true when a
  * stop string is complete: it and what follows is not shown. No allocation. */
 bool bn_detok_push(struct bn_detok *d, int32_t token, const char **text, size_t *n);

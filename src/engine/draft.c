@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two indexes tell where the last three tokens, else the last two, stood most recently with something
+ * behind them; the tokens behind them are the guess. A guess that reaches the end of the text goes on
+ * with its own beginning, so a short loop is guessed to full length.
+ *
+ * Whether it pays. For each index right[k] estimates how often token k of a guess is right if those
+ * before it were, as a mean that forgets (RATE); one token more is taken to lengthen a step by
+ * `cost`, a mean of the same kind. n guesses give
+ *     (1 + right[0] + right[0] right[1] + ...) / (1 + n cost)
+ * tokens in the time of a plain step; the n with the most is used, none where it is not above 1. What
+ * lies behind the longest guess is never seen, so whenever all of a guess was right, the estimate of
+ * the token after it moves up a little (HOPE).
+ *
+ * Where none pays, one token is tried now and then. What guesses have cost beyond what they gave, in
+ * plain steps, is a debt between 0 and MAX_DEBT; a try is made every 2^debt occasions. So tries thin
+ * out exactly while they lose, come back soon once they win, and a text on which guessing never pays
+ * costs about MAX_DEBT steps in all and a 64th of a guess at each occasion from then on.
+ * Nothing but the calls decides, so the same calls get the same guesses.
+ */
+#include "engine/draft.h"
+
+#include "base/map.h"
+#include "base/mem.h"
+#include <stdlib.h>
+
+static const double RATE = 1.0 / 16, HOPE = 1.0 / 64, MAX_COST = 2, MAX_DEBT = 6;
+/* To begin with; 2B-4T on two cores takes 0.2 to 0.3 a token. */
+static const double FIRST_COST = 0.25, FIRST_RIGHT = 0.5, NEXT_RIGHT = 0.9;
+
+struct index {
+    uint32_t length;            /* of its n-grams */
+    uint32_t *slots;            /* [n_slots] where the last one ends, for each n-gram; 0: free */
+    double right[BN_DRAFT_MAX]; /* chance of token k, given those before it */
+    double debt;
+    uint32_t passed; /* occasions since the last try */
+};
+
+struct bn_draft {
+    int32_t *text; /* [max_tokens] */
+    uint32_t n, max_tokens;
+    size_t n_slots; /* a power of two, at least 2 * max_tokens */
+    struct index indexes[2];
+    struct index *used; /* for the last guess; NULL: there was none */
+    double cost;
+};
+
+bitnet_status bn_draft_open(struct bn_draft **out, uint32_t max_tokens, bitnet_error *err)
+{
+    *out = NULL;
+    size_t n_slots = 16;
+    while (n_slots / 2 < max_tokens) n_slots *= 2;
+    struct bn_draft *d = bn_calloc(1, sizeof *d);
+    if (!d) return bn_fail_nomem(err, sizeof *d, "guesses");
+    d->text = bn_calloc(max_tokens, sizeof *d->text);
+    d->max_tokens = max_tokens;
+    d->n_slots = n_slots;
+    d->cost = FIRST_COST;
+    for (uint32_t i = 0; i < BN_ARRAY_LEN(d->indexes); i++) {
+        struct index *x = &d->indexes[i];
+        *x = (struct index){.length = 3 - i};
+        x->slots = bn_calloc(n_slots, sizeof *x->slots);
+        for (uint32_t k = 0; k < BN_DRAFT_MAX; k++) x->right[k] = k ? NEXT_RIGHT : FIRST_RIGHT;
+    }
+    if (!d->text || !d->indexes[0].slots || !d->indexes[1].slots) {
+        bn_draft_close(d);
+        return bn_fail_nomem(err, 2 * n_slots * sizeof(uint32_t) + max_tokens * sizeof(int32_t),
+                             "guesses");
+    }
+    *out = d;
+    return BITNET_OK;
+}
+
+void bn_draft_close(struct bn_draft *d)
+{
+    if (!d) return;
+    for (size_t i = 0; i < BN_ARRAY_LEN(d->indexes); i++) free(d->indexes[i].slots);
+    free(d->text);
+    free(d);
+}
+
+/* The slot of the n-gram that ends before position `end`. */
+static uint32_t *slot_of(const struct bn_draft *d, const struct index *x, uint32_t end)
+{
+    const int32_t *gram = d->text + end - x->length;
+    size_t bytes = x->length * sizeof *gram;
+    for (size_t i = (size_t)bn_hash(gram, bytes);; i++) {
+        uint32_t *slot = &x->slots[i & (d->n_slots - 1)];
+        if (!*slot || memcmp(d->text + *slot - x->length, gram, bytes) == 0) return slot;
+    }
+}
+
+void bn_draft_update(struct bn_draft *d, const int32_t *tokens, uint32_t n)
+{
+    uint32_t end = n < d->max_tokens ? n : d->max_tokens;
+    for (; d->n < end; d->n++) {
+        d->text[d->n] = tokens[d->n];
+        for (size_t i = 0; i < BN_ARRAY_LEN(d->indexes); i++) {
+            struct index *x = &d->indexes[i];
+            if (d->n >= x->length) *slot_of(d, x, d->n) = d->n;
+        }
+    }
+}
+
+/* Where the text's last tokens ended before, by the longest n-gram; 0: nowhere. */
+static uint32_t find_earlier(struct bn_draft *d)
+{
+    for (size_t i = 0; i < BN_ARRAY_LEN(d->indexes); i++) {
+        struct index *x = &d->indexes[i];
+        uint32_t at = d->n >= x->length ? *slot_of(d, x, d->n) : 0;
+        if (!at) continue;
+        d->used = x;
+        return at;
+    }
+    return 0;
+}
+
+/* How many guesses give the most tokens in a time. */
+static uint32_t best_count(const struct bn_draft *d, const struct index *x)
+{
+    uint32_t best = 0;
+    double best_rate = 1, tokens = 1, reached = 1;
+    for (uint32_t n = 1; n <= BN_DRAFT_MAX; n++) {
+        reached *= x->right[n - 1];
+        tokens += reached;
+        double rate = tokens / (1 + n * d->cost);
+        if (rate > best_rate) best = n, best_rate = rate;
+    }
+    return best;
+}
+
+uint32_t bn_draft_guess(struct bn_draft *d, int32_t *out, uint32_t most, bool always)
+{
+    uint32_t at = find_earlier(d), n = BN_DRAFT_MAX;
+    if (!at || !most) return 0;
+    if (!always) n = best_count(d, d->used);
+    if (!n) {
+        if (++d->used->passed < 1u << (uint32_t)d->used->debt) return 0;
+        d->used->passed = 0;
+        n = 1;
+    }
+    if (n > most) n = most;
+    for (uint32_t i = 0; i < n; i++) out[i] = at + i < d->n ? d->text[at + i] : out[at + i - d->n];
+    return n;
+}
+
+static void move_to(double *mean, double to, double rate) { *mean += (to - *mean) * rate; }
+
+static double clamp(double x, double most) { return x < 0 ? 0 : x > most ? most : x; }
+
+void bn_draft_learn(struct bn_draft *d, uint32_t n_draft, uint32_t n_right, double cost)
+{
+    struct index *x = d->used;
+    if (!x || !n_draft) return;
+    for (uint32_t k = 0; k < n_right; k++) move_to(&x->right[k], 1, RATE);
+    if (n_right < n_draft) move_to(&x->right[n_right], 0, RATE);
+    else if (n_draft < BN_DRAFT_MAX) move_to(&x->right[n_draft], 1, HOPE);
+    double each = cost > 0 ? clamp((cost - 1) / n_draft, MAX_COST) : d->cost;
+    move_to(&d->cost, each, RATE);
+    x->debt = clamp(x->debt + n_draft * each - n_right, MAX_DEBT);
+}

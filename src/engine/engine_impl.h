@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The engine's inside, shared by its files: engine.c (life, the plain door), submit.c (requests come
+ * and go), memory.c (pages for those that run), step.c (the step). */
+#ifndef BN_ENGINE_ENGINE_IMPL_H
+#define BN_ENGINE_ENGINE_IMPL_H
+
+#include "engine/engine.h"
+#include "engine/prefix.h"
+#include "engine/request.h"
+#include "engine/sampler.h"
+#include "model/forward.h"
+
+enum { BN_STEP_SIZES = 128 }; /* steps of up to so many tokens are timed by their size */
+
+struct bitnet_engine {
+    const struct bn_model *m;
+    struct bn_pool *pool;
+    struct bn_kv kv;
+    struct bn_forward *forward;
+    struct bn_sched *sched;
+    struct bn_prefix *prefix; /* NULL: off */
+    bool whole_pages;         /* the cache type cannot share the beginning of a page */
+    uint32_t ctx, max_seqs, max_batch;
+    uint32_t draft, draft_rows; /* guesses of one answer, and of all, in a step */
+    bool always_guess;
+    uint32_t n_pinned;            /* workers bound to a CPU */
+    enum bn_head_mode head;       /* screened: where sampling allows it; never auto */
+    struct bn_kv_seq *evals;      /* [max_seqs] sequences of the plain door */
+    struct bn_batch_token *batch; /* [max_batch] */
+    uint32_t max_rows;            /* logits of one step */
+    float *logits;                /* [max_rows][n_vocab] */
+    struct bn_sampler_room sampler_room;
+    uint64_t *mask;             /* [n_vocab / 64, rounded up] tokens a grammar allows */
+    struct bn_token_tree *tree; /* made for the first grammar */
+
+    struct bn_request *requests; /* that have answers to come, in order of arrival */
+    struct bn_request *ended;    /* kept while events borrow their text */
+    uint32_t n_answers;          /* to come */
+    bool any_cancelled;
+    uint64_t next_deadline_ns; /* not after the first one; UINT64_MAX: there is none */
+    uint64_t next_id;
+    /* of the last step, given out from next_event on; room for all that one step can make */
+    bitnet_event *events;
+    size_t n_events, next_event, events_room;
+
+    uint64_t now_ns;                   /* when the step began */
+    double step_ns[BN_STEP_SIZES + 1]; /* running means of steps that only decode, by tokens */
+    uint64_t n_answer_tokens, n_drafted, n_right;
+};
+
+bool bn_all_finite(const float *x, size_t n);
+/* Pages of the KV cache that sequences of the plain door hold. */
+uint32_t bn_engine_eval_pages(const struct bitnet_engine *e);
+
+/* ---- memory.c ---- */
+
+/* Room for n_tokens of a sequence, at the expense of the prefix cache. False: there is not enough,
+ * nothing has changed. */
+bool bn_engine_reserve(struct bitnet_engine *e, struct bn_kv_seq *s, uint32_t n_tokens);
+bitnet_status bn_engine_open_sched(struct bitnet_engine *e, uint64_t step_target_ns,
+                                   bitnet_error *err);
+/* What an answer has stored becomes known to the prefix cache. */
+void bn_engine_remember(struct bitnet_engine *e, struct bn_answer *a, bool ended);
+
+/* ---- submit.c ---- */
+
+bitnet_status bn_engine_check_tokens(const struct bitnet_engine *e, const int32_t *tokens, size_t n,
+                                     bitnet_error *err);
+/* The next event, about this answer; there is always room. */
+bitnet_event *bn_engine_event(struct bitnet_engine *e, const struct bn_answer *a);
+/* An answer is over: its last event, and its pages go. error: with BITNET_FINISH_ERROR. */
+void bn_engine_end_answer(struct bitnet_engine *e, struct bn_answer *a, bitnet_finish why,
+                          const char *error);
+/* The first answer has read the prompt: the others may begin. */
+void bn_engine_release_held(struct bitnet_engine *e, struct bn_request *q);
+/* Cancelled and expired requests leave. */
+void bn_engine_leave(struct bitnet_engine *e);
+void bn_engine_free_ended(struct bitnet_engine *e);
+void bn_engine_free_requests(struct bitnet_engine *e); /* all of them */
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Pages for answers that run: the scheduler asks here. What an answer has stored stays known to the
+ * prefix cache when it ends or must give way, until its pages are needed. */
+#include "engine/engine_impl.h"
+
+/* A page that is written to has one holder: start copies what it shares in part, and the prefix cache
+ * gets pages only when they are full or their text has ended. */
+bool bn_engine_reserve(struct bitnet_engine *e, struct bn_kv_seq *s, uint32_t n_tokens)
+{
+    uint32_t need = bn_kv_need(&e->kv, s, n_tokens);
+    if (need > e->kv.n_free) {
+        uint32_t missing = need - e->kv.n_free;
+        if (!e->prefix || bn_prefix_evictable(e->prefix) < missing) return false;
+        bn_prefix_evict(e->prefix, missing);
+    }
+    return bn_kv_reserve(&e->kv, s, n_tokens);
+}
+
+void bn_engine_remember(struct bitnet_engine *e, struct bn_answer *a, bool ended)
+{
+    if (e->prefix && !a->request->no_cache)
+        bn_prefix_add(e->prefix, a->tokens, a->job.n_done, &a->kv, ended);
+}
+
+/* Another answer to the same prompt that has it all in the cache, or NULL. */
+static const struct bn_answer *sibling_with_prompt(const struct bn_answer *a)
+{
+    const struct bn_request *r = a->request;
+    for (uint32_t i = 0; i < r->n_choices; i++)
+        if (&r->answers[i] != a && r->answers[i].kv.n_tokens >= r->n_prompt) return &r->answers[i];
+    return NULL;
+}
+
+/* The answer's empty sequence takes over what is in the cache, its last token excepted, which must be
+ * computed. False: n_tokens could not fit anyway. */
+static bool take_known(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_tokens)
+{
+    const struct bn_answer *sibling = sibling_with_prompt(a);
+    if (sibling && a->job.n_tokens == a->request->n_prompt) {
+        uint32_t n = a->request->n_prompt - 1;
+        bn_kv_share(&e->kv, &a->kv, sibling->kv.pages, e->whole_pages ? n - n % BN_ATTN_BLOCK : n);
+    } else if (e->prefix && !a->request->no_cache) {
+        /* looked at first: a request that waits is not to be counted at every step */
+        uint32_t known = bn_prefix_peek(e->prefix, a->tokens, a->job.n_tokens) / BN_ATTN_BLOCK;
+        if (bn_kv_pages_for(n_tokens) > known + e->kv.n_free + bn_prefix_evictable(e->prefix))
+            return false;
+        bn_prefix_match(e->prefix, a->tokens, a->job.n_tokens, &a->kv);
+    }
+    return true;
+}
+
+static bool start(void *user, struct bn_sched_job *j, uint32_t n_tokens)
+{
+    struct bitnet_engine *e = user;
+    struct bn_answer *a = bn_answer_of(j);
+    if (!take_known(e, a, n_tokens)) return false;
+    bool ok = bn_engine_reserve(e, &a->kv, n_tokens);
+    if (!ok) { /* a page known in part is held twice while it is copied; without it there may be room */
+        bn_kv_truncate(&e->kv, &a->kv, a->kv.n_tokens - a->kv.n_tokens % BN_ATTN_BLOCK);
+        ok = bn_engine_reserve(e, &a->kv, n_tokens);
+    }
+    if (!ok) {
+        bn_kv_release(&e->kv, &a->kv);
+        return false;
+    }
+    j->n_done = a->kv.n_tokens;
+    if (!a->started_ns) {
+        a->started_ns = e->now_ns;
+        a->n_cached = j->n_done;
+    }
+    return true;
+}
+
+static bool grow(void *user, struct bn_sched_job *j, uint32_t n_tokens)
+{
+    struct bitnet_engine *e = user;
+    struct bn_kv_seq *s = &bn_answer_of(j)->kv;
+    if (bn_engine_reserve(e, s, n_tokens)) return true;
+    if (!e->prefix || n_tokens > j->n_tokens) return false; /* guesses are not worth more */
+    /* The last one that runs must get on. What can still be in its way are pages that the prefix cache
+     * keeps for the sake of pages behind them, which this one holds. */
+    if (bn_sched_stats(e->sched)->n_running > 1) return false;
+    bn_prefix_clear(e->prefix);
+    return bn_kv_reserve(&e->kv, s, n_tokens);
+}
+
+static void drop(void *user, struct bn_sched_job *j)
+{
+    struct bitnet_engine *e = user;
+    bn_kv_release(&e->kv, &bn_answer_of(j)->kv);
+    j->n_done = j->n_draft = 0;
+}
+
+bitnet_status bn_engine_open_sched(struct bitnet_engine *e, uint64_t step_target_ns,
+                                   bitnet_error *err)
+{
+    const struct bn_sched_limits limits = {.max_seqs = e->max_seqs,
+                                           .max_batch_tokens = e->max_batch,
+                                           .step_target_ns = step_target_ns};
+    const struct bn_sched_host host = {.user = e, .start = start, .grow = grow, .drop = drop};
+    return bn_sched_open(&e->sched, &limits, &host, err);
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A plan has four parts. Running jobs get room for what they have become; where there is none, the
+ * youngest goes back to the queue. Waiting jobs begin, the oldest first. Then the step's tokens are
+ * dealt out: to every answer its one, to prompts equal shares and what is left over to the oldest;
+ * guesses get what prompts have not been promised.
+ *
+ * Asked of the owner: a job alone in the pool finds room for its prompt and its longest answer, or
+ * it is refused before it comes here; guesses stay within that; n_done < n_tokens whenever it plans;
+ * a job that has all of its answer is removed before the next plan.
+ *
+ * Nobody waits for ever. A job i of p tokens of prompt and an answer of a >= 1 tokens needs
+ *     S(i) = ceil(p / q) + a - 1 steps
+ * once it runs undisturbed, for every plan gives to every running job its one token or, of a prompt,
+ * at least q, where
+ *     q = max(1, b / max_seqs), b = (max_batch_tokens - max_seqs + 2) / 2;
+ *     with a target for steps b = min(BN_SCHED_MIN_PROMPT, max_batch_tokens - max_seqs + 1)
+ * (divisions rounded down). That is so since with n prompts at most max_seqs - n tokens are answers,
+ * prompts are promised half of the rest or BN_SCHED_MIN_PROMPT, and a share is an n-th of that. What a
+ * preempted job has answered already costs no more as part of its prompt than as an answer.
+ *
+ * 1. Whatever the memory, a job is done within the sum of S over the jobs not younger than itself
+ *    that are there while it is (itself included), in steps from its arrival. Proof: jobs begin in
+ *    order of age and the youngest goes first when memory is short. So the oldest of all runs, unless
+ *    none does, and then it begins at once, since the pool is empty; and it is never preempted. It
+ *    needs S steps, then the next is the oldest. Every step belongs to one of them.
+ *    An answer added behind its elder (bn_sched_add_after) may find younger ones running: they are
+ *    not thrown out for it. When it becomes the oldest, they are done or preempted within the largest
+ *    S of them, and nobody begins before it. Each such answer among them adds that much to the sum.
+ * 2. While memory suffices, nobody is preempted, and a job begins after at most the sum of S over the
+ *    older ones (for answers added later: and those that ran when it came) divided by max_seqs, and
+ *    is done S steps later. Proof: while it waits, max_seqs such jobs run in every step.
+ *
+ * No thrashing: what a preempted job held goes, in part, to the one that needed it; the rest is less
+ * than the job asks for to begin again, and nobody may begin before it. So it waits until a job ends.
+ */
+#include "engine/sched.h"
+
+#include "base/mem.h"
+#include "engine/step_cost.h"
+#include <stdlib.h>
+
+enum {
+    BN_SCHED_MIN_PROMPT = 16,  /* tokens that prompts get in a step, whatever its target */
+    BN_SCHED_TICKETS = 1 << 20 /* from one arrival to the next: room for its further answers */
+};
+
+struct list {
+    struct bn_sched_job *first, *last; /* by ticket */
+};
+
+struct bn_sched {
+    struct bn_sched_limits limits;
+    struct bn_sched_host host;
+    struct list running, waiting;
+    uint64_t n_arrived;
+    uint32_t n_answers, n_prompts;       /* of the plan: jobs with one token to do, with more */
+    uint32_t prompts_want;               /* tokens that these prompts have to do */
+    uint32_t done_answers, done_prompts; /* tokens of the planned step, guesses being answers */
+    struct bn_step_cost cost;
+    struct bn_sched_stats stats;
+};
+
+/* ----------------------------------------------------------------- lists */
+
+static struct list *list_of(struct bn_sched *s, const struct bn_sched_job *j)
+{
+    return j->running ? &s->running : &s->waiting;
+}
+
+static uint32_t *count_of(struct bn_sched *s, const struct bn_sched_job *j)
+{
+    return j->running ? &s->stats.n_running : &s->stats.n_waiting;
+}
+
+/* The youngest that is older than this ticket. */
+static struct bn_sched_job *last_before(const struct list *l, uint64_t ticket)
+{
+    struct bn_sched_job *j = l->last;
+    while (j && j->ticket >= ticket) j = j->prev;
+    return j;
+}
+
+static void enter(struct bn_sched *s, struct bn_sched_job *j, bool running)
+{
+    j->running = running;
+    j->take = j->take_draft = 0;
+    struct list *l = list_of(s, j);
+    j->prev = last_before(l, j->ticket);
+    j->next = j->prev ? j->prev->next : l->first;
+    *(j->prev ? &j->prev->next : &l->first) = j;
+    *(j->next ? &j->next->prev : &l->last) = j;
+    ++*count_of(s, j);
+}
+
+static void leave(struct bn_sched *s, struct bn_sched_job *j)
+{
+    struct list *l = list_of(s, j);
+    *(j->prev ? &j->prev->next : &l->first) = j->next;
+    *(j->next ? &j->next->prev : &l->last) = j->prev;
+    --*count_of(s, j);
+}
+
+/* ------------------------------------------------------------------ life */
+
+bitnet_status bn_sched_open(struct bn_sched **out, const struct bn_sched_limits *limits,
+                            const struct bn_sched_host *host, bitnet_error *err)
+{
+    *out = NULL;
+    if (limits->max_seqs == 0)
+        return bn_fail(err, BITNET_E_ARG, "a scheduler for 0 sequences; at least 1 is needed");
+    if (limits->max_batch_tokens < limits->max_seqs)
+        return bn_fail(err, BITNET_E_ARG,
+                       "batches of %u tokens for %u sequences; each needs room for one",
+                       limits->max_batch_tokens, limits->max_seqs);
+    struct bn_sched *s = bn_calloc(1, sizeof *s);
+    if (!s) return bn_fail_nomem(err, sizeof *s, "the scheduler");
+    s->limits = *limits;
+    s->host = *host;
+    *out = s;
+    return BITNET_OK;
+}
+
+void bn_sched_close(struct bn_sched *s) { free(s); }
+
+void bn_sched_add(struct bn_sched *s, struct bn_sched_job *j)
+{
+    j->ticket = ++s->n_arrived * BN_SCHED_TICKETS;
+    j->n_lost = 0;
+    enter(s, j, false);
+}
+
+/* The ticket of the youngest in this list that came with the same arrival, or the one given. */
+static uint64_t last_of_arrival(const struct list *l, uint64_t ticket)
+{
+    const struct bn_sched_job *j =
+        last_before(l, (ticket / BN_SCHED_TICKETS + 1) * BN_SCHED_TICKETS);
+    return j && j->ticket > ticket ? j->ticket : ticket;
+}
+
+void bn_sched_add_after(struct bn_sched *s, struct bn_sched_job *j, const struct bn_sched_job *old)
+{
+    j->ticket = last_of_arrival(&s->waiting, last_of_arrival(&s->running, old->ticket)) + 1;
+    j->n_lost = 0;
+    enter(s, j, false);
+}
+
+void bn_sched_remove(struct bn_sched *s, struct bn_sched_job *j)
+{
+    leave(s, j);
+    j->running = false;
+    j->take = j->take_draft = 0;
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static void preempt(struct bn_sched *s, struct bn_sched_job *j)
+{
+    j->n_lost = j->n_done;
+    s->host.drop(s->host.user, j);
+    leave(s, j);
+    enter(s, j, false);
+    s->stats.preemptions++;
+}
+
+/* Room for all that run, at the cost of the youngest; true: it cost nobody. */
+static bool grow_running(struct bn_sched *s)
+{
+    uint64_t before = s->stats.preemptions;
+    for (struct bn_sched_job *j = s->running.first; j; j = j->running ? j->next : NULL)
+        while (j->running && !s->host.grow(s->host.user, j, j->n_tokens))
+            preempt(s, s->running.last);
+    return s->stats.preemptions == before;
+}
+
+/* The one that cannot begin holds up those behind it: else small ones could keep it out for ever. */
+static void admit(struct bn_sched *s)
+{
+    struct bn_sched_job *j;
+    while ((j = s->waiting.first) && s->stats.n_running < s->limits.max_seqs) {
+        if (!s->host.start(s->host.user, j, j->n_tokens + 1)) return;
+        if (j->n_lost > j->n_done) s->stats.recomputed += j->n_lost - j->n_done;
+        leave(s, j);
+        enter(s, j, true);
+    }
+}
+
+/* ---------------------------------------------------------------- tokens */
+
+static bool is_answer(const struct bn_sched_job *j) { return j->n_tokens - j->n_done == 1; }
+
+static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+/* How many tokens of that price fit into the step beside these answers and prompt tokens. */
+static uint32_t room(const struct bn_sched *s, uint32_t answers, uint32_t prompts, double token_ns)
+{
+    uint32_t left = s->limits.max_batch_tokens - answers - prompts;
+    if (!s->limits.step_target_ns || !s->n_answers) return left;
+    double ns = (double)s->limits.step_target_ns - bn_step_cost_ns(&s->cost, answers, prompts);
+    if (ns <= 0 || token_ns == 0) return 0; /* too late, or not learned yet */
+    return token_ns * left <= ns ? left : (uint32_t)(ns / token_ns);
+}
+
+/* Gives every answer its token, counts the prompts. */
+static void deal_answers(struct bn_sched *s)
+{
+    s->n_answers = s->n_prompts = s->prompts_want = 0;
+    for (struct bn_sched_job *j = s->running.first; j; j = j->next) {
+        j->take = is_answer(j);
+        j->take_draft = 0;
+        s->n_answers += j->take;
+        s->n_prompts += !j->take;
+        if (!j->take) s->prompts_want += j->n_tokens - j->n_done;
+    }
+}
+
+/* Guesses, the oldest first. Nobody is preempted for them. */
+static uint32_t deal_guesses(struct bn_sched *s, uint32_t budget)
+{
+    uint32_t left = budget;
+    for (struct bn_sched_job *j = s->running.first; j && left; j = j->next) {
+        uint32_t n = is_answer(j) ? min_u32(j->n_draft, left) : 0;
+        if (n == 0 || !s->host.grow(s->host.user, j, j->n_tokens + n)) continue;
+        j->take_draft = n;
+        left -= n;
+    }
+    return budget - left;
+}
+
+/* Equal shares, so that a long prompt does not hold up short ones; the rest to the oldest. */
+static void deal_prompts(struct bn_sched *s, uint32_t budget)
+{
+    uint32_t share = s->n_prompts ? budget / s->n_prompts : 0, left = budget;
+    for (int rest = 0; rest < 2; rest++)
+        for (struct bn_sched_job *j = s->running.first; j; j = j->next) {
+            if (is_answer(j)) continue;
+            uint32_t n = min_u32(j->n_tokens - j->n_done - j->take, rest ? left : share);
+            j->take += n;
+            left -= n;
+        }
+}
+
+uint32_t bn_sched_plan(struct bn_sched *s)
+{
+    if (grow_running(s)) admit(s);
+    deal_answers(s);
+    /* one token each is always there: max_seqs <= max_batch_tokens */
+    uint32_t least = min_u32(max_u32(BN_SCHED_MIN_PROMPT, s->n_prompts),
+                             s->limits.max_batch_tokens - s->n_answers);
+    uint32_t half = (room(s, s->n_answers, 0, s->cost.prompt_ns) + 1) / 2;
+    uint32_t promised = min_u32(s->prompts_want, max_u32(least, half));
+    uint32_t guesses = deal_guesses(s, room(s, s->n_answers, promised, s->cost.answer_ns));
+    uint32_t answers = s->n_answers + guesses;
+    uint32_t prompts =
+        min_u32(s->prompts_want, max_u32(least, room(s, answers, 0, s->cost.prompt_ns)));
+    deal_prompts(s, prompts);
+    s->done_answers = answers;
+    s->done_prompts = prompts;
+    s->stats.steps += answers + prompts > 0;
+    s->stats.tokens_decode += s->n_answers;
+    s->stats.tokens_draft += guesses;
+    s->stats.tokens_prompt += prompts;
+    return answers + prompts;
+}
+
+void bn_sched_took(struct bn_sched *s, uint64_t ns)
+{
+    bn_step_cost_learn(&s->cost, s->done_answers, s->done_prompts, ns);
+}
+
+/* --------------------------------------------------------------- looking */
+
+struct bn_sched_job *bn_sched_running(const struct bn_sched *s) { return s->running.first; }
+struct bn_sched_job *bn_sched_waiting(const struct bn_sched *s) { return s->waiting.first; }
+const struct bn_sched_stats *bn_sched_stats(const struct bn_sched *s) { return &s->stats; }

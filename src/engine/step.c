@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A step. Those that were cancelled or came to their time leave. Answers guess what comes next; the
+ * scheduler says who takes how many tokens; these make one ragged batch and one forward pass. Where
+ * an answer's text reached its end a token is drawn, and as long as it equals the guess that was
+ * computed behind it, another one. Every token is drawn from its own true logits with the random
+ * number of its own position: guesses, company and cuts decide when it comes, never what it is.
+ *
+ * What happened is kept as events and given out, in as many calls as the caller's room makes it,
+ * before the next step is computed.
+ */
+#include "engine/engine_impl.h"
+
+#include "base/clock.h"
+#include <math.h>
+
+/* ------------------------------------------------------------------ before the forward pass */
+
+/* Guesses for answers that have one token to compute. Their rows of logits are shared by all: the
+ * older ask first. */
+static void guess(struct bitnet_engine *e)
+{
+    uint32_t left = e->draft_rows;
+    for (struct bn_sched_job *j = bn_sched_running(e->sched); j; j = j->next) {
+        struct bn_answer *a = bn_answer_of(j);
+        j->n_draft = 0;
+        if (!a->draft || j->n_tokens - j->n_done != 1) continue;
+        /* the last token of an answer is not computed any more */
+        uint32_t most = (uint32_t)bn_min_size(e->draft, a->request->limit - j->n_tokens - 1);
+        most = (uint32_t)bn_min_size(most, left);
+        if (!most) continue;
+        bn_draft_update(a->draft, a->tokens, j->n_tokens);
+        j->n_draft = bn_draft_guess(a->draft, a->tokens + j->n_tokens, most, e->always_guess);
+        left -= j->n_draft;
+    }
+}
+
+/* The logits from which the token at `position` will be drawn. */
+static struct bn_want want(const struct bn_answer *a, uint32_t position)
+{
+    return bn_sampler_want(a->sampler, position, a->request->logprobs || a->matcher);
+}
+
+/* Tokens of the plan, oldest answer first. */
+static void make_batch(struct bitnet_engine *e)
+{
+    size_t n = 0;
+    uint32_t n_rows = 0;
+    for (struct bn_sched_job *j = bn_sched_running(e->sched); j; j = j->next) {
+        struct bn_answer *a = bn_answer_of(j);
+        a->row = n_rows;
+        bn_answer_begin_step(a);
+        for (uint32_t i = 0; i < j->take + j->take_draft; i++) {
+            uint32_t pos = j->n_done + i;
+            struct bn_batch_token *b = &e->batch[n++];
+            *b = (struct bn_batch_token){.token = a->tokens[pos], .pos = pos, .seq = &a->kv};
+            if (pos + 1 < j->n_tokens) continue;
+            b->want = want(a, pos + 1);
+            n_rows++;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ what guessing costs */
+
+/* Remembers how long a step of n tokens took that only decoded. */
+static void time_step(struct bitnet_engine *e, uint32_t n, uint64_t ns)
+{
+    for (struct bn_sched_job *j = bn_sched_running(e->sched); j; j = j->next)
+        if (j->take > 1) return;
+    if (n > BN_STEP_SIZES) return;
+    double *mean = &e->step_ns[n];
+    *mean = *mean > 0 ? *mean + ((double)ns - *mean) / 8 : (double)ns;
+}
+
+/* A step of n tokens in units of one without n_draft of them; 0: not known. */
+static double draft_cost(const struct bitnet_engine *e, uint32_t n, uint32_t n_draft)
+{
+    if (n > BN_STEP_SIZES || !(e->step_ns[n - n_draft] > 0)) return 0;
+    return e->step_ns[n] / e->step_ns[n - n_draft];
+}
+
+/* ------------------------------------------------------------------ after it */
+
+/* of a screened row: not a NaN, not +infinity */
+static bool all_below_infinity(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(x[i] < INFINITY)) return false;
+    return true;
+}
+
+/* Draws the token of a row of logits. NULL, or why that is not possible. */
+static const char *draw(struct bitnet_engine *e, struct bn_answer *a, uint32_t row, int32_t *token)
+{
+    uint32_t n_vocab = e->m->config.n_vocab;
+    const float *logits = e->logits + (size_t)row * n_vocab;
+    bool screened = bn_head_was_screened(bn_forward_head(e->forward), row);
+    if (!(screened ? all_below_infinity : bn_all_finite)(logits, n_vocab))
+        return "the logits are not finite: the weights are damaged";
+    const uint64_t *mask = a->matcher ? e->mask : NULL;
+    if (mask && !bn_answer_mask(a, e->mask)) return "the grammar allows no token here";
+    *token = bn_sampler_draw(a->sampler, logits, n_vocab, a->job.n_tokens, mask, &e->sampler_room);
+    return *token >= 0 ? NULL : "the logit bias leaves no token to draw";
+}
+
+static void put_logprobs(struct bitnet_engine *e, struct bn_answer *a, uint32_t row,
+                         bitnet_event *ev)
+{
+    const struct bn_request *q = a->request;
+    uint32_t n_vocab = e->m->config.n_vocab;
+    bitnet_logprob *top = q->n_top ? a->top + (size_t)(a->n_drawn - 1) * q->n_top : NULL;
+    ev->logprob = bn_logprob(e->logits + (size_t)row * n_vocab, n_vocab, ev->token, top, q->n_top);
+    ev->top = top;
+    ev->n_top = q->n_top;
+}
+
+/* Tokens from the answer's rows of logits, as far as its guesses were right. Returns why it is over;
+ * *error as in bn_engine_end_answer. */
+static bitnet_finish take_tokens(struct bitnet_engine *e, struct bn_answer *a, const char **error)
+{
+    struct bn_sched_job *j = &a->job;
+    bitnet_finish why = BITNET_FINISH_NONE;
+    bool right = true;
+    for (uint32_t i = 0; right && why == BITNET_FINISH_NONE && i <= j->take_draft; i++) {
+        int32_t token;
+        *error = draw(e, a, a->row + i, &token);
+        if (*error) return BITNET_FINISH_ERROR;
+        right = i < j->take_draft && a->tokens[j->n_tokens] == token;
+        const char *text = "";
+        size_t n_text = 0;
+        why = bn_answer_push(a, token, &text, &n_text);
+        j->n_done = j->n_tokens - 1; /* what stands before it was computed, and was right */
+        bitnet_event *ev = bn_engine_event(e, a);
+        ev->token = token;
+        ev->text = text;
+        ev->text_bytes = n_text;
+        if (a->request->logprobs) put_logprobs(e, a, a->row + i, ev);
+    }
+    return why;
+}
+
+/* What the step has brought one answer. */
+static void take_step(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_batch,
+                      uint64_t done_ns)
+{
+    struct bn_sched_job *j = &a->job;
+    struct bn_request *q = a->request;
+    uint32_t n_before = j->n_done, n_known = j->n_tokens;
+    const char *error = NULL;
+    bitnet_finish why = BITNET_FINISH_NONE;
+    j->n_done += j->take;
+    a->kv.n_tokens = j->n_done + j->take_draft;
+    if (j->n_done < n_known) { /* more of the prompt to come */
+        bn_engine_event(e, a);
+    } else {
+        if (n_known == q->n_prompt) {
+            a->prefill_ns = done_ns - a->started_ns;
+            bn_engine_release_held(e, q);
+        } else {
+            a->decode_ns = done_ns - a->started_ns - a->prefill_ns;
+        }
+        why = take_tokens(e, a, &error);
+        e->n_answer_tokens += a->n_drawn;
+        bn_kv_truncate(&e->kv, &a->kv, j->n_done);
+    }
+    if (j->take_draft) {
+        uint32_t n_right = j->n_done - n_known;
+        e->n_drafted += j->take_draft;
+        e->n_right += n_right;
+        bn_draft_learn(a->draft, j->take_draft, n_right, draft_cost(e, n_batch, j->take_draft));
+    }
+    if (why != BITNET_FINISH_NONE) bn_engine_end_answer(e, a, why, error);
+    else if (j->n_done / BN_ATTN_BLOCK > n_before / BN_ATTN_BLOCK) bn_engine_remember(e, a, false);
+}
+
+/* ------------------------------------------------------------------ the step */
+
+static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
+{
+    bn_engine_free_ended(e);
+    e->n_events = e->next_event = 0;
+    e->now_ns = bn_now_ns();
+    bn_engine_leave(e);
+    guess(e);
+    uint32_t n_batch = bn_sched_plan(e->sched);
+    if (!n_batch) {
+        uint32_t held = bn_engine_eval_pages(e);
+        if (!e->n_answers || e->n_events) return BITNET_OK;
+        return bn_fail(
+            err, BITNET_E_STATE,
+            "%u answers wait, and sequences of bitnet_eval hold %u of %u pages of the KV "
+            "cache; bitnet_eval_reset frees them",
+            e->n_answers, held, e->kv.n_pages);
+    }
+    make_batch(e);
+    bn_forward_run(e->forward, e->batch, n_batch, e->logits);
+    uint64_t done_ns = bn_now_ns();
+    time_step(e, n_batch, done_ns - e->now_ns);
+    for (struct bn_sched_job *j = bn_sched_running(e->sched), *next; j; j = next) {
+        next = j->next;
+        if (j->take) take_step(e, bn_answer_of(j), n_batch, done_ns);
+    }
+    bn_sched_took(e->sched, bn_now_ns() - e->now_ns);
+    return BITNET_OK;
+}
+
+bitnet_status bn_engine_step(struct bitnet_engine *e, bitnet_event *events, size_t *n,
+                             bitnet_error *err)
+{
+    size_t room = *n;
+    *n = 0;
+    if (!room) return bn_fail(err, BITNET_E_ARG, "room for 0 events; at least 1 is needed");
+    if (e->next_event == e->n_events) BN_TRY(compute_step(e, err));
+    *n = bn_min_size(room, e->n_events - e->next_event);
+    memcpy(events, e->events + e->next_event, *n * sizeof *events);
+    e->next_event += *n;
+    return BITNET_OK;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Requests come and go. Of several answers to a prompt the first is queued at once; the others are
+ * held back until it has read the prompt, and then stand behind it and share its pages. */
+#include "engine/engine_impl.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+bitnet_status bn_engine_check_tokens(const struct bitnet_engine *e, const int32_t *tokens, size_t n,
+                                     bitnet_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= e->m->config.n_vocab)
+            return bn_fail(err, BITNET_E_ARG, "token %zu is %d; this vocabulary has 0 to %u", i,
+                           tokens[i], e->m->config.n_vocab - 1);
+    return BITNET_OK;
+}
+
+/* ------------------------------------------------------------------ they come */
+
+static bitnet_status check_request(const struct bitnet_engine *e, const bitnet_request *r,
+                                   bitnet_error *err)
+{
+    if (r->n_tokens == 0 || !r->tokens) return bn_fail(err, BITNET_E_ARG, "the prompt is empty");
+    if (r->n_tokens >= e->ctx)
+        return bn_fail(err, BITNET_E_LIMIT,
+                       "a prompt of %zu tokens leaves no room in a context of %u", r->n_tokens,
+                       e->ctx);
+    BN_TRY(bn_engine_check_tokens(e, r->tokens, r->n_tokens, err));
+    BN_TRY(bn_sampling_check(&r->sampling, e->m->config.n_vocab, err));
+    uint32_t waiting = e->n_answers - bn_sched_stats(e->sched)->n_running;
+    if (waiting >= BN_MAX_QUEUE)
+        return bn_fail(err, BITNET_E_LIMIT, "%u requests are waiting already", waiting);
+    return BITNET_OK;
+}
+
+/* Prompt and answer together; what could never be held by the cache is refused here, since a request
+ * that runs must be able to end. */
+static bitnet_status find_limit(const struct bitnet_engine *e, const bitnet_request *r,
+                                uint32_t *limit, bitnet_error *err)
+{
+    size_t room = e->ctx - r->n_tokens;
+    *limit =
+        (uint32_t)(r->n_tokens + (r->max_new_tokens ? bn_min_size(r->max_new_tokens, room) : room));
+    if (bn_kv_pages_for(*limit) > e->kv.n_pages)
+        return bn_fail(err, BITNET_E_LIMIT,
+                       "a prompt of %zu tokens and an answer of up to %zu; the KV cache holds %u",
+                       r->n_tokens, *limit - r->n_tokens, e->kv.n_pages * BN_ATTN_BLOCK);
+    return BITNET_OK;
+}
+
+bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r, uint64_t *id,
+                               bitnet_error *err)
+{
+    struct bn_request_place place = {.tokenizer = e->m->tokenizer,
+                                     .tree = &e->tree,
+                                     .n_vocab = e->m->config.n_vocab,
+                                     .draft = e->draft};
+    struct bn_request *q;
+    BN_TRY(check_request(e, r, err));
+    BN_TRY(find_limit(e, r, &place.limit, err));
+    BN_TRY(bn_request_make(&q, r, &place, err));
+    /* the most a step can tell: that all have ended, and every token of those that ran */
+    size_t need = e->n_answers + q->n_choices + (size_t)e->max_seqs * (1 + e->draft);
+    if (!bn_grow((void **)&e->events, &e->events_room, need, sizeof *e->events)) {
+        bn_request_free(q);
+        return bn_fail_nomem(err, need * sizeof *e->events, "events");
+    }
+    if (r->timeout_ms) {
+        q->deadline_ns = bn_now_ns() + r->timeout_ms * UINT64_C(1000000);
+        if (q->deadline_ns < e->next_deadline_ns) e->next_deadline_ns = q->deadline_ns;
+    }
+    q->id = *id = e->next_id++;
+    struct bn_request **end = &e->requests;
+    while (*end) end = &(*end)->next;
+    *end = q;
+    e->n_answers += q->n_choices;
+    q->answers[0].state = BN_ANSWER_QUEUED;
+    bn_sched_add(e->sched, &q->answers[0].job);
+    return BITNET_OK;
+}
+
+bitnet_status bn_engine_cancel(struct bitnet_engine *e, uint64_t id)
+{
+    for (struct bn_request *q = e->requests; q; q = q->next)
+        if (q->id == id) {
+            q->cancelled = e->any_cancelled = true;
+            return BITNET_OK;
+        }
+    return BITNET_E_ARG;
+}
+
+void bn_engine_release_held(struct bitnet_engine *e, struct bn_request *q)
+{
+    for (uint32_t i = 1; i < q->n_choices; i++) {
+        if (q->answers[i].state != BN_ANSWER_HELD) continue;
+        q->answers[i].state = BN_ANSWER_QUEUED;
+        bn_sched_add_after(e->sched, &q->answers[i].job, &q->answers[i - 1].job);
+    }
+}
+
+/* ------------------------------------------------------------------ they go */
+
+bitnet_event *bn_engine_event(struct bitnet_engine *e, const struct bn_answer *a)
+{
+    const struct bn_request *q = a->request;
+    bitnet_event *ev = &e->events[e->n_events++];
+    *ev = (bitnet_event){.id = q->id,
+                         .token = -1,
+                         .text = "",
+                         .choice = a->choice,
+                         .n_prompt = q->n_prompt,
+                         .n_read = (uint32_t)bn_min_size(a->job.n_done, q->n_prompt),
+                         .n_cached = a->n_cached,
+                         .n_generated = a->job.n_tokens - q->n_prompt,
+                         .prefill_ns = a->prefill_ns,
+                         .decode_ns = a->decode_ns};
+    return ev;
+}
+
+/* Its last answer is over: from the list of those that go on to that of those that have ended. */
+static void end_request(struct bitnet_engine *e, struct bn_request *q)
+{
+    struct bn_request **at = &e->requests;
+    while (*at != q) at = &(*at)->next;
+    *at = q->next;
+    q->next = e->ended;
+    e->ended = q;
+}
+
+void bn_engine_end_answer(struct bitnet_engine *e, struct bn_answer *a, bitnet_finish why,
+                          const char *error)
+{
+    bitnet_event *ev = bn_engine_event(e, a);
+    ev->finish = why;
+    ev->error = error;
+    if (why != BITNET_FINISH_STOP) bn_answer_flush(a, &ev->text, &ev->text_bytes);
+    if (a->state == BN_ANSWER_QUEUED) bn_sched_remove(e->sched, &a->job);
+    if (why != BITNET_FINISH_ERROR) bn_engine_remember(e, a, true);
+    bn_kv_release(&e->kv, &a->kv);
+    a->state = BN_ANSWER_OVER;
+    e->n_answers--;
+    if (--a->request->n_left == 0) end_request(e, a->request);
+}
+
+static void end_all(struct bitnet_engine *e, struct bn_request *q, bitnet_finish why)
+{
+    for (uint32_t i = 0; i < q->n_choices; i++) {
+        struct bn_answer *a = &q->answers[i];
+        if (a->state == BN_ANSWER_OVER) continue;
+        bn_answer_begin_step(a);
+        bn_engine_end_answer(e, a, why, NULL);
+    }
+}
+
+void bn_engine_leave(struct bitnet_engine *e)
+{
+    if (!e->any_cancelled && e->now_ns < e->next_deadline_ns) return;
+    e->any_cancelled = false;
+    e->next_deadline_ns = UINT64_MAX;
+    for (struct bn_request *q = e->requests, *next; q; q = next) {
+        next = q->next;
+        if (q->cancelled) end_all(e, q, BITNET_FINISH_CANCELLED);
+        else if (e->now_ns >= q->deadline_ns) end_all(e, q, BITNET_FINISH_TIMEOUT);
+        else if (q->deadline_ns < e->next_deadline_ns) e->next_deadline_ns = q->deadline_ns;
+    }
+}
+
+static void free_list(struct bn_request **list)
+{
+    while (*list) {
+        struct bn_request *next = (*list)->next;
+        bn_request_free(*list);
+        *list = next;
+    }
+}
+
+void bn_engine_free_ended(struct bitnet_engine *e) { free_list(&e->ended); }
+
+void bn_engine_free_requests(struct bitnet_engine *e)
+{
+    free_list(&e->requests);
+    free_list(&e->ended);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * A request's answer does not depend on who else is there: 200 requests of mixed lengths, seeds and
+ * samplers are answered one by one, and then all together in many ways. Tokens, log-probabilities,
+ * likeliest tokens and text are the same bytes.
+ *
+ * INVARIANCE=full tries every combination with all requests and prints a line for each; otherwise a
+ * few combinations with a part of the requests, in less than a minute. */
+#include "engine_common.h"
+
+#include <time.h>
+
+enum { N_REQUESTS = 200, MAX_CHOICES = 2, MAX_PROMPT = 192, PART = 5, CTX = 256 };
+
+static const char *const kv_names[] = {"f16"};
+static const bitnet_kv_type kv_types[] = {BITNET_KV_F16};
+enum { N_KV_TYPES = sizeof kv_types / sizeof *kv_types };
+
+struct test_request {
+    bitnet_request r;
+    int32_t prompt[MAX_PROMPT];
+};
+
+static struct test_request requests[N_REQUESTS];
+static struct answer want[N_KV_TYPES][N_REQUESTS][MAX_CHOICES], got[N_REQUESTS][MAX_CHOICES];
+static bool full; /* all requests, all combinations */
+
+/* ------------------------------------------------------------------ the requests */
+
+static const char story[] =
+    "Once upon a time, there was a little girl named Lily. She loved to play outside in the park "
+    "with her dog Max. One day, Max found a big red ball. Lily threw the ball and Max ran to get "
+    "it. "
+    "Lily threw the ball again and Max ran to get it again. Then a boy named Tom came to the park. "
+    "Tom "
+    "wanted to play with the ball, too. Lily said, \"You can throw the ball and Max will get it.\" "
+    "Tom "
+    "threw the ball and Max ran to get it. They all played together until the sun went down.";
+
+/* Greedy, every cut, every penalty, bias and forms, one after the other; i / 12 turns seeds on. */
+static void choose_sampling(bitnet_request *r, int i)
+{
+    static const bitnet_logit_bias bias[] = {{300, 4}, {17, -5}, {301, 2}};
+    bitnet_sampling *s = &r->sampling;
+    s->seed = (uint64_t)i * 7919;
+    s->top_p = 1;
+    s->min_p = 0;
+    s->top_k = 0;
+    switch (i % 12) {
+    case 0: s->temperature = 0; break;
+    case 1: s->top_k = 40; break;
+    case 2: s->top_p = 0.9f; break;
+    case 3: s->min_p = 0.05f; break;
+    case 4: s->temperature = 1; break;
+    case 5: s->typical_p = 0.9f; break;
+    case 6: s->top_n_sigma = 1; break;
+    case 7:
+        s->adaptive = 1;
+        s->top_k = 50;
+        s->top_p = 0.95f;
+        break;
+    case 8:
+        s->repetition_penalty = 1.2f;
+        s->presence_penalty = 0.5f;
+        s->frequency_penalty = 0.3f;
+        break;
+    case 9:
+        s->temperature = 0;
+        s->dry_multiplier = 0.8f;
+        break;
+    case 10:
+        s->logit_bias = bias;
+        s->n_logit_bias = sizeof bias / sizeof *bias;
+        s->top_k = 20;
+        break;
+    case 11:
+        if (i % 24 == 11) r->json_object = 1;
+        else
+            r->json_schema =
+                "{\"type\":\"object\",\"properties\":{\"name\":{\"enum\":[\"Lily\",\"Tom\"]},"
+                "\"age\":{\"type\":\"integer\"}},\"required\":[\"name\",\"age\"]}";
+        r->ignore_end = 0;
+        break;
+    }
+}
+
+/* Beginnings of a story, which requests share, some with an end of their own; or arbitrary tokens. */
+static void make_requests(void)
+{
+    static const char *const stop[] = {"the end", "\n\n"};
+    int32_t ids[MAX_PROMPT];
+    size_t n_ids = MAX_PROMPT;
+    bitnet_error err = {0};
+    if (bitnet_encode(model, story, strlen(story), BITNET_TOK_BOS_AUTO, ids, &n_ids, &err))
+        fail_msg("%s", err.text);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        struct test_request *q = &requests[i];
+        size_t n = 1 + (size_t)i * 53 % (n_ids < 150 ? n_ids : 150);
+        bitnet_request_init(&q->r);
+        for (size_t k = 0; k < n; k++)
+            q->prompt[k] =
+                i % 5 == 4 ? (int32_t)((k % 11 * 131 + (size_t)i) % info.n_vocab) : ids[k];
+        if (i % 3 == 1) q->prompt[n - 1] = (i * 31) % (int32_t)info.n_vocab;
+        q->r.tokens = q->prompt;
+        q->r.n_tokens = n;
+        q->r.max_new_tokens = 1 + (uint32_t)i * 29 % 48;
+        q->r.ignore_end = i % 4 != 0;
+        q->r.n_choices = i % 10 == 3 ? 2 : 1;
+        q->r.logprobs = i % 8 != 6;
+        q->r.n_top_logprobs = (uint32_t)i % (ANSWER_TOP + 1);
+        q->r.no_cache = i % 16 == 5;
+        q->r.stop = stop;
+        q->r.n_stop = i % 7 ? 0 : 2;
+        choose_sampling(&q->r, i);
+    }
+}
+
+/* ------------------------------------------------------------------ the ways */
+
+struct way {
+    uint32_t threads, chunk, seqs;
+    bool prefix, speculation, tight;
+    size_t kv;
+};
+
+static bool takes_part(int i) { return full || i % PART == 0 || i % 12 == 11; }
+
+static bitnet_engine *open_way(const struct way *w)
+{
+    bitnet_engine_options o;
+    bitnet_engine_options_init(&o);
+    o.threads = w->threads;
+    o.ctx_tokens = CTX;
+    o.max_seqs = w->seqs;
+    o.max_batch_tokens = w->chunk;
+    o.kv_type = kv_types[w->kv];
+    o.kv_tokens = w->tight ? 512 : w->seqs * 160 + CTX;
+    o.prefix_cache = w->prefix ? "on" : "off";
+    o.speculation = w->speculation ? "on" : "off";
+    return open_engine(&o);
+}
+
+/* One by one, nothing shared and nothing guessed: what all others must equal. */
+static void answer_alone(size_t kv)
+{
+    const struct way way = {.threads = 1, .chunk = 512, .seqs = 1, .kv = kv};
+    bitnet_engine *e = open_way(&way);
+    for (int i = 0; i < N_REQUESTS; i++)
+        for (uint32_t k = 0; takes_part(i) && k < requests[i].r.n_choices; k++) {
+            bitnet_request r = requests[i].r;
+            r.n_choices = 1;
+            r.sampling.seed += k;
+            struct ask ask = {submit(e, &r), 1, &want[kv][i][k]};
+            finish_all(e, &ask, 1, 64);
+            assert_int_equal(want[kv][i][k].n_finished, 1);
+            assert_int_not_equal(want[kv][i][k].finish, BITNET_FINISH_ERROR);
+        }
+    bitnet_engine_close(e);
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void answer_together(const struct way *w)
+{
+    struct ask asks[N_REQUESTS];
+    size_t n = 0;
+    double start = seconds();
+    bitnet_engine *e = open_way(w);
+    memset(got, 0, sizeof got);
+    for (int i = 0; i < N_REQUESTS; i++)
+        if (takes_part(i))
+            asks[n++] = (struct ask){submit(e, &requests[i].r), requests[i].r.n_choices, got[i]};
+    finish_all(e, asks, n, 64);
+    bitnet_engine_info in = engine_info(e);
+    bitnet_engine_close(e);
+    for (int i = 0; i < N_REQUESTS; i++)
+        if (takes_part(i) && memcmp(want[w->kv][i], got[i], sizeof got[i]) != 0)
+            fail_msg(
+                "request %d differs: kv %s, %u threads, chunks of %u, %u at a time, prefix cache "
+                "%d, speculation %d, small cache %d",
+                i, kv_names[w->kv], w->threads, w->chunk, w->seqs, w->prefix, w->speculation,
+                w->tight);
+    /* what was to be tried has happened */
+    assert_true(!w->prefix || w->seqs == N_REQUESTS || in.prefix_hits > 0);
+    assert_true((in.draft_accepted > 0) == w->speculation);
+    assert_true(!w->tight || w->seqs == 1 || in.preemptions > 0);
+    if (full)
+        printf("%-5s %7u %6u %5u %6s %5s %10llu %9llu %8llu %7.1f  same\n", kv_names[w->kv],
+               w->threads, w->chunk, w->seqs, w->prefix ? "on" : "off",
+               w->speculation ? "on" : "off", (unsigned long long)in.preemptions,
+               (unsigned long long)in.prefix_hit_tokens, (unsigned long long)in.draft_accepted,
+               seconds() - start);
+    fflush(stdout);
+}
+
+/* Chunks of 1 are for a sequence alone; the others come in company. */
+static const struct {
+    uint32_t chunk, seqs;
+} chunks[] = {{1, 1}, {7, 5}, {64, 24}, {512, 200}};
+
+static void try_all(size_t kv)
+{
+    for (uint32_t threads = 1; threads <= 3; threads++)
+        for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
+            for (int bits = 0; bits < 8; bits++) {
+                struct way w = {
+                    threads, chunks[c].chunk, chunks[c].seqs, bits & 1, bits & 2, bits & 4, kv};
+                answer_together(&w);
+            }
+}
+
+/* Every value of every setting at least once. */
+static void try_some(size_t kv)
+{
+    static const struct way ways[] = {{1, 512, 200, true, true, false, 0},
+                                      {2, 64, 24, true, true, true, 0},
+                                      {3, 7, 5, false, true, true, 0},
+                                      {2, 1, 1, true, false, false, 0},
+                                      {2, 512, 200, false, false, true, 0}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct way w = ways[i];
+        w.kv = kv;
+        answer_together(&w);
+    }
+}
+
+static void answers_are_the_same_in_any_company(void **state)
+{
+    (void)state;
+    make_requests();
+    if (full)
+        printf("%-5s %7s %6s %5s %6s %5s %10s %9s %8s %7s\n", "kv", "threads", "chunk", "seqs",
+               "prefix", "spec", "preempted", "hit toks", "accepted", "seconds");
+    for (size_t kv = 0; kv < N_KV_TYPES; kv++) {
+        answer_alone(kv);
+        (full ? try_all : try_some)(kv);
+    }
+}
+
+int main(void)
+{
+    const char *mode = getenv("INVARIANCE");
+    full = mode && strcmp(mode, "full") == 0;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_are_the_same_in_any_company)};
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
