@@ -189,6 +189,8 @@ typedef enum bitnet_kv_type {
     BITNET_KV_INT4 = 7,
     BITNET_KV_INT2 = 8
 } bitnet_kv_type;
+/* "f16", "fp8_e4m3", ...; NULL for AUTO and past the end */
+BITNET_API const char *bitnet_kv_type_name(bitnet_kv_type type);
 
 typedef struct bitnet_engine_options {
     size_t size;
@@ -197,7 +199,7 @@ typedef struct bitnet_engine_options {
     uint32_t max_seqs;   /* sequences at a time; 0: 1                                        */
     uint32_t
         max_batch_tokens;   /* tokens in one step; 0: 512                                       */
-    bitnet_kv_type kv_type; /* AUTO: f16                                                        */
+    bitnet_kv_type kv_type; /* of the keys; AUTO: f16 (docs/engine-kv.md compares them)         */
     /* "auto", "exact": the full head for every token; "screened": only the logits that a request's
      * sampling can use, if the model has the copy for it. auto: screened where the model has the
      * copy and at least 16384 rows. The tokens are the same. "int8": all logits from a copy of the

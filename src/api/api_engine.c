@@ -3,6 +3,7 @@
 
 #include "engine/engine.h"
 #include "forge/forge.h"
+#include "model/kv_types.h"
 
 void bitnet_engine_options_init(bitnet_engine_options *o)
 {
@@ -36,10 +37,12 @@ bitnet_status bitnet_engine_open(bitnet_engine **out, const bitnet_model *m,
     bitnet_engine_options opt;
     bitnet_engine_options_init(&opt);
     if (o) bn_copy_sized(&opt, sizeof opt, o);
-    BN_NEED(opt.kv_type >= BITNET_KV_AUTO && opt.kv_type <= BITNET_KV_F32, err,
-            "kv_type is unknown");
+    BN_NEED(!opt.kv_type || bn_kv_type_name(opt.kv_type), err, "kv_type is unknown");
+    BN_NEED(!opt.kv_type_v || bn_kv_type_name(opt.kv_type_v), err, "kv_type_v is unknown");
     return bn_engine_open(out, m->m, &opt, err);
 }
+
+const char *bitnet_kv_type_name(bitnet_kv_type type) { return bn_kv_type_name(type); }
 
 void bitnet_engine_close(bitnet_engine *e) { bn_engine_close(e); }
 

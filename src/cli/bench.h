@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * bench.h: what the files of `bitnet bench` share. cmd_bench.c reads the options and leads;
- * bench_run.c measures, bench_kernels.c the kernels; bench_machine.c looks at the machine; bench_report.c makes the JSON report
+ * bench_run.c measures, bench_kernels.c the kernels, bench_kv.c types of the KV cache; bench_machine.c looks at the machine; bench_report.c makes the JSON report
  * and the table; bench_plot.c draws a report; bench_diff.c compares two, and
  * bench_pairs.c has them made in turn; bench_stats.c does the sums.
  *
@@ -16,13 +16,15 @@
 #include "cli/args.h"
 #include "cli/bench_stats.h"
 
-/* kernels are measured alone: they need no engine, and some hundred lines of their own */
+/* Kernels are measured alone: they need no engine, and some hundred lines of their own. So are types
+ * of the KV cache: each has an engine of its own. */
 enum bench_mode {
     BENCH_STREAM,
     BENCH_PREFILL,
     BENCH_BATCH,
     BENCH_DEPTH,
     BENCH_KERNELS,
+    BENCH_KV,
     BENCH_MODES
 };
 const char *bench_mode_name(enum bench_mode m);
@@ -46,7 +48,18 @@ struct bench_settings {
     uint32_t max_new_tokens, warmup, repeat;
     uint64_t seed;
     const char *op;               /* kernels: this operation only; NULL: all */
+    const char *text;             /* kv: a file whose perplexity is measured; NULL: none */
+    bool text_embedded;           /* by the embedded model, not the one whose speed is measured */
     bitnet_engine_options engine; /* threads, context, chunk and cache as the user wants them */
+};
+
+/* kv: an engine with one request that goes on from round to round. */
+struct bench_kv {
+    bitnet_engine *engine; /* owned */
+    bitnet_engine_info info;
+    double bits; /* of a key's or value's number, scales included */
+    bool started;
+    bitnet_ppl_result ppl; /* n_tokens is 0 without a text */
 };
 
 /* One line of the report. */
@@ -63,6 +76,7 @@ struct bench_measurement {
     double *step_ms; /* every decoding step of all repeats */
     size_t n_steps, steps_room;
     bitnet_kernel_case kernel; /* kernels */
+    struct bench_kv *kv;       /* kv; owned */
 };
 
 /* How busy the machine was, and with whom. */
@@ -109,6 +123,19 @@ const char *bench_kernel_unit(const bitnet_kernel_case *c);
 const struct bench_measurement *bench_kernel_reference(const struct bench *b,
                                                        const bitnet_kernel_case *c);
 void bench_print_kernels(const json_t *items);
+
+/* bench_kv.c */
+bitnet_status bench_kv_plan(struct bench *b, bitnet_error *err);
+bitnet_status bench_kv_measure(struct bench *b, struct bench_measurement *m, bool keep,
+                               bitnet_error *err);
+bitnet_status bench_kv_perplexity(struct bench *b, bitnet_error *err);
+const struct bench_measurement *bench_kv_base(const struct bench *b); /* the default, f16 */
+void bench_kv_free(struct bench_kv *kv);                              /* NULL is fine */
+void bench_print_kv(const json_t *items);
+
+/* bench_run.c, for the others: text from a place that the seed chooses, after one random token, so
+ * that no two prompts begin alike. */
+void bench_make_prompt(struct bench *b, int32_t *tokens, size_t n);
 
 /* bench_machine.c */
 /* "0,2-3": from here on this process runs there only. */

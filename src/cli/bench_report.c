@@ -91,6 +91,24 @@ static json_t *json_kernel(const struct bench *b, const struct bench_measurement
     return o;
 }
 
+/* Changes are those from the default type. */
+static void set_kv(json_t *o, const struct bench *b, const struct bench_measurement *m,
+                   double median, double *scratch)
+{
+    const struct bench_measurement *base = bench_kv_base(b);
+    const struct bench_kv *kv = m->kv;
+    double speed = bench_summarize(base->rates, base->n_repeats, scratch).median;
+    set_text(o, "kv_type", kv->info.kv_type);
+    set_int(o, "kv_token_bytes", kv->info.kv_token_bytes);
+    set_real(o, "bits_per_value", kv->bits);
+    set_real(o, "speed_change", speed > 0 ? median / speed - 1 : 0);
+    if (!kv->ppl.n_tokens) return;
+    set_real(o, "perplexity", kv->ppl.perplexity);
+    set_real(o, "nll_per_token", kv->ppl.nll_per_token);
+    set_int(o, "ppl_tokens", kv->ppl.n_tokens);
+    set_real(o, "perplexity_change", kv->ppl.perplexity / base->kv->ppl.perplexity - 1);
+}
+
 static json_t *json_measurement(const struct bench *b, const struct bench_measurement *m,
                                 double *scratch)
 {
@@ -105,6 +123,7 @@ static json_t *json_measurement(const struct bench *b, const struct bench_measur
         set(o, "ttft_ms_repeats", numbers(m->first_ms, m->n_repeats));
     }
     if (m->mode == BENCH_PREFILL) return o;
+    if (m->kv) set_kv(o, b, m, s.median, scratch);
     set_int(o, "new_tokens", m->n_new);
     set(o, "step_ms", step_times(m->step_ms, m->n_steps));
     set_real(o, "bytes_per_step", m->bytes_per_step);
@@ -331,6 +350,10 @@ void bench_print_report(const json_t *r)
     print_head(r);
     if (strcmp(bench_text(json_array_get(items, 0), "mode"), "kernels") == 0) {
         bench_print_kernels(items);
+        return;
+    }
+    if (strcmp(bench_text(json_array_get(items, 0), "mode"), "kv") == 0) {
+        bench_print_kv(items);
         return;
     }
     printf("%s%-14s %9s %9s %9s %8s %8s %8s %9s %8s%s\n", term_style(stdout, TERM_BOLD), "",

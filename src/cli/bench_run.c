@@ -36,7 +36,7 @@ static const char prompt_text[] =
 
 const char *bench_mode_name(enum bench_mode m)
 {
-    static const char *const names[] = {"stream", "prefill", "batch", "depth", "kernels"};
+    static const char *const names[] = {"stream", "prefill", "batch", "depth", "kernels", "kv"};
     return (unsigned)m < BN_ARRAY_LEN(names) ? names[m] : "unknown";
 }
 
@@ -124,7 +124,7 @@ static bitnet_status make_plan(struct bench *b, uint32_t ctx, bitnet_error *err)
 /* The prompt of a request whose decoding is measured. Depth 0 has a token to begin with as well. */
 static uint32_t prompt_length(const struct bench_measurement *m)
 {
-    if (m->mode != BENCH_DEPTH) return PROMPT_TOKENS;
+    if (m->mode != BENCH_DEPTH && m->mode != BENCH_KV) return PROMPT_TOKENS;
     return m->at ? m->at : 1;
 }
 
@@ -133,8 +133,7 @@ static uint32_t prompt_length(const struct bench_measurement *m)
  * counted. What feed-forward layers leave out is subtracted after the measurement. */
 static double step_bytes(const struct bench *b, const struct bench_measurement *m)
 {
-    bool f32 = strcmp(b->single_info.kv_type, "f32") == 0;
-    double kv_token = 2.0 * b->info.n_layer * b->info.n_head_kv * b->info.head_dim * (f32 ? 4 : 2);
+    double kv_token = (double)(m->kv ? &m->kv->info : &b->single_info)->kv_token_bytes;
     double seqs = m->mode == BENCH_BATCH ? m->at : 1;
     double depth = prompt_length(m) + (m->n_new + 1) / 2.0; /* on average */
     bool copy = strcmp(b->single_info.head, "exact") != 0;
@@ -162,9 +161,7 @@ static bitnet_status make_room(struct bench *b, bitnet_error *err)
 
 /* ------------------------------------------------------------------ prompts */
 
-/* Fills tokens[n]: text from a place that the seed chooses, after one random token, so that no two
- * prompts begin alike and nothing can be remembered from one to the next. */
-static void make_prompt(struct bench *b, int32_t *tokens, size_t n)
+void bench_make_prompt(struct bench *b, int32_t *tokens, size_t n)
 {
     struct bn_rng r = {b->settings->seed ^ (b->n_prompts++ << 32)};
     uint64_t start = bn_rng_u64(&r);
@@ -213,7 +210,7 @@ static bitnet_status submit_all(struct requests *q, struct bench *b,
     for (uint32_t i = 0; s == BITNET_OK && i < q->n; i++) {
         uint64_t id;
         bitnet_request r;
-        make_prompt(b, tokens, n);
+        bench_make_prompt(b, tokens, n);
         bitnet_request_init(&r);
         r.tokens = tokens;
         r.n_tokens = n;
@@ -287,7 +284,7 @@ static bitnet_status read_tokens(struct bench *b, size_t n, bitnet_error *err)
 {
     int32_t *tokens = bn_calloc(n, sizeof *tokens);
     if (!tokens) return bn_fail_nomem(err, n * sizeof *tokens, "a prompt");
-    make_prompt(b, tokens, n);
+    bench_make_prompt(b, tokens, n);
     bitnet_status s = bitnet_eval(b->single, 0, tokens, n, 1, b->logits, err);
     free(tokens);
     return s;
@@ -318,6 +315,7 @@ static bitnet_status measure(struct bench *b, struct bench_measurement *m, bool 
     case BENCH_DEPTH: return measure_requests(b, m, keep, err);
     case BENCH_PREFILL: return measure_prefill(b, m, keep, err);
     case BENCH_KERNELS: return bench_kernels_measure(b, m, keep, err);
+    case BENCH_KV: return bench_kv_measure(b, m, keep, err);
     case BENCH_MODES: break;
     }
     return BITNET_OK;
@@ -433,12 +431,16 @@ bitnet_status bench_run(struct bench *b, bitnet_error *err)
 {
     b->info.size = sizeof b->info;
     bitnet_model_get_info(b->model, &b->info);
-    BN_TRY(b->settings->modes[BENCH_KERNELS] ? bench_kernels_plan(b, err) : open_engines(b, err));
+    const bool *modes = b->settings->modes;
+    BN_TRY(modes[BENCH_KERNELS] ? bench_kernels_plan(b, err)
+           : modes[BENCH_KV]    ? bench_kv_plan(b, err)
+                                : open_engines(b, err));
     BN_TRY(make_room(b, err));
     encode_text(b);
     b->load.average = bench_load_average();
     struct bench_clock from = bench_clock_now();
     BN_TRY(run_rounds(b, err));
+    if (modes[BENCH_KV]) BN_TRY(bench_kv_perplexity(b, err));
     for (size_t i = 0; i < b->n_items; i++) {
         struct bench_measurement *m = &b->items[i];
         bool alone = m->mode == BENCH_STREAM || m->mode == BENCH_DEPTH || m->at == 1;
@@ -457,6 +459,7 @@ void bench_free(struct bench *b)
         free(b->items[i].rates);
         free(b->items[i].first_ms);
         free(b->items[i].step_ms);
+        bench_kv_free(b->items[i].kv);
     }
     free(b->items);
     free(b->bandwidth);

@@ -18,7 +18,7 @@ struct bench_config {
     struct model_opts model;
     struct engine_opts engine;
     const char *mode, *synthetic, *type, *head_type, *ffn_density, *cpus, *report, *plot,
-        *fail_over, *op;
+        *fail_over, *op, *text;
     struct opt_u32s prompt_tokens, batch_sizes, depths;
     uint32_t max_new_tokens, warmup, repeat, layers;
     uint64_t seed;
@@ -33,12 +33,17 @@ static const struct opt measure_table[] = {
      .help = "what to measure",
      .offset = AT(mode),
      .shown = "stream and prefill",
-     .choices = "stream|prefill|batch|depth|all|kernels"},
+     .choices = "stream|prefill|batch|depth|all|kernels|kv"},
     {.kind = OPT_STR,
      .name = "op",
      .metavar = "NAME",
      .help = "kernels: this operation only, by its name in the table",
      .offset = AT(op)},
+    {.kind = OPT_STR,
+     .name = "text",
+     .metavar = "FILE",
+     .help = "kv: also the perplexity of this text, with --synthetic by the embedded model",
+     .offset = AT(text)},
     {.kind = OPT_U32,
      .letter = 'n',
      .name = "max-new-tokens",
@@ -68,7 +73,8 @@ static const struct opt measure_table[] = {
     {.kind = OPT_U32S,
      .name = "depths",
      .metavar = "LIST",
-     .help = "depth: tokens in the cache before decoding, as far as the context goes",
+     .help = "depth: tokens in the cache before decoding, as far as the context goes; kv: the "
+             "last one counts",
      .offset = AT(depths),
      .initial = "0,512,1024,2048,3072,4096",
      .min = 0,
@@ -253,12 +259,14 @@ static void fill_settings(struct bench_settings *s, const struct bench_config *c
                                  .warmup = c->warmup,
                                  .repeat = c->repeat,
                                  .seed = c->seed,
-                                 .op = c->op};
+                                 .op = c->op,
+                                 .text = c->text,
+                                 .text_embedded = c->synthetic != NULL};
     model_engine_options(&s->engine, &c->model, &c->engine);
     for (int m = 0; m < BENCH_MODES; m++)
         s->modes[m] = !c->mode ? m == BENCH_STREAM || m == BENCH_PREFILL
                       : strcmp(c->mode, "all") == 0
-                          ? m != BENCH_KERNELS
+                          ? m != BENCH_KERNELS && m != BENCH_KV
                           : strcmp(c->mode, bench_mode_name((enum bench_mode)m)) == 0;
     if (!s->repeat) s->repeat = s->modes[BENCH_KERNELS] ? BENCH_REPEAT_KERNELS : BENCH_REPEAT;
 }
@@ -376,7 +384,10 @@ static int run(void *config, const struct arg_words *words)
         return term_usage("bench",
                           "--layers, --type, --head-type and --ffn-density need --synthetic");
     if (c->op && !kernels_only(c)) return term_usage("bench", "--op needs --mode kernels");
-    if (c->plot && kernels_only(c)) return term_usage("bench", "--plot does not draw kernels");
+    bool kv = c->mode && strcmp(c->mode, "kv") == 0;
+    if (c->text && !kv) return term_usage("bench", "--text needs --mode kv");
+    if (c->plot && (kv || kernels_only(c)))
+        return term_usage("bench", "--plot does not draw %s", c->mode);
     bitnet_error err = {0};
     if (c->cpus && bench_pin(c->cpus, &err) != BITNET_OK)
         return err.status == BITNET_E_ARG ? term_usage("bench", "%s", err.text) : term_fail(&err);

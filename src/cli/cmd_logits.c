@@ -20,7 +20,8 @@ static const size_t piece_max_bytes = (size_t)64
 
 struct logits_config {
     struct model_opts model;
-    const char *ids, *out, *kv_type, *head;
+    const char *ids, *out, *head;
+    struct kv_opts kv;
     uint32_t chunk;
     bool last;
 };
@@ -50,7 +51,7 @@ static const struct opt table[] = {
      .shown = "up to 512",
      .min = 1,
      .max = CHUNK_MAX_TOKENS},
-    MODEL_KV_TYPE_OPT(AT(kv_type), "f32"), /* for comparing: nothing rounded that need not be */
+    MODEL_KV_OPTS(AT(kv), "f32"), /* for comparing: nothing rounded that need not be */
     MODEL_HEAD_OPT(AT(head)),
     {.kind = OPT_END},
 };
@@ -132,7 +133,7 @@ static bitnet_status compute(const struct logits_config *c, const bitnet_model *
     eo.pin = c->model.pin;
     eo.ctx_tokens = (uint32_t)n;
     eo.max_batch_tokens = (uint32_t)bn_max_size(piece, PIECE_DEFAULT_TOKENS);
-    eo.kv_type = model_kv_type(c->kv_type);
+    model_kv_types(&eo, &c->kv);
     eo.head = c->head;
     bitnet_engine *e = NULL;
     struct sink to = {.file.fd = -1};

@@ -13,7 +13,8 @@ enum { CTX_DEFAULT_TOKENS = 512 };
 
 struct perplexity_config {
     struct model_opts model;
-    const char *file, *protocol, *kv_type, *head;
+    const char *file, *protocol, *head;
+    struct kv_opts kv;
     uint32_t ctx_tokens;
     uint64_t max_tokens;
     bool ids, json;
@@ -56,7 +57,7 @@ static const struct opt table[] = {
      .initial = "0",
      .min = 0,
      .max = 9007199254740992.0},
-    MODEL_KV_TYPE_OPT(AT(kv_type), "f16"),
+    MODEL_KV_OPTS(AT(kv), "f16"),
     MODEL_HEAD_OPT(AT(head)),
     {.kind = OPT_FLAG, .name = "json", .help = "print the result as JSON", .offset = AT(json)},
     {.kind = OPT_END},
@@ -120,7 +121,7 @@ static int measure(const struct perplexity_config *c, const bitnet_model *m)
     eo.threads = c->model.threads;
     eo.pin = c->model.pin;
     eo.ctx_tokens = ctx;
-    eo.kv_type = model_kv_type(c->kv_type);
+    model_kv_types(&eo, &c->kv);
     eo.head = c->head;
     bitnet_ppl_options po;
     struct term_progress bar = {0};

@@ -96,7 +96,7 @@ const struct opt engine_opts_table[] = {
      .aliases = "ctx",
      .min = 0,
      .max = 1 << 24},
-    MODEL_KV_TYPE_OPT(offsetof(struct engine_opts, kv_type), "f16"),
+    MODEL_KV_OPTS(offsetof(struct engine_opts, kv), "f16"),
     {.kind = OPT_CHOICE,
      .name = "head",
      .help = "how the next token is found: exact computes every logit; screened, with the same "
@@ -219,9 +219,25 @@ int model_open_vocab(bitnet_model **out, const char *typed)
     return open_with(out, typed, &mo);
 }
 
-bitnet_kv_type model_kv_type(const char *choice)
+/* One of MODEL_KV_CHOICES; AUTO for "auto". */
+static bitnet_kv_type kv_type(const char *choice)
 {
-    return strcmp(choice, "f32") == 0 ? BITNET_KV_F32 : BITNET_KV_F16;
+    static const struct {
+        const char *name;
+        bitnet_kv_type type;
+    } others[] = {{"fp8", BITNET_KV_FP8_E4M3}, {"q8_0", BITNET_KV_INT8}, {"q4_0", BITNET_KV_INT4}};
+    const char *name;
+    for (size_t i = 0; i < BN_ARRAY_LEN(others); i++)
+        if (strcmp(choice, others[i].name) == 0) return others[i].type;
+    for (int t = BITNET_KV_AUTO + 1; (name = bitnet_kv_type_name((bitnet_kv_type)t)); t++)
+        if (strcmp(choice, name) == 0) return (bitnet_kv_type)t;
+    return BITNET_KV_AUTO;
+}
+
+void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv)
+{
+    out->kv_type = kv->int2 ? BITNET_KV_INT2 : kv_type(kv->keys);
+    out->kv_type_v = kv_type(kv->values);
 }
 
 void model_engine_options(bitnet_engine_options *out, const struct model_opts *m,
@@ -232,7 +248,7 @@ void model_engine_options(bitnet_engine_options *out, const struct model_opts *m
     out->pin = m->pin;
     out->ctx_tokens = e->ctx_tokens;
     out->max_batch_tokens = e->batch_tokens;
-    out->kv_type = model_kv_type(e->kv_type);
+    model_kv_types(out, &e->kv);
     out->head = e->head;
     out->ffn = e->ffn;
     out->max_seqs = 1;

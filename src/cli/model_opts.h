@@ -20,20 +20,40 @@ struct model_opts {
 };
 extern const struct opt model_opts_table[];
 
+/* Types of keys and values in the attention cache, for tables that take them alone. */
+struct kv_opts {
+    const char *keys, *values;
+    bool int2;
+};
+#define MODEL_KV_CHOICES "f16|bf16|f32|fp8|fp8_e4m3|fp8_e5m2|int8|int4|int2|q8_0|q4_0"
+#define MODEL_KV_OPTS(at, type)                                                                \
+    {.kind = OPT_CHOICE,                                                                       \
+     .name = "kv-type",                                                                        \
+     .help = "type of the attention cache; fp8 is fp8_e4m3, q8_0 int8, q4_0 int4",             \
+     .offset = (at) + offsetof(struct kv_opts, keys),                                          \
+     .initial = type,                                                                          \
+     .aliases = "cache-type-k",                                                                \
+     .choices = MODEL_KV_CHOICES},                                                             \
+        {.kind = OPT_CHOICE,                                                                   \
+         .name = "kv-type-v",                                                                  \
+         .help = "type of the values in it; auto: that of --kv-type, which then is the keys'", \
+         .offset = (at) + offsetof(struct kv_opts, values),                                    \
+         .initial = "auto",                                                                    \
+         .aliases = "cache-type-v",                                                            \
+         .choices = "auto|" MODEL_KV_CHOICES},                                                 \
+    {                                                                                          \
+        .kind = OPT_FLAG, .name = "kv-int2", .help = "the same as --kv-type int2",             \
+        .offset = (at) + offsetof(struct kv_opts, int2)                                        \
+    }
+
 struct engine_opts {
     uint32_t ctx_tokens, batch_tokens;
-    const char *kv_type, *head, *ffn;
+    struct kv_opts kv;
+    const char *head, *ffn;
 };
 extern const struct opt engine_opts_table[];
 /* --batch-size of commands that run one sequence at a time; part of struct engine_opts */
 extern const struct opt prompt_batch_table[];
-
-/* The option --kv-type, for tables that take it alone. */
-#define MODEL_KV_TYPE_OPT(at, type)                                                   \
-    {                                                                                 \
-        .kind = OPT_CHOICE, .name = "kv-type", .help = "type of the attention cache", \
-        .offset = at, .initial = type, .choices = "f16|f32"                           \
-    }
 
 /* The option --head of commands that need all logits. */
 #define MODEL_HEAD_OPT(at)                                                                        \
@@ -70,6 +90,6 @@ int model_open_vocab(bitnet_model **out, const char *typed);
 /* threads and their CPUs from the model options, the rest from the engine options. */
 void model_engine_options(bitnet_engine_options *out, const struct model_opts *m,
                           const struct engine_opts *e);
-bitnet_kv_type model_kv_type(const char *choice);
+void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv);
 
 #endif

@@ -104,22 +104,30 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
     enum choice prefix;
     uint32_t n_pages =
         o->kv_tokens ? bn_kv_pages_for(o->kv_tokens) : e->max_seqs * bn_kv_pages_for(e->ctx);
+    bitnet_kv_type keys = o->kv_type ? o->kv_type : BITNET_KV_F16;
     BN_TRY(parse_choice(&prefix, "prefix_cache", o->prefix_cache, err));
-    BN_TRY(bn_kv_open(&e->kv, &e->m->config, o->kv_type != BITNET_KV_F32, n_pages, err));
+    BN_TRY(
+        bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages, err));
     if (prefix == OFF) return BITNET_OK;
-    return bn_prefix_open(&e->prefix, &e->kv, e->whole_pages, err);
+    return bn_prefix_open(&e->prefix, &e->kv, bn_kv_has_blocks(&e->kv), err);
 }
 
 static bitnet_status open_scratch(struct bitnet_engine *e, bitnet_error *err)
 {
     size_t n_vocab = e->m->config.n_vocab;
     e->evals = bn_calloc(e->max_seqs, sizeof *e->evals);
+    e->seqs = bn_calloc(e->max_seqs, sizeof *e->seqs);
+    e->free_seqs = bn_calloc(e->max_seqs, sizeof(struct bn_kv_seq *));
     e->batch = bn_calloc(e->max_batch, sizeof *e->batch);
     e->logits = bn_calloc(e->max_rows * n_vocab, sizeof *e->logits);
     e->mask = bn_calloc(bn_div_up(n_vocab, 64), sizeof *e->mask);
-    bool ok = e->evals && e->batch && e->logits && e->mask &&
+    bool ok = e->evals && e->seqs && e->free_seqs && e->batch && e->logits && e->mask &&
               bn_sampler_room_open(&e->sampler_room, (uint32_t)n_vocab);
-    for (uint32_t i = 0; ok && i < e->max_seqs; i++) ok = bn_kv_seq_open(&e->evals[i], e->ctx);
+    for (uint32_t i = 0; ok && i < e->max_seqs; i++) {
+        ok = bn_kv_seq_open(&e->evals[i], &e->kv, e->ctx) &&
+             bn_kv_seq_open(&e->seqs[i], &e->kv, e->ctx);
+        e->free_seqs[e->n_free_seqs++] = &e->seqs[i];
+    }
     return ok ? BITNET_OK
               : bn_fail_nomem(err, e->max_rows * n_vocab * sizeof *e->logits, "the engine");
 }
@@ -168,10 +176,13 @@ void bn_engine_close(struct bitnet_engine *e)
     if (!e) return;
     bn_engine_free_requests(e);
     for (uint32_t i = 0; e->evals && i < e->max_seqs; i++) bn_kv_seq_close(&e->evals[i]);
+    for (uint32_t i = 0; e->seqs && i < e->max_seqs; i++) bn_kv_seq_close(&e->seqs[i]);
 #if BN_HAVE_TEXT
     bn_token_tree_close(e->tree);
 #endif
     free(e->evals);
+    free(e->seqs);
+    free(e->free_seqs);
     free(e->batch);
     free(e->logits);
     free(e->mask);
@@ -189,13 +200,15 @@ void bn_engine_close(struct bitnet_engine *e)
 
 static void cache_info(const struct bitnet_engine *e, bitnet_engine_info *info)
 {
-    info->kv_type = info->kv_type_v = e->kv.f16 ? "f16" : "f32";
-    info->kv_bytes = e->kv.bytes;
+    info->kv_type = bn_kv_type_name(e->kv.keys.type);
+    info->kv_type_v = bn_kv_type_name(e->kv.values.type);
+    /* sequences of requests and of the plain door */
+    info->kv_bytes = e->kv.bytes + 2 * e->max_seqs * e->kv.tail_bytes;
     info->kv_page_tokens = BN_ATTN_BLOCK;
     info->kv_pages = e->kv.n_pages;
     info->kv_pages_free = e->kv.n_free;
     info->kv_seqs_full = e->kv.n_pages / bn_kv_pages_for(e->ctx);
-    info->kv_token_bytes = e->kv.bytes / e->kv.n_pages / BN_ATTN_BLOCK;
+    info->kv_token_bytes = bn_kv_token_bytes(&e->kv);
     if (!e->prefix) return;
     const struct bn_prefix_stats *p = bn_prefix_stats(e->prefix);
     info->kv_pages_cached = bn_prefix_evictable(e->prefix);

@@ -19,13 +19,15 @@ struct bitnet_engine {
     struct bn_forward *forward;
     struct bn_sched *sched;
     struct bn_prefix *prefix; /* NULL: off */
-    bool whole_pages;         /* the cache type cannot share the beginning of a page */
     uint32_t ctx, max_seqs, max_batch;
     uint32_t draft, draft_rows; /* guesses of one answer, and of all, in a step */
     bool always_guess;
     uint32_t n_pinned;            /* workers bound to a CPU */
     enum bn_head_mode head;       /* screened: where sampling allows it; never auto */
     struct bn_kv_seq *evals;      /* [max_seqs] sequences of the plain door */
+    struct bn_kv_seq *seqs;       /* [max_seqs] of answers that run */
+    struct bn_kv_seq **free_seqs; /* stack of those that nobody uses */
+    uint32_t n_free_seqs;
     struct bn_batch_token *batch; /* [max_batch] */
     uint32_t max_rows;            /* logits of one step */
     float *logits;                /* [max_rows][n_vocab] */
@@ -61,6 +63,8 @@ bitnet_status bn_engine_open_sched(struct bitnet_engine *e, uint64_t step_target
                                    bitnet_error *err);
 /* What an answer has stored becomes known to the prefix cache. */
 void bn_engine_remember(struct bitnet_engine *e, struct bn_answer *a, bool ended);
+/* It gives up its sequence, if it has one. */
+void bn_engine_give_up(struct bitnet_engine *e, struct bn_answer *a);
 
 /* ---- submit.c ---- */
 

@@ -18,16 +18,26 @@ bool bn_engine_reserve(struct bitnet_engine *e, struct bn_kv_seq *s, uint32_t n_
 
 void bn_engine_remember(struct bitnet_engine *e, struct bn_answer *a, bool ended)
 {
-    if (e->prefix && !a->request->no_cache)
-        bn_prefix_add(e->prefix, a->tokens, a->job.n_done, &a->kv, ended);
+    if (a->kv && e->prefix && !a->request->no_cache)
+        bn_prefix_add(e->prefix, a->tokens, a->job.n_done, a->kv, ended);
+}
+
+void bn_engine_give_up(struct bitnet_engine *e, struct bn_answer *a)
+{
+    if (!a->kv) return;
+    bn_kv_release(&e->kv, a->kv);
+    e->free_seqs[e->n_free_seqs++] = a->kv;
+    a->kv = NULL;
 }
 
 /* Another answer to the same prompt that has it all in the cache, or NULL. */
 static const struct bn_answer *sibling_with_prompt(const struct bn_answer *a)
 {
     const struct bn_request *r = a->request;
-    for (uint32_t i = 0; i < r->n_choices; i++)
-        if (&r->answers[i] != a && r->answers[i].kv.n_tokens >= r->n_prompt) return &r->answers[i];
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        const struct bn_answer *b = &r->answers[i];
+        if (b != a && b->kv && b->kv->n_tokens >= r->n_prompt) return b;
+    }
     return NULL;
 }
 
@@ -38,32 +48,38 @@ static bool take_known(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_
     const struct bn_answer *sibling = sibling_with_prompt(a);
     if (sibling && a->job.n_tokens == a->request->n_prompt) {
         uint32_t n = a->request->n_prompt - 1;
-        bn_kv_share(&e->kv, &a->kv, sibling->kv.pages, e->whole_pages ? n - n % BN_ATTN_BLOCK : n);
+        if (bn_kv_has_blocks(&e->kv)) n -= n % BN_ATTN_BLOCK;
+        bn_kv_share(&e->kv, a->kv, sibling->kv->pages, n);
     } else if (e->prefix && !a->request->no_cache) {
         /* looked at first: a request that waits is not to be counted at every step */
         uint32_t known = bn_prefix_peek(e->prefix, a->tokens, a->job.n_tokens) / BN_ATTN_BLOCK;
         if (bn_kv_pages_for(n_tokens) > known + e->kv.n_free + bn_prefix_evictable(e->prefix))
             return false;
-        bn_prefix_match(e->prefix, a->tokens, a->job.n_tokens, &a->kv);
+        bn_prefix_match(e->prefix, a->tokens, a->job.n_tokens, a->kv);
     }
     return true;
+}
+
+/* Room for n_tokens behind what is known. */
+static bool take_place(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_tokens)
+{
+    if (!take_known(e, a, n_tokens)) return false;
+    if (bn_engine_reserve(e, a->kv, n_tokens)) return true;
+    /* a page known in part is held twice while it is copied; without it there may be room */
+    bn_kv_truncate(&e->kv, a->kv, a->kv->n_tokens - a->kv->n_tokens % BN_ATTN_BLOCK);
+    return bn_engine_reserve(e, a->kv, n_tokens);
 }
 
 static bool start(void *user, struct bn_sched_job *j, uint32_t n_tokens)
 {
     struct bitnet_engine *e = user;
     struct bn_answer *a = bn_answer_of(j);
-    if (!take_known(e, a, n_tokens)) return false;
-    bool ok = bn_engine_reserve(e, &a->kv, n_tokens);
-    if (!ok) { /* a page known in part is held twice while it is copied; without it there may be room */
-        bn_kv_truncate(&e->kv, &a->kv, a->kv.n_tokens - a->kv.n_tokens % BN_ATTN_BLOCK);
-        ok = bn_engine_reserve(e, &a->kv, n_tokens);
-    }
-    if (!ok) {
-        bn_kv_release(&e->kv, &a->kv);
+    a->kv = e->free_seqs[--e->n_free_seqs]; /* fewer than max_seqs run */
+    if (!take_place(e, a, n_tokens)) {
+        bn_engine_give_up(e, a);
         return false;
     }
-    j->n_done = a->kv.n_tokens;
+    j->n_done = a->kv->n_tokens;
     if (!a->started_ns) {
         a->started_ns = e->now_ns;
         a->n_cached = j->n_done;
@@ -74,7 +90,7 @@ static bool start(void *user, struct bn_sched_job *j, uint32_t n_tokens)
 static bool grow(void *user, struct bn_sched_job *j, uint32_t n_tokens)
 {
     struct bitnet_engine *e = user;
-    struct bn_kv_seq *s = &bn_answer_of(j)->kv;
+    struct bn_kv_seq *s = bn_answer_of(j)->kv;
     if (bn_engine_reserve(e, s, n_tokens)) return true;
     if (!e->prefix || n_tokens > j->n_tokens) return false; /* guesses are not worth more */
     /* The last one that runs must get on. What can still be in its way are pages that the prefix cache
@@ -86,8 +102,7 @@ static bool grow(void *user, struct bn_sched_job *j, uint32_t n_tokens)
 
 static void drop(void *user, struct bn_sched_job *j)
 {
-    struct bitnet_engine *e = user;
-    bn_kv_release(&e->kv, &bn_answer_of(j)->kv);
+    bn_engine_give_up(user, bn_answer_of(j));
     j->n_done = j->n_draft = 0;
 }
 

@@ -60,7 +60,7 @@ static bitnet_status open_answer(struct bn_answer *a, const bitnet_request *r,
     sampling.seed += a->choice;
     a->tokens = bn_calloc(q->limit, sizeof *a->tokens);
     if (q->n_top) a->top = bn_calloc((size_t)(p->draft + 1) * q->n_top, sizeof *a->top);
-    if (!a->tokens || (q->n_top && !a->top) || !bn_kv_seq_open(&a->kv, q->limit))
+    if (!a->tokens || (q->n_top && !a->top))
         return bn_fail_nomem(err, q->limit * sizeof *a->tokens, "a request");
     memcpy(a->tokens, r->tokens, r->n_tokens * sizeof *r->tokens);
     a->job.n_tokens = q->n_prompt;
@@ -121,7 +121,6 @@ void bn_request_free(struct bn_request *r)
         struct bn_answer *a = &r->answers[i];
         bn_sampler_close(a->sampler);
         bn_draft_close(a->draft);
-        bn_kv_seq_close(&a->kv);
 #if BN_HAVE_TEXT
         bn_matcher_close(a->matcher);
         bn_detok_close(a->detok);

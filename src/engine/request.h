@@ -24,8 +24,8 @@ struct bn_answer {
     struct bn_request *request;
     uint32_t choice;
     enum bn_answer_state state;
-    int32_t *tokens; /* prompt, answer, and guesses behind them: [limit] */
-    struct bn_kv_seq kv;
+    int32_t *tokens;      /* prompt, answer, and guesses behind them: [limit] */
+    struct bn_kv_seq *kv; /* its place in the cache; NULL: it does not run */
     struct bn_sampler *sampler;
     struct bn_matcher *matcher; /* NULL: any text */
     struct bn_draft *draft;     /* NULL: no guesses */

@@ -53,7 +53,7 @@ static void make_batch(struct bitnet_engine *e)
         for (uint32_t i = 0; i < j->take + j->take_draft; i++) {
             uint32_t pos = j->n_done + i;
             struct bn_batch_token *b = &e->batch[n++];
-            *b = (struct bn_batch_token){.token = a->tokens[pos], .pos = pos, .seq = &a->kv};
+            *b = (struct bn_batch_token){.token = a->tokens[pos], .pos = pos, .seq = a->kv};
             if (pos + 1 < j->n_tokens) continue;
             b->want = want(a, pos + 1);
             n_rows++;
@@ -150,7 +150,7 @@ static void take_step(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_b
     const char *error = NULL;
     bitnet_finish why = BITNET_FINISH_NONE;
     j->n_done += j->take;
-    a->kv.n_tokens = j->n_done + j->take_draft;
+    a->kv->n_tokens = j->n_done + j->take_draft;
     if (j->n_done < n_known) { /* more of the prompt to come */
         bn_engine_event(e, a);
     } else {
@@ -162,7 +162,7 @@ static void take_step(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_b
         }
         why = take_tokens(e, a, &error);
         e->n_answer_tokens += a->n_drawn;
-        bn_kv_truncate(&e->kv, &a->kv, j->n_done);
+        bn_kv_truncate(&e->kv, a->kv, j->n_done);
     }
     if (j->take_draft) {
         uint32_t n_right = j->n_done - n_known;

@@ -137,7 +137,7 @@ void bn_engine_end_answer(struct bitnet_engine *e, struct bn_answer *a, bitnet_f
     if (why != BITNET_FINISH_STOP) bn_answer_flush(a, &ev->text, &ev->text_bytes);
     if (a->state == BN_ANSWER_QUEUED) bn_sched_remove(e->sched, &a->job);
     if (why != BITNET_FINISH_ERROR) bn_engine_remember(e, a, true);
-    bn_kv_release(&e->kv, &a->kv);
+    bn_engine_give_up(e, a);
     a->state = BN_ANSWER_OVER;
     e->n_answers--;
     if (--a->request->n_left == 0) end_request(e, a->request);

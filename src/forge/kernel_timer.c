@@ -201,8 +201,20 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
     case OP_row_q8_0:
     case OP_row_q4_0:
     case OP_row_q4_k:
-    case OP_row_q6_k: ((bn_row_fn *)fn)(t->y, t->row, s->cols); break;
+    case OP_row_q6_k:
+    case OP_row_e4m3:
+    case OP_row_e5m2: ((bn_row_fn *)fn)(t->y, t->row, s->cols); break;
     case OP_f32_to_f16: ((bn_f32_to_f16_fn *)fn)((uint16_t *)t->q, t->x, s->cols); break;
+    case OP_f32_to_bf16:
+    case OP_f32_to_e4m3:
+    case OP_f32_to_e5m2:
+    case OP_f32_to_q8_0: ((bn_narrow_fn *)fn)(t->q, t->x, s->cols); break;
+    case OP_kv_put_keys:
+    case OP_kv_put_values: ((bn_kv_put_fn *)fn)(t->row, t->x, s->cols, (unsigned)s->block); break;
+    case OP_kv_get_keys:
+    case OP_kv_get_values:
+        ((bn_kv_get_fn *)fn)(t->y, t->row, 0, s->rows, s->cols, (unsigned)s->block);
+        break;
     case OP_dots:
         ((bn_dots_fn *)fn)(t->y, s->rows, t->x, s->rows, t->x, s->cols, s->tok, s->cols);
         break;

@@ -88,6 +88,16 @@ static void add_attention(struct bitnet_kernel_timer *t, const struct bn_kernel_
     snprintf(k->work, sizeof k->work, "%zu queries of %zu, %d keys", queries, dim, BN_ATTN_BLOCK);
 }
 
+/* Keys or values of a block; s.block: bits of a code. */
+static void add_kv_block(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v,
+                         unsigned bits)
+{
+    size_t dim = bn_align_up(t->c->head_dim, BN_KV_GROUP);
+    struct task *k = add(t, v, (struct size){.rows = BN_ATTN_BLOCK, .cols = dim, .block = bits});
+    k->bytes = (double)(BN_ATTN_BLOCK * dim * sizeof(float));
+    snprintf(k->work, sizeof k->work, "%d rows of %zu, %u bits", BN_ATTN_BLOCK, dim, bits);
+}
+
 static void add_dots(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t tok)
 {
     size_t cols = t->c->n_embd;
@@ -202,7 +212,22 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
     case OP_silu_mul: add_vector(t, v, c->n_ff); break;
     case OP_rope_neox:
     case OP_rope_norm: add_heads(t, v); break;
-    case OP_f32_to_f16: add_vector(t, v, (size_t)c->n_head_kv * c->head_dim); break;
+    case OP_row_e4m3:
+    case OP_row_e5m2:
+    case OP_f32_to_f16:
+    case OP_f32_to_bf16:
+    case OP_f32_to_e4m3:
+    case OP_f32_to_e5m2:
+    case OP_f32_to_q8_0:
+        add_vector(t, v, c->n_head_kv * bn_align_up(c->head_dim, BN_KV_GROUP));
+        break;
+    case OP_kv_put_keys:
+    case OP_kv_put_values:
+    case OP_kv_get_keys:
+    case OP_kv_get_values:
+        add_kv_block(t, v, 4);
+        add_kv_block(t, v, 2);
+        break;
     case OP_dots:
         add_dots(t, v, 1);
         add_dots(t, v, MANY_TOKENS);

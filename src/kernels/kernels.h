@@ -64,6 +64,35 @@ typedef bn_row_fn bn_row_f16_fn, bn_row_bf16_fn, bn_row_q8_0_fn, bn_row_q4_0_fn,
     bn_row_q6_k_fn;
 typedef void bn_f32_to_f16_fn(uint16_t *y, const float *x, size_t n); /* round half even */
 
+/* ---- keys and values in fewer bits ----
+ * Elements: bf16, and the 8-bit floats of kernels/fp8.h; rounded half to even. Numbers beyond the
+ * largest 8-bit float become that; an infinity stays one in e5m2 and is a NaN in e4m3.
+ * f32_to_q8_0: blocks of 32 (n is a multiple): d = f16(max|x| / 127), inv = 1 / d (0 if d is 0),
+ * q = round_half_even(x * inv) within +-127; if a value or d is not finite, d is BN_F16_NAN and
+ * q = 0, so that all are NaNs when read. */
+typedef bn_row_fn bn_row_e4m3_fn, bn_row_e5m2_fn;
+typedef void bn_narrow_fn(void *row, const float *x, size_t n);
+typedef bn_narrow_fn bn_f32_to_bf16_fn, bn_f32_to_e4m3_fn, bn_f32_to_e5m2_fn, bn_f32_to_q8_0_fn;
+
+/* A block of BN_ATTN_BLOCK tokens of `dim` channels, a multiple of BN_KV_GROUP, in codes of `bits`,
+ * 4 or 2. Groups of 32 values have a step and a minimum: of keys the values of a channel, since
+ * channels differ in size; of values those of a token and 32 channels.
+ *   step = f16((max - min) / most), most = 2^bits - 1; min = f16(min + 0); inv = 1 / step (or 0)
+ *   q = round_half_even((x - min) * inv) within 0 .. most;  read as  min + q * step
+ * If a value, step or min is not finite, step is BN_F16_NAN, min 0, q = 0. The block:
+ *   f16 step[dim], f16 min[dim], group after group: keys channel by channel, values token by token;
+ *   codes [BN_ATTN_BLOCK][dim * bits / 8], token after token, for every 32 channels 4 * bits bytes:
+ *   byte i holds, from its lowest bits on, channels i, i + 4 * bits, i + 8 * bits, ... */
+enum { BN_KV_GROUP = 32, BN_F16_NAN = 0x7e00 };
+size_t bn_kv_block_bytes(size_t dim, unsigned bits);
+/* x: [BN_ATTN_BLOCK][dim] */
+typedef void bn_kv_put_fn(uint8_t *block, const float *x, size_t dim, unsigned bits);
+typedef bn_kv_put_fn bn_kv_put_keys_fn, bn_kv_put_values_fn;
+/* y: [n][dim], tokens t0 to t0 + n - 1 */
+typedef void bn_kv_get_fn(float *y, const uint8_t *block, size_t t0, size_t n, size_t dim,
+                          unsigned bits);
+typedef bn_kv_get_fn bn_kv_get_keys_fn, bn_kv_get_values_fn;
+
 /* y[t * y_stride + r] = lane sum of rows[r * n + i] * x[t * x_stride + i] */
 typedef void bn_dots_fn(float *y, size_t y_stride, const float *rows, size_t n_rows, const float *x,
                         size_t x_stride, size_t n_tok, size_t n);

@@ -109,6 +109,45 @@ static bool test_f32_to_f16(bn_f32_to_f16_fn *f)
     return same(a, b, sizeof a);
 }
 
+static bool test_narrow(bn_narrow_fn *f, bn_narrow_fn *ref, size_t n)
+{
+    float x[N];
+    uint8_t a[2 * N] = {0}, b[2 * N] = {0};
+    fill(x, N, 11);
+    for (size_t i = 0; i < N; i += 5) x[i] *= 1e-4f; /* subnormal 8-bit floats */
+    ref(a, x, n);
+    f(b, x, n);
+    return same(a, b, sizeof a);
+}
+
+static bool test_row_fp8(bn_row_fn *f, bn_row_fn *ref)
+{
+    uint8_t row[248]; /* every code that is neither a NaN nor an infinity */
+    float a[248], b[248];
+    for (size_t i = 0; i < sizeof row; i++) row[i] = (uint8_t)(i % 124 | i / 124 << 7);
+    ref(a, row, sizeof row);
+    f(b, row, sizeof row);
+    return same(a, b, sizeof a);
+}
+
+/* Blocks of both kinds, and a part of each read back. */
+static bool test_kv(bn_kv_put_fn *put, bn_kv_put_fn *put_ref, bn_kv_get_fn *get,
+                    bn_kv_get_fn *get_ref)
+{
+    enum { DIM = 64, BYTES = DIM * (4 + BN_ATTN_BLOCK / 2), FROM = 5, READ = 7 };
+    float x[BN_ATTN_BLOCK * DIM], a[READ * DIM], b[READ * DIM];
+    uint8_t p[BYTES] = {0}, q[BYTES] = {0};
+    for (unsigned bits = 2; bits <= 4; bits += 2) {
+        fill(x, BN_ARRAY_LEN(x), 40 + bits);
+        put_ref(p, x, DIM, bits);
+        put(q, x, DIM, bits);
+        get_ref(a, p, FROM, READ, DIM, bits);
+        get(b, p, FROM, READ, DIM, bits);
+        if (!same(p, q, BYTES) || !same(a, b, sizeof a)) return false;
+    }
+    return true;
+}
+
 static bool test_dots(bn_dots_fn *f)
 {
     enum { ROWS = 7, TOK = 3, LEN = 77 };
@@ -471,6 +510,20 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
     CHECK(row_q4_k, test_row(k->row_q4_k, bn_row_q4_k_c, 512));
     CHECK(row_q6_k, test_row(k->row_q6_k, bn_row_q6_k_c, 512));
     CHECK(f32_to_f16, test_f32_to_f16(k->f32_to_f16));
+    CHECK(row_e4m3, test_row_fp8(k->row_e4m3, bn_row_e4m3_c));
+    CHECK(row_e5m2, test_row_fp8(k->row_e5m2, bn_row_e5m2_c));
+    CHECK(f32_to_bf16, test_narrow(k->f32_to_bf16, bn_f32_to_bf16_c, N));
+    CHECK(f32_to_e4m3, test_narrow(k->f32_to_e4m3, bn_f32_to_e4m3_c, N));
+    CHECK(f32_to_e5m2, test_narrow(k->f32_to_e5m2, bn_f32_to_e5m2_c, N));
+    CHECK(f32_to_q8_0, test_narrow(k->f32_to_q8_0, bn_f32_to_q8_0_c, 320));
+    CHECK(kv_put_keys,
+          test_kv(k->kv_put_keys, bn_kv_put_keys_c, bn_kv_get_keys_c, bn_kv_get_keys_c));
+    CHECK(kv_get_keys,
+          test_kv(bn_kv_put_keys_c, bn_kv_put_keys_c, k->kv_get_keys, bn_kv_get_keys_c));
+    CHECK(kv_put_values,
+          test_kv(k->kv_put_values, bn_kv_put_values_c, bn_kv_get_values_c, bn_kv_get_values_c));
+    CHECK(kv_get_values,
+          test_kv(bn_kv_put_values_c, bn_kv_put_values_c, k->kv_get_values, bn_kv_get_values_c));
     CHECK(dots, test_dots(k->dots));
     CHECK(dots_f16, test_dots_f16(k->dots_f16));
     CHECK(screen4, test_screen4(k->screen4));

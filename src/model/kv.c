@@ -4,16 +4,18 @@
 #include "base/mem.h"
 #include <stdlib.h>
 
-bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bool f16, uint32_t n_pages,
-                         bitnet_error *err)
+bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bitnet_kv_type keys,
+                         bitnet_kv_type values, uint32_t n_pages, bitnet_error *err)
 {
-    *kv = (struct bn_kv){.f16 = f16,
+    *kv = (struct bn_kv){.keys = bn_kv_side_make(keys, false, c->head_dim),
+                         .values = bn_kv_side_make(values, true, c->head_dim),
                          .n_pages = n_pages,
                          .n_layer = c->n_layer,
-                         .n_head_kv = c->n_head_kv,
-                         .head_dim = c->head_dim};
-    kv->head_bytes = (size_t)BN_ATTN_BLOCK * c->head_dim * (f16 ? 2 : 4);
-    kv->page_bytes = 2 * kv->head_bytes * c->n_head_kv;
+                         .n_head_kv = c->n_head_kv};
+    kv->page_bytes = (kv->keys.head_bytes + kv->values.head_bytes) * c->n_head_kv;
+    if (kv->keys.block_bits || kv->values.block_bits)
+        kv->tail_bytes = (size_t)BN_KV_TAIL_PAGES * c->n_layer * c->n_head_kv * 2 * BN_ATTN_BLOCK *
+                         c->head_dim * sizeof(uint16_t);
     uint64_t bytes;
     if (!bn_mul_u64(&bytes, (uint64_t)c->n_layer * n_pages, kv->page_bytes)) bytes = SIZE_MAX;
     kv->bytes = (size_t)bytes;
@@ -42,15 +44,28 @@ void bn_kv_close(struct bn_kv *kv)
     *kv = (struct bn_kv){0};
 }
 
-bool bn_kv_seq_open(struct bn_kv_seq *s, uint32_t max_tokens)
+static void forget_tail(struct bn_kv_seq *s)
+{
+    for (size_t i = 0; s->tail && i < BN_KV_TAIL_PAGES; i++) s->tail->page[i] = BN_KV_NO_PAGE;
+}
+
+bool bn_kv_seq_open(struct bn_kv_seq *s, const struct bn_kv *kv, uint32_t max_tokens)
 {
     *s = (struct bn_kv_seq){.room = bn_kv_pages_for(max_tokens)};
     s->pages = bn_calloc(s->room, sizeof *s->pages);
-    return s->pages != NULL;
+    if (s->pages && !bn_kv_has_blocks(kv)) return true;
+    s->tail = bn_calloc(1, sizeof *s->tail);
+    if (s->tail) s->tail->data = bn_calloc(1, kv->tail_bytes);
+    forget_tail(s);
+    if (s->pages && s->tail && s->tail->data) return true;
+    bn_kv_seq_close(s);
+    return false;
 }
 
 void bn_kv_seq_close(struct bn_kv_seq *s)
 {
+    if (s->tail) free(s->tail->data);
+    free(s->tail);
     free(s->pages);
     *s = (struct bn_kv_seq){0};
 }
@@ -104,11 +119,19 @@ bool bn_kv_reserve(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens)
     return true;
 }
 
+static bool in_tail(const struct bn_kv_tail *tail, uint32_t page)
+{
+    return tail->page[page % BN_KV_TAIL_PAGES] == page;
+}
+
 void bn_kv_truncate(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens)
 {
+    if (n_tokens < s->n_tokens && s->tail && !in_tail(s->tail, n_tokens / BN_ATTN_BLOCK))
+        n_tokens -= n_tokens % BN_ATTN_BLOCK;
     uint32_t pages = bn_kv_pages_for(n_tokens);
     while (s->n_pages > pages) bn_kv_let_go(kv, s->pages[--s->n_pages]);
     s->n_tokens = n_tokens;
+    if (n_tokens == 0) forget_tail(s);
 }
 
 void bn_kv_release(struct bn_kv *kv, struct bn_kv_seq *s) { bn_kv_truncate(kv, s, 0); }

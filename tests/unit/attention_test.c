@@ -68,8 +68,9 @@ static void fill_cache(struct bn_kv *kv)
     float *x = random_floats(7, PERIOD);
     uint16_t half[PERIOD];
     bn_f32_to_f16_c(half, x, PERIOD);
-    for (size_t i = 0; i < kv->bytes / (kv->f16 ? 2 : 4); i++) {
-        if (kv->f16) ((uint16_t *)kv->data)[i] = half[i % PERIOD];
+    bool f16 = kv->keys.type == BITNET_KV_F16;
+    for (size_t i = 0; i < kv->bytes / (f16 ? 2 : 4); i++) {
+        if (f16) ((uint16_t *)kv->data)[i] = half[i % PERIOD];
         else ((float *)kv->data)[i] = x[i % PERIOD];
     }
     free(x);
@@ -91,7 +92,8 @@ static void expect(float *out, const struct bn_kv *kv, const struct shape *s, co
             uint32_t page = b->seq->pages[at / BN_ATTN_BLOCK];
             const void *k = bn_kv_head(kv, 1, page, head, false);
             const void *v = bn_kv_head(kv, 1, page, head, true);
-            if (kv->f16) bn_attn_f16_c(o, m, l, qh, group, k, v, dim, n, dim, scale, NULL, NULL);
+            if (kv->keys.type == BITNET_KV_F16)
+                bn_attn_f16_c(o, m, l, qh, group, k, v, dim, n, dim, scale, NULL, NULL);
             else bn_attn_f32_c(o, m, l, qh, group, k, v, dim, n, dim, scale, NULL, NULL);
         }
         for (size_t i = 0; i < group * dim; i++) o[i] /= l[i / dim];
@@ -104,7 +106,7 @@ static size_t lay_out(struct bn_batch_token *tokens, struct bn_kv_seq *seqs, str
 {
     size_t n = 0;
     for (size_t i = 0; i < SEQS && b->seqs[i].n; i++) {
-        assert_true(bn_kv_seq_open(&seqs[i], CTX));
+        assert_true(bn_kv_seq_open(&seqs[i], kv, CTX));
         assert_true(bn_kv_reserve(kv, &seqs[i], b->seqs[i].pos + b->seqs[i].n));
         for (uint32_t j = 0; j < b->seqs[i].n; j++)
             tokens[n++] = (struct bn_batch_token){.pos = b->seqs[i].pos + j, .seq = &seqs[i]};
@@ -113,15 +115,15 @@ static size_t lay_out(struct bn_batch_token *tokens, struct bn_kv_seq *seqs, str
 }
 
 /* Runs a batch. first_q: its rotated queries, as one thread makes them. */
-static void check(const struct bn_model *m, const struct shape *s, const struct batch *b, bool f16,
-                  uint32_t threads, float *first_q)
+static void check(const struct bn_model *m, const struct shape *s, const struct batch *b,
+                  bitnet_kv_type type, uint32_t threads, float *first_q)
 {
     struct bn_kv kv;
     struct bn_kv_seq seqs[SEQS] = {{0}};
     struct bn_batch_token tokens[MAX_TOKENS];
     struct bn_pool *pool;
     struct job j = {.layer = {.layer = &m->layers[1], .index = 1}};
-    assert_int_equal(bn_kv_open(&kv, &m->config, f16, MAX_PAGES, NULL), BITNET_OK);
+    assert_int_equal(bn_kv_open(&kv, &m->config, type, type, MAX_PAGES, NULL), BITNET_OK);
     fill_cache(&kv);
     assert_int_equal(bn_pool_open(&pool, threads, NULL), BITNET_OK);
     assert_int_equal(bn_attention_open(&j.attention, m, pool, &kv, CTX, MAX_TOKENS, NULL),
@@ -151,7 +153,7 @@ static void check(const struct bn_model *m, const struct shape *s, const struct 
     bn_kv_close(&kv);
 }
 
-static void check_shape(const struct shape *s, bool f16)
+static void check_shape(const struct shape *s, bitnet_kv_type type)
 {
     struct bn_layer layers[LAYERS] = {{0}};
     float factors[128];
@@ -168,15 +170,15 @@ static void check_shape(const struct shape *s, bool f16)
     float *q = random_floats(6, (size_t)MAX_TOKENS * s->n_head * s->head_dim);
     for (size_t b = 0; b < BN_ARRAY_LEN(batches); b++)
         for (size_t t = 0; t < BN_ARRAY_LEN(thread_counts); t++)
-            check(&m, s, &batches[b], f16, thread_counts[t], q);
+            check(&m, s, &batches[b], type, thread_counts[t], q);
     free(q);
 }
 
 static void shares_change_no_bit(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < BN_ARRAY_LEN(shapes); i++) check_shape(&shapes[i], true);
-    check_shape(&shapes[1], false);
+    for (size_t i = 0; i < BN_ARRAY_LEN(shapes); i++) check_shape(&shapes[i], BITNET_KV_F16);
+    check_shape(&shapes[1], BITNET_KV_F32);
 }
 
 int main(void)

@@ -136,14 +136,19 @@ static void answers_do_not_depend_on_company(void **state)
     }
 }
 
-/* Greedy and sampled in several ways, with and without stop strings; long enough to need several
+/* Greedy and sampled in several ways, with all that a request can ask for; long enough to need several
  * pages of the cache. */
 static void submit_long(bitnet_engine *e, int which)
 {
     static const bitnet_sampling ways[] = {{.temperature = 0, .top_p = 1},
                                            {.temperature = 0.8f, .top_p = 0.95f, .top_k = 40},
                                            {.temperature = 1, .top_p = 1},
-                                           {.temperature = 1.2f, .top_p = 0.9f, .min_p = 0.05f}};
+                                           {.temperature = 1.2f, .top_p = 0.9f, .min_p = 0.05f},
+                                           {.temperature = 0.8f,
+                                            .top_p = 1,
+                                            .repetition_penalty = 1.1f,
+                                            .frequency_penalty = 0.1f,
+                                            .dry_multiplier = 0.5f}};
     static const char *const stop[] = {"no such words", "\x01"};
     int32_t prompt[MAX_PROMPT];
     bitnet_request r;
@@ -156,8 +161,16 @@ static void submit_long(bitnet_engine *e, int which)
     r.tokens = prompt;
     r.max_new_tokens = 80;
     r.ignore_end = 1;
-    r.sampling = ways[which % 4];
+    r.timeout_ms = 1000000;
+    r.sampling = ways[which % 5];
     r.sampling.seed = (uint64_t)which;
+    r.n_choices = which == 1 ? 3 : 1;
+    r.logprobs = which % 2;
+    r.n_top_logprobs = 5;
+#if BN_HAVE_TEXT
+    r.json_object = which == 3;
+    r.ignore_end = which != 3;
+#endif
     r.stop = stop;
     r.n_stop = which % 3 ? 0 : 2;
     if (bitnet_submit(e, &r, &id, &err)) fail_msg("%s", err.text);
@@ -177,6 +190,8 @@ static void steps_allocate_nothing(const bitnet_model *m, const char *head, uint
     o.max_seqs = seqs;
     o.max_batch_tokens = 64;
     o.head = head;
+    o.kv_tokens = 8 * 32; /* one fits, several do not */
+    o.speculation = "on";
     if (bitnet_engine_open(&e, m, &o, &err)) fail_msg("%s", err.text);
     for (int i = 0; i < 4 + (int)seqs; i++) submit_long(e, i); /* some wait for a place */
     long before = n_allocs, n_steps = 0;
@@ -192,6 +207,8 @@ static void steps_allocate_nothing(const bitnet_model *m, const char *head, uint
     (void)unopened;
 #endif
     bitnet_engine_get_info(e, &in);
+    assert_true((in.preemptions > 0) == (seqs > 1));
+    assert_true(in.draft_tokens > 0 && in.prefix_hits > 0);
     assert_string_equal(in.head, head);
     assert_true((in.head_screened > 0) == (strcmp(head, "screened") == 0));
     bitnet_engine_close(e);

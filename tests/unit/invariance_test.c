@@ -11,8 +11,7 @@
 
 enum { N_REQUESTS = 200, MAX_CHOICES = 2, MAX_PROMPT = 192, PART = 5, CTX = 256 };
 
-static const char *const kv_names[] = {"f16"};
-static const bitnet_kv_type kv_types[] = {BITNET_KV_F16};
+static const bitnet_kv_type kv_types[] = {BITNET_KV_F16, BITNET_KV_INT8, BITNET_KV_INT4};
 enum { N_KV_TYPES = sizeof kv_types / sizeof *kv_types };
 
 struct test_request {
@@ -182,18 +181,18 @@ static void answer_together(const struct way *w)
             fail_msg(
                 "request %d differs: kv %s, %u threads, chunks of %u, %u at a time, prefix cache "
                 "%d, speculation %d, small cache %d",
-                i, kv_names[w->kv], w->threads, w->chunk, w->seqs, w->prefix, w->speculation,
-                w->tight);
+                i, bitnet_kv_type_name(kv_types[w->kv]), w->threads, w->chunk, w->seqs, w->prefix,
+                w->speculation, w->tight);
     /* what was to be tried has happened */
     assert_true(!w->prefix || w->seqs == N_REQUESTS || in.prefix_hits > 0);
     assert_true((in.draft_accepted > 0) == w->speculation);
     assert_true(!w->tight || w->seqs == 1 || in.preemptions > 0);
     if (full)
-        printf("%-5s %7u %6u %5u %6s %5s %10llu %9llu %8llu %7.1f  same\n", kv_names[w->kv],
-               w->threads, w->chunk, w->seqs, w->prefix ? "on" : "off",
-               w->speculation ? "on" : "off", (unsigned long long)in.preemptions,
-               (unsigned long long)in.prefix_hit_tokens, (unsigned long long)in.draft_accepted,
-               seconds() - start);
+        printf("%-5s %7u %6u %5u %6s %5s %10llu %9llu %8llu %7.1f  same\n",
+               bitnet_kv_type_name(kv_types[w->kv]), w->threads, w->chunk, w->seqs,
+               w->prefix ? "on" : "off", w->speculation ? "on" : "off",
+               (unsigned long long)in.preemptions, (unsigned long long)in.prefix_hit_tokens,
+               (unsigned long long)in.draft_accepted, seconds() - start);
     fflush(stdout);
 }
 
