@@ -18,8 +18,9 @@
 struct batch_config {
     struct model_opts model;
     struct engine_opts engine;
+    struct seqs_opts seqs;
     const char *input, *output, *chat_template;
-    uint32_t n_seqs, max_tokens;
+    uint32_t max_tokens;
     uint64_t seed, limit;
     bool restart, dry_run, json, quiet;
 };

@@ -32,6 +32,8 @@ uint64_t batch_run_key(const struct batch_config *c, const char *chat_template,
     h = hash_u64(h, m->n_params);
     h = hash_u64(h, m->file_bytes);
     h = hash_u64(h, e->ctx_tokens);
+    /* a cache that is smaller than one context refuses what another would take */
+    h = hash_u64(h, bn_min_size(e->ctx_tokens, (size_t)e->kv_pages * e->kv_page_tokens));
     h = hash_text(h, e->kv_type);
     h = hash_text(h, e->kv_type_v);
     h = hash_u64(h, strcmp(e->head, "int8") == 0); /* the other heads have the same tokens */

@@ -94,10 +94,11 @@ struct memory {
  * and the engine's memory reserved, but not yet used. */
 static struct memory estimate(const struct plan *p)
 {
+    size_t pages = bn_div_up(p->info.ctx_tokens, p->info.kv_page_tokens);
     struct memory m = {.weights = p->model.packed_bytes + p->model.head_bytes,
                        .kv = p->info.kv_bytes,
                        .scratch = p->info.scratch_bytes,
-                       .sequence = p->info.kv_bytes / p->info.max_seqs,
+                       .sequence = p->info.kv_bytes / p->info.kv_pages * pages,
                        .available = available_bytes()};
     m.total = m.weights + m.kv + m.scratch;
     if (m.available > m.scratch && m.sequence) m.fit = (m.available - m.scratch) / m.sequence;

@@ -70,27 +70,6 @@ static const struct opt request_table[] = {
      .offset = AT(chat_template)},
     {.kind = OPT_END},
 };
-static const struct opt size_table[] = {
-    {.kind = OPT_U32,
-     .letter = 'b',
-     .name = "batch-size",
-     .metavar = "N",
-     .help = "sequences that are computed together",
-     .offset = AT(n_seqs),
-     .initial = "8",
-     .aliases = "max-num-seqs",
-     .min = 1,
-     .max = 1024},
-    {.kind = OPT_U32,
-     .name = "max-num-batched-tokens",
-     .metavar = "N",
-     .help = "tokens that are computed in one step; 0 takes 512",
-     .offset = AT(engine.batch_tokens),
-     .initial = "0",
-     .min = 0,
-     .max = 8192},
-    {.kind = OPT_END},
-};
 static const struct opt output_table[] = {
     {.kind = OPT_FLAG,
      .name = "json",
@@ -107,23 +86,29 @@ static const struct opt_part parts[] = {
     {"Files", file_table, 0},
     {"Requests", request_table, 0},
     {"Model", model_opts_table, AT(model)},
-    {"Batch and context", size_table, 0},
+    {"Batch and context", seqs_opts_table, AT(seqs)},
     {NULL, engine_opts_table, AT(engine)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
 #undef AT
 
-static int print_totals(const struct batch_config *c, const struct batch_totals *t)
+static int print_totals(const struct batch_config *c, const struct batch_totals *t,
+                        const bitnet_engine *e)
 {
+    bitnet_engine_info info = {.size = sizeof info};
+    bitnet_engine_get_info(e, &info);
     double seconds = (double)t->ns / 1e9;
     double speed = seconds > 0 ? (double)t->answer_tokens / seconds : 0;
     if (c->json)
         return term_print_json(json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "requests", (json_int_t)(t->n_found + t->n_done),
-            "found", (json_int_t)t->n_found, "failed", (json_int_t)t->n_failed, "prompt_tokens",
-            (json_int_t)t->prompt_tokens, "answer_tokens", (json_int_t)t->answer_tokens, "seconds",
-            seconds, "tok_s", speed));
+            "{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:{s:I, s:I, s:I, s:I, s:I}}", "requests",
+            (json_int_t)(t->n_found + t->n_done), "found", (json_int_t)t->n_found, "failed",
+            (json_int_t)t->n_failed, "prompt_tokens", (json_int_t)t->prompt_tokens, "answer_tokens",
+            (json_int_t)t->answer_tokens, "seconds", seconds, "tok_s", speed, "engine", "steps",
+            (json_int_t)info.steps, "preemptions", (json_int_t)info.preemptions,
+            "prefix_hit_tokens", (json_int_t)info.prefix_hit_tokens, "draft_tokens",
+            (json_int_t)info.draft_tokens, "draft_accepted", (json_int_t)info.draft_accepted));
     if (c->quiet) return EXIT_DONE;
     fprintf(stderr, "%llu requests answered", (unsigned long long)t->n_done);
     if (t->n_failed) fprintf(stderr, ", %llu with an error", (unsigned long long)t->n_failed);
@@ -147,7 +132,7 @@ static int answer(struct batch_input *in, bitnet_engine *e)
     if (s == BITNET_E_CANCELLED && out.is_file && !in->config->quiet)
         fprintf(stderr, "%llu requests are answered; the same command goes on from here\n",
                 (unsigned long long)(totals.n_found + totals.n_done));
-    return s == BITNET_OK ? print_totals(in->config, &totals) : term_fail(&err);
+    return s == BITNET_OK ? print_totals(in->config, &totals, e) : term_fail(&err);
 }
 
 static int with_input(const struct batch_config *c, const bitnet_model *m, bitnet_engine *e)
@@ -191,7 +176,7 @@ static int run(void *config, const struct arg_words *words)
         bitnet_error err = {0};
         bitnet_engine_options eo;
         model_engine_options(&eo, &c->model, &c->engine);
-        eo.max_seqs = c->n_seqs;
+        model_seqs_options(&eo, &c->seqs);
         code = bitnet_engine_open(&e, m, &eo, &err) == BITNET_OK ? with_input(c, m, e)
                                                                  : term_fail(&err);
     }

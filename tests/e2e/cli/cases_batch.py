@@ -70,7 +70,9 @@ def test_company_does_not_matter(t):
     many = lines_of(*(dict(q, custom_id=f"{i}-{k}") for k in range(5) for i, q in enumerate(PLAIN)))
     first = answers(t, many)
     for more in (["-b", "1"], ["-b", "3"], ["--max-num-seqs", "20"], ["-t", "1"], ["-t", "3"],
-                 ["--max-num-batched-tokens", "32"], ["--backend", "scalar"]):
+                 ["--max-num-batched-tokens", "32"], ["--backend", "scalar"], ["--kv-tokens", "512"],
+                 ["--prefix-cache", "off"], ["--speculation", "on", "--draft-tokens", "8"],
+                 ["--speculation", "off"]):
         t.equal(answers(t, many, *more), first, f"same output with {more}")
     t.check(len({text_of(a) for a in first if a["custom_id"][0] == "2"}) > 2,
             "seeds come from the custom_id: equal prompts get different texts")
@@ -90,6 +92,48 @@ def test_openai_lines(t):
     t.equal([a["response"]["status_code"] for a in out], [200] * 3, "all served")
     t.equal(out[1]["response"]["body"]["model"], "some-model", "the model's name is echoed")
     t.equal(out[2]["response"]["body"]["usage"]["prompt_tokens"], 3, "token ids as they are")
+
+
+def test_choices(t):
+    q = dict(PLAIN[0], max_tokens=30, seed=3)
+    choices = answers(t, lines_of(dict(q, n=3)), "-b", "2")[0]["response"]["body"]["choices"]
+    t.equal([c["index"] for c in choices], [0, 1, 2], "in order")
+    alone = [text_of(a) for a in answers(t, lines_of(*(dict(q, seed=3 + i) for i in range(3))))]
+    t.equal([c["text"] for c in choices], alone, "choice i draws with seed + i")
+    usage = answers(t, lines_of(dict(q, n=2, ignore_eos=True)))[0]["response"]["body"]["usage"]
+    t.equal(usage["completion_tokens"], 60, "all of them are counted")
+
+
+def test_logprobs(t):
+    text, chat = answers(t, lines_of(dict(PLAIN[0], logprobs=3), dict(PLAIN[2], logprobs=True, top_logprobs=2)))
+    p = text["response"]["body"]["choices"][0]["logprobs"]
+    t.equal("".join(p["tokens"]), text_of(text), "the tokens are the text")
+    t.equal([len(p[k]) for k in ("token_logprobs", "top_logprobs", "text_offset")], [6] * 3, "lengths")
+    t.check(all(len(x) == 3 and max(x.values()) < 0 for x in p["top_logprobs"]), "likeliest tokens")
+    t.equal([text_of(text)[o:o + len(s)] for o, s in zip(p["text_offset"], p["tokens"])], p["tokens"], "offsets")
+    p = chat["response"]["body"]["choices"][0]["logprobs"]["content"]
+    t.equal(b"".join(bytes(x["bytes"]) for x in p).decode(), text_of(chat), "the bytes are the text")
+    for x in p:
+        top = [y["logprob"] for y in x["top_logprobs"]]
+        t.check(len(top) == 2 and top[0] >= top[1] and top[0] >= x["logprob"], f"best first: {x}")
+
+
+def test_forms(t):
+    schema = {"type": "object", "properties": {"age": {"type": "integer", "minimum": 0, "maximum": 9},
+              "ok": {"type": "boolean"}}, "required": ["age", "ok"], "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    out = answers(t, lines_of(
+        *({"prompt": "Tom", "response_format": form, "seed": i} for i in range(5)),
+        {"prompt": "Tom", "grammar": 'root ::= "yes" | "no"'}, {"prompt": "Tom", "grammar": "root ::= ["},
+        {"prompt": "Tom", "response_format": {"type": "json_object"}, "grammar": "root ::= [a]"},
+        {"prompt": "x", "logit_bias": {"5": 100}, "temperature": 0, "max_tokens": 3}))
+    for a in out[:5]:
+        j = json.loads(text_of(a))
+        t.check(sorted(j) == ["age", "ok"] and 0 <= j["age"] <= 9 and isinstance(j["ok"], bool), f"{j}")
+        t.equal(a["response"]["body"]["choices"][0]["finish_reason"], "stop", "reason")
+    t.check(text_of(out[5]) in ("yes", "no"), "grammar")
+    t.equal([a["response"]["status_code"] for a in out[6:8]], [400, 400], "bad ones")
+    t.equal(text_of(out[8]), 3 * t.run("tokenize", "--decode", stdin=b"5").text, "bias")
 
 
 def test_stop(t):
@@ -196,7 +240,8 @@ def test_resume_refused(t):
         t.says(r, says, "--restart")
         t.equal(t.path("out.jsonl").read_bytes(), whole, "the output is left alone")
 
-    for more in (["-n", "3"], ["--seed", "3"], ["-c", "100"], ["--kv-type", "f32"],
+    for more in (["-n", "3"], ["--seed", "3"], ["-c", "100"], ["--kv-type", "f32"], ["--kv-type-v", "int8"],
+                 ["--kv-tokens", "100"],
                  ["--chat-template", "chatml"]):
         refused(*more)
     for more in (["-t", "1"], ["-b", "2"], ["--backend", "scalar"], ["--head", "exact"],
@@ -238,6 +283,7 @@ def test_files(t):
     t.check(r.errors.startswith("4 requests answered; 34 tokens in"), f"summary {r.errors!r}")
     j = t.run("batch", "-i", "in.jsonl", "-o", "out.jsonl", "--json", "--restart").json()
     t.equal([j[k] for k in ("requests", "found", "failed", "answer_tokens")], [4, 0, 0, 34], "JSON")
+    t.check(j["engine"]["steps"] >= 12 and j["engine"]["preemptions"] == 0, f"engine {j['engine']}")
 
 
 def test_one_at_a_time(t):
