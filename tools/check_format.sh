@@ -24,7 +24,7 @@ if [ "$fix" = no ] && [ "$version" != 14 ]; then
 fi
 
 # kernels.def and other lists are laid out by hand as tables
-list=$(find src include tests -name '*.[ch]' | sort)
+list=$(find src include tests examples -name '*.[ch]' | sort)
 if [ "$fix" = yes ]; then
     # shellcheck disable=SC2086  # one word a file: no name in the tree has a space
     "$format" -i $list

@@ -78,7 +78,7 @@ def main(root):
             bad.append(f"{f}: a source file lives in a room, not in src/ itself")
             continue
         bad += check_file(src, f, allow)
-    for top in ("src", "include", "tests", "tools"):
+    for top in ("src", "include", "tests", "tools", "examples"):
         for f in sorted(p for p in (root / top).rglob("*") if p.suffix in SPDX_FILES and p.is_file()):
             if f.is_relative_to(root / "tests/data"):
                 continue

@@ -370,7 +370,7 @@ static void print_option(FILE *to, const struct opt *o, int width)
 void args_print_help(FILE *to, const struct opt_part *parts, int width)
 {
     for (; parts->table; parts++) {
-        fprintf(to, "\n%s:\n", parts->title);
+        if (parts->title) fprintf(to, "\n%s:\n", parts->title);
         for (const struct opt *o = parts->table; o->kind != OPT_END; o++)
             print_option(to, o, width);
     }

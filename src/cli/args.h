@@ -44,7 +44,7 @@ struct opt {
 
 /* One group of options: a title for --help, a table, and where its struct lies in the config. */
 struct opt_part {
-    const char *title;
+    const char *title; /* NULL: goes on with the part before */
     const struct opt *table;
     size_t offset;
 };

@@ -9,6 +9,7 @@
 #include "cli/bench.h"
 #include "cli/term.h"
 #include "cli/textio.h"
+#include "server/tokens.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -179,7 +180,7 @@ bitnet_status bench_kv_perplexity(struct bench *b, bitnet_error *err)
         status = bitnet_model_open(&embedded, NULL, NULL, err);
     const bitnet_model *model = embedded ? embedded : b->model;
     if (status == BITNET_OK)
-        status = textio_encode(&ids, &n, model, text, len, BITNET_TOK_BOS_AUTO, err);
+        status = tokens_encode(&ids, &n, model, text, len, BITNET_TOK_BOS_AUTO, err);
     if (status == BITNET_OK) status = perplexity(b, model, ids, n, err);
     free(ids);
     free(text);

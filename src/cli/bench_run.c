@@ -11,7 +11,7 @@
 #include "cli/bench.h"
 #include "cli/interrupt.h"
 #include "cli/term.h"
-#include "cli/textio.h"
+#include "server/tokens.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -173,7 +173,7 @@ void bench_make_prompt(struct bench *b, int32_t *tokens, size_t n)
 static void encode_text(struct bench *b)
 {
     bitnet_error unused;
-    if (textio_encode(&b->text, &b->n_text, b->model, prompt_text, sizeof prompt_text - 1, 0,
+    if (tokens_encode(&b->text, &b->n_text, b->model, prompt_text, sizeof prompt_text - 1, 0,
                       &unused) != BITNET_OK)
         b->n_text = 0; /* no tokenizer: random tokens do as well */
     for (size_t i = 0; i < b->n_text; i++)

@@ -190,7 +190,8 @@ static const struct opt_part parts[] = {
     {"Measurements", measure_table, 0},
     {"Model", model_opts_table, AT(model)},
     {"Synthetic model", synthetic_table, 0},
-    {"Context", engine_opts_table, AT(engine)},
+    {"Context", prompt_batch_table, AT(engine)},
+    {NULL, engine_opts_table, AT(engine)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };

@@ -14,6 +14,7 @@
 #include "cli/model_opts.h"
 #include "cli/term.h"
 #include "cli/textio.h"
+#include "server/tokens.h"
 #include <stdlib.h>
 
 struct chat_config {
@@ -46,7 +47,8 @@ static const struct opt table[] = {
 static const struct opt_part parts[] = {
     {"Conversation", table, 0},
     {"Model", model_opts_table, AT(model)},
-    {"Context", engine_opts_table, AT(engine)},
+    {"Context", prompt_batch_table, AT(engine)},
+    {NULL, engine_opts_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
     {"Form of the answers", form_opts_table, AT(gen.form)},
@@ -148,7 +150,7 @@ static bitnet_status fit(int32_t **ids, size_t *n, struct chat *c, bitnet_error 
     uint32_t reserve = want && want < quarter ? want : quarter;
     size_t forgotten = 0;
     for (;;) {
-        BN_TRY(textio_chat(ids, n, c->model, c->msgs, c->n, c->chat_template, err));
+        BN_TRY(tokens_chat(ids, n, c->model, c->msgs, c->n, c->chat_template, err));
         if (*n + reserve <= c->ctx_tokens) break;
         if (c->n - c->has_system < 3)
             break; /* only the new message is left: the engine judges it */

@@ -6,6 +6,7 @@
 #include "cli/model_opts.h"
 #include "cli/term.h"
 #include "cli/textio.h"
+#include "server/tokens.h"
 #include <stdlib.h>
 
 enum { CTX_DEFAULT_TOKENS = 512 };
@@ -75,7 +76,7 @@ static bitnet_status read_tokens(int32_t **ids, size_t *n, const struct perplexi
     size_t len;
     BN_TRY(textio_read(&text, &len, c->file, err));
     bitnet_status s = c->ids ? textio_parse_ids(ids, n, text, len, c->file, err)
-                             : textio_encode(ids, n, m, text, len, BITNET_TOK_BOS_AUTO, err);
+                             : tokens_encode(ids, n, m, text, len, BITNET_TOK_BOS_AUTO, err);
     free(text);
     if (s == BITNET_OK && c->max_tokens && *n > c->max_tokens) *n = (size_t)c->max_tokens;
     return s;

@@ -11,6 +11,7 @@
 #include "cli/model_opts.h"
 #include "cli/term.h"
 #include "cli/textio.h"
+#include "server/tokens.h"
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -82,7 +83,8 @@ static const struct opt output_table[] = {
 static const struct opt_part parts[] = {
     {"Prompt", prompt_table, 0},
     {"Model", model_opts_table, AT(model)},
-    {"Context", engine_opts_table, AT(engine)},
+    {"Context", prompt_batch_table, AT(engine)},
+    {NULL, engine_opts_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
     {"Form of the answer", form_opts_table, AT(gen.form)},
@@ -143,14 +145,14 @@ static bitnet_status prompt_tokens(int32_t **ids, size_t *n, const struct run_co
 {
     if (!c->chat) {
         uint32_t flags = BITNET_TOK_BOS_AUTO | (c->gen.special ? BITNET_TOK_SPECIAL : 0);
-        return textio_encode(ids, n, m, prompt, len, flags, err);
+        return tokens_encode(ids, n, m, prompt, len, flags, err);
     }
     char *owned;
     const char *chat_template;
     BN_TRY(textio_chat_template(&owned, &chat_template, c->chat_template, err));
     bitnet_message msgs[2] = {{"system", c->system}, {"user", prompt}};
     size_t first = c->system ? 0 : 1;
-    bitnet_status s = textio_chat(ids, n, m, msgs + first, 2 - first, chat_template, err);
+    bitnet_status s = tokens_chat(ids, n, m, msgs + first, 2 - first, chat_template, err);
     free(owned);
     return s;
 }

@@ -9,6 +9,7 @@
 #include "cli/model_opts.h"
 #include "cli/term.h"
 #include "cli/textio.h"
+#include "server/tokens.h"
 #include <stdlib.h>
 
 struct tokenize_config {
@@ -74,7 +75,7 @@ static int encode(const struct tokenize_config *c, const bitnet_model *m, const 
     int32_t *ids;
     size_t n;
     uint32_t flags = (c->bos ? BITNET_TOK_BOS : 0) | (c->special ? BITNET_TOK_SPECIAL : 0);
-    if (textio_encode(&ids, &n, m, text, len, flags, &err) != BITNET_OK) return term_fail(&err);
+    if (tokens_encode(&ids, &n, m, text, len, flags, &err) != BITNET_OK) return term_fail(&err);
     int code = EXIT_DONE;
     if (c->json) {
         code = print_json(m, ids, n);
@@ -111,7 +112,7 @@ static int decode(const struct tokenize_config *c, const bitnet_model *m, const 
         return term_fail(&err);
     char *text;
     bitnet_status s =
-        textio_decode(&text, &n_text, m, ids, n, c->special ? BITNET_TOK_SPECIAL : 0, &err);
+        tokens_decode(&text, &n_text, m, ids, n, c->special ? BITNET_TOK_SPECIAL : 0, &err);
     free(ids);
     if (s != BITNET_OK) return term_fail(&err);
     int code = print_decoded(c, text, n_text);

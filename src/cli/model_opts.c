@@ -72,6 +72,19 @@ const struct opt model_opts_table[] = {
     {.kind = OPT_END},
 };
 
+const struct opt prompt_batch_table[] = {
+    {.kind = OPT_U32,
+     .letter = 'b',
+     .name = "batch-size",
+     .metavar = "N",
+     .help = "tokens of the prompt that are computed together; 0 takes 512",
+     .offset = offsetof(struct engine_opts, batch_tokens),
+     .initial = "0",
+     .min = 0,
+     .max = 1 << 16},
+    {.kind = OPT_END},
+};
+
 const struct opt engine_opts_table[] = {
     {.kind = OPT_U32,
      .letter = 'c',
@@ -83,15 +96,6 @@ const struct opt engine_opts_table[] = {
      .aliases = "ctx",
      .min = 0,
      .max = 1 << 24},
-    {.kind = OPT_U32,
-     .letter = 'b',
-     .name = "batch-size",
-     .metavar = "N",
-     .help = "tokens of the prompt that are computed together; 0 takes 512",
-     .offset = offsetof(struct engine_opts, batch_tokens),
-     .initial = "0",
-     .min = 0,
-     .max = 1 << 16},
     MODEL_KV_OPTS(offsetof(struct engine_opts, kv), "f16"),
     {.kind = OPT_CHOICE,
      .name = "head",
@@ -109,6 +113,58 @@ const struct opt engine_opts_table[] = {
      .offset = offsetof(struct engine_opts, ffn),
      .initial = "auto",
      .choices = "auto|dense|skip"},
+    {.kind = OPT_END},
+};
+
+const struct opt seqs_opts_table[] = {
+    {.kind = OPT_U32,
+     .letter = 'b',
+     .name = "batch-size",
+     .metavar = "N",
+     .help = "sequences that are computed together",
+     .offset = offsetof(struct seqs_opts, max_seqs),
+     .initial = "8",
+     .aliases = "max-num-seqs",
+     .min = 1,
+     .max = 1024},
+    {.kind = OPT_U32,
+     .name = "max-num-batched-tokens",
+     .metavar = "N",
+     .help = "tokens that are computed in one step; 0 takes 512",
+     .offset = offsetof(struct seqs_opts, batch_tokens),
+     .initial = "0",
+     .min = 0,
+     .max = 8192},
+    {.kind = OPT_U32,
+     .name = "kv-tokens",
+     .metavar = "N",
+     .help =
+         "tokens that the attention cache holds, all sequences together; 0 is enough for all at "
+         "full length",
+     .offset = offsetof(struct seqs_opts, kv_tokens),
+     .initial = "0",
+     .min = 0,
+     .max = 1 << 30},
+    {.kind = OPT_CHOICE,
+     .name = "prefix-cache",
+     .help = "use beginnings of texts that are in the attention cache again",
+     .offset = offsetof(struct seqs_opts, prefix_cache),
+     .initial = "auto",
+     .choices = "auto|on|off"},
+    {.kind = OPT_CHOICE,
+     .name = "speculation",
+     .help = "guess tokens from the text so far and check them in one step; auto: where it pays",
+     .offset = offsetof(struct seqs_opts, speculation),
+     .initial = "auto",
+     .choices = "auto|on|off"},
+    {.kind = OPT_U32,
+     .name = "draft-tokens",
+     .metavar = "N",
+     .help = "guesses in one step; 0 takes 4",
+     .offset = offsetof(struct seqs_opts, draft_tokens),
+     .initial = "0",
+     .min = 0,
+     .max = 8},
     {.kind = OPT_END},
 };
 
@@ -248,4 +304,14 @@ void model_engine_options(bitnet_engine_options *out, const struct model_opts *m
     out->head = e->head;
     out->ffn = e->ffn;
     out->max_seqs = 1;
+}
+
+void model_seqs_options(bitnet_engine_options *out, const struct seqs_opts *s)
+{
+    out->max_seqs = s->max_seqs;
+    out->max_batch_tokens = s->batch_tokens;
+    out->kv_tokens = s->kv_tokens;
+    out->prefix_cache = s->prefix_cache;
+    out->speculation = s->speculation;
+    out->draft_tokens = s->draft_tokens;
 }

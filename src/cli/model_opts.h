@@ -52,6 +52,15 @@ struct engine_opts {
     const char *head, *ffn;
 };
 extern const struct opt engine_opts_table[];
+/* --batch-size of commands that run one sequence at a time; part of struct engine_opts */
+extern const struct opt prompt_batch_table[];
+
+/* How many sequences at a time, and what they share: for commands that run many. */
+struct seqs_opts {
+    uint32_t max_seqs, batch_tokens, kv_tokens, draft_tokens;
+    const char *prefix_cache, *speculation;
+};
+extern const struct opt seqs_opts_table[];
 
 /* The option --head of commands that need all logits. */
 #define MODEL_HEAD_OPT(at)                                                                        \
@@ -88,6 +97,8 @@ int model_open_vocab(bitnet_model **out, const char *typed);
 /* threads and their CPUs from the model options, the rest from the engine options. */
 void model_engine_options(bitnet_engine_options *out, const struct model_opts *m,
                           const struct engine_opts *e);
+/* To be called after it. */
+void model_seqs_options(bitnet_engine_options *out, const struct seqs_opts *s);
 void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv);
 
 #endif

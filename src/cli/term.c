@@ -117,14 +117,15 @@ int term_progress_show(void *user, const char *what, uint64_t done, uint64_t tot
     bool due = now > p->last_ns && now - p->last_ns >= (uint64_t)BAR_EVERY_MS * 1000000u;
     if (due && total && term_is_tty(stderr)) {
         double share = done < total ? (double)done / (double)total : 1;
-        int room = term_width(stderr) - 36;
+        const char *note = p->note ? p->note : "";
+        int room = term_width(stderr) - 36 - (int)strlen(note);
         int cells = room > BAR_MAX_CELLS ? BAR_MAX_CELLS : room < 5 ? 5 : room;
         int full = (int)(share * cells);
         char bar[BAR_MAX_CELLS + 1];
         memset(bar, '.', (size_t)cells);
         memset(bar, '#', (size_t)full);
         bar[cells] = 0;
-        fprintf(stderr, "\r\033[K%.24s [%s] %3.0f %%", what ? what : "", bar, share * 100);
+        fprintf(stderr, "\r\033[K%.24s [%s] %3.0f %%%s", what ? what : "", bar, share * 100, note);
         fflush(stderr);
         p->last_ns = now;
         p->drawn = true;

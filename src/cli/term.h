@@ -36,6 +36,7 @@ bool term_print_text(const char *s, size_t n);
 struct term_progress {
     uint64_t last_ns;
     bool drawn;
+    const char *note; /* short text behind the bar, or NULL */
 };
 /* user: a struct term_progress. Also the place where long work hears of Ctrl-C. */
 int term_progress_show(void *user, const char *what, uint64_t done, uint64_t total);

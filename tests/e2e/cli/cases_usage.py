@@ -6,9 +6,9 @@ import subprocess
 
 from run_cli import Skipped
 
-COMMANDS = ["run", "chat", "tokenize", "logits", "perplexity", "inspect", "convert", "synth",
+COMMANDS = ["run", "chat", "batch", "tokenize", "logits", "perplexity", "inspect", "convert", "synth",
             "bench", "version"]
-PLANNED = ["serve", "batch", "loadtest", "eval", "prune", "calibrate", "profile", "doctor"]
+PLANNED = ["serve", "loadtest", "eval", "prune", "calibrate", "profile", "doctor"]
 
 
 def options(help_text):

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/tokens.h"
+
+#include "base/mem.h"
+#include <stdlib.h>
+
+bitnet_status tokens_encode(int32_t **ids, size_t *n, const bitnet_model *m, const char *text,
+                            size_t len, uint32_t flags, bitnet_error *err)
+{
+    /* A token mostly covers several bytes, so this first guess nearly always saves a second
+     * encoding */
+    size_t room = len + 16;
+    *ids = NULL;
+    for (;;) {
+        int32_t *p = bn_calloc(room, sizeof *p);
+        if (!p) return bn_fail_nomem(err, room * sizeof *p, "token ids");
+        size_t need = room;
+        bitnet_status s = bitnet_encode(m, text, len, flags, p, &need, err);
+        if (s == BITNET_OK) {
+            *ids = p;
+            *n = need;
+            return s;
+        }
+        free(p);
+        if (s != BITNET_E_LIMIT || need <= room) return s;
+        room = need;
+    }
+}
+
+bitnet_status tokens_decode(char **text, size_t *n, const bitnet_model *m, const int32_t *ids,
+                            size_t n_ids, uint32_t flags, bitnet_error *err)
+{
+    size_t need = 0;
+    *text = NULL;
+    bitnet_status s = bitnet_decode(m, ids, n_ids, flags, NULL, &need, err);
+    if (s != BITNET_OK && (s != BITNET_E_LIMIT || need == 0)) return s;
+    char *p = malloc(need + 1);
+    if (!p) return bn_fail_nomem(err, need + 1, "decoded text");
+    s = need ? bitnet_decode(m, ids, n_ids, flags, p, &need, err) : BITNET_OK;
+    if (s != BITNET_OK) {
+        free(p);
+        return s;
+    }
+    p[need] = 0;
+    *text = p;
+    *n = need;
+    return BITNET_OK;
+}
+
+bitnet_status tokens_chat(int32_t **ids, size_t *n, const bitnet_model *m,
+                          const bitnet_message *msgs, size_t n_msgs, const char *chat_template,
+                          bitnet_error *err)
+{
+    size_t need = 0;
+    *ids = NULL;
+    bitnet_status s = bitnet_chat_encode(m, msgs, n_msgs, chat_template, 1, NULL, &need, err);
+    if (s != BITNET_OK && (s != BITNET_E_LIMIT || need == 0)) return s;
+    int32_t *p = bn_calloc(need + 1, sizeof *p);
+    if (!p) return bn_fail_nomem(err, need * sizeof *p, "the conversation's tokens");
+    s = bitnet_chat_encode(m, msgs, n_msgs, chat_template, 1, p, &need, err);
+    if (s != BITNET_OK) {
+        free(p);
+        return s;
+    }
+    *ids = p;
+    *n = need;
+    return BITNET_OK;
+}

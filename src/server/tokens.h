@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tokens.h: the library's "ask for the room, then call again" turned into one call that returns
+ * memory (free()).
+ */
+#ifndef BN_SERVER_TOKENS_H
+#define BN_SERVER_TOKENS_H
+
+#include "base/status.h"
+
+bitnet_status tokens_encode(int32_t **ids, size_t *n, const bitnet_model *m, const char *text,
+                            size_t len, uint32_t flags, bitnet_error *err);
+bitnet_status tokens_decode(char **text, size_t *n, const bitnet_model *m, const int32_t *ids,
+                            size_t n_ids, uint32_t flags, bitnet_error *err);
+bitnet_status tokens_chat(int32_t **ids, size_t *n, const bitnet_model *m,
+                          const bitnet_message *msgs, size_t n_msgs, const char *chat_template,
+                          bitnet_error *err);
+
+#endif

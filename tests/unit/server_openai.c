@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * OpenAI bodies as requests, and events as replies, without an engine: what every member turns into,
+ * what is refused, and the form of the reply. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/openai_reply.h"
+
+static bitnet_model *model;
+static bitnet_error err;
+static struct openai_request r;
+
+static int open_model(void **state)
+{
+    (void)state;
+    return bitnet_model_open(&model, NULL, NULL, &err) != BITNET_OK;
+}
+
+static int close_model(void **state)
+{
+    (void)state;
+    bitnet_model_close(model);
+    return 0;
+}
+
+static bitnet_status read_as(enum openai_kind kind, const char *body)
+{
+    static const struct openai_defaults d = {.max_tokens = 77, .seed = 99};
+    json_error_t e;
+    json_t *j = json_loads(body, JSON_ALLOW_NUL, &e);
+    assert_non_null(j);
+    err = (bitnet_error){0};
+    bitnet_status s = openai_request_read(&r, kind, j, &d, &err);
+    json_decref(j); /* the request holds on to it */
+    return s;
+}
+
+static void accepts(enum openai_kind kind, const char *body)
+{
+    if (read_as(kind, body) != BITNET_OK) fail_msg("%s: %s", body, err.text);
+}
+
+static void refuses(enum openai_kind kind, const char *body, const char *says)
+{
+    assert_int_not_equal(read_as(kind, body), BITNET_OK);
+    assert_int_equal(openai_error_code(err.status), 400);
+    if (!strstr(err.text, says)) fail_msg("%s: '%s' does not say '%s'", body, err.text, says);
+    assert_null(r.body);
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\"}");
+    const bitnet_request *q = &r.request;
+    assert_true(q->sampling.temperature == 1 && q->sampling.top_p == 1);
+    assert_true(q->sampling.min_p == 0 && q->sampling.top_k == 0);
+    assert_int_equal(q->sampling.seed, 99);
+    assert_int_equal(q->max_new_tokens, 77);
+    assert_int_equal(q->n_choices, 1);
+    assert_int_equal(q->n_stop + q->logprobs + q->n_top_logprobs + q->json_object, 0);
+    assert_null(q->grammar);
+    assert_null(q->json_schema);
+    assert_string_equal(r.model, "");
+    assert_false(r.stream);
+    openai_request_free(&r);
+    /* null is as if it were not there */
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"temperature\": null, \"stop\": null, "
+                               "\"n\": null, \"max_tokens\": null, \"logprobs\": null}");
+    assert_true(r.request.sampling.temperature == 1);
+    assert_int_equal(r.request.max_new_tokens, 77);
+    openai_request_free(&r);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    accepts(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"model\": \"m\","
+            "\"temperature\": 0.5, \"top_p\": 0.25, \"min_p\": 0.125, \"top_k\": 7, \"seed\": -3,"
+            "\"typical_p\": 0.75, \"top_n_sigma\": 1.5, \"adaptive\": true, \"n\": 3,"
+            "\"repetition_penalty\": 1.25, \"presence_penalty\": -1, \"frequency_penalty\": 2,"
+            "\"penalty_last_n\": 64, \"dry_multiplier\": 0.5, \"dry_base\": 1.75,"
+            "\"dry_allowed_length\": 2, \"dry_last_n\": 9, \"dry_breakers\": [\"\\n\", \":\"],"
+            "\"max_completion_tokens\": 5, \"logprobs\": true, \"top_logprobs\": 4,"
+            "\"ignore_eos\": true, \"stream\": true, \"user\": \"u\", \"tools\": [],"
+            "\"logit_bias\": {\"12\": -100, \"5\": 1.5}}");
+    const bitnet_sampling *s = &r.request.sampling;
+    assert_true(s->temperature == 0.5f && s->top_p == 0.25f && s->min_p == 0.125f);
+    assert_true(s->top_k == 7 && s->seed == (uint64_t)-3 && s->typical_p == 0.75f);
+    assert_true(s->top_n_sigma == 1.5f && s->adaptive == 1 && s->repetition_penalty == 1.25f);
+    assert_true(s->presence_penalty == -1 && s->frequency_penalty == 2 && s->penalty_last_n == 64);
+    assert_true(s->dry_multiplier == 0.5f && s->dry_base == 1.75f && s->dry_allowed_length == 2);
+    assert_int_equal(s->dry_last_n, 9);
+    assert_int_equal(s->n_dry_breakers, 2);
+    assert_string_equal(s->dry_breakers[1], ":");
+    assert_int_equal(s->n_logit_bias, 2);
+    assert_true(s->logit_bias[0].token == 12 && s->logit_bias[0].bias == -100);
+    assert_true(s->logit_bias[1].token == 5 && s->logit_bias[1].bias == 1.5f);
+    assert_int_equal(r.request.n_choices, 3);
+    assert_int_equal(r.request.max_new_tokens, 5);
+    assert_int_equal(r.request.logprobs, 1);
+    assert_int_equal(r.request.n_top_logprobs, 4);
+    assert_int_equal(r.request.ignore_end, 1);
+    assert_true(r.stream);
+    assert_string_equal(r.model, "m");
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": 3, \"top_k\": -1}");
+    assert_true(r.request.logprobs == 1 && r.request.n_top_logprobs == 3);
+    assert_int_equal(r.request.sampling.top_k, 0);
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": 0}");
+    assert_true(r.request.logprobs == 1 && r.request.n_top_logprobs == 0);
+    openai_request_free(&r);
+}
+
+static void test_strings(void **state)
+{
+    (void)state;
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"stop\": \"x\"}");
+    assert_int_equal(r.request.n_stop, 1);
+    assert_string_equal(r.request.stop[0], "x");
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"stop\": [\"x\", \"yz\"]}");
+    assert_int_equal(r.request.n_stop, 2);
+    assert_string_equal(r.request.stop[1], "yz");
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"grammar\": \"root ::= [a-z]+\"}");
+    assert_string_equal(r.request.grammar, "root ::= [a-z]+");
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION,
+            "{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_object\"}}");
+    assert_int_equal(r.request.json_object, 1);
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION,
+            "{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_schema\", "
+            "\"json_schema\": {\"name\": \"n\", \"schema\": {\"type\": \"object\", "
+            "\"properties\": {\"b\": true, \"a\": false}}}}}");
+    assert_string_equal(r.request.json_schema,
+                        "{\"type\":\"object\",\"properties\":{\"b\":true,\"a\":false}}");
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"response_format\": {\"type\": \"text\"}}");
+    assert_true(!r.request.json_object && !r.request.json_schema);
+    openai_request_free(&r);
+}
+
+static void test_prompts(void **state)
+{
+    (void)state;
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\\u0000b\"}");
+    assert_int_equal(r.prompt_bytes, 3);
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    assert_true(r.request.n_tokens > 1 && r.request.tokens);
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": [\"one\"]}");
+    assert_int_equal(r.prompt_bytes, 3);
+    openai_request_free(&r);
+    for (int i = 0; i < 2; i++) {
+        accepts(OPENAI_COMPLETION, i ? "{\"prompt\": [[5, 6, 7]]}" : "{\"prompt\": [5, 6, 7]}");
+        assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+        assert_int_equal(r.request.n_tokens, 3);
+        assert_int_equal(r.request.tokens[2], 7);
+        openai_request_free(&r);
+    }
+    accepts(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": "
+            "\"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
+            "\"text\", \"text\": \"bc\"}]}]}");
+    assert_int_equal(r.n_messages, 2);
+    assert_string_equal(r.messages[0].role, "system");
+    assert_string_equal(r.messages[1].content, "abc");
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    assert_true(r.request.n_tokens > 3);
+    openai_request_free(&r);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *member, *says;
+    } bad[] = {
+        {"\"temprature\": 0", "temprature"},
+        {"\"temperature\": \"hot\"", "temperature"},
+        {"\"max_tokens\": 0", "'max_tokens' is 0"},
+        {"\"max_tokens\": 1.5", "max_tokens"},
+        {"\"max_tokens\": -1", "max_tokens"},
+        {"\"n\": 0", "'n' is 0"},
+        {"\"n\": 129", "1 to 128"},
+        {"\"top_k\": -2", "top_k"},
+        {"\"seed\": 0.5", "seed"},
+        {"\"stop\": 1", "stop"},
+        {"\"stop\": [\"a\", 1]", "stop"},
+        {"\"stop\": \"a\\u0000\"", "U+0000"},
+        {"\"logit_bias\": [1]", "logit_bias"},
+        {"\"logit_bias\": {\"x\": 1}", "'x' is not a token id"},
+        {"\"logit_bias\": {\"99999999999\": 1}", "token id"},
+        {"\"logit_bias\": {\"1\": \"a\"}", "token 1"},
+        {"\"logit_bias\": {\"1\": 100.5}", "-100 to 100"},
+        {"\"logit_bias\": {\"1\": -1e300}", "-100 to 100"},
+        {"\"logprobs\": 21", "0 to 20"},
+        {"\"logprobs\": true", "logprobs"},
+        {"\"top_logprobs\": 2", "needs 'logprobs'"},
+        {"\"response_format\": {}", "type"},
+        {"\"response_format\": {\"type\": \"xml\"}", "'xml'"},
+        {"\"response_format\": {\"type\": \"json_schema\"}", "json_schema.schema"},
+        {"\"grammar\": 1", "grammar"},
+        {"\"tools\": [{}]", "tools"},
+        {"\"echo\": true", "echo"},
+        {"\"best_of\": 2", "best_of"},
+        {"\"messages\": []", "messages"},
+        {"\"stream\": 1", "stream"},
+    };
+    char body[256];
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(body, sizeof body, "{\"prompt\": \"a\", %s}", bad[i].member);
+        refuses(OPENAI_COMPLETION, body, bad[i].says);
+    }
+    refuses(OPENAI_COMPLETION, "{}", "no 'prompt'");
+    refuses(OPENAI_COMPLETION, "[]", "not an object");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": []}", "prompt");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": [\"a\", \"b\"]}", "2 prompts");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": [1, \"b\"]}", "item 1");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": [1, -1]}", "item 1");
+    refuses(OPENAI_CHAT, "{}", "no 'messages'");
+    refuses(OPENAI_CHAT, "{\"prompt\": \"a\"}", "messages");
+    refuses(OPENAI_CHAT, "{\"messages\": []}", "messages");
+    refuses(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\"}]}", "content");
+    refuses(OPENAI_CHAT, "{\"messages\": [{\"content\": \"a\"}]}", "role");
+    refuses(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}",
+            "image_url");
+    enum openai_kind kind;
+    assert_int_equal(openai_kind_of(&kind, "/v1/embeddings", &err), BITNET_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "/v1/embeddings"));
+}
+
+/* ------------------------------------------------------------------ replies */
+
+static void give(struct openai_reply *reply, bitnet_event e)
+{
+    if (!e.text) e.text = "";
+    e.text_bytes = strlen(e.text);
+    e.n_prompt = 3;
+    assert_int_equal(openai_reply_take(reply, &e, &err), BITNET_OK);
+}
+
+static char *dump(struct openai_reply *reply)
+{
+    json_t *j = openai_reply_json(reply, "7", 0);
+    assert_non_null(j);
+    char *text = json_dumps(json_object_get(j, "choices"), JSON_COMPACT | JSON_REAL_PRECISION(9));
+    assert_int_equal(json_integer_value(json_object_get(j, "created")), 0);
+    json_decref(j);
+    return text;
+}
+
+static void test_reply_choices(void **state)
+{
+    (void)state;
+    struct openai_reply reply;
+    accepts(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"n\": 2}");
+    assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
+    openai_request_free(&r);
+    give(&reply, (bitnet_event){.token = -1});
+    give(&reply, (bitnet_event){.token = 4, .choice = 1, .text = "b", .n_generated = 1});
+    give(&reply, (bitnet_event){.token = 5, .choice = 0, .text = "a\n", .n_generated = 1});
+    give(&reply,
+         (bitnet_event){.token = -1, .choice = 1, .finish = BITNET_FINISH_END, .n_generated = 1});
+    assert_false(openai_reply_done(&reply));
+    give(&reply, (bitnet_event){.token = 6, .choice = 0, .text = "\xff", .n_generated = 2});
+    give(&reply, (bitnet_event){
+                     .token = -1, .choice = 0, .finish = BITNET_FINISH_LENGTH, .n_generated = 2});
+    assert_true(openai_reply_done(&reply));
+    bitnet_event stray = {.choice = 2, .text = ""};
+    assert_int_equal(openai_reply_take(&reply, &stray, &err), BITNET_E_INTERNAL);
+    char *text = dump(&reply);
+    assert_string_equal(
+        text, "[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"a\\n\xef\xbf\xbd\"},"
+              "\"logprobs\":null,\"finish_reason\":\"length\"},"
+              "{\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"b\"},"
+              "\"logprobs\":null,\"finish_reason\":\"stop\"}]");
+    free(text);
+    json_t *j = openai_reply_json(&reply, "7", 0);
+    assert_string_equal(json_string_value(json_object_get(j, "id")), "chatcmpl-7");
+    assert_string_equal(json_string_value(json_object_get(j, "object")), "chat.completion");
+    assert_string_equal(json_string_value(json_object_get(j, "model")), "stories-31m");
+    const json_t *usage = json_object_get(j, "usage");
+    assert_int_equal(json_integer_value(json_object_get(usage, "prompt_tokens")), 3);
+    assert_int_equal(json_integer_value(json_object_get(usage, "completion_tokens")), 3);
+    assert_int_equal(json_integer_value(json_object_get(usage, "total_tokens")), 6);
+    json_decref(j);
+    openai_reply_close(&reply);
+}
+
+/* the tokens of " time" and "Once" in the small model's vocabulary */
+static void two_tokens(int32_t out[2])
+{
+    size_t n = 1;
+    assert_int_equal(bitnet_encode(model, " time", 5, 0, out, &n, &err), BITNET_OK);
+    n = 1;
+    assert_int_equal(bitnet_encode(model, "Once", 4, 0, out + 1, &n, &err), BITNET_OK);
+}
+
+static void test_reply_logprobs(void **state)
+{
+    (void)state;
+    int32_t ids[2];
+    two_tokens(ids);
+    const bitnet_logprob top[] = {{ids[0], -0.25f}, {ids[1], -1.5f}, {ids[0], -INFINITY}};
+    const bitnet_event e = {.token = ids[0],
+                            .text = " time",
+                            .n_generated = 1,
+                            .logprob = -0.25f,
+                            .n_top = 2,
+                            .top = top};
+    struct openai_reply reply;
+    accepts(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], "
+                         "\"logprobs\": true, \"top_logprobs\": 2}");
+    assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
+    openai_request_free(&r);
+    give(&reply, e);
+    give(&reply, (bitnet_event){.token = -1, .finish = BITNET_FINISH_STOP, .n_generated = 1});
+    char *text = dump(&reply);
+    assert_non_null(strstr(
+        text,
+        "\"logprobs\":{\"content\":[{\"token\":\" time\",\"logprob\":-0.25,\"bytes\":[32,116,"
+        "105,109,101],\"top_logprobs\":[{\"token\":\" time\",\"logprob\":-0.25,\"bytes\":[32,"
+        "116,105,109,101]},{\"token\":\"Once\",\"logprob\":-1.5,\"bytes\":[79,110,99,101]}]}],"
+        "\"refusal\":null},\"finish_reason\":\"stop\""));
+    free(text);
+    openai_reply_close(&reply);
+
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": 2}");
+    assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
+    openai_request_free(&r);
+    give(&reply, e);
+    bitnet_event twins = e; /* two tokens that look the same: the first counts */
+    twins.n_top = 3;
+    twins.logprob = -INFINITY;
+    give(&reply, twins);
+    give(&reply, (bitnet_event){.token = -1, .finish = BITNET_FINISH_LENGTH, .n_generated = 2});
+    text = dump(&reply);
+    assert_string_equal(
+        text,
+        "[{\"index\":0,\"text\":\" time time\",\"logprobs\":{\"tokens\":[\" time\",\" time\"],"
+        "\"token_logprobs\":[-0.25,-9999.0],\"top_logprobs\":[{\" time\":-0.25,\"Once\":-1.5},"
+        "{\" time\":-0.25,\"Once\":-1.5}],\"text_offset\":[0,5]},\"finish_reason\":\"length\"}]");
+    free(text);
+    openai_reply_close(&reply);
+}
+
+static void test_reply_error(void **state)
+{
+    (void)state;
+    struct openai_reply reply;
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"n\": 3}");
+    assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
+    openai_request_free(&r);
+    give(&reply, (bitnet_event){.token = -1, .finish = BITNET_FINISH_ERROR, .error = "broken"});
+    assert_true(openai_reply_done(&reply)); /* the other choices are not waited for */
+    json_t *j = openai_error_json(&reply.error);
+    char *text = json_dumps(j, JSON_COMPACT);
+    assert_string_equal(text, "{\"error\":{\"message\":\"broken\",\"type\":\"server_error\","
+                              "\"param\":null,\"code\":null}}");
+    free(text);
+    json_decref(j);
+    openai_reply_close(&reply);
+    openai_reply_close(&reply); /* of zeros: nothing happens */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_strings),        cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_reply_choices),
+        cmocka_unit_test(test_reply_logprobs), cmocka_unit_test(test_reply_error),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
