@@ -46,6 +46,7 @@ look() {
     has nm && has objdump || wish="$wish binutils"
     lib cmocka || wish="$wish libcmocka-dev"
     /usr/bin/python3 -c 'import numpy' 2>/dev/null || wish="$wish python3-numpy"
+    /usr/bin/python3 -c 'import jsonschema' 2>/dev/null || wish="$wish python3-jsonschema"
     if has clang; then
         # Debian keeps the sanitizers' run time beside clang, under its version
         clang_sanitizes || wish="$wish libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"

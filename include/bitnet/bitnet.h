@@ -354,7 +354,7 @@ typedef struct bitnet_request {
     size_t size;
     const int32_t *tokens; /* the whole prompt; copied */
     size_t n_tokens;
-    uint32_t max_new_tokens; /* 0: as many as fit the context */
+    uint32_t max_new_tokens; /* 0: as many as fit the context and the KV cache */
     bitnet_sampling sampling;
     const char *const *stop; /* stop strings; copied */
     size_t n_stop;

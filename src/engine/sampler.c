@@ -6,7 +6,7 @@
 #include "base/det_math.h"
 #include "base/mem.h"
 #include "engine/sampler_history.h"
-#include "kernels/exp.h"
+#include "engine/sampler_row.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -130,8 +130,14 @@ struct bn_want bn_sampler_want(const struct bn_sampler *s, uint64_t position, bo
 
 static void apply_mask(float *logits, uint32_t n, const uint64_t *mask)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (!(mask[i / 64] >> i % 64 & 1)) logits[i] = -INFINITY;
+    for (uint32_t i = 0; i < n; i += 64) {
+        uint32_t some = (uint32_t)bn_min_size(64, n - i);
+        uint64_t off = ~mask[i / 64] & UINT64_MAX >> (64 - some);
+        if (mask[i / 64] == 0)
+            for (uint32_t k = 0; k < some; k++) logits[i + k] = -INFINITY;
+        else
+            for (; off; off &= off - 1) logits[i + (uint32_t)__builtin_ctzll(off)] = -INFINITY;
+    }
 }
 
 int32_t bn_sampler_draw(struct bn_sampler *s, const float *logits, uint32_t n, uint64_t position,
@@ -150,33 +156,17 @@ int32_t bn_sampler_draw(struct bn_sampler *s, const float *logits, uint32_t n, u
 
 /* ------------------------------------------------------------------ log-probabilities */
 
-/* The sum of e^(x - max), in order. */
-static double exp_sum(const float *x, uint32_t n, float max)
-{
-    enum { BLOCK = 64 };
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i += BLOCK) {
-        float e[BLOCK];
-        uint32_t some = (uint32_t)bn_min_size(BLOCK, n - i);
-        for (uint32_t k = 0; k < some; k++) e[k] = bn_exp(x[i + k] - max);
-        for (uint32_t k = 0; k < some; k++) sum += (double)e[k];
-    }
-    return sum;
-}
-
 float bn_logprob(const float *logits, uint32_t n, int32_t token, bitnet_logprob *top,
                  uint32_t n_top)
 {
-    float max = -INFINITY;
-    uint32_t have = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (logits[i] > max) max = logits[i];
-        if (have == n_top && (n_top == 0 || logits[i] <= top[n_top - 1].logprob)) continue;
-        uint32_t k = have < n_top ? have++ : n_top - 1;
-        for (; k > 0 && top[k - 1].logprob < logits[i]; k--) top[k] = top[k - 1];
-        top[k] = (bitnet_logprob){(int32_t)i, logits[i]};
+    struct bn_scored best[BN_MAX_TOP_LOGPROBS];
+    float max = bn_row_max(logits, n);
+    double log_sum = (double)max + bn_det_log(bn_row_mass(logits, n, -INFINITY, max));
+    uint32_t n_best = bn_row_best(best, logits, n, -INFINITY, n_top);
+    for (uint32_t i = 0; i < n_best; i++) {
+        uint32_t at = 0; /* as many are better */
+        for (uint32_t k = 0; k < n_best; k++) at += bn_worse(best[i], best[k]);
+        top[at] = (bitnet_logprob){(int32_t)best[i].id, (float)((double)best[i].score - log_sum)};
     }
-    double log_sum = (double)max + bn_det_log(exp_sum(logits, n, max));
-    for (uint32_t k = 0; k < have; k++) top[k].logprob = (float)((double)top[k].logprob - log_sum);
     return (float)((double)logits[token] - log_sum);
 }

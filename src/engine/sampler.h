@@ -18,17 +18,13 @@
 #ifndef BN_ENGINE_SAMPLER_H
 #define BN_ENGINE_SAMPLER_H
 
+#include "model/best.h"
 #include "model/head.h"
 #include "text/tokenizer.h"
 
 enum {
     BN_MAX_BIASES = 1024,    /* of one request */
     BN_MAX_TOP_LOGPROBS = 20 /* likeliest tokens of one event */
-};
-
-struct bn_candidate {
-    float logit;
-    int32_t id;
 };
 
 /* ---- options alone: what they cut, without a history ---- */
@@ -41,7 +37,7 @@ struct bn_want bn_sampling_want(const bitnet_sampling *s, uint64_t position);
 /* top-n-sigma to the draw. Logits of -infinity are never drawn; -1: there are no others. scratch: [n].
  * position: index of the token to be made in its sequence. No allocation. */
 int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t position,
-                  struct bn_candidate *scratch);
+                  struct bn_scored *scratch);
 
 /* ---- a request's sampler: options and the text so far ---- */
 
@@ -61,8 +57,8 @@ struct bn_want bn_sampler_want(const struct bn_sampler *s, uint64_t position, bo
 
 /* Memory for one draw at a time, shared by all samplers of an engine. */
 struct bn_sampler_room {
-    struct bn_candidate *candidates; /* [n_vocab] */
-    float *logits;                   /* [n_vocab] */
+    struct bn_scored *candidates; /* [n_vocab] */
+    float *logits;                /* [n_vocab] */
 };
 bool bn_sampler_room_open(struct bn_sampler_room *r, uint32_t n_vocab); /* false: out of memory */
 void bn_sampler_room_close(struct bn_sampler_room *r);

@@ -5,13 +5,9 @@
 
 #include "base/det_math.h"
 #include "base/gumbel.h"
+#include "engine/sampler_row.h"
 #include "kernels/exp.h"
 #include <math.h>
-
-static bool better(struct bn_candidate a, struct bn_candidate b)
-{
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
 
 /* ------------------------------------------------------------------ what the options ask for */
 
@@ -23,6 +19,12 @@ static bool is_plain(const bitnet_sampling *s)
 {
     return s->top_k == 0 && s->top_p == 1 && s->min_p == 0 && s->top_n_sigma == 0 &&
            !has_typical(s);
+}
+
+/* top-p is a share of everything, not of what top-k or typical have left */
+static bool share_of_all(const bitnet_sampling *s)
+{
+    return s->top_p < 1 && (s->adaptive || (s->top_k == 0 && !has_typical(s)));
 }
 
 static uint64_t draw_key(const bitnet_sampling *s, uint64_t position)
@@ -53,16 +55,17 @@ struct bn_want bn_sampling_want(const bitnet_sampling *s, uint64_t position)
 
 /* Candidates, put in order as far as somebody asks. */
 struct set {
-    struct bn_candidate *c; /* [n]: a heap, then the `sorted` that have left it, the best last */
+    struct bn_scored *c; /* [n]: a heap, then the `sorted` that have left it, the best last */
     uint32_t n, sorted;
+    double all; /* where top-p is a share of all: their mass, in units of the best one's */
 };
 
-static void sift_down(struct bn_candidate *heap, uint32_t n, uint32_t i)
+static void sift_down(struct bn_scored *heap, uint32_t n, uint32_t i)
 {
-    struct bn_candidate x = heap[i];
+    struct bn_scored x = heap[i];
     for (uint32_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && better(heap[child + 1], heap[child])) child++;
-        if (!better(heap[child], x)) break;
+        if (child + 1 < n && bn_worse(heap[child], heap[child + 1])) child++;
+        if (!bn_worse(x, heap[child])) break;
         heap[i] = heap[child];
     }
     heap[i] = x;
@@ -75,10 +78,10 @@ static void make_heap(struct set *s)
 }
 
 /* The i-th best, from 0 on. */
-static struct bn_candidate nth(struct set *s, uint32_t i)
+static struct bn_scored nth(struct set *s, uint32_t i)
 {
     while (s->sorted <= i) {
-        struct bn_candidate top = s->c[0];
+        struct bn_scored top = s->c[0];
         uint32_t end = s->n - ++s->sorted;
         s->c[0] = s->c[end];
         if (end) sift_down(s->c, end, 0);
@@ -95,7 +98,7 @@ static void shrink(struct set *s, uint32_t kept)
     s->n = s->sorted = kept;
 }
 
-/* ------------------------------------------------------------------ the cuts */
+/* ------------------------------------------------------------------ what comes into the set */
 
 /* The least logit that top-n-sigma keeps. */
 static double sigma_floor(const float *logits, uint32_t n, double max, double n_sigma)
@@ -116,19 +119,54 @@ static double sigma_floor(const float *logits, uint32_t n, double max, double n_
     return max - n_sigma * sqrt(squares / count);
 }
 
+/* The least float that is not below x, and above -infinity. */
+static float round_up(double x)
+{
+    float f = (float)x;
+    return (double)f < x || f == -INFINITY ? nextafterf(f, INFINITY) : f;
+}
+
+/* Top-n-sigma, and as much of the later cuts as can be had without an order: what they would cut for
+ * sure stays out. */
+static void gather(struct set *s, const bitnet_sampling *o, const float *logits, uint32_t n,
+                   float max)
+{
+    enum { FEW = 1024 }; /* more than these are gathered with all the others */
+    double floor = -(double)INFINITY;
+    bool whole = share_of_all(o);
+    if (o->top_n_sigma > 0) floor = sigma_floor(logits, n, (double)max, (double)o->top_n_sigma);
+    if (whole) {
+        /* n tokens of less than (1 - p) / n each do not have the mass that top-p cuts */
+        s->all = bn_row_mass(logits, n, round_up(floor), max);
+        double least = (1 - (double)o->top_p) * s->all / n;
+        floor = fmax(floor, (double)max + bn_det_log(least) - 0.01);
+    }
+    /* not where top-p is a share also of what min-p cuts */
+    if (o->min_p > 0 && (whole || o->top_p == 1) && !has_typical(o))
+        floor = fmax(floor, (double)max + bn_det_log((double)o->min_p));
+    float least = round_up(floor);
+    if (o->top_k && o->top_k <= FEW) s->n = bn_row_best(s->c, logits, n, least, o->top_k);
+    else
+        for (uint32_t i = 0; (i = bn_row_find(logits, i, n, least)) < n; i++)
+            s->c[s->n++] = (struct bn_scored){logits[i], i};
+    make_heap(s);
+}
+
+/* ------------------------------------------------------------------ the cuts */
+
 /* Sums over candidates in the order in which they lie: e^x and x e^x, x = logit - max. */
 struct sums {
     double mass, moment;
 };
 
-static struct sums sums_of(const struct bn_candidate *c, uint32_t n, float max)
+static struct sums sums_of(const struct bn_scored *c, uint32_t n, float max)
 {
     enum { BLOCK = 64 };
     struct sums s = {0};
     for (uint32_t i = 0; i < n; i += BLOCK) {
         float x[BLOCK], e[BLOCK];
         uint32_t some = (uint32_t)bn_min_size(BLOCK, n - i);
-        for (uint32_t k = 0; k < BLOCK; k++) x[k] = k < some ? c[i + k].logit - max : -INFINITY;
+        for (uint32_t k = 0; k < BLOCK; k++) x[k] = k < some ? c[i + k].score - max : -INFINITY;
         for (uint32_t k = 0; k < BLOCK; k++) e[k] = bn_exp(x[k]);
         for (uint32_t k = 0; k < some; k++) {
             s.mass += (double)e[k];
@@ -141,16 +179,16 @@ static struct sums sums_of(const struct bn_candidate *c, uint32_t n, float max)
 /* How many of the best reach a mass, in units of the best one's. */
 static uint32_t count_mass(struct set *s, uint32_t kept, double mass)
 {
-    double max = (double)nth(s, 0).logit, have = 0;
+    double max = (double)nth(s, 0).score, have = 0;
     uint32_t i = 0;
-    while (i < kept && have < mass) have += bn_det_exp((double)nth(s, i++).logit - max);
+    while (i < kept && have < mass) have += bn_det_exp((double)nth(s, i++).score - max);
     return i;
 }
 
 static double mass_of(struct set *s, uint32_t kept)
 {
-    double max = (double)nth(s, 0).logit, mass = 0;
-    for (uint32_t i = 0; i < kept; i++) mass += bn_det_exp((double)nth(s, i).logit - max);
+    double max = (double)nth(s, 0).score, mass = 0;
+    for (uint32_t i = 0; i < kept; i++) mass += bn_det_exp((double)nth(s, i).score - max);
     return mass;
 }
 
@@ -161,25 +199,24 @@ static void cut_typical(struct set *s, const float *logits, float max, double sh
     struct sums sums = sums_of(s->c, s->n, max);
     double mean = sums.moment / sums.mass, have = 0;
     for (uint32_t i = 0; i < s->n; i++)
-        s->c[i].logit = -(float)fabs((double)s->c[i].logit - (double)max - mean);
+        s->c[i].score = -(float)fabs((double)s->c[i].score - (double)max - mean);
     make_heap(s);
     uint32_t kept = 0;
     while (kept < s->n && have < share * sums.mass)
         have += (double)bn_exp(logits[nth(s, kept++).id] - max);
     shrink(s, kept);
-    for (uint32_t i = 0; i < kept; i++) s->c[i].logit = logits[s->c[i].id];
+    for (uint32_t i = 0; i < kept; i++) s->c[i].score = logits[s->c[i].id];
     make_heap(s);
 }
 
-/* From top-k to min-p: how many of the set stay. Which sum is taken for top-p follows from the
+/* From top-k to min-p: how many of the set stay. Which sum top-p is a share of follows from the
  * options, never from the number of logits that are there: a screened row has fewer of them. */
 static uint32_t cut(struct set *s, const bitnet_sampling *o, const float *logits)
 {
-    float max = nth(s, 0).logit;
-    bool whole = o->adaptive || (o->top_k == 0 && !has_typical(o)); /* top-p is a share of all */
-    double all = o->top_p < 1 && whole ? sums_of(s->c, s->n, max).mass : 0;
+    float max = nth(s, 0).score;
+    bool whole = share_of_all(o);
     uint32_t kept = o->top_k && o->top_k < s->n ? o->top_k : s->n;
-    if (o->top_p < 1 && whole) kept = count_mass(s, kept, (double)o->top_p * all);
+    if (whole) kept = count_mass(s, kept, (double)o->top_p * s->all);
     if (has_typical(o)) {
         if (kept < s->n || o->top_k) shrink(s, kept);
         cut_typical(s, logits, max, (double)o->typical_p);
@@ -187,23 +224,15 @@ static uint32_t cut(struct set *s, const bitnet_sampling *o, const float *logits
     }
     if (o->top_p < 1 && !whole) kept = count_mass(s, kept, (double)o->top_p * mass_of(s, kept));
     if (o->min_p > 0) {
-        double floor = (double)nth(s, 0).logit + bn_det_log((double)o->min_p);
+        double floor = (double)nth(s, 0).score + bn_det_log((double)o->min_p);
         uint32_t i = 1;
-        while (i < kept && (double)nth(s, i).logit >= floor) i++;
+        while (i < kept && (double)nth(s, i).score >= floor) i++;
         kept = i;
     }
     return kept;
 }
 
 /* ------------------------------------------------------------------ the draw */
-
-static int32_t best(const float *logits, uint32_t n)
-{
-    uint32_t at = 0;
-    for (uint32_t i = 1; i < n; i++)
-        if (logits[i] > logits[at]) at = i;
-    return logits[at] == -INFINITY ? -1 : (int32_t)at;
-}
 
 /* The noise itself, two logarithms, is made where it could matter only. */
 static int32_t draw_plain(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t key)
@@ -225,31 +254,26 @@ static int32_t draw_plain(const bitnet_sampling *s, const float *logits, uint32_
 
 static int32_t draw(struct set *s, uint32_t kept, const bitnet_sampling *o, uint64_t key)
 {
-    double max = (double)nth(s, 0).logit, inv_t = 1.0 / (double)o->temperature, mass = 0, seen = 0;
-    for (uint32_t i = 0; i < kept; i++) mass += bn_det_exp(((double)nth(s, i).logit - max) * inv_t);
+    double max = (double)nth(s, 0).score, inv_t = 1.0 / (double)o->temperature, mass = 0, seen = 0;
+    for (uint32_t i = 0; i < kept; i++) mass += bn_det_exp(((double)nth(s, i).score - max) * inv_t);
     struct bn_rng rng = {key};
     double u = bn_rng_unit(&rng) * mass;
     for (uint32_t i = 0; i < kept; i++) {
-        seen += bn_det_exp(((double)nth(s, i).logit - max) * inv_t);
-        if (u < seen) return nth(s, i).id;
+        seen += bn_det_exp(((double)nth(s, i).score - max) * inv_t);
+        if (u < seen) return (int32_t)nth(s, i).id;
     }
-    return nth(s, kept - 1).id; /* rounding left a sliver at the end */
+    return (int32_t)nth(s, kept - 1).id; /* rounding left a sliver at the end */
 }
 
 int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t position,
-                  struct bn_candidate *scratch)
+                  struct bn_scored *scratch)
 {
     if (is_plain(s) && !is_greedy(s)) return draw_plain(s, logits, n, draw_key(s, position));
-    int32_t first = best(logits, n);
-    if (is_greedy(s) || first < 0) return first;
-    double floor = -(double)INFINITY;
-    if (s->top_n_sigma > 0)
-        floor = sigma_floor(logits, n, (double)logits[first], (double)s->top_n_sigma);
+    float max = bn_row_max(logits, n);
+    if (max == -INFINITY) return -1;
+    if (is_greedy(s)) return (int32_t)bn_row_find(logits, 0, n, max);
     struct set set = {.c = scratch};
-    for (uint32_t i = 0; i < n; i++)
-        if (logits[i] > -INFINITY && (double)logits[i] >= floor)
-            set.c[set.n++] = (struct bn_candidate){logits[i], (int32_t)i};
-    make_heap(&set);
+    gather(&set, s, logits, n, max);
     uint32_t kept = cut(&set, s, logits);
     return draw(&set, kept, s, draw_key(s, position));
 }

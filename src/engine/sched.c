@@ -31,8 +31,9 @@
  *    older ones (for answers added later: and those that ran when it came) divided by max_seqs, and
  *    is done S steps later. Proof: while it waits, max_seqs such jobs run in every step.
  *
- * No thrashing: what a preempted job held goes, in part, to the one that needed it; the rest is less
- * than the job asks for to begin again, and nobody may begin before it. So it waits until a job ends.
+ * No thrashing: what a preempted job held goes, in part, to the one that needed it; the rest is as a
+ * rule less than it asks for to begin again, and no younger one begins before it. So memory that was
+ * too small is not filled again before a job has ended.
  */
 #include "engine/sched.h"
 
@@ -56,6 +57,7 @@ struct bn_sched {
     uint64_t n_arrived;
     uint32_t n_answers, n_prompts;       /* of the plan: jobs with one token to do, with more */
     uint32_t prompts_want;               /* tokens that these prompts have to do */
+    uint32_t last_cut;                   /* tokens that prompts got when a target cut them last */
     uint32_t done_answers, done_prompts; /* tokens of the planned step, guesses being answers */
     struct bn_step_cost cost;
     struct bn_sched_stats stats;
@@ -192,11 +194,14 @@ static bool is_answer(const struct bn_sched_job *j) { return j->n_tokens - j->n_
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
+/* Has this step a target? Where nobody waits for a next token, it has none. */
+static bool is_timed(const struct bn_sched *s) { return s->limits.step_target_ns && s->n_answers; }
+
 /* How many tokens of that price fit into the step beside these answers and prompt tokens. */
 static uint32_t room(const struct bn_sched *s, uint32_t answers, uint32_t prompts, double token_ns)
 {
     uint32_t left = s->limits.max_batch_tokens - answers - prompts;
-    if (!s->limits.step_target_ns || !s->n_answers) return left;
+    if (!is_timed(s)) return left;
     double ns = (double)s->limits.step_target_ns - bn_step_cost_ns(&s->cost, answers, prompts);
     if (ns <= 0 || token_ns == 0) return 0; /* too late, or not learned yet */
     return token_ns * left <= ns ? left : (uint32_t)(ns / token_ns);
@@ -241,6 +246,14 @@ static void deal_prompts(struct bn_sched *s, uint32_t budget)
         }
 }
 
+/* Where prompts are cut for a target, they get at most twice as much as the last time, so that costs
+ * learned wrong cannot make a step very long. */
+static uint32_t prompt_room(const struct bn_sched *s, uint32_t answers)
+{
+    uint32_t n = room(s, answers, 0, s->cost.prompt_ns);
+    return is_timed(s) ? min_u32(n, 2 * s->last_cut) : n;
+}
+
 uint32_t bn_sched_plan(struct bn_sched *s)
 {
     if (grow_running(s)) admit(s);
@@ -248,13 +261,13 @@ uint32_t bn_sched_plan(struct bn_sched *s)
     /* one token each is always there: max_seqs <= max_batch_tokens */
     uint32_t least = min_u32(max_u32(BN_SCHED_MIN_PROMPT, s->n_prompts),
                              s->limits.max_batch_tokens - s->n_answers);
-    uint32_t half = (room(s, s->n_answers, 0, s->cost.prompt_ns) + 1) / 2;
+    uint32_t half = (prompt_room(s, s->n_answers) + 1) / 2;
     uint32_t promised = min_u32(s->prompts_want, max_u32(least, half));
     uint32_t guesses = deal_guesses(s, room(s, s->n_answers, promised, s->cost.answer_ns));
     uint32_t answers = s->n_answers + guesses;
-    uint32_t prompts =
-        min_u32(s->prompts_want, max_u32(least, room(s, answers, 0, s->cost.prompt_ns)));
+    uint32_t prompts = min_u32(s->prompts_want, max_u32(least, prompt_room(s, answers)));
     deal_prompts(s, prompts);
+    if (is_timed(s) && prompts < s->prompts_want) s->last_cut = prompts;
     s->done_answers = answers;
     s->done_prompts = prompts;
     s->stats.steps += answers + prompts > 0;

@@ -16,7 +16,7 @@ struct bn_sched_job {
     uint32_t n_draft;                 /* guesses behind n_tokens that would like to be checked */
     uint32_t take;                    /* of the plan: tokens of this step, from n_done on */
     uint32_t take_draft;              /* guesses behind them */
-    uint32_t n_lost;                  /* were in the cache when it was preempted */
+    uint32_t n_lost;                  /* in the cache when it was preempted last */
     uint64_t ticket;                  /* the older has the smaller; kept through preemption */
     bool running;
 };
@@ -52,9 +52,10 @@ void bn_sched_add_after(struct bn_sched *s, struct bn_sched_job *j, const struct
 void bn_sched_remove(struct bn_sched *s, struct bn_sched_job *j);
 
 /* Decides the next step: moves jobs between the lists and sets take and take_draft of those that
- * run; returns the tokens in all, 0 if there is nothing to do. Allocates nothing. */
+ * run; returns the tokens in all, 0 if there is nothing to do (or, with jobs waiting, if the host has
+ * no room for the oldest alone, which its owner should have refused). Allocates nothing. */
 uint32_t bn_sched_plan(struct bn_sched *s);
-/* How long the planned step took. */
+/* How long the planned step took, in time that a target is measured in. May be left out. */
 void bn_sched_took(struct bn_sched *s, uint64_t ns);
 
 struct bn_sched_job *bn_sched_running(const struct bn_sched *s); /* the oldest; follow next */

@@ -175,15 +175,13 @@ static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
     bn_engine_leave(e);
     guess(e);
     uint32_t n_batch = bn_sched_plan(e->sched);
-    if (!n_batch) {
-        uint32_t held = bn_engine_eval_pages(e);
-        if (!e->n_answers || e->n_events) return BITNET_OK;
+    if (!n_batch && (!e->n_answers || e->n_events)) return BITNET_OK;
+    if (!n_batch)
         return bn_fail(
             err, BITNET_E_STATE,
             "%u answers wait, and sequences of bitnet_eval hold %u of %u pages of the KV "
             "cache; bitnet_eval_reset frees them",
-            e->n_answers, held, e->kv.n_pages);
-    }
+            e->n_answers, bn_engine_eval_pages(e), e->kv.n_pages);
     make_batch(e);
     bn_forward_run(e->forward, e->batch, n_batch, e->logits);
     uint64_t done_ns = bn_now_ns();
@@ -203,8 +201,7 @@ bitnet_status bn_engine_step(struct bitnet_engine *e, bitnet_event *events, size
     *n = 0;
     if (!room) return bn_fail(err, BITNET_E_ARG, "room for 0 events; at least 1 is needed");
     if (e->next_event == e->n_events) BN_TRY(compute_step(e, err));
-    *n = bn_min_size(room, e->n_events - e->next_event);
-    memcpy(events, e->events + e->next_event, *n * sizeof *events);
-    e->next_event += *n;
+    for (; *n < room && e->next_event < e->n_events; (*n)++)
+        events[*n] = e->events[e->next_event++];
     return BITNET_OK;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Least squares with forgetting. A step weighs MEMORY times as much as the one after it, so the
- * last fifty or so count, and costs that change (longer contexts, a busy machine) are followed.
+ * last twenty or so count, and costs that change (longer contexts, a busy machine) are followed.
  *
- * What recent steps do not tell stays as it was: a solution is sought near the last one (RIDGE), so
- * that a thousand steps without prompts leave the price of a prompt token alone. A step that took
- * much longer than expected (the machine was elsewhere) is taken for one that took a little longer;
- * if such steps become the rule, the rule follows within a few of them.
+ * A new solution is sought near the last one (DAMP). So what recent steps tell badly, because they
+ * were all alike, moves slowly; what they do not tell at all stays as it was: a thousand steps without
+ * prompts leave the price of a prompt token alone. A step that took much longer than expected (the
+ * machine was elsewhere) is taken for one that took a little longer; if such steps become the rule,
+ * the rule follows within about twenty.
  */
 #include "engine/step_cost.h"
 
@@ -14,12 +15,13 @@
 
 enum { N = BN_STEP_COST_TERMS };
 
-static const double LEAST_NS = 1; /* of a price */
-static const double MEMORY = 0.98;
-static const double RIDGE = 0.01;           /* in steps: the weight of the last solution */
+static const double MEMORY = 0.95;
+static const double DAMP = 0.001;           /* the weight of the last solution, as a share */
+static const double DAMP_ALWAYS = 1e-6;     /* and for what was never seen, in steps */
+static const double LEAST_NS = 1;           /* of a price */
 static const double MAX_DEVIATIONS = 3;     /* a surprise beyond counts as so much */
 static const double LEAST_DEVIATION = 0.02; /* of the time expected, however calm it was */
-static const double DEVIATION_PACE = 0.1;   /* of the new in the usual deviation */
+static const double DEVIATION_PACE = 0.2;   /* of the new in the usual deviation */
 
 /* a d = b for a positive definite, which both become something else. */
 static void solve(double a[N][N], double b[N], double d[N])
@@ -65,7 +67,7 @@ void bn_step_cost_learn(struct bn_step_cost *c, uint32_t answers, uint32_t promp
         b[i] = c->xy[i];
         for (int j = 0; j < N; j++) {
             c->xx[i][j] = MEMORY * c->xx[i][j] + x[i] * x[j];
-            a[i][j] = c->xx[i][j] + (i == j ? RIDGE : 0);
+            a[i][j] = c->xx[i][j] + (i == j ? DAMP * c->xx[i][i] + DAMP_ALWAYS : 0);
             b[i] -= c->xx[i][j] * *last[j];
         }
     }

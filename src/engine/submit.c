@@ -34,18 +34,19 @@ static bitnet_status check_request(const struct bitnet_engine *e, const bitnet_r
     return BITNET_OK;
 }
 
-/* Prompt and answer together; what could never be held by the cache is refused here, since a request
- * that runs must be able to end. */
+/* Prompt and answer together; what the cache could never hold is refused here, since a request that
+ * runs must be able to end. */
 static bitnet_status find_limit(const struct bitnet_engine *e, const bitnet_request *r,
                                 uint32_t *limit, bitnet_error *err)
 {
-    size_t room = e->ctx - r->n_tokens;
-    *limit =
-        (uint32_t)(r->n_tokens + (r->max_new_tokens ? bn_min_size(r->max_new_tokens, room) : room));
-    if (bn_kv_pages_for(*limit) > e->kv.n_pages)
+    size_t cache = (size_t)e->kv.n_pages * BN_ATTN_BLOCK, n_new = e->ctx - r->n_tokens;
+    if (r->max_new_tokens) n_new = bn_min_size(n_new, r->max_new_tokens);
+    else if (cache > r->n_tokens) n_new = bn_min_size(n_new, cache - r->n_tokens);
+    if (r->n_tokens + n_new > cache)
         return bn_fail(err, BITNET_E_LIMIT,
-                       "a prompt of %zu tokens and an answer of up to %zu; the KV cache holds %u",
-                       r->n_tokens, *limit - r->n_tokens, e->kv.n_pages * BN_ATTN_BLOCK);
+                       "a prompt of %zu tokens and an answer of up to %zu; the KV cache holds %zu",
+                       r->n_tokens, n_new, cache);
+    *limit = (uint32_t)(r->n_tokens + n_new);
     return BITNET_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The best few of many scores, kept in a heap with the worst on top. Ties go to the smaller id, so
- * what it holds in the end does not depend on the order of arrival. (inside the room, for head.c) */
+ * what it holds in the end does not depend on the order of arrival. */
 #ifndef BN_MODEL_BEST_H
 #define BN_MODEL_BEST_H
 

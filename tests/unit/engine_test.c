@@ -16,7 +16,7 @@
 
 #include "alloc_count.h"
 #include "base/bandwidth.h"
-#include "engine/sampler.h"
+#include "model/model.h"
 
 static bitnet_model *model;
 static bitnet_model_info info;
@@ -368,69 +368,6 @@ static void bad_arguments_get_a_sentence(void **state)
     bitnet_model_close(NULL);
 }
 
-/* ---- the sampler by itself, against the definition of the distribution */
-
-static void sampler_follows_its_distribution(void **state)
-{
-    (void)state;
-    enum { V = 20, DRAWS = 200000 };
-    float logits[V];
-    struct bn_candidate scratch[V];
-    for (int i = 0; i < V; i++) logits[i] = (float)((i * 7) % V) * 0.3f;
-    static const bitnet_sampling ways[] = {
-        {.temperature = 1, .top_p = 1},
-        {.temperature = 0.4f, .top_p = 1},
-        {.temperature = 3, .top_p = 1},
-        {.temperature = 0.5f, .top_p = 1, .top_k = 5},
-        {.temperature = 1.5f, .top_p = 0.6f},
-        {.temperature = 1, .top_p = 0.7f, .top_k = 8},
-        {.temperature = 0.8f, .top_p = 1, .min_p = 0.2f},
-        {.temperature = 1, .top_p = 0.8f, .top_k = 9, .min_p = 0.3f},
-        {.temperature = 2, .top_p = 0.9f, .min_p = 0.1f}};
-    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
-        bitnet_sampling s = ways[w];
-        double p[V], total = 0, max = 0;
-        int order[V], kept = V;
-        for (int i = 0; i < V; i++) order[i] = i;
-        for (int i = 0; i < V; i++)
-            for (int j = i + 1; j < V; j++)
-                if (logits[order[j]] > logits[order[i]]) {
-                    int swap = order[i];
-                    order[i] = order[j];
-                    order[j] = swap;
-                }
-        if (s.top_k) kept = (int)s.top_k;
-        for (int i = 0; i < kept; i++) total += exp((double)logits[order[i]]);
-        if (s.top_p < 1) {
-            double have = 0;
-            int i = 0;
-            while (have < (double)s.top_p * total) have += exp((double)logits[order[i++]]);
-            kept = i;
-        }
-        max = exp((double)logits[order[0]]);
-        while (s.min_p > 0 && exp((double)logits[order[kept - 1]]) < (double)s.min_p * max) kept--;
-        total = 0;
-        memset(p, 0, sizeof p);
-        for (int i = 0; i < kept; i++)
-            total += p[order[i]] = exp((double)logits[order[i]] / (double)s.temperature);
-        int count[V] = {0};
-        for (int i = 0; i < DRAWS; i++) {
-            s.seed = 42;
-            int32_t id = bn_sample(&s, logits, V, (uint64_t)i, scratch);
-            assert_in_range(id, 0, V - 1);
-            count[id]++;
-        }
-        for (int i = 0; i < V; i++) {
-            double want = p[i] / total * DRAWS;
-            assert_true(fabs(count[i] - want) <=
-                        5 * sqrt(want) + (want > 0)); /* five standard deviations */
-        }
-    }
-    bitnet_sampling greedy = {.temperature = 0, .top_p = 1};
-    logits[3] = logits[9] = 100;
-    assert_int_equal(bn_sample(&greedy, logits, V, 0, scratch), 3); /* ties go to the smaller id */
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,7 +378,6 @@ int main(void)
         cmocka_unit_test(bad_arguments_get_a_sentence),
         cmocka_unit_test(layouts_are_what_was_asked_for),
         cmocka_unit_test(the_layout_follows_threads_and_size),
-        cmocka_unit_test(sampler_follows_its_distribution),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

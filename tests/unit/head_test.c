@@ -41,7 +41,7 @@ struct walk {
     struct bn_kv_seq seq;
     struct bn_forward *forward;
     float *logits;
-    struct bn_candidate *scratch;
+    struct bn_scored *scratch;
 };
 
 static void walk_open(struct walk *w, const struct bn_head_options *o)
@@ -166,7 +166,7 @@ struct sides {
     struct bn_kv_seq seq[SIDES];
     struct bn_forward *forward;
     float *logits; /* [TEXTS][HEADS][vocab]: exact, then screened: greedy, top-k, plain */
-    struct bn_candidate *scratch;
+    struct bn_scored *scratch;
     struct bn_head_stats stats[HEADS];
     uint32_t differ;
 };

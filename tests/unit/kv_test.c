@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Holders of KV pages: shared pages are copied before they are written to, pages that nobody holds
- * are free, and a refusal changes nothing. */
+ * Types of the KV cache. A text's attention has the same bits in pieces of any size, with any number of
+ * workers, in company, after guesses were taken back, and over pages of another sequence; and it is
+ * as close to that of float32 as each type promises. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,198 +13,351 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "model/kv.h"
+#include "model/attention.h"
+#include "model/forward.h"
+#include "model/rope.h"
 
-enum { PAGES = 12, SEQS = 5, PAGE = BN_ATTN_BLOCK, CTX = 6 * PAGE };
-
-static struct bn_kv kv;
-static struct bn_kv_seq seqs[SEQS];
-
-static int open_cache(void **state)
-{
-    (void)state;
-    const struct bn_config c = {.n_layer = 2, .n_head_kv = 3, .head_dim = 4};
-    if (bn_kv_open(&kv, &c, BITNET_KV_F16, BITNET_KV_F16, PAGES, NULL)) return -1;
-    for (size_t i = 0; i < kv.bytes; i++) kv.data[i] = (uint8_t)(i * 7 + i / kv.page_bytes);
-    for (int i = 0; i < SEQS; i++)
-        if (!bn_kv_seq_open(&seqs[i], &kv, CTX)) return -1;
-    return 0;
-}
-
-static int close_cache(void **state)
-{
-    (void)state;
-    for (int i = 0; i < SEQS; i++) bn_kv_seq_close(&seqs[i]);
-    bn_kv_close(&kv);
-    return 0;
-}
-
-static uint8_t *page_data(uint32_t page) { return bn_kv_head(&kv, 0, page, 0, false); }
-
-static size_t page_bytes(void) { return kv.n_layer * kv.page_bytes; }
-
-static void store(struct bn_kv_seq *s, uint32_t n_tokens)
-{
-    assert_true(bn_kv_reserve(&kv, s, n_tokens));
-    s->n_tokens = n_tokens;
-}
-
-/* Every page counts the sequences that have it, and the free ones are those of nobody. */
-static void check_holders(void)
-{
-    uint32_t held[PAGES] = {0}, n_free = 0;
-    for (int i = 0; i < SEQS; i++) {
-        assert_true(seqs[i].n_pages >= bn_kv_pages_for(seqs[i].n_tokens));
-        for (uint32_t k = 0; k < seqs[i].n_pages; k++) held[seqs[i].pages[k]]++;
-    }
-    for (uint32_t i = 0; i < PAGES; i++) n_free += held[i] == 0;
-    assert_memory_equal(kv.holders, held, sizeof held);
-    assert_int_equal(kv.n_free, n_free);
-    for (uint32_t i = 0; i < kv.n_free; i++) assert_int_equal(held[kv.free_pages[i]]++, 0);
-}
-
-static void a_shared_page_is_copied_before_writing(void **state)
-{
-    (void)state;
-    struct bn_kv_seq *a = &seqs[0], *b = &seqs[1];
-    store(a, 2 * PAGE + 20);
-    bn_kv_share(&kv, b, a->pages, PAGE + 5); /* ends in the middle of a page of a */
-    assert_int_equal(b->n_pages, 2);
-    assert_int_equal(b->n_tokens, PAGE + 5);
-    check_holders();
-    assert_int_equal(bn_kv_need(&kv, b, PAGE + 5), 0); /* nothing is written */
-    assert_int_equal(bn_kv_need(&kv, b, PAGE + 6), 1);
-    assert_int_equal(bn_kv_need(&kv, b, 2 * PAGE + 1), 2);
-    assert_int_equal(bn_kv_need(&kv, a, 2 * PAGE + 21), 0); /* the last page is a's alone */
-    store(b, 2 * PAGE + 1);
-    assert_int_equal(kv.n_free, PAGES - 5);
-    assert_int_equal(b->pages[0], a->pages[0]);
-    assert_int_not_equal(b->pages[1], a->pages[1]);
-    assert_memory_equal(page_data(b->pages[1]), page_data(a->pages[1]), page_bytes());
-    check_holders();
-}
-
-static void the_last_holder_writes_in_place(void **state)
-{
-    (void)state;
-    struct bn_kv_seq *a = &seqs[0], *b = &seqs[1];
-    store(a, 10);
-    bn_kv_share(&kv, b, a->pages, 10);
-    bn_kv_release(&kv, a);
-    assert_int_equal(a->n_tokens, 0);
-    uint32_t page = b->pages[0];
-    assert_int_equal(bn_kv_need(&kv, b, 11), 0);
-    store(b, 11);
-    assert_int_equal(b->pages[0], page);
-    check_holders();
-}
-
-static void truncating_lets_go(void **state)
-{
-    (void)state;
-    struct bn_kv_seq *a = &seqs[0], *b = &seqs[1];
-    store(a, 4 * PAGE);
-    bn_kv_share(&kv, b, a->pages, 3 * PAGE);
-    bn_kv_truncate(&kv, a, PAGE + 1);
-    assert_int_equal(a->n_pages, 2);
-    assert_int_equal(kv.n_free, PAGES - 3); /* b keeps the third */
-    check_holders();
-    uint32_t page = a->pages[1];
-    store(a, PAGE + 2); /* over what b reads: not in place */
-    assert_int_not_equal(a->pages[1], page);
-    assert_int_equal(b->pages[1], page);
-    bn_kv_truncate(&kv, a, PAGE);
-    assert_int_equal(a->n_pages, 1);
-    check_holders();
-}
-
-static void a_refusal_changes_nothing(void **state)
-{
-    (void)state;
-    struct bn_kv_seq *a = &seqs[0], *b = &seqs[1], *c = &seqs[2];
-    store(a, CTX);
-    store(b, 5 * PAGE);
-    bn_kv_share(&kv, c, a->pages, PAGE + 1);
-    assert_int_equal(kv.n_free, 1);
-    assert_false(bn_kv_reserve(&kv, c, 2 * PAGE + 1)); /* the copy and one more */
-    assert_int_equal(c->pages[1], a->pages[1]);
-    assert_int_equal(c->n_pages, 2);
-    assert_true(bn_kv_reserve(&kv, c, 2 * PAGE));
-    assert_int_equal(kv.n_free, 0);
-    assert_false(bn_kv_reserve(&kv, a, CTX + 1)); /* longer than the sequence may be */
-    check_holders();
-}
-
-struct told {
-    uint32_t n, page;
-    bool shared;
+enum {
+    CTX = 640,
+    LAYERS = 2,
+    SEQS = 3,
+    MAX_TOKENS = 700,
+    GUESSES = 8,
+    WRONG = 1000,
+    PERIOD = 8191
 };
 
-static void note(void *user, uint32_t page, bool shared)
-{
-    struct told *t = user;
-    *t = (struct told){t->n + 1, page, shared};
-}
+static const struct shape {
+    uint32_t n_head, n_head_kv, head_dim;
+} shapes[] = {{4, 1, 128}, {3, 3, 100}, {4, 2, 64}}; /* the first one is split among workers */
 
-static void the_second_holder_is_reported(void **state)
-{
-    (void)state;
-    struct told t = {0};
-    kv.on_shared = note;
-    kv.on_shared_user = &t;
-    store(&seqs[0], 1);
-    uint32_t page = seqs[0].pages[0];
-    assert_int_equal(t.n, 0);
-    bn_kv_hold(&kv, page);
-    assert_true(t.n == 1 && t.page == page && t.shared);
-    bn_kv_share(&kv, &seqs[1], &page, 1);
-    bn_kv_release(&kv, &seqs[1]);
-    assert_int_equal(t.n, 1); /* a third is nothing new */
-    bn_kv_let_go(&kv, page);
-    assert_true(t.n == 2 && t.page == page && !t.shared);
-    bn_kv_release(&kv, &seqs[0]);
-    assert_int_equal(t.n, 2);
-    check_holders();
-}
+/* error: of the outputs against float32, as a share of their size (root mean squares) */
+static const struct types {
+    bitnet_kv_type keys, values;
+    double error;
+} all_types[] = {
+    {BITNET_KV_F32, BITNET_KV_F32, 0},
+    {BITNET_KV_F16, BITNET_KV_F16, 0.0004},
+    {BITNET_KV_BF16, BITNET_KV_BF16, 0.003},
+    {BITNET_KV_FP8_E4M3, BITNET_KV_FP8_E4M3, 0.05},
+    {BITNET_KV_FP8_E5M2, BITNET_KV_FP8_E5M2, 0.1},
+    {BITNET_KV_INT8, BITNET_KV_INT8, 0.008},
+    {BITNET_KV_INT4, BITNET_KV_INT4, 0.1},
+    {BITNET_KV_INT2, BITNET_KV_INT2, 0.5},
+    {BITNET_KV_INT4, BITNET_KV_F16, 0.08},
+    {BITNET_KV_F32, BITNET_KV_INT2, 0.3},
+    {BITNET_KV_INT8, BITNET_KV_INT4, 0.06},
+    {BITNET_KV_FP8_E4M3, BITNET_KV_INT8, 0.04},
+};
 
-static void random_holders_are_counted(void **state)
+/* A cache with its workers, and sequences in it. */
+struct world {
+    const struct shape *s;
+    struct bn_layer layers[LAYERS];
+    float factors[64];
+    struct bn_model m;
+    struct bn_kv kv;
+    struct bn_pool *pool;
+    struct bn_attention *attention;
+    struct bn_kv_seq seqs[SEQS];
+    struct bn_batch_token *batch; /* [MAX_TOKENS] */
+    uint64_t *seeds;              /* [MAX_TOKENS] what the tokens of the batch are */
+    float *numbers;               /* [PERIOD] that everything is made of */
+    size_t n;
+    float *q, *k, *v, *out; /* of the batch */
+};
+
+static size_t q_row(const struct world *w) { return (size_t)w->s->n_head * w->s->head_dim; }
+static size_t kv_row(const struct world *w) { return (size_t)w->s->n_head_kv * w->s->head_dim; }
+
+static void open_world(struct world *w, const struct shape *s, const struct types *t,
+                       uint32_t threads)
 {
-    (void)state;
+    *w = (struct world){.s = s};
+    w->m = (struct bn_model){.layers = w->layers,
+                             .rope_factors = w->factors,
+                             .kernels = bn_kernels_select(bn_cpu_detect())};
+    w->m.config = (struct bn_config){.n_layer = LAYERS,
+                                     .n_head = s->n_head,
+                                     .n_head_kv = s->n_head_kv,
+                                     .head_dim = s->head_dim,
+                                     .n_ctx = CTX,
+                                     .rope_dim = s->head_dim,
+                                     .rope_theta = 10000.0f};
+    bn_rope_factors(w->factors, &w->m.config);
+    assert_int_equal(
+        bn_kv_open(&w->kv, &w->m.config, t->keys, t->values, SEQS * bn_kv_pages_for(CTX), NULL),
+        BITNET_OK);
+    assert_int_equal(bn_pool_open(&w->pool, threads, NULL), BITNET_OK);
+    assert_int_equal(
+        bn_attention_open(&w->attention, &w->m, w->pool, &w->kv, CTX, MAX_TOKENS, NULL), BITNET_OK);
+    for (size_t i = 0; i < SEQS; i++) assert_true(bn_kv_seq_open(&w->seqs[i], &w->kv, CTX));
+    w->q = malloc(MAX_TOKENS * q_row(w) * sizeof(float));
+    w->k = malloc(MAX_TOKENS * kv_row(w) * sizeof(float));
+    w->v = malloc(MAX_TOKENS * kv_row(w) * sizeof(float));
+    w->out = malloc(MAX_TOKENS * q_row(w) * sizeof(float));
+    w->batch = malloc(MAX_TOKENS * sizeof *w->batch);
+    w->seeds = malloc(MAX_TOKENS * sizeof *w->seeds);
+    w->numbers = malloc(PERIOD * sizeof *w->numbers);
+    assert_true(w->q && w->k && w->v && w->out && w->batch && w->seeds && w->numbers);
     struct bn_rng r = {1};
-    for (int step = 0; step < 20000; step++) {
-        struct bn_kv_seq *s = &seqs[bn_rng_below(&r, SEQS)], *t = &seqs[bn_rng_below(&r, SEQS)];
-        switch (bn_rng_below(&r, 4)) {
-        case 0: bn_kv_release(&kv, s); break;
-        case 1: bn_kv_truncate(&kv, s, bn_rng_below(&r, s->n_tokens + 1)); break;
-        case 2:
-            if (s->n_pages == 0) bn_kv_share(&kv, s, t->pages, bn_rng_below(&r, t->n_tokens + 1));
-            break;
-        default: {
-            uint32_t n = s->n_tokens + bn_rng_below(&r, CTX - s->n_tokens + 1), free = kv.n_free;
-            uint32_t need = bn_kv_need(&kv, s, n);
-            assert_int_equal(bn_kv_reserve(&kv, s, n), need <= free);
-            assert_int_equal(kv.n_free, need <= free ? free - need : free);
-            if (need > free) break;
-            if (n > s->n_tokens) /* what is written belongs to it alone */
-                for (uint32_t k = s->n_tokens / PAGE; k < s->n_pages; k++)
-                    assert_int_equal(kv.holders[s->pages[k]], 1);
-            s->n_tokens = n;
-        }
-        }
-        check_holders();
+    for (size_t i = 0; i < PERIOD; i++) w->numbers[i] = (float)(bn_rng_unit(&r) * 4 - 2);
+}
+
+static void close_world(struct world *w)
+{
+    for (size_t i = 0; i < SEQS; i++) {
+        bn_kv_release(&w->kv, &w->seqs[i]);
+        bn_kv_seq_close(&w->seqs[i]);
     }
+    assert_int_equal(w->kv.n_free, w->kv.n_pages);
+    bn_attention_close(w->attention);
+    bn_pool_close(w->pool);
+    bn_kv_close(&w->kv);
+    free(w->q);
+    free(w->k);
+    free(w->v);
+    free(w->out);
+    free(w->batch);
+    free(w->seeds);
+    free(w->numbers);
+}
+
+/* n next tokens of sequence i; token p of text `text`. */
+static void add(struct world *w, size_t i, uint32_t n, uint64_t text)
+{
+    struct bn_kv_seq *s = &w->seqs[i];
+    assert_true(bn_kv_reserve(&w->kv, s, s->n_tokens + n));
+    for (uint32_t j = 0; j < n; j++) {
+        w->seeds[w->n] = text << 32 | s->n_tokens;
+        w->batch[w->n++] = (struct bn_batch_token){.pos = s->n_tokens++, .seq = s};
+    }
+}
+
+static void fill(const struct world *w, float *x, size_t n, uint64_t seed)
+{
+    uint64_t start = bn_mix64(seed);
+    for (size_t i = 0; i < n; i++) x[i] = w->numbers[(start + i) % PERIOD];
+}
+
+struct job {
+    struct world *w;
+    uint32_t layer;
+};
+
+static void work(void *arg, uint32_t worker)
+{
+    struct job *j = arg;
+    struct world *w = j->w;
+    struct bn_attention_layer y = {&w->layers[j->layer], j->layer, w->out, w->q, w->k, w->v};
+    bn_attention_work(w->attention, &y, worker);
+}
+
+/* The batch, all layers; the last one's outputs stay. */
+static void run(struct world *w)
+{
+    bn_attention_begin(w->attention, w->batch, w->n);
+    for (uint32_t layer = 0; layer < LAYERS; layer++) {
+        for (size_t t = 0; t < w->n; t++) {
+            uint64_t seed = w->seeds[t] * 8 + layer * 4;
+            fill(w, w->q + t * q_row(w), q_row(w), seed);
+            fill(w, w->k + t * kv_row(w), kv_row(w), seed + 1);
+            fill(w, w->v + t * kv_row(w), kv_row(w), seed + 2);
+        }
+        bn_pool_run(w->pool, work, &(struct job){w, layer});
+    }
+    w->n = 0;
+}
+
+/* The whole text 1 as sequence 0, in pieces; company: other texts before and behind it. */
+static void read_text(float *out, struct world *w, uint32_t chunk, bool company)
+{
+    while (w->seqs[0].n_tokens < CTX) {
+        uint32_t from = w->seqs[0].n_tokens;
+        uint32_t n = (uint32_t)bn_min_size(chunk, CTX - from);
+        size_t before = 0;
+        if (company && w->seqs[1].n_tokens + 3 <= CTX) add(w, 1, before = 3, 2);
+        add(w, 0, n, 1);
+        if (company && w->seqs[2].n_tokens < CTX) add(w, 2, 1, 3);
+        run(w);
+        memcpy(out + from * q_row(w), w->out + before * q_row(w), n * q_row(w) * sizeof *out);
+    }
+}
+
+/* As one piece, by one worker. */
+static float *expected(const struct shape *s, const struct types *t)
+{
+    struct world w;
+    open_world(&w, s, t, 1);
+    float *out = malloc(CTX * q_row(&w) * sizeof *out);
+    assert_non_null(out);
+    read_text(out, &w, CTX, false);
+    close_world(&w);
+    return out;
+}
+
+static void for_all(void (*check)(const struct shape *, const struct types *, const float *))
+{
+    for (size_t i = 0; i < BN_ARRAY_LEN(shapes); i++)
+        for (size_t j = 0; j < BN_ARRAY_LEN(all_types); j++) {
+            if (i && (i + j) % 2)
+                continue; /* the first shape with all types, the others with half */
+            float *want = expected(&shapes[i], &all_types[j]);
+            check(&shapes[i], &all_types[j], want);
+            free(want);
+        }
+}
+
+static void check_pieces(const struct shape *s, const struct types *t, const float *want)
+{
+    static const struct {
+        uint32_t chunk, threads;
+        bool company;
+    } runs[] = {{1, 1, false}, {1, 2, false},  {1, 3, true},    {7, 1, true},  {7, 3, false},
+                {64, 2, true}, {64, 3, false}, {512, 2, false}, {512, 3, true}};
+    size_t bytes = (size_t)CTX * s->n_head * s->head_dim * sizeof(float);
+    float *got = malloc(bytes);
+    assert_non_null(got);
+    for (size_t i = 0; i < BN_ARRAY_LEN(runs); i++) {
+        struct world w;
+        open_world(&w, s, t, runs[i].threads);
+        read_text(got, &w, runs[i].chunk, runs[i].company);
+        assert_memory_equal(got, want, bytes);
+        close_world(&w);
+    }
+    free(got);
+}
+
+static void pieces_change_no_bit(void **state)
+{
+    (void)state;
+    for_all(check_pieces);
+}
+
+/* Guesses of every number follow every token, and are taken back. */
+static void check_guesses(const struct shape *s, const struct types *t, const float *want)
+{
+    struct world w;
+    open_world(&w, s, t, 2);
+    for (uint32_t pos = 0; pos + GUESSES < CTX / 2; pos++) {
+        add(&w, 0, 1, 1);
+        add(&w, 0, pos % (GUESSES + 1), WRONG);
+        run(&w);
+        assert_memory_equal(w.out, want + pos * q_row(&w), q_row(&w) * sizeof *want);
+        bn_kv_truncate(&w.kv, &w.seqs[0], pos + 1);
+        assert_int_equal(w.seqs[0].n_tokens, pos + 1);
+    }
+    close_world(&w);
+}
+
+static void guesses_are_taken_back(void **state)
+{
+    (void)state;
+    for_all(check_guesses);
+}
+
+/* Back by more than a tail holds: to the page's beginning, from where it is read again. */
+static void check_far_back(const struct shape *s, const struct types *t, const float *want)
+{
+    struct world w;
+    open_world(&w, s, t, 2);
+    add(&w, 0, 150, 1);
+    run(&w);
+    bn_kv_truncate(&w.kv, &w.seqs[0], 40);
+    uint32_t from = w.seqs[0].n_tokens;
+    assert_int_equal(from, bn_kv_has_blocks(&w.kv) ? 32 : 40);
+    add(&w, 0, 100, 1);
+    run(&w);
+    assert_memory_equal(w.out, want + from * q_row(&w), 100 * q_row(&w) * sizeof *want);
+    close_world(&w);
+}
+
+/* Another sequence goes on behind whole pages of the first one. */
+static void check_shared(const struct shape *s, const struct types *t, const float *want)
+{
+    struct world w;
+    open_world(&w, s, t, 2);
+    add(&w, 0, 100, 1);
+    run(&w);
+    bn_kv_share(&w.kv, &w.seqs[1], w.seqs[0].pages, 96);
+    add(&w, 1, 70, 1);
+    run(&w);
+    assert_memory_equal(w.out, want + 96 * q_row(&w), 70 * q_row(&w) * sizeof *want);
+    /* the first one back into a page that both hold: it gets its own */
+    bn_kv_truncate(&w.kv, &w.seqs[0], 90);
+    assert_int_equal(w.seqs[0].n_tokens, 90);
+    add(&w, 0, 20, WRONG);
+    run(&w);
+    assert_int_not_equal(w.seqs[0].pages[2], w.seqs[1].pages[2]);
+    add(&w, 1, 5, 1);
+    run(&w);
+    assert_memory_equal(w.out, want + 166 * q_row(&w), 5 * q_row(&w) * sizeof *want);
+    close_world(&w);
+}
+
+static void pages_are_shared_and_left(void **state)
+{
+    (void)state;
+    for_all(check_far_back);
+    for_all(check_shared);
+}
+
+static void errors_are_small(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < BN_ARRAY_LEN(shapes); i++) {
+        size_t n = (size_t)CTX * shapes[i].n_head * shapes[i].head_dim;
+        float *exact = expected(&shapes[i], &all_types[0]);
+        for (size_t j = 0; j < BN_ARRAY_LEN(all_types); j++) {
+            float *got = expected(&shapes[i], &all_types[j]);
+            double error = 0, size = 0;
+            for (size_t x = 0; x < n; x++) {
+                double d = (double)got[x] - exact[x];
+                error += d * d;
+                size += (double)exact[x] * exact[x];
+            }
+            error = sqrt(error / size);
+            assert_true(error <= all_types[j].error);
+            assert_true(error >= all_types[j].error / 2); /* a bound that says something */
+            free(got);
+        }
+        free(exact);
+    }
+}
+
+static void memory_is_as_documented(void **state)
+{
+    (void)state;
+    static const struct {
+        bitnet_kv_type type;
+        double bits; /* of a number, scales included */
+    } types[] = {{BITNET_KV_F32, 32},     {BITNET_KV_F16, 16},     {BITNET_KV_BF16, 16},
+                 {BITNET_KV_FP8_E4M3, 8}, {BITNET_KV_FP8_E5M2, 8}, {BITNET_KV_INT8, 8.5},
+                 {BITNET_KV_INT4, 5},     {BITNET_KV_INT2, 3}};
+    struct bn_config c = {.n_layer = 30, .n_head = 20, .n_head_kv = 5, .head_dim = 128};
+    for (size_t i = 0; i < BN_ARRAY_LEN(types); i++) {
+        struct bn_kv kv;
+        struct bn_kv_seq seq;
+        assert_int_equal(bn_kv_open(&kv, &c, types[i].type, types[i].type, 3, NULL), BITNET_OK);
+        assert_int_equal(bn_kv_token_bytes(&kv), (uint64_t)(2 * 30 * 5 * 128 * types[i].bits / 8));
+        assert_int_equal(kv.bytes, 3 * BN_ATTN_BLOCK * bn_kv_token_bytes(&kv));
+        /* with blocks, two pages of float16 a sequence */
+        assert_int_equal(kv.tail_bytes, types[i].bits < 8 ? 2 * 32 * 2 * 30 * 5 * 128 * 2 : 0);
+        assert_true(bn_kv_seq_open(&seq, &kv, 96));
+        assert_int_equal(seq.tail != NULL, bn_kv_has_blocks(&kv));
+        bn_kv_seq_close(&seq);
+        bn_kv_close(&kv);
+    }
+    assert_null(bn_kv_type_name(BITNET_KV_AUTO));
+    assert_null(bn_kv_type_name((bitnet_kv_type)(BITNET_KV_INT2 + 1)));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_shared_page_is_copied_before_writing, open_cache,
-                                        close_cache),
-        cmocka_unit_test_setup_teardown(the_last_holder_writes_in_place, open_cache, close_cache),
-        cmocka_unit_test_setup_teardown(truncating_lets_go, open_cache, close_cache),
-        cmocka_unit_test_setup_teardown(a_refusal_changes_nothing, open_cache, close_cache),
-        cmocka_unit_test_setup_teardown(the_second_holder_is_reported, open_cache, close_cache),
-        cmocka_unit_test_setup_teardown(random_holders_are_counted, open_cache, close_cache),
+        cmocka_unit_test(memory_is_as_documented),   cmocka_unit_test(errors_are_small),
+        cmocka_unit_test(pieces_change_no_bit),      cmocka_unit_test(guesses_are_taken_back),
+        cmocka_unit_test(pages_are_shared_and_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

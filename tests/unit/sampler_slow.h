@@ -50,24 +50,33 @@ static inline void slow_penalties(struct slow *c)
     }
 }
 
-static inline void slow_dry(struct slow *c)
+/* How much of the text's end stands before a token, at the place where that is most. */
+static inline uint32_t slow_repeats(const struct slow *c, uint32_t from, int32_t token)
 {
-    const bitnet_sampling *s = &c->s;
-    uint32_t n = c->n_tokens, longest[SLOW_MAX_VOCAB] = {0};
-    uint32_t from = s->dry_last_n && s->dry_last_n < n ? n - s->dry_last_n : 0;
-    uint32_t allowed = s->dry_allowed_length ? s->dry_allowed_length : 2;
-    double base = s->dry_base == 0 ? 1.75 : (double)s->dry_base;
-    for (uint32_t at = from + 1; at < n; at++) { /* what followed there */
+    uint32_t n = c->n_tokens, longest = 0;
+    for (uint32_t at = from + 1; at < n; at++) {
         uint32_t k = 0;
+        if (c->tokens[at] != token) continue;
         while (k < c->unbroken && at >= from + 1 + k &&
                c->tokens[at - 1 - k] == c->tokens[n - 1 - k])
             k++;
-        if (k > longest[c->tokens[at]]) longest[c->tokens[at]] = k;
+        longest = k > longest ? k : longest;
     }
-    for (uint32_t v = 0; v < c->n_vocab; v++)
-        if (longest[v] >= allowed)
-            c->x[v] = (double)(float)(c->x[v] -
-                                      (double)s->dry_multiplier * pow(base, longest[v] - allowed));
+    return longest;
+}
+
+static inline void slow_dry(struct slow *c)
+{
+    const bitnet_sampling *s = &c->s;
+    uint32_t from = s->dry_last_n && s->dry_last_n < c->n_tokens ? c->n_tokens - s->dry_last_n : 0;
+    uint32_t allowed = s->dry_allowed_length ? s->dry_allowed_length : 2;
+    double base = s->dry_base == 0 ? 1.75 : (double)s->dry_base;
+    for (uint32_t v = 0; v < c->n_vocab; v++) {
+        uint32_t longest = slow_repeats(c, from, (int32_t)v);
+        if (longest < allowed) continue;
+        double penalty = (double)s->dry_multiplier * pow(base, longest - allowed);
+        c->x[v] = (double)(float)(c->x[v] - penalty);
+    }
 }
 
 static inline const struct slow *slow_sorting(const struct slow *c)

@@ -161,4 +161,13 @@ static inline bool sim_advance(struct sim_job *j, uint32_t accepted)
     return left == 0;
 }
 
+/* The most steps that it needs once it runs undisturbed: S in the head of sched.c. */
+static inline uint32_t sim_steps_alone(const struct sim *sim, const struct sim_job *j)
+{
+    const struct bn_sched_limits *l = &sim->limits;
+    size_t b = (l->max_batch_tokens - l->max_seqs + 2) / 2;
+    if (l->step_target_ns) b = bn_min_size(16, l->max_batch_tokens - l->max_seqs + 1);
+    return (uint32_t)bn_div_up(j->prompt, bn_max_size(1, b / l->max_seqs)) + j->answer - 1;
+}
+
 #endif

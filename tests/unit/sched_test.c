@@ -132,19 +132,6 @@ static void after_step(struct world *w)
     }
 }
 
-/* The quantum that sched.c promises a prompt, and S of its file head. */
-static uint32_t quantum(const struct bn_sched_limits *l)
-{
-    uint32_t b = (l->max_batch_tokens - l->max_seqs + 2) / 2;
-    if (l->step_target_ns) b = (uint32_t)bn_min_size(16, l->max_batch_tokens - l->max_seqs + 1);
-    return (uint32_t)bn_max_size(1, b / l->max_seqs);
-}
-
-static uint32_t steps_alone(const struct world *w, const struct life *l)
-{
-    return (uint32_t)bn_div_up(l->sim.prompt, quantum(&w->sim.limits)) + l->sim.answer - 1;
-}
-
 static bool were_together(const struct life *a, const struct life *b)
 {
     return a->was_added && a->added < b->ended && b->added < a->ended;
@@ -158,11 +145,12 @@ struct tally {
 
 static void check_bounds(const struct world *w, const struct life *l, struct tally *t)
 {
-    uint32_t largest = 0, n_further = l->elder >= 0, older = 0, ran = 0, own = steps_alone(w, l);
+    uint32_t largest = 0, n_further = l->elder >= 0, older = 0, ran = 0,
+             own = sim_steps_alone(&w->sim, &l->sim);
     for (uint32_t i = 0; i < w->n_jobs; i++) {
         const struct life *o = &w->jobs[i];
         if (o == l || !were_together(o, l)) continue;
-        uint32_t n = steps_alone(w, o);
+        uint32_t n = sim_steps_alone(&w->sim, &o->sim);
         largest = n > largest ? n : largest;
         if (o->sim.job.ticket < l->sim.job.ticket) {
             older += n;

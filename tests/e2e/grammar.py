@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Constrained texts beside a validator that is not ours: for every schema of tests/data/schemas, texts drawn at random
+from what the masks allow are parsed by json and validated by jsonschema (Debian: python3-jsonschema). The masks
+themselves are compared with a trial of every token, on the embedded model's vocabulary and on Llama 3's. Prints TAP.
+
+usage: grammar.py GRAMMAR_DRAW DATA [TEXTS_A_SCHEMA]
+"""
+import datetime
+import json
+import lzma
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
+draw, data = sys.argv[1:3]
+texts = int(sys.argv[3]) if len(sys.argv) > 3 else 50
+stories = os.path.join(data, "stories", "tokenizer.json")
+count = failed = 0
+
+
+def report(name, good, text=""):
+    global count, failed
+    count, failed = count + 1, failed + (not good)
+    print(f"{'ok' if good else 'not ok'} {count} - {name}", flush=True)
+    for line in text.splitlines() if not good else ():
+        print("# " + line)
+
+
+def run(mode, tokenizer, schema, n, seed):
+    p = subprocess.run([draw, mode, tokenizer, schema, str(n), str(seed)], capture_output=True)
+    return p.returncode == 0, p.stdout.decode(), p.stderr.decode(errors="replace")
+
+
+def is_time(value):
+    try:
+        datetime.time.fromisoformat(value.replace("Z", "+00:00"))
+    except ValueError:
+        return False
+    return True
+
+
+def validator(schema):
+    """None without the module; then texts are only parsed."""
+    if not jsonschema:
+        return None
+    checker = jsonschema.FormatChecker(("date", "uuid", "email", "ipv4"))
+    checker.checks("time")(is_time)
+    checker.checks("date-time")(lambda v: v[10] == "T" and is_time(v[11:]) and bool(datetime.date.fromisoformat(v[:10])))
+    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    kind.check_schema(schema)
+    return kind(schema, format_checker=checker)
+
+
+def faults(schema, lines):
+    check = validator(schema)
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except ValueError as e:
+            yield f"{e}: {line[:200]}"
+            continue
+        for e in check.iter_errors(value) if check else ():
+            yield f"{e.message[:200]}: {line[:200]}"
+
+
+def texts_fit(name, schema, path):
+    good, out, err = run("draw", stories, path, texts, 20261115)
+    lines = out.split("\n")[:-1]
+    wrong = list(faults(schema, lines)) if good else [err]
+    report(f"{name}: {texts} texts {'validate' if jsonschema else 'parse'}", not wrong and len(lines) == texts,
+           "\n".join(wrong[:5]))
+
+
+schemas = sorted(os.listdir(os.path.join(data, "schemas")))
+for name in schemas:
+    path = os.path.join(data, "schemas", name)
+    with open(path) as f:
+        texts_fit(name, json.load(f), path)
+texts_fit("any object", {"type": "object"}, "json")
+report("20 schemas", len(schemas) == 20)
+
+with tempfile.TemporaryDirectory() as scratch:
+    llama3 = os.path.join(scratch, "tokenizer.json")
+    with open(llama3, "wb") as f:
+        f.write(lzma.open(os.path.join(data, "tokenizers", "llama3-tokenizer.json.xz")).read())
+    for vocabulary, tokenizer, n in (("stories", stories, 60), ("Llama 3", llama3, 6)):
+        for name in schemas:
+            good, out, err = run("check", tokenizer, os.path.join(data, "schemas", name), n, 7)
+            report(f"{name}, {vocabulary}: {n} masks as tried token by token", good, out + err)
+if not jsonschema:
+    count += 1
+    print(f"ok {count} - validation # SKIP no python3-jsonschema: the texts were only parsed")
+print(f"1..{count}")
+sys.exit(failed != 0)
