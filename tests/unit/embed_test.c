@@ -53,7 +53,7 @@ static void check_company(bitnet_kv_type kv)
 {
     static const struct {
         uint32_t threads, seqs, batch;
-    } ways[] = {{1, 1, 512}, {2, 4, 512}, {3, 9, 7}, {2, 2, 64}, {1, 9, 9}};
+    } ways[] = {{1, 1, 512}, {2, 4, 512}, {3, 9, 7}, {2, 2, 64}, {1, 9, 9}, {2, 1, 1}, {2, 1, 7}};
     size_t bytes = info.n_embd * sizeof(float);
     for (int pooling = 0; pooling < 2; pooling++) {
         bitnet_engine *alone = engine(1, 1, 512, kv);
