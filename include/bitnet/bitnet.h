@@ -452,7 +452,8 @@ typedef struct bitnet_kv_health {
 BITNET_API bitnet_status bitnet_engine_kv_health(const bitnet_engine *e, uint32_t layer,
                                                  bitnet_kv_health *health, bitnet_error *err);
 
-/* Checksums of the weights as they lie in memory. The first pass takes them, later ones compare. */
+/* Checksums of the weights as they lie in memory. The first pass takes them, later ones compare. They
+ * belong to the engine, which takes the memory for them with the first call: 8 bytes a block. */
 typedef struct bitnet_scrub {
     size_t size;
     uint64_t total_bytes, pass_bytes; /* of all weights; done in this pass                     */

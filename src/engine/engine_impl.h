@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The engine's inside, shared by its files: engine.c (life, the plain door), submit.c (requests come
- * and go), memory.c (pages for those that run), step.c (the step). */
+ * and go), memory.c (pages for those that run), step.c (the step), embed.c, health.c. */
 #ifndef BN_ENGINE_ENGINE_IMPL_H
 #define BN_ENGINE_ENGINE_IMPL_H
 

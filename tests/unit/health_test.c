@@ -115,6 +115,40 @@ static void test_nonfinite(void **state)
     assert_int_equal(h.nonfinite_rows, 3);
 }
 
+/* A norm that holds a NaN: the request ends with a reason, and is counted; embeddings say it, too. */
+static void test_damaged(void **state)
+{
+    (void)state;
+    bitnet_model *m = NULL;
+    bitnet_engine *e = NULL;
+    bitnet_engine_options o;
+    bitnet_engine_options_init(&o);
+    o.ctx_tokens = 32;
+    assert_int_equal(bitnet_model_open(&m, TEST_MODEL, NULL, NULL), BITNET_OK);
+    assert_int_equal(bitnet_engine_open(&e, m, &o, NULL), BITNET_OK);
+    ((float *)m->m->out_norm)[5] = NAN;
+    int32_t prompt[2] = {1, 2};
+    bitnet_request r;
+    bitnet_request_init(&r);
+    r.tokens = prompt;
+    r.n_tokens = 2;
+    submit(e, &r);
+    bitnet_event ev[4];
+    size_t n = 4;
+    assert_int_equal(bitnet_step(e, ev, &n, NULL), BITNET_OK);
+    assert_int_equal(ev[n - 1].finish, BITNET_FINISH_ERROR);
+    assert_non_null(strstr(ev[n - 1].error, "not finite"));
+    assert_int_equal(health_of(e).nonfinite_rows, 1);
+    float *out = calloc(info.n_embd, sizeof *out);
+    bitnet_error err = {0};
+    bitnet_embed_input in = {prompt, 2};
+    assert_int_equal(bitnet_embed(e, &in, 1, NULL, out, &err), BITNET_E_INTERNAL);
+    assert_non_null(strstr(err.text, "input 0 are not finite"));
+    free(out);
+    bitnet_engine_close(e);
+    bitnet_model_close(m);
+}
+
 /* ------------------------------------------------------------------ the KV cache */
 
 static void test_entropy(void **state)
@@ -334,9 +368,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_repetition), cmocka_unit_test(test_repetition_of_answers),
-        cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_entropy),
-        cmocka_unit_test(test_kv),         cmocka_unit_test(test_kv_types),
-        cmocka_unit_test(test_activity),   cmocka_unit_test(test_scrub),
-        cmocka_unit_test(test_scrub_steps)};
+        cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_entropy),    cmocka_unit_test(test_kv),
+        cmocka_unit_test(test_kv_types),   cmocka_unit_test(test_activity),
+        cmocka_unit_test(test_scrub),      cmocka_unit_test(test_scrub_steps)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
