@@ -60,7 +60,7 @@ static void print_kernel(const json_t *m)
 {
     bool chosen = json_is_true(json_object_get(m, "chosen"));
     bool products = strcmp(bench_text(m, "unit"), "GMAC/s") == 0;
-    printf("%-10s %-8s%c %-40s %11.2f %7.1f %%", bench_text(m, "op"), bench_text(m, "isa"),
+    printf("%-13s %-8s%c %-40s %11.2f %7.1f %%", bench_text(m, "op"), bench_text(m, "isa"),
            chosen ? '*' : ' ', bench_text(m, "work"), bench_number(m, "ns") / 1e3,
            bench_number(m, "spread") * 100);
     if (products) printf(" %8.2f", bench_number(m, "median"));
@@ -70,7 +70,7 @@ static void print_kernel(const json_t *m)
 
 void bench_print_kernels(const json_t *items)
 {
-    printf("%s%-10s %-8s  %-40s %11s %9s %8s %8s %8s%s\n", term_style(stdout, TERM_BOLD), "", "",
+    printf("%s%-13s %-8s  %-40s %11s %9s %8s %8s %8s%s\n", term_style(stdout, TERM_BOLD), "", "",
            "", "us", "spread", "GMAC/s", "GB/s", "scalar", term_style(stdout, TERM_PLAIN));
     for (size_t i = 0; i < json_array_size(items); i++) print_kernel(json_array_get(items, i));
     printf("\n*: the variant that is used\n");

@@ -49,6 +49,7 @@ static const struct opt_part parts[] = {
     {"Context", engine_opts_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
+    {"Form of the answers", form_opts_table, AT(gen.form)},
     {NULL, NULL, 0},
 };
 #undef AT

@@ -91,6 +91,7 @@ static const struct opt_part parts[] = {
     {"Context", engine_opts_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
+    {"Form of the answer", form_opts_table, AT(gen.form)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -246,7 +247,7 @@ static int print_report(const struct report *r)
     const struct generation *g = r->g;
     json_t *j = json_pack(
         "{s:o, s:o, s:I, s:I, s:s, s:I, s:{s:f, s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:I, s:I}, s:o, "
-        "s:I, s:I, s:s, s:s, s:s, s:o, s:o}",
+        "s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:o}",
         "text", term_json_string(g->text.data ? g->text.data : "", g->text.len), "tokens",
         json_ids(g->ids, g->n_ids), "prompt_tokens", (json_int_t)g->n_prompt, "generated_tokens",
         (json_int_t)g->n_generated, "finish_reason", generation_finish_name(g->finish), "seed",
@@ -257,8 +258,8 @@ static int print_report(const struct report *r)
         "scratch_bytes", (json_int_t)r->engine.scratch_bytes, "packed_bytes",
         (json_int_t)r->model.packed_bytes, "model", json_model(&r->model), "threads",
         (json_int_t)r->engine.threads, "ctx_size", (json_int_t)r->engine.ctx_tokens, "kv_type",
-        r->engine.kv_type, "backend", r->model.backend, "layout", r->model.layout, "head",
-        json_head(&r->engine), "ffn", r->ffn);
+        r->engine.kv_type, "kv_type_v", r->engine.kv_type_v, "backend", r->model.backend, "layout",
+        r->model.layout, "head", json_head(&r->engine), "ffn", r->ffn);
     if (g->logprobs) json_object_set_new(j, "logprobs", json_logprobs(r->m, g));
     if (r->health) json_object_set_new(j, "health", health_report_json(r->health));
     return term_print_json(j);

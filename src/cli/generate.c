@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-enum { EVENT_ROOM = 4 }; /* two for our only request, and some to spare */
+enum { EVENT_ROOM = 8 };
 static const size_t answer_max_bytes = (size_t)256 << 20;
 
 #define AT(field) offsetof(struct generate_opts, field)
@@ -116,15 +116,24 @@ static bitnet_status take_event(struct generation *g, const bitnet_event *e, uin
     return BITNET_OK;
 }
 
-bitnet_status generation_run(struct generation *g, bitnet_error *err)
+static bitnet_status submit(const struct generation *g, uint64_t *id, bitnet_error *err)
 {
     bitnet_request r;
     bitnet_logit_bias biases[OPT_LIST_MAX];
+    char *owned = NULL;
+    bitnet_status s = fill_request(&r, biases, g, err);
+    if (s == BITNET_OK) s = form_from_opts(&r, &owned, &g->opts->form, err);
+    if (s == BITNET_OK) s = bitnet_submit(g->engine, &r, id, err);
+    free(owned);
+    return s;
+}
+
+bitnet_status generation_run(struct generation *g, bitnet_error *err)
+{
     uint64_t id, start_ns = bn_now_ns();
     bn_buf_init(&g->text, answer_max_bytes);
-    BN_TRY(fill_request(&r, biases, g, err));
     g->finish = BITNET_FINISH_NONE;
-    BN_TRY(bitnet_submit(g->engine, &r, &id, err));
+    BN_TRY(submit(g, &id, err));
     bool go_on = true, cancelled = false;
     if (g->n_echo && g->on_text) go_on = g->on_text(g->user, g->echo, g->n_echo);
     bitnet_status s = BITNET_OK;

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/json.h"
+#include "cli/form_opts.h"
 #include "cli/sampling_opts.h"
 
 struct generate_opts {
@@ -15,6 +16,7 @@ struct generate_opts {
     bool seed_given, ignore_end, special;
     struct opt_list stop;
     struct sampling_opts sampling; /* a table of its own */
+    struct form_opts form;         /* likewise */
 };
 extern const struct opt generate_opts_table[];
 

@@ -122,7 +122,7 @@ struct bn_want bn_sampler_want(const struct bn_sampler *s, uint64_t position, bo
     if (s->options.n_logit_bias == 0) return want;
     /* of n tokens that are lowered, at most n of the k + n best before are not among the k best
      * after; how far they are below the best is another matter */
-    if (want.kind != BN_WANT_BEST || want.k == 0) return all;
+    if (want.kind != BN_WANT_BEST || want.k == 0 || want.k > BN_HEAD_MAX_K) return all;
     want.k += (uint32_t)s->options.n_logit_bias;
     want.below = (double)INFINITY;
     return want;

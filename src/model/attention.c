@@ -8,16 +8,9 @@
  * every worker gets the same number of them. Blocks are independent of each other, only their
  * folding has an order (kernels.h). So the worker that has a task's first blocks folds them as ever;
  * those of the others stay apart, each with a state of its own, and are folded after a barrier, in
- * order: the same operations on the same numbers.
- *
- * Keys and values that are float16 or float32 are used where they lie in the cache. Others are read
- * into a worker's buffer, a block at a time, once for all queries that see it. Where the cache holds
- * blocks (kv.h), a token's own page comes from the batch and from the sequence's tail; the tail is
- * written last, since the batch may need what it replaces. */
-#include "model/attention.h"
-
+ * order: the same operations on the same numbers. */
 #include "base/mem.h"
-#include "model/forward.h"
+#include "model/attention_impl.h"
 #include "model/rope.h"
 #include <math.h>
 #include <stdlib.h>
@@ -32,36 +25,6 @@ enum {
 /* of running sums, or of one block: o [queries][head_dim], m and l [queries] */
 struct state {
     float *o, *m, *l;
-};
-
-/* positions of a token's sequence in the batch */
-struct span {
-    uint32_t first, last;
-};
-
-struct bn_attention {
-    const struct bn_model *m;
-    struct bn_pool *pool;
-    struct bn_kv *kv;
-    size_t dim, group;    /* of a head; query heads that share a KV head */
-    size_t q_row, kv_row; /* floats of a token's queries, and of its keys or values */
-    float *rope;          /* [n_ctx][rope_dim] */
-    float *states;        /* [threads][state_floats], RUN_QUERIES or the group's; then queries */
-    size_t state_queries, state_floats;
-    float *blocks;                    /* [blocks_room][block_floats], with several threads */
-    size_t block_floats, blocks_room; /* for all pages of the cache, each in one sequence */
-    float *buffers;                   /* [threads][2][BN_ATTN_BLOCK][wide], unless `in_place` */
-    struct span *spans;               /* [max_tokens], with blocks in the cache */
-    bool in_place;                    /* keys and values are used where they lie */
-    size_t *first; /* [max_tokens + 1] blocks of all heads of the tokens before */
-    void *memory;  /* all of these */
-    size_t memory_bytes;
-    /* the batch in progress */
-    const struct bn_batch_token *batch;
-    size_t n;
-    bool independent; /* no two tokens are of one sequence */
-    bool split;
-    bool page_ends; /* with blocks in the cache: a token is the last one of its page */
 };
 
 /* ------------------------------------------------------------------ memory */
@@ -154,90 +117,6 @@ static void reset(const struct bn_attention *a, struct state s, size_t n_q)
     }
 }
 
-/* ------------------------------------------------------------------ keys and values */
-
-static const struct bn_kv_side *side_of(const struct bn_attention *a, bool values)
-{
-    return values ? &a->kv->values : &a->kv->keys;
-}
-
-/* the batch's row of a token and a KV head */
-static float *batch_row(const struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
-                        uint32_t kv_head, bool values)
-{
-    return (values ? y->v : y->k) + t * a->kv_row + kv_head * a->dim;
-}
-
-static float *buffer_of(const struct bn_attention *a, uint32_t worker, bool values)
-{
-    return a->buffers + (2 * worker + (values ? 1 : 0)) * BN_ATTN_BLOCK * a->kv->keys.wide;
-}
-
-/* A key or value to its page; of a block it is rounded in the batch, which others see it in. */
-static void store(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
-                  uint32_t kv_head, bool values)
-{
-    const struct bn_kernels *kn = &a->m->kernels;
-    const struct bn_kv_side *side = side_of(a, values);
-    const struct bn_batch_token *b = &a->batch[t];
-    float *x = batch_row(a, y, t, kv_head, values);
-    if (side->block_bits) {
-        uint16_t half[BN_MAX_HEAD_DIM];
-        kn->f32_to_f16(half, x, a->dim);
-        kn->row_f16(x, half, a->dim);
-        return;
-    }
-    uint32_t page = b->seq->pages[b->pos / BN_ATTN_BLOCK];
-    bn_kv_put_row(side, kn, bn_kv_head(a->kv, y->index, page, kv_head, values),
-                  b->pos % BN_ATTN_BLOCK, x);
-}
-
-/* The rows of token t's own page up to its own, as they are before they become part of a block. */
-static void gather(float *to, const struct bn_attention *a, const struct bn_attention_layer *y,
-                   size_t t, uint32_t kv_head, bool values)
-{
-    const struct bn_batch_token *b = &a->batch[t];
-    size_t wide = a->kv->keys.wide;
-    for (uint32_t pos = b->pos - b->pos % BN_ATTN_BLOCK; pos <= b->pos; pos++, to += wide) {
-        if (pos >= a->spans[t].first)
-            memcpy(to, batch_row(a, y, t - (b->pos - pos), kv_head, values), a->dim * sizeof *to);
-        else
-            a->m->kernels.row_f16(
-                to, bn_kv_tail_row(a->kv, b->seq->tail, y->index, pos, kv_head, values), a->dim);
-        memset(to + a->dim, 0, (wide - a->dim) * sizeof *to);
-    }
-}
-
-/* If token t is the last one of its page: its blocks. */
-static void store_page(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
-                       uint32_t kv_head, uint32_t worker)
-{
-    const struct bn_batch_token *b = &a->batch[t];
-    if (b->pos % BN_ATTN_BLOCK != BN_ATTN_BLOCK - 1) return;
-    uint32_t page = b->seq->pages[b->pos / BN_ATTN_BLOCK];
-    for (int values = 0; values < 2; values++) {
-        if (!side_of(a, values)->block_bits) continue;
-        float *rows = buffer_of(a, worker, values);
-        gather(rows, a, y, t, kv_head, values);
-        bn_kv_put_block(side_of(a, values), &a->m->kernels,
-                        bn_kv_head(a->kv, y->index, page, kv_head, values), rows);
-    }
-}
-
-/* Token t's rows to the tail, if it is in one of the last pages. */
-static void store_tail(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
-                       uint32_t kv_head, uint32_t worker)
-{
-    (void)worker;
-    const struct bn_batch_token *b = &a->batch[t];
-    if (b->pos / BN_ATTN_BLOCK + BN_KV_TAIL_PAGES <= a->spans[t].last / BN_ATTN_BLOCK) return;
-    for (int values = 0; values < 2; values++)
-        if (side_of(a, values)->block_bits)
-            a->m->kernels.f32_to_f16(
-                bn_kv_tail_row(a->kv, b->seq->tail, y->index, b->pos, kv_head, values),
-                batch_row(a, y, t, kv_head, values), a->dim);
-}
-
 /* One token and one KV head: rotates its key and the queries that share it, and puts key and value
  * into the cache. */
 static void rotate_and_store(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
@@ -249,15 +128,15 @@ static void rotate_and_store(struct bn_attention *a, const struct bn_attention_l
     bn_rope_fn *rope = c->rope == BN_ROPE_NEOX ? kn->rope_neox : kn->rope_norm;
     size_t dim = a->dim;
     float *q = y->q + t * a->q_row + kv_head * a->group * dim;
-    float *k = batch_row(a, y, t, kv_head, false);
+    float *k = bn_attention_row(a, y, t, kv_head, false);
     for (size_t i = 0; y->layer->q_norm && i < a->group; i++)
         kn->rmsnorm(q + i * dim, q + i * dim, y->layer->q_norm, dim, c->eps);
     if (y->layer->k_norm) kn->rmsnorm(k, k, y->layer->k_norm, dim, c->eps);
     const float *angles = a->rope + (size_t)a->batch[t].pos * c->rope_dim;
     rope(q, a->group, dim, c->rope_dim / 2, angles);
     rope(k, 1, dim, c->rope_dim / 2, angles);
-    store(a, y, t, kv_head, false);
-    store(a, y, t, kv_head, true);
+    bn_attention_store(a, y, t, kv_head, false);
+    bn_attention_store(a, y, t, kv_head, true);
 }
 
 /* This worker's share of tokens and KV heads. */
@@ -273,45 +152,8 @@ static void for_share(struct bn_attention *a, const struct bn_attention_layer *y
 
 /* ------------------------------------------------------------------ tasks */
 
-/* Keys and values of a block for the kernels; what comes next is on its way meanwhile. */
-struct view {
-    const void *k, *v, *next_k, *next_v;
-};
-
-/* One block of a token's keys and values, as far as it sees them. Next comes its next block, or the
- * first one of `next_head` if there is such a head. */
-static struct view open_block(const struct bn_attention *a, const struct bn_attention_layer *y,
-                              size_t t, uint32_t kv_head, uint32_t next_head, size_t block,
-                              uint32_t worker)
-{
-    const struct bn_batch_token *b = &a->batch[t];
-    const uint32_t *page = b->seq->pages + block;
-    uint32_t il = y->index;
-    bool own = block == b->pos / BN_ATTN_BLOCK;
-    struct view w = {bn_kv_head(a->kv, il, page[0], kv_head, false),
-                     bn_kv_head(a->kv, il, page[0], kv_head, true), NULL, NULL};
-    if (!own) {
-        w.next_k = bn_kv_head(a->kv, il, page[1], kv_head, false);
-        w.next_v = bn_kv_head(a->kv, il, page[1], kv_head, true);
-    } else if (next_head < a->m->config.n_head_kv) {
-        w.next_k = bn_kv_head(a->kv, il, b->seq->pages[0], next_head, false);
-        w.next_v = bn_kv_head(a->kv, il, b->seq->pages[0], next_head, true);
-    }
-    if (a->in_place) return w;
-    size_t n = bn_min_size(BN_ATTN_BLOCK, b->pos + 1 - block * BN_ATTN_BLOCK);
-    for (int values = 0; values < 2; values++) {
-        const struct bn_kv_side *side = side_of(a, values);
-        float *rows = buffer_of(a, worker, values);
-        if (side->block_bits && own) gather(rows, a, y, t, kv_head, values);
-        else
-            bn_kv_get(rows, side, &a->m->kernels, values ? w.v : w.k, n,
-                      values ? w.next_v : w.next_k);
-    }
-    return (struct view){buffer_of(a, worker, false), buffer_of(a, worker, true), NULL, NULL};
-}
-
 /* The first n keys of a block, at most all, for n_q queries. */
-static void attend_block(const struct bn_attention *a, const struct view *w, size_t n,
+static void attend_block(const struct bn_attention *a, const struct bn_attention_view *w, size_t n,
                          struct state s, const float *q, size_t n_q)
 {
     const struct bn_kernels *kn = &a->m->kernels;
@@ -362,12 +204,12 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *y, s
     }
     reset(a, s, nt * group);
     for (; (block + 1) * BN_ATTN_BLOCK <= b->pos + 1; block++) {
-        struct view w = open_block(a, y, t, kv_head, next_head, block, worker);
+        struct bn_attention_view w = bn_attention_view(a, y, t, kv_head, next_head, block, worker);
         attend_block(a, &w, BN_ATTN_BLOCK, s, q, nt * group);
     }
-    struct view last = {0};
+    struct bn_attention_view last = {0};
     bool more = block <= b->pos / BN_ATTN_BLOCK;
-    if (more) last = open_block(a, y, t + nt - 1, kv_head, next_head, block, worker);
+    if (more) last = bn_attention_view(a, y, t + nt - 1, kv_head, next_head, block, worker);
     for (size_t i = 0; i < nt; i++) {
         struct state one = {s.o + i * wide, s.m + i * group, s.l + i * group};
         if (more)
@@ -387,8 +229,8 @@ static void attend_all(struct bn_attention *a, const struct bn_attention_layer *
             if (a->independent) rotate_and_store(a, y, t, head, worker);
             attend(a, y, t, nt, head, worker);
             if (a->independent && bn_kv_has_blocks(a->kv)) {
-                store_page(a, y, t, head, worker);
-                store_tail(a, y, t, head, worker);
+                bn_attention_store_page(a, y, t, head, worker);
+                bn_attention_store_tail(a, y, t, head, worker);
             }
         }
     }
@@ -428,7 +270,8 @@ static void attend_share(struct bn_attention *a, const struct bn_attention_layer
         struct state s = block_state(a, from == task.begin ? from : i);
         if (i == from || from != task.begin) reset(a, s, a->group);
         size_t block = i - task.begin;
-        struct view w = open_block(a, y, t, kv_head, kv_head + 1, block, worker);
+        struct bn_attention_view w =
+            bn_attention_view(a, y, t, kv_head, kv_head + 1, block, worker);
         attend_block(a, &w, a->batch[t].pos + 1 - block * BN_ATTN_BLOCK, s, q, a->group);
     }
 }
@@ -458,8 +301,8 @@ static void attend_split(struct bn_attention *a, const struct bn_attention_layer
     for (size_t i = worker; i < a->n * a->group * heads; i += threads)
         fold_rest(a, y, i / (a->group * heads), (uint32_t)(i / a->group % heads), i % a->group);
     if (!bn_kv_has_blocks(a->kv)) return;
-    for_share(a, y, worker, store_page);
-    for_share(a, y, worker, store_tail);
+    for_share(a, y, worker, bn_attention_store_page);
+    for_share(a, y, worker, bn_attention_store_tail);
 }
 
 /* Whether it pays: compares the busiest worker's blocks with an equal share. Sequences that share
@@ -480,22 +323,6 @@ static bool split_pays(const struct bn_attention *a)
 
 /* ------------------------------------------------------------------ the batch */
 
-/* Where the cache holds blocks: spans, whether a page ends, and what will be in the tails. */
-static void begin_blocks(struct bn_attention *a)
-{
-    a->page_ends = false;
-    for (size_t t = 0, end; t < a->n; t = end) {
-        const struct bn_batch_token *b = a->batch + t;
-        for (end = t + 1; end < a->n && a->batch[end].seq == b->seq;) end++;
-        struct span span = {b->pos, a->batch[end - 1].pos};
-        for (size_t i = t; i < end; i++) a->spans[i] = span;
-        uint32_t page = span.last / BN_ATTN_BLOCK, from = span.first / BN_ATTN_BLOCK;
-        a->page_ends |= (span.last + 1) / BN_ATTN_BLOCK > from;
-        for (uint32_t i = 0; i < BN_KV_TAIL_PAGES && page - i + 1 > from; i++)
-            b->seq->tail->page[(page - i) % BN_KV_TAIL_PAGES] = page - i;
-    }
-}
-
 void bn_attention_begin(struct bn_attention *a, const struct bn_batch_token *batch, size_t n)
 {
     a->batch = batch;
@@ -506,7 +333,7 @@ void bn_attention_begin(struct bn_attention *a, const struct bn_batch_token *bat
     for (size_t t = 0; t < n; t++)
         a->first[t + 1] = a->first[t] + a->m->config.n_head_kv * n_blocks(a, t);
     a->split = split_pays(a);
-    if (bn_kv_has_blocks(a->kv)) begin_blocks(a);
+    if (bn_kv_has_blocks(a->kv)) bn_attention_begin_blocks(a);
 }
 
 /* Tokens of one sequence see each other's keys, and workers that share a task need its queries: then
@@ -519,12 +346,12 @@ void bn_attention_work(struct bn_attention *a, const struct bn_attention_layer *
         bn_pool_barrier(a->pool);
     }
     if (together && a->page_ends) {
-        for_share(a, y, worker, store_page);
+        for_share(a, y, worker, bn_attention_store_page);
         bn_pool_barrier(a->pool);
     }
     if (a->split) attend_split(a, y, worker);
     else attend_all(a, y, worker);
     if (!together) return;
     bn_pool_barrier(a->pool);
-    for_share(a, y, worker, store_tail);
+    for_share(a, y, worker, bn_attention_store_tail);
 }

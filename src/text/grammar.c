@@ -6,11 +6,17 @@
 
 #include <stdlib.h>
 
+/* A loop met so far: what it repeats and what follows. */
+struct loop {
+    uint32_t head, next;
+    const struct bn_expr *body;
+};
+
 struct compiler {
     struct bn_grammar *g;
     struct bn_builder *b;
     size_t node_room;
-    uint32_t *loops; /* nodes at which a loop begins, [loop_room] */
+    struct loop *loops; /* [loop_room] */
     size_t n_loops, loop_room;
     uint32_t single[256]; /* 1 + set of one byte */
     uint32_t *todo;       /* [n_nodes] of the search for left recursion */
@@ -61,23 +67,58 @@ static uint32_t single_set(struct compiler *c, uint8_t byte)
     return c->single[byte] - 1;
 }
 
+static bool same_body(const struct bn_expr *a, const struct bn_expr *b)
+{
+    return a == b || (a->kind == BN_EXPR_RULE && b->kind == BN_EXPR_RULE && a->index == b->index);
+}
+
+static bool same_node(const struct bn_grammar *g, uint32_t a, uint32_t b)
+{
+    const struct bn_node *x = &g->nodes[a], *y = &g->nodes[b];
+    return a == b ||
+           (x->kind == BN_NODE_BYTES && y->kind == BN_NODE_BYTES && x->a == y->a && x->b == y->b);
+}
+
+/* The head of a loop without end. Loops that repeat the same and go on alike share the first one's
+ * mask: all strings of a JSON schema do. */
+static uint32_t emit_loop(struct compiler *c, const struct bn_expr *body, uint32_t next)
+{
+    enum { MAX_LOOK = 64 };
+    uint32_t node = add_node(c, BN_NODE_SPLIT, 0, next), start = emit(c, body, node);
+    if (!bn_grow((void **)&c->loops, &c->loop_room, c->n_loops + 1, sizeof *c->loops))
+        bn_builder_nomem(c->b);
+    if (c->b->status != BITNET_OK) return 0;
+    struct bn_node *n = &c->g->nodes[node];
+    n->a = start;
+    n->left = BN_LOOP_FOREVER;
+    n->head = node;
+    for (size_t i = 0; i < c->n_loops && i < MAX_LOOK; i++)
+        if (same_body(c->loops[i].body, body) && same_node(c->g, c->loops[i].next, next)) {
+            n->head = c->loops[i].head;
+            return node;
+        }
+    c->loops[c->n_loops++] = (struct loop){node, next, body};
+    return node;
+}
+
 static uint32_t emit_repeat(struct compiler *c, const struct bn_expr *e, uint32_t next)
 {
+    enum { LONG = 8 }; /* rounds from which a loop without end, made for its mask, pays */
+    const struct bn_expr *body = e->kids[0];
     uint32_t node = next;
     if (e->max == BN_GRAMMAR_UNLIMITED) {
-        node = add_node(c, BN_NODE_SPLIT, 0, next);
-        uint32_t body = emit(c, e->kids[0], node);
-        if (c->b->status != BITNET_OK) return 0;
-        c->g->nodes[node].a = body;
-        if (!bn_grow((void **)&c->loops, &c->loop_room, c->n_loops + 1, sizeof *c->loops))
-            return bn_builder_nomem(c->b), 0;
-        c->loops[c->n_loops++] = node;
+        node = emit_loop(c, body, next);
     } else {
-        for (uint32_t i = e->min; i < e->max && c->b->status == BITNET_OK; i++)
-            node = add_node(c, BN_NODE_SPLIT, emit(c, e->kids[0], node), next);
+        uint32_t rounds = e->max - e->min;
+        uint32_t loop = rounds >= LONG ? emit_loop(c, body, next) : 0;
+        uint32_t head = c->g->nodes[loop].head; /* node 0 has none */
+        for (uint32_t i = 0; i < rounds && c->b->status == BITNET_OK; i++) {
+            node = add_node(c, BN_NODE_SPLIT, emit(c, body, node), next);
+            c->g->nodes[node].head = head;
+            c->g->nodes[node].left = (uint16_t)(i + 1);
+        }
     }
-    for (uint32_t i = 0; i < e->min && c->b->status == BITNET_OK; i++)
-        node = emit(c, e->kids[0], node);
+    for (uint32_t i = 0; i < e->min && c->b->status == BITNET_OK; i++) node = emit(c, body, node);
     return node;
 }
 
@@ -251,6 +292,7 @@ static void find_classes(struct bn_grammar *g)
             g->class_of[c] = fresh[class];
         }
     }
+    for (unsigned c = 0; c < 256; c++) g->byte_of[g->class_of[c]] = (uint8_t)c;
 }
 
 /* The mask of one loop, kept if it is broad: narrow ones are as quickly walked. */
@@ -262,25 +304,26 @@ static bitnet_status make_loop(struct bn_grammar *g, struct bn_walk *w, uint32_t
     struct bn_stacks *s = w->stacks;
     bn_config start = bn_config_make(node, 0);
     memset(scratch->bits, 0, t->n_words * sizeof *scratch->bits);
-    scratch->n_exits = 0;
+    scratch->exits.n = 0;
     s->overflow = false;
     s->width = s->height = 0;
-    bn_walk_tokens(w, &start, 1, 0, scratch->bits, scratch->exits, &scratch->n_exits);
+    bn_walk_tokens(w, &start, 1, 0, 0, scratch->bits, &scratch->exits);
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->n_words; i++) n += (uint32_t)__builtin_popcountll(scratch->bits[i]);
     if (!s->overflow && n >= BROAD) {
         struct bn_loop_mask *m = &g->loops[g->n_loops];
-        size_t bits = t->n_words * sizeof *m->bits, exits = scratch->n_exits * sizeof *m->exits;
-        *m = (struct bn_loop_mask){.n_exits = scratch->n_exits,
+        size_t bits = t->n_words * sizeof *m->bits, exits = scratch->exits.n * sizeof(uint32_t);
+        *m = (struct bn_loop_mask){.exits.n = scratch->exits.n,
                                    .width = s->width,
                                    .height = s->height,
                                    .frames = s->n_frames};
         m->bits = bn_arena_alloc(&g->arena, bits);
-        m->exits = bn_arena_alloc(&g->arena, exits + 1);
-        if (!m->bits || !m->exits) return bn_fail_nomem(err, bits + exits, "masks of a grammar");
+        m->exits.nodes = bn_arena_alloc(&g->arena, exits + 1);
+        if (!m->bits || !m->exits.nodes)
+            return bn_fail_nomem(err, bits + exits, "masks of a grammar");
         memcpy(m->bits, scratch->bits, bits);
-        memcpy(m->exits, scratch->exits, exits);
-        g->nodes[node].loop = (uint8_t)++g->n_loops;
+        memcpy(m->exits.nodes, scratch->exits.nodes, exits);
+        g->nodes[node].mask = (uint8_t)++g->n_loops;
     }
     bn_stacks_truncate(s, 1);
     bn_walk_forget(w);
@@ -294,14 +337,14 @@ static bitnet_status make_loops(struct compiler *c)
     struct bn_walk w = {0};
     struct bn_loop_mask scratch = {
         .bits = bn_calloc((size_t)g->tree->n_words + 1, sizeof *scratch.bits),
-        .exits = bn_calloc(BN_GRAMMAR_MAX_EXITS, sizeof *scratch.exits)};
+        .exits.nodes = bn_calloc(BN_GRAMMAR_MAX_EXITS, sizeof(uint32_t))};
     bitnet_status st = BITNET_OK;
-    if (!bn_stacks_init(&s, g) || !bn_walk_init(&w, &s) || !scratch.bits || !scratch.exits)
+    if (!bn_stacks_init(&s, g) || !bn_walk_init(&w, &s) || !scratch.bits || !scratch.exits.nodes)
         st = bn_fail_nomem(c->err, BN_WALK_MAX_CONFIGS * sizeof *w.configs, "masks of a grammar");
     for (size_t i = 0; i < c->n_loops && g->n_loops < BN_GRAMMAR_MAX_LOOPS && st == BITNET_OK; i++)
-        st = make_loop(g, &w, c->loops[i], &scratch, c->err);
+        st = make_loop(g, &w, c->loops[i].head, &scratch, c->err);
     free(scratch.bits);
-    free(scratch.exits);
+    free(scratch.exits.nodes);
     bn_walk_free(&w);
     bn_stacks_free(&s);
     return st;

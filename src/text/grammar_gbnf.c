@@ -134,7 +134,7 @@ static const struct bn_expr *literal(struct reader *r)
         else if (take_char(r, &c))
             bn_exprs_add(&r->b, &chars, bn_expr_literal(&r->b, form, bn_utf8_encode(form, c)));
     }
-    r->at++;
+    if (good(r)) r->at++;
     return bn_exprs_take(&r->b, &chars, BN_EXPR_SEQ);
 }
 
@@ -151,12 +151,13 @@ static const struct bn_expr *class(struct reader *r)
         } else if (take_char(r, &lo)) {
             hi = lo;
             bool range = next_is(r, '-') && r->at + 1 < r->n && r->text[r->at + 1] != ']';
-            if (range && r->at++ && !take_char(r, &hi)) break;
+            if (range) r->at++;
+            if (range && !take_char(r, &hi)) break;
             if (hi < lo) fail(r, at, BITNET_E_FORMAT, "the range ends before it begins");
             bn_ranges_add(&r->b, &ranges, lo, hi);
         }
     }
-    r->at++;
+    if (good(r)) r->at++;
     if (inverted) bn_ranges_invert(&r->b, &ranges);
     const struct bn_expr *e = bn_expr_class(&r->b, ranges.v, ranges.n);
     bn_ranges_free(&ranges);

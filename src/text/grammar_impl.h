@@ -20,7 +20,7 @@ enum {
     BN_GRAMMAR_MAX_NESTING = 256,    /* of groups and of schemas */
     BN_GRAMMAR_MAX_REPEAT = 1 << 14, /* the numbers in {n,m} */
     BN_GRAMMAR_MAX_DEPTH = 256,      /* of a stack */
-    BN_GRAMMAR_MAX_STACKS = 4096,    /* at one place of a text */
+    BN_GRAMMAR_MAX_STACKS = 8192,    /* at one place of a text */
     BN_GRAMMAR_MAX_FRAMES = 1 << 14, /* of all stacks together; common lower parts count once */
     BN_GRAMMAR_MAX_LOOPS = 32,       /* loops whose masks are made in advance */
     BN_GRAMMAR_MAX_EXITS = 4096,     /* places in the token tree where such a loop's rule may end */
@@ -131,18 +131,26 @@ enum bn_node_kind {
     BN_NODE_SPLIT,  /* node a or node b */
     BN_NODE_CALL    /* the rule that starts at node a, then node b */
 };
+enum { BN_LOOP_FOREVER = UINT16_MAX };
 struct bn_node {
     uint8_t kind;
-    uint8_t loop;  /* 1 + index of the mask made in advance, 0: none */
+    uint8_t mask;  /* of the head of a loop: 1 + index of its mask, 0: none */
     uint16_t need; /* frames that must still fit on the stack to finish the rule from here */
+    uint16_t left; /* of a node with a head: rounds that are left */
+    uint32_t head; /* the head of a loop that goes on from here as this node does; 0: none */
     uint32_t a, b;
+};
+
+/* Nodes of the token tree where a rule may end and tokens go on. */
+struct bn_exits {
+    uint32_t *nodes;
+    uint32_t n;
 };
 
 /* What may follow in the middle of a loop, whatever lies below on the stack. */
 struct bn_loop_mask {
-    uint64_t *bits;  /* tokens allowed in any case */
-    uint32_t *exits; /* nodes of the token tree where the rule may end and the token goes on */
-    uint32_t n_exits;
+    uint64_t *bits;                 /* tokens allowed in any case */
+    struct bn_exits exits;          /* where its rule may end */
     uint32_t width, height, frames; /* the most that the walk met, as in bn_stacks */
 };
 
@@ -153,6 +161,7 @@ struct bn_grammar {
     struct bn_byte_set *sets;
     uint32_t n_sets;
     uint8_t class_of[256]; /* bytes that no set tells apart are one class */
+    uint8_t byte_of[256];  /* one byte of each class */
     uint32_t n_classes;
     struct bn_loop_mask loops[BN_GRAMMAR_MAX_LOOPS];
     uint32_t n_loops;
@@ -210,11 +219,14 @@ struct bn_token_tree {
     uint32_t n_vocab, n_words; /* words of a mask */
     uint32_t n_nodes, n_tokens;
     uint32_t max_depth;
-    uint32_t *end;   /* [n_nodes] the node after the subtree */
-    uint32_t *first; /* [n_nodes + 1] its tokens: ids[first[i]] up to ids[first[i + 1]] */
-    uint16_t *depth; /* [n_nodes] bytes on the way; node 0 is the root */
-    uint8_t *byte;   /* [n_nodes] */
-    int32_t *ids;    /* [n_tokens] in the order of their bytes */
+    uint32_t *end;      /* [n_nodes] the node after the subtree */
+    uint32_t *first;    /* [n_nodes + 1] its tokens: ids[first[i]] up to ids[first[i + 1]] */
+    uint16_t *depth;    /* [n_nodes] bytes on the way; node 0 is the root */
+    uint16_t *deepest;  /* [n_nodes] the largest depth in the subtree */
+    uint8_t *byte;      /* [n_nodes] */
+    int32_t *ids;       /* [n_tokens] in the order of their bytes */
+    int32_t *by_length; /* [n_tokens] the longest first */
+    uint32_t *n_longer; /* [max_depth + 1] tokens of more bytes than this */
     uint32_t n_ends;
     int32_t ends[BN_TREE_MAX_ENDS]; /* tokens that end a text */
 };
@@ -240,10 +252,10 @@ struct bn_walk {
 bool bn_walk_init(struct bn_walk *w, struct bn_stacks *s); /* false: out of memory */
 void bn_walk_free(struct bn_walk *w);
 void bn_walk_forget(struct bn_walk *w); /* all sets: needed when frames were forgotten */
-/* Sets the bits of all tokens below node `from` whose bytes after it fit the set. exits (may be
- * NULL): room for BN_GRAMMAR_MAX_EXITS nodes with children where the text may end. A limit that was
- * met is in stacks->overflow: then the bits mean nothing. */
+/* Sets the bits of all tokens of more than `longer` bytes below node `from` whose bytes after it fit
+ * the set. exits (may be NULL) gets the nodes where the bottom of the stacks is reached. A limit that was met is in
+ * stacks->overflow: then the bits mean nothing. */
 void bn_walk_tokens(struct bn_walk *w, const bn_config *set, uint32_t n, uint32_t from,
-                    uint64_t *bits, uint32_t *exits, uint32_t *n_exits);
+                    uint32_t longer, uint64_t *bits, struct bn_exits *exits);
 
 #endif

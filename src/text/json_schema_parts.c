@@ -50,7 +50,8 @@ static const struct bn_expr *shared(struct bn_schema *s, enum bn_json_rule which
     case BN_JSON_ARRAY: return list(s, "[", bn_json_shared(s, BN_JSON_VALUE), "]");
     case BN_JSON_CHAR: return bn_json_any_char(s);
     case BN_JSON_STRING_REST:
-        return BN_SEQ(b, bn_expr_repeat(b, bn_json_any_char(s), 0, BN_GRAMMAR_UNLIMITED),
+        return BN_SEQ(b,
+                      bn_expr_repeat(b, bn_json_shared(s, BN_JSON_CHAR), 0, BN_GRAMMAR_UNLIMITED),
                       text(s, "\""));
     case BN_JSON_STRING: return BN_SEQ(b, text(s, "\""), bn_json_shared(s, BN_JSON_STRING_REST));
     case BN_JSON_INTEGER: return bn_json_integer(s, NULL);

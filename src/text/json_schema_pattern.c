@@ -108,7 +108,7 @@ static const struct bn_expr *class(struct pattern *p)
             bn_ranges_add(&p->s->b, &r, lo, hi);
         }
     }
-    p->at++;
+    if (good(p)) p->at++;
     if (inverted) bn_ranges_invert(&p->s->b, &r);
     return bn_json_class(p->s, &r);
 }

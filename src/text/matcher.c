@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * One text's place in a grammar, and the tokens that may come next.
  *
- * A mask is put together from up to three sources: masks seen a moment ago for the same stacks
- * (`recent`); masks of loops, made with the grammar, to which only the tokens that leave the loop's
- * rule are added; and a walk over the token tree for the rest. Since every source treats some of the
- * stacks alone, the sums of what they needed are compared with the limits; where all stacks together
- * might meet a limit, each token is tried as bn_matcher_accept would take it. So mask and accept never
- * differ. */
+ * A mask comes from up to three sources: masks seen a moment ago for the same stacks (`recent`);
+ * masks of loops, made with the grammar, to which only the tokens that leave the loop's rule are
+ * added; and a walk over the token tree for the rest. Masks of loops treat stacks one by one, so the
+ * sum of what they needed is compared with the limits. Where all stacks together might meet a limit,
+ * they are walked together; where they do, each token is tried as bn_matcher_accept would take it. So
+ * mask and accept never differ. */
 #include "text/grammar_impl.h"
 
 #include <stdlib.h>
@@ -32,7 +32,13 @@ struct bn_matcher {
     bool ended;    /* by a token that ends texts */
     uint64_t clock;
     struct recent recent[N_RECENT];
-    uint64_t *masks; /* of recent */
+    uint64_t *masks;   /* of recent, and: */
+    uint64_t *shorter; /* scratch for one */
+};
+
+/* What the stacks of a text might come to, taken together. */
+struct need {
+    uint32_t width, frames;
 };
 
 static void close_set(struct bn_matcher *m)
@@ -64,12 +70,13 @@ bitnet_status bn_matcher_open(struct bn_matcher **out, const struct bn_grammar *
     ok = bn_walk_init(&m->walk, &m->stacks) && ok;
     m->set = bn_calloc(BN_GRAMMAR_MAX_STACKS, sizeof *m->set);
     m->next = bn_calloc(BN_GRAMMAR_MAX_STACKS, sizeof *m->next);
-    m->masks = bn_calloc(N_RECENT * words + 1, sizeof *m->masks);
+    m->masks = bn_calloc((N_RECENT + 1) * words + 1, sizeof *m->masks);
     if (!ok || !m->set || !m->next || !m->masks) {
         bn_matcher_close(m);
         return bn_fail_nomem(err, N_RECENT * words * sizeof *m->masks, "a matcher");
     }
     for (size_t i = 0; i < N_RECENT; i++) m->recent[i].mask = m->masks + i * words;
+    m->shorter = m->masks + N_RECENT * words;
     m->set[m->n_set++] = bn_config_make(g->root, 0);
     close_set(m);
     note_end(m);
@@ -141,63 +148,86 @@ bool bn_matcher_done(const struct bn_matcher *m) { return m->ended || m->finishe
 
 /* ------------------------------------------------------------------ masks */
 
-/* Adds what may follow a stack in the middle of a loop. false: only the whole set can tell. */
-static bool add_loop(struct bn_matcher *m, bn_config c, const struct bn_loop_mask *loop,
-                     uint64_t *mask)
+/* Adds what may follow a stack in the middle of a loop; `need` gets what all stacks together might
+ * come to. false: the loop's mask does not tell.
+ *
+ * A loop with r rounds left is like one without end for tokens of up to r bytes; the longer ones are
+ * looked at one by one. After k bytes its stacks may stand in k + 1 different rounds. */
+static bool add_loop(struct bn_matcher *m, bn_config c, uint64_t *mask, struct need *need)
 {
     const struct bn_token_tree *t = m->g->tree;
-    uint32_t frame = bn_config_frame(c);
+    const struct bn_node *node = &m->g->nodes[bn_config_node(c)];
+    const struct bn_loop_mask *loop = &m->g->loops[m->g->nodes[node->head].mask - 1];
+    uint32_t frame = bn_config_frame(c), rounds = 1, longest = t->max_depth;
     if (m->stacks.depth[frame] + loop->height > BN_GRAMMAR_MAX_DEPTH) return false;
-    for (uint32_t i = 0; i < t->n_words; i++) mask[i] |= loop->bits[i];
-    if (frame == 0) return true;
+    const uint64_t *bits = loop->bits;
+    if (node->left != BN_LOOP_FOREVER) {
+        if (node->left < longest) longest = node->left;
+        rounds = longest + 1;
+        memcpy(m->shorter, bits, t->n_words * sizeof *bits);
+        for (uint32_t i = 0; i < t->n_longer[longest]; i++)
+            m->shorter[t->by_length[i] / 64] &= ~(1ull << t->by_length[i] % 64);
+        bn_walk_tokens(&m->walk, &c, 1, 0, longest, mask, NULL);
+        bits = m->shorter;
+    }
+    for (uint32_t i = 0; i < t->n_words; i++) mask[i] |= bits[i];
     const struct bn_frame *f = &m->stacks.frames[frame];
     bn_config after = bn_config_make(f->node, f->below);
-    for (uint32_t i = 0; i < loop->n_exits && !m->stacks.overflow; i++)
-        bn_walk_tokens(&m->walk, &after, 1, loop->exits[i], mask, NULL, NULL);
-    return !m->stacks.overflow;
+    for (uint32_t i = 0; frame && i < loop->exits.n && !m->stacks.overflow; i++)
+        if (t->depth[loop->exits.nodes[i]] <= longest)
+            bn_walk_tokens(&m->walk, &after, 1, loop->exits.nodes[i], 0, mask, NULL);
+    need->width += loop->width * rounds;
+    need->frames += loop->frames * rounds;
+    return true;
 }
 
-/* The mask of the text's place by its stacks one by one. false: a limit might have been met. */
-static bool add_stacks(struct bn_matcher *m, uint64_t *mask)
+/* The mask of the text's place. by_loops: with masks of loops where there are any. false: a limit
+ * might have been met. */
+static bool add_stacks(struct bn_matcher *m, bool by_loops, uint64_t *mask)
 {
     struct bn_stacks *s = &m->stacks;
-    uint32_t width = 0, frames = 0, n_rest = 0;
+    struct need need = {0};
     bn_config *rest = m->next;
+    uint32_t n_rest = 0;
+    memset(mask, 0, m->g->tree->n_words * sizeof *mask);
     s->overflow = false;
     for (uint32_t i = 0; i < m->n_set; i++) {
-        uint32_t loop = m->g->nodes[bn_config_node(m->set[i])].loop;
-        if (loop == 0) {
-            rest[n_rest++] = m->set[i];
-            continue;
-        }
+        uint32_t head = m->g->nodes[bn_config_node(m->set[i])].head;
         s->width = 0;
-        const struct bn_loop_mask *l = &m->g->loops[loop - 1];
-        if (!add_loop(m, m->set[i], l, mask)) return false;
-        width += l->width + s->width;
-        frames += l->frames;
+        if (!by_loops || !head || !m->g->nodes[head].mask) rest[n_rest++] = m->set[i];
+        else if (!add_loop(m, m->set[i], mask, &need)) return false;
+        need.width += s->width;
     }
     s->width = 0;
-    bn_walk_tokens(&m->walk, rest, n_rest, 0, mask, NULL, NULL);
-    return !s->overflow && width + s->width <= BN_GRAMMAR_MAX_STACKS &&
-           frames + s->n_frames <= BN_GRAMMAR_MAX_FRAMES;
+    bn_walk_tokens(&m->walk, rest, n_rest, 0, 0, mask, NULL);
+    return !s->overflow && need.width + s->width <= BN_GRAMMAR_MAX_STACKS &&
+           need.frames + s->n_frames <= BN_GRAMMAR_MAX_FRAMES;
 }
 
+/* Each token as bn_matcher_accept would take it, first bytes first. */
 static void try_every_token(struct bn_matcher *m, uint64_t *mask)
 {
     const struct bn_token_tree *t = m->g->tree;
+    uint32_t frames = m->stacks.n_frames;
     memset(mask, 0, t->n_words * sizeof *mask);
-    for (uint32_t i = 0; i < t->n_tokens; i++)
-        if (bn_matcher_allows(m, t->ids[i])) mask[t->ids[i] / 64] |= 1ull << t->ids[i] % 64;
+    for (uint32_t i = 1; i < t->n_nodes; i = t->end[i]) {
+        bool begins = follow(m, (const char *)&t->byte[i], 1) > 0;
+        bn_stacks_truncate(&m->stacks, frames);
+        for (uint32_t k = t->first[i]; begins && k < t->first[t->end[i]]; k++)
+            if (bn_matcher_allows(m, t->ids[k])) mask[t->ids[k] / 64] |= 1ull << t->ids[k] % 64;
+    }
 }
 
 static void make_mask(struct bn_matcher *m, uint64_t *mask)
 {
     const struct bn_token_tree *t = m->g->tree;
     uint32_t frames = m->stacks.n_frames;
-    memset(mask, 0, t->n_words * sizeof *mask);
-    bool exact = add_stacks(m, mask);
-    bn_stacks_truncate(&m->stacks, frames);
-    bn_walk_forget(&m->walk);
+    bool exact = false;
+    for (int by_loops = 1; by_loops >= 0 && !exact; by_loops--) {
+        exact = add_stacks(m, by_loops, mask);
+        bn_stacks_truncate(&m->stacks, frames);
+        bn_walk_forget(&m->walk);
+    }
     if (!exact) try_every_token(m, mask);
     for (uint32_t i = 0; i < t->n_ends && m->complete; i++)
         mask[t->ends[i] / 64] |= 1ull << t->ends[i] % 64;

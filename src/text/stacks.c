@@ -176,6 +176,22 @@ static void sort(bn_config *v, uint32_t n)
         }
 }
 
+/* Behind returns and last calls, so that equal places look equal. */
+static bn_config settled(const struct bn_stacks *s, uint32_t node, uint32_t frame)
+{
+    for (;;) {
+        const struct bn_node *n = &s->g->nodes[node];
+        if (n->kind == BN_NODE_CALL && n->b == 0) {
+            node = n->a;
+        } else if (n->kind == BN_NODE_RETURN && frame) {
+            node = s->frames[frame].node;
+            frame = s->frames[frame].below;
+        } else {
+            return bn_config_make(node, frame);
+        }
+    }
+}
+
 uint32_t bn_stacks_step(struct bn_stacks *s, uint8_t byte, bn_config *out)
 {
     uint32_t n = 0, distinct = 0;
@@ -183,7 +199,7 @@ uint32_t bn_stacks_step(struct bn_stacks *s, uint8_t byte, bn_config *out)
         const struct bn_node *node = &s->g->nodes[bn_config_node(s->open[i])];
         uint32_t frame = bn_config_frame(s->open[i]);
         if (node->kind == BN_NODE_BYTES && bn_byte_set_has(&s->g->sets[node->a], byte))
-            out[n++] = bn_config_make(node->b, frame);
+            out[n++] = settled(s, node->b, frame);
     }
     if (s->overflow) return 0;
     sort(out, n);

@@ -78,6 +78,20 @@ static void fill(struct bn_token_tree *t, const struct entry *e, uint32_t *open)
         if (level == 0) break;
     }
     t->first[t->n_nodes] = t->n_tokens;
+    for (uint32_t i = t->n_nodes; i-- > 0;) {
+        if (t->deepest[i] < t->depth[i]) t->deepest[i] = t->depth[i];
+        for (uint32_t k = i + 1; k < t->end[i]; k = t->end[k]) /* children are complete */
+            if (t->deepest[k] > t->deepest[i]) t->deepest[i] = t->deepest[k];
+    }
+}
+
+/* n_longer, then the tokens: those of n bytes stand behind the n_longer[n] longer ones */
+static void sort_by_length(struct bn_token_tree *t, const struct entry *e, uint32_t *place)
+{
+    for (uint32_t i = 0; i < t->n_tokens; i++) t->n_longer[e[i].n - 1]++;
+    for (uint32_t d = t->max_depth; d-- > 0;) t->n_longer[d] += t->n_longer[d + 1];
+    memcpy(place, t->n_longer, ((size_t)t->max_depth + 1) * sizeof *place);
+    for (uint32_t i = 0; i < t->n_tokens; i++) t->by_length[place[e[i].n]++] = e[i].id;
 }
 
 static bool make(struct bn_token_tree *t, struct entry *e)
@@ -91,11 +105,18 @@ static bool make(struct bn_token_tree *t, struct entry *e)
     t->end = bn_calloc(nodes, sizeof *t->end);
     t->first = bn_calloc(nodes + 1, sizeof *t->first);
     t->depth = bn_calloc(nodes, sizeof *t->depth);
+    t->deepest = bn_calloc(nodes, sizeof *t->deepest);
     t->byte = bn_calloc(nodes, 1);
+    t->by_length = bn_calloc((size_t)t->n_tokens + 1, sizeof *t->by_length);
+    t->n_longer = bn_calloc((size_t)t->max_depth + 1, sizeof *t->n_longer);
     t->ids = bn_calloc((size_t)t->n_tokens + 1, sizeof *t->ids);
     uint32_t *open = bn_calloc((size_t)t->max_depth + 1, sizeof *open);
-    bool ok = t->end && t->first && t->depth && t->byte && t->ids && open;
-    if (ok) fill(t, e, open);
+    bool ok = t->end && t->first && t->depth && t->deepest && t->byte && t->ids && t->by_length &&
+              t->n_longer && open;
+    if (ok) {
+        fill(t, e, open);
+        sort_by_length(t, e, open);
+    }
     free(open);
     return ok;
 }
@@ -127,7 +148,10 @@ void bn_token_tree_close(struct bn_token_tree *t)
     free(t->end);
     free(t->first);
     free(t->depth);
+    free(t->deepest);
     free(t->byte);
+    free(t->by_length);
+    free(t->n_longer);
     free(t->ids);
     free(t);
 }

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A set of stacks over the token tree. A set becomes a number the first time it is met; what a
- * class of bytes makes of it is computed when it is first asked for and looked up from then on. So
- * the walk over a hundred thousand tokens costs a look-up a node, and subtrees that begin with a
- * byte that does not fit are passed over. */
+ * A set of stacks over the token tree. A set becomes a number the first time it is met; when the
+ * walk first comes through it, what every class of bytes makes of it is written down. So the walk
+ * over a hundred thousand tokens costs a look-up a node, and subtrees that begin with a byte that
+ * does not fit are passed over. */
 #include "text/grammar_impl.h"
 
 #include "base/map.h"
 #include <stdlib.h>
 
-enum { UNKNOWN = 0, DEAD = 1, FIRST_STATE = 2, STATE_SLOTS = 2 * BN_WALK_MAX_STATES };
+enum { DEAD = 0, FIRST_STATE = 1, STATE_SLOTS = 2 * BN_WALK_MAX_STATES };
 
 struct bn_walk_state {
     uint32_t first, n; /* its stacks: configs[first] .. */
+    bool known;        /* its steps are written down, and: */
     bool complete;     /* the text may end here */
 };
 
@@ -61,47 +62,56 @@ static uint16_t state_of(struct bn_walk *w, const bn_config *set, uint32_t n)
         w->stacks->overflow = true;
         return DEAD;
     }
-    bn_stacks_close(w->stacks, set, n);
     uint16_t id = (uint16_t)w->n_states++;
-    w->states[id] = (struct bn_walk_state){w->n_configs, n, w->stacks->complete};
+    w->states[id] = (struct bn_walk_state){.first = w->n_configs, .n = n};
     memcpy(w->configs + w->n_configs, set, n * sizeof *set);
     w->n_configs += n;
-    uint32_t n_classes = w->stacks->g->n_classes;
-    memset(w->steps + (size_t)id * n_classes, 0, n_classes * sizeof *w->steps);
     return *slot = id;
 }
 
-static uint16_t step(struct bn_walk *w, uint16_t from, uint8_t byte)
+/* Writes down what follows a set. */
+static void learn(struct bn_walk *w, uint16_t id)
 {
     const struct bn_grammar *g = w->stacks->g;
-    uint16_t *known = &w->steps[(size_t)from * g->n_classes + g->class_of[byte]];
-    if (*known == UNKNOWN) {
-        const struct bn_walk_state *s = &w->states[from];
-        bn_stacks_close(w->stacks, w->configs + s->first, s->n);
-        *known = state_of(w, w->scratch, bn_stacks_step(w->stacks, byte, w->scratch));
-    }
-    return *known;
+    struct bn_walk_state *s = &w->states[id];
+    uint16_t *steps = w->steps + (size_t)id * g->n_classes;
+    bn_stacks_close(w->stacks, w->configs + s->first, s->n);
+    s->complete = w->stacks->complete;
+    s->known = true;
+    for (uint32_t c = 0; c < g->n_classes; c++)
+        steps[c] = state_of(w, w->scratch, bn_stacks_step(w->stacks, g->byte_of[c], w->scratch));
+}
+
+/* Remembers a node where the text may end although tokens go on. */
+static void note_exit(struct bn_walk *w, uint16_t state, uint32_t node, struct bn_exits *exits)
+{
+    if (!exits || !w->states[state].complete || w->tree->end[node] == node + 1) return;
+    if (exits->n == BN_GRAMMAR_MAX_EXITS) w->stacks->overflow = true;
+    else exits->nodes[exits->n++] = node;
 }
 
 void bn_walk_tokens(struct bn_walk *w, const bn_config *set, uint32_t n, uint32_t from,
-                    uint64_t *bits, uint32_t *exits, uint32_t *n_exits)
+                    uint32_t longer, uint64_t *bits, struct bn_exits *exits)
 {
     const struct bn_token_tree *t = w->tree;
-    w->path[t->depth[from]] = state_of(w, set, n);
-    if (w->path[t->depth[from]] == DEAD) return;
+    const struct bn_grammar *g = w->stacks->g;
+    uint16_t state = state_of(w, set, n);
+    if (state == DEAD) return;
+    if (!w->states[state].known) learn(w, state);
+    w->path[t->depth[from]] = state;
+    note_exit(w, state, from, exits);
     for (uint32_t i = from + 1; i < t->end[from] && !w->stacks->overflow;) {
-        uint16_t state = step(w, w->path[t->depth[i] - 1], t->byte[i]);
-        if (state == DEAD) {
+        state = w->steps[(size_t)w->path[t->depth[i] - 1] * g->n_classes + g->class_of[t->byte[i]]];
+        if (state == DEAD || t->deepest[i] <= longer) {
             i = t->end[i];
             continue;
         }
+        if (!w->states[state].known) learn(w, state);
         w->path[t->depth[i]] = state;
-        for (uint32_t k = t->first[i]; k < t->first[i + 1]; k++)
-            bits[t->ids[k] / 64] |= 1ull << t->ids[k] % 64;
-        if (exits && w->states[state].complete && t->end[i] > i + 1) {
-            if (*n_exits == BN_GRAMMAR_MAX_EXITS) w->stacks->overflow = true;
-            else exits[(*n_exits)++] = i;
-        }
+        if (t->depth[i] > longer)
+            for (uint32_t k = t->first[i]; k < t->first[i + 1]; k++)
+                bits[t->ids[k] / 64] |= 1ull << t->ids[k] % 64;
+        note_exit(w, state, i, exits);
         i++;
     }
 }

@@ -52,6 +52,17 @@ static int usage(const char *why)
     return 2;
 }
 
+static bool parse_kv(bitnet_kv_type *out, const char *text)
+{
+    const char *name;
+    for (int t = BITNET_KV_AUTO + 1; (name = bitnet_kv_type_name((bitnet_kv_type)t)); t++)
+        if (strcmp(name, text) == 0) {
+            *out = (bitnet_kv_type)t;
+            return true;
+        }
+    return false;
+}
+
 static bool parse_ulong(unsigned long *out, const char *s, unsigned long max)
 {
     char *end;
@@ -87,8 +98,7 @@ static int parse(struct args *a, int argc, char **argv)
         else if (strcmp(o, "--threads") == 0) good = parse_ulong(&a->threads, v, 4096);
         else if (strcmp(o, "--chunk") == 0) good = parse_ulong(&a->chunk, v, MAX_IDS);
         else if (strcmp(o, "--batch") == 0) good = parse_ulong(&a->batch, v, MAX_IDS);
-        else if (strcmp(o, "--kv") == 0 && strcmp(v, "f16") == 0) a->kv = BITNET_KV_F16;
-        else if (strcmp(o, "--kv") == 0 && strcmp(v, "f32") == 0) a->kv = BITNET_KV_F32;
+        else if (strcmp(o, "--kv") == 0) good = parse_kv(&a->kv, v);
         else good = false;
         if (!good) return usage("an option or its value is wrong");
     }

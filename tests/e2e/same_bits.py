@@ -24,6 +24,7 @@ import tempfile
 
 import hf_folder
 
+KV_TYPES = ("f16", "f32", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "int2")
 PINNED = pathlib.Path(__file__).with_suffix(".sha256")
 # The small model's scales are 32-bit numbers, so these hold it without loss. Types with 16-bit scales are compared among
 # themselves: the scales are rounded once (ROUNDED[0]), and from then on every type holds the model exactly.
@@ -59,7 +60,7 @@ class Judge:
         self.first = {}
 
     def see(self, name, command, model, *options, kv="f16"):
-        options = ["--kv", kv, *options] if kv in ("f16", "f32") else options
+        options = ["--kv", kv, *options] if kv in KV_TYPES else options
         p = subprocess.run([*command, str(model), *options], capture_output=True, text=True)
         got = p.stdout.strip()
         used = re.findall(r"^bits: (?:kernels|layout) (\S+)$", p.stderr, re.M)
@@ -124,6 +125,11 @@ def here(judge, bits, model):
                               "--threads", str(threads), "--chunk", str(chunk), kv=kv)
     layouts(judge, bits, model)
     skipping(judge, bits, model)
+    for kv in KV_TYPES[2:]:
+        for backend, threads, chunk in (("auto", 1, 0), ("scalar", 2, 7), ("auto", 3, 1)):
+            judge.see(f"kv {kv}, {backend}, threads {threads}, chunks of {chunk or 'all'}", bits, model, "--backend", backend,
+                      "--threads", str(threads), "--chunk", str(chunk), kv=kv)
+        judge.see(f"kv {kv}, in company", bits, model, "--chunk", "7", "--company", kv=kv)
     judge.see("steps of 5 tokens", bits, model, "--batch", "5")
     judge.see("in the company of another sequence", bits, model, "--chunk", "7", "--company")
     judge.see("in company, token by token, steps of 16", bits, model, "--chunk", "1", "--batch", "16", "--company")
@@ -212,6 +218,8 @@ def foreign(judge, name, command, model):
     judge.see(f"{name}, 2 threads, ffn skip, token by token", command, model, "--threads", "2", "--ffn", "skip", "--chunk",
               "1")
     judge.see(f"{name}, scalar, 2 threads, kv f32", command, model, "--threads", "2", "--backend", "scalar", kv="f32")
+    for kv in KV_TYPES[2:]:
+        judge.see(f"{name}, kv {kv}", command, model, "--threads", "2", "--chunk", "7", kv=kv)
     judge.see(f"{name}, int8 head", command, model, "--head", "int8", kv="int8-head")
     judge.see(f"{name}, answers, screened head", command, model, "--answer", "12", "--head", "screened", kv="answer")
 
@@ -231,7 +239,7 @@ def main():
         return 77
     judge = Judge(read_pinned())
     if a.bits and a.only_foreign:
-        for kv in ("f16", "f32"):
+        for kv in KV_TYPES:
             judge.see(f"this machine, kv {kv}", a.bits, a.model, kv=kv)
         judge.see("this machine, answers", a.bits, a.model, "--answer", "12", "--head", "exact", kv="answer")
     elif a.bits:

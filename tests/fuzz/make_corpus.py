@@ -174,3 +174,23 @@ save("tokenizer", "broken", b"\x00\xff\xc3 \xe2\x96 \xf0\x9f\x98\x80\xed\xa0\x80
 save("tokenizer", "spaces", b"\x01" + b" " * 99)
 save("tokenizer", "ids", b"\x08" + struct.pack("<20h", *range(-2, 400, 21)))
 save("tokenizer", "spm-ids", b"\x09" + struct.pack("<40h", *range(250, 290)))
+
+# ---- gbnf, schema
+for name, text in (
+        ("list", 'root ::= "- " item ("\\n- " item)* # list\nitem ::= [a-zA-Z ]{2,20} | \'x\'?\n'),
+        ("expr", 'root ::= sum\nsum ::= atom ([+*] atom)*\natom ::= [0-9]+ | "(" sum ")"\n'),
+        ("string", 'root ::= "\\"" ([^"\\\\\\x00-\\x1f] | "\\\\" .)* "\\""\n'),
+        ("unicode", 'root ::= [\u00e4-\u00f6\u4e00-\u9fff] "\\u00e9"{3} .{0,9} (a |\n b)+\na ::= "a"\nb ::= ""\n'),
+        ("ambiguous", 'root ::= "a" root "x" | "a" root "y" | "ab" root | "b"\n'),
+        ("unclosed", 'root ::= a\nsum ::= a (ro"'),
+        ("left", 'root ::= a? root "x"\na ::= "a" a | "b"\n')):
+    save("gbnf", name, text.encode())
+for name in sorted(os.listdir("../data/schemas")):
+    with open("../data/schemas/" + name) as f:
+        save("schema", name[:2], json.dumps(json.load(f), separators=(",", ":")).encode())
+for name, schema in (
+        ("pattern", {"pattern": "^(a|[^b-d\\d]{2,}|\\u00e9.*x?)+$|\\s\\W"}),
+        ("merge", {"allOf": [{"$ref": "#/$defs/a"}, {"minimum": 2}], "$defs": {"a": {"type": "integer", "maximum": 9}}}),
+        ("loop", {"$ref": "#", "minimum": 1}), ("itself", {"$ref": "#"}), ("any", {}),
+        ("refused", {"properties": {"a": {"not": {"type": "string"}}}})):
+    save("schema", name, json.dumps(schema).encode())

@@ -236,15 +236,14 @@ static void naive_put(struct ck *c, const struct block *a, bool values)
             lo = fmin(lo, (double)group[j * stride]);
             hi = fmax(hi, (double)group[j * stride]);
         }
-        bool finite = all_finite(group, 32, stride) && (hi - lo) / most < 65520 &&
-                      fabs(lo) < 65520;
+        bool finite = all_finite(group, 32, stride) && (hi - lo) / most < 65520 && fabs(lo) < 65520;
         if (finite != isfinite(step)) {
             ck_fail(c, "step %zu is %a", g, step);
             return;
         }
         /* half a step; what the roundings of step and minimum cut off or push out */
-        double bound = step / 2 * (1 + 0x1p-10) + fabs(lo - min) +
-                       fmax(0, hi - min - most * step) + fabs(lo) * 0x1p-22;
+        double bound = step / 2 * (1 + 0x1p-10) + fabs(lo - min) + fmax(0, hi - min - most * step) +
+                       fabs(lo) * 0x1p-22;
         if (finite && !ck_near(c, "x", a->x[i], min + code_of(a, t, ch) * step, bound, i)) return;
     }
 }
@@ -302,8 +301,7 @@ static void check_put(struct ck *c, bool values)
 {
     for (size_t d = 0; d < BN_ARRAY_LEN(dims); d++)
         for (unsigned bits = 2; bits <= 4; bits += 2)
-            for (enum ck_fill f = 0; f < CK_FILLS; f++)
-                check_put_case(c, dims[d], bits, f, values);
+            for (enum ck_fill f = 0; f < CK_FILLS; f++) check_put_case(c, dims[d], bits, f, values);
 }
 
 static void check_get(struct ck *c, bool values)

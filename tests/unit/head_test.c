@@ -127,6 +127,9 @@ static const struct {
     {"top-k 40", {.temperature = 0.9f, .top_p = 1, .top_k = 40, .seed = 1}},
     {"top-k 40, top-p 0.95, min-p 0.05",
      {.temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .top_k = 40, .seed = 2}},
+    /* top-p is a share of all of the top-k, also of those that min-p cuts afterwards */
+    {"top-k 40, top-p 0.7, min-p 0.3",
+     {.temperature = 0.8f, .top_p = 0.7f, .min_p = 0.3f, .top_k = 40, .seed = 7}},
     {"min-p 0.1", {.temperature = 1.2f, .top_p = 1, .min_p = 0.1f, .seed = 3}},
     {"top-k 5, hot", {.temperature = 2, .top_p = 0.9f, .top_k = 5, .seed = 4}},
     {"plain", {.temperature = 1, .top_p = 1, .seed = 5}},
@@ -157,7 +160,7 @@ static void the_same_tokens(void **state)
 
 enum { TEXTS = 4, HEADS = 4, SIDES = TEXTS * HEADS, SIDE_CTX = 128 };
 
-static const int side_ways[HEADS - 1] = {0, 1, 5};
+static const int side_ways[HEADS - 1] = {0, 1, 6};
 
 struct sides {
     const struct bn_model *m;

@@ -61,12 +61,17 @@ static void penalties_want_the_whole_row(void **state)
     static struct slow c;
     bitnet_logit_bias bias[4];
     struct bn_rng r = {8};
-    static const bitnet_logit_bias up = {1, 0.5f};
+    static const bitnet_logit_bias up = {1, 0.5f}, down = {1, -0.5f};
     const bitnet_sampling ways[] = {{.top_p = 1, .repetition_penalty = 1.1f},
                                     {.top_p = 1, .presence_penalty = 1},
                                     {.top_p = 1, .frequency_penalty = 1},
                                     {.top_p = 1, .dry_multiplier = 1},
-                                    {.top_p = 1, .logit_bias = &up, .n_logit_bias = 1}};
+                                    {.top_p = 1, .logit_bias = &up, .n_logit_bias = 1},
+                                    {.temperature = 1,
+                                     .top_p = 1,
+                                     .top_k = UINT32_MAX,
+                                     .logit_bias = &down,
+                                     .n_logit_bias = 1}};
     for (size_t i = 0; i < BN_ARRAY_LEN(ways); i++) {
         random_case(&c, &r, bias, true);
         c.s = ways[i];

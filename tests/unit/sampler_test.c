@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The sampler against the slow definition of its options: the same token in random cases; the
- * distribution of 100,000 draws of every chain (chi-squared), and that a wrong one is noticed. */
+ * distribution of 100,000 draws of every chain (chi-squared), and that a wrong one is noticed.
+ *
+ * SAMPLER_TIMES in the environment asks for the time of a draw from a large vocabulary instead. */
 #include "sampler_common.h"
+
+#include "base/clock.h"
 
 static bool cuts(const bitnet_sampling *s)
 {
@@ -227,8 +231,63 @@ static void a_wrong_distribution_is_noticed(void **state)
     assert_true(fit(&c, count) == 0);
 }
 
+/* ---- times ---- */
+
+enum { LARGE = 128256, TEXT = 4096 };
+
+static const struct {
+    const char *name;
+    bitnet_sampling s;
+} timed[] = {
+    {"greedy", {.top_p = 1}},
+    {"plain", {.temperature = 1, .top_p = 1}},
+    {"top-k 40", {.temperature = 1, .top_p = 1, .top_k = 40}},
+    {"top-k 40, top-p 0.95, min-p 0.05",
+     {.temperature = 1, .top_p = 0.95f, .min_p = 0.05f, .top_k = 40}},
+    {"min-p 0.05", {.temperature = 1, .top_p = 1, .min_p = 0.05f}},
+    {"top-n-sigma 1", {.temperature = 1, .top_p = 1, .top_n_sigma = 1}},
+    {"adaptive 50, 0.92", {.temperature = 1, .top_p = 0.92f, .top_k = 50, .adaptive = 1}},
+    {"top-p 0.5", {.temperature = 1, .top_p = 0.5f}},
+    {"top-p 0.95", {.temperature = 1, .top_p = 0.95f}},
+    {"typical 0.9", {.temperature = 1, .top_p = 1, .typical_p = 0.9f}},
+    {"greedy, repetition penalty", {.top_p = 1, .repetition_penalty = 1.1f}},
+    {"greedy, DRY", {.top_p = 1, .dry_multiplier = 0.8f}},
+};
+
+static int print_times(void)
+{
+    static float logits[LARGE];
+    static int32_t text[TEXT];
+    struct bn_sampler_room large;
+    struct bn_rng r = {1};
+    for (int i = 0; i < LARGE; i++) logits[i] = (float)(gauss(&r) * 2.2);
+    for (int i = 0; i < TEXT; i++) text[i] = (int32_t)bn_rng_below(&r, 2000);
+    if (!bn_sampler_room_open(&large, LARGE)) return 1;
+    for (size_t w = 0; w <= BN_ARRAY_LEN(timed); w++) {
+        bool last = w == BN_ARRAY_LEN(timed);
+        struct bn_sampler *s;
+        uint64_t least = UINT64_MAX;
+        if (bn_sampler_open(&s, &timed[last ? 0 : w].s, LARGE, NULL, text, TEXT, TEXT, NULL))
+            return 1;
+        for (uint64_t i = 0; i < 15; i++) {
+            bitnet_logprob top[BN_MAX_TOP_LOGPROBS];
+            uint64_t start = bn_now_ns();
+            if (last) bn_logprob(logits, LARGE, 0, top, BN_MAX_TOP_LOGPROBS);
+            else bn_sampler_draw(s, logits, LARGE, i, NULL, &large);
+            uint64_t ns = bn_now_ns() - start;
+            least = ns < least ? ns : least;
+        }
+        printf("%-34s %9.1f us\n", last ? "log-probabilities, 20 likeliest" : timed[w].name,
+               (double)least / 1e3);
+        bn_sampler_close(s);
+    }
+    bn_sampler_room_close(&large);
+    return 0;
+}
+
 int main(void)
 {
+    if (getenv("SAMPLER_TIMES")) return print_times();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_token_as_the_slow_way),
         cmocka_unit_test(draws_follow_the_distribution),

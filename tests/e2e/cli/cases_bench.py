@@ -211,6 +211,27 @@ def test_interrupt(t):
     t.equal(out, b"", "no table of half a run")
 
 
+def test_kv(t):
+    """One line a type of the KV cache; changes are those from f16."""
+    text = t.write("text.txt", b"Once upon a time there was a little dog. " * 20)
+    base = ["bench", *SHORT, "--mode", "kv", "--depths", "40"]
+    j = t.run(*base, "--text", text, "--json").json()
+    types = ["f32", "f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "int2"]
+    t.equal([m["kv_type"] for m in j["measurements"]], types, "types")
+    for m in j["measurements"]:
+        check_measurement(t, m, 2)
+        t.equal(m["at"], 40, "depth")
+        t.check(abs(m["perplexity_change"]) < 0.5 and m["ppl_tokens"] > 50, "perplexity")
+    t.equal([m["bits_per_value"] for m in j["measurements"]], [32, 16, 16, 8, 8, 8.5, 5, 3], "bits")
+    base_line = j["measurements"][1]
+    t.equal((base_line["speed_change"], base_line["perplexity_change"]), (0, 0), "the base")
+    lines = t.run(*base, "--synthetic", "2b-4t", "--layers", "1", "--text", text).text.splitlines()
+    t.equal([x.split()[0] for x in lines[-10:-2]], types, "the table")
+    t.usage("bench", "--text", text, says="--text needs --mode kv")
+    t.fails("bench", "--mode", "kv", "-c", "16", says="too small")
+    t.fails(*base, "--text", "nothing.txt", says="nothing.txt")
+
+
 def test_kernels(t):
     """Every variant that this CPU can run is timed, and one of each operation is the chosen one."""
     t.keeps("k.json")
@@ -376,12 +397,12 @@ print(json.dumps({"format": "bitnet-bench-1", "machine": {"disturbed": True}, "m
         t.path("log").unlink(missing_ok=True)
         r = t.run("bench", "diff", "--run", "./old", "./" + new, *more, **how)
         return r, t.path("log").read_text()
-    r, order = compare("same", "--json", "--", "--mode", "stream")
+    r, order = compare("same", "--json", "--pairs", "12", "--", "--mode", "stream")
     j = r.json()
     t.equal(order, "onno" * 6, "in turn")
     t.equal({c["verdict"] for c in j["comparisons"]}, {"same"}, "verdicts")
     t.equal({c["old_repeats"] for c in j["comparisons"]}, {12}, "values")
-    r, _ = compare("slow", code=1, one_error_line=False)
+    r, _ = compare("slow", "--pairs", "12", code=1, one_error_line=False)
     t.check("stream, first token" in r.text and "slower" in r.text, "the difference is found")
     t.check("too few" in compare("slow", "--pairs", "5")[0].text, "too few")
     t.says(t.run("bench", "diff", "--run", "./old", "./nosuch", code=1), "./nosuch")

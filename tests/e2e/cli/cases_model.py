@@ -149,6 +149,25 @@ def test_run_kv_and_batch(t):
     t.equal(a["kv_type"], "f32", "kv type")
 
 
+def test_run_kv_types(t):
+    base = ["run", TIME, "-n", "40", "--temp", "0", "--ignore-eos", "--json"]
+    bytes_of = {}
+    for name in ("f32", "f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "int2"):
+        a = t.run(*base, "--kv-type", name).json()
+        b = t.run(*base, "--kv-type", name, "--batch-size", "3", "-t", "1").json()
+        t.equal(a["tokens"], b["tokens"], f"{name}: the same text in pieces of three")
+        t.equal((a["kv_type"], a["kv_type_v"]), (name, name), "both types")
+        bytes_of[name] = a["memory"]["kv_bytes"]
+    t.equal(bytes_of["f32"], 4 * bytes_of["fp8_e5m2"], "memory of fp8")
+    t.equal(bytes_of["f16"] * 17, bytes_of["int8"] * 32, "memory of int8: 8.5 bits")
+    t.check(bytes_of["int2"] < bytes_of["int4"] < bytes_of["int8"], "memory of blocks")
+    for options, types in ((["--kv-int2"], ("int2", "int2")),
+                           (["--kv-type", "fp8", "--kv-type-v", "q8_0"], ("fp8_e4m3", "int8")),
+                           (["--cache-type-k", "q8_0", "--cache-type-v", "q4_0"], ("int8", "int4"))):
+        j = t.run(*base, *options).json()
+        t.equal((j["kv_type"], j["kv_type_v"]), types, " ".join(options))
+
+
 def test_run_interrupt(t):
     p = subprocess.Popen([t.program, "run", TIME, "-n", "0", "--ignore-eos", "-t", "1"],
                          cwd=t.folder, env=t.env,
