@@ -271,6 +271,10 @@ typedef struct bitnet_ffn_layer {
     size_t size;
     uint64_t up_seen, up_skipped, down_seen, down_skipped;
     double gates, inputs;
+    /* with or without copies, of one token in about sixteen steps: tokens, mean shares of gates above
+     * zero and of inputs of `down` that are zero */
+    uint64_t sampled;
+    double sampled_gates, sampled_zeros;
 } bitnet_ffn_layer;
 BITNET_API int bitnet_engine_ffn_layer(const bitnet_engine *e, uint32_t layer,
                                        bitnet_ffn_layer *info); /* 0 past the end */
@@ -283,6 +287,31 @@ BITNET_API int bitnet_engine_ffn_layer(const bitnet_engine *e, uint32_t layer,
 BITNET_API bitnet_status bitnet_eval(bitnet_engine *e, uint32_t seq, const int32_t *tokens,
                                      size_t n, int last_only, float *logits, bitnet_error *err);
 BITNET_API bitnet_status bitnet_eval_reset(bitnet_engine *e, uint32_t seq, bitnet_error *err);
+
+/* --- embeddings ---
+ * A text as a vector: its hidden states after the final norm, pooled. */
+typedef enum bitnet_pooling {
+    BITNET_POOL_MEAN = 0, /* the mean of all tokens */
+    BITNET_POOL_LAST = 1  /* the last token         */
+} bitnet_pooling;
+
+typedef struct bitnet_embed_options {
+    size_t size;
+    bitnet_pooling pooling;
+    uint32_t no_normalize; /* 1: as it is; 0: divided by its length, so that this is 1 */
+} bitnet_embed_options;
+BITNET_API void bitnet_embed_options_init(bitnet_embed_options *o);
+
+typedef struct bitnet_embed_input {
+    const int32_t *tokens;
+    size_t n_tokens; /* at least 1, and not more than ctx_tokens */
+} bitnet_embed_input;
+
+/* The vectors of n texts, out[n][n_embd], several texts in a step where sequences of the plain door are
+ * free. Same bits whatever the company. Sequences and pages are given back before it returns; neither
+ * requests nor sequences in use are touched. If it fails, `out` may be written in part. */
+BITNET_API bitnet_status bitnet_embed(bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
+                                      const bitnet_embed_options *o, float *out, bitnet_error *err);
 
 /* --- requests --- */
 
@@ -374,6 +403,7 @@ typedef struct bitnet_event {
     float logprob;                          /* of the token, if asked for */
     uint32_t n_top;                         /* likeliest tokens, best first, if asked for */
     const bitnet_logprob *top;
+    double repetition; /* share of the answer's 3-grams that stood in it before, so far */
 } bitnet_event;
 
 /* Takes all memory that the request will need. Refused are requests that the KV cache could not hold
@@ -388,6 +418,54 @@ BITNET_API bitnet_status bitnet_cancel(bitnet_engine *e, uint64_t id);
  * computed. *n is 0 only when there is nothing to do. */
 BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, size_t *n,
                                      bitnet_error *err);
+
+/* --- health ---
+ * Signs that something is wrong with a model, a machine or a way of sampling. Which values are good and
+ * which are not depends on the model: docs/engine-health.md. */
+typedef struct bitnet_health {
+    size_t size;
+    uint64_t answers;  /* ended, with at least three tokens */
+    double repetition; /* running mean of what their last events said, over about 16 of them */
+    uint64_t logit_rows, nonfinite_rows; /* rows of logits; those with a value that is not finite */
+    uint64_t ffn_samples;                /* as `sampled` in bitnet_ffn_layer */
+    double gates_open, inputs_zero;      /* means over its layers */
+    double kv_used, kv_cached;           /* shares of the pages: in use; kept for texts to come */
+    uint64_t scrub_passes, scrub_mismatches; /* as in bitnet_scrub */
+} bitnet_health;
+BITNET_API void bitnet_engine_health(const bitnet_engine *e, bitnet_health *health);
+
+/* Keys, or values. Every row of a head (one token) is scaled to its largest value and rounded to 8 bits,
+ * whatever the cache's type. */
+typedef struct bitnet_kv_side_health {
+    double entropy_bits; /* of the distribution of these codes, 0 to 8 */
+    double peaks;        /* share of codes +-127; at least one a row is */
+    double saturated;    /* share of stored values at the largest that the cache's type can hold */
+    double max_abs;      /* of all values */
+} bitnet_kv_side_health;
+
+typedef struct bitnet_kv_health {
+    size_t size;
+    uint64_t rows; /* looked at; 0: the cache is empty */
+    bitnet_kv_side_health keys, values;
+} bitnet_kv_health;
+/* A sample of what the cache holds of one layer, about 32 pages, in about a millisecond. */
+BITNET_API bitnet_status bitnet_engine_kv_health(const bitnet_engine *e, uint32_t layer,
+                                                 bitnet_kv_health *health, bitnet_error *err);
+
+/* Checksums of the weights as they lie in memory. The first pass takes them, later ones compare. They
+ * belong to the engine, which takes the memory for them with the first call: 8 bytes a block. */
+typedef struct bitnet_scrub {
+    size_t size;
+    uint64_t total_bytes, pass_bytes; /* of all weights; done in this pass                     */
+    uint64_t passes;                  /* completed                                             */
+    uint64_t mismatches;              /* blocks found changed so far, each change counted once */
+    const char *tensor;               /* where the last one was found; "" if none              */
+    uint64_t offset;                  /* of that block, in its bytes in memory                 */
+} bitnet_scrub;
+/* Goes on by at most max_bytes (by blocks of 64 KiB; at least one, at most to the end of the pass). By
+ * the calling thread, at some gigabytes a second; to be called when there is nothing else to do. */
+BITNET_API bitnet_status bitnet_engine_scrub(bitnet_engine *e, uint64_t max_bytes,
+                                             bitnet_scrub *state, bitnet_error *err);
 
 /* ------------------------------------------------------------------ looking into files */
 

@@ -76,6 +76,26 @@ bitnet_status bitnet_eval_reset(bitnet_engine *e, uint32_t seq, bitnet_error *er
     return bn_engine_eval_reset(e, seq, err);
 }
 
+void bitnet_embed_options_init(bitnet_embed_options *o)
+{
+    *o = (bitnet_embed_options){.size = sizeof *o};
+}
+
+bitnet_status bitnet_embed(bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
+                           const bitnet_embed_options *o, float *out, bitnet_error *err)
+{
+    BN_NEED(e, err, "the engine is NULL");
+    BN_NEED((inputs && out) || n == 0, err, "an argument is NULL");
+    bitnet_embed_options opt;
+    bitnet_embed_options_init(&opt);
+    if (o) bn_copy_sized(&opt, sizeof opt, o);
+    BN_NEED(opt.pooling == BITNET_POOL_MEAN || opt.pooling == BITNET_POOL_LAST, err,
+            "pooling is unknown");
+    for (size_t i = 0; i < n; i++)
+        BN_NEED(inputs[i].tokens || inputs[i].n_tokens == 0, err, "tokens is NULL");
+    return bn_engine_embed(e, inputs, n, &opt, out, err);
+}
+
 bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                             bitnet_error *err)
 {

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/ffn_report.h"
 #include "cli/generate.h"
+#include "cli/health_report.h"
 #include "cli/interrupt.h"
 #include "cli/model_opts.h"
 #include "cli/term.h"
@@ -20,7 +21,7 @@ struct run_config {
     struct engine_opts engine;
     struct generate_opts gen;
     const char *prompt, *file, *system, *chat_template;
-    bool chat, no_echo, quiet, json, logprobs;
+    bool chat, no_echo, quiet, json, logprobs, health;
     uint32_t n_top;
 };
 
@@ -68,6 +69,11 @@ static const struct opt output_table[] = {
      .min = 0,
      .max = 20,
      .given = AT(logprobs)},
+    {.kind = OPT_FLAG,
+     .name = "health",
+     .help = "after the answer, signs of health: repetition, what the attention cache holds, "
+             "feed-forward activity, checksums of the weights. Reads all weights twice more",
+     .offset = AT(health)},
     {.kind = OPT_FLAG,
      .name = "no-echo",
      .help = "do not print the prompt before its continuation",
@@ -164,7 +170,8 @@ struct report {
     const bitnet_model *m;
     bitnet_model_info model;
     bitnet_engine_info engine;
-    json_t *ffn; /* with --json; owned by print_report */
+    json_t *ffn;                        /* with --json; owned by print_report */
+    const struct health_report *health; /* NULL: not asked for */
 };
 
 static double ms(uint64_t ns) { return (double)ns / 1e6; }
@@ -256,6 +263,7 @@ static int print_report(const struct report *r)
         r->engine.kv_type, "kv_type_v", r->engine.kv_type_v, "backend", r->model.backend, "layout",
         r->model.layout, "head", json_head(&r->engine), "ffn", r->ffn);
     if (g->logprobs) json_object_set_new(j, "logprobs", json_logprobs(r->m, g));
+    if (r->health) json_object_set_new(j, "health", health_report_json(r->health));
     return term_print_json(j);
 }
 
@@ -289,15 +297,23 @@ static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e,
                            .n_echo = echo ? len : 0,
                            .logprobs = c->logprobs,
                            .n_top = c->n_top};
-    bitnet_status s = generation_run(&g, &err);
+    struct health_report health = {.engine = e};
+    bitnet_status s = BITNET_OK;
+    if (c->health) s = health_scrub(e, &health.scrub, &err);
+    if (s == BITNET_OK) s = generation_run(&g, &err);
+    if (s == BITNET_OK && c->health) s = health_scrub(e, &health.scrub, &err);
+    health.repetition = g.repetition;
     bool cut_line = !c->json && (g.text.len == 0 || g.text.data[g.text.len - 1] != '\n');
     int code = EXIT_DONE;
     if (cut_line && (s == BITNET_OK || g.text.len)) fputc('\n', stdout);
     if (s != BITNET_OK) {
         code = term_fail(&err);
     } else {
-        struct report r = {
-            .g = &g, .m = m, .model.size = sizeof r.model, .engine.size = sizeof r.engine};
+        struct report r = {.g = &g,
+                           .m = m,
+                           .model.size = sizeof r.model,
+                           .engine.size = sizeof r.engine,
+                           .health = c->health ? &health : NULL};
         bitnet_model_get_info(m, &r.model);
         bitnet_engine_get_info(e, &r.engine);
         fflush(stdout);
@@ -305,6 +321,7 @@ static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e,
             r.ffn = ffn_report(e);
             code = print_report(&r);
         }
+        if (c->health && !c->json) health_report_print(stderr, &health);
         if (!c->quiet && !c->json) print_timing(&r);
         if (interrupt_pending()) code = interrupt_exit_code();
     }

@@ -109,6 +109,7 @@ static bitnet_status take_event(struct generation *g, const bitnet_event *e, uin
     g->n_generated = e->n_generated;
     g->prefill_ns = e->prefill_ns;
     g->decode_ns = e->decode_ns;
+    g->repetition = e->repetition;
     g->finish = e->finish;
     if (e->finish == BITNET_FINISH_ERROR)
         return bn_fail(err, BITNET_E_INTERNAL, "%s", e->error ? e->error : "the request failed");

@@ -46,6 +46,7 @@ struct generation {
     bitnet_finish finish;
     uint32_t n_prompt, n_generated;
     uint64_t prefill_ns, decode_ns, first_token_ns, total_ns;
+    double repetition; /* share of the answer's 3-grams */
 };
 
 /* Runs the request to its end. A pending interrupt cancels it: that is BITNET_OK with finish

@@ -6,7 +6,6 @@
 #include "engine/engine_impl.h"
 
 #include "base/mem.h"
-#include <math.h>
 #include <stdlib.h>
 
 /* ------------------------------------------------------------------ options */
@@ -188,6 +187,7 @@ void bn_engine_close(struct bitnet_engine *e)
     free(e->mask);
     free(e->events);
     bn_sampler_room_close(&e->sampler_room);
+    bn_health_close(&e->health);
     bn_sched_close(e->sched);
     bn_forward_close(e->forward);
     bn_prefix_close(e->prefix);
@@ -262,20 +262,18 @@ void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info)
 
 bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_ffn_layer *info)
 {
-    return bn_ffn_layer_info(bn_forward_ffn(e->forward), layer, info);
+    const struct bn_activity *a = bn_forward_activity(e->forward);
+    if (!bn_ffn_layer_info(bn_forward_ffn(e->forward), layer, info)) return false;
+    info->sampled = a->samples;
+    info->sampled_gates = bn_activity_gates(a, layer);
+    info->sampled_zeros = bn_activity_zeros(a, layer);
+    return true;
 }
 
 uint32_t bn_engine_ctx(const struct bitnet_engine *e) { return e->ctx; }
 const struct bn_model *bn_engine_model(const struct bitnet_engine *e) { return e->m; }
 
 /* ------------------------------------------------------------------ the plain door */
-
-bool bn_all_finite(const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(x[i])) return false;
-    return true;
-}
 
 uint32_t bn_engine_eval_pages(const struct bitnet_engine *e)
 {
@@ -320,7 +318,7 @@ bitnet_status bn_engine_eval(struct bitnet_engine *e, uint32_t seq, const int32_
         float *to = last_only || !logits ? logits : logits + done * n_vocab;
         bn_forward_run(e->forward, e->batch, some, to);
         size_t rows = !logits ? 0 : !last_only ? some : done + some == n;
-        if (!bn_all_finite(to, rows * n_vocab))
+        if (!bn_health_logits(&e->health, to, rows, n_vocab, false))
             return bn_fail(err, BITNET_E_INTERNAL,
                            "the logits at position %u are not finite: the weights are damaged",
                            s->n_tokens);

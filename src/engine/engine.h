@@ -31,6 +31,10 @@ bitnet_status bn_engine_eval(struct bitnet_engine *e, uint32_t seq, const int32_
                              bool last_only, float *logits, bitnet_error *err);
 bitnet_status bn_engine_eval_reset(struct bitnet_engine *e, uint32_t seq, bitnet_error *err);
 
+/* As bitnet_embed. (embed.c) */
+bitnet_status bn_engine_embed(struct bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
+                              const bitnet_embed_options *o, float *out, bitnet_error *err);
+
 bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                                bitnet_error *err);
 bitnet_status bn_engine_cancel(struct bitnet_engine *e, uint64_t id);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The engine's inside, shared by its files: engine.c (life, the plain door), submit.c (requests come
- * and go), memory.c (pages for those that run), step.c (the step). */
+ * and go), memory.c (pages for those that run), step.c (the step), embed.c, health.c. */
 #ifndef BN_ENGINE_ENGINE_IMPL_H
 #define BN_ENGINE_ENGINE_IMPL_H
 
 #include "engine/engine.h"
+#include "engine/health.h"
 #include "engine/prefix.h"
 #include "engine/request.h"
 #include "engine/sampler.h"
@@ -48,9 +49,9 @@ struct bitnet_engine {
     uint64_t now_ns;                   /* when the step began */
     double step_ns[BN_STEP_SIZES + 1]; /* running means of steps that only decode, by tokens */
     uint64_t n_answer_tokens, n_drafted, n_right;
+    struct bn_health health;
 };
 
-bool bn_all_finite(const float *x, size_t n);
 /* Pages of the KV cache that sequences of the plain door hold. */
 uint32_t bn_engine_eval_pages(const struct bitnet_engine *e);
 

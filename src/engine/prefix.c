@@ -276,4 +276,9 @@ uint32_t bn_prefix_evict(struct bn_prefix *p, uint32_t n_pages)
     return n;
 }
 
+uint32_t bn_prefix_page_tokens(const struct bn_prefix *p, uint32_t page)
+{
+    return p->nodes[page].n_tokens;
+}
+
 const struct bn_prefix_stats *bn_prefix_stats(const struct bn_prefix *p) { return &p->stats; }

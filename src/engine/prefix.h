@@ -36,6 +36,9 @@ uint32_t bn_prefix_evictable(const struct bn_prefix *p);
 uint32_t bn_prefix_evict(struct bn_prefix *p, uint32_t n_pages);
 void bn_prefix_clear(struct bn_prefix *p);
 
+/* How many tokens of a page are known; 0: it is not in the tree. */
+uint32_t bn_prefix_page_tokens(const struct bn_prefix *p, uint32_t page);
+
 struct bn_prefix_stats {
     uint64_t queries, hits;              /* requests */
     uint64_t queried_tokens, hit_tokens; /* of their prompts */

@@ -66,6 +66,7 @@ static bitnet_status open_answer(struct bn_answer *a, const bitnet_request *r,
     a->job.n_tokens = q->n_prompt;
     BN_TRY(bn_sampler_open(&a->sampler, &sampling, p->n_vocab, p->tokenizer, r->tokens, q->n_prompt,
                            q->limit, err));
+    BN_TRY(bn_repetition_open(&a->repetition, q->limit - q->n_prompt, err));
     if (p->draft) BN_TRY(bn_draft_open(&a->draft, q->limit, err));
 #if BN_HAVE_TEXT
     BN_TRY(open_text(a, r, p, err));
@@ -121,6 +122,7 @@ void bn_request_free(struct bn_request *r)
         struct bn_answer *a = &r->answers[i];
         bn_sampler_close(a->sampler);
         bn_draft_close(a->draft);
+        bn_repetition_close(&a->repetition);
 #if BN_HAVE_TEXT
         bn_matcher_close(a->matcher);
         bn_detok_close(a->detok);
@@ -212,6 +214,8 @@ bitnet_finish bn_answer_push(struct bn_answer *a, int32_t token, const char **te
     a->tokens[a->job.n_tokens++] = token;
     a->n_drawn++;
     bn_sampler_push(a->sampler, token);
+    bn_repetition_push(&a->repetition, a->tokens + a->request->n_prompt,
+                       a->job.n_tokens - a->request->n_prompt);
     bitnet_finish why = push_text(a, token, text, n);
     if (why == BITNET_FINISH_NONE && a->job.n_tokens >= a->request->limit)
         why = BITNET_FINISH_LENGTH;

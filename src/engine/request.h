@@ -5,6 +5,7 @@
 #define BN_ENGINE_REQUEST_H
 
 #include "engine/draft.h"
+#include "engine/repetition.h"
 #include "engine/sampler.h"
 #include "engine/sched.h"
 #include "model/kv.h"
@@ -30,7 +31,8 @@ struct bn_answer {
     struct bn_matcher *matcher; /* NULL: any text */
     struct bn_draft *draft;     /* NULL: no guesses */
     struct bn_detok *detok;     /* NULL: the model has no tokenizer */
-    uint32_t row;               /* first of its logits in this step */
+    struct bn_repetition repetition;
+    uint32_t row; /* first of its logits in this step */
     /* what the events of a step borrow: text, and the likeliest tokens [1 + guesses][n_top] */
     char *text;
     size_t n_text;

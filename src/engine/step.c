@@ -12,7 +12,6 @@
 #include "engine/engine_impl.h"
 
 #include "base/clock.h"
-#include <math.h>
 
 /* ------------------------------------------------------------------ before the forward pass */
 
@@ -82,21 +81,13 @@ static double draft_cost(const struct bitnet_engine *e, uint32_t n, uint32_t n_d
 
 /* ------------------------------------------------------------------ after it */
 
-/* of a screened row: not a NaN, not +infinity */
-static bool all_below_infinity(const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!(x[i] < INFINITY)) return false;
-    return true;
-}
-
 /* Draws the token of a row of logits. NULL, or why that is not possible. */
 static const char *draw(struct bitnet_engine *e, struct bn_answer *a, uint32_t row, int32_t *token)
 {
     uint32_t n_vocab = e->m->config.n_vocab;
     const float *logits = e->logits + (size_t)row * n_vocab;
     bool screened = bn_head_was_screened(bn_forward_head(e->forward), row);
-    if (!(screened ? all_below_infinity : bn_all_finite)(logits, n_vocab))
+    if (!bn_health_logits(&e->health, logits, 1, n_vocab, screened))
         return "the logits are not finite: the weights are damaged";
     const uint64_t *mask = a->matcher ? e->mask : NULL;
     if (mask && !bn_answer_mask(a, e->mask)) return "the grammar allows no token here";

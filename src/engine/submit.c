@@ -115,7 +115,8 @@ bitnet_event *bn_engine_event(struct bitnet_engine *e, const struct bn_answer *a
                          .n_cached = a->n_cached,
                          .n_generated = a->job.n_tokens - q->n_prompt,
                          .prefill_ns = a->prefill_ns,
-                         .decode_ns = a->decode_ns};
+                         .decode_ns = a->decode_ns,
+                         .repetition = bn_repetition_score(&a->repetition)};
     return ev;
 }
 
@@ -140,6 +141,7 @@ void bn_engine_end_answer(struct bitnet_engine *e, struct bn_answer *a, bitnet_f
     if (why != BITNET_FINISH_ERROR) bn_engine_remember(e, a, true);
     bn_engine_give_up(e, a);
     a->state = BN_ANSWER_OVER;
+    bn_health_answer(&e->health, &a->repetition);
     e->n_answers--;
     if (--a->request->n_left == 0) end_request(e, a->request);
 }

@@ -48,11 +48,7 @@ struct bn_ffn {
 static struct side side_of(const struct bn_part_copy *copy, const struct bn_matrix *w, size_t items,
                            size_t percent, enum bn_ffn_mode mode)
 {
-    struct side s = {.items = items, .found = NOT_SEEN};
-    if (w->dense) s.dense_bytes = w->stored.bytes;
-    else
-        s.dense_bytes =
-            bn_div_up(w->packed.rows, w->gemm->group_rows) * w->gemm->group_bytes(w->packed.cols);
+    struct side s = {.dense_bytes = bn_matrix_bytes(w), .items = items, .found = NOT_SEEN};
     if (!copy->w.data || mode == BN_FFN_DENSE) return s; /* limit 0: never wanted */
     s.item_bytes = copy->bytes / items;
     s.limit = mode == BN_FFN_SKIP ? items : items * percent / 100;

@@ -42,6 +42,7 @@ struct bn_forward {
     struct bn_attention *attention;
     struct bn_head *head;
     struct bn_ffn *ffn;
+    struct bn_activity activity;
     uint32_t max_tokens;
     size_t wide;                                  /* the widest activation */
     size_t q8_stride;                             /* padded */
@@ -154,6 +155,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     bitnet_status s = bn_attention_open(&f->attention, m, pool, kv, n_ctx, max_tokens, err);
     if (s == BITNET_OK) s = bn_head_open(&f->head, m, pool, max_tokens, head, err);
     if (s == BITNET_OK) s = bn_ffn_open(&f->ffn, m, pool, ffn, err);
+    if (s == BITNET_OK) s = bn_activity_open(&f->activity, c->n_layer, c->n_ff, err);
     if (s != BITNET_OK) bn_forward_close(f);
     else *out = f;
     return s;
@@ -165,6 +167,7 @@ void bn_forward_close(struct bn_forward *f)
     bn_head_close(f->head);
     bn_attention_close(f->attention);
     bn_ffn_close(f->ffn);
+    bn_activity_close(&f->activity);
     bn_block_free(f->block, f->block_bytes);
     free(f);
 }
@@ -177,6 +180,7 @@ size_t bn_forward_bytes(const struct bn_forward *f)
 
 const struct bn_head *bn_forward_head(const struct bn_forward *f) { return f->head; }
 const struct bn_ffn *bn_forward_ffn(const struct bn_forward *f) { return f->ffn; }
+const struct bn_activity *bn_forward_activity(const struct bn_forward *f) { return &f->activity; }
 
 /* ------------------------------------------------------------------ linear layers */
 
@@ -331,6 +335,15 @@ static void project_down(struct bn_forward *f, uint32_t il, const struct input *
     else project_residual(f, &f->m->layers[il].proj[DOWN], in, worker);
 }
 
+/* The last token's gates and inputs of `down`, if this pass is one to be looked at. */
+static void note_activity(struct bn_forward *f, uint32_t il, const struct input *in)
+{
+    size_t t = f->n - 1;
+    bool int8 = f->m->config.act_quant == BN_AQ_INT8;
+    bn_activity_note(&f->activity, il, f->gate + t * f->m->config.n_ff,
+                     int8 ? in->q8 + t * f->q8_stride : NULL, in->h + t * f->wide);
+}
+
 /* ------------------------------------------------------------------ the pass */
 
 static void walk(void *arg, uint32_t worker)
@@ -370,6 +383,7 @@ static void walk(void *arg, uint32_t worker)
         gated_up(f, il, in, worker);
         bn_pool_barrier(f->pool);
         in = prepare(f, f->up, c->n_ff, y->ffn_sub_norm, ng[DOWN], c->n_ff, worker);
+        if (f->activity.due && worker == 0) note_activity(f, il, in);
         project_down(f, il, in, worker);
         bn_pool_barrier(f->pool);
     }
@@ -386,7 +400,14 @@ void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, si
     for (size_t t = 0; logits && t < n; t++)
         if (batch[t].want.kind != BN_WANT_NONE) bn_head_add(f->head, (uint32_t)t, batch[t].want);
     bn_ffn_begin(f->ffn, n);
+    bn_activity_begin(&f->activity);
     bn_pool_run(f->pool, walk, f);
     bn_ffn_end(f->ffn);
     bn_head_end(f->head);
+}
+
+void bn_forward_hidden(const struct bn_forward *f, size_t t, float *out)
+{
+    const struct bn_config *c = &f->m->config;
+    f->m->kernels.rmsnorm(out, f->x + t * c->n_embd, f->m->out_norm, c->n_embd, c->eps);
 }

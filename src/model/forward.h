@@ -5,6 +5,7 @@
 #ifndef BN_MODEL_FORWARD_H
 #define BN_MODEL_FORWARD_H
 
+#include "model/activity.h"
 #include "model/ffn.h"
 #include "model/head.h"
 #include "model/kv.h"
@@ -30,11 +31,14 @@ void bn_forward_close(struct bn_forward *f);
 size_t bn_forward_bytes(const struct bn_forward *f);
 const struct bn_head *bn_forward_head(const struct bn_forward *f);
 const struct bn_ffn *bn_forward_ffn(const struct bn_forward *f);
+const struct bn_activity *bn_forward_activity(const struct bn_forward *f);
 
 /* Computes the batch; n <= max_tokens. logits: [tokens that want some][n_vocab], in batch order; may
  * be NULL if nobody does. Where only the best are wanted, the others may be -infinity
  * (bn_head_was_screened). Allocates nothing. */
 void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
                     float *logits);
+/* Of token t of the last batch: its state behind the last layer and the final norm, out[n_embd]. */
+void bn_forward_hidden(const struct bn_forward *f, size_t t, float *out);
 
 #endif

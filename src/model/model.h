@@ -20,6 +20,13 @@ struct bn_matrix {
     struct bn_stored stored;    /* dense: in the mapping */
 };
 
+/* As it lies in memory, scales apart. */
+static inline size_t bn_matrix_bytes(const struct bn_matrix *w)
+{
+    if (w->dense) return w->stored.bytes;
+    return bn_div_up(w->packed.rows, w->gemm->group_rows) * w->gemm->group_bytes(w->packed.cols);
+}
+
 /* A matrix once more, in a layout of which parts can be taken (kernels.h, "r2" and "c2"). */
 struct bn_part_copy {
     struct bn_packed w; /* data NULL: none */

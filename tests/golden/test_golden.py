@@ -7,8 +7,12 @@ activations are rounded, and a value within float error of a half can go either 
 passes only if the ties are found and named: a double precision model (bitnet_ref.py), with single roundings flipped
 that lie within TIE of a half, must give our row, and likewise the golden one.
 
+Embeddings are judged by the same rows: the head's products with the last hidden state are the last row, and those with
+the mean of all hidden states are the mean of all rows.
+
 Prints TAP. usage: test_golden.py BITNET [DATA]
 """
+import glob
 import json
 import os
 import subprocess
@@ -21,7 +25,7 @@ try:
 except ImportError:
     print("1..0 # SKIP numpy is not installed")
     sys.exit(0)
-from bitnet_ref import Model
+from bitnet_ref import Model, read_safetensors
 
 BOUND, TIE = 1e-3, 1e-4
 bitnet = sys.argv[1]
@@ -35,6 +39,19 @@ def ours(model, ids):
     subprocess.run([bitnet, "logits", model, "--ids", ",".join(map(str, ids)), "--out", out], check=True,
                    stderr=subprocess.DEVNULL)
     return np.fromfile(out, "<f4").reshape(len(ids), -1)
+
+
+def embedding(model, ids, pooling):
+    text = subprocess.run([bitnet, "embed", model, "--ids", ",".join(map(str, ids)), "--pooling", pooling,
+                           "--no-normalize", "--kv-type", "f32"], check=True, capture_output=True, text=True).stdout
+    return np.array(text.split(), np.float64)
+
+
+def head_of(folder):
+    tensors = {}
+    for path in glob.glob(os.path.join(folder, "*.safetensors")):
+        tensors.update(read_safetensors(path))
+    return tensors.get("lm_head.weight", tensors["model.embed_tokens.weight"]).astype(np.float64)
 
 
 def bad_rows(a, b, std):
@@ -77,6 +94,17 @@ def judge(name, folder, model, ids, want):
     passed, failed = passed + ok, failed + (not ok)
     worst = np.abs(got - want).max() / std
     print(f"{'ok' if ok else 'not ok'} - {name}, {len(ids)} ids: largest difference {worst:.1e}{why}")
+    judge_embeddings(name, folder, model, ids, got if why else want)
+
+
+def judge_embeddings(name, folder, model, ids, rows):
+    """rows: the logits to which the hidden states must lead."""
+    global passed, failed
+    for pooling, row in (("last", rows[-1]), ("mean", rows.astype(np.float64).mean(0))):
+        worst = np.abs(head_of(folder) @ embedding(model, ids, pooling) - row).max() / rows.std()
+        ok = worst <= BOUND
+        passed, failed = passed + ok, failed + (not ok)
+        print(f"{'ok' if ok else 'not ok'} - {name}, {len(ids)} ids, embedding, {pooling}: largest difference {worst:.1e}")
 
 
 for kind in sorted(os.listdir(data)):

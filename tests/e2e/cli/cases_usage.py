@@ -6,7 +6,7 @@ import subprocess
 
 from run_cli import Skipped
 
-COMMANDS = ["run", "chat", "batch", "tokenize", "logits", "perplexity", "inspect", "convert", "synth",
+COMMANDS = ["run", "chat", "batch", "tokenize", "embed", "logits", "perplexity", "inspect", "convert", "synth",
             "bench", "version"]
 PLANNED = ["serve", "loadtest", "eval", "prune", "calibrate", "profile", "doctor"]
 

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/scrub.h"
+
+#include "base/rng.h"
+#include <stdlib.h>
+
+enum { LANES = 8, STRIPE = LANES * 8, NOTE_BYTES = 16 };
+
+/* A piece of the weights in memory. */
+struct region {
+    const uint8_t *data;
+    size_t bytes;
+    enum bn_part part;
+    uint32_t layer;
+    const char *note; /* what of the part it is, "" for the matrix itself; at most NOTE_BYTES */
+    bool release;     /* mapped, and seldom read otherwise: not to be left in memory */
+};
+
+struct bn_scrub {
+    const struct bn_model *m;
+    struct region *regions;
+    size_t n_regions, regions_room;
+    uint64_t *sums; /* of all blocks, region after region */
+    uint64_t total_bytes;
+    /* the cursor */
+    size_t region, block; /* block: of all */
+    size_t at;            /* in the region */
+    uint64_t pass_bytes;
+    /* findings */
+    uint64_t passes, mismatches, offset;
+    char tensor[BN_MAX_NAME_BYTES + NOTE_BYTES];
+};
+
+/* ------------------------------------------------------------------ what there is */
+
+static bool add(struct bn_scrub *s, struct region r)
+{
+    if (!r.data || !r.bytes) return true;
+    if (!bn_grow((void **)&s->regions, &s->regions_room, s->n_regions + 1, sizeof r)) return false;
+    s->regions[s->n_regions++] = r;
+    s->total_bytes += r.bytes;
+    return true;
+}
+
+static bool add_vector(struct bn_scrub *s, const float *x, size_t n, enum bn_part p, uint32_t layer,
+                       const char *note)
+{
+    return add(s, (struct region){.data = (const uint8_t *)x,
+                                  .bytes = n * sizeof *x,
+                                  .part = p,
+                                  .layer = layer,
+                                  .note = note});
+}
+
+static bool add_scales(struct bn_scrub *s, const struct bn_packed *w, enum bn_part p,
+                       uint32_t layer)
+{
+    size_t n = w->scale_kind == BN_SCALE_BLOCK ? w->rows * (w->cols / w->block) : 0;
+    return add(s, (struct region){.data = (const uint8_t *)w->block_scale,
+                                  .bytes = n * sizeof *w->block_scale,
+                                  .part = p,
+                                  .layer = layer,
+                                  .note = " (scales)"}) &&
+           add_vector(s, w->row_scale, w->row_scale ? w->rows : 0, p, layer, " (scales)");
+}
+
+static bool add_matrix(struct bn_scrub *s, const struct bn_matrix *w, enum bn_part p,
+                       uint32_t layer)
+{
+    struct region r = {.data = w->dense ? w->stored.data : w->packed.data,
+                       .bytes = bn_matrix_bytes(w),
+                       .part = p,
+                       .layer = layer,
+                       .note = ""};
+    return add(s, r) && (w->dense || add_scales(s, &w->packed, p, layer));
+}
+
+static bool add_copy(struct bn_scrub *s, const struct bn_part_copy *c, enum bn_part p,
+                     uint32_t layer)
+{
+    return add(
+        s, (struct region){
+               .data = c->w.data, .bytes = c->bytes, .part = p, .layer = layer, .note = " (copy)"});
+}
+
+static bool add_layer(struct bn_scrub *s, uint32_t i)
+{
+    const struct bn_layer *y = &s->m->layers[i];
+    const struct bn_config *c = &s->m->config;
+    const struct {
+        const float *x;
+        enum bn_part part;
+    } norms[] = {{y->attn_norm, BN_P_ATTN_NORM},
+                 {y->ffn_norm, BN_P_FFN_NORM},
+                 {y->attn_sub_norm, BN_P_ATTN_SUB_NORM},
+                 {y->ffn_sub_norm, BN_P_FFN_SUB_NORM},
+                 {y->q_norm, BN_P_Q_NORM},
+                 {y->k_norm, BN_P_K_NORM}};
+    bool ok = true;
+    for (size_t k = 0; ok && k < BN_ARRAY_LEN(norms); k++) {
+        uint64_t rows, cols;
+        bn_part_shape(c, norms[k].part, &rows, &cols);
+        ok = add_vector(s, norms[k].x, cols, norms[k].part, i, "");
+    }
+    for (int k = 0; ok && k < BN_N_PROJ; k++) {
+        const struct bn_matrix *w = &y->proj[k];
+        enum bn_part p = (enum bn_part)(BN_P_Q + k);
+        ok = add_matrix(s, w, p, i) &&
+             add_vector(s, y->in_norm[k], w->dense ? w->stored.cols : w->packed.cols, p, i,
+                        " (norm)");
+    }
+    return ok && add_copy(s, &y->up_rows, BN_P_UP, i) && add_copy(s, &y->down_cols, BN_P_DOWN, i);
+}
+
+/* Embedding and head lie in the file's mapping. An exact head is read all the time; else a pass must
+ * not leave them in memory. */
+static bool add_tables(struct bn_scrub *s)
+{
+    const struct bn_model *m = s->m;
+    const struct bn_config *c = &m->config;
+    const uint8_t *copy = m->screen.data ? m->screen.data : (const uint8_t *)m->head_int8.data;
+    bool ok = add_matrix(s, &m->embed, BN_P_EMBED, 0);
+    if (ok) s->regions[s->n_regions - 1].release = !c->tied_head || copy;
+    if (ok && !c->tied_head) {
+        ok = add_matrix(s, &m->head, BN_P_HEAD, 0);
+        if (ok) s->regions[s->n_regions - 1].release = copy != NULL;
+    }
+    return ok &&
+           add(s, (struct region){.data = copy,
+                                  .bytes = m->head_copy_bytes,
+                                  .part = c->tied_head ? BN_P_EMBED : BN_P_HEAD,
+                                  .note = " (copy)"}) &&
+           add_vector(s, m->out_norm, c->n_embd, BN_P_OUT_NORM, 0, "") &&
+           add_vector(s, m->rope_factors, c->rope_dim / 2, BN_P_ROPE_FREQS, 0, "");
+}
+
+/* ------------------------------------------------------------------ life */
+
+bitnet_status bn_scrub_open(struct bn_scrub **out, const struct bn_model *m, bitnet_error *err)
+{
+    *out = NULL;
+    struct bn_scrub *s = bn_calloc(1, sizeof *s);
+    if (!s) return bn_fail_nomem(err, sizeof *s, "checksums of the weights");
+    s->m = m;
+    bool ok = add_tables(s);
+    for (uint32_t i = 0; ok && i < m->config.n_layer; i++) ok = add_layer(s, i);
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_regions; i++) n += bn_div_up(s->regions[i].bytes, BN_SCRUB_BLOCK);
+    if (ok) s->sums = bn_calloc(n, sizeof *s->sums);
+    if (!s->sums) {
+        bn_scrub_close(s);
+        return bn_fail_nomem(err, n * sizeof *s->sums, "checksums of the weights");
+    }
+    *out = s;
+    return BITNET_OK;
+}
+
+void bn_scrub_close(struct bn_scrub *s)
+{
+    if (!s) return;
+    free(s->regions);
+    free(s->sums);
+    free(s);
+}
+
+/* ------------------------------------------------------------------ walking */
+
+/* Eight lanes of 64 bits that do not wait for each other. For given other words a lane is a one-to-one
+ * function of each of its words, and so is the sum of the lanes of each lane: a change inside one word
+ * is always seen. */
+static void put_stripe(uint64_t lanes[LANES], const uint8_t *stripe)
+{
+    for (size_t i = 0; i < LANES; i++) {
+        uint64_t word;
+        memcpy(&word, stripe + i * sizeof word, sizeof word);
+        lanes[i] = ((lanes[i] << 29 | lanes[i] >> 35) ^ word) * 0x9e3779b97f4a7c15u;
+    }
+}
+
+static uint64_t checksum(const uint8_t *data, size_t n)
+{
+    uint64_t lanes[LANES] = {1, 2, 3, 4, 5, 6, 7, 8}, sum = n;
+    uint8_t last[STRIPE] = {0};
+    for (; n >= STRIPE; n -= STRIPE, data += STRIPE) put_stripe(lanes, data);
+    memcpy(last, data, n);
+    put_stripe(lanes, last);
+    for (size_t i = 0; i < LANES; i++) sum += bn_mix64(lanes[i]);
+    return sum;
+}
+
+static void found(struct bn_scrub *s, const struct region *r)
+{
+    bn_part_name(s->tensor, r->part, r->layer, s->m->source.is_gguf);
+    strcat(s->tensor, r->note);
+    s->offset = s->at;
+    s->mismatches++;
+}
+
+static void next_region(struct bn_scrub *s, const struct region *r)
+{
+    if (r->release) bn_source_release(&s->m->source, bn_part_find(&s->m->source, r->part, 0));
+    s->at = 0;
+    if (++s->region < s->n_regions) return;
+    s->region = s->block = 0;
+    s->pass_bytes = 0;
+    s->passes++;
+}
+
+/* One block; returns its bytes. */
+static size_t walk_block(struct bn_scrub *s)
+{
+    const struct region *r = &s->regions[s->region];
+    size_t n = bn_min_size(BN_SCRUB_BLOCK, r->bytes - s->at);
+    uint64_t sum = checksum(r->data + s->at, n);
+    if (s->passes && sum != s->sums[s->block]) found(s, r);
+    s->sums[s->block++] = sum; /* so that a change is counted once */
+    s->at += n;
+    s->pass_bytes += n;
+    if (s->at == r->bytes) next_region(s, r);
+    return n;
+}
+
+void bn_scrub_advance(struct bn_scrub *s, uint64_t max_bytes)
+{
+    uint64_t pass = s->passes, left = max_bytes, n;
+    do {
+        n = walk_block(s);
+        left -= left < n ? left : n;
+    } while (s->passes == pass && left >= BN_SCRUB_BLOCK);
+}
+
+void bn_scrub_info(const struct bn_scrub *s, bitnet_scrub *info)
+{
+    info->total_bytes = s->total_bytes;
+    info->pass_bytes = s->pass_bytes;
+    info->passes = s->passes;
+    info->mismatches = s->mismatches;
+    info->tensor = s->tensor;
+    info->offset = s->offset;
+}
