@@ -8,6 +8,7 @@
 #include "cli/model_opts.h"
 #include "cli/term.h"
 #include "cli/textio.h"
+#include "server/tokens.h"
 #include <stdlib.h>
 
 enum {
@@ -91,7 +92,7 @@ static bitnet_status add_text(struct texts *t, const char *text, size_t len, bit
     int32_t *ids;
     size_t n;
     BN_TRY(t->are_ids ? textio_parse_ids(&ids, &n, text, len, "a text", err)
-                      : textio_encode(&ids, &n, t->m, text, len, BITNET_TOK_BOS_AUTO, err));
+                      : tokens_encode(&ids, &n, t->m, text, len, BITNET_TOK_BOS_AUTO, err));
     if (n == 0) {
         free(ids);
         return bn_fail(err, BITNET_E_ARG, "text %zu has no tokens", t->n);
