@@ -45,6 +45,7 @@ static void expect_numbers(const struct bytes *b, const char *lo, bool above, co
     struct bn_grammar *g = open_grammar(b->tree, SCHEMA, schema);
     for (int digits = 0; digits <= 3; digits++)
         for (int i = -3200; i <= 3200; i++) {
+            if (abs(i) > 320 && abs(i) % 50 > 1) continue; /* all small ones, some of the others */
             int unit = digits == 0 ? 1 : digits == 1 ? 10 : digits == 2 ? 100 : 1000;
             snprintf(text, sizeof text, "%s%d", i < 0 ? "-" : "", abs(i) / unit);
             if (digits) snprintf(text + strlen(text), 8, ".%0*d", digits, abs(i) % unit);
@@ -65,7 +66,7 @@ static void test_numbers(void **state)
     expect_numbers(&b, "-1.25", false, "2.5", true);
     expect_numbers(&b, "-2.75", true, "-0.125", false);
     expect_numbers(&b, "0.1", false, "0.1", false);
-    expect_numbers(&b, "1.99", true, "12.05", false);
+    expect_numbers(&b, "1.99", true, "12.5", false);
     EXPECT_TEXTS(&b, SCHEMA, "{\"type\":\"number\"}", "0", "-0", "1.50", "-12e3", "3E-07", "9.9e+9",
                  NOT, "01", "1.", "1e", "1e123", ".5", "1234567890123456");
     EXPECT_TEXTS(&b, SCHEMA, "{\"type\":\"number\",\"minimum\":12.5}", "12.5", "13", "99999.25",
