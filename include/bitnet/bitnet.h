@@ -281,9 +281,9 @@ BITNET_API int bitnet_engine_ffn_layer(const bitnet_engine *e, uint32_t layer,
 
 /* --- the plain door: scoring and research ---
  * Appends n tokens to sequence `seq` (0 .. max_seqs-1) and writes their logits, [n][n_vocab]
- * floats, or those of the last token only, [n_vocab], when `last_only`. logits may be NULL. Its
- * sequences take their pages of the KV cache beside those of requests and keep them until they are
- * reset: not to be mixed with requests on the same engine while these are running. */
+ * floats, or those of the last token only, [n_vocab], when `last_only`. logits may be NULL. A
+ * sequence keeps its place and its pages of the KV cache until it is reset, and requests have what is
+ * left: not to be mixed with requests on the same engine while these are running. */
 BITNET_API bitnet_status bitnet_eval(bitnet_engine *e, uint32_t seq, const int32_t *tokens,
                                      size_t n, int last_only, float *logits, bitnet_error *err);
 BITNET_API bitnet_status bitnet_eval_reset(bitnet_engine *e, uint32_t seq, bitnet_error *err);

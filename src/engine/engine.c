@@ -114,19 +114,15 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
 static bitnet_status open_scratch(struct bitnet_engine *e, bitnet_error *err)
 {
     size_t n_vocab = e->m->config.n_vocab;
-    e->evals = bn_calloc(e->max_seqs, sizeof *e->evals);
     e->seqs = bn_calloc(e->max_seqs, sizeof *e->seqs);
-    e->free_seqs = bn_calloc(e->max_seqs, sizeof(struct bn_kv_seq *));
+    e->taken = bn_calloc(e->max_seqs, sizeof *e->taken);
     e->batch = bn_calloc(e->max_batch, sizeof *e->batch);
     e->logits = bn_calloc(e->max_rows * n_vocab, sizeof *e->logits);
     e->mask = bn_calloc(bn_div_up(n_vocab, 64), sizeof *e->mask);
-    bool ok = e->evals && e->seqs && e->free_seqs && e->batch && e->logits && e->mask &&
+    bool ok = e->seqs && e->taken && e->batch && e->logits && e->mask &&
               bn_sampler_room_open(&e->sampler_room, (uint32_t)n_vocab);
-    for (uint32_t i = 0; ok && i < e->max_seqs; i++) {
-        ok = bn_kv_seq_open(&e->evals[i], &e->kv, e->ctx) &&
-             bn_kv_seq_open(&e->seqs[i], &e->kv, e->ctx);
-        e->free_seqs[e->n_free_seqs++] = &e->seqs[i];
-    }
+    for (uint32_t i = 0; ok && i < e->max_seqs; i++)
+        ok = bn_kv_seq_open(&e->seqs[i], &e->kv, e->ctx);
     return ok ? BITNET_OK
               : bn_fail_nomem(err, e->max_rows * n_vocab * sizeof *e->logits, "the engine");
 }
@@ -174,14 +170,12 @@ void bn_engine_close(struct bitnet_engine *e)
 {
     if (!e) return;
     bn_engine_free_requests(e);
-    for (uint32_t i = 0; e->evals && i < e->max_seqs; i++) bn_kv_seq_close(&e->evals[i]);
     for (uint32_t i = 0; e->seqs && i < e->max_seqs; i++) bn_kv_seq_close(&e->seqs[i]);
 #if BN_HAVE_TEXT
     bn_token_tree_close(e->tree);
 #endif
-    free(e->evals);
     free(e->seqs);
-    free(e->free_seqs);
+    free(e->taken);
     free(e->batch);
     free(e->logits);
     free(e->mask);
@@ -202,8 +196,7 @@ static void cache_info(const struct bitnet_engine *e, bitnet_engine_info *info)
 {
     info->kv_type = bn_kv_type_name(e->kv.keys.type);
     info->kv_type_v = bn_kv_type_name(e->kv.values.type);
-    /* sequences of requests and of the plain door */
-    info->kv_bytes = e->kv.bytes + 2 * e->max_seqs * e->kv.tail_bytes;
+    info->kv_bytes = e->kv.bytes + e->max_seqs * e->kv.tail_bytes;
     info->kv_page_tokens = BN_ATTN_BLOCK;
     info->kv_pages = e->kv.n_pages;
     info->kv_pages_free = e->kv.n_free;
@@ -278,7 +271,7 @@ const struct bn_model *bn_engine_model(const struct bitnet_engine *e) { return e
 uint32_t bn_engine_eval_pages(const struct bitnet_engine *e)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < e->max_seqs; i++) n += e->evals[i].n_pages;
+    for (uint32_t i = 0; i < e->max_seqs; i++) n += e->taken[i] ? 0 : e->seqs[i].n_pages;
     return n;
 }
 
@@ -288,7 +281,9 @@ static bitnet_status find_seq(struct bitnet_engine *e, uint32_t seq, struct bn_k
     if (seq >= e->max_seqs)
         return bn_fail(err, BITNET_E_ARG, "sequence %u; this engine has 0 to %u", seq,
                        e->max_seqs - 1);
-    *out = &e->evals[seq];
+    if (e->taken[seq])
+        return bn_fail(err, BITNET_E_STATE, "sequence %u is in use by a request", seq);
+    *out = &e->seqs[seq];
     return BITNET_OK;
 }
 

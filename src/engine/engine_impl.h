@@ -25,10 +25,8 @@ struct bitnet_engine {
     bool always_guess;
     uint32_t n_pinned;            /* workers bound to a CPU */
     enum bn_head_mode head;       /* screened: where sampling allows it; never auto */
-    struct bn_kv_seq *evals;      /* [max_seqs] sequences of the plain door */
-    struct bn_kv_seq *seqs;       /* [max_seqs] of answers that run */
-    struct bn_kv_seq **free_seqs; /* stack of those that nobody uses */
-    uint32_t n_free_seqs;
+    struct bn_kv_seq *seqs;       /* [max_seqs] of answers that run, and of the plain door */
+    bool *taken;                  /* [max_seqs] by an answer */
     struct bn_batch_token *batch; /* [max_batch] */
     uint32_t max_rows;            /* logits of one step */
     float *logits;                /* [max_rows][n_vocab] */

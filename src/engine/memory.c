@@ -26,7 +26,7 @@ void bn_engine_give_up(struct bitnet_engine *e, struct bn_answer *a)
 {
     if (!a->kv) return;
     bn_kv_release(&e->kv, a->kv);
-    e->free_seqs[e->n_free_seqs++] = a->kv;
+    e->taken[a->kv - e->seqs] = false;
     a->kv = NULL;
 }
 
@@ -70,11 +70,22 @@ static bool take_place(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_
     return bn_engine_reserve(e, a->kv, n_tokens);
 }
 
+/* NULL: the plain door has those that no answer has. */
+static struct bn_kv_seq *take_seq(struct bitnet_engine *e)
+{
+    uint32_t i = 0;
+    while (i < e->max_seqs && (e->taken[i] || e->seqs[i].n_pages)) i++;
+    if (i == e->max_seqs) return NULL;
+    e->taken[i] = true;
+    return &e->seqs[i];
+}
+
 static bool start(void *user, struct bn_sched_job *j, uint32_t n_tokens)
 {
     struct bitnet_engine *e = user;
     struct bn_answer *a = bn_answer_of(j);
-    a->kv = e->free_seqs[--e->n_free_seqs]; /* fewer than max_seqs run */
+    a->kv = take_seq(e);
+    if (!a->kv) return false;
     if (!take_place(e, a, n_tokens)) {
         bn_engine_give_up(e, a);
         return false;
