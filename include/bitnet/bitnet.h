@@ -307,9 +307,9 @@ typedef struct bitnet_embed_input {
     size_t n_tokens; /* at least 1, and not more than ctx_tokens */
 } bitnet_embed_input;
 
-/* The vectors of n texts, out[n][n_embd], several texts in a step where sequences of the plain door are
- * free. Same bits whatever the company. Sequences and pages are given back before it returns; neither
- * requests nor sequences in use are touched. If it fails, `out` may be written in part. */
+/* The vectors of n texts, out[n][n_embd], several texts in a step where sequences are free. Same bits
+ * whatever the company. Sequences and pages are given back before it returns; neither requests nor
+ * sequences in use are touched. If it fails, `out` may be written in part. */
 BITNET_API bitnet_status bitnet_embed(bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
                                       const bitnet_embed_options *o, float *out, bitnet_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Embeddings. Token lists follow each other in ragged batches; only the last one of a batch may be cut,
- * and goes on in the next. Each takes a sequence of the plain door that is free and gives it back. The
+ * and goes on in the next. Each takes a sequence that nobody uses and gives it back. The
  * hidden states of a list come in the order of their positions whatever the batches were, and one sum
  * takes them in that order: so do the same bits.
  */
@@ -39,11 +39,11 @@ static bitnet_status check(const struct embedding *m, bitnet_error *err)
     return BITNET_OK;
 }
 
-/* A sequence of the plain door that holds nothing, or NULL. */
+/* A sequence that neither an answer nor the plain door uses, or NULL. */
 static struct bn_kv_seq *free_seq(struct bitnet_engine *e)
 {
     for (uint32_t i = 0; i < e->max_seqs; i++)
-        if (!e->evals[i].n_pages) return &e->evals[i];
+        if (!e->taken[i] && !e->seqs[i].n_pages) return &e->seqs[i];
     return NULL;
 }
 
@@ -127,12 +127,13 @@ static bitnet_status run(struct embedding *m, bitnet_error *err)
     while (m->first < m->n_inputs) {
         size_t n = make_batch(m);
         if (!n)
-            return bn_fail(
-                err, BITNET_E_STATE,
-                "input %zu of %zu tokens finds no room: sequences of bitnet_eval hold %u of %u "
-                "pages of the KV cache, %u pages are free; bitnet_eval_reset frees them",
-                m->first, m->inputs[m->first].n_tokens, bn_engine_eval_pages(e), e->kv.n_pages,
-                e->kv.n_free);
+            return bn_fail(err, BITNET_E_STATE,
+                           "input %zu of %zu tokens finds no room: %u answers run, and sequences "
+                           "of bitnet_eval "
+                           "hold %u of %u pages of the KV cache; bitnet_eval_reset frees them",
+                           m->first, m->inputs[m->first].n_tokens,
+                           bn_sched_stats(e->sched)->n_running, bn_engine_eval_pages(e),
+                           e->kv.n_pages);
         bn_forward_run(e->forward, e->batch, n, NULL);
         BN_TRY(take_batch(m, n, err));
     }

@@ -149,10 +149,7 @@ static void look_at_all(struct look *l)
         uint32_t n = bn_prefix_page_tokens(e->prefix, p);
         if (n) look_at_page(l, p, n);
     }
-    for (uint32_t i = 0; i < e->max_seqs; i++) {
-        look_at_seq(l, &e->seqs[i]);
-        look_at_seq(l, &e->evals[i]);
-    }
+    for (uint32_t i = 0; i < e->max_seqs; i++) look_at_seq(l, &e->seqs[i]);
 }
 
 static bitnet_kv_side_health summary(const struct bn_code_counts *c)

@@ -19,7 +19,6 @@ struct bn_health {
     struct bn_scrub *scrub; /* NULL: never asked for */
 };
 
-struct bn_answer;
 struct bn_repetition;
 
 void bn_health_close(struct bn_health *h);

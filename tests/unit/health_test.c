@@ -200,7 +200,7 @@ static void test_kv(void **state)
     size_t dim = info.head_dim;
     for (uint32_t t = 0; t < 40; t++)
         for (uint32_t head = 0; head < info.n_head_kv; head++) {
-            uint32_t page = e->evals[0].pages[t / BN_ATTN_BLOCK], slot = t % BN_ATTN_BLOCK;
+            uint32_t page = e->seqs[0].pages[t / BN_ATTN_BLOCK], slot = t % BN_ATTN_BLOCK;
             for (size_t i = 0; i < dim; i++) x[i] = (float[]){-2, 0, 1, 2}[i % 4];
             bn_kv_put_row(&e->kv.keys, k, bn_kv_head(&e->kv, 1, page, head, false), slot, x);
             for (size_t i = 0; i < dim; i++) x[i] = i % 2 ? 448 : -7;
