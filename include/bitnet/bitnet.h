@@ -262,6 +262,7 @@ typedef struct bitnet_engine_info {
     uint64_t steps, preemptions, recomputed_tokens, prompt_tokens, answer_tokens;
     uint64_t prefix_queries, prefix_hits, prefix_queried_tokens, prefix_hit_tokens;
     uint64_t draft_tokens, draft_accepted; /* guesses checked, and right */
+    uint64_t step_ns, forward_ns; /* time in steps of requests, and of it in forward passes */
 } bitnet_engine_info;
 BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 

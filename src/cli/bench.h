@@ -70,6 +70,7 @@ struct bench_measurement {
     uint32_t n_new;        /* tokens generated in one repeat */
     double bytes_per_step; /* weights, head and cache read by one decoding step */
     double ffn_tokens, ffn_left_out; /* tokens decoded alone, bytes of weights they did without */
+    double step_ns, forward_ns;      /* of requests: time in steps, of it in forward passes */
     double *rates;                   /* tok/s, one a repeat; of kernels bench_kernel_unit */
     double *first_ms;                /* stream: time to first token, one a repeat */
     size_t n_repeats;

@@ -131,6 +131,7 @@ static json_t *json_measurement(const struct bench *b, const struct bench_measur
     double read = m->bytes_per_step * s.median / seqs;
     set_real(o, "read_gb_s", read / 1e9);
     set(o, "roofline_share", bandwidth > 0 ? json_real(read / bandwidth) : json_null());
+    if (m->step_ns > 0) set_real(o, "forward_share", m->forward_ns / m->step_ns);
     return o;
 }
 
@@ -335,13 +336,14 @@ static void print_line(const json_t *m)
     if (first) printf(" %9.1f", json_number_value(first));
     else printf(" %9s", "-");
     if (!step) {
-        printf(" %8s %8s %8s %9s %8s\n", "-", "-", "-", "-", "-");
+        printf(" %8s %8s %8s %9s %8s %8s\n", "-", "-", "-", "-", "-", "-");
         return;
     }
     printf(" %8.2f %8.2f %8.2f %9.1f", bench_number(step, "p50"), bench_number(step, "p95"),
            bench_number(step, "p99"), bench_number(m, "bytes_per_token") / 1e6);
-    if (json_is_number(share)) printf(" %6.0f %%\n", json_number_value(share) * 100);
-    else printf(" %8s\n", "-");
+    if (json_is_number(share)) printf(" %6.0f %%", json_number_value(share) * 100);
+    else printf(" %8s", "-");
+    printf(" %6.1f %%\n", bench_number(m, "forward_share") * 100);
 }
 
 void bench_print_report(const json_t *r)
@@ -356,8 +358,8 @@ void bench_print_report(const json_t *r)
         bench_print_kv(items);
         return;
     }
-    printf("%s%-14s %9s %9s %9s %8s %8s %8s %9s %8s%s\n", term_style(stdout, TERM_BOLD), "",
+    printf("%s%-14s %9s %9s %9s %8s %8s %8s %9s %8s %8s%s\n", term_style(stdout, TERM_BOLD), "",
            "tok/s", "spread", "first ms", "step P50", "P95", "P99 ms", "MB/token", "roofline",
-           term_style(stdout, TERM_PLAIN));
+           "forward", term_style(stdout, TERM_PLAIN));
     for (size_t i = 0; i < json_array_size(items); i++) print_line(json_array_get(items, i));
 }

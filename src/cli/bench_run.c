@@ -321,14 +321,16 @@ static bitnet_status measure(struct bench *b, struct bench_measurement *m, bool 
     return BITNET_OK;
 }
 
-/* With a sign, the bytes of feed-forward matrices that the measurement's engine has left out so far
- * are added up, so that two calls give the difference. */
-static void count_left_out(const struct bench *b, struct bench_measurement *m, double sign)
+/* With a sign, what the measurement's engine has counted so far is added up, so that two calls give
+ * the difference: bytes of feed-forward matrices left out, and where the time went. */
+static void count_engine(const struct bench *b, struct bench_measurement *m, double sign)
 {
     bitnet_engine_info i = {.size = sizeof i};
     bitnet_engine_get_info(m->mode == BENCH_BATCH ? b->batch : b->single, &i);
     m->ffn_tokens += sign * (double)i.ffn_tokens;
     m->ffn_left_out += sign * ((double)i.ffn_dense_bytes - (double)i.ffn_read_bytes);
+    m->step_ns += sign * (double)i.step_ns;
+    m->forward_ns += sign * (double)i.forward_ns;
 }
 
 static bitnet_status run_round(struct bench *b, uint32_t round, struct term_progress *bar,
@@ -340,9 +342,9 @@ static bitnet_status run_round(struct bench *b, uint32_t round, struct term_prog
         struct bench_measurement *m = &b->items[i];
         if (term_progress_show(bar, m->name, (uint64_t)round * b->n_items + i, total))
             return stop_if_interrupted(err);
-        count_left_out(b, m, -1);
+        count_engine(b, m, -1);
         BN_TRY(measure(b, m, keep, err));
-        count_left_out(b, m, 1);
+        count_engine(b, m, 1);
     }
     return BITNET_OK;
 }

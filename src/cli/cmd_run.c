@@ -91,6 +91,7 @@ static const struct opt_part parts[] = {
     {"Model", model_opts_table, AT(model)},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
+    {NULL, guess_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
     {"Form of the answer", form_opts_table, AT(gen.form)},
@@ -262,6 +263,9 @@ static int print_report(const struct report *r)
         (json_int_t)r->engine.threads, "ctx_size", (json_int_t)r->engine.ctx_tokens, "kv_type",
         r->engine.kv_type, "kv_type_v", r->engine.kv_type_v, "backend", r->model.backend, "layout",
         r->model.layout, "head", json_head(&r->engine), "ffn", r->ffn);
+    json_object_set_new(j, "speculation",
+                        json_pack("{s:I, s:I}", "draft_tokens", (json_int_t)r->engine.draft_tokens,
+                                  "draft_accepted", (json_int_t)r->engine.draft_accepted));
     if (g->logprobs) json_object_set_new(j, "logprobs", json_logprobs(r->m, g));
     if (r->health) json_object_set_new(j, "health", health_report_json(r->health));
     return term_print_json(j);

@@ -106,6 +106,7 @@ static bitnet_status take_event(struct generation *g, const bitnet_event *e, uin
         if (*go_on && g->on_text) *go_on = g->on_text(g->user, e->text, e->text_bytes);
     }
     g->n_prompt = e->n_prompt;
+    g->n_cached = e->n_cached;
     g->n_generated = e->n_generated;
     g->prefill_ns = e->prefill_ns;
     g->decode_ns = e->decode_ns;
@@ -184,7 +185,7 @@ static double rate(uint32_t tokens, uint64_t ns) { return ns ? tokens * 1e9 / (d
 
 double generation_prompt_rate(const struct generation *g)
 {
-    return rate(g->n_prompt, g->prefill_ns);
+    return rate(g->n_prompt - g->n_cached, g->prefill_ns);
 }
 
 double generation_decode_rate(const struct generation *g)

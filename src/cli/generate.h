@@ -44,7 +44,7 @@ struct generation {
     bitnet_logprob *probs; /* a token: its own, then n_top likeliest */
     size_t n_probs, probs_room;
     bitnet_finish finish;
-    uint32_t n_prompt, n_generated;
+    uint32_t n_prompt, n_cached, n_generated; /* n_cached: of the prompt, not read again */
     uint64_t prefill_ns, decode_ns, first_token_ns, total_ns;
     double repetition; /* share of the answer's 3-grams */
 };

@@ -116,6 +116,24 @@ const struct opt engine_opts_table[] = {
     {.kind = OPT_END},
 };
 
+const struct opt guess_table[] = {
+    {.kind = OPT_CHOICE,
+     .name = "speculation",
+     .help = "guess tokens from the text so far and check them in one step; auto: where it pays",
+     .offset = offsetof(struct engine_opts, speculation),
+     .initial = "auto",
+     .choices = "auto|on|off"},
+    {.kind = OPT_U32,
+     .name = "draft-tokens",
+     .metavar = "N",
+     .help = "guesses in one step; 0 takes 4",
+     .offset = offsetof(struct engine_opts, draft_tokens),
+     .initial = "0",
+     .min = 0,
+     .max = 8},
+    {.kind = OPT_END},
+};
+
 const struct opt seqs_opts_table[] = {
     {.kind = OPT_U32,
      .letter = 'b',
@@ -151,20 +169,6 @@ const struct opt seqs_opts_table[] = {
      .offset = offsetof(struct seqs_opts, prefix_cache),
      .initial = "auto",
      .choices = "auto|on|off"},
-    {.kind = OPT_CHOICE,
-     .name = "speculation",
-     .help = "guess tokens from the text so far and check them in one step; auto: where it pays",
-     .offset = offsetof(struct seqs_opts, speculation),
-     .initial = "auto",
-     .choices = "auto|on|off"},
-    {.kind = OPT_U32,
-     .name = "draft-tokens",
-     .metavar = "N",
-     .help = "guesses in one step; 0 takes 4",
-     .offset = offsetof(struct seqs_opts, draft_tokens),
-     .initial = "0",
-     .min = 0,
-     .max = 8},
     {.kind = OPT_END},
 };
 
@@ -303,6 +307,8 @@ void model_engine_options(bitnet_engine_options *out, const struct model_opts *m
     model_kv_types(out, &e->kv);
     out->head = e->head;
     out->ffn = e->ffn;
+    out->speculation = e->speculation;
+    out->draft_tokens = e->draft_tokens;
     out->max_seqs = 1;
 }
 
@@ -312,6 +318,4 @@ void model_seqs_options(bitnet_engine_options *out, const struct seqs_opts *s)
     out->max_batch_tokens = s->batch_tokens;
     out->kv_tokens = s->kv_tokens;
     out->prefix_cache = s->prefix_cache;
-    out->speculation = s->speculation;
-    out->draft_tokens = s->draft_tokens;
 }

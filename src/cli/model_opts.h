@@ -47,18 +47,20 @@ struct kv_opts {
     }
 
 struct engine_opts {
-    uint32_t ctx_tokens, batch_tokens;
+    uint32_t ctx_tokens, batch_tokens, draft_tokens;
     struct kv_opts kv;
-    const char *head, *ffn;
+    const char *head, *ffn, *speculation;
 };
 extern const struct opt engine_opts_table[];
 /* --batch-size of commands that run one sequence at a time; part of struct engine_opts */
 extern const struct opt prompt_batch_table[];
+/* --speculation and --draft-tokens, of commands that answer; part of struct engine_opts */
+extern const struct opt guess_table[];
 
 /* How many sequences at a time, and what they share: for commands that run many. */
 struct seqs_opts {
-    uint32_t max_seqs, batch_tokens, kv_tokens, draft_tokens;
-    const char *prefix_cache, *speculation;
+    uint32_t max_seqs, batch_tokens, kv_tokens;
+    const char *prefix_cache;
 };
 extern const struct opt seqs_opts_table[];
 

@@ -223,6 +223,8 @@ static void request_info(const struct bitnet_engine *e, bitnet_engine_info *info
     info->answer_tokens = e->n_answer_tokens;
     info->draft_tokens = e->n_drafted;
     info->draft_accepted = e->n_right;
+    info->step_ns = e->total_ns;
+    info->forward_ns = e->forward_ns;
 }
 
 static void head_info(const struct bitnet_engine *e, bitnet_engine_info *info)

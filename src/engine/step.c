@@ -183,6 +183,7 @@ static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
             "cache; bitnet_eval_reset frees them",
             e->n_answers, bn_engine_eval_pages(e), e->kv.n_pages);
     make_batch(e);
+    uint64_t begin_ns = bn_now_ns();
     bn_forward_run(e->forward, e->batch, n_batch, e->logits);
     uint64_t done_ns = bn_now_ns();
     time_step(e, n_batch, done_ns - e->now_ns);
@@ -190,7 +191,10 @@ static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
         next = j->next;
         if (j->take) take_step(e, bn_answer_of(j), n_batch, done_ns);
     }
-    bn_sched_took(e->sched, bn_now_ns() - e->now_ns);
+    uint64_t took_ns = bn_now_ns() - e->now_ns;
+    bn_sched_took(e->sched, took_ns);
+    e->total_ns += took_ns;
+    e->forward_ns += done_ns - begin_ns;
     return BITNET_OK;
 }
 
