@@ -199,7 +199,7 @@ typedef struct bitnet_engine_options {
     uint32_t max_seqs;   /* sequences at a time; 0: 1                                        */
     uint32_t
         max_batch_tokens;   /* tokens in one step; 0: 512                                       */
-    bitnet_kv_type kv_type; /* of the keys; AUTO: f16 (docs/engine-kv.md compares them)         */
+    bitnet_kv_type kv_type; /* of the keys; AUTO: f16 (docs/kv-cache.md compares them)         */
     /* "auto", "exact": the full head for every token; "screened": only the logits that a request's
      * sampling can use, if the model has the copy for it. auto: screened where the model has the
      * copy and at least 16384 rows. The tokens are the same. "int8": all logits from a copy of the
@@ -323,7 +323,7 @@ typedef struct bitnet_logit_bias {
 
 /* How a token is chosen. Each step works on what the ones before have left: bias; penalties
  * (repetition, presence and frequency, DRY); what a grammar allows; top-n-sigma; top-k; typical; top-p;
- * min-p; temperature and the draw. docs/engine-sampling.md has the formulas. */
+ * min-p; temperature and the draw. docs/sampling.md has the formulas. */
 typedef struct bitnet_sampling {
     float temperature; /* 0: greedy                                   */
     float top_p;       /* 1: off                                      */
@@ -422,7 +422,7 @@ BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, siz
 
 /* --- health ---
  * Signs that something is wrong with a model, a machine or a way of sampling. Which values are good and
- * which are not depends on the model: docs/engine-health.md. */
+ * which are not depends on the model: docs/health.md. */
 typedef struct bitnet_health {
     size_t size;
     uint64_t answers;  /* ended, with at least three tokens */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Two thousand requests of the Azure trace through the scheduler in simulated time, as if one 2B-4T
  * model on two cores answered them, at several settings: prints how long first tokens and next
- * tokens took to come (the table of docs/engine-sched.md), and checks that nobody starved and that
+ * tokens took to come (the table of docs/engine.md), and checks that nobody starved and that
  * targets for steps were kept. */
 #include "sched_sim.h"
 
