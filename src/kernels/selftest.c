@@ -32,7 +32,10 @@ static void fill_bytes(uint8_t *p, size_t n, uint64_t seed)
 
 static bool same(const void *a, const void *b, size_t n) { return memcmp(a, b, n) == 0; }
 
-static bool test_rmsnorm(bn_rmsnorm_fn *f)
+/* Not inlined: in one frame all their arrays would lie side by side. */
+#define TEST static __attribute__((noinline))
+
+TEST bool test_rmsnorm(bn_rmsnorm_fn *f)
 {
     float x[N], g[N], a[N], b[N];
     fill(x, N, 1);
@@ -42,7 +45,7 @@ static bool test_rmsnorm(bn_rmsnorm_fn *f)
     return same(a, b, sizeof a);
 }
 
-static bool test_quant_i8(bn_quant_i8_fn *f)
+TEST bool test_quant_i8(bn_quant_i8_fn *f)
 {
     float x[N];
     int8_t a[384], b[384];
@@ -53,7 +56,7 @@ static bool test_quant_i8(bn_quant_i8_fn *f)
     return same(a, b, sizeof a) && sa == sb && same(&ma, &mb, sizeof ma);
 }
 
-static bool test_add(bn_add_fn *f)
+TEST bool test_add(bn_add_fn *f)
 {
     float x[N], a[N], b[N];
     fill(x, N, 4);
@@ -64,7 +67,7 @@ static bool test_add(bn_add_fn *f)
     return same(a, b, sizeof a);
 }
 
-static bool test_gate(bn_relu2_mul_fn *f, bn_relu2_mul_fn *ref)
+TEST bool test_gate(bn_relu2_mul_fn *f, bn_relu2_mul_fn *ref)
 {
     float g[N], u[N], a[N], b[N];
     fill(g, N, 6);
@@ -75,7 +78,7 @@ static bool test_gate(bn_relu2_mul_fn *f, bn_relu2_mul_fn *ref)
     return same(a, b, sizeof a);
 }
 
-static bool test_rope(bn_rope_fn *f, bn_rope_fn *ref)
+TEST bool test_rope(bn_rope_fn *f, bn_rope_fn *ref)
 {
     enum { HEADS = 3, DIM = 90, HALF = 43 };
     float cs[2 * HALF], a[HEADS * DIM], b[HEADS * DIM];
@@ -87,7 +90,7 @@ static bool test_rope(bn_rope_fn *f, bn_rope_fn *ref)
     return same(a, b, sizeof a);
 }
 
-static bool test_row(bn_row_fn *f, bn_row_fn *ref, size_t n)
+TEST bool test_row(bn_row_fn *f, bn_row_fn *ref, size_t n)
 {
     uint8_t row[1024];
     float a[512], b[512];
@@ -98,7 +101,7 @@ static bool test_row(bn_row_fn *f, bn_row_fn *ref, size_t n)
     return same(a, b, n * sizeof a[0]);
 }
 
-static bool test_f32_to_f16(bn_f32_to_f16_fn *f)
+TEST bool test_f32_to_f16(bn_f32_to_f16_fn *f)
 {
     float x[N];
     uint16_t a[N], b[N];
@@ -109,7 +112,7 @@ static bool test_f32_to_f16(bn_f32_to_f16_fn *f)
     return same(a, b, sizeof a);
 }
 
-static bool test_narrow(bn_narrow_fn *f, bn_narrow_fn *ref, size_t n)
+TEST bool test_narrow(bn_narrow_fn *f, bn_narrow_fn *ref, size_t n)
 {
     float x[N];
     uint8_t a[2 * N] = {0}, b[2 * N] = {0};
@@ -120,7 +123,7 @@ static bool test_narrow(bn_narrow_fn *f, bn_narrow_fn *ref, size_t n)
     return same(a, b, sizeof a);
 }
 
-static bool test_row_fp8(bn_row_fn *f, bn_row_fn *ref)
+TEST bool test_row_fp8(bn_row_fn *f, bn_row_fn *ref)
 {
     uint8_t row[248]; /* every code that is neither a NaN nor an infinity */
     float a[248], b[248];
@@ -131,8 +134,8 @@ static bool test_row_fp8(bn_row_fn *f, bn_row_fn *ref)
 }
 
 /* Blocks of both kinds, and a part of each read back. */
-static bool test_kv(bn_kv_put_fn *put, bn_kv_put_fn *put_ref, bn_kv_get_fn *get,
-                    bn_kv_get_fn *get_ref)
+TEST bool test_kv(bn_kv_put_fn *put, bn_kv_put_fn *put_ref, bn_kv_get_fn *get,
+                  bn_kv_get_fn *get_ref)
 {
     enum { DIM = 64, BYTES = DIM * (4 + BN_ATTN_BLOCK / 2), FROM = 5, READ = 7 };
     float x[BN_ATTN_BLOCK * DIM], a[READ * DIM], b[READ * DIM];
@@ -148,7 +151,7 @@ static bool test_kv(bn_kv_put_fn *put, bn_kv_put_fn *put_ref, bn_kv_get_fn *get,
     return true;
 }
 
-static bool test_dots(bn_dots_fn *f)
+TEST bool test_dots(bn_dots_fn *f)
 {
     enum { ROWS = 7, TOK = 3, LEN = 77 };
     float rows[ROWS * LEN], x[TOK * LEN], a[TOK * ROWS], b[TOK * ROWS];
@@ -159,7 +162,7 @@ static bool test_dots(bn_dots_fn *f)
     return same(a, b, sizeof a);
 }
 
-static bool test_dots_f16(bn_dots_f16_fn *f)
+TEST bool test_dots_f16(bn_dots_f16_fn *f)
 {
     enum { ROWS = 7, LEN = 77 };
     float rows[ROWS * LEN], x[LEN], a[ROWS], b[ROWS];
@@ -174,7 +177,7 @@ static bool test_dots_f16(bn_dots_f16_fn *f)
 
 /* Seven rows, so that the last group is not full; more than one block of columns; four, two and one
  * vector of both kinds. */
-static bool test_screen4(bn_screen4_fn *f)
+TEST bool test_screen4(bn_screen4_fn *f)
 {
     enum { ROWS = 7, VECTORS = 14, COLS = 520, PADDED = 640 };
     uint8_t data[8 * PADDED / 2];
@@ -209,7 +212,7 @@ static bool test_screen4(bn_screen4_fn *f)
 }
 
 /* As above; one block of columns is enough. */
-static bool test_dense8(bn_dense8_fn *f)
+TEST bool test_dense8(bn_dense8_fn *f)
 {
     enum { ROWS = 7, VECTORS = 7, COLS = 200, PADDED = 256 };
     int8_t data[8 * PADDED];
@@ -258,7 +261,7 @@ static void fill_parts(struct parts *p, bool extreme)
     bn_c2_pack(p->cols, PART_ROWS, 0, w, PART_ROWS, PART_COLS);
 }
 
-static bool test_rows_r2(bn_rows_r2_fn *f, bool extreme)
+TEST bool test_rows_r2(bn_rows_r2_fn *f, bool extreme)
 {
     struct parts p;
     float a[PART_ROWS - 2], b[PART_ROWS - 2];
@@ -269,7 +272,7 @@ static bool test_rows_r2(bn_rows_r2_fn *f, bool extreme)
     return same(a, b, sizeof a);
 }
 
-static bool test_cols_c2(bn_cols_c2_fn *f, bool extreme)
+TEST bool test_cols_c2(bn_cols_c2_fn *f, bool extreme)
 {
     struct parts p;
     float a[PART_ROWS], b[PART_ROWS];
@@ -298,7 +301,7 @@ static struct attn_state attn_start(void)
     return s;
 }
 
-static bool test_attn_f32(bn_attn_f32_fn *f, const struct attn_shape *s)
+TEST bool test_attn_f32(bn_attn_f32_fn *f, const struct attn_shape *s)
 {
     float q[QUERIES_MAX * DIM_MAX], k[KEYS_MAX * DIM_MAX], v[KEYS_MAX * DIM_MAX];
     struct attn_state a = attn_start(), b = a;
@@ -312,7 +315,7 @@ static bool test_attn_f32(bn_attn_f32_fn *f, const struct attn_shape *s)
     return same(&a, &b, sizeof a);
 }
 
-static bool test_attn_f16(bn_attn_f16_fn *f, const struct attn_shape *s)
+TEST bool test_attn_f16(bn_attn_f16_fn *f, const struct attn_shape *s)
 {
     float q[QUERIES_MAX * DIM_MAX], x[KEYS_MAX * DIM_MAX];
     uint16_t k[KEYS_MAX * DIM_MAX], v[KEYS_MAX * DIM_MAX];
@@ -329,7 +332,7 @@ static bool test_attn_f16(bn_attn_f16_fn *f, const struct attn_shape *s)
     return same(&a, &b, sizeof a);
 }
 
-static bool test_attn_fold(bn_attn_fold_fn *f)
+TEST bool test_attn_fold(bn_attn_fold_fn *f)
 {
     enum { DIM = 44 };
     float ob[DIM];
@@ -358,8 +361,8 @@ static bool pack(uint8_t *dst, size_t bytes, const struct bn_gemm *g, const int8
  * mode 0: random weights; 1: each weight the largest where the first token is +127, -1 where it is
  * -127, the largest sum there is. All layouts are compared with the reference of one of them: the
  * results are the same. */
-static bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t cols, size_t block,
-                      int mode)
+TEST bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t cols, size_t block,
+                    int mode)
 {
     enum { ROWS = 7, TOK = 7, COLS = 384 };
     int8_t w[8 * COLS], q[TOK * COLS];
@@ -435,7 +438,7 @@ static void fill_many(struct many *m)
 }
 
 /* As few tokens as it takes, some that do not fill anything, and some more than a power of two. */
-static bool test_many(const struct bn_gemm *f, struct many *m, void *scratch)
+TEST bool test_many(const struct bn_gemm *f, struct many *m, void *scratch)
 {
     struct bn_packed w = {
         .data = m->packed[0], .rows = MANY_ROWS, .cols = MANY_COLS, .scale = 0.037f};
@@ -466,7 +469,7 @@ size_t bn_kernels_self_test_bytes(const struct bn_kernels *k)
     return bn_align_up(most, 64) + sizeof(struct many);
 }
 
-static bool test_layout(const struct bn_gemm *f, struct many *m, void *scratch)
+TEST bool test_layout(const struct bn_gemm *f, struct many *m, void *scratch)
 {
     bool good = test_gemm(f, BN_SCALE_TENSOR, 384, 0, 0) &&
                 test_gemm(f, BN_SCALE_TENSOR, 300, 0, 1) && test_gemm(f, BN_SCALE_ROW, 333, 0, 0);

@@ -161,7 +161,10 @@ static void naive_q8_0(struct ck *c, const uint8_t *row, const float *x, size_t 
         const uint8_t *b = row + i / 32 * 34;
         const float *group = x + i / 32 * 32;
         double max = 0, d = half(b), got = d * (int8_t)b[2 + i % 32];
-        for (size_t j = 0; j < 32; j++) max = fmax(max, fabs((double)group[j]));
+        for (size_t j = 0; j < 32; j++) { /* fmax() is too much for gcc 12 on arm64 */
+            double v = fabs((double)group[j]);
+            if (v > max) max = v;
+        }
         bool finite = all_finite(group, 32, 1) && max / 127 < 65520;
         if (finite != isfinite(d)) {
             ck_fail(c, "step %zu is %a", i / 32, d);
@@ -233,8 +236,9 @@ static void naive_put(struct ck *c, const struct block *a, bool values)
         double step = half(a->block + 2 * g), min = half(a->block + 2 * (a->dim + g));
         double lo = INFINITY, hi = -INFINITY, most = (1 << a->bits) - 1;
         for (size_t j = 0; j < 32; j++) {
-            lo = fmin(lo, (double)group[j * stride]);
-            hi = fmax(hi, (double)group[j * stride]);
+            double x = (double)group[j * stride];
+            if (x < lo) lo = x;
+            if (x > hi) hi = x;
         }
         bool finite = all_finite(group, 32, stride) && (hi - lo) / most < 65520 && fabs(lo) < 65520;
         if (finite != isfinite(step)) {
