@@ -12,6 +12,13 @@ const char *bn_token_text(const struct bn_token_tree *t, int32_t id, size_t *n)
     return bn_token_bytes(t->tokenizer, id, false, false, n);
 }
 
+uint32_t bn_tree_child(const struct bn_token_tree *t, uint32_t node, uint8_t byte)
+{
+    for (uint32_t i = node + 1; i < t->end[node]; i = t->end[i])
+        if (t->byte[i] == byte) return i;
+    return 0;
+}
+
 struct entry {
     const char *s;
     size_t n;
