@@ -34,9 +34,14 @@ static uint64_t tokens_from(const struct bn_grammar *g, uint32_t node)
     return lengths;
 }
 
-bool bn_cost_less(struct bn_cost a, struct bn_cost b)
+static bool less(struct bn_cost a, struct bn_cost b)
 {
     return a.tokens < b.tokens || (a.tokens == b.tokens && a.frames < b.frames);
+}
+
+uint32_t bn_cheaper(const struct bn_node *nodes, const struct bn_node *split)
+{
+    return less(nodes[split->a].cost, nodes[split->b].cost) ? split->a : split->b;
 }
 
 static struct bn_cost cost_of_bytes(const struct bn_grammar *g, uint32_t node, uint64_t lengths)
@@ -46,23 +51,26 @@ static struct bn_cost cost_of_bytes(const struct bn_grammar *g, uint32_t node, u
         node = g->nodes[node].b;
         struct bn_cost c = g->nodes[node].cost;
         c.tokens = bn_cost_sum(c.tokens, 1);
-        if (lengths & 1 && bn_cost_less(c, best)) best = c;
+        if (lengths & 1 && less(c, best)) best = c;
     }
     return best;
 }
 
+static struct bn_cost cost_of_call(struct bn_cost rule, struct bn_cost rest, bool pushes)
+{
+    rule.frames += pushes;
+    return (struct bn_cost){bn_cost_sum(rule.tokens, rest.tokens),
+                            rule.frames > rest.frames ? rule.frames : rest.frames};
+}
+
 static struct bn_cost cost_of(const struct bn_grammar *g, uint32_t node, uint64_t lengths)
 {
-    const struct bn_node *n = &g->nodes[node];
-    struct bn_cost a = g->nodes[n->a].cost, b = g->nodes[n->b].cost;
+    const struct bn_node *nodes = g->nodes, *n = &nodes[node];
     switch ((enum bn_node_kind)n->kind) {
     case BN_NODE_RETURN: break;
     case BN_NODE_BYTES: return cost_of_bytes(g, node, lengths);
-    case BN_NODE_SPLIT: return bn_cost_less(a, b) ? a : b;
-    case BN_NODE_CALL:
-        a.frames += n->b != 0;
-        return (struct bn_cost){bn_cost_sum(a.tokens, b.tokens),
-                                a.frames > b.frames ? a.frames : b.frames};
+    case BN_NODE_SPLIT: return nodes[bn_cheaper(nodes, n)].cost;
+    case BN_NODE_CALL: return cost_of_call(nodes[n->a].cost, nodes[n->b].cost, n->b != 0);
     }
     return (struct bn_cost){0, 0};
 }
@@ -84,7 +92,7 @@ bitnet_status bn_grammar_find_costs(struct bn_grammar *g, bitnet_error *err)
         changed = false;
         for (uint32_t i = 0; i < g->n_nodes; i++) {
             struct bn_cost cost = cost_of(g, i, lengths[i]);
-            if (!bn_cost_less(cost, g->nodes[i].cost)) continue;
+            if (!less(cost, g->nodes[i].cost)) continue;
             g->nodes[i].cost = cost;
             changed = true;
         }

@@ -139,7 +139,6 @@ struct bn_cost {
     uint32_t tokens; /* BN_NO_COST: there is no way */
     uint32_t frames; /* that it puts on the stack */
 };
-bool bn_cost_less(struct bn_cost a, struct bn_cost b);
 static inline uint32_t bn_cost_sum(uint32_t a, uint32_t b)
 {
     return a < BN_NO_COST - b ? a + b : BN_NO_COST;
@@ -189,6 +188,8 @@ bitnet_status bn_grammar_build(struct bn_grammar **out, const struct bn_token_tr
 
 /* ---- grammar_cost.c ---- */
 
+/* The cheaper side of a SPLIT; of equals the second, which leaves a loop. */
+uint32_t bn_cheaper(const struct bn_node *nodes, const struct bn_node *split);
 /* Fills chosen and the costs of all nodes. */
 bitnet_status bn_grammar_find_costs(struct bn_grammar *g, bitnet_error *err);
 
@@ -245,6 +246,7 @@ struct bn_token_tree {
     uint32_t n_vocab, n_words; /* words of a mask */
     uint32_t n_nodes, n_tokens;
     uint32_t max_depth;
+    uint32_t top[256];  /* the root's children by byte; 0: none */
     uint32_t *end;      /* [n_nodes] the node after the subtree */
     uint32_t *first;    /* [n_nodes + 1] its tokens: ids[first[i]] up to ids[first[i + 1]] */
     uint16_t *depth;    /* [n_nodes] bytes on the way; node 0 is the root */

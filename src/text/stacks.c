@@ -190,8 +190,8 @@ bn_config bn_stacks_cheapest(struct bn_stacks *s, bn_config c)
         } else if (n->kind == BN_NODE_CALL) {
             if (n->b) frame = push_frame(s, n->b, frame);
             node = n->b && !frame ? 0 : n->a; /* no room: as if the text ended */
-        } else {                              /* of equals the second, which leaves a loop */
-            node = bn_cost_less(nodes[n->a].cost, nodes[n->b].cost) ? n->a : n->b;
+        } else {
+            node = bn_cheaper(nodes, n);
         }
     }
 }
