@@ -365,7 +365,9 @@ typedef struct bitnet_request {
     uint32_t logprobs;       /* 1: events carry log-probabilities           */
     uint32_t n_top_logprobs; /* with logprobs: so many of the likeliest, at most 20 */
     uint32_t timeout_ms;     /* from submit on; 0: none                   */
-    /* the answer must match: GBNF text, or a JSON Schema, or any JSON object (at most one of them) */
+    /* the answer must match: GBNF text, or a JSON Schema, or any JSON object (at most one of them).
+     * It is brought to its end within max_new_tokens and the context; a form whose shortest answer
+     * may not fit is refused (BITNET_E_LIMIT). docs/constrained.md */
     const char *grammar, *json_schema;
     uint32_t json_object;
     uint32_t no_cache; /* 1: the prefix cache is neither read nor filled  */
@@ -374,7 +376,7 @@ BITNET_API void bitnet_request_init(bitnet_request *r);
 
 typedef enum bitnet_finish {
     BITNET_FINISH_NONE = 0,
-    BITNET_FINISH_END,    /* the model ended its answer       */
+    BITNET_FINISH_END,    /* the model ended it, or its form  */
     BITNET_FINISH_STOP,   /* a stop string appeared           */
     BITNET_FINISH_LENGTH, /* max_new_tokens or the context    */
     BITNET_FINISH_CANCELLED,

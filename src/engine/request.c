@@ -36,11 +36,22 @@ static bitnet_status open_grammar(struct bn_grammar **out, const bitnet_request 
                                   r->json_schema ? strlen(r->json_schema) : 0, err);
 }
 
+static bitnet_status open_matcher(struct bn_answer *a, bitnet_error *err)
+{
+    const struct bn_request *q = a->request;
+    BN_TRY(bn_matcher_open(&a->matcher, q->grammar, err));
+    uint32_t cost = bn_matcher_cost(a->matcher), room = q->limit - q->n_prompt;
+    if (cost <= room || cost == BN_NO_COST) return BITNET_OK;
+    return bn_fail(err, BITNET_E_LIMIT,
+                   "the shortest answer in this form takes up to %u tokens; there is room for %u",
+                   cost, room);
+}
+
 static bitnet_status open_text(struct bn_answer *a, const bitnet_request *r,
                                const struct bn_request_place *p, bitnet_error *err)
 {
     const struct bn_request *q = a->request;
-    if (q->grammar) BN_TRY(bn_matcher_open(&a->matcher, q->grammar, err));
+    if (q->grammar) BN_TRY(open_matcher(a, err));
     if (!p->tokenizer) return BITNET_OK;
     BN_TRY(bn_detok_open(&a->detok, p->tokenizer, r->show_special != 0, r->stop, r->n_stop, err));
     /* what a step's tokens show, and what comes out at the end */
@@ -162,6 +173,13 @@ bool bn_answer_mask(struct bn_answer *a, uint64_t *mask)
     return bn_matcher_mask(a->matcher, mask, &only) > 0;
 }
 
+bool bn_answer_must_close(struct bn_answer *a, int32_t token, uint64_t *mask)
+{
+    uint32_t left = a->request->limit - a->job.n_tokens - 1;
+    return bn_matcher_cost_after(a->matcher, token) > left &&
+           bn_matcher_closing_mask(a->matcher, left, mask);
+}
+
 static bitnet_finish push_text(struct bn_answer *a, int32_t token, const char **text, size_t *n)
 {
     const struct bn_request *r = a->request;
@@ -172,7 +190,9 @@ static bitnet_finish push_text(struct bn_answer *a, int32_t token, const char **
     if (stopped) return BITNET_FINISH_STOP;
     if (!a->matcher) return BITNET_FINISH_NONE;
     bn_matcher_accept(a->matcher, token); /* it was drawn from what is allowed */
-    return bn_matcher_done(a->matcher) ? BITNET_FINISH_END : BITNET_FINISH_NONE;
+    bool last = a->job.n_tokens >= r->limit;
+    bool over = bn_matcher_done(a->matcher) || (last && bn_matcher_cost(a->matcher) == 0);
+    return over ? BITNET_FINISH_END : BITNET_FINISH_NONE;
 }
 
 void bn_answer_flush(struct bn_answer *a, const char **text, size_t *n)
@@ -189,6 +209,14 @@ bool bn_answer_mask(struct bn_answer *a, uint64_t *mask)
     (void)a;
     (void)mask;
     return false; /* there are no grammars */
+}
+
+bool bn_answer_must_close(struct bn_answer *a, int32_t token, uint64_t *mask)
+{
+    (void)a;
+    (void)token;
+    (void)mask;
+    return false;
 }
 
 static bitnet_finish push_text(struct bn_answer *a, int32_t token, const char **text, size_t *n)

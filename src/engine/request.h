@@ -78,6 +78,9 @@ static inline struct bn_answer *bn_answer_of(struct bn_sched_job *j)
 void bn_answer_begin_step(struct bn_answer *a);
 /* The tokens that may come next, as bn_matcher_mask; false: there are none. Only with a matcher. */
 bool bn_answer_mask(struct bn_answer *a, uint64_t *mask);
+/* Whether the form could not be brought to its end after this token, in the tokens that are left.
+ * Then the mask becomes those that lead there. Only with a matcher. */
+bool bn_answer_must_close(struct bn_answer *a, int32_t token, uint64_t *mask);
 /* The answer goes on with this token; *text is what it completes, kept until bn_answer_begin_step.
  * Returns why the answer is over, BITNET_FINISH_NONE if it is not. */
 bitnet_finish bn_answer_push(struct bn_answer *a, int32_t token, const char **text, size_t *n);

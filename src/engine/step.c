@@ -91,8 +91,14 @@ static const char *draw(struct bitnet_engine *e, struct bn_answer *a, uint32_t r
         return "the logits are not finite: the weights are damaged";
     const uint64_t *mask = a->matcher ? e->mask : NULL;
     if (mask && !bn_answer_mask(a, e->mask)) return "the grammar allows no token here";
-    *token = bn_sampler_draw(a->sampler, logits, n_vocab, a->job.n_tokens, mask, &e->sampler_room);
-    return *token >= 0 ? NULL : "the logit bias leaves no token to draw";
+    uint32_t position = a->job.n_tokens;
+    *token = bn_sampler_draw(a->sampler, logits, n_vocab, position, mask, &e->sampler_room);
+    if (*token < 0) return "the logit bias leaves no token to draw";
+    if (!mask || !bn_answer_must_close(a, *token, e->mask)) return NULL;
+    int32_t closing =
+        bn_sampler_draw(a->sampler, logits, n_vocab, position, mask, &e->sampler_room);
+    if (closing >= 0) *token = closing; /* else the bias is against it */
+    return NULL;
 }
 
 static void put_logprobs(struct bitnet_engine *e, struct bn_answer *a, uint32_t row,

@@ -362,6 +362,7 @@ static bitnet_status compile(struct compiler *c)
     BN_TRY(emit_rules(c));
     BN_TRY(check_rules(c));
     find_classes(g);
+    BN_TRY(bn_grammar_find_costs(g, c->err));
     return make_loops(c);
 }
 
@@ -393,5 +394,6 @@ void bn_grammar_close(struct bn_grammar *g)
     bn_arena_free(&g->arena);
     free(g->nodes);
     free(g->sets);
+    free(g->chosen);
     free(g);
 }

@@ -34,6 +34,15 @@ uint32_t bn_matcher_mask(struct bn_matcher *m, uint64_t *mask, int32_t *only);
 bool bn_matcher_allows(struct bn_matcher *m, int32_t token);
 /* The text goes on with this token; false: it is not allowed, nothing has changed. No allocation. */
 bool bn_matcher_accept(struct bn_matcher *m, int32_t token);
+#define BN_NO_COST UINT32_MAX
+/* With so many tokens the text can be brought to an end: 0 if it may end here, BN_NO_COST if no way
+ * is known. Fewer may do, where tokens reach across parts of the grammar. */
+uint32_t bn_matcher_cost(const struct bn_matcher *m);
+/* The same if the text went on with this token; BN_NO_COST if it is not allowed. No allocation. */
+uint32_t bn_matcher_cost_after(struct bn_matcher *m, int32_t token);
+/* The tokens on one way to the end after which `left` more tokens are enough; false: there are none.
+ * There is one if bn_matcher_cost is at most left + 1. No allocation. */
+bool bn_matcher_closing_mask(struct bn_matcher *m, uint32_t left, uint64_t *mask);
 /* The text is whole and nothing can follow it. */
 bool bn_matcher_done(const struct bn_matcher *m);
 

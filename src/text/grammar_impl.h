@@ -2,7 +2,7 @@
  * Grammars from inside; only files of text/ include it.
  *
  * GBNF --grammar_gbnf.c--> expressions --grammar.c--> nodes --stacks.c--> sets of stacks
- * JSON Schema --json_schema*.c--^                                            |
+ * JSON Schema --json_schema*.c--^       (grammar_cost.c)                     |
  * vocabulary --token_tree.c--> tree of token bytes --token_walk.c--> masks <-+-- matcher.c
  *
  * A grammar is a network of nodes over bytes with calls between rules: a pushdown automaton. A text
@@ -29,7 +29,8 @@ enum {
     BN_WALK_MAX_STEPS = 1 << 17,     /* room for what follows a set by classes of bytes */
     BN_TREE_MAX_ENDS = 10,           /* eos, eot and the room of bn_vocab.ends */
     BN_GRAMMAR_NO_NEED = UINT16_MAX, /* a node from which no text can end */
-    BN_GRAMMAR_UNLIMITED = UINT32_MAX /* repetitions */
+    BN_GRAMMAR_UNLIMITED = UINT32_MAX, /* repetitions */
+    BN_NO_BYTE = UINT16_MAX
 };
 
 /* ---- grammar_expr.c: expressions, what the readers of grammars make ---- */
@@ -132,6 +133,17 @@ enum bn_node_kind {
     BN_NODE_CALL    /* the rule that starts at node a, then node b */
 };
 enum { BN_LOOP_FOREVER = UINT16_MAX };
+
+/* A way to finish a rule: fewest tokens first, then fewest frames. */
+struct bn_cost {
+    uint32_t tokens; /* BN_NO_COST: there is no way */
+    uint32_t frames; /* that it puts on the stack */
+};
+static inline uint32_t bn_cost_sum(uint32_t a, uint32_t b)
+{
+    return a < BN_NO_COST - b ? a + b : BN_NO_COST;
+}
+
 struct bn_node {
     uint8_t kind;
     uint8_t mask;  /* of the head of a loop: 1 + index of its mask, 0: none */
@@ -139,6 +151,7 @@ struct bn_node {
     uint16_t left; /* of a node with a head: rounds that are left */
     uint32_t head; /* the head of a loop that goes on from here as this node does; 0: none */
     uint32_t a, b;
+    struct bn_cost cost;
 };
 
 /* Nodes of the token tree where a rule may end and tokens go on. */
@@ -160,6 +173,7 @@ struct bn_grammar {
     uint32_t n_nodes, root;
     struct bn_byte_set *sets;
     uint32_t n_sets;
+    uint16_t *chosen;      /* [n_sets] the byte that stands for a set, or BN_NO_BYTE */
     uint8_t class_of[256]; /* bytes that no set tells apart are one class */
     uint8_t byte_of[256];  /* one byte of each class */
     uint32_t n_classes;
@@ -171,6 +185,13 @@ struct bn_grammar {
 /* From the rules of a builder, the first being the root. Takes nothing over. */
 bitnet_status bn_grammar_build(struct bn_grammar **out, const struct bn_token_tree *t,
                                struct bn_builder *b, bitnet_error *err);
+
+/* ---- grammar_cost.c ---- */
+
+/* The cheaper side of a SPLIT; of equals the second, which leaves a loop. */
+uint32_t bn_cheaper(const struct bn_node *nodes, const struct bn_node *split);
+/* Fills chosen and the costs of all nodes. */
+bitnet_status bn_grammar_find_costs(struct bn_grammar *g, bitnet_error *err);
 
 /* ---- stacks.c: where a text is in a grammar ---- */
 
@@ -190,6 +211,7 @@ struct bn_stacks {
     const struct bn_grammar *g;
     struct bn_frame *frames;
     uint16_t *depth; /* [frames] */
+    uint32_t *cost;  /* [frames] tokens that finish it and all below, as in bn_cost */
     uint32_t *slots; /* frames by content */
     uint32_t n_frames;
     bn_config *open; /* what bn_stacks_close found */
@@ -208,6 +230,11 @@ void bn_stacks_close(struct bn_stacks *s, const bn_config *set, uint32_t n);
  * out: room for BN_GRAMMAR_MAX_STACKS. */
 uint32_t bn_stacks_step(struct bn_stacks *s, uint8_t byte, bn_config *out);
 void bn_stacks_truncate(struct bn_stacks *s, uint32_t n_frames); /* forgets the newest frames */
+/* The tokens that finish a text from here; BN_NO_COST: no way is known within the limits. */
+uint32_t bn_stacks_cost(const struct bn_stacks *s, bn_config c);
+/* The next place on the cheapest way to the end that takes a byte, or the end itself; only where
+ * there is a way. May push frames. */
+bn_config bn_stacks_cheapest(struct bn_stacks *s, bn_config c);
 /* Keeps only the frames that a set refers to, and renumbers them there. */
 void bn_stacks_collect(struct bn_stacks *s, bn_config *set, uint32_t n);
 
@@ -219,6 +246,7 @@ struct bn_token_tree {
     uint32_t n_vocab, n_words; /* words of a mask */
     uint32_t n_nodes, n_tokens;
     uint32_t max_depth;
+    uint32_t top[256];  /* the root's children by byte; 0: none */
     uint32_t *end;      /* [n_nodes] the node after the subtree */
     uint32_t *first;    /* [n_nodes + 1] its tokens: ids[first[i]] up to ids[first[i + 1]] */
     uint16_t *depth;    /* [n_nodes] bytes on the way; node 0 is the root */
@@ -230,6 +258,8 @@ struct bn_token_tree {
     uint32_t n_ends;
     int32_t ends[BN_TREE_MAX_ENDS]; /* tokens that end a text */
 };
+/* The node below this one for a byte; 0: there is none. */
+uint32_t bn_tree_child(const struct bn_token_tree *t, uint32_t node, uint8_t byte);
 /* What a token adds to a text; NULL for tokens that are no text and for those that end it. */
 const char *bn_token_text(const struct bn_token_tree *t, int32_t id, size_t *n);
 

@@ -146,6 +146,79 @@ bool bn_matcher_accept(struct bn_matcher *m, int32_t token)
 
 bool bn_matcher_done(const struct bn_matcher *m) { return m->ended || m->finished; }
 
+/* ------------------------------------------------------------------ the way to the end */
+
+static uint32_t lowest_cost(const struct bn_stacks *s, const bn_config *set, uint32_t n,
+                            bn_config *which)
+{
+    uint32_t lowest = BN_NO_COST;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t cost = bn_stacks_cost(s, set[i]);
+        if (cost >= lowest) continue;
+        lowest = cost;
+        *which = set[i];
+    }
+    return lowest;
+}
+
+uint32_t bn_matcher_cost(const struct bn_matcher *m)
+{
+    bn_config which;
+    return m->complete ? 0 : lowest_cost(&m->stacks, m->set, m->n_set, &which);
+}
+
+uint32_t bn_matcher_cost_after(struct bn_matcher *m, int32_t token)
+{
+    size_t n;
+    const char *p = bn_token_text(m->g->tree, token, &n);
+    if (m->ended || !p) return bn_matcher_allows(m, token) ? 0 : BN_NO_COST;
+    uint32_t frames = m->stacks.n_frames, n_next = follow(m, p, n);
+    bn_config which;
+    uint32_t cost =
+        n_next && m->stacks.complete ? 0 : lowest_cost(&m->stacks, m->next, n_next, &which);
+    bn_stacks_truncate(&m->stacks, frames);
+    return cost;
+}
+
+/* Tokens along the cheapest way from here that leave a text which `left` more can end. */
+static bool add_cheapest(struct bn_matcher *m, bn_config c, uint32_t left, uint64_t *mask)
+{
+    const struct bn_token_tree *t = m->g->tree;
+    bool any = false;
+    for (uint32_t at = 0;;) {
+        c = bn_stacks_cheapest(&m->stacks, c);
+        const struct bn_node *node = &m->g->nodes[bn_config_node(c)];
+        if (node->kind != BN_NODE_BYTES) return any;
+        at = bn_tree_child(t, at, (uint8_t)m->g->chosen[node->a]);
+        if (!at) return any;
+        for (uint32_t k = t->first[at]; k < t->first[at + 1]; k++) {
+            if (bn_matcher_cost_after(m, t->ids[k]) > left) continue;
+            mask[t->ids[k] / 64] |= 1ull << t->ids[k] % 64;
+            any = true;
+        }
+        c = bn_config_make(node->b, bn_config_frame(c));
+    }
+}
+
+static bool add_ends(const struct bn_token_tree *t, uint64_t *mask)
+{
+    for (uint32_t i = 0; i < t->n_ends; i++) mask[t->ends[i] / 64] |= 1ull << t->ends[i] % 64;
+    return t->n_ends > 0;
+}
+
+bool bn_matcher_closing_mask(struct bn_matcher *m, uint32_t left, uint64_t *mask)
+{
+    uint32_t frames = m->stacks.n_frames;
+    bn_config c;
+    memset(mask, 0, m->g->tree->n_words * sizeof *mask);
+    if (m->ended) return false;
+    if (m->complete) return add_ends(m->g->tree, mask);
+    if (lowest_cost(&m->stacks, m->set, m->n_set, &c) == BN_NO_COST) return false;
+    bool any = add_cheapest(m, c, left, mask);
+    bn_stacks_truncate(&m->stacks, frames);
+    return any;
+}
+
 /* ------------------------------------------------------------------ masks */
 
 /* Adds what may follow a stack in the middle of a loop; `need` gets what all stacks together might
@@ -220,7 +293,6 @@ static void try_every_token(struct bn_matcher *m, uint64_t *mask)
 
 static void make_mask(struct bn_matcher *m, uint64_t *mask)
 {
-    const struct bn_token_tree *t = m->g->tree;
     uint32_t frames = m->stacks.n_frames;
     bool exact = false;
     for (int by_loops = 1; by_loops >= 0 && !exact; by_loops--) {
@@ -229,8 +301,7 @@ static void make_mask(struct bn_matcher *m, uint64_t *mask)
         bn_walk_forget(&m->walk);
     }
     if (!exact) try_every_token(m, mask);
-    for (uint32_t i = 0; i < t->n_ends && m->complete; i++)
-        mask[t->ends[i] / 64] |= 1ull << t->ends[i] % 64;
+    if (m->complete) add_ends(m->g->tree, mask);
 }
 
 /* The place among the recent ones: this one's, or the one to be replaced, or NULL if the key is too

@@ -22,16 +22,18 @@ bool bn_stacks_init(struct bn_stacks *s, const struct bn_grammar *g)
     *s = (struct bn_stacks){.g = g, .n_frames = 1};
     s->frames = bn_calloc(BN_GRAMMAR_MAX_FRAMES, sizeof *s->frames);
     s->depth = bn_calloc(BN_GRAMMAR_MAX_FRAMES, sizeof *s->depth);
+    s->cost = bn_calloc(BN_GRAMMAR_MAX_FRAMES, sizeof *s->cost);
     s->slots = bn_calloc(FRAME_SLOTS, sizeof *s->slots);
     s->open = bn_calloc(BN_GRAMMAR_MAX_STACKS, sizeof *s->open);
     s->seen = bn_calloc(SEEN_SLOTS, sizeof *s->seen);
-    return s->frames && s->depth && s->slots && s->open && s->seen;
+    return s->frames && s->depth && s->cost && s->slots && s->open && s->seen;
 }
 
 void bn_stacks_free(struct bn_stacks *s)
 {
     free(s->frames);
     free(s->depth);
+    free(s->cost);
     free(s->slots);
     free(s->open);
     free(s->seen);
@@ -61,6 +63,7 @@ static uint32_t push_frame(struct bn_stacks *s, uint32_t node, uint32_t below)
     }
     s->frames[s->n_frames] = (struct bn_frame){node, below};
     s->depth[s->n_frames] = (uint16_t)(s->depth[below] + 1);
+    s->cost[s->n_frames] = bn_stacks_cost(s, bn_config_make(node, below));
     return *slot = s->n_frames++;
 }
 
@@ -87,6 +90,7 @@ void bn_stacks_collect(struct bn_stacks *s, bn_config *set, uint32_t n)
         if (!(s->depth[f] & KEPT)) continue;
         s->frames[kept] = (struct bn_frame){s->frames[f].node, renumbered[s->frames[f].below]};
         s->depth[kept] = s->depth[f] & (KEPT - 1);
+        s->cost[kept] = s->cost[f];
         renumbered[f] = kept++;
     }
     for (uint32_t i = 0; i < n; i++)
@@ -162,6 +166,34 @@ void bn_stacks_close(struct bn_stacks *s, const bn_config *set, uint32_t n)
         }
     }
     if (s->n_open > s->width) s->width = s->n_open;
+}
+
+uint32_t bn_stacks_cost(const struct bn_stacks *s, bn_config c)
+{
+    struct bn_cost cost = s->g->nodes[bn_config_node(c)].cost;
+    uint32_t frame = bn_config_frame(c);
+    if (s->depth[frame] + cost.frames > BN_GRAMMAR_MAX_DEPTH) return BN_NO_COST;
+    return bn_cost_sum(cost.tokens, s->cost[frame]);
+}
+
+bn_config bn_stacks_cheapest(struct bn_stacks *s, bn_config c)
+{
+    const struct bn_node *nodes = s->g->nodes;
+    uint32_t node = bn_config_node(c), frame = bn_config_frame(c);
+    for (;;) {
+        const struct bn_node *n = &nodes[node];
+        if (n->kind == BN_NODE_BYTES || (n->kind == BN_NODE_RETURN && !frame))
+            return bn_config_make(node, frame);
+        if (n->kind == BN_NODE_RETURN) {
+            node = s->frames[frame].node;
+            frame = s->frames[frame].below;
+        } else if (n->kind == BN_NODE_CALL) {
+            if (n->b) frame = push_frame(s, n->b, frame);
+            node = n->b && !frame ? 0 : n->a; /* no room: as if the text ended */
+        } else {
+            node = bn_cheaper(nodes, n);
+        }
+    }
 }
 
 /* Shell's sort: short lists, and qsort may allocate. */

@@ -12,6 +12,14 @@ const char *bn_token_text(const struct bn_token_tree *t, int32_t id, size_t *n)
     return bn_token_bytes(t->tokenizer, id, false, false, n);
 }
 
+uint32_t bn_tree_child(const struct bn_token_tree *t, uint32_t node, uint8_t byte)
+{
+    if (node == 0) return t->top[byte];
+    for (uint32_t i = node + 1; i < t->end[node]; i = t->end[i])
+        if (t->byte[i] == byte) return i;
+    return 0;
+}
+
 struct entry {
     const char *s;
     size_t n;
@@ -78,6 +86,7 @@ static void fill(struct bn_token_tree *t, const struct entry *e, uint32_t *open)
         if (level == 0) break;
     }
     t->first[t->n_nodes] = t->n_tokens;
+    for (uint32_t i = 1; i < t->n_nodes; i = t->end[i]) t->top[t->byte[i]] = i;
     for (uint32_t i = t->n_nodes; i-- > 0;) {
         if (t->deepest[i] < t->depth[i]) t->deepest[i] = t->depth[i];
         for (uint32_t k = i + 1; k < t->end[i]; k = t->end[k]) /* children are complete */

@@ -6,7 +6,6 @@ themselves are compared with a trial of every token, on the embedded model's voc
 
 usage: grammar.py GRAMMAR_DRAW DATA [TEXTS_A_SCHEMA]
 """
-import datetime
 import json
 import lzma
 import os
@@ -14,10 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import jsonschema
-except ImportError:
-    jsonschema = None
+from grammar_check import faults, jsonschema
 
 draw, data = sys.argv[1:3]
 texts = int(sys.argv[3]) if len(sys.argv) > 3 else 50
@@ -36,38 +32,6 @@ def report(name, good, text=""):
 def run(mode, tokenizer, schema, n, seed):
     p = subprocess.run([draw, mode, tokenizer, schema, str(n), str(seed)], capture_output=True)
     return p.returncode == 0, p.stdout.decode(), p.stderr.decode(errors="replace")
-
-
-def is_time(value):
-    try:
-        datetime.time.fromisoformat(value.replace("Z", "+00:00"))
-    except ValueError:
-        return False
-    return True
-
-
-def validator(schema):
-    """None without the module; then texts are only parsed."""
-    if not jsonschema:
-        return None
-    checker = jsonschema.FormatChecker(("date", "uuid", "email", "ipv4"))
-    checker.checks("time")(is_time)
-    checker.checks("date-time")(lambda v: v[10] == "T" and is_time(v[11:]) and bool(datetime.date.fromisoformat(v[:10])))
-    kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    kind.check_schema(schema)
-    return kind(schema, format_checker=checker)
-
-
-def faults(schema, lines):
-    check = validator(schema)
-    for line in lines:
-        try:
-            value = json.loads(line)
-        except ValueError as e:
-            yield f"{e}: {line[:200]}"
-            continue
-        for e in check.iter_errors(value) if check else ():
-            yield f"{e.message[:200]}: {line[:200]}"
 
 
 def texts_fit(name, schema, path):

@@ -40,7 +40,7 @@ static const char story[] =
 /* Greedy, every cut, every penalty, bias and forms, one after the other; i / 12 turns seeds on. */
 static void choose_sampling(bitnet_request *r, int i)
 {
-    static const bitnet_logit_bias bias[] = {{300, 4}, {17, -5}, {301, 2}};
+    static const bitnet_logit_bias bias[] = {{300, 4}, {17, -5}, {301, 2}}, same = {300, 100};
     bitnet_sampling *s = &r->sampling;
     s->seed = (uint64_t)i * 7919;
     s->top_p = 1;
@@ -50,7 +50,11 @@ static void choose_sampling(bitnet_request *r, int i)
     case 0: s->temperature = 0; break;
     case 1: s->top_k = 40; break;
     case 2: s->top_p = 0.9f; break;
-    case 3: s->min_p = 0.05f; break;
+    case 3:
+        s->min_p = 0.05f;
+        s->logit_bias = &same; /* here guesses are right */
+        s->n_logit_bias = i % PART == 0;
+        break;
     case 4: s->temperature = 1; break;
     case 5: s->typical_p = 0.9f; break;
     case 6: s->top_n_sigma = 1; break;
