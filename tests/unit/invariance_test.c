@@ -10,7 +10,7 @@
 
 #include <time.h>
 
-enum { N_REQUESTS = 200, MAX_CHOICES = 2, MAX_PROMPT = 192, PART = 5, CTX = 256 };
+enum { N_REQUESTS = 200, MAX_CHOICES = 2, MAX_PROMPT = 192, PART = 10, CTX = 256 };
 
 static const bitnet_kv_type kv_types[] = {BITNET_KV_F16, BITNET_KV_INT8, BITNET_KV_INT4};
 enum { N_KV_TYPES = sizeof kv_types / sizeof *kv_types };
