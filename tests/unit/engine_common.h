@@ -3,17 +3,11 @@
 #ifndef BN_TEST_ENGINE_COMMON_H
 #define BN_TEST_ENGINE_COMMON_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <bitnet/bitnet.h>
-#include <cmocka.h>
+#include "engine_model.h"
 
 enum { ANSWER_TOKENS = 80, ANSWER_TOP = 5, ANSWER_TEXT = 1024 };
 
@@ -34,29 +28,6 @@ struct ask {
     uint32_t n_choices;
     struct answer *answers; /* [n_choices] */
 };
-
-static bitnet_model *model; /* of the group of tests */
-static bitnet_model_info info;
-
-static inline int open_model(void **state)
-{
-    (void)state;
-    bitnet_error err;
-    if (bitnet_model_open(&model, TEST_MODEL, NULL, &err)) {
-        printf("%s\n", err.text);
-        return -1;
-    }
-    info.size = sizeof info;
-    bitnet_model_get_info(model, &info);
-    return 0;
-}
-
-static inline int close_model(void **state)
-{
-    (void)state;
-    bitnet_model_close(model);
-    return 0;
-}
 
 static inline bitnet_engine *open_engine(const bitnet_engine_options *o)
 {

@@ -3,43 +3,13 @@
  * company, on threads or on how its prompt is cut; a step allocates nothing; cancelling leaks
  * nothing; bad arguments get a sentence. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <bitnet/bitnet.h>
-#include <cmocka.h>
-
 #include "alloc_count.h"
 #include "base/bandwidth.h"
+#include "engine_model.h"
 #include "model/model.h"
-
-static bitnet_model *model;
-static bitnet_model_info info;
-
-static int open_model(void **state)
-{
-    (void)state;
-    bitnet_error err;
-    if (bitnet_model_open(&model, TEST_MODEL, NULL, &err)) {
-        printf("%s\n", err.text);
-        return -1;
-    }
-    info.size = sizeof info;
-    bitnet_model_get_info(model, &info);
-    return 0;
-}
-
-static int close_model(void **state)
-{
-    (void)state;
-    bitnet_model_close(model);
-    return 0;
-}
 
 static bitnet_engine *open_engine(uint32_t threads, uint32_t seqs, uint32_t batch)
 {

@@ -3,24 +3,8 @@
  * trial of every token, and memory: none is taken after open, and a refusal of any is an error. */
 #include "grammar_common.h"
 
+#include "alloc_refuse.h"
 #include "base/rng.h"
-
-/* ------------------------------------------------------------------ the allocator, watched */
-
-static long n_allocations, fail_at = -1; /* the fail_at-th allocation and all behind it fail */
-
-static int refused(void) { return n_allocations++ >= fail_at && fail_at >= 0; }
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-
-void *__wrap_malloc(size_t n) { return refused() ? NULL : __real_malloc(n); }
-void *__wrap_calloc(size_t n, size_t size) { return refused() ? NULL : __real_calloc(n, size); }
-void *__wrap_realloc(void *p, size_t n) { return refused() ? NULL : __real_realloc(p, n); }
 
 /* ------------------------------------------------------------------ GBNF */
 

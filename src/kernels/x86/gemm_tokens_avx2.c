@@ -241,20 +241,10 @@ typedef void rows_fn(__m256i *sum, const uint8_t *p, const struct bn_block *b, s
         if ((n) <= THREE_ROWS_MAX) t3_rows(sum, p, b, x, n);                              \
         else t3_row_by_row(sum, p, b, x, n);                                              \
     }
-TOKENS_FN(2)
-TOKENS_FN(3)
-TOKENS_FN(4)
-TOKENS_FN(5)
-TOKENS_FN(6)
-TOKENS_FN(7)
-TOKENS_FN(8)
+BN_EACH_TOKENS(TOKENS_FN)
 
-#define ALL_TOKENS(f)                                               \
-    {                                                               \
-        NULL, NULL, f##_2, f##_3, f##_4, f##_5, f##_6, f##_7, f##_8 \
-    }
-static rows_fn *const t2_group[TOKENS + 1] = ALL_TOKENS(t2_group);
-static rows_fn *const t3_triple[TOKENS + 1] = ALL_TOKENS(t3_triple);
+static rows_fn *const t2_group[TOKENS + 1] = BN_BY_TOKENS(t2_group);
+static rows_fn *const t3_triple[TOKENS + 1] = BN_BY_TOKENS(t3_triple);
 
 /* ---- blocks ---- */
 

@@ -110,20 +110,10 @@ typedef void group_fn(__m256i *sum, const uint8_t *p, const struct bn_block *b, 
         t3_triples(sum, p, b, x, 0, triples, n);                                       \
         if (triples == 1) t3_triples(sum + 3 * TOKENS, p, b, x, 1, 2, n);              \
     }
-TOKENS_FN(2)
-TOKENS_FN(3)
-TOKENS_FN(4)
-TOKENS_FN(5)
-TOKENS_FN(6)
-TOKENS_FN(7)
-TOKENS_FN(8)
+BN_EACH_TOKENS(TOKENS_FN)
 
-#define ALL_TOKENS(f)                                               \
-    {                                                               \
-        NULL, NULL, f##_2, f##_3, f##_4, f##_5, f##_6, f##_7, f##_8 \
-    }
-static group_fn *const t2_group[TOKENS + 1] = ALL_TOKENS(t2_group);
-static group_fn *const t3_group[TOKENS + 1] = ALL_TOKENS(t3_group);
+static group_fn *const t2_group[TOKENS + 1] = BN_BY_TOKENS(t2_group);
+static group_fn *const t3_group[TOKENS + 1] = BN_BY_TOKENS(t3_group);
 
 static void t2_block(__m256i *sum, const struct bn_block *b, struct bn_tokens x, size_t n_tok)
 {

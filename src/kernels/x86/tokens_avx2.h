@@ -14,6 +14,14 @@ enum {
     BN_T2_STEP_BYTES = BN_T2_ROWS * BN_T2_PIECE
 };
 
+/* f(n) for every number of tokens n that has a function of its own, and the table of them, f_2 at
+ * its index 2 */
+#define BN_EACH_TOKENS(f) f(2) f(3) f(4) f(5) f(6) f(7) f(8)
+#define BN_BY_TOKENS(f)                                             \
+    {                                                               \
+        NULL, NULL, f##_2, f##_3, f##_4, f##_5, f##_6, f##_7, f##_8 \
+    }
+
 /* A block: some steps of the rows of a unit. */
 struct bn_block {
     const uint8_t *p;   /* of the first group */
