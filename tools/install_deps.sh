@@ -40,6 +40,8 @@ look() {
     lib libpcre2-8 || need="$need libpcre2-dev"
     lib jansson || need="$need libjansson-dev"
     lib libutf8proc || need="$need libutf8proc-dev"
+    lib libevent_core || need="$need libevent-dev"
+    lib openssl || wish="$wish libssl-dev"
     lib libedit || wish="$wish libedit-dev"
     [ "$level" = check ] || return 0
     has gcc || case "$need " in *" gcc "*) ;; *) wish="$wish gcc" ;; esac

@@ -263,6 +263,7 @@ typedef struct bitnet_engine_info {
     uint64_t prefix_queries, prefix_hits, prefix_queried_tokens, prefix_hit_tokens;
     uint64_t draft_tokens, draft_accepted; /* guesses checked, and right */
     uint64_t step_ns, forward_ns; /* time in steps of requests, and of it in forward passes */
+    uint64_t weight_bytes;        /* of matrices that these forward passes have read */
 } bitnet_engine_info;
 BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 
@@ -407,6 +408,7 @@ typedef struct bitnet_event {
     uint32_t n_top;                         /* likeliest tokens, best first, if asked for */
     const bitnet_logprob *top;
     double repetition; /* share of the answer's 3-grams that stood in it before, so far */
+    uint64_t queue_ns; /* from bitnet_submit to the first step that took part of it */
 } bitnet_event;
 
 /* Takes all memory that the request will need. Refused are requests that the KV cache could not hold

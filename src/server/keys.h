@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * keys.h: who may ask. Keys come from a file, one a line, '#' begins a comment line, or one by one. A key
+ * that is shown is compared with all of them, all bytes of each, in the same time whatever it is.
+ */
+#ifndef BN_SERVER_KEYS_H
+#define BN_SERVER_KEYS_H
+
+#include "base/status.h"
+
+enum { KEYS_MAX = 1000, KEY_MAX_BYTES = 256 };
+
+struct keys {
+    uint8_t (*padded)[KEY_MAX_BYTES]; /* with zeros */
+    size_t n, room;
+};
+
+bitnet_status keys_add(struct keys *k, const char *key, bitnet_error *err);
+/* Adds those of a file. A file that others may write to is refused. On error nothing has changed. */
+bitnet_status keys_load(struct keys *k, const char *path, bitnet_error *err);
+void keys_free(struct keys *k);
+bool keys_match(const struct keys *k, const char *shown, size_t n);
+
+#endif
