@@ -172,6 +172,19 @@ BITNET_API bitnet_status bitnet_chat_encode(const bitnet_model *m, const bitnet_
                                             size_t n_msgs, const char *chat_template,
                                             int add_generation_prompt, int32_t *tokens, size_t *n,
                                             bitnet_error *err);
+/* Both, for conversations that hold more than roles and texts. json: an object with "messages", and
+ * whatever else the template may look at ("tools", ...); a message with members other than a role and a
+ * text is refused by built-ins, which cannot show them. */
+BITNET_API bitnet_status bitnet_chat_render_json(const bitnet_model *m, const char *json,
+                                                 size_t len, const char *chat_template,
+                                                 int add_generation_prompt, char *out, size_t *n,
+                                                 bitnet_error *err);
+BITNET_API bitnet_status bitnet_chat_encode_json(const bitnet_model *m, const char *json,
+                                                 size_t len, const char *chat_template,
+                                                 int add_generation_prompt, int32_t *tokens,
+                                                 size_t *n, bitnet_error *err);
+/* The Jinja text that stands behind a choice of template; "" for a built-in, NULL if there is none. */
+BITNET_API const char *bitnet_chat_template_text(const bitnet_model *m, const char *chat_template);
 BITNET_API const char *bitnet_chat_template_name(size_t i); /* i-th built-in, NULL past the end */
 
 /* ------------------------------------------------------------------ engine */
