@@ -6,7 +6,7 @@
 #include "cli/args.h"
 
 #include "base/buf.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -192,12 +192,12 @@ static bitnet_status unknown(const struct opt_part *parts, const char *typed, si
 {
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)bn_min_size(n, sizeof name - 1), typed);
-    struct suggest s;
-    suggest_start(&s, name);
-    suggest_offer(&s, "help");
+    struct bn_suggest s;
+    bn_suggest_start(&s, name);
+    bn_suggest_offer(&s, "help");
     for (; parts->table; parts++)
         for (const struct opt *o = parts->table; o->kind != OPT_END; o++)
-            suggest_offer(&s, o->name);
+            bn_suggest_offer(&s, o->name);
     if (s.best)
         return bn_fail(err, BITNET_E_ARG, "unknown option '--%s'; did you mean '--%s'?", name,
                        s.best);

@@ -5,7 +5,7 @@
  */
 #include "cli/command.h"
 #include "cli/interrupt.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 #include "cli/term.h"
 #include <ctype.h>
 #include <fcntl.h>
@@ -80,11 +80,11 @@ static int help_command(const struct entry *e)
 
 static int unknown_command(const char *name)
 {
-    struct suggest s;
-    suggest_start(&s, name);
-    suggest_offer(&s, "help");
+    struct bn_suggest s;
+    bn_suggest_start(&s, name);
+    bn_suggest_offer(&s, "help");
     for (size_t i = 0; i < BN_ARRAY_LEN(entries); i++)
-        if (entries[i].command) suggest_offer(&s, entries[i].name);
+        if (entries[i].command) bn_suggest_offer(&s, entries[i].name);
     if (s.best) return term_usage("", "unknown command '%s'; did you mean '%s'?", name, s.best);
     return term_usage("", "unknown command '%s'", name);
 }
