@@ -66,3 +66,25 @@ bitnet_status tokens_chat(int32_t **ids, size_t *n, const bitnet_model *m,
     *n = need;
     return BITNET_OK;
 }
+
+bitnet_status tokens_from_json(int32_t **ids, size_t *n, const json_t *list, const char *key,
+                               bitnet_error *err)
+{
+    *ids = NULL;
+    *n = json_array_size(list);
+    if (!json_is_array(list))
+        return bn_fail(err, BITNET_E_ARG, "'%s' is not a list of token ids", key);
+    int32_t *p = bn_calloc(*n + 1, sizeof *p);
+    if (!p) return bn_fail_nomem(err, *n * sizeof *p, "token ids");
+    for (size_t i = 0; i < *n; i++) {
+        const json_t *id = json_array_get(list, i);
+        json_int_t value = json_integer_value(id);
+        if (!json_is_integer(id) || value < 0 || value > INT32_MAX) {
+            free(p);
+            return bn_fail(err, BITNET_E_ARG, "item %zu of '%s' is not a token id", i, key);
+        }
+        p[i] = (int32_t)value;
+    }
+    *ids = p;
+    return BITNET_OK;
+}
