@@ -13,8 +13,8 @@
 enum {
     OPENAI_MAX_MESSAGES = 4096,
     OPENAI_MAX_PROMPTS = 128, /* of one completion */
-    OPENAI_MAX_CHOICES = 128,
-    OPENAI_MAX_STRINGS = 32, /* in a list: stop strings, breakers */
+    OPENAI_MAX_CHOICES = 128, /* of all prompts together */
+    OPENAI_MAX_STRINGS = 32,  /* in a list: stop strings, breakers */
     OPENAI_MAX_BIASES = 1024,
     OPENAI_MAX_BIAS = 100, /* either way */
     OPENAI_MAX_TOP_LOGPROBS = 20
@@ -49,8 +49,11 @@ struct openai_request {
     bool seeded;                   /* the body says which seed */
     struct openai_prompt *prompts; /* [n_prompts], one of a conversation */
     size_t n_prompts;
-    json_t *messages;    /* of a conversation, as the template sees them; borrowed */
+    json_t *messages;    /* of a conversation, as the template sees them */
     struct tools *tools; /* that the model may call; NULL: none */
+    /* why it was refused, for openai_error_json: the member at fault and OpenAI's word for it; NULL:
+     * not known. Still there when the request has failed. */
+    const char *param, *code;
     /* what the pointers point into */
     json_t *body;
     struct bn_arena arena;
@@ -63,6 +66,8 @@ bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kin
  * bitnet_chat_encode. */
 bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model *m,
                                     const char *chat_template, bitnet_error *err);
+/* Refuses prompts that leave no room for an answer. */
+bitnet_status openai_request_fits(struct openai_request *r, uint32_t ctx_tokens, bitnet_error *err);
 /* What to submit for prompt i; borrows from r. */
 void openai_request_at(const struct openai_request *r, size_t i, bitnet_request *out);
 void openai_request_free(struct openai_request *r);

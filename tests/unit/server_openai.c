@@ -155,29 +155,61 @@ static void test_prompts(void **state)
 {
     (void)state;
     accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\\u0000b\"}");
-    assert_int_equal(r.prompt_bytes, 3);
+    assert_int_equal(r.prompts[0].bytes, 3);
     assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
-    assert_true(r.request.n_tokens > 1 && r.request.tokens);
+    bitnet_request q;
+    openai_request_at(&r, 0, &q);
+    assert_true(q.n_tokens > 1 && q.tokens);
     openai_request_free(&r);
     accepts(OPENAI_COMPLETION, "{\"prompt\": [\"one\"]}");
-    assert_int_equal(r.prompt_bytes, 3);
+    assert_int_equal(r.prompts[0].bytes, 3);
     openai_request_free(&r);
     for (int i = 0; i < 2; i++) {
         accepts(OPENAI_COMPLETION, i ? "{\"prompt\": [[5, 6, 7]]}" : "{\"prompt\": [5, 6, 7]}");
         assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
-        assert_int_equal(r.request.n_tokens, 3);
-        assert_int_equal(r.request.tokens[2], 7);
+        openai_request_at(&r, 0, &q);
+        assert_int_equal(q.n_tokens, 3);
+        assert_int_equal(q.tokens[2], 7);
         openai_request_free(&r);
     }
+}
+
+static void test_several_prompts(void **state)
+{
+    (void)state;
+    accepts(OPENAI_COMPLETION,
+            "{\"prompt\": [\"One\", [5, 6], \"three\"], \"n\": 2, \"seed\": 10}");
+    assert_true(r.seeded);
+    assert_int_equal(r.n_prompts, 3);
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    bitnet_request q;
+    openai_request_at(&r, 1, &q);
+    assert_int_equal(q.n_tokens, 2);
+    assert_int_equal(q.tokens[1], 6);
+    assert_int_equal(q.n_choices, 2);
+    assert_int_equal(q.sampling.seed, 12); /* after those of the first prompt's two answers */
+    assert_int_equal(openai_request_fits(&r, 100, &err), BITNET_OK);
+    assert_int_equal(openai_request_fits(&r, 2, &err), BITNET_E_LIMIT);
+    assert_string_equal(r.code, "context_length_exceeded");
+    assert_string_equal(r.param, "prompt");
+    openai_request_free(&r);
+}
+
+static void test_messages(void **state)
+{
+    (void)state;
     accepts(OPENAI_CHAT,
             "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": "
             "\"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
-            "\"text\", \"text\": \"bc\"}]}]}");
-    assert_int_equal(r.n_messages, 2);
-    assert_string_equal(r.messages[0].role, "system");
-    assert_string_equal(r.messages[1].content, "abc");
+            "\"text\", \"text\": \"bc\"}], \"name\": \"Ann\"}, {\"role\": \"assistant\", "
+            "\"content\": \"d\", \"refusal\": null, \"annotations\": []}]}");
+    char *text = json_dumps(r.messages, JSON_COMPACT);
+    assert_string_equal(text, "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\","
+                              "\"content\":\"abc\"},{\"role\":\"assistant\",\"content\":\"d\"}]");
+    free(text);
     assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
-    assert_true(r.request.n_tokens > 3);
+    assert_int_equal(r.n_prompts, 1);
+    assert_true(r.prompts[0].n_tokens > 3);
     openai_request_free(&r);
 }
 
@@ -213,7 +245,9 @@ static void test_refused(void **state)
         {"\"response_format\": {\"type\": \"json_schema\"}", "json_schema.schema"},
         {"\"grammar\": 1", "grammar"},
         {"\"tools\": [{}]", "tools"},
-        {"\"echo\": true", "echo"},
+        {"\"echo\": true, \"logprobs\": 1", "'echo' with 'logprobs'"},
+        {"\"stream_options\": {\"usage\": true}", "'usage'"},
+        {"\"stream_options\": true", "stream_options"},
         {"\"best_of\": 2", "best_of"},
         {"\"messages\": []", "messages"},
         {"\"stream\": 1", "stream"},
@@ -226,7 +260,8 @@ static void test_refused(void **state)
     refuses(OPENAI_COMPLETION, "{}", "no 'prompt'");
     refuses(OPENAI_COMPLETION, "[]", "not an object");
     refuses(OPENAI_COMPLETION, "{\"prompt\": []}", "prompt");
-    refuses(OPENAI_COMPLETION, "{\"prompt\": [\"a\", \"b\"]}", "2 prompts");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": [\"a\", 1]}", "neither");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": [\"a\", \"b\"], \"n\": 65}", "130; at most 128");
     refuses(OPENAI_COMPLETION, "{\"prompt\": [1, \"b\"]}", "item 1");
     refuses(OPENAI_COMPLETION, "{\"prompt\": [1, -1]}", "item 1");
     refuses(OPENAI_CHAT, "{}", "no 'messages'");
@@ -237,6 +272,12 @@ static void test_refused(void **state)
     refuses(OPENAI_CHAT,
             "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}",
             "image_url");
+    refuses(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"nmae\": 1}]}",
+            "'nmae'");
+    refuses(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"a\", \"content\": \"\", \"audio\": {\"id\": 1}}]}",
+            "'audio' of message 0");
+    assert_string_equal(r.param, "messages");
     enum openai_kind kind;
     assert_int_equal(openai_kind_of(&kind, "/v1/embeddings", &err), BITNET_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "/v1/embeddings"));
@@ -249,12 +290,12 @@ static void give(struct openai_reply *reply, bitnet_event e)
     if (!e.text) e.text = "";
     e.text_bytes = strlen(e.text);
     e.n_prompt = 3;
-    assert_int_equal(openai_reply_take(reply, &e, &err), BITNET_OK);
+    assert_int_equal(openai_reply_take(reply, 0, &e, &err), BITNET_OK);
 }
 
 static char *dump(struct openai_reply *reply)
 {
-    json_t *j = openai_reply_json(reply, "7", 0);
+    json_t *j = openai_reply_json(reply, false);
     assert_non_null(j);
     char *text = json_dumps(json_object_get(j, "choices"), JSON_COMPACT | JSON_REAL_PRECISION(9));
     assert_int_equal(json_integer_value(json_object_get(j, "created")), 0);
@@ -267,7 +308,7 @@ static void test_reply_choices(void **state)
     (void)state;
     struct openai_reply reply;
     accepts(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"n\": 2}");
-    assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
+    assert_int_equal(openai_reply_open(&reply, &r, model, "7", 0, &err), BITNET_OK);
     openai_request_free(&r);
     give(&reply, (bitnet_event){.token = -1});
     give(&reply, (bitnet_event){.token = 4, .choice = 1, .text = "b", .n_generated = 1});
@@ -280,15 +321,17 @@ static void test_reply_choices(void **state)
                      .token = -1, .choice = 0, .finish = BITNET_FINISH_LENGTH, .n_generated = 2});
     assert_true(openai_reply_done(&reply));
     bitnet_event stray = {.choice = 2, .text = ""};
-    assert_int_equal(openai_reply_take(&reply, &stray, &err), BITNET_E_INTERNAL);
+    assert_int_equal(openai_reply_take(&reply, 0, &stray, &err), BITNET_E_INTERNAL);
     char *text = dump(&reply);
     assert_string_equal(
-        text, "[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"a\\n\xef\xbf\xbd\"},"
-              "\"logprobs\":null,\"finish_reason\":\"length\"},"
-              "{\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"b\"},"
-              "\"logprobs\":null,\"finish_reason\":\"stop\"}]");
+        text,
+        "[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"a\\n\xef\xbf\xbd\","
+        "\"refusal\":null},"
+        "\"logprobs\":null,\"finish_reason\":\"length\"},"
+        "{\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"b\",\"refusal\":null},"
+        "\"logprobs\":null,\"finish_reason\":\"stop\"}]");
     free(text);
-    json_t *j = openai_reply_json(&reply, "7", 0);
+    json_t *j = openai_reply_json(&reply, false);
     assert_string_equal(json_string_value(json_object_get(j, "id")), "chatcmpl-7");
     assert_string_equal(json_string_value(json_object_get(j, "object")), "chat.completion");
     assert_string_equal(json_string_value(json_object_get(j, "model")), "stories-31m");
@@ -324,7 +367,7 @@ static void test_reply_logprobs(void **state)
     struct openai_reply reply;
     accepts(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], "
                          "\"logprobs\": true, \"top_logprobs\": 2}");
-    assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
+    assert_int_equal(openai_reply_open(&reply, &r, model, "7", 0, &err), BITNET_OK);
     openai_request_free(&r);
     give(&reply, e);
     give(&reply, (bitnet_event){.token = -1, .finish = BITNET_FINISH_STOP, .n_generated = 1});
@@ -339,7 +382,7 @@ static void test_reply_logprobs(void **state)
     openai_reply_close(&reply);
 
     accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": 2}");
-    assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
+    assert_int_equal(openai_reply_open(&reply, &r, model, "7", 0, &err), BITNET_OK);
     openai_request_free(&r);
     give(&reply, e);
     bitnet_event twins = e; /* two tokens that look the same: the first counts */
@@ -362,11 +405,11 @@ static void test_reply_error(void **state)
     (void)state;
     struct openai_reply reply;
     accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"n\": 3}");
-    assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
+    assert_int_equal(openai_reply_open(&reply, &r, model, "7", 0, &err), BITNET_OK);
     openai_request_free(&r);
     give(&reply, (bitnet_event){.token = -1, .finish = BITNET_FINISH_ERROR, .error = "broken"});
     assert_true(openai_reply_done(&reply)); /* the other choices are not waited for */
-    json_t *j = openai_error_json(&reply.error);
+    json_t *j = openai_error_json(500, reply.error.text, NULL, NULL);
     char *text = json_dumps(j, JSON_COMPACT);
     assert_string_equal(text, "{\"error\":{\"message\":\"broken\",\"type\":\"server_error\","
                               "\"param\":null,\"code\":null}}");
@@ -379,10 +422,11 @@ static void test_reply_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_strings),        cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_reply_choices),
-        cmocka_unit_test(test_reply_logprobs), cmocka_unit_test(test_reply_error),
+        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_strings),         cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_several_prompts), cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_refused),         cmocka_unit_test(test_reply_choices),
+        cmocka_unit_test(test_reply_logprobs),  cmocka_unit_test(test_reply_error),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
