@@ -197,7 +197,8 @@ static void sum_up(struct answer *a)
         uint64_t first = c->first_ns ? c->first_ns - a->began_ns : 0;
         if (first && (!l->first_ns || first < l->first_ns)) l->first_ns = first;
         if (c->result.queue_ns > l->queue_ns) l->queue_ns = c->result.queue_ns;
-        if (c->ended) l->finish = openai_finish_name(c->result.finish);
+        if (c->ended)
+            l->finish = openai_finish_name(&(struct openai_choice){.finish = c->result.finish});
     }
     for (size_t i = 0; i < a->n_parts; i++) l->n_prompt += (uint32_t)a->parts[i].request.n_tokens;
 }

@@ -119,9 +119,10 @@ static bitnet_status apply_template(json_t **out, const struct server *s, json_t
     struct openai_request q;
     struct openai_defaults d = {0};
     char *text = NULL;
+    size_t n;
     BN_TRY(openai_request_read(&q, OPENAI_CHAT, body, &d, err));
-    bitnet_status status = openai_request_render(&text, &q, s->m, s->c->chat_template, err);
-    if (status == BITNET_OK) *out = json_pack("{s:o}", "prompt", openai_text(text, strlen(text)));
+    bitnet_status status = openai_request_render(&text, &n, &q, s->m, s->c->chat_template, err);
+    if (status == BITNET_OK) *out = json_pack("{s:o}", "prompt", openai_text(text, n));
     free(text);
     openai_request_free(&q);
     return status;

@@ -16,7 +16,8 @@
 
 enum {
     VISIT_MAX_REQUEST_ID = 64, /* of a client's own X-Request-Id */
-    RETRY_MAX_S = 60           /* the longest that Retry-After says */
+    RETRY_MAX_S = 60,          /* the longest that Retry-After says */
+    STATUS_GONE = 499          /* counts requests whose client went before the end of its reply */
 };
 
 struct answer;

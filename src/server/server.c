@@ -68,7 +68,7 @@ static void on_broken(void *user, const char *peer, int code, const char *why)
     struct access_line line = {
         .request_id = "", .peer = peer, .method = "", .path = "", .status = code, .error = why};
     access_log_write(&s->log, &line);
-    metrics_request(s->metrics, "other", code, 0);
+    metrics_request(s->metrics, "other", code ? code : STATUS_GONE, 0);
 }
 
 /* ------------------------------------------------------------------ the worker */

@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CODE_GONE = 499 }; /* counts requests whose client went before the end of its reply */
-
 void visit_later(struct visit *v) { net_set_user(v->call, v); }
 
 /* ------------------------------------------------------------------ ends */
@@ -25,7 +23,7 @@ static void count(struct visit *v, int status, const char *error)
     v->line.peer = net_peer(v->call);
     v->line.method = q->method;
     v->line.path = q->path;
-    v->line.status = status == CODE_GONE ? 0 : status;
+    v->line.status = status == STATUS_GONE ? 0 : status;
     v->line.total_ns = bn_now_ns() - net_began_ns(v->call);
     v->line.error = error;
     access_log_write(&s->log, &v->line);
@@ -99,7 +97,7 @@ void visit_end_stream(struct visit *v, const char *error)
 
 void visit_gone(struct visit *v)
 {
-    count(v, CODE_GONE, "the client has gone");
+    count(v, STATUS_GONE, "the client has gone");
     v->call = NULL;
 }
 
