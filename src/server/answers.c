@@ -147,6 +147,7 @@ static void take(struct worker_task *t, const bitnet_event *e)
     if (e->token < 0 && e->finish == BITNET_FINISH_NONE) return;
     c->fresh |= e->token >= 0;
     c->result.n_generated = e->n_generated;
+    c->result.n_cached = e->n_cached;
     if (a->v.call && !a->failed_with) {
         bitnet_error err = {0};
         bitnet_status s = a->stream ? openai_stream_take(a->stream, i, e, &err)
