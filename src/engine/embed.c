@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Embeddings. Token lists follow each other in ragged batches; only the last one of a batch may be cut,
- * and goes on in the next. Each takes a sequence that nobody uses and gives it back. The
- * hidden states of a list come in the order of their positions whatever the batches were, and one sum
- * takes them in that order: so do the same bits.
+ * and goes on in the next. Each takes a sequence that nobody uses and gives it back; there is one
+ * for embeddings alone. The hidden states of a list come in the order of their positions whatever the
+ * batches were, and one sum takes them in that order: so do the same bits.
  */
 #include "engine/engine_impl.h"
 
@@ -23,7 +23,7 @@ struct embedding {
     /* lists that have a sequence, from the first unfinished one on */
     size_t first, n_open;
     size_t done;            /* tokens of the first one */
-    struct bn_kv_seq **seq; /* [max_seqs] */
+    struct bn_kv_seq **seq; /* [max_seqs + 1] */
 };
 
 static bitnet_status check(const struct embedding *m, bitnet_error *err)
@@ -39,10 +39,10 @@ static bitnet_status check(const struct embedding *m, bitnet_error *err)
     return BITNET_OK;
 }
 
-/* A sequence that neither an answer nor the plain door uses, or NULL. */
+/* A sequence that neither an answer nor the plain door uses, or NULL. The last one they never get. */
 static struct bn_kv_seq *free_seq(struct bitnet_engine *e)
 {
-    for (uint32_t i = 0; i < e->max_seqs; i++)
+    for (uint32_t i = 0; i <= e->max_seqs; i++)
         if (!e->taken[i] && !e->seqs[i].n_pages) return &e->seqs[i];
     return NULL;
 }
@@ -147,7 +147,7 @@ bitnet_status bn_engine_embed(struct bitnet_engine *e, const bitnet_embed_input 
         .e = e, .inputs = inputs, .n_inputs = n, .o = o, .out = out, .n_embd = e->m->config.n_embd};
     m.sum = bn_calloc(m.n_embd, sizeof *m.sum);
     m.hidden = bn_calloc(m.n_embd, sizeof *m.hidden);
-    m.seq = bn_calloc(e->max_seqs, sizeof(struct bn_kv_seq *));
+    m.seq = bn_calloc(e->max_seqs + 1, sizeof(struct bn_kv_seq *));
     bitnet_status s = BITNET_OK;
     if (!m.sum || !m.hidden || !m.seq)
         s = bn_fail_nomem(err, m.n_embd * (sizeof *m.sum + sizeof *m.hidden), "an embedding");
