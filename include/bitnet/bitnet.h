@@ -311,8 +311,8 @@ typedef struct bitnet_embed_input {
     size_t n_tokens; /* at least 1, and not more than ctx_tokens */
 } bitnet_embed_input;
 
-/* The vectors of n texts, out[n][n_embd], several texts in a step where sequences are free; one is kept
- * for them, so that they never wait for an answer's. BITNET_E_STATE: there are not enough free pages of
+/* The vectors of n texts, out[n][n_embd], several texts in a step where sequences are free; one is
+ * brought by the call, which never needs an answer's. BITNET_E_STATE: there are not enough free pages of
  * the KV cache now. Same bits whatever the company. Sequences and pages are given back before it
  * returns; neither requests nor sequences in use are touched. If it fails, `out` may be written in
  * part. */

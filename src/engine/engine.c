@@ -114,14 +114,14 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
 static bitnet_status open_scratch(struct bitnet_engine *e, bitnet_error *err)
 {
     size_t n_vocab = e->m->config.n_vocab;
-    e->seqs = bn_calloc(e->max_seqs + 1, sizeof *e->seqs);
-    e->taken = bn_calloc(e->max_seqs + 1, sizeof *e->taken);
+    e->seqs = bn_calloc(e->max_seqs, sizeof *e->seqs);
+    e->taken = bn_calloc(e->max_seqs, sizeof *e->taken);
     e->batch = bn_calloc(e->max_batch, sizeof *e->batch);
     e->logits = bn_calloc(e->max_rows * n_vocab, sizeof *e->logits);
     e->mask = bn_calloc(bn_div_up(n_vocab, 64), sizeof *e->mask);
     bool ok = e->seqs && e->taken && e->batch && e->logits && e->mask &&
               bn_sampler_room_open(&e->sampler_room, (uint32_t)n_vocab);
-    for (uint32_t i = 0; ok && i <= e->max_seqs; i++)
+    for (uint32_t i = 0; ok && i < e->max_seqs; i++)
         ok = bn_kv_seq_open(&e->seqs[i], &e->kv, e->ctx);
     return ok ? BITNET_OK
               : bn_fail_nomem(err, e->max_rows * n_vocab * sizeof *e->logits, "the engine");
@@ -170,7 +170,7 @@ void bn_engine_close(struct bitnet_engine *e)
 {
     if (!e) return;
     bn_engine_free_requests(e);
-    for (uint32_t i = 0; e->seqs && i <= e->max_seqs; i++) bn_kv_seq_close(&e->seqs[i]);
+    for (uint32_t i = 0; e->seqs && i < e->max_seqs; i++) bn_kv_seq_close(&e->seqs[i]);
 #if BN_HAVE_TEXT
     bn_token_tree_close(e->tree);
 #endif
@@ -196,7 +196,7 @@ static void cache_info(const struct bitnet_engine *e, bitnet_engine_info *info)
 {
     info->kv_type = bn_kv_type_name(e->kv.keys.type);
     info->kv_type_v = bn_kv_type_name(e->kv.values.type);
-    info->kv_bytes = e->kv.bytes + (e->max_seqs + 1) * e->kv.tail_bytes;
+    info->kv_bytes = e->kv.bytes + e->max_seqs * e->kv.tail_bytes;
     info->kv_page_tokens = BN_ATTN_BLOCK;
     info->kv_pages = e->kv.n_pages;
     info->kv_pages_free = e->kv.n_free;

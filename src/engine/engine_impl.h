@@ -23,10 +23,10 @@ struct bitnet_engine {
     uint32_t ctx, max_seqs, max_batch;
     uint32_t draft, draft_rows; /* guesses of one answer, and of all, in a step */
     bool always_guess;
-    uint32_t n_pinned;      /* workers bound to a CPU */
-    enum bn_head_mode head; /* screened: where sampling allows it; never auto */
-    struct bn_kv_seq *seqs; /* [max_seqs + 1] of answers and the plain door; the last: embeddings */
-    bool *taken;            /* [max_seqs + 1] by an answer */
+    uint32_t n_pinned;            /* workers bound to a CPU */
+    enum bn_head_mode head;       /* screened: where sampling allows it; never auto */
+    struct bn_kv_seq *seqs;       /* [max_seqs] of answers that run, and of the plain door */
+    bool *taken;                  /* [max_seqs] by an answer */
     struct bn_batch_token *batch; /* [max_batch] */
     uint32_t max_rows;            /* logits of one step */
     float *logits;                /* [max_rows][n_vocab] */

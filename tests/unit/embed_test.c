@@ -159,7 +159,7 @@ static void test_refused(void **state)
     expect(e, (bitnet_embed_input[]){{bad, 1}, {bad, 2}}, 2, BITNET_E_ARG, "token 1 is");
     expect(e, (bitnet_embed_input[]){{bad, 1}, {many, 129}}, 2, BITNET_E_LIMIT,
            "input 1 has 129 tokens");
-    for (uint32_t s = 0; s < 2; s++) /* all sequences but the one for embeddings */
+    for (uint32_t s = 0; s < 2; s++) /* all sequences but that of the call */
         assert_int_equal(bitnet_eval(e, s, tokens[1], 40, 1, NULL, NULL), BITNET_OK);
     expect(e, inputs, N, BITNET_OK, "");
     for (uint32_t s = 0; s < 2; s++) /* all pages */
