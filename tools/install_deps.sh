@@ -43,7 +43,11 @@ look() {
     lib libevent_core || need="$need libevent-dev"
     lib openssl || wish="$wish libssl-dev"
     lib libedit || wish="$wish libedit-dev"
+    [ -f /usr/share/javascript/chart.js/chart.min.js ] || wish="$wish libjs-chart.js"
     [ "$level" = check ] || return 0
+    has node || wish="$wish nodejs"
+    has npm || wish="$wish npm"
+    has chromium || wish="$wish chromium"
     has gcc || case "$need " in *" gcc "*) ;; *) wish="$wish gcc" ;; esac
     has nm && has objdump || wish="$wish binutils"
     lib cmocka || wish="$wish libcmocka-dev"
