@@ -52,6 +52,22 @@ bitnet_status openai_begin_messages(struct openai_request *r, size_t n, const ch
     return BITNET_OK;
 }
 
+static bitnet_status check_calls(const json_t *calls, size_t at, bitnet_error *err)
+{
+    size_t i;
+    const json_t *call;
+    if (!json_is_array(calls))
+        return bn_fail(err, BITNET_E_ARG, "'tool_calls' of message %zu is not a list", at);
+    json_array_foreach(calls, i, call)
+    {
+        const json_t *function = json_object_get(call, "function");
+        const char *text;
+        BN_TRY(openai_c_string(&text, json_object_get(function, "name"), "name", err));
+        BN_TRY(openai_c_string(&text, json_object_get(function, "arguments"), "arguments", err));
+    }
+    return BITNET_OK;
+}
+
 /* A message with members that do not matter left out. Clients hand back what the server said:
  * "refusal" and the like, as long as there is nothing in them. */
 static bitnet_status read_message(json_t *to, const json_t *from, size_t at, bitnet_error *err)
@@ -77,8 +93,10 @@ static bitnet_status read_message(json_t *to, const json_t *from, size_t at, bit
         if (take && openai_is_given(v)) json_object_set(to, key, v);
     }
     /* an answer that consists of calls has no text */
-    const json_t *given = json_object_get(from, "content");
-    if (!openai_is_given(given) && json_object_get(to, "tool_calls")) content = json_string("");
+    const json_t *given = json_object_get(from, "content"),
+                 *calls = json_object_get(to, "tool_calls");
+    if (calls) BN_TRY(check_calls(calls, at, err));
+    if (!openai_is_given(given) && calls) content = json_string("");
     else BN_TRY(openai_read_content(&content, given, types, at, err));
     return json_object_set_new(to, "content", content) == 0 ? BITNET_OK
                                                             : bn_fail_nomem(err, 0, "a message");

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/openai_reply.h"
 
+#include "base/map.h"
+#include "base/rng.h"
 #include "base/utf8.h"
+#include "server/responses.h"
 #include "server/tokens.h"
 #include <stdlib.h>
-
-static const size_t answer_max_bytes = (size_t)256 << 20; /* of one choice */
 
 json_t *openai_text(const char *s, size_t n)
 {
@@ -45,9 +46,11 @@ static bitnet_status echo_prompt(struct openai_reply *r, const struct openai_req
     size_t n = p->bytes;
     if (!p->text) BN_TRY(tokens_decode(&decoded, &n, m, p->tokens, p->n_tokens, 0, err));
     bool ok = true;
-    for (size_t c = 0; c < r->n_each; c++)
-        ok = ok &&
-             bn_buf_append(&r->choices[i * r->n_each + c].text, p->text ? p->text : decoded, n);
+    for (size_t k = i * r->n_each; k < (i + 1) * r->n_each; k++) {
+        struct openai_choice *c = &r->choices[k];
+        ok = ok && bn_buf_append(&c->answer.text, p->text ? p->text : decoded, n);
+        c->has_text = true;
+    }
     free(decoded);
     return ok ? BITNET_OK : bn_fail_nomem(err, n, "the prompt's echo");
 }
@@ -63,9 +66,12 @@ static bitnet_status open_reply(struct openai_reply *r, const struct openai_requ
     if (!r->id || !r->model || !r->choices)
         return bn_fail_nomem(err, r->n_choices * sizeof *r->choices, "a reply");
     for (uint32_t i = 0; i < r->n_choices; i++) {
-        bn_buf_init(&r->choices[i].text, answer_max_bytes);
+        tools_parser_open(&r->choices[i].answer, q->tools,
+                          bn_mix64(bn_hash(r->id, strlen(r->id)) + i));
         openai_logprobs_open(&r->choices[i].logprobs, q->kind, m);
     }
+    if (q->kind == OPENAI_RESPONSE && !(r->echoed = responses_echo(q)))
+        return bn_fail_nomem(err, 0, "a response");
     for (size_t i = 0; q->echo && i < q->n_prompts; i++) BN_TRY(echo_prompt(r, q, i, m, err));
     return BITNET_OK;
 }
@@ -84,6 +90,20 @@ bitnet_status openai_reply_open(struct openai_reply *r, const struct openai_requ
     return s;
 }
 
+/* What has come of an answer, and whether that is all. */
+static bool take_text(struct openai_choice *c, const bitnet_event *e)
+{
+    struct tools_parser *p = &c->answer;
+    bool ended = e->finish != BITNET_FINISH_NONE;
+    if (!tools_parser_feed(p, e->text, e->text_bytes) || (ended && !tools_parser_end(p)))
+        return false;
+    if (!c->has_text && (p->text.len || (ended && !p->n_calls))) {
+        c->has_text = true;
+        c->n_calls_before = p->n_calls;
+    }
+    return true;
+}
+
 bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_event *e,
                                 bitnet_error *err)
 {
@@ -92,9 +112,8 @@ bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_e
                        e->choice, r->n_each, i, r->n_choices / r->n_each);
     struct openai_choice *c = &r->choices[i * r->n_each + e->choice];
     c->n_generated = e->n_generated;
-    if (e->text_bytes && !bn_buf_append(&c->text, e->text, e->text_bytes))
-        return bn_fail(err, BITNET_E_LIMIT, "the answer is longer than %zu bytes",
-                       answer_max_bytes);
+    if (!take_text(c, e))
+        return bn_fail(err, BITNET_E_LIMIT, "no memory for an answer of %u tokens", e->n_generated);
     if (e->token >= 0 && r->logprobs) BN_TRY(openai_logprobs_add(&c->logprobs, e, err));
     if (e->finish == BITNET_FINISH_NONE) return BITNET_OK;
     c->finish = e->finish;
@@ -117,9 +136,10 @@ bool openai_reply_done(const struct openai_reply *r)
 void openai_reply_close(struct openai_reply *r)
 {
     for (uint32_t i = 0; r->choices && i < r->n_choices; i++) {
-        bn_buf_free(&r->choices[i].text);
+        tools_parser_close(&r->choices[i].answer);
         openai_logprobs_close(&r->choices[i].logprobs);
     }
+    json_decref(r->echoed);
     free(r->choices);
     free(r->model);
     free(r->id);
@@ -132,7 +152,7 @@ const char *openai_finish_name(const struct openai_choice *c)
 {
     switch (c->finish) {
     case BITNET_FINISH_END:
-    case BITNET_FINISH_STOP: return "stop";
+    case BITNET_FINISH_STOP: return c->answer.n_calls ? "tool_calls" : "stop";
     case BITNET_FINISH_LENGTH: return "length";
     case BITNET_FINISH_TIMEOUT: return "timeout";
     case BITNET_FINISH_CANCELLED: return "cancelled";
@@ -142,7 +162,7 @@ const char *openai_finish_name(const struct openai_choice *c)
     return "error";
 }
 
-static json_t *logprobs_json(const struct openai_reply *r, const struct openai_choice *c)
+json_t *openai_logprobs_json(const struct openai_reply *r, const struct openai_choice *c)
 {
     if (!r->logprobs) return json_null();
     struct bn_buf text;
@@ -154,18 +174,40 @@ static json_t *logprobs_json(const struct openai_reply *r, const struct openai_c
     return j;
 }
 
+json_t *openai_answer_text(const struct openai_choice *c)
+{
+    const struct bn_buf *text = &c->answer.text;
+    return openai_text(text->data ? text->data : "", text->len);
+}
+
+json_t *openai_arguments_text(const struct tools_call *call)
+{
+    return openai_text(call->arguments.data, call->arguments.len); /* at least a brace */
+}
+
+static json_t *message_json(const struct openai_choice *c)
+{
+    json_t *calls = json_array();
+    for (size_t i = 0; i < c->answer.n_calls; i++) {
+        const struct tools_call *call = &c->answer.calls[i];
+        json_array_append_new(calls, json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", call->id, "type",
+                                               "function", "function", "name", call->name,
+                                               "arguments", openai_arguments_text(call)));
+    }
+    json_t *m = json_pack("{s:s, s:o, s:n}", "role", "assistant", "content",
+                          c->has_text ? openai_answer_text(c) : json_null(), "refusal");
+    if (c->answer.n_calls) json_object_set(m, "tool_calls", calls);
+    json_decref(calls);
+    return m;
+}
+
 static json_t *choice_json(const struct openai_reply *r, uint32_t i)
 {
     const struct openai_choice *c = &r->choices[i];
-    json_t *text = openai_text(c->text.data ? c->text.data : "", c->text.len);
-    json_t *logprobs = logprobs_json(r, c);
-    const char *finish = openai_finish_name(c);
-    if (r->kind == OPENAI_COMPLETION)
-        return json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, "text", text, "logprobs",
-                         logprobs, "finish_reason", finish);
-    return json_pack("{s:i, s:{s:s, s:o, s:n}, s:o, s:s}", "index", (int)i, "message", "role",
-                     "assistant", "content", text, "refusal", "logprobs", logprobs, "finish_reason",
-                     finish);
+    bool chat = r->kind == OPENAI_CHAT;
+    return json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, chat ? "message" : "text",
+                     chat ? message_json(c) : openai_answer_text(c), "logprobs",
+                     openai_logprobs_json(r, c), "finish_reason", openai_finish_name(c));
 }
 
 json_t *openai_usage_json(const struct openai_reply *r, bool with_cached)
@@ -182,6 +224,7 @@ json_t *openai_usage_json(const struct openai_reply *r, bool with_cached)
 
 json_t *openai_reply_json(const struct openai_reply *r, bool with_cached)
 {
+    if (r->kind == OPENAI_RESPONSE) return responses_json(r, true, with_cached);
     json_t *choices = json_array();
     for (uint32_t i = 0; i < r->n_choices; i++)
         if (json_array_append_new(choices, choice_json(r, i)) != 0) {

@@ -9,10 +9,13 @@
 #define BN_SERVER_OPENAI_REPLY_H
 
 #include "server/openai_logprobs.h"
+#include "server/tools.h"
 
 struct openai_choice {
-    struct bn_buf text;
+    struct tools_parser answer; /* text and calls so far */
     struct openai_logprobs logprobs;
+    bool has_text; /* there was text, or there is neither text nor call in the whole answer */
+    size_t n_calls_before; /* its text */
     bitnet_finish finish;
     uint32_t n_generated;
 };
@@ -26,6 +29,7 @@ struct openai_reply {
     uint32_t n_choices, n_done;
     uint32_t n_each;             /* choices of one prompt */
     uint64_t n_prompt, n_cached; /* tokens of all prompts */
+    json_t *echoed;              /* of a response: members of the request that it repeats */
     bitnet_error error;          /* status other than OK: the engine gave the request up */
 };
 
@@ -43,7 +47,13 @@ bool openai_reply_done(const struct openai_reply *r);
 json_t *openai_reply_json(const struct openai_reply *r, bool with_cached);
 void openai_reply_close(struct openai_reply *r); /* an open one, or one of zeros */
 
-/* "stop", "length", ...: why a choice has ended. Beside OpenAI's words there are "timeout",
+/* The parts of an object, for those who make it piece by piece. JSON text is dumped with flags under
+ * which a float comes back as it was. */
+enum { OPENAI_DUMP_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
+json_t *openai_answer_text(const struct openai_choice *c);
+json_t *openai_arguments_text(const struct tools_call *call);
+json_t *openai_logprobs_json(const struct openai_reply *r, const struct openai_choice *c);
+/* "stop", "length", "tool_calls": why a choice has ended. Beside OpenAI's words there are "timeout",
  * "cancelled" and "error". */
 const char *openai_finish_name(const struct openai_choice *c);
 json_t *openai_usage_json(const struct openai_reply *r, bool with_cached);

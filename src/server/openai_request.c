@@ -2,6 +2,7 @@
 #include "server/openai_request_impl.h"
 
 #include "server/tokens.h"
+#include "server/tools.h"
 #include <stdlib.h>
 
 /* What it is called, and which member holds what the model is asked. */
@@ -119,6 +120,21 @@ static bitnet_status check_together(struct openai_request *r, bitnet_error *err)
     return BITNET_OK;
 }
 
+static bitnet_status read_tools(struct openai_request *r, bitnet_error *err)
+{
+    json_t *tools = json_incref(json_object_get(r->body, "tools")),
+           *choice = json_incref(json_object_get(r->body, "tool_choice"));
+    bool parallel = true;
+    bitnet_status s = bn_json_bool(&parallel, r->body, "parallel_tool_calls", "body", err);
+    r->param = "tools";
+    if (r->kind == OPENAI_RESPONSE && !openai_wrap_tools(&tools, &choice))
+        s = bn_fail_nomem(err, 0, "tools");
+    if (s == BITNET_OK) s = tools_read(&r->tools, tools, choice, parallel, err);
+    json_decref(tools);
+    json_decref(choice);
+    return s;
+}
+
 static bitnet_status read_body(struct openai_request *r, bitnet_error *err)
 {
     const char *key;
@@ -130,6 +146,7 @@ static bitnet_status read_body(struct openai_request *r, bitnet_error *err)
         r->param = f->key;
         if (!json_is_null(v)) BN_TRY(f->read(r, f, v, err));
     }
+    if (r->kind != OPENAI_COMPLETION) BN_TRY(read_tools(r, err));
     return check_together(r, err);
 }
 
@@ -156,19 +173,54 @@ bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kin
 
 /* ------------------------------------------------------------------ tokens */
 
+/* OpenAI's newer name for the system's role, for templates that do not know it. */
+static void rename_developer(json_t *messages, const char *template_text)
+{
+    if (strstr(template_text, "developer")) return;
+    size_t i;
+    json_t *m;
+    json_array_foreach(messages, i, m)
+    {
+        json_t *role = json_object_get(m, "role");
+        if (strcmp(json_string_value(role), "developer") == 0)
+            json_object_set_new(m, "role", json_string("system"));
+    }
+}
+
+static bitnet_status set_tools_form(struct openai_request *r, bitnet_error *err)
+{
+    bitnet_request *q = &r->request;
+    char *grammar;
+    BN_TRY(tools_grammar(r->tools, &grammar, err));
+    if (!grammar) return BITNET_OK;
+    bool twice = q->grammar || q->json_schema || q->json_object;
+    q->grammar = bn_arena_strn(&r->arena, grammar, strlen(grammar));
+    free(grammar);
+    if (twice)
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "an answer can have the form of calls of tools or another one, not both");
+    return q->grammar ? BITNET_OK : bn_fail_nomem(err, 0, "the grammar of tools");
+}
+
 static bitnet_status encode_messages(struct openai_request *r, const bitnet_model *m,
                                      const char *chat_template, bitnet_error *err)
 {
     struct openai_prompt *p = &r->prompts[0];
-    size_t n = json_array_size(r->messages);
-    bitnet_message *list = openai_alloc(r, n, sizeof *list);
-    if (!list) return bn_fail_nomem(err, n * sizeof *list, "messages");
-    for (size_t i = 0; i < n; i++) {
-        const json_t *one = json_array_get(r->messages, i);
-        list[i].role = json_string_value(json_object_get(one, "role"));
-        list[i].content = json_string_value(json_object_get(one, "content"));
+    const char *template_text = bitnet_chat_template_text(m, chat_template);
+    if (!template_text) template_text = ""; /* refused when it is to be used */
+    rename_developer(r->messages, template_text);
+    if (r->tools) {
+        tools_choose_form(r->tools, template_text);
+        BN_TRY(set_tools_form(r, err));
     }
-    return tokens_chat(&p->tokens, &p->n_tokens, m, list, n, chat_template, err);
+    json_t *talk = tools_conversation(r->tools, r->messages);
+    char *text = talk ? json_dumps(talk, JSON_COMPACT) : NULL;
+    bitnet_status s =
+        text ? tokens_chat_json(&p->tokens, &p->n_tokens, m, text, strlen(text), chat_template, err)
+             : bn_fail_nomem(err, 0, "a conversation");
+    free(text);
+    json_decref(talk);
+    return s;
 }
 
 bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model *m,
@@ -213,6 +265,7 @@ void openai_request_at(const struct openai_request *r, size_t i, bitnet_request 
 void openai_request_free(struct openai_request *r)
 {
     for (size_t i = 0; i < r->n_prompts; i++) free(r->prompts[i].tokens);
+    tools_free(r->tools);
     json_decref(r->messages);
     json_decref(r->body);
     bn_arena_free(&r->arena);

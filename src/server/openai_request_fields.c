@@ -359,9 +359,9 @@ static const struct openai_field fields[] = {
     {"store", ALL, pass_over, 0},
     {"user", ALL, pass_over, 0},
     {"verbosity", CHAT, pass_over, 0},
-    {"parallel_tool_calls", ALL, pass_over, 0},
-    {"tool_choice", ALL, pass_over, 0},
-    {"tools", ALL, must_be_off, 0},
+    {"parallel_tool_calls", TALK, pass_over, 0}, /* these three are read together */
+    {"tool_choice", TALK, pass_over, 0},
+    {"tools", TALK, pass_over, 0},
     {"background", RESPONSE, must_be_off, 0},
     {"best_of", COMPLETION, must_be_off, 0},
     {"functions", CHAT, must_be_off, 0},

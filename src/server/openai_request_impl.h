@@ -46,6 +46,9 @@ bitnet_status openai_check_members(const json_t *v, const char *const *known, co
  * reference. */
 bitnet_status openai_read_content(json_t **out, const json_t *content, const char *const *types,
                                   size_t at, bitnet_error *err);
+/* "tools" and "tool_choice" of a response, where a function's name stands beside the type, as a chat
+ * has them: inside "function". Both may be NULL; false: out of memory. */
+bool openai_wrap_tools(json_t **tools, json_t **choice);
 /* Room for a prompt that is a conversation, in r->messages. */
 bitnet_status openai_begin_messages(struct openai_request *r, size_t n, const char *key,
                                     bitnet_error *err);

@@ -104,3 +104,36 @@ bitnet_status openai_read_input(struct openai_request *r, const struct openai_fi
     return json_array_size(r->messages) ? BITNET_OK
                                         : bn_fail(err, BITNET_E_ARG, "'%s' has no message", f->key);
 }
+
+/* ------------------------------------------------------------------ tools */
+
+/* {"type": "function", ...} -> {"type": "function", "function": {...}}; anything else stays as it is,
+ * to be refused by name. A new reference. */
+static json_t *wrap_function(json_t *flat)
+{
+    const char *type = json_string_value(json_object_get(flat, "type"));
+    if (!type || strcmp(type, "function") != 0) return json_incref(flat);
+    json_t *function = json_copy(flat);
+    json_object_del(function, "type");
+    return json_pack("{s:s, s:o}", "type", type, "function", function);
+}
+
+bool openai_wrap_tools(json_t **tools, json_t **choice)
+{
+    bool ok = true;
+    if (json_is_array(*tools)) {
+        json_t *list = json_array(), *one;
+        size_t i;
+        json_array_foreach(*tools, i, one) ok =
+            ok && json_array_append_new(list, wrap_function(one)) == 0;
+        json_decref(*tools);
+        *tools = list;
+    }
+    if (*choice) {
+        json_t *wrapped = wrap_function(*choice);
+        json_decref(*choice);
+        *choice = wrapped;
+        ok = ok && wrapped;
+    }
+    return ok;
+}

@@ -47,17 +47,32 @@ bitnet_status tokens_decode(char **text, size_t *n, const bitnet_model *m, const
     return BITNET_OK;
 }
 
-bitnet_status tokens_chat(int32_t **ids, size_t *n, const bitnet_model *m,
-                          const bitnet_message *msgs, size_t n_msgs, const char *chat_template,
-                          bitnet_error *err)
+/* A conversation in either form. */
+struct talk {
+    const bitnet_message *msgs; /* NULL: json */
+    size_t n_msgs;
+    const char *json;
+    size_t len;
+};
+
+static bitnet_status encode_talk(const struct talk *t, const bitnet_model *m,
+                                 const char *chat_template, int32_t *ids, size_t *n,
+                                 bitnet_error *err)
+{
+    return t->msgs ? bitnet_chat_encode(m, t->msgs, t->n_msgs, chat_template, 1, ids, n, err)
+                   : bitnet_chat_encode_json(m, t->json, t->len, chat_template, 1, ids, n, err);
+}
+
+static bitnet_status tokens_talk(int32_t **ids, size_t *n, const bitnet_model *m,
+                                 const struct talk *t, const char *chat_template, bitnet_error *err)
 {
     size_t need = 0;
     *ids = NULL;
-    bitnet_status s = bitnet_chat_encode(m, msgs, n_msgs, chat_template, 1, NULL, &need, err);
+    bitnet_status s = encode_talk(t, m, chat_template, NULL, &need, err);
     if (s != BITNET_OK && (s != BITNET_E_LIMIT || need == 0)) return s;
     int32_t *p = bn_calloc(need + 1, sizeof *p);
     if (!p) return bn_fail_nomem(err, need * sizeof *p, "the conversation's tokens");
-    s = bitnet_chat_encode(m, msgs, n_msgs, chat_template, 1, p, &need, err);
+    s = encode_talk(t, m, chat_template, p, &need, err);
     if (s != BITNET_OK) {
         free(p);
         return s;
@@ -65,6 +80,21 @@ bitnet_status tokens_chat(int32_t **ids, size_t *n, const bitnet_model *m,
     *ids = p;
     *n = need;
     return BITNET_OK;
+}
+
+bitnet_status tokens_chat(int32_t **ids, size_t *n, const bitnet_model *m,
+                          const bitnet_message *msgs, size_t n_msgs, const char *chat_template,
+                          bitnet_error *err)
+{
+    const struct talk t = {.msgs = msgs, .n_msgs = n_msgs};
+    return tokens_talk(ids, n, m, &t, chat_template, err);
+}
+
+bitnet_status tokens_chat_json(int32_t **ids, size_t *n, const bitnet_model *m, const char *json,
+                               size_t len, const char *chat_template, bitnet_error *err)
+{
+    const struct talk t = {.json = json, .len = len};
+    return tokens_talk(ids, n, m, &t, chat_template, err);
 }
 
 bitnet_status tokens_from_json(int32_t **ids, size_t *n, const json_t *list, const char *key,

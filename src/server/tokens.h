@@ -15,6 +15,9 @@ bitnet_status tokens_decode(char **text, size_t *n, const bitnet_model *m, const
 bitnet_status tokens_chat(int32_t **ids, size_t *n, const bitnet_model *m,
                           const bitnet_message *msgs, size_t n_msgs, const char *chat_template,
                           bitnet_error *err);
+/* The same of a conversation as JSON: see bitnet_chat_encode_json. */
+bitnet_status tokens_chat_json(int32_t **ids, size_t *n, const bitnet_model *m, const char *json,
+                               size_t len, const char *chat_template, bitnet_error *err);
 /* A list of ids. key: what the list is called in errors. */
 bitnet_status tokens_from_json(int32_t **ids, size_t *n, const json_t *list, const char *key,
                                bitnet_error *err);

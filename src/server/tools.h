@@ -28,9 +28,11 @@ void tools_free(struct tools *t); /* NULL is fine */
 /* For the template at hand (its Jinja text; "" for a built-in): how calls are written, fixed from here on. */
 void tools_choose_form(struct tools *t, const char *template_text);
 /* What the template is to render: {"messages": [...], "tools": [...]}; where it knows no tools, the
- * messages alone, with the system message extended. NULL: out of memory. */
+ * messages alone, with the system message extended and earlier calls as text. t NULL: no tools, the
+ * messages may hold earlier calls. NULL: out of memory. */
 json_t *tools_conversation(const struct tools *t, const json_t *messages);
-/* GBNF that answers must match (free()). "auto" lets any text through that does not begin as a call. */
+/* GBNF that answers must match (free()); NULL: any text, with a choice of "none". "auto" is text, in
+ * which a call must be whole and right once it begins, and after which only calls come. */
 bitnet_status tools_grammar(const struct tools *t, char **out, bitnet_error *err);
 
 /* An answer as it comes in: text goes through, calls are found. */
@@ -40,11 +42,16 @@ struct tools_call {
     bool complete;
 };
 struct tools_parser {
-    char form;             /* of calls, as chosen */
-    struct bn_buf pending; /* begins like a call: not yet known to be one */
-    struct bn_buf text;    /* what is not a call; may be taken out (bn_buf_clear) */
+    struct bn_buf text; /* what is not a call; may be taken out (bn_buf_clear) */
     struct tools_call *calls;
     size_t n_calls;
+    /* private */
+    uint64_t id;
+    size_t call_room;
+    const struct tools_form *form; /* of calls, as chosen; NULL: none */
+    struct bn_buf pending;         /* begins like a call: not yet known to be one */
+    size_t name_at, name_bytes;    /* in pending */
+    size_t matched;                /* bytes of what the step expects */
     uint8_t step;
     /* where inside the JSON of a call */
     uint32_t depth;
@@ -53,7 +60,7 @@ struct tools_parser {
 /* id: what the ids of calls are made of, so that the same answer has the same ids. t NULL: all is text. */
 void tools_parser_open(struct tools_parser *p, const struct tools *t, uint64_t id);
 bool tools_parser_feed(struct tools_parser *p, const char *text, size_t n); /* false: no memory */
-bool tools_parser_end(struct tools_parser *p); /* what is still pending is text */
+bool tools_parser_end(struct tools_parser *p); /* what began like a call only is text */
 void tools_parser_close(struct tools_parser *p);
 
 #endif
