@@ -76,3 +76,5 @@ bitnet_status bn_json_str(const char **out, const json_t *obj, const char *key, 
     *out = json_string_value(v);
     return BITNET_OK;
 }
+
+json_t *bn_json_real(double v) { return isfinite(v) ? json_real(v) : json_null(); }

@@ -22,4 +22,7 @@ bitnet_status bn_json_bool(bool *out, const json_t *obj, const char *key, const 
 bitnet_status bn_json_str(const char **out, const json_t *obj, const char *key, const char *what,
                           bitnet_error *err);
 
+/* A number, or null for what JSON has no number for. */
+json_t *bn_json_real(double v);
+
 #endif
