@@ -139,11 +139,6 @@ static void put_vector(struct bn_buf *out, const float *x, size_t n, bool base64
 
 static bool put_reply(struct bn_buf *out, const struct embedding *e, size_t n_embd)
 {
-    char *model = NULL;
-    json_t *name = json_string(e->model);
-    if (name) model = json_dumps(name, JSON_ENCODE_ANY);
-    json_decref(name);
-    if (!model) return false;
     bn_buf_puts(out, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; i < e->n; i++) {
         bn_buf_printf(out, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i ? "," : "",
@@ -152,9 +147,9 @@ static bool put_reply(struct bn_buf *out, const struct embedding *e, size_t n_em
         bn_buf_putc(out, '}');
     }
     unsigned long long n = e->n_tokens;
-    bn_buf_printf(out, "],\"model\":%s,\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}",
-                  model, n, n);
-    free(model);
+    bn_buf_puts(out, "],\"model\":");
+    bn_json_quote(out, e->model, strlen(e->model));
+    bn_buf_printf(out, ",\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}", n, n);
     return !out->failed;
 }
 

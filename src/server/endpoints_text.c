@@ -8,6 +8,7 @@
 #include "server/openai_request_impl.h"
 #include "server/serve.h"
 #include "server/tokens.h"
+#include "server/tools.h"
 #include <stdlib.h>
 
 /* Replies with what `make` makes of the body. */
@@ -112,18 +113,36 @@ void serve_detokenize(struct visit *v) { serve_made(v, detokenize); }
 
 /* ------------------------------------------------------------------ apply-template */
 
-/* As the prompt of a chat request is made, but as text. */
+static bitnet_status render(json_t **out, const struct server *s, const char *talk,
+                            bitnet_error *err)
+{
+    size_t n = 0, len = strlen(talk);
+    const char *name = s->c->chat_template;
+    bitnet_status status = bitnet_chat_render_json(s->m, talk, len, name, 1, NULL, &n, err);
+    if (status != BITNET_OK && (status != BITNET_E_LIMIT || n == 0)) return status;
+    char *text = malloc(n + 1);
+    if (!text) return bn_fail_nomem(err, n + 1, "the prompt");
+    status = n ? bitnet_chat_render_json(s->m, talk, len, name, 1, text, &n, err) : BITNET_OK;
+    if (status == BITNET_OK) *out = json_pack("{s:o}", "prompt", openai_text(text, n));
+    free(text);
+    return status;
+}
+
+/* Read and encoded as a chat request is, which also chooses how tools are told; then shown as text. */
 static bitnet_status apply_template(json_t **out, const struct server *s, json_t *body,
                                     bitnet_error *err)
 {
     struct openai_request q;
     struct openai_defaults d = {0};
-    char *text = NULL;
-    size_t n;
     BN_TRY(openai_request_read(&q, OPENAI_CHAT, body, &d, err));
-    bitnet_status status = openai_request_render(&text, &n, &q, s->m, s->c->chat_template, err);
-    if (status == BITNET_OK) *out = json_pack("{s:o}", "prompt", openai_text(text, n));
-    free(text);
+    bitnet_status status = openai_request_encode(&q, s->m, s->c->chat_template, err);
+    if (status == BITNET_OK) {
+        json_t *talk = tools_conversation(q.tools, q.messages);
+        char *text = talk ? json_dumps(talk, JSON_COMPACT) : NULL;
+        status = text ? render(out, s, text, err) : bn_fail_nomem(err, 0, "a conversation");
+        free(text);
+        json_decref(talk);
+    }
     openai_request_free(&q);
     return status;
 }
