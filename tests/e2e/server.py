@@ -8,7 +8,6 @@ import argparse
 import base64
 import concurrent.futures
 import json
-import os
 import pathlib
 import signal
 import socket
@@ -112,7 +111,7 @@ def embeddings(s, t):
     equal(len(s.post("/v1/embeddings", {"input": [[1, 2], [3]]}).json()["data"]), 2, "lists of ids")
     last = s.post("/v1/embeddings", {"input": texts[0], "pooling": "last"}).json()["data"][0]["embedding"]
     assert last != want[0], "pooling has no effect"
-    for bad in ({}, {"input": []}, {"input": ""}, {"input": "a", "dimensions": n - 1}, {"input": [1, "a"]},
+    for bad in ({}, {"input": []}, {"input": [[]]}, {"input": "a", "dimensions": n - 1}, {"input": [1, "a"]},
                 {"input": "a", "poling": "last"}, {"input": "a", "encoding_format": "hex"}, {"input": [10 ** 8]},
                 {"input": 5}, {"input": ["a"] * 2049}):
         shaped(s.post("/v1/embeddings", bad), 400)
@@ -148,8 +147,8 @@ def seeds(s, t):
 
 def same_as_run(s, t):
     """In a crowd of 32 others."""
-    want = {seed: t.run("run", STORY, "-n", "40", "--seed", str(seed), "--no-echo", "-q", "--temp", "1", "--top-k", "0",
-                        "--top-p", "1", "--min-p", "0") for seed in range(1, 9)}
+    want = {seed: json.loads(t.run("run", STORY, "-n", "40", "--seed", str(seed), "--json", "--temp", "1", "--top-k", "0",
+                                   "--top-p", "1", "--min-p", "0"))["text"] for seed in range(1, 9)}
     stop = threading.Event()
 
     def crowd(i):
@@ -166,7 +165,7 @@ def same_as_run(s, t):
             body = {"prompt": STORY, "max_tokens": 40}
             replies = {seed: pool.submit(s.post, "/v1/completions", {**body, "seed": seed}) for seed in want}
             for seed, r in replies.items():
-                equal(text_of(r.result())[0], want[seed].removesuffix("\n"), f"seed {seed}")
+                equal(text_of(r.result())[0], want[seed], f"seed {seed}")
         finally:
             stop.set()
         return f"{sum(o.result() for o in others)} others"
@@ -223,13 +222,14 @@ def browsers(s, t):
     equal((asked.status, asked.body), (204, b""), "preflight")
     assert "POST" in asked.headers["Access-Control-Allow-Methods"]
     equal(asked.headers["Access-Control-Allow-Headers"], "authorization,x-stainless-os", "headers")
-    equal(shaped(s.post("/v1/completions", {}, origin), 400) and
-          s.post("/v1/completions", {}, origin).headers["Access-Control-Allow-Origin"], "http://page.example", "errors")
+    wrong = s.post("/v1/completions", {}, origin)
+    shaped(wrong, 400)
+    equal(wrong.headers["Access-Control-Allow-Origin"], "http://page.example", "errors")
 
 
 def vanishing(s, t):
     """A client that goes is not computed for."""
-    before = s.metric("bitnet_request_success_total", finished_reason="cancelled")
+    before = s.metric("bitnet_request_success_total", finished_reason="abort")
     for stream in (True, False):
         c = s.connect()
         c.request("POST", "/v1/completions", json.dumps({**LONG, "max_tokens": 2000, "stream": stream}), s.headers())
@@ -237,10 +237,10 @@ def vanishing(s, t):
             assert c.getresponse().read(100), "no beginning"
         else:
             until("it runs", lambda: s.metric("bitnet_num_requests_running") > 0)
-        c.sock.shutdown(socket.SHUT_RDWR) if c.sock else None
+        c.sock.shutdown(socket.SHUT_RDWR)
         c.close()
         until("nothing runs", lambda: s.metric("bitnet_num_requests_running") == 0)
-    after = s.metric("bitnet_request_success_total", finished_reason="cancelled")
+    after = s.metric("bitnet_request_success_total", finished_reason="abort")
     equal(after - before, 2, "cancelled answers")
 
 
@@ -278,7 +278,7 @@ def keys(t):
             return s.get(path, {"Authorization": "Bearer " + key}).status
 
         shaped(s.get("/v1/models", {"Authorization": "Bearer wrong"}), 401, "invalid_api_key")
-        for wrong in ("", "first-ke", "first-keyy", "x" * 5000, "first-key\t", "# keys"):
+        for wrong in ("", "first-ke", "first-keyy", "x" * 5000, "# keys"):
             equal(code(wrong), 401, f"key {wrong[:20]!r}")
         equal(s.get("/v1/models", {"Authorization": "Basic first-key"}).status, 401, "another scheme")
         equal(code("first-key"), 200, "the right key")
@@ -312,12 +312,12 @@ def full_queue(t):
             equal(s.get("/health").status, 200, "health")
             equal([f.result().status for f in taken], [200] * 3, "those that were taken")
         equal(s.post("/v1/completions", TEXT).status, 200, "there is room again")
-        assert s.metric("bitnet_requests_rejected_total", reason="queue_full") >= 1, "not counted"
+        assert s.metric("bitnet_rejected_total", reason="queue_full") >= 1, "not counted"
 
 
 def late_answers(t):
     with Server(t.program, "--timeout", 1, "--max-num-seqs", 1) as s:
-        many = {**LONG, "max_tokens": 0} if False else {k: v for k, v in LONG.items() if k != "max_tokens"}
+        many = {k: v for k, v in LONG.items() if k != "max_tokens"}
         start = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(40) as pool:
             replies = [f.result() for f in [pool.submit(s.post, "/v1/completions", many) for _ in range(24)]]
