@@ -30,9 +30,9 @@ struct net_config {
 
 struct net_stats {
     uint32_t n_connections;
-    uint64_t n_accepted, n_refused; /* refused: there were max_connections already */
-    uint64_t n_broken;              /* requests that were no HTTP, or came too slowly */
-    uint64_t n_bytes_in, n_bytes_out;
+    uint64_t n_accepted, n_refused;   /* refused: there were max_connections already */
+    uint64_t n_broken;                /* requests that were no HTTP, or came too slowly */
+    uint64_t n_bytes_in, n_bytes_out; /* without what TLS adds */
 };
 
 /* A request came to life and is answered by exactly one of: net_reply; net_stream_begin ...
@@ -56,15 +56,17 @@ void net_stats(const struct net *n, struct net_stats *s);
 /* From now on: replies say "Connection: close", idle connections are closed; new ones are still
  * taken, so that they can be told. */
 void net_drain(struct net *n);
-bool net_quiet(const struct net *n); /* no open call, and everything written */
+/* No open call, no request half read, and everything written. */
+bool net_quiet(const struct net *n);
 bitnet_status net_reload_tls(struct net *n, bitnet_error *err); /* on error the old one stays */
 
 const struct http_reader *net_request(const struct net_call *c);
-const char *net_peer(const struct net_call *c);    /* address of the client */
+const char *net_peer(const struct net_call *c);    /* "address:port" of the client, or "unix" */
 uint64_t net_began_ns(const struct net_call *c);   /* when the request was complete */
 void net_set_user(struct net_call *c, void *user); /* of this call */
 void *net_user(const struct net_call *c);
-/* Headers of the reply beside those that every reply has. Before net_reply or net_stream_begin. */
+/* Headers of the reply beside those that every reply has. Before net_reply or net_stream_begin. A
+ * value with a line end in it is left out. */
 void net_add_header(struct net_call *c, const char *name, const char *value);
 void net_reply(struct net_call *c, int status, const char *content_type, const void *body,
                size_t n);

@@ -194,3 +194,21 @@ for name, schema in (
         ("loop", {"$ref": "#", "minimum": 1}), ("itself", {"$ref": "#"}), ("any", {}),
         ("refused", {"properties": {"a": {"not": {"type": "string"}}}})):
     save("schema", name, json.dumps(schema).encode())
+
+# ---- http: the first byte says which side is read, the second how it is cut, see fuzz_http.c
+POST = "POST /v1/%41?q=1 HTTP/1.1\r\nHost: a\r\n"
+for name, side, text in (
+        ("get", 0, "GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n\r\n"),
+        ("old", 0, "GET /old HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"),
+        ("absolute", 0, "GET http://a:80/b?c HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("length", 0, POST + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\nhello"),
+        ("chunked", 0, POST + "Transfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nA: b\r\n\r\n"),
+        ("pipelined", 0, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n" + POST + "Content-Length: 1\r\n\r\n2"
+         "HEAD /3 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
+        ("both", 0, POST + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        ("folded", 0, "GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n"),
+        ("reply", 1, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 204 No Content\r\n\r\n"),
+        ("events", 1, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+         "9\r\ndata: a\n\n\r\n0\r\n\r\n"),
+        ("until-close", 1, "HTTP/1.0 200 OK\r\n\r\nall the rest")):
+    save("http", name, bytes([side, 6]) + text.encode())
