@@ -40,4 +40,12 @@ static void accepts(enum openai_kind kind, const char *body)
     if (read_as(kind, body) != BITNET_OK) fail_msg("%s: %s", body, err.text);
 }
 
+static inline void refuses(enum openai_kind kind, const char *body, const char *says)
+{
+    assert_int_not_equal(read_as(kind, body), BITNET_OK);
+    assert_int_equal(openai_error_code(err.status), 400);
+    if (!strstr(err.text, says)) fail_msg("%s: '%s' does not say '%s'", body, err.text, says);
+    assert_null(r.body);
+}
+
 #endif
