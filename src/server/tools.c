@@ -280,17 +280,40 @@ static void parse_arguments(json_t *call)
     if (arguments) json_object_set_new(function, "arguments", arguments);
 }
 
-static bool for_template(json_t *out, const json_t *messages)
+/* A message as templates expect it: members that say nothing are not there, and beside calls there is a
+ * text, if an empty one. */
+static json_t *for_template(const json_t *message)
 {
-    size_t i, k;
-    json_t *m, *call;
+    json_t *made = json_copy((json_t *)message), *calls, *value, *call;
+    const char *key;
+    void *next;
+    size_t i;
+    json_object_foreach_safe(made, next, key, value)
+    {
+        if (json_is_null(value)) json_object_del(made, key);
+    }
+    calls = json_deep_copy(json_object_get(made, "tool_calls"));
+    if (json_array_size(calls) == 0) {
+        json_object_del(made, "tool_calls");
+        json_decref(calls);
+        return made;
+    }
+    json_array_foreach(calls, i, call) parse_arguments(call);
+    bool ok = json_object_set_new(made, "tool_calls", calls) == 0;
+    if (!json_object_get(made, "content"))
+        ok = ok && json_object_set_new(made, "content", json_string("")) == 0;
+    if (ok) return made;
+    json_decref(made);
+    return NULL;
+}
+
+static bool all_for_template(json_t *out, const json_t *messages)
+{
+    size_t i;
+    const json_t *m;
     json_array_foreach(messages, i, m)
     {
-        bool calls = json_array_size(json_object_get(m, "tool_calls")) > 0;
-        json_t *made = calls ? json_deep_copy(m) : json_incref(m);
-        if (json_array_append_new(out, made) != 0) return false;
-        if (calls)
-            json_array_foreach(json_object_get(made, "tool_calls"), k, call) parse_arguments(call);
+        if (json_array_append_new(out, for_template(m)) != 0) return false;
     }
     return true;
 }
@@ -300,7 +323,7 @@ json_t *tools_conversation(const struct tools *t, const json_t *messages)
     bool show = t && t->form->template_writes && t->choice != TOOLS_NONE;
     json_t *list = json_array(), *talk = json_pack("{so}", "messages", list);
     bool ok = talk && (t && !t->form->template_writes ? in_plain_text(t, list, messages)
-                                                      : for_template(list, messages));
+                                                      : all_for_template(list, messages));
     if (ok && show) ok = json_object_set(talk, "tools", t->list) == 0;
     if (ok) return talk;
     json_decref(talk);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The form of an answer, as GBNF with the schemas of the functions in it. With the tags of in_tags:
  *
- *     root   ::= text0                                    # "auto"; else the marker and answer
- *     text0  ::= [^<]* ("<" text1)?                       # text, up to what may be a marker
- *     text1  ::= ("t" text2 | "<" text1 | [^t<] text0)?   # one byte of it was there, and so on
- *     text10 ::= (">" answer | "<" text1 | [^><] text0)?
+ *     root   ::= [^<]* ("<" text1)?                       # text, up to what may be a marker
+ *     text1  ::= ("t" text2 | "<" text1 | [^t<] root)?    # one byte of it was there, and so on
+ *     text10 ::= (">" answer | "<" text1 | [^><] root)?
  *     answer ::= call ("\n<tool_call>" call){0,31}
- *     call   ::= "\n{\"name\": \"" (f | g) "}\n</tool_call>"
- *     f      ::= "f\", \"arguments\": " f-arguments
+ *     call   ::= "\n{\"name\": \"" ("f\", \"arguments\": " f-arguments | ...) "}\n</tool_call>"
  *     f-arguments ::= %json {...}
+ *
+ * Where a call is required, the root is the marker and answer. A text without markers stays at one
+ * place of the grammar, so that its mask is made once.
  */
 #include "server/tools_impl.h"
 
@@ -39,9 +40,9 @@ static void put_text(struct bn_buf *b, const struct tools_form *f)
         char next[24], c[2] = {f->marker[i]}, first[2] = {f->marker[0]};
         if (i + 1 < n) snprintf(next, sizeof next, "text%zu", i + 1);
         else snprintf(next, sizeof next, "answer");
-        bn_buf_printf(b, "text%zu ::= ", i);
-        if (i == 0 && !f->at_start) bn_buf_printf(b, "[^%s]* ", c);
-        bn_buf_putc(b, '(');
+        if (i > 0) bn_buf_printf(b, "text%zu ::= (", i);
+        else if (f->at_start) bn_buf_puts(b, "root ::= (");
+        else bn_buf_printf(b, "root ::= [^%s]* (", c);
         PUT_LITERAL(b, c);
         bn_buf_puts(b, next);
         if (f->at_start) {
@@ -49,7 +50,7 @@ static void put_text(struct bn_buf *b, const struct tools_form *f)
         } else if (i > 0) {
             bn_buf_puts(b, " | ");
             PUT_LITERAL(b, first);
-            bn_buf_printf(b, "text1 | [^%s%s] text0", c, first);
+            bn_buf_printf(b, "text1 | [^%s%s] root", c, first);
         }
         bn_buf_puts(b, ")?\n");
     }
@@ -102,13 +103,12 @@ bitnet_status tools_grammar(const struct tools *t, char **out, bitnet_error *err
     *out = NULL;
     if (t->choice == TOOLS_NONE) return BITNET_OK;
     bn_buf_init(&b, MAX_GRAMMAR);
-    bn_buf_puts(&b, "root ::= ");
-    if (t->choice == TOOLS_REQUIRED) {
+    if (t->choice == TOOLS_AUTO) {
+        put_text(&b, f);
+    } else {
+        bn_buf_puts(&b, "root ::= ");
         PUT_LITERAL(&b, f->marker);
         bn_buf_puts(&b, "answer\n");
-    } else {
-        bn_buf_puts(&b, "text0\n");
-        put_text(&b, f);
     }
     bn_buf_puts(&b, "answer ::= call ");
     if (t->parallel && f->between) {
