@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/rng.h"
 #include "server_openai_common.h"
 
 static void test_defaults(void **state)
@@ -430,6 +431,32 @@ static void test_reply_logprobs(void **state)
     openai_reply_close(&reply);
 }
 
+/* Any bytes, quoted by hand, are read back as what openai_text makes of them. */
+static void test_quote(void **state)
+{
+    (void)state;
+    struct bn_rng rng = {7};
+    char bytes[40];
+    for (int round = 0; round < 20000; round++) {
+        size_t n = bn_rng_below(&rng, sizeof bytes);
+        for (size_t i = 0; i < n; i++)
+            bytes[i] =
+                round % 2
+                    ? (char)bn_rng_below(&rng, 256)
+                    : "\xf0\x9f\x90\xb6\xe2\x82\xac\xc3\xa9\"\\\n\x7f"[bn_rng_below(&rng, 13)];
+        struct bn_buf b;
+        bn_buf_init(&b, 1 << 10);
+        assert_true(bn_json_quote(&b, bytes, n));
+        json_t *read = json_loadb(b.data, b.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL),
+               *meant = openai_text(bytes, n);
+        assert_non_null(read);
+        assert_true(json_equal(read, meant));
+        json_decref(read);
+        json_decref(meant);
+        bn_buf_free(&b);
+    }
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -493,9 +520,9 @@ int main(void)
         cmocka_unit_test(test_strings),         cmocka_unit_test(test_prompts),
         cmocka_unit_test(test_several_prompts), cmocka_unit_test(test_messages),
         cmocka_unit_test(test_tool_messages),   cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_errors),          cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_reply_choices),   cmocka_unit_test(test_reply_logprobs),
-        cmocka_unit_test(test_reply_error),
+        cmocka_unit_test(test_errors),          cmocka_unit_test(test_quote),
+        cmocka_unit_test(test_refused),         cmocka_unit_test(test_reply_choices),
+        cmocka_unit_test(test_reply_logprobs),  cmocka_unit_test(test_reply_error),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
