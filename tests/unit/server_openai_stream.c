@@ -389,6 +389,29 @@ static void test_calls(void **state)
     }
 }
 
+/* To the engine a text before calls is complete at any time; to the client it was cut off. */
+static void test_cut_text(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t max_tokens;
+        const char *answer, *reason;
+    } cases[] = {{1, "a", "length"}, {50, "a", "stop"}, {1, CALL("f", "{}"), "tool_calls"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char body[256];
+        snprintf(body, sizeof body, "{" MESSAGES ", " TOOLS ", \"max_tokens\": %u}",
+                 cases[i].max_tokens);
+        begin(OPENAI_CHAT, body);
+        script_answer(0, 0, cases[i].answer, BITNET_FINISH_END);
+        json_t *reply = reply_of_script();
+        const json_t *choice = json_array_get(json_object_get(reply, "choices"), 0);
+        assert_string_equal(json_string_value(json_object_get(choice, "finish_reason")),
+                            cases[i].reason);
+        json_decref(reply);
+        openai_request_free(&r);
+    }
+}
+
 /* ------------------------------------------------------------------ responses */
 
 /* What a client makes of the events: a list of items, as they grow. */
@@ -530,9 +553,10 @@ static void test_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chat),  cmocka_unit_test(test_logprobs),
-        cmocka_unit_test(test_calls), cmocka_unit_test(test_several_prompts),
-        cmocka_unit_test(test_fails), cmocka_unit_test(test_responses),
+        cmocka_unit_test(test_chat),      cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_calls),     cmocka_unit_test(test_several_prompts),
+        cmocka_unit_test(test_fails),     cmocka_unit_test(test_cut_text),
+        cmocka_unit_test(test_responses),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
