@@ -6,11 +6,11 @@
 /* ------------------------------------------------------------------ conversations */
 
 bitnet_status openai_read_content(json_t **out, const json_t *content, const char *const *types,
-                                  size_t at, bitnet_error *err)
+                                  const char *key, size_t at, bitnet_error *err)
 {
     const char *text;
     if (!json_is_array(content)) {
-        BN_TRY(openai_c_string(&text, content, "content", err));
+        BN_TRY(openai_c_string(&text, content, key, err));
         *out = json_incref((json_t *)content);
         return BITNET_OK;
     }
@@ -97,7 +97,7 @@ static bitnet_status read_message(json_t *to, const json_t *from, size_t at, bit
                  *calls = json_object_get(to, "tool_calls");
     if (calls) BN_TRY(check_calls(calls, at, err));
     if (!openai_is_given(given) && calls) content = json_string("");
-    else BN_TRY(openai_read_content(&content, given, types, at, err));
+    else BN_TRY(openai_read_content(&content, given, types, "content", at, err));
     return json_object_set_new(to, "content", content) == 0 ? BITNET_OK
                                                             : bn_fail_nomem(err, 0, "a message");
 }

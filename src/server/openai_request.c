@@ -124,12 +124,11 @@ static bitnet_status read_tools(struct openai_request *r, bitnet_error *err)
 {
     json_t *tools = json_incref(json_object_get(r->body, "tools")),
            *choice = json_incref(json_object_get(r->body, "tool_choice"));
-    bool parallel = true;
-    bitnet_status s = bn_json_bool(&parallel, r->body, "parallel_tool_calls", "body", err);
+    bitnet_status s = BITNET_OK;
     r->param = "tools";
     if (r->kind == OPENAI_RESPONSE && !openai_wrap_tools(&tools, &choice))
         s = bn_fail_nomem(err, 0, "tools");
-    if (s == BITNET_OK) s = tools_read(&r->tools, tools, choice, parallel, err);
+    if (s == BITNET_OK) s = tools_read(&r->tools, tools, choice, r->parallel, err);
     json_decref(tools);
     json_decref(choice);
     return s;
@@ -153,7 +152,7 @@ static bitnet_status read_body(struct openai_request *r, bitnet_error *err)
 bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kind, json_t *body,
                                   const struct openai_defaults *d, bitnet_error *err)
 {
-    *r = (struct openai_request){.kind = kind, .model = ""};
+    *r = (struct openai_request){.kind = kind, .model = "", .parallel = true};
     if (!json_is_object(body)) return bn_fail(err, BITNET_E_ARG, "the body is not an object");
     bitnet_request_init(&r->request);
     bitnet_sampling *s = &r->request.sampling;

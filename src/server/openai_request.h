@@ -46,6 +46,7 @@ struct openai_request {
     bitnet_request request; /* of every prompt; its tokens are filled in by openai_request_at */
     const char *model;      /* as the body names it, "" if it does not; nothing is chosen by it */
     bool stream, include_usage, echo;
+    bool parallel;                 /* several tools may be called in one answer */
     bool seeded;                   /* the body says which seed */
     struct openai_prompt *prompts; /* [n_prompts], one of a conversation */
     size_t n_prompts;

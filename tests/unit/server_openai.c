@@ -11,49 +11,8 @@
 
 #include <cmocka.h>
 
-#include "server/openai_reply.h"
-
-static bitnet_model *model;
-static bitnet_error err;
-static struct openai_request r;
-
-static int open_model(void **state)
-{
-    (void)state;
-    return bitnet_model_open(&model, NULL, NULL, &err) != BITNET_OK;
-}
-
-static int close_model(void **state)
-{
-    (void)state;
-    bitnet_model_close(model);
-    return 0;
-}
-
-static bitnet_status read_as(enum openai_kind kind, const char *body)
-{
-    static const struct openai_defaults d = {.max_tokens = 77, .seed = 99};
-    json_error_t e;
-    json_t *j = json_loads(body, JSON_ALLOW_NUL, &e);
-    assert_non_null(j);
-    err = (bitnet_error){0};
-    bitnet_status s = openai_request_read(&r, kind, j, &d, &err);
-    json_decref(j); /* the request holds on to it */
-    return s;
-}
-
-static void accepts(enum openai_kind kind, const char *body)
-{
-    if (read_as(kind, body) != BITNET_OK) fail_msg("%s: %s", body, err.text);
-}
-
-static void refuses(enum openai_kind kind, const char *body, const char *says)
-{
-    assert_int_not_equal(read_as(kind, body), BITNET_OK);
-    assert_int_equal(openai_error_code(err.status), 400);
-    if (!strstr(err.text, says)) fail_msg("%s: '%s' does not say '%s'", body, err.text, says);
-    assert_null(r.body);
-}
+#include "base/rng.h"
+#include "server_openai_common.h"
 
 static void test_defaults(void **state)
 {
@@ -213,6 +172,78 @@ static void test_messages(void **state)
     openai_request_free(&r);
 }
 
+/* What the conversation looks like to a template that shows everything. */
+static char *messages_text(void)
+{
+    char *text = json_dumps(r.messages, JSON_COMPACT);
+    assert_non_null(text);
+    return text;
+}
+
+static void test_tool_messages(void **state)
+{
+    (void)state;
+    accepts(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"developer\", \"content\": \"d\"}, {\"role\": "
+            "\"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c1\", \"type\": "
+            "\"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}, "
+            "{\"role\": \"tool\", \"tool_call_id\": \"c1\", \"content\": \"ok\"}]}");
+    char *text = messages_text();
+    assert_non_null(strstr(text, "\"tool_calls\":[{\"id\":\"c1\""));
+    assert_non_null(strstr(text, "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"ok\"}"));
+    free(text);
+    /* a template that knows of neither: the role is the system's */
+    assert_int_equal(openai_request_encode(&r, model,
+                                           "{% for m in messages %}{{ m.role }} {{ m.content }};"
+                                           "{% endfor %}",
+                                           &err),
+                     BITNET_OK);
+    text = messages_text();
+    assert_non_null(strstr(text, "[{\"role\":\"system\",\"content\":\"d\"}"));
+    free(text);
+    openai_request_free(&r);
+    accepts(OPENAI_CHAT, "{\"messages\": [{\"role\": \"developer\", \"content\": \"d\"}]}");
+    assert_int_equal(
+        openai_request_encode(&r, model, "{# developer #}{{ messages[0].role }}", &err), BITNET_OK);
+    text = messages_text();
+    assert_non_null(strstr(text, "developer"));
+    free(text);
+    openai_request_free(&r);
+    refuses(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"c\"}]}]}",
+            "'name' is not a string");
+    refuses(OPENAI_CHAT, "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": 5}]}",
+            "'tool_calls' of message 0");
+}
+
+#define TOOLS                                                                           \
+    "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": [{\"type\": " \
+    "\"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\"}}}]"
+
+static void test_tools(void **state)
+{
+    (void)state;
+    accepts(OPENAI_CHAT, "{" TOOLS "}");
+    assert_non_null(r.tools);
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    assert_non_null(r.request.grammar);
+    size_t n_tokens = r.prompts[0].n_tokens;
+    openai_request_free(&r);
+    /* none to call: they are not told, and the answer is free */
+    accepts(OPENAI_CHAT, "{" TOOLS ", \"tool_choice\": \"none\"}");
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    assert_null(r.request.grammar);
+    assert_true(r.prompts[0].n_tokens < n_tokens);
+    openai_request_free(&r);
+    accepts(OPENAI_CHAT, "{" TOOLS ", \"response_format\": {\"type\": \"json_object\"}}");
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "not both"));
+    openai_request_free(&r);
+    refuses(OPENAI_CHAT, "{" TOOLS ", \"tool_choice\": \"requird\"}", "tool_choice");
+    refuses(OPENAI_CHAT, "{" TOOLS ", \"parallel_tool_calls\": 1}", "parallel_tool_calls");
+    assert_string_equal(r.param, "parallel_tool_calls");
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -244,7 +275,7 @@ static void test_refused(void **state)
         {"\"response_format\": {\"type\": \"xml\"}", "'xml'"},
         {"\"response_format\": {\"type\": \"json_schema\"}", "json_schema.schema"},
         {"\"grammar\": 1", "grammar"},
-        {"\"tools\": [{}]", "tools"},
+        {"\"tools\": []", "'tools' is not an option of a completion"},
         {"\"echo\": true, \"logprobs\": 1", "'echo' with 'logprobs'"},
         {"\"stream_options\": {\"usage\": true}", "'usage'"},
         {"\"stream_options\": true", "stream_options"},
@@ -265,7 +296,7 @@ static void test_refused(void **state)
     refuses(OPENAI_COMPLETION, "{\"prompt\": [1, \"b\"]}", "item 1");
     refuses(OPENAI_COMPLETION, "{\"prompt\": [1, -1]}", "item 1");
     refuses(OPENAI_CHAT, "{}", "no 'messages'");
-    refuses(OPENAI_CHAT, "{\"prompt\": \"a\"}", "messages");
+    refuses(OPENAI_CHAT, "{\"prompt\": \"a\"}", "a chat takes 'messages', not 'prompt'");
     refuses(OPENAI_CHAT, "{\"messages\": []}", "messages");
     refuses(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\"}]}", "content");
     refuses(OPENAI_CHAT, "{\"messages\": [{\"content\": \"a\"}]}", "role");
@@ -400,6 +431,69 @@ static void test_reply_logprobs(void **state)
     openai_reply_close(&reply);
 }
 
+/* Any bytes, quoted by hand, are read back as what openai_text makes of them. */
+static void test_quote(void **state)
+{
+    (void)state;
+    struct bn_rng rng = {7};
+    char bytes[40];
+    for (int round = 0; round < 20000; round++) {
+        size_t n = bn_rng_below(&rng, sizeof bytes);
+        for (size_t i = 0; i < n; i++)
+            bytes[i] =
+                round % 2
+                    ? (char)bn_rng_below(&rng, 256)
+                    : "\xf0\x9f\x90\xb6\xe2\x82\xac\xc3\xa9\"\\\n\x7f"[bn_rng_below(&rng, 13)];
+        struct bn_buf b;
+        bn_buf_init(&b, 1 << 10);
+        assert_true(bn_json_quote(&b, bytes, n));
+        json_t *read = json_loadb(b.data, b.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL),
+               *meant = openai_text(bytes, n);
+        assert_non_null(read);
+        assert_true(json_equal(read, meant));
+        json_decref(read);
+        json_decref(meant);
+        bn_buf_free(&b);
+    }
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    static const struct {
+        int status;
+        const char *type, *code;
+    } known[] = {
+        {400, "invalid_request_error", NULL},
+        {401, "authentication_error", "invalid_api_key"},
+        {404, "not_found_error", NULL},
+        {405, "invalid_request_error", NULL},
+        {408, "timeout_error", NULL},
+        {413, "invalid_request_error", NULL},
+        {429, "rate_limit_error", "rate_limit_exceeded"},
+        {500, "server_error", NULL},
+        {503, "server_error", NULL},
+        {504, "timeout_error", NULL},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        json_t *j = openai_error_json(known[i].status, "no \xff", NULL, NULL);
+        const json_t *e = json_object_get(j, "error"), *code = json_object_get(e, "code");
+        assert_string_equal(json_string_value(json_object_get(e, "message")), "no \xef\xbf\xbd");
+        assert_string_equal(json_string_value(json_object_get(e, "type")), known[i].type);
+        assert_true(json_is_null(json_object_get(e, "param")));
+        if (known[i].code) assert_string_equal(json_string_value(code), known[i].code);
+        else assert_true(json_is_null(code));
+        json_decref(j);
+    }
+    json_t *j = openai_error_json(400, "too long", "messages", "context_length_exceeded");
+    char *text = json_dumps(j, JSON_COMPACT);
+    assert_string_equal(text, "{\"error\":{\"message\":\"too long\",\"type\":"
+                              "\"invalid_request_error\",\"param\":\"messages\",\"code\":"
+                              "\"context_length_exceeded\"}}");
+    free(text);
+    json_decref(j);
+}
+
 static void test_reply_error(void **state)
 {
     (void)state;
@@ -425,6 +519,8 @@ int main(void)
         cmocka_unit_test(test_defaults),        cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_strings),         cmocka_unit_test(test_prompts),
         cmocka_unit_test(test_several_prompts), cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_tool_messages),   cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_errors),          cmocka_unit_test(test_quote),
         cmocka_unit_test(test_refused),         cmocka_unit_test(test_reply_choices),
         cmocka_unit_test(test_reply_logprobs),  cmocka_unit_test(test_reply_error),
     };
