@@ -188,8 +188,8 @@ def humanized(v):
 def test_unit(o):
     unit = (DEPLOY / "bitnet.service").read_text()
     config = json.loads((DEPLOY / "config.json").read_text())
-    assert int(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.M)[1]) > config["drain_s"], "stopped before it has drained"
-    assert int(re.search(r"^LimitNOFILE=(\d+)$", unit, re.M)[1]) > 2 * config["max_connections"]
+    assert int(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.M)[1]) > config["drain"], "stopped before it has drained"
+    assert int(re.search(r"^LimitNOFILE=(\d+)$", unit, re.M)[1]) > 2 * config["max-connections"]
     analyze = tool("systemd-analyze")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "bitnet.service"
