@@ -247,7 +247,7 @@ void metrics_answer(struct metrics *m, const struct metrics_answer *a)
 {
     add_to(m, M_answers, finish_names[a->finish], NULL, 1);
     if (a->n_generated == 0) return;
-    observe_ns(m, M_ttft, a->first_ns);
+    if (a->first_ns) observe_ns(m, M_ttft, a->first_ns);
     observe_ns(m, M_queue_time, a->queue_ns);
     observe_ns(m, M_prefill_time, a->prefill_ns);
     observe(m, M_request_prompt, a->n_prompt);
