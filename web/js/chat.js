@@ -44,7 +44,7 @@ function showSystem() {
 
 function show() {
   const here = run?.conversation === current;
-  messages.show(current, store.path(current), here ? run.node : null);
+  messages.show(current, store.path(current), here ? run.node : null, run !== null);
   conversations.sort((a, b) => b.updated - a.updated);
   sidebar.show(conversations, current);
   showSystem();
@@ -124,7 +124,8 @@ function send(text) {
 }
 
 function regenerate(node) {
-  if (!run) write(current.nodes[node.parent]);
+  write(current.nodes[node.parent]);
+  scroller.focus({ preventScroll: true });
 }
 
 function edit(node, text) {
@@ -137,7 +138,6 @@ function edit(node, text) {
 }
 
 function choose(node) {
-  if (run?.conversation === current) return;
   store.choose(current, node);
   keep(current);
   show();

@@ -35,7 +35,7 @@ const CHARTS = [
   { title: 'Time between tokens', note: 'of the last minute', format: format.time, series: QUANTILES('itl') },
   { title: 'Whole answers', note: 'of the last minute', format: format.time, series: QUANTILES('e2e') },
   { title: 'Step', note: 'of the last minute', format: format.time, series: QUANTILES('step') },
-  { title: 'Shares', format: format.share, series: [['kv', 'KV cache'], ['prefix', 'prefix'], ['bandwidth', 'bandwidth']], max: 1 },
+  { title: 'Shares', format: format.share, series: [['kv', 'KV'], ['prefix', 'prefix'], ['bandwidth', 'bandwidth']], max: 1 },
   { title: 'Memory of the process', format: format.bytes, series: [['rss', 'resident']] },
 ];
 

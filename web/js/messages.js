@@ -8,7 +8,8 @@ const ENDS = {
   length: 'reached the longest length',
   stopped: 'stopped by you',
   broken: 'interrupted',
-  content_filter: 'ended by a filter',
+  timeout: 'took too long',
+  cancelled: 'given up by the server',
 };
 
 export function statsText(node) {
@@ -64,9 +65,11 @@ class Message {
     const branches = siblings(list.conversation, node);
     this.foot.replaceChildren();
     if (branches.length > 1) this.foot.append(this.#branchSwitch(branches));
-    this.foot.append(copyButton(() => node.content));
-    if (node.role === 'user') this.foot.append(toolButton('edit', 'Edit', () => this.edit()));
-    else this.foot.append(toolButton('again', 'Another answer', () => list.on.regenerate(node)), this.stats);
+    this.foot.append(copyButton(() => node.content), node.role === 'user'
+      ? toolButton('edit', 'Edit', () => this.edit())
+      : toolButton('again', 'Another answer', () => list.on.regenerate(node)));
+    if (list.locked) for (const b of this.foot.querySelectorAll('button:not([aria-label="Copy"])')) b.disabled = true;
+    if (node.role === 'assistant') this.foot.append(this.stats);
   }
 
   #branchSwitch(branches) {
@@ -115,12 +118,12 @@ export class MessageList {
 
   /** on: {regenerate(node), edit(node, text), choose(node)}; tokensOf(node): undefined if they are not known. */
   constructor(element, on, tokensOf) {
-    Object.assign(this, { element, on, tokensOf, odds: false, conversation: null });
+    Object.assign(this, { element, on, tokensOf, odds: false, locked: false, conversation: null });
   }
 
-  /** Shows a path of a conversation; messages that are there already stay as they are. */
-  show(conversation, path, writing) {
-    this.conversation = conversation;
+  /** Shows a path of a conversation; messages that are there already stay as they are. locked: nothing can be asked now. */
+  show(conversation, path, writing, locked) {
+    Object.assign(this, { conversation, locked });
     const before = this.#messages;
     this.#messages = new Map(path.map((node) => {
       const old = before.get(node.id);
