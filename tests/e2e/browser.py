@@ -5,7 +5,7 @@
 usage: browser.py BITNET FOLDER [--only TEXT] [--shots DIR] [--url URL]      output is TAP
 
 FOLDER is for the packages that the tests need; it may be there already. --shots takes the pictures of the documentation
-instead. --url: a server that runs already. Exit status 77: node, npm or Chromium is missing, or the packages cannot be had."""
+instead. --url: a server that runs already. Skipped where node, npm or Chromium is missing, or the packages cannot be had."""
 import argparse
 import contextlib
 import os
@@ -21,8 +21,8 @@ CHROMIUM = ["chromium", "chromium-browser", "google-chrome"]
 
 
 def skip(why):
-    print(f"1..0 # SKIP {why}")
-    sys.exit(77)
+    print(f"1..1\nok 1 - pages # SKIP {why}")
+    sys.exit(0)
 
 
 def prepare(folder):

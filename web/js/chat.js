@@ -10,6 +10,7 @@ import * as store from './store.js';
 
 const SAVE_MS = 500; // between two saves of an answer that grows
 const NEAR_END_PX = 80;
+const MAX_TOKEN_ANSWERS = 50; // whose probabilities are remembered
 const SUGGESTIONS = ['Tell me a story about a fox and a lighthouse.', 'Explain ternary weights in two sentences.',
   'Write four lines about rain.'];
 const HELP = $('#status').textContent;
@@ -148,6 +149,11 @@ function conversationText(question) {
   return current.system ? [{ role: 'system', content: current.system }, ...said] : said;
 }
 
+function remember(node) {
+  tokens.set(node.id, []);
+  if (tokens.size > MAX_TOKEN_ANSWERS) tokens.delete(tokens.keys().next().value);
+}
+
 /** What came is shown once a frame, and kept twice a second. */
 function grown() {
   run.due ??= requestAnimationFrame(() => {
@@ -173,7 +179,7 @@ async function write(question) {
   const odds = messages.odds;
   const abort = new AbortController();
   run = { node, conversation: current, abort, saved: performance.now(), due: null };
-  if (odds) tokens.set(node.id, []);
+  if (odds) remember(node);
   untell();
   keep(current);
   show();
@@ -248,10 +254,18 @@ function setOdds(on) {
   show();
 }
 
+/** Where style sheets cannot make the field as high as its text. */
+function fitPrompt() {
+  if (CSS.supports('field-sizing', 'content')) return;
+  prompt.style.height = 'auto';
+  prompt.style.height = `${prompt.scrollHeight}px`;
+}
+
 function submitPrompt() {
   if (run) return;
   const text = prompt.value;
   prompt.value = '';
+  fitPrompt();
   send(text);
 }
 
@@ -302,6 +316,7 @@ function wire() {
     submitPrompt();
   });
   prompt.addEventListener('keydown', onPromptKey);
+  prompt.addEventListener('input', fitPrompt);
   document.addEventListener('keydown', onKey);
   scroller.addEventListener('scroll', () => { $('#to-end').hidden = atEnd(); }, { passive: true });
   addEventListener('pagehide', () => { if (run) store.save(run.conversation); });

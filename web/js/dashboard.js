@@ -19,7 +19,7 @@ const TILES = [
   ['Step', 'step', format.time, (m) => `p99 ${format.text(format.time, m.step_p99)}`],
   ['First token', 'ttft_p50', format.time, (m) => `p99 ${format.text(format.time, m.ttft_p99)}`],
   ['Between tokens', 'itl_p50', format.time, (m) => `p99 ${format.text(format.time, m.itl_p99)}`],
-  ['KV cache in use', 'kv', format.share, (m, limits) => `of ${limits.kv_pages * limits.kv_page_tokens} tokens`],
+  ['KV cache in use', 'kv', format.share, (m, limits) => `of ${format.text(format.whole, limits.kv_pages * limits.kv_page_tokens)} tokens`],
   ['Prefix found', 'prefix', format.share, () => 'of tokens looked for'],
   ['Bandwidth', 'bandwidth', format.share, (m, limits) => (limits.memory_bytes_per_second
     ? `of ${(limits.memory_bytes_per_second / 1e9).toFixed(1)} GB/s` : 'not measured')],
@@ -137,8 +137,6 @@ let before = null, timer = null, paused = false;
 
 function show(now) {
   const m = measure(now, sameProcess(now, before) ? before : null);
-  m.answer_total = now.values.generation_tokens_total;
-  m.prompt_total = now.values.prompt_tokens_total;
   before = now;
   history.push(now.time, m);
   showServer(now);
@@ -156,6 +154,7 @@ async function ask() {
     connection('good', 'Connected');
   } catch (e) {
     connection('bad', e.name === 'TimeoutError' ? `No answer within ${TIMEOUT_MS / 1000} s` : e.message);
+    if (e.status === 401) setPaused(true); // no key was given: do not ask for it again and again
   }
   schedule();
 }
@@ -165,16 +164,20 @@ function schedule() {
   if (!paused) timer = setTimeout(ask, Number($('#interval').value) * 1000);
 }
 
-function pause() {
-  paused = !paused;
+function setPaused(on) {
+  paused = on;
   $('#pause').setAttribute('aria-pressed', String(paused));
   $('#pause').replaceChildren(icon(paused ? 'play' : 'pause'));
-  if (paused) {
-    clearTimeout(timer);
-    connection('wait', 'Paused');
-  } else {
+}
+
+function pause() {
+  setPaused(!paused);
+  if (!paused) {
     ask();
+    return;
   }
+  clearTimeout(timer);
+  connection('wait', 'Paused');
 }
 
 $('#interval').value = String(storage.read('interval', 2));

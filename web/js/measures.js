@@ -33,11 +33,10 @@ export function measure(now, before) {
     kv: v.kv_cache_usage_ratio,
     prefix: ratio(v.prefix_cache_hits_total, v.prefix_cache_queries_total),
     bandwidth: v.memory_bandwidth_ratio,
-    drafts: ratio(v.spec_decode_num_accepted_tokens_total, v.spec_decode_num_draft_tokens_total),
-    repetition: v.repetition_mean_ratio,
     rss: v.process_resident_memory_bytes,
     cpu: rate('process_cpu_seconds_total', now, before),
-    connections: v.connections,
+    answer_total: v.generation_tokens_total,
+    prompt_total: v.prompt_tokens_total,
   };
   quantiles(m, 'request_queue_time_seconds', now, 'queue');
   quantiles(m, 'time_to_first_token_seconds', now, 'ttft');

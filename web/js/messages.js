@@ -63,12 +63,12 @@ class Message {
   showFoot() {
     const { node, list } = this;
     const branches = siblings(list.conversation, node);
+    const ask = node.role === 'user' ? toolButton('edit', 'Edit', () => this.edit())
+      : toolButton('again', 'Another answer', () => list.on.regenerate(node));
+    ask.disabled = list.locked;
     this.foot.replaceChildren();
     if (branches.length > 1) this.foot.append(this.#branchSwitch(branches));
-    this.foot.append(copyButton(() => node.content), node.role === 'user'
-      ? toolButton('edit', 'Edit', () => this.edit())
-      : toolButton('again', 'Another answer', () => list.on.regenerate(node)));
-    if (list.locked) for (const b of this.foot.querySelectorAll('button:not([aria-label="Copy"])')) b.disabled = true;
+    this.foot.append(copyButton(() => node.content), ask);
     if (node.role === 'assistant') this.foot.append(this.stats);
   }
 
@@ -79,7 +79,7 @@ class Message {
         this.list.on.choose(branches[to]);
         this.list.focusOn(branches[to], label);
       });
-      b.disabled = !branches[to];
+      b.disabled = this.list.locked || !branches[to];
       return b;
     };
     return el('span', { class: 'branch' }, go('left', 'Version before', at - 1),

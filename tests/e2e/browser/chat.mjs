@@ -287,6 +287,31 @@ export async function text_becomes_nodes_and_nothing_else({ open }) {
   assert.equal(await page.title(), 'Everything · BitNet');
 }
 
+export async function any_text_is_shown_and_soon({ open }) {
+  const page = await open();
+  const slowest = await page.evaluate(async () => {
+    const { Prose } = await import('./js/markdown.js');
+    const marks = ['*', '**', '_', '`', '```', '~~', '[', '](', ')', '|', '|-|', '\n', '\n\n', '- ', '1. ', '> ', '# ', '    ', '\\', '<b>', ' '];
+    let state = 1, slowest = 0;
+    const draw = (n) => (state = (state * 48271) % 2147483647) % n;
+    const texts = marks.map((m) => m.repeat(20000)).concat(['*a '.repeat(10000), '[a]('.repeat(5000), '> '.repeat(5000) + 'x']);
+    for (let i = 0; i < 500; i++)
+      texts.push(Array.from({ length: 60 }, (_, k) => (draw(3) === 0 ? `w${k}` : marks[draw(marks.length)])).join(''));
+    for (const text of texts) {
+      const node = document.createElement('div'), prose = new Prose(node), began = performance.now();
+      prose.show(text.slice(0, text.length / 2));
+      prose.show(text);
+      slowest = Math.max(slowest, performance.now() - began);
+      const whole = document.createElement('div');
+      new Prose(whole).show(text);
+      if (whole.innerHTML !== node.innerHTML) throw new Error(`grown and whole differ: ${JSON.stringify(text)}`);
+      if (node.querySelector('b')) throw new Error(`markup: ${JSON.stringify(text)}`);
+    }
+    return slowest;
+  });
+  assert(slowest < 3000, `one took ${slowest} ms`);
+}
+
 export async function a_phone_is_wide_enough({ open, line }) {
   const page = await openWith(open, conversation(MARKDOWN), { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true });
   await fits(page);

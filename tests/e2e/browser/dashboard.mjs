@@ -93,6 +93,10 @@ export async function a_lost_connection_is_told({ open, line }) {
   await connected(page);
   line.key = 'secret-2';
   await page.waitForSelector('#ask-key[open]');
+  await page.keyboard.press('Escape'); // without a key it does not go on asking
+  await until('it says why', async () => /key/.test(await state(page)));
+  await page.click('#pause');
+  await page.waitForSelector('#ask-key[open]');
   await page.fill('#asked-key', 'secret-2');
   await page.keyboard.press('Enter');
   await connected(page);
