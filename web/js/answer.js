@@ -5,39 +5,49 @@ const MAX_BUSY_TRIES = 100;
 const TOP_LOGPROBS = 5;
 
 /** Resolves after some seconds, or rejects when it is cancelled. */
-const pause = (seconds, signal) => new Promise((resolve, reject) => {
-  const timer = setTimeout(resolve, seconds * 1000);
-  signal.addEventListener('abort', () => {
-    clearTimeout(timer);
-    reject(new DOMException('cancelled', 'AbortError'));
-  }, { once: true });
-});
+const pause = (seconds, signal) =>
+    new Promise((resolve, reject) => {
+        const timer = setTimeout(resolve, seconds * 1000);
+        signal.addEventListener(
+            'abort',
+            () => {
+                clearTimeout(timer);
+                reject(new DOMException('cancelled', 'AbortError'));
+            },
+            { once: true },
+        );
+    });
 
 /** The chosen token is always known, the others where asked for. */
-const keptToken = (t) => ({ token: t.token, logprob: t.logprob, bytes: t.bytes, top_logprobs: t.top_logprobs ?? [] });
+const keptToken = (t) => ({
+    token: t.token,
+    logprob: t.logprob,
+    bytes: t.bytes,
+    top_logprobs: t.top_logprobs ?? [],
+});
 
 /** Speed as a reader feels it: from the first piece of text to the last. */
 function measure(node, clock) {
-  node.stats.first_s = (clock.first - clock.start) / 1000;
-  const seconds = (clock.last - clock.first) / 1000;
-  node.stats.per_s = seconds > 0 && node.stats.tokens > 1 ? (node.stats.tokens - 1) / seconds : 0;
+    node.stats.first_s = (clock.first - clock.start) / 1000;
+    const seconds = (clock.last - clock.first) / 1000;
+    node.stats.per_s = seconds > 0 && node.stats.tokens > 1 ? (node.stats.tokens - 1) / seconds : 0;
 }
 
 async function read(node, tokens, body, signal, grown) {
-  const clock = { start: performance.now(), first: 0, last: 0 };
-  for await (const piece of chat(body, signal)) {
-    if (piece.text || piece.tokens.length > 0) {
-      clock.last = performance.now();
-      clock.first ||= clock.last;
-      node.content += piece.text;
-      node.stats.tokens += piece.tokens.length || 1;
-      tokens.push(...piece.tokens.map(keptToken));
+    const clock = { start: performance.now(), first: 0, last: 0 };
+    for await (const piece of chat(body, signal)) {
+        if (piece.text || piece.tokens.length > 0) {
+            clock.last = performance.now();
+            clock.first ||= clock.last;
+            node.content += piece.text;
+            node.stats.tokens += piece.tokens.length || 1;
+            tokens.push(...piece.tokens.map(keptToken));
+        }
+        if (piece.finish) node.finish = piece.finish;
+        if (piece.usage) node.stats.tokens = piece.usage.completion_tokens;
+        if (clock.first) measure(node, clock);
+        grown();
     }
-    if (piece.finish) node.finish = piece.finish;
-    if (piece.usage) node.stats.tokens = piece.usage.completion_tokens;
-    if (clock.first) measure(node, clock);
-    grown();
-  }
 }
 
 /**
@@ -45,23 +55,23 @@ async function read(node, tokens, body, signal, grown) {
  * on: {grown(), busy(error)}. The returned promise is rejected with the reason where the answer is not whole.
  */
 export async function answer({ node, messages, model, settings, odds, tokens, signal, on }) {
-  const body = { model, messages, ...settings, stream: true, stream_options: { include_usage: true } };
-  if (odds) Object.assign(body, { logprobs: true, top_logprobs: TOP_LOGPROBS });
-  node.stats = { tokens: 0, first_s: 0, per_s: 0 };
-  for (let tries = 1; ; tries++) {
-    try {
-      await read(node, tokens, body, signal, on.grown);
-      return;
-    } catch (e) {
-      if (!e.busy || tries === MAX_BUSY_TRIES) {
-        node.finish = e.name === 'AbortError' ? 'stopped' : 'broken';
-        throw e;
-      }
-      on.busy(e);
-      await pause(Math.max(e.retryAfter, 1), signal).catch((cancelled) => {
-        node.finish = 'stopped';
-        throw cancelled;
-      });
+    const body = { model, messages, ...settings, stream: true, stream_options: { include_usage: true } };
+    if (odds) Object.assign(body, { logprobs: true, top_logprobs: TOP_LOGPROBS });
+    node.stats = { tokens: 0, first_s: 0, per_s: 0 };
+    for (let tries = 1; ; tries++) {
+        try {
+            await read(node, tokens, body, signal, on.grown);
+            return;
+        } catch (e) {
+            if (!e.busy || tries === MAX_BUSY_TRIES) {
+                node.finish = e.name === 'AbortError' ? 'stopped' : 'broken';
+                throw e;
+            }
+            on.busy(e);
+            await pause(Math.max(e.retryAfter, 1), signal).catch((cancelled) => {
+                node.finish = 'stopped';
+                throw cancelled;
+            });
+        }
     }
-  }
 }
