@@ -8,7 +8,7 @@ from run_cli import Skipped
 
 COMMANDS = ["run", "chat", "batch", "tokenize", "embed", "logits", "perplexity", "inspect", "convert", "synth",
             "bench", "version"]
-PLANNED = ["serve", "loadtest", "eval", "prune", "calibrate", "profile", "doctor"]
+PLANNED = ["loadtest", "eval", "prune", "calibrate", "profile", "doctor"]
 
 
 def options(help_text):
