@@ -2,6 +2,7 @@
 #include "server/openai_request_impl.h"
 
 #include "base/buf.h"
+#include "server/tokens.h"
 
 /* ------------------------------------------------------------------ conversations */
 
@@ -119,26 +120,10 @@ bitnet_status openai_read_messages(struct openai_request *r, const struct openai
 
 /* ------------------------------------------------------------------ prompts */
 
-static bitnet_status take_ids(struct openai_prompt *p, const json_t *ids, bitnet_error *err)
-{
-    p->n_tokens = json_array_size(ids);
-    p->tokens = bn_calloc(p->n_tokens, sizeof *p->tokens);
-    if (!p->tokens) return bn_fail_nomem(err, p->n_tokens * sizeof *p->tokens, "token ids");
-    size_t i;
-    const json_t *id;
-    json_array_foreach(ids, i, id)
-    {
-        json_int_t value = json_integer_value(id);
-        if (!json_is_integer(id) || value < 0 || value > INT32_MAX)
-            return bn_fail(err, BITNET_E_ARG, "item %zu of 'prompt' is not a token id", i);
-        p->tokens[i] = (int32_t)value;
-    }
-    return BITNET_OK;
-}
-
 static bitnet_status take_prompt(struct openai_prompt *p, const json_t *v, bitnet_error *err)
 {
-    if (json_is_array(v) && json_array_size(v)) return take_ids(p, v, err);
+    if (json_is_array(v) && json_array_size(v))
+        return tokens_from_json(&p->tokens, &p->n_tokens, v, "prompt", err);
     if (!json_is_string(v))
         return bn_fail(err, BITNET_E_ARG, "'prompt' is neither a text nor a list of token ids");
     p->text = json_string_value(v);

@@ -269,7 +269,7 @@ def keys(t):
     file = t.folder / "keys"
     file.write_text("# keys\nfirst-key\n")
     file.chmod(0o600)
-    with Server(t.program, "--api-key-file", file) as s:
+    with Server(t.program, "--no-warm-up", "--api-key-file", file) as s:
         missing = s.post("/v1/completions", TEXT)
         shaped(missing, 401)
         assert missing.headers["WWW-Authenticate"].startswith("Bearer")
@@ -301,7 +301,7 @@ def keys(t):
 
 
 def full_queue(t):
-    with Server(t.program, "--max-num-seqs", 1, "--max-queue", 2) as s:
+    with Server(t.program, "--no-warm-up", "--max-num-seqs", 1, "--max-queue", 2) as s:
         shaped(s.post("/v1/completions", {**TEXT, "n": 4}), 400, words="3")
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             taken = [pool.submit(s.post, "/v1/completions", LONG) for _ in range(3)]
@@ -316,7 +316,7 @@ def full_queue(t):
 
 
 def late_answers(t):
-    with Server(t.program, "--timeout", 1, "--max-num-seqs", 1) as s:
+    with Server(t.program, "--no-warm-up", "--timeout", 1, "--max-num-seqs", 1) as s:
         many = {k: v for k, v in LONG.items() if k != "max_tokens"}
         start = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(40) as pool:
@@ -329,7 +329,7 @@ def late_answers(t):
 
 
 def drain(t):
-    with Server(t.program, "--max-num-seqs", 4, "--drain", 60) as s:
+    with Server(t.program, "--no-warm-up", "--max-num-seqs", 4, "--drain", 60) as s:
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
             body = {**LONG, "max_tokens": 300, "seed": 3}
             whole = [pool.submit(s.post, "/v1/completions", body) for _ in range(4)]
@@ -345,7 +345,7 @@ def drain(t):
             texts = [text_of(f.result())[0] for f in whole] + [joined(f.result())[0] for f in parts]
             equal(len(set(texts)), 1, "texts with the same seed")
         equal(s.process.wait(30), 0, "exit status")
-    with Server(t.program, "--drain", 60) as s:
+    with Server(t.program, "--no-warm-up", "--drain", 60) as s:
         c = s.connect()
         c.request("POST", "/v1/completions", json.dumps({**LONG, "max_tokens": 3000, "n": 8}), s.headers())
         until("it runs", lambda: s.metric("bitnet_num_requests_running") > 0)
