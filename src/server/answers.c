@@ -303,12 +303,36 @@ static uint64_t random_seed(void)
     return seed >> 11; /* 53 bits, which every JSON reader keeps */
 }
 
+static size_t prompt_bytes(const struct openai_request *q, size_t i)
+{
+    size_t n = q->prompts[i].text ? q->prompts[i].bytes : 0, at;
+    const json_t *message;
+    json_array_foreach(q->messages, at, message) n +=
+        json_string_length(json_object_get(message, "content"));
+    return n;
+}
+
+/* Tokenizing holds up the event loop; what is too long in any case is refused before. */
+static bitnet_status check_bytes(struct openai_request *q, uint64_t most, bitnet_error *err)
+{
+    for (size_t i = 0; i < q->n_prompts; i++) {
+        size_t n = prompt_bytes(q, i);
+        if (n <= most) continue;
+        q->code = "context_length_exceeded";
+        return bn_fail(err, BITNET_E_LIMIT,
+                       "the prompt has %zu bytes; the context holds %llu at the very most", n,
+                       (unsigned long long)most);
+    }
+    return BITNET_OK;
+}
+
 static bitnet_status read_request(struct answer *a, enum openai_kind kind, json_t *body,
                                   bitnet_error *err)
 {
     struct server *s = a->v.s;
     struct openai_defaults d = {.max_tokens = s->c->default_max_tokens, .seed = random_seed()};
     BN_TRY(openai_request_read(&a->q, kind, body, &d, err));
+    BN_TRY(check_bytes(&a->q, s->max_prompt_bytes, err));
     BN_TRY(openai_request_encode(&a->q, s->m, s->c->chat_template, err));
     BN_TRY(openai_request_fits(&a->q, s->engine.ctx_tokens, err));
     if (a->q.seeded) return BITNET_OK;

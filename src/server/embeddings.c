@@ -19,8 +19,8 @@ struct embedding {
     bitnet_embed_options options;
     bitnet_embed_input *inputs; /* [n] */
     size_t n;
-    uint64_t n_tokens; /* of all inputs */
-    float *vectors;    /* [n][n_embd] */
+    uint64_t n_bytes, n_tokens; /* of all inputs */
+    float *vectors;             /* [n][n_embd] */
     bool base64;
     char *model; /* as the body names it */
 };
@@ -42,6 +42,10 @@ static bitnet_status take_input(struct embedding *e, size_t i, const json_t *v, 
     uint32_t most = e->v.s->engine.ctx_tokens;
     int32_t *ids;
     size_t n;
+    e->n_bytes += json_string_length(v);
+    if (e->n_bytes > TEXT_MAX_BYTES)
+        return bn_fail(err, BITNET_E_LIMIT, "'input' has more than %d bytes of text",
+                       TEXT_MAX_BYTES);
     if (json_is_string(v))
         BN_TRY(tokens_encode(&ids, &n, e->v.s->m, json_string_value(v), json_string_length(v),
                              BITNET_TOK_BOS_AUTO, err));

@@ -73,6 +73,9 @@ static bitnet_status tokenize(json_t **out, const struct server *s, json_t *body
     BN_TRY(bn_json_bool(&with_pieces, body, "with_pieces", "body", err));
     if (!json_is_string(text))
         return bn_fail(err, BITNET_E_ARG, "the request has no 'content', a string");
+    if (json_string_length(text) > TEXT_MAX_BYTES)
+        return bn_fail(err, BITNET_E_LIMIT, "'content' has %zu bytes; at most %d are possible",
+                       json_string_length(text), TEXT_MAX_BYTES);
     uint32_t flags =
         (add_special ? BITNET_TOK_BOS_AUTO : 0u) | (parse_special ? BITNET_TOK_SPECIAL : 0u);
     int32_t *ids;

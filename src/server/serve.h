@@ -17,6 +17,7 @@
 enum {
     VISIT_MAX_REQUEST_ID = 64, /* of a client's own X-Request-Id */
     RETRY_MAX_S = 60,          /* the longest that Retry-After says */
+    TEXT_MAX_BYTES = 4 << 20,  /* that one request may have tokenized, beside prompts */
     STATUS_GONE = 499          /* counts requests whose client went before the end of its reply */
 };
 
@@ -28,6 +29,7 @@ struct server {
     const bitnet_model *m;
     bitnet_model_info model;
     bitnet_engine_info engine; /* as it was opened: limits and names, not counters */
+    uint64_t max_prompt_bytes; /* longer texts do not fit the context, whatever they say */
     json_t *config;            /* of config_json */
     struct event_base *base;
     struct net *net;

@@ -227,6 +227,16 @@ static void server_close(struct server *s)
     if (s->base) event_base_free(s->base);
 }
 
+static uint64_t max_prompt_bytes(const struct server *s)
+{
+    size_t longest = 1;
+    for (uint32_t i = 0; i < s->model.n_vocab; i++) {
+        const char *text = bitnet_token_text(s->m, (int32_t)i);
+        if (text) longest = bn_max_size(longest, strlen(text));
+    }
+    return (uint64_t)longest * s->engine.ctx_tokens;
+}
+
 static void tell_listening(const struct server *s)
 {
     const struct net_config *n = &s->c->net;
@@ -250,6 +260,7 @@ bitnet_status server_run(const struct server_config *c, const bitnet_model *m, b
                        .started = time(NULL)};
     bitnet_model_get_info(m, &s.model);
     bitnet_engine_get_info(e, &s.engine);
+    s.max_prompt_bytes = max_prompt_bytes(&s);
     bn_buf_init(&s.out, stream_max_bytes);
     if (getrandom(&s.id_base, sizeof s.id_base, 0) != sizeof s.id_base) s.id_base = bn_now_ns();
     bitnet_status status = open_parts(&s, e, err);
