@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 
-from serving import Server, until
+from serving import Reply, Server, until
 
 STORY = "Once upon a time there was a"
 SECRET = "xylophone-zebra-quartz"  # in prompts; must not be in the log
@@ -248,6 +248,25 @@ def vanishing(s, t):
     equal(after - before, 2, "cancelled answers")
 
 
+def slow_reader(s, t):
+    """What a client does not read waits as text; it gets all of it in the end."""
+    body = {**LONG, "n": 16, "logprobs": 20, "seed": 5, "max_tokens": 150}
+    want = text_of(s.post("/v1/completions", body))
+    c = s.connect()
+    c.sock = socket.socket()
+    c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    c.sock.connect((c.host, c.port))
+    done = s.metric("bitnet_request_success_total")
+    c.request("POST", "/v1/completions", json.dumps({**body, "stream": True}), s.headers())
+    until("it is computed", lambda: s.metric("bitnet_num_requests_running") == 0 and
+          s.metric("bitnet_generation_tokens_total") >= 2 * 16 * 150, 60)
+    r = c.getresponse()
+    reply = Reply(r.status, r.headers, r.read())
+    equal(joined(reply), want, "texts")
+    until("it is counted", lambda: s.metric("bitnet_request_success_total") == done + 16)
+    return f"{len(reply.body)} bytes"
+
+
 def log_lines(s, t):
     s.post("/v1/completions", {"prompt": SECRET, "max_tokens": 5}, {"X-Request-Id": "for-the-log"})
     until("the line is there", lambda: "for-the-log" in t.log.read_text())
@@ -264,7 +283,7 @@ def log_lines(s, t):
     return f"{len(lines)} lines"
 
 
-SHARED = [endpoints, embeddings, streams, seeds, same_as_run, errors, browsers, vanishing, log_lines]
+SHARED = [endpoints, embeddings, streams, seeds, same_as_run, errors, browsers, vanishing, slow_reader, log_lines]
 
 
 # ---------------------------------------------------------------- servers of their own
