@@ -7,7 +7,10 @@
  * Nobody holds a connection for nothing: a request must be complete within request_ms of its first
  * byte, however it trickles; between requests there is idle_ms; a client must take what it is sent,
  * at least some of it every write_ms, and all of it within linger_ms after the reply's end. The one
- * connection too many is told 503 and closed.
+ * connection too many is told 503 and closed. All these times are above 0.
+ *
+ * The end of what a client sends, while its call is open, counts as its going: it cannot be told from
+ * a client that was killed. (docs/server-net.md)
  */
 #ifndef BN_SERVER_NET_H
 #define BN_SERVER_NET_H
@@ -48,9 +51,12 @@ struct net_handler {
     void (*broken)(void *user, const char *peer, int code, const char *why);
 };
 
+/* Makes the process ignore SIGPIPE. */
 bitnet_status net_open(struct net **out, struct event_base *base, const struct net_config *c,
                        const struct net_handler *h, bitnet_error *err);
-void net_close(struct net *n); /* all connections, at once; `gone` is called for open calls */
+void net_close(
+    struct net
+        *n); /* all connections, at once; `gone` is called for open calls; not from a handler */
 uint32_t net_port(const struct net *n);
 void net_stats(const struct net *n, struct net_stats *s);
 /* From now on: replies say "Connection: close", idle connections are closed; new ones are still

@@ -16,9 +16,9 @@ static void test_keep_alive(void **state)
         client_send(&c, "POST /a%20b HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\nhello");
         UNTIL(strstr(client_read(&c), "hello"));
         assert_non_null(strstr(c.got.data, "HTTP/1.1 200 OK\r\nDate: "));
-        assert_non_null(strstr(c.got.data,
-                               " GMT\r\nConnection: keep-alive\r\nContent-Type: text/plain\r\n"
-                               "X-Path: /a b\r\nContent-Length: 5\r\n\r\nhello"));
+        assert_non_null(
+            strstr(c.got.data, " GMT\r\nConnection: keep-alive\r\nContent-Type: text/plain\r\n"));
+        assert_non_null(strstr(c.got.data, "X-Path: /a b\r\nContent-Length: 5\r\n\r\nhello"));
         assert_null(strstr(c.got.data, "X-Bad"));
         bn_buf_clear(&c.got);
     }
@@ -319,12 +319,21 @@ static void test_addresses(void **state)
     (void)state;
     struct net_config f = defaults(), g = defaults();
     struct client c;
-    f.host = "localhost"; /* all its addresses, one port */
+    const char *const hosts[] = {"localhost", "0.0.0.0", "::"}; /* all are reached by IPv4, too */
+    for (size_t i = 0; i < BN_ARRAY_LEN(hosts); i++) {
+        int v6 = socket(AF_INET6, SOCK_STREAM, 0);
+        if (v6 < 0 && strcmp(hosts[i], "::") == 0) continue; /* a machine without IPv6 */
+        if (v6 >= 0) close(v6);
+        f.host = hosts[i];
+        open_server(&f);
+        client_open(&c);
+        client_send(&c, "GET /name HTTP/1.1\r\n" H "\r\n");
+        expect(&c, "X-Peer: 127.0.0.1:");
+        client_close(&c);
+        close_server();
+    }
+    f.host = "127.0.0.1";
     open_server(&f);
-    client_open(&c);
-    client_send(&c, "GET /name HTTP/1.1\r\n" H "\r\n");
-    expect(&c, "X-Path: /name");
-    client_close(&c);
     g.port = net_port(net);
     refuses_to_open(&g, "cannot listen on '127.0.0.1', port");
     char long_label[70]; /* too long to be looked up anywhere */

@@ -51,6 +51,7 @@ static inline void on_request(void *user, struct net_call *c)
         if (strcmp(r->path, "/stream") == 0) net_stream_begin(c, 200, "text/event-stream");
         return;
     }
+    net_add_header(c, "X-Peer", net_peer(c));
     net_add_header(c, "X-Path", r->path);
     net_add_header(c, "X-Bad", "a\r\nb: c");
     if (strcmp(r->path, "/nothing") == 0) net_reply(c, 204, NULL, NULL, 0);
