@@ -288,6 +288,19 @@ static void test_refused(void **state)
         snprintf(body, sizeof body, "{\"prompt\": \"a\", %s}", bad[i].member);
         refuses(OPENAI_COMPLETION, body, bad[i].says);
     }
+    refuses(OPENAI_COMPLETION, "{\"n\": 1, \"temprature\": 0}", "temprature");
+    assert_null(r.param); /* nothing that we know */
+    refuses(OPENAI_COMPLETION, "{\"n\": 1, \"messages\": 0}", "messages");
+    assert_string_equal(r.param, "messages");
+    char long_name[400];
+    memset(long_name, 'm', sizeof long_name);
+    snprintf(long_name + 257, sizeof long_name - 257, "\", \"prompt\": \"a\"}");
+    memcpy(long_name, "{\"model\": \"", 11);
+    accepts(OPENAI_COMPLETION, long_name);
+    openai_request_free(&r);
+    memset(long_name + 257, 'm', 20);
+    snprintf(long_name + 277, sizeof long_name - 277, "\", \"prompt\": \"a\"}");
+    refuses(OPENAI_COMPLETION, long_name, "'model' has 266 bytes; at most 256");
     refuses(OPENAI_COMPLETION, "{}", "no 'prompt'");
     refuses(OPENAI_COMPLETION, "[]", "not an object");
     refuses(OPENAI_COMPLETION, "{\"prompt\": []}", "prompt");
