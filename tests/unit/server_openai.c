@@ -158,7 +158,7 @@ static void test_messages(void **state)
             "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": "
             "\"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
             "\"text\", \"text\": \"bc\"}], \"name\": \"Ann\"}, {\"role\": \"assistant\", "
-            "\"content\": \"d\", \"refusal\": null, \"annotations\": []}]}");
+            "\"content\": \"d\", \"refusal\": null, \"annotations\": [], \"tool_calls\": []}]}");
     char *text = json_dumps(r.messages, JSON_COMPACT);
     assert_string_equal(text, "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\","
                               "\"content\":\"abc\"},{\"role\":\"assistant\",\"content\":\"d\"}]");
