@@ -91,7 +91,8 @@ static bitnet_status read_message(json_t *to, const json_t *from, size_t at, bit
         if (!take && strcmp(key, "name") != 0 && !openai_is_off(v))
             return bn_fail(err, BITNET_E_UNSUPPORTED, "'%s' of message %zu is not possible here",
                            key, at);
-        if (take && openai_is_given(v)) json_object_set(to, key, v);
+        bool empty = json_is_array(v) && json_array_size(v) == 0;
+        if (take && openai_is_given(v) && !empty) json_object_set(to, key, v);
     }
     /* an answer that consists of calls has no text */
     const json_t *given = json_object_get(from, "content"),

@@ -114,7 +114,7 @@ bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_e
     struct openai_choice *c = &r->choices[i * r->n_each + e->choice];
     c->n_generated = e->n_generated;
     if (!take_text(c, e))
-        return bn_fail(err, BITNET_E_LIMIT, "no memory for an answer of %u tokens", e->n_generated);
+        return bn_fail_nomem(err, c->answer.text.len + e->text_bytes, "an answer");
     if (e->token >= 0 && r->logprobs) BN_TRY(openai_logprobs_add(&c->logprobs, e, err));
     if (e->finish == BITNET_FINISH_NONE) return BITNET_OK;
     bool cut = r->cut_tokens && e->n_generated >= r->cut_tokens && !c->answer.n_calls;

@@ -83,10 +83,11 @@ bitnet_status openai_check_members(const json_t *v, const char *const *known, co
 
 /* ------------------------------------------------------------------ the body */
 
-static bitnet_status find_field(const struct openai_field **f, const struct openai_request *r,
+static bitnet_status find_field(const struct openai_field **f, struct openai_request *r,
                                 const char *key, bitnet_error *err)
 {
     *f = openai_find_field(key);
+    r->param = *f ? (*f)->key : NULL;
     if (!*f)
         return bn_fail(err, BITNET_E_UNSUPPORTED, "'%.60s' is not an option of a request", key);
     if ((*f)->kinds & 1u << r->kind) return BITNET_OK;
@@ -142,7 +143,6 @@ static bitnet_status read_body(struct openai_request *r, bitnet_error *err)
     {
         const struct openai_field *f;
         BN_TRY(find_field(&f, r, key, err));
-        r->param = f->key;
         if (!json_is_null(v)) BN_TRY(f->read(r, f, v, err));
     }
     if (r->kind != OPENAI_COMPLETION) BN_TRY(read_tools(r, err));

@@ -141,7 +141,12 @@ static bitnet_status read_grammar(struct openai_request *r, const struct openai_
 static bitnet_status read_model(struct openai_request *r, const struct openai_field *f,
                                 const json_t *v, bitnet_error *err)
 {
-    return openai_c_string(&r->model, v, f->key, err);
+    BN_TRY(openai_c_string(&r->model, v, f->key, err));
+    size_t n = strlen(r->model);
+    return n <= OPENAI_MAX_MODEL_BYTES
+               ? BITNET_OK
+               : bn_fail(err, BITNET_E_LIMIT, "'%s' has %zu bytes; at most %d are possible", f->key,
+                         n, OPENAI_MAX_MODEL_BYTES);
 }
 
 /* One string or a list of them. */

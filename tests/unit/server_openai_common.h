@@ -35,7 +35,7 @@ static bitnet_status read_as(enum openai_kind kind, const char *body)
     return s;
 }
 
-static void accepts(enum openai_kind kind, const char *body)
+static inline void accepts(enum openai_kind kind, const char *body)
 {
     if (read_as(kind, body) != BITNET_OK) fail_msg("%s: %s", body, err.text);
 }

@@ -10,81 +10,14 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
-#include "base/utf8.h"
-#include "server/openai_stream.h"
-#include "server_openai_common.h"
+#include "server_openai_script.h"
 
-static uint64_t rng_state;
-static uint32_t below(uint32_t n)
-{
-    rng_state++;
-    return (uint32_t)(bn_mix64(rng_state) % n);
-}
-
-/* ------------------------------------------------------------------ events */
-
-enum { MAX_EVENTS = 20000 };
-
-static struct {
-    size_t n;
-    struct scripted {
-        size_t prompt;
-        bitnet_event e;
-    } at[MAX_EVENTS];
-} script;
-static bitnet_logprob top[8];
-
-/* Cuts an answer into tokens at ends of characters. */
-static void script_answer(size_t prompt, uint32_t choice, const char *answer, bitnet_finish finish)
-{
-    uint32_t n = 0, n_prompt = 3 + (uint32_t)prompt;
-    const bitnet_event like = {
-        .choice = choice, .n_prompt = n_prompt, .n_cached = 1, .n_top = 2, .top = top, .text = ""};
-    for (const char *p = answer; *p;) {
-        bitnet_event e = like;
-        uint32_t cp;
-        for (uint32_t chars = below(6); chars && p[e.text_bytes]; chars--)
-            e.text_bytes += bn_utf8_decode(p + e.text_bytes, strlen(p + e.text_bytes), &cp);
-        e.text = p;
-        e.token = (int32_t)below(4096);
-        e.logprob = -(float)below(1000) / 7;
-        e.n_generated = ++n;
-        p += e.text_bytes;
-        assert_true(script.n < MAX_EVENTS);
-        script.at[script.n].prompt = prompt;
-        script.at[script.n++].e = e;
-    }
-    bitnet_event last = like;
-    last.token = -1;
-    last.finish = finish;
-    last.n_generated = n;
-    script.at[script.n].prompt = prompt;
-    script.at[script.n++].e = last;
-}
-
-/* Choices of a request come mixed, each in its own order. */
-static void shuffle(void)
-{
-    for (size_t k = 0; k < 4 * script.n; k++) {
-        size_t i = below((uint32_t)script.n - 1);
-        if (script.at[i].prompt == script.at[i + 1].prompt &&
-            script.at[i].e.choice == script.at[i + 1].e.choice)
-            continue;
-        struct scripted one = script.at[i];
-        script.at[i] = script.at[i + 1];
-        script.at[i + 1] = one;
-    }
-}
+#define TOOLS                                                                            \
+    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}, {\"type\": " \
+    "\"function\", \"function\": {\"name\": \"g\"}}]"
+#define MESSAGES "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]"
 
 /* ------------------------------------------------------------------ putting together */
-
-static void append_text(json_t *object, const char *key, const json_t *more)
-{
-    if (!json_is_string(more)) return;
-    const char *old = json_string_value(json_object_get(object, key));
-    json_object_set_new(object, key, json_sprintf("%s%s", old ? old : "", json_string_value(more)));
-}
 
 /* Lists grow, everything else is replaced. */
 static void extend_lists(json_t *to, const json_t *from)
@@ -153,28 +86,6 @@ static void add_choice(json_t *choices, const json_t *piece)
     json_object_set(c, "finish_reason", json_object_get(piece, "finish_reason"));
 }
 
-/* The next event: its data; *name: what its event line says, "" if there is none. */
-static json_t *next_event(const char **at, char name[64])
-{
-    name[0] = 0;
-    if (strncmp(*at, "event: ", 7) == 0) {
-        size_t n = strcspn(*at + 7, "\n");
-        assert_true(n < 64);
-        memcpy(name, *at + 7, n);
-        name[n] = 0;
-        *at += 7 + n + 1;
-    }
-    if (strncmp(*at, "data: ", 6) != 0) fail_msg("no data: %.40s", *at);
-    const char *end = strstr(*at, "\n\n");
-    assert_non_null(end);
-    json_error_t e;
-    json_t *j =
-        json_loadb(*at + 6, (size_t)(end - *at - 6), JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
-    if (!j) fail_msg("%s: %.200s", e.text, *at);
-    *at = end + 2;
-    return j;
-}
-
 /* A stream of chunks as {"choices", "usage"}. */
 static json_t *join_chunks(const char *at, uint32_t n_choices, bool usage)
 {
@@ -203,19 +114,6 @@ static json_t *join_chunks(const char *at, uint32_t n_choices, bool usage)
     return whole;
 }
 
-/* ------------------------------------------------------------------ comparing */
-
-static void same_json(const json_t *a, const json_t *b)
-{
-    char *ta = json_dumps(a, OPENAI_DUMP_FLAGS | JSON_SORT_KEYS | JSON_ENCODE_ANY),
-         *tb = json_dumps(b, OPENAI_DUMP_FLAGS | JSON_SORT_KEYS | JSON_ENCODE_ANY);
-    assert_non_null(ta);
-    assert_non_null(tb);
-    if (strcmp(ta, tb) != 0) fail_msg("\n%s\n%s", ta, tb);
-    free(ta);
-    free(tb);
-}
-
 /* A call without text has no content; in pieces that cannot be told from an empty one. */
 static void empty_contents(json_t *choices)
 {
@@ -228,44 +126,6 @@ static void empty_contents(json_t *choices)
             json_object_set_new(m, "content", json_string(""));
     }
 }
-
-static json_t *reply_of_script(void)
-{
-    struct openai_reply reply;
-    assert_int_equal(openai_reply_open(&reply, &r, model, "7", 5, &err), BITNET_OK);
-    for (size_t i = 0; i < script.n; i++)
-        assert_int_equal(openai_reply_take(&reply, script.at[i].prompt, &script.at[i].e, &err),
-                         BITNET_OK);
-    assert_true(openai_reply_done(&reply));
-    json_t *j = openai_reply_json(&reply, true);
-    assert_non_null(j);
-    openai_reply_close(&reply);
-    return j;
-}
-
-/* flush_every: about so many events are gathered; 0: all of them */
-static char *stream_of_script(uint32_t flush_every)
-{
-    struct openai_stream *s;
-    struct bn_buf out;
-    bn_buf_init(&out, 1 << 26);
-    assert_int_equal(openai_stream_open(&s, &r, model, "7", 5, &err), BITNET_OK);
-    for (size_t i = 0; i < script.n; i++) {
-        assert_false(openai_stream_done(s));
-        assert_int_equal(openai_stream_take(s, script.at[i].prompt, &script.at[i].e, &err),
-                         BITNET_OK);
-        if (flush_every && below(flush_every) == 0) assert_true(openai_stream_flush(s, &out));
-    }
-    assert_true(openai_stream_done(s));
-    assert_true(openai_stream_flush(s, &out));
-    size_t n = out.len;
-    assert_true(openai_stream_flush(s, &out)); /* after its end there is nothing more */
-    assert_int_equal(out.len, n);
-    openai_stream_close(s);
-    return bn_buf_take(&out);
-}
-
-static const uint32_t patterns[] = {1, 2, 5, 50, 0};
 
 /* The request in r, with the events of the script. */
 static void check_chunks(void)
@@ -287,26 +147,6 @@ static void check_chunks(void)
 }
 
 /* ------------------------------------------------------------------ tests */
-
-#define STORY "Once \"upon\"\n a time \xe2\x82\xac there \\ was \xf0\x9f\x90\xb6 a \x01 dog."
-#define CALL(name, arguments) \
-    "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " arguments "}\n</tool_call>"
-#define TOOLS                                                                            \
-    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}, {\"type\": " \
-    "\"function\", \"function\": {\"name\": \"g\"}}]"
-#define FLAT_TOOLS                                                                               \
-    "\"tools\": [{\"type\": \"function\", \"name\": \"f\"}, {\"type\": \"function\", \"name\": " \
-    "\"g\"}]"
-#define MESSAGES "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]"
-
-static void begin(enum openai_kind kind, const char *body)
-{
-    accepts(kind, body);
-    if (openai_request_encode(&r, model, NULL, &err) != BITNET_OK) fail_msg("%s", err.text);
-    script.n = 0;
-    top[0] = (bitnet_logprob){10, -0.5f};
-    top[1] = (bitnet_logprob){300, -1.25f};
-}
 
 static void test_chat(void **state)
 {
@@ -412,111 +252,6 @@ static void test_cut_text(void **state)
     }
 }
 
-/* ------------------------------------------------------------------ responses */
-
-/* What a client makes of the events: a list of items, as they grow. */
-static void take_response_event(json_t *items, const json_t *e, const char *type)
-{
-    size_t at = (size_t)json_integer_value(json_object_get(e, "output_index"));
-    json_t *item = json_array_get(items, at);
-    if (strcmp(type, "response.output_item.added") == 0) {
-        assert_int_equal(at, json_array_size(items)); /* in their order */
-        json_array_append_new(items, json_deep_copy(json_object_get(e, "item")));
-        return;
-    }
-    assert_non_null(item);
-    if (strcmp(type, "response.output_item.done") == 0) {
-        /* what was put together is what is told now, but for its status */
-        json_object_set(item, "status", json_object_get(json_object_get(e, "item"), "status"));
-        same_json(item, json_object_get(e, "item"));
-        return;
-    }
-    assert_string_equal(json_string_value(json_object_get(e, "item_id")),
-                        json_string_value(json_object_get(item, "id")));
-    json_t *part = json_array_get(json_object_get(item, "content"), 0);
-    if (strcmp(type, "response.content_part.added") == 0)
-        json_array_append_new(json_object_get(item, "content"),
-                              json_deep_copy(json_object_get(e, "part")));
-    else if (strcmp(type, "response.output_text.delta") == 0) {
-        append_text(part, "text", json_object_get(e, "delta"));
-        json_array_extend(json_object_get(part, "logprobs"), json_object_get(e, "logprobs"));
-    } else if (strcmp(type, "response.function_call_arguments.delta") == 0)
-        append_text(item, "arguments", json_object_get(e, "delta"));
-    else if (strcmp(type, "response.function_call_arguments.done") == 0)
-        same_json(json_object_get(e, "arguments"), json_object_get(item, "arguments"));
-    else if (strcmp(type, "response.output_text.done") == 0)
-        same_json(json_object_get(e, "text"), json_object_get(part, "text"));
-    else if (strcmp(type, "response.content_part.done") == 0)
-        same_json(json_object_get(e, "part"), part);
-    else fail_msg("an event '%s'", type);
-}
-
-static void check_response(const char *last)
-{
-    json_t *reply = reply_of_script();
-    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
-        char *text = stream_of_script(patterns[i]);
-        json_t *items = json_array();
-        const char *at = text;
-        char name[64];
-        for (json_int_t n = 0; *at; n++) {
-            json_t *e = next_event(&at, name);
-            assert_string_equal(json_string_value(json_object_get(e, "type")), name);
-            assert_int_equal(json_integer_value(json_object_get(e, "sequence_number")), n);
-            const json_t *whole = json_object_get(e, "response");
-            if (n < 2) {
-                assert_string_equal(name, n ? "response.in_progress" : "response.created");
-                assert_string_equal(json_string_value(json_object_get(whole, "status")),
-                                    "in_progress");
-                assert_int_equal(json_array_size(json_object_get(whole, "output")), 0);
-            } else if (!*at) {
-                assert_string_equal(name, last);
-                same_json(whole, reply);
-            } else {
-                take_response_event(items, e, name);
-            }
-            json_decref(e);
-        }
-        same_json(items, json_object_get(reply, "output"));
-        json_decref(items);
-        free(text);
-    }
-    json_decref(reply);
-}
-
-static void test_responses(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *answer;
-        bitnet_finish finish;
-        const char *last;
-    } cases[] = {
-        {STORY, BITNET_FINISH_END, "response.completed"},
-        {"", BITNET_FINISH_STOP, "response.completed"},
-        {STORY, BITNET_FINISH_LENGTH, "response.incomplete"},
-        {CALL("f", "{\"a\": 1}"), BITNET_FINISH_END, "response.completed"},
-        {"So: " CALL("f", "{\"a\": 1}") "\n" CALL("g", "{}"), BITNET_FINISH_END,
-         "response.completed"},
-        {CALL("f", "{\"a\": 1}") "\n" CALL("g", "{}") " and so", BITNET_FINISH_END,
-         "response.completed"},
-        {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a", BITNET_FINISH_LENGTH,
-         "response.incomplete"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        for (int round = 0; round < 20; round++) {
-            begin(OPENAI_RESPONSE,
-                  round % 2 ? "{\"input\": \"a\", " FLAT_TOOLS "}"
-                            : "{\"input\": \"a\", \"include\": [\"message.output_text.logprobs\"], "
-                              "\"top_logprobs\": 2, \"metadata\": {\"k\": \"v\"}, " FLAT_TOOLS "}");
-            script_answer(0, 0, cases[i].answer, cases[i].finish);
-            check_response(cases[i].last);
-            openai_request_free(&r);
-        }
-}
-
-/* ------------------------------------------------------------------ failures */
-
 static void test_fails(void **state)
 {
     (void)state;
@@ -553,10 +288,12 @@ static void test_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chat),      cmocka_unit_test(test_logprobs),
-        cmocka_unit_test(test_calls),     cmocka_unit_test(test_several_prompts),
-        cmocka_unit_test(test_fails),     cmocka_unit_test(test_cut_text),
-        cmocka_unit_test(test_responses),
+        cmocka_unit_test(test_chat),
+        cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_several_prompts),
+        cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_cut_text),
+        cmocka_unit_test(test_fails),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Bodies of /v1/responses as requests, and the object it answers with. server_openai_stream.c has its
- * events. */
+ * Bodies of /v1/responses as requests, and the object it answers with, whole and in events. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "server_openai_common.h"
+#include "server_openai_script.h"
 
 static void has_messages(const char *body, const char *messages)
 {
@@ -197,13 +196,119 @@ static void test_object(void **state)
     openai_request_free(&r);
 }
 
+/* ------------------------------------------------------------------ events */
+
+#define FLAT_TOOLS                                                                               \
+    "\"tools\": [{\"type\": \"function\", \"name\": \"f\"}, {\"type\": \"function\", \"name\": " \
+    "\"g\"}]"
+
+/* What a client makes of the events: a list of items, as they grow. */
+static void take_response_event(json_t *items, const json_t *e, const char *type)
+{
+    size_t at = (size_t)json_integer_value(json_object_get(e, "output_index"));
+    json_t *item = json_array_get(items, at);
+    if (strcmp(type, "response.output_item.added") == 0) {
+        assert_int_equal(at, json_array_size(items)); /* in their order */
+        json_array_append_new(items, json_deep_copy(json_object_get(e, "item")));
+        return;
+    }
+    assert_non_null(item);
+    if (strcmp(type, "response.output_item.done") == 0) {
+        /* what was put together is what is told now, but for its status */
+        json_object_set(item, "status", json_object_get(json_object_get(e, "item"), "status"));
+        same_json(item, json_object_get(e, "item"));
+        return;
+    }
+    assert_string_equal(json_string_value(json_object_get(e, "item_id")),
+                        json_string_value(json_object_get(item, "id")));
+    json_t *part = json_array_get(json_object_get(item, "content"), 0);
+    if (strcmp(type, "response.content_part.added") == 0)
+        json_array_append_new(json_object_get(item, "content"),
+                              json_deep_copy(json_object_get(e, "part")));
+    else if (strcmp(type, "response.output_text.delta") == 0) {
+        append_text(part, "text", json_object_get(e, "delta"));
+        json_array_extend(json_object_get(part, "logprobs"), json_object_get(e, "logprobs"));
+    } else if (strcmp(type, "response.function_call_arguments.delta") == 0)
+        append_text(item, "arguments", json_object_get(e, "delta"));
+    else if (strcmp(type, "response.function_call_arguments.done") == 0)
+        same_json(json_object_get(e, "arguments"), json_object_get(item, "arguments"));
+    else if (strcmp(type, "response.output_text.done") == 0)
+        same_json(json_object_get(e, "text"), json_object_get(part, "text"));
+    else if (strcmp(type, "response.content_part.done") == 0)
+        same_json(json_object_get(e, "part"), part);
+    else fail_msg("an event '%s'", type);
+}
+
+static void check_response(const char *last)
+{
+    json_t *reply = reply_of_script();
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
+        char *text = stream_of_script(patterns[i]);
+        json_t *items = json_array();
+        const char *at = text;
+        char name[64];
+        for (json_int_t n = 0; *at; n++) {
+            json_t *e = next_event(&at, name);
+            assert_string_equal(json_string_value(json_object_get(e, "type")), name);
+            assert_int_equal(json_integer_value(json_object_get(e, "sequence_number")), n);
+            const json_t *whole = json_object_get(e, "response");
+            if (n < 2) {
+                assert_string_equal(name, n ? "response.in_progress" : "response.created");
+                assert_string_equal(json_string_value(json_object_get(whole, "status")),
+                                    "in_progress");
+                assert_int_equal(json_array_size(json_object_get(whole, "output")), 0);
+            } else if (!*at) {
+                assert_string_equal(name, last);
+                same_json(whole, reply);
+            } else {
+                take_response_event(items, e, name);
+            }
+            json_decref(e);
+        }
+        same_json(items, json_object_get(reply, "output"));
+        json_decref(items);
+        free(text);
+    }
+    json_decref(reply);
+}
+
+static void test_events(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *answer;
+        bitnet_finish finish;
+        const char *last;
+    } cases[] = {
+        {STORY, BITNET_FINISH_END, "response.completed"},
+        {"", BITNET_FINISH_STOP, "response.completed"},
+        {STORY, BITNET_FINISH_LENGTH, "response.incomplete"},
+        {CALL("f", "{\"a\": 1}"), BITNET_FINISH_END, "response.completed"},
+        {"So: " CALL("f", "{\"a\": 1}") "\n" CALL("g", "{}"), BITNET_FINISH_END,
+         "response.completed"},
+        {CALL("f", "{\"a\": 1}") "\n" CALL("g", "{}") " and so", BITNET_FINISH_END,
+         "response.completed"},
+        {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a", BITNET_FINISH_LENGTH,
+         "response.incomplete"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int round = 0; round < 20; round++) {
+            begin(OPENAI_RESPONSE,
+                  round % 2 ? "{\"input\": \"a\", " FLAT_TOOLS "}"
+                            : "{\"input\": \"a\", \"include\": [\"message.output_text.logprobs\"], "
+                              "\"top_logprobs\": 2, \"metadata\": {\"k\": \"v\"}, " FLAT_TOOLS "}");
+            script_answer(0, 0, cases[i].answer, cases[i].finish);
+            check_response(cases[i].last);
+            openai_request_free(&r);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_input),
-        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_object),
+        cmocka_unit_test(test_input),   cmocka_unit_test(test_options),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_object),
+        cmocka_unit_test(test_events),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
