@@ -3,6 +3,7 @@ import { chat } from './stream.js';
 
 const MAX_BUSY_TRIES = 100;
 const TOP_LOGPROBS = 5;
+const BURST_MS = 10;
 
 /** Resolves after some seconds, or rejects when it is cancelled. */
 const pause = (seconds, signal) =>
@@ -26,28 +27,46 @@ const keptToken = (t) => ({
     top_logprobs: t.top_logprobs ?? [],
 });
 
-/** Speed as a reader feels it: from the first piece of text to the last. */
-function measure(node, clock) {
-    node.stats.first_s = (clock.first - clock.start) / 1000;
-    const seconds = (clock.last - clock.first) / 1000;
-    node.stats.per_s = seconds > 0 && node.stats.tokens > 1 ? (node.stats.tokens - 1) / seconds : 0;
+/** When text came. What came at once with the first piece (burst) was computed before the clock ran. */
+class Clock {
+    start = performance.now();
+    first = 0;
+    burst = 0;
+    burstChars = 0;
+    last = 0;
+
+    tick(chars) {
+        this.last = performance.now();
+        this.first ||= this.last;
+        if (this.last - this.first > BURST_MS) return;
+        this.burst = this.last;
+        this.burstChars += chars;
+    }
+
+    /** Speed as a reader feels it. A piece may hold several tokens: they are shared out by the length of the text. */
+    measure(node) {
+        const seconds = (this.last - this.burst) / 1000;
+        const after = node.stats.tokens * (1 - this.burstChars / node.content.length);
+        node.stats.first_s = (this.first - this.start) / 1000;
+        node.stats.per_s = seconds * 1000 > BURST_MS ? after / seconds : 0;
+    }
 }
 
 async function read(node, tokens, body, signal, grown) {
-    const clock = { start: performance.now(), first: 0, last: 0 };
+    const clock = new Clock();
     for await (const piece of chat(body, signal)) {
         if (piece.text || piece.tokens.length > 0) {
-            clock.last = performance.now();
-            clock.first ||= clock.last;
+            clock.tick(piece.text.length);
             node.content += piece.text;
             node.stats.tokens += piece.tokens.length || 1;
             tokens.push(...piece.tokens.map(keptToken));
         }
         if (piece.finish) node.finish = piece.finish;
         if (piece.usage) node.stats.tokens = piece.usage.completion_tokens;
-        if (clock.first) measure(node, clock);
+        if (node.content) clock.measure(node);
         grown();
     }
+    node.finish ??= 'stop';
 }
 
 /**

@@ -16,7 +16,7 @@ const SUGGESTIONS = [
     'Explain ternary weights in two sentences.',
     'Write four lines about rain.',
 ];
-const HELP = $('#status').textContent;
+const HELP = matchMedia('(pointer: coarse)').matches ? '' : 'Enter sends, Shift+Enter starts a new line.';
 
 let conversations = store.all();
 let current = store.newConversation();
@@ -388,6 +388,7 @@ function wire() {
 }
 
 wire();
+say(HELP, '');
 messages.odds = storage.read('odds', false);
 $('#odds').setAttribute('aria-pressed', String(messages.odds));
 open(conversations.find((c) => c.id === storage.read('last')) ?? current);

@@ -15,8 +15,9 @@ export async function send(page, text) {
 
 /** Sends and waits for the whole answer. */
 export async function ask(page, text) {
+    const before = await answers(page).count();
     await send(page, text);
-    await page.waitForSelector('#stop:not([hidden])');
+    await until('an answer', async () => (await answers(page).count()) > before);
     await done(page);
     return answers(page).last().textContent();
 }

@@ -7,10 +7,11 @@ const LOAD_S = 60;
 
 async function chat(open, dir, name, how, odds) {
     const page = await open('', how);
-    await set(page, { 'sampler-max_tokens': 120, 'sampler-temperature': 0.7, 'sampler-seed': 5 });
+    await set(page, { 'sampler-max_tokens': 220, 'sampler-temperature': 0.7, 'sampler-seed': 5 });
     if (odds) await page.click('#odds');
     await ask(page, STORY);
     if (odds) await page.locator('.token').nth(12).hover();
+    else await page.mouse.move(600, 600);
     await page.screenshot({ path: `${dir}/${name}.png` });
 }
 
@@ -24,7 +25,6 @@ export async function takeShots({ open, server }, dir) {
         {
             colorScheme: 'light',
             viewport: { width: 360, height: 740 },
-            deviceScaleFactor: 2,
             isMobile: true,
             hasTouch: true,
         },
