@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd_loadtest.c: `bitnet loadtest`: load for a server with OpenAI's interface, and what it did with
+ * cmd_loadtest.c: `bitnet loadtest`: load for a server with OpenAI's interface, and what it made of
  * it. The parts are in load.h.
  */
 #include "base/mem.h"
@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/load_options.h"
 #include "cli/term.h"
+#include <signal.h>
 #include <stdlib.h>
 
 enum { GET_TIMEOUT_S = 10, FILE_MAX_BYTES = 64 << 20 };
@@ -147,6 +148,14 @@ static void close_job(struct job *j)
     bn_out_close(&j->plot);
 }
 
+static bitnet_status ask_and_run(struct job *j, const struct load_options *c, bitnet_error *err)
+{
+    BN_TRY(load_target_open(&j->test.target, err));
+    if (!c->model) BN_TRY(ask_model(j, err));
+    BN_TRY(open_files(j, c, err));
+    return run_all(j, c, err);
+}
+
 static int run(void *config, const struct arg_words *words)
 {
     const struct load_options *c = config;
@@ -154,14 +163,12 @@ static int run(void *config, const struct arg_words *words)
     bitnet_error err = {0};
     int code;
     (void)words;
-    if (load_test_read(&j.test, c, &err) != BITNET_OK)
-        code =
-            err.status == BITNET_E_ARG ? term_usage("loadtest", "%s", err.text) : term_fail(&err);
-    else if (load_target_open(&j.test.target, &err) != BITNET_OK ||
-             (!c->model && ask_model(&j, &err) != BITNET_OK) ||
-             open_files(&j, c, &err) != BITNET_OK || run_all(&j, c, &err) != BITNET_OK)
-        code = term_fail(&err);
-    else code = deliver(&j, c);
+    signal(SIGPIPE, SIG_IGN); /* a server that has left is an outcome, not our end */
+    bitnet_status s = load_test_read(&j.test, c, &err);
+    if (s == BITNET_OK) s = ask_and_run(&j, c, &err);
+    signal(SIGPIPE, SIG_DFL);
+    if (s == BITNET_OK) code = deliver(&j, c);
+    else code = s == BITNET_E_ARG ? term_usage("loadtest", "%s", err.text) : term_fail(&err);
     close_job(&j);
     return code;
 }

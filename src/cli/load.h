@@ -39,7 +39,7 @@ extern const char *const load_goal_names[LOAD_GOALS];
 
 struct load_settings {
     enum load_loop loop;
-    const char *url; /* as typed */
+    const char *url, *trace, *dataset, *input_len, *output_len; /* as typed, for the report */
     struct load_prompts prompts;
     struct load_arrivals arrivals; /* open loop: as it is before the first request */
     double duration_s;             /* 0: until n_requests */

@@ -13,8 +13,8 @@ double load_draw_normal(struct bn_rng *r)
     return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
 }
 
-/* Marsaglia and Tsang's rejection for shapes from 1 on; a smaller shape is one more times a power of
- * a uniform variable. */
+/* Marsaglia and Tsang's rejection for shapes from 1 on; a smaller shape is one more times a power
+ * of a uniform variable. */
 static double draw_standard_gamma(struct bn_rng *r, double shape)
 {
     if (shape < 1) {
@@ -36,8 +36,8 @@ double load_draw_gamma(struct bn_rng *r, double shape)
     return draw_standard_gamma(r, shape) / shape;
 }
 
-/* Seconds until the rate has promised `expected` requests: on the ramp it promises rate t^2 / (2 ramp)
- * in t seconds, after it rate (t - ramp / 2). */
+/* Seconds until the rate has promised `expected` requests: on the ramp it promises
+ * rate t^2 / (2 ramp) in t seconds, after it rate (t - ramp / 2). */
 static double seconds_at(const struct load_arrivals *a, double expected)
 {
     double on_ramp = a->rate * a->ramp_s / 2;

@@ -35,10 +35,10 @@ bitnet_status load_trace_read(struct load_trace *t, const char *path,
 void load_trace_free(struct load_trace *t);
 
 struct load_arrivals {
-    const struct load_trace *trace; /* else a rate: */
+    const struct load_trace *trace; /* NULL: a rate */
     double rate;                    /* requests a second */
-    double
-        shape; /* of the gamma distribution of gaps: 1 is a Poisson process, less is burstier; 0: constant gaps */
+    /* of the gamma distribution of gaps: 1 is a Poisson process, less is burstier; 0: all equal */
+    double shape;
     double ramp_s; /* in which the rate grows from 0, evenly */
     struct bn_rng rng;
     double expected; /* requests that the rate has promised so far */

@@ -87,7 +87,7 @@ static void on_event(struct bufferevent *bev, short what, void *user)
         return;
     }
     bool nothing = c->request.len > 0; /* came back so far */
-    /* a kept connection may be closed just when it is used again: that is no answer to the request */
+    /* a kept connection may be closed just when it is used again: that answers nothing */
     if (c->reused && nothing) {
         close_socket(c);
         if (!load_conn_send(c)) end(c, LOAD_END_NO_REPLY, why, now);

@@ -23,7 +23,7 @@ static const char *const token_counts[] = {"asked_prompt_mean", "prompt_mean", "
                                            "asked_output_mean", "output_mean"};
 static const char *const times[] = {"ttft_ms", "itl_ms", "tpot_ms", "e2e_ms", "send_delay_ms"};
 
-/* The members of a summary that become columns, in their order: number i, "" when there are no more. */
+/* Number i of the members of a summary that become columns; "" when there are no more. */
 static const char *time_key(char out[24], const json_t *report, size_t i)
 {
     const json_t *percentiles = json_object_get(report, "percentiles");

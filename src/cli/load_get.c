@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/load.h"
 #include <event2/event.h>
-#include <signal.h>
 #include <stdlib.h>
 
 struct get {
@@ -42,13 +41,11 @@ bitnet_status load_get(const struct load_target *t, const char *path, double tim
     if (!g.base) return bn_fail(err, BITNET_E_NOMEM, "out of memory for a connection");
     load_conn_init(&conn, t, g.base, &handler);
     load_target_head(t, &conn.request, "GET", path, 0);
-    signal(SIGPIPE, SIG_IGN);
     if (load_conn_send(&conn)) {
         event_base_loopexit(g.base, &limit);
         event_base_dispatch(g.base);
         if (!g.ended) snprintf(g.why, sizeof g.why, "no reply within %.0f s", timeout_s);
     }
-    signal(SIGPIPE, SIG_DFL);
     load_conn_free(&conn);
     event_base_free(g.base);
     *status = g.status;

@@ -352,6 +352,10 @@ static bitnet_status read_report(struct load_settings *s, const struct load_opti
     if (c->pid && !load_process_rss(c->pid))
         return bn_fail(err, BITNET_E_ARG, "--pid: there is no process %u", c->pid);
     s->url = c->host;
+    s->trace = c->trace;
+    s->dataset = c->dataset;
+    s->input_len = c->input_len;
+    s->output_len = c->output_len;
     s->pid = c->pid;
     s->soak = c->soak;
     s->quiet = c->quiet || c->soak;

@@ -120,7 +120,8 @@ static bool has_time(const struct load_record *r, enum load_goal what)
     return r->outcome == LOAD_OK && load_record_ms(r, what) >= 0;
 }
 
-/* Median and worst of each slice of time; slices without requests are left out. values: [n_records] */
+/* Median and worst of each slice of time; slices without requests are left out. values:
+ * [n_records] */
 static void slice_curves(struct curve out[2], const struct load_run *run, enum load_goal what,
                          double *values)
 {

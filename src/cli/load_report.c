@@ -42,7 +42,7 @@ static void add_record(struct totals *t, const struct load_record *r, const stru
     if (r->due_ns > t->last_due_ns) t->last_due_ns = r->due_ns;
     if (r->end_ns > t->last_end_ns) t->last_end_ns = r->end_ns;
     t->outcomes[r->outcome]++;
-    t->n_late += r->sent_ns - r->due_ns > LOAD_LATE_MS * 1000000ull;
+    t->n_late += s->loop != LOAD_CLOSED && r->sent_ns - r->due_ns > LOAD_LATE_MS * 1000000ull;
     if (r->outcome != LOAD_OK) return;
     t->n_ok++;
     t->n_good += load_record_good(r, s);
@@ -221,6 +221,10 @@ static json_t *json_settings(const struct load_settings *s)
     set_text(o, "endpoint", s->prompts.chat ? "chat" : "completions");
     set_text(o, "model", s->prompts.model);
     set_int(o, "seed", s->prompts.seed);
+    if (s->trace) set_text(o, "trace", s->trace);
+    if (s->dataset) set_text(o, "dataset", s->dataset);
+    else if (!s->trace) set_text(o, "input_len", s->input_len);
+    if (!s->trace) set_text(o, "output_len", s->output_len);
     set_real(o, "duration_s", s->duration_s > 0 ? s->duration_s : NAN);
     set(o, "requests", s->n_requests ? json_integer((json_int_t)s->n_requests) : json_null());
     set_real(o, "ramp_up_s", s->ramp_s);

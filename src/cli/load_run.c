@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * load_run.c: one thread, one event loop, many slots. A slot is one request at a time: a client of a
- * closed loop, or whoever is free in an open one. Two events drive it: `due` when a request should
- * leave, and `tick` for everything that may be a little late: time limits, Ctrl-C, progress.
+ * load_run.c: one thread, one event loop, many slots. A slot is one request at a time: a client of
+ * a closed loop, or whoever is free in an open one. Two events drive it: `due` when a request
+ * should leave, and `tick` for everything that may be a little late: time limits, Ctrl-C, progress.
  *
- * In an open loop the schedule goes on whatever the server does. A request that finds all slots taken
- * leaves later, but its times count from the moment it was due: so a stall of the server is felt by
- * all requests that fell into it, as by users.
+ * In an open loop the schedule goes on whatever the server does. A request that finds all slots
+ * taken leaves later, but its times count from the moment it was due: so a stall of the server is
+ * felt by all requests that fell into it, as by users.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -15,7 +15,6 @@
 #include "cli/load_reply.h"
 #include "cli/term.h"
 #include <event2/event.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -474,10 +473,8 @@ bitnet_status load_run(struct load_run *run, const struct load_settings *s, uint
     run->at_a_time = at_a_time;
     bn_buf_init(&r.body, LOAD_MAX_BODY_BYTES);
     allow_sockets();
-    signal(SIGPIPE, SIG_IGN); /* a server that has left is an outcome, not our end */
     bool ok = prepare(&r);
     if (ok) drive(&r);
-    signal(SIGPIPE, SIG_DFL);
     clear(&r);
     return ok ? BITNET_OK
               : bn_fail(err, BITNET_E_NOMEM, "out of memory for %u connections", r.max_slots);
