@@ -43,10 +43,15 @@ look() {
     lib libevent_core || need="$need libevent-dev"
     lib openssl || wish="$wish libssl-dev"
     lib libedit || wish="$wish libedit-dev"
+    [ -f /usr/share/javascript/chart.js/chart.min.js ] || wish="$wish libjs-chart.js"
     [ "$level" = check ] || return 0
+    has node || wish="$wish nodejs"
+    has npm || wish="$wish npm"
+    has chromium || wish="$wish chromium"
     has gcc || case "$need " in *" gcc "*) ;; *) wish="$wish gcc" ;; esac
     has nm && has objdump || wish="$wish binutils"
     lib cmocka || wish="$wish libcmocka-dev"
+    has promtool && has prometheus || wish="$wish prometheus"
     /usr/bin/python3 -c 'import numpy' 2>/dev/null || wish="$wish python3-numpy"
     /usr/bin/python3 -c 'import jsonschema' 2>/dev/null || wish="$wish python3-jsonschema"
     if has clang; then

@@ -109,3 +109,5 @@ bool bn_json_quote(struct bn_buf *b, const char *s, size_t n)
     if (n > plain) bn_buf_append(b, s + plain, n - plain);
     return bn_buf_putc(b, '"') && !b->failed;
 }
+
+json_t *bn_json_real(double v) { return isfinite(v) ? json_real(v) : json_null(); }

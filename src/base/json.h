@@ -25,5 +25,7 @@ bitnet_status bn_json_str(const char **out, const json_t *obj, const char *key, 
 
 /* Appends text as a JSON string, with its quotes; bytes that are not UTF-8 become U+FFFD. */
 bool bn_json_quote(struct bn_buf *b, const char *s, size_t n);
+/* A number, or null for what JSON has no number for. */
+json_t *bn_json_real(double v);
 
 #endif

@@ -2,15 +2,16 @@
 #include "server/openai_request_impl.h"
 
 #include "base/buf.h"
+#include "server/tokens.h"
 
 /* ------------------------------------------------------------------ conversations */
 
 bitnet_status openai_read_content(json_t **out, const json_t *content, const char *const *types,
-                                  size_t at, bitnet_error *err)
+                                  const char *key, size_t at, bitnet_error *err)
 {
     const char *text;
     if (!json_is_array(content)) {
-        BN_TRY(openai_c_string(&text, content, "content", err));
+        BN_TRY(openai_c_string(&text, content, key, err));
         *out = json_incref((json_t *)content);
         return BITNET_OK;
     }
@@ -90,14 +91,15 @@ static bitnet_status read_message(json_t *to, const json_t *from, size_t at, bit
         if (!take && strcmp(key, "name") != 0 && !openai_is_off(v))
             return bn_fail(err, BITNET_E_UNSUPPORTED, "'%s' of message %zu is not possible here",
                            key, at);
-        if (take && openai_is_given(v)) json_object_set(to, key, v);
+        bool empty = json_is_array(v) && json_array_size(v) == 0;
+        if (take && openai_is_given(v) && !empty) json_object_set(to, key, v);
     }
     /* an answer that consists of calls has no text */
     const json_t *given = json_object_get(from, "content"),
                  *calls = json_object_get(to, "tool_calls");
     if (calls) BN_TRY(check_calls(calls, at, err));
     if (!openai_is_given(given) && calls) content = json_string("");
-    else BN_TRY(openai_read_content(&content, given, types, at, err));
+    else BN_TRY(openai_read_content(&content, given, types, "content", at, err));
     return json_object_set_new(to, "content", content) == 0 ? BITNET_OK
                                                             : bn_fail_nomem(err, 0, "a message");
 }
@@ -119,26 +121,10 @@ bitnet_status openai_read_messages(struct openai_request *r, const struct openai
 
 /* ------------------------------------------------------------------ prompts */
 
-static bitnet_status take_ids(struct openai_prompt *p, const json_t *ids, bitnet_error *err)
-{
-    p->n_tokens = json_array_size(ids);
-    p->tokens = bn_calloc(p->n_tokens, sizeof *p->tokens);
-    if (!p->tokens) return bn_fail_nomem(err, p->n_tokens * sizeof *p->tokens, "token ids");
-    size_t i;
-    const json_t *id;
-    json_array_foreach(ids, i, id)
-    {
-        json_int_t value = json_integer_value(id);
-        if (!json_is_integer(id) || value < 0 || value > INT32_MAX)
-            return bn_fail(err, BITNET_E_ARG, "item %zu of 'prompt' is not a token id", i);
-        p->tokens[i] = (int32_t)value;
-    }
-    return BITNET_OK;
-}
-
 static bitnet_status take_prompt(struct openai_prompt *p, const json_t *v, bitnet_error *err)
 {
-    if (json_is_array(v) && json_array_size(v)) return take_ids(p, v, err);
+    if (json_is_array(v) && json_array_size(v))
+        return tokens_from_json(&p->tokens, &p->n_tokens, v, "prompt", err);
     if (!json_is_string(v))
         return bn_fail(err, BITNET_E_ARG, "'prompt' is neither a text nor a list of token ids");
     p->text = json_string_value(v);

@@ -83,6 +83,7 @@ bitnet_status openai_reply_open(struct openai_reply *r, const struct openai_requ
     *r = (struct openai_reply){.kind = q->kind,
                                .created = created,
                                .logprobs = q->request.logprobs,
+                               .cut_tokens = q->tools ? q->request.max_new_tokens : 0,
                                .n_each = q->request.n_choices,
                                .n_choices = (uint32_t)q->n_prompts * q->request.n_choices};
     bitnet_status s = open_reply(r, q, m, id, err);
@@ -113,10 +114,11 @@ bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_e
     struct openai_choice *c = &r->choices[i * r->n_each + e->choice];
     c->n_generated = e->n_generated;
     if (!take_text(c, e))
-        return bn_fail(err, BITNET_E_LIMIT, "no memory for an answer of %u tokens", e->n_generated);
+        return bn_fail_nomem(err, c->answer.text.len + e->text_bytes, "an answer");
     if (e->token >= 0 && r->logprobs) BN_TRY(openai_logprobs_add(&c->logprobs, e, err));
     if (e->finish == BITNET_FINISH_NONE) return BITNET_OK;
-    c->finish = e->finish;
+    bool cut = r->cut_tokens && e->n_generated >= r->cut_tokens && !c->answer.n_calls;
+    c->finish = cut && e->finish == BITNET_FINISH_END ? BITNET_FINISH_LENGTH : e->finish;
     r->n_done++;
     if (e->choice == 0) { /* the others have the same prompt */
         r->n_prompt += e->n_prompt;

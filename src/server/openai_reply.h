@@ -27,7 +27,10 @@ struct openai_reply {
     bool logprobs;
     struct openai_choice *choices; /* [n_choices]: those of the first prompt, of the second, ... */
     uint32_t n_choices, n_done;
-    uint32_t n_each;             /* choices of one prompt */
+    uint32_t n_each; /* choices of one prompt */
+    /* with tools: an answer that is this long and calls none was cut off, whatever the engine says: to it
+     * a text before calls is complete at any time; 0: no such length */
+    uint32_t cut_tokens;
     uint64_t n_prompt, n_cached; /* tokens of all prompts */
     json_t *echoed;              /* of a response: members of the request that it repeats */
     bitnet_error error;          /* status other than OK: the engine gave the request up */

@@ -83,10 +83,11 @@ bitnet_status openai_check_members(const json_t *v, const char *const *known, co
 
 /* ------------------------------------------------------------------ the body */
 
-static bitnet_status find_field(const struct openai_field **f, const struct openai_request *r,
+static bitnet_status find_field(const struct openai_field **f, struct openai_request *r,
                                 const char *key, bitnet_error *err)
 {
     *f = openai_find_field(key);
+    r->param = *f ? (*f)->key : NULL;
     if (!*f)
         return bn_fail(err, BITNET_E_UNSUPPORTED, "'%.60s' is not an option of a request", key);
     if ((*f)->kinds & 1u << r->kind) return BITNET_OK;
@@ -124,12 +125,11 @@ static bitnet_status read_tools(struct openai_request *r, bitnet_error *err)
 {
     json_t *tools = json_incref(json_object_get(r->body, "tools")),
            *choice = json_incref(json_object_get(r->body, "tool_choice"));
-    bool parallel = true;
-    bitnet_status s = bn_json_bool(&parallel, r->body, "parallel_tool_calls", "body", err);
+    bitnet_status s = BITNET_OK;
     r->param = "tools";
     if (r->kind == OPENAI_RESPONSE && !openai_wrap_tools(&tools, &choice))
         s = bn_fail_nomem(err, 0, "tools");
-    if (s == BITNET_OK) s = tools_read(&r->tools, tools, choice, parallel, err);
+    if (s == BITNET_OK) s = tools_read(&r->tools, tools, choice, r->parallel, err);
     json_decref(tools);
     json_decref(choice);
     return s;
@@ -143,7 +143,6 @@ static bitnet_status read_body(struct openai_request *r, bitnet_error *err)
     {
         const struct openai_field *f;
         BN_TRY(find_field(&f, r, key, err));
-        r->param = f->key;
         if (!json_is_null(v)) BN_TRY(f->read(r, f, v, err));
     }
     if (r->kind != OPENAI_COMPLETION) BN_TRY(read_tools(r, err));
@@ -153,7 +152,7 @@ static bitnet_status read_body(struct openai_request *r, bitnet_error *err)
 bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kind, json_t *body,
                                   const struct openai_defaults *d, bitnet_error *err)
 {
-    *r = (struct openai_request){.kind = kind, .model = ""};
+    *r = (struct openai_request){.kind = kind, .model = "", .parallel = true};
     if (!json_is_object(body)) return bn_fail(err, BITNET_E_ARG, "the body is not an object");
     bitnet_request_init(&r->request);
     bitnet_sampling *s = &r->request.sampling;

@@ -12,9 +12,10 @@
 
 enum {
     OPENAI_MAX_MESSAGES = 4096,
-    OPENAI_MAX_PROMPTS = 128, /* of one completion */
-    OPENAI_MAX_CHOICES = 128, /* of all prompts together */
-    OPENAI_MAX_STRINGS = 32,  /* in a list: stop strings, breakers */
+    OPENAI_MAX_MODEL_BYTES = 256, /* of its name, which every chunk repeats */
+    OPENAI_MAX_PROMPTS = 128,     /* of one completion */
+    OPENAI_MAX_CHOICES = 128,     /* of all prompts together */
+    OPENAI_MAX_STRINGS = 32,      /* in a list: stop strings, breakers */
     OPENAI_MAX_BIASES = 1024,
     OPENAI_MAX_BIAS = 100, /* either way */
     OPENAI_MAX_TOP_LOGPROBS = 20
@@ -46,6 +47,7 @@ struct openai_request {
     bitnet_request request; /* of every prompt; its tokens are filled in by openai_request_at */
     const char *model;      /* as the body names it, "" if it does not; nothing is chosen by it */
     bool stream, include_usage, echo;
+    bool parallel;                 /* several tools may be called in one answer */
     bool seeded;                   /* the body says which seed */
     struct openai_prompt *prompts; /* [n_prompts], one of a conversation */
     size_t n_prompts;

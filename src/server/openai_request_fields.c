@@ -141,7 +141,12 @@ static bitnet_status read_grammar(struct openai_request *r, const struct openai_
 static bitnet_status read_model(struct openai_request *r, const struct openai_field *f,
                                 const json_t *v, bitnet_error *err)
 {
-    return openai_c_string(&r->model, v, f->key, err);
+    BN_TRY(openai_c_string(&r->model, v, f->key, err));
+    size_t n = strlen(r->model);
+    return n <= OPENAI_MAX_MODEL_BYTES
+               ? BITNET_OK
+               : bn_fail(err, BITNET_E_LIMIT, "'%s' has %zu bytes; at most %d are possible", f->key,
+                         n, OPENAI_MAX_MODEL_BYTES);
 }
 
 /* One string or a list of them. */
@@ -235,6 +240,13 @@ static bitnet_status read_echo(struct openai_request *r, const struct openai_fie
 {
     (void)v;
     return bn_json_bool(&r->echo, r->body, f->key, "body", err);
+}
+
+static bitnet_status read_parallel(struct openai_request *r, const struct openai_field *f,
+                                   const json_t *v, bitnet_error *err)
+{
+    (void)v;
+    return bn_json_bool(&r->parallel, r->body, f->key, "body", err);
 }
 
 /* What a response is to tell beside the text. */
@@ -359,8 +371,8 @@ static const struct openai_field fields[] = {
     {"store", ALL, pass_over, 0},
     {"user", ALL, pass_over, 0},
     {"verbosity", CHAT, pass_over, 0},
-    {"parallel_tool_calls", TALK, pass_over, 0}, /* these three are read together */
-    {"tool_choice", TALK, pass_over, 0},
+    {"parallel_tool_calls", TALK, read_parallel, 0},
+    {"tool_choice", TALK, pass_over, 0}, /* these two are read together, after all others */
     {"tools", TALK, pass_over, 0},
     {"background", RESPONSE, must_be_off, 0},
     {"best_of", COMPLETION, must_be_off, 0},

@@ -43,9 +43,9 @@ bitnet_status openai_check_members(const json_t *v, const char *const *known, co
 /* ------------------------------------------------------------------ conversations */
 
 /* Content: a text, or parts of these types (ended by NULL), put one after the other. A new
- * reference. */
+ * reference. key and at are for errors. */
 bitnet_status openai_read_content(json_t **out, const json_t *content, const char *const *types,
-                                  size_t at, bitnet_error *err);
+                                  const char *key, size_t at, bitnet_error *err);
 /* "tools" and "tool_choice" of a response, where a function's name stands beside the type, as a chat
  * has them: inside "function". Both may be NULL; false: out of memory. */
 bool openai_wrap_tools(json_t **tools, json_t **choice);

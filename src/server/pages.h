@@ -8,7 +8,7 @@
 #include "base/base.h"
 
 struct page {
-    const char *path; /* "/", "/dashboard", "/chat.js", ... */
+    const char *path; /* "/", "/dashboard", "/js/chat.js", ... */
     const char *content_type;
     const unsigned char *data;
     size_t bytes;

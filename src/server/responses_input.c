@@ -22,7 +22,8 @@ static bitnet_status add_text(struct openai_request *r, const json_t *item, size
     json_t *content;
     BN_TRY(openai_check_members(item, known, "input", err));
     BN_TRY(openai_c_string(&role, json_object_get(item, "role"), "role", err));
-    BN_TRY(openai_read_content(&content, json_object_get(item, "content"), types, at, err));
+    BN_TRY(
+        openai_read_content(&content, json_object_get(item, "content"), types, "content", at, err));
     return add_message(r, role, content, err);
 }
 
@@ -60,7 +61,8 @@ static bitnet_status add_result(struct openai_request *r, const json_t *item, si
     json_t *content;
     BN_TRY(openai_check_members(item, known, "input", err));
     BN_TRY(openai_c_string(&id, json_object_get(item, "call_id"), "call_id", err));
-    BN_TRY(openai_read_content(&content, json_object_get(item, "output"), types, at, err));
+    BN_TRY(
+        openai_read_content(&content, json_object_get(item, "output"), types, "output", at, err));
     BN_TRY(add_message(r, "tool", content, err));
     json_t *last = json_array_get(r->messages, json_array_size(r->messages) - 1);
     return json_object_set_new(last, "tool_call_id", json_string(id)) == 0

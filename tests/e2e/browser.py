@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The chat page and the dashboard of `bitnet serve` in Chromium (browser/*.mjs).
+
+usage: browser.py BITNET FOLDER [--only TEXT] [--shots DIR] [--url URL]      output is TAP
+
+FOLDER is for the packages that the tests need; it may be there already. --shots takes the pictures of the documentation
+instead. --url: a server that runs already. Skipped where node, npm or Chromium is missing, or the packages cannot be had."""
+import argparse
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from serving import Server
+
+HERE = pathlib.Path(__file__).resolve().parent / "browser"
+CHROMIUM = ["chromium", "chromium-browser", "google-chrome"]
+
+
+def skip(why):
+    print(f"1..1\nok 1 - pages # SKIP {why}")
+    sys.exit(0)
+
+
+def prepare(folder):
+    """Tests and packages side by side: modules are looked for beside the file that names them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for f in HERE.iterdir():
+        shutil.copy(f, folder)
+    done = folder / "node_modules" / ".package-lock.json"
+    if done.exists() and done.stat().st_mtime > (HERE / "package-lock.json").stat().st_mtime:
+        return
+    r = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, text=True)
+    if r.returncode != 0:
+        skip("npm could not install the packages: " + (r.stderr.strip().splitlines() or ["it says nothing"])[-1])
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("bitnet")
+    p.add_argument("folder", type=pathlib.Path)
+    p.add_argument("--only")
+    p.add_argument("--shots")
+    p.add_argument("--url")
+    a = p.parse_args()
+    chromium = next((c for c in map(shutil.which, CHROMIUM) if c), None)
+    missing = [name for name in ("node", "npm") if not shutil.which(name)] + ([] if chromium else ["chromium"])
+    if missing:
+        skip("not installed: " + ", ".join(missing))
+    prepare(a.folder)
+    more = ["--only", a.only] if a.only else []
+    if a.shots:
+        os.makedirs(a.shots, exist_ok=True)
+        more += ["--shots", str(pathlib.Path(a.shots).resolve())]
+    with contextlib.ExitStack() as stack:
+        url = a.url or stack.enter_context(Server(a.bitnet)).url
+        sys.stdout.flush()
+        return subprocess.run(["node", "test.mjs", url, chromium, *more], cwd=a.folder).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

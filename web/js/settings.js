@@ -1,0 +1,109 @@
+// The sheet with system prompt, sampling and key. A field that is empty is not sent: the server decides.
+import { apiKey, setApiKey } from './api.js';
+import { $, el } from './dom.js';
+import * as storage from './storage.js';
+
+// name in the request, label, what it does, and the field's limits
+const SAMPLERS = [
+    [
+        'temperature',
+        'Temperature',
+        '0: always the likeliest token. 1: as the model says.',
+        { min: 0, max: 2, step: 0.05, placeholder: '1' },
+    ],
+    ['max_tokens', 'Longest answer', 'Tokens.', { min: 1, max: 1000000, step: 1, placeholder: 'what fits' }],
+    [
+        'top_p',
+        'Top p',
+        'Keeps the likeliest tokens up to this share.',
+        { min: 0.01, max: 1, step: 0.01, placeholder: '1' },
+    ],
+    [
+        'top_k',
+        'Top k',
+        'Keeps so many of the likeliest tokens. 0: all.',
+        { min: 0, max: 1000000, step: 1, placeholder: '0' },
+    ],
+    [
+        'min_p',
+        'Min p',
+        'Drops tokens below this share of the likeliest.',
+        { min: 0, max: 1, step: 0.01, placeholder: '0' },
+    ],
+    [
+        'repetition_penalty',
+        'Repetition penalty',
+        'Above 1: words that stood before become less likely.',
+        { min: 0.5, max: 2, step: 0.01, placeholder: '1' },
+    ],
+    [
+        'seed',
+        'Seed',
+        'The same seed gives the same answer.',
+        { min: 0, max: 4294967295, step: 1, placeholder: 'random' },
+    ],
+];
+
+const NAME = 'sampling';
+
+/** What a request takes over, with a seed of its own if none is set. */
+export function samplers() {
+    return { seed: crypto.getRandomValues(new Uint32Array(1))[0], ...storage.read(NAME, {}) };
+}
+
+const fieldOf = (name) => $(`#sampler-${name}`);
+
+function show() {
+    const values = storage.read(NAME, {});
+    for (const [name] of SAMPLERS) fieldOf(name).value = values[name] ?? '';
+}
+
+/** Values that are out of range are not taken; the field says so. */
+function take() {
+    const values = {};
+    for (const [name] of SAMPLERS) {
+        const field = fieldOf(name);
+        if (field.value !== '' && field.checkValidity()) values[name] = Number(field.value);
+    }
+    storage.write(NAME, values);
+}
+
+/** systemPrompt: {get(), set(text)} of the conversation that is shown. */
+export function setUp(systemPrompt) {
+    const sheet = $('#settings');
+    for (const [name, label, hint, limits] of SAMPLERS) {
+        const id = `sampler-${name}`;
+        $('#samplers').append(
+            el(
+                'div',
+                { class: 'field' },
+                el('label', { for: id }, label),
+                el('input', {
+                    type: 'number',
+                    id,
+                    inputmode: 'decimal',
+                    'aria-describedby': `${id}-hint`,
+                    oninput: take,
+                    ...limits,
+                }),
+                el('small', { id: `${id}-hint` }, hint),
+            ),
+        );
+    }
+    $('#reset').addEventListener('click', () => {
+        storage.remove(NAME);
+        show();
+    });
+    $('#system').addEventListener('input', (e) => systemPrompt.set(e.target.value));
+    $('#key').addEventListener('input', (e) => setApiKey(e.target.value.trim()));
+    sheet.addEventListener('click', (e) => {
+        // beside the sheet
+        if (e.target === sheet) sheet.close();
+    });
+    return () => {
+        show();
+        $('#system').value = systemPrompt.get();
+        $('#key').value = apiKey();
+        sheet.showModal();
+    };
+}
