@@ -6,8 +6,8 @@ import subprocess
 
 from run_cli import Skipped
 
-COMMANDS = ["run", "chat", "batch", "tokenize", "embed", "logits", "perplexity", "inspect", "convert", "synth",
-            "bench", "loadtest", "version"]
+COMMANDS = ["run", "chat", "serve", "batch", "tokenize", "embed", "logits", "perplexity", "inspect", "convert",
+            "synth", "bench", "loadtest", "version"]
 PLANNED = ["eval", "prune", "calibrate", "profile", "doctor"]
 
 
