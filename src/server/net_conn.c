@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One connection: its phases and their times. Everything here is called by libevent, but for the
- * first and the last step. The read side is watched in every phase, up to a bounded number of bytes,
- * so that a client that goes is noticed while its answer is computed.
+ * first and the last step. The read side is watched in every phase, up to a bounded number of
+ * bytes, so that a client that goes is noticed while its answer is computed.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -115,7 +115,7 @@ static void next_request(struct net_call *c)
     if (c->net->draining) net_conn_drain(c);
 }
 
-/* Closing with bytes unread would reset the connection, and the client might never see the answer. */
+/* Closing with bytes unread would reset the connection; the client might never see the answer. */
 static void begin_closing(struct net_call *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev);
