@@ -172,6 +172,19 @@ BITNET_API bitnet_status bitnet_chat_encode(const bitnet_model *m, const bitnet_
                                             size_t n_msgs, const char *chat_template,
                                             int add_generation_prompt, int32_t *tokens, size_t *n,
                                             bitnet_error *err);
+/* Both, for conversations that hold more than roles and texts. json: an object with "messages", and
+ * whatever else the template may look at ("tools", ...); a message with members other than a role and a
+ * text is refused by built-ins, which cannot show them. */
+BITNET_API bitnet_status bitnet_chat_render_json(const bitnet_model *m, const char *json,
+                                                 size_t len, const char *chat_template,
+                                                 int add_generation_prompt, char *out, size_t *n,
+                                                 bitnet_error *err);
+BITNET_API bitnet_status bitnet_chat_encode_json(const bitnet_model *m, const char *json,
+                                                 size_t len, const char *chat_template,
+                                                 int add_generation_prompt, int32_t *tokens,
+                                                 size_t *n, bitnet_error *err);
+/* The Jinja text that stands behind a choice of template; "" for a built-in, NULL if there is none. */
+BITNET_API const char *bitnet_chat_template_text(const bitnet_model *m, const char *chat_template);
 BITNET_API const char *bitnet_chat_template_name(size_t i); /* i-th built-in, NULL past the end */
 
 /* ------------------------------------------------------------------ engine */
@@ -263,7 +276,9 @@ typedef struct bitnet_engine_info {
     uint64_t prefix_queries, prefix_hits, prefix_queried_tokens, prefix_hit_tokens;
     uint64_t draft_tokens, draft_accepted; /* guesses checked, and right */
     uint64_t step_ns, forward_ns; /* time in steps of requests, and of it in forward passes */
-    uint64_t weight_bytes;        /* of matrices that these forward passes have read */
+    /* of matrices that these forward passes have read: layers, less what was left out of feed-forward
+     * matrices; the head, or the copy that screens or replaces it and rows computed after screening */
+    uint64_t weight_bytes;
 } bitnet_engine_info;
 BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 
@@ -309,9 +324,11 @@ typedef struct bitnet_embed_input {
     size_t n_tokens; /* at least 1, and not more than ctx_tokens */
 } bitnet_embed_input;
 
-/* The vectors of n texts, out[n][n_embd], several texts in a step where sequences are free. Same bits
- * whatever the company. Sequences and pages are given back before it returns; neither requests nor
- * sequences in use are touched. If it fails, `out` may be written in part. */
+/* The vectors of n texts, out[n][n_embd], several texts in a step where sequences are free; one is
+ * brought by the call, which never needs an answer's. BITNET_E_STATE: there are not enough free pages of
+ * the KV cache now. Same bits whatever the company. Sequences and pages are given back before it
+ * returns; neither requests nor sequences in use are touched. If it fails, `out` may be written in
+ * part. */
 BITNET_API bitnet_status bitnet_embed(bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
                                       const bitnet_embed_options *o, float *out, bitnet_error *err);
 
@@ -408,7 +425,8 @@ typedef struct bitnet_event {
     uint32_t n_top;                         /* likeliest tokens, best first, if asked for */
     const bitnet_logprob *top;
     double repetition; /* share of the answer's 3-grams that stood in it before, so far */
-    uint64_t queue_ns; /* from bitnet_submit to the first step that took part of it */
+    /* from bitnet_submit to the step that began to read the prompt; 0 before it. One for all choices */
+    uint64_t queue_ns;
 } bitnet_event;
 
 /* Takes all memory that the request will need. Refused are requests that the KV cache could not hold

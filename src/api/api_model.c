@@ -46,17 +46,6 @@ void bitnet_model_close(bitnet_model *m)
     free(m);
 }
 
-/* Packed matrices with their block scales, without the copies of head and feed-forward layers, and
- * the few that are left as floats. */
-static uint64_t layer_bytes(const struct bn_model *m)
-{
-    uint64_t bytes = m->packed_bytes - m->head_copy_bytes - m->ffn_bytes;
-    for (uint32_t i = 0; i < m->config.n_layer; i++)
-        for (int k = 0; k < BN_N_PROJ; k++)
-            if (m->layers[i].proj[k].dense) bytes += m->layers[i].proj[k].stored.bytes;
-    return bytes;
-}
-
 void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
 {
     if (!model || !info) return;
@@ -88,7 +77,7 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .packed_bytes = m->packed_bytes,
                            .load_ns = m->load_ns,
                            .note = m->note.len ? m->note.data : "",
-                           .layer_bytes = loaded ? layer_bytes(m) : 0,
+                           .layer_bytes = loaded ? bn_model_layer_bytes(m) : 0,
                            .head_bytes = loaded ? m->head.stored.bytes : 0,
                            .layout = m->layout ? m->layout : "",
                            .head_copy_bytes = m->head_copy_bytes,

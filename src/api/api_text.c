@@ -77,15 +77,49 @@ int32_t bitnet_token_bos(const bitnet_model *m)
 }
 
 static bitnet_status open_chat(struct bn_chat **chat, const bitnet_model *m,
-                               const bitnet_message *msgs, size_t n_msgs, const char *chat_template,
-                               bitnet_error *err)
+                               const char *chat_template, bitnet_error *err)
 {
     BN_TRY(need_tokenizer(m, err));
-    for (size_t i = 0; i < n_msgs; i++)
-        if (!msgs[i].role || !msgs[i].content)
-            return bn_fail(err, BITNET_E_ARG, "message %zu has no role or no content", i);
-    const char *note = NULL;
-    return bn_chat_open(chat, bn_tokenizer_vocab(m->m->tokenizer), chat_template, &note, err);
+    return bn_chat_open(chat, bn_tokenizer_vocab(m->m->tokenizer), chat_template, NULL, err);
+}
+
+/* A conversation: messages, or JSON if there is any. */
+struct talk {
+    const bitnet_message *msgs;
+    size_t n_msgs;
+    const char *json;
+    size_t len;
+    bool prompt;
+};
+
+static bitnet_status render(const bitnet_model *m, const struct talk *t, const char *chat_template,
+                            char *out, size_t *n, bitnet_error *err)
+{
+    struct bn_chat *chat;
+    BN_TRY(open_chat(&chat, m, chat_template, err));
+    struct bn_buf text;
+    bn_buf_init(&text, BN_JINJA_MAX_OUTPUT);
+    bitnet_status s = t->json ? bn_chat_render_json(chat, t->json, t->len, t->prompt, &text, err)
+                              : bn_chat_render(chat, t->msgs, t->n_msgs, t->prompt, &text, err);
+    if (s == BITNET_OK) s = give(out, n, text.data, text.len, 1, err);
+    bn_buf_free(&text);
+    bn_chat_close(chat);
+    return s;
+}
+
+static bitnet_status encode(const bitnet_model *m, const struct talk *t, const char *chat_template,
+                            int32_t *tokens, size_t *n, bitnet_error *err)
+{
+    struct bn_chat *chat;
+    BN_TRY(open_chat(&chat, m, chat_template, err));
+    const struct bn_tokenizer *by = m->m->tokenizer;
+    struct bn_tokens ids = {0};
+    bitnet_status s = t->json ? bn_chat_encode_json(chat, by, t->json, t->len, t->prompt, &ids, err)
+                              : bn_chat_encode(chat, by, t->msgs, t->n_msgs, t->prompt, &ids, err);
+    if (s == BITNET_OK) s = give(tokens, n, ids.ids, ids.n, sizeof *tokens, err);
+    bn_tokens_free(&ids);
+    bn_chat_close(chat);
+    return s;
 }
 
 bitnet_status bitnet_chat_render(const bitnet_model *m, const bitnet_message *msgs, size_t n_msgs,
@@ -93,15 +127,8 @@ bitnet_status bitnet_chat_render(const bitnet_model *m, const bitnet_message *ms
                                  size_t *n, bitnet_error *err)
 {
     BN_NEED(m && n && (msgs || n_msgs == 0), err, "an argument is NULL");
-    struct bn_chat *chat;
-    BN_TRY(open_chat(&chat, m, msgs, n_msgs, chat_template, err));
-    struct bn_buf text;
-    bn_buf_init(&text, BN_JINJA_MAX_OUTPUT);
-    bitnet_status s = bn_chat_render(chat, msgs, n_msgs, add_generation_prompt != 0, &text, err);
-    if (s == BITNET_OK) s = give(out, n, text.data, text.len, 1, err);
-    bn_buf_free(&text);
-    bn_chat_close(chat);
-    return s;
+    const struct talk t = {.msgs = msgs, .n_msgs = n_msgs, .prompt = add_generation_prompt != 0};
+    return render(m, &t, chat_template, out, n, err);
 }
 
 bitnet_status bitnet_chat_encode(const bitnet_model *m, const bitnet_message *msgs, size_t n_msgs,
@@ -109,15 +136,36 @@ bitnet_status bitnet_chat_encode(const bitnet_model *m, const bitnet_message *ms
                                  int32_t *tokens, size_t *n, bitnet_error *err)
 {
     BN_NEED(m && n && (msgs || n_msgs == 0), err, "an argument is NULL");
+    const struct talk t = {.msgs = msgs, .n_msgs = n_msgs, .prompt = add_generation_prompt != 0};
+    return encode(m, &t, chat_template, tokens, n, err);
+}
+
+bitnet_status bitnet_chat_render_json(const bitnet_model *m, const char *json, size_t len,
+                                      const char *chat_template, int add_generation_prompt,
+                                      char *out, size_t *n, bitnet_error *err)
+{
+    BN_NEED(m && n && json, err, "an argument is NULL");
+    const struct talk t = {.json = json, .len = len, .prompt = add_generation_prompt != 0};
+    return render(m, &t, chat_template, out, n, err);
+}
+
+bitnet_status bitnet_chat_encode_json(const bitnet_model *m, const char *json, size_t len,
+                                      const char *chat_template, int add_generation_prompt,
+                                      int32_t *tokens, size_t *n, bitnet_error *err)
+{
+    BN_NEED(m && n && json, err, "an argument is NULL");
+    const struct talk t = {.json = json, .len = len, .prompt = add_generation_prompt != 0};
+    return encode(m, &t, chat_template, tokens, n, err);
+}
+
+const char *bitnet_chat_template_text(const bitnet_model *m, const char *chat_template)
+{
     struct bn_chat *chat;
-    BN_TRY(open_chat(&chat, m, msgs, n_msgs, chat_template, err));
-    struct bn_tokens t = {0};
-    bitnet_status s =
-        bn_chat_encode(chat, m->m->tokenizer, msgs, n_msgs, add_generation_prompt != 0, &t, err);
-    if (s == BITNET_OK) s = give(tokens, n, t.ids, t.n, sizeof *tokens, err);
-    bn_tokens_free(&t);
+    if (!m || open_chat(&chat, m, chat_template, NULL) != BITNET_OK) return NULL;
+    bool builtin = bn_chat_is_builtin(chat);
     bn_chat_close(chat);
-    return s;
+    if (builtin) return "";
+    return chat_template ? chat_template : bn_tokenizer_vocab(m->m->tokenizer)->chat_template;
 }
 
 const char *bitnet_chat_template_name(size_t i) { return bn_chat_builtin_name(i); }

@@ -2,6 +2,7 @@
 #include "base/json.h"
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -76,3 +77,37 @@ bitnet_status bn_json_str(const char **out, const json_t *obj, const char *key, 
     *out = json_string_value(v);
     return BITNET_OK;
 }
+
+static void put_escaped(struct bn_buf *b, unsigned char c)
+{
+    static const char named[] = "\bb\ff\nn\rr\tt\"\"\\\\";
+    for (const char *p = named; *p; p += 2)
+        if ((unsigned char)*p == c) {
+            bn_buf_append(b, (char[]){'\\', p[1]}, 2);
+            return;
+        }
+    bn_buf_printf(b, "\\u%04x", c);
+}
+
+bool bn_json_quote(struct bn_buf *b, const char *s, size_t n)
+{
+    size_t plain = 0; /* bytes before i that are not yet appended begin here */
+    bn_buf_putc(b, '"');
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)s[i];
+        uint32_t cp;
+        size_t len = c < 0x80 ? 1 : bn_utf8_decode(s + i, n - i, &cp);
+        if (len && c >= 0x20 && c != '"' && c != '\\') {
+            i += len;
+            continue;
+        }
+        bn_buf_append(b, s + plain, i - plain);
+        if (len) put_escaped(b, c);
+        else bn_buf_puts(b, "\xef\xbf\xbd");
+        plain = ++i;
+    }
+    if (n > plain) bn_buf_append(b, s + plain, n - plain);
+    return bn_buf_putc(b, '"') && !b->failed;
+}
+
+json_t *bn_json_real(double v) { return isfinite(v) ? json_real(v) : json_null(); }

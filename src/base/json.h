@@ -3,6 +3,7 @@
 #ifndef BN_BASE_JSON_H
 #define BN_BASE_JSON_H
 
+#include "base/buf.h"
 #include "base/status.h"
 #include <jansson.h>
 
@@ -21,5 +22,10 @@ bitnet_status bn_json_bool(bool *out, const json_t *obj, const char *key, const 
                            bitnet_error *err);
 bitnet_status bn_json_str(const char **out, const json_t *obj, const char *key, const char *what,
                           bitnet_error *err);
+
+/* Appends text as a JSON string, with its quotes; bytes that are not UTF-8 become U+FFFD. */
+bool bn_json_quote(struct bn_buf *b, const char *s, size_t n);
+/* A number, or null for what JSON has no number for. */
+json_t *bn_json_real(double v);
 
 #endif

@@ -6,7 +6,7 @@
 #include "cli/args.h"
 
 #include "base/buf.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -39,6 +39,18 @@ bool args_double(double *out, const char *text)
     return *text && !*end && isfinite(*out);
 }
 
+/* As people write it in files and environments. */
+static bool to_bool(bool *out, const char *text)
+{
+    static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on"};
+    for (size_t i = 0; i < BN_ARRAY_LEN(words); i++)
+        if (strcmp(text, words[i]) == 0) {
+            *out = i % 2;
+            return true;
+        }
+    return false;
+}
+
 static bool is_choice(const char *choices, const char *value)
 {
     size_t n = strlen(value);
@@ -63,6 +75,8 @@ static bitnet_status wrong(const struct opt *o, const char *source, const char *
     if (o->kind == OPT_CHOICE)
         return bn_fail(err, BITNET_E_ARG, "%s expects one of %s, not '%s'", source, o->choices,
                        value);
+    if (o->kind == OPT_FLAG)
+        return bn_fail(err, BITNET_E_ARG, "%s expects true or false, not '%s'", source, value);
     if (o->kind == OPT_U32S)
         return bn_fail(err, BITNET_E_ARG,
                        "%s expects whole numbers from %.16g to %.16g, as 1,4,8, not '%s'", source,
@@ -101,7 +115,9 @@ static bitnet_status set_value(struct found f, const char *source, const char *v
     double d;
     switch (o->kind) {
     case OPT_END: break;
-    case OPT_FLAG: *(bool *)at = true; break;
+    case OPT_FLAG:
+        if (!to_bool(at, value)) return wrong(o, source, value, err);
+        break;
     case OPT_STR: *(const char **)at = value; break;
     case OPT_CHOICE:
         if (!is_choice(o->choices, value)) return wrong(o, source, value, err);
@@ -137,7 +153,7 @@ static bitnet_status set_value(struct found f, const char *source, const char *v
     return BITNET_OK;
 }
 
-static bitnet_status set_defaults(void *config, const struct opt_part *parts, bitnet_error *err)
+bitnet_status args_defaults(void *config, const struct opt_part *parts, bitnet_error *err)
 {
     for (; parts->table; parts++)
         for (const struct opt *o = parts->table; o->kind != OPT_END; o++) {
@@ -192,16 +208,31 @@ static bitnet_status unknown(const struct opt_part *parts, const char *typed, si
 {
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)bn_min_size(n, sizeof name - 1), typed);
-    struct suggest s;
-    suggest_start(&s, name);
-    suggest_offer(&s, "help");
+    struct bn_suggest s;
+    bn_suggest_start(&s, name);
+    bn_suggest_offer(&s, "help");
     for (; parts->table; parts++)
         for (const struct opt *o = parts->table; o->kind != OPT_END; o++)
-            suggest_offer(&s, o->name);
+            bn_suggest_offer(&s, o->name);
     if (s.best)
         return bn_fail(err, BITNET_E_ARG, "unknown option '--%s'; did you mean '--%s'?", name,
                        s.best);
     return bn_fail(err, BITNET_E_ARG, "unknown option '--%s'", name);
+}
+
+static void mark_given(struct found f)
+{
+    if (f.opt->given) *(bool *)(f.base + f.opt->given) = true;
+}
+
+bool args_set(void *config, const struct opt_part *parts, const char *name, const char *source,
+              const char *value, bitnet_status *status, bitnet_error *err)
+{
+    struct found f;
+    if (!*name || !find(&f, config, parts, name, strlen(name), 0)) return false;
+    mark_given(f);
+    *status = set_value(f, source, value, err);
+    return true;
 }
 
 /* ------------------------------------------------------------------ the command line */
@@ -252,11 +283,6 @@ static bitnet_status take_value(struct reader *r, struct found f, const char *so
     return BITNET_OK;
 }
 
-static void mark_given(struct found f)
-{
-    if (f.opt->given) *(bool *)(f.base + f.opt->given) = true;
-}
-
 static bitnet_status read_long(struct reader *r, const char *word, bool *help, bitnet_error *err)
 {
     const char *name = word + 2, *attached = strchr(name, '=');
@@ -274,7 +300,7 @@ static bitnet_status read_long(struct reader *r, const char *word, bool *help, b
     if (f.opt->kind != OPT_FLAG)
         return take_value(r, f, source, attached ? attached + 1 : NULL, err);
     if (attached) return bn_fail(err, BITNET_E_ARG, "%s takes no value", source);
-    return set_value(f, source, NULL, err);
+    return set_value(f, source, "true", err);
 }
 
 static bitnet_status read_letters(struct reader *r, const char *word, bool *help, bitnet_error *err)
@@ -290,7 +316,7 @@ static bitnet_status read_letters(struct reader *r, const char *word, bool *help
         }
         mark_given(f);
         if (f.opt->kind != OPT_FLAG) return take_value(r, f, source, p[1] ? p + 1 : NULL, err);
-        BN_TRY(set_value(f, source, NULL, err));
+        BN_TRY(set_value(f, source, "true", err));
     }
     return BITNET_OK;
 }
@@ -301,7 +327,6 @@ bitnet_status args_parse(void *config, struct arg_words *words, bool *help,
     struct reader r = {config, parts, argv, argc, 0};
     *words = (struct arg_words){argv, 0};
     *help = false;
-    BN_TRY(set_defaults(config, parts, err));
     bool options_ended = false;
     while (r.at < argc) {
         char *word = argv[r.at++];

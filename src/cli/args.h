@@ -39,6 +39,7 @@ struct opt {
     const char *choices; /* "a|b|c" */
     const char *env;     /* environment variable that replaces the default */
     double min, max;
+    bool secret;  /* never shown */
     size_t given; /* offset of a bool that is set when the user gave the option; 0: none */
 };
 
@@ -68,11 +69,19 @@ struct arg_words {
     size_t n;
 };
 
-/* Sets the defaults in *config (zeroed by the caller), then reads argv[0..argc), whose order is
- * changed: the words are gathered at its front. *help: --help or -h stood among the options.
- * BITNET_E_ARG with a sentence when something is wrong. */
+/* The defaults, into a zeroed config. */
+bitnet_status args_defaults(void *config, const struct opt_part *parts, bitnet_error *err);
+
+/* Reads argv[0..argc), whose order is changed: the words are gathered at its front. *help: --help or
+ * -h stood among the options. BITNET_E_ARG with a sentence when something is wrong. */
 bitnet_status args_parse(void *config, struct arg_words *words, bool *help,
                          const struct opt_part *parts, char **argv, size_t argc, bitnet_error *err);
+
+/* Sets an option by one of its long names ('_' counts as '-') to a value that was not typed as an
+ * argument: source names where it comes from. Flags take true or false. false: there is no such
+ * option; else *status says how it went. */
+bool args_set(void *config, const struct opt_part *parts, const char *name, const char *source,
+              const char *value, bitnet_status *status, bitnet_error *err);
 
 /* The options of all parts, grouped, as wide as `width` columns. */
 void args_print_help(FILE *to, const struct opt_part *parts, int width);

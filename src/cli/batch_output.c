@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "cli/batch.h"
+#include "server/openai_reply.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -130,8 +131,7 @@ char *batch_output_line(uint64_t key, const char *custom_id, int status, json_t 
     json_t *j = json_pack("{s:s, s:s?, s:{s:i, s:s, s:o}, s:n}", "id", line_id, "custom_id",
                           custom_id, "response", "status_code", status, "request_id", request_id,
                           "body", body, "error");
-    /* nine digits: a float comes back as it was */
-    char *line = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *line = j ? json_dumps(j, OPENAI_DUMP_FLAGS) : NULL;
     json_decref(j);
     size_t n = line ? strlen(line) : 0;
     char *ended = line ? realloc(line, n + 2) : NULL;

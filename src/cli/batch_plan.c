@@ -31,21 +31,30 @@ static uint64_t available_bytes(void)
 }
 
 /* The engine itself says what it would not take: the request is submitted and withdrawn. */
-static bitnet_status try_request(struct plan *p, const struct openai_request *r, bitnet_error *err)
+static bitnet_status try_prompt(struct plan *p, const bitnet_request *r, bitnet_error *err)
 {
     uint64_t id;
-    BN_TRY(bitnet_submit(p->engine, &r->request, &id, err));
+    BN_TRY(bitnet_submit(p->engine, r, &id, err));
     bitnet_cancel(p->engine, id);
     for (size_t n = 1; n;) {
         n = 2 * (size_t)p->info.max_seqs;
         BN_TRY(bitnet_step(p->engine, p->events, &n, err));
     }
     uint32_t room = p->info.ctx_tokens - (uint32_t)r->n_tokens;
-    uint32_t wanted = r->request.max_new_tokens;
+    uint32_t wanted = r->max_new_tokens;
     p->prompt_tokens += r->n_tokens;
     p->prompt_tokens_max = bn_max_size(p->prompt_tokens_max, r->n_tokens);
-    p->answer_tokens_max +=
-        (uint64_t)r->request.n_choices * (wanted ? bn_min_size(wanted, room) : room);
+    p->answer_tokens_max += (uint64_t)r->n_choices * (wanted ? bn_min_size(wanted, room) : room);
+    return BITNET_OK;
+}
+
+static bitnet_status try_request(struct plan *p, const struct openai_request *r, bitnet_error *err)
+{
+    for (size_t i = 0; i < r->n_prompts; i++) {
+        bitnet_request one;
+        openai_request_at(r, i, &one);
+        BN_TRY(try_prompt(p, &one, err));
+    }
     return BITNET_OK;
 }
 

@@ -19,7 +19,9 @@ enum { WINDOW_PER_SEQ = 16, AHEAD = 2 };
 struct item {
     char *line; /* the output, once it is known */
     char *custom_id;
-    uint64_t key, id; /* id: in the engine */
+    uint64_t key;
+    uint64_t *ids; /* [n_ids] in the engine, one a prompt */
+    size_t n_ids;
     struct openai_reply reply;
 };
 
@@ -48,6 +50,7 @@ static void free_item(struct item *it)
     openai_reply_close(&it->reply);
     free(it->custom_id);
     free(it->line);
+    free(it->ids);
     *it = (struct item){0};
 }
 
@@ -63,15 +66,41 @@ static bitnet_status set_error(struct window *w, struct item *it, const bitnet_e
                                bitnet_error *err)
 {
     w->totals->n_failed++;
-    return set_line(it, openai_error_code(why->status), openai_error_json(why), err);
+    int status = openai_error_code(why->status);
+    return set_line(it, status, openai_error_json(status, why->text, NULL, NULL), err);
+}
+
+/* Its events are not waited for. */
+static void cancel(struct window *w, struct item *it)
+{
+    for (size_t i = 0; i < it->n_ids; i++) bitnet_cancel(w->engine, it->ids[i]);
+    it->n_ids = 0;
+}
+
+static bitnet_status submit_prompts(struct window *w, struct item *it,
+                                    const struct openai_request *r, bitnet_error *err)
+{
+    it->ids = bn_calloc(r->n_prompts, sizeof *it->ids);
+    if (!it->ids) return bn_fail_nomem(err, r->n_prompts * sizeof *it->ids, "a request");
+    for (size_t i = 0; i < r->n_prompts; i++) {
+        bitnet_request one;
+        openai_request_at(r, i, &one);
+        BN_TRY(bitnet_submit(w->engine, &one, &it->ids[i], err));
+        it->n_ids++;
+    }
+    return BITNET_OK;
 }
 
 static bitnet_status submit(struct window *w, struct item *it, bitnet_error *err)
 {
     struct openai_request r;
+    char id[BATCH_ID_BYTES];
+    batch_id(id, it->key);
     BN_TRY(batch_input_parse(w->in, &r, &it->custom_id, err));
-    bitnet_status s = openai_reply_open(&it->reply, &r, w->in->model, err);
-    if (s == BITNET_OK) s = bitnet_submit(w->engine, &r.request, &it->id, err);
+    /* when it was made is not part of an answer: 0 */
+    bitnet_status s = openai_reply_open(&it->reply, &r, w->in->model, id, 0, err);
+    if (s == BITNET_OK) s = submit_prompts(w, it, &r, err);
+    if (s != BITNET_OK) cancel(w, it);
     openai_request_free(&r);
     return s;
 }
@@ -104,26 +133,28 @@ static bool wants_more(const struct window *w)
 
 /* ------------------------------------------------------------------ on */
 
-static struct item *find_item(struct window *w, uint64_t id)
+/* The item that a request of the engine belongs to, and which of its prompts it is. */
+static struct item *find_item(struct window *w, uint64_t id, size_t *prompt)
 {
-    for (size_t i = 0; i < w->n; i++)
-        if (!item_at(w, i)->line && item_at(w, i)->id == id) return item_at(w, i);
+    for (size_t i = 0; i < w->n; i++) {
+        struct item *it = item_at(w, i);
+        for (size_t p = 0; p < it->n_ids; p++)
+            if (it->ids[p] == id) return *prompt = p, it;
+    }
     return NULL;
 }
 
 static bitnet_status finish(struct window *w, struct item *it, bitnet_error *err)
 {
-    char id[BATCH_ID_BYTES];
     struct openai_reply *r = &it->reply;
-    batch_id(id, it->key);
     w->n_seqs -= r->n_choices;
     if (r->error.status != BITNET_OK) {
-        bitnet_cancel(w->engine, it->id); /* its other choices */
+        cancel(w, it);
         BN_TRY(set_error(w, it, &r->error, err));
     } else {
         w->totals->prompt_tokens += r->n_prompt;
-        /* when it was made is not part of an answer: 0 */
-        BN_TRY(set_line(it, 200, openai_reply_json(r, id, 0), err));
+        BN_TRY(set_line(it, 200, openai_reply_json(r, false), err));
+        it->n_ids = 0;
     }
     openai_reply_close(r);
     return BITNET_OK;
@@ -136,10 +167,11 @@ static bitnet_status step(struct window *w, bitnet_error *err)
     if (n == 0) return bn_fail(err, BITNET_E_INTERNAL, "the engine lost %u sequences", w->n_seqs);
     for (size_t i = 0; i < n; i++) {
         const bitnet_event *e = &w->events[i];
-        struct item *it = find_item(w, e->id);
+        size_t prompt;
+        struct item *it = find_item(w, e->id, &prompt);
         if (!it) continue; /* another choice of a request that failed */
         w->totals->answer_tokens += e->token >= 0;
-        BN_TRY(openai_reply_take(&it->reply, e, err));
+        BN_TRY(openai_reply_take(&it->reply, prompt, e, err));
         if (openai_reply_done(&it->reply)) BN_TRY(finish(w, it, err));
     }
     return BITNET_OK;

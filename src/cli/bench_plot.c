@@ -6,6 +6,7 @@
  */
 #include "base/buf.h"
 #include "cli/bench.h"
+#include "cli/svg.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,29 +31,6 @@ static const struct {
     {"batch", "Decoding, several requests", "requests at a time"},
     {"depth", "Decoding behind a long text", "tokens in the cache"},
 };
-
-/* Text for XML: what it cannot hold becomes a question mark. */
-static void put_escaped(struct bn_buf *b, const char *s)
-{
-    for (; *s; s++) switch (*s) {
-        case '&': bn_buf_puts(b, "&amp;"); break;
-        case '<': bn_buf_puts(b, "&lt;"); break;
-        case '>': bn_buf_puts(b, "&gt;"); break;
-        case '"': bn_buf_puts(b, "&quot;"); break;
-        default: bn_buf_putc(b, (unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s);
-        }
-}
-
-/* The smallest of 1, 2, 2.5, 5 times a power of ten that is not below v. */
-static double round_up(double v)
-{
-    static const double steps[] = {1, 2, 2.5, 5, 10};
-    if (!(v > 0)) return 1;
-    double unit = pow(10, floor(log10(v)));
-    for (size_t i = 0; i < BN_ARRAY_LEN(steps); i++)
-        if (v <= steps[i] * unit * (1 + 1e-9)) return steps[i] * unit;
-    return 10 * unit;
-}
 
 struct panel {
     struct bn_buf *out;
@@ -104,7 +82,7 @@ static void draw_point(const struct panel *p, size_t i)
     bn_buf_printf(b, "<path d=\"M%.1f %.1fH%.1fM%.1f %.1fV%.1fM%.1f %.1fH%.1f\" class=\"bar\"/>\n",
                   x - 5, low, x + 5, x, low, high, x - 5, high, x + 5);
     bn_buf_printf(b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>", x, y_of(p, median));
-    put_escaped(b, bench_text(m, "name"));
+    svg_text(b, bench_text(m, "name"));
     bn_buf_printf(b, ": %.2f tok/s, quartiles %.2f to %.2f</title></circle>\n", median,
                   bench_number(m, "q1"), bench_number(m, "q3"));
     bn_buf_printf(b, "<text x=\"%.1f\" y=\"%.1f\" class=\"mid\">%.4g</text>\n", x,
@@ -120,7 +98,7 @@ static void draw_panel(struct panel *p, const char *title, const char *axis)
     for (size_t i = 0; i < p->n; i++)
         most =
             fmax(most, fmax(bench_number(p->items[i], "q3"), bench_number(p->items[i], "median")));
-    p->top_value = round_up(most * 1.1);
+    p->top_value = svg_round_up(most * 1.1);
     draw_frame(p, title, axis);
     bn_buf_puts(p->out, "<polyline points=\"");
     for (size_t i = 0; i < p->n; i++)
@@ -134,15 +112,15 @@ static void draw_head(struct bn_buf *b, const json_t *r)
 {
     const json_t *machine = json_object_get(r, "machine"), *s = json_object_get(r, "settings");
     bn_buf_printf(b, "<text x=\"%d\" y=\"30\" class=\"title\">", LEFT);
-    put_escaped(b, bench_text(json_object_get(r, "model"), "name"));
+    svg_text(b, bench_text(json_object_get(r, "model"), "name"));
     bn_buf_printf(b, "</text>\n<text x=\"%d\" y=\"50\">", LEFT);
-    put_escaped(b, bench_text(machine, "cpu"));
+    svg_text(b, bench_text(machine, "cpu"));
     bn_buf_printf(b, ", %.0f threads, ", bench_number(s, "threads"));
-    put_escaped(b, bench_text(s, "backend"));
+    svg_text(b, bench_text(s, "backend"));
     bn_buf_printf(b, ", memory %.1f GB/s, bitnet ", bench_number(machine, "read_bandwidth_gb_s"));
-    put_escaped(b, bench_text(r, "version"));
+    svg_text(b, bench_text(r, "version"));
     bn_buf_puts(b, ", ");
-    put_escaped(b, bench_text(r, "date"));
+    svg_text(b, bench_text(r, "date"));
     bn_buf_puts(b, "</text>\n");
 }
 
@@ -164,16 +142,7 @@ static void draw(struct bn_buf *b, const json_t *r)
         n_panels += p.n > 0;
     }
     int height = HEAD_HEIGHT + n_panels * PANEL_HEIGHT;
-    bn_buf_printf(b,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-                  "viewBox=\"0 0 %d %d\">\n",
-                  WIDTH, height, WIDTH, height);
-    bn_buf_puts(b, "<style>text{font:12px sans-serif;fill:#222}.title{font-size:15px;"
-                   "font-weight:bold}.mid{text-anchor:middle}.end{text-anchor:end}"
-                   ".grid{stroke:#ddd}.axis{stroke:#444}.bar{stroke:#1565c0;stroke-width:1.5;"
-                   "fill:none}circle{fill:#1565c0}polyline{stroke:#1565c0;stroke-width:1.5;"
-                   "fill:none}</style>\n");
-    bn_buf_printf(b, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", WIDTH, height);
+    svg_begin(b, WIDTH, height);
     draw_head(b, r);
     p.y0 = HEAD_HEIGHT;
     for (size_t i = 0; i < BN_ARRAY_LEN(panels); i++) {
@@ -182,7 +151,7 @@ static void draw(struct bn_buf *b, const json_t *r)
         draw_panel(&p, panels[i].title, panels[i].axis);
         p.y0 += PANEL_HEIGHT;
     }
-    bn_buf_puts(b, "</svg>\n");
+    svg_end(b);
 }
 
 char *bench_plot(const json_t *report, bool html)
@@ -192,7 +161,7 @@ char *bench_plot(const json_t *report, bool html)
     if (html) {
         bn_buf_puts(&b, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
                         "<title>bitnet bench: ");
-        put_escaped(&b, bench_text(json_object_get(report, "model"), "name"));
+        svg_text(&b, bench_text(json_object_get(report, "model"), "name"));
         bn_buf_puts(&b, "</title>\n</head>\n<body>\n");
     } else {
         bn_buf_puts(&b, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");

@@ -5,11 +5,11 @@
  * counted, unless --no-stats or --meta asks for the directory alone.
  */
 #include "base/file.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/model_opts.h"
 #include "cli/term.h"
-#include <math.h>
 #include <stdlib.h>
 
 struct inspect_config {
@@ -266,9 +266,6 @@ static int print_text(const struct inspect_config *o, const struct contents *c)
 
 /* ------------------------------------------------------------------ as JSON */
 
-/* JSON has no infinities */
-static json_t *real(double v) { return isfinite(v) ? json_real(v) : json_null(); }
-
 static json_t *json_tensor(const struct row *r)
 {
     const bitnet_tensor_info *t = &r->info;
@@ -278,18 +275,18 @@ static json_t *json_tensor(const struct row *r)
     json_t *j = json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:b, s:b}", "name",
                           term_json_string(t->name, strlen(t->name)), "type", t->type, "dims", dims,
                           "bytes", (json_int_t)t->bytes, "offset", (json_int_t)t->offset,
-                          "bits_per_weight", real(t->bits_per_weight), "is_matrix", t->is_matrix,
-                          "is_ternary_type", t->is_ternary_type);
+                          "bits_per_weight", bn_json_real(t->bits_per_weight), "is_matrix",
+                          t->is_matrix, "is_ternary_type", t->is_ternary_type);
     if (!j || !r->counted) return j;
     const bitnet_tensor_stats *s = &r->stats;
     json_t *found = json_pack(
         "{s:s, s:s, s:[I, I, I, I], s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:I}", "values",
         s->values, "dtype", s->dtype, "counts", (json_int_t)s->count[0], (json_int_t)s->count[1],
-        (json_int_t)s->count[2], (json_int_t)s->count[3], "zero_share", real(s->zero_share),
-        "scale_min", real(s->scale_min), "scale_max", real(s->scale_max), "n_scales",
-        (json_int_t)s->n_scales, "dead_rows", (json_int_t)s->dead_rows, "value_min",
-        real(s->value_min), "value_max", real(s->value_max), "mean_abs", real(s->mean_abs),
-        "nonfinite", (json_int_t)s->n_nonfinite);
+        (json_int_t)s->count[2], (json_int_t)s->count[3], "zero_share", bn_json_real(s->zero_share),
+        "scale_min", bn_json_real(s->scale_min), "scale_max", bn_json_real(s->scale_max),
+        "n_scales", (json_int_t)s->n_scales, "dead_rows", (json_int_t)s->dead_rows, "value_min",
+        bn_json_real(s->value_min), "value_max", bn_json_real(s->value_max), "mean_abs",
+        bn_json_real(s->mean_abs), "nonfinite", (json_int_t)s->n_nonfinite);
     json_object_update(j, found);
     json_decref(found);
     return j;
@@ -332,14 +329,14 @@ static int print_json(const struct contents *c)
         json_pack("{s:o, s:s, s:I, s:s, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "path",
                   term_json_string(path, strlen(path)), "format", bitnet_file_format(c->file),
                   "file_bytes", (json_int_t)bitnet_file_bytes(c->file), "weight_dtype",
-                  c->weight_dtype, "bit_width", known ? real(c->bit_width) : json_null(),
+                  c->weight_dtype, "bit_width", known ? bn_json_real(c->bit_width) : json_null(),
                   "has_zero_point", known ? json_boolean(c->has_zero_point) : json_null(),
                   "matrices", (json_int_t)c->n_matrices, "matrix_weights", (json_int_t)c->weights,
                   "matrix_bytes", (json_int_t)c->bytes, "zero_share",
-                  known ? real((double)c->zeros / (double)c->weights) : json_null(), "dead_rows",
-                  known ? json_integer((json_int_t)c->dead_rows) : json_null(), "nonfinite",
-                  known ? json_integer((json_int_t)c->nonfinite) : json_null(), "tensors", tensors,
-                  "metadata", json_meta(c->file)));
+                  known ? bn_json_real((double)c->zeros / (double)c->weights) : json_null(),
+                  "dead_rows", known ? json_integer((json_int_t)c->dead_rows) : json_null(),
+                  "nonfinite", known ? json_integer((json_int_t)c->nonfinite) : json_null(),
+                  "tensors", tensors, "metadata", json_meta(c->file)));
 }
 
 /* ------------------------------------------------------------------ the command */

@@ -19,6 +19,7 @@ struct command {
     const struct opt_part *parts;
     size_t config_bytes;
     size_t max_words; /* positional arguments taken */
+    bool settings;    /* options may also come from a file and the environment (settings.h) */
     int (*run)(void *config, const struct arg_words *words);
 };
 

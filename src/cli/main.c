@@ -3,9 +3,10 @@
  * main.c: finds the command, by the name the program was started under or by the first argument,
  * hands it its options and returns its exit code. Knows no command but through commands.def.
  */
+#include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
-#include "cli/suggest.h"
+#include "cli/settings.h"
 #include "cli/term.h"
 #include <ctype.h>
 #include <fcntl.h>
@@ -80,11 +81,11 @@ static int help_command(const struct entry *e)
 
 static int unknown_command(const char *name)
 {
-    struct suggest s;
-    suggest_start(&s, name);
-    suggest_offer(&s, "help");
+    struct bn_suggest s;
+    bn_suggest_start(&s, name);
+    bn_suggest_offer(&s, "help");
     for (size_t i = 0; i < BN_ARRAY_LEN(entries); i++)
-        if (entries[i].command) suggest_offer(&s, entries[i].name);
+        if (entries[i].command) bn_suggest_offer(&s, entries[i].name);
     if (s.best) return term_usage("", "unknown command '%s'; did you mean '%s'?", name, s.best);
     return term_usage("", "unknown command '%s'", name);
 }
@@ -112,15 +113,20 @@ static int run_command(const struct entry *e, char **argv, size_t argc)
     void *config = calloc(1, c->config_bytes ? c->config_bytes : 1);
     if (!config) return term_fail_text("out of memory");
     struct arg_words words;
+    struct settings settings = {0};
     bool wants_help;
     bitnet_error err = {0};
     int code;
-    if (args_parse(config, &words, &wants_help, c->parts, argv, argc, &err) != BITNET_OK)
-        code = term_usage(c->name, "%s", err.text);
+    bitnet_status s = args_defaults(config, c->parts, &err);
+    if (s == BITNET_OK && c->settings)
+        s = settings_read(&settings, config, c->parts, argv, argc, &err);
+    if (s == BITNET_OK) s = args_parse(config, &words, &wants_help, c->parts, argv, argc, &err);
+    if (s != BITNET_OK) code = term_usage(c->name, "%s", err.text);
     else if (wants_help) code = help_command(e);
     else if (words.n > c->max_words)
         code = term_usage(c->name, "'%s' is one argument too many", words.items[c->max_words]);
     else code = term_finish(c->run(config, &words));
+    settings_free(&settings);
     free(config);
     return code;
 }

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "cli/command.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 #include "cli/term.h"
 #include <stddef.h>
 
@@ -142,7 +142,7 @@ const struct opt seqs_opts_table[] = {
      .help = "sequences that are computed together",
      .offset = offsetof(struct seqs_opts, max_seqs),
      .initial = "8",
-     .aliases = "max-num-seqs",
+     .aliases = "max-num-seqs max-batch-size",
      .min = 1,
      .max = 1024},
     {.kind = OPT_U32,
@@ -183,12 +183,12 @@ int model_word(const char **typed, const char *from_option, const struct arg_wor
 
 int model_shape_check(const char *typed, const char *command)
 {
-    struct suggest s;
-    suggest_start(&s, typed);
+    struct bn_suggest s;
+    bn_suggest_start(&s, typed);
     const char *name;
     for (size_t i = 0; (name = bitnet_synth_shape(i, NULL)); i++) {
         if (strcmp(name, typed) == 0) return EXIT_DONE;
-        suggest_offer(&s, name);
+        bn_suggest_offer(&s, name);
     }
     if (s.best)
         return term_usage(command, "there is no shape '%s'; did you mean '%s'?", typed, s.best);

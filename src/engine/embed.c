@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Embeddings. Token lists follow each other in ragged batches; only the last one of a batch may be cut,
- * and goes on in the next. Each takes a sequence that nobody uses and gives it back. The
- * hidden states of a list come in the order of their positions whatever the batches were, and one sum
- * takes them in that order: so do the same bits.
+ * and goes on in the next. Each takes a sequence that nobody uses and gives it back; one more is there
+ * for the time of the call, for when there are no others. The hidden states of a list come in the order
+ * of their positions whatever the batches were, and one sum takes them in that order: so do the same
+ * bits.
  */
 #include "engine/engine_impl.h"
 
@@ -23,7 +24,8 @@ struct embedding {
     /* lists that have a sequence, from the first unfinished one on */
     size_t first, n_open;
     size_t done;            /* tokens of the first one */
-    struct bn_kv_seq **seq; /* [max_seqs] */
+    struct bn_kv_seq **seq; /* [max_seqs + 1] */
+    struct bn_kv_seq spare; /* of this call */
 };
 
 static bitnet_status check(const struct embedding *m, bitnet_error *err)
@@ -39,18 +41,19 @@ static bitnet_status check(const struct embedding *m, bitnet_error *err)
     return BITNET_OK;
 }
 
-/* A sequence that neither an answer nor the plain door uses, or NULL. */
-static struct bn_kv_seq *free_seq(struct bitnet_engine *e)
+/* A sequence that nobody uses, or NULL. */
+static struct bn_kv_seq *free_seq(struct embedding *m)
 {
+    struct bitnet_engine *e = m->e;
     for (uint32_t i = 0; i < e->max_seqs; i++)
         if (!e->taken[i] && !e->seqs[i].n_pages) return &e->seqs[i];
-    return NULL;
+    return m->spare.n_pages ? NULL : &m->spare;
 }
 
 /* The next list gets a sequence with pages for all its tokens. False: not possible now. */
 static bool open_next(struct embedding *m)
 {
-    struct bn_kv_seq *s = free_seq(m->e);
+    struct bn_kv_seq *s = free_seq(m);
     uint32_t n = (uint32_t)m->inputs[m->first + m->n_open].n_tokens;
     if (!s || !bn_engine_reserve(m->e, s, n)) return false;
     m->seq[m->n_open++] = s;
@@ -147,12 +150,14 @@ bitnet_status bn_engine_embed(struct bitnet_engine *e, const bitnet_embed_input 
         .e = e, .inputs = inputs, .n_inputs = n, .o = o, .out = out, .n_embd = e->m->config.n_embd};
     m.sum = bn_calloc(m.n_embd, sizeof *m.sum);
     m.hidden = bn_calloc(m.n_embd, sizeof *m.hidden);
-    m.seq = bn_calloc(e->max_seqs, sizeof(struct bn_kv_seq *));
+    m.seq = bn_calloc(e->max_seqs + 1, sizeof(struct bn_kv_seq *));
+    bool spare = bn_kv_seq_open(&m.spare, &e->kv, e->ctx);
     bitnet_status s = BITNET_OK;
-    if (!m.sum || !m.hidden || !m.seq)
+    if (!m.sum || !m.hidden || !m.seq || !spare)
         s = bn_fail_nomem(err, m.n_embd * (sizeof *m.sum + sizeof *m.hidden), "an embedding");
     else s = run(&m, err);
     while (m.n_open) close_first(&m);
+    bn_kv_seq_close(&m.spare);
     free(m.sum);
     free(m.hidden);
     free(m.seq);

@@ -225,6 +225,7 @@ static void request_info(const struct bitnet_engine *e, bitnet_engine_info *info
     info->draft_accepted = e->n_right;
     info->step_ns = e->total_ns;
     info->forward_ns = e->forward_ns;
+    info->weight_bytes = e->weight_bytes;
 }
 
 static void head_info(const struct bitnet_engine *e, bitnet_engine_info *info)

@@ -94,6 +94,8 @@ static bool start(void *user, struct bn_sched_job *j, uint32_t n_tokens)
     if (!a->started_ns) {
         a->started_ns = e->now_ns;
         a->n_cached = j->n_done;
+        /* the others wait for the prompt that this one reads for all, not in a queue */
+        if (a->choice == 0) a->request->queue_ns = e->now_ns - a->request->submitted_ns;
     }
     return true;
 }

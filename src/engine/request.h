@@ -49,7 +49,8 @@ struct bn_request {
     uint32_t n_choices, n_left;
     uint32_t n_top;
     bool logprobs, ignore_end, no_cache, cancelled;
-    uint64_t deadline_ns; /* UINT64_MAX: none */
+    uint64_t deadline_ns;            /* UINT64_MAX: none */
+    uint64_t submitted_ns, queue_ns; /* queue_ns: until its first answer began; 0: it has not */
     const struct bn_tokenizer *tokenizer;
     struct bn_grammar *grammar;
     struct bn_answer answers[]; /* [n_choices] */

@@ -201,6 +201,7 @@ static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
     bn_sched_took(e->sched, took_ns);
     e->total_ns += took_ns;
     e->forward_ns += done_ns - begin_ns;
+    e->weight_bytes += bn_forward_read_bytes(e->forward);
     return BITNET_OK;
 }
 

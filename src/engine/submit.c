@@ -67,8 +67,9 @@ bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r,
         bn_request_free(q);
         return bn_fail_nomem(err, need * sizeof *e->events, "events");
     }
+    q->submitted_ns = bn_now_ns();
     if (r->timeout_ms) {
-        q->deadline_ns = bn_now_ns() + r->timeout_ms * UINT64_C(1000000);
+        q->deadline_ns = q->submitted_ns + r->timeout_ms * UINT64_C(1000000);
         if (q->deadline_ns < e->next_deadline_ns) e->next_deadline_ns = q->deadline_ns;
     }
     q->id = *id = e->next_id++;
@@ -116,7 +117,8 @@ bitnet_event *bn_engine_event(struct bitnet_engine *e, const struct bn_answer *a
                          .n_generated = a->job.n_tokens - q->n_prompt,
                          .prefill_ns = a->prefill_ns,
                          .decode_ns = a->decode_ns,
-                         .repetition = bn_repetition_score(&a->repetition)};
+                         .repetition = bn_repetition_score(&a->repetition),
+                         .queue_ns = q->queue_ns};
     return ev;
 }
 

@@ -37,6 +37,8 @@ struct bn_ffn {
     enum bn_ffn_mode mode;
     bool alone; /* the pass in progress is over one token, and there are copies */
     uint64_t tokens, dense_bytes, read_bytes;
+    int64_t
+        left_out; /* bytes of the last pass; a copy read in whole may be larger than its matrix */
     struct layer *layers; /* [n_layer] */
     struct own *own;      /* [threads] */
     uint8_t *block;
@@ -148,8 +150,10 @@ static void begin_side(struct side *s, bool probe)
 
 static void end_side(struct bn_ffn *f, struct side *s)
 {
+    uint64_t read = s->used ? (uint64_t)s->found * s->item_bytes : s->dense_bytes;
     f->dense_bytes += s->dense_bytes;
-    f->read_bytes += s->used ? (uint64_t)s->found * s->item_bytes : s->dense_bytes;
+    f->read_bytes += read;
+    f->left_out += (int64_t)(s->dense_bytes - read);
     if (s->found == NOT_SEEN) return;
     float n = (float)s->found;
     s->mean = s->seen ? s->mean + (n - s->mean) * mean_weight : n;
@@ -161,6 +165,7 @@ static void end_side(struct bn_ffn *f, struct side *s)
 void bn_ffn_begin(struct bn_ffn *f, size_t n)
 {
     f->alone = n == 1 && f->mode != BN_FFN_DENSE;
+    f->left_out = 0;
     bool probe = f->tokens % BN_FFN_PROBE_TOKENS == 0;
     for (uint32_t i = 0; f->alone && i < f->m->config.n_layer; i++) {
         begin_side(&f->layers[i].up, probe);
@@ -176,6 +181,8 @@ void bn_ffn_end(struct bn_ffn *f)
     }
     f->tokens += f->alone;
 }
+
+int64_t bn_ffn_left_out(const struct bn_ffn *f) { return f->left_out; }
 
 /* ------------------------------------------------------------------ in a pass */
 

@@ -57,6 +57,8 @@ bool bn_ffn_layer_info(const struct bn_ffn *f, uint32_t layer, bitnet_ffn_layer 
 /* Around a pass over n tokens; by one thread. */
 void bn_ffn_begin(struct bn_ffn *f, size_t n);
 void bn_ffn_end(struct bn_ffn *f);
+/* Bytes of matrices that the last pass did not read. */
+int64_t bn_ffn_left_out(const struct bn_ffn *f);
 
 /* Should the gates of this layer be listed? Then all gates must have been written by all before
  * bn_ffn_up. The same answer for every worker. */

@@ -44,6 +44,7 @@ struct bn_forward {
     struct bn_ffn *ffn;
     struct bn_activity activity;
     uint32_t max_tokens;
+    uint64_t layer_bytes;
     size_t wide;                                  /* the widest activation */
     size_t q8_stride;                             /* padded */
     size_t qkv_dim, kv_dim;                       /* n_head * head_dim, n_head_kv * head_dim */
@@ -133,6 +134,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->m = m;
     f->pool = pool;
     f->max_tokens = max_tokens;
+    f->layer_bytes = bn_model_layer_bytes(m);
     f->qkv_dim = (size_t)c->n_head * c->head_dim;
     f->kv_dim = (size_t)c->n_head_kv * c->head_dim;
     f->wide = bn_max_size(bn_max_size(c->n_embd, c->n_ff), f->qkv_dim);
@@ -410,4 +412,10 @@ void bn_forward_hidden(const struct bn_forward *f, size_t t, float *out)
 {
     const struct bn_config *c = &f->m->config;
     f->m->kernels.rmsnorm(out, f->x + t * c->n_embd, f->m->out_norm, c->n_embd, c->eps);
+}
+
+uint64_t bn_forward_read_bytes(const struct bn_forward *f)
+{
+    uint64_t left_out = (uint64_t)bn_ffn_left_out(f->ffn);
+    return f->layer_bytes - left_out + bn_head_read_bytes(f->head);
 }

@@ -40,5 +40,7 @@ void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, si
                     float *logits);
 /* Of token t of the last batch: its state behind the last layer and the final norm, out[n_embd]. */
 void bn_forward_hidden(const struct bn_forward *f, size_t t, float *out);
+/* Bytes of matrices that the last batch has read, layers and head. */
+uint64_t bn_forward_read_bytes(const struct bn_forward *f);
 
 #endif

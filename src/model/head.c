@@ -84,6 +84,7 @@ struct bn_head {
     const struct bn_tensor *tensor; /* the matrix in the file */
     uint64_t touched_bytes;         /* at most, since it was last let go */
     uint64_t touched_full;          /* full passes by then */
+    uint64_t read_bytes;            /* by the last call */
     /* the call in progress */
     float *logits;
     size_t n_rows, n_slots;
@@ -425,9 +426,19 @@ static void release_pages(struct bn_head *h, uint64_t n)
     h->touched_bytes = 0;
 }
 
+/* The matrix is read once for all that need all of it, and so is the copy. */
+static void count_bytes(struct bn_head *h, bool full, uint64_t survivors)
+{
+    const struct bn_stored *w = &h->m->head.stored;
+    bool copy = h->n_slots || (full && h->int8);
+    h->read_bytes = survivors * (w->bytes / w->rows);
+    if (copy) h->read_bytes += h->m->head_copy_bytes;
+    if (full && !h->int8) h->read_bytes += w->bytes;
+}
+
 void bn_head_end(struct bn_head *h)
 {
-    uint64_t before = h->stats.survivors;
+    uint64_t before = h->stats.survivors, full_before = h->stats.full;
     struct bn_head_stats *s = &h->stats;
     for (size_t i = 0; i < h->n_rows; i++) {
         struct row *row = &h->rows[i];
@@ -442,6 +453,7 @@ void bn_head_end(struct bn_head *h)
         s->survivors += n;
         if (n > s->survivors_max) s->survivors_max = n;
     }
+    count_bytes(h, s->full > full_before, s->survivors - before);
     /* beside the int8 copy only embeddings are read there, about one a row of logits */
     release_pages(h, h->int8 ? h->n_rows : s->survivors - before);
 }
@@ -450,3 +462,5 @@ bool bn_head_was_screened(const struct bn_head *h, size_t row)
 {
     return h->rows[row].how == SCREENED;
 }
+
+uint64_t bn_head_read_bytes(const struct bn_head *h) { return h->read_bytes; }

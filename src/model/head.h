@@ -88,5 +88,7 @@ void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t wor
 void bn_head_end(struct bn_head *h);
 /* After the call: does this row of logits hold -infinity where nothing was wanted? */
 bool bn_head_was_screened(const struct bn_head *h, size_t row);
+/* Bytes of the matrix and its copy that the call has read. */
+uint64_t bn_head_read_bytes(const struct bn_head *h);
 
 #endif

@@ -189,3 +189,14 @@ void bn_model_close(struct bn_model *m)
     bn_source_close(&m->source);
     free(m);
 }
+
+/* Packed matrices with their block scales, without the copies of head and feed-forward layers, and
+ * the few that are left as floats. */
+uint64_t bn_model_layer_bytes(const struct bn_model *m)
+{
+    uint64_t bytes = m->packed_bytes - m->head_copy_bytes - m->ffn_bytes;
+    for (uint32_t i = 0; i < m->config.n_layer; i++)
+        for (int k = 0; k < BN_N_PROJ; k++)
+            if (m->layers[i].proj[k].dense) bytes += m->layers[i].proj[k].stored.bytes;
+    return bytes;
+}

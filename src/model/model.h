@@ -83,6 +83,8 @@ struct bn_model_open_args {
 bitnet_status bn_model_open(struct bn_model **out, const struct bn_model_open_args *a,
                             bitnet_error *err);
 void bn_model_close(struct bn_model *m);
+/* All matrices of the layers, as they lie in memory. */
+uint64_t bn_model_layer_bytes(const struct bn_model *m);
 
 /* Row r of a dense tensor as floats, by the model's kernels. */
 void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_stored *t, uint64_t r);

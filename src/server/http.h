@@ -14,7 +14,12 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-enum { HTTP_MAX_HEADERS = 100 };
+enum {
+    HTTP_MAX_HEADERS = 100,
+    HTTP_MAX_CHUNK_LINE = 256, /* size and extensions of a chunk */
+    HTTP_KEEP_BYTES = 1 << 16, /* memory that a reader keeps from one message to the next */
+    HTTP_WHY_BYTES = 160
+};
 
 enum http_state {
     HTTP_HEAD,  /* more of the head must come            */
@@ -41,25 +46,29 @@ struct http_reader {
     const char *method, *path,
         *query;      /* of a request; the path decoded, the query as it came, "" if none */
     int status;      /* of a reply; of a failed request: the code to answer with */
-    const char *why; /* of a failure: one sentence */
+    const char *why; /* of a failure: one sentence, in ASCII; else NULL */
     struct http_header headers[HTTP_MAX_HEADERS];
     size_t n_headers;
+    bool http_1_0;
     bool keep_alive;       /* the other side will take another message on this connection */
     bool expects_continue; /* waits for "100 Continue" before it sends the body */
     /* What has arrived of the body, without the marks of chunks. Whoever looks at a body on its way may
-     * take it out (bn_buf_clear): body_total counts on. */
+     * take it out (bn_buf_clear): body_total counts on, and is what the limit is for. */
     struct bn_buf body;
     uint64_t body_total;
+    /* the reader's own */
     struct bn_buf head; /* what the pointers point into */
     uint64_t length;    /* of the body, or of the chunk in progress: bytes still to come */
+    size_t n_line;      /* bytes of the chunk's first line, or of the trailers, so far */
     uint8_t step;       /* where inside head, chunk or trailer */
     bool chunked, until_close;
+    char why_text[HTTP_WHY_BYTES];
 };
 
 void http_reader_init(struct http_reader *r, bool is_reply, const struct http_limits *limits);
 void http_reader_free(struct http_reader *r);
 /* Takes bytes up to the end of the message at most; *used: how many. What follows them belongs to the
- * next message. */
+ * next message. What comes out does not depend on how the bytes are cut. */
 enum http_state http_reader_feed(struct http_reader *r, const char *p, size_t n, size_t *used);
 /* The connection was closed by the other side: a reply without a length is complete then; everything
  * else that is not complete has failed. */

@@ -11,12 +11,14 @@
 enum { KEYS_MAX = 1000, KEY_MAX_BYTES = 256 };
 
 struct keys {
-    uint8_t (*padded)[KEY_MAX_BYTES]; /* with zeros */
-    size_t n, room;
+    uint8_t (*padded)[KEY_MAX_BYTES]; /* [KEYS_MAX], with zeros; NULL as long as there is none */
+    size_t n;
 };
 
+/* A key is made of visible ASCII characters, which is what a header can carry. Errors never show it. */
 bitnet_status keys_add(struct keys *k, const char *key, bitnet_error *err);
-/* Adds those of a file. A file that others may write to is refused. On error nothing has changed. */
+/* Adds those of a file. Refused are a file that others than its owner may write to, and one without any
+ * key, which would let everybody in. On error nothing has changed. */
 bitnet_status keys_load(struct keys *k, const char *path, bitnet_error *err);
 void keys_free(struct keys *k);
 bool keys_match(const struct keys *k, const char *shown, size_t n);

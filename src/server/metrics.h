@@ -33,7 +33,8 @@ void metrics_rejected(struct metrics *m, const char *reason);
 struct metrics_answer {
     bitnet_finish finish;
     uint32_t n_prompt, n_cached, n_generated;
-    uint64_t first_ns, total_ns; /* from the request to its first and last bytes */
+    uint64_t first_ns,
+        total_ns; /* from the request to its first and last bytes; 0: none were sent */
     uint64_t queue_ns, prefill_ns, decode_ns;
     double repetition;
 };

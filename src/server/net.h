@@ -7,7 +7,10 @@
  * Nobody holds a connection for nothing: a request must be complete within request_ms of its first
  * byte, however it trickles; between requests there is idle_ms; a client must take what it is sent,
  * at least some of it every write_ms, and all of it within linger_ms after the reply's end. The one
- * connection too many is told 503 and closed.
+ * connection too many is told 503 and closed. All these times are above 0.
+ *
+ * The end of what a client sends, while its call is open, counts as its going: it cannot be told from
+ * a client that was killed. (docs/server-net.md)
  */
 #ifndef BN_SERVER_NET_H
 #define BN_SERVER_NET_H
@@ -30,9 +33,9 @@ struct net_config {
 
 struct net_stats {
     uint32_t n_connections;
-    uint64_t n_accepted, n_refused; /* refused: there were max_connections already */
-    uint64_t n_broken;              /* requests that were no HTTP, or came too slowly */
-    uint64_t n_bytes_in, n_bytes_out;
+    uint64_t n_accepted, n_refused;   /* refused: there were max_connections already */
+    uint64_t n_broken;                /* requests that were no HTTP, or came too slowly */
+    uint64_t n_bytes_in, n_bytes_out; /* without what TLS adds */
 };
 
 /* A request came to life and is answered by exactly one of: net_reply; net_stream_begin ...
@@ -48,23 +51,28 @@ struct net_handler {
     void (*broken)(void *user, const char *peer, int code, const char *why);
 };
 
+/* Makes the process ignore SIGPIPE. */
 bitnet_status net_open(struct net **out, struct event_base *base, const struct net_config *c,
                        const struct net_handler *h, bitnet_error *err);
-void net_close(struct net *n); /* all connections, at once; `gone` is called for open calls */
+void net_close(
+    struct net
+        *n); /* all connections, at once; `gone` is called for open calls; not from a handler */
 uint32_t net_port(const struct net *n);
 void net_stats(const struct net *n, struct net_stats *s);
 /* From now on: replies say "Connection: close", idle connections are closed; new ones are still
  * taken, so that they can be told. */
 void net_drain(struct net *n);
-bool net_quiet(const struct net *n); /* no open call, and everything written */
+/* No open call, no request half read, and everything written. */
+bool net_quiet(const struct net *n);
 bitnet_status net_reload_tls(struct net *n, bitnet_error *err); /* on error the old one stays */
 
 const struct http_reader *net_request(const struct net_call *c);
-const char *net_peer(const struct net_call *c);    /* address of the client */
+const char *net_peer(const struct net_call *c);    /* "address:port" of the client, or "unix" */
 uint64_t net_began_ns(const struct net_call *c);   /* when the request was complete */
 void net_set_user(struct net_call *c, void *user); /* of this call */
 void *net_user(const struct net_call *c);
-/* Headers of the reply beside those that every reply has. Before net_reply or net_stream_begin. */
+/* Headers of the reply beside those that every reply has. Before net_reply or net_stream_begin. A
+ * value with a line end in it is left out. */
 void net_add_header(struct net_call *c, const char *name, const char *value);
 void net_reply(struct net_call *c, int status, const char *content_type, const void *body,
                size_t n);

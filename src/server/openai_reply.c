@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/openai_reply.h"
 
+#include "base/map.h"
+#include "base/rng.h"
 #include "base/utf8.h"
+#include "server/responses.h"
 #include "server/tokens.h"
-#include <math.h>
 #include <stdlib.h>
-
-static const size_t answer_max_bytes = (size_t)256 << 20; /* of one choice */
 
 json_t *openai_text(const char *s, size_t n)
 {
@@ -24,141 +24,106 @@ json_t *openai_text(const char *s, size_t n)
     return j;
 }
 
-/* ------------------------------------------------------------------ log-probabilities */
-
-static json_t *empty_logprobs(enum openai_kind kind)
-{
-    if (kind == OPENAI_CHAT) return json_pack("{s:[], s:n}", "content", "refusal");
-    return json_pack("{s:[], s:[], s:[], s:[]}", "tokens", "token_logprobs", "top_logprobs",
-                     "text_offset");
-}
-
-/* JSON has no infinities; this is how OpenAI writes "as good as impossible" */
-static double json_logprob(float logprob) { return isfinite(logprob) ? (double)logprob : -9999.0; }
-
-/* A token's own text: part of a character may be all there is of it. */
-static bitnet_status token_bytes(char **bytes, size_t *n, const struct openai_reply *r,
-                                 int32_t token, bitnet_error *err)
-{
-    return tokens_decode(bytes, n, r->m, &token, 1, BITNET_TOK_SPECIAL, err);
-}
-
-/* {"token", "logprob", "bytes"} */
-static bitnet_status chat_token(json_t **out, const struct openai_reply *r, int32_t token,
-                                float logprob, bitnet_error *err)
-{
-    char *bytes;
-    size_t n;
-    BN_TRY(token_bytes(&bytes, &n, r, token, err));
-    json_t *list = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, json_integer((unsigned char)bytes[i]));
-    *out = json_pack("{s:o, s:f, s:o}", "token", openai_text(bytes, n), "logprob",
-                     json_logprob(logprob), "bytes", list);
-    free(bytes);
-    return *out ? BITNET_OK : bn_fail_nomem(err, n, "log-probabilities");
-}
-
-static bitnet_status add_chat_logprob(struct openai_reply *r, struct openai_choice *c,
-                                      const bitnet_event *e, bitnet_error *err)
-{
-    json_t *entry, *one;
-    BN_TRY(chat_token(&entry, r, e->token, e->logprob, err));
-    json_t *top = json_array();
-    bitnet_status s = BITNET_OK;
-    for (uint32_t i = 0; s == BITNET_OK && i < e->n_top; i++) {
-        s = chat_token(&one, r, e->top[i].token, e->top[i].logprob, err);
-        if (s == BITNET_OK) json_array_append_new(top, one);
-    }
-    json_object_set_new(entry, "top_logprobs", top);
-    json_array_append_new(json_object_get(c->logprobs, "content"), entry);
-    return s;
-}
-
-static size_t count_chars(const json_t *text)
-{
-    const char *s = json_string_value(text);
-    size_t n = 0;
-    for (size_t i = 0; i < json_string_length(text); i++) n += (s[i] & 0xc0) != 0x80;
-    return n;
-}
-
-static bitnet_status text_token(json_t **out, const struct openai_reply *r, int32_t token,
-                                bitnet_error *err)
-{
-    char *bytes;
-    size_t n;
-    BN_TRY(token_bytes(&bytes, &n, r, token, err));
-    *out = openai_text(bytes, n);
-    free(bytes);
-    return *out ? BITNET_OK : bn_fail_nomem(err, n, "log-probabilities");
-}
-
-static bitnet_status add_text_logprob(struct openai_reply *r, struct openai_choice *c,
-                                      const bitnet_event *e, bitnet_error *err)
-{
-    json_t *token, *one;
-    BN_TRY(text_token(&token, r, e->token, err));
-    json_t *top = json_object();
-    bitnet_status s = BITNET_OK;
-    for (uint32_t i = 0; s == BITNET_OK && i < e->n_top; i++) {
-        s = text_token(&one, r, e->top[i].token, err);
-        if (s != BITNET_OK) break;
-        /* tokens may look the same; the likeliest one counts */
-        if (!json_object_get(top, json_string_value(one)))
-            json_object_set_new(top, json_string_value(one),
-                                json_real(json_logprob(e->top[i].logprob)));
-        json_decref(one);
-    }
-    json_t *l = c->logprobs;
-    json_array_append_new(json_object_get(l, "text_offset"), json_integer((json_int_t)c->n_chars));
-    c->n_chars += count_chars(token);
-    json_array_append_new(json_object_get(l, "tokens"), token);
-    json_array_append_new(json_object_get(l, "token_logprobs"),
-                          json_real(json_logprob(e->logprob)));
-    json_array_append_new(json_object_get(l, "top_logprobs"), top);
-    return s;
-}
-
 /* ------------------------------------------------------------------ gathering */
 
-bitnet_status openai_reply_open(struct openai_reply *r, const struct openai_request *q,
-                                const bitnet_model *m, bitnet_error *err)
+static char *full_id(enum openai_kind kind, const char *id)
 {
-    uint32_t n = q->request.n_choices;
-    *r = (struct openai_reply){.kind = q->kind, .m = m, .n_choices = n};
-    bitnet_model_info info = {.size = sizeof info};
-    bitnet_model_get_info(m, &info);
-    r->model = strdup(*q->model ? q->model : info.name);
-    r->choices = bn_calloc(n, sizeof *r->choices);
-    bool ok = r->model && r->choices;
-    for (uint32_t i = 0; ok && i < n; i++) {
-        bn_buf_init(&r->choices[i].text, answer_max_bytes);
-        if (!q->request.logprobs) continue;
-        r->choices[i].logprobs = empty_logprobs(q->kind);
-        ok = r->choices[i].logprobs != NULL;
-    }
-    if (ok) return BITNET_OK;
-    openai_reply_close(r);
-    return bn_fail_nomem(err, n * sizeof *r->choices, "a reply");
+    static const char *const prefixes[] = {
+        [OPENAI_CHAT] = "chatcmpl-", [OPENAI_COMPLETION] = "cmpl-", [OPENAI_RESPONSE] = "resp_"};
+    struct bn_buf b;
+    bn_buf_init(&b, SIZE_MAX / 2);
+    bn_buf_puts(&b, prefixes[kind]);
+    bn_buf_puts(&b, id);
+    return bn_buf_take(&b);
 }
 
-bitnet_status openai_reply_take(struct openai_reply *r, const bitnet_event *e, bitnet_error *err)
+/* The answers to a prompt begin with it. */
+static bitnet_status echo_prompt(struct openai_reply *r, const struct openai_request *q, size_t i,
+                                 const bitnet_model *m, bitnet_error *err)
 {
-    if (e->choice >= r->n_choices)
-        return bn_fail(err, BITNET_E_INTERNAL, "an event of choice %u of %u", e->choice,
-                       r->n_choices);
-    struct openai_choice *c = &r->choices[e->choice];
-    r->n_prompt = e->n_prompt;
+    const struct openai_prompt *p = &q->prompts[i];
+    char *decoded = NULL;
+    size_t n = p->bytes;
+    if (!p->text) BN_TRY(tokens_decode(&decoded, &n, m, p->tokens, p->n_tokens, 0, err));
+    bool ok = true;
+    for (size_t k = i * r->n_each; k < (i + 1) * r->n_each; k++) {
+        struct openai_choice *c = &r->choices[k];
+        ok = ok && bn_buf_append(&c->answer.text, p->text ? p->text : decoded, n);
+        c->has_text = true;
+    }
+    free(decoded);
+    return ok ? BITNET_OK : bn_fail_nomem(err, n, "the prompt's echo");
+}
+
+static bitnet_status open_reply(struct openai_reply *r, const struct openai_request *q,
+                                const bitnet_model *m, const char *id, bitnet_error *err)
+{
+    bitnet_model_info info = {.size = sizeof info};
+    bitnet_model_get_info(m, &info);
+    r->id = full_id(q->kind, id);
+    r->model = strdup(*q->model ? q->model : info.name);
+    r->choices = bn_calloc(r->n_choices, sizeof *r->choices);
+    if (!r->id || !r->model || !r->choices)
+        return bn_fail_nomem(err, r->n_choices * sizeof *r->choices, "a reply");
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        tools_parser_open(&r->choices[i].answer, q->tools,
+                          bn_mix64(bn_hash(r->id, strlen(r->id)) + i));
+        openai_logprobs_open(&r->choices[i].logprobs, q->kind, m);
+    }
+    if (q->kind == OPENAI_RESPONSE && !(r->echoed = responses_echo(q)))
+        return bn_fail_nomem(err, 0, "a response");
+    for (size_t i = 0; q->echo && i < q->n_prompts; i++) BN_TRY(echo_prompt(r, q, i, m, err));
+    return BITNET_OK;
+}
+
+bitnet_status openai_reply_open(struct openai_reply *r, const struct openai_request *q,
+                                const bitnet_model *m, const char *id, uint64_t created,
+                                bitnet_error *err)
+{
+    *r = (struct openai_reply){.kind = q->kind,
+                               .created = created,
+                               .logprobs = q->request.logprobs,
+                               .cut_tokens = q->tools ? q->request.max_new_tokens : 0,
+                               .n_each = q->request.n_choices,
+                               .n_choices = (uint32_t)q->n_prompts * q->request.n_choices};
+    bitnet_status s = open_reply(r, q, m, id, err);
+    if (s != BITNET_OK) openai_reply_close(r);
+    return s;
+}
+
+/* What has come of an answer, and whether that is all. */
+static bool take_text(struct openai_choice *c, const bitnet_event *e)
+{
+    struct tools_parser *p = &c->answer;
+    bool ended = e->finish != BITNET_FINISH_NONE;
+    if (!tools_parser_feed(p, e->text, e->text_bytes) || (ended && !tools_parser_end(p)))
+        return false;
+    if (!c->has_text && (p->text.len || (ended && !p->n_calls))) {
+        c->has_text = true;
+        c->n_calls_before = p->n_calls;
+    }
+    return true;
+}
+
+bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_event *e,
+                                bitnet_error *err)
+{
+    if (e->choice >= r->n_each || i >= r->n_choices / r->n_each)
+        return bn_fail(err, BITNET_E_INTERNAL, "an event of choice %u of %u, prompt %zu of %u",
+                       e->choice, r->n_each, i, r->n_choices / r->n_each);
+    struct openai_choice *c = &r->choices[i * r->n_each + e->choice];
     c->n_generated = e->n_generated;
-    if (e->text_bytes && !bn_buf_append(&c->text, e->text, e->text_bytes))
-        return bn_fail(err, BITNET_E_LIMIT, "the answer is longer than %zu bytes",
-                       answer_max_bytes);
-    if (e->token >= 0 && c->logprobs)
-        BN_TRY((r->kind == OPENAI_CHAT ? add_chat_logprob : add_text_logprob)(r, c, e, err));
+    if (!take_text(c, e))
+        return bn_fail_nomem(err, c->answer.text.len + e->text_bytes, "an answer");
+    if (e->token >= 0 && r->logprobs) BN_TRY(openai_logprobs_add(&c->logprobs, e, err));
     if (e->finish == BITNET_FINISH_NONE) return BITNET_OK;
-    c->finish = e->finish;
+    bool cut = r->cut_tokens && e->n_generated >= r->cut_tokens && !c->answer.n_calls;
+    c->finish = cut && e->finish == BITNET_FINISH_END ? BITNET_FINISH_LENGTH : e->finish;
     r->n_done++;
+    if (e->choice == 0) { /* the others have the same prompt */
+        r->n_prompt += e->n_prompt;
+        r->n_cached += e->n_cached;
+    }
     if (e->finish == BITNET_FINISH_ERROR)
         bn_error_set(&r->error, BITNET_E_INTERNAL, "%s",
                      e->error ? e->error : "the request failed");
@@ -173,21 +138,23 @@ bool openai_reply_done(const struct openai_reply *r)
 void openai_reply_close(struct openai_reply *r)
 {
     for (uint32_t i = 0; r->choices && i < r->n_choices; i++) {
-        bn_buf_free(&r->choices[i].text);
-        json_decref(r->choices[i].logprobs);
+        tools_parser_close(&r->choices[i].answer);
+        openai_logprobs_close(&r->choices[i].logprobs);
     }
+    json_decref(r->echoed);
     free(r->choices);
     free(r->model);
+    free(r->id);
     *r = (struct openai_reply){0};
 }
 
 /* ------------------------------------------------------------------ the object */
 
-static const char *finish_name(bitnet_finish f)
+const char *openai_finish_name(const struct openai_choice *c)
 {
-    switch (f) {
+    switch (c->finish) {
     case BITNET_FINISH_END:
-    case BITNET_FINISH_STOP: return "stop";
+    case BITNET_FINISH_STOP: return c->answer.n_calls ? "tool_calls" : "stop";
     case BITNET_FINISH_LENGTH: return "length";
     case BITNET_FINISH_TIMEOUT: return "timeout";
     case BITNET_FINISH_CANCELLED: return "cancelled";
@@ -197,39 +164,83 @@ static const char *finish_name(bitnet_finish f)
     return "error";
 }
 
-static json_t *choice_json(const struct openai_reply *r, uint32_t i)
+json_t *openai_logprobs_json(const struct openai_reply *r, const struct openai_choice *c)
 {
-    const struct openai_choice *c = &r->choices[i];
-    json_t *text = openai_text(c->text.data ? c->text.data : "", c->text.len);
-    json_t *j = r->kind == OPENAI_CHAT ? json_pack("{s:i, s:{s:s, s:o}}", "index", (int)i,
-                                                   "message", "role", "assistant", "content", text)
-                                       : json_pack("{s:i, s:o}", "index", (int)i, "text", text);
-    if (!j) return NULL;
-    json_object_set_new(j, "logprobs", c->logprobs ? json_incref(c->logprobs) : json_null());
-    json_object_set_new(j, "finish_reason", json_string(finish_name(c->finish)));
+    if (!r->logprobs) return json_null();
+    struct bn_buf text;
+    bn_buf_init(&text, SIZE_MAX / 2);
+    json_t *j = openai_logprobs_write(&c->logprobs, &text)
+                    ? json_loadb(text.data, text.len, JSON_ALLOW_NUL, NULL)
+                    : NULL;
+    bn_buf_free(&text);
     return j;
 }
 
-json_t *openai_reply_json(const struct openai_reply *r, const char *id, uint64_t created)
+json_t *openai_answer_text(const struct openai_choice *c)
 {
+    const struct bn_buf *text = &c->answer.text;
+    return openai_text(text->data ? text->data : "", text->len);
+}
+
+json_t *openai_arguments_text(const struct tools_call *call)
+{
+    return openai_text(call->arguments.data, call->arguments.len); /* at least a brace */
+}
+
+static json_t *message_json(const struct openai_choice *c)
+{
+    json_t *calls = json_array();
+    for (size_t i = 0; i < c->answer.n_calls; i++) {
+        const struct tools_call *call = &c->answer.calls[i];
+        json_array_append_new(calls, json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", call->id, "type",
+                                               "function", "function", "name", call->name,
+                                               "arguments", openai_arguments_text(call)));
+    }
+    json_t *m = json_pack("{s:s, s:o, s:n}", "role", "assistant", "content",
+                          c->has_text ? openai_answer_text(c) : json_null(), "refusal");
+    if (c->answer.n_calls) json_object_set(m, "tool_calls", calls);
+    json_decref(calls);
+    return m;
+}
+
+static json_t *choice_json(const struct openai_reply *r, uint32_t i)
+{
+    const struct openai_choice *c = &r->choices[i];
     bool chat = r->kind == OPENAI_CHAT;
-    char full_id[64];
-    snprintf(full_id, sizeof full_id, "%s-%s", chat ? "chatcmpl" : "cmpl", id);
-    json_int_t n_answer = 0;
+    return json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, chat ? "message" : "text",
+                     chat ? message_json(c) : openai_answer_text(c), "logprobs",
+                     openai_logprobs_json(r, c), "finish_reason", openai_finish_name(c));
+}
+
+json_t *openai_usage_json(const struct openai_reply *r, bool with_cached)
+{
+    json_int_t n_answer = 0, n_prompt = (json_int_t)r->n_prompt;
+    for (uint32_t i = 0; i < r->n_choices; i++) n_answer += r->choices[i].n_generated;
+    json_t *j = json_pack("{s:I, s:I, s:I}", "prompt_tokens", n_prompt, "completion_tokens",
+                          n_answer, "total_tokens", n_prompt + n_answer);
+    if (with_cached)
+        json_object_set_new(j, "prompt_tokens_details",
+                            json_pack("{s:I}", "cached_tokens", (json_int_t)r->n_cached));
+    return j;
+}
+
+json_t *openai_reply_json(const struct openai_reply *r, bool with_cached)
+{
+    if (r->kind == OPENAI_RESPONSE) return responses_json(r, true, with_cached);
     json_t *choices = json_array();
-    for (uint32_t i = 0; i < r->n_choices; i++) {
-        n_answer += r->choices[i].n_generated;
+    for (uint32_t i = 0; i < r->n_choices; i++)
         if (json_array_append_new(choices, choice_json(r, i)) != 0) {
             json_decref(choices);
             return NULL;
         }
-    }
-    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:{s:I, s:I, s:I}, s:s}", "id", full_id, "object",
-                     chat ? "chat.completion" : "text_completion", "created", (json_int_t)created,
-                     "model", r->model, "choices", choices, "usage", "prompt_tokens",
-                     (json_int_t)r->n_prompt, "completion_tokens", n_answer, "total_tokens",
-                     r->n_prompt + n_answer, "system_fingerprint", "bitnet-" BITNET_VERSION);
+    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:o, s:s}", "id", r->id, "object",
+                     r->kind == OPENAI_CHAT ? "chat.completion" : "text_completion", "created",
+                     (json_int_t)r->created, "model", r->model, "choices", choices, "usage",
+                     openai_usage_json(r, with_cached), "system_fingerprint",
+                     "bitnet-" BITNET_VERSION);
 }
+
+/* ------------------------------------------------------------------ errors */
 
 int openai_error_code(bitnet_status s)
 {
@@ -238,10 +249,26 @@ int openai_error_code(bitnet_status s)
                : 400;
 }
 
-json_t *openai_error_json(const bitnet_error *err)
+json_t *openai_error_json(int status, const char *sentence, const char *param, const char *code)
 {
-    const char *type =
-        openai_error_code(err->status) == 400 ? "invalid_request_error" : "server_error";
-    return json_pack("{s:{s:o, s:s, s:n, s:n}}", "error", "message",
-                     openai_text(err->text, strlen(err->text)), "type", type, "param", "code");
+    static const struct {
+        int status;
+        const char *type, *code;
+    } known[] = {
+        {401, "authentication_error", "invalid_api_key"},
+        {403, "permission_error", NULL},
+        {404, "not_found_error", NULL},
+        {408, "timeout_error", NULL},
+        {429, "rate_limit_error", "rate_limit_exceeded"},
+        {504, "timeout_error", NULL},
+    };
+    const char *type = status < 500 ? "invalid_request_error" : "server_error";
+    for (size_t i = 0; i < BN_ARRAY_LEN(known); i++) {
+        if (known[i].status != status) continue;
+        type = known[i].type;
+        if (!code) code = known[i].code;
+    }
+    return json_pack("{s:{s:o, s:s, s:s?, s:s?}}", "error", "message",
+                     openai_text(sentence, strlen(sentence)), "type", type, "param", param, "code",
+                     code);
 }

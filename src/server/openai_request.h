@@ -12,16 +12,18 @@
 
 enum {
     OPENAI_MAX_MESSAGES = 4096,
-    OPENAI_MAX_CHOICES = 128,
-    OPENAI_MAX_STRINGS = 32, /* in a list: stop strings, breakers */
+    OPENAI_MAX_MODEL_BYTES = 256, /* of its name, which every chunk repeats */
+    OPENAI_MAX_PROMPTS = 128,     /* of one completion */
+    OPENAI_MAX_CHOICES = 128,     /* of all prompts together */
+    OPENAI_MAX_STRINGS = 32,      /* in a list: stop strings, breakers */
     OPENAI_MAX_BIASES = 1024,
     OPENAI_MAX_BIAS = 100, /* either way */
     OPENAI_MAX_TOP_LOGPROBS = 20
 };
 
-enum openai_kind { OPENAI_CHAT, OPENAI_COMPLETION };
+enum openai_kind { OPENAI_CHAT, OPENAI_COMPLETION, OPENAI_RESPONSE };
 
-/* What is asked for at a path: "/v1/chat/completions" or "/v1/completions". */
+/* What is asked for at a path: "/v1/chat/completions", "/v1/completions" or "/v1/responses". */
 bitnet_status openai_kind_of(enum openai_kind *out, const char *url, bitnet_error *err);
 
 /* For bodies that do not say it themselves. */
@@ -30,18 +32,30 @@ struct openai_defaults {
     uint64_t seed;
 };
 
+/* A completion has one or several prompts, everything else one. */
+struct openai_prompt {
+    const char *text; /* NULL: tokens came, or a conversation */
+    size_t bytes;
+    int32_t *tokens; /* also what the text is encoded to */
+    size_t n_tokens;
+};
+
+struct tools;
+
 struct openai_request {
     enum openai_kind kind;
-    bitnet_request request; /* its tokens are there after openai_request_encode */
+    bitnet_request request; /* of every prompt; its tokens are filled in by openai_request_at */
     const char *model;      /* as the body names it, "" if it does not; nothing is chosen by it */
-    bool stream;
-    /* the prompt is one of these */
-    bitnet_message *messages;
-    size_t n_messages;
-    const char *prompt;
-    size_t prompt_bytes;
-    int32_t *tokens; /* also what the others are encoded to */
-    size_t n_tokens;
+    bool stream, include_usage, echo;
+    bool parallel;                 /* several tools may be called in one answer */
+    bool seeded;                   /* the body says which seed */
+    struct openai_prompt *prompts; /* [n_prompts], one of a conversation */
+    size_t n_prompts;
+    json_t *messages;    /* of a conversation, as the template sees them */
+    struct tools *tools; /* that the model may call; NULL: none */
+    /* why it was refused, for openai_error_json: the member at fault and OpenAI's word for it; NULL:
+     * not known. Still there when the request has failed. */
+    const char *param, *code;
     /* what the pointers point into */
     json_t *body;
     struct bn_arena arena;
@@ -50,9 +64,14 @@ struct openai_request {
 /* Holds on to the body; nothing of a failed request need be freed. */
 bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kind, json_t *body,
                                   const struct openai_defaults *d, bitnet_error *err);
-/* Turns the prompt into tokens. chat_template: as in bitnet_chat_encode. */
+/* Turns the prompts into tokens, and tools into the form that answers must have. chat_template: as in
+ * bitnet_chat_encode. */
 bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model *m,
                                     const char *chat_template, bitnet_error *err);
+/* Refuses prompts that leave no room for an answer. */
+bitnet_status openai_request_fits(struct openai_request *r, uint32_t ctx_tokens, bitnet_error *err);
+/* What to submit for prompt i; borrows from r. */
+void openai_request_at(const struct openai_request *r, size_t i, bitnet_request *out);
 void openai_request_free(struct openai_request *r);
 
 #endif

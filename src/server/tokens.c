@@ -4,18 +4,44 @@
 #include "base/mem.h"
 #include <stdlib.h>
 
-bitnet_status tokens_encode(int32_t **ids, size_t *n, const bitnet_model *m, const char *text,
-                            size_t len, uint32_t flags, bitnet_error *err)
+/* Text, a conversation, or one as JSON: whichever is there. */
+struct source {
+    const char *text, *json;
+    size_t len; /* of either */
+    uint32_t flags;
+    const bitnet_message *msgs;
+    size_t n_msgs;
+    const char *chat_template;
+};
+
+static bitnet_status encode_into(int32_t *ids, size_t *n, const bitnet_model *m,
+                                 const struct source *s, bitnet_error *err)
 {
-    /* A token mostly covers several bytes, so this first guess nearly always saves a second
-     * encoding */
-    size_t room = len + 16;
+    if (s->text) return bitnet_encode(m, s->text, s->len, s->flags, ids, n, err);
+    if (s->json)
+        return bitnet_chat_encode_json(m, s->json, s->len, s->chat_template, 1, ids, n, err);
+    return bitnet_chat_encode(m, s->msgs, s->n_msgs, s->chat_template, 1, ids, n, err);
+}
+
+/* A token mostly covers several bytes, so this nearly always saves a second encoding. */
+static size_t guess_room(const struct source *s)
+{
+    size_t room = s->len + 256;
+    for (size_t i = 0; i < s->n_msgs; i++)
+        room += strlen(s->msgs[i].role) + strlen(s->msgs[i].content) + 16;
+    return room;
+}
+
+static bitnet_status encode(int32_t **ids, size_t *n, const bitnet_model *m,
+                            const struct source *from, bitnet_error *err)
+{
+    size_t room = guess_room(from);
     *ids = NULL;
     for (;;) {
         int32_t *p = bn_calloc(room, sizeof *p);
         if (!p) return bn_fail_nomem(err, room * sizeof *p, "token ids");
         size_t need = room;
-        bitnet_status s = bitnet_encode(m, text, len, flags, p, &need, err);
+        bitnet_status s = encode_into(p, &need, m, from, err);
         if (s == BITNET_OK) {
             *ids = p;
             *n = need;
@@ -25,6 +51,27 @@ bitnet_status tokens_encode(int32_t **ids, size_t *n, const bitnet_model *m, con
         if (s != BITNET_E_LIMIT || need <= room) return s;
         room = need;
     }
+}
+
+bitnet_status tokens_encode(int32_t **ids, size_t *n, const bitnet_model *m, const char *text,
+                            size_t len, uint32_t flags, bitnet_error *err)
+{
+    return encode(ids, n, m, &(struct source){.text = text, .len = len, .flags = flags}, err);
+}
+
+bitnet_status tokens_chat(int32_t **ids, size_t *n, const bitnet_model *m,
+                          const bitnet_message *msgs, size_t n_msgs, const char *chat_template,
+                          bitnet_error *err)
+{
+    const struct source s = {.msgs = msgs, .n_msgs = n_msgs, .chat_template = chat_template};
+    return encode(ids, n, m, &s, err);
+}
+
+bitnet_status tokens_chat_json(int32_t **ids, size_t *n, const bitnet_model *m, const char *json,
+                               size_t len, const char *chat_template, bitnet_error *err)
+{
+    const struct source s = {.json = json, .len = len, .chat_template = chat_template};
+    return encode(ids, n, m, &s, err);
 }
 
 bitnet_status tokens_decode(char **text, size_t *n, const bitnet_model *m, const int32_t *ids,
@@ -47,22 +94,24 @@ bitnet_status tokens_decode(char **text, size_t *n, const bitnet_model *m, const
     return BITNET_OK;
 }
 
-bitnet_status tokens_chat(int32_t **ids, size_t *n, const bitnet_model *m,
-                          const bitnet_message *msgs, size_t n_msgs, const char *chat_template,
-                          bitnet_error *err)
+bitnet_status tokens_from_json(int32_t **ids, size_t *n, const json_t *list, const char *key,
+                               bitnet_error *err)
 {
-    size_t need = 0;
     *ids = NULL;
-    bitnet_status s = bitnet_chat_encode(m, msgs, n_msgs, chat_template, 1, NULL, &need, err);
-    if (s != BITNET_OK && (s != BITNET_E_LIMIT || need == 0)) return s;
-    int32_t *p = bn_calloc(need + 1, sizeof *p);
-    if (!p) return bn_fail_nomem(err, need * sizeof *p, "the conversation's tokens");
-    s = bitnet_chat_encode(m, msgs, n_msgs, chat_template, 1, p, &need, err);
-    if (s != BITNET_OK) {
-        free(p);
-        return s;
+    *n = json_array_size(list);
+    if (!json_is_array(list))
+        return bn_fail(err, BITNET_E_ARG, "'%s' is not a list of token ids", key);
+    int32_t *p = bn_calloc(*n + 1, sizeof *p);
+    if (!p) return bn_fail_nomem(err, *n * sizeof *p, "token ids");
+    for (size_t i = 0; i < *n; i++) {
+        const json_t *id = json_array_get(list, i);
+        json_int_t value = json_integer_value(id);
+        if (!json_is_integer(id) || value < 0 || value > INT32_MAX) {
+            free(p);
+            return bn_fail(err, BITNET_E_ARG, "item %zu of '%s' is not a token id", i, key);
+        }
+        p[i] = (int32_t)value;
     }
     *ids = p;
-    *n = need;
     return BITNET_OK;
 }

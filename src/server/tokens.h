@@ -6,7 +6,7 @@
 #ifndef BN_SERVER_TOKENS_H
 #define BN_SERVER_TOKENS_H
 
-#include "base/status.h"
+#include "base/json.h"
 
 bitnet_status tokens_encode(int32_t **ids, size_t *n, const bitnet_model *m, const char *text,
                             size_t len, uint32_t flags, bitnet_error *err);
@@ -15,5 +15,11 @@ bitnet_status tokens_decode(char **text, size_t *n, const bitnet_model *m, const
 bitnet_status tokens_chat(int32_t **ids, size_t *n, const bitnet_model *m,
                           const bitnet_message *msgs, size_t n_msgs, const char *chat_template,
                           bitnet_error *err);
+/* The same of a conversation as JSON: see bitnet_chat_encode_json. */
+bitnet_status tokens_chat_json(int32_t **ids, size_t *n, const bitnet_model *m, const char *json,
+                               size_t len, const char *chat_template, bitnet_error *err);
+/* A list of ids. key: what the list is called in errors. */
+bitnet_status tokens_from_json(int32_t **ids, size_t *n, const json_t *list, const char *key,
+                               bitnet_error *err);
 
 #endif

@@ -16,21 +16,23 @@
 struct worker;
 
 struct worker_task {
-    /* the caller's; called by worker_deliver */
+    /* the caller's; called by worker_deliver. queue_ns of events counts from worker_submit on. */
     void (*take)(struct worker_task *t, const bitnet_event *e);
     void (*failed)(struct worker_task *t,
                    const bitnet_error *err); /* the engine refused it, or broke */
     void (*embedded)(struct worker_task *t);
     /* the worker's */
-    struct worker_task *next;
+    struct worker_task *next; /* in the one list that it is in */
     const bitnet_request *request;
     const bitnet_embed_input *inputs;
     const bitnet_embed_options *embed;
     float *vectors;
     size_t n_inputs, n_done;
-    uint64_t id; /* in the engine */
-    uint32_t n_left;
-    bool cancelled;
+    uint64_t id;                /* in the engine */
+    uint64_t given_ns, mail_ns; /* when it was given; how long it lay in the mailbox */
+    uint32_t n_left;            /* choices that are not over */
+    _Atomic bool cancelled;
+    bitnet_error error; /* of a task that failed */
 };
 
 /* One step of the engine. */
@@ -69,7 +71,8 @@ struct worker_config {
 };
 
 bitnet_status worker_open(struct worker **out, const struct worker_config *c, bitnet_error *err);
-/* Ends the thread; tasks that have not ended are cancelled and end by `failed`, called from here. */
+/* Ends the thread and delivers what is there; tasks that have not ended then are cancelled and end by
+ * `failed`, called from here. The engine is left without requests. */
 void worker_close(struct worker *w);
 
 /* Can be read when there is something to deliver. */
@@ -80,6 +83,9 @@ void worker_submit(struct worker *w, struct worker_task *t, const bitnet_request
 /* vectors: [n][n_embd]. Computed between steps, a few inputs at a time. */
 void worker_embed(struct worker *w, struct worker_task *t, const bitnet_embed_input *inputs,
                   size_t n, const bitnet_embed_options *o, float *vectors);
+/* A request that has begun ends with events that say BITNET_FINISH_CANCELLED; others fail with
+ * BITNET_E_CANCELLED. One whose end is on its way ends as it would have. Nothing happens to a task
+ * that has ended. */
 void worker_cancel(struct worker *w, struct worker_task *t);
 
 /* layers: room for n_layers of the model, or NULL. */

@@ -6,6 +6,7 @@
  * for every message the tokens of "User: ", those of the trimmed content and the token <|eot_id|>,
  * then those of "Assistant: ". The space after the colon is a token of its own there, which
  * encoding the whole text would not give. */
+#include "text/chat_json.h"
 #include "text/jinja.h"
 
 #include <stdlib.h>
@@ -55,7 +56,8 @@ static const struct builtin builtins[] = {
 struct bn_chat {
     struct bn_arena arena; /* the texts below */
     struct bn_jinja *jinja;
-    bool segments, no_special, add_bos;
+    const struct builtin *builtin; /* NULL: text that came with the model or from the caller */
+    bool add_bos;
     int32_t bos, eot;
     const char *bos_text, *eos_text; /* "" if none */
 };
@@ -134,8 +136,7 @@ static bitnet_status use_builtin(struct bn_chat *c, const struct builtin *b, bit
             err, BITNET_E_UNSUPPORTED,
             "chat template '%s' needs the token '<|eot_id|>', which the vocabulary does not have",
             b->name);
-    c->segments = b->segments;
-    c->no_special = b->no_special;
+    c->builtin = b;
     return bn_jinja_parse(&c->jinja, b->text, strlen(b->text), err);
 }
 
@@ -163,7 +164,7 @@ static bitnet_status use_own(struct bn_chat *c, const char *text, const char **n
             return BITNET_OK;
         }
         bn_jinja_free(c->jinja);
-        c->segments = false;
+        c->builtin = NULL;
     }
     c->jinja = own;
     return BITNET_OK;
@@ -240,6 +241,8 @@ void bn_chat_close(struct bn_chat *c)
     free(c);
 }
 
+bool bn_chat_is_builtin(const struct bn_chat *c) { return c->builtin != NULL; }
+
 static bitnet_status check_messages(const bitnet_message *msgs, size_t n, bitnet_error *err)
 {
     for (size_t i = 0; i < n; i++)
@@ -300,22 +303,86 @@ static bitnet_status encode_segments(const struct bn_chat *c, const struct bn_to
     return add_generation_prompt ? encode_header(t, "assistant", out, err) : BITNET_OK;
 }
 
+/* The text of a whole conversation; BOS exactly once. */
+static bitnet_status encode_text(const struct bn_chat *c, const struct bn_tokenizer *t,
+                                 const struct bn_buf *text, struct bn_tokens *out,
+                                 bitnet_error *err)
+{
+    bool special = !(c->builtin && c->builtin->no_special);
+    size_t bos = strlen(c->bos_text);
+    bool has_bos = bos > 0 && text->len >= bos && memcmp(text->data, c->bos_text, bos) == 0;
+    uint32_t flags = special ? BITNET_TOK_SPECIAL : 0;
+    if (c->bos >= 0 && c->add_bos && (!has_bos || !special)) flags |= BITNET_TOK_BOS;
+    return bn_encode(t, text->data ? text->data : "", text->len, flags, out, err);
+}
+
 bitnet_status bn_chat_encode(const struct bn_chat *c, const struct bn_tokenizer *t,
                              const bitnet_message *msgs, size_t n, bool add_generation_prompt,
                              struct bn_tokens *out, bitnet_error *err)
 {
     BN_TRY(check_messages(msgs, n, err));
-    if (c->segments) return encode_segments(c, t, msgs, n, add_generation_prompt, out, err);
+    if (c->builtin && c->builtin->segments)
+        return encode_segments(c, t, msgs, n, add_generation_prompt, out, err);
     struct bn_buf text;
     bn_buf_init(&text, MAX_CHAT_BYTES);
     bitnet_status st = render_text(c, c->jinja, msgs, n, add_generation_prompt, &text, err);
-    if (st == BITNET_OK) {
-        size_t bos = strlen(c->bos_text);
-        bool has_bos = bos > 0 && text.len >= bos && memcmp(text.data, c->bos_text, bos) == 0;
-        uint32_t flags = c->no_special ? 0 : BITNET_TOK_SPECIAL;
-        if (c->bos >= 0 && c->add_bos && (!has_bos || c->no_special)) flags |= BITNET_TOK_BOS;
-        st = bn_encode(t, text.data ? text.data : "", text.len, flags, out, err);
-    }
+    if (st == BITNET_OK) st = encode_text(c, t, &text, out, err);
     bn_buf_free(&text);
+    return st;
+}
+
+/* ------------------------------------------------------------------ conversations in JSON */
+
+static bool set_text(json_t *vars, const char *name, const char *text)
+{
+    /* tokens need not be UTF-8 */
+    return json_object_set_new(vars, name, json_stringn_nocheck(text, strlen(text))) == 0;
+}
+
+/* With the variables that bn_jinja_render defines. */
+static bitnet_status render_vars(const struct bn_chat *c, json_t *vars, bool add_generation_prompt,
+                                 struct bn_buf *out, bitnet_error *err)
+{
+    static const char *const none[] = {"tools", "documents"};
+    bool ok =
+        set_text(vars, "bos_token", c->bos_text) && set_text(vars, "eos_token", c->eos_text) &&
+        json_object_set_new(vars, "add_generation_prompt", json_boolean(add_generation_prompt)) ==
+            0;
+    for (size_t i = 0; i < BN_ARRAY_LEN(none); i++)
+        if (!json_object_get(vars, none[i]))
+            ok = ok && json_object_set_new(vars, none[i], json_null()) == 0;
+    if (!ok) return bn_fail_nomem(err, 0, "the variables of a chat template");
+    return bn_jinja_render_json(c->jinja, vars, 0, out, err);
+}
+
+bitnet_status bn_chat_render_json(const struct bn_chat *c, const char *json, size_t len,
+                                  bool add_generation_prompt, struct bn_buf *out, bitnet_error *err)
+{
+    struct bn_talk talk;
+    BN_TRY(bn_talk_read(&talk, json, len, c->builtin ? c->builtin->name : NULL, err));
+    bitnet_status st =
+        c->builtin ? bn_chat_render(c, talk.msgs, talk.n_msgs, add_generation_prompt, out, err)
+                   : render_vars(c, talk.vars, add_generation_prompt, out, err);
+    bn_talk_free(&talk);
+    return st;
+}
+
+bitnet_status bn_chat_encode_json(const struct bn_chat *c, const struct bn_tokenizer *t,
+                                  const char *json, size_t len, bool add_generation_prompt,
+                                  struct bn_tokens *out, bitnet_error *err)
+{
+    struct bn_talk talk;
+    BN_TRY(bn_talk_read(&talk, json, len, c->builtin ? c->builtin->name : NULL, err));
+    bitnet_status st;
+    if (c->builtin) {
+        st = bn_chat_encode(c, t, talk.msgs, talk.n_msgs, add_generation_prompt, out, err);
+    } else {
+        struct bn_buf text;
+        bn_buf_init(&text, MAX_CHAT_BYTES);
+        st = render_vars(c, talk.vars, add_generation_prompt, &text, err);
+        if (st == BITNET_OK) st = encode_text(c, t, &text, out, err);
+        bn_buf_free(&text);
+    }
+    bn_talk_free(&talk);
     return st;
 }

@@ -51,6 +51,15 @@ bitnet_status bn_chat_render(const struct bn_chat *c, const bitnet_message *msgs
 bitnet_status bn_chat_encode(const struct bn_chat *c, const struct bn_tokenizer *t,
                              const bitnet_message *msgs, size_t n, bool add_generation_prompt,
                              struct bn_tokens *out, bitnet_error *err);
+/* The same for {"messages": [...], ...}, see bitnet_chat_render_json. */
+enum { BN_CHAT_MAX_JSON = 32 << 20 }; /* bytes */
+bitnet_status bn_chat_render_json(const struct bn_chat *c, const char *json, size_t len,
+                                  bool add_generation_prompt, struct bn_buf *out,
+                                  bitnet_error *err);
+bitnet_status bn_chat_encode_json(const struct bn_chat *c, const struct bn_tokenizer *t,
+                                  const char *json, size_t len, bool add_generation_prompt,
+                                  struct bn_tokens *out, bitnet_error *err);
+bool bn_chat_is_builtin(const struct bn_chat *c);
 const char *bn_chat_builtin_name(size_t i); /* NULL past the end */
 
 #endif

@@ -3,9 +3,11 @@
  *
  *     root   ::= greeting (", " name)* "\n"    # a comment
  *     name   ::= [A-Z] [a-z]{1,20} | "you"
+ *     age    ::= %json {"type": "integer", "minimum": 0}
  *
+ * The last is this engine's own: the texts that fit a JSON Schema.
  * A rule ends with its line, except inside parentheses and after '|' or '::='. */
-#include "text/grammar_impl.h"
+#include "text/json_schema.h"
 
 #include "base/map.h"
 #include "base/utf8.h"
@@ -13,7 +15,9 @@
 
 struct reader {
     struct bn_builder b;
-    struct bn_map names; /* of rules */
+    struct bn_schema schemas; /* those after %json */
+    struct bn_map names;      /* of rules */
+    uint32_t rule;            /* being read */
     const char *text;
     size_t n, at;
     uint32_t nesting;
@@ -252,6 +256,20 @@ static const struct bn_expr *group(struct reader *r)
     return e;
 }
 
+/* A JSON Schema, where its text begins. */
+static const struct bn_expr *schema(struct reader *r)
+{
+    json_error_t e;
+    json_t *root =
+        json_loadb(r->text + r->at, r->n - r->at, JSON_ALLOW_NUL | JSON_DISABLE_EOF_CHECK, &e);
+    r->at += (size_t)e.position;
+    if (!root) {
+        fail(r, r->at, BITNET_E_FORMAT, "bad JSON after '%json'");
+        return NULL;
+    }
+    return bn_schema_add(&r->schemas, root, r->b.rules[r->rule].name);
+}
+
 static const struct bn_expr *sequence(struct reader *r)
 {
     struct bn_exprs parts = {0};
@@ -262,6 +280,7 @@ static const struct bn_expr *sequence(struct reader *r)
         else if (next_is(r, '[')) e = class(r);
         else if (next_is(r, '(')) e = group(r);
         else if (take(r, ".")) e = bn_expr_class(&r->b, &(struct bn_range){0, 0x10ffff}, 1);
+        else if (take(r, "%json")) e = schema(r);
         else if (n > 0) e = bn_expr_rule(&r->b, take_name(r, n));
         else break;
         skip_space(r, r->nesting > 0);
@@ -296,6 +315,7 @@ static void rule(struct reader *r)
         return;
     }
     place(r, at, &r->b.rules[i].line, &r->b.rules[i].column);
+    r->rule = i;
     const struct bn_expr *e = alternatives(r);
     if (good(r)) r->b.rules[i].expr = e;
     if (more(r) && !next_is(r, '\n') && !next_is(r, '\r'))
@@ -310,12 +330,14 @@ bitnet_status bn_grammar_from_gbnf(struct bn_grammar **out, const struct bn_toke
         return bn_fail(err, BITNET_E_LIMIT, "a grammar of %zu bytes, the most is %d", n,
                        BN_GRAMMAR_MAX_TEXT);
     struct reader r = {.b.err = err, .text = text, .n = n, .err = err};
+    bn_schema_open(&r.schemas, &r.b);
     if (!bn_map_init(&r.names, 64)) bn_builder_nomem(&r.b);
     else bn_map_add(&r.names, "root", 4, &(uint32_t){bn_rule_add(&r.b, "root", 4)}, NULL);
     for (skip_space(&r, true); good(&r) && more(&r); skip_space(&r, true)) rule(&r);
     if (good(&r) && !r.b.rules[0].expr)
         r.b.status = bn_fail(err, BITNET_E_FORMAT, "the grammar has no rule 'root'");
     bitnet_status st = bn_grammar_build(out, t, &r.b, err);
+    bn_schema_close(&r.schemas);
     bn_map_free(&r.names);
     bn_builder_free(&r.b);
     return st;

@@ -51,13 +51,13 @@ static const struct {
 const struct bn_expr *bn_schema_fail(struct bn_schema *s, bitnet_status status, const char *fmt,
                                      ...)
 {
-    if (s->b.status != BITNET_OK) return NULL;
+    if (s->b->status != BITNET_OK) return NULL;
     char what[200];
     va_list args;
     va_start(args, fmt);
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
-    s->b.status = bn_fail(s->b.err, status, "schema, at '%.120s': %s", s->place.data, what);
+    s->b->status = bn_fail(s->b->err, status, "schema, at '%.120s': %s", s->place.data, what);
     return NULL;
 }
 
@@ -145,7 +145,7 @@ static uint32_t implied_types(uint32_t kinds)
 
 static const struct bn_expr *typed(struct bn_schema *s, const json_t *schema, uint32_t types)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     struct bn_exprs alts = {0};
     if (types & BN_TYPE_NULL) bn_exprs_add(b, &alts, bn_expr_text(b, "null"));
     if (types & BN_TYPE_BOOLEAN) bn_exprs_add(b, &alts, bn_json_shared(s, BN_JSON_BOOLEAN));
@@ -182,10 +182,10 @@ static const struct bn_expr *values(struct bn_schema *s, const json_t *schema, u
     if (!bn_schema_types(s, schema, &types)) return NULL;
     for (size_t i = 0; i < (list ? json_array_size(list) : 1); i++) {
         const json_t *v = list ? json_array_get(list, i) : constant;
-        if (!types || bn_json_types(v) & types) bn_exprs_add(&s->b, &alts, bn_json_constant(s, v));
+        if (!types || bn_json_types(v) & types) bn_exprs_add(s->b, &alts, bn_json_constant(s, v));
     }
     if (alts.n == 0) return bn_schema_fail(s, BITNET_E_FORMAT, "no value fits");
-    return bn_exprs_take(&s->b, &alts, BN_EXPR_ALT);
+    return bn_exprs_take(s->b, &alts, BN_EXPR_ALT);
 }
 
 /* ------------------------------------------------------------------ references */
@@ -220,13 +220,13 @@ static const struct bn_expr *any_of(struct bn_schema *s, const json_t *schema, c
                 return bn_schema_fail(s, BITNET_E_UNSUPPORTED,
                                       "'oneOf': a value may fit both schema %zu and schema %zu", k,
                                       i);
-    for (size_t i = 0; i < n && s->b.status == BITNET_OK; i++) {
+    for (size_t i = 0; i < n && s->b->status == BITNET_OK; i++) {
         char index[24];
         snprintf(index, sizeof index, "%zu", i);
         const json_t *branch = bn_schema_merge(s, rest, json_array_get(list, i));
-        if (branch) bn_exprs_add(&s->b, &alts, bn_schema_rule_of(s, branch, key, index));
+        if (branch) bn_exprs_add(s->b, &alts, bn_schema_rule_of(s, branch, key, index));
     }
-    return bn_exprs_take(&s->b, &alts, BN_EXPR_ALT);
+    return bn_exprs_take(s->b, &alts, BN_EXPR_ALT);
 }
 
 static const struct bn_expr *reference(struct bn_schema *s, const json_t *schema)
@@ -263,32 +263,57 @@ const struct bn_expr *bn_schema_rule_of(struct bn_schema *s, const json_t *schem
                                         const char *key)
 {
     for (size_t i = 0; i < s->n_rules; i++)
-        if (s->rules[i].schema == schema) return bn_expr_rule(&s->b, s->rules[i].rule);
+        if (s->rules[i].schema == schema) return bn_expr_rule(s->b, s->rules[i].rule);
     size_t place = s->place.len;
     if (name) bn_buf_printf(&s->place, "/%s", name);
     if (key) bn_buf_printf(&s->place, "/%.200s", key);
     if (s->place.failed || ++s->nesting > BN_GRAMMAR_MAX_NESTING)
         return bn_schema_fail(s, BITNET_E_LIMIT, "schemas more than %d deep",
                               BN_GRAMMAR_MAX_NESTING);
-    uint32_t rule = bn_rule_add(&s->b, s->place.data, s->place.len);
+    uint32_t rule = bn_rule_add(s->b, s->place.data, s->place.len);
     if (!bn_grow((void **)&s->rules, &s->rule_room, s->n_rules + 1, sizeof *s->rules))
-        bn_builder_nomem(&s->b);
-    if (s->b.status != BITNET_OK) return NULL;
+        bn_builder_nomem(s->b);
+    if (s->b->status != BITNET_OK) return NULL;
     s->rules[s->n_rules++] = (struct bn_schema_rule){schema, rule};
     const struct bn_expr *e = build(s, schema);
-    if (s->b.status != BITNET_OK) return NULL;
-    s->b.rules[rule].expr = e;
+    if (s->b->status != BITNET_OK) return NULL;
+    s->b->rules[rule].expr = e;
     s->nesting--;
     s->place.len = place;
     s->place.data[place] = '\0';
-    return bn_expr_rule(&s->b, rule);
+    return bn_expr_rule(s->b, rule);
+}
+
+/* ------------------------------------------------------------------ documents */
+
+void bn_schema_open(struct bn_schema *s, struct bn_builder *b)
+{
+    enum { MAX_PLACE = 1 << 16 };
+    *s = (struct bn_schema){.b = b, .made = json_array()};
+    bn_buf_init(&s->place, MAX_PLACE);
+    if (!s->made) bn_builder_nomem(b);
+}
+
+void bn_schema_close(struct bn_schema *s)
+{
+    free(s->rules);
+    bn_buf_free(&s->place);
+    json_decref(s->made);
+}
+
+const struct bn_expr *bn_schema_add(struct bn_schema *s, json_t *root, const char *name)
+{
+    if (json_array_append_new(s->made, root) != 0) return bn_builder_nomem(s->b), NULL;
+    bn_buf_clear(&s->place);
+    if (!bn_buf_printf(&s->place, "%s#", name)) return bn_builder_nomem(s->b), NULL;
+    s->root = root;
+    return bn_schema_rule_of(s, root, NULL, NULL);
 }
 
 bitnet_status bn_grammar_from_schema(struct bn_grammar **out, const struct bn_token_tree *t,
                                      const char *schema, size_t n, bitnet_error *err)
 {
     static const char any_object[] = "{\"type\": \"object\"}";
-    enum { MAX_PLACE = 1 << 16 };
     *out = NULL;
     if (!schema) {
         schema = any_object;
@@ -297,17 +322,14 @@ bitnet_status bn_grammar_from_schema(struct bn_grammar **out, const struct bn_to
     if (n > BN_GRAMMAR_MAX_TEXT)
         return bn_fail(err, BITNET_E_LIMIT, "a schema of %zu bytes, the most is %d", n,
                        BN_GRAMMAR_MAX_TEXT);
-    struct bn_schema s = {.b.err = err};
-    BN_TRY(bn_json_parse(&s.root, schema, n, "schema", err));
-    bn_buf_init(&s.place, MAX_PLACE);
-    s.made = json_array();
-    if (!s.made || !bn_buf_puts(&s.place, "#")) bn_builder_nomem(&s.b);
-    else bn_schema_rule_of(&s, s.root, NULL, NULL);
-    bitnet_status st = bn_grammar_build(out, t, &s.b, err);
-    free(s.rules);
-    bn_buf_free(&s.place);
-    json_decref(s.made);
-    json_decref(s.root);
-    bn_builder_free(&s.b);
+    json_t *root;
+    BN_TRY(bn_json_parse(&root, schema, n, "schema", err));
+    struct bn_builder b = {.err = err};
+    struct bn_schema s;
+    bn_schema_open(&s, &b);
+    bn_schema_add(&s, root, "");
+    bitnet_status st = bn_grammar_build(out, t, &b, err);
+    bn_schema_close(&s);
+    bn_builder_free(&b);
     return st;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * JSON Schema as a grammar, from inside; only json_schema*.c include it. Texts are compact JSON with
+ * JSON Schema as rules of a grammar; only json_schema*.c and grammar_gbnf.c include it. Texts are compact JSON with
  * at most one space after ',' and ':'. A schema's grammar may allow less than the schema does (keys
  * come in the schema's order, say), never more. */
 #ifndef BN_TEXT_JSON_SCHEMA_H
@@ -40,8 +40,9 @@ struct bn_schema_rule {
 };
 
 struct bn_schema {
-    struct bn_builder b;
-    json_t *root, *made; /* the document; schemas made by merging others */
+    struct bn_builder *b;
+    const json_t *root;  /* the document being read */
+    json_t *made;        /* all documents, and schemas made by merging others */
     struct bn_buf place; /* JSON pointer of what is being read */
     uint32_t nesting;
     uint32_t shared[BN_JSON_N_RULES]; /* 1 + rule */
@@ -50,6 +51,12 @@ struct bn_schema {
 };
 
 /* ---- json_schema.c ---- */
+
+void bn_schema_open(struct bn_schema *s, struct bn_builder *b);
+void bn_schema_close(struct bn_schema *s);
+/* The rule for a document, which is taken over. name: what stands before '#' in its places. Documents
+ * share rules such as those of strings. */
+const struct bn_expr *bn_schema_add(struct bn_schema *s, json_t *root, const char *name);
 
 /* Says what is wrong where the reader stands, once; NULL. */
 const struct bn_expr *bn_schema_fail(struct bn_schema *s, bitnet_status status, const char *fmt,

@@ -42,7 +42,7 @@ const json_t *bn_schema_find(struct bn_schema *s, const char *pointer)
 /* Keeps a new schema alive; NULL if it could not be made. */
 static json_t *keep(struct bn_schema *s, json_t *made)
 {
-    if (!made || json_array_append_new(s->made, made) != 0) return bn_builder_nomem(&s->b), NULL;
+    if (!made || json_array_append_new(s->made, made) != 0) return bn_builder_nomem(s->b), NULL;
     return made;
 }
 
@@ -96,18 +96,18 @@ static bool merge_keyword(struct bn_schema *s, json_t *sum, const char *key, jso
     if (!old || json_equal(old, value)) {
         /* copies of what later merges change */
         json_t *copy = json_copy(value);
-        return json_object_set_new(sum, key, copy) == 0 || bn_builder_nomem(&s->b);
+        return json_object_set_new(sum, key, copy) == 0 || bn_builder_nomem(s->b);
     }
     if (rule && json_is_number(old) && json_is_number(value)) {
         double a = json_number_value(old), b = json_number_value(value);
         return (rule < 0 ? b <= a : b >= a) || json_object_set(sum, key, value) == 0 ||
-               bn_builder_nomem(&s->b);
+               bn_builder_nomem(s->b);
     }
     if (strcmp(key, "properties") == 0 && json_is_object(old) && json_is_object(value))
-        return add_properties(old, value) || bn_builder_nomem(&s->b);
+        return add_properties(old, value) || bn_builder_nomem(s->b);
     bool lists = json_is_array(old) && json_is_array(value);
     if (lists && (strcmp(key, "required") == 0 || strcmp(key, "allOf") == 0))
-        return json_array_extend(old, value) == 0 || bn_builder_nomem(&s->b);
+        return json_array_extend(old, value) == 0 || bn_builder_nomem(s->b);
     return bn_schema_fail(s, BITNET_E_UNSUPPORTED, "two schemas that differ in '%.80s' at once",
                           key) != NULL;
 }

@@ -15,7 +15,7 @@ static const struct bn_expr *digits(struct bn_schema *s, char lo, char hi, uint3
                                     uint32_t max)
 {
     struct bn_range r = {(uint8_t)lo, (uint8_t)hi};
-    return bn_expr_repeat(&s->b, bn_expr_class(&s->b, &r, lo <= hi), min, max);
+    return bn_expr_repeat(s->b, bn_expr_class(s->b, &r, lo <= hi), min, max);
 }
 
 /* Strings of n digits; fraction: or fewer, the rest being zeros. */
@@ -43,7 +43,7 @@ static bool may_stop(const struct between *d, uint32_t i, bool at_lo, bool at_hi
 static const struct bn_expr *digits_from(struct bn_schema *s, const struct between *d, uint32_t i,
                                          bool at_lo, bool at_hi)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     if (!at_lo && !at_hi) return digits(s, '0', '9', d->fraction ? 0 : d->n - i, d->n - i);
     struct bn_exprs alts = {0};
     if (may_stop(d, i, at_lo, at_hi)) bn_exprs_add(b, &alts, bn_expr_text(b, ""));
@@ -79,13 +79,13 @@ static const struct bn_expr *naturals(struct bn_schema *s, uint64_t lo, uint64_t
             snprintf(a, sizeof a, "%llu", (unsigned long long)from);
             snprintf(z, sizeof z, "%llu", (unsigned long long)to);
             struct between d = {.lo = a, .hi = z, .n = n};
-            bn_exprs_add(&s->b, &alts, digits_from(s, &d, 0, true, true));
+            bn_exprs_add(s->b, &alts, digits_from(s, &d, 0, true, true));
         }
         first = last + 1;
         last = 10 * last + 9;
     }
-    if (alts.n == 0) bn_exprs_add(&s->b, &alts, bn_expr_class(&s->b, NULL, 0));
-    return bn_exprs_take(&s->b, &alts, BN_EXPR_ALT);
+    if (alts.n == 0) bn_exprs_add(s->b, &alts, bn_expr_class(s->b, NULL, 0));
+    return bn_exprs_take(s->b, &alts, BN_EXPR_ALT);
 }
 
 /* ------------------------------------------------------------------ bounds */
@@ -122,7 +122,7 @@ static bool read_bounds(struct bn_schema *s, const json_t *schema, struct bound 
 const struct bn_expr *bn_json_integer(struct bn_schema *s, const json_t *schema)
 {
     const int64_t most = 999999999999999999;
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     struct bound lo = {0}, hi = {0};
     if (!read_bounds(s, schema, &lo, &hi)) return NULL;
     if (schema && !lo.given && !hi.given) return bn_json_shared(s, BN_JSON_INTEGER);
@@ -173,7 +173,7 @@ static bool decimal_of(struct bn_schema *s, double x, bool strict, struct decima
 static const struct bn_expr *fraction(struct bn_schema *s, const struct decimal *lo,
                                       const struct decimal *hi, uint32_t n)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     static const char none[] = "000000000000000";
     struct between d = {.lo = lo ? lo->fraction : none,
                         .hi = hi ? hi->fraction : none,
@@ -199,7 +199,7 @@ static const struct bn_expr *fraction(struct bn_schema *s, const struct decimal 
 static const struct bn_expr *magnitudes(struct bn_schema *s, const struct decimal *lo,
                                         const struct decimal *hi)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     char whole[24];
     uint32_t n = NUMBER_DIGITS;
     n -= (uint32_t)snprintf(whole, sizeof whole, "%llu", (unsigned long long)hi->whole);
@@ -219,7 +219,7 @@ static const struct bn_expr *magnitudes(struct bn_schema *s, const struct decima
 /* Any number: bounded in length, so that no model can go on for ever. */
 static const struct bn_expr *any_number(struct bn_schema *s)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     const struct bn_expr *sign = bn_expr_repeat(b, bn_expr_text(b, "-"), 0, 1);
     const struct bn_expr *whole =
         BN_ALT(b, bn_expr_text(b, "0"),
@@ -236,7 +236,7 @@ static const struct bn_expr *any_number(struct bn_schema *s)
 const struct bn_expr *bn_json_number(struct bn_schema *s, const json_t *schema)
 {
     const double most = 999999999999; /* where no bound is given on that side */
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     struct bound lo = {0}, hi = {0};
     struct decimal a, z;
     if (!schema) return any_number(s);

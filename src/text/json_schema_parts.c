@@ -7,13 +7,13 @@
 
 static const struct bn_expr *text(struct bn_schema *s, const char *t)
 {
-    return bn_expr_text(&s->b, t);
+    return bn_expr_text(s->b, t);
 }
 
 /* ',' or ':' and, as the model likes, one space */
 static const struct bn_expr *mark(struct bn_schema *s, const char *m)
 {
-    return BN_SEQ(&s->b, text(s, m), bn_expr_repeat(&s->b, text(s, " "), 0, 1));
+    return BN_SEQ(s->b, text(s, m), bn_expr_repeat(s->b, text(s, " "), 0, 1));
 }
 
 /* ------------------------------------------------------------------ shared rules */
@@ -22,7 +22,7 @@ static const struct bn_expr *mark(struct bn_schema *s, const char *m)
 static const struct bn_expr *list(struct bn_schema *s, const char *open, const struct bn_expr *item,
                                   const char *close)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     const struct bn_expr *more =
         bn_expr_repeat(b, BN_SEQ(b, mark(s, ","), item), 0, BN_GRAMMAR_UNLIMITED);
     return BN_SEQ(b, text(s, open), bn_expr_repeat(b, BN_SEQ(b, item, more), 0, 1), text(s, close));
@@ -30,20 +30,20 @@ static const struct bn_expr *list(struct bn_schema *s, const char *open, const s
 
 static const struct bn_expr *any_value(struct bn_schema *s)
 {
-    return BN_ALT(&s->b, bn_json_shared(s, BN_JSON_OBJECT), bn_json_shared(s, BN_JSON_ARRAY),
+    return BN_ALT(s->b, bn_json_shared(s, BN_JSON_OBJECT), bn_json_shared(s, BN_JSON_ARRAY),
                   bn_json_shared(s, BN_JSON_STRING), bn_json_shared(s, BN_JSON_NUMBER),
                   bn_json_shared(s, BN_JSON_BOOLEAN), text(s, "null"));
 }
 
 static const struct bn_expr *any_pair(struct bn_schema *s)
 {
-    return BN_SEQ(&s->b, bn_json_shared(s, BN_JSON_STRING), mark(s, ":"),
+    return BN_SEQ(s->b, bn_json_shared(s, BN_JSON_STRING), mark(s, ":"),
                   bn_json_shared(s, BN_JSON_VALUE));
 }
 
 static const struct bn_expr *shared(struct bn_schema *s, enum bn_json_rule which)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     switch (which) {
     case BN_JSON_VALUE: return any_value(s);
     case BN_JSON_OBJECT: return list(s, "{", any_pair(s), "}");
@@ -67,20 +67,20 @@ const struct bn_expr *bn_json_shared(struct bn_schema *s, enum bn_json_rule whic
     static const char *const names[] = {"value",  "object",  "array",  "character", "rest",
                                         "string", "integer", "number", "boolean"};
     if (!s->shared[which]) {
-        uint32_t rule = bn_rule_add(&s->b, names[which], strlen(names[which]));
-        if (s->b.status != BITNET_OK) return NULL;
+        uint32_t rule = bn_rule_add(s->b, names[which], strlen(names[which]));
+        if (s->b->status != BITNET_OK) return NULL;
         s->shared[which] = rule + 1;
         const struct bn_expr *e = shared(s, which);
-        if (s->b.status != BITNET_OK) return NULL;
-        s->b.rules[rule].expr = e;
+        if (s->b->status != BITNET_OK) return NULL;
+        s->b->rules[rule].expr = e;
     }
-    return bn_expr_rule(&s->b, s->shared[which] - 1);
+    return bn_expr_rule(s->b, s->shared[which] - 1);
 }
 
 const struct bn_expr *bn_json_constant(struct bn_schema *s, const json_t *value)
 {
     char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    if (!dump) return bn_builder_nomem(&s->b), NULL;
+    if (!dump) return bn_builder_nomem(s->b), NULL;
     const struct bn_expr *e = text(s, dump);
     free(dump);
     return e;
@@ -114,7 +114,7 @@ static bool read_properties(struct bn_schema *s, struct object *o, const json_t 
         o->names[o->n] = name;
         o->values[o->n++] = bn_schema_rule_of(s, value, "properties", name);
     }
-    return s->b.status == BITNET_OK;
+    return s->b->status == BITNET_OK;
 }
 
 static bool read_required(struct bn_schema *s, struct object *o, const json_t *required)
@@ -143,10 +143,10 @@ static bool read_object(struct bn_schema *s, struct object *o, const json_t *sch
     const json_t *required = json_object_get(schema, "required");
     const json_t *others = json_object_get(schema, "additionalProperties");
     size_t room = json_object_size(properties) + json_array_size(required) + 1;
-    o->names = bn_arena_alloc(&s->b.arena, room * sizeof *o->names);
-    o->values = bn_arena_alloc(&s->b.arena, room * sizeof *o->values);
-    o->required = bn_arena_alloc(&s->b.arena, room * sizeof *o->required);
-    if (!o->names || !o->values || !o->required) return bn_builder_nomem(&s->b);
+    o->names = bn_arena_alloc(&s->b->arena, room * sizeof *o->names);
+    o->values = bn_arena_alloc(&s->b->arena, room * sizeof *o->values);
+    o->required = bn_arena_alloc(&s->b->arena, room * sizeof *o->required);
+    if (!o->names || !o->values || !o->required) return bn_builder_nomem(s->b);
     if (!read_properties(s, o, properties)) return false;
     if (json_is_object(others))
         o->other = bn_schema_rule_of(s, others, "additionalProperties", NULL);
@@ -154,32 +154,32 @@ static bool read_object(struct bn_schema *s, struct object *o, const json_t *sch
     if (!read_required(s, o, required)) return false;
     /* not asked for beside named properties, others would only lead a model astray */
     if (!others && o->n > 0) o->other = NULL;
-    return s->b.status == BITNET_OK;
+    return s->b->status == BITNET_OK;
 }
 
 static const struct bn_expr *pair(struct bn_schema *s, const struct object *o, size_t i)
 {
     json_t *name = json_string(o->names[i]);
-    if (!name) return bn_builder_nomem(&s->b), NULL;
+    if (!name) return bn_builder_nomem(s->b), NULL;
     const struct bn_expr *key = bn_json_constant(s, name);
     json_decref(name);
-    return BN_SEQ(&s->b, key, mark(s, ":"), o->values[i]);
+    return BN_SEQ(s->b, key, mark(s, ":"), o->values[i]);
 }
 
 /* A rule of its own for an expression that is used twice. */
 static const struct bn_expr *as_rule(struct bn_schema *s, const struct bn_expr *e)
 {
-    uint32_t rule = bn_rule_add(&s->b, s->place.data, s->place.len);
-    if (s->b.status != BITNET_OK) return NULL;
-    s->b.rules[rule].expr = e;
-    return bn_expr_rule(&s->b, rule);
+    uint32_t rule = bn_rule_add(s->b, s->place.data, s->place.len);
+    if (s->b->status != BITNET_OK) return NULL;
+    s->b->rules[rule].expr = e;
+    return bn_expr_rule(s->b, rule);
 }
 
 /* Built from the last property to the first: `after` is the rest behind a pair, `first` the rest
  * when none has come yet. */
 const struct bn_expr *bn_json_object(struct bn_schema *s, const json_t *schema)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     struct object o = {0};
     if (!read_object(s, &o, schema)) return NULL;
     if (o.n == 0 && o.other && !json_object_get(schema, "additionalProperties"))
@@ -217,8 +217,8 @@ static bool read_array(struct bn_schema *s, struct array *a, const json_t *schem
         return bn_schema_fail(s, BITNET_E_UNSUPPORTED,
                               "'prefixItems' must be a list and 'items' a schema") != NULL;
     size_t n = json_array_size(prefix);
-    a->prefix = bn_arena_alloc(&s->b.arena, (n + 1) * sizeof *a->prefix);
-    if (!a->prefix) return bn_builder_nomem(&s->b);
+    a->prefix = bn_arena_alloc(&s->b->arena, (n + 1) * sizeof *a->prefix);
+    if (!a->prefix) return bn_builder_nomem(s->b);
     for (size_t i = 0; i < n; i++) {
         char index[24];
         snprintf(index, sizeof index, "%zu", i);
@@ -237,13 +237,13 @@ static bool read_array(struct bn_schema *s, struct array *a, const json_t *schem
     if (a->min > a->max)
         return bn_schema_fail(s, BITNET_E_FORMAT, "at least %u items and at most %u", a->min,
                               a->max) != NULL;
-    return s->b.status == BITNET_OK;
+    return s->b->status == BITNET_OK;
 }
 
 /* Built from the end: items that repeat, then the prefix (or the first item) one by one. */
 const struct bn_expr *bn_json_array(struct bn_schema *s, const json_t *schema)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     struct array a = {0};
     if (!read_array(s, &a, schema)) return NULL;
     uint32_t i = a.n_prefix > 0 ? a.n_prefix : 1;

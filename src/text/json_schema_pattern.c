@@ -19,7 +19,7 @@ static const struct bn_expr *refuse(struct pattern *p, size_t at, const char *wh
     return bn_schema_fail(p->s, BITNET_E_UNSUPPORTED, "'pattern', byte %zu: %s", at, what);
 }
 
-static bool good(const struct pattern *p) { return p->s->b.status == BITNET_OK; }
+static bool good(const struct pattern *p) { return p->s->b->status == BITNET_OK; }
 static bool more(const struct pattern *p) { return p->at < p->n; }
 static bool next_is(const struct pattern *p, char c) { return more(p) && p->text[p->at] == c; }
 
@@ -43,7 +43,7 @@ static bool add_set(struct pattern *p, char name, struct bn_ranges *r)
     for (size_t i = 0; i < BN_ARRAY_LEN(sets); i++) {
         if (sets[i].name != name) continue;
         for (const char *q = sets[i].ranges; *q; q += 2)
-            bn_ranges_add(&p->s->b, r, (uint8_t)q[0], (uint8_t)q[1]);
+            bn_ranges_add(p->s->b, r, (uint8_t)q[0], (uint8_t)q[1]);
         return true;
     }
     return false;
@@ -105,11 +105,11 @@ static const struct bn_expr *class(struct pattern *p)
                 if (!take_char(p, &r, &hi)) refuse(p, p->at, "a range up to a set");
             }
             if (good(p) && hi < lo) refuse(p, p->at, "a range that ends before it begins");
-            bn_ranges_add(&p->s->b, &r, lo, hi);
+            bn_ranges_add(p->s->b, &r, lo, hi);
         }
     }
     if (good(p)) p->at++;
-    if (inverted) bn_ranges_invert(&p->s->b, &r);
+    if (inverted) bn_ranges_invert(p->s->b, &r);
     return bn_json_class(p->s, &r);
 }
 
@@ -118,11 +118,11 @@ static const struct bn_expr *any_char(struct pattern *p, bool lines)
 {
     struct bn_ranges r = {0};
     if (!lines) {
-        bn_ranges_add(&p->s->b, &r, '\n', '\n');
-        bn_ranges_add(&p->s->b, &r, '\r', '\r');
-        bn_ranges_add(&p->s->b, &r, 0x2028, 0x2029);
+        bn_ranges_add(p->s->b, &r, '\n', '\n');
+        bn_ranges_add(p->s->b, &r, '\r', '\r');
+        bn_ranges_add(p->s->b, &r, 0x2028, 0x2029);
     }
-    bn_ranges_invert(&p->s->b, &r);
+    bn_ranges_invert(p->s->b, &r);
     return bn_json_class(p->s, &r);
 }
 
@@ -130,7 +130,7 @@ static const struct bn_expr *one_char(struct pattern *p)
 {
     struct bn_ranges r = {0};
     uint32_t c;
-    if (take_char(p, &r, &c)) bn_ranges_add(&p->s->b, &r, c, c);
+    if (take_char(p, &r, &c)) bn_ranges_add(p->s->b, &r, c, c);
     return bn_json_class(p->s, &r);
 }
 
@@ -167,7 +167,7 @@ static const struct bn_expr *repeated(struct pattern *p, const struct bn_expr *e
     else if (!take(p, '*')) return e;
     if (next_is(p, '?') || next_is(p, '*') || next_is(p, '+') || next_is(p, '{'))
         refuse(p, at, "a repetition of a repetition");
-    return bn_expr_repeat(&p->s->b, e, min, max);
+    return bn_expr_repeat(p->s->b, e, min, max);
 }
 
 static const struct bn_expr *alternatives(struct pattern *p);
@@ -186,7 +186,7 @@ static const struct bn_expr *group(struct pattern *p)
 static const struct bn_expr *sequence(struct pattern *p)
 {
     struct bn_exprs parts = {0};
-    struct bn_builder *b = &p->s->b;
+    struct bn_builder *b = p->s->b;
     bool whole = p->nesting == 0; /* anchors are allowed */
     const struct bn_expr *anything =
         bn_expr_repeat(b, any_char(p, true), 0, whole ? BN_GRAMMAR_UNLIMITED : 0);
@@ -212,9 +212,9 @@ static const struct bn_expr *sequence(struct pattern *p)
 static const struct bn_expr *alternatives(struct pattern *p)
 {
     struct bn_exprs alts = {0};
-    do bn_exprs_add(&p->s->b, &alts, sequence(p));
+    do bn_exprs_add(p->s->b, &alts, sequence(p));
     while (good(p) && take(p, '|'));
-    return bn_exprs_take(&p->s->b, &alts, BN_EXPR_ALT);
+    return bn_exprs_take(p->s->b, &alts, BN_EXPR_ALT);
 }
 
 const struct bn_expr *bn_json_pattern(struct bn_schema *s, const char *pattern, size_t n)
@@ -222,6 +222,6 @@ const struct bn_expr *bn_json_pattern(struct bn_schema *s, const char *pattern, 
     struct pattern p = {.s = s, .text = pattern, .n = n};
     const struct bn_expr *e = alternatives(&p);
     if (good(&p) && more(&p)) return refuse(&p, p.at, "')' without '('");
-    const struct bn_expr *quote = bn_expr_text(&s->b, "\"");
-    return BN_SEQ(&s->b, quote, e, quote);
+    const struct bn_expr *quote = bn_expr_text(s->b, "\"");
+    return BN_SEQ(s->b, quote, e, quote);
 }

@@ -11,7 +11,7 @@ enum { MAX_CHAR = 0x10ffff };
 
 static const struct bn_expr *text(struct bn_schema *s, const char *t)
 {
-    return bn_expr_text(&s->b, t);
+    return bn_expr_text(s->b, t);
 }
 
 /* ------------------------------------------------------------------ characters */
@@ -22,10 +22,10 @@ static const struct bn_expr *one_of(struct bn_schema *s, const char *set)
     struct bn_ranges r = {0};
     for (const char *p = set; *p; p++) {
         bool range = p[1] == '-' && p[2];
-        bn_ranges_add(&s->b, &r, (uint8_t)p[0], (uint8_t)(range ? p[2] : p[0]));
+        bn_ranges_add(s->b, &r, (uint8_t)p[0], (uint8_t)(range ? p[2] : p[0]));
         if (range) p += 2;
     }
-    const struct bn_expr *e = bn_expr_class(&s->b, r.v, r.n);
+    const struct bn_expr *e = bn_expr_class(s->b, r.v, r.n);
     bn_ranges_free(&r);
     return e;
 }
@@ -33,7 +33,7 @@ static const struct bn_expr *one_of(struct bn_schema *s, const char *set)
 static const struct bn_expr *several(struct bn_schema *s, const char *set, uint32_t min,
                                      uint32_t max)
 {
-    return bn_expr_repeat(&s->b, one_of(s, set), min, max);
+    return bn_expr_repeat(s->b, one_of(s, set), min, max);
 }
 
 static bool must_escape(uint32_t c) { return c < 0x20 || c == '"' || c == '\\'; }
@@ -41,18 +41,18 @@ static bool must_escape(uint32_t c) { return c < 0x20 || c == '"' || c == '\\'; 
 /* Everything that may stand as it is, the given characters apart. */
 static const struct bn_expr *plain_except(struct bn_schema *s, struct bn_ranges *except)
 {
-    bn_ranges_add(&s->b, except, 0, 0x1f);
-    bn_ranges_add(&s->b, except, '"', '"');
-    bn_ranges_add(&s->b, except, '\\', '\\');
-    bn_ranges_invert(&s->b, except);
-    const struct bn_expr *e = bn_expr_class(&s->b, except->v, except->n);
+    bn_ranges_add(s->b, except, 0, 0x1f);
+    bn_ranges_add(s->b, except, '"', '"');
+    bn_ranges_add(s->b, except, '\\', '\\');
+    bn_ranges_invert(s->b, except);
+    const struct bn_expr *e = bn_expr_class(s->b, except->v, except->n);
     bn_ranges_free(except);
     return e;
 }
 
 const struct bn_expr *bn_json_any_char(struct bn_schema *s)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     const char *hex = "0-9a-fA-F";
     /* \uD800 to \uDFFF come in pairs, and a pair is one character */
     const struct bn_expr *unit =
@@ -77,7 +77,7 @@ static const struct bn_expr *escaped(struct bn_schema *s, uint32_t c)
 
 const struct bn_expr *bn_json_class(struct bn_schema *s, struct bn_ranges *r)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     struct bn_exprs alts = {0};
     for (size_t i = 0; i < r->n; i++)
         for (uint32_t c = r->v[i].lo; c <= r->v[i].hi && c <= '\\'; c++)
@@ -94,7 +94,7 @@ const struct bn_expr *bn_json_class(struct bn_schema *s, struct bn_ranges *r)
 static const struct bn_expr *other_rest(struct bn_schema *s, const char *const *names, size_t n,
                                         size_t at)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     const struct bn_expr *any =
         bn_expr_repeat(b, plain_except(s, &(struct bn_ranges){0}), 0, BN_GRAMMAR_UNLIMITED);
     struct bn_ranges taken = {0};
@@ -125,8 +125,8 @@ static int by_name(const void *a, const void *b)
 const struct bn_expr *bn_json_other_key(struct bn_schema *s, const char *const *names, size_t n)
 {
     enum { MAX_NAME = 100 }; /* bytes: each is a level of nesting */
-    const char **sorted = bn_arena_alloc(&s->b.arena, (n + 1) * sizeof *sorted);
-    if (!sorted) return bn_builder_nomem(&s->b), NULL;
+    const char **sorted = bn_arena_alloc(&s->b->arena, (n + 1) * sizeof *sorted);
+    if (!sorted) return bn_builder_nomem(s->b), NULL;
     for (size_t i = 0; i < n; i++) {
         sorted[i] = names[i];
         if (strlen(names[i]) > MAX_NAME)
@@ -136,20 +136,20 @@ const struct bn_expr *bn_json_other_key(struct bn_schema *s, const char *const *
                 strlen(names[i]), MAX_NAME);
     }
     qsort(sorted, n, sizeof *sorted, by_name);
-    return BN_SEQ(&s->b, text(s, "\""), other_rest(s, sorted, n, 0));
+    return BN_SEQ(s->b, text(s, "\""), other_rest(s, sorted, n, 0));
 }
 
 /* ------------------------------------------------------------------ formats */
 
 static const struct bn_expr *two_digits(struct bn_schema *s, const char *high, const char *low)
 {
-    return BN_SEQ(&s->b, one_of(s, high), one_of(s, low));
+    return BN_SEQ(s->b, one_of(s, high), one_of(s, low));
 }
 
 /* 1000 to 2999; February has 28 days: which years have one more cannot be told from here */
 static const struct bn_expr *date(struct bn_schema *s)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     const struct bn_expr *to28 =
         BN_ALT(b, two_digits(s, "0", "1-9"), two_digits(s, "1", "0-9"), two_digits(s, "2", "0-8"));
     const struct bn_expr *to30 = BN_ALT(b, to28, text(s, "29"), text(s, "30"));
@@ -164,7 +164,7 @@ static const struct bn_expr *date(struct bn_schema *s)
 
 static const struct bn_expr *clock_time(struct bn_schema *s)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     const struct bn_expr *hour = BN_ALT(b, two_digits(s, "01", "0-9"), two_digits(s, "2", "0-3"));
     const struct bn_expr *sixty = two_digits(s, "0-5", "0-9");
     const struct bn_expr *part =
@@ -179,23 +179,23 @@ static const struct bn_expr *uuid(struct bn_schema *s)
     struct bn_exprs parts = {0};
     static const uint32_t lengths[] = {8, 4, 4, 4, 12};
     for (size_t i = 0; i < BN_ARRAY_LEN(lengths); i++) {
-        if (i > 0) bn_exprs_add(&s->b, &parts, text(s, "-"));
-        bn_exprs_add(&s->b, &parts, several(s, "0-9a-f", lengths[i], lengths[i]));
+        if (i > 0) bn_exprs_add(s->b, &parts, text(s, "-"));
+        bn_exprs_add(s->b, &parts, several(s, "0-9a-f", lengths[i], lengths[i]));
     }
-    return bn_exprs_take(&s->b, &parts, BN_EXPR_SEQ);
+    return bn_exprs_take(s->b, &parts, BN_EXPR_SEQ);
 }
 
 /* words with a mark between them, min to max of them */
 static const struct bn_expr *words(struct bn_schema *s, const struct bn_expr *word,
                                    const char *mark, uint32_t min, uint32_t max)
 {
-    return BN_SEQ(&s->b, word,
-                  bn_expr_repeat(&s->b, BN_SEQ(&s->b, text(s, mark), word), min - 1, max - 1));
+    return BN_SEQ(s->b, word,
+                  bn_expr_repeat(s->b, BN_SEQ(s->b, text(s, mark), word), min - 1, max - 1));
 }
 
 static const struct bn_expr *email(struct bn_schema *s)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     const struct bn_expr *user = several(s, "a-zA-Z0-9_+-", 1, 20);
     const struct bn_expr *host =
         BN_SEQ(b, several(s, "a-z0-9", 1, 20),
@@ -206,7 +206,7 @@ static const struct bn_expr *email(struct bn_schema *s)
 
 static const struct bn_expr *ipv4(struct bn_schema *s)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     const struct bn_expr *byte = BN_ALT(b, one_of(s, "0-9"), two_digits(s, "1-9", "0-9"),
                                         BN_SEQ(b, text(s, "1"), two_digits(s, "0-9", "0-9")),
                                         BN_SEQ(b, text(s, "2"), two_digits(s, "0-4", "0-9")),
@@ -218,7 +218,7 @@ static const struct bn_expr *format(struct bn_schema *s, const char *name)
 {
     if (strcmp(name, "date") == 0) return date(s);
     if (strcmp(name, "time") == 0) return clock_time(s);
-    if (strcmp(name, "date-time") == 0) return BN_SEQ(&s->b, date(s), text(s, "T"), clock_time(s));
+    if (strcmp(name, "date-time") == 0) return BN_SEQ(s->b, date(s), text(s, "T"), clock_time(s));
     if (strcmp(name, "uuid") == 0) return uuid(s);
     if (strcmp(name, "email") == 0) return email(s);
     if (strcmp(name, "ipv4") == 0) return ipv4(s);
@@ -229,7 +229,7 @@ static const struct bn_expr *format(struct bn_schema *s, const char *name)
 
 const struct bn_expr *bn_json_string(struct bn_schema *s, const json_t *schema)
 {
-    struct bn_builder *b = &s->b;
+    struct bn_builder *b = s->b;
     const json_t *pattern = json_object_get(schema, "pattern");
     const json_t *name = json_object_get(schema, "format");
     uint32_t min = 0, max = BN_GRAMMAR_UNLIMITED;

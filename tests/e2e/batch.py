@@ -17,6 +17,7 @@ WORDS = "once upon a time there was little girl who liked to play with her dog i
 # nothing that an answer depends on
 COMPANY = [[], ["--kv-tokens", "600"], ["--prefix-cache", "off"], ["--speculation", "off"],
            ["--speculation", "on", "--draft-tokens", "7"], ["--max-num-batched-tokens", "20"], ["-t", "1"]]
+PLACE = {"type": "object", "properties": {"place": {"enum": ["park", "house"]}}, "required": ["place"]}
 LIMIT_S = 300
 
 
@@ -33,9 +34,15 @@ def requests(rng, n):
                                 {"response_format": {"type": "json_object"}}]))
         if chat:
             body["messages"] = [{"role": "user", "content": words}]
+            if rng.random() < 0.2:
+                body["tools"] = [{"type": "function", "function": {"name": "look", "parameters": PLACE}}]
         else:
-            body["prompt"] = words
-        if rng.random() < 0.5:
+            body["prompt"] = rng.choice([words, words, [words, "Once", [5, 6, 7]]])
+            body["echo"] = rng.random() < 0.1
+        if chat and rng.random() < 0.2:
+            body = {"custom_id": f"id {i}", "method": "POST", "url": "/v1/responses",
+                    "body": {"input": words, "instructions": "Be brief.", "max_output_tokens": body["max_tokens"]}}
+        elif rng.random() < 0.5:
             path = "chat/completions" if "messages" in body else "completions"
             body = {"custom_id": f"id {i}", "method": "POST", "url": "/v1/" + path, "body": body}
         yield json.dumps(body)

@@ -194,3 +194,59 @@ for name, schema in (
         ("loop", {"$ref": "#", "minimum": 1}), ("itself", {"$ref": "#"}), ("any", {}),
         ("refused", {"properties": {"a": {"not": {"type": "string"}}}})):
     save("schema", name, json.dumps(schema).encode())
+
+# ---- http: the first byte says which side is read, the second how it is cut, see fuzz_http.c
+POST = "POST /v1/%41?q=1 HTTP/1.1\r\nHost: a\r\n"
+for name, side, text in (
+        ("get", 0, "GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n\r\n"),
+        ("old", 0, "GET /old HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"),
+        ("absolute", 0, "GET http://a:80/b?c HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("length", 0, POST + "Content-Length: 5\r\nExpect: 100-continue\r\n\r\nhello"),
+        ("chunked", 0, POST + "Transfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nA: b\r\n\r\n"),
+        ("pipelined", 0, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n" + POST + "Content-Length: 1\r\n\r\n2"
+         "HEAD /3 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
+        ("both", 0, POST + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        ("folded", 0, "GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n"),
+        ("reply", 1, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 204 No Content\r\n\r\n"),
+        ("events", 1, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+         "9\r\ndata: a\n\n\r\n0\r\n\r\n"),
+        ("until-close", 1, "HTTP/1.0 200 OK\r\n\r\nall the rest")):
+    save("http", name, bytes([side, 6]) + text.encode())
+# ---- openai: bodies of all kinds, as JSON
+hello = [{"role": "user", "content": "Hello"}]
+function = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+for name, body in (
+        ("chat", {"messages": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": [
+            {"type": "text", "text": "H\u00e9"}, {"type": "text", "text": "llo"}], "name": "a"}], "n": 2, "model": "m",
+            "max_completion_tokens": 5, "logprobs": True, "top_logprobs": 2, "stop": ["."], "stream": True,
+            "stream_options": {"include_usage": True}, "user": "u", "logit_bias": {"12": -100}}),
+        ("samplers", {"messages": hello, "temperature": 0.5, "top_p": 0.9, "min_p": 0.1, "top_k": -1, "seed": -3,
+                      "typical_p": 0.5, "top_n_sigma": 1, "adaptive": True, "repetition_penalty": 1.1,
+                      "presence_penalty": 1, "frequency_penalty": -1, "penalty_last_n": 9, "dry_multiplier": 0.5,
+                      "dry_base": 1.5, "dry_allowed_length": 3, "dry_last_n": 7, "dry_breakers": ["\n"],
+                      "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}}),
+        ("tools", {"messages": hello + [
+            {"role": "assistant", "content": None, "refusal": None, "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]},
+            {"role": "tool", "tool_call_id": "c", "content": "2"}],
+            "tools": [{"type": "function", "function": function}], "tool_choice": "required", "parallel_tool_calls": False}),
+        ("call", {"messages": [{"role": "user", "content": "<tool_call>\n{"}],
+                  "tools": [{"type": "function", "function": {"name": "f"}}],
+                  "tool_choice": {"type": "function", "function": {"name": "f"}}}),
+        ("completion", {"prompt": "Once upon", "echo": True, "max_tokens": 3, "grammar": "root ::= [a-z]+", "suffix": ""}),
+        ("prompts", {"prompt": ["Once", [5, 6, 7], ""], "n": 3, "logprobs": 2, "ignore_eos": True}),
+        ("ids", {"prompt": [1, 2, 4095], "response_format": {"type": "json_object"}}),
+        ("response", {"input": "Hi", "instructions": "Be brief.", "max_output_tokens": 9, "metadata": {"a": "b"},
+                      "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}, "truncation": "disabled",
+                      "include": ["message.output_text.logprobs"], "top_logprobs": 1, "reasoning": {"effort": "low"}}),
+        ("items", {"input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+                             {"type": "message", "id": "m", "status": "completed", "role": "assistant",
+                              "content": [{"type": "output_text", "text": "b", "annotations": []}]},
+                             {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+                             {"type": "function_call_output", "call_id": "c", "output": "1"}],
+                   "tools": [dict(function, type="function", strict=True)], "tool_choice": "auto"}),
+        ("misspelt", {"prompt": "a", "temprature": 0})):
+    save("openai", name, json.dumps(body, separators=(",", ":")).encode())
+# what a model writes to call the function, as the answer to such a request: the bytes are both
+save("openai", "called", b'{"messages":[{"role":"user","content":"<tool_call>\\n{\\"name\\": \\"f\\"}"}],'
+     b'"tools":[{"type":"function","function":{"name":"f"}}]}')

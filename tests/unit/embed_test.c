@@ -159,8 +159,11 @@ static void test_refused(void **state)
     expect(e, (bitnet_embed_input[]){{bad, 1}, {bad, 2}}, 2, BITNET_E_ARG, "token 1 is");
     expect(e, (bitnet_embed_input[]){{bad, 1}, {many, 129}}, 2, BITNET_E_LIMIT,
            "input 1 has 129 tokens");
-    for (uint32_t s = 0; s < 2; s++)
+    for (uint32_t s = 0; s < 2; s++) /* all sequences but that of the call */
         assert_int_equal(bitnet_eval(e, s, tokens[1], 40, 1, NULL, NULL), BITNET_OK);
+    expect(e, inputs, N, BITNET_OK, "");
+    for (uint32_t s = 0; s < 2; s++) /* all pages */
+        assert_int_equal(bitnet_eval(e, s, many, 88, 1, NULL, NULL), BITNET_OK);
     expect(e, inputs, 1, BITNET_E_STATE, "bitnet_eval_reset frees them");
     assert_int_equal(bitnet_eval_reset(e, 1, NULL), BITNET_OK);
     expect(e, inputs, 1, BITNET_OK, "");
@@ -198,7 +201,7 @@ static void test_beside_requests(void **state)
 {
     (void)state;
     static struct answer answers[2];
-    bitnet_engine *e = engine(2, 2, 64, BITNET_KV_F16);
+    bitnet_engine *e = engine(2, 1, 64, BITNET_KV_F16); /* the request has its one sequence */
     float *before = embed(e, 4, 2, BITNET_POOL_MEAN, false);
     for (int with = 0; with < 2; with++) {
         bitnet_request r;

@@ -201,6 +201,64 @@ static void a_step_allocates_nothing(void **state)
     bitnet_model_close(screened);
 }
 
+/* One sequence that decodes: what `bench` takes a step to read. */
+static void count_bytes(const char *head, const char *ffn)
+{
+    enum { STEPS = 20 };
+    bitnet_model *m = NULL;
+    bitnet_engine *e = NULL;
+    bitnet_error err = {0};
+    bitnet_model_options mo;
+    bitnet_engine_options o;
+    bitnet_model_info mi = {.size = sizeof mi};
+    bitnet_engine_info in = {.size = sizeof in};
+    bitnet_request r;
+    bitnet_event ev[8];
+    bitnet_model_options_init(&mo);
+    bitnet_engine_options_init(&o);
+    bitnet_request_init(&r);
+    o.head = mo.head = head;
+    o.ffn = mo.ffn = ffn;
+    o.speculation = "off";
+    if (bitnet_model_open(&m, TEST_MODEL, &mo, &err)) fail_msg("%s", err.text);
+    if (bitnet_engine_open(&e, m, &o, &err)) fail_msg("%s", err.text);
+    r.tokens = (int32_t[]){0};
+    r.n_tokens = 1;
+    r.max_new_tokens = STEPS;
+    r.ignore_end = 1;
+    r.sampling.temperature = 0;
+    if (bitnet_submit(e, &r, &(uint64_t){0}, &err)) fail_msg("%s", err.text);
+    for (size_t n = 8; n;) {
+        n = 8;
+        if (bitnet_step(e, ev, &n, &err)) fail_msg("%s", err.text);
+    }
+    bitnet_model_get_info(m, &mi);
+    bitnet_engine_get_info(e, &in);
+    bool exact = strcmp(head, "exact") == 0;
+    uint64_t step = mi.layer_bytes + (exact ? mi.head_bytes : mi.head_copy_bytes);
+    uint64_t survivors = in.head_survivors * (mi.head_bytes / mi.n_vocab);
+    uint64_t left_out = in.ffn_dense_bytes - in.ffn_read_bytes;
+    assert_int_equal(in.steps, STEPS);
+    assert_true((survivors > 0) == (strcmp(head, "screened") == 0));
+    assert_true((left_out > 0) == (strcmp(ffn, "skip") == 0));
+    assert_int_equal(in.weight_bytes, STEPS * step + survivors - left_out);
+    assert_int_equal(bitnet_eval(e, 0, r.tokens, 1, 1, NULL, NULL), BITNET_OK);
+    bitnet_engine_get_info(e, &in); /* requests only */
+    assert_int_equal(in.weight_bytes, STEPS * step + survivors - left_out);
+    bitnet_engine_close(e);
+    bitnet_model_close(m);
+}
+
+static void bytes_of_weights_are_counted(void **state)
+{
+    (void)state;
+    count_bytes("exact", "dense");
+    count_bytes("exact", "skip");
+    count_bytes("screened", "dense");
+    count_bytes("screened", "skip");
+    count_bytes("int8", "dense");
+}
+
 static void cancelling_frees_the_place(void **state)
 {
     (void)state;
@@ -343,6 +401,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_do_not_depend_on_company),
         cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(bytes_of_weights_are_counted),
         cmocka_unit_test(cancelling_frees_the_place),
         cmocka_unit_test(logits_do_not_depend_on_cutting),
         cmocka_unit_test(bad_arguments_get_a_sentence),

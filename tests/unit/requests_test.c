@@ -294,6 +294,40 @@ static void requests_run_out_of_time(void **state)
     bitnet_engine_close(e);
 }
 
+/* One sequence: the second request waits for the first; choices have begun when their first has. */
+static void waiting_is_timed(void **state)
+{
+    (void)state;
+    int32_t prompt[MAX_PROMPT];
+    bitnet_engine_options o = small_options(1, 0);
+    bitnet_engine *e = open_engine(&o);
+    bitnet_request r = make_request(1, prompt, 20, 4);
+    uint64_t first = submit(e, &r), first_ns = 0, second_ns = 0;
+    r.n_choices = 3;
+    submit(e, &r);
+    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    for (size_t n = 1; n;) {
+        bitnet_event ev[16];
+        n = 16;
+        assert_int_equal(bitnet_step(e, ev, &n, NULL), BITNET_OK);
+        for (size_t i = 0; i < n; i++) {
+            uint64_t *ns = ev[i].id == first ? &first_ns : &second_ns;
+            assert_true(ev[i].queue_ns >= 5000000);
+            if (*ns) assert_true(ev[i].queue_ns == *ns); /* every event and choice */
+            *ns = ev[i].queue_ns;
+        }
+    }
+    assert_true(second_ns > first_ns);
+    uint64_t id = submit(e, &r);
+    assert_int_equal(bitnet_cancel(e, id), BITNET_OK);
+    bitnet_event ev[3];
+    size_t n = 3;
+    assert_int_equal(bitnet_step(e, ev, &n, NULL), BITNET_OK);
+    assert_int_equal(n, 3);
+    for (size_t i = 0; i < n; i++) assert_int_equal(ev[i].queue_ns, 0); /* it never began */
+    bitnet_engine_close(e);
+}
+
 static void any_room_for_events_will_do(void **state)
 {
     (void)state;
@@ -389,6 +423,7 @@ int main(void)
         cmocka_unit_test(a_second_turn_reads_only_what_is_new),
         cmocka_unit_test(choices_are_requests_with_other_seeds),
         cmocka_unit_test(requests_run_out_of_time),
+        cmocka_unit_test(waiting_is_timed),
         cmocka_unit_test(any_room_for_events_will_do),
         cmocka_unit_test(what_cannot_be_done_is_refused),
     };

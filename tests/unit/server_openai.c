@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * OpenAI bodies as requests, and events as replies, without an engine: what every member turns into,
- * what is refused, and the form of the reply. */
-#include <math.h>
+ * OpenAI bodies as requests: what every member turns into, and what is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,49 +9,7 @@
 
 #include <cmocka.h>
 
-#include "server/openai_reply.h"
-
-static bitnet_model *model;
-static bitnet_error err;
-static struct openai_request r;
-
-static int open_model(void **state)
-{
-    (void)state;
-    return bitnet_model_open(&model, NULL, NULL, &err) != BITNET_OK;
-}
-
-static int close_model(void **state)
-{
-    (void)state;
-    bitnet_model_close(model);
-    return 0;
-}
-
-static bitnet_status read_as(enum openai_kind kind, const char *body)
-{
-    static const struct openai_defaults d = {.max_tokens = 77, .seed = 99};
-    json_error_t e;
-    json_t *j = json_loads(body, JSON_ALLOW_NUL, &e);
-    assert_non_null(j);
-    err = (bitnet_error){0};
-    bitnet_status s = openai_request_read(&r, kind, j, &d, &err);
-    json_decref(j); /* the request holds on to it */
-    return s;
-}
-
-static void accepts(enum openai_kind kind, const char *body)
-{
-    if (read_as(kind, body) != BITNET_OK) fail_msg("%s: %s", body, err.text);
-}
-
-static void refuses(enum openai_kind kind, const char *body, const char *says)
-{
-    assert_int_not_equal(read_as(kind, body), BITNET_OK);
-    assert_int_equal(openai_error_code(err.status), 400);
-    if (!strstr(err.text, says)) fail_msg("%s: '%s' does not say '%s'", body, err.text, says);
-    assert_null(r.body);
-}
+#include "server_openai_common.h"
 
 static void test_defaults(void **state)
 {
@@ -155,30 +111,134 @@ static void test_prompts(void **state)
 {
     (void)state;
     accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\\u0000b\"}");
-    assert_int_equal(r.prompt_bytes, 3);
+    assert_int_equal(r.prompts[0].bytes, 3);
     assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
-    assert_true(r.request.n_tokens > 1 && r.request.tokens);
+    bitnet_request q;
+    openai_request_at(&r, 0, &q);
+    assert_true(q.n_tokens > 1 && q.tokens);
     openai_request_free(&r);
     accepts(OPENAI_COMPLETION, "{\"prompt\": [\"one\"]}");
-    assert_int_equal(r.prompt_bytes, 3);
+    assert_int_equal(r.prompts[0].bytes, 3);
     openai_request_free(&r);
     for (int i = 0; i < 2; i++) {
         accepts(OPENAI_COMPLETION, i ? "{\"prompt\": [[5, 6, 7]]}" : "{\"prompt\": [5, 6, 7]}");
         assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
-        assert_int_equal(r.request.n_tokens, 3);
-        assert_int_equal(r.request.tokens[2], 7);
+        openai_request_at(&r, 0, &q);
+        assert_int_equal(q.n_tokens, 3);
+        assert_int_equal(q.tokens[2], 7);
         openai_request_free(&r);
     }
+}
+
+static void test_several_prompts(void **state)
+{
+    (void)state;
+    accepts(OPENAI_COMPLETION,
+            "{\"prompt\": [\"One\", [5, 6], \"three\"], \"n\": 2, \"seed\": 10}");
+    assert_true(r.seeded);
+    assert_int_equal(r.n_prompts, 3);
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    bitnet_request q;
+    openai_request_at(&r, 1, &q);
+    assert_int_equal(q.n_tokens, 2);
+    assert_int_equal(q.tokens[1], 6);
+    assert_int_equal(q.n_choices, 2);
+    assert_int_equal(q.sampling.seed, 12); /* after those of the first prompt's two answers */
+    assert_int_equal(openai_request_fits(&r, 100, &err), BITNET_OK);
+    assert_int_equal(openai_request_fits(&r, 2, &err), BITNET_E_LIMIT);
+    assert_string_equal(r.code, "context_length_exceeded");
+    assert_string_equal(r.param, "prompt");
+    openai_request_free(&r);
+}
+
+static void test_messages(void **state)
+{
+    (void)state;
     accepts(OPENAI_CHAT,
             "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": "
             "\"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
-            "\"text\", \"text\": \"bc\"}]}]}");
-    assert_int_equal(r.n_messages, 2);
-    assert_string_equal(r.messages[0].role, "system");
-    assert_string_equal(r.messages[1].content, "abc");
+            "\"text\", \"text\": \"bc\"}], \"name\": \"Ann\"}, {\"role\": \"assistant\", "
+            "\"content\": \"d\", \"refusal\": null, \"annotations\": [], \"tool_calls\": []}]}");
+    char *text = json_dumps(r.messages, JSON_COMPACT);
+    assert_string_equal(text, "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\","
+                              "\"content\":\"abc\"},{\"role\":\"assistant\",\"content\":\"d\"}]");
+    free(text);
     assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
-    assert_true(r.request.n_tokens > 3);
+    assert_int_equal(r.n_prompts, 1);
+    assert_true(r.prompts[0].n_tokens > 3);
     openai_request_free(&r);
+}
+
+/* What the conversation looks like to a template that shows everything. */
+static char *messages_text(void)
+{
+    char *text = json_dumps(r.messages, JSON_COMPACT);
+    assert_non_null(text);
+    return text;
+}
+
+static void test_tool_messages(void **state)
+{
+    (void)state;
+    accepts(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"developer\", \"content\": \"d\"}, {\"role\": "
+            "\"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c1\", \"type\": "
+            "\"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}, "
+            "{\"role\": \"tool\", \"tool_call_id\": \"c1\", \"content\": \"ok\"}]}");
+    char *text = messages_text();
+    assert_non_null(strstr(text, "\"tool_calls\":[{\"id\":\"c1\""));
+    assert_non_null(strstr(text, "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"ok\"}"));
+    free(text);
+    /* a template that knows of neither: the role is the system's */
+    assert_int_equal(openai_request_encode(&r, model,
+                                           "{% for m in messages %}{{ m.role }} {{ m.content }};"
+                                           "{% endfor %}",
+                                           &err),
+                     BITNET_OK);
+    text = messages_text();
+    assert_non_null(strstr(text, "[{\"role\":\"system\",\"content\":\"d\"}"));
+    free(text);
+    openai_request_free(&r);
+    accepts(OPENAI_CHAT, "{\"messages\": [{\"role\": \"developer\", \"content\": \"d\"}]}");
+    assert_int_equal(
+        openai_request_encode(&r, model, "{# developer #}{{ messages[0].role }}", &err), BITNET_OK);
+    text = messages_text();
+    assert_non_null(strstr(text, "developer"));
+    free(text);
+    openai_request_free(&r);
+    refuses(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"c\"}]}]}",
+            "'name' is not a string");
+    refuses(OPENAI_CHAT, "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": 5}]}",
+            "'tool_calls' of message 0");
+}
+
+#define TOOLS                                                                           \
+    "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": [{\"type\": " \
+    "\"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\"}}}]"
+
+static void test_tools(void **state)
+{
+    (void)state;
+    accepts(OPENAI_CHAT, "{" TOOLS "}");
+    assert_non_null(r.tools);
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    assert_non_null(r.request.grammar);
+    size_t n_tokens = r.prompts[0].n_tokens;
+    openai_request_free(&r);
+    /* none to call: they are not told, and the answer is free */
+    accepts(OPENAI_CHAT, "{" TOOLS ", \"tool_choice\": \"none\"}");
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    assert_null(r.request.grammar);
+    assert_true(r.prompts[0].n_tokens < n_tokens);
+    openai_request_free(&r);
+    accepts(OPENAI_CHAT, "{" TOOLS ", \"response_format\": {\"type\": \"json_object\"}}");
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "not both"));
+    openai_request_free(&r);
+    refuses(OPENAI_CHAT, "{" TOOLS ", \"tool_choice\": \"requird\"}", "tool_choice");
+    refuses(OPENAI_CHAT, "{" TOOLS ", \"parallel_tool_calls\": 1}", "parallel_tool_calls");
+    assert_string_equal(r.param, "parallel_tool_calls");
 }
 
 static void test_refused(void **state)
@@ -212,8 +272,10 @@ static void test_refused(void **state)
         {"\"response_format\": {\"type\": \"xml\"}", "'xml'"},
         {"\"response_format\": {\"type\": \"json_schema\"}", "json_schema.schema"},
         {"\"grammar\": 1", "grammar"},
-        {"\"tools\": [{}]", "tools"},
-        {"\"echo\": true", "echo"},
+        {"\"tools\": []", "'tools' is not an option of a completion"},
+        {"\"echo\": true, \"logprobs\": 1", "'echo' with 'logprobs'"},
+        {"\"stream_options\": {\"usage\": true}", "'usage'"},
+        {"\"stream_options\": true", "stream_options"},
         {"\"best_of\": 2", "best_of"},
         {"\"messages\": []", "messages"},
         {"\"stream\": 1", "stream"},
@@ -223,166 +285,53 @@ static void test_refused(void **state)
         snprintf(body, sizeof body, "{\"prompt\": \"a\", %s}", bad[i].member);
         refuses(OPENAI_COMPLETION, body, bad[i].says);
     }
+    refuses(OPENAI_COMPLETION, "{\"n\": 1, \"temprature\": 0}", "temprature");
+    assert_null(r.param); /* nothing that we know */
+    refuses(OPENAI_COMPLETION, "{\"n\": 1, \"messages\": 0}", "messages");
+    assert_string_equal(r.param, "messages");
+    char long_name[400];
+    memset(long_name, 'm', sizeof long_name);
+    snprintf(long_name + 257, sizeof long_name - 257, "\", \"prompt\": \"a\"}");
+    memcpy(long_name, "{\"model\": \"", 11);
+    accepts(OPENAI_COMPLETION, long_name);
+    openai_request_free(&r);
+    memset(long_name + 257, 'm', 20);
+    snprintf(long_name + 277, sizeof long_name - 277, "\", \"prompt\": \"a\"}");
+    refuses(OPENAI_COMPLETION, long_name, "'model' has 266 bytes; at most 256");
     refuses(OPENAI_COMPLETION, "{}", "no 'prompt'");
     refuses(OPENAI_COMPLETION, "[]", "not an object");
     refuses(OPENAI_COMPLETION, "{\"prompt\": []}", "prompt");
-    refuses(OPENAI_COMPLETION, "{\"prompt\": [\"a\", \"b\"]}", "2 prompts");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": [\"a\", 1]}", "neither");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": [\"a\", \"b\"], \"n\": 65}", "130; at most 128");
     refuses(OPENAI_COMPLETION, "{\"prompt\": [1, \"b\"]}", "item 1");
     refuses(OPENAI_COMPLETION, "{\"prompt\": [1, -1]}", "item 1");
     refuses(OPENAI_CHAT, "{}", "no 'messages'");
-    refuses(OPENAI_CHAT, "{\"prompt\": \"a\"}", "messages");
+    refuses(OPENAI_CHAT, "{\"prompt\": \"a\"}", "a chat takes 'messages', not 'prompt'");
     refuses(OPENAI_CHAT, "{\"messages\": []}", "messages");
     refuses(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\"}]}", "content");
     refuses(OPENAI_CHAT, "{\"messages\": [{\"content\": \"a\"}]}", "role");
     refuses(OPENAI_CHAT,
             "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}",
             "image_url");
+    refuses(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"nmae\": 1}]}",
+            "'nmae'");
+    refuses(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"a\", \"content\": \"\", \"audio\": {\"id\": 1}}]}",
+            "'audio' of message 0");
+    assert_string_equal(r.param, "messages");
     enum openai_kind kind;
     assert_int_equal(openai_kind_of(&kind, "/v1/embeddings", &err), BITNET_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "/v1/embeddings"));
 }
 
-/* ------------------------------------------------------------------ replies */
-
-static void give(struct openai_reply *reply, bitnet_event e)
-{
-    if (!e.text) e.text = "";
-    e.text_bytes = strlen(e.text);
-    e.n_prompt = 3;
-    assert_int_equal(openai_reply_take(reply, &e, &err), BITNET_OK);
-}
-
-static char *dump(struct openai_reply *reply)
-{
-    json_t *j = openai_reply_json(reply, "7", 0);
-    assert_non_null(j);
-    char *text = json_dumps(json_object_get(j, "choices"), JSON_COMPACT | JSON_REAL_PRECISION(9));
-    assert_int_equal(json_integer_value(json_object_get(j, "created")), 0);
-    json_decref(j);
-    return text;
-}
-
-static void test_reply_choices(void **state)
-{
-    (void)state;
-    struct openai_reply reply;
-    accepts(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"n\": 2}");
-    assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
-    openai_request_free(&r);
-    give(&reply, (bitnet_event){.token = -1});
-    give(&reply, (bitnet_event){.token = 4, .choice = 1, .text = "b", .n_generated = 1});
-    give(&reply, (bitnet_event){.token = 5, .choice = 0, .text = "a\n", .n_generated = 1});
-    give(&reply,
-         (bitnet_event){.token = -1, .choice = 1, .finish = BITNET_FINISH_END, .n_generated = 1});
-    assert_false(openai_reply_done(&reply));
-    give(&reply, (bitnet_event){.token = 6, .choice = 0, .text = "\xff", .n_generated = 2});
-    give(&reply, (bitnet_event){
-                     .token = -1, .choice = 0, .finish = BITNET_FINISH_LENGTH, .n_generated = 2});
-    assert_true(openai_reply_done(&reply));
-    bitnet_event stray = {.choice = 2, .text = ""};
-    assert_int_equal(openai_reply_take(&reply, &stray, &err), BITNET_E_INTERNAL);
-    char *text = dump(&reply);
-    assert_string_equal(
-        text, "[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"a\\n\xef\xbf\xbd\"},"
-              "\"logprobs\":null,\"finish_reason\":\"length\"},"
-              "{\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"b\"},"
-              "\"logprobs\":null,\"finish_reason\":\"stop\"}]");
-    free(text);
-    json_t *j = openai_reply_json(&reply, "7", 0);
-    assert_string_equal(json_string_value(json_object_get(j, "id")), "chatcmpl-7");
-    assert_string_equal(json_string_value(json_object_get(j, "object")), "chat.completion");
-    assert_string_equal(json_string_value(json_object_get(j, "model")), "stories-31m");
-    const json_t *usage = json_object_get(j, "usage");
-    assert_int_equal(json_integer_value(json_object_get(usage, "prompt_tokens")), 3);
-    assert_int_equal(json_integer_value(json_object_get(usage, "completion_tokens")), 3);
-    assert_int_equal(json_integer_value(json_object_get(usage, "total_tokens")), 6);
-    json_decref(j);
-    openai_reply_close(&reply);
-}
-
-/* the tokens of " time" and "Once" in the small model's vocabulary */
-static void two_tokens(int32_t out[2])
-{
-    size_t n = 1;
-    assert_int_equal(bitnet_encode(model, " time", 5, 0, out, &n, &err), BITNET_OK);
-    n = 1;
-    assert_int_equal(bitnet_encode(model, "Once", 4, 0, out + 1, &n, &err), BITNET_OK);
-}
-
-static void test_reply_logprobs(void **state)
-{
-    (void)state;
-    int32_t ids[2];
-    two_tokens(ids);
-    const bitnet_logprob top[] = {{ids[0], -0.25f}, {ids[1], -1.5f}, {ids[0], -INFINITY}};
-    const bitnet_event e = {.token = ids[0],
-                            .text = " time",
-                            .n_generated = 1,
-                            .logprob = -0.25f,
-                            .n_top = 2,
-                            .top = top};
-    struct openai_reply reply;
-    accepts(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], "
-                         "\"logprobs\": true, \"top_logprobs\": 2}");
-    assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
-    openai_request_free(&r);
-    give(&reply, e);
-    give(&reply, (bitnet_event){.token = -1, .finish = BITNET_FINISH_STOP, .n_generated = 1});
-    char *text = dump(&reply);
-    assert_non_null(strstr(
-        text,
-        "\"logprobs\":{\"content\":[{\"token\":\" time\",\"logprob\":-0.25,\"bytes\":[32,116,"
-        "105,109,101],\"top_logprobs\":[{\"token\":\" time\",\"logprob\":-0.25,\"bytes\":[32,"
-        "116,105,109,101]},{\"token\":\"Once\",\"logprob\":-1.5,\"bytes\":[79,110,99,101]}]}],"
-        "\"refusal\":null},\"finish_reason\":\"stop\""));
-    free(text);
-    openai_reply_close(&reply);
-
-    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": 2}");
-    assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
-    openai_request_free(&r);
-    give(&reply, e);
-    bitnet_event twins = e; /* two tokens that look the same: the first counts */
-    twins.n_top = 3;
-    twins.logprob = -INFINITY;
-    give(&reply, twins);
-    give(&reply, (bitnet_event){.token = -1, .finish = BITNET_FINISH_LENGTH, .n_generated = 2});
-    text = dump(&reply);
-    assert_string_equal(
-        text,
-        "[{\"index\":0,\"text\":\" time time\",\"logprobs\":{\"tokens\":[\" time\",\" time\"],"
-        "\"token_logprobs\":[-0.25,-9999.0],\"top_logprobs\":[{\" time\":-0.25,\"Once\":-1.5},"
-        "{\" time\":-0.25,\"Once\":-1.5}],\"text_offset\":[0,5]},\"finish_reason\":\"length\"}]");
-    free(text);
-    openai_reply_close(&reply);
-}
-
-static void test_reply_error(void **state)
-{
-    (void)state;
-    struct openai_reply reply;
-    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"n\": 3}");
-    assert_int_equal(openai_reply_open(&reply, &r, model, &err), BITNET_OK);
-    openai_request_free(&r);
-    give(&reply, (bitnet_event){.token = -1, .finish = BITNET_FINISH_ERROR, .error = "broken"});
-    assert_true(openai_reply_done(&reply)); /* the other choices are not waited for */
-    json_t *j = openai_error_json(&reply.error);
-    char *text = json_dumps(j, JSON_COMPACT);
-    assert_string_equal(text, "{\"error\":{\"message\":\"broken\",\"type\":\"server_error\","
-                              "\"param\":null,\"code\":null}}");
-    free(text);
-    json_decref(j);
-    openai_reply_close(&reply);
-    openai_reply_close(&reply); /* of zeros: nothing happens */
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_strings),        cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_reply_choices),
-        cmocka_unit_test(test_reply_logprobs), cmocka_unit_test(test_reply_error),
+        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_strings),         cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_several_prompts), cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_tool_messages),   cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "text/chat.h"
 
 static const bitnet_message talk[] = {
@@ -89,6 +90,26 @@ static struct bn_chat *open_chat(const struct bn_vocab *v, const char *wanted, c
     return c;
 }
 
+/* The same conversation as a caller with JSON would give it; the last content in two parts. */
+static char *as_json(const bitnet_message *msgs, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        const char *text = msgs[i].content;
+        size_t half = i + 1 == n ? strlen(text) / 2 : 0;
+        json_t *content = half ? json_pack("[{ssss%}{ssss}]", "type", "text", "text", text, half,
+                                           "type", "text", "text", text + half)
+                               : json_string(text);
+        json_array_append_new(
+            list, json_pack("{sssosn}", "role", msgs[i].role, "content", content, "name"));
+    }
+    json_t *talk_json = json_pack("{so}", "messages", list);
+    char *json = json_dumps(talk_json, 0);
+    json_decref(talk_json);
+    assert_non_null(json);
+    return json;
+}
+
 static void expect_text(const struct bn_chat *c, const bitnet_message *msgs, size_t n, bool prompt,
                         const char *want)
 {
@@ -97,6 +118,12 @@ static void expect_text(const struct bn_chat *c, const bitnet_message *msgs, siz
     bn_buf_init(&out, 1 << 20);
     if (bn_chat_render(c, msgs, n, prompt, &out, &err) != BITNET_OK) fail_msg("%s", err.text);
     assert_string_equal(out.len ? out.data : "", want);
+    char *json = as_json(msgs, n);
+    bn_buf_clear(&out);
+    if (bn_chat_render_json(c, json, strlen(json), prompt, &out, &err) != BITNET_OK)
+        fail_msg("%s", err.text);
+    assert_string_equal(out.len ? out.data : "", want);
+    free(json);
     bn_buf_free(&out);
 }
 
@@ -116,6 +143,14 @@ static void expect_tokens(const struct bn_chat *c, const struct bn_tokenizer *t,
         else bn_buf_putc(&out, (char)ids.ids[i]);
     }
     assert_string_equal(out.len ? out.data : "", want);
+    struct bn_tokens same = {0};
+    char *json = as_json(msgs, n);
+    if (bn_chat_encode_json(c, t, json, strlen(json), prompt, &same, &err) != BITNET_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(same.n, ids.n);
+    if (ids.n) assert_memory_equal(same.ids, ids.ids, ids.n * sizeof *ids.ids);
+    free(json);
+    bn_tokens_free(&same);
     bn_buf_free(&out);
     bn_tokens_free(&ids);
 }
@@ -329,6 +364,95 @@ static void test_messages(void **state)
     bn_tokenizer_close(t);
 }
 
+static void expect_json(const struct bn_chat *c, const char *json, const char *want)
+{
+    struct bn_buf out;
+    bitnet_error err = {0};
+    bn_buf_init(&out, 1 << 20);
+    if (bn_chat_render_json(c, json, strlen(json), true, &out, &err) != BITNET_OK)
+        assert_string_equal(err.text, want);
+    else assert_string_equal(out.len ? out.data : "", want);
+    bn_buf_free(&out);
+}
+
+/* Variables beside the messages reach a template; a built-in refuses what it cannot show. */
+static void test_json(void **state)
+{
+    (void)state;
+    struct bn_vocab v;
+    make_vocab(&v, bitnet_tokens, "<|begin_of_text|>", "<|end_of_text|>", NULL);
+    struct bn_chat *own = open_chat(&v,
+                                    "{{ bos_token }}{% for m in messages %}{{ m.role }}:"
+                                    "{{ m.content }}{% if m.tool_calls %}!{{ "
+                                    "m.tool_calls[0].function.arguments | tojson }}{% endif %};{% "
+                                    "endfor %}{{ tools | tojson }}{{ mood }}{{ documents is none }}"
+                                    "{{ add_generation_prompt }}",
+                                    NULL),
+                   *builtin = open_chat(&v, NULL, NULL);
+    assert_false(bn_chat_is_builtin(own));
+    assert_true(bn_chat_is_builtin(builtin));
+    expect_json(own,
+                "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{"
+                "\"function\":{\"arguments\":{\"a\":[1,2.5]}}}]},{\"role\":\"tool\",\"content\":[{"
+                "\"type\":\"text\",\"text\":\"x\"},{\"type\":\"text\",\"text\":\"y\"}]}],"
+                "\"tools\":[{\"name\":\"f\"}],\"mood\":\"calm\",\"bos_token\":7}",
+                "<|begin_of_text|>assistant:None!{\"a\": [1, 2.5]};tool:xy;[{\"name\": "
+                "\"f\"}]calmTrueTrue");
+    static const char *const refused[][2] = {
+        {"[]", "the conversation has no list 'messages'"},
+        {"{\"messages\":{}}", "the conversation has no list 'messages'"},
+        {"{\"messages\":[1]}", "message 0 is not an object"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
+         "message 0 has a part of type 'image_url'; only text is possible"},
+    };
+    static const char *const not_shown[][2] = {
+        {"{\"messages\":[],\"tools\":[]}", "chat template 'bitnet' cannot show tools"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"name\":\"Joe\"}]}",
+         "message 0 has 'name', which chat template 'bitnet' cannot show"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":null}]}",
+         "message 0: 'content' is not a text without U+0000"},
+        {"{\"messages\":[{\"role\":\"a\\u0000\",\"content\":\"x\"}]}",
+         "message 0: 'role' is not a text without U+0000"},
+    };
+    for (size_t i = 0; i < BN_ARRAY_LEN(refused); i++) {
+        expect_json(own, refused[i][0], refused[i][1]);
+        expect_json(builtin, refused[i][0], refused[i][1]);
+    }
+    for (size_t i = 0; i < BN_ARRAY_LEN(not_shown); i++)
+        expect_json(builtin, not_shown[i][0], not_shown[i][1]);
+    bn_chat_close(own);
+    bn_chat_close(builtin);
+    bn_vocab_free(&v);
+}
+
+/* Neither size nor depth is without bound. */
+static void test_json_limits(void **state)
+{
+    (void)state;
+    enum { DEPTH = 1000 };
+    struct bn_vocab v;
+    bitnet_error err = {0};
+    struct bn_buf json, out;
+    make_vocab(&v, bitnet_tokens, "<|begin_of_text|>", "<|end_of_text|>", NULL);
+    struct bn_chat *c = open_chat(&v, "{{ deep }}", NULL);
+    bn_buf_init(&json, 1 << 16);
+    bn_buf_init(&out, 1 << 16);
+    bn_buf_puts(&json, "{\"messages\":[],\"deep\":");
+    for (int i = 0; i < DEPTH; i++) bn_buf_putc(&json, '[');
+    for (int i = 0; i < DEPTH; i++) bn_buf_putc(&json, ']');
+    bn_buf_putc(&json, '}');
+    assert_int_equal(bn_chat_render_json(c, json.data, json.len, true, &out, &err), BITNET_E_LIMIT);
+    assert_int_equal(bn_chat_render_json(c, json.data, BN_CHAT_MAX_JSON + 1, true, &out, &err),
+                     BITNET_E_LIMIT);
+    assert_non_null(strstr(err.text, "a conversation of 33554433 bytes"));
+    assert_int_equal(bn_chat_render_json(c, json.data, json.len - 1, true, &out, &err),
+                     BITNET_E_FORMAT);
+    bn_buf_free(&json);
+    bn_buf_free(&out);
+    bn_chat_close(c);
+    bn_vocab_free(&v);
+}
+
 /* The story model was trained on [BOS] enc("User: ") enc(question) [eot] enc("Assistant: "). */
 static void test_stories(void **state)
 {
@@ -359,11 +483,12 @@ static void test_stories(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bitnet),   cmocka_unit_test(test_bitnet_injection),
-        cmocka_unit_test(test_llama3),   cmocka_unit_test(test_chatml),
-        cmocka_unit_test(test_falcon3),  cmocka_unit_test(test_llama2),
-        cmocka_unit_test(test_choice),   cmocka_unit_test(test_own_template),
-        cmocka_unit_test(test_messages), cmocka_unit_test(test_stories),
+        cmocka_unit_test(test_bitnet),      cmocka_unit_test(test_bitnet_injection),
+        cmocka_unit_test(test_llama3),      cmocka_unit_test(test_chatml),
+        cmocka_unit_test(test_falcon3),     cmocka_unit_test(test_llama2),
+        cmocka_unit_test(test_choice),      cmocka_unit_test(test_own_template),
+        cmocka_unit_test(test_messages),    cmocka_unit_test(test_json),
+        cmocka_unit_test(test_json_limits), cmocka_unit_test(test_stories),
     };
     return cmocka_run_group_tests_name("text_chat", tests, NULL, NULL);
 }

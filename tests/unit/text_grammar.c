@@ -30,6 +30,11 @@ static void test_gbnf(void **state)
     EXPECT_TEXTS(&b, GBNF, "root ::= (\"a\"?)* (\"b\"* \"c\"*)* \"d\"", "d", "aaabbcbcd", NOT, "ca",
                  "ad d");
     EXPECT_TEXTS(&b, GBNF, "root ::= a a a \"x\"\na ::= \"y\"?", "x", "yx", "yyyx", NOT, "yyyyx");
+    EXPECT_TEXTS(&b, GBNF,
+                 "root ::= \"<\" (%json {\"$ref\": \"#/$defs/a\",\n \"$defs\": {\"a\": {\"enum\": "
+                 "[1, \"#\"]}}} | b){1,2} \">\" # a comment\n"
+                 "b ::= %json{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"type\":\"string\"}}}[!?]",
+                 "<1>", "<\"#\">", "<\"x\"!>", "<1\"#\"?>", NOT, "<\"x\">", "<>", "<2>");
     close_bytes(&b);
 }
 
@@ -87,6 +92,12 @@ static void test_gbnf_errors(void **state)
         {"root ::= \"a\" root", "rule 'root' can never be complete"},
         {"root ::= \"a\" | [^\\U00000000-\\U0010ffff] x\nx ::= \"x\" x", "'x' can never"},
         {"root ::= \"\xff\"", "not valid UTF-8"},
+        {"root ::= \"a\"\n  %json {}", "line 2, column 3: the name of a rule is missing"},
+        {"root ::= x\nx ::= %json {\"type\": string}", "line 2, column 28: bad JSON after '%json'"},
+        {"root ::= %json", "line 1, column 15: bad JSON"},
+        {"root ::= x\nx ::= %json {\"properties\":{\"y\":{\"type\":1}}}",
+         "schema, at 'x#/properties/y': 'type' is"},
+        {"root ::= %json {\"$ref\":\"#\"}", "root#"},
     };
     struct bytes b = open_bytes();
     for (size_t i = 0; i < BN_ARRAY_LEN(cases); i++)
@@ -238,6 +249,9 @@ static const struct {
     {GBNF, "root ::= (\"a\" | \"an\" | \"ant\" | \" \" | [b-z])+ root | \"!\""},
     {GBNF, "root ::= [a-z ]* \"!\" | [a-z ]{0,9} \"?\" | [a-z ]{2,30} \"...\""},
     {GBNF, "root ::= (name \" and \"){0,20} name\nname ::= ([a-z] | \"th\" | \" \"){1,12}"},
+    {GBNF,
+     "root ::= text\ntext ::= [^<]* (\"<\" tag)?\ntag ::= (\"<\" tag | [^<>] text | \">\" %json "
+     "{\"type\":\"array\",\"items\":{\"type\":\"string\"}})?"},
     {SCHEMA, "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":9}}"},
     {SCHEMA, "{\"properties\":{\"the\":{\"type\":\"number\",\"minimum\":-1.5},\"then\":{\"type\":"
              "\"string\",\"pattern\":\"^[a-z]+( and [a-z]+)?$\"}},\"required\":[\"the\"],"

@@ -104,6 +104,38 @@ def test_choices(t):
     t.equal(usage["completion_tokens"], 60, "all of them are counted")
 
 
+def test_prompts(t):
+    prompts = ["Once upon a time", "The cat", [5, 6, 7]]
+    q = {"prompt": prompts, "n": 2, "max_tokens": 12, "seed": 3}
+    several, echoed, bad = answers(t, lines_of(q, dict(q, echo=True), dict(q, prompt=["a", [99999]])), "-b", "4")
+    body = several["response"]["body"]
+    t.equal([c["index"] for c in body["choices"]], list(range(6)), "in order")
+    alone = answers(t, lines_of(*({"prompt": prompts[i // 2], "max_tokens": 12, "seed": 3 + i} for i in range(6))))
+    t.equal([c["text"] for c in body["choices"]], [text_of(a) for a in alone], "answer i draws with seed + i")
+    t.equal(body["usage"]["prompt_tokens"], sum(a["response"]["body"]["usage"]["prompt_tokens"] for a in alone[::2]),
+            "a prompt counts once")
+    echo = [c["text"] for c in echoed["response"]["body"]["choices"]]
+    t.check(echo[3].startswith("The cat") and echo[3].endswith(text_of(alone[3])), "the prompt comes first")
+    t.check("99999" in error_of(bad), "one bad prompt spoils them all")
+
+
+def test_tools_and_responses(t):
+    place = {"type": "object", "properties": {"place": {"enum": ["park"]}}, "required": ["place"]}
+    out = answers(t, lines_of(
+        {"messages": [{"role": "user", "content": "Look!"}], "tools": [
+            {"type": "function", "function": {"name": "look", "parameters": place}}], "tool_choice": "required",
+         "max_tokens": 120},
+        wrapped("r", {"input": "Hello", "max_output_tokens": 3}, "/v1/responses")))
+    choice = out[0]["response"]["body"]["choices"][0]
+    call = choice["message"]["tool_calls"][0]
+    t.equal((choice["finish_reason"], choice["message"]["content"]), ("tool_calls", None), "a call")
+    t.equal((call["function"]["name"], json.loads(call["function"]["arguments"])), ("look", {"place": "park"}), "of look")
+    response = out[1]["response"]["body"]
+    t.equal((response["object"], response["status"], response["created_at"]), ("response", "incomplete", 0), "a response")
+    t.check(response["output"][0]["content"][0]["text"], "with text")
+    t.check("input_tokens_details" not in response["usage"], "and without what depends on caches")
+
+
 def test_logprobs(t):
     text, chat = answers(t, lines_of(dict(PLAIN[0], logprobs=3), dict(PLAIN[2], logprobs=True, top_logprobs=2)))
     p = text["response"]["body"]["choices"][0]["logprobs"]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 enum { NAME_MAX_BYTES = 40 }; /* longer words are no mistyped names */
 
@@ -23,13 +23,13 @@ static size_t edits(const char *a, size_t n_a, const char *b, size_t n_b)
     return rows[n_a % 3][n_b];
 }
 
-void suggest_start(struct suggest *s, const char *typed)
+void bn_suggest_start(struct bn_suggest *s, const char *typed)
 {
     /* a third of the letters may be wrong, but a short word must be nearly right */
-    *s = (struct suggest){.typed = typed, .distance = strlen(typed) / 3 + 1};
+    *s = (struct bn_suggest){.typed = typed, .distance = strlen(typed) / 3 + 1};
 }
 
-void suggest_offer(struct suggest *s, const char *name)
+void bn_suggest_offer(struct bn_suggest *s, const char *name)
 {
     size_t n_typed = strlen(s->typed), n_name = strlen(name);
     if (n_typed > NAME_MAX_BYTES || n_name > NAME_MAX_BYTES) return;

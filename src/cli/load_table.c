@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * load_table.c: a report as a table for people, with the warnings without which its numbers would
+ * mislead.
+ */
+#include "cli/bench.h"
+#include "cli/load.h"
+#include "cli/term.h"
+
+/* Above this share of a core, what is measured may be this program. */
+static const double busy_share = 0.7;
+
+static bool is_closed(const json_t *report)
+{
+    return strcmp(bench_text(report, "loop"), "closed") == 0;
+}
+
+static void print_head(const json_t *report)
+{
+    const json_t *s = json_object_get(report, "settings");
+    size_t n_runs = json_array_size(json_object_get(report, "runs"));
+    term_print_clean(stdout, bench_text(report, "url"));
+    printf(", %s, model ", bench_text(s, "endpoint"));
+    term_print_clean(stdout, bench_text(s, "model"));
+    printf("\n");
+    if (is_closed(report)) {
+        printf("closed loop: each client waits for its answer before it asks again; times count "
+               "from sending\n");
+    } else if (strcmp(bench_text(report, "loop"), "rate") == 0) {
+        printf("open loop: %.6g requests/s, %s; times count from when a request was due\n",
+               bench_number(s, "rps"), bench_text(s, "arrival"));
+    } else {
+        printf("open loop: a trace of requests; times count from when a request was due\n");
+    }
+    if (n_runs > 1)
+        printf("batch sizes are %s, not a setting of the server\n",
+               is_closed(report) ? "numbers of clients" : "requests that may be open at a time");
+}
+
+static void print_outcomes(const json_t *run)
+{
+    const char *name;
+    json_t *one;
+    json_object_foreach(json_object_get(run, "outcomes"), name, one)
+    {
+        if (strcmp(name, "ok") == 0) continue;
+        printf("  %-11s %.0f", name, bench_number(one, "n"));
+        if (*bench_text(one, "first_reason")) {
+            printf(": ");
+            term_print_clean(stdout, bench_text(one, "first_reason"));
+        }
+        printf("\n");
+    }
+}
+
+static void print_counts(const json_t *run)
+{
+    printf("requests      %.0f: %.0f ok, %.0f failed", bench_number(run, "requests"),
+           bench_number(run, "ok"), bench_number(run, "failed"));
+    if (bench_number(run, "unsent") > 0) printf(", %.0f never sent", bench_number(run, "unsent"));
+    if (bench_number(run, "unfinished") > 0)
+        printf(", %.0f unfinished", bench_number(run, "unfinished"));
+    if (bench_number(run, "warmup") > 0)
+        printf("; %.0f before that as warm-up", bench_number(run, "warmup"));
+    printf("\n");
+    print_outcomes(run);
+}
+
+static void print_rates(const json_t *run)
+{
+    const json_t *t = json_object_get(run, "tokens");
+    printf("rate          %.4g requests/s", bench_number(run, "rps"));
+    if (json_is_number(json_object_get(run, "offered_rps")))
+        printf(" of %.4g offered", bench_number(run, "offered_rps"));
+    printf(", %.1f s; prompts %.1f tok/s, output %.1f tok/s\n", bench_number(run, "seconds"),
+           bench_number(run, "prompt_tok_s"), bench_number(run, "output_tok_s"));
+    printf("tokens        prompt %.1f", bench_number(t, "prompt_mean"));
+    if (bench_number(t, "asked_prompt_mean") > 0)
+        printf(" (asked %.1f)", bench_number(t, "asked_prompt_mean"));
+    if (bench_number(t, "cached_mean") > 0)
+        printf(", %.1f of them cached", bench_number(t, "cached_mean"));
+    printf(", output %.1f (asked %.1f)\n", bench_number(t, "output_mean"),
+           bench_number(t, "asked_output_mean"));
+}
+
+static void print_cell(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    if (json_is_number(v)) printf(" %10.2f", json_number_value(v));
+    else printf(" %10s", "-");
+}
+
+static void percentile_key(char out[24], const json_t *report, size_t i)
+{
+    snprintf(out, 24, "p%.6g",
+             json_number_value(json_array_get(json_object_get(report, "percentiles"), i)));
+}
+
+static void print_times(const json_t *report, const json_t *run)
+{
+    static const char *const names[] = {"ttft", "itl", "tpot", "e2e"};
+    size_t n = json_array_size(json_object_get(report, "percentiles"));
+    char key[24];
+    printf("%s%-8s %10s %10s", term_style(stdout, TERM_BOLD), "ms", "mean", "sd");
+    for (size_t i = 0; i < n; i++) {
+        percentile_key(key, report, i);
+        printf(" %10s", key);
+    }
+    printf(" %10s%s\n", "max", term_style(stdout, TERM_PLAIN));
+    for (size_t k = 0; k < BN_ARRAY_LEN(names); k++) {
+        snprintf(key, sizeof key, "%s_ms", names[k]);
+        const json_t *o = json_object_get(run, key);
+        printf("%-8s", names[k]);
+        print_cell(o, "mean");
+        print_cell(o, "sd");
+        for (size_t i = 0; i < n; i++) {
+            percentile_key(key, report, i);
+            print_cell(o, key);
+        }
+        print_cell(o, "max");
+        printf("\n");
+    }
+}
+
+static void print_goodput(const json_t *run)
+{
+    const json_t *g = json_object_get(run, "goodput");
+    const char *name;
+    json_t *ms;
+    if (json_object_size(json_object_get(g, "goals_ms")) == 0) return;
+    printf("goodput       %.1f %%, %.4g requests/s with", bench_number(g, "share") * 100,
+           bench_number(g, "rps"));
+    json_object_foreach(json_object_get(g, "goals_ms"), name, ms)
+        printf(" %s <= %.6g ms", name, json_number_value(ms));
+    printf("\n");
+}
+
+static void print_server(const json_t *run)
+{
+    const json_t *s = json_object_get(run, "server"), *m = json_object_get(run, "server_memory");
+    char first[TERM_SIZE_BYTES], last[TERM_SIZE_BYTES];
+    const char *comma = "server says   means: ";
+    for (int i = 0; i < LOAD_METRICS; i++) {
+        if (!json_object_get(s, load_metric_infos[i].key)) continue;
+        printf("%s%s %.4g %s", comma, load_metric_infos[i].label,
+               bench_number(s, load_metric_infos[i].key), load_metric_infos[i].unit);
+        comma = ", ";
+    }
+    if (json_object_size(s)) printf("\n");
+    if (!m) return;
+    printf("server memory %s, then %s: %+.2f %%, slope %+.2f MB/h\n",
+           term_size(first, (uint64_t)bench_number(m, "first_bytes")),
+           term_size(last, (uint64_t)bench_number(m, "last_bytes")),
+           bench_number(m, "growth") * 100, bench_number(m, "slope_bytes_per_hour") / 1e6);
+}
+
+static void print_warnings(const json_t *run)
+{
+    const json_t *t = json_object_get(run, "tokens");
+    if (bench_number(run, "unsent") > 0)
+        printf("! %.0f requests were due but never left (at most %.0f are open at a time): the "
+               "times above are too good\n",
+               bench_number(run, "unsent"), bench_number(run, "at_a_time"));
+    if (bench_number(run, "late") > 0)
+        printf("! %.0f requests left more than %d ms after they were due; their times count from "
+               "when they were due\n",
+               bench_number(run, "late"), LOAD_LATE_MS);
+    if (bench_number(run, "own_cpu_share") > busy_share)
+        printf("! this program used %.0f %% of a core: some of the times may be its own\n",
+               bench_number(run, "own_cpu_share") * 100);
+    if (bench_number(t, "replies_without_usage") > 0)
+        printf("! %.0f replies did not say how many tokens they have: chunks are counted instead\n",
+               bench_number(t, "replies_without_usage"));
+    if (bench_number(t, "replies_without_text") > 0)
+        printf("! %.0f replies had no text: they have no ttft\n",
+               bench_number(t, "replies_without_text"));
+    if (json_is_true(json_object_get(run, "record_limit_reached")))
+        printf("! the run was ended after %d requests, the most it can hold\n", LOAD_MAX_RECORDS);
+    if (json_is_true(json_object_get(run, "interrupted")))
+        printf("! interrupted: this is what there was until then\n");
+}
+
+void load_print_table(const json_t *report)
+{
+    const json_t *runs = json_object_get(report, "runs");
+    print_head(report);
+    for (size_t i = 0; i < json_array_size(runs); i++) {
+        const json_t *run = json_array_get(runs, i);
+        printf("\n");
+        printf("%-13s %.0f\n", is_closed(report) ? "clients" : "open at most",
+               bench_number(run, "at_a_time"));
+        print_counts(run);
+        print_rates(run);
+        print_times(report, run);
+        print_goodput(run);
+        print_server(run);
+        print_warnings(run);
+    }
+}

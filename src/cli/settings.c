@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/settings.h"
+
+#include "base/buf.h"
+#include "base/suggest.h"
+#include "cli/term.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { FILE_MAX_BYTES = 1 << 20, NAME_BYTES = 64 };
+static const char file_option[] = "config", print_option[] = "print-config";
+static const char env_prefix[] = "BITNET_";
+
+/* The file is needed before the rest of the line is read. */
+static const char *find_file(char **argv, size_t argc)
+{
+    const size_t n = sizeof file_option - 1;
+    const char *found = getenv("BITNET_CONFIG");
+    for (size_t i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], "--", 2) != 0 || strncmp(argv[i] + 2, file_option, n) != 0) continue;
+        const char *rest = argv[i] + 2 + n;
+        if (*rest == '=') found = rest + 1;
+        else if (!*rest && i + 1 < argc) found = argv[i + 1];
+    }
+    return found && *found ? found : NULL;
+}
+
+/* ------------------------------------------------------------------ the file */
+
+/* A value as it would be typed. Lists of numbers are one value, lists of texts several. */
+static const char *as_text(struct settings *s, const json_t *v)
+{
+    struct bn_buf text;
+    bn_buf_init(&text, FILE_MAX_BYTES);
+    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_is_array(v) ? json_array_get(v, i) : v;
+        if (i) bn_buf_putc(&text, ',');
+        if (json_is_string(item)) bn_buf_puts(&text, json_string_value(item));
+        else if (json_is_boolean(item)) bn_buf_puts(&text, json_is_true(item) ? "true" : "false");
+        else if (json_is_integer(item))
+            bn_buf_printf(&text, "%lld", (long long)json_integer_value(item));
+        else if (json_is_real(item)) bn_buf_printf(&text, "%.9g", json_real_value(item));
+        else text.failed = true;
+    }
+    const char *kept =
+        text.data && !text.failed ? bn_arena_strn(&s->texts, text.data, text.len) : NULL;
+    bn_buf_free(&text);
+    return kept;
+}
+
+static bitnet_status unknown_member(const struct opt_part *parts, const char *path,
+                                    const char *name, bitnet_error *err)
+{
+    struct bn_suggest s;
+    bn_suggest_start(&s, name);
+    for (; parts->table; parts++)
+        for (const struct opt *o = parts->table; o->kind != OPT_END; o++)
+            bn_suggest_offer(&s, o->name);
+    return bn_fail(err, BITNET_E_ARG, "%s: there is no option '%.60s'%s%s%s", path, name,
+                   s.best ? "; did you mean '" : "", s.best ? s.best : "", s.best ? "'?" : "");
+}
+
+static bitnet_status set_member(struct settings *s, void *config, const struct opt_part *parts,
+                                const char *path, const char *name, const json_t *v,
+                                bitnet_error *err)
+{
+    char source[NAME_BYTES];
+    snprintf(source, sizeof source, "'%.40s' in the file", name);
+    if (strcmp(name, file_option) == 0 || strcmp(name, print_option) == 0)
+        return bn_fail(err, BITNET_E_ARG, "%s: '%s' is an option of the command line only", path,
+                       name);
+    const char *text = as_text(s, v);
+    if (!text)
+        return bn_fail(err, BITNET_E_ARG,
+                       "%s: '%.60s' is neither a text nor a number, true or "
+                       "false, nor a list of them",
+                       path, name);
+    bitnet_status status;
+    if (!args_set(config, parts, name, source, text, &status, err))
+        return unknown_member(parts, path, name, err);
+    return status;
+}
+
+static bitnet_status set_members(struct settings *s, void *config, const struct opt_part *parts,
+                                 const char *path, json_t *file, bitnet_error *err)
+{
+    if (!json_is_object(file))
+        return bn_fail(err, BITNET_E_ARG, "%s does not hold a JSON object", path);
+    const char *name;
+    json_t *v;
+    json_object_foreach(file, name, v)
+    {
+        if (json_is_null(v)) continue;
+        if (!json_is_string(json_array_get(v, 0))) {
+            if (!json_is_array(v) || json_array_size(v))
+                BN_TRY(set_member(s, config, parts, path, name, v, err));
+            continue;
+        }
+        for (size_t i = 0; i < json_array_size(v); i++)
+            BN_TRY(set_member(s, config, parts, path, name, json_array_get(v, i), err));
+    }
+    return BITNET_OK;
+}
+
+static bitnet_status read_file(struct settings *s, void *config, const struct opt_part *parts,
+                               const char *path, bitnet_error *err)
+{
+    json_t *file;
+    BN_TRY(bn_json_read(&file, path, FILE_MAX_BYTES, err));
+    bitnet_status status = set_members(s, config, parts, path, file, err);
+    json_decref(file);
+    return status;
+}
+
+/* ------------------------------------------------------------------ the environment */
+
+static bitnet_status read_variable(void *config, const struct opt_part *parts, const char *entry,
+                                   bitnet_error *err)
+{
+    char name[NAME_BYTES], source[NAME_BYTES];
+    const char *from = entry + sizeof env_prefix - 1, *equals = strchr(entry, '=');
+    size_t n = equals ? (size_t)(equals - from) : 0;
+    if (!n || n >= sizeof name || !equals[1]) return BITNET_OK;
+    for (size_t i = 0; i < n; i++) name[i] = (char)tolower((unsigned char)from[i]);
+    name[n] = 0;
+    if (strcmp(name, file_option) == 0) return BITNET_OK;
+    snprintf(source, sizeof source, "%.*s", (int)(equals - entry), entry);
+    bitnet_status status = BITNET_OK;
+    if (!args_set(config, parts, name, source, equals + 1, &status, err)) {
+        char note[2 * NAME_BYTES];
+        snprintf(note, sizeof note, "the environment has %s, which is not an option", source);
+        term_note(note);
+    }
+    return status;
+}
+
+bitnet_status settings_read(struct settings *s, void *config, const struct opt_part *parts,
+                            char **argv, size_t argc, bitnet_error *err)
+{
+    const char *path = find_file(argv, argc);
+    if (path) BN_TRY(read_file(s, config, parts, path, err));
+    for (char **entry = environ; entry && *entry; entry++)
+        if (strncmp(*entry, env_prefix, sizeof env_prefix - 1) == 0)
+            BN_TRY(read_variable(config, parts, *entry, err));
+    return BITNET_OK;
+}
+
+void settings_free(struct settings *s) { bn_arena_free(&s->texts); }
+
+/* ------------------------------------------------------------------ shown */
+
+static json_t *value_json(const struct opt *o, const void *at)
+{
+    switch (o->kind) {
+    case OPT_FLAG: return json_boolean(*(const bool *)at);
+    case OPT_STR:
+    case OPT_CHOICE: {
+        const char *text = *(const char *const *)at;
+        return text ? term_json_string(text, strlen(text)) : json_null();
+    }
+    case OPT_U32: return json_integer(*(const uint32_t *)at);
+    case OPT_U64: return json_integer((json_int_t) * (const uint64_t *)at);
+    case OPT_F32: { /* the decimals that were typed, not those of the nearest float */
+        char text[NAME_BYTES];
+        snprintf(text, sizeof text, "%.7g", (double)*(const float *)at);
+        return json_real(strtod(text, NULL));
+    }
+    case OPT_LIST: {
+        const struct opt_list *list = at;
+        json_t *j = json_array();
+        for (size_t i = 0; i < list->n; i++)
+            json_array_append_new(j, term_json_string(list->items[i], strlen(list->items[i])));
+        return j;
+    }
+    case OPT_U32S: {
+        const struct opt_u32s *list = at;
+        json_t *j = json_array();
+        for (size_t i = 0; i < list->n; i++) json_array_append_new(j, json_integer(list->items[i]));
+        return j;
+    }
+    case OPT_END: break;
+    }
+    return NULL;
+}
+
+json_t *settings_json(const void *config, const struct opt_part *parts)
+{
+    json_t *all = json_object();
+    for (; all && parts->table; parts++)
+        for (const struct opt *o = parts->table; o->kind != OPT_END; o++) {
+            if (o->secret || strcmp(o->name, file_option) == 0 ||
+                strcmp(o->name, print_option) == 0)
+                continue;
+            const char *base = (const char *)config + parts->offset;
+            if (json_object_set_new(all, o->name, value_json(o, base + o->offset)) == 0) continue;
+            json_decref(all);
+            return NULL;
+        }
+    return all;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * endpoints.c: what the server tells about itself: its model, its state, its numbers, its pages.
+ */
+#include "server/openai_request.h"
+#include "server/pages.h"
+#include "server/serve.h"
+#include <stdlib.h>
+
+/* ------------------------------------------------------------------ the model */
+
+static json_t *model_json(const struct server *s)
+{
+    const bitnet_model_info *m = &s->model;
+    return json_pack("{s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:I, s:I, s:I}}", "id",
+                     s->c->model_name, "object", "model", "created", (json_int_t)s->started,
+                     "owned_by", "bitnet", "meta", "n_params", (json_int_t)m->n_params,
+                     "n_ctx_train", (json_int_t)m->n_ctx_train, "n_ctx",
+                     (json_int_t)s->engine.ctx_tokens, "n_vocab", (json_int_t)m->n_vocab, "n_embd",
+                     (json_int_t)m->n_embd, "size", (json_int_t)m->file_bytes);
+}
+
+void serve_models(struct visit *v)
+{
+    visit_reply_json(v, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(v->s)));
+}
+
+void serve_model(struct visit *v)
+{
+    const char *path = net_request(v->call)->path, *id = strstr(path, "/models/") + 8;
+    if (strcmp(id, v->s->c->model_name) == 0) visit_reply_json(v, 200, model_json(v->s));
+    else
+        visit_refuse(v, 404, "model_not_found", "there is no model '%.80s'; '%.80s' is served", id,
+                     v->s->c->model_name);
+}
+
+static json_t *model_props(const struct server *s)
+{
+    const bitnet_model_info *m = &s->model;
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "name", s->c->model_name, "architecture", m->architecture, "activation", m->activation,
+        "act_quant", m->act_quant, "weight_type", m->weight_type, "head_type", m->head_type,
+        "backend", m->backend, "layout", m->layout, "n_params", (json_int_t)m->n_params, "n_vocab",
+        (json_int_t)m->n_vocab, "n_embd", (json_int_t)m->n_embd, "n_ff", (json_int_t)m->n_ff,
+        "n_layer", (json_int_t)m->n_layer, "n_head", (json_int_t)m->n_head, "n_head_kv",
+        (json_int_t)m->n_head_kv, "n_ctx_train", (json_int_t)m->n_ctx_train, "file_bytes",
+        (json_int_t)m->file_bytes);
+}
+
+static json_t *engine_props(const struct server *s)
+{
+    const bitnet_engine_info *e = &s->engine;
+    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:I, s:I}", "threads",
+                     (json_int_t)e->threads, "ctx_tokens", (json_int_t)e->ctx_tokens, "max_seqs",
+                     (json_int_t)e->max_seqs, "max_batch_tokens", (json_int_t)e->max_batch_tokens,
+                     "kv_type", e->kv_type, "kv_type_v", e->kv_type_v, "head", e->head, "ffn",
+                     e->ffn, "kv_bytes", (json_int_t)e->kv_bytes, "scratch_bytes",
+                     (json_int_t)e->scratch_bytes);
+}
+
+/* What a request gets that says nothing: asked of the reader of requests itself. */
+static json_t *generation_props(const struct server *s)
+{
+    struct openai_request q;
+    struct openai_defaults d = {.max_tokens = s->c->default_max_tokens};
+    json_t *body = json_pack("{s:s}", "prompt", "");
+    bitnet_status status = openai_request_read(&q, OPENAI_COMPLETION, body, &d, NULL);
+    json_decref(body);
+    if (status != BITNET_OK) return NULL;
+    const bitnet_sampling *p = &q.request.sampling;
+    json_t *j = json_pack(
+        "{s:f, s:f, s:f, s:I, s:f, s:f, s:f, s:I, s:I}", "temperature", (double)p->temperature,
+        "top_p", (double)p->top_p, "min_p", (double)p->min_p, "top_k", (json_int_t)p->top_k,
+        "repetition_penalty", (double)p->repetition_penalty, "presence_penalty",
+        (double)p->presence_penalty, "frequency_penalty", (double)p->frequency_penalty,
+        "max_tokens", (json_int_t)q.request.max_new_tokens, "n", (json_int_t)q.request.n_choices);
+    openai_request_free(&q);
+    return j;
+}
+
+void serve_props(struct visit *v)
+{
+    const struct server *s = v->s;
+    const char *template_text = bitnet_chat_template_text(s->m, s->c->chat_template);
+    visit_reply_json(v, 200,
+                     json_pack("{s:o, s:o, s:o, s:s, s:s, s:s?, s:O?}", "model", model_props(s),
+                               "engine", engine_props(s), "default_generation_settings",
+                               generation_props(s), "version", bitnet_version(), "build",
+                               __VERSION__, "chat_template", template_text, "config", s->config));
+}
+
+/* ------------------------------------------------------------------ its state */
+
+static json_t *status_json(const char *status, const char *why)
+{
+    return why ? json_pack("{s:s, s:s}", "status", status, "reason", why)
+               : json_pack("{s:s}", "status", status);
+}
+
+void serve_health(struct visit *v)
+{
+    struct worker_state w = {0};
+    worker_get_state(v->s->worker, &w, NULL);
+    bool broken = w.broken.status != BITNET_OK;
+    visit_reply_json(v, broken ? 503 : 200,
+                     status_json(broken ? "broken" : "ok", broken ? w.broken.text : NULL));
+}
+
+void serve_ready(struct visit *v)
+{
+    struct worker_state w = {0};
+    worker_get_state(v->s->worker, &w, NULL);
+    const char *why = w.broken.status != BITNET_OK ? w.broken.text
+                      : server_draining(v->s)      ? "the server is shutting down"
+                      : !w.ready                   ? "the model is being warmed up"
+                                                   : NULL;
+    visit_reply_json(v, why ? 503 : 200, status_json(why ? "not ready" : "ready", why));
+}
+
+void serve_metrics(struct visit *v)
+{
+    struct worker_state state;
+    struct net_stats net;
+    struct metrics_now now;
+    struct bn_buf out;
+    server_now(v->s, &state, &net, &now);
+    bn_buf_init(&out, (size_t)64 << 20);
+    metrics_text(v->s->metrics, &now, &out);
+    if (out.failed) visit_refuse(v, 500, NULL, "out of memory for the metrics");
+    else visit_reply(v, 200, "text/plain; version=0.0.4; charset=utf-8", out.data, out.len);
+    bn_buf_free(&out);
+}
+
+void serve_metrics_json(struct visit *v)
+{
+    struct worker_state state;
+    struct net_stats net;
+    struct metrics_now now;
+    server_now(v->s, &state, &net, &now);
+    net_add_header(v->call, "Cache-Control", "no-store");
+    visit_reply_json(v, 200, metrics_json(v->s->metrics, &now));
+}
+
+/* ------------------------------------------------------------------ pages */
+
+void serve_page(struct visit *v)
+{
+    const struct http_reader *q = net_request(v->call);
+    const struct page *p = page_find(q->path);
+    const char *known = http_header(q, "if-none-match");
+    bool same = known && strcmp(known, p->etag) == 0;
+    net_add_header(v->call, "ETag", p->etag);
+    net_add_header(v->call, "Cache-Control", "no-cache"); /* may be kept, but is asked for again */
+    net_add_header(v->call, "X-Content-Type-Options", "nosniff");
+    net_add_header(v->call, "Content-Security-Policy",
+                   "default-src 'self'; img-src 'self' data:; base-uri 'none'; "
+                   "frame-ancestors 'none'; form-action 'none'");
+    visit_reply(v, same ? 304 : 200, p->content_type, p->data, same ? 0 : p->bytes);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/keys.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum { KEYS_FILE_MAX_BYTES = 1 << 20 };
+
+/* where: names the place of the key in errors */
+static bitnet_status add(struct keys *k, const char *key, size_t n, const char *where,
+                         bitnet_error *err)
+{
+    if (n == 0 || n > KEY_MAX_BYTES)
+        return bn_fail(err, BITNET_E_LIMIT, "%s has %zu characters; 1 to %d are possible", where, n,
+                       KEY_MAX_BYTES);
+    for (size_t i = 0; i < n; i++)
+        if (key[i] <= ' ' || key[i] > '~')
+            return bn_fail(err, BITNET_E_ARG, "%s: character %zu is not a visible ASCII character",
+                           where, i + 1);
+    if (k->n == KEYS_MAX)
+        return bn_fail(err, BITNET_E_LIMIT, "%s: more than %d keys", where, KEYS_MAX);
+    /* all at once: growing would leave copies of keys in memory */
+    if (!k->padded && !(k->padded = bn_calloc(KEYS_MAX, KEY_MAX_BYTES)))
+        return bn_fail_nomem(err, (size_t)KEYS_MAX * KEY_MAX_BYTES, "keys");
+    memset(k->padded[k->n], 0, KEY_MAX_BYTES);
+    memcpy(k->padded[k->n++], key, n);
+    return BITNET_OK;
+}
+
+bitnet_status keys_add(struct keys *k, const char *key, bitnet_error *err)
+{
+    return add(k, key, strlen(key), "the key", err);
+}
+
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+static bitnet_status add_lines(struct keys *k, const char *text, size_t n, const char *path,
+                               bitnet_error *err)
+{
+    size_t before = k->n, number = 0;
+    for (const char *p = text, *end = text + n; p < end;) {
+        const char *newline = memchr(p, '\n', (size_t)(end - p));
+        const char *from = p, *to = newline ? newline : end;
+        p = to + 1;
+        number++;
+        while (from < to && is_blank(*from)) from++;
+        while (from < to && is_blank(to[-1])) to--;
+        if (from == to || *from == '#') continue;
+        char where[320];
+        snprintf(where, sizeof where, "'%.250s', line %zu: the key", path, number);
+        BN_TRY(add(k, from, (size_t)(to - from), where, err));
+    }
+    if (k->n == before) return bn_fail(err, BITNET_E_ARG, "'%.250s' holds no key", path);
+    return BITNET_OK;
+}
+
+bitnet_status keys_load(struct keys *k, const char *path, bitnet_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return bn_fail(err, BITNET_E_IO, "cannot read '%.250s': %s", path, strerror(errno));
+    if (st.st_mode & (S_IWGRP | S_IWOTH))
+        return bn_fail(err, BITNET_E_ARG,
+                       "others than its owner may write to '%.250s' (mode %03o): chmod go-w", path,
+                       (unsigned)st.st_mode & 0777u);
+    char *text;
+    size_t n, before = k->n;
+    BN_TRY(bn_read_file(&text, &n, path, KEYS_FILE_MAX_BYTES, err));
+    bitnet_status s = add_lines(k, text, n, path, err);
+    if (s != BITNET_OK) k->n = before;
+    explicit_bzero(text, n);
+    free(text);
+    return s;
+}
+
+void keys_free(struct keys *k)
+{
+    if (k->padded) explicit_bzero(k->padded, (size_t)KEYS_MAX * KEY_MAX_BYTES);
+    free(k->padded);
+    *k = (struct keys){0};
+}
+
+bool keys_match(const struct keys *k, const char *shown, size_t n)
+{
+    /* What is decided here depends on what was shown alone. A zero would look like padding. */
+    if (n == 0 || n > KEY_MAX_BYTES || memchr(shown, 0, n)) return false;
+    uint8_t padded[KEY_MAX_BYTES] = {0};
+    memcpy(padded, shown, n);
+    unsigned found = 0;
+    for (size_t i = 0; i < k->n; i++) {
+        unsigned differs = 0;
+        for (size_t j = 0; j < KEY_MAX_BYTES; j++) differs |= padded[j] ^ k->padded[i][j];
+        __asm__("" : "+r"(differs)); /* the compiler must not know that one match is enough */
+        found |= (differs - 1) >> 31;
+    }
+    return found;
+}

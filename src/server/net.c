@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The door: opens the sockets, takes connections and counts them. */
+#include "base/mem.h"
+#include "server/net_impl.h"
+
+#include <errno.h>
+#include <event2/listener.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { BACKLOG = 4096, ACCEPT_PAUSE_US = 100 * 1000 };
+
+static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *sa, int len,
+                      void *user)
+{
+    (void)l;
+    struct net *n = user;
+    char peer[NET_PEER_BYTES];
+    bool refused = n->stats.n_connections >= n->config.max_connections;
+    n->stats.n_accepted++;
+    n->stats.n_refused += refused;
+    if (refused && n->n_refused == NET_MAX_REFUSED) {
+        close(fd);
+        return;
+    }
+    net_peer_name(peer, sa, len);
+    net_tune_socket(fd, n->config.write_ms);
+    net_conn_open(n, fd, peer, refused);
+}
+
+/* Mostly: no descriptor is left. The connection stays in the kernel's queue; asking again at once
+ * would only burn time. */
+static void on_accept_error(struct evconnlistener *l, void *user)
+{
+    (void)l;
+    struct net *n = user;
+    static const struct timeval pause = {.tv_usec = ACCEPT_PAUSE_US};
+    for (size_t i = 0; i < n->n_listeners; i++) evconnlistener_disable(n->listeners[i]);
+    event_add(n->accept_again, &pause);
+}
+
+static void on_accept_again(evutil_socket_t fd, short what, void *user)
+{
+    (void)fd, (void)what;
+    struct net *n = user;
+    for (size_t i = 0; i < n->n_listeners; i++) evconnlistener_enable(n->listeners[i]);
+}
+
+static bitnet_status add_listeners(struct net *n, const struct net_sockets *s, bitnet_error *err)
+{
+    bitnet_status status = BITNET_OK;
+    for (size_t i = 0; i < s->n; i++) {
+        struct evconnlistener *l =
+            status ? NULL
+                   : evconnlistener_new(n->base, on_accept, n,
+                                        LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG,
+                                        s->fd[i]);
+        if (l) {
+            evconnlistener_set_error_cb(l, on_accept_error);
+            n->listeners[n->n_listeners++] = l;
+            continue;
+        }
+        if (!status)
+            status =
+                bn_fail(err, BITNET_E_IO, "cannot listen on socket %zu: %s", i, strerror(errno));
+        close(s->fd[i]);
+    }
+    return status;
+}
+
+static char *copy(const char *s) { return s ? strdup(s) : NULL; }
+
+bitnet_status net_open(struct net **out, struct event_base *base, const struct net_config *c,
+                       const struct net_handler *h, bitnet_error *err)
+{
+    struct net_sockets sockets = {.n = 0};
+    const char *unix_path = net_unix_path(c->host);
+    struct net *n = bn_calloc(1, sizeof *n);
+    if (!n) return bn_fail_nomem(err, sizeof *n, "the server's connections");
+    *n = (struct net){.base = base,
+                      .config = *c,
+                      .handler = *h,
+                      .tls_cert = copy(c->tls_cert),
+                      .tls_key = copy(c->tls_key)};
+    n->accept_again = evtimer_new(base, on_accept_again, n);
+    bitnet_status s = BITNET_OK;
+    if (!n->accept_again || (c->tls_cert && !n->tls_cert) || (c->tls_key && !n->tls_key))
+        s = bn_fail_nomem(err, sizeof *n, "the server's connections");
+    if (!s && (c->tls_cert || c->tls_key)) s = net_tls_open(&n->tls, c->tls_cert, c->tls_key, err);
+    if (!s) s = net_listen(&sockets, c->host, c->port, err);
+    if (!s) {
+        n->port = sockets.port;
+        n->unix_path = copy(unix_path);
+        s = add_listeners(n, &sockets, err);
+    }
+    if (s) {
+        net_close(n);
+        return s;
+    }
+    signal(SIGPIPE, SIG_IGN); /* libevent writes without MSG_NOSIGNAL */
+    *out = n;
+    return BITNET_OK;
+}
+
+void net_close(struct net *n)
+{
+    if (!n) return;
+    while (n->calls) net_conn_close(n->calls);
+    for (size_t i = 0; i < n->n_listeners; i++) evconnlistener_free(n->listeners[i]);
+    if (n->accept_again) event_free(n->accept_again);
+    if (n->unix_path) unlink(n->unix_path);
+    net_tls_close(n->tls);
+    free(n->unix_path), free(n->tls_cert), free(n->tls_key);
+    free(n);
+}
+
+uint32_t net_port(const struct net *n) { return n->port; }
+void net_stats(const struct net *n, struct net_stats *s) { *s = n->stats; }
+
+void net_drain(struct net *n)
+{
+    n->draining = true;
+    for (struct net_call *c = n->calls, *next; c; c = next) {
+        next = c->next;
+        net_conn_drain(c);
+    }
+}
+
+bool net_quiet(const struct net *n)
+{
+    for (const struct net_call *c = n->calls; c; c = c->next)
+        if (c->phase == NET_OPEN || c->phase == NET_WRITING ||
+            (c->phase == NET_READING && c->began))
+            return false;
+    return true;
+}
+
+bitnet_status net_reload_tls(struct net *n, bitnet_error *err)
+{
+    struct ssl_ctx_st *tls;
+    if (!n->tls) return BITNET_OK;
+    BN_TRY(net_tls_open(&tls, n->tls_cert, n->tls_key, err));
+    net_tls_close(n->tls);
+    n->tls = tls;
+    return BITNET_OK;
+}

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""serve: where its options come from, and what it says before it serves. (Serving is the subject of ../server.py.)"""
+import json
+
+
+def config(t, *args, env=None):
+    return t.run("serve", *args, "--print-config", env=env).json()
+
+
+def test_serve_defaults(t):
+    c = config(t)
+    t.equal((c["host"], c["port"], c["max-queue"]), ("127.0.0.1", 8080, 256), "defaults")
+    t.check("api-key" not in c and "config" not in c, c)
+
+
+def test_serve_order(t):
+    t.write("c.json", json.dumps({"port": 1, "max_queue": 2, "host": "::1", "no-pages": True, "cors": ["https://a", "https://b"]}))
+    env = {"BITNET_MAX_QUEUE": "3", "BITNET_HOST": "0.0.0.0", "BITNET_MAX_BATCH_SIZE": "5", "BITNET_PUBLIC_METRICS": "on"}
+    c = config(t, "--config", "c.json", "--host", "unix:/x", env=env)
+    got = [c[k] for k in ("port", "max-queue", "host", "batch-size", "no-pages", "public-metrics", "cors")]
+    t.equal(got, [1, 3, "unix:/x", 5, True, True, ["https://a", "https://b"]], "line over environment over file")
+    c = config(t, env={"BITNET_CONFIG": "c.json", "BITNET_NO_PAGES": "false"})
+    t.equal((c["port"], c["no-pages"]), (1, False), "the file's name from the environment")
+    t.equal(config(t, "a.gguf", env={"BITNET_MODEL": "b.gguf"})["model"], "a.gguf", "the word counts more")
+
+
+def test_serve_round_trip(t):
+    c = config(t, "--port", "9", "--cors", "*", "--kv-type", "int8", "--alias", "me")
+    t.write("c.json", json.dumps(c))
+    t.equal(config(t, "--config=c.json"), c, "what is printed can be read")
+
+
+def test_serve_secrets(t):
+    r = t.run("serve", "--api-key", "top-secret", "--print-config", env={"BITNET_API_KEY": "other-secret"})
+    t.check(b"secret" not in r.out + r.err, r.text)
+
+
+def test_serve_wrong(t):
+    for name, text, says in (("a.json", "[]", "object"), ("b.json", "{", "b.json"), ("c.json", '{"prot": 1}', "'port'"),
+                             ("d.json", '{"port": 70000}', "65535"), ("e.json", '{"port": {}}', "'port'"),
+                             ("f.json", '{"no-pages": 7}', "true or false"), ("g.json", '{"config": "x"}', "command line")):
+        t.write(name, text)
+        t.usage("serve", "--config", name, "--print-config", says=says)
+    t.usage("serve", "--config", "none.json", says="none.json")
+    t.usage("serve", "--tls-cert", "x", says="--tls-key")
+    t.usage("serve", "--metrics-compat", "x", says="vllm")
+    t.usage("serve", says="BITNET_PORT", env={"BITNET_PORT": "x"})
+    r = t.run("serve", "--print-config", env={"BITNET_PROT": "1"})
+    t.says(r, "BITNET_PROT")
+
+
+def test_serve_cannot(t):
+    t.fails("serve", "--host", "no-such-host.invalid", "--no-warm-up", says="no-such-host.invalid", one_error_line=False)
+    t.fails("serve", "--api-key-file", "none", "--port", "0", "--no-warm-up", says="none", one_error_line=False)

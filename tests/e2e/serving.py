@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A `bitnet serve` of one's own on a free port, and plain requests to it."""
+import http.client
+import json
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.parse
+
+START_S = 60  # sanitizer builds are slow
+CALL_S = 120
+
+
+class Reply:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    def json(self):
+        return json.loads(self.body)
+
+    def events(self):
+        """The data of server-sent events, the end mark left out."""
+        lines = [l[6:] for l in self.body.decode().split("\n") if l.startswith("data: ")]
+        return [json.loads(l) for l in lines if l != "[DONE]"]
+
+
+class Server:
+    """with Server(program, "--max-num-seqs", "4") as s: s.post("/v1/completions", {...})"""
+
+    def __init__(self, program, *options, key=None):
+        self.key = key
+        self.errors = []
+        self.process = subprocess.Popen([program, "serve", "--port", "0", *map(str, options)], stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+        found = threading.Event()
+        threading.Thread(target=self._read, args=[found], daemon=True).start()
+        if not found.wait(START_S) or not self.url:
+            self.process.kill()
+            raise AssertionError("the server did not start: " + "".join(self.errors))
+
+    def _read(self, found):
+        self.url = None
+        for line in self.process.stdout:
+            self.errors.append(line)
+            m = re.search(r"https?://[\w.:\[\]-]+", line)
+            if m and not self.url:
+                self.url = m[0]
+                found.set()
+        found.set()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self, how=signal.SIGTERM, limit_s=60):
+        """The exit status."""
+        self.process.send_signal(how)
+        return self.process.wait(limit_s)
+
+    def connect(self, timeout=CALL_S):
+        at = urllib.parse.urlparse(self.url)
+        return http.client.HTTPConnection(at.hostname, at.port, timeout=timeout)
+
+    def headers(self, more=None):
+        h = {"Content-Type": "application/json", **(more or {})}
+        if self.key and "Authorization" not in h:
+            h["Authorization"] = "Bearer " + self.key
+        return {k: v for k, v in h.items() if v is not None}
+
+    def ask(self, method, path, body=None, headers=None):
+        c = self.connect()
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        c.request(method, path, body, self.headers(headers))
+        r = c.getresponse()
+        reply = Reply(r.status, r.headers, r.read())
+        c.close()
+        return reply
+
+    def get(self, path, headers=None):
+        return self.ask("GET", path, None, headers)
+
+    def post(self, path, body, headers=None):
+        return self.ask("POST", path, body, headers)
+
+    def metric(self, name, **labels):
+        """The sum of the samples of a metric that have these labels."""
+        total = 0.0
+        for line in self.get("/metrics").body.decode().splitlines():
+            m = re.match(r"([\w:]+)(?:\{(.*)\})? (\S+)$", line)
+            if m and m[1] == name and all(f'{k}="{v}"' in (m[2] or "") for k, v in labels.items()):
+                total += float(m[3])
+        return total
+
+
+def until(what, holds, limit_s=20):
+    end = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < end, f"after {limit_s} s still not: {what}"
+        time.sleep(0.02)

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The small model and bodies read as requests, for tests of src/server/openai_*. Include after
+ * cmocka.h. */
+#ifndef TESTS_SERVER_OPENAI_COMMON_H
+#define TESTS_SERVER_OPENAI_COMMON_H
+
+#include "server/openai_reply.h"
+
+static bitnet_model *model;
+static bitnet_error err;
+static struct openai_request r;
+
+static int open_model(void **state)
+{
+    (void)state;
+    return bitnet_model_open(&model, NULL, NULL, &err) != BITNET_OK;
+}
+
+static int close_model(void **state)
+{
+    (void)state;
+    bitnet_model_close(model);
+    return 0;
+}
+
+static bitnet_status read_as(enum openai_kind kind, const char *body)
+{
+    static const struct openai_defaults d = {.max_tokens = 77, .seed = 99};
+    json_error_t e;
+    json_t *j = json_loads(body, JSON_ALLOW_NUL, &e);
+    if (!j) fail_msg("%s: %s", body, e.text);
+    err = (bitnet_error){0};
+    bitnet_status s = openai_request_read(&r, kind, j, &d, &err);
+    json_decref(j); /* the request holds on to it */
+    return s;
+}
+
+static inline void accepts(enum openai_kind kind, const char *body)
+{
+    if (read_as(kind, body) != BITNET_OK) fail_msg("%s: %s", body, err.text);
+}
+
+static inline void refuses(enum openai_kind kind, const char *body, const char *says)
+{
+    assert_int_not_equal(read_as(kind, body), BITNET_OK);
+    assert_int_equal(openai_error_code(err.status), 400);
+    if (!strstr(err.text, says)) fail_msg("%s: '%s' does not say '%s'", body, err.text, says);
+    assert_null(r.body);
+}
+
+#endif
