@@ -303,7 +303,7 @@ static void end_slow(struct runner *r, uint64_t now_ns)
     uint64_t limit = ns_of(r->s->timeout_s);
     for (uint32_t i = 0; i < r->n_slots; i++) {
         struct slot *slot = r->slots[i];
-        if (!slot->open || (!r->run->interrupted && now_ns - slot->record.sent_ns < limit))
+        if (!slot->open || (!r->run->interrupted && slot->record.sent_ns + limit > now_ns))
             continue;
         load_conn_drop(&slot->conn);
         char why[LOAD_MAX_WHY_BYTES];

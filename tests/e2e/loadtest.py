@@ -298,6 +298,22 @@ def test_poisson_rate(t, m):
     assert r["ok"] == r["requests"]
 
 
+def test_a_tester_that_stood_still(t, m):
+    """Stopped just before its time is over: what it sends late is not taken for slow."""
+    m.first_s, m.gap_s, m.tokens = 0.3, 0, 1
+    p = t.start("--host", m.url, "--rps", 20, "--arrival", "constant", "--duration", 1, "--max-outstanding", 2, "--json")
+    while not m.requests:
+        time.sleep(0.001)
+    time.sleep(0.8)
+    p.send_signal(signal.SIGSTOP)
+    time.sleep(1)
+    p.send_signal(signal.SIGCONT)
+    out, err = p.communicate(timeout=LIMIT_S)
+    assert p.returncode == 0, err
+    r = json.loads(out)["runs"][0]
+    assert r["requests"] == 20 and r["failed"] == 0 and r["ok"] + r["unsent"] == 20 and r["late"] > 0, r
+
+
 def test_trace(t, m):
     (t.folder / "trace.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n"
                                         "2023-11-16 23:59:59.0000000,374,44\n2023-11-17 00:00:00.5000000,20,10\n"
