@@ -9,6 +9,7 @@ import base64
 import concurrent.futures
 import json
 import pathlib
+import re
 import signal
 import socket
 import struct
@@ -267,6 +268,27 @@ def slow_reader(s, t):
     return f"{len(reply.body)} bytes"
 
 
+def steady(x):
+    """Without what differs from call to call."""
+    if isinstance(x, list):
+        return [steady(v) for v in x]
+    if not isinstance(x, dict):
+        return x
+    return {k: steady(v) for k, v in x.items() if k not in ("created", "created_at", "cached_tokens")
+            and not (k == "id" and re.search("[-_][0-9a-f]{16}", str(v)))}
+
+
+def documented(s, t):
+    """The transcripts of docs/server-api.md."""
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "server-api.md").read_text()
+    blocks = re.findall(r"```console\n\$ curl -s localhost:8080(\S+)(?: -d '(.*?)')?\n(.*?)\n```", text, re.S)
+    for path, body, want in blocks:
+        got = s.post(path, body.encode()) if body else s.get(path)
+        equal(steady(got.json()), steady(json.loads(want)), f"docs/server-api.md, {path}")
+    equal(len(blocks), text.count("```console"), "transcripts understood")
+    return f"{len(blocks)} transcripts"
+
+
 def log_lines(s, t):
     s.post("/v1/completions", {"prompt": SECRET, "max_tokens": 5}, {"X-Request-Id": "for-the-log"})
     until("the line is there", lambda: "for-the-log" in t.log.read_text())
@@ -283,7 +305,7 @@ def log_lines(s, t):
     return f"{len(lines)} lines"
 
 
-SHARED = [endpoints, embeddings, streams, seeds, same_as_run, errors, browsers, vanishing, slow_reader, log_lines]
+SHARED = [endpoints, embeddings, streams, seeds, same_as_run, errors, browsers, vanishing, slow_reader, documented, log_lines]
 
 
 # ---------------------------------------------------------------- servers of their own
@@ -294,7 +316,7 @@ def keys(t):
     file.chmod(0o600)
     with Server(t.program, "--no-warm-up", "--api-key-file", file) as s:
         missing = s.post("/v1/completions", TEXT)
-        shaped(missing, 401)
+        shaped(missing, 401, "invalid_api_key", "needed")
         assert missing.headers["WWW-Authenticate"].startswith("Bearer")
 
         def code(key, path="/v1/models"):
