@@ -349,8 +349,11 @@ static bitnet_status open_output(struct answer *a, bitnet_error *err)
     if (!a->parts || !a->choices) return bn_fail_nomem(err, sizeof *a->parts, "an answer");
     a->v.line.stream = a->q.stream;
     uint64_t created = (uint64_t)time(NULL);
-    return a->q.stream ? openai_stream_open(&a->stream, &a->q, s->m, a->v.id, created, err)
-                       : openai_reply_open(&a->reply, &a->q, s->m, a->v.id, created, err);
+    bitnet_status status = a->q.stream
+                               ? openai_stream_open(&a->stream, &a->q, s->m, a->v.id, created, err)
+                               : openai_reply_open(&a->reply, &a->q, s->m, a->v.id, created, err);
+    openai_request_release(&a->q);
+    return status;
 }
 
 static void submit(struct answer *a)

@@ -158,7 +158,10 @@ bool visit_body(struct visit *v, json_t **body)
         visit_fail(v, &err, NULL, NULL);
         return false;
     }
-    if (json_is_object(*body)) return true;
+    if (json_is_object(*body)) {
+        net_release_body(v->call);
+        return true;
+    }
     json_decref(*body);
     visit_refuse(v, 400, NULL, "the body is not a JSON object");
     return false;
