@@ -9,8 +9,8 @@
  * at least some of it every write_ms, and all of it within linger_ms after the reply's end. The one
  * connection too many is told 503 and closed. All these times are above 0.
  *
- * The end of what a client sends, while its call is open, counts as its going: it cannot be told from
- * a client that was killed. (docs/server-net.md)
+ * The end of what a client sends, while its call is open, counts as its going: it cannot be told
+ * from a client that was killed. (docs/server-net.md)
  */
 #ifndef BN_SERVER_NET_H
 #define BN_SERVER_NET_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A server on a free port and its clients, all on one thread: turn() lets the server's loop run once.
+ * A server on a free port and its clients, all on one thread: turn() runs the server's loop once.
  * Waiting is always for something to happen, with a limit far above what a loaded machine needs. */
 #ifndef SERVER_NET_COMMON_H
 #define SERVER_NET_COMMON_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Connections that cost more than they give: clients that do not read, do not write, come in masses.
- * The time limits are short here; no test depends on something being faster than one. */
+ * Connections that cost more than they give: clients that do not read, do not write, come in
+ * masses. The time limits are short here; no test depends on something being faster than one. */
 #include "server_net_common.h"
 
 #include <sys/resource.h>
@@ -20,8 +20,8 @@ static void open_small(struct client *c)
     client_fd(c, fd);
 }
 
-/* Writes into the stream until there is no room, and the kernel's buffers are full, too. Returns how
- * many bytes it was. */
+/* Writes into the stream until there is no room, and the kernel's buffers are full, too. Returns
+ * how many bytes it was. */
 static size_t fill_stream(void)
 {
     static char piece[8192];
