@@ -323,7 +323,7 @@ static void look_after(struct worker *w)
 /* ------------------------------------------------------------------ turns */
 
 /* A request of no one: weights come into memory, threads wake, kernels for prompts and for single
- * tokens have run. */
+ * tokens have run; and what all grammars of an engine share is made, if the model has a tokenizer. */
 static bitnet_status warm_up(struct worker *w, bitnet_error *err)
 {
     int32_t prompt[WARM_PROMPT] = {0};
@@ -333,8 +333,9 @@ static bitnet_status warm_up(struct worker *w, bitnet_error *err)
     r.tokens = prompt;
     r.n_tokens = bn_max_size(bn_min_size(WARM_PROMPT, w->info.ctx_tokens / 2), 1);
     r.max_new_tokens = WARM_ANSWER;
-    r.ignore_end = 1;
     r.no_cache = 1;
+    r.json_object = bitnet_token_text(w->c.model, 0) != NULL;
+    r.ignore_end = !r.json_object;
     bitnet_status s = bitnet_submit(w->c.engine, &r, &id, err);
     for (size_t n = 1; s == BITNET_OK && n;) s = step(w, &n, err);
     if (s != BITNET_OK) bitnet_cancel(w->c.engine, id);
