@@ -382,9 +382,9 @@ def late_answers(t):
 
 
 def drain(t):
-    with Server(t.program, "--no-warm-up", "--max-num-seqs", 4, "--drain", 60) as s:
+    with Server(t.program, "--no-warm-up", "--max-num-seqs", 4, "--drain", 300) as s:
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            body = {**LONG, "n": 3, "seed": 3}
+            body = {**LONG, "max_tokens": 250, "n": 3, "seed": 3}
             whole = [pool.submit(s.post, "/v1/completions", body) for _ in range(4)]
             parts = [pool.submit(s.post, "/v1/completions", {**body, "stream": True}) for _ in range(4)]
             until("all were taken", lambda: s.metric("bitnet_num_requests_running") +
