@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * answers.c: chats, completions and responses: from the body to the engine, and what comes back to the
- * client, whole or as a stream. An answer lives until both sides have let go of it: the client has its
- * reply or has gone, and every task of the worker has ended.
+ * answers.c: chats, completions and responses: from the body to the engine, and what comes back to
+ * the client, whole or as a stream. An answer lives until both sides have let go of it: the client
+ * has its reply or has gone, and every task of the worker has ended.
  *
- * Events only gather while the worker delivers; answers_attend then passes on, once for each answer, what
- * a delivery has brought. A stream whose client is slow gathers until there is room.
+ * Events only gather while the worker delivers; answers_attend then passes on, once for each answer,
+ * what a delivery has brought. A stream whose client is slow gathers until there is room.
  */
 #include "base/clock.h"
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * visit.c: how a visit ends: replies, refusals in the words of OpenAI's interface, the line in the log
- * and the count; its body; and whether there is room for what it asks.
+ * visit.c: how a visit ends: replies, refusals in the words of OpenAI's interface, the line in the
+ * log and the count; its time; its body; and whether there is room for what it asks.
  */
 #include "base/clock.h"
 #include "base/utf8.h"
@@ -12,9 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum {
-    LATE_MS = 1000
-}; /* the engine ends answers itself; the timer is for what it does not reach */
+/* The engine ends answers itself; the timer is for what it does not reach. */
+enum { LATE_MS = 1000 };
 
 /* ------------------------------------------------------------------ time */
 
