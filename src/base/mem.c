@@ -40,6 +40,13 @@ void bn_block_free(void *p, size_t bytes)
     if (p) munmap(p, bytes ? bytes : 1);
 }
 
+void *bn_plan_piece(struct bn_plan *p, size_t n, size_t size)
+{
+    void *at = p->base ? p->base + p->used : NULL;
+    p->used += bn_align_up(n * size, 64);
+    return at;
+}
+
 struct bn_slab_chunk {
     struct bn_slab_chunk *next;
     size_t used, bytes;

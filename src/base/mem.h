@@ -15,6 +15,14 @@ enum { BN_HUGE_PAGE = 2 * 1024 * 1024 };
 void *bn_block_alloc(size_t bytes);
 void bn_block_free(void *p, size_t bytes);
 
+/* Pieces of one such block, laid out twice: first with base NULL, which only measures. 64-byte
+ * aligned. */
+struct bn_plan {
+    uint8_t *base;
+    size_t used;
+};
+void *bn_plan_piece(struct bn_plan *p, size_t n, size_t size);
+
 /* Pieces of such blocks, one after the other, so that matrices smaller than a huge page share one.
  * One free for all. Zero-initialise it. */
 struct bn_slab {

@@ -65,6 +65,7 @@ static bitnet_status run_all(struct job *j, const struct load_options *c, bitnet
         uint32_t at_a_time = c->batch_sizes.n                       ? c->batch_sizes.items[i]
                              : j->test.settings.loop == LOAD_CLOSED ? c->concurrency
                                                                     : c->max_outstanding;
+        if (i) run->first_prompt = run[-1].first_prompt + run[-1].n_records;
         scrape(&run->before, j);
         BN_TRY(load_run(run, &j->test.settings, at_a_time, &j->test.target, err));
         scrape(&run->after, j);

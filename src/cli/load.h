@@ -83,6 +83,7 @@ struct load_record {
 struct load_run {
     const struct load_settings *settings;
     uint32_t at_a_time;          /* clients of a closed loop; requests an open one may have open */
+    uint64_t first_prompt;       /* prompts of runs before: a prefix cache may know them */
     struct load_record *records; /* in the order in which they ended */
     size_t n_records, room;
     struct load_hist *gaps;   /* between chunks with text, of counted requests */

@@ -2,6 +2,7 @@
 #include "cli/load_options.h"
 
 #include "cli/load_values.h"
+#include <time.h>
 
 enum { DEFAULT_DURATION_S = 30 };
 
@@ -205,11 +206,13 @@ static const struct opt request_table[] = {
      .letter = 's',
      .name = "seed",
      .metavar = "N",
-     .help = "of arrivals, lengths and prompts; request i asks for sampling with seed N + i",
+     .help = "of arrivals, lengths and prompts; request i asks for sampling with seed N + i. "
+             "Asked twice, a server may know the prompts",
      .offset = AT(seed),
-     .initial = "0",
+     .shown = "from the clock",
      .min = 0,
-     .max = 9007199254740992.0},
+     .max = 9007199254740992.0,
+     .given = AT(has_seed)},
     {.kind = OPT_END},
 };
 static const struct opt report_table[] = {
@@ -312,10 +315,18 @@ static bitnet_status read_load(struct load_test *t, const struct load_options *c
                                          .rate = (double)c->rps,
                                          .shape = constant ? 0 : (double)c->burstiness,
                                          .ramp_s = s->ramp_s,
-                                         .rng.state = bn_mix64(c->seed + 1)};
+                                         .rng.state = bn_mix64(s->prompts.seed + 1)};
     if (c->trace && s->ramp_s > 0)
         return bn_fail(err, BITNET_E_ARG, "--ramp-up has no meaning with --trace");
     return BITNET_OK;
+}
+
+/* A server that was asked before must not know the prompts. */
+static uint64_t seed_from_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return ((uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000) & INT32_MAX;
 }
 
 static bitnet_status read_prompts(struct load_test *t, const struct load_options *c,
@@ -334,7 +345,7 @@ static bitnet_status read_prompts(struct load_test *t, const struct load_options
     p->chat = strcmp(c->endpoint, "chat") == 0;
     p->model = c->model;
     p->shared_prefix = c->shared_prefix;
-    p->seed = c->seed;
+    p->seed = c->has_seed ? c->seed : seed_from_clock();
     p->ignore_eos = c->ignore_eos;
     p->has_temperature = c->has_temperature;
     p->temperature = c->temperature;

@@ -23,7 +23,7 @@ struct load_options {
     /* requests */
     const char *input_len, *output_len, *dataset;
     uint32_t shared_prefix;
-    bool ignore_eos, has_temperature;
+    bool ignore_eos, has_temperature, has_seed;
     float temperature;
     uint64_t seed;
     /* report */

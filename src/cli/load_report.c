@@ -115,7 +115,7 @@ static json_t *json_outcomes(const struct load_run *run, const struct totals *t)
         if (!t->outcomes[i] && i != LOAD_OK) continue;
         json_t *one = json_object();
         set_int(one, "n", t->outcomes[i]);
-        if (i != LOAD_OK) set_text(one, "first_reason", run->why[i]);
+        if (*run->why[i]) set_text(one, "first_reason", run->why[i]);
         set(o, load_outcome_names[i], one);
     }
     return o;

@@ -73,6 +73,7 @@ static bool is_counted(const struct runner *r, uint64_t index, uint64_t due_ns)
 static bool fill_request(struct runner *r, struct slot *slot, uint64_t index)
 {
     struct load_ask ask = load_prompts_ask(&r->s->prompts, index);
+    ask.index += r->run->first_prompt; /* lengths as in every run, but no prompt twice */
     if (r->s->loop == LOAD_TRACE) {
         const struct load_trace_row *row = &r->arrivals.trace->rows[index];
         if (ask.n_in) ask.n_in = row->n_in;
@@ -302,12 +303,13 @@ static void end_slow(struct runner *r, uint64_t now_ns)
     uint64_t limit = ns_of(r->s->timeout_s);
     for (uint32_t i = 0; i < r->n_slots; i++) {
         struct slot *slot = r->slots[i];
-        if (!slot->open || (!r->run->interrupted && now_ns - slot->record.sent_ns < limit))
+        if (!slot->open || (!r->run->interrupted && slot->record.sent_ns + limit > now_ns))
             continue;
         load_conn_drop(&slot->conn);
         char why[LOAD_MAX_WHY_BYTES];
         snprintf(why, sizeof why, "no complete reply within %.3g s", r->s->timeout_s);
-        finish(slot, r->run->interrupted ? LOAD_UNFINISHED : LOAD_TIMEOUT, why, now_ns);
+        if (r->run->interrupted) finish(slot, LOAD_UNFINISHED, NULL, now_ns);
+        else finish(slot, LOAD_TIMEOUT, why, now_ns);
     }
 }
 

@@ -9,6 +9,8 @@
 
 /* Above this share of a core, what is measured may be this program. */
 static const double busy_share = 0.7;
+/* Templates of chats are found in prefix caches; more than this is not due to them. */
+static const double known_share = 0.5;
 
 static bool is_closed(const json_t *report)
 {
@@ -22,7 +24,7 @@ static void print_head(const json_t *report)
     term_print_clean(stdout, bench_text(report, "url"));
     printf(", %s, model ", bench_text(s, "endpoint"));
     term_print_clean(stdout, bench_text(s, "model"));
-    printf("\n");
+    printf(", seed %.0f\n", bench_number(s, "seed"));
     if (is_closed(report)) {
         printf("closed loop: each client waits for its answer before it asks again; times count "
                "from sending\n");
@@ -154,9 +156,14 @@ static void print_server(const json_t *run)
            bench_number(m, "growth") * 100, bench_number(m, "slope_bytes_per_hour") / 1e6);
 }
 
-static void print_warnings(const json_t *run)
+static void print_warnings(const json_t *settings, const json_t *run)
 {
     const json_t *t = json_object_get(run, "tokens");
+    double cached = bench_number(t, "cached_mean") / bench_number(t, "prompt_mean");
+    if (cached > known_share && bench_number(settings, "shared_prefix") == 0 &&
+        !*bench_text(settings, "dataset"))
+        printf("! the server knew %.0f %% of the prompts' tokens: another --seed makes new ones\n",
+               cached * 100);
     if (bench_number(run, "unsent") > 0)
         printf("! %.0f requests were due but never left (at most %.0f are open at a time): the "
                "times above are too good\n",
@@ -194,6 +201,6 @@ void load_print_table(const json_t *report)
         print_times(report, run);
         print_goodput(run);
         print_server(run);
-        print_warnings(run);
+        print_warnings(json_object_get(report, "settings"), run);
     }
 }

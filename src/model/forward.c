@@ -63,45 +63,32 @@ struct bn_forward {
 
 /* ------------------------------------------------------------------ memory */
 
-/* Hands out pieces of one block; with base NULL it only measures. */
-struct plan {
-    uint8_t *base;
-    size_t used;
-};
-
-static void *piece(struct plan *p, size_t n, size_t size)
-{
-    void *at = p->base ? p->base + p->used : NULL;
-    p->used += bn_align_up(n * size, 64);
-    return at;
-}
-
-static struct input input_piece(const struct bn_forward *f, struct plan *p, size_t n)
+static struct input input_piece(const struct bn_forward *f, struct bn_plan *p, size_t n)
 {
     struct input in;
-    in.h = piece(p, n * f->wide, sizeof(float));
-    in.q8 = piece(p, n * f->q8_stride, 1);
-    in.inv = piece(p, n, sizeof(float));
-    in.sum = piece(p, n, sizeof(int32_t));
+    in.h = bn_plan_piece(p, n * f->wide, sizeof(float));
+    in.q8 = bn_plan_piece(p, n * f->q8_stride, 1);
+    in.inv = bn_plan_piece(p, n, sizeof(float));
+    in.sum = bn_plan_piece(p, n, sizeof(int32_t));
     return in;
 }
 
-static void lay_out(struct bn_forward *f, struct plan *p)
+static void lay_out(struct bn_forward *f, struct bn_plan *p)
 {
     const struct bn_config *c = &f->m->config;
     size_t n = f->max_tokens, threads = bn_pool_threads(f->pool);
-    f->x = piece(p, n * c->n_embd, sizeof(float));
-    f->q = piece(p, n * f->qkv_dim, sizeof(float));
-    f->k = piece(p, n * f->kv_dim, sizeof(float));
-    f->v = piece(p, n * f->kv_dim, sizeof(float));
-    f->att = piece(p, n * f->qkv_dim, sizeof(float));
-    f->gate = piece(p, n * c->n_ff, sizeof(float));
-    f->up = piece(p, n * c->n_ff, sizeof(float));
-    f->out = piece(p, n * c->n_embd, sizeof(float));
+    f->x = bn_plan_piece(p, n * c->n_embd, sizeof(float));
+    f->q = bn_plan_piece(p, n * f->qkv_dim, sizeof(float));
+    f->k = bn_plan_piece(p, n * f->kv_dim, sizeof(float));
+    f->v = bn_plan_piece(p, n * f->kv_dim, sizeof(float));
+    f->att = bn_plan_piece(p, n * f->qkv_dim, sizeof(float));
+    f->gate = bn_plan_piece(p, n * c->n_ff, sizeof(float));
+    f->up = bn_plan_piece(p, n * c->n_ff, sizeof(float));
+    f->out = bn_plan_piece(p, n * c->n_embd, sizeof(float));
     f->shared = input_piece(f, p, n);
     for (size_t i = 0; i < threads; i++) f->own[i] = input_piece(f, p, 1);
-    f->rows = piece(p, threads * DENSE_ROWS * f->wide, sizeof(float));
-    f->many = piece(p, threads, f->many_bytes);
+    f->rows = bn_plan_piece(p, threads * DENSE_ROWS * f->wide, sizeof(float));
+    f->many = bn_plan_piece(p, threads, f->many_bytes);
 }
 
 /* What the kernels for many tokens want for the largest share of any matrix; 0 without them. */
@@ -141,7 +128,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     /* an odd multiple: tokens a power of two apart would share the same few lines of the caches */
     f->q8_stride = bn_align_up(f->wide, BN_K_ALIGN) | BN_K_ALIGN;
     f->many_bytes = many_bytes(f);
-    struct plan p = {0};
+    struct bn_plan p = {0};
     lay_out(f, &p);
     f->block_bytes = p.used;
     f->block = bn_block_alloc(p.used);
@@ -152,7 +139,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
             "out of memory: %zu bytes for batches of %u tokens; smaller batches need less", p.used,
             max_tokens);
     }
-    p = (struct plan){.base = f->block};
+    p = (struct bn_plan){.base = f->block};
     lay_out(f, &p);
     bitnet_status s = bn_attention_open(&f->attention, m, pool, kv, n_ctx, max_tokens, err);
     if (s == BITNET_OK) s = bn_head_open(&f->head, m, pool, max_tokens, head, err);

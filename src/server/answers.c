@@ -11,7 +11,6 @@
 #include "base/mem.h"
 #include "server/openai_stream.h"
 #include "server/serve.h"
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -40,10 +39,9 @@ struct answer {
     struct openai_request q;
     struct openai_reply reply;    /* of one that is given whole */
     struct openai_stream *stream; /* NULL: it is given whole */
-    struct event *late;
-    struct part *parts;     /* [n_parts], one a prompt */
-    struct choice *choices; /* [n_parts * n_each] */
-    size_t n_parts, n_open; /* n_open: tasks that have not ended */
+    struct part *parts;           /* [n_parts], one a prompt */
+    struct choice *choices;       /* [n_parts * n_each] */
+    size_t n_parts, n_open;       /* n_open: tasks that have not ended */
     uint32_t n_each;
     uint64_t began_ns;
     bool listed; /* among the fresh */
@@ -58,7 +56,7 @@ static size_t n_choices(const struct answer *a) { return a->n_parts * a->n_each;
 
 static void answer_free(struct answer *a)
 {
-    if (a->late) event_free(a->late);
+    visit_close(&a->v);
     openai_stream_close(a->stream);
     openai_reply_close(&a->reply);
     openai_request_free(&a->q);
@@ -281,16 +279,14 @@ static void on_gone(struct visit *v)
     attend(a);
 }
 
-static void on_late(int fd, short what, void *user)
+static void on_late(struct visit *v)
 {
-    (void)fd, (void)what;
-    struct answer *a = user;
+    struct answer *a = (struct answer *)v;
     bitnet_error why = {0};
-    if (!a->v.call) return;
     bn_error_set(&why, BITNET_E_STATE, "the answer was not complete within %u s",
-                 a->v.s->c->timeout_s);
+                 v->s->c->timeout_s);
     fail(a, 504, "timeout", &why);
-    if (a->v.begun) write_stream(a);
+    if (v->begun) write_stream(a);
     attend(a);
 }
 
@@ -335,6 +331,7 @@ static bitnet_status read_request(struct answer *a, enum openai_kind kind, json_
     BN_TRY(check_bytes(&a->q, s->max_prompt_bytes, err));
     BN_TRY(openai_request_encode(&a->q, s->m, s->c->chat_template, err));
     BN_TRY(openai_request_fits(&a->q, s->engine.ctx_tokens, err));
+    if (!*a->q.model) a->q.model = s->c->model_name;
     if (a->q.seeded) return BITNET_OK;
     char seed[24];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)d.seed);
@@ -352,30 +349,18 @@ static bitnet_status open_output(struct answer *a, bitnet_error *err)
     if (!a->parts || !a->choices) return bn_fail_nomem(err, sizeof *a->parts, "an answer");
     a->v.line.stream = a->q.stream;
     uint64_t created = (uint64_t)time(NULL);
-    return a->q.stream ? openai_stream_open(&a->stream, &a->q, s->m, a->v.id, created, err)
-                       : openai_reply_open(&a->reply, &a->q, s->m, a->v.id, created, err);
-}
-
-static uint32_t set_deadline(struct answer *a)
-{
-    struct server *s = a->v.s;
-    if (s->c->timeout_s == 0) return 0;
-    uint64_t limit_ms = (uint64_t)s->c->timeout_s * 1000;
-    uint64_t spent_ms = (bn_now_ns() - a->began_ns) / 1000000;
-    uint64_t left_ms = spent_ms < limit_ms ? limit_ms - spent_ms : 1;
-    uint64_t late_ms = left_ms + LATE_MS;
-    struct timeval late = {.tv_sec = (time_t)(late_ms / 1000),
-                           .tv_usec = (suseconds_t)(late_ms % 1000 * 1000)};
-    a->late = evtimer_new(s->base, on_late, a);
-    if (a->late) evtimer_add(a->late, &late);
-    return left_ms < UINT32_MAX ? (uint32_t)left_ms : UINT32_MAX;
+    bitnet_status status = a->q.stream
+                               ? openai_stream_open(&a->stream, &a->q, s->m, a->v.id, created, err)
+                               : openai_reply_open(&a->reply, &a->q, s->m, a->v.id, created, err);
+    openai_request_release(&a->q);
+    return status;
 }
 
 static void submit(struct answer *a)
 {
-    uint32_t left_ms = set_deadline(a);
     a->v.gone = on_gone;
     a->v.room = on_room;
+    a->v.late = on_late;
     visit_later(&a->v);
     for (size_t i = 0; i < a->n_parts; i++) {
         struct part *p = &a->parts[i];
@@ -384,7 +369,7 @@ static void submit(struct answer *a)
         p->task.take = take;
         p->task.failed = refused;
         openai_request_at(&a->q, i, &p->request);
-        p->request.timeout_ms = left_ms;
+        p->request.timeout_ms = visit_time_left_ms(&a->v);
         worker_submit(a->v.s->worker, &p->task, &p->request);
     }
 }

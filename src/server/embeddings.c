@@ -28,6 +28,7 @@ struct embedding {
 static void embedding_free(struct embedding *e)
 {
     for (size_t i = 0; e->inputs && i < e->n; i++) free((void *)e->inputs[i].tokens);
+    visit_close(&e->v);
     free(e->inputs);
     free(e->vectors);
     free(e->model);
@@ -195,6 +196,13 @@ static void on_gone(struct visit *v)
     worker_cancel(v->s->worker, &e->task);
 }
 
+static void on_late(struct visit *v)
+{
+    struct embedding *e = (struct embedding *)v;
+    visit_refuse(v, 504, "timeout", "the vectors were not there within %u s", v->s->c->timeout_s);
+    worker_cancel(v->s->worker, &e->task);
+}
+
 void serve_embeddings(struct visit *v)
 {
     struct server *s = v->s;
@@ -213,6 +221,7 @@ void serve_embeddings(struct visit *v)
             s->n_taken++;
             s->n_running++;
             e->v.gone = on_gone;
+            e->v.late = on_late;
             e->task.embedded = on_embedded;
             e->task.failed = on_failed;
             visit_later(&e->v);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Bytes pass through a machine of small steps. Those of the head are gathered until its empty line,
- * then taken apart at once (http_head.c); those of the body are copied out from between the marks of
- * its chunks. Nothing is ever looked at twice, and nothing is decided before the byte that decides it.
+ * then taken apart at once (http_head.c); those of the body are copied out from between the marks
+ * of its chunks. Nothing is decided before the byte that decides it, so cuts do not matter.
  */
 #include "server/http_impl.h"
 

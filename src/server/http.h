@@ -52,8 +52,8 @@ struct http_reader {
     bool http_1_0;
     bool keep_alive;       /* the other side will take another message on this connection */
     bool expects_continue; /* waits for "100 Continue" before it sends the body */
-    /* What has arrived of the body, without the marks of chunks. Whoever looks at a body on its way may
-     * take it out (bn_buf_clear): body_total counts on, and is what the limit is for. */
+    /* What has arrived of the body, without the marks of chunks. Whoever looks at a body on its way
+     * may take it out (bn_buf_clear): body_total counts on, and is what the limit is for. */
     struct bn_buf body;
     uint64_t body_total;
     /* the reader's own */
@@ -67,11 +67,11 @@ struct http_reader {
 
 void http_reader_init(struct http_reader *r, bool is_reply, const struct http_limits *limits);
 void http_reader_free(struct http_reader *r);
-/* Takes bytes up to the end of the message at most; *used: how many. What follows them belongs to the
- * next message. What comes out does not depend on how the bytes are cut. */
+/* Takes bytes up to the end of the message at most; *used: how many. What follows them belongs to
+ * the next message. What comes out does not depend on how the bytes are cut. */
 enum http_state http_reader_feed(struct http_reader *r, const char *p, size_t n, size_t *used);
-/* The connection was closed by the other side: a reply without a length is complete then; everything
- * else that is not complete has failed. */
+/* The connection was closed by the other side: a reply without a length is complete then;
+ * everything else that is not complete has failed. */
 enum http_state http_reader_close(struct http_reader *r);
 /* Ready for the next message; keeps memory, up to a small amount. */
 void http_reader_next(struct http_reader *r);

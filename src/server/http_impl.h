@@ -7,8 +7,8 @@
 
 /* Ends the message; is false. code: the answer to a request. */
 bool http_fail(struct http_reader *r, int code, const char *fmt, ...) BN_PRINTF(3, 4);
-/* Takes the gathered head apart, in its place. Sets everything that is complete from HTTP_BODY on, and
- * length, chunked, until_close. */
+/* Takes the gathered head apart, in its place. Sets everything that is complete from HTTP_BODY on,
+ * and length, chunked, until_close. */
 bool http_head_parse(struct http_reader *r);
 /* Does `length` fit under the limit, after what has come? Else fails. */
 bool http_length_allowed(struct http_reader *r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One connection: its phases and their times. Everything here is called by libevent, but for the
- * first and the last step. The read side is watched in every phase, up to a bounded number of bytes,
- * so that a client that goes is noticed while its answer is computed.
+ * first and the last step. The read side is watched in every phase, up to a bounded number of
+ * bytes, so that a client that goes is noticed while its answer is computed.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -25,14 +25,40 @@ static void set_deadline(struct net_call *c, uint32_t ms)
     event_add(c->timer, &t);
 }
 
+static void count_bytes(struct evbuffer *b, const struct evbuffer_cb_info *info, void *user)
+{
+    struct net_call *c = user;
+    if (b == bufferevent_get_input(c->bev)) c->net->stats.n_bytes_in += info->n_added;
+    else c->net->stats.n_bytes_out += info->n_deleted;
+}
+
+/* Keeps the sum of all bodies; false: this one is too much. */
+static bool count_body(struct net_call *c)
+{
+    struct net *n = c->net;
+    n->bodies_bytes += c->reader.body.room - c->body_bytes;
+    c->body_bytes = c->reader.body.room;
+    return n->bodies_bytes <= n->config.bodies_bytes;
+}
+
+void net_release_body(struct net_call *c)
+{
+    bn_buf_free(&c->reader.body);
+    count_body(c);
+}
+
 static void free_call(struct net_call *c)
 {
     struct net *n = c->net;
+    net_release_body(c);
     if (c->prev) c->prev->next = c->next;
     else n->calls = c->next;
     if (c->next) c->next->prev = c->prev;
     if (c->refused) n->n_refused--;
     else n->stats.n_connections--;
+    /* libevent may still touch its buffers before it lets go of them */
+    evbuffer_remove_cb(bufferevent_get_input(c->bev), count_bytes, c);
+    evbuffer_remove_cb(bufferevent_get_output(c->bev), count_bytes, c);
     bufferevent_free(c->bev);
     event_free(c->timer);
     http_reader_free(&c->reader);
@@ -52,6 +78,17 @@ static void report_broken(struct net_call *c, int code, const char *why)
     c->net->stats.n_broken++;
     c->net->handler.broken(c->net->handler.user, c->peer, code, why);
     if (code) net_answer_error(c, code, why);
+}
+
+/* Bodies of others may be done with soon. */
+static void refuse_body(struct net_call *c)
+{
+    char why[HTTP_WHY_BYTES];
+    snprintf(why, sizeof why, "requests that are on their way have more than %zu bytes, the limit",
+             c->net->config.bodies_bytes);
+    net_release_body(c);
+    net_add_header(c, "Retry-After", "1");
+    report_broken(c, 503, why);
 }
 
 static void begin_request(struct net_call *c)
@@ -87,6 +124,7 @@ static void read_request(struct net_call *c)
         http_reader_feed(&c->reader, piece.iov_base, piece.iov_len, &used);
         evbuffer_drain(in, used);
         if (c->reader.state == HTTP_FAILED) report_broken(c, c->reader.status, c->reader.why);
+        else if (!count_body(c)) refuse_body(c);
         else if (c->reader.state == HTTP_DONE) open_call(c);
         else if (c->reader.expects_continue && !c->continued) tell_continue(c);
     }
@@ -95,6 +133,7 @@ static void read_request(struct net_call *c)
 static void next_request(struct net_call *c)
 {
     http_reader_next(&c->reader);
+    count_body(c);
     bn_buf_clear(&c->headers);
     c->user = NULL;
     c->began = c->continued = c->no_room = false;
@@ -105,7 +144,7 @@ static void next_request(struct net_call *c)
     if (c->net->draining) net_conn_drain(c);
 }
 
-/* Closing with bytes unread would reset the connection, and the client might never see the answer. */
+/* Closing with bytes unread would reset the connection; the client might never see the answer. */
 static void begin_closing(struct net_call *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev);
@@ -125,8 +164,8 @@ void net_conn_finish(struct net_call *c)
 {
     c->phase = NET_WRITING;
     set_deadline(c, c->net->config.linger_ms);
-    if (evbuffer_get_length(bufferevent_get_output(c->bev)) ==
-        0) /* else on_write comes by itself */
+    /* on_write comes by itself if there is something to write */
+    if (evbuffer_get_length(bufferevent_get_output(c->bev)) == 0)
         bufferevent_trigger(c->bev, EV_WRITE, BEV_TRIG_DEFER_CALLBACKS);
 }
 
@@ -203,13 +242,6 @@ static void on_timer(evutil_socket_t fd, short what, void *user)
     snprintf(why, sizeof why, "the request was not complete after %u ms",
              c->net->config.request_ms);
     report_broken(c, 408, why);
-}
-
-static void count_bytes(struct evbuffer *b, const struct evbuffer_cb_info *info, void *user)
-{
-    struct net_call *c = user;
-    if (b == bufferevent_get_input(c->bev)) c->net->stats.n_bytes_in += info->n_added;
-    else c->net->stats.n_bytes_out += info->n_deleted;
 }
 
 static void refuse(struct net_call *c)

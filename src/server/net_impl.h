@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * net_impl.h: what the files of the connections share. net.c owns the list of connections and takes
- * new ones; net_conn.c drives a connection from phase to phase; net_reply.c writes; net_listen.c and
- * net_tls.c make sockets and TLS.
+ * new ones; net_conn.c drives a connection from phase to phase; net_reply.c writes;
+ * net_listen.c and net_tls.c make sockets and TLS.
  */
 #ifndef BN_SERVER_NET_IMPL_H
 #define BN_SERVER_NET_IMPL_H
@@ -17,16 +17,15 @@ enum {
     NET_MAX_REFUSED = 64,          /* connections too many that are told so; more are just closed */
     NET_PEER_BYTES = 80,           /* "[address]:port" */
     NET_MAX_HEADERS_BYTES = 16384, /* of a reply, beside those that every reply has */
-    NET_LAST_READ_MS =
-        1000 /* how long is read, after the last reply, for the client to close first */
+    NET_LAST_READ_MS = 1000        /* after the last reply, for the client to close first */
 };
 
-/* A connection goes round: reading -> open -> writing -> reading ...; its last reply ends in closing. */
+/* A connection goes round: reading, open, writing, reading ...; after its last reply: closing. */
 enum net_phase {
     NET_READING, /* between requests, or inside one          */
     NET_OPEN,    /* the handler has the request               */
     NET_WRITING, /* the reply is complete, and on its way     */
-    NET_CLOSING /* written and shut; reads what still comes, so that the client can read its answer */
+    NET_CLOSING  /* written and shut; reads what still comes, so that the answer is not lost */
 };
 
 /* A connection, and the call that may be open on it. */
@@ -39,6 +38,7 @@ struct net_call {
     struct bn_buf headers; /* of the reply, from net_add_header */
     void *user;
     uint64_t began_ns;
+    size_t body_bytes; /* memory of the body, as counted in net */
     enum net_phase phase;
     bool refused;       /* one of those too many */
     bool began;         /* the first byte of a request has come */
@@ -61,6 +61,7 @@ struct net {
     struct net_call *calls;
     struct net_stats stats;
     uint32_t n_refused; /* of them that are still being told */
+    size_t bodies_bytes;
     uint32_t port;
     bool draining;
     char *unix_path, *tls_cert, *tls_key; /* NULL: none */

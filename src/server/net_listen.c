@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sockets to listen on: all addresses of a name, or a local one; and what is set on those accepted. */
+ * Sockets to listen on: all addresses of a name, or a local one; what is set on those accepted. */
 #include "server/net_impl.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ const char *net_unix_path(const char *host)
     return strncmp(host, "unix:", 5) == 0 ? host + 5 : NULL;
 }
 
-/* A socket file that nobody answers on was left by a process that was killed. Any other file stays. */
+/* A socket file that nobody answers on was left by a killed process. Any other file stays. */
 static bitnet_status remove_stale(const struct sockaddr_un *a, bitnet_error *err)
 {
     struct stat st;

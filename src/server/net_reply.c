@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Replies, whole or in pieces: written into the connection's buffer, from where libevent sends them. */
+ * Replies, whole or in pieces, written into the connection's buffer; libevent sends them. */
 #include "base/json.h"
 #include "server/net_impl.h"
 

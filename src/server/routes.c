@@ -121,9 +121,9 @@ static bool check_key(struct visit *v)
     if (bearer && keys_match(&s->keys, shown + 7, strlen(shown + 7))) return true;
     metrics_rejected(s->metrics, "key");
     net_add_header(v->call, "WWW-Authenticate", "Bearer");
-    if (bearer) visit_refuse(v, 401, "invalid_api_key", "the API key is not one of this server's");
-    else
-        visit_refuse(v, 401, NULL, "an API key is needed, in a header 'Authorization: Bearer KEY'");
+    visit_refuse(v, 401, NULL, "%s",
+                 bearer ? "the API key is not one of this server's"
+                        : "an API key is needed, in a header 'Authorization: Bearer KEY'");
     return false;
 }
 

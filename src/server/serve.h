@@ -68,12 +68,17 @@ struct visit {
     char request_id[VISIT_MAX_REQUEST_ID + 1]; /* the client's, or the same */
     bool begun;                                /* a stream that has begun */
     struct access_line line; /* what the log says about answers; the rest is filled in at the end */
-    void (*gone)(struct visit *v); /* the client's side is over: v->call is NULL */
-    void (*room)(struct visit *v);
+    /* of a visit that is answered later */
+    void (*gone)(struct visit *v); /* the client has; to be passed on to visit_gone */
+    void (*room)(struct visit *v); /* for more of a stream */
+    void (*late)(struct visit *v); /* its time is up */
+    struct event *timer;
 };
 
-/* v stays where it is until its call is over. */
+/* Somebody will answer later: v stays where it is until it is closed. */
 void visit_later(struct visit *v);
+void visit_close(struct visit *v);
+uint32_t visit_time_left_ms(const struct visit *v); /* 0: there is no limit */
 
 /* The ends of a call. After them v->call is NULL. */
 void visit_reply(struct visit *v, int status, const char *type, const void *body, size_t n);

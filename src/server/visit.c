@@ -7,11 +7,49 @@
 #include "base/utf8.h"
 #include "server/openai_reply.h"
 #include "server/serve.h"
+#include <event2/event.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-void visit_later(struct visit *v) { net_set_user(v->call, v); }
+enum {
+    LATE_MS = 1000
+}; /* the engine ends answers itself; the timer is for what it does not reach */
+
+/* ------------------------------------------------------------------ time */
+
+uint32_t visit_time_left_ms(const struct visit *v)
+{
+    uint64_t limit_ms = (uint64_t)v->s->c->timeout_s * 1000;
+    uint64_t spent_ms = (bn_now_ns() - net_began_ns(v->call)) / 1000000;
+    if (limit_ms == 0) return 0;
+    if (spent_ms >= limit_ms) return 1;
+    return (uint32_t)bn_min_size(limit_ms - spent_ms, UINT32_MAX);
+}
+
+static void on_late(int fd, short what, void *user)
+{
+    (void)fd, (void)what;
+    struct visit *v = user;
+    if (v->call) v->late(v);
+}
+
+void visit_later(struct visit *v)
+{
+    net_set_user(v->call, v);
+    uint64_t ms = visit_time_left_ms(v);
+    if (ms == 0) return;
+    ms += LATE_MS;
+    struct timeval time = {.tv_sec = (time_t)(ms / 1000),
+                           .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+    v->timer = evtimer_new(v->s->base, on_late, v);
+    if (v->timer) evtimer_add(v->timer, &time);
+}
+
+void visit_close(struct visit *v)
+{
+    if (v->timer) event_free(v->timer);
+}
 
 /* ------------------------------------------------------------------ ends */
 
@@ -120,7 +158,10 @@ bool visit_body(struct visit *v, json_t **body)
         visit_fail(v, &err, NULL, NULL);
         return false;
     }
-    if (json_is_object(*body)) return true;
+    if (json_is_object(*body)) {
+        net_release_body(v->call);
+        return true;
+    }
     json_decref(*body);
     visit_refuse(v, 400, NULL, "the body is not a JSON object");
     return false;

@@ -221,6 +221,8 @@ struct bn_stacks {
     bool complete;          /* bn_stacks_close reached the bottom: the text may end */
     bool overflow;          /* a limit was met; stays until it is cleared */
     uint32_t width, height; /* the largest n_open and depth met; stay until cleared */
+    void *block;            /* all arrays: as large as limits allow, and mostly never touched */
+    size_t block_bytes;
 };
 bool bn_stacks_init(struct bn_stacks *s, const struct bn_grammar *g); /* false: out of memory */
 void bn_stacks_free(struct bn_stacks *s);
@@ -278,6 +280,8 @@ struct bn_walk {
     uint16_t *slots; /* states by content */
     uint16_t *path;  /* [tree depth + 1] */
     bn_config *scratch;
+    void *block; /* as in bn_stacks */
+    size_t block_bytes;
 };
 bool bn_walk_init(struct bn_walk *w, struct bn_stacks *s); /* false: out of memory */
 void bn_walk_free(struct bn_walk *w);

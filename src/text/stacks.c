@@ -8,7 +8,6 @@
 #include "text/grammar_impl.h"
 
 #include "base/rng.h"
-#include <stdlib.h>
 
 enum { FRAME_SLOTS = 2 * BN_GRAMMAR_MAX_FRAMES, SEEN_SLOTS = 2 * BN_GRAMMAR_MAX_STACKS };
 
@@ -17,27 +16,29 @@ struct bn_seen {
     uint32_t round; /* when it was seen: older ones do not count */
 };
 
-bool bn_stacks_init(struct bn_stacks *s, const struct bn_grammar *g)
+static void lay_out(struct bn_stacks *s, struct bn_plan *p)
 {
-    *s = (struct bn_stacks){.g = g, .n_frames = 1};
-    s->frames = bn_calloc(BN_GRAMMAR_MAX_FRAMES, sizeof *s->frames);
-    s->depth = bn_calloc(BN_GRAMMAR_MAX_FRAMES, sizeof *s->depth);
-    s->cost = bn_calloc(BN_GRAMMAR_MAX_FRAMES, sizeof *s->cost);
-    s->slots = bn_calloc(FRAME_SLOTS, sizeof *s->slots);
-    s->open = bn_calloc(BN_GRAMMAR_MAX_STACKS, sizeof *s->open);
-    s->seen = bn_calloc(SEEN_SLOTS, sizeof *s->seen);
-    return s->frames && s->depth && s->cost && s->slots && s->open && s->seen;
+    s->frames = bn_plan_piece(p, BN_GRAMMAR_MAX_FRAMES, sizeof *s->frames);
+    s->depth = bn_plan_piece(p, BN_GRAMMAR_MAX_FRAMES, sizeof *s->depth);
+    s->cost = bn_plan_piece(p, BN_GRAMMAR_MAX_FRAMES, sizeof *s->cost);
+    s->slots = bn_plan_piece(p, FRAME_SLOTS, sizeof *s->slots);
+    s->open = bn_plan_piece(p, BN_GRAMMAR_MAX_STACKS, sizeof *s->open);
+    s->seen = bn_plan_piece(p, SEEN_SLOTS, sizeof *s->seen);
 }
 
-void bn_stacks_free(struct bn_stacks *s)
+bool bn_stacks_init(struct bn_stacks *s, const struct bn_grammar *g)
 {
-    free(s->frames);
-    free(s->depth);
-    free(s->cost);
-    free(s->slots);
-    free(s->open);
-    free(s->seen);
+    struct bn_plan p = {0};
+    *s = (struct bn_stacks){.g = g, .n_frames = 1};
+    lay_out(s, &p);
+    s->block_bytes = p.used;
+    s->block = bn_block_alloc(p.used);
+    p = (struct bn_plan){.base = s->block};
+    lay_out(s, &p);
+    return s->block;
 }
+
+void bn_stacks_free(struct bn_stacks *s) { bn_block_free(s->block, s->block_bytes); }
 
 /* ------------------------------------------------------------------ frames */
 

@@ -6,7 +6,6 @@
 #include "text/grammar_impl.h"
 
 #include "base/map.h"
-#include <stdlib.h>
 
 enum { DEAD = 0, FIRST_STATE = 1, STATE_SLOTS = 2 * BN_WALK_MAX_STATES };
 
@@ -16,30 +15,33 @@ struct bn_walk_state {
     bool complete;     /* the text may end here */
 };
 
+static void lay_out(struct bn_walk *w, struct bn_plan *p)
+{
+    const struct bn_grammar *g = w->stacks->g;
+    w->states = bn_plan_piece(p, w->max_states, sizeof *w->states);
+    w->steps = bn_plan_piece(p, (size_t)w->max_states * g->n_classes, sizeof *w->steps);
+    w->configs = bn_plan_piece(p, BN_WALK_MAX_CONFIGS, sizeof *w->configs);
+    w->slots = bn_plan_piece(p, STATE_SLOTS, sizeof *w->slots);
+    w->path = bn_plan_piece(p, (size_t)g->tree->max_depth + 1, sizeof *w->path);
+    w->scratch = bn_plan_piece(p, BN_GRAMMAR_MAX_STACKS, sizeof *w->scratch);
+}
+
 bool bn_walk_init(struct bn_walk *w, struct bn_stacks *s)
 {
     const struct bn_grammar *g = s->g;
+    struct bn_plan p = {0};
     uint32_t states = BN_WALK_MAX_STEPS / g->n_classes;
     *w = (struct bn_walk){.stacks = s, .tree = g->tree, .n_states = FIRST_STATE};
     w->max_states = states < BN_WALK_MAX_STATES ? states : BN_WALK_MAX_STATES;
-    w->states = bn_calloc(w->max_states, sizeof *w->states);
-    w->steps = bn_calloc((size_t)w->max_states * g->n_classes, sizeof *w->steps);
-    w->configs = bn_calloc(BN_WALK_MAX_CONFIGS, sizeof *w->configs);
-    w->slots = bn_calloc(STATE_SLOTS, sizeof *w->slots);
-    w->path = bn_calloc((size_t)g->tree->max_depth + 1, sizeof *w->path);
-    w->scratch = bn_calloc(BN_GRAMMAR_MAX_STACKS, sizeof *w->scratch);
-    return w->states && w->steps && w->configs && w->slots && w->path && w->scratch;
+    lay_out(w, &p);
+    w->block_bytes = p.used;
+    w->block = bn_block_alloc(p.used);
+    p = (struct bn_plan){.base = w->block};
+    lay_out(w, &p);
+    return w->block;
 }
 
-void bn_walk_free(struct bn_walk *w)
-{
-    free(w->states);
-    free(w->steps);
-    free(w->configs);
-    free(w->slots);
-    free(w->path);
-    free(w->scratch);
-}
+void bn_walk_free(struct bn_walk *w) { bn_block_free(w->block, w->block_bytes); }
 
 void bn_walk_forget(struct bn_walk *w)
 {

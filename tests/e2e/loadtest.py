@@ -41,7 +41,7 @@ class Mock:
         self.status_of = lambda i: 200
         self.headers = ""
         self.cut_after = None           # chunks, then the connection is closed
-        self.usage = True
+        self.usage, self.cached = True, 3
         self.tokens_per_chunk = 1
         self.key = None
         self.requests, self.connections, self.bodies, self.heads = 0, 0, [], []
@@ -126,7 +126,7 @@ class Mock:
         if self.usage:
             self.event(writer, {"choices": [], "usage": {
                 "prompt_tokens": len(json.dumps(asked.get("messages", asked.get("prompt"))).split()),
-                "completion_tokens": self.tokens * self.tokens_per_chunk, "prompt_tokens_details": {"cached_tokens": 3}}})
+                "completion_tokens": self.tokens * self.tokens_per_chunk, "prompt_tokens_details": {"cached_tokens": self.cached}}})
         self.chunk(writer, b"data: [DONE]\n\n")
         writer.write(b"0\r\n\r\n")
         await writer.drain()
@@ -200,6 +200,10 @@ def test_closed_loop_tells_known_delays(t, m):
 
 def test_tokens_come_from_usage(t, m):
     m.tokens_per_chunk = 3
+    m.cached = 60
+    out, _ = t.run("--host", m.url, "-n", 5, "--seed", 9)
+    assert "knew 90 % of the prompts" in out and "seed 9" in out, out
+    m.cached = 3
     r = t.one("--host", m.url, "-n", 5)
     assert r["tokens"]["output_mean"] == 24 and r["tokens"]["cached_mean"] == 3
     between("tpot", r["tpot_ms"]["mean"], 7 * 4.5 / 23, (7 * 5 + SLACK_MS) / 23)
@@ -294,6 +298,22 @@ def test_poisson_rate(t, m):
     assert r["ok"] == r["requests"]
 
 
+def test_a_tester_that_stood_still(t, m):
+    """Stopped just before its time is over: what it sends late is not taken for slow."""
+    m.first_s, m.gap_s, m.tokens = 0.3, 0, 1
+    p = t.start("--host", m.url, "--rps", 20, "--arrival", "constant", "--duration", 1, "--max-outstanding", 2, "--json")
+    while not m.requests:
+        time.sleep(0.001)
+    time.sleep(0.8)
+    p.send_signal(signal.SIGSTOP)
+    time.sleep(1)
+    p.send_signal(signal.SIGCONT)
+    out, err = p.communicate(timeout=LIMIT_S)
+    assert p.returncode == 0, err
+    r = json.loads(out)["runs"][0]
+    assert r["requests"] == 20 and r["failed"] == 0 and r["ok"] + r["unsent"] == 20 and r["late"] > 0, r
+
+
 def test_trace(t, m):
     (t.folder / "trace.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n"
                                         "2023-11-16 23:59:59.0000000,374,44\n2023-11-17 00:00:00.5000000,20,10\n"
@@ -338,6 +358,9 @@ def test_no_server(t, m):
 def test_sweep_files_and_table(t, m):
     out, _ = t.run("--host", m.url, "--batch-sizes", 1, 4, "-n", 20, "--csv", "r.csv", "--plot", "r.svg", "--save-requests",
                    "r.jsonl", "--latency-percentiles", "50,99.9", "--goodput", "ttft:1,e2e:60000")
+    asked = [b["messages"][0]["content"] for b in m.bodies]
+    assert len(asked) == len(set(asked)) == 40, "no run asks what another has asked"
+    assert len({b["max_tokens"] for b in m.bodies}) == 1
     assert "batch sizes are numbers of clients" in out and "closed loop" in out and "p99.9" in out and "goodput" in out
     rows = list(csv.DictReader((t.folder / "r.csv").open()))
     assert [r["at_a_time"] for r in rows] == ["1", "4"] and all(r["ok"] == "20" for r in rows)

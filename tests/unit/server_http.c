@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * HTTP messages, good and bad. Every one is read whole, byte by byte, and cut in two at every place:
- * what comes out is always the same. */
+ * HTTP messages, good and bad. Every one is read whole, byte by byte, and cut in two at every
+ * place: what comes out is always the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

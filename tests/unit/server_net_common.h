@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A server on a free port and its clients, all on one thread: turn() lets the server's loop run once.
+ * A server on a free port and its clients, all on one thread: turn() runs the server's loop once.
  * Waiting is always for something to happen, with a limit far above what a loaded machine needs. */
 #ifndef SERVER_NET_COMMON_H
 #define SERVER_NET_COMMON_H
@@ -91,6 +91,7 @@ static inline struct net_config defaults(void)
     return (struct net_config){.host = "127.0.0.1",
                                .max_connections = 100,
                                .limits = {.head_bytes = 4096, .body_bytes = 100000},
+                               .bodies_bytes = 1 << 20,
                                .request_ms = 60000,
                                .idle_ms = 60000,
                                .write_ms = 60000,

@@ -4,6 +4,8 @@
 // as it is.
 import http from 'node:http';
 
+const FLUSH_MS = 200; // for what was written to be sent, before the connection breaks
+
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class Line {
@@ -79,7 +81,10 @@ export class Line {
                 const events = (rest + piece).split('\n\n');
                 rest = events.pop();
                 for (const e of events) {
-                    if (n++ === this.cutAfter) return r.destroy();
+                    if (n++ === this.cutAfter) {
+                        await sleep(FLUSH_MS);
+                        return r.destroy();
+                    }
                     if (r.destroyed) return;
                     r.write(e + '\n\n');
                     if (this.eventMs) await sleep(this.eventMs);
