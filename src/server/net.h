@@ -10,7 +10,7 @@
  * connection too many is told 503 and closed. All these times are above 0.
  *
  * The end of what a client sends, while its call is open, counts as its going: it cannot be told
- * from a client that was killed. (docs/server-net.md)
+ * from a client that was killed. (docs/server.md)
  */
 #ifndef BN_SERVER_NET_H
 #define BN_SERVER_NET_H

@@ -132,6 +132,20 @@ def test_names(_):
     return f"{len(exprs)} expressions"
 
 
+def test_documented(_):
+    """docs/metrics.md names every metric with its labels and every alert, and no others."""
+    metrics, alerts = read_def()
+    page = (ROOT / "docs/metrics.md").read_text()
+    tables = "\n".join(re.findall(r"^\| .*$", page, re.M))
+    told = {name: labels.split(",") if labels else []
+            for name, labels in re.findall(r"`((?:bitnet|process)_\w+)(?:\{([\w,]+)\})?`", tables)}
+    assert told == {name: labels for _, name, labels in metrics.values()}, set(told) ^ {m[1] for m in metrics.values()}
+    missing = [name for name in {a[0] for a in alerts} | {r[1] for r in rules() if r[0] == "bitnet-service"}
+               if f"| {name} |" not in tables]
+    assert not missing, f"alerts that are not documented: {missing}"
+    return f"{len(told)} metrics"
+
+
 def test_thresholds(_):
     """The rules for Prometheus warn at the same values as the server itself."""
     ours = {("Bitnet" + name, severity): (f"{pick} by (instance) ({metric}) {'>' if pick == 'max' else '<'} {value:g}", words)
