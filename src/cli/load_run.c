@@ -14,6 +14,7 @@
 #include "cli/load.h"
 #include "cli/load_reply.h"
 #include "cli/term.h"
+#include "server/process.h"
 #include <event2/event.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -392,14 +393,6 @@ static double cpu_seconds(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
-static void allow_sockets(void)
-{
-    struct rlimit l;
-    if (getrlimit(RLIMIT_NOFILE, &l) != 0 || l.rlim_cur == l.rlim_max) return;
-    l.rlim_cur = l.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &l); /* if it fails, connections will say so */
-}
-
 static bool prepare(struct runner *r)
 {
     struct event_config *c = event_config_new();
@@ -474,7 +467,7 @@ bitnet_status load_run(struct load_run *run, const struct load_settings *s, uint
     run->settings = s;
     run->at_a_time = at_a_time;
     bn_buf_init(&r.body, LOAD_MAX_BODY_BYTES);
-    allow_sockets();
+    process_allow_fds();
     bool ok = prepare(&r);
     if (ok) drive(&r);
     clear(&r);

@@ -199,6 +199,13 @@ static bool require_host(struct http_reader *r)
            (host || r->http_1_0 || http_fail(r, 400, "the header Host is missing"));
 }
 
+/* Whoever checks keys in front of this server must not look at another one than it does. */
+static bool require_one_key(struct http_reader *r)
+{
+    const char *shown;
+    return r->is_reply || only_header(r, "authorization", &shown);
+}
+
 bool http_head_parse(struct http_reader *r)
 {
     char *end;
@@ -211,7 +218,8 @@ bool http_head_parse(struct http_reader *r)
                             : read_request_line(r, line)))
             return false;
     }
-    if (!require_host(r) || !read_framing(r) || !read_expectation(r)) return false;
+    if (!require_host(r) || !require_one_key(r) || !read_framing(r) || !read_expectation(r))
+        return false;
     r->keep_alive = !r->until_close && !lists_word(r, "connection", "close") &&
                     (!r->http_1_0 || lists_word(r, "connection", "keep-alive"));
     return true;

@@ -17,7 +17,7 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     (void)l;
     struct net *n = user;
     char peer[NET_PEER_BYTES];
-    bool refused = n->stats.n_connections >= n->config.max_connections;
+    bool refused = n->stats.n_connections >= n->config.max_connections && !net_conn_make_room(n);
     n->stats.n_accepted++;
     n->stats.n_refused += refused;
     if (refused && n->n_refused == NET_MAX_REFUSED) {
@@ -106,7 +106,8 @@ bitnet_status net_open(struct net **out, struct event_base *base, const struct n
 void net_close(struct net *n)
 {
     if (!n) return;
-    while (n->calls) net_conn_close(n->calls);
+    while (n->idle.first) net_conn_close(n->idle.first);
+    while (n->busy.first) net_conn_close(n->busy.first);
     for (size_t i = 0; i < n->n_listeners; i++) evconnlistener_free(n->listeners[i]);
     if (n->accept_again) event_free(n->accept_again);
     if (n->unix_path) unlink(n->unix_path);
@@ -121,7 +122,7 @@ void net_stats(const struct net *n, struct net_stats *s) { *s = n->stats; }
 void net_drain(struct net *n)
 {
     n->draining = true;
-    for (struct net_call *c = n->calls, *next; c; c = next) {
+    for (struct net_call *c = n->idle.first, *next; c; c = next) {
         next = c->next;
         net_conn_drain(c);
     }
@@ -129,11 +130,9 @@ void net_drain(struct net *n)
 
 bool net_quiet(const struct net *n)
 {
-    for (const struct net_call *c = n->calls; c; c = c->next)
-        if (c->phase == NET_OPEN || c->phase == NET_WRITING ||
-            (c->phase == NET_READING && c->began))
-            return false;
-    return true;
+    const struct net_call *c = n->busy.first;
+    while (c && c->phase == NET_CLOSING) c = c->next;
+    return !c;
 }
 
 bitnet_status net_reload_tls(struct net *n, bitnet_error *err)

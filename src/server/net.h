@@ -7,7 +7,8 @@
  * Nobody holds a connection for nothing: a request must be complete within request_ms of its first
  * byte, however it trickles; between requests there is idle_ms; a client must take what it is sent,
  * at least some of it every write_ms, and all of it within linger_ms after the reply's end. The one
- * connection too many is told 503 and closed. All these times are above 0.
+ * connection too many takes the place of the one that has been idle longest; if none is, it is told
+ * 503 and closed. All these times are above 0.
  *
  * The end of what a client sends, while its call is open, counts as its going: it cannot be told
  * from a client that was killed. (docs/server.md)

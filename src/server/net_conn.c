@@ -32,12 +32,14 @@ static void count_bytes(struct evbuffer *b, const struct evbuffer_cb_info *info,
     else c->net->stats.n_bytes_out += info->n_deleted;
 }
 
-/* Keeps the sum of all bodies; false: this one is too much. */
+/* Keeps the sum of all bodies; false: this one is too much. What a connection may keep in any case does
+ * not count: whoever holds large bodies must not shut out small ones. */
 static bool count_body(struct net_call *c)
 {
     struct net *n = c->net;
-    n->bodies_bytes += c->reader.body.room - c->body_bytes;
-    c->body_bytes = c->reader.body.room;
+    size_t room = c->reader.body.room, counted = room > HTTP_KEEP_BYTES ? room : 0;
+    n->bodies_bytes += counted - c->body_bytes;
+    c->body_bytes = counted;
     return n->bodies_bytes <= n->config.bodies_bytes;
 }
 
@@ -47,13 +49,26 @@ void net_release_body(struct net_call *c)
     count_body(c);
 }
 
+static void leave_list(struct net_call *c)
+{
+    *(c->prev ? &c->prev->next : &c->in->first) = c->next;
+    *(c->next ? &c->next->prev : &c->in->last) = c->prev;
+}
+
+static void join_list(struct net_call *c, struct net_list *to)
+{
+    c->in = to;
+    c->prev = to->last;
+    c->next = NULL;
+    *(to->last ? &to->last->next : &to->first) = c;
+    to->last = c;
+}
+
 static void free_call(struct net_call *c)
 {
     struct net *n = c->net;
     net_release_body(c);
-    if (c->prev) c->prev->next = c->next;
-    else n->calls = c->next;
-    if (c->next) c->next->prev = c->prev;
+    leave_list(c);
     if (c->refused) n->n_refused--;
     else n->stats.n_connections--;
     /* libevent may still touch its buffers before it lets go of them */
@@ -94,6 +109,8 @@ static void refuse_body(struct net_call *c)
 static void begin_request(struct net_call *c)
 {
     c->began = true;
+    leave_list(c);
+    join_list(c, &c->net->busy);
     set_deadline(c, c->net->config.request_ms);
 }
 
@@ -138,10 +155,12 @@ static void next_request(struct net_call *c)
     c->user = NULL;
     c->began = c->continued = c->no_room = false;
     c->phase = NET_READING;
+    leave_list(c);
+    join_list(c, &c->net->idle);
     set_deadline(c, c->net->config.idle_ms);
     bufferevent_enable(c->bev, EV_READ);
     read_request(c);
-    if (c->net->draining) net_conn_drain(c);
+    if (c->net->draining && c->in == &c->net->idle) net_conn_drain(c);
 }
 
 /* Closing with bytes unread would reset the connection; the client might never see the answer. */
@@ -184,9 +203,16 @@ static bool bytes_wait(struct net_call *c)
 
 void net_conn_drain(struct net_call *c)
 {
-    if (c->phase != NET_READING || c->began) return;
     if (bytes_wait(c)) begin_request(c); /* it was sent in good faith, and will be answered */
     else free_call(c);
+}
+
+/* Each is looked at once: it is closed, or no longer idle. */
+bool net_conn_make_room(struct net *n)
+{
+    uint32_t before = n->stats.n_connections;
+    while (n->idle.first && n->stats.n_connections == before) net_conn_drain(n->idle.first);
+    return n->stats.n_connections < before;
 }
 
 /* Bytes that are sent ahead of the answer wait, up to the size of a head; then reading pauses. (Not
@@ -286,9 +312,7 @@ void net_conn_open(struct net *n, int fd, const char *peer, bool refused)
     memcpy(c->peer, peer, sizeof c->peer);
     http_reader_init(&c->reader, false, &n->config.limits);
     bn_buf_init(&c->headers, NET_MAX_HEADERS_BYTES);
-    c->next = n->calls;
-    if (n->calls) n->calls->prev = c;
-    n->calls = c;
+    join_list(c, refused ? &n->busy : &n->idle);
     if (refused) n->n_refused++;
     else n->stats.n_connections++;
     if (!start_events(c)) free_call(c);

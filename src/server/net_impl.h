@@ -28,10 +28,15 @@ enum net_phase {
     NET_CLOSING  /* written and shut; reads what still comes, so that the answer is not lost */
 };
 
+struct net_list {
+    struct net_call *first, *last;
+};
+
 /* A connection, and the call that may be open on it. */
 struct net_call {
     struct net *net;
-    struct net_call *prev, *next;
+    struct net_list *in;
+    struct net_call *prev, *next; /* in it */
     struct bufferevent *bev;
     struct event *timer; /* the end of this phase's time */
     struct http_reader reader;
@@ -58,7 +63,8 @@ struct net {
     struct evconnlistener *listeners[NET_MAX_LISTENERS];
     size_t n_listeners;
     struct event *accept_again;
-    struct net_call *calls;
+    struct net_list idle; /* no byte of a request has come; the longest so is the first */
+    struct net_list busy; /* all others */
     struct net_stats stats;
     uint32_t n_refused; /* of them that are still being told */
     size_t bodies_bytes;
@@ -70,8 +76,10 @@ struct net {
 
 /* net_conn.c. Takes the descriptor over; without memory for the connection it is closed. */
 void net_conn_open(struct net *n, int fd, const char *peer, bool refused);
-void net_conn_close(struct net_call *c);  /* at once; `gone` is called for an open call */
-void net_conn_drain(struct net_call *c);  /* closes it if no byte of a request has come */
+void net_conn_close(struct net_call *c); /* at once; `gone` is called for an open call */
+void net_conn_drain(struct net_call *c); /* of an idle one: closes it, unless bytes wait */
+/* Closes the connection that has been idle longest. false: none is. */
+bool net_conn_make_room(struct net *n);
 void net_conn_finish(struct net_call *c); /* the reply is complete */
 void net_conn_lost(struct net_call *c);   /* memory was out: drops it, soon */
 

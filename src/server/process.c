@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,4 +52,12 @@ double process_open_fds(void)
     for (const struct dirent *e = readdir(d); e; e = readdir(d)) n += e->d_name[0] != '.';
     closedir(d);
     return n;
+}
+
+void process_allow_fds(void)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) != 0 || l.rlim_cur == l.rlim_max) return;
+    l.rlim_cur = l.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &l);
 }

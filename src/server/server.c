@@ -4,6 +4,7 @@
  */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "server/process.h"
 #include "server/serve.h"
 #include <event2/event.h>
 #include <signal.h>
@@ -263,6 +264,7 @@ bitnet_status server_run(const struct server_config *c, const bitnet_model *m, b
     bn_buf_init(&s.out, stream_max_bytes);
     s.max_prompt_bytes = max_prompt_bytes(&s);
     if (getrandom(&s.id_base, sizeof s.id_base, 0) != sizeof s.id_base) s.id_base = bn_now_ns();
+    process_allow_fds(); /* connections need one each */
     bitnet_status status = open_parts(&s, e, err);
     if (status == BITNET_OK) status = open_events(&s, err);
     if (status == BITNET_OK && c->stop_asked && c->stop_asked(c->user)) on_terminate(0, 0, &s);

@@ -117,7 +117,8 @@ class Healthy:
     def __init__(self, server):
         self.s = server
         self.times, self.gaps, self.wrong = [], [], []
-        self.want = self.s.post("/v1/completions", self.SHORT).json()["choices"][0]["text"]
+        self.want, self.want_stream = (self.s.post("/v1/completions", {**b, "stream": False}).json()["choices"][0]["text"]
+                                       for b in (self.SHORT, self.STREAM))
         self.ended = threading.Event()
         self.threads = [threading.Thread(target=self._repeat, args=[what], daemon=True) for what in (self._ask, self._stream)]
         for t in self.threads:
@@ -144,7 +145,7 @@ class Healthy:
         c.request("POST", "/v1/completions", json.dumps(self.STREAM), self.s.headers())
         r = c.getresponse()
         assert r.status == 200, r.read()
-        last, n = None, 0
+        last, text = None, ""
         while line := r.readline():
             if not line.startswith(b"data: {"):
                 continue
@@ -152,8 +153,8 @@ class Healthy:
             if last:
                 self.gaps.append(now - last)
             last = now
-            n += 1
-        assert n >= self.STREAM["max_tokens"] // 10, f"a stream of {n} pieces"
+            text += json.loads(line[6:])["choices"][0]["text"]
+        assert text == self.want_stream, f"a stream of {text!r}, not {self.want_stream!r}"
         c.close()
 
     def since_last(self):

@@ -160,6 +160,8 @@ static void test_bad_requests(void **state)
         /* headers */
         {TEXT("GET / HTTP/1.1\r\n\r\n"), 400, "Host"},
         {TEXT("GET / HTTP/1.1\r\n" H H "\r\n"), 400, "more than one header 'host'"},
+        {TEXT("GET / HTTP/1.1\r\n" H "Authorization: a\r\nauthorization: b\r\n\r\n"), 400,
+         "more than one header 'authorization'"},
         {TEXT("GET / HTTP/1.1\r\n" H "X : a\r\n\r\n"), 400, "header line 2"},
         {TEXT("GET / HTTP/1.1\r\n" H "X: a\r\n b\r\n\r\n"), 400, "header line 3"},
         {TEXT("GET / HTTP/1.1\r\n X: a\r\n" H "\r\n"), 400, "header line 1"},

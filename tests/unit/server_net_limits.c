@@ -109,15 +109,16 @@ static void test_trickling_reader(void **state)
     close_server();
 }
 
-/* Bodies of all connections together have a limit; who comes too late is told so. */
+/* Bodies of all connections together have a limit; who comes too late is told so. Small ones
+ * always find room. */
 static void test_bodies(void **state)
 {
     (void)state;
-    static const char head[] = "POST /later HTTP/1.1\r\n" H "Content-Length: 60000\r\n\r\n";
-    static char half[30000];
+    static const char head[] = "POST /later HTTP/1.1\r\n" H "Content-Length: 90000\r\n\r\n";
+    static char half[45000];
     struct net_config f = defaults();
     struct client a, b;
-    f.bodies_bytes = 100000;
+    f.bodies_bytes = (128 << 10) + 100;
     open_server(&f);
     client_open(&a);
     client_send(&a, head);
@@ -128,12 +129,17 @@ static void test_bodies(void **state)
     client_send(&b, head);
     client_send_bytes(&b, half, sizeof half);
     client_send_bytes(&b, half, sizeof half);
-    expect(&b, "more than 100000 bytes");
+    expect(&b, "more than 131172 bytes");
     expect_end(&b);
     assert_int_equal(seen.broken_code, 503);
+    client_open(&b);
+    client_send(&b, "POST / HTTP/1.1\r\n" H "Content-Length: 1000\r\n\r\n");
+    client_send_bytes(&b, half, 1000);
+    expect(&b, "200 OK");
+    client_close(&b);
     net_release_body(seen.held); /* now there is room */
     client_open(&b);
-    client_send(&b, "POST / HTTP/1.1\r\n" H "Content-Length: 60000\r\n\r\n");
+    client_send(&b, "POST / HTTP/1.1\r\n" H "Content-Length: 90000\r\n\r\n");
     client_send_bytes(&b, half, sizeof half);
     client_send_bytes(&b, half, sizeof half);
     expect(&b, "200 OK");
@@ -197,7 +203,12 @@ static void test_too_many(void **state)
     int n_told = 0;
     f.max_connections = 2;
     open_server(&f);
-    for (int i = 0; i < N; i++) client_open(&c[i]);
+    for (int i = 0; i < 2; i++) {
+        client_open(&c[i]);
+        client_send(&c[i], "GET /first HTTP/1.1\r\n");
+    }
+    UNTIL(stats().n_bytes_in == 2 * strlen("GET /first HTTP/1.1\r\n"));
+    for (int i = 2; i < N; i++) client_open(&c[i]);
     UNTIL(stats().n_accepted == N);
     assert_int_equal(stats().n_connections, 2);
     assert_int_equal(stats().n_refused, N - 2);
@@ -213,7 +224,7 @@ static void test_too_many(void **state)
     assert_true(n_told > 0);
     assert_int_equal(seen.n_broken, n_told);
     assert_int_equal(stats().n_broken, 0);
-    client_send(&c[0], "GET /first HTTP/1.1\r\n" H "\r\n");
+    client_send(&c[0], H "\r\n");
     expect(&c[0], "X-Path: /first");
     for (int i = 0; i < N; i++) client_close(&c[i]);
     UNTIL(stats().n_connections == 0);
@@ -221,6 +232,37 @@ static void test_too_many(void **state)
     client_send(&c[0], "GET /again HTTP/1.1\r\n" H "\r\n");
     expect(&c[0], "X-Path: /again");
     client_close(&c[0]);
+    close_server();
+}
+
+/* Those that ask for nothing cannot shut out one that does; and what was asked is not dropped for them. */
+static void test_idle_make_room(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    struct net_config f = defaults();
+    struct client asks, used, idle[N];
+    f.max_connections = 3;
+    open_server(&f);
+    client_open(&used);
+    client_send(&used, "GET /1 HTTP/1.1\r\n" H "\r\n");
+    expect(&used, "X-Path: /1");
+    client_open(&asks);
+    client_send(&asks, "GET /later HTTP/1.1\r\n" H "\r\n");
+    UNTIL(seen.held);
+    for (int i = 0; i < N; i++) client_open(&idle[i]);
+    UNTIL(stats().n_accepted == N + 2);
+    expect_end(&used);
+    assert_int_equal(stats().n_connections, 3);
+    assert_int_equal(stats().n_refused, 0);
+    for (int i = 0; i < N - 2; i++) expect_end(&idle[i]);
+    net_reply(seen.held, 200, NULL, "answer", 6);
+    expect(&asks, "answer");
+    client_send(&idle[N - 1], "GET /last HTTP/1.1\r\n" H "\r\n");
+    expect(&idle[N - 1], "X-Path: /last");
+    client_close(&asks);
+    client_close(&idle[N - 2]);
+    client_close(&idle[N - 1]);
     close_server();
 }
 
@@ -274,8 +316,8 @@ int main(void)
         cmocka_unit_test(test_back_pressure),    cmocka_unit_test(test_slow_reader),
         cmocka_unit_test(test_trickling_reader), cmocka_unit_test(test_slow_writer),
         cmocka_unit_test(test_bodies),           cmocka_unit_test(test_idle),
-        cmocka_unit_test(test_too_many),         cmocka_unit_test(test_sent_ahead),
-        cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_too_many),         cmocka_unit_test(test_idle_make_room),
+        cmocka_unit_test(test_sent_ahead),       cmocka_unit_test(test_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,6 +200,8 @@ static void test_refused(void **state)
     open_server(&f);
     tls_connect(&first, 0);
     assert_true(tls_shake_hands(&first));
+    tls_send(&first, "GET / HTTP/1.1\r\n");
+    UNTIL(stats().n_bytes_in > 0);
     tls_connect(&second, 0);
     assert_true(tls_shake_hands(&second));
     UNTIL((tls_read(&second), second.ended));
