@@ -173,8 +173,8 @@ BITNET_API bitnet_status bitnet_chat_encode(const bitnet_model *m, const bitnet_
                                             int add_generation_prompt, int32_t *tokens, size_t *n,
                                             bitnet_error *err);
 /* Both, for conversations that hold more than roles and texts. json: an object with "messages", and
- * whatever else the template may look at ("tools", ...); a message with members other than a role and a
- * text is refused by built-ins, which cannot show them. */
+ * whatever else the template may look at ("tools", ...). A content in parts of text is joined. Built-ins
+ * show roles and texts: tools, and messages with other members, are refused. */
 BITNET_API bitnet_status bitnet_chat_render_json(const bitnet_model *m, const char *json,
                                                  size_t len, const char *chat_template,
                                                  int add_generation_prompt, char *out, size_t *n,

@@ -5,6 +5,7 @@
  */
 #include "base/bandwidth.h"
 #include "cli/command.h"
+#include "cli/interrupt.h"
 #include "cli/model_opts.h"
 #include "cli/settings.h"
 #include "cli/term.h"
@@ -117,9 +118,9 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "max-body-mib",
      .metavar = "N",
-     .help = "size of a request's body, in MiB",
+     .help = "size of a request's body, in MiB; those on their way together may have 16 times that",
      .offset = AT(max_body_mib),
-     .initial = "16",
+     .initial = "8",
      .min = 1,
      .max = 1024},
     {.kind = OPT_U32,
@@ -257,6 +258,12 @@ static void note(void *user, const char *sentence)
     term_note(sentence);
 }
 
+static bool stop_asked(void *user)
+{
+    (void)user;
+    return interrupt_pending();
+}
+
 /* What all threads together can read, the best of a few passes; 0: not known. */
 static double memory_bytes_s(uint32_t threads)
 {
@@ -280,6 +287,7 @@ static struct net_config net_from(const struct serve_config *c)
         .max_connections = c->max_connections,
         .limits = {.head_bytes = (size_t)c->max_header_kib << 10,
                    .body_bytes = (uint64_t)c->max_body_mib << 20},
+        .bodies_bytes = (size_t)c->max_body_mib << 24,
         .request_ms = c->request_s * 1000,
         .idle_ms = c->idle_s * 1000,
         .write_ms = c->write_s * 1000,
@@ -343,6 +351,7 @@ static int serve(const struct serve_config *c, const bitnet_model *m, bitnet_eng
         .memory_bytes_s = c->no_warm_up ? 0 : memory_bytes_s(engine.threads),
         .listening = listening,
         .note = note,
+        .stop_asked = stop_asked,
     };
     json_t *all = settings_json(c, parts);
     s.config_json = shown = all ? json_dumps(all, JSON_COMPACT) : NULL;

@@ -219,7 +219,7 @@ static void request_info(const struct bitnet_engine *e, bitnet_engine_info *info
     info->steps = s->steps;
     info->preemptions = s->preemptions;
     info->recomputed_tokens = s->recomputed;
-    info->prompt_tokens = s->tokens_prompt;
+    info->prompt_tokens = e->n_prompt_tokens;
     info->answer_tokens = e->n_answer_tokens;
     info->draft_tokens = e->n_drafted;
     info->draft_accepted = e->n_right;

@@ -46,7 +46,7 @@ struct bitnet_engine {
 
     uint64_t now_ns;                   /* when the step began */
     double step_ns[BN_STEP_SIZES + 1]; /* running means of steps that only decode, by tokens */
-    uint64_t n_answer_tokens, n_drafted, n_right;
+    uint64_t n_prompt_tokens, n_answer_tokens, n_drafted, n_right;
     uint64_t total_ns, forward_ns, weight_bytes; /* of all steps */
     struct bn_health health;
 };

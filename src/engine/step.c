@@ -147,6 +147,7 @@ static void take_step(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_b
     const char *error = NULL;
     bitnet_finish why = BITNET_FINISH_NONE;
     j->n_done += j->take;
+    e->n_prompt_tokens += bn_min_size(j->n_done, q->n_prompt) - bn_min_size(n_before, q->n_prompt);
     a->kv->n_tokens = j->n_done + j->take_draft;
     if (j->n_done < n_known) { /* more of the prompt to come */
         bn_engine_event(e, a);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * answers.c: chats, completions and responses: from the body to the engine, and what comes back to the
- * client, whole or as a stream. An answer lives until both sides have let go of it: the client has its
- * reply or has gone, and every task of the worker has ended.
+ * answers.c: chats, completions and responses: from the body to the engine, and what comes back to
+ * the client, whole or as a stream. An answer lives until both sides have let go of it: the client
+ * has its reply or has gone, and every task of the worker has ended.
  *
- * Events only gather while the worker delivers; answers_attend then passes on, once for each answer, what
- * a delivery has brought. A stream whose client is slow gathers until there is room.
+ * Events only gather while the worker delivers; answers_attend then passes on, once for each answer,
+ * what a delivery has brought. A stream whose client is slow gathers until there is room.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -349,8 +349,11 @@ static bitnet_status open_output(struct answer *a, bitnet_error *err)
     if (!a->parts || !a->choices) return bn_fail_nomem(err, sizeof *a->parts, "an answer");
     a->v.line.stream = a->q.stream;
     uint64_t created = (uint64_t)time(NULL);
-    return a->q.stream ? openai_stream_open(&a->stream, &a->q, s->m, a->v.id, created, err)
-                       : openai_reply_open(&a->reply, &a->q, s->m, a->v.id, created, err);
+    bitnet_status status = a->q.stream
+                               ? openai_stream_open(&a->stream, &a->q, s->m, a->v.id, created, err)
+                               : openai_reply_open(&a->reply, &a->q, s->m, a->v.id, created, err);
+    openai_request_release(&a->q);
+    return status;
 }
 
 static void submit(struct answer *a)

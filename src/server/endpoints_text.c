@@ -131,7 +131,7 @@ static bitnet_status render(json_t **out, const struct server *s, const char *ta
     return status;
 }
 
-/* Read and encoded as a chat request is, which also chooses how tools are told; then shown as text. */
+/* Read and encoded as a chat request is, which also chooses how tools are told; then shown. */
 static bitnet_status apply_template(json_t **out, const struct server *s, json_t *body,
                                     bitnet_error *err)
 {

@@ -26,6 +26,7 @@ struct net_config {
     uint32_t port;    /* 0: any that is free */
     uint32_t max_connections;
     struct http_limits limits;
+    size_t bodies_bytes; /* bodies of all connections together, until they are released */
     uint32_t request_ms, idle_ms, write_ms, linger_ms;
     size_t stream_high_bytes;       /* above it a stream has no room */
     const char *tls_cert, *tls_key; /* PEM files; NULL: no TLS */
@@ -67,6 +68,8 @@ bool net_quiet(const struct net *n);
 bitnet_status net_reload_tls(struct net *n, bitnet_error *err); /* on error the old one stays */
 
 const struct http_reader *net_request(const struct net_call *c);
+/* The body is not needed any more: its memory is free for others. */
+void net_release_body(struct net_call *c);
 const char *net_peer(const struct net_call *c);    /* "address:port" of the client, or "unix" */
 uint64_t net_began_ns(const struct net_call *c);   /* when the request was complete */
 void net_set_user(struct net_call *c, void *user); /* of this call */

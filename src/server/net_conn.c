@@ -32,9 +32,25 @@ static void count_bytes(struct evbuffer *b, const struct evbuffer_cb_info *info,
     else c->net->stats.n_bytes_out += info->n_deleted;
 }
 
+/* Keeps the sum of all bodies; false: this one is too much. */
+static bool count_body(struct net_call *c)
+{
+    struct net *n = c->net;
+    n->bodies_bytes += c->reader.body.room - c->body_bytes;
+    c->body_bytes = c->reader.body.room;
+    return n->bodies_bytes <= n->config.bodies_bytes;
+}
+
+void net_release_body(struct net_call *c)
+{
+    bn_buf_free(&c->reader.body);
+    count_body(c);
+}
+
 static void free_call(struct net_call *c)
 {
     struct net *n = c->net;
+    net_release_body(c);
     if (c->prev) c->prev->next = c->next;
     else n->calls = c->next;
     if (c->next) c->next->prev = c->prev;
@@ -62,6 +78,17 @@ static void report_broken(struct net_call *c, int code, const char *why)
     c->net->stats.n_broken++;
     c->net->handler.broken(c->net->handler.user, c->peer, code, why);
     if (code) net_answer_error(c, code, why);
+}
+
+/* Bodies of others may be done with soon. */
+static void refuse_body(struct net_call *c)
+{
+    char why[HTTP_WHY_BYTES];
+    snprintf(why, sizeof why, "requests that are on their way have more than %zu bytes, the limit",
+             c->net->config.bodies_bytes);
+    net_release_body(c);
+    net_add_header(c, "Retry-After", "1");
+    report_broken(c, 503, why);
 }
 
 static void begin_request(struct net_call *c)
@@ -97,6 +124,7 @@ static void read_request(struct net_call *c)
         http_reader_feed(&c->reader, piece.iov_base, piece.iov_len, &used);
         evbuffer_drain(in, used);
         if (c->reader.state == HTTP_FAILED) report_broken(c, c->reader.status, c->reader.why);
+        else if (!count_body(c)) refuse_body(c);
         else if (c->reader.state == HTTP_DONE) open_call(c);
         else if (c->reader.expects_continue && !c->continued) tell_continue(c);
     }
@@ -105,6 +133,7 @@ static void read_request(struct net_call *c)
 static void next_request(struct net_call *c)
 {
     http_reader_next(&c->reader);
+    count_body(c);
     bn_buf_clear(&c->headers);
     c->user = NULL;
     c->began = c->continued = c->no_room = false;

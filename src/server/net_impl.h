@@ -38,6 +38,7 @@ struct net_call {
     struct bn_buf headers; /* of the reply, from net_add_header */
     void *user;
     uint64_t began_ns;
+    size_t body_bytes; /* memory of the body, as counted in net */
     enum net_phase phase;
     bool refused;       /* one of those too many */
     bool began;         /* the first byte of a request has come */
@@ -60,6 +61,7 @@ struct net {
     struct net_call *calls;
     struct net_stats stats;
     uint32_t n_refused; /* of them that are still being told */
+    size_t bodies_bytes;
     uint32_t port;
     bool draining;
     char *unix_path, *tls_cert, *tls_key; /* NULL: none */

@@ -261,12 +261,19 @@ void openai_request_at(const struct openai_request *r, size_t i, bitnet_request 
     out->sampling.seed += i * r->request.n_choices; /* no two answers draw alike */
 }
 
+void openai_request_release(struct openai_request *r)
+{
+    for (size_t i = 0; i < r->n_prompts; i++) r->prompts[i].text = NULL;
+    json_decref(r->messages);
+    json_decref(r->body);
+    r->messages = r->body = NULL;
+}
+
 void openai_request_free(struct openai_request *r)
 {
     for (size_t i = 0; i < r->n_prompts; i++) free(r->prompts[i].tokens);
     tools_free(r->tools);
-    json_decref(r->messages);
-    json_decref(r->body);
+    openai_request_release(r);
     bn_arena_free(&r->arena);
     *r = (struct openai_request){0};
 }

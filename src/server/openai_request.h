@@ -57,7 +57,7 @@ struct openai_request {
      * not known. Still there when the request has failed. */
     const char *param, *code;
     /* what the pointers point into */
-    json_t *body;
+    json_t *body; /* NULL: released */
     struct bn_arena arena;
 };
 
@@ -72,6 +72,9 @@ bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model
 bitnet_status openai_request_fits(struct openai_request *r, uint32_t ctx_tokens, bitnet_error *err);
 /* What to submit for prompt i; borrows from r. */
 void openai_request_at(const struct openai_request *r, size_t i, bitnet_request *out);
+/* Once its reply or stream is open: lets go of the body, which as JSON takes many times its bytes. What
+ * is to be submitted stays. */
+void openai_request_release(struct openai_request *r);
 void openai_request_free(struct openai_request *r);
 
 #endif

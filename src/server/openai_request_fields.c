@@ -132,16 +132,26 @@ static bitnet_status read_logit_bias(struct openai_request *r, const struct open
 
 /* ------------------------------------------------------------------ strings */
 
+/* A copy, since the engine may take the request when the body is no more. */
+static bitnet_status keep_string(struct openai_request *r, const char **out, const json_t *v,
+                                 const char *key, bitnet_error *err)
+{
+    const char *text;
+    BN_TRY(openai_c_string(&text, v, key, err));
+    *out = bn_arena_strn(&r->arena, text, strlen(text));
+    return *out ? BITNET_OK : bn_fail_nomem(err, strlen(text) + 1, key);
+}
+
 static bitnet_status read_grammar(struct openai_request *r, const struct openai_field *f,
                                   const json_t *v, bitnet_error *err)
 {
-    return openai_c_string(&r->request.grammar, v, f->key, err);
+    return keep_string(r, &r->request.grammar, v, f->key, err);
 }
 
 static bitnet_status read_model(struct openai_request *r, const struct openai_field *f,
                                 const json_t *v, bitnet_error *err)
 {
-    BN_TRY(openai_c_string(&r->model, v, f->key, err));
+    BN_TRY(keep_string(r, &r->model, v, f->key, err));
     size_t n = strlen(r->model);
     return n <= OPENAI_MAX_MODEL_BYTES
                ? BITNET_OK
@@ -160,7 +170,7 @@ static bitnet_status strings(struct openai_request *r, const char *const **out, 
     const char **list = openai_alloc(r, *n, sizeof *list);
     if (!list) return bn_fail_nomem(err, *n * sizeof *list, key);
     for (size_t i = 0; i < *n; i++)
-        BN_TRY(openai_c_string(&list[i], json_is_array(v) ? json_array_get(v, i) : v, key, err));
+        BN_TRY(keep_string(r, &list[i], json_is_array(v) ? json_array_get(v, i) : v, key, err));
     *out = list;
     return BITNET_OK;
 }

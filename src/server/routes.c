@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * routes.c: which path is served by whom, to whom. What concerns every request happens here: its id,
- * origins of browsers, keys, and paths and methods that do not exist.
+ * routes.c: which path is served by whom, to whom. What concerns every request happens here: its
+ * id, origins of browsers, keys, and paths and methods that do not exist.
  */
 #include "base/rng.h"
 #include "base/suggest.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * serve.h: what the files of the server share: the server itself, a visit (a request on its way to its
- * reply), and the routes. Private to server.c, visit.c, routes.c, answers.c, embeddings.c and
+ * serve.h: what the files of the server share: the server itself, a visit (a request on its way to
+ * its reply), and the routes. Private to server.c, visit.c, routes.c, answers.c, embeddings.c and
  * endpoints*.c. All of it runs on the thread of the event loop.
  */
 #ifndef BN_SERVER_SERVE_H
@@ -93,8 +93,8 @@ void visit_gone(struct visit *v);
 /* The body as JSON. false: the client was told what is wrong with it. */
 bool visit_body(struct visit *v, json_t **body);
 
-/* Is there room for n more answers? false: the client was told to come back later. It is cheap, and asked
- * before anything else; then again when n is known. */
+/* Is there room for n more answers? false: the client was told to come back later. It is cheap, and
+ * asked before anything else; then again when n is known. */
 bool visit_check_places(struct visit *v, size_t n);
 
 /* ------------------------------------------------------------------ routes */

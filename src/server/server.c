@@ -260,11 +260,12 @@ bitnet_status server_run(const struct server_config *c, const bitnet_model *m, b
                        .started = time(NULL)};
     bitnet_model_get_info(m, &s.model);
     bitnet_engine_get_info(e, &s.engine);
-    s.max_prompt_bytes = max_prompt_bytes(&s);
     bn_buf_init(&s.out, stream_max_bytes);
+    s.max_prompt_bytes = max_prompt_bytes(&s);
     if (getrandom(&s.id_base, sizeof s.id_base, 0) != sizeof s.id_base) s.id_base = bn_now_ns();
     bitnet_status status = open_parts(&s, e, err);
     if (status == BITNET_OK) status = open_events(&s, err);
+    if (status == BITNET_OK && c->stop_asked && c->stop_asked(c->user)) on_terminate(0, 0, &s);
     if (status == BITNET_OK) {
         tell_listening(&s);
         if (event_base_dispatch(s.base) < 0)

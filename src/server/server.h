@@ -36,6 +36,8 @@ struct server_config {
     void *user;
     void (*listening)(void *user, const char *url);
     void (*note)(void *user, const char *sentence); /* what an operator should know */
+    /* Was a signal to stop caught before the server listens to signals itself? NULL: none can be. */
+    bool (*stop_asked)(void *user);
 };
 
 /* The engine is used by the server alone while it runs. Ends with BITNET_OK after SIGTERM or SIGINT, when

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * visit.c: how a visit ends: replies, refusals in the words of OpenAI's interface, the line in the log
- * and the count; its body; and whether there is room for what it asks.
+ * visit.c: how a visit ends: replies, refusals in the words of OpenAI's interface, the line in the
+ * log and the count; its time; its body; and whether there is room for what it asks.
  */
 #include "base/clock.h"
 #include "base/utf8.h"
@@ -12,9 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum {
-    LATE_MS = 1000
-}; /* the engine ends answers itself; the timer is for what it does not reach */
+/* The engine ends answers itself; the timer is for what it does not reach. */
+enum { LATE_MS = 1000 };
 
 /* ------------------------------------------------------------------ time */
 
@@ -158,7 +157,10 @@ bool visit_body(struct visit *v, json_t **body)
         visit_fail(v, &err, NULL, NULL);
         return false;
     }
-    if (json_is_object(*body)) return true;
+    if (json_is_object(*body)) {
+        net_release_body(v->call);
+        return true;
+    }
     json_decref(*body);
     visit_refuse(v, 400, NULL, "the body is not a JSON object");
     return false;

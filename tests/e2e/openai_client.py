@@ -35,7 +35,8 @@ def install():
         return
     for name in ("package.json", "package-lock.json"):
         shutil.copy(source / name, folder)
-    subprocess.run([npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=folder, check=True, timeout=INSTALL_S)
+    command = [npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
+    subprocess.run(command, cwd=folder, check=True, timeout=INSTALL_S)
     stamp.write_text(lock)
 
 

@@ -148,8 +148,8 @@ def seeds(s, t):
 
 def same_as_run(s, t):
     """In a crowd of 32 others."""
-    want = {seed: json.loads(t.run("run", STORY, "-n", "40", "--seed", str(seed), "--json", "--temp", "1", "--top-k", "0",
-                                   "--top-p", "1", "--min-p", "0"))["text"] for seed in range(1, 9)}
+    plain = ["--json", "--temp", "1", "--top-k", "0", "--top-p", "1", "--min-p", "0"]
+    want = {seed: json.loads(t.run("run", STORY, "-n", "40", "--seed", str(seed), *plain))["text"] for seed in range(1, 9)}
     stop = threading.Event()
 
     def crowd(i):
@@ -193,7 +193,8 @@ def errors(s, t):
     shaped(post(text, {**TEXT, "prompt": [10 ** 7], "stream": True}), 400)
     shaped(post(text, {**TEXT, "grammar": "root ::= ("}), 400)
     shaped(post(text, {**TEXT, "grammar": "root ::= (", "stream": True}), 400)
-    shaped(post(chat, {**CHAT, "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": 5}}}}), 400)
+    form = {"type": "json_schema", "json_schema": {"schema": {"type": 5}}}
+    shaped(post(chat, {**CHAT, "response_format": form}), 400)
     shaped(post("/v1/responses", {"input": STORY, "previous_response_id": "resp_1"}), 400, words="previous_response_id")
     shaped(post("/tokenize", {"content": 5}), 400)
     shaped(post("/tokenize", {"content": "a", "addspecial": True}), 400, words="addspecial")
@@ -305,7 +306,8 @@ def log_lines(s, t):
     return f"{len(lines)} lines"
 
 
-SHARED = [endpoints, embeddings, streams, seeds, same_as_run, errors, browsers, vanishing, slow_reader, documented, log_lines]
+SHARED = [endpoints, embeddings, streams, seeds, same_as_run, errors, browsers, vanishing, slow_reader, documented,
+          log_lines]
 
 
 # ---------------------------------------------------------------- servers of their own
@@ -382,9 +384,9 @@ def late_answers(t):
 
 
 def drain(t):
-    with Server(t.program, "--no-warm-up", "--max-num-seqs", 4, "--drain", 60) as s:
+    with Server(t.program, "--no-warm-up", "--max-num-seqs", 4, "--drain", 300) as s:
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            body = {**LONG, "n": 3, "seed": 3}
+            body = {**LONG, "max_tokens": 250, "n": 3, "seed": 3}
             whole = [pool.submit(s.post, "/v1/completions", body) for _ in range(4)]
             parts = [pool.submit(s.post, "/v1/completions", {**body, "stream": True}) for _ in range(4)]
             until("all were taken", lambda: s.metric("bitnet_num_requests_running") +
@@ -438,7 +440,8 @@ def main():
             start = time.monotonic()
             try:
                 said = case(*args)
-                print(f"ok {number} - {name}: {time.monotonic() - start:.1f} s{', ' + said if said else ''}", flush=True)
+                took = f"{time.monotonic() - start:.1f} s"
+                print(f"ok {number} - {name}: {took}{', ' + said if said else ''}", flush=True)
             except Exception:
                 failed = 1
                 print(f"not ok {number} - {name}", flush=True)

@@ -2,6 +2,7 @@
 """A `bitnet serve` of one's own on a free port, and plain requests to it."""
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
@@ -104,3 +105,83 @@ def until(what, holds, limit_s=20):
     while not holds():
         assert time.monotonic() < end, f"after {limit_s} s still not: {what}"
         time.sleep(0.02)
+
+
+class Healthy:
+    """A client that asks all the time, as if nothing were wrong: short greedy answers, each over a connection of its
+    own, and beside them a stream whose gaps between tokens are measured. Every answer must be the right one."""
+
+    SHORT = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
+    STREAM = {"prompt": "One day", "max_tokens": 100, "temperature": 0, "ignore_eos": True, "stream": True}
+
+    def __init__(self, server):
+        self.s = server
+        self.times, self.gaps, self.wrong = [], [], []
+        self.want = self.s.post("/v1/completions", self.SHORT).json()["choices"][0]["text"]
+        self.ended = threading.Event()
+        self.threads = [threading.Thread(target=self._repeat, args=[what], daemon=True) for what in (self._ask, self._stream)]
+        for t in self.threads:
+            t.start()
+
+    def _repeat(self, what):
+        while not self.ended.is_set():
+            try:
+                what()
+            except Exception as e:
+                self.wrong.append(f"{what.__name__}: {e!r}")
+                time.sleep(0.1)
+
+    def _ask(self):
+        start = time.monotonic()
+        reply = self.s.post("/v1/completions", self.SHORT)
+        self.times.append(time.monotonic() - start)
+        assert reply.status == 200, reply.body
+        text = reply.json()["choices"][0]["text"]
+        assert text == self.want, f"{text!r}, not {self.want!r}"
+
+    def _stream(self):
+        c = self.s.connect()
+        c.request("POST", "/v1/completions", json.dumps(self.STREAM), self.s.headers())
+        r = c.getresponse()
+        assert r.status == 200, r.read()
+        last, n = None, 0
+        while line := r.readline():
+            if not line.startswith(b"data: {"):
+                continue
+            now = time.monotonic()
+            if last:
+                self.gaps.append(now - last)
+            last = now
+            n += 1
+        assert n >= self.STREAM["max_tokens"] // 10, f"a stream of {n} pieces"
+        c.close()
+
+    def since_last(self):
+        """What happened since the last call, as words; errors are raised."""
+        times, self.times = sorted(self.times), []
+        gaps, self.gaps = self.gaps, []
+        wrong, self.wrong = self.wrong, []
+        assert not wrong, f"a healthy client had {len(wrong)} errors; the first: {wrong[0]}"
+        assert times and max(times) < CALL_S / 4, f"a healthy client waited {max(times, default=0):.1f} s"
+        p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
+        return (f"healthy: {len(times)} answers, {p50 * 1e3:.0f} ms, p99 {p99 * 1e3:.0f}, max {times[-1] * 1e3:.0f}; "
+                f"longest gap of a stream {max(gaps, default=0) * 1e3:.0f} ms")
+
+    def stop(self):
+        self.ended.set()
+        for t in self.threads:
+            t.join(CALL_S)
+
+
+class Process:
+    """What a process holds, as the kernel counts it."""
+
+    def __init__(self, pid):
+        self.folder = f"/proc/{pid}"
+
+    def rss_mib(self):
+        with open(self.folder + "/status") as f:
+            return int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) / 1024
+
+    def descriptors(self):
+        return len(os.listdir(self.folder + "/fd"))

@@ -90,10 +90,11 @@ def check(way, name, k, status, body):
     choice = body["choices"][0]
     message = choice["message"]
     calls = [c["function"] for c in message.get("tool_calls", [])]
-    reason = "tool_calls" if calls else "stop"
+    used, limit = body["usage"]["completion_tokens"], LIMITS[int(k) % len(LIMITS)]
+    reason = "tool_calls" if calls else "stop" if used < limit else "length"
     wrong = [] if choice["finish_reason"] == reason else [f"ends with {choice['finish_reason']}, not {reason}"]
-    if body["usage"]["completion_tokens"] > LIMITS[int(k) % len(LIMITS)]:
-        wrong.append(f"{body['usage']['completion_tokens']} tokens")
+    if used > limit:
+        wrong.append(f"{used} tokens")
     if bool(message["content"]) != (way == "free") or bool(calls) == (way == "free"):
         wrong.append(f"not what was asked for: {json.dumps(message)[:200]}")
     if way != "one" and len(calls) > 1:

@@ -91,6 +91,7 @@ static inline struct net_config defaults(void)
     return (struct net_config){.host = "127.0.0.1",
                                .max_connections = 100,
                                .limits = {.head_bytes = 4096, .body_bytes = 100000},
+                               .bodies_bytes = 1 << 20,
                                .request_ms = 60000,
                                .idle_ms = 60000,
                                .write_ms = 60000,

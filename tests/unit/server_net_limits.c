@@ -109,6 +109,41 @@ static void test_trickling_reader(void **state)
     close_server();
 }
 
+/* Bodies of all connections together have a limit; who comes too late is told so. */
+static void test_bodies(void **state)
+{
+    (void)state;
+    static const char head[] = "POST /later HTTP/1.1\r\n" H "Content-Length: 60000\r\n\r\n";
+    static char half[30000];
+    struct net_config f = defaults();
+    struct client a, b;
+    f.bodies_bytes = 100000;
+    open_server(&f);
+    client_open(&a);
+    client_send(&a, head);
+    client_send_bytes(&a, half, sizeof half);
+    client_send_bytes(&a, half, sizeof half);
+    UNTIL(seen.held);
+    client_open(&b);
+    client_send(&b, head);
+    client_send_bytes(&b, half, sizeof half);
+    client_send_bytes(&b, half, sizeof half);
+    expect(&b, "more than 100000 bytes");
+    expect_end(&b);
+    assert_int_equal(seen.broken_code, 503);
+    net_release_body(seen.held); /* now there is room */
+    client_open(&b);
+    client_send(&b, "POST / HTTP/1.1\r\n" H "Content-Length: 60000\r\n\r\n");
+    client_send_bytes(&b, half, sizeof half);
+    client_send_bytes(&b, half, sizeof half);
+    expect(&b, "200 OK");
+    net_reply(seen.held, 200, NULL, "done", 4);
+    expect(&a, "done");
+    client_close(&a);
+    client_close(&b);
+    close_server();
+}
+
 static void test_slow_writer(void **state)
 {
     (void)state;
@@ -236,13 +271,10 @@ static void test_no_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_back_pressure),
-        cmocka_unit_test(test_slow_reader),
-        cmocka_unit_test(test_trickling_reader),
-        cmocka_unit_test(test_slow_writer),
-        cmocka_unit_test(test_idle),
-        cmocka_unit_test(test_too_many),
-        cmocka_unit_test(test_sent_ahead),
+        cmocka_unit_test(test_back_pressure),    cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_trickling_reader), cmocka_unit_test(test_slow_writer),
+        cmocka_unit_test(test_bodies),           cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_too_many),         cmocka_unit_test(test_sent_ahead),
         cmocka_unit_test(test_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

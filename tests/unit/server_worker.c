@@ -479,11 +479,11 @@ static void closing_ends_every_task_once(void **state)
 
 static void wait_until_stuck(struct worker *w)
 {
-    bool stuck = false;
-    while (!stuck) {
+    for (uint32_t n = 0; n < WORKER_BLOCKS;) {
         sleep_us(1000);
         pthread_mutex_lock(&w->lock);
-        stuck = !w->free;
+        n = 0;
+        for (struct worker_block *b = w->out; b; b = b->next) n++;
         pthread_mutex_unlock(&w->lock);
     }
     sleep_us(20000); /* time for what must not happen */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One answer: asks, waits while the server is busy, gathers what comes, and measures it.
 import { chat } from './stream.js';
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests to this server: the key, errors as sentences, the question for a key.
 import { $, el } from './dom.js';
 import * as storage from './storage.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cards with the last five minutes of some measures: lines where chart.js is there, else a table.
 import { el } from './dom.js';
 import { text } from './format.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The chat page: joins the conversation that is shown, the answer that is being written, and the controls.
 import { json } from './api.js';
 import { answer } from './answer.js';

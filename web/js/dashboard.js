@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The dashboard: asks /metrics.json again and again, and shows what has changed. Elements are made
 // once; only their text changes, so nothing flickers.
 import { json } from './api.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small helpers over the document. Text always becomes text nodes, never markup.
 
 export const $ = (selector, within = document) => within.querySelector(selector);

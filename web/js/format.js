@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers for people: [number, unit]. What is not known is a dash.
 
 const NOTHING = ['–', ''];

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Markdown that models write, as document nodes: paragraphs, headings, lists, quotes, code,
 // tables, emphasis, links. What is not understood stays text. Nothing here makes markup from
 // strings.

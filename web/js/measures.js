@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the dashboard shows, from two answers of /metrics.json: the members are described in
 // docs/metrics.md.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages of a conversation on the page.
 import { copyButton, el, toolButton } from './dom.js';
 import { Prose } from './markdown.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sheet with system prompt, sampling and key. A field that is empty is not sent: the server decides.
 import { apiKey, setApiKey } from './api.js';
 import { $, el } from './dom.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The list of conversations: open, rename, delete.
 import { $, el, toolButton } from './dom.js';
 import { titleOf } from './store.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The browser's storage, as JSON. It may be full, or forbidden: then nothing is kept, and the page
 // still works.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversations and where they are kept. A conversation is a tree of messages: editing one, or
 // asking for another answer, begins a branch; the leaf says which branch is shown.
 //

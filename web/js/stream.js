@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Server-sent events of /v1/chat/completions.
 import { ApiError, request } from './api.js';
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loaded before the page is drawn, so that it never appears in the wrong colours. Not a module for
 // that reason.
 (() => {

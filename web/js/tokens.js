@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An answer token by token: colours say how likely each was, a tooltip what else was possible. One
 // stop for the Tab key; arrow keys go from token to token.
 import { $, el } from './dom.js';

@@ -1,0 +1,3 @@
+CASES=[]
+def ends_well(s):
+    assert s.stop()==0
