@@ -35,6 +35,15 @@ static bitnet_status read_flag(struct openai_request *r, const struct openai_fie
     return BITNET_OK;
 }
 
+/* Off is what is kept. */
+static bitnet_status read_cache(struct openai_request *r, const struct openai_field *f,
+                                const json_t *v, bitnet_error *err)
+{
+    BN_TRY(read_flag(r, f, v, err));
+    r->request.no_cache = !r->request.no_cache;
+    return BITNET_OK;
+}
+
 static bitnet_status read_up_to(struct openai_request *r, const struct openai_field *f,
                                 uint32_t min, uint32_t max, bitnet_error *err)
 {
@@ -308,6 +317,15 @@ static bitnet_status pass_over(struct openai_request *r, const struct openai_fie
     return BITNET_OK;
 }
 
+static bitnet_status read_modalities(struct openai_request *r, const struct openai_field *f,
+                                     const json_t *v, bitnet_error *err)
+{
+    (void)r;
+    const char *only = json_string_value(json_array_get(v, 0));
+    if (json_array_size(v) == 1 && only && strcmp(only, "text") == 0) return BITNET_OK;
+    return bn_fail(err, BITNET_E_UNSUPPORTED, "'%s' is other than [\"text\"]", f->key);
+}
+
 /* Known, not done here: may stand there as long as it asks for nothing. */
 static bitnet_status must_be_off(struct openai_request *r, const struct openai_field *f,
                                  const json_t *v, bitnet_error *err)
@@ -339,6 +357,7 @@ static const struct openai_field fields[] = {
     {"max_tokens", OLD, read_max_tokens, AT(max_new_tokens)},
     {"max_completion_tokens", OLD, read_max_tokens, AT(max_new_tokens)},
     {"max_output_tokens", RESPONSE, read_max_tokens, AT(max_new_tokens)},
+    {"n_predict", OLD, read_max_tokens, AT(max_new_tokens)},
     {"n", OLD, read_choices, AT(n_choices)},
     {"stop", ALL, read_stop, 0},
     {"ignore_eos", ALL, read_flag, AT(ignore_end)},
@@ -358,20 +377,25 @@ static const struct openai_field fields[] = {
     {"top_n_sigma", ALL, read_f32, SAMPLING(top_n_sigma)},
     {"adaptive", ALL, read_flag, SAMPLING(adaptive)},
     {"repetition_penalty", ALL, read_f32, SAMPLING(repetition_penalty)},
+    {"repeat_penalty", ALL, read_f32, SAMPLING(repetition_penalty)},
     {"presence_penalty", ALL, read_f32, SAMPLING(presence_penalty)},
     {"frequency_penalty", ALL, read_f32, SAMPLING(frequency_penalty)},
     {"penalty_last_n", ALL, read_u32, SAMPLING(penalty_last_n)},
+    {"repeat_last_n", ALL, read_u32, SAMPLING(penalty_last_n)},
     {"dry_multiplier", ALL, read_f32, SAMPLING(dry_multiplier)},
     {"dry_base", ALL, read_f32, SAMPLING(dry_base)},
     {"dry_allowed_length", ALL, read_u32, SAMPLING(dry_allowed_length)},
     {"dry_last_n", ALL, read_u32, SAMPLING(dry_last_n)},
     {"dry_breakers", ALL, read_breakers, 0},
     {"logit_bias", ALL, read_logit_bias, 0},
+    {"cache_prompt", ALL, read_cache, AT(no_cache)},
+    {"modalities", CHAT, read_modalities, 0},
     {"truncation", RESPONSE, read_truncation, 0},
     {"previous_response_id", RESPONSE, refuse_stored, 0},
     {"conversation", RESPONSE, refuse_stored, 0},
     {"max_tool_calls", RESPONSE, pass_over, 0}, /* of tools that a server runs itself */
     {"metadata", ALL, pass_over, 0},
+    {"prediction", CHAT, pass_over, 0}, /* a hint */
     {"prompt_cache_key", ALL, pass_over, 0},
     {"prompt_cache_retention", ALL, pass_over, 0},
     {"reasoning", RESPONSE, pass_over, 0},
@@ -384,10 +408,12 @@ static const struct openai_field fields[] = {
     {"parallel_tool_calls", TALK, read_parallel, 0},
     {"tool_choice", TALK, pass_over, 0}, /* these two are read together, after all others */
     {"tools", TALK, pass_over, 0},
+    {"audio", CHAT, must_be_off, 0},
     {"background", RESPONSE, must_be_off, 0},
     {"best_of", COMPLETION, must_be_off, 0},
     {"functions", CHAT, must_be_off, 0},
     {"suffix", COMPLETION, must_be_off, 0},
+    {"web_search_options", CHAT, must_be_off, 0},
 };
 #undef AT
 #undef SAMPLING

@@ -68,6 +68,21 @@ static void test_numbers(void **state)
     assert_true(r.stream);
     assert_string_equal(r.model, "m");
     openai_request_free(&r);
+    /* names that other servers have for the same, and what can only be off */
+    accepts(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"n_predict\": 9,"
+            "\"repeat_penalty\": 1.5, \"repeat_last_n\": 32, \"cache_prompt\": false,"
+            "\"modalities\": [\"text\"], \"prediction\": {}, \"audio\": null}");
+    assert_true(s->repetition_penalty == 1.5f && s->penalty_last_n == 32);
+    assert_true(r.request.max_new_tokens == 9 && r.request.no_cache == 1);
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"cache_prompt\": true}");
+    assert_int_equal(r.request.no_cache, 0);
+    openai_request_free(&r);
+    refuses(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}],"
+            "\"modalities\": [\"text\", \"audio\"]}",
+            "[\"text\"]");
     accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": 3, \"top_k\": -1}");
     assert_true(r.request.logprobs == 1 && r.request.n_top_logprobs == 3);
     assert_int_equal(r.request.sampling.top_k, 0);
