@@ -109,15 +109,16 @@ bitnet_status bn_grammar_settle(const struct bn_grammar *g,
     if (!order) return bn_fail_nomem(err, bytes, "a grammar");
     order_nodes(g, order, order + n, (uint8_t *)(order + 4 * n + 1));
     bool changed = true;
-    for (uint32_t sweep = 0; sweep < BN_GRAMMAR_MAX_SWEEPS && changed; sweep++) {
+    for (size_t visits = 0; visits < BN_GRAMMAR_MAX_VISITS && changed; visits += n) {
         changed = false;
         for (size_t i = 0; i < n; i++) changed |= update(user, order[i]);
     }
     free(order);
     if (!changed) return BITNET_OK;
-    return bn_fail(err, BITNET_E_LIMIT,
-                   "the grammar's rules depend on each other in more than %d nested circles",
-                   BN_GRAMMAR_MAX_SWEEPS);
+    return bn_fail(
+        err, BITNET_E_LIMIT,
+        "the grammar's rules depend on each other in circles that %d steps do not settle",
+        BN_GRAMMAR_MAX_VISITS);
 }
 
 struct costs {

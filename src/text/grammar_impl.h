@@ -20,7 +20,7 @@ enum {
     BN_GRAMMAR_MAX_NESTING = 256,    /* of groups and of schemas */
     BN_GRAMMAR_MAX_REPEAT = 1 << 14, /* the numbers in {n,m} */
     BN_GRAMMAR_MAX_DEPTH = 256,      /* of a stack */
-    BN_GRAMMAR_MAX_SWEEPS = 64,      /* over all nodes, until what is asked of them is settled */
+    BN_GRAMMAR_MAX_VISITS = 1 << 24, /* of nodes, until what is asked of them is settled */
     BN_GRAMMAR_MAX_STACKS = 8192,    /* at one place of a text */
     BN_GRAMMAR_MAX_FRAMES = 1 << 14, /* of all stacks together; common lower parts count once */
     BN_GRAMMAR_MAX_LOOPS = 32,       /* loops whose masks are made in advance */

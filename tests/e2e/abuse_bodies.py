@@ -169,6 +169,8 @@ GRAMMARS = {
     "megabyte": "root ::= " + " | ".join(f'"{i:08d}"' for i in range(80000)), "open": "root ::= " + "(" * 100000,
     "words": "root ::= w*\nw ::= " + " | ".join(f'"{chr(97 + i % 26)}{chr(97 + i // 26)}" w' for i in range(600)),
     "anything": "root ::= [^x]* " * 50,
+    "circles": 'root ::= "x" r0 | "z"\nr0 ::= "x" r1 | "y" root\n' +
+               "".join(f'r{i} ::= "x" r{i + 1} | "y" r{i - 1}\n' for i in range(1, 8000)) + 'r8000 ::= "y" r7999\n',
     "palindrome": 'root ::= "a" root "a" | "b" root "b" | [a-z]*',
 }
 
