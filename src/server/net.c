@@ -9,14 +9,27 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, ACCEPT_PAUSE_US = 100 * 1000 };
+enum {
+    BACKLOG = 4096,
+    ACCEPT_BURST = 64, /* connections that are taken in one go */
+    ACCEPT_PAUSE_US = 100 * 1000
+};
 
+static void pause_accepting(struct net *n, suseconds_t us)
+{
+    const struct timeval pause = {.tv_usec = us};
+    for (size_t i = 0; i < n->n_listeners; i++) evconnlistener_disable(n->listeners[i]);
+    event_add(n->accept_again, &pause);
+}
+
+/* After a burst all others have their turn: those that are there, and those that have gone. */
 static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *sa, int len,
                       void *user)
 {
     (void)l;
     struct net *n = user;
     char peer[NET_PEER_BYTES];
+    if (++n->n_burst == ACCEPT_BURST) pause_accepting(n, 0);
     bool refused = n->stats.n_connections >= n->config.max_connections && !net_conn_make_room(n);
     n->stats.n_accepted++;
     n->stats.n_refused += refused;
@@ -34,16 +47,14 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
 static void on_accept_error(struct evconnlistener *l, void *user)
 {
     (void)l;
-    struct net *n = user;
-    static const struct timeval pause = {.tv_usec = ACCEPT_PAUSE_US};
-    for (size_t i = 0; i < n->n_listeners; i++) evconnlistener_disable(n->listeners[i]);
-    event_add(n->accept_again, &pause);
+    pause_accepting(user, ACCEPT_PAUSE_US);
 }
 
 static void on_accept_again(evutil_socket_t fd, short what, void *user)
 {
     (void)fd, (void)what;
     struct net *n = user;
+    n->n_burst = 0;
     for (size_t i = 0; i < n->n_listeners; i++) evconnlistener_enable(n->listeners[i]);
 }
 
@@ -67,6 +78,16 @@ static bitnet_status add_listeners(struct net *n, const struct net_sockets *s, b
         close(s->fd[i]);
     }
     return status;
+}
+
+struct event_base *net_loop_new(void)
+{
+    struct event_config *c = event_config_new();
+    struct event_base *base = NULL;
+    if (c && event_config_set_flag(c, EVENT_BASE_FLAG_NO_CACHE_TIME) == 0)
+        base = event_base_new_with_config(c);
+    if (c) event_config_free(c);
+    return base;
 }
 
 static char *copy(const char *s) { return s ? strdup(s) : NULL; }

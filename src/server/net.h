@@ -53,6 +53,10 @@ struct net_handler {
     void (*broken)(void *user, const char *peer, int code, const char *why);
 };
 
+/* An event loop for it, whose clock goes on while a handler works: else a reply that took long to make
+ * would be late as soon as it is written. NULL: out of memory. */
+struct event_base *net_loop_new(void);
+
 /* Makes the process ignore SIGPIPE. */
 bitnet_status net_open(struct net **out, struct event_base *base, const struct net_config *c,
                        const struct net_handler *h, bitnet_error *err);

@@ -261,8 +261,12 @@ static void on_timer(evutil_socket_t fd, short what, void *user)
     (void)fd, (void)what;
     struct net_call *c = user;
     char why[HTTP_WHY_BYTES];
-    if (c->phase != NET_READING || !c->began || c->lost) {
+    if (c->phase != NET_READING || c->lost) {
         net_conn_close(c);
+        return;
+    }
+    if (!c->began) {
+        net_conn_drain(c);
         return;
     }
     snprintf(why, sizeof why, "the request was not complete after %u ms",

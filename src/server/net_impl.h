@@ -68,6 +68,7 @@ struct net {
     struct net_stats stats;
     uint32_t n_refused; /* of them that are still being told */
     size_t bodies_bytes;
+    uint32_t n_burst; /* connections taken without a pause */
     uint32_t port;
     bool draining;
     char *unix_path, *tls_cert, *tls_key; /* NULL: none */

@@ -171,7 +171,7 @@ static bitnet_status open_parts(struct server *s, bitnet_engine *e, bitnet_error
     const struct net_handler h = {
         .user = s, .request = on_request, .gone = on_gone, .room = on_room, .broken = on_broken};
     s->layers = bn_calloc(s->model.n_layer, sizeof *s->layers);
-    s->base = event_base_new();
+    s->base = net_loop_new();
     if (!s->layers || !s->base) return bn_fail_nomem(err, sizeof *s, "the server");
     if (c->config_json)
         BN_TRY(bn_json_parse(&s->config, c->config_json, strlen(c->config_json), "configuration",

@@ -183,20 +183,21 @@ static uint32_t need_of(const struct bn_grammar *g, const struct bn_node *n)
     return 0;
 }
 
+static bool update_need(void *user, uint32_t node)
+{
+    const struct bn_grammar *g = user;
+    uint32_t need = need_of(g, &g->nodes[node]);
+    bool changed = need < g->nodes[node].need;
+    if (changed) g->nodes[node].need = (uint16_t)need;
+    return changed;
+}
+
 /* Frames that finishing needs, from below: once nothing changes, what is left cannot end. */
 static bitnet_status find_needs(struct compiler *c)
 {
     struct bn_grammar *g = c->g;
     for (uint32_t i = 0; i < g->n_nodes; i++) g->nodes[i].need = BN_GRAMMAR_NO_NEED;
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (uint32_t i = 0; i < g->n_nodes; i++) {
-            uint32_t need = need_of(g, &g->nodes[i]);
-            if (need >= g->nodes[i].need) continue;
-            g->nodes[i].need = (uint16_t)need;
-            changed = true;
-        }
-    }
+    BN_TRY(bn_grammar_settle(g, update_need, g, c->err));
     for (size_t i = 0; i < c->b->n_rules; i++) {
         const struct bn_rule *r = &c->b->rules[i];
         if (g->nodes[r->start].need > BN_GRAMMAR_MAX_DEPTH)
@@ -205,20 +206,19 @@ static bitnet_status find_needs(struct compiler *c)
     return BITNET_OK;
 }
 
-static void find_empty(struct compiler *c)
+static bool update_empty(void *user, uint32_t node)
 {
-    const struct bn_grammar *g = c->g;
+    const struct compiler *c = user;
+    const struct bn_node *n = &c->g->nodes[node];
+    if (c->empty[node] || n->kind == BN_NODE_BYTES) return false;
+    bool a = c->empty[n->a], b = c->empty[n->b];
+    return c->empty[node] = n->kind == BN_NODE_CALL ? a && b : a || b;
+}
+
+static bitnet_status find_empty(struct compiler *c)
+{
     c->empty[0] = true;
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (uint32_t i = 1; i < g->n_nodes; i++) {
-            const struct bn_node *n = &g->nodes[i];
-            if (c->empty[i] || n->kind == BN_NODE_BYTES) continue;
-            bool a = c->empty[n->a], b = c->empty[n->b];
-            if (!(n->kind == BN_NODE_CALL ? a && b : a || b)) continue;
-            changed = c->empty[i] = true;
-        }
-    }
+    return bn_grammar_settle(c->g, update_empty, c, c->err);
 }
 
 enum { NEW, OPEN, DONE };
@@ -262,7 +262,7 @@ static bitnet_status check_rules(struct compiler *c)
     if (!seen || !c->empty || !c->todo || !c->mark || !c->rule_at)
         st = bn_fail_nomem(c->err, n * 16, "a grammar");
     if (st == BITNET_OK) {
-        find_empty(c);
+        st = find_empty(c);
         for (size_t i = 0; i < c->b->n_rules; i++) c->rule_at[c->b->rules[i].start] = (uint32_t)i;
     }
     for (uint32_t i = 0; i < c->b->n_rules && st == BITNET_OK; i++)

@@ -75,6 +75,66 @@ static struct bn_cost cost_of(const struct bn_grammar *g, uint32_t node, uint64_
     return (struct bn_cost){0, 0};
 }
 
+/* All nodes, in order [n_nodes], each after those that it refers to, as far as there are no circles.
+ * todo: room for 3 * n_nodes + 1; seen: zeros, [n_nodes] */
+static void order_nodes(const struct bn_grammar *g, uint32_t *order, uint32_t *todo, uint8_t *seen)
+{
+    enum { NEW, OPEN, DONE };
+    uint32_t n_order = 0;
+    for (uint32_t i = 0, n = 0; i < g->n_nodes; i++) {
+        todo[n++] = i;
+        while (n) {
+            uint32_t at = todo[--n];
+            const struct bn_node *node = &g->nodes[at];
+            if (seen[at] == OPEN) order[n_order++] = at;
+            if (seen[at] != NEW) {
+                seen[at] = DONE;
+                continue;
+            }
+            seen[at] = OPEN;
+            todo[n++] = at; /* again, when those below are done */
+            if (node->kind == BN_NODE_RETURN) continue;
+            if (node->kind != BN_NODE_BYTES && seen[node->a] == NEW) todo[n++] = node->a;
+            if (seen[node->b] == NEW) todo[n++] = node->b;
+        }
+    }
+}
+
+bitnet_status bn_grammar_settle(const struct bn_grammar *g,
+                                bool (*update)(void *user, uint32_t node), void *user,
+                                bitnet_error *err)
+{
+    size_t n = g->n_nodes, bytes = (4 * n + 1) * sizeof(uint32_t) + n;
+    uint32_t *order = bn_calloc(bytes, 1);
+    if (!order) return bn_fail_nomem(err, bytes, "a grammar");
+    order_nodes(g, order, order + n, (uint8_t *)(order + 4 * n + 1));
+    bool changed = true;
+    for (size_t visits = 0; visits < BN_GRAMMAR_MAX_VISITS && changed; visits += n) {
+        changed = false;
+        for (size_t i = 0; i < n; i++) changed |= update(user, order[i]);
+    }
+    free(order);
+    if (!changed) return BITNET_OK;
+    return bn_fail(
+        err, BITNET_E_LIMIT,
+        "the grammar's rules depend on each other in circles that %d steps do not settle",
+        BN_GRAMMAR_MAX_VISITS);
+}
+
+struct costs {
+    struct bn_grammar *g;
+    const uint64_t *lengths; /* [n_nodes], of tokens_from */
+};
+
+static bool update_cost(void *user, uint32_t node)
+{
+    const struct costs *c = user;
+    struct bn_cost cost = cost_of(c->g, node, c->lengths[node]);
+    bool changed = less(cost, c->g->nodes[node].cost);
+    if (changed) c->g->nodes[node].cost = cost;
+    return changed;
+}
+
 bitnet_status bn_grammar_find_costs(struct bn_grammar *g, bitnet_error *err)
 {
     uint64_t *lengths = bn_calloc(g->n_nodes, sizeof *lengths);
@@ -88,15 +148,8 @@ bitnet_status bn_grammar_find_costs(struct bn_grammar *g, bitnet_error *err)
         g->nodes[i].cost.tokens = BN_NO_COST;
         lengths[i] = tokens_from(g, i);
     }
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (uint32_t i = 0; i < g->n_nodes; i++) {
-            struct bn_cost cost = cost_of(g, i, lengths[i]);
-            if (!less(cost, g->nodes[i].cost)) continue;
-            g->nodes[i].cost = cost;
-            changed = true;
-        }
-    }
+    struct costs c = {g, lengths};
+    bitnet_status st = bn_grammar_settle(g, update_cost, &c, err);
     free(lengths);
-    return BITNET_OK;
+    return st;
 }

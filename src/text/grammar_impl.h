@@ -20,6 +20,7 @@ enum {
     BN_GRAMMAR_MAX_NESTING = 256,    /* of groups and of schemas */
     BN_GRAMMAR_MAX_REPEAT = 1 << 14, /* the numbers in {n,m} */
     BN_GRAMMAR_MAX_DEPTH = 256,      /* of a stack */
+    BN_GRAMMAR_MAX_VISITS = 1 << 24, /* of nodes, until what is asked of them is settled */
     BN_GRAMMAR_MAX_STACKS = 8192,    /* at one place of a text */
     BN_GRAMMAR_MAX_FRAMES = 1 << 14, /* of all stacks together; common lower parts count once */
     BN_GRAMMAR_MAX_LOOPS = 32,       /* loops whose masks are made in advance */
@@ -192,6 +193,12 @@ bitnet_status bn_grammar_build(struct bn_grammar **out, const struct bn_token_tr
 uint32_t bn_cheaper(const struct bn_node *nodes, const struct bn_node *split);
 /* Fills chosen and the costs of all nodes. */
 bitnet_status bn_grammar_find_costs(struct bn_grammar *g, bitnet_error *err);
+
+/* Updates all nodes until none changes (update: did this one?). What a node refers to comes before it, so
+ * that only circles need more than one sweep. */
+bitnet_status bn_grammar_settle(const struct bn_grammar *g,
+                                bool (*update)(void *user, uint32_t node), void *user,
+                                bitnet_error *err);
 
 /* ---- stacks.c: where a text is in a grammar ---- */
 

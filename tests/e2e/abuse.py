@@ -18,7 +18,7 @@ from serving import Healthy, Process, Server, until
 
 # Short times, so that slow clients are seen to be cut off; the rest as a small server would have it.
 OPTIONS = ["--request-time", 4, "--idle-time", 8, "--write-time", 4, "--linger-time", 4, "--max-connections", 500,
-           "--max-queue", 1024, "--max-num-seqs", 8, "--timeout", 60]
+           "--max-body-mib", 16, "--max-queue", 1024, "--max-num-seqs", 8, "--timeout", 60]
 SPARE_MIB = 256  # that malloc may keep; sanitizers keep more
 SPARE_DESCRIPTORS = 20
 SANITIZED_MIB = 2048

@@ -81,7 +81,7 @@ BAD_JSON = {
     "breakers": json.dumps({"prompt": "a", "dry_breakers": ["x"] * 100000}).encode(),
     "messages": json.dumps({"messages": [{"role": "user", "content": "a"}] * 100000}).encode(),
 }
-TWICE_IS_FINE = {"twice"}
+FINE = {"fraction"}  # a number like any other
 
 
 def bad_json(s, long):
@@ -89,7 +89,7 @@ def bad_json(s, long):
     asker = Asker(s)
     for name, body in BAD_JSON.items():
         code = asker.status(CHAT if name == "messages" else TEXT, body, name)
-        assert code in (400, 413), f"{name}: {code}"
+        assert code == (200 if name in FINE else 400), f"{name}: {code}"
     return asker.slowest()
 
 
@@ -118,8 +118,8 @@ def wrong_types(s, long):
     """Every member of every endpoint with values of every type: fine, or refused with a reason; never worse."""
     asker, fine = Asker(s), 0
     for path, whole in SHORT.items():
-        for field in FIELDS:
-            for value in VALUES:
+        for i, field in enumerate(FIELDS):
+            for value in VALUES if long else VALUES[i % 3::3]:
                 code = asker.status(path, {**whole, field: value}, f"{path} {field}")
                 assert code in (200, 400), f"{path} {field} {value!r}: {code}"
                 fine += code == 200
@@ -144,7 +144,7 @@ RECURSIVE = {"$defs": {"a": {"anyOf": [{"type": "array", "items": {"$ref": "#/$d
                        "b": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "object", "additionalProperties": {"$ref": "#/$defs/b"}}]}},
              "$ref": "#/$defs/a"}
 SCHEMAS = {
-    "wide": schema_of(2, 60), "wider": schema_of(3, 30), "deep": deep_schema(200), "too deep": deep_schema(1000),
+    "wide": schema_of(2, 60), "wider": schema_of(3, 30), "deep": deep_schema(200), "too deep": deep_schema(300),
     "recursive": RECURSIVE, "itself": {"$ref": "#"}, "circle": {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
     "enum": {"enum": [f"word{i}" * 5 for i in range(20000)]}, "long const": {"const": "x" * 500000},
     "repeats": {"type": "string", "minLength": 10000, "maxLength": 16000},
@@ -169,6 +169,8 @@ GRAMMARS = {
     "megabyte": "root ::= " + " | ".join(f'"{i:08d}"' for i in range(80000)), "open": "root ::= " + "(" * 100000,
     "words": "root ::= w*\nw ::= " + " | ".join(f'"{chr(97 + i % 26)}{chr(97 + i // 26)}" w' for i in range(600)),
     "anything": "root ::= [^x]* " * 50,
+    "circles": 'root ::= "x" r0 | "z"\nr0 ::= "x" r1 | "y" root\n' +
+               "".join(f'r{i} ::= "x" r{i + 1} | "y" r{i - 1}\n' for i in range(1, 8000)) + 'r8000 ::= "y" r7999\n',
     "palindrome": 'root ::= "a" root "a" | "b" root "b" | [a-z]*',
 }
 
@@ -195,14 +197,14 @@ def hard_forms(s, long):
 
 
 def greedy(s, long):
-    """Much work in few requests: 128 answers to a long prompt, 16 prompts with 16 answers each, 1,000 embeddings."""
+    """Much work in few requests: 128 answers to a long prompt, 16 prompts with 8 answers each, 1,000 embeddings."""
     ids = s.post("/tokenize", {"content": "One day a boy and his dog went to the park. " * 20}).json()["tokens"]
-    bodies = [(TEXT, {"prompt": ids[:200], "n": 128, "max_tokens": 8}), (TEXT, {"prompt": [ids[:50]] * 16, "n": 16, "max_tokens": 8}),
+    bodies = [(TEXT, {"prompt": ids[:200], "n": 128, "max_tokens": 4}), (TEXT, {"prompt": [ids[:50]] * 16, "n": 8, "max_tokens": 4}),
               (EMBED, {"input": [ids[:20]] * 1000}), (EMBED, {"input": ["A cat sat on the mat. " * 10] * 200}),
               (EMBED, {"input": ids[:200]})]
     with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
-        codes = [f.result().status for f in [pool.submit(s.post, *b) for b in bodies]]
-    assert codes == [200] * len(bodies), codes
+        replies = [f.result() for f in [pool.submit(s.post, *b) for b in bodies]]
+    assert [r.status for r in replies] == [200] * len(bodies), [r.body[:300] for r in replies]
     with Raw(s) as c:  # goes before they are computed
         c.send(post(EMBED, {"input": [ids[:200]] * 2000}))
         time.sleep(0.5)

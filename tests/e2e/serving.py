@@ -163,7 +163,7 @@ class Healthy:
         gaps, self.gaps = self.gaps, []
         wrong, self.wrong = self.wrong, []
         assert not wrong, f"a healthy client had {len(wrong)} errors; the first: {wrong[0]}"
-        assert times and max(times) < CALL_S / 4, f"a healthy client waited {max(times, default=0):.1f} s"
+        assert times and max(times) < CALL_S / 2, f"a healthy client waited {max(times, default=0):.1f} s"
         p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
         return (f"healthy: {len(times)} answers, {p50 * 1e3:.0f} ms, p99 {p99 * 1e3:.0f}, max {times[-1] * 1e3:.0f}; "
                 f"longest gap of a stream {max(gaps, default=0) * 1e3:.0f} ms")

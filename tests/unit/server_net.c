@@ -307,7 +307,7 @@ static void test_local_socket(void **state)
     struct stat st;
     assert_int_not_equal(lstat(path, &st), 0);
     fclose(fopen(path, "w"));
-    base = event_base_new();
+    base = net_loop_new();
     refuses_to_open(&f, "is not a socket");
     event_base_free(base);
     assert_int_equal(lstat(path, &st), 0);

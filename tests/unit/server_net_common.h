@@ -36,7 +36,9 @@ static struct {
     struct net_call *held;
 } seen;
 
-/* "/later" and "/stream" are answered by the test, all others at once with their body. */
+/* "/later" and "/stream" are answered by the test, all others at once with their body; "/slow" takes
+ * SLOW_MS. */
+enum { SLOW_MS = 150 };
 static inline void on_request(void *user, struct net_call *c)
 {
     assert_ptr_equal(user, &seen);
@@ -51,6 +53,8 @@ static inline void on_request(void *user, struct net_call *c)
         if (strcmp(r->path, "/stream") == 0) net_stream_begin(c, 200, "text/event-stream");
         return;
     }
+    if (strcmp(r->path, "/slow") == 0)
+        nanosleep(&(struct timespec){.tv_nsec = SLOW_MS * 1000000L}, NULL);
     net_add_header(c, "X-Peer", net_peer(c));
     net_add_header(c, "X-Path", r->path);
     net_add_header(c, "X-Bad", "a\r\nb: c");
@@ -102,7 +106,7 @@ static inline struct net_config defaults(void)
 static inline void open_server(const struct net_config *c)
 {
     memset(&seen, 0, sizeof seen);
-    base = event_base_new();
+    base = net_loop_new();
     assert_non_null(base);
     if (net_open(&net, base, c, &handler, &err) != BITNET_OK) fail_msg("%s", err.text);
 }

@@ -177,6 +177,21 @@ static void test_slow_writer(void **state)
     close_server();
 }
 
+/* The time that a handler takes is not the client's. */
+static void test_slow_handler(void **state)
+{
+    (void)state;
+    struct net_config f = defaults();
+    struct client c;
+    f.write_ms = f.linger_ms = f.idle_ms = SHORT_MS;
+    open_server(&f);
+    client_open(&c);
+    client_send(&c, "GET /slow HTTP/1.1\r\n" H "\r\n");
+    expect(&c, "X-Path: /slow");
+    client_close(&c);
+    close_server();
+}
+
 static void test_idle(void **state)
 {
     (void)state;
@@ -313,11 +328,17 @@ static void test_no_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_back_pressure),    cmocka_unit_test(test_slow_reader),
-        cmocka_unit_test(test_trickling_reader), cmocka_unit_test(test_slow_writer),
-        cmocka_unit_test(test_bodies),           cmocka_unit_test(test_idle),
-        cmocka_unit_test(test_too_many),         cmocka_unit_test(test_idle_make_room),
-        cmocka_unit_test(test_sent_ahead),       cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_back_pressure),
+        cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_trickling_reader),
+        cmocka_unit_test(test_slow_writer),
+        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_slow_handler),
+        cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_idle_make_room),
+        cmocka_unit_test(test_sent_ahead),
+        cmocka_unit_test(test_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

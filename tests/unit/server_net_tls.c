@@ -242,7 +242,7 @@ static void test_wrong_files(void **state)
     (void)state;
     struct net_config f = with_tls();
     struct net *n = NULL;
-    base = event_base_new();
+    base = net_loop_new();
     f.tls_cert = "/nowhere/cert.pem";
     assert_int_equal(net_open(&n, base, &f, &handler, &err), BITNET_E_IO);
     assert_non_null(strstr(err.text, "/nowhere/cert.pem"));
@@ -274,7 +274,7 @@ static void test_without_tls(void **state)
     struct net_config f = defaults();
     struct net *n = NULL;
     f.tls_cert = f.tls_key = "some.pem";
-    base = event_base_new();
+    base = net_loop_new();
     assert_int_equal(net_open(&n, base, &f, &handler, &err), BITNET_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "without TLS"));
     event_base_free(base);

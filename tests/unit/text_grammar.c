@@ -129,6 +129,28 @@ static void test_gbnf_limits(void **state)
     close_bytes(&b);
 }
 
+/* What is found out about rules passes from one to the next, in whatever order they stand; but not
+ * round and round. */
+static void test_gbnf_chains(void **state)
+{
+    (void)state;
+    enum { N = 8000 };
+    static char text[1 << 20];
+    struct bytes b = open_bytes();
+    for (int step = 1; step < N; step += N - 2) { /* upwards; downwards */
+        size_t n = (size_t)sprintf(text, "root ::= \"a\" | r0\nr%d ::= \"z\"\n", N);
+        for (int i = 0, at = step > 1 ? N - 1 : 0; i < N; i++, at = (at + step) % N)
+            n += (size_t)sprintf(text + n, "r%d ::= \"x\" r%d\n", at, at + 1);
+        bn_grammar_close(open_grammar(b.tree, GBNF, text));
+    }
+    size_t n = (size_t)sprintf(text, "root ::= \"x\" r0 | \"z\"\nr0 ::= \"x\" r1 | \"y\" root\n");
+    for (int i = 1; i < N; i++)
+        n += (size_t)sprintf(text + n, "r%d ::= \"x\" r%d | \"y\" r%d\n", i, i + 1, i - 1);
+    sprintf(text + n, "r%d ::= \"y\" r%d\n", N, N - 1);
+    expect_refused(&b, GBNF, text, BITNET_E_LIMIT, "circles that 16777216 steps do not settle");
+    close_bytes(&b);
+}
+
 /* ------------------------------------------------------------------ the matcher */
 
 static void test_end(void **state)
@@ -365,10 +387,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gbnf),        cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_gbnf_errors), cmocka_unit_test(test_gbnf_limits),
-        cmocka_unit_test(test_end),         cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_stacks),      cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_real_tokens), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_gbnf_errors), cmocka_unit_test(test_gbnf_chains),
+        cmocka_unit_test(test_gbnf_limits), cmocka_unit_test(test_end),
+        cmocka_unit_test(test_depth),       cmocka_unit_test(test_stacks),
+        cmocka_unit_test(test_masks),       cmocka_unit_test(test_real_tokens),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
