@@ -91,7 +91,7 @@ def argument_cases(good, spm):
     usage("unknown command", ["frobnicate"], "frobnicate")
     usage("mistyped command", ["rnu"], "run")
     usage("option for a command", ["--json"], "--json")
-    usage("planned command", ["serve"], "serve")
+    usage("planned command", ["eval"], "eval")
     for args, word in (
             (["--frobnicate"], "frobnicate"), (["-Z"], "-Z"), (["--temp"], "--temp"), (["--temp", "-q"], "--temp"),
             (["--temp", "nan"], "nan"), (["--temp", "-1"], "-1"), (["--temp", "1e999"], "1e999"),
