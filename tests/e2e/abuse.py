@@ -49,8 +49,9 @@ def under_watch(attack, s, long, healthy, spare_mib):
     """The attack, what the healthy client saw of it, and what is left of it in the server."""
     process = Process(s.process.pid)
     rss, descriptors = process.rss_mib(), process.descriptors()
+    process.forget_peak()
     said = attack(s, long)
-    peak = process.rss_mib()
+    peak = process.peak_mib()
     until("its descriptors are closed", lambda: process.descriptors() <= descriptors + SPARE_DESCRIPTORS, 30)
     if not healthy.times:
         time.sleep(1)

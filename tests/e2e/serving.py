@@ -180,9 +180,20 @@ class Process:
     def __init__(self, pid):
         self.folder = f"/proc/{pid}"
 
-    def rss_mib(self):
+    def _mib(self, name):
         with open(self.folder + "/status") as f:
-            return int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) / 1024
+            return int(re.search(name + r":\s+(\d+)", f.read())[1]) / 1024
+
+    def rss_mib(self):
+        return self._mib("VmRSS")
+
+    def peak_mib(self):
+        """The most since forget_peak."""
+        return self._mib("VmHWM")
+
+    def forget_peak(self):
+        with open(self.folder + "/clear_refs", "w") as f:
+            f.write("5")
 
     def descriptors(self):
         return len(os.listdir(self.folder + "/fd"))
