@@ -12,8 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The engine ends answers itself; the timer is for what it does not reach. */
-enum { LATE_MS = 1000 };
+enum {
+    LATE_MS = 1000, /* the engine ends answers itself; the timer is for what it does not reach */
+    BODY_MAX_VALUES = 1 << 18 /* of JSON; each takes time and memory, however few bytes it has */
+};
 
 /* ------------------------------------------------------------------ time */
 
@@ -140,6 +142,19 @@ void visit_gone(struct visit *v)
 
 /* ------------------------------------------------------------------ bodies */
 
+/* How many values a JSON text has, by the marks between them; a mark in a string is none. */
+static size_t count_values(const char *p, size_t n)
+{
+    size_t count = 1;
+    bool in_string = false;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] == '"') in_string = !in_string;
+        else if (in_string) i += p[i] == '\\';
+        else count += p[i] == ',' || p[i] == '[' || p[i] == '{';
+    }
+    return count;
+}
+
 bool visit_body(struct visit *v, json_t **body)
 {
     const struct bn_buf *b = &net_request(v->call)->body;
@@ -151,6 +166,10 @@ bool visit_body(struct visit *v, json_t **body)
     }
     if (!bn_utf8_valid(b->data, b->len, &bad_at)) {
         visit_refuse(v, 400, NULL, "the body is not UTF-8: byte %zu of %zu", bad_at, b->len);
+        return false;
+    }
+    if (count_values(b->data, b->len) > BODY_MAX_VALUES) {
+        visit_refuse(v, 400, NULL, "the body holds more than %d values", BODY_MAX_VALUES);
         return false;
     }
     if (bn_json_parse(body, b->data, b->len, "body", &err) != BITNET_OK) {
