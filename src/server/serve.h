@@ -17,7 +17,7 @@
 enum {
     VISIT_MAX_REQUEST_ID = 64, /* of a client's own X-Request-Id */
     RETRY_MAX_S = 60,          /* the longest that Retry-After says */
-    TEXT_MAX_BYTES = 4 << 20,  /* that one request may have tokenized, beside prompts */
+    TEXT_MAX_BYTES = 2 << 20,  /* that one request may have tokenized, beside prompts */
     STATUS_GONE = 499          /* counts requests whose client went before the end of its reply */
 };
 

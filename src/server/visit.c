@@ -14,7 +14,7 @@
 
 enum {
     LATE_MS = 1000, /* the engine ends answers itself; the timer is for what it does not reach */
-    BODY_MAX_VALUES = 1 << 18 /* of JSON; each takes time and memory, however few bytes it has */
+    BODY_MAX_VALUES = 1 << 20 /* of JSON; each takes time and memory, however few bytes it has */
 };
 
 /* ------------------------------------------------------------------ time */
