@@ -11,15 +11,8 @@
 #include <stdlib.h>
 
 enum {
-    WIDTH = 720,
     PANEL_HEIGHT = 300,
-    HEAD_HEIGHT = 70,
-    LEFT = 80,
-    RIGHT = 30,
-    TOP = 40,
-    BOTTOM = 50,
     POINT_ROOM = 40, /* between the frame and the first and last point */
-    TICKS = 4,
     PLOT_MAX_BYTES = 1 << 20
 };
 
@@ -33,49 +26,23 @@ static const struct {
 };
 
 struct panel {
-    struct bn_buf *out;
+    struct svg_panel svg;
     const json_t *items[BENCH_MEASUREMENTS_MAX];
     size_t n;
-    double y0, top_value; /* upper edge in the drawing; value at the upper end of the axis */
 };
 
-static double y_of(const struct panel *p, double value)
-{
-    double height = PANEL_HEIGHT - TOP - BOTTOM;
-    return p->y0 + TOP + height * (1 - value / p->top_value);
-}
+static double y_of(const struct panel *p, double value) { return svg_y(&p->svg, value); }
 
 /* Points stand in equal steps: sizes and depths are chosen by the user, seldom evenly. */
 static double x_of(const struct panel *p, size_t i)
 {
-    double from = LEFT + POINT_ROOM, to = WIDTH - RIGHT - POINT_ROOM;
+    double from = SVG_LEFT + POINT_ROOM, to = SVG_WIDTH - SVG_RIGHT - POINT_ROOM;
     return p->n < 2 ? (from + to) / 2 : from + (to - from) * (double)i / (double)(p->n - 1);
-}
-
-static void draw_frame(const struct panel *p, const char *title, const char *axis)
-{
-    struct bn_buf *b = p->out;
-    bn_buf_printf(b, "<text x=\"%d\" y=\"%.1f\" class=\"title\">%s</text>\n", LEFT,
-                  p->y0 + TOP - 14, title);
-    for (int i = 0; i <= TICKS; i++) {
-        double value = p->top_value * i / TICKS, y = y_of(p, value);
-        bn_buf_printf(b, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" class=\"%s\"/>\n", LEFT,
-                      y, WIDTH - RIGHT, y, i ? "grid" : "axis");
-        bn_buf_printf(b, "<text x=\"%d\" y=\"%.1f\" class=\"end\">%.6g</text>\n", LEFT - 8, y + 4,
-                      value);
-    }
-    double middle = p->y0 + TOP + (PANEL_HEIGHT - TOP - BOTTOM) / 2.0;
-    bn_buf_printf(b,
-                  "<text x=\"24\" y=\"%.1f\" class=\"mid\" transform=\"rotate(-90 24 %.1f)\">"
-                  "tok/s</text>\n",
-                  middle, middle);
-    bn_buf_printf(b, "<text x=\"%d\" y=\"%.1f\" class=\"mid\">%s</text>\n",
-                  (LEFT + WIDTH - RIGHT) / 2, p->y0 + PANEL_HEIGHT - 10, axis);
 }
 
 static void draw_point(const struct panel *p, size_t i)
 {
-    struct bn_buf *b = p->out;
+    struct bn_buf *b = p->svg.out;
     const json_t *m = p->items[i];
     double x = x_of(p, i), median = bench_number(m, "median");
     double low = y_of(p, bench_number(m, "q1")), high = y_of(p, bench_number(m, "q3"));
@@ -87,9 +54,10 @@ static void draw_point(const struct panel *p, size_t i)
                   bench_number(m, "q1"), bench_number(m, "q3"));
     bn_buf_printf(b, "<text x=\"%.1f\" y=\"%.1f\" class=\"mid\">%.4g</text>\n", x,
                   fmin(high, y_of(p, median)) - 10, median);
-    if (strcmp(bench_text(m, "mode"), "stream") != 0)
-        bn_buf_printf(b, "<text x=\"%.1f\" y=\"%.1f\" class=\"mid\">%.0f</text>\n", x,
-                      p->y0 + PANEL_HEIGHT - BOTTOM + 18, bench_number(m, "at"));
+    if (strcmp(bench_text(m, "mode"), "stream") == 0) return;
+    char at[24];
+    snprintf(at, sizeof at, "%.0f", bench_number(m, "at"));
+    svg_mark(&p->svg, x, at);
 }
 
 static void draw_panel(struct panel *p, const char *title, const char *axis)
@@ -98,22 +66,22 @@ static void draw_panel(struct panel *p, const char *title, const char *axis)
     for (size_t i = 0; i < p->n; i++)
         most =
             fmax(most, fmax(bench_number(p->items[i], "q3"), bench_number(p->items[i], "median")));
-    p->top_value = svg_round_up(most * 1.1);
-    draw_frame(p, title, axis);
-    bn_buf_puts(p->out, "<polyline points=\"");
+    p->svg.max_y = svg_round_up(most * 1.1);
+    svg_frame(&p->svg, title, "tok/s", axis);
+    bn_buf_puts(p->svg.out, "<polyline points=\"");
     for (size_t i = 0; i < p->n; i++)
-        bn_buf_printf(p->out, "%s%.1f,%.1f", i ? " " : "", x_of(p, i),
+        bn_buf_printf(p->svg.out, "%s%.1f,%.1f", i ? " " : "", x_of(p, i),
                       y_of(p, bench_number(p->items[i], "median")));
-    bn_buf_puts(p->out, "\"/>\n");
+    bn_buf_puts(p->svg.out, "\"/>\n");
     for (size_t i = 0; i < p->n; i++) draw_point(p, i);
 }
 
 static void draw_head(struct bn_buf *b, const json_t *r)
 {
     const json_t *machine = json_object_get(r, "machine"), *s = json_object_get(r, "settings");
-    bn_buf_printf(b, "<text x=\"%d\" y=\"30\" class=\"title\">", LEFT);
+    bn_buf_printf(b, "<text x=\"%d\" y=\"30\" class=\"title\">", SVG_LEFT);
     svg_text(b, bench_text(json_object_get(r, "model"), "name"));
-    bn_buf_printf(b, "</text>\n<text x=\"%d\" y=\"50\">", LEFT);
+    bn_buf_printf(b, "</text>\n<text x=\"%d\" y=\"50\">", SVG_LEFT);
     svg_text(b, bench_text(machine, "cpu"));
     bn_buf_printf(b, ", %.0f threads, ", bench_number(s, "threads"));
     svg_text(b, bench_text(s, "backend"));
@@ -135,21 +103,21 @@ static void collect(struct panel *p, const json_t *r, const char *mode)
 
 static void draw(struct bn_buf *b, const json_t *r)
 {
-    struct panel p = {.out = b};
+    struct panel p = {.svg = {.out = b, .height = PANEL_HEIGHT}};
     int n_panels = 0;
     for (size_t i = 0; i < BN_ARRAY_LEN(panels); i++) {
         collect(&p, r, panels[i].mode);
         n_panels += p.n > 0;
     }
-    int height = HEAD_HEIGHT + n_panels * PANEL_HEIGHT;
-    svg_begin(b, WIDTH, height);
+    int height = SVG_HEAD + n_panels * PANEL_HEIGHT;
+    svg_begin(b, SVG_WIDTH, height);
     draw_head(b, r);
-    p.y0 = HEAD_HEIGHT;
+    p.svg.y0 = SVG_HEAD;
     for (size_t i = 0; i < BN_ARRAY_LEN(panels); i++) {
         collect(&p, r, panels[i].mode);
         if (!p.n) continue;
         draw_panel(&p, panels[i].title, panels[i].axis);
-        p.y0 += PANEL_HEIGHT;
+        p.svg.y0 += PANEL_HEIGHT;
     }
     svg_end(b);
 }

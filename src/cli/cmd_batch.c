@@ -63,11 +63,7 @@ static const struct opt request_table[] = {
      .initial = "0",
      .min = 0,
      .max = 9007199254740992.0},
-    {.kind = OPT_STR,
-     .name = "chat-template",
-     .metavar = "NAME|FILE|TEXT",
-     .help = "chat template to use instead of the model's",
-     .offset = AT(chat_template)},
+    MODEL_TEMPLATE_OPT(AT(chat_template)),
     {.kind = OPT_END},
 };
 static const struct opt output_table[] = {
@@ -193,7 +189,8 @@ const struct command cmd_batch = {
         "\n"
         "Takes the lines of OpenAI's batch files ({\"custom_id\", \"method\", \"url\", \"body\"}, "
         "for\n"
-        "/v1/chat/completions and /v1/completions), and plain ones: {\"prompt\": \"...\"} or\n"
+        "/v1/chat/completions, /v1/completions and /v1/responses), and plain ones: {\"prompt\": "
+        "\"...\"} or\n"
         "{\"messages\": [...]} with the options beside it. A line that is wrong is answered with "
         "an "
         "error.\n"

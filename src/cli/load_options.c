@@ -2,6 +2,7 @@
 #include "cli/load_options.h"
 
 #include "cli/load_values.h"
+#include "server/process.h"
 #include <time.h>
 
 enum { DEFAULT_DURATION_S = 30 };
@@ -360,7 +361,7 @@ static bitnet_status read_report(struct load_settings *s, const struct load_opti
     if (!load_parse_percentiles(s->percentiles, &s->n_percentiles, c->percentiles))
         return wrong("latency-percentiles", "at most 16 numbers from 0 to 100, as 50,90,99.9",
                      c->percentiles, err);
-    if (c->pid && !load_process_rss(c->pid))
+    if (c->pid && !(process_resident_bytes(c->pid) > 0))
         return bn_fail(err, BITNET_E_ARG, "--pid: there is no process %u", c->pid);
     s->url = c->host;
     s->trace = c->trace;

@@ -12,14 +12,7 @@
 #include <stdlib.h>
 
 enum {
-    WIDTH = 720,
     PANEL_HEIGHT = 260,
-    HEAD_HEIGHT = 70,
-    LEFT = 80,
-    RIGHT = 30,
-    TOP = 40,
-    BOTTOM = 50,
-    TICKS = 4,
     LEGEND_STEP = 56,
     TIME_SLICES = 120,
     CURVE_POINTS = 200,
@@ -37,74 +30,45 @@ struct curve {
 };
 
 struct panel {
-    struct bn_buf *out;
-    double y0, max_x, max_y;
+    struct svg_panel svg;
+    double max_x;
     struct curve *curves; /* [n_curves] */
     size_t n_curves;
 };
 
 static double x_of(const struct panel *p, double x)
 {
-    return LEFT + (WIDTH - LEFT - RIGHT) * x / p->max_x;
+    return SVG_LEFT + (SVG_WIDTH - SVG_LEFT - SVG_RIGHT) * x / p->max_x;
 }
 
-static double y_of(const struct panel *p, double y)
-{
-    return p->y0 + TOP + (PANEL_HEIGHT - TOP - BOTTOM) * (1 - y / p->max_y);
-}
-
-static void draw_frame(const struct panel *p, const char *title, const char *unit, const char *axis)
-{
-    struct bn_buf *b = p->out;
-    double middle = p->y0 + TOP + (PANEL_HEIGHT - TOP - BOTTOM) / 2.0;
-    bn_buf_printf(b, "<text x=\"%d\" y=\"%.1f\" class=\"title\">%s</text>\n", LEFT,
-                  p->y0 + TOP - 14, title);
-    for (int i = 0; i <= TICKS; i++) {
-        double value = p->max_y * i / TICKS, y = y_of(p, value);
-        bn_buf_printf(b, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" class=\"%s\"/>\n", LEFT,
-                      y, WIDTH - RIGHT, y, i ? "grid" : "axis");
-        bn_buf_printf(b, "<text x=\"%d\" y=\"%.1f\" class=\"end\">%.6g</text>\n", LEFT - 8, y + 4,
-                      value);
-    }
-    bn_buf_printf(b,
-                  "<text x=\"24\" y=\"%.1f\" class=\"mid\" transform=\"rotate(-90 24 %.1f)\">"
-                  "%s</text>\n",
-                  middle, middle, unit);
-    bn_buf_printf(b, "<text x=\"%d\" y=\"%.1f\" class=\"mid\">%s</text>\n",
-                  (LEFT + WIDTH - RIGHT) / 2, p->y0 + PANEL_HEIGHT - 10, axis);
-}
-
-static void draw_mark(const struct panel *p, double x, const char *text)
-{
-    bn_buf_printf(p->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"mid\">%s</text>\n", x_of(p, x),
-                  p->y0 + PANEL_HEIGHT - BOTTOM + 18, text);
-}
+static double y_of(const struct panel *p, double y) { return svg_y(&p->svg, y); }
 
 static void draw_curves(const struct panel *p)
 {
     for (size_t k = 0; k < p->n_curves; k++) {
         const struct curve *c = &p->curves[k];
         const char *colour = colours[k % BN_ARRAY_LEN(colours)];
-        bn_buf_printf(p->out, "<polyline style=\"stroke:%s\" points=\"", colour);
+        bn_buf_printf(p->svg.out, "<polyline style=\"stroke:%s\" points=\"", colour);
         for (size_t i = 0; i < c->n; i++)
-            bn_buf_printf(p->out, "%s%.1f,%.1f", i ? " " : "", x_of(p, c->x[i]), y_of(p, c->y[i]));
-        bn_buf_printf(p->out,
+            bn_buf_printf(p->svg.out, "%s%.1f,%.1f", i ? " " : "", x_of(p, c->x[i]),
+                          y_of(p, c->y[i]));
+        bn_buf_printf(p->svg.out,
                       "\"/>\n<text x=\"%d\" y=\"%.1f\" class=\"end\" style=\"fill:%s\">%s</text>\n",
-                      WIDTH - RIGHT - LEGEND_STEP * (int)(p->n_curves - 1 - k), p->y0 + TOP - 14,
-                      colour, c->label);
+                      SVG_WIDTH - SVG_RIGHT - LEGEND_STEP * (int)(p->n_curves - 1 - k),
+                      p->svg.y0 + SVG_TOP - 14, colour, c->label);
     }
 }
 
 /* Finds the ends of the axes. */
 static void fit(struct panel *p)
 {
-    p->max_x = p->max_y = 0;
+    p->max_x = p->svg.max_y = 0;
     for (size_t k = 0; k < p->n_curves; k++)
         for (size_t i = 0; i < p->curves[k].n; i++) {
             p->max_x = fmax(p->max_x, p->curves[k].x[i]);
-            p->max_y = fmax(p->max_y, p->curves[k].y[i]);
+            p->svg.max_y = fmax(p->svg.max_y, p->curves[k].y[i]);
         }
-    p->max_y = svg_round_up(p->max_y * 1.05);
+    p->svg.max_y = svg_round_up(p->svg.max_y * 1.05);
     if (!(p->max_x > 0)) p->max_x = 1;
 }
 
@@ -160,14 +124,14 @@ static void draw_time(struct panel *p, const struct load_run *run, enum load_goa
     memset(p->curves, 0, 2 * sizeof *p->curves);
     slice_curves(p->curves, run, what, values);
     fit(p);
-    draw_frame(p, title, "ms", "seconds since the start, warm-up included");
-    double step = svg_round_up(p->max_x / TICKS / 1.5);
+    svg_frame(&p->svg, title, "ms", "seconds since the start, warm-up included");
+    double step = svg_round_up(p->max_x / SVG_TICKS / 1.5);
     for (int i = 0; i * step <= p->max_x; i++) {
         snprintf(text, sizeof text, "%.6g", i * step);
-        draw_mark(p, i * step, text);
+        svg_mark(&p->svg, x_of(p, i * step), text);
     }
     draw_curves(p);
-    p->y0 += PANEL_HEIGHT;
+    p->svg.y0 += PANEL_HEIGHT;
 }
 
 /* ------------------------------------------------------------------ distributions */
@@ -211,10 +175,10 @@ static void draw_distribution(struct panel *p, const struct load_run *runs, size
     }
     fit(p);
     p->max_x = MAX_NINES;
-    draw_frame(p, title, "ms", "share that is not slower");
-    for (int i = 0; i <= MAX_NINES; i++) draw_mark(p, i, marks[i]);
+    svg_frame(&p->svg, title, "ms", "share that is not slower");
+    for (int i = 0; i <= MAX_NINES; i++) svg_mark(&p->svg, x_of(p, i), marks[i]);
     draw_curves(p);
-    p->y0 += PANEL_HEIGHT;
+    p->svg.y0 += PANEL_HEIGHT;
 }
 
 /* ------------------------------------------------------------------ several runs */
@@ -233,22 +197,22 @@ static void draw_sizes(struct panel *p, const json_t *report)
     }
     fit(p);
     p->max_x = (double)c->n;
-    draw_frame(p, "Output of all requests", "tok/s", "requests open at a time");
+    svg_frame(&p->svg, "Output of all requests", "tok/s", "requests open at a time");
     for (size_t i = 0; i < c->n; i++) {
         snprintf(text, sizeof text, "%.0f", bench_number(json_array_get(runs, i), "at_a_time"));
-        draw_mark(p, c->x[i], text);
-        bn_buf_printf(p->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"mid\">%.4g</text>\n",
+        svg_mark(&p->svg, x_of(p, c->x[i]), text);
+        bn_buf_printf(p->svg.out, "<text x=\"%.1f\" y=\"%.1f\" class=\"mid\">%.4g</text>\n",
                       x_of(p, c->x[i]), y_of(p, c->y[i]) - 10, c->y[i]);
     }
     draw_curves(p);
-    p->y0 += PANEL_HEIGHT;
+    p->svg.y0 += PANEL_HEIGHT;
 }
 
 static void draw_head(struct bn_buf *b, const json_t *report)
 {
-    bn_buf_printf(b, "<text x=\"%d\" y=\"30\" class=\"title\">", LEFT);
+    bn_buf_printf(b, "<text x=\"%d\" y=\"30\" class=\"title\">", SVG_LEFT);
     svg_text(b, bench_text(json_object_get(report, "settings"), "model"));
-    bn_buf_printf(b, "</text>\n<text x=\"%d\" y=\"50\">", LEFT);
+    bn_buf_printf(b, "</text>\n<text x=\"%d\" y=\"50\">", SVG_LEFT);
     svg_text(b, bench_text(report, "url"));
     bn_buf_printf(b, ", times from when a request was %s, ", bench_text(report, "latency_from"));
     svg_text(b, bench_text(report, "date"));
@@ -261,13 +225,13 @@ void load_plot(struct bn_buf *out, const json_t *report, const struct load_run *
     size_t most = 1;
     for (size_t i = 0; i < n_runs; i++) most = bn_max_size(most, runs[i].n_records);
     double *values = bn_calloc(most, sizeof *values);
-    struct panel p = {.out = out, .y0 = HEAD_HEIGHT};
+    struct panel p = {.svg = {.out = out, .y0 = SVG_HEAD, .height = PANEL_HEIGHT}};
     p.curves = bn_calloc(bn_max_size(n_runs, 2), sizeof *p.curves);
     if (!values || !p.curves) {
         out->failed = true;
     } else {
         bn_buf_puts(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-        svg_begin(out, WIDTH, HEAD_HEIGHT + n_panels * PANEL_HEIGHT);
+        svg_begin(out, SVG_WIDTH, SVG_HEAD + n_panels * PANEL_HEIGHT);
         draw_head(out, report);
         if (n_runs > 1) draw_sizes(&p, report);
         else {

@@ -16,8 +16,8 @@
 #include "cli/term.h"
 #include "server/process.h"
 #include <event2/event.h>
+#include <math.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 enum {
     TICK_MS = 50,
@@ -342,7 +342,8 @@ static void soak_line(struct runner *r, uint64_t now_ns)
     if (!r->s->soak || now_ns - r->soak_line_ns < SOAK_LINE_S * 1000000000ull) return;
     double seconds = (double)(now_ns - r->soak_line_ns) / 1e9;
     char size[TERM_SIZE_BYTES] = "unknown";
-    if (r->s->pid) term_size(size, load_process_rss(r->s->pid));
+    double memory = r->s->pid ? process_resident_bytes(r->s->pid) : NAN;
+    if (!isnan(memory)) term_size(size, (uint64_t)memory);
     term_progress_end(&r->bar);
     fprintf(stderr, "%.0f s: %llu ok, %llu failed, %u open, %.1f tok/s, server memory %s\n",
             (double)now_ns / 1e9, (unsigned long long)r->n_outcomes[LOAD_OK],
@@ -385,14 +386,6 @@ static void count_unsent(struct runner *r)
     }
 }
 
-static double cpu_seconds(void)
-{
-    struct rusage u;
-    if (getrusage(RUSAGE_SELF, &u) != 0) return 0;
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
-}
-
 static bool prepare(struct runner *r)
 {
     struct event_config *c = event_config_new();
@@ -426,7 +419,7 @@ static bool ended_by_time(const struct runner *r)
 static void drive(struct runner *r)
 {
     const struct timeval every = {0, TICK_MS * 1000};
-    double cpu = cpu_seconds();
+    double cpu = process_cpu_seconds();
     r->start_ns = bn_now_ns();
     if (r->s->loop != LOAD_CLOSED) advance(r);
     arm(r, 0, 0);
@@ -435,7 +428,7 @@ static void drive(struct runner *r)
     if (ended_by_time(r)) r->run->until_ns = r->stop_ns;
     count_unsent(r);
     r->run->ns = now_of(r);
-    r->run->own_cpu_share = (cpu_seconds() - cpu) / ((double)r->run->ns / 1e9);
+    r->run->own_cpu_share = (process_cpu_seconds() - cpu) / ((double)r->run->ns / 1e9);
     term_progress_end(&r->bar);
 }
 

@@ -2,10 +2,10 @@
 #include "cli/load_server.h"
 
 #include "cli/load_stats.h"
+#include "server/process.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 const struct load_metric_info load_metric_infos[LOAD_METRICS] = {
     [LOAD_METRIC_BATCH] = {"batch_mean", "batch", "sequences", 1},
@@ -79,18 +79,6 @@ double load_scrape_mean(const struct load_scrape *before, const struct load_scra
 
 /* ------------------------------------------------------------------ memory */
 
-uint64_t load_process_rss(uint32_t pid)
-{
-    char path[40];
-    unsigned long long size, resident;
-    snprintf(path, sizeof path, "/proc/%u/statm", pid);
-    FILE *f = fopen(path, "re");
-    if (!f) return 0;
-    int got = fscanf(f, "%llu %llu", &size, &resident);
-    fclose(f);
-    return got == 2 ? resident * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
-}
-
 static void forget_every_other(struct load_memory *m)
 {
     for (size_t i = 0; i < m->n / 2; i++) {
@@ -104,12 +92,12 @@ static void forget_every_other(struct load_memory *m)
 void load_memory_watch(struct load_memory *m, uint32_t pid, double now_s)
 {
     if (now_s < m->next_s) return;
-    uint64_t bytes = load_process_rss(pid);
-    if (!bytes) return;
+    double bytes = process_resident_bytes(pid);
+    if (!(bytes > 0)) return; /* it is no more */
     if (m->every_s == 0) m->every_s = 1;
     if (m->n == LOAD_MEMORY_SAMPLES) forget_every_other(m);
     m->seconds[m->n] = now_s;
-    m->bytes[m->n++] = (double)bytes;
+    m->bytes[m->n++] = bytes;
     m->next_s = now_s + m->every_s;
 }
 

@@ -47,8 +47,6 @@ struct load_memory {
     double every_s, next_s;
 };
 
-/* 0: there is no such process. */
-uint64_t load_process_rss(uint32_t pid);
 /* Takes a sample if it is time for one. */
 void load_memory_watch(struct load_memory *m, uint32_t pid, double now_s);
 double load_memory_slope(const struct load_memory *m); /* bytes a second */

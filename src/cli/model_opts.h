@@ -64,6 +64,13 @@ struct seqs_opts {
 };
 extern const struct opt seqs_opts_table[];
 
+/* The option --chat-template of commands that always use one; textio_chat_template reads it. */
+#define MODEL_TEMPLATE_OPT(at)                                                 \
+    {                                                                          \
+        .kind = OPT_STR, .name = "chat-template", .metavar = "NAME|FILE|TEXT", \
+        .help = "chat template to use instead of the model's", .offset = at    \
+    }
+
 /* The option --head of commands that need all logits. */
 #define MODEL_HEAD_OPT(at)                                                                        \
     {                                                                                             \

@@ -30,6 +30,38 @@ void svg_text(struct bn_buf *b, const char *s)
         }
 }
 
+double svg_y(const struct svg_panel *p, double value)
+{
+    return p->y0 + SVG_TOP + (p->height - SVG_TOP - SVG_BOTTOM) * (1 - value / p->max_y);
+}
+
+void svg_frame(const struct svg_panel *p, const char *title, const char *unit, const char *axis)
+{
+    struct bn_buf *b = p->out;
+    double middle = svg_y(p, p->max_y / 2);
+    bn_buf_printf(b, "<text x=\"%d\" y=\"%.1f\" class=\"title\">%s</text>\n", SVG_LEFT,
+                  p->y0 + SVG_TOP - 14, title);
+    for (int i = 0; i <= SVG_TICKS; i++) {
+        double value = p->max_y * i / SVG_TICKS, y = svg_y(p, value);
+        bn_buf_printf(b, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" class=\"%s\"/>\n",
+                      SVG_LEFT, y, SVG_WIDTH - SVG_RIGHT, y, i ? "grid" : "axis");
+        bn_buf_printf(b, "<text x=\"%d\" y=\"%.1f\" class=\"end\">%.6g</text>\n", SVG_LEFT - 8,
+                      y + 4, value);
+    }
+    bn_buf_printf(b,
+                  "<text x=\"24\" y=\"%.1f\" class=\"mid\" transform=\"rotate(-90 24 %.1f)\">"
+                  "%s</text>\n",
+                  middle, middle, unit);
+    bn_buf_printf(b, "<text x=\"%d\" y=\"%.1f\" class=\"mid\">%s</text>\n",
+                  (SVG_LEFT + SVG_WIDTH - SVG_RIGHT) / 2, p->y0 + p->height - 10, axis);
+}
+
+void svg_mark(const struct svg_panel *p, double x, const char *text)
+{
+    bn_buf_printf(p->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"mid\">%s</text>\n", x,
+                  p->y0 + p->height - SVG_BOTTOM + 18, text);
+}
+
 double svg_round_up(double v)
 {
     static const double steps[] = {1, 2, 2.5, 5, 10};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * svg.h: what the drawings of bench and loadtest share: their first and last lines, the style, text
- * made safe, round numbers for axes.
+ * made safe, round numbers for axes, and the frame of a panel.
  */
 #ifndef BN_CLI_SVG_H
 #define BN_CLI_SVG_H
@@ -13,6 +13,27 @@ void svg_begin(struct bn_buf *b, int width, int height);
 void svg_end(struct bn_buf *b);
 /* Text for XML: what it cannot hold becomes a question mark. */
 void svg_text(struct bn_buf *b, const char *s);
+enum { /* in the drawing's own units: its width, the part above the first panel, margins of a panel */
+       SVG_WIDTH = 720,
+       SVG_HEAD = 70,
+       SVG_LEFT = 80,
+       SVG_RIGHT = 30,
+       SVG_TOP = 40,
+       SVG_BOTTOM = 50,
+       SVG_TICKS = 4 /* of a vertical axis */
+};
+
+struct svg_panel {
+    struct bn_buf *out;
+    double y0, height; /* upper edge in the drawing */
+    double max_y;      /* value at the upper end of the axis */
+};
+double svg_y(const struct svg_panel *p, double value);
+/* Title, vertical axis with its unit, name of the horizontal one. */
+void svg_frame(const struct svg_panel *p, const char *title, const char *unit, const char *axis);
+/* Below the horizontal axis, at x of the drawing. */
+void svg_mark(const struct svg_panel *p, double x, const char *text);
+
 /* The smallest of 1, 2, 2.5, 5 times a power of ten that is not below v. */
 double svg_round_up(double v);
 

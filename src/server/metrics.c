@@ -375,7 +375,7 @@ void metrics_collect(struct metrics *m, const struct metrics_now *now)
     set(m, M_broken_requests, (double)now->net->n_broken);
     set(m, M_bytes_in, (double)now->net->n_bytes_in);
     set(m, M_bytes_out, (double)now->net->n_bytes_out);
-    set(m, M_resident, process_resident_bytes());
+    set(m, M_resident, process_resident_bytes(0));
     set(m, M_cpu_seconds, process_cpu_seconds());
     set(m, M_open_fds, process_open_fds());
     if (m->now_ns - metrics_moment(m, 0)->ns >= MOMENT_NS) take_moment(m);

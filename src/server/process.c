@@ -17,9 +17,11 @@ static double seconds_of(clockid_t clock)
 
 double process_cpu_seconds(void) { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); }
 
-double process_resident_bytes(void)
+double process_resident_bytes(uint32_t pid)
 {
-    FILE *f = fopen("/proc/self/statm", "re");
+    char path[40] = "/proc/self/statm";
+    if (pid) snprintf(path, sizeof path, "/proc/%u/statm", pid);
+    FILE *f = fopen(path, "re");
     if (!f) return NAN;
     double pages;
     int n = fscanf(f, "%*s %lf", &pages);

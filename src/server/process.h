@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * process.h: what the system says about this process, and allows it. What cannot be read is NaN.
+ * process.h: what the system says about a process, and allows this one. What cannot be read is NaN.
  */
 #ifndef BN_SERVER_PROCESS_H
 #define BN_SERVER_PROCESS_H
 
-double process_resident_bytes(void);
+#include <stdint.h>
+
+double process_resident_bytes(uint32_t pid); /* 0: this one */
 double process_cpu_seconds(void);
 double process_start_seconds(void); /* since 1970 */
 double process_open_fds(void);

@@ -14,27 +14,13 @@
 #include <cmocka.h>
 
 #include "server/metrics_impl.h"
+#include "server_model.h"
 
-static bitnet_model *model;
-static bitnet_error err;
 static struct metrics *m;
 static struct worker_layer layers[6];
 static struct worker_state worker;
 static struct net_stats net;
 static struct metrics_now now = {.worker = &worker, .net = &net};
-
-static int open_model(void **state)
-{
-    (void)state;
-    return bitnet_model_open(&model, NULL, NULL, &err) != BITNET_OK;
-}
-
-static int close_model(void **state)
-{
-    (void)state;
-    bitnet_model_close(model);
-    return 0;
-}
 
 static void open_with(struct metrics_config c)
 {

@@ -5,23 +5,9 @@
 #define TESTS_SERVER_OPENAI_COMMON_H
 
 #include "server/openai_reply.h"
+#include "server_model.h"
 
-static bitnet_model *model;
-static bitnet_error err;
 static struct openai_request r;
-
-static int open_model(void **state)
-{
-    (void)state;
-    return bitnet_model_open(&model, NULL, NULL, &err) != BITNET_OK;
-}
-
-static int close_model(void **state)
-{
-    (void)state;
-    bitnet_model_close(model);
-    return 0;
-}
 
 static bitnet_status read_as(enum openai_kind kind, const char *body)
 {
