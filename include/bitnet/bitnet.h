@@ -94,6 +94,19 @@ typedef struct bitnet_model_options {
      * ReLU^2 and int8 activations. auto: if the layers have at least 64 MiB; dense: never, which
      * saves about half of their memory; skip: if possible */
     const char *ffn;
+    /* "auto" (NULL), "thp": transparent huge pages are asked for; "off": small ones; "2m", "1g": pages
+     * that the administrator has reserved; where there are not enough, thp, and a note says so. For
+     * weights, and for the caches of the model's engines */
+    const char *hugepages;
+    uint32_t
+        mlock; /* 1: weights and caches are never swapped out; BITNET_E_LIMIT if that is not allowed */
+    uint32_t
+        no_mmap; /* 1: the file is read into memory, not mapped: nothing is left to page faults */
+    uint32_t prefetch_bytes; /* how far ahead kernels ask for weights; 0: 4096, 1: not at all */
+    /* memory of several nodes: "off" (NULL); "distribute": threads and weights are spread over all nodes,
+     * each thread's rows in its own; "isolate": all on the caller's node; "replicate": a copy of
+     * the weights in every node. Holds for the model's engines. */
+    const char *numa;
 } bitnet_model_options;
 
 BITNET_API void bitnet_model_options_init(bitnet_model_options *o);
@@ -127,6 +140,10 @@ typedef struct bitnet_model_info {
     const char *layout;       /* of ternary matrices: "t2", "t3", "b1", "mixed"; "" if none */
     uint64_t head_copy_bytes; /* of packed_bytes: the copy of the head, 0 if there is none */
     uint64_t ffn_copy_bytes;  /* of packed_bytes: copies of feed-forward matrices, or 0 */
+    const char *hugepages;    /* what weights lie in: "off", "thp", "2m", "1g" */
+    uint64_t locked_bytes;    /* of packed_bytes and the file: that mlock holds */
+    uint32_t prefetch_bytes;  /* in use */
+    uint32_t numa_nodes;      /* that the weights lie in, as far as `numa` says; 1 without */
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
@@ -240,6 +257,9 @@ typedef struct bitnet_engine_options {
      * pays; "on": always; "off". The tokens are the same. */
     const char *speculation;
     uint32_t draft_tokens; /* guesses of one step, at most 8; 0: 4 */
+    /* "off" (NULL), "on": notes where the time goes (bitnet_profile_get); "trace": and when. Off costs
+     * a branch for each operation. */
+    const char *profile;
 } bitnet_engine_options;
 
 BITNET_API void bitnet_engine_options_init(bitnet_engine_options *o);
@@ -280,6 +300,9 @@ typedef struct bitnet_engine_info {
      * matrices; the head, or the copy that screens or replaces it and rows computed after screening */
     uint64_t weight_bytes;
 } bitnet_engine_info;
+/* Everything that the first tokens would otherwise wait for: threads run, pages of weights, caches and
+ * scratch memory are there. The engine must have no requests; nothing is kept of it. */
+BITNET_API bitnet_status bitnet_engine_warmup(bitnet_engine *e, bitnet_error *err);
 BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 
 /* Of one layer: tokens that were looked at, those for which rows of `up` or columns of `down` were
@@ -489,6 +512,57 @@ typedef struct bitnet_scrub {
  * the calling thread, at some gigabytes a second; to be called when there is nothing else to do. */
 BITNET_API bitnet_status bitnet_engine_scrub(bitnet_engine *e, uint64_t max_bytes,
                                              bitnet_scrub *state, bitnet_error *err);
+
+/* --- profile ---
+ * Of an engine with the option `profile`: where the time of its steps went. At every moment of a step a
+ * worker is at one operation, so that the entries of one worker add up to the time of the steps;
+ * worker 0 is the caller. */
+typedef enum bitnet_phase {
+    BITNET_PHASE_PREFILL = 0, /* steps that read prompts, perhaps beside answers */
+    BITNET_PHASE_DECODE = 1   /* steps with one token of every answer            */
+} bitnet_phase;
+
+typedef struct bitnet_profile_entry {
+    size_t size;
+    bitnet_phase phase;
+    uint32_t worker;
+    int32_t layer;  /* -1: of none */
+    const char *op; /* "q", "attention", "quantise", "wait", ... */
+    const char
+        *kind; /* "matrix", "norm", "quantise", "attention", "head", "sampling", "wait", ... */
+    uint64_t ns, calls;
+    uint64_t bytes; /* of weights and keys and values read; activations are not counted */
+    uint64_t macs;  /* products of matrices and attention */
+} bitnet_profile_entry;
+/* The i-th entry, in the order of phase, worker, layer and operation; many are empty. 0 past the end. */
+BITNET_API int bitnet_profile_get(const bitnet_engine *e, size_t i, bitnet_profile_entry *entry);
+
+typedef struct bitnet_profile_info {
+    size_t size;
+    struct {
+        uint64_t steps, tokens, ns; /* tokens: computed, guesses as well */
+    } phases[2];                    /* by bitnet_phase */
+    uint32_t workers;
+    double mark_ns;      /* what noting costs, each time */
+    uint64_t marks;      /* of the worker that has most of them */
+    uint64_t spans_room; /* trace: of a worker; 0 without */
+    uint64_t spans_lost; /* trace: that found no room */
+} bitnet_profile_info;
+/* BITNET_E_STATE: the engine has no profile. */
+BITNET_API bitnet_status bitnet_profile_get_info(const bitnet_engine *e, bitnet_profile_info *info,
+                                                 bitnet_error *err);
+BITNET_API void bitnet_profile_reset(bitnet_engine *e); /* all of it is empty again */
+
+/* Trace: what a worker did from begin_ns (monotonic clock) up to the next span of the same worker. */
+typedef struct bitnet_profile_span {
+    size_t size;
+    uint64_t begin_ns;
+    uint32_t step; /* counted from 0 */
+    int32_t layer;
+    const char *op, *kind;
+} bitnet_profile_span;
+BITNET_API int bitnet_profile_get_span(const bitnet_engine *e, uint32_t worker, size_t i,
+                                       bitnet_profile_span *span); /* 0 past the end */
 
 /* ------------------------------------------------------------------ looking into files */
 

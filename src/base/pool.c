@@ -53,7 +53,8 @@ struct bn_pool {
     _Atomic int patience; /* spins at a barrier, as experience teaches */
     pthread_t *threads;
     struct worker *workers;
-    struct dealt *dealt; /* [n_threads] */
+    struct dealt *dealt;  /* [n_threads] */
+    struct bn_prof *prof; /* NULL: off */
 };
 
 struct worker {
@@ -105,9 +106,9 @@ static void learn(struct bn_pool *p, int spins, uint64_t slept_ns)
     if (next != spins) atomic_store_explicit(&p->patience, next, memory_order_relaxed);
 }
 
-void bn_pool_barrier(struct bn_pool *p)
+/* The one at a job's end is passed without marks: what others write behind it nobody could read. */
+static void meet(struct bn_pool *p)
 {
-    if (p->n_threads == 1) return;
     uint32_t seen = atomic_load_explicit(&p->barrier.value, memory_order_acquire);
     if (atomic_fetch_add(&p->arrived, 1) + 1 == p->n_threads) {
         atomic_store(&p->arrived, 0);
@@ -118,6 +119,14 @@ void bn_pool_barrier(struct bn_pool *p)
     }
 }
 
+void bn_pool_barrier(struct bn_pool *p, uint32_t worker)
+{
+    if (p->n_threads == 1) return;
+    uint32_t op = bn_prof_wait(p->prof, worker);
+    meet(p);
+    bn_prof_resume(p->prof, worker, op);
+}
+
 static void *work(void *arg)
 {
     const struct worker *me = arg;
@@ -125,8 +134,10 @@ static void *work(void *arg)
     for (uint32_t seen = 0;; seen++) {
         gate_wait(&p->job, seen, p->spins);
         if (atomic_load(&p->closing)) return NULL;
+        bn_prof_enter(p->prof, me->index);
         p->fn(p->arg, me->index);
-        bn_pool_barrier(p);
+        bn_prof_leave(p->prof, me->index);
+        meet(p);
     }
 }
 
@@ -191,6 +202,8 @@ uint32_t bn_pool_pin(struct bn_pool *p)
 }
 
 uint32_t bn_pool_threads(const struct bn_pool *p) { return p->n_threads; }
+void bn_pool_set_prof(struct bn_pool *p, struct bn_prof *prof) { p->prof = prof; }
+struct bn_prof *bn_pool_prof(const struct bn_pool *p) { return p->prof; }
 
 void bn_pool_run(struct bn_pool *p, bn_job_fn *fn, void *arg)
 {
@@ -198,7 +211,7 @@ void bn_pool_run(struct bn_pool *p, bn_job_fn *fn, void *arg)
     p->arg = arg;
     if (p->n_threads > 1) gate_open(&p->job);
     fn(arg, 0);
-    bn_pool_barrier(p);
+    bn_pool_barrier(p, 0);
 }
 
 struct bn_range bn_pool_share(const struct bn_pool *p, uint32_t w, size_t n, size_t grain)

@@ -5,6 +5,7 @@
 #ifndef BN_BASE_POOL_H
 #define BN_BASE_POOL_H
 
+#include "base/prof.h"
 #include "base/status.h"
 
 enum { BN_MAX_THREADS = 512 };
@@ -19,6 +20,10 @@ void bn_pool_close(struct bn_pool *p);
  * are bound. */
 uint32_t bn_pool_pin(struct bn_pool *p);
 uint32_t bn_pool_threads(const struct bn_pool *p);
+/* From now on jobs and barriers are marked there; NULL: off. It has as many workers. Who works in this
+ * pool asks for it when opened. */
+void bn_pool_set_prof(struct bn_pool *p, struct bn_prof *prof);
+struct bn_prof *bn_pool_prof(const struct bn_pool *p);
 
 /* Runs fn(arg, worker) on every worker and returns when all are done. Called by one thread at a
  * time. */
@@ -26,7 +31,7 @@ typedef void bn_job_fn(void *arg, uint32_t worker);
 void bn_pool_run(struct bn_pool *p, bn_job_fn *fn, void *arg);
 
 /* Inside a job: waits until every worker has come here. */
-void bn_pool_barrier(struct bn_pool *p);
+void bn_pool_barrier(struct bn_pool *p, uint32_t worker);
 
 /* The share of worker `w` of `n` items, cut at multiples of `grain` (the last share takes the
  * rest). */

@@ -137,7 +137,7 @@ static bitnet_status run(struct embedding *m, bitnet_error *err)
                            m->first, m->inputs[m->first].n_tokens,
                            bn_sched_stats(e->sched)->n_running, bn_engine_eval_pages(e),
                            e->kv.n_pages);
-        bn_forward_run(e->forward, e->batch, n, NULL);
+        bn_engine_forward(e, n, NULL);
         BN_TRY(take_batch(m, n, err));
     }
     return BITNET_OK;

@@ -5,6 +5,7 @@
  */
 #include "engine/engine_impl.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include <stdlib.h>
 
@@ -94,7 +95,7 @@ static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_opti
     BN_TRY(parse_choice(&pin, "pin", o->pin, err));
     BN_TRY(bn_pool_open(&e->pool, o->threads, err));
     if (pin == ON) e->n_pinned = bn_pool_pin(e->pool);
-    return BITNET_OK;
+    return bn_engine_open_profile(e, o->profile, err);
 }
 
 static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_options *o,
@@ -187,6 +188,7 @@ void bn_engine_close(struct bitnet_engine *e)
     bn_prefix_close(e->prefix);
     bn_kv_close(&e->kv);
     bn_pool_close(e->pool);
+    bn_prof_close(e->prof);
     free(e);
 }
 
@@ -271,6 +273,14 @@ const struct bn_model *bn_engine_model(const struct bitnet_engine *e) { return e
 
 /* ------------------------------------------------------------------ the plain door */
 
+void bn_engine_forward(struct bitnet_engine *e, size_t n, float *logits)
+{
+    bn_prof_begin(e->prof, n > 1 ? BN_PHASE_PREFILL : BN_PHASE_DECODE, BN_OP_PLAN,
+                  e->prof ? bn_now_ns() : 0);
+    bn_forward_run(e->forward, e->batch, n, logits);
+    bn_prof_end(e->prof, n);
+}
+
 uint32_t bn_engine_eval_pages(const struct bitnet_engine *e)
 {
     uint32_t n = 0;
@@ -314,7 +324,7 @@ bitnet_status bn_engine_eval(struct bitnet_engine *e, uint32_t seq, const int32_
                 .seq = s,
                 .want = logits && (!last_only || done + i + 1 == n) ? all : none};
         float *to = last_only || !logits ? logits : logits + done * n_vocab;
-        bn_forward_run(e->forward, e->batch, some, to);
+        bn_engine_forward(e, some, to);
         size_t rows = !logits ? 0 : !last_only ? some : done + some == n;
         if (!bn_health_logits(&e->health, to, rows, n_vocab, false))
             return bn_fail(err, BITNET_E_INTERNAL,

@@ -35,6 +35,13 @@ bitnet_status bn_engine_eval_reset(struct bitnet_engine *e, uint32_t seq, bitnet
 bitnet_status bn_engine_embed(struct bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
                               const bitnet_embed_options *o, float *out, bitnet_error *err);
 
+/* As bitnet_profile_... (profile.c); false: without a profile, or past the end. */
+bool bn_engine_profile_entry(const struct bitnet_engine *e, size_t i, bitnet_profile_entry *out);
+bool bn_engine_profile_info(const struct bitnet_engine *e, bitnet_profile_info *info);
+bool bn_engine_profile_span(const struct bitnet_engine *e, uint32_t worker, size_t i,
+                            bitnet_profile_span *out);
+void bn_engine_profile_reset(struct bitnet_engine *e);
+
 bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                                bitnet_error *err);
 bitnet_status bn_engine_cancel(struct bitnet_engine *e, uint64_t id);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The engine's inside, shared by its files: engine.c (life, the plain door), submit.c (requests come
- * and go), memory.c (pages for those that run), step.c (the step), embed.c, health.c. */
+ * and go), memory.c (pages for those that run), step.c (the step), embed.c, health.c, profile.c. */
 #ifndef BN_ENGINE_ENGINE_IMPL_H
 #define BN_ENGINE_ENGINE_IMPL_H
 
@@ -10,12 +10,14 @@
 #include "engine/request.h"
 #include "engine/sampler.h"
 #include "model/forward.h"
+#include "model/ops.h"
 
 enum { BN_STEP_SIZES = 128 }; /* steps of up to so many tokens are timed by their size */
 
 struct bitnet_engine {
     const struct bn_model *m;
     struct bn_pool *pool;
+    struct bn_prof *prof; /* NULL: off */
     struct bn_kv kv;
     struct bn_forward *forward;
     struct bn_sched *sched;
@@ -51,6 +53,9 @@ struct bitnet_engine {
     struct bn_health health;
 };
 
+/* A forward pass that is no step of requests, of n tokens of e->batch. (engine.c) */
+void bn_engine_forward(struct bitnet_engine *e, size_t n, float *logits);
+
 /* Pages of the KV cache that sequences of the plain door hold. */
 uint32_t bn_engine_eval_pages(const struct bitnet_engine *e);
 
@@ -65,6 +70,11 @@ bitnet_status bn_engine_open_sched(struct bitnet_engine *e, uint64_t step_target
 void bn_engine_remember(struct bitnet_engine *e, struct bn_answer *a, bool ended);
 /* It gives up its sequence, if it has one. */
 void bn_engine_give_up(struct bitnet_engine *e, struct bn_answer *a);
+
+/* ---- profile.c ---- */
+
+/* "off" (NULL), "on", "trace": after the pool, before those that work in it. */
+bitnet_status bn_engine_open_profile(struct bitnet_engine *e, const char *mode, bitnet_error *err);
 
 /* ---- submit.c ---- */
 

@@ -60,14 +60,20 @@ static void make_batch(struct bitnet_engine *e)
     }
 }
 
+/* Steps that read prompts, if only of one answer, count as such. */
+static enum bn_phase phase_of(const struct bitnet_engine *e)
+{
+    for (struct bn_sched_job *j = bn_sched_running(e->sched); j; j = j->next)
+        if (j->take > 1) return BN_PHASE_PREFILL;
+    return BN_PHASE_DECODE;
+}
+
 /* ------------------------------------------------------------------ what guessing costs */
 
 /* Remembers how long a step of n tokens took that only decoded. */
 static void time_step(struct bitnet_engine *e, uint32_t n, uint64_t ns)
 {
-    for (struct bn_sched_job *j = bn_sched_running(e->sched); j; j = j->next)
-        if (j->take > 1) return;
-    if (n > BN_STEP_SIZES) return;
+    if (n > BN_STEP_SIZES || phase_of(e) != BN_PHASE_DECODE) return;
     double *mean = &e->step_ns[n];
     *mean = *mean > 0 ? *mean + ((double)ns - *mean) / 8 : (double)ns;
 }
@@ -121,9 +127,11 @@ static bitnet_finish take_tokens(struct bitnet_engine *e, struct bn_answer *a, c
     bool right = true;
     for (uint32_t i = 0; right && why == BITNET_FINISH_NONE && i <= j->take_draft; i++) {
         int32_t token;
+        bn_prof_mark(e->prof, 0, BN_OP_SAMPLE);
         *error = draw(e, a, a->row + i, &token);
         if (*error) return BITNET_FINISH_ERROR;
         right = i < j->take_draft && a->tokens[j->n_tokens] == token;
+        bn_prof_mark(e->prof, 0, BN_OP_TEXT);
         const char *text = "";
         size_t n_text = 0;
         why = bn_answer_push(a, token, &text, &n_text);
@@ -189,15 +197,18 @@ static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
             "%u answers wait, and sequences of bitnet_eval hold %u of %u pages of the KV "
             "cache; bitnet_eval_reset frees them",
             e->n_answers, bn_engine_eval_pages(e), e->kv.n_pages);
+    bn_prof_begin(e->prof, phase_of(e), BN_OP_PLAN, e->now_ns);
     make_batch(e);
     uint64_t begin_ns = bn_now_ns();
     bn_forward_run(e->forward, e->batch, n_batch, e->logits);
     uint64_t done_ns = bn_now_ns();
+    bn_prof_mark(e->prof, 0, BN_OP_PLAN);
     time_step(e, n_batch, done_ns - e->now_ns);
     for (struct bn_sched_job *j = bn_sched_running(e->sched), *next; j; j = next) {
         next = j->next;
         if (j->take) take_step(e, bn_answer_of(j), n_batch, done_ns);
     }
+    bn_prof_end(e->prof, n_batch);
     uint64_t took_ns = bn_now_ns() - e->now_ns;
     bn_sched_took(e->sched, took_ns);
     e->total_ns += took_ns;

@@ -11,6 +11,7 @@
  * order: the same operations on the same numbers. */
 #include "base/mem.h"
 #include "model/attention_impl.h"
+#include "model/ops.h"
 #include "model/rope.h"
 #include <math.h>
 #include <stdlib.h>
@@ -62,6 +63,7 @@ bitnet_status bn_attention_open(struct bn_attention **out, const struct bn_model
     if (!a) return bn_fail_nomem(err, sizeof *a, "attention");
     a->m = m;
     a->pool = pool;
+    a->prof = bn_pool_prof(pool);
     a->kv = kv;
     a->dim = c->head_dim;
     a->group = c->n_head / c->n_head_kv;
@@ -122,13 +124,13 @@ static void reset(const struct bn_attention *a, struct state s, size_t n_q)
 static void rotate_and_store(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
                              uint32_t kv_head, uint32_t worker)
 {
-    (void)worker;
     const struct bn_config *c = &a->m->config;
     const struct bn_kernels *kn = &a->m->kernels;
     bn_rope_fn *rope = c->rope == BN_ROPE_NEOX ? kn->rope_neox : kn->rope_norm;
     size_t dim = a->dim;
     float *q = y->q + t * a->q_row + kv_head * a->group * dim;
     float *k = bn_attention_row(a, y, t, kv_head, false);
+    bn_prof_mark(a->prof, worker, BN_OP_ROPE);
     for (size_t i = 0; y->layer->q_norm && i < a->group; i++)
         kn->rmsnorm(q + i * dim, q + i * dim, y->layer->q_norm, dim, c->eps);
     if (y->layer->k_norm) kn->rmsnorm(k, k, y->layer->k_norm, dim, c->eps);
@@ -168,6 +170,14 @@ static void attend_block(const struct bn_attention *a, const struct bn_attention
                      w->next_v);
 }
 
+/* What a profile should know: keys and values of so many positions, for n_q queries. */
+static void note_work(const struct bn_attention *a, size_t positions, size_t n_q, uint32_t worker)
+{
+    const struct bn_config *c = &a->m->config;
+    uint64_t bytes = bn_kv_token_bytes(a->kv) / ((uint64_t)c->n_layer * c->n_head_kv);
+    bn_prof_work(a->prof, worker, positions * bytes, 2 * positions * a->dim * n_q);
+}
+
 /* Query i of a state to its place in `out`. */
 static void finish(const struct bn_attention *a, float *out, struct state s, size_t i)
 {
@@ -197,6 +207,8 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *y, s
     struct state s = own_state(a, worker);
     float *out = y->out + t * a->q_row + kv_head * wide;
     const float *q = y->q + t * a->q_row + kv_head * wide;
+    bn_prof_mark(a->prof, worker, BN_OP_ATTN);
+    if (BN_PROF && a->prof) note_work(a, b->pos + nt, nt * group, worker);
     if (nt > 1) { /* the queries side by side, behind the state's o */
         float *side = s.o + a->state_queries * a->dim;
         for (size_t i = 0; i < nt; i++) memcpy(side + i * wide, q + i * a->q_row, wide * sizeof *q);
@@ -266,6 +278,9 @@ static void attend_share(struct bn_attention *a, const struct bn_attention_layer
     struct bn_range task = task_blocks(a, t, kv_head);
     size_t from = bn_max_size(task.begin, share.begin), to = bn_min_size(task.end, share.end);
     const float *q = y->q + t * a->q_row + kv_head * a->group * a->dim;
+    bn_prof_mark(a->prof, worker, BN_OP_ATTN);
+    if (BN_PROF && a->prof && from < to)
+        note_work(a, (to - from) * BN_ATTN_BLOCK, a->group, worker);
     for (size_t i = from; i < to; i++) {
         struct state s = block_state(a, from == task.begin ? from : i);
         if (i == from || from != task.begin) reset(a, s, a->group);
@@ -297,7 +312,8 @@ static void attend_split(struct bn_attention *a, const struct bn_attention_layer
     struct bn_range share = bn_pool_share(a->pool, worker, a->first[a->n], 1);
     for (size_t t = 0; t < a->n; t++)
         for (uint32_t head = 0; head < heads; head++) attend_share(a, y, t, head, share, worker);
-    bn_pool_barrier(a->pool);
+    bn_pool_barrier(a->pool, worker);
+    bn_prof_mark(a->prof, worker, BN_OP_FOLD);
     for (size_t i = worker; i < a->n * a->group * heads; i += threads)
         fold_rest(a, y, i / (a->group * heads), (uint32_t)(i / a->group % heads), i % a->group);
     if (!bn_kv_has_blocks(a->kv)) return;
@@ -343,15 +359,15 @@ void bn_attention_work(struct bn_attention *a, const struct bn_attention_layer *
     bool together = !a->independent && bn_kv_has_blocks(a->kv);
     if (!a->independent || a->split) {
         for_share(a, y, worker, rotate_and_store);
-        bn_pool_barrier(a->pool);
+        bn_pool_barrier(a->pool, worker);
     }
     if (together && a->page_ends) {
         for_share(a, y, worker, bn_attention_store_page);
-        bn_pool_barrier(a->pool);
+        bn_pool_barrier(a->pool, worker);
     }
     if (a->split) attend_split(a, y, worker);
     else attend_all(a, y, worker);
     if (!together) return;
-    bn_pool_barrier(a->pool);
+    bn_pool_barrier(a->pool, worker);
     for_share(a, y, worker, bn_attention_store_tail);
 }

@@ -15,6 +15,7 @@ struct bn_attention_span {
 struct bn_attention {
     const struct bn_model *m;
     struct bn_pool *pool;
+    struct bn_prof *prof; /* NULL: off */
     struct bn_kv *kv;
     size_t dim, group;    /* of a head; query heads that share a KV head */
     size_t q_row, kv_row; /* floats of a token's queries, and of its keys or values */

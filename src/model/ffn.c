@@ -34,6 +34,7 @@ struct own { /* memory of a worker, [n_ff] each */
 struct bn_ffn {
     const struct bn_model *m;
     struct bn_pool *pool;
+    struct bn_prof *prof; /* NULL: off */
     enum bn_ffn_mode mode;
     bool alone; /* the pass in progress is over one token, and there are copies */
     uint64_t tokens, dense_bytes, read_bytes;
@@ -77,6 +78,7 @@ bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct 
     if (!f) return bn_fail_nomem(err, sizeof *f, "the feed-forward lists");
     f->m = m;
     f->pool = pool;
+    f->prof = bn_pool_prof(pool);
     f->mode = m->ffn_bytes ? mode : BN_FFN_DENSE;
     f->layers = bn_calloc(m->config.n_layer, sizeof *f->layers);
     f->own = bn_calloc(threads, sizeof *f->own);
@@ -239,6 +241,7 @@ bool bn_ffn_up(struct bn_ffn *f, uint32_t layer, float *act, const float *gate, 
     /* to write, a share has the rows from its first listed one up to the next share's first */
     size_t from = worker == 0 ? 0 : share.begin < n ? own->list[share.begin] : w->rows;
     size_t to = share.end < n ? own->list[share.end] : w->rows;
+    bn_prof_work(f->prof, worker, some * f->layers[layer].up.item_bytes, some * w->cols);
     for (size_t i = 0; i < some; i++) own->gate[i] = gate[list[i]];
     k->rows_r2(own->up, w, list, some, q, sum, inv);
     k->relu2_mul(own->up, own->gate, own->up, some);
@@ -257,6 +260,8 @@ bool bn_ffn_down(struct bn_ffn *f, uint32_t layer, float *y, const int8_t *q, fl
     size_t n = list_nonzero(list, q, w->cols);
     if (!decide(s, n, true, worker)) return false;
     *rows = bn_pool_share(f->pool, worker, w->rows, BN_PART_ROWS);
+    size_t n_rows = rows->end - rows->begin;
+    bn_prof_work(f->prof, worker, n * s->item_bytes * n_rows / w->rows, n * n_rows);
     f->m->kernels.cols_c2(y, w, rows->begin, rows->end, list, n, q, inv);
     return true;
 }

@@ -19,13 +19,16 @@
 
 #include "base/mem.h"
 #include "model/attention.h"
+#include "model/ops.h"
 #include <stdlib.h>
 
 enum {
     DENSE_ROWS = 8,  /* rows of a dense matrix decoded at a time */
     DEAL_TOKENS = 32 /* from so many on every worker keeps its share of rows */
 };
-enum { Q, K, V, O, GATE, UP, DOWN }; /* the projections of a layer, in the order of enum bn_part */
+/* the projections of a layer, in the order of enum bn_part; as operations of a profile, too */
+enum proj { Q, K, V, O, GATE, UP, DOWN };
+_Static_assert(BN_OP_DOWN == BN_OP_Q + DOWN, "the same order");
 
 /* The prepared input of projections. A token alone is prepared by every worker in memory of its
  * own; several tokens are shared out and prepared once for all. */
@@ -39,6 +42,7 @@ struct input {
 struct bn_forward {
     const struct bn_model *m;
     struct bn_pool *pool;
+    struct bn_prof *prof; /* NULL: off */
     struct bn_attention *attention;
     struct bn_head *head;
     struct bn_ffn *ffn;
@@ -120,6 +124,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     if (!f) return bn_fail_nomem(err, sizeof *f, "the forward pass");
     f->m = m;
     f->pool = pool;
+    f->prof = bn_pool_prof(pool);
     f->max_tokens = max_tokens;
     f->layer_bytes = bn_model_layer_bytes(m);
     f->qkv_dim = (size_t)c->n_head * c->head_dim;
@@ -199,13 +204,15 @@ static const struct input *prepare(struct bn_forward *f, const float *from, size
     for (size_t t = tokens.begin; t < tokens.end; t++) {
         float *h = in->h + t * f->wide;
         const float *src = from + t * from_stride;
+        bn_prof_mark(f->prof, worker, BN_OP_NORM);
         if (g) k->rmsnorm(h, src, g, cols, c->eps);
         else memcpy(h, src, cols * sizeof *h);
         if (in_g) k->rmsnorm(h, h, in_g, cols, c->in_norm_eps);
-        if (c->act_quant == BN_AQ_INT8)
-            in->inv[t] = k->quant_i8(in->q8 + t * f->q8_stride, &in->sum[t], h, cols);
+        if (c->act_quant != BN_AQ_INT8) continue;
+        bn_prof_mark(f->prof, worker, BN_OP_QUANT);
+        in->inv[t] = k->quant_i8(in->q8 + t * f->q8_stride, &in->sum[t], h, cols);
     }
-    if (!alone) bn_pool_barrier(f->pool);
+    if (!alone) bn_pool_barrier(f->pool, worker);
     return in;
 }
 
@@ -216,7 +223,7 @@ static const struct input *next_input(struct bn_forward *f, const struct input *
                                       const float *in_g, size_t cols, uint32_t worker)
 {
     if (!in_g) return in;
-    if (in == &f->shared) bn_pool_barrier(f->pool); /* others may still be reading it */
+    if (in == &f->shared) bn_pool_barrier(f->pool, worker); /* others may still be reading it */
     return prepare(f, from, from_stride, g, in_g, cols, worker);
 }
 
@@ -225,12 +232,23 @@ static size_t rows_of(const struct bn_matrix *w)
     return w->dense ? w->stored.rows : w->packed.rows;
 }
 
-/* Rows of y[n][rows of w] = matrix times input. */
-static void project(struct bn_forward *f, float *y, const struct bn_matrix *w,
+/* What a profile should know of some rows of a matrix. */
+static void note_work(struct bn_forward *f, const struct bn_matrix *w, struct bn_range r,
+                      uint32_t worker)
+{
+    uint64_t n = r.end - r.begin, cols = w->dense ? w->stored.cols : w->packed.cols;
+    bn_prof_work(f->prof, worker, bn_matrix_bytes(w) * n / rows_of(w), n * cols * f->n);
+}
+
+/* Rows of y[n][rows of w] = a layer's matrix times input. */
+static void project(struct bn_forward *f, float *y, const struct bn_layer *layer, enum proj which,
                     const struct input *in, struct bn_range r, uint32_t worker)
 {
+    const struct bn_matrix *w = &layer->proj[which];
     const struct bn_gemm *g = w->gemm;
     size_t rows = rows_of(w);
+    bn_prof_mark(f->prof, worker, BN_OP_Q + which);
+    if (BN_PROF && f->prof) note_work(f, w, r, worker);
     if (w->dense) dense_mul(f, y, rows, &w->stored, r, in->h, f->wide, f->n, worker);
     else if (f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many && f->n >= g->many_from)
         g->mul_i8_many(y, rows, &w->packed, r.begin, r.end, in->q8, f->q8_stride, in->sum, in->inv,
@@ -248,40 +266,42 @@ static void deal(struct bn_forward *f, const struct bn_matrix *w, uint32_t worke
     bn_pool_deal(f->pool, worker, rows_of(w), w->gemm->group_rows, f->n >= DEAL_TOKENS);
 }
 
-static void project_all(struct bn_forward *f, float *y, const struct bn_matrix *w,
-                        const struct input *in, uint32_t worker)
+static void project_all(struct bn_forward *f, float *y, const struct bn_layer *layer,
+                        enum proj which, const struct input *in, uint32_t worker)
 {
     struct bn_range r;
-    deal(f, w, worker);
-    while (bn_pool_take(f->pool, worker, &r)) project(f, y, w, in, r, worker);
+    deal(f, &layer->proj[which], worker);
+    while (bn_pool_take(f->pool, worker, &r)) project(f, y, layer, which, in, r, worker);
 }
 
 /* x += some rows of `out` */
-static void add_residual(struct bn_forward *f, struct bn_range rows)
+static void add_residual(struct bn_forward *f, struct bn_range rows, uint32_t worker)
 {
     size_t n_embd = f->m->config.n_embd;
+    bn_prof_mark(f->prof, worker, BN_OP_RESIDUAL);
     for (size_t t = 0; t < f->n; t++)
         f->m->kernels.add(f->x + t * n_embd + rows.begin, f->out + t * n_embd + rows.begin,
                           rows.end - rows.begin);
 }
 
 /* x += matrix times input */
-static void project_residual(struct bn_forward *f, const struct bn_matrix *w,
+static void project_residual(struct bn_forward *f, const struct bn_layer *layer, enum proj which,
                              const struct input *in, uint32_t worker)
 {
     struct bn_range r;
-    deal(f, w, worker);
+    deal(f, &layer->proj[which], worker);
     while (bn_pool_take(f->pool, worker, &r)) {
-        project(f, f->out, w, in, r, worker);
-        add_residual(f, r);
+        project(f, f->out, layer, which, in, r, worker);
+        add_residual(f, r, worker);
     }
 }
 
 /* up = act(gate) * up in some rows */
-static void activate(struct bn_forward *f, struct bn_range rows)
+static void activate(struct bn_forward *f, struct bn_range rows, uint32_t worker)
 {
     const struct bn_kernels *k = &f->m->kernels;
     size_t n_ff = f->m->config.n_ff, n = rows.end - rows.begin;
+    bn_prof_mark(f->prof, worker, BN_OP_ACT);
     for (size_t t = 0; t < f->n; t++) {
         const float *g = f->gate + t * n_ff + rows.begin;
         float *u = f->up + t * n_ff + rows.begin;
@@ -296,23 +316,23 @@ static void activate(struct bn_forward *f, struct bn_range rows)
 static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in, uint32_t worker)
 {
     const struct bn_layer *y = &f->m->layers[il];
-    const struct bn_matrix *gate = &y->proj[GATE], *up = &y->proj[UP];
     bool apart = bn_ffn_wants_up(f->ffn, il) || y->in_norm[UP];
     struct bn_range r;
     if (apart) {
-        project_all(f, f->gate, gate, in, worker);
-        bn_pool_barrier(f->pool);
+        project_all(f, f->gate, y, GATE, in, worker);
+        bn_pool_barrier(f->pool, worker);
+        bn_prof_mark(f->prof, worker, BN_OP_UP);
         if (bn_ffn_wants_up(f->ffn, il) &&
             bn_ffn_up(f->ffn, il, f->up, f->gate, in->q8, in->sum[0], in->inv[0], worker))
             return;
         in = next_input(f, in, f->x, f->m->config.n_embd, y->ffn_norm, y->in_norm[UP],
                         f->m->config.n_embd, worker);
     }
-    deal(f, up, worker);
+    deal(f, &y->proj[UP], worker);
     while (bn_pool_take(f->pool, worker, &r)) {
-        if (!apart) project(f, f->gate, gate, in, r, worker);
-        project(f, f->up, up, in, r, worker);
-        activate(f, r);
+        if (!apart) project(f, f->gate, y, GATE, in, r, worker);
+        project(f, f->up, y, UP, in, r, worker);
+        activate(f, r, worker);
     }
 }
 
@@ -320,8 +340,10 @@ static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in, 
 static void project_down(struct bn_forward *f, uint32_t il, const struct input *in, uint32_t worker)
 {
     struct bn_range rows;
-    if (bn_ffn_down(f->ffn, il, f->out, in->q8, in->inv[0], &rows, worker)) add_residual(f, rows);
-    else project_residual(f, &f->m->layers[il].proj[DOWN], in, worker);
+    bn_prof_mark(f->prof, worker, BN_OP_DOWN);
+    if (bn_ffn_down(f->ffn, il, f->out, in->q8, in->inv[0], &rows, worker))
+        add_residual(f, rows, worker);
+    else project_residual(f, &f->m->layers[il], DOWN, in, worker);
 }
 
 /* The last token's gates and inputs of `down`, if this pass is one to be looked at. */
@@ -344,38 +366,40 @@ static void walk(void *arg, uint32_t worker)
     struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1);
     const struct input *in;
 
+    bn_prof_mark(f->prof, worker, BN_OP_EMBED);
     for (size_t t = tokens.begin; t < tokens.end; t++)
         bn_stored_row(&m->kernels, f->x + t * n_embd, &m->embed.stored,
                       (uint64_t)f->batch[t].token);
-    bn_pool_barrier(f->pool);
+    bn_pool_barrier(f->pool, worker);
 
     for (uint32_t il = 0; il < c->n_layer; il++) {
         const struct bn_layer *y = &m->layers[il];
-        const struct bn_matrix *w = y->proj;
         const float *const *ng = y->in_norm;
 
+        bn_prof_row(f->prof, worker, il + 1);
         in = prepare(f, f->x, n_embd, y->attn_norm, ng[Q], n_embd, worker);
-        project_all(f, f->q, &w[Q], in, worker);
+        project_all(f, f->q, y, Q, in, worker);
         in = next_input(f, in, f->x, n_embd, y->attn_norm, ng[K], n_embd, worker);
-        project_all(f, f->k, &w[K], in, worker);
+        project_all(f, f->k, y, K, in, worker);
         in = next_input(f, in, f->x, n_embd, y->attn_norm, ng[V], n_embd, worker);
-        project_all(f, f->v, &w[V], in, worker);
-        bn_pool_barrier(f->pool);
+        project_all(f, f->v, y, V, in, worker);
+        bn_pool_barrier(f->pool, worker);
         bn_attention_work(f->attention,
                           &(struct bn_attention_layer){y, il, f->att, f->q, f->k, f->v}, worker);
-        bn_pool_barrier(f->pool);
+        bn_pool_barrier(f->pool, worker);
         in = prepare(f, f->att, f->qkv_dim, y->attn_sub_norm, ng[O], f->qkv_dim, worker);
-        project_residual(f, &w[O], in, worker);
-        bn_pool_barrier(f->pool);
+        project_residual(f, y, O, in, worker);
+        bn_pool_barrier(f->pool, worker);
 
         in = prepare(f, f->x, n_embd, y->ffn_norm, ng[GATE], n_embd, worker);
         gated_up(f, il, in, worker);
-        bn_pool_barrier(f->pool);
+        bn_pool_barrier(f->pool, worker);
         in = prepare(f, f->up, c->n_ff, y->ffn_sub_norm, ng[DOWN], c->n_ff, worker);
         if (f->activity.due && worker == 0) note_activity(f, il, in);
         project_down(f, il, in, worker);
-        bn_pool_barrier(f->pool);
+        bn_pool_barrier(f->pool, worker);
     }
+    bn_prof_row(f->prof, worker, 0);
     if (bn_head_rows(f->head)) bn_head_work(f->head, f->x, f->shared.h, worker);
 }
 

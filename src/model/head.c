@@ -26,6 +26,7 @@
 #include "base/det_math.h"
 #include "base/gumbel.h"
 #include "base/mem.h"
+#include "model/ops.h"
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -67,6 +68,7 @@ struct slot { /* one row that is screened */
 struct bn_head {
     const struct bn_model *m;
     struct bn_pool *pool;
+    struct bn_prof *prof; /* NULL: off */
     struct bn_head_options o;
     double t; /* margin in units of step * |h|, for FAIL_BITS */
     size_t plane_bytes;
@@ -107,6 +109,7 @@ bitnet_status bn_head_open(struct bn_head **out, const struct bn_model *m, struc
     size_t threads = bn_pool_threads(pool), vocab = m->config.n_vocab, cols = m->config.n_embd;
     h->m = m;
     h->pool = pool;
+    h->prof = bn_pool_prof(pool);
     h->o = *o;
     h->tensor = bn_part_find(&m->source, m->config.tied_head ? BN_P_EMBED : BN_P_HEAD, 0);
     h->o.screened = o->screened && m->screen.data;
@@ -191,9 +194,19 @@ void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want)
 
 size_t bn_head_rows(const struct bn_head *h) { return h->n_rows; }
 
+/* What a profile should know: so many rows of the matrix or a copy, which has `bytes` in all, times n
+ * hidden states. */
+static void note_work(const struct bn_head *h, uint64_t bytes, size_t rows, size_t n,
+                      uint32_t worker)
+{
+    const struct bn_config *c = &h->m->config;
+    bn_prof_work(h->prof, worker, bytes * rows / c->n_vocab, (uint64_t)rows * c->n_embd * n);
+}
+
 static void norm(struct bn_head *h, const float *x, float *normed, uint32_t worker)
 {
     const struct bn_config *c = &h->m->config;
+    bn_prof_mark(h->prof, worker, BN_OP_HEAD_NORM);
     for (size_t i = worker; i < h->n_rows; i += bn_pool_threads(h->pool)) {
         float *to = normed + i * c->n_embd;
         h->m->kernels.rmsnorm(to, x + (size_t)h->rows[i].token * c->n_embd, h->m->out_norm,
@@ -252,13 +265,16 @@ static void screen_tile(struct bn_head *h, size_t first, size_t n, size_t r, siz
 static void screen(struct bn_head *h, uint32_t worker)
 {
     struct bn_range some;
+    bn_prof_mark(h->prof, worker, BN_OP_SCREEN);
     memset(h->n_candidates + worker * h->o.max_screened, 0, h->n_slots * sizeof *h->n_candidates);
     bn_pool_deal(h->pool, worker, h->m->config.n_vocab, BN_SCREEN_ROWS, false);
-    while (bn_pool_take(h->pool, worker, &some))
+    while (bn_pool_take(h->pool, worker, &some)) {
+        note_work(h, h->m->head_copy_bytes, some.end - some.begin, h->n_slots, worker);
         for (size_t r = some.begin; r < some.end; r += TILE)
             for (size_t i = 0; i < h->n_slots; i += VECTORS)
                 screen_tile(h, i, bn_min_size(VECTORS, h->n_slots - i), r,
                             bn_min_size(r + TILE, some.end), worker);
+    }
 }
 
 /* ------------------------------------------------------------------ survivors */
@@ -352,6 +368,8 @@ static void rescore_share(struct bn_head *h, size_t slot, const float *x, uint32
     struct slot *s = &h->slots[slot];
     float *logits = h->logits + (size_t)s->row * h->m->config.n_vocab, y[RESCORE];
     struct bn_range share = bn_pool_share(h->pool, worker, atomic_load(&s->n_survivors), 1);
+    bn_prof_mark(h->prof, worker, BN_OP_RESCORE);
+    note_work(h, h->m->head.stored.bytes, share.end - share.begin, 1, worker);
     for (size_t i = share.begin; i < share.end; i += RESCORE) {
         const uint32_t *ids = h->survivors + slot * h->o.limit + i;
         size_t n = bn_min_size(RESCORE, share.end - i);
@@ -371,12 +389,14 @@ static enum how how(const struct bn_head *h, const struct row *row)
 
 /* A few rows of the matrix are decoded, then meet the rows of logits that take all of them; those
  * that stand together, together. */
-static void full_pass(struct bn_head *h, const float *normed, uint32_t worker)
+static void full_pass(struct bn_head *h, const float *normed, size_t n_full, uint32_t worker)
 {
     const struct bn_stored *w = &h->m->head.stored;
     size_t vocab = h->m->config.n_vocab, cols = w->cols;
     float *decoded = h->decoded + worker * ROWS * cols;
     struct bn_range share = bn_pool_share(h->pool, worker, vocab, ROWS);
+    bn_prof_mark(h->prof, worker, BN_OP_HEAD);
+    note_work(h, w->bytes, share.end - share.begin, n_full, worker);
     for (size_t r = share.begin; r < share.end; r += ROWS) {
         size_t some = bn_min_size(ROWS, share.end - r);
         for (size_t from = 0, to; from < h->n_rows; from = to + 1) {
@@ -392,25 +412,28 @@ void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t wor
 {
     size_t cols = h->m->config.n_embd, vocab = h->m->config.n_vocab, n_full = 0;
     norm(h, x, normed, worker);
-    bn_pool_barrier(h->pool);
+    bn_pool_barrier(h->pool, worker);
     if (h->int8) {
-        bn_head_int8_pass(h->int8, h->logits, h->n_rows,
-                          bn_pool_share(h->pool, worker, vocab, BN_DENSE8_ROWS));
+        struct bn_range share = bn_pool_share(h->pool, worker, vocab, BN_DENSE8_ROWS);
+        bn_prof_mark(h->prof, worker, BN_OP_HEAD);
+        note_work(h, h->m->head_copy_bytes, share.end - share.begin, h->n_rows, worker);
+        bn_head_int8_pass(h->int8, h->logits, h->n_rows, share);
         return;
     }
     if (h->n_slots) {
         screen(h, worker);
-        bn_pool_barrier(h->pool);
+        bn_pool_barrier(h->pool, worker);
+        bn_prof_mark(h->prof, worker, BN_OP_CHOOSE);
         for (size_t i = 0; i < h->n_slots; i++)
             if (h->slots[i].good) collect(h, i, normed + h->slots[i].row * cols, worker);
-        bn_pool_barrier(h->pool);
+        bn_pool_barrier(h->pool, worker);
     }
     for (size_t i = 0; i < h->n_rows; i++) {
         if (how(h, &h->rows[i]) == SCREENED)
             rescore_share(h, h->rows[i].slot, normed + i * cols, worker);
         else n_full++;
     }
-    if (n_full) full_pass(h, normed, worker);
+    if (n_full) full_pass(h, normed, n_full, worker);
 }
 
 /* ------------------------------------------------------------------ counts */

@@ -221,13 +221,12 @@ struct pool_test {
 static void pool_job(void *arg, uint32_t worker)
 {
     struct pool_test *t = arg;
-    (void)worker;
     for (int step = 0; step < 3; step++) {
         atomic_fetch_add(&t->in_step[step], 1);
-        bn_pool_barrier(t->pool);
+        bn_pool_barrier(t->pool, worker);
         if (atomic_load(&t->in_step[step]) != bn_pool_threads(t->pool))
             atomic_fetch_add(&t->wrong, 1);
-        bn_pool_barrier(t->pool);
+        bn_pool_barrier(t->pool, worker);
     }
 }
 
@@ -415,7 +414,7 @@ static void take_all(void *arg, uint32_t worker)
             for (size_t k = r.begin; good && k < r.end; k++) atomic_fetch_add(&d->taken[i][k], 1);
             if ((i + worker) % 50 == 0) usleep(200);
         }
-        if (i % 90 == 89) bn_pool_barrier(d->pool);
+        if (i % 90 == 89) bn_pool_barrier(d->pool, worker);
     }
 }
 
