@@ -106,7 +106,7 @@ static void learn(struct bn_pool *p, int spins, uint64_t slept_ns)
     if (next != spins) atomic_store_explicit(&p->patience, next, memory_order_relaxed);
 }
 
-/* The one at a job's end is passed without marks: what others write behind it nobody could read. */
+/* Without a mark: at a job's end, what workers write behind it the driver could not read. */
 static void meet(struct bn_pool *p)
 {
     uint32_t seen = atomic_load_explicit(&p->barrier.value, memory_order_acquire);
@@ -122,9 +122,8 @@ static void meet(struct bn_pool *p)
 void bn_pool_barrier(struct bn_pool *p, uint32_t worker)
 {
     if (p->n_threads == 1) return;
-    uint32_t op = bn_prof_wait(p->prof, worker);
+    bn_prof_mark(p->prof, worker, BN_PROF_WAIT);
     meet(p);
-    bn_prof_resume(p->prof, worker, op);
 }
 
 static void *work(void *arg)
@@ -209,7 +208,10 @@ void bn_pool_run(struct bn_pool *p, bn_job_fn *fn, void *arg)
 {
     p->fn = fn;
     p->arg = arg;
-    if (p->n_threads > 1) gate_open(&p->job);
+    if (p->n_threads > 1) {
+        bn_prof_mark(p->prof, 0, BN_PROF_WAIT);
+        gate_open(&p->job);
+    }
     fn(arg, 0);
     bn_pool_barrier(p, 0);
 }

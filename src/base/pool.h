@@ -21,7 +21,7 @@ void bn_pool_close(struct bn_pool *p);
 uint32_t bn_pool_pin(struct bn_pool *p);
 uint32_t bn_pool_threads(const struct bn_pool *p);
 /* From now on jobs and barriers are marked there; NULL: off. It has as many workers. Who works in this
- * pool asks for it when opened. */
+ * pool asks for it when opened, and marks what comes behind a barrier. */
 void bn_pool_set_prof(struct bn_pool *p, struct bn_prof *prof);
 struct bn_prof *bn_pool_prof(const struct bn_pool *p);
 

@@ -13,7 +13,8 @@ struct worker {
     _Alignas(64) uint64_t last_ns; /* time of the last mark */
     uint64_t period_ns;            /* put down in this period */
     uint64_t marks, lost;
-    uint32_t op, row;
+    uint32_t op, row;         /* where it is */
+    uint32_t next_row;        /* of its next marks */
     struct bn_prof_sum *sums; /* [n_phases][n_rows][n_ops] */
     struct bn_prof_span *spans;
     size_t n_spans;
@@ -94,8 +95,6 @@ void bn_prof_close(struct bn_prof *p)
     free(p);
 }
 
-size_t bn_prof_bytes(const struct bn_prof *p) { return p->block_bytes; }
-
 /* Spans are written as well, so that their pages are there when they are needed. */
 void bn_prof_reset(struct bn_prof *p)
 {
@@ -118,7 +117,7 @@ static struct bn_prof_sum *sum_at(const struct bn_prof *p, const struct worker *
     return &w->sums[((size_t)phase * p->n.n_rows + row) * p->n.n_ops + op];
 }
 
-static void put_span(struct bn_prof *p, struct worker *w, uint32_t op, uint64_t now_ns)
+static void put_span(struct bn_prof *p, struct worker *w, uint64_t now_ns)
 {
     if (!p->n.n_spans) return;
     if (w->n_spans == p->n.n_spans) {
@@ -126,54 +125,51 @@ static void put_span(struct bn_prof *p, struct worker *w, uint32_t op, uint64_t 
         return;
     }
     w->spans[w->n_spans++] =
-        (struct bn_prof_span){now_ns, (uint16_t)op, (uint16_t)w->row, p->period};
+        (struct bn_prof_span){now_ns, (uint16_t)w->op, (uint16_t)w->row, p->period};
 }
 
-/* The worker begins at `op`; nothing is put down. */
-static void start(struct bn_prof *p, struct worker *w, uint32_t op, uint64_t now_ns)
+/* From now on the worker is at `op` of its next row. */
+static void go_to(struct bn_prof *p, struct worker *w, uint32_t op, uint64_t now_ns)
 {
-    w->period_ns = 0;
     w->last_ns = now_ns;
     w->op = op;
-    w->row = 0;
-    put_span(p, w, op, now_ns);
+    w->row = w->next_row;
+    put_span(p, w, now_ns);
 }
 
-/* What has passed is put down to the place that it leaves for `op` of `row`. */
-static void leave_for(struct bn_prof *p, struct worker *w, uint32_t op, uint32_t row)
+/* What has passed is put down to the place that it leaves for `op`. */
+static void leave_for(struct bn_prof *p, struct worker *w, uint32_t op)
 {
-    uint64_t now_ns = bn_now_ns();
-    sum_at(p, w, p->phase, w->row, w->op)->ns += now_ns - w->last_ns;
-    w->period_ns += now_ns - w->last_ns;
-    w->last_ns = now_ns;
-    w->op = op;
-    w->row = row;
+    uint64_t now_ns = bn_now_ns(), ns = now_ns - w->last_ns;
+    sum_at(p, w, p->phase, w->row, w->op)->ns += ns;
+    w->period_ns += ns;
     w->marks++;
-    put_span(p, w, op, now_ns);
+    go_to(p, w, op, now_ns);
 }
 
 void bn_prof_begin_on(struct bn_prof *p, uint32_t phase, uint32_t op, uint64_t since_ns)
 {
+    struct worker *me = &p->workers[0];
     p->phase = phase;
-    p->begin_ns = since_ns;
-    for (uint32_t i = 1; i < p->n.n_workers;
-         i++) /* those that no job wakes are idle all the time */
-        p->workers[i].period_ns = 0;
-    start(p, &p->workers[0], op, p->begin_ns);
-    sum_at(p, &p->workers[0], phase, 0, op)->calls++;
+    p->begin_ns = since_ns ? since_ns : bn_now_ns();
+    for (uint32_t i = 0; i < p->n.n_workers; i++) p->workers[i].period_ns = 0;
+    me->next_row = 0;
+    go_to(p, me, op, p->begin_ns);
+    sum_at(p, me, phase, 0, op)->calls++;
 }
 
 void bn_prof_end_on(struct bn_prof *p, uint64_t units)
 {
     struct worker *me = &p->workers[0];
-    leave_for(p, me, BN_PROF_IDLE, 0);
+    struct bn_prof_phase *phase = &p->phases[p->phase];
+    me->next_row = 0;
+    leave_for(p, me, BN_PROF_IDLE);
     uint64_t ns = me->last_ns - p->begin_ns;
     for (uint32_t i = 1; i < p->n.n_workers; i++) {
         struct bn_prof_sum *idle = sum_at(p, &p->workers[i], p->phase, 0, BN_PROF_IDLE);
         idle->ns += ns - p->workers[i].period_ns;
         idle->calls++;
     }
-    struct bn_prof_phase *phase = &p->phases[p->phase];
     phase->periods++;
     phase->ns += ns;
     phase->units += units;
@@ -183,27 +179,27 @@ void bn_prof_end_on(struct bn_prof *p, uint64_t units)
 void bn_prof_enter_on(struct bn_prof *p, uint32_t worker)
 {
     struct worker *w = &p->workers[worker];
-    uint64_t before_ns = w->period_ns; /* of earlier jobs in the same period */
-    start(p, w, BN_PROF_OTHER, bn_now_ns());
-    w->period_ns = before_ns;
+    w->next_row = 0;
+    go_to(p, w, BN_PROF_OTHER, bn_now_ns());
 }
 
 void bn_prof_leave_on(struct bn_prof *p, uint32_t worker)
 {
-    leave_for(p, &p->workers[worker], BN_PROF_IDLE, 0);
+    struct worker *w = &p->workers[worker];
+    w->next_row = 0;
+    leave_for(p, w, BN_PROF_IDLE);
 }
 
 void bn_prof_mark_on(struct bn_prof *p, uint32_t worker, uint32_t op)
 {
     struct worker *w = &p->workers[worker];
-    leave_for(p, w, op, w->row);
+    leave_for(p, w, op);
     sum_at(p, w, p->phase, w->row, op)->calls++;
 }
 
 void bn_prof_row_on(struct bn_prof *p, uint32_t worker, uint32_t row)
 {
-    struct worker *w = &p->workers[worker];
-    leave_for(p, w, w->op, row);
+    p->workers[worker].next_row = row;
 }
 
 void bn_prof_work_on(struct bn_prof *p, uint32_t worker, uint64_t bytes, uint64_t macs)
@@ -212,19 +208,6 @@ void bn_prof_work_on(struct bn_prof *p, uint32_t worker, uint64_t bytes, uint64_
     struct bn_prof_sum *s = sum_at(p, w, p->phase, w->row, w->op);
     s->bytes += bytes;
     s->macs += macs;
-}
-
-uint32_t bn_prof_wait_on(struct bn_prof *p, uint32_t worker)
-{
-    uint32_t op = p->workers[worker].op;
-    bn_prof_mark_on(p, worker, BN_PROF_WAIT);
-    return op;
-}
-
-void bn_prof_resume_on(struct bn_prof *p, uint32_t worker, uint32_t op)
-{
-    struct worker *w = &p->workers[worker];
-    leave_for(p, w, op, w->row);
 }
 
 /* ------------------------------------------------------------------ reading */

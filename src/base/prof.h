@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Where the time of workers goes. At every moment a worker is at one place: an operation, of a row
  * (a layer). A mark says where it goes on, and what has passed since the mark before is put down to
- * the place that it leaves. So the parts of a worker's time add up to the whole, with one look at the
- * clock for each.
+ * the place that it leaves. So the parts of a worker's time add up to the whole, to the nanosecond,
+ * with one look at the clock for each.
  *
- * A period is what its driver, worker 0, does between bn_prof_begin and bn_prof_end; the others take
- * part from bn_prof_enter to bn_prof_leave, and are idle for the rest of it.
+ * A period is what its driver, worker 0, does between bn_prof_begin and bn_prof_end; jobs are run in
+ * periods only. The others take part from bn_prof_enter to bn_prof_leave, and are idle for the rest.
  *
  * Without a profile (NULL) each mark is one branch. Built with BN_PROF=0 there are none. */
 #ifndef BN_BASE_PROF_H
@@ -20,7 +20,7 @@
 /* Operations that every profile has; the others are the caller's, from BN_PROF_OPS on. */
 enum {
     BN_PROF_OTHER, /* what nobody has named */
-    BN_PROF_WAIT,  /* at a barrier */
+    BN_PROF_WAIT,  /* at a barrier, until the next mark; worker 0: also waking the others */
     BN_PROF_IDLE,  /* not worker 0: outside of jobs */
     BN_PROF_OPS
 };
@@ -50,7 +50,6 @@ struct bn_prof; /* NULL: off */
 
 bitnet_status bn_prof_open(struct bn_prof **out, const struct bn_prof_sizes *s, bitnet_error *err);
 void bn_prof_close(struct bn_prof *p);
-size_t bn_prof_bytes(const struct bn_prof *p);
 
 /* ---- by the driver, outside of periods ---- */
 
@@ -73,61 +72,50 @@ void bn_prof_leave_on(struct bn_prof *p, uint32_t worker);
 void bn_prof_mark_on(struct bn_prof *p, uint32_t worker, uint32_t op);
 void bn_prof_row_on(struct bn_prof *p, uint32_t worker, uint32_t row);
 void bn_prof_work_on(struct bn_prof *p, uint32_t worker, uint64_t bytes, uint64_t macs);
-uint32_t bn_prof_wait_on(struct bn_prof *p, uint32_t worker);
-void bn_prof_resume_on(struct bn_prof *p, uint32_t worker, uint32_t op);
 
 /* ---- marks ---- */
 
-/* A period of a phase has begun at since_ns, the driver is at `op`; it ends, and has done so many
- * units. */
+static inline bool bn_prof_on(const struct bn_prof *p) { return BN_PROF && p; }
+
+/* A period of a phase has begun at since_ns, or now (0), the driver is at `op`; it ends, and has done
+ * so many units. */
 static inline void bn_prof_begin(struct bn_prof *p, uint32_t phase, uint32_t op, uint64_t since_ns)
 {
-    if (BN_PROF && p) bn_prof_begin_on(p, phase, op, since_ns);
+    if (bn_prof_on(p)) bn_prof_begin_on(p, phase, op, since_ns);
 }
 
 static inline void bn_prof_end(struct bn_prof *p, uint64_t units)
 {
-    if (BN_PROF && p) bn_prof_end_on(p, units);
+    if (bn_prof_on(p)) bn_prof_end_on(p, units);
 }
 
 /* Another worker takes up a job, and is through with it. */
 static inline void bn_prof_enter(struct bn_prof *p, uint32_t worker)
 {
-    if (BN_PROF && p) bn_prof_enter_on(p, worker);
+    if (bn_prof_on(p)) bn_prof_enter_on(p, worker);
 }
 
 static inline void bn_prof_leave(struct bn_prof *p, uint32_t worker)
 {
-    if (BN_PROF && p) bn_prof_leave_on(p, worker);
+    if (bn_prof_on(p)) bn_prof_leave_on(p, worker);
 }
 
 /* The worker goes on with `op`, a call of it. */
 static inline void bn_prof_mark(struct bn_prof *p, uint32_t worker, uint32_t op)
 {
-    if (BN_PROF && p) bn_prof_mark_on(p, worker, op);
+    if (bn_prof_on(p)) bn_prof_mark_on(p, worker, op);
 }
 
-/* Its next marks are about this row. */
+/* Its next marks are about this row; no mark itself. */
 static inline void bn_prof_row(struct bn_prof *p, uint32_t worker, uint32_t row)
 {
-    if (BN_PROF && p) bn_prof_row_on(p, worker, row);
+    if (bn_prof_on(p)) bn_prof_row_on(p, worker, row);
 }
 
 /* What the operation it is at reads of weights or cache, and multiplies. */
 static inline void bn_prof_work(struct bn_prof *p, uint32_t worker, uint64_t bytes, uint64_t macs)
 {
-    if (BN_PROF && p) bn_prof_work_on(p, worker, bytes, macs);
-}
-
-/* It waits, and then goes on with what it was at: the same call. */
-static inline uint32_t bn_prof_wait(struct bn_prof *p, uint32_t worker)
-{
-    return BN_PROF && p ? bn_prof_wait_on(p, worker) : 0;
-}
-
-static inline void bn_prof_resume(struct bn_prof *p, uint32_t worker, uint32_t op)
-{
-    if (BN_PROF && p) bn_prof_resume_on(p, worker, op);
+    if (bn_prof_on(p)) bn_prof_work_on(p, worker, bytes, macs);
 }
 
 #endif

@@ -5,7 +5,6 @@
  */
 #include "engine/engine_impl.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include <stdlib.h>
 
@@ -273,12 +272,16 @@ const struct bn_model *bn_engine_model(const struct bitnet_engine *e) { return e
 
 /* ------------------------------------------------------------------ the plain door */
 
-void bn_engine_forward(struct bitnet_engine *e, size_t n, float *logits)
+bool bn_engine_forward(struct bitnet_engine *e, size_t n, float *logits)
 {
-    bn_prof_begin(e->prof, n > 1 ? BN_PHASE_PREFILL : BN_PHASE_DECODE, BN_OP_PLAN,
-                  e->prof ? bn_now_ns() : 0);
+    size_t rows = 0;
+    for (size_t i = 0; logits && i < n; i++) rows += e->batch[i].want.kind != BN_WANT_NONE;
+    bn_prof_begin(e->prof, n > 1 ? BN_PHASE_PREFILL : BN_PHASE_DECODE, BN_OP_PLAN, 0);
     bn_forward_run(e->forward, e->batch, n, logits);
+    bn_prof_mark(e->prof, 0, BN_OP_CHECK);
+    bool finite = bn_health_logits(&e->health, logits, rows, e->m->config.n_vocab, false);
     bn_prof_end(e->prof, n);
+    return finite;
 }
 
 uint32_t bn_engine_eval_pages(const struct bitnet_engine *e)
@@ -324,9 +327,7 @@ bitnet_status bn_engine_eval(struct bitnet_engine *e, uint32_t seq, const int32_
                 .seq = s,
                 .want = logits && (!last_only || done + i + 1 == n) ? all : none};
         float *to = last_only || !logits ? logits : logits + done * n_vocab;
-        bn_engine_forward(e, some, to);
-        size_t rows = !logits ? 0 : !last_only ? some : done + some == n;
-        if (!bn_health_logits(&e->health, to, rows, n_vocab, false))
+        if (!bn_engine_forward(e, some, to))
             return bn_fail(err, BITNET_E_INTERNAL,
                            "the logits at position %u are not finite: the weights are damaged",
                            s->n_tokens);

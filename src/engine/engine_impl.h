@@ -53,8 +53,9 @@ struct bitnet_engine {
     struct bn_health health;
 };
 
-/* A forward pass that is no step of requests, of n tokens of e->batch. (engine.c) */
-void bn_engine_forward(struct bitnet_engine *e, size_t n, float *logits);
+/* A forward pass that is no step of requests, of n tokens of e->batch. False: its logits are not
+ * finite. (engine.c) */
+bool bn_engine_forward(struct bitnet_engine *e, size_t n, float *logits);
 
 /* Pages of the KV cache that sequences of the plain door hold. */
 uint32_t bn_engine_eval_pages(const struct bitnet_engine *e);

@@ -5,7 +5,8 @@
  */
 #include "engine/engine_impl.h"
 
-enum { SPANS = 1 << 20 }; /* of a worker, 16 bytes each: some thousand tokens of a small model */
+/* 16 bytes each: of a worker, some thousand tokens of a small model; of all workers together */
+enum { SPANS = 1 << 20, SPANS_ALL = 1 << 24 };
 
 _Static_assert((int)BN_PHASE_PREFILL == BITNET_PHASE_PREFILL &&
                    (int)BN_PHASE_DECODE == BITNET_PHASE_DECODE,
@@ -19,11 +20,12 @@ bitnet_status bn_engine_open_profile(struct bitnet_engine *e, const char *mode, 
         return bn_fail(err, BITNET_E_ARG, "profile '%s' is unknown; off, on and trace exist", mode);
     if (!BN_PROF)
         return bn_fail(err, BITNET_E_UNSUPPORTED, "this library was built without profiling");
-    struct bn_prof_sizes n = {.n_workers = bn_pool_threads(e->pool),
+    uint32_t threads = bn_pool_threads(e->pool);
+    struct bn_prof_sizes n = {.n_workers = threads,
                               .n_phases = BN_N_PHASES,
                               .n_rows = e->m->config.n_layer + 1,
                               .n_ops = BN_N_OPS,
-                              .n_spans = trace ? SPANS : 0};
+                              .n_spans = trace ? bn_min_size(SPANS, SPANS_ALL / threads) : 0};
     BN_TRY(bn_prof_open(&e->prof, &n, err));
     bn_pool_set_prof(e->pool, e->prof);
     return BITNET_OK;

@@ -93,8 +93,10 @@ static const char *draw(struct bitnet_engine *e, struct bn_answer *a, uint32_t r
     uint32_t n_vocab = e->m->config.n_vocab;
     const float *logits = e->logits + (size_t)row * n_vocab;
     bool screened = bn_head_was_screened(bn_forward_head(e->forward), row);
+    bn_prof_mark(e->prof, 0, BN_OP_CHECK);
     if (!bn_health_logits(&e->health, logits, 1, n_vocab, screened))
         return "the logits are not finite: the weights are damaged";
+    bn_prof_mark(e->prof, 0, BN_OP_SAMPLE);
     const uint64_t *mask = a->matcher ? e->mask : NULL;
     if (mask && !bn_answer_mask(a, e->mask)) return "the grammar allows no token here";
     uint32_t position = a->job.n_tokens;
@@ -112,6 +114,7 @@ static void put_logprobs(struct bitnet_engine *e, struct bn_answer *a, uint32_t 
 {
     const struct bn_request *q = a->request;
     uint32_t n_vocab = e->m->config.n_vocab;
+    bn_prof_mark(e->prof, 0, BN_OP_LOGPROBS);
     bitnet_logprob *top = q->n_top ? a->top + (size_t)(a->n_drawn - 1) * q->n_top : NULL;
     ev->logprob = bn_logprob(e->logits + (size_t)row * n_vocab, n_vocab, ev->token, top, q->n_top);
     ev->top = top;
@@ -127,7 +130,6 @@ static bitnet_finish take_tokens(struct bitnet_engine *e, struct bn_answer *a, c
     bool right = true;
     for (uint32_t i = 0; right && why == BITNET_FINISH_NONE && i <= j->take_draft; i++) {
         int32_t token;
-        bn_prof_mark(e->prof, 0, BN_OP_SAMPLE);
         *error = draw(e, a, a->row + i, &token);
         if (*error) return BITNET_FINISH_ERROR;
         right = i < j->take_draft && a->tokens[j->n_tokens] == token;
@@ -167,6 +169,7 @@ static void take_step(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_b
             a->decode_ns = done_ns - a->started_ns - a->prefill_ns;
         }
         why = take_tokens(e, a, &error);
+        bn_prof_mark(e->prof, 0, BN_OP_PLAN);
         e->n_answer_tokens += a->n_drawn;
         bn_kv_truncate(&e->kv, a->kv, j->n_done);
     }
@@ -202,7 +205,6 @@ static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
     uint64_t begin_ns = bn_now_ns();
     bn_forward_run(e->forward, e->batch, n_batch, e->logits);
     uint64_t done_ns = bn_now_ns();
-    bn_prof_mark(e->prof, 0, BN_OP_PLAN);
     time_step(e, n_batch, done_ns - e->now_ns);
     for (struct bn_sched_job *j = bn_sched_running(e->sched), *next; j; j = next) {
         next = j->next;

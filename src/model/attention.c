@@ -124,13 +124,13 @@ static void reset(const struct bn_attention *a, struct state s, size_t n_q)
 static void rotate_and_store(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
                              uint32_t kv_head, uint32_t worker)
 {
+    (void)worker;
     const struct bn_config *c = &a->m->config;
     const struct bn_kernels *kn = &a->m->kernels;
     bn_rope_fn *rope = c->rope == BN_ROPE_NEOX ? kn->rope_neox : kn->rope_norm;
     size_t dim = a->dim;
     float *q = y->q + t * a->q_row + kv_head * a->group * dim;
     float *k = bn_attention_row(a, y, t, kv_head, false);
-    bn_prof_mark(a->prof, worker, BN_OP_ROPE);
     for (size_t i = 0; y->layer->q_norm && i < a->group; i++)
         kn->rmsnorm(q + i * dim, q + i * dim, y->layer->q_norm, dim, c->eps);
     if (y->layer->k_norm) kn->rmsnorm(k, k, y->layer->k_norm, dim, c->eps);
@@ -141,13 +141,14 @@ static void rotate_and_store(struct bn_attention *a, const struct bn_attention_l
     bn_attention_store(a, y, t, kv_head, true);
 }
 
-/* This worker's share of tokens and KV heads. */
+/* This worker's share of tokens and KV heads: rotating, or storing. */
 typedef void step_fn(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
                      uint32_t kv_head, uint32_t worker);
 static void for_share(struct bn_attention *a, const struct bn_attention_layer *y, uint32_t worker,
                       step_fn *step)
 {
     uint32_t heads = a->m->config.n_head_kv, threads = bn_pool_threads(a->pool);
+    bn_prof_mark(a->prof, worker, BN_OP_ROPE);
     for (size_t i = worker; i < a->n * heads; i += threads)
         step(a, y, i / heads, (uint32_t)(i % heads), worker);
 }
@@ -170,12 +171,12 @@ static void attend_block(const struct bn_attention *a, const struct bn_attention
                      w->next_v);
 }
 
-/* What a profile should know: keys and values of so many positions, for n_q queries. */
-static void note_work(const struct bn_attention *a, size_t positions, size_t n_q, uint32_t worker)
+/* What a profile should know: keys and values of so many positions are read, as pages hold them, and
+ * so many of the tokens' pairs of a query head and a position are computed. */
+static void note_work(const struct bn_attention *a, size_t positions, size_t pairs, uint32_t worker)
 {
-    const struct bn_config *c = &a->m->config;
-    uint64_t bytes = bn_kv_token_bytes(a->kv) / ((uint64_t)c->n_layer * c->n_head_kv);
-    bn_prof_work(a->prof, worker, positions * bytes, 2 * positions * a->dim * n_q);
+    uint64_t page = a->kv->keys.head_bytes + a->kv->values.head_bytes;
+    bn_prof_work(a->prof, worker, positions * page / BN_ATTN_BLOCK, 2 * pairs * a->dim);
 }
 
 /* Query i of a state to its place in `out`. */
@@ -208,7 +209,8 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *y, s
     float *out = y->out + t * a->q_row + kv_head * wide;
     const float *q = y->q + t * a->q_row + kv_head * wide;
     bn_prof_mark(a->prof, worker, BN_OP_ATTN);
-    if (BN_PROF && a->prof) note_work(a, b->pos + nt, nt * group, worker);
+    if (bn_prof_on(a->prof)) /* token i sees pos + 1 + i positions */
+        note_work(a, b->pos + nt, group * (nt * (b->pos + 1) + nt * (nt - 1) / 2), worker);
     if (nt > 1) { /* the queries side by side, behind the state's o */
         float *side = s.o + a->state_queries * a->dim;
         for (size_t i = 0; i < nt; i++) memcpy(side + i * wide, q + i * a->q_row, wide * sizeof *q);
@@ -238,9 +240,13 @@ static void attend_all(struct bn_attention *a, const struct bn_attention_layer *
         nt = run_length(a, t);
         for (uint32_t head = 0; head < heads; head++) {
             if (task++ % threads != worker) continue;
-            if (a->independent) rotate_and_store(a, y, t, head, worker);
+            if (a->independent) {
+                bn_prof_mark(a->prof, worker, BN_OP_ROPE);
+                rotate_and_store(a, y, t, head, worker);
+            }
             attend(a, y, t, nt, head, worker);
             if (a->independent && bn_kv_has_blocks(a->kv)) {
+                bn_prof_mark(a->prof, worker, BN_OP_ROPE);
                 bn_attention_store_page(a, y, t, head, worker);
                 bn_attention_store_tail(a, y, t, head, worker);
             }
@@ -278,9 +284,13 @@ static void attend_share(struct bn_attention *a, const struct bn_attention_layer
     struct bn_range task = task_blocks(a, t, kv_head);
     size_t from = bn_max_size(task.begin, share.begin), to = bn_min_size(task.end, share.end);
     const float *q = y->q + t * a->q_row + kv_head * a->group * a->dim;
+    if (from >= to) return;
     bn_prof_mark(a->prof, worker, BN_OP_ATTN);
-    if (BN_PROF && a->prof && from < to)
-        note_work(a, (to - from) * BN_ATTN_BLOCK, a->group, worker);
+    if (bn_prof_on(a->prof)) {
+        size_t end = bn_min_size((to - task.begin) * BN_ATTN_BLOCK, a->batch[t].pos + 1);
+        size_t positions = end - (from - task.begin) * BN_ATTN_BLOCK;
+        note_work(a, positions, a->group * positions, worker);
+    }
     for (size_t i = from; i < to; i++) {
         struct state s = block_state(a, from == task.begin ? from : i);
         if (i == from || from != task.begin) reset(a, s, a->group);

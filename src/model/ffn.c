@@ -5,6 +5,7 @@
 #include "model/ffn.h"
 
 #include "base/mem.h"
+#include "model/ops.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -231,6 +232,7 @@ bool bn_ffn_up(struct bn_ffn *f, uint32_t layer, float *act, const float *gate, 
     const struct bn_layer *y = &f->m->layers[layer];
     const struct bn_packed *w = &y->up_rows.w;
     struct own *own = &f->own[worker];
+    bn_prof_mark(f->prof, worker, BN_OP_LIST);
     size_t n = list_positive(own->list, gate, w->rows);
     /* no row of `up` can be larger than this: 127 * 2 a column */
     bool finite = isfinite((float)(254 * w->cols) * (y->up_scale_max * inv));
@@ -241,9 +243,11 @@ bool bn_ffn_up(struct bn_ffn *f, uint32_t layer, float *act, const float *gate, 
     /* to write, a share has the rows from its first listed one up to the next share's first */
     size_t from = worker == 0 ? 0 : share.begin < n ? own->list[share.begin] : w->rows;
     size_t to = share.end < n ? own->list[share.end] : w->rows;
+    bn_prof_mark(f->prof, worker, BN_OP_UP);
     bn_prof_work(f->prof, worker, some * f->layers[layer].up.item_bytes, some * w->cols);
-    for (size_t i = 0; i < some; i++) own->gate[i] = gate[list[i]];
     k->rows_r2(own->up, w, list, some, q, sum, inv);
+    bn_prof_mark(f->prof, worker, BN_OP_ACT);
+    for (size_t i = 0; i < some; i++) own->gate[i] = gate[list[i]];
     k->relu2_mul(own->up, own->gate, own->up, some);
     memset(act + from, 0, (to - from) * sizeof *act);
     for (size_t i = 0; i < some; i++) act[list[i]] = own->up[i];
@@ -257,11 +261,14 @@ bool bn_ffn_down(struct bn_ffn *f, uint32_t layer, float *y, const int8_t *q, fl
     const struct bn_packed *w = &f->m->layers[layer].down_cols.w;
     uint32_t *list = f->own[worker].list;
     if (!f->alone || !s->wanted) return false;
+    bn_prof_mark(f->prof, worker, BN_OP_LIST);
     size_t n = list_nonzero(list, q, w->cols);
     if (!decide(s, n, true, worker)) return false;
     *rows = bn_pool_share(f->pool, worker, w->rows, BN_PART_ROWS);
-    size_t n_rows = rows->end - rows->begin;
-    bn_prof_work(f->prof, worker, n * s->item_bytes * n_rows / w->rows, n * n_rows);
+    bn_prof_mark(f->prof, worker, BN_OP_DOWN);
+    if (bn_prof_on(f->prof))
+        bn_prof_work(f->prof, worker, bn_rows_bytes(n * s->item_bytes, w->rows, *rows),
+                     n * (rows->end - rows->begin));
     f->m->kernels.cols_c2(y, w, rows->begin, rows->end, list, n, q, inv);
     return true;
 }

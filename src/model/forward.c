@@ -236,8 +236,10 @@ static size_t rows_of(const struct bn_matrix *w)
 static void note_work(struct bn_forward *f, const struct bn_matrix *w, struct bn_range r,
                       uint32_t worker)
 {
-    uint64_t n = r.end - r.begin, cols = w->dense ? w->stored.cols : w->packed.cols;
-    bn_prof_work(f->prof, worker, bn_matrix_bytes(w) * n / rows_of(w), n * cols * f->n);
+    if (!bn_prof_on(f->prof)) return;
+    uint64_t cols = w->dense ? w->stored.cols : w->packed.cols;
+    bn_prof_work(f->prof, worker, bn_rows_bytes(bn_matrix_bytes(w), rows_of(w), r),
+                 (r.end - r.begin) * cols * f->n);
 }
 
 /* Rows of y[n][rows of w] = a layer's matrix times input. */
@@ -248,7 +250,7 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
     const struct bn_gemm *g = w->gemm;
     size_t rows = rows_of(w);
     bn_prof_mark(f->prof, worker, BN_OP_Q + which);
-    if (BN_PROF && f->prof) note_work(f, w, r, worker);
+    note_work(f, w, r, worker);
     if (w->dense) dense_mul(f, y, rows, &w->stored, r, in->h, f->wide, f->n, worker);
     else if (f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many && f->n >= g->many_from)
         g->mul_i8_many(y, rows, &w->packed, r.begin, r.end, in->q8, f->q8_stride, in->sum, in->inv,
@@ -321,7 +323,6 @@ static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in, 
     if (apart) {
         project_all(f, f->gate, y, GATE, in, worker);
         bn_pool_barrier(f->pool, worker);
-        bn_prof_mark(f->prof, worker, BN_OP_UP);
         if (bn_ffn_wants_up(f->ffn, il) &&
             bn_ffn_up(f->ffn, il, f->up, f->gate, in->q8, in->sum[0], in->inv[0], worker))
             return;
@@ -340,17 +341,17 @@ static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in, 
 static void project_down(struct bn_forward *f, uint32_t il, const struct input *in, uint32_t worker)
 {
     struct bn_range rows;
-    bn_prof_mark(f->prof, worker, BN_OP_DOWN);
     if (bn_ffn_down(f->ffn, il, f->out, in->q8, in->inv[0], &rows, worker))
         add_residual(f, rows, worker);
     else project_residual(f, &f->m->layers[il], DOWN, in, worker);
 }
 
-/* The last token's gates and inputs of `down`, if this pass is one to be looked at. */
+/* By worker 0: the last token's gates and inputs of `down`, in a pass that is to be looked at. */
 static void note_activity(struct bn_forward *f, uint32_t il, const struct input *in)
 {
     size_t t = f->n - 1;
     bool int8 = f->m->config.act_quant == BN_AQ_INT8;
+    bn_prof_mark(f->prof, 0, BN_OP_CHECK);
     bn_activity_note(&f->activity, il, f->gate + t * f->m->config.n_ff,
                      int8 ? in->q8 + t * f->q8_stride : NULL, in->h + t * f->wide);
 }
@@ -415,6 +416,7 @@ void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, si
     bn_ffn_begin(f->ffn, n);
     bn_activity_begin(&f->activity);
     bn_pool_run(f->pool, walk, f);
+    bn_prof_mark(f->prof, 0, BN_OP_PLAN);
     bn_ffn_end(f->ffn);
     bn_head_end(f->head);
 }

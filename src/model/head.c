@@ -194,13 +194,15 @@ void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want)
 
 size_t bn_head_rows(const struct bn_head *h) { return h->n_rows; }
 
-/* What a profile should know: so many rows of the matrix or a copy, which has `bytes` in all, times n
+/* What a profile should know: some rows of the matrix or a copy, which has `bytes` in all, times n
  * hidden states. */
-static void note_work(const struct bn_head *h, uint64_t bytes, size_t rows, size_t n,
+static void note_work(const struct bn_head *h, uint64_t bytes, struct bn_range rows, size_t n,
                       uint32_t worker)
 {
     const struct bn_config *c = &h->m->config;
-    bn_prof_work(h->prof, worker, bytes * rows / c->n_vocab, (uint64_t)rows * c->n_embd * n);
+    if (!bn_prof_on(h->prof)) return;
+    bn_prof_work(h->prof, worker, bn_rows_bytes(bytes, c->n_vocab, rows),
+                 (uint64_t)(rows.end - rows.begin) * c->n_embd * n);
 }
 
 static void norm(struct bn_head *h, const float *x, float *normed, uint32_t worker)
@@ -269,7 +271,7 @@ static void screen(struct bn_head *h, uint32_t worker)
     memset(h->n_candidates + worker * h->o.max_screened, 0, h->n_slots * sizeof *h->n_candidates);
     bn_pool_deal(h->pool, worker, h->m->config.n_vocab, BN_SCREEN_ROWS, false);
     while (bn_pool_take(h->pool, worker, &some)) {
-        note_work(h, h->m->head_copy_bytes, some.end - some.begin, h->n_slots, worker);
+        note_work(h, h->m->head_copy_bytes, some, h->n_slots, worker);
         for (size_t r = some.begin; r < some.end; r += TILE)
             for (size_t i = 0; i < h->n_slots; i += VECTORS)
                 screen_tile(h, i, bn_min_size(VECTORS, h->n_slots - i), r,
@@ -369,7 +371,7 @@ static void rescore_share(struct bn_head *h, size_t slot, const float *x, uint32
     float *logits = h->logits + (size_t)s->row * h->m->config.n_vocab, y[RESCORE];
     struct bn_range share = bn_pool_share(h->pool, worker, atomic_load(&s->n_survivors), 1);
     bn_prof_mark(h->prof, worker, BN_OP_RESCORE);
-    note_work(h, h->m->head.stored.bytes, share.end - share.begin, 1, worker);
+    note_work(h, h->m->head.stored.bytes, share, 1, worker);
     for (size_t i = share.begin; i < share.end; i += RESCORE) {
         const uint32_t *ids = h->survivors + slot * h->o.limit + i;
         size_t n = bn_min_size(RESCORE, share.end - i);
@@ -396,7 +398,7 @@ static void full_pass(struct bn_head *h, const float *normed, size_t n_full, uin
     float *decoded = h->decoded + worker * ROWS * cols;
     struct bn_range share = bn_pool_share(h->pool, worker, vocab, ROWS);
     bn_prof_mark(h->prof, worker, BN_OP_HEAD);
-    note_work(h, w->bytes, share.end - share.begin, n_full, worker);
+    note_work(h, w->bytes, share, n_full, worker);
     for (size_t r = share.begin; r < share.end; r += ROWS) {
         size_t some = bn_min_size(ROWS, share.end - r);
         for (size_t from = 0, to; from < h->n_rows; from = to + 1) {
@@ -416,7 +418,7 @@ void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t wor
     if (h->int8) {
         struct bn_range share = bn_pool_share(h->pool, worker, vocab, BN_DENSE8_ROWS);
         bn_prof_mark(h->prof, worker, BN_OP_HEAD);
-        note_work(h, h->m->head_copy_bytes, share.end - share.begin, h->n_rows, worker);
+        note_work(h, h->m->head_copy_bytes, share, h->n_rows, worker);
         bn_head_int8_pass(h->int8, h->logits, h->n_rows, share);
         return;
     }

@@ -4,7 +4,7 @@
 #ifndef BN_MODEL_OPS_H
 #define BN_MODEL_OPS_H
 
-#include "base/prof.h"
+#include "base/pool.h"
 
 enum bn_op {
 #define OP(id, name, kind) BN_OP_##id,
@@ -17,6 +17,12 @@ _Static_assert(BN_OP_WAIT == (int)BN_PROF_WAIT && BN_OP_IDLE == (int)BN_PROF_IDL
                "the first ones are base/prof.h's");
 
 enum bn_phase { BN_PHASE_PREFILL, BN_PHASE_DECODE, BN_N_PHASES };
+
+/* Of `bytes` in all rows those in [r.begin, r.end), so that parts add up, however rows are cut. */
+static inline uint64_t bn_rows_bytes(uint64_t bytes, uint64_t rows, struct bn_range r)
+{
+    return bytes * r.end / rows - bytes * r.begin / rows;
+}
 
 const char *bn_op_name(uint32_t op);
 const char *bn_op_kind(uint32_t op);
