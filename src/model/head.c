@@ -288,17 +288,21 @@ static bool scattered(const struct bn_head *h)
     return h->m->head.stored.bytes > release_bytes && h->touched_full == h->stats.full;
 }
 
-/* The true logits of a few rows. */
+static void release(const struct bn_head *h, uint32_t worker)
+{
+    bn_prof_mark(h->prof, worker, BN_OP_RELEASE);
+    bn_source_release(&h->m->source, h->tensor);
+}
+
+/* The true logits of a few rows, at most RESCORE. */
 static void rescore(struct bn_head *h, float *out, const uint32_t *ids, size_t n, const float *x,
                     uint32_t worker)
 {
     const struct bn_stored *w = &h->m->head.stored;
     float *decoded = h->decoded + worker * ROWS * w->cols;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         bn_stored_dots(&h->m->kernels, out + i, 1, w, ids[i], 1, x, w->cols, 1, decoded);
-        if (((i + 1) % RESCORE == 0 || i + 1 == n) && scattered(h))
-            bn_source_release(&h->m->source, h->tensor);
-    }
+    if (scattered(h)) release(h, worker);
 }
 
 static float round_down(double x)
@@ -331,7 +335,11 @@ static float threshold(struct bn_head *h, size_t slot, const float *x, uint32_t 
         for (uint32_t i = 0; i < h->n_candidates[w * h->o.max_screened + slot]; i++)
             n = bn_best_push(best, n, s->n_candidates, candidates_of(h, w, slot)[i]);
     for (uint32_t i = 0; i < n; i++) ids[i] = best[i].id;
-    rescore(h, logit, ids, n, x, worker);
+    for (uint32_t i = 0; i < n; i += RESCORE) {
+        bn_prof_mark(h->prof, worker, BN_OP_RESCORE);
+        rescore(h, logit + i, ids + i, bn_min_size(RESCORE, n - i), x, worker);
+    }
+    bn_prof_mark(h->prof, worker, BN_OP_CHOOSE);
     if (want->kind == BN_WANT_DRAW) return draw_threshold(want, ids, logit, n);
     for (uint32_t i = 1; i < n; i++) { /* sorted, the largest first */
         float v = logit[i];
@@ -370,11 +378,11 @@ static void rescore_share(struct bn_head *h, size_t slot, const float *x, uint32
     struct slot *s = &h->slots[slot];
     float *logits = h->logits + (size_t)s->row * h->m->config.n_vocab, y[RESCORE];
     struct bn_range share = bn_pool_share(h->pool, worker, atomic_load(&s->n_survivors), 1);
-    bn_prof_mark(h->prof, worker, BN_OP_RESCORE);
-    note_work(h, h->m->head.stored.bytes, share, 1, worker);
     for (size_t i = share.begin; i < share.end; i += RESCORE) {
         const uint32_t *ids = h->survivors + slot * h->o.limit + i;
         size_t n = bn_min_size(RESCORE, share.end - i);
+        bn_prof_mark(h->prof, worker, BN_OP_RESCORE);
+        note_work(h, h->m->head.stored.bytes, (struct bn_range){i, i + n}, 1, worker);
         rescore(h, y, ids, n, x, worker);
         for (size_t k = 0; k < n; k++) logits[ids[k]] = y[k];
     }
@@ -446,7 +454,7 @@ static void release_pages(struct bn_head *h, uint64_t n)
     uint64_t row_bytes = h->m->head.stored.bytes / h->m->head.stored.rows;
     h->touched_bytes += n * (row_bytes > fault_bytes ? row_bytes : fault_bytes);
     if (h->touched_bytes <= release_bytes) return;
-    if (h->int8 || h->touched_full == h->stats.full) bn_source_release(&h->m->source, h->tensor);
+    if (h->int8 || h->touched_full == h->stats.full) release(h, 0);
     h->touched_full = h->stats.full;
     h->touched_bytes = 0;
 }
