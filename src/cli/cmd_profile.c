@@ -4,6 +4,7 @@
  */
 #include "cli/command.h"
 #include "cli/profile.h"
+#include "cli/profile_html.h"
 #include "cli/synthetic.h"
 #include "cli/term.h"
 #include <stdlib.h>
@@ -12,7 +13,7 @@ struct profile_config {
     struct model_opts model;
     struct engine_opts engine;
     struct synthetic_opts made;
-    const char *cpus, *report, *trace, *folded;
+    const char *cpus, *report, *html, *trace, *folded;
     uint32_t new_tokens, prompt_tokens, batch;
     uint64_t seed;
     bool json, by_layer;
@@ -77,6 +78,11 @@ static const struct opt output_table[] = {
      .help = "write the report as JSON to a file; an older one is replaced",
      .offset = AT(report)},
     {.kind = OPT_STR,
+     .name = "html",
+     .metavar = "FILE",
+     .help = "write the report as a page with drawings that needs nothing else",
+     .offset = AT(html)},
+    {.kind = OPT_STR,
      .name = "trace",
      .metavar = "FILE",
      .help = "write what each worker did when, for Chrome's or Perfetto's trace viewer",
@@ -102,21 +108,22 @@ static const struct opt_part parts[] = {
 
 /* Files are opened before the run: a wrong path should not cost minutes. */
 struct outputs {
-    struct bn_out report, trace, folded;
+    struct bn_out report, html, trace, folded;
 };
 
 static bitnet_status open_outputs(struct outputs *out, const struct profile_config *c,
                                   bitnet_error *err)
 {
     if (c->report) BN_TRY(bn_out_open(&out->report, c->report, true, err));
+    if (c->html) BN_TRY(bn_out_open(&out->html, c->html, true, err));
     if (c->trace) BN_TRY(bn_out_open(&out->trace, c->trace, true, err));
     if (c->folded) BN_TRY(bn_out_open(&out->folded, c->folded, true, err));
     return BITNET_OK;
 }
 
-static bitnet_status write_report(struct bn_out *out, const json_t *report, bitnet_error *err)
+/* text: taken; NULL: out of memory. */
+static bitnet_status write_text(struct bn_out *out, char *text, bitnet_error *err)
 {
-    char *text = json_dumps(report, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
     bitnet_status s =
         text ? bn_out_end(out, text, strlen(text), err) : bn_fail_nomem(err, 0, "the report");
     free(text);
@@ -128,7 +135,11 @@ static int deliver(struct outputs *out, struct profile *p, const struct profile_
     bitnet_error err = {0};
     json_t *report = profile_report(p);
     if (!report) return term_fail_text("out of memory while building the report");
-    bitnet_status s = c->report ? write_report(&out->report, report, &err) : BITNET_OK;
+    bitnet_status s = BITNET_OK;
+    if (c->report)
+        s = write_text(&out->report, json_dumps(report, JSON_INDENT(1) | JSON_REAL_PRECISION(12)),
+                       &err);
+    if (s == BITNET_OK && c->html) s = write_text(&out->html, profile_html(report), &err);
     if (s == BITNET_OK && c->trace) s = profile_trace(&out->trace, p, &err);
     if (s == BITNET_OK && c->folded) s = profile_folded(&out->folded, p, &err);
     int code = s == BITNET_OK ? EXIT_DONE : term_fail(&err);
@@ -144,7 +155,7 @@ static int measure(const struct profile_config *c, const struct arg_words *words
 {
     bitnet_error err = {0};
     bitnet_model *model = NULL;
-    struct outputs out = {.report.fd = -1, .trace.fd = -1, .folded.fd = -1};
+    struct outputs out = {.report.fd = -1, .html.fd = -1, .trace.fd = -1, .folded.fd = -1};
     struct profile_settings settings = {.new_tokens = c->new_tokens,
                                         .prompt_tokens = c->prompt_tokens,
                                         .batch = c->batch,
@@ -166,6 +177,7 @@ static int measure(const struct profile_config *c, const struct arg_words *words
     free(p);
     bitnet_model_close(model);
     bn_out_close(&out.report);
+    bn_out_close(&out.html);
     bn_out_close(&out.trace);
     bn_out_close(&out.folded);
     return code;
@@ -194,7 +206,7 @@ const struct command cmd_profile = {
         "\n"
         "  bitnet profile\n"
         "  bitnet profile model.gguf --prompt-tokens 1024 --by-layer\n"
-        "  bitnet profile --synthetic 2b-4t --json-report profile.json\n"
+        "  bitnet profile --synthetic 2b-4t --html profile.html\n"
         "  bitnet profile --batch 8 --trace trace.json --folded stacks.txt\n",
     .parts = parts,
     .config_bytes = sizeof(struct profile_config),

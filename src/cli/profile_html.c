@@ -41,8 +41,10 @@ static void card_end(struct bn_buf *b) { bn_buf_puts(b, "</div>\n"); }
 static void card_speed(struct bn_buf *b, const char *name, const json_t *p)
 {
     const json_t *ms = json_object_get(p, "step_ms");
+    double speed = bench_number(p, "tok_per_s");
     char text[SHOW_BYTES], high[SHOW_BYTES];
-    card(b, name, "tok_per_s", "Tokens a second", show_count(text, bench_number(p, "tok_per_s")));
+    snprintf(text, sizeof text, "%.*f", speed < 100, speed);
+    card(b, name, "tok_per_s", "Tokens a second", text);
     bn_buf_printf(b, "<p>a step %s, P99 %s</p>\n", show_time(text, bench_number(ms, "p50") * 1e6),
                   show_time(high, bench_number(ms, "p99") * 1e6));
     card_end(b);
@@ -165,6 +167,35 @@ static void put_ratio(struct bn_buf *b, const json_t *counter)
     bn_buf_puts(b, "</td>");
 }
 
+/* Those that are missing for the same reason, in one sentence; `first` is the first of them. */
+static void put_uncounted(struct bn_buf *b, const json_t *counters, const char *first)
+{
+    const char *name, *why = missing(json_object_get(counters, first)), *between = "";
+    json_t *c;
+    bn_buf_puts(b, "<p class=\"missing\">Not counted: ");
+    json_object_foreach((json_t *)counters, name, c)
+    {
+        if (!missing(c) || strcmp(missing(c), why) != 0) continue;
+        bn_buf_puts(b, between);
+        svg_text(b, name);
+        between = ", ";
+    }
+    bn_buf_puts(b, " (");
+    svg_text(b, why);
+    bn_buf_puts(b, ").</p>\n");
+}
+
+static bool is_first(const json_t *counters, const char *wanted)
+{
+    const char *name, *why = missing(json_object_get(counters, wanted));
+    json_t *c;
+    json_object_foreach((json_t *)counters, name, c)
+    {
+        if (missing(c) && strcmp(missing(c), why) == 0) return strcmp(name, wanted) == 0;
+    }
+    return false;
+}
+
 static void put_counters(struct bn_buf *b, const json_t *counters)
 {
     const char *name, *why = missing(counters);
@@ -174,23 +205,23 @@ static void put_counters(struct bn_buf *b, const json_t *counters)
         put_missing(b, "Counters of the CPU", why);
         return;
     }
-    bn_buf_puts(b, "<h3>Counters of the CPU</h3>\n<table class=\"counters\">\n");
+    bn_buf_puts(b, "<h3>Counters of the CPU, a token</h3>\n<table class=\"counters\">\n");
     json_object_foreach((json_t *)counters, name, c)
     {
+        double n = bench_number(c, "per_token");
+        if (missing(c)) continue;
         bn_buf_puts(b, "<tr><th>");
         svg_text(b, name);
         bn_buf_puts(b, "</th>");
-        if (missing(c)) {
-            bn_buf_puts(b, "<td class=\"n\">–</td><td>not available, ");
-            svg_text(b, missing(c));
-            bn_buf_puts(b, "</td>");
-        } else {
-            put_cell(b, true, show_count(text, bench_number(c, "per_token")));
-            put_ratio(b, c);
-        }
+        put_cell(b, true, bn_ends_with(name, "-clock") ? show_time(text, n) : show_count(text, n));
+        put_ratio(b, c);
         bn_buf_puts(b, "</tr>\n");
     }
     bn_buf_puts(b, "</table>\n");
+    json_object_foreach((json_t *)counters, name, c)
+    {
+        if (missing(c) && is_first(counters, name)) put_uncounted(b, counters, name);
+    }
 }
 
 /* ------------------------------------------------------------------ a phase */
@@ -235,17 +266,18 @@ static void put_phase(struct bn_buf *b, const json_t *report, const char *title,
 {
     const json_t *phase = json_object_get(json_object_get(report, "phases"), name);
     double bandwidth = bench_number(json_object_get(report, "machine"), "bandwidth_bytes_per_s");
-    char time[SHOW_BYTES], share[SHOW_BYTES];
+    double steps = bench_number(phase, "steps");
+    char time[SHOW_BYTES];
     if (!(bench_number(phase, "tokens") > 0)) return;
     json_t *p = json_copy((json_t *)phase);
     json_object_set_new(p, "kinds", sorted(json_object_get(phase, "kinds")));
     json_object_set_new(p, "ops", sorted(json_object_get(phase, "ops")));
     bn_buf_printf(b,
-                  "<section id=\"%s\"><h2>%s</h2>\n<p class=\"lead\">%.0f tokens in %.0f steps, ",
-                  name, title, bench_number(p, "tokens"), bench_number(p, "steps"));
-    bn_buf_printf(b, "%s by the clock; the parts add up to %s of it.</p>\n<div class=\"cards\">\n",
-                  show_time(time, bench_number(p, "wall_ns")),
-                  show_share(share, bench_number(p, "parts_share")));
+                  "<section id=\"%s\"><h2>%s</h2>\n<p class=\"lead\">%.0f tokens in %.0f step%s, ",
+                  name, title, bench_number(p, "tokens"), steps, steps == 1 ? "" : "s");
+    bn_buf_printf(
+        b, "%s by the clock; the parts add up to %.2f %% of it.</p>\n<div class=\"cards\">\n",
+        show_time(time, bench_number(p, "wall_ns")), bench_number(p, "parts_share") * 100);
     card_speed(b, name, p);
     card_bytes(b, name, p, bandwidth);
     card_kernel(b, name, p);

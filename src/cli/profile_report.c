@@ -290,9 +290,12 @@ static json_t *json_frequency(struct profile *p)
 {
     if (!p->n_clocks) return unavailable("neither cpufreq nor /proc/cpuinfo tells the CPU's clock");
     struct sensor_clock all = p->clocks[0].clock;
+    json_t *series = json_array(); /* of seconds and MHz */
     double sum = 0, celsius;
     for (size_t i = 0; i < p->n_clocks; i++) {
         const struct sensor_clock *c = &p->clocks[i].clock;
+        double seconds = (double)(p->clocks[i].at_ns - p->clocks[0].at_ns) / 1e9;
+        json_array_append_new(series, json_pack("[f, f]", seconds, c->mean_mhz));
         sum += c->mean_mhz;
         if (c->min_mhz < all.min_mhz) all.min_mhz = c->min_mhz;
         if (c->max_mhz > all.max_mhz) all.max_mhz = c->max_mhz;
@@ -308,6 +311,7 @@ static json_t *json_frequency(struct profile *p)
     set_real(o, "mean_mhz", sum / (double)p->n_clocks);
     set_real(o, "min_mhz", all.min_mhz);
     set_real(o, "max_mhz", all.max_mhz);
+    set(o, "series", series);
     double before = p->phases[BITNET_PHASE_PREFILL].from.throttled,
            after = p->phases[BITNET_PHASE_DECODE].to.throttled;
     set(o, "throttle_events", before < 0 || after < 0 ? json_null() : json_real(after - before));
