@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * profile_html.h: a report of `bitnet profile` as one page that needs nothing else: no scripts, no
- * other files. It is XML as well.
+ * other files. Its markup is well-formed XML, too.
  */
 #ifndef BN_CLI_PROFILE_HTML_H
 #define BN_CLI_PROFILE_HTML_H

@@ -44,7 +44,7 @@ const char profile_style[] =
     ".k-quantise{--c:light-dark(#f2e34c,#f7ee86);--t:#1d1b00}\n"
     ".k-activation{--c:light-dark(#cf78a8,#e29cc6);--t:#1f0915}\n"
     ".k-embedding{--c:light-dark(#8f2d66,#a64d80);--t:#fff}\n"
-    ".k-sampling{--c:light-dark(#cf4f00,#f07f3c);--t:light-dark(#fff,#1f0b00)}\n"
+    ".k-sampling{--c:light-dark(#c24700,#f07f3c);--t:light-dark(#fff,#1f0b00)}\n"
     ".k-engine{--c:light-dark(#241f3a,#f1ecff);--t:light-dark(#fff,#0e0b20)}\n"
     ".k-wait{--c:light-dark(#d8d3c9,#4a463f);--t:var(--text)}\n"
     ".k-other{--c:light-dark(#c6c1b7,#716c63);--t:light-dark(#141310,#fff)}\n"
