@@ -2,7 +2,7 @@
  *
  * bench.h: what the files of `bitnet bench` share. cmd_bench.c reads the options and leads;
  * bench_run.c measures, bench_kernels.c the kernels, bench_kv.c types of the KV cache; bench_machine.c looks at the machine; bench_report.c makes the JSON report
- * and the table; bench_plot.c draws a report; bench_diff.c compares two, and
+ * and the table, bench_read.c reads reports; bench_plot.c draws a report; bench_diff.c compares two, and
  * bench_pairs.c has them made in turn; bench_stats.c does the sums.
  *
  *   options --> plan of measurements --> rounds (each measurement once a round) --> report (JSON)
@@ -155,10 +155,12 @@ const char *bench_commit(void);
 /* bench_report.c */
 json_t *bench_report(const struct bench *b);   /* NULL: out of memory */
 void bench_print_report(const json_t *report); /* the table, on standard output */
-json_t *bench_model_json(const bitnet_model_info *m);
-json_t *bench_engine_json(const bitnet_engine_info *e, const char *backend); /* its settings */
 /* Three lines about program, machine and model, from a report with bench's members for them. */
 void bench_print_subject(const json_t *report);
+json_t *bench_model_json(const bitnet_model_info *m);
+json_t *bench_engine_json(const bitnet_engine_info *e, const char *backend); /* its settings */
+
+/* bench_read.c */
 /* Reads a report back; says what is wrong with it if it is not one. */
 bitnet_status bench_read_report(json_t **out, const char *path, bitnet_error *err);
 /* Members of objects: a text or "", a number or 0. */

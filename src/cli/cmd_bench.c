@@ -174,7 +174,7 @@ static int open_model(bitnet_model **out, const struct bench_config *c,
     if (kernels_only(c)) {
         head = "exact"; /* no copies that nobody reads */
         ffn = "dense";
-        if (!made.layers) made.layers = 1; /* all layers have the same shapes */
+        if (made.shape && !made.layers) made.layers = 1; /* all layers have the same shapes */
     }
     return synthetic_or_word(out, &made, c->seed, &c->model, words, head, ffn, "bench");
 }

@@ -6,9 +6,24 @@
 #include "cli/term.h"
 #include <stdlib.h>
 
-static void bold(const char *text)
+enum { LINE_WIDTH = 100, TEXT_MAX_BYTES = 4096 };
+
+/* Words, as many on a line as fit. */
+static void print_wrapped(const char *text, int indent)
 {
-    printf("%s%s%s\n", term_style(stdout, TERM_BOLD), text, term_style(stdout, TERM_PLAIN));
+    int width = term_width(stdout), at = 0;
+    if (width > LINE_WIDTH || !term_is_tty(stdout)) width = LINE_WIDTH;
+    while (*text) {
+        int gap = (int)strspn(text, " "), word = (int)strcspn(text + gap, " ");
+        if (at && at + gap + word > width) {
+            at = printf("\n%*s", indent, "") - 1;
+            text += gap;
+            gap = 0;
+        }
+        at += printf("%.*s", gap + word, text);
+        text += gap + word;
+    }
+    putchar('\n');
 }
 
 /* ------------------------------------------------------------------ operations */
@@ -55,13 +70,16 @@ static void print_ops(const json_t *phase)
 static void print_kinds(const json_t *phase)
 {
     const json_t *kinds = json_object_get(phase, "kinds");
-    printf("  in all:");
+    struct bn_buf b;
+    bn_buf_init(&b, TEXT_MAX_BYTES);
+    bn_buf_puts(&b, "  in all:");
     for (size_t i = 0; i < json_array_size(kinds); i++) {
         const json_t *k = json_array_get(kinds, i);
-        printf("%s %s %.1f %%", i ? "," : "", bench_text(k, "kind"),
-               bench_number(k, "share") * 100);
+        bn_buf_printf(&b, "%s %s %.1f %%", i ? "," : "", bench_text(k, "kind"),
+                      bench_number(k, "share") * 100);
     }
-    putchar('\n');
+    if (b.data) print_wrapped(b.data, 2);
+    bn_buf_free(&b);
 }
 
 /* ------------------------------------------------------------------ workers and layers */
@@ -115,25 +133,30 @@ static void print_layers(const json_t *phase, bool all)
 
 /* ------------------------------------------------------------------ counters, faults, energy */
 
-/* Events that were refused have their reason behind them, once for all that share it. */
+/* Events that were refused, with the reason behind those that share it. */
 static void print_refused(const json_t *counters)
 {
     const char *name, *last = "";
     json_t *c;
+    struct bn_buf b;
+    bn_buf_init(&b, TEXT_MAX_BYTES);
     json_object_foreach((json_t *)counters, name, c)
     {
         const char *why = bench_text(c, "unavailable");
         if (!*why) continue;
-        if (strcmp(why, last) == 0) printf(", %s", name);
-        else printf("%s  not counted (%s): %s", *last ? "\n" : "", why, name);
+        if (*last && strcmp(why, last) != 0) bn_buf_printf(&b, ": %s;", last);
+        bn_buf_printf(&b, *last && strcmp(why, last) == 0 ? ", %s" : "  no %s", name);
         last = why;
     }
-    if (*last) putchar('\n');
+    if (*last) bn_buf_printf(&b, ": %s", last);
+    if (b.data) print_wrapped(b.data, 2);
+    bn_buf_free(&b);
 }
 
 static void print_counted(const char *name, const json_t *c)
 {
-    printf("  %-16s %14.0f", name, bench_number(c, "per_token"));
+    printf("  %-16s %14.0f%s", name, bench_number(c, "per_token"),
+           strcmp(name, "task-clock") == 0 ? " ns" : "");
     if (json_object_get(c, "ghz")) printf("   %.2f GHz", bench_number(c, "ghz"));
     if (json_object_get(c, "per_cycle")) printf("   %.2f a cycle", bench_number(c, "per_cycle"));
     if (json_object_get(c, "per_1000_instructions"))
@@ -183,10 +206,11 @@ static void print_phase(const json_t *report, const char *name, bool by_layer)
                  *kernel = json_object_get(p, "kernel_share");
     char bytes[TERM_SIZE_BYTES];
     printf(
-        "\n%s%s%s: %.0f tokens in %.0f steps, %.1f tok/s; steps P50 %.2f, P90 %.2f, P99 %.2f, max "
+        "\n%s%s%s: %.0f tokens in %.0f step%s, %.1f tok/s; steps P50 %.2f, P90 %.2f, P99 %.2f, max "
         "%.2f ms\n",
         term_style(stdout, TERM_BOLD), name, term_style(stdout, TERM_PLAIN),
-        bench_number(p, "tokens"), bench_number(p, "steps"), bench_number(p, "tok_per_s"),
+        bench_number(p, "tokens"), bench_number(p, "steps"),
+        bench_number(p, "steps") == 1 ? "" : "s", bench_number(p, "tok_per_s"),
         bench_number(steps, "p50"), bench_number(steps, "p90"), bench_number(steps, "p99"),
         bench_number(steps, "max"));
     printf(
@@ -222,24 +246,6 @@ static void print_frequency(const json_t *f)
     putchar('\n');
 }
 
-/* Words, as many on a line as fit. */
-static void print_wrapped(const char *text)
-{
-    int width = term_width(stdout), at = 0;
-    if (width > 100) width = 100;
-    while (*text) {
-        int n = (int)strcspn(text, " ");
-        if (at && at + 1 + n > width) {
-            putchar('\n');
-            at = 0;
-        }
-        at += printf("%s%.*s", at ? " " : "", n, text);
-        text += n;
-        text += strspn(text, " ");
-    }
-    putchar('\n');
-}
-
 void profile_print(const json_t *r, bool by_layer)
 {
     const json_t *overhead = json_object_get(r, "overhead"), *memory = json_object_get(r, "memory");
@@ -255,6 +261,5 @@ void profile_print(const json_t *r, bool by_layer)
     printf("noting: %.0f marks a token, %.0f ns each: about %.2f %% of decoding\n\n",
            bench_number(overhead, "marks_per_token"), bench_number(overhead, "mark_ns"),
            bench_number(overhead, "share") * 100);
-    bold("Verdict");
-    print_wrapped(bench_text(r, "verdict"));
+    print_wrapped(bench_text(r, "verdict"), 0);
 }

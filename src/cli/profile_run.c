@@ -257,6 +257,35 @@ static bitnet_status measure_bandwidth(struct profile *p, bitnet_error *err)
     return BITNET_OK;
 }
 
+/* The limit of prefill, where matrices are read once for many tokens: the kernel of the largest one on the
+ * most tokens, its weights in the cache, as often as there are threads. */
+static void measure_kernel(struct profile *p)
+{
+    bitnet_error err = {0};
+    bitnet_kernel_timer *t = NULL;
+    bitnet_kernel_case c = {.size = sizeof c};
+    char op[32];
+    size_t best = 0;
+    double macs = 0;
+    snprintf(op, sizeof op, "gemm_%s", p->info.layout);
+    if (strcmp(p->info.act_quant, "int8") != 0 ||
+        bitnet_kernel_timer_open(&t, p->model, op, &err) != BITNET_OK) {
+        profile_note(p,
+                     "prefill is not compared with its kernel: matrices are of layout '%s' with %s "
+                     "activations",
+                     p->info.layout, p->info.act_quant);
+        return;
+    }
+    for (size_t i = 0; bitnet_kernel_timer_case(t, i, &c); i++) {
+        if (!c.chosen || !bn_ends_with(c.work, "cache") || c.macs <= macs) continue;
+        best = i;
+        macs = c.macs;
+    }
+    double ns = macs > 0 ? bitnet_kernel_timer_run(t, best) : 0;
+    if (ns > 0) p->kernel_macs_per_s = macs / ns * 1e9 * p->engine_info.threads;
+    bitnet_kernel_timer_close(t);
+}
+
 bitnet_status profile_run(struct profile *p, bitnet_error *err)
 {
     p->info.size = sizeof p->info;
@@ -268,7 +297,9 @@ bitnet_status profile_run(struct profile *p, bitnet_error *err)
     BN_TRY(run_requests(p, true, err));
     struct bench_clock to = bench_clock_now();
     p->others = bench_others(&from, &to);
-    return measure_bandwidth(p, err);
+    BN_TRY(measure_bandwidth(p, err));
+    measure_kernel(p);
+    return BITNET_OK;
 }
 
 void profile_free(struct profile *p)
