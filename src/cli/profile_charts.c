@@ -153,7 +153,7 @@ static void plot_begin(struct bn_buf *b, double max, const char *(*show)(char *,
                       plot_y(i, SVG_TICKS));
 }
 
-/* Below the axis, at a share of the width. css: mid, wide or both. */
+/* Below the axis, at a share of the width. css: start, mid or end, and wide. */
 static void plot_mark(struct bn_buf *b, double x, const char *css, const char *text)
 {
     bn_buf_printf(b, "<text x=\"%.4f%%\" y=\"%d\" class=\"%s\">%s</text>\n", x * 100,
@@ -239,6 +239,9 @@ void chart_line(struct bn_buf *b, const json_t *points, const char *what)
                       plot_y(json_number_value(json_array_get(p, 1)), most));
     }
     bn_buf_puts(b, "\"/></svg>\n");
+    char text[SHOW_BYTES];
+    plot_mark(b, 0, "start", "0 s");
+    plot_mark(b, 1, "end", show_time(text, last * 1e9));
     plot_end(b);
 }
 

@@ -21,7 +21,7 @@ void chart_layers(struct bn_buf *b, const json_t *phase);
 void chart_workers(struct bn_buf *b, const json_t *phase);
 /* Phase, groups of layers, kinds, operations: each below what it is part of. */
 void chart_flame(struct bn_buf *b, const char *name, const json_t *phase);
-/* points: arrays [x, y] in ascending order of x, at least two; unit: of x. */
+/* points: arrays of seconds since the first, ascending, and a value; at least two. */
 void chart_line(struct bn_buf *b, const json_t *points, const char *what);
 
 #endif

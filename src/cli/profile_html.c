@@ -299,11 +299,10 @@ static void put_phase(struct bn_buf *b, const json_t *report, const char *title,
 static const struct unit {
     const char *end;
     const char *(*show)(char *, double);
+    bool keep; /* in the name: the figure does not say it */
 } units[] = {
-    {"_bytes_per_s", show_rate},
-    {"_bytes", show_size},
-    {"_ns", show_time},
-    {"_share", show_share},
+    {"_bytes_per_s", show_rate, false}, {"_bytes", show_size, false}, {"_ns", show_time, false},
+    {"share", show_share, true},        {"others", show_share, true},
 };
 
 static void put_fact(struct bn_buf *b, const char *key, const json_t *v)
@@ -312,7 +311,8 @@ static void put_fact(struct bn_buf *b, const char *key, const json_t *v)
     const struct unit *unit = NULL;
     for (size_t i = 0; i < BN_ARRAY_LEN(units); i++)
         if (json_is_number(v) && !unit && bn_ends_with(key, units[i].end)) unit = &units[i];
-    snprintf(name, sizeof name, "%.*s", (int)(strlen(key) - (unit ? strlen(unit->end) : 0)), key);
+    size_t cut = unit && !unit->keep ? strlen(unit->end) : 0;
+    snprintf(name, sizeof name, "%.*s", (int)(strlen(key) - cut), key);
     for (char *c = name; *c; c++)
         if (*c == '_') *c = ' ';
     bn_buf_puts(b, "<dt>");
@@ -348,7 +348,7 @@ static void put_small_print(struct bn_buf *b, const json_t *r)
                  *series = json_object_get(json_object_get(r, "frequency"), "series");
     bn_buf_puts(b, "<section><h2>How it was measured</h2>\n");
     if (json_array_size(series) > 1) {
-        bn_buf_puts(b, "<h3>Clock of the CPU in MHz, from begin to end</h3>\n");
+        bn_buf_puts(b, "<h3>Clock of the CPU in MHz</h3>\n");
         chart_line(b, series, "clock of the CPU over time");
     }
     if (json_array_size(notes) > 0) bn_buf_puts(b, "<ul class=\"notes\">\n");
