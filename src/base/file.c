@@ -211,6 +211,12 @@ bitnet_status bn_out_commit(struct bn_out *o, bitnet_error *err)
     return BITNET_OK;
 }
 
+bitnet_status bn_out_end(struct bn_out *o, const void *p, size_t n, bitnet_error *err)
+{
+    BN_TRY(bn_out_write(o, p, n, err));
+    return bn_out_commit(o, err);
+}
+
 void bn_out_close(struct bn_out *o)
 {
     if (o->fd >= 0) close(o->fd);

@@ -39,6 +39,8 @@ bitnet_status bn_out_open(struct bn_out *o, const char *path, bool overwrite, bi
 bitnet_status bn_out_write(struct bn_out *o, const void *p, size_t n, bitnet_error *err);
 bitnet_status bn_out_zeros(struct bn_out *o, size_t n, bitnet_error *err);
 bitnet_status bn_out_commit(struct bn_out *o, bitnet_error *err); /* flushes to disk, renames */
+/* The last piece, then commit. */
+bitnet_status bn_out_end(struct bn_out *o, const void *p, size_t n, bitnet_error *err);
 void bn_out_close(struct bn_out *o);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * bench.h: what the files of `bitnet bench` share. cmd_bench.c reads the options and leads;
  * bench_run.c measures, bench_kernels.c the kernels, bench_kv.c types of the KV cache; bench_machine.c looks at the machine; bench_report.c makes the JSON report
- * and the table; bench_plot.c draws a report; bench_diff.c compares two, and
+ * and the table, bench_read.c reads reports; bench_plot.c draws a report; bench_diff.c compares two, and
  * bench_pairs.c has them made in turn; bench_stats.c does the sums.
  *
  *   options --> plan of measurements --> rounds (each measurement once a round) --> report (JSON)
@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "cli/args.h"
 #include "cli/bench_stats.h"
+#include "cli/prompts.h"
 
 /* Kernels are measured alone: they need no engine, and some hundred lines of their own. So are types
  * of the KV cache: each has an engine of its own. */
@@ -102,10 +103,8 @@ struct bench {
     size_t n_bandwidth, bandwidth_buffer_bytes;
     uint64_t peak_rss_bytes; /* before the buffer of the bandwidth measurement came */
     struct bench_load load;
-    int32_t *text; /* tokens that prompts are made of */
-    size_t n_text;
+    struct prompts prompts;
     float *logits; /* [n_vocab] */
-    uint64_t n_prompts;
     char notes[BENCH_NOTES_MAX][160];
     size_t n_notes;
 };
@@ -134,8 +133,7 @@ const struct bench_measurement *bench_kv_base(const struct bench *b); /* the def
 void bench_kv_free(struct bench_kv *kv);                              /* NULL is fine */
 void bench_print_kv(const json_t *items);
 
-/* bench_run.c, for the others: text from a place that the seed chooses, after one random token, so
- * that no two prompts begin alike. */
+/* bench_run.c, for the others */
 void bench_make_prompt(struct bench *b, int32_t *tokens, size_t n);
 
 /* bench_machine.c */
@@ -157,6 +155,12 @@ const char *bench_commit(void);
 /* bench_report.c */
 json_t *bench_report(const struct bench *b);   /* NULL: out of memory */
 void bench_print_report(const json_t *report); /* the table, on standard output */
+/* Three lines about program, machine and model, from a report with bench's members for them. */
+void bench_print_subject(const json_t *report);
+json_t *bench_model_json(const bitnet_model_info *m);
+json_t *bench_engine_json(const bitnet_engine_info *e, const char *backend); /* its settings */
+
+/* bench_read.c */
 /* Reads a report back; says what is wrong with it if it is not one. */
 bitnet_status bench_read_report(json_t **out, const char *path, bitnet_error *err);
 /* Members of objects: a text or "", a number or 0. */

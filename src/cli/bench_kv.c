@@ -106,7 +106,7 @@ static bitnet_status start(struct bench *b, const struct bench_measurement *m, b
     if (!tokens) return bn_fail_nomem(err, m->at * sizeof *tokens, "a prompt");
     uint64_t id;
     bitnet_request r;
-    b->n_prompts = 0; /* the same for all types */
+    b->prompts.n_made = 0; /* the same for all types */
     bench_make_prompt(b, tokens, m->at);
     bitnet_request_init(&r);
     r.tokens = tokens;

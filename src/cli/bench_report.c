@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "cli/bench.h"
 #include "cli/ffn_report.h"
+#include "cli/report_set.h"
 #include "cli/term.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,17 +18,6 @@ static json_t *numbers(const double *x, size_t n)
     json_t *a = json_array();
     for (size_t i = 0; i < n; i++) json_array_append_new(a, json_real(x[i]));
     return a;
-}
-
-static void set(json_t *o, const char *key, json_t *v) { json_object_set_new(o, key, v); }
-static void set_real(json_t *o, const char *key, double v) { set(o, key, json_real(v)); }
-static void set_int(json_t *o, const char *key, uint64_t v)
-{
-    set(o, key, json_integer((json_int_t)v));
-}
-static void set_text(json_t *o, const char *key, const char *s)
-{
-    set(o, key, term_json_string(s, strlen(s)));
 }
 
 /* Times of single steps, from all repeats together. sorted: in place. */
@@ -135,9 +125,8 @@ static json_t *json_measurement(const struct bench *b, const struct bench_measur
     return o;
 }
 
-static json_t *json_model(const struct bench *b)
+json_t *bench_model_json(const bitnet_model_info *m)
 {
-    const bitnet_model_info *m = &b->info;
     json_t *o = json_object();
     set_text(o, "name", m->name);
     set_text(o, "architecture", m->architecture);
@@ -184,18 +173,24 @@ static json_t *json_machine(const struct bench *b)
     return o;
 }
 
+json_t *bench_engine_json(const bitnet_engine_info *e, const char *backend)
+{
+    json_t *o = json_object();
+    set_int(o, "threads", e->threads);
+    set_int(o, "pinned", e->pinned);
+    set_text(o, "backend", backend);
+    set_text(o, "kv_type", e->kv_type);
+    set_text(o, "head", e->head);
+    set_text(o, "ffn", e->ffn);
+    set_int(o, "ctx_size", e->ctx_tokens);
+    set_int(o, "max_batch_tokens", e->max_batch_tokens);
+    return o;
+}
+
 static json_t *json_settings(const struct bench *b)
 {
     const struct bench_settings *s = b->settings;
-    json_t *o = json_object();
-    set_int(o, "threads", b->single_info.threads);
-    set_int(o, "pinned", b->single_info.pinned);
-    set_text(o, "backend", b->info.backend);
-    set_text(o, "kv_type", b->single_info.kv_type);
-    set_text(o, "head", b->single_info.head);
-    set_text(o, "ffn", b->single_info.ffn);
-    set_int(o, "ctx_size", b->single_info.ctx_tokens);
-    set_int(o, "max_batch_tokens", b->single_info.max_batch_tokens);
+    json_t *o = bench_engine_json(&b->single_info, b->info.backend);
     set_int(o, "max_new_tokens", s->max_new_tokens);
     set_int(o, "warmup", s->warmup);
     set_int(o, "repeat", s->repeat);
@@ -224,7 +219,7 @@ json_t *bench_report(const struct bench *b)
     set_text(o, "version", bitnet_version());
     set_text(o, "commit", bench_commit());
     set(o, "machine", json_machine(b));
-    set(o, "model", json_model(b));
+    set(o, "model", bench_model_json(&b->info));
     set(o, "settings", json_settings(b));
     if (b->single) set(o, "ffn", ffn_report(b->single));
     set_real(o, "load_ms", (double)b->info.load_ns / 1e6);
@@ -235,50 +230,6 @@ json_t *bench_report(const struct bench *b)
     set(o, "notes", notes);
     free(scratch);
     return o;
-}
-
-/* ------------------------------------------------------------------ reading it */
-
-const char *bench_text(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
-
-double bench_number(const json_t *o, const char *key)
-{
-    return json_number_value(json_object_get(o, key));
-}
-
-static bitnet_status check_measurement(const json_t *m, size_t i, const char *path,
-                                       bitnet_error *err)
-{
-    const json_t *repeats = json_object_get(m, "repeats");
-    if (!*bench_text(m, "name") || json_array_size(repeats) == 0)
-        return bn_fail(err, BITNET_E_FORMAT, "'%s': measurement %zu has no name or no repeats",
-                       path, i);
-    for (size_t k = 0; k < json_array_size(repeats); k++)
-        if (!(json_number_value(json_array_get(repeats, k)) > 0))
-            return bn_fail(err, BITNET_E_FORMAT, "'%s': repeat %zu of '%s' is not a number above 0",
-                           path, k, bench_text(m, "name"));
-    return BITNET_OK;
-}
-
-bitnet_status bench_read_report(json_t **out, const char *path, bitnet_error *err)
-{
-    *out = NULL;
-    json_t *j = NULL;
-    BN_TRY(bn_json_read(&j, path, BENCH_REPORT_MAX_BYTES, err));
-    bitnet_status s = BITNET_OK;
-    const json_t *items = json_object_get(j, "measurements");
-    if (strcmp(bench_text(j, "format"), BENCH_FORMAT) != 0 || !json_is_array(items))
-        s = bn_fail(err, BITNET_E_FORMAT, "'%s' is no report of bitnet bench (format %s)", path,
-                    BENCH_FORMAT);
-    for (size_t i = 0; s == BITNET_OK && i < json_array_size(items); i++)
-        s = check_measurement(json_array_get(items, i), i, path, err);
-    if (s == BITNET_OK) *out = j;
-    else json_decref(j);
-    return s;
 }
 
 /* ------------------------------------------------------------------ showing it */
@@ -301,11 +252,11 @@ static void print_ffn(const json_t *ffn)
            mean_share(json_object_get(ffn, "inputs_nonzero")) * 100);
 }
 
-static void print_head(const json_t *r)
+void bench_print_subject(const json_t *r)
 {
     const json_t *machine = json_object_get(r, "machine"), *model = json_object_get(r, "model"),
                  *s = json_object_get(r, "settings");
-    char params[TERM_SIZE_BYTES], file[TERM_SIZE_BYTES], rss[TERM_SIZE_BYTES];
+    char params[TERM_SIZE_BYTES], file[TERM_SIZE_BYTES];
     int threads = (int)bench_number(s, "threads");
     double p = bench_number(model, "parameters");
     snprintf(params, sizeof params, p >= 1e9 ? "%.2fB" : "%.1fM", p >= 1e9 ? p / 1e9 : p / 1e6);
@@ -322,6 +273,13 @@ static void print_head(const json_t *r)
            *bench_text(model, "layout") ? bench_text(model, "layout") : "floats",
            bench_text(model, "head_type"), *bench_text(s, "head") ? " " : "", bench_text(s, "head"),
            term_size(file, (uint64_t)bench_number(model, "file_bytes")));
+}
+
+static void print_head(const json_t *r)
+{
+    const json_t *machine = json_object_get(r, "machine");
+    char rss[TERM_SIZE_BYTES];
+    bench_print_subject(r);
     printf("load %.0f ms, peak memory %s, memory read %.1f GB/s\n\n", bench_number(r, "load_ms"),
            term_size(rss, (uint64_t)bench_number(r, "peak_rss_bytes")),
            bench_number(machine, "read_bandwidth_gb_s"));

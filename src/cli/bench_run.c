@@ -7,11 +7,9 @@
 #include "base/bandwidth.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "cli/bench.h"
 #include "cli/interrupt.h"
 #include "cli/term.h"
-#include "server/tokens.h"
 #include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,16 +21,6 @@ enum {
 };
 static const double busy_average = 0.5; /* load average a core above which a note is made */
 static const double busy_others = 0.05, wide_spread = 0.10;
-
-/* Ordinary text, so that tokens and activations are those of ordinary use. */
-static const char prompt_text[] =
-    "The harbour town lies where the river meets the sea. Every morning, long before the sun is "
-    "up, the first boats leave, and their lamps can be seen from the hill until they are small as "
-    "stars. Those who stay mend nets, bake bread and open the shutters of their shops. When the "
-    "tide turns, the bell in the old tower rings seven times; nobody remembers who began this, and "
-    "nobody would dream of stopping it. In summer, travellers come to look at the painted houses "
-    "and ask why each has a different colour. The answer is simple: paint was once sold by the "
-    "barrel, and a family bought what the last ship had brought. ";
 
 const char *bench_mode_name(enum bench_mode m)
 {
@@ -163,21 +151,7 @@ static bitnet_status make_room(struct bench *b, bitnet_error *err)
 
 void bench_make_prompt(struct bench *b, int32_t *tokens, size_t n)
 {
-    struct bn_rng r = {b->settings->seed ^ (b->n_prompts++ << 32)};
-    uint64_t start = bn_rng_u64(&r);
-    for (size_t i = 0; i < n; i++)
-        tokens[i] = i == 0 || b->n_text == 0 ? (int32_t)bn_rng_below(&r, b->info.n_vocab)
-                                             : b->text[(start + i) % b->n_text];
-}
-
-static void encode_text(struct bench *b)
-{
-    bitnet_error unused;
-    if (tokens_encode(&b->text, &b->n_text, b->model, prompt_text, sizeof prompt_text - 1, 0,
-                      &unused) != BITNET_OK)
-        b->n_text = 0; /* no tokenizer: random tokens do as well */
-    for (size_t i = 0; i < b->n_text; i++)
-        if (b->text[i] < 0 || (uint32_t)b->text[i] >= b->info.n_vocab) b->n_text = 0;
+    prompts_make(&b->prompts, tokens, n);
 }
 
 static bitnet_status stop_if_interrupted(bitnet_error *err)
@@ -438,7 +412,7 @@ bitnet_status bench_run(struct bench *b, bitnet_error *err)
            : modes[BENCH_KV]    ? bench_kv_plan(b, err)
                                 : open_engines(b, err));
     BN_TRY(make_room(b, err));
-    encode_text(b);
+    prompts_open(&b->prompts, b->model, b->settings->seed);
     b->load.average = bench_load_average();
     struct bench_clock from = bench_clock_now();
     BN_TRY(run_rounds(b, err));
@@ -465,7 +439,7 @@ void bench_free(struct bench *b)
     }
     free(b->items);
     free(b->bandwidth);
-    free(b->text);
+    prompts_close(&b->prompts);
     free(b->logits);
     *b = (struct bench){0};
 }

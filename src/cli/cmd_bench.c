@@ -7,20 +7,17 @@
 #include "base/file.h"
 #include "cli/bench.h"
 #include "cli/command.h"
-#include "cli/model_opts.h"
+#include "cli/synthetic.h"
 #include "cli/term.h"
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 struct bench_config {
     struct model_opts model;
     struct engine_opts engine;
-    const char *mode, *synthetic, *type, *head_type, *ffn_density, *cpus, *report, *plot,
-        *fail_over, *op, *text;
+    struct synthetic_opts made;
+    const char *mode, *cpus, *report, *plot, *fail_over, *op, *text;
     struct opt_u32s prompt_tokens, batch_sizes, depths;
-    uint32_t max_new_tokens, warmup, repeat, layers;
+    uint32_t max_new_tokens, warmup, repeat;
     uint64_t seed;
     uint32_t pairs;
     bool json, run;
@@ -113,41 +110,6 @@ static const struct opt measure_table[] = {
      .offset = AT(cpus)},
     {.kind = OPT_END},
 };
-static const struct opt synthetic_table[] = {
-    {.kind = OPT_STR,
-     .name = "synthetic",
-     .metavar = "SHAPE",
-     .help = "a random model of this shape, made in memory; 'bitnet synth --list' shows the shapes",
-     .offset = AT(synthetic)},
-    {.kind = OPT_U32,
-     .name = "layers",
-     .metavar = "N",
-     .help = "its layers; 0 takes the shape's own",
-     .offset = AT(layers),
-     .initial = "0",
-     .min = 0,
-     .max = 10000},
-    {.kind = OPT_CHOICE,
-     .name = "type",
-     .help = "storage of its ternary matrices",
-     .offset = AT(type),
-     .shown = "i2_s",
-     .choices = "i2_s|tq2_0|tq1_0|iq2_bn|iq1_bn|q1_0|q2_0"},
-    {.kind = OPT_CHOICE,
-     .name = "head-type",
-     .help = "storage of its embedding and output head",
-     .offset = AT(head_type),
-     .shown = "f16",
-     .choices = "f32|f16|bf16|q8_0|q6_k|q4_0|q4_k"},
-    {.kind = OPT_STR,
-     .name = "ffn-density",
-     .metavar = "LIST",
-     .help = "its shares of open gates and of nonzero inputs of 'down', as for synth: 0.3:0.1,... "
-             "or 'trained'",
-     .offset = AT(ffn_density),
-     .shown = "chance: 0.5:0.33"},
-    {.kind = OPT_END},
-};
 static const struct opt output_table[] = {
     {.kind = OPT_STR,
      .name = "json-report",
@@ -189,7 +151,7 @@ static const struct opt output_table[] = {
 static const struct opt_part parts[] = {
     {"Measurements", measure_table, 0},
     {"Model", model_opts_table, AT(model)},
-    {"Synthetic model", synthetic_table, 0},
+    {"Synthetic model", synthetic_table, AT(made)},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
     {"Output", output_table, 0},
@@ -204,50 +166,17 @@ static bool kernels_only(const struct bench_config *c)
     return c->mode && strcmp(c->mode, "kernels") == 0;
 }
 
-/* Makes the model in memory that has no name and is gone when the descriptor is closed. */
-static int make_synthetic(int *fd, const struct bench_config *c)
-{
-    int code = model_shape_check(c->synthetic, "bench");
-    if (code != EXIT_DONE) return code;
-    *fd = memfd_create("bitnet-synthetic", MFD_CLOEXEC);
-    if (*fd < 0) return term_fail_text("cannot make a file in memory: %s", strerror(errno));
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", *fd);
-    struct term_progress bar = {0};
-    bitnet_error err = {0};
-    bitnet_synth_options o;
-    bitnet_synth_options_init(&o);
-    o.type = c->type;
-    o.head_type = c->head_type;
-    o.seed = c->seed;
-    o.n_layer = c->layers || !kernels_only(c) ? c->layers : 1; /* all layers have the same shapes */
-    o.ffn_density = c->ffn_density;
-    o.overwrite = 1;
-    o.progress = term_progress_show;
-    o.progress_user = &bar;
-    bitnet_status s = bitnet_synth(c->synthetic, path, &o, &err);
-    term_progress_end(&bar);
-    return s == BITNET_OK ? EXIT_DONE : term_fail(&err);
-}
-
 static int open_model(bitnet_model **out, const struct bench_config *c,
                       const struct arg_words *words)
 {
-    const char *typed;
-    int fd = -1, code = model_word(&typed, c->model.model, words, "bench");
-    char path[64];
-    if (code == EXIT_DONE && c->synthetic) {
-        if (typed) return term_usage("bench", "give a model or --synthetic, not both");
-        code = make_synthetic(&fd, c);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        typed = path;
+    struct synthetic_opts made = c->made;
+    const char *head = c->engine.head, *ffn = c->engine.ffn;
+    if (kernels_only(c)) {
+        head = "exact"; /* no copies that nobody reads */
+        ffn = "dense";
+        if (made.shape && !made.layers) made.layers = 1; /* all layers have the same shapes */
     }
-    /* no copies that nobody reads */
-    const char *head = kernels_only(c) ? "exact" : c->engine.head;
-    const char *ffn = kernels_only(c) ? "dense" : c->engine.ffn;
-    if (code == EXIT_DONE) code = model_open(out, typed, &c->model, head, ffn, "bench");
-    if (fd >= 0) close(fd); /* the model holds what it needs of it */
-    return code;
+    return synthetic_or_word(out, &made, c->seed, &c->model, words, head, ffn, "bench");
 }
 
 /* ------------------------------------------------------------------ the run */
@@ -263,7 +192,7 @@ static void fill_settings(struct bench_settings *s, const struct bench_config *c
                                  .seed = c->seed,
                                  .op = c->op,
                                  .text = c->text,
-                                 .text_embedded = c->synthetic != NULL};
+                                 .text_embedded = c->made.shape != NULL};
     model_engine_options(&s->engine, &c->model, &c->engine);
     for (int m = 0; m < BENCH_MODES; m++)
         s->modes[m] = !c->mode ? m == BENCH_STREAM || m == BENCH_PREFILL
@@ -278,12 +207,6 @@ struct outputs {
     struct bn_out report, plot;
 };
 
-static bitnet_status put_file(struct bn_out *o, const char *text, bitnet_error *err)
-{
-    BN_TRY(bn_out_write(o, text, strlen(text), err));
-    return bn_out_commit(o, err);
-}
-
 static int write_files(struct outputs *out, const json_t *report, const struct bench_config *c)
 {
     bitnet_error err = {0};
@@ -291,12 +214,14 @@ static int write_files(struct outputs *out, const json_t *report, const struct b
     char *text = NULL;
     if (c->report) {
         text = json_dumps(report, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
-        s = text ? put_file(&out->report, text, &err) : bn_fail_nomem(&err, 0, "the report");
+        s = text ? bn_out_end(&out->report, text, strlen(text), &err)
+                 : bn_fail_nomem(&err, 0, "the report");
         free(text);
     }
     if (s == BITNET_OK && c->plot) {
         text = bench_plot(report, bn_ends_with(c->plot, ".html"));
-        s = text ? put_file(&out->plot, text, &err) : bn_fail_nomem(&err, 0, "the plot");
+        s = text ? bn_out_end(&out->plot, text, strlen(text), &err)
+                 : bn_fail_nomem(&err, 0, "the plot");
         free(text);
     }
     return s == BITNET_OK ? EXIT_DONE : term_fail(&err);
@@ -382,9 +307,6 @@ static int run(void *config, const struct arg_words *words)
     if (c->run) return term_usage("bench", "--run is for 'bitnet bench diff'");
     if (c->fail_over) return term_usage("bench", "--fail-over is for 'bitnet bench diff'");
     if (words->n > 1) return term_usage("bench", "'%s' is one argument too many", words->items[1]);
-    if (!c->synthetic && (c->layers || c->type || c->head_type || c->ffn_density))
-        return term_usage("bench",
-                          "--layers, --type, --head-type and --ffn-density need --synthetic");
     if (c->op && !kernels_only(c)) return term_usage("bench", "--op needs --mode kernels");
     bool kv = c->mode && strcmp(c->mode, "kv") == 0;
     if (c->text && !kv) return term_usage("bench", "--text needs --mode kv");

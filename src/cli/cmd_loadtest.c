@@ -87,9 +87,9 @@ static bitnet_status put_file(struct bn_out *out, struct bn_buf *text, bitnet_er
 {
     bitnet_status s = text->failed || !text->len
                           ? bn_fail_nomem(err, text->len, "a file of the report")
-                          : bn_out_write(out, text->data, text->len, err);
+                          : bn_out_end(out, text->data, text->len, err);
     bn_buf_free(text);
-    return s == BITNET_OK ? bn_out_commit(out, err) : s;
+    return s;
 }
 
 static bitnet_status write_files(struct job *j, const struct load_options *c, const json_t *report,

@@ -6,23 +6,10 @@
 #include "base/mem.h"
 #include "cli/bench.h"
 #include "cli/load.h"
+#include "cli/report_set.h"
 #include "cli/term.h"
 #include <math.h>
 #include <stdlib.h>
-
-static void set(json_t *o, const char *key, json_t *v) { json_object_set_new(o, key, v); }
-static void set_real(json_t *o, const char *key, double v)
-{
-    set(o, key, isfinite(v) ? json_real(v) : json_null());
-}
-static void set_int(json_t *o, const char *key, uint64_t v)
-{
-    set(o, key, json_integer((json_int_t)v));
-}
-static void set_text(json_t *o, const char *key, const char *s)
-{
-    set(o, key, term_json_string(s, strlen(s)));
-}
 
 /* Sums over the counted requests of a run. */
 struct totals {

@@ -26,7 +26,13 @@ void svg_text(struct bn_buf *b, const char *s)
         case '<': bn_buf_puts(b, "&lt;"); break;
         case '>': bn_buf_puts(b, "&gt;"); break;
         case '"': bn_buf_puts(b, "&quot;"); break;
-        default: bn_buf_putc(b, (unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s);
+        default:
+            if (strncmp(s, "\xef\xbf\xbe", 3) == 0 || strncmp(s, "\xef\xbf\xbf", 3) == 0) {
+                bn_buf_putc(b, '?'); /* U+FFFE and U+FFFF: UTF-8 has them, XML has not */
+                s += 2;
+            } else {
+                bn_buf_putc(b, (unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s);
+            }
         }
 }
 
@@ -70,4 +76,36 @@ double svg_round_up(double v)
     for (size_t i = 0; i < BN_ARRAY_LEN(steps); i++)
         if (v <= steps[i] * unit * (1 + 1e-9)) return steps[i] * unit;
     return 10 * unit;
+}
+
+enum {                     /* pixels */
+       FLUID_NARROW = 330, /* width of a drawing on a telephone */
+       FLUID_WIDE = 1000,  /* on a large screen; class wide is for these */
+       FLUID_LETTER = 7,
+       FLUID_PAD = 5
+};
+
+void svg_fluid_begin(struct bn_buf *b, int height, const char *what)
+{
+    bn_buf_printf(
+        b, "<svg class=\"fluid\" width=\"100%%\" height=\"%d\" role=\"img\" aria-label=\"", height);
+    svg_text(b, what);
+    bn_buf_puts(b, "\">\n");
+}
+
+void svg_block(struct bn_buf *b, const struct svg_block *r)
+{
+    size_t label_px = r->label ? strlen(r->label) * FLUID_LETTER + 2 * FLUID_PAD : 0;
+    bn_buf_printf(
+        b, "<svg x=\"%.4f%%\" y=\"%.1f\" width=\"%.4f%%\" height=\"%.1f\" class=\"%s\"><title>",
+        r->x * 100, r->y, r->width * 100, r->height, r->css);
+    svg_text(b, r->tip);
+    bn_buf_puts(b, "</title><rect width=\"100%\" height=\"100%\"/>");
+    if (r->label && (double)label_px <= r->width * FLUID_WIDE) {
+        bn_buf_printf(b, "<text x=\"%d\" y=\"%.1f\"%s>", FLUID_PAD, r->height / 2 + 4,
+                      (double)label_px <= r->width * FLUID_NARROW ? "" : " class=\"wide\"");
+        svg_text(b, r->label);
+        bn_buf_puts(b, "</text>");
+    }
+    bn_buf_puts(b, "</svg>\n");
 }

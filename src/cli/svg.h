@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * svg.h: what the drawings of bench and loadtest share: their first and last lines, the style, text
- * made safe, round numbers for axes, and the frame of a panel.
+ * made safe, round numbers for axes, and the frame of a panel. Below: drawings that are part of a
+ * page, which has the style.
  */
 #ifndef BN_CLI_SVG_H
 #define BN_CLI_SVG_H
@@ -36,5 +37,18 @@ void svg_mark(const struct svg_panel *p, double x, const char *text);
 
 /* The smallest of 1, 2, 2.5, 5 times a power of ten that is not below v. */
 double svg_round_up(double v);
+
+/* A drawing as wide as its place in the page: x and widths are shares of it, y and heights pixels,
+ * so that text keeps its size. what: said where the drawing cannot be seen. Ends with svg_end. */
+void svg_fluid_begin(struct bn_buf *b, int height, const char *what);
+
+/* A rectangle of a fluid drawing, coloured by its class (a name for CSS). */
+struct svg_block {
+    double x, width;  /* shares */
+    double y, height; /* pixels */
+    const char *css, *tip;
+    const char *label; /* shown where there is room for it; NULL: none */
+};
+void svg_block(struct bn_buf *b, const struct svg_block *r);
 
 #endif

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The chat page and the dashboard of `bitnet serve` in Chromium (browser/*.mjs).
+"""The chat page and the dashboard of `bitnet serve`, and what `bitnet profile` writes, in Chromium (browser/*.mjs).
 
-usage: browser.py BITNET FOLDER [--only TEXT] [--shots DIR] [--url URL]      output is TAP
+usage: browser.py BITNET FOLDER [--only TEXT] [--shots DIR] [--profile ARGS] [--url URL]      output is TAP
 
-FOLDER is for the packages that the tests need; it may be there already. --shots takes the pictures of the documentation
-instead. --url: a server that runs already. Skipped where node, npm or Chromium is missing, or the packages cannot be had."""
+FOLDER is for the packages that the tests need and for a profile; it may be there already. --shots takes the pictures of the documentation
+instead. --profile: arguments of the profile. --url: a server that runs already. Skipped where node, npm or Chromium is missing, or the packages cannot be had."""
 import argparse
 import contextlib
 import os
@@ -38,12 +38,22 @@ def prepare(folder):
         skip("npm could not install the packages: " + (r.stderr.strip().splitlines() or ["it says nothing"])[-1])
 
 
+def profile(bitnet, folder, *more):
+    """A run with all its files; returns their folder."""
+    out = folder / "profile"
+    out.mkdir(exist_ok=True)
+    files = ["--html", out / "profile.html", "--json-report", out / "profile.json", "--trace", out / "trace.json"]
+    subprocess.run([bitnet, "profile", *more, *files], check=True, capture_output=True)
+    return out.resolve()
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("bitnet")
     p.add_argument("folder", type=pathlib.Path)
     p.add_argument("--only")
     p.add_argument("--shots")
+    p.add_argument("--profile", default="--prompt-tokens 32 -n 8")
     p.add_argument("--url")
     a = p.parse_args()
     chromium = next((c for c in map(shutil.which, CHROMIUM) if c), None)
@@ -51,6 +61,7 @@ def main():
     if missing:
         skip("not installed: " + ", ".join(missing))
     prepare(a.folder)
+    files = profile(a.bitnet, a.folder, *a.profile.split())
     more = ["--only", a.only] if a.only else []
     if a.shots:
         os.makedirs(a.shots, exist_ok=True)
@@ -58,7 +69,7 @@ def main():
     with contextlib.ExitStack() as stack:
         url = a.url or stack.enter_context(Server(a.bitnet)).url
         sys.stdout.flush()
-        return subprocess.run(["node", "test.mjs", url, chromium, *more], cwd=a.folder).returncode
+        return subprocess.run(["node", "test.mjs", url, chromium, str(files), *more], cwd=a.folder).returncode
 
 
 if __name__ == "__main__":

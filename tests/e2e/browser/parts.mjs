@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several tests do on the chat page.
+// What several tests do, most of it on the chat page.
 import assert from 'node:assert/strict';
+import { pathToFileURL } from 'node:url';
 
 export const STORY = 'Once upon a time there was a little fox';
 
@@ -99,4 +100,10 @@ export async function openWith(open, c, how) {
     }, c);
     await page.reload();
     return page;
+}
+
+/** The report of a profile: a file that asks for nothing but itself. */
+export function openReport(open, files, how) {
+    const url = pathToFileURL(`${files}/profile.html`).href;
+    return open(url, { within: url, ...how });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures for the documentation.
-import { ask, set, STORY } from './parts.mjs';
+import { ask, openReport, set, STORY } from './parts.mjs';
 import { load } from './load.mjs';
 
 const LOAD_S = 60;
@@ -15,7 +15,7 @@ async function chat(open, dir, name, how, odds) {
     await page.screenshot({ path: `${dir}/${name}.png` });
 }
 
-export async function takeShots({ open, server }, dir) {
+export async function chat_page({ open, shots: dir }) {
     await chat(open, dir, 'chat-light', { colorScheme: 'light' }, false);
     await chat(open, dir, 'chat-dark', { colorScheme: 'dark' }, true);
     await chat(
@@ -30,10 +30,20 @@ export async function takeShots({ open, server }, dir) {
         },
         false,
     );
+}
+
+export async function dashboard({ open, server, shots: dir }) {
     const page = await open('dashboard', { viewport: { width: 1280, height: 900 } });
     await page.selectOption('#interval', '1');
     const end = load(server, 6);
     await page.waitForTimeout(LOAD_S * 1000);
     await page.screenshot({ path: `${dir}/dashboard.png`, fullPage: true });
     await end();
+}
+
+export async function profile({ open, files, shots: dir }) {
+    for (const colorScheme of ['light', 'dark']) {
+        const page = await openReport(open, files, { colorScheme, viewport: { width: 1200, height: 1240 } });
+        await page.screenshot({ path: `${dir}/profile-${colorScheme}.png` });
+    }
 }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chat page and the dashboard in Chromium.   usage: node test.mjs URL CHROMIUM [--only TEXT]
-// [--shots DIR]
+// The chat page, the dashboard and the report of a profile in Chromium.
+// usage: node test.mjs URL CHROMIUM FILES [--only TEXT] [--shots DIR]
+// FILES: a folder with profile.html, profile.json and trace.json of one run
 import assert from 'node:assert/strict';
 import { parseArgs } from 'node:util';
 import { chromium } from 'playwright-core';
 import * as chat from './chat.mjs';
 import * as dashboard from './dashboard.mjs';
 import { Line } from './line.mjs';
-import { takeShots } from './shots.mjs';
+import * as report from './report.mjs';
+import * as shots from './shots.mjs';
 
 const LIMIT_MS = 120000;
 const {
     values: options,
-    positionals: [url, program],
+    positionals: [url, program, files],
 } = parseArgs({
     allowPositionals: true,
     options: { only: { type: 'string', default: '' }, shots: { type: 'string' } },
@@ -24,8 +26,9 @@ const browser = await chromium.launch({
     args: process.getuid() === 0 ? ['--no-sandbox'] : [],
 });
 
-/** A page in a browser of its own. What it complains about, and what it asks of others, is a failure. */
-async function newPage(complaints, options = {}) {
+/** A page in a browser of its own. What it complains about, and what it asks of others, is a failure.
+ * within: how all addresses that it may ask for begin. */
+async function newPage(complaints, { within, ...options }) {
     const context = await browser.newContext({
         viewport: { width: 1200, height: 800 },
         colorScheme: 'light',
@@ -33,7 +36,7 @@ async function newPage(complaints, options = {}) {
     });
     context.setDefaultTimeout(LIMIT_MS / 2);
     await context.route('**', (route) => {
-        if (route.request().url().startsWith(line.url)) return route.fallback();
+        if (route.request().url().startsWith(within)) return route.fallback();
         complaints.push(`asked for ${route.request().url()}`);
         return route.abort();
     });
@@ -46,13 +49,14 @@ async function newPage(complaints, options = {}) {
     return page;
 }
 
+/** A test that cannot run here returns why. */
 async function run(name, test) {
     const complaints = [],
         pages = [];
     const open = async (path = '', how = {}) => {
-        const page = await newPage(complaints, how);
+        const page = await newPage(complaints, { within: line.url, ...how });
         pages.push(page);
-        await page.goto(line.url + path);
+        await page.goto(new URL(path, line.url).href);
         return page;
     };
     line.reset();
@@ -61,9 +65,9 @@ async function run(name, test) {
         const late = new Promise((_, reject) => {
             timer = setTimeout(() => reject(new Error(`took more than ${LIMIT_MS} ms`)), LIMIT_MS);
         });
-        await Promise.race([test({ open, line, server: url }), late]);
+        const skipped = await Promise.race([test({ open, line, server: url, files, shots: options.shots }), late]);
         assert.deepEqual(complaints, [], 'the page complained');
-        console.log(`ok ${++count} - ${name}`);
+        console.log(`ok ${++count} - ${name}${skipped ? ` # SKIP ${skipped}` : ''}`);
     } catch (e) {
         failed++;
         console.log(`not ok ${++count} - ${name}\n${String(e.stack).replace(/^/gm, '# ')}`);
@@ -75,12 +79,9 @@ async function run(name, test) {
 
 let count = 0,
     failed = 0;
-if (options.shots) {
-    await run('screenshots', (t) => takeShots(t, options.shots));
-} else {
-    for (const [name, test] of Object.entries({ ...chat, ...dashboard }))
-        if (name.includes(options.only)) await run(name.replaceAll('_', ' '), test);
-}
+const all = options.shots ? shots : { ...chat, ...dashboard, ...report };
+for (const [name, test] of Object.entries(all))
+    if (name.includes(options.only)) await run(name.replaceAll('_', ' '), test);
 console.log(`1..${count}`);
 await browser.close();
 line.close();

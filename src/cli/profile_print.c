@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * profile_print.c: a report as tables on a terminal. Operations stand in the order of their cost.
+ */
+#include "cli/profile.h"
+#include "cli/term.h"
+#include <stdlib.h>
+
+enum { LINE_WIDTH = 100, TEXT_MAX_BYTES = 4096 };
+
+/* Words, as many on a line as fit. */
+static void print_wrapped(const char *text, int indent)
+{
+    int width = term_width(stdout), at = 0;
+    if (width > LINE_WIDTH || !term_is_tty(stdout)) width = LINE_WIDTH;
+    while (*text) {
+        int gap = (int)strspn(text, " "), word = (int)strcspn(text + gap, " ");
+        if (at && at + gap + word > width) {
+            at = printf("\n%*s", indent, "") - 1;
+            text += gap;
+            gap = 0;
+        }
+        at += printf("%.*s", gap + word, text);
+        text += gap + word;
+    }
+    putchar('\n');
+}
+
+/* ------------------------------------------------------------------ operations */
+
+static int dearest_first(const void *a, const void *b)
+{
+    double x = bench_number(*(json_t *const *)a, "ns_per_token"),
+           y = bench_number(*(json_t *const *)b, "ns_per_token");
+    return (x < y) - (x > y);
+}
+
+/* A number, or a dash where there is nothing to count. */
+static void column(const char *fmt, int width, double v)
+{
+    if (v > 0) printf(fmt, width, v);
+    else printf(" %*s", width, "-");
+}
+
+static void print_op(const json_t *op)
+{
+    printf("  %-14s %-11s %10.1f %6.1f %%", bench_text(op, "op"), bench_text(op, "kind"),
+           bench_number(op, "ns_per_token") / 1e3, bench_number(op, "share") * 100);
+    column(" %*.1f", 8, bench_number(op, "calls_per_token"));
+    column(" %*.1f", 10, bench_number(op, "bytes_per_token") / 1e3);
+    column(" %*.1f", 8, bench_number(op, "bytes_per_s") / 1e9);
+    column(" %*.0f %%", 8, bench_number(op, "roofline_share") * 100);
+    column(" %*.1f", 9, bench_number(op, "macs_per_s") / 1e9);
+    putchar('\n');
+}
+
+static void print_ops(const json_t *phase)
+{
+    const json_t *ops = json_object_get(phase, "ops");
+    const json_t *sorted[PROFILE_OPS_MAX];
+    size_t n = bn_min_size(json_array_size(ops), PROFILE_OPS_MAX);
+    for (size_t i = 0; i < n; i++) sorted[i] = json_array_get(ops, i);
+    qsort(sorted, n, sizeof *sorted, dearest_first);
+    printf("%s  %-14s %-11s %10s %8s %8s %10s %8s %10s %9s%s\n", term_style(stdout, TERM_BOLD),
+           "operation", "kind", "us/token", "share", "calls", "kB/token", "GB/s", "roofline",
+           "GMAC/s", term_style(stdout, TERM_PLAIN));
+    for (size_t i = 0; i < n; i++) print_op(sorted[i]);
+}
+
+static void print_kinds(const json_t *phase)
+{
+    const json_t *kinds = json_object_get(phase, "kinds");
+    struct bn_buf b;
+    bn_buf_init(&b, TEXT_MAX_BYTES);
+    bn_buf_puts(&b, "  in all:");
+    for (size_t i = 0; i < json_array_size(kinds); i++) {
+        const json_t *k = json_array_get(kinds, i);
+        bn_buf_printf(&b, "%s %s %.1f %%", i ? "," : "", bench_text(k, "kind"),
+                      bench_number(k, "share") * 100);
+    }
+    if (b.data) print_wrapped(b.data, 2);
+    bn_buf_free(&b);
+}
+
+/* ------------------------------------------------------------------ workers and layers */
+
+static void print_workers(const json_t *phase)
+{
+    const json_t *workers = json_object_get(phase, "workers");
+    printf("%s  %-14s %10s %10s %10s %8s%s\n", term_style(stdout, TERM_BOLD), "worker", "busy us",
+           "wait us", "idle us", "waiting", term_style(stdout, TERM_PLAIN));
+    for (size_t i = 0; i < json_array_size(workers); i++) {
+        const json_t *w = json_array_get(workers, i);
+        printf("  %-14.0f %10.1f %10.1f %10.1f %6.1f %%\n", bench_number(w, "worker"),
+               bench_number(w, "busy_ns_per_token") / 1e3,
+               bench_number(w, "wait_ns_per_token") / 1e3,
+               bench_number(w, "idle_ns_per_token") / 1e3, bench_number(w, "wait_share") * 100);
+    }
+}
+
+/* The operations of a layer, in its order. */
+static void print_split(const json_t *layer)
+{
+    const char *op;
+    json_t *ns;
+    json_object_foreach(json_object_get(layer, "ops"), op, ns)
+        printf(" %s %.1f", op, json_number_value(ns) / 1e3);
+}
+
+static void print_layers(const json_t *phase, bool all)
+{
+    const json_t *layers = json_object_get(phase, "layers"), *least = NULL, *most = NULL;
+    size_t n = json_array_size(layers);
+    double sum = 0;
+    if (!n) return;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *l = json_array_get(layers, i);
+        double ns = bench_number(l, "ns_per_token");
+        sum += ns;
+        if (!least || ns < bench_number(least, "ns_per_token")) least = l;
+        if (!most || ns > bench_number(most, "ns_per_token")) most = l;
+        if (!all) continue;
+        printf("  layer %02.0f %9.1f us:", bench_number(l, "layer"), ns / 1e3);
+        print_split(l);
+        putchar('\n');
+    }
+    printf(
+        "  %zu layers, %.1f us/token each on average; fastest %.0f (%.1f), slowest %.0f (%.1f)\n",
+        n, sum / (double)n / 1e3, bench_number(least, "layer"),
+        bench_number(least, "ns_per_token") / 1e3, bench_number(most, "layer"),
+        bench_number(most, "ns_per_token") / 1e3);
+}
+
+/* ------------------------------------------------------------------ counters, faults, energy */
+
+/* Events that were refused, with the reason behind those that share it. */
+static void print_refused(const json_t *counters)
+{
+    const char *name, *last = "";
+    json_t *c;
+    struct bn_buf b;
+    bn_buf_init(&b, TEXT_MAX_BYTES);
+    json_object_foreach((json_t *)counters, name, c)
+    {
+        const char *why = bench_text(c, "unavailable");
+        if (!*why) continue;
+        if (*last && strcmp(why, last) != 0) bn_buf_printf(&b, ": %s;", last);
+        bn_buf_printf(&b, *last && strcmp(why, last) == 0 ? ", %s" : "  no %s", name);
+        last = why;
+    }
+    if (*last) bn_buf_printf(&b, ": %s", last);
+    if (b.data) print_wrapped(b.data, 2);
+    bn_buf_free(&b);
+}
+
+static void print_counted(const char *name, const json_t *c)
+{
+    printf("  %-16s %14.0f%s", name, bench_number(c, "per_token"),
+           strcmp(name, "task-clock") == 0 ? " ns" : "");
+    if (json_object_get(c, "ghz")) printf("   %.2f GHz", bench_number(c, "ghz"));
+    if (json_object_get(c, "per_cycle")) printf("   %.2f a cycle", bench_number(c, "per_cycle"));
+    if (json_object_get(c, "per_1000_instructions"))
+        printf("   %.2f a 1000 instructions", bench_number(c, "per_1000_instructions"));
+    putchar('\n');
+}
+
+static void print_counters(const json_t *phase)
+{
+    const json_t *counters = json_object_get(phase, "counters");
+    const char *why = bench_text(counters, "unavailable"), *name;
+    json_t *c;
+    if (*why) {
+        printf("  no hardware counters: %s\n", why);
+        return;
+    }
+    json_object_foreach((json_t *)counters, name, c) if (!json_object_get(c, "unavailable"))
+        print_counted(name, c);
+    print_refused(counters);
+}
+
+static void print_rest(const json_t *phase)
+{
+    const json_t *faults = json_object_get(phase, "page_faults"),
+                 *energy = json_object_get(phase, "energy");
+    printf("  a token: %.3f page faults (%.3f from disk), %.3f heap allocations, %.2f context "
+           "switches (%.2f forced)\n",
+           bench_number(faults, "minor_per_token") + bench_number(faults, "major_per_token"),
+           bench_number(faults, "major_per_token"),
+           bench_number(phase, "heap_allocations_per_token"),
+           bench_number(phase, "context_switches_per_token") +
+               bench_number(phase, "forced_switches_per_token"),
+           bench_number(phase, "forced_switches_per_token"));
+    if (json_object_get(energy, "unavailable"))
+        printf("  energy: %s\n", bench_text(energy, "unavailable"));
+    else
+        printf("  energy: %.3f J a token, %.1f W\n", bench_number(energy, "joules_per_token"),
+               bench_number(energy, "watts"));
+}
+
+/* ------------------------------------------------------------------ the report */
+
+static void print_phase(const json_t *report, const char *name, bool by_layer)
+{
+    const json_t *p = json_object_get(json_object_get(report, "phases"), name),
+                 *steps = json_object_get(p, "step_ms"),
+                 *kernel = json_object_get(p, "kernel_share");
+    char bytes[TERM_SIZE_BYTES];
+    printf(
+        "\n%s%s%s: %.0f tokens in %.0f step%s, %.1f tok/s; steps P50 %.2f, P90 %.2f, P99 %.2f, max "
+        "%.2f ms\n",
+        term_style(stdout, TERM_BOLD), name, term_style(stdout, TERM_PLAIN),
+        bench_number(p, "tokens"), bench_number(p, "steps"),
+        bench_number(p, "steps") == 1 ? "" : "s", bench_number(p, "tok_per_s"),
+        bench_number(steps, "p50"), bench_number(steps, "p90"), bench_number(steps, "p99"),
+        bench_number(steps, "max"));
+    printf(
+        "  %s a token at %.1f GB/s, %.0f %% of the roofline; parts add up to %.2f %% of the wall "
+        "time\n",
+        term_size(bytes, (uint64_t)bench_number(p, "bytes_per_token")),
+        bench_number(p, "bytes_per_s") / 1e9, bench_number(p, "roofline_share") * 100,
+        bench_number(p, "parts_share") * 100);
+    if (kernel)
+        printf("  matrices at %.0f %% of what their kernel does with weights in the cache\n",
+               json_number_value(kernel) * 100);
+    print_ops(p);
+    print_kinds(p);
+    print_layers(p, by_layer);
+    print_workers(p);
+    print_counters(p);
+    print_rest(p);
+}
+
+static void print_frequency(const json_t *f)
+{
+    if (json_object_get(f, "unavailable")) {
+        printf("clock: %s\n", bench_text(f, "unavailable"));
+        return;
+    }
+    printf("clock: %.0f MHz (%.0f to %.0f, %s, %.0f samples)", bench_number(f, "mean_mhz"),
+           bench_number(f, "min_mhz"), bench_number(f, "max_mhz"), bench_text(f, "source"),
+           bench_number(f, "samples"));
+    if (json_is_number(json_object_get(f, "throttle_events")))
+        printf(", slowed down for heat %.0f times", bench_number(f, "throttle_events"));
+    if (json_is_number(json_object_get(f, "temperature_c")))
+        printf(", %.0f C", bench_number(f, "temperature_c"));
+    putchar('\n');
+}
+
+void profile_print(const json_t *r, bool by_layer)
+{
+    const json_t *overhead = json_object_get(r, "overhead"), *memory = json_object_get(r, "memory");
+    char rss[TERM_SIZE_BYTES];
+    bench_print_subject(r);
+    printf("peak memory %s, memory read %.1f GB/s\n",
+           term_size(rss, (uint64_t)bench_number(memory, "peak_rss_bytes")),
+           bench_number(json_object_get(r, "machine"), "bandwidth_bytes_per_s") / 1e9);
+    print_phase(r, "prefill", by_layer);
+    print_phase(r, "decode", by_layer);
+    putchar('\n');
+    print_frequency(json_object_get(r, "frequency"));
+    printf("noting: %.0f marks a token, %.0f ns each: about %.2f %% of decoding\n\n",
+           bench_number(overhead, "marks_per_token"), bench_number(overhead, "mark_ns"),
+           bench_number(overhead, "share") * 100);
+    print_wrapped(bench_text(r, "verdict"), 0);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/synthetic.h"
+
+#include "cli/command.h"
+#include "cli/term.h"
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define AT(field) offsetof(struct synthetic_opts, field)
+const struct opt synthetic_table[] = {
+    {.kind = OPT_STR,
+     .name = "synthetic",
+     .metavar = "SHAPE",
+     .help = "a random model of this shape, made in memory; 'bitnet synth --list' shows the shapes",
+     .offset = AT(shape)},
+    {.kind = OPT_U32,
+     .name = "layers",
+     .metavar = "N",
+     .help = "its layers; 0 takes the shape's own",
+     .offset = AT(layers),
+     .initial = "0",
+     .min = 0,
+     .max = 10000},
+    {.kind = OPT_CHOICE,
+     .name = "type",
+     .help = "storage of its ternary matrices",
+     .offset = AT(type),
+     .shown = "i2_s",
+     .choices = "i2_s|tq2_0|tq1_0|iq2_bn|iq1_bn|q1_0|q2_0"},
+    {.kind = OPT_CHOICE,
+     .name = "head-type",
+     .help = "storage of its embedding and output head",
+     .offset = AT(head_type),
+     .shown = "f16",
+     .choices = "f32|f16|bf16|q8_0|q6_k|q4_0|q4_k"},
+    {.kind = OPT_STR,
+     .name = "ffn-density",
+     .metavar = "LIST",
+     .help = "its shares of open gates and of nonzero inputs of 'down', as for synth: 0.3:0.1,... "
+             "or 'trained'",
+     .offset = AT(ffn_density),
+     .shown = "chance: 0.5:0.33"},
+    {.kind = OPT_END},
+};
+#undef AT
+
+/* Makes the model in memory that has no name and is gone when the descriptor is closed. */
+static int make(int *fd, const struct synthetic_opts *c, uint64_t seed, const char *command)
+{
+    int code = model_shape_check(c->shape, command);
+    if (code != EXIT_DONE) return code;
+    *fd = memfd_create("bitnet-synthetic", MFD_CLOEXEC);
+    if (*fd < 0) return term_fail_text("cannot make a file in memory: %s", strerror(errno));
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", *fd);
+    struct term_progress bar = {0};
+    bitnet_error err = {0};
+    bitnet_synth_options o;
+    bitnet_synth_options_init(&o);
+    o.type = c->type;
+    o.head_type = c->head_type;
+    o.seed = seed;
+    o.n_layer = c->layers;
+    o.ffn_density = c->ffn_density;
+    o.overwrite = 1;
+    o.progress = term_progress_show;
+    o.progress_user = &bar;
+    bitnet_status s = bitnet_synth(c->shape, path, &o, &err);
+    term_progress_end(&bar);
+    return s == BITNET_OK ? EXIT_DONE : term_fail(&err);
+}
+
+int synthetic_or_word(bitnet_model **out, const struct synthetic_opts *made, uint64_t seed,
+                      const struct model_opts *o, const struct arg_words *words, const char *head,
+                      const char *ffn, const char *command)
+{
+    const char *typed;
+    char path[64];
+    int fd = -1, code = model_word(&typed, o->model, words, command);
+    if (code != EXIT_DONE) return code;
+    if (!made->shape && (made->layers || made->type || made->head_type || made->ffn_density))
+        return term_usage(command,
+                          "--layers, --type, --head-type and --ffn-density need --synthetic");
+    if (made->shape) {
+        if (typed) return term_usage(command, "give a model or --synthetic, not both");
+        code = make(&fd, made, seed, command);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        typed = path;
+    }
+    if (code == EXIT_DONE) code = model_open(out, typed, o, head, ffn, command);
+    if (fd >= 0) close(fd); /* the model holds what it needs of it */
+    return code;
+}
