@@ -224,7 +224,7 @@ bool bn_virtual_machine(char *name, size_t room, const struct bn_tree *t)
                 return true;
             }
     }
-    snprintf(name, room, "unknown maker");
+    name[0] = 0;
     if (bn_tree_text(t, text, sizeof text, "/sys/hypervisor/type") && *text) return true;
     bn_tree_text(t, text, sizeof text, "/proc/cpuinfo");
     return strstr(text, " hypervisor ") != NULL; /* one of x86's flags */

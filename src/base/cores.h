@@ -45,7 +45,7 @@ bool bn_cpus_confine(cpu_set_t *cpus, const struct bn_topology *t, uint32_t n_th
  * their siblings. out: room for BN_MAX_CPUS; returns how many. */
 size_t bn_cpus_order(uint16_t *out, const struct bn_topology *t, unsigned self);
 
-/* Is that a virtual machine? Its maker's name then, as far as it is known. */
+/* Is that a virtual machine? Its maker's name then, "" if unknown. */
 bool bn_virtual_machine(char *name, size_t room, const struct bn_tree *t);
 
 /* ------------------------------------------------------------------ this process */

@@ -17,8 +17,8 @@
 struct bench_config {
     struct model_opts model;
     struct engine_opts engine;
-    const char *mode, *synthetic, *type, *head_type, *ffn_density, *report, *plot,
-        *fail_over, *op, *text;
+    const char *mode, *synthetic, *type, *head_type, *ffn_density, *report, *plot, *fail_over, *op,
+        *text;
     struct opt_u32s prompt_tokens, batch_sizes, depths;
     uint32_t max_new_tokens, warmup, repeat, layers;
     uint64_t seed;
