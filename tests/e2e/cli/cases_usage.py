@@ -7,8 +7,8 @@ import subprocess
 from run_cli import Skipped
 
 COMMANDS = ["run", "chat", "serve", "batch", "tokenize", "embed", "logits", "perplexity", "inspect", "convert",
-            "synth", "bench", "loadtest", "version"]
-PLANNED = ["eval", "prune", "calibrate", "profile", "doctor"]
+            "synth", "bench", "loadtest", "doctor", "version"]
+PLANNED = ["eval", "prune", "calibrate", "profile"]
 
 
 def options(help_text):
