@@ -691,6 +691,9 @@ typedef struct bitnet_kernel_info {
 BITNET_API int bitnet_kernel_get(size_t i, bitnet_kernel_info *info); /* 0 past the end */
 /* i-th set of kernels in this library, the best last; NULL past the end */
 BITNET_API const char *bitnet_backend_name(size_t i, int *supported);
+/* Compares the kernels that this backend (NULL: auto) means on this CPU with the C version, as every
+ * opening of a model does. BITNET_E_INTERNAL names one that differs. */
+BITNET_API bitnet_status bitnet_kernel_selftest(const char *backend, bitnet_error *err);
 
 /* How fast the kernels are here: every operation in every variant that this CPU can run, on the
  * sizes that a model needs, by the calling thread. The model must outlive the timer. */
@@ -717,7 +720,9 @@ BITNET_API int bitnet_kernel_timer_case(const bitnet_kernel_timer *t, size_t i,
  * case. */
 BITNET_API double bitnet_kernel_timer_run(bitnet_kernel_timer *t, size_t i);
 
-/* usable cores: affinity and cgroup quota respected */
+/* Threads that 0 stands for in the options: one a core, without the slow cores of a hybrid CPU;
+ * never more than the affinity mask has CPUs, nor than the cgroup's CPU quota, rounded to the
+ * nearest. In a virtual machine that shows a single core with siblings, all of these. */
 BITNET_API uint32_t bitnet_default_threads(void);
 
 #ifdef __cplusplus

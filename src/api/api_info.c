@@ -42,6 +42,12 @@ const char *bitnet_backend_name(size_t i, int *supported)
     return name;
 }
 
+bitnet_status bitnet_kernel_selftest(const char *backend, bitnet_error *err)
+{
+    struct bn_kernels unused;
+    return bn_choose_kernels(&unused, backend, err);
+}
+
 bitnet_status bitnet_kernel_timer_open(bitnet_kernel_timer **out, const bitnet_model *m,
                                        const char *op, bitnet_error *err)
 {

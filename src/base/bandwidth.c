@@ -117,3 +117,17 @@ double bn_bandwidth_read(struct bn_bandwidth *b)
         if (b->parts[w].got != b->parts[w].want) return 0; /* memory that does not keep its bits */
     return ns ? (double)b->bytes * 1e9 / (double)ns : 0;
 }
+
+double bn_bandwidth_best(uint32_t threads)
+{
+    enum { PASSES = 4 };
+    struct bn_bandwidth *b;
+    double best = 0;
+    if (bn_bandwidth_open(&b, threads, 0, NULL) != BITNET_OK) return 0;
+    for (int i = 0; i < PASSES; i++) {
+        double speed = bn_bandwidth_read(b);
+        if (speed > best) best = speed;
+    }
+    bn_bandwidth_close(b);
+    return best;
+}

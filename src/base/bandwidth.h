@@ -23,5 +23,8 @@ size_t bn_bandwidth_bytes(const struct bn_bandwidth *b);
 
 /* One pass over the buffer: bytes a second. */
 double bn_bandwidth_read(struct bn_bandwidth *b);
+/* Opens, reads a few times and closes: the best pass, in bytes a second; 0: it could not be
+ * measured. */
+double bn_bandwidth_best(uint32_t threads);
 
 #endif

@@ -143,15 +143,17 @@ static void *work(void *arg)
 bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_error *err)
 {
     *out = NULL;
-    if (n_threads == 0) n_threads = bn_usable_cores();
     if (n_threads > BN_MAX_THREADS)
         return bn_fail(err, BITNET_E_LIMIT, "%u threads asked for; at most %d are possible",
                        n_threads, BN_MAX_THREADS);
+    struct bn_placement place;
+    bn_placement_choose(&place, n_threads);
+    n_threads = place.n_threads;
     struct bn_pool *p = aligned_alloc(64, bn_align_up(sizeof *p, 64));
     if (!p) return bn_fail_nomem(err, sizeof *p, "thread pool");
     memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
-    p->spins = n_threads <= bn_usable_cores() ? SPINS : SPINS_CROWDED;
+    p->spins = place.crowded ? SPINS_CROWDED : SPINS;
     atomic_store(&p->patience, p->spins);
     p->threads = bn_calloc(n_threads, sizeof *p->threads);
     p->workers = bn_calloc(n_threads, sizeof *p->workers);
@@ -170,6 +172,7 @@ bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_erro
                            n_threads, e);
         }
         p->n_started++;
+        if (place.confined) pthread_setaffinity_np(p->threads[i], sizeof place.cpus, &place.cpus);
     }
     *out = p;
     return BITNET_OK;

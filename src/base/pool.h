@@ -12,7 +12,8 @@ enum { BN_MAX_THREADS = 512 };
 
 struct bn_pool;
 
-/* n_threads workers in all; 1 starts no thread. */
+/* n_threads workers in all; 1 starts no thread, 0 is as many as bn_usable_cores(). On a CPU with
+ * cores of several kinds, workers run on fast ones only, if those suffice. */
 bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_error *err);
 void bn_pool_close(struct bn_pool *p);
 /* Binds every worker but the caller to a CPU of its own, as far as that makes sense

@@ -137,8 +137,6 @@ void bench_print_kv(const json_t *items);
 void bench_make_prompt(struct bench *b, int32_t *tokens, size_t n);
 
 /* bench_machine.c */
-/* "0,2-3": from here on this process runs there only. */
-bitnet_status bench_pin(const char *list, bitnet_error *err);
 void bench_cpu_name(char *out, size_t n);
 void bench_cpu_list(char *out, size_t n); /* usable CPUs, as --cpus takes them */
 void bench_date(char *out, size_t n);     /* now, UTC, ISO 8601 */

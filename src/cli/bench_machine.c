@@ -3,10 +3,8 @@
  * bench_machine.c: what a measurement needs to know of the machine: the CPU's name, where the
  * process may run, and how much of the machine others were using meanwhile.
  */
-#include "base/buf.h"
-#include "base/cores.h"
+#include "base/machine.h"
 #include "cli/bench.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -15,52 +13,17 @@
 
 /* ------------------------------------------------------------------ CPUs */
 
-bitnet_status bench_pin(const char *list, bitnet_error *err)
-{
-    cpu_set_t set;
-    if (!bn_cpus_parse(&set, list))
-        return bn_fail(err, BITNET_E_ARG, "--cpus expects a list such as 0,2-3, not '%s'", list);
-    if (sched_setaffinity(0, sizeof set, &set) != 0)
-        return bn_fail(err, BITNET_E_IO, "cannot run on the CPUs %s: %s", list, strerror(errno));
-    return BITNET_OK;
-}
-
 void bench_cpu_list(char *out, size_t n)
 {
-    struct bn_buf b;
     cpu_set_t set;
-    bn_buf_init(&b, n - 1);
-    if (sched_getaffinity(0, sizeof set, &set) != 0) CPU_ZERO(&set);
-    for (unsigned c = 0, end; c < CPU_SETSIZE; c = end + 1) {
-        for (end = c; end < CPU_SETSIZE && CPU_ISSET(end, &set); end++) continue;
-        if (end == c) continue;
-        bn_buf_printf(&b, end - c > 1 ? "%s%u-%u" : "%s%u", b.len ? "," : "", c, end - 1);
-    }
-    snprintf(out, n, "%s", b.data ? b.data : "");
-    bn_buf_free(&b);
+    bn_cpus_allowed(&set);
+    bn_cpus_format(out, n, &set);
 }
 
 void bench_cpu_name(char *out, size_t n)
 {
-    /* "model name" on x86, "Model" on some arm boards, "uarch" or at least the ISA on riscv */
-    static const char *const keys[] = {"model name", "Model", "uarch", "isa"};
-    snprintf(out, n, "unknown");
-    size_t best = BN_ARRAY_LEN(keys);
-    char line[512];
-    FILE *f = fopen("/proc/cpuinfo", "re");
-    while (f && best && fgets(line, sizeof line, f)) {
-        char *value = strchr(line, ':');
-        if (!value) continue;
-        size_t key_len = strcspn(line, "\t:");
-        for (size_t k = 0; k < best; k++)
-            if (strlen(keys[k]) == key_len && memcmp(line, keys[k], key_len) == 0) {
-                value += 1 + strspn(value + 1, " \t");
-                value[strcspn(value, "\n")] = 0;
-                snprintf(out, n, "%s", value);
-                best = k;
-            }
-    }
-    if (f) fclose(f);
+    bn_machine_cpu_name(out, n, &bn_tree_here);
+    if (!*out) snprintf(out, n, "unknown");
 }
 
 /* ------------------------------------------------------------------ time and load */

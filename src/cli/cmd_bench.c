@@ -15,7 +15,7 @@ struct bench_config {
     struct model_opts model;
     struct engine_opts engine;
     struct synthetic_opts made;
-    const char *mode, *cpus, *report, *plot, *fail_over, *op, *text;
+    const char *mode, *report, *plot, *fail_over, *op, *text;
     struct opt_u32s prompt_tokens, batch_sizes, depths;
     uint32_t max_new_tokens, warmup, repeat;
     uint64_t seed;
@@ -103,11 +103,6 @@ static const struct opt measure_table[] = {
      .initial = "0",
      .min = 0,
      .max = 9007199254740992.0},
-    {.kind = OPT_STR,
-     .name = "cpus",
-     .metavar = "LIST",
-     .help = "run on these CPUs only, as 0,2-3",
-     .offset = AT(cpus)},
     {.kind = OPT_END},
 };
 static const struct opt output_table[] = {
@@ -312,9 +307,6 @@ static int run(void *config, const struct arg_words *words)
     if (c->text && !kv) return term_usage("bench", "--text needs --mode kv");
     if (c->plot && (kv || kernels_only(c)))
         return term_usage("bench", "--plot does not draw %s", c->mode);
-    bitnet_error err = {0};
-    if (c->cpus && bench_pin(c->cpus, &err) != BITNET_OK)
-        return err.status == BITNET_E_ARG ? term_usage("bench", "%s", err.text) : term_fail(&err);
     return measure(c, words);
 }
 

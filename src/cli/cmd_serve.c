@@ -260,21 +260,6 @@ static bool stop_asked(void *user)
     return interrupt_pending();
 }
 
-/* What all threads together can read, the best of a few passes; 0: not known. */
-static double memory_bytes_s(uint32_t threads)
-{
-    enum { PASSES = 4 };
-    struct bn_bandwidth *b;
-    double best = 0;
-    if (bn_bandwidth_open(&b, threads, 0, NULL) != BITNET_OK) return 0;
-    for (int i = 0; i < PASSES; i++) {
-        double speed = bn_bandwidth_read(b);
-        if (speed > best) best = speed;
-    }
-    bn_bandwidth_close(b);
-    return best;
-}
-
 static struct net_config net_from(const struct serve_config *c)
 {
     return (struct net_config){
@@ -344,7 +329,7 @@ static int serve(const struct serve_config *c, const bitnet_model *m, bitnet_eng
         .pages = !c->no_pages,
         .warm_up = !c->no_warm_up,
         .scrub_mib_s = c->scrub_mib_s,
-        .memory_bytes_s = c->no_warm_up ? 0 : memory_bytes_s(engine.threads),
+        .memory_bytes_s = c->no_warm_up ? 0 : bn_bandwidth_best(engine.threads),
         .listening = listening,
         .note = note,
         .stop_asked = stop_asked,

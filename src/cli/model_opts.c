@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/model_opts.h"
 
+#include "base/cores.h"
 #include "base/file.h"
-#include "cli/command.h"
 #include "base/suggest.h"
+#include "cli/command.h"
 #include "cli/term.h"
+#include <errno.h>
 #include <stddef.h>
 
 #define MODEL_HELP                                                                              \
@@ -39,7 +41,7 @@ const struct opt model_opts_table[] = {
      .letter = 't',
      .name = "threads",
      .metavar = "N",
-     .help = "threads; 0 takes the usable cores, 1 is exactly one",
+     .help = "threads; 0 takes one a usable core, without slow cores and as the quota allows",
      .offset = offsetof(struct model_opts, threads),
      .initial = "0",
      .min = 0,
@@ -50,6 +52,11 @@ const struct opt model_opts_table[] = {
      .offset = offsetof(struct model_opts, pin),
      .initial = "auto",
      .choices = "auto|on|off"},
+    {.kind = OPT_STR,
+     .name = "cpus",
+     .metavar = "LIST",
+     .help = "run on these CPUs only, as 0,2-3; threads are then counted among them",
+     .offset = offsetof(struct model_opts, cpus)},
     {.kind = OPT_CHOICE,
      .name = "activations",
      .help = "how linear layers take their input",
@@ -212,9 +219,7 @@ bool model_path_looks_like(const char *word)
            bn_ends_with(word, ".safetensors") || bn_exists(word);
 }
 
-/* A mistyped backend is a usage error with the names there are; whether this CPU has it, the
- * library says. */
-static int check_backend(const char *name, const char *command)
+int model_backend_check(const char *name, const char *command)
 {
     struct bn_buf known;
     bn_buf_init(&known, 1024);
@@ -231,6 +236,17 @@ static int check_backend(const char *name, const char *command)
                           known.data ? known.data : "");
     bn_buf_free(&known);
     return code;
+}
+
+int model_cpus_apply(const char *list, const char *command)
+{
+    cpu_set_t set;
+    if (!list) return EXIT_DONE;
+    if (!bn_cpus_parse(&set, list))
+        return term_usage(command, "--cpus expects a list such as 0,2-3, not '%s'", list);
+    if (sched_setaffinity(0, sizeof set, &set) != 0)
+        return term_fail_text("cannot run on the CPUs %s: %s", list, strerror(errno));
+    return EXIT_DONE;
 }
 
 static int open_with(bitnet_model **out, const char *typed, bitnet_model_options *mo)
@@ -252,7 +268,8 @@ int model_open(bitnet_model **out, const char *typed, const struct model_opts *o
                const char *ffn, const char *command)
 {
     *out = NULL;
-    int code = check_backend(o->backend, command);
+    int code = model_backend_check(o->backend, command);
+    if (code == EXIT_DONE) code = model_cpus_apply(o->cpus, command);
     if (code != EXIT_DONE) return code;
     bitnet_model_options mo;
     bitnet_model_options_init(&mo);

@@ -15,7 +15,7 @@ struct model_path {
 extern const struct opt model_path_table[];
 
 struct model_opts {
-    const char *model, *backend, *activations, *i2s_layout, *layout, *pin;
+    const char *model, *backend, *activations, *i2s_layout, *layout, *pin, *cpus;
     uint32_t threads;
 };
 extern const struct opt model_opts_table[];
@@ -96,7 +96,15 @@ const char *model_path_name(const char *path);
  * ending, or a path; "-" and "embedded". */
 bool model_path_looks_like(const char *word);
 
-/* Opens with a progress bar and shows the library's notes. head, ffn: as in bitnet_model_options;
+/* A mistyped backend is a usage error with the names there are, whose exit code is returned; whether
+ * this CPU has it, the library says. */
+int model_backend_check(const char *name, const char *command);
+
+/* --cpus: from here on this thread, and those that it starts, run there only. NULL: wherever they
+ * may. On failure the error line has been printed and the exit code is returned. */
+int model_cpus_apply(const char *list, const char *command);
+
+/* Goes to the CPUs of --cpus, opens with a progress bar and shows the library's notes. head, ffn: as in bitnet_model_options;
  * "exact" for commands that want all logits, "dense" for those that decode nothing. On failure the error line has been
  * printed and the exit code is returned; 0 when open. */
 int model_open(bitnet_model **out, const char *typed, const struct model_opts *o, const char *head,

@@ -28,7 +28,7 @@ bool bn_i2s_layout_parse(enum bn_i2s_layout *out, const char *name)
     return false;
 }
 
-static bitnet_status choose_kernels(struct bn_model *m, const char *backend, bitnet_error *err)
+bitnet_status bn_choose_kernels(struct bn_kernels *out, const char *backend, bitnet_error *err)
 {
     uint32_t have = bn_cpu_detect(), features = have;
     if (!bn_cpu_narrow(&features, backend))
@@ -39,11 +39,11 @@ static bitnet_status choose_kernels(struct bn_model *m, const char *backend, bit
         if (strcmp(backend, bn_cpu_backend(i, &needs)) == 0 && (have & needs) != needs)
             return bn_fail(err, BITNET_E_UNSUPPORTED, "this CPU cannot run the backend '%s'",
                            backend);
-    m->kernels = bn_kernels_select(features);
-    size_t bytes = bn_kernels_self_test_bytes(&m->kernels);
+    *out = bn_kernels_select(features);
+    size_t bytes = bn_kernels_self_test_bytes(out);
     void *memory = bn_block_alloc(bytes);
     if (!memory) return bn_fail_nomem(err, bytes, "the check of the kernels");
-    bitnet_status s = bn_kernels_self_test(&m->kernels, memory, err);
+    bitnet_status s = bn_kernels_self_test(out, memory, err);
     bn_block_free(memory, bytes);
     return s;
 }
@@ -152,7 +152,7 @@ static bitnet_status open_model(struct bn_model *m, const struct bn_model_open_a
     BN_TRY(bn_head_mode_parse(&head, a->head, err));
     BN_TRY(bn_ffn_mode_parse(&ffn, a->ffn, err));
     if (a->vocab_only) return open_tokenizer(m, a->path, true, err);
-    BN_TRY(choose_kernels(m, a->backend, err));
+    BN_TRY(bn_choose_kernels(&m->kernels, a->backend, err));
     BN_TRY(bn_source_open(&m->source, a->path, i2s, err));
     BN_TRY(open_tokenizer(m, a->path, false, err));
     return open_weights(m, a, head, ffn, err);

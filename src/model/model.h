@@ -86,6 +86,10 @@ void bn_model_close(struct bn_model *m);
 /* All matrices of the layers, as they lie in memory. */
 uint64_t bn_model_layer_bytes(const struct bn_model *m);
 
+/* The kernels that a backend's name (NULL: auto) means on this CPU, once they have been compared with
+ * the reference. */
+bitnet_status bn_choose_kernels(struct bn_kernels *out, const char *backend, bitnet_error *err);
+
 /* Row r of a dense tensor as floats, by the model's kernels. */
 void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_stored *t, uint64_t r);
 /* Rows [r, r + n_rows) of it times n_tok tokens, as dots in kernels.h; wide: [n_rows][cols]. */

@@ -258,84 +258,6 @@ static void pool_keeps_its_workers_in_step(void **state)
     assert_int_equal(bn_pool_open(&p, 100000, &err), BITNET_E_LIMIT);
 }
 
-static void put_text(const char *folder, const char *name, const char *text)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
-/* A tree as the kernel shows it: v2 at the root, v1 in the folder cpu. */
-static void quotas_are_found_in_every_group(void **state)
-{
-    (void)state;
-    static const char *const folders[] = {"", "/a", "/a/b", "/cpu", "/cpu/c", "/cpu/c/d"};
-    char root[] = "/tmp/bitnet-cgroup-XXXXXX", dir[6][128];
-    assert_non_null(mkdtemp(root));
-    for (int i = 0; i < 6; i++) {
-        snprintf(dir[i], sizeof dir[i], "%s%s", root, folders[i]);
-        if (i) assert_int_equal(mkdir(dir[i], 0700), 0);
-    }
-    assert_int_equal(bn_cgroup_cores(root, "0::/a/b\n"), 0); /* nothing is said */
-    put_text(dir[1], "cpu.max", "250000 100000\n");
-    put_text(dir[2], "cpu.max", "max 100000\n");
-    assert_int_equal(bn_cgroup_cores(root, "0::/a/b\n"), 3); /* of the group above, rounded up */
-    put_text(dir[2], "cpu.max", "50000 100000\n");
-    assert_int_equal(bn_cgroup_cores(root, "0::/a/b\n"), 1);
-    assert_int_equal(bn_cgroup_cores(root, "0::/a\n"), 3);
-    assert_int_equal(bn_cgroup_cores(root, "0::/\n"), 0);
-    put_text(dir[3], "cpu.cfs_quota_us", "-1\n");
-    put_text(dir[3], "cpu.cfs_period_us", "100000\n");
-    put_text(dir[5], "cpu.cfs_quota_us", "400000\n");
-    put_text(dir[5], "cpu.cfs_period_us", "200000\n");
-    static const char both[] = "9:memory:/a/b\n4:cpu,cpuacct:/c/d\n0::/\n";
-    assert_int_equal(bn_cgroup_cores(root, both), 2);
-    assert_int_equal(bn_cgroup_cores(root, "4:cpuset:/c/d\n"), 0);
-    put_text(dir[3], "cpu.cfs_quota_us", "100000\n"); /* a container whose path the host knows */
-    assert_int_equal(bn_cgroup_cores(root, "4:cpu:/docker/123\n"), 1);
-    assert_int_equal(bn_cgroup_cores(root, "nonsense\n:\n::\n"), 0);
-    static const char *const files[] = {"cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"};
-    for (int i = 5; i >= 0; i--) {
-        for (int k = 0; k < 3; k++) {
-            char path[192];
-            snprintf(path, sizeof path, "%s/%s", dir[i], files[k]);
-            unlink(path);
-        }
-        assert_int_equal(rmdir(dir[i]), 0);
-    }
-}
-
-static void lists_of_cpus_are_understood(void **state)
-{
-    (void)state;
-    cpu_set_t set;
-    assert_true(bn_cpus_parse(&set, "0,2-3\n"));
-    assert_int_equal(CPU_COUNT(&set), 3);
-    assert_true(CPU_ISSET(0, &set) && CPU_ISSET(2, &set) && CPU_ISSET(3, &set));
-    static const char *const bad[] = {"",   "\n",  "0,",  ",0",    "a",
-                                      "1-", "3-2", "0 1", "99999", "0\n1"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(bn_cpus_parse(&set, bad[i]));
-}
-
-/* Eight CPUs on four cores; the caller is on CPU 5. CPU i + 4 is the sibling of CPU i. */
-static void workers_take_free_cores_first(void **state)
-{
-    (void)state;
-    static const uint16_t all[] = {0, 2, 3, 1, 4, 6, 7}, some[] = {3, 1, 7};
-    uint16_t core[CPU_SETSIZE], out[CPU_SETSIZE];
-    cpu_set_t usable;
-    for (uint16_t i = 0; i < CPU_SETSIZE; i++) core[i] = i < 8 ? i % 4 : i;
-    assert_true(bn_cpus_parse(&usable, "0-7"));
-    assert_int_equal(bn_cpus_order(out, &usable, 5, core), 7);
-    assert_memory_equal(out, all, sizeof all);
-    assert_true(bn_cpus_parse(&usable, "1,3,5,7"));
-    assert_int_equal(bn_cpus_order(out, &usable, 5, core), 3);
-    assert_memory_equal(out, some, sizeof some);
-}
-
 struct where_test {
     cpu_set_t set[BN_MAX_THREADS];
 };
@@ -354,14 +276,15 @@ static void workers_are_bound_the_caller_is_not(void **state)
     cpu_set_t mine, seen;
     assert_int_equal(sched_getaffinity(0, sizeof mine, &mine), 0);
     uint32_t n_cpus = (uint32_t)CPU_COUNT(&mine), many = n_cpus < 4 ? n_cpus : 4;
-    bool quota = bn_usable_cores() < n_cpus;
+    struct bn_placement all;
+    bn_placement_choose(&all, n_cpus);
     for (uint32_t threads = 1; threads <= many + 1; threads++) {
         struct bn_pool *p;
         assert_int_equal(bn_pool_open(&p, threads, NULL), BITNET_OK);
         uint32_t n = bn_pool_pin(p);
         bn_pool_run(p, where_job, &t);
         bn_pool_close(p);
-        bool crowded = threads > n_cpus || quota;
+        bool crowded = threads > n_cpus || all.crowded;
         assert_int_equal(n, crowded ? 0 : threads - 1);
         assert_true(CPU_EQUAL(&t.set[0], &mine));
         CPU_ZERO(&seen);
@@ -525,9 +448,6 @@ int main(void)
         cmocka_unit_test(gumbel_noise_stays_below_its_bound),
         cmocka_unit_test(file_output_appears_whole_or_not_at_all),
         cmocka_unit_test(pool_keeps_its_workers_in_step),
-        cmocka_unit_test(quotas_are_found_in_every_group),
-        cmocka_unit_test(lists_of_cpus_are_understood),
-        cmocka_unit_test(workers_take_free_cores_first),
         cmocka_unit_test(workers_are_bound_the_caller_is_not),
         cmocka_unit_test(pool_deals_every_item_once),
         cmocka_unit_test(file_output_takes_a_descriptor),

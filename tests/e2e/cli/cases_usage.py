@@ -7,8 +7,8 @@ import subprocess
 from run_cli import Skipped
 
 COMMANDS = ["run", "chat", "serve", "batch", "tokenize", "embed", "logits", "perplexity", "inspect", "convert",
-            "synth", "bench", "profile", "loadtest", "version"]
-PLANNED = ["eval", "prune", "calibrate", "doctor"]
+            "synth", "bench", "profile", "loadtest", "doctor", "version"]
+PLANNED = ["eval", "prune", "calibrate"]
 
 
 def options(help_text):
