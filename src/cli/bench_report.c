@@ -196,6 +196,12 @@ static json_t *json_settings(const struct bench *b)
     set_text(o, "ffn", b->single_info.ffn);
     set_int(o, "ctx_size", b->single_info.ctx_tokens);
     set_int(o, "max_batch_tokens", b->single_info.max_batch_tokens);
+    set_text(o, "hugepages", b->info.hugepages);
+    set_text(o, "hugepages_engine", b->single_info.hugepages ? b->single_info.hugepages : "");
+    set_int(o, "locked_bytes", b->info.locked_bytes + b->single_info.locked_bytes);
+    set_text(o, "no_mmap", s->no_mmap ? "on" : "off");
+    set_int(o, "prefetch_bytes", b->info.prefetch_bytes);
+    set_text(o, "engine_warmup", s->engine_warmup ? "on" : "off");
     set_int(o, "max_new_tokens", s->max_new_tokens);
     set_int(o, "warmup", s->warmup);
     set_int(o, "repeat", s->repeat);
