@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Everything that the first tokens would wait for, before they come. What can be reached is touched:
- * weights, the cache, scratch memory, stacks; then two small passes, a prompt and a token, run what
+ * weights, the cache, scratch memory, code, stacks; then two small passes, a prompt and a token, run what
  * cannot be touched from here. They use a sequence and pages that are free, and count nowhere. */
 #include "engine/engine_impl.h"
 
 #include "base/clock.h"
+#include <link.h>
 #include <math.h>
 
 enum { STACK_PIECE = 8 << 10, STACK_PIECES = 8 }; /* more than any path of a worker takes */
@@ -22,6 +23,19 @@ static void touch_stacks(void *arg, uint32_t worker)
     (void)arg;
     (void)worker;
     touch_stack(STACK_PIECES);
+}
+
+/* Code comes from files, too: that of the program, or of one of its libraries. */
+static int touch_code(struct dl_phdr_info *object, size_t size, void *user)
+{
+    (void)size;
+    (void)user;
+    for (size_t i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &object->dlpi_phdr[i];
+        if (h->p_type == PT_LOAD && (h->p_flags & PF_X) && (h->p_flags & PF_R))
+            bn_touch_read((const void *)(object->dlpi_addr + h->p_vaddr), h->p_memsz);
+    }
+    return 0;
 }
 
 /* n tokens of a sequence from `pos` on; the last one's logits are wanted. */
@@ -59,6 +73,7 @@ bitnet_status bn_engine_warmup(struct bitnet_engine *e, bitnet_error *err)
                        "a warm-up while sequences of bitnet_eval hold %u pages of the KV cache; "
                        "bitnet_eval_reset frees them",
                        pages);
+    dl_iterate_phdr(touch_code, NULL);
     bn_model_touch(e->m);
     bn_touch(e->kv.data, e->kv.bytes);
     bn_touch(e->logits, e->logits_bytes);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A warmed-up engine: steps cause neither page faults nor allocations, and nothing is left of the
  * warm-up itself. */
-#include "alloc_count.h"
 #include "engine_common.h"
 
+#include "alloc_count.h"
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
