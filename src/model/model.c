@@ -183,12 +183,14 @@ void bn_model_touch(const struct bn_model *m)
 static void note_pages(struct bn_model *m)
 {
     const struct bn_backing *b = &m->backing;
-    if (b->missed_bytes)
-        bn_buf_printf(&m->note,
-                      "%s pages were asked for: %zu bytes of weights lie in them and %zu in "
-                      "transparent huge pages, since only %llu such pages are free. ",
-                      bn_pages_name(b->pages), b->reserved_bytes, b->missed_bytes,
-                      (unsigned long long)bn_pages_free(b->pages));
+    if (!b->missed_bytes) return;
+    if (m->note.len) bn_buf_putc(&m->note, ' ');
+    bn_buf_printf(
+        &m->note,
+        "%s pages were asked for: blocks of %zu bytes for weights lie in them, and of %zu "
+        "bytes in transparent huge pages, since only %llu such pages are free.",
+        bn_pages_name(b->pages), b->reserved_bytes, b->missed_bytes,
+        (unsigned long long)bn_pages_free(b->pages));
 }
 
 static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open_args *a,

@@ -56,9 +56,9 @@ ALWAYS void t3_add_one(__m256i s[3], __m256i v, __m256i sign, const __m256i tabl
 }
 
 /* As in t2, registers of 32 bytes. The sign of the next 32 columns or the next triple moves up to bit
- * 4 by an addition, which every pipe can do. */
-static void t3_group_one(__m128i out[2], const uint8_t *p, const int8_t *q, size_t steps,
-                         size_t ahead)
+ * 4 by an addition, which every pipe can do. Not inlined: the loop has more registers alone. */
+static __attribute__((noinline)) void t3_group_one(__m128i out[2], const uint8_t *p,
+                                                   const int8_t *q, size_t steps, size_t ahead)
 {
     __m256i s[BN_T3_ROWS], table[3];
     for (size_t j = 0; j < 3; j++) table[j] = _mm256_loadu_si256((const void *)bn_t3_table[j]);
