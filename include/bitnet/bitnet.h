@@ -102,7 +102,9 @@ typedef struct bitnet_model_options {
         mlock; /* 1: weights and caches are never swapped out; BITNET_E_LIMIT if that is not allowed */
     uint32_t
         no_mmap; /* 1: the file is read into memory, not mapped: nothing is left to page faults */
-    uint32_t prefetch_bytes; /* how far ahead kernels ask for weights; 0: 4096, 1: not at all */
+    /* how far ahead kernels ask for weights, up to 65536, in whole cache lines; 0: 4096, 1: not at
+     * all */
+    uint32_t prefetch_bytes;
     /* memory of several nodes: "off" (NULL); "distribute": threads and weights are spread over all nodes,
      * each thread's rows in its own; "isolate": all on the caller's node; "replicate": a copy of
      * the weights in every node. Holds for the model's engines. */
@@ -141,8 +143,8 @@ typedef struct bitnet_model_info {
     uint64_t head_copy_bytes; /* of packed_bytes: the copy of the head, 0 if there is none */
     uint64_t ffn_copy_bytes;  /* of packed_bytes: copies of feed-forward matrices, or 0 */
     const char *hugepages;    /* what weights lie in: "off", "thp", "2m", "1g" */
-    uint64_t locked_bytes;    /* of packed_bytes and the file: that mlock holds */
-    uint32_t prefetch_bytes;  /* in use */
+    uint64_t locked_bytes;    /* of weights, as packed and in the file: that mlock holds */
+    uint32_t prefetch_bytes;  /* in use; 0: none */
     uint32_t numa_nodes;      /* that the weights lie in, as far as `numa` says; 1 without */
 } bitnet_model_info;
 
@@ -299,9 +301,13 @@ typedef struct bitnet_engine_info {
     /* of matrices that these forward passes have read: layers, less what was left out of feed-forward
      * matrices; the head, or the copy that screens or replaces it and rows computed after screening */
     uint64_t weight_bytes;
+    const char *hugepages; /* what caches and scratch memory lie in, as in bitnet_model_info */
+    uint64_t locked_bytes; /* of them */
 } bitnet_engine_info;
 /* Everything that the first tokens would otherwise wait for: threads run, pages of weights, caches and
- * scratch memory are there. The engine must have no requests; nothing is kept of it. */
+ * scratch memory are there, and pages of the model's file stay in memory from now on, as far as the
+ * system lets them. After it steps cause no page faults, except for grammars. The engine must have no
+ * requests and no sequences of bitnet_eval; nothing is kept of it, and only a profile counts it. */
 BITNET_API bitnet_status bitnet_engine_warmup(bitnet_engine *e, bitnet_error *err);
 BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 

@@ -46,6 +46,12 @@ const char *bitnet_kv_type_name(bitnet_kv_type type) { return bn_kv_type_name(ty
 
 void bitnet_engine_close(bitnet_engine *e) { bn_engine_close(e); }
 
+bitnet_status bitnet_engine_warmup(bitnet_engine *e, bitnet_error *err)
+{
+    BN_NEED(e, err, "the engine is NULL");
+    return bn_engine_warmup(e, err);
+}
+
 void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info)
 {
     if (!e || !info) return;

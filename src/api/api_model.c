@@ -24,7 +24,11 @@ bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitn
                                    .layout = opt.layout,
                                    .head = opt.head,
                                    .ffn = opt.ffn,
+                                   .hugepages = opt.hugepages,
                                    .vocab_only = opt.vocab_only != 0,
+                                   .mlock = opt.mlock != 0,
+                                   .no_mmap = opt.no_mmap != 0,
+                                   .prefetch_bytes = opt.prefetch_bytes,
                                    .threads = opt.threads,
                                    .progress = opt.progress,
                                    .progress_user = opt.progress_user};
@@ -81,7 +85,10 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .head_bytes = loaded ? m->head.stored.bytes : 0,
                            .layout = m->layout ? m->layout : "",
                            .head_copy_bytes = m->head_copy_bytes,
-                           .ffn_copy_bytes = m->ffn_bytes};
+                           .ffn_copy_bytes = m->ffn_bytes,
+                           .hugepages = bn_backing_pages(&m->backing),
+                           .locked_bytes = m->backing.locked_bytes,
+                           .prefetch_bytes = m->prefetch_bytes};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

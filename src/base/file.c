@@ -12,6 +12,12 @@
 
 enum { OUT_BUFFER_BYTES = 1 << 20 };
 
+struct bn_reading {
+    int fd; /* -1: let go */
+    char *path;
+    struct stat stat; /* when it was opened */
+};
+
 static bitnet_status fail_errno(bitnet_error *err, const char *what, const char *path)
 {
     int e = errno;
@@ -43,18 +49,24 @@ static bitnet_status open_regular(int *fd, size_t *bytes, const char *path, bitn
     return BITNET_OK;
 }
 
+static bitnet_status map_descriptor(struct bn_mapping *out, int fd, size_t bytes, const char *path,
+                                    bitnet_error *err)
+{
+    if (!bytes) return BITNET_OK;
+    void *p = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED) return fail_errno(err, "map", path);
+    out->data = p;
+    out->bytes = bytes;
+    return BITNET_OK;
+}
+
 bitnet_status bn_map_file(struct bn_mapping *out, const char *path, bitnet_error *err)
 {
     *out = (struct bn_mapping){0};
     int fd = -1;
     size_t bytes = 0;
     BN_TRY(open_regular(&fd, &bytes, path, err));
-    bitnet_status s = BITNET_OK;
-    if (bytes) {
-        void *p = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED) s = fail_errno(err, "map", path);
-        else *out = (struct bn_mapping){p, bytes};
-    }
+    bitnet_status s = map_descriptor(out, fd, bytes, path, err);
     close(fd);
     return s;
 }
@@ -62,7 +74,68 @@ bitnet_status bn_map_file(struct bn_mapping *out, const char *path, bitnet_error
 void bn_unmap_file(struct bn_mapping *m)
 {
     if (m->data) munmap((void *)m->data, m->bytes);
+    if (m->reading) {
+        if (m->reading->fd >= 0) close(m->reading->fd);
+        free(m->reading->path);
+        free(m->reading);
+    }
     *m = (struct bn_mapping){0};
+}
+
+bitnet_status bn_map_file_to_read(struct bn_mapping *out, const char *path, bitnet_error *err)
+{
+    *out = (struct bn_mapping){0};
+    struct bn_reading *r = out->reading = bn_calloc(1, sizeof *r);
+    if (!r) return bn_fail_nomem(err, sizeof *r, path);
+    r->fd = -1;
+    r->path = strdup(path);
+    size_t bytes = 0;
+    bitnet_status s =
+        r->path ? open_regular(&r->fd, &bytes, path, err) : bn_fail_nomem(err, strlen(path), path);
+    if (s == BITNET_OK && fstat(r->fd, &r->stat) != 0) s = fail_errno(err, "read", path);
+    if (s == BITNET_OK) s = map_descriptor(out, r->fd, bytes, path, err);
+    if (s != BITNET_OK) bn_unmap_file(out);
+    return s;
+}
+
+bitnet_status bn_map_detach(struct bn_mapping *m, bitnet_error *err)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+    if (m->data &&
+        mmap((void *)m->data, m->bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
+        return fail_errno(err, "read", m->reading->path);
+    return BITNET_OK;
+}
+
+bitnet_status bn_map_read(const struct bn_mapping *m, void *to, uint64_t offset, size_t n,
+                          bitnet_error *err)
+{
+    const struct bn_reading *from = m->reading;
+    for (size_t done = 0; done < n;) {
+        ssize_t r = pread(from->fd, (uint8_t *)to + done, n - done, (off_t)(offset + done));
+        if (r < 0 && errno == EINTR) continue;
+        if (r < 0) return fail_errno(err, "read", from->path);
+        if (r == 0)
+            return bn_fail(err, BITNET_E_IO,
+                           "'%s' has become shorter while it was read: it ends at byte %llu of %zu",
+                           from->path, (unsigned long long)(offset + done), m->bytes);
+        done += (size_t)r;
+    }
+    return BITNET_OK;
+}
+
+bitnet_status bn_map_read_end(struct bn_mapping *m, bitnet_error *err)
+{
+    struct bn_reading *r = m->reading;
+    struct stat now;
+    if (fstat(r->fd, &now) != 0) return fail_errno(err, "read", r->path);
+    close(r->fd);
+    r->fd = -1;
+    if (now.st_size == r->stat.st_size && now.st_mtim.tv_sec == r->stat.st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == r->stat.st_mtim.tv_nsec)
+        return BITNET_OK;
+    return bn_fail(err, BITNET_E_IO, "'%s' has changed while it was read: %lld bytes, now %lld",
+                   r->path, (long long)r->stat.st_size, (long long)now.st_size);
 }
 
 void bn_map_release(const struct bn_mapping *m, const uint8_t *p, size_t n)

@@ -9,11 +9,21 @@
 struct bn_mapping {
     const uint8_t *data; /* NULL if the file is empty */
     size_t bytes;
+    struct bn_reading *reading; /* NULL: mapped for good */
 };
 
 /* Only regular files: a folder, FIFO or device is refused with a sentence, never waited for. */
 bitnet_status bn_map_file(struct bn_mapping *out, const char *path, bitnet_error *err);
 void bn_unmap_file(struct bn_mapping *m);
+
+/* Files that are not to stay mapped. bn_map_file_to_read maps one for a look at it; bn_map_detach puts
+ * empty memory in the place of the mapping, at the same address, into which bn_map_read brings parts
+ * of the file (or elsewhere); bn_map_read_end lets go of the file, and tells if it has changed. */
+bitnet_status bn_map_file_to_read(struct bn_mapping *out, const char *path, bitnet_error *err);
+bitnet_status bn_map_detach(struct bn_mapping *m, bitnet_error *err);
+bitnet_status bn_map_read(const struct bn_mapping *m, void *to, uint64_t offset, size_t n,
+                          bitnet_error *err);
+bitnet_status bn_map_read_end(struct bn_mapping *m, bitnet_error *err);
 /* The pages of [p, p+n) will not be needed again soon; they may leave memory (they stay
  * readable). */
 void bn_map_release(const struct bn_mapping *m, const uint8_t *p, size_t n);

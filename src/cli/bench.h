@@ -16,6 +16,7 @@
 #include "cli/args.h"
 #include "cli/bench_stats.h"
 #include "cli/prompts.h"
+#include "cli/model_opts.h"
 
 /* Kernels are measured alone: they need no engine, and some hundred lines of their own. So are types
  * of the KV cache: each has an engine of its own. */
@@ -47,6 +48,7 @@ struct bench_settings {
     bool modes[BENCH_MODES];
     struct opt_u32s prompt_tokens, batch_sizes, depths;
     uint32_t max_new_tokens, warmup, repeat;
+    bool no_mmap, engine_warmup;
     uint64_t seed;
     const char *op;               /* kernels: this operation only; NULL: all */
     const char *text;             /* kv: a file whose perplexity is measured; NULL: none */

@@ -47,7 +47,7 @@ static bitnet_status open_type(struct bench *b, struct bench_measurement *m, bit
     o.prefix_cache = o.speculation = "off"; /* a step is to be a token */
     m->kv = bn_calloc(1, sizeof *m->kv);
     if (!m->kv) return bn_fail_nomem(err, sizeof *m->kv, "the results");
-    BN_TRY(bitnet_engine_open(&m->kv->engine, b->model, &o, err));
+    BN_TRY(model_engine_open(&m->kv->engine, b->model, &o, b->settings->engine_warmup, err));
     m->kv->info.size = sizeof m->kv->info;
     bitnet_engine_get_info(m->kv->engine, &m->kv->info);
     double numbers = 2.0 * b->info.n_layer * b->info.n_head_kv * b->info.head_dim;

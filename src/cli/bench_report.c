@@ -191,6 +191,12 @@ static json_t *json_settings(const struct bench *b)
 {
     const struct bench_settings *s = b->settings;
     json_t *o = bench_engine_json(&b->single_info, b->info.backend);
+    set_text(o, "hugepages", b->info.hugepages);
+    set_text(o, "hugepages_engine", b->single_info.hugepages ? b->single_info.hugepages : "");
+    set_int(o, "locked_bytes", b->info.locked_bytes + b->single_info.locked_bytes);
+    set_text(o, "no_mmap", s->no_mmap ? "on" : "off");
+    set_int(o, "prefetch_bytes", b->info.prefetch_bytes);
+    set_text(o, "engine_warmup", s->engine_warmup ? "on" : "off");
     set_int(o, "max_new_tokens", s->max_new_tokens);
     set_int(o, "warmup", s->warmup);
     set_int(o, "repeat", s->repeat);

@@ -386,7 +386,7 @@ static bitnet_status open_engines(struct bench *b, bitnet_error *err)
     o.max_seqs = 1;
     /* every run computes all of its tokens, one a step */
     o.prefix_cache = o.speculation = "off";
-    BN_TRY(bitnet_engine_open(&b->single, b->model, &o, err));
+    BN_TRY(model_engine_open(&b->single, b->model, &o, b->settings->engine_warmup, err));
     b->single_info.size = sizeof b->single_info;
     bitnet_engine_get_info(b->single, &b->single_info);
     BN_TRY(make_plan(b, b->single_info.ctx_tokens, err));
@@ -397,7 +397,7 @@ static bitnet_status open_engines(struct bench *b, bitnet_error *err)
             o.max_seqs = (uint32_t)bn_max_size(o.max_seqs, b->items[i].at);
         }
     if (!o.ctx_tokens) return BITNET_OK;
-    BN_TRY(bitnet_engine_open(&b->batch, b->model, &o, err));
+    BN_TRY(model_engine_open(&b->batch, b->model, &o, b->settings->engine_warmup, err));
     b->batch_info.size = sizeof b->batch_info;
     bitnet_engine_get_info(b->batch, &b->batch_info);
     return BITNET_OK;

@@ -85,6 +85,7 @@ static const struct opt_part parts[] = {
     {"Batch and context", seqs_opts_table, AT(seqs)},
     {NULL, engine_opts_table, AT(engine)},
     {NULL, guess_table, AT(engine)},
+    {NULL, warmup_table, AT(engine)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -174,8 +175,9 @@ static int run(void *config, const struct arg_words *words)
         bitnet_engine_options eo;
         model_engine_options(&eo, &c->model, &c->engine);
         model_seqs_options(&eo, &c->seqs);
-        code = bitnet_engine_open(&e, m, &eo, &err) == BITNET_OK ? with_input(c, m, e)
-                                                                 : term_fail(&err);
+        code = model_engine_open(&e, m, &eo, c->engine.warmup, &err) == BITNET_OK
+                   ? with_input(c, m, e)
+                   : term_fail(&err);
     }
     bitnet_engine_close(e);
     bitnet_model_close(m);

@@ -18,6 +18,7 @@ struct bench_config {
     const char *mode, *report, *plot, *fail_over, *op, *text;
     struct opt_u32s prompt_tokens, batch_sizes, depths;
     uint32_t max_new_tokens, warmup, repeat;
+    bool engine_warmup;
     uint64_t seed;
     uint32_t pairs;
     bool json, run;
@@ -84,6 +85,11 @@ static const struct opt measure_table[] = {
      .initial = "1",
      .min = 0,
      .max = 100},
+    {.kind = OPT_FLAG,
+     .name = "engine-warmup",
+     .help = "what --warmup of other commands is: touch all memory before, and keep the model's "
+             "file in memory",
+     .offset = AT(engine_warmup)},
     {.kind = OPT_U32,
      .letter = 'r',
      .name = "repeat",
@@ -183,6 +189,8 @@ static void fill_settings(struct bench_settings *s, const struct bench_config *c
                                  .depths = c->depths,
                                  .max_new_tokens = c->max_new_tokens,
                                  .warmup = c->warmup,
+                                 .no_mmap = c->model.no_mmap,
+                                 .engine_warmup = c->engine_warmup,
                                  .repeat = c->repeat,
                                  .seed = c->seed,
                                  .op = c->op,

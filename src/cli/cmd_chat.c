@@ -46,6 +46,7 @@ static const struct opt_part parts[] = {
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
     {NULL, guess_table, AT(engine)},
+    {NULL, warmup_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
     {"Form of the answers", form_opts_table, AT(gen.form)},
@@ -326,7 +327,7 @@ static int open_and_converse(struct chat *c, const bitnet_model *m)
     model_engine_options(&eo, &c->config->model, &c->config->engine);
     bitnet_status s =
         textio_chat_template(&owned, &c->chat_template, c->config->chat_template, &err);
-    if (s == BITNET_OK) s = bitnet_engine_open(&c->engine, m, &eo, &err);
+    if (s == BITNET_OK) s = model_engine_open(&c->engine, m, &eo, c->config->engine.warmup, &err);
     if (s == BITNET_OK) s = set_system(c, c->config->system, &err);
     if (s == BITNET_OK && !(c->lines = line_open("> "))) s = bn_fail_nomem(&err, 64, "line input");
     int code;

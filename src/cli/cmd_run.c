@@ -92,6 +92,7 @@ static const struct opt_part parts[] = {
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
     {NULL, guess_table, AT(engine)},
+    {NULL, warmup_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
     {"Form of the answer", form_opts_table, AT(gen.form)},
@@ -360,8 +361,9 @@ static int run(void *config, const struct arg_words *words)
         bitnet_error err = {0};
         bitnet_engine_options eo;
         model_engine_options(&eo, &c->model, &c->engine);
-        code = bitnet_engine_open(&e, m, &eo, &err) == BITNET_OK ? answer(c, m, e, prompt, len)
-                                                                 : term_fail(&err);
+        code = model_engine_open(&e, m, &eo, c->engine.warmup, &err) == BITNET_OK
+                   ? answer(c, m, e, prompt, len)
+                   : term_fail(&err);
     }
     bitnet_engine_close(e);
     bitnet_model_close(m);

@@ -76,6 +76,30 @@ const struct opt model_opts_table[] = {
      .offset = offsetof(struct model_opts, layout),
      .initial = "auto",
      .choices = "auto|t2|t3|b1"},
+    {.kind = OPT_CHOICE,
+     .name = "hugepages",
+     .help =
+         "what weights and caches lie in: transparent huge pages, which auto takes, small pages "
+         "only, or pages of 2 MiB or 1 GiB that were reserved; where these are not enough, thp",
+     .offset = offsetof(struct model_opts, hugepages),
+     .initial = "auto",
+     .choices = "auto|off|thp|2m|1g"},
+    {.kind = OPT_FLAG,
+     .name = "mlock",
+     .help = "keep weights and caches from being swapped out; an error if that is not allowed",
+     .offset = offsetof(struct model_opts, mlock)},
+    {.kind = OPT_FLAG,
+     .name = "no-mmap",
+     .help = "read the model's file into memory instead of mapping it",
+     .offset = offsetof(struct model_opts, no_mmap)},
+    {.kind = OPT_U32,
+     .name = "prefetch-distance",
+     .metavar = "BYTES",
+     .help = "how far ahead weights are asked for; 0 takes 4096, 1 asks for nothing",
+     .offset = offsetof(struct model_opts, prefetch_bytes),
+     .initial = "0",
+     .min = 0,
+     .max = 64 << 10},
     {.kind = OPT_END},
 };
 
@@ -138,6 +162,16 @@ const struct opt guess_table[] = {
      .initial = "0",
      .min = 0,
      .max = 8},
+    {.kind = OPT_END},
+};
+
+const struct opt warmup_table[] = {
+    {.kind = OPT_FLAG,
+     .name = "warmup",
+     .help =
+         "before the first token, touch all memory that will be used, and keep the model's file "
+         "in memory",
+     .offset = offsetof(struct engine_opts, warmup)},
     {.kind = OPT_END},
 };
 
@@ -280,6 +314,10 @@ int model_open(bitnet_model **out, const char *typed, const struct model_opts *o
     mo.layout = o->layout;
     mo.head = head;
     mo.ffn = ffn;
+    mo.hugepages = o->hugepages;
+    mo.mlock = o->mlock;
+    mo.no_mmap = o->no_mmap;
+    mo.prefetch_bytes = o->prefetch_bytes;
     return open_with(out, typed, &mo);
 }
 
@@ -327,6 +365,18 @@ void model_engine_options(bitnet_engine_options *out, const struct model_opts *m
     out->speculation = e->speculation;
     out->draft_tokens = e->draft_tokens;
     out->max_seqs = 1;
+}
+
+bitnet_status model_engine_open(bitnet_engine **out, const bitnet_model *m,
+                                const bitnet_engine_options *o, bool warmup, bitnet_error *err)
+{
+    bitnet_status s = bitnet_engine_open(out, m, o, err);
+    if (s == BITNET_OK && warmup) s = bitnet_engine_warmup(*out, err);
+    if (s != BITNET_OK) {
+        bitnet_engine_close(*out);
+        *out = NULL;
+    }
+    return s;
 }
 
 void model_seqs_options(bitnet_engine_options *out, const struct seqs_opts *s)

@@ -15,8 +15,9 @@ struct model_path {
 extern const struct opt model_path_table[];
 
 struct model_opts {
-    const char *model, *backend, *activations, *i2s_layout, *layout, *pin, *cpus;
-    uint32_t threads;
+    const char *model, *backend, *activations, *i2s_layout, *layout, *pin, *cpus, *hugepages;
+    uint32_t threads, prefetch_bytes;
+    bool mlock, no_mmap;
 };
 extern const struct opt model_opts_table[];
 
@@ -50,12 +51,16 @@ struct engine_opts {
     uint32_t ctx_tokens, batch_tokens, draft_tokens;
     struct kv_opts kv;
     const char *head, *ffn, *speculation;
+    bool warmup;
 };
 extern const struct opt engine_opts_table[];
 /* --batch-size of commands that run one sequence at a time; part of struct engine_opts */
 extern const struct opt prompt_batch_table[];
 /* --speculation and --draft-tokens, of commands that answer; part of struct engine_opts */
 extern const struct opt guess_table[];
+
+/* --warmup, of commands that answer and end; part of struct engine_opts */
+extern const struct opt warmup_table[];
 
 /* How many sequences at a time, and what they share: for commands that run many. */
 struct seqs_opts {
@@ -114,7 +119,10 @@ int model_open_vocab(bitnet_model **out, const char *typed);
 /* threads and their CPUs from the model options, the rest from the engine options. */
 void model_engine_options(bitnet_engine_options *out, const struct model_opts *m,
                           const struct engine_opts *e);
-/* To be called after it. */
+/* Opens an engine, and has it warmed up if that is wanted. *out is NULL on failure. */
+bitnet_status model_engine_open(bitnet_engine **out, const bitnet_model *m,
+                                const bitnet_engine_options *o, bool warmup, bitnet_error *err);
+/* To be called after model_engine_options. */
 void model_seqs_options(bitnet_engine_options *out, const struct seqs_opts *s);
 void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv);
 

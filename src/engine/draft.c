@@ -53,14 +53,14 @@ bitnet_status bn_draft_open(struct bn_draft **out, uint32_t max_tokens, bitnet_e
     while (n_slots / 2 < max_tokens) n_slots *= 2;
     struct bn_draft *d = bn_calloc(1, sizeof *d);
     if (!d) return bn_fail_nomem(err, sizeof *d, "guesses");
-    d->text = bn_calloc(max_tokens, sizeof *d->text);
+    d->text = bn_calloc_now(max_tokens, sizeof *d->text);
     d->max_tokens = max_tokens;
     d->n_slots = n_slots;
     d->cost = FIRST_COST;
     for (uint32_t i = 0; i < BN_ARRAY_LEN(d->indexes); i++) {
         struct index *x = &d->indexes[i];
         *x = (struct index){.length = 3 - i};
-        x->slots = bn_calloc(n_slots, sizeof *x->slots);
+        x->slots = bn_calloc_now(n_slots, sizeof *x->slots);
         for (uint32_t k = 0; k < BN_DRAFT_MAX; k++) x->right[k] = k ? NEXT_RIGHT : FIRST_RIGHT[i];
     }
     if (!d->text || !d->indexes[0].slots || !d->indexes[1].slots) {

@@ -105,8 +105,8 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
         o->kv_tokens ? bn_kv_pages_for(o->kv_tokens) : e->max_seqs * bn_kv_pages_for(e->ctx);
     bitnet_kv_type keys = o->kv_type ? o->kv_type : BITNET_KV_F16;
     BN_TRY(parse_choice(&prefix, "prefix_cache", o->prefix_cache, err));
-    BN_TRY(
-        bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages, err));
+    BN_TRY(bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages,
+                      &e->backing, err));
     if (prefix == OFF) return BITNET_OK;
     return bn_prefix_open(&e->prefix, &e->kv, bn_kv_has_blocks(&e->kv), err);
 }
@@ -114,17 +114,17 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
 static bitnet_status open_scratch(struct bitnet_engine *e, bitnet_error *err)
 {
     size_t n_vocab = e->m->config.n_vocab;
-    e->seqs = bn_calloc(e->max_seqs, sizeof *e->seqs);
-    e->taken = bn_calloc(e->max_seqs, sizeof *e->taken);
-    e->batch = bn_calloc(e->max_batch, sizeof *e->batch);
-    e->logits = bn_calloc(e->max_rows * n_vocab, sizeof *e->logits);
-    e->mask = bn_calloc(bn_div_up(n_vocab, 64), sizeof *e->mask);
-    bool ok = e->seqs && e->taken && e->batch && e->logits && e->mask &&
+    e->logits_bytes = e->max_rows * n_vocab * sizeof *e->logits;
+    BN_TRY(bn_block_take((void **)&e->logits, &e->logits_bytes, &e->backing, "logits", err));
+    e->seqs = bn_calloc_now(e->max_seqs, sizeof *e->seqs);
+    e->taken = bn_calloc_now(e->max_seqs, sizeof *e->taken);
+    e->batch = bn_calloc_now(e->max_batch, sizeof *e->batch);
+    e->mask = bn_calloc_now(bn_div_up(n_vocab, 64), sizeof *e->mask);
+    bool ok = e->seqs && e->taken && e->batch && e->mask &&
               bn_sampler_room_open(&e->sampler_room, (uint32_t)n_vocab);
     for (uint32_t i = 0; ok && i < e->max_seqs; i++)
         ok = bn_kv_seq_open(&e->seqs[i], &e->kv, e->ctx);
-    return ok ? BITNET_OK
-              : bn_fail_nomem(err, e->max_rows * n_vocab * sizeof *e->logits, "the engine");
+    return ok ? BITNET_OK : bn_fail_nomem(err, e->max_batch * sizeof *e->batch, "the engine");
 }
 
 static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_options *o,
@@ -140,8 +140,8 @@ static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_opt
     struct bn_head_options head = {.screened = e->head == BN_HEAD_SCREENED,
                                    .int8 = e->head == BN_HEAD_INT8,
                                    .max_screened = e->max_rows};
-    BN_TRY(
-        bn_forward_open(&e->forward, e->m, e->pool, &e->kv, e->ctx, e->max_batch, &head, ffn, err));
+    BN_TRY(bn_forward_open(&e->forward, e->m, e->pool, &e->kv, e->ctx, e->max_batch, &head, ffn,
+                           &e->backing, err));
     BN_TRY(bn_engine_open_sched(e, o->itl_target_ms * UINT64_C(1000000), err));
     return open_scratch(e, err);
 }
@@ -155,6 +155,7 @@ bitnet_status bn_engine_open(struct bitnet_engine **out, const struct bn_model *
     struct bitnet_engine *e = bn_calloc(1, sizeof *e);
     if (!e) return bn_fail_nomem(err, sizeof *e, "the engine");
     e->m = m;
+    e->backing = (struct bn_backing){.pages = m->backing.pages, .lock = m->backing.lock};
     e->next_id = 1;
     e->next_deadline_ns = UINT64_MAX;
     bitnet_status s = open_parts(e, o, err);
@@ -177,7 +178,7 @@ void bn_engine_close(struct bitnet_engine *e)
     free(e->seqs);
     free(e->taken);
     free(e->batch);
-    free(e->logits);
+    bn_block_free(e->logits, e->logits_bytes);
     free(e->mask);
     free(e->events);
     bn_sampler_room_close(&e->sampler_room);
@@ -251,6 +252,8 @@ void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     info->max_batch_tokens = e->max_batch;
     info->scratch_bytes =
         bn_forward_bytes(e->forward) + (uint64_t)e->max_rows * e->m->config.n_vocab * sizeof(float);
+    info->hugepages = bn_backing_pages(&e->backing);
+    info->locked_bytes = e->backing.locked_bytes;
     cache_info(e, info);
     request_info(e, info);
     head_info(e, info);

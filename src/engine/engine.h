@@ -20,6 +20,7 @@ enum {
 
 bitnet_status bn_engine_open(struct bitnet_engine **out, const struct bn_model *m,
                              const bitnet_engine_options *o, bitnet_error *err);
+bitnet_status bn_engine_warmup(struct bitnet_engine *e, bitnet_error *err);
 void bn_engine_close(struct bitnet_engine *e);
 void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info);
 bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_ffn_layer *info);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The engine's inside, shared by its files: engine.c (life, the plain door), submit.c (requests come
- * and go), memory.c (pages for those that run), step.c (the step), embed.c, health.c, profile.c. */
+ * and go), memory.c (pages for those that run), step.c (the step), embed.c, health.c, profile.c,
+ * warmup.c. */
 #ifndef BN_ENGINE_ENGINE_IMPL_H
 #define BN_ENGINE_ENGINE_IMPL_H
 
@@ -17,7 +18,9 @@ enum { BN_STEP_SIZES = 128 }; /* steps of up to so many tokens are timed by thei
 struct bitnet_engine {
     const struct bn_model *m;
     struct bn_pool *pool;
-    struct bn_prof *prof; /* NULL: off */
+    struct bn_prof *prof;      /* NULL: off */
+    struct bn_backing backing; /* of what follows, as the model's */
+    bool warm;                 /* pages of the model's file stay in memory */
     struct bn_kv kv;
     struct bn_forward *forward;
     struct bn_sched *sched;
@@ -32,6 +35,7 @@ struct bitnet_engine {
     struct bn_batch_token *batch; /* [max_batch] */
     uint32_t max_rows;            /* logits of one step */
     float *logits;                /* [max_rows][n_vocab] */
+    size_t logits_bytes;
     struct bn_sampler_room sampler_room;
     uint64_t *mask;             /* [n_vocab / 64, rounded up] tokens a grammar allows */
     struct bn_token_tree *tree; /* made for the first grammar */

@@ -188,7 +188,7 @@ bitnet_status bn_engine_scrub(struct bitnet_engine *e, uint64_t max_bytes, bitne
                               bitnet_error *err)
 {
     if (!e->health.scrub) BN_TRY(bn_scrub_open(&e->health.scrub, e->m, err));
-    bn_scrub_advance(e->health.scrub, max_bytes);
+    bn_scrub_advance(e->health.scrub, max_bytes, e->warm || bn_model_keeps_pages(e->m));
     bn_scrub_info(e->health.scrub, out);
     return BITNET_OK;
 }

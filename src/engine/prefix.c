@@ -172,8 +172,8 @@ bitnet_status bn_prefix_open(struct bn_prefix **out, struct bn_kv *kv, bool whol
 {
     *out = NULL;
     struct bn_prefix *p = bn_calloc(1, sizeof *p);
-    struct node *nodes = bn_calloc((size_t)kv->n_pages + 1, sizeof *nodes);
-    uint32_t *path = bn_calloc(kv->n_pages, sizeof *path);
+    struct node *nodes = bn_calloc_now((size_t)kv->n_pages + 1, sizeof *nodes);
+    uint32_t *path = bn_calloc_now(kv->n_pages, sizeof *path);
     if (!p || !nodes || !path) {
         free(p);
         free(nodes);

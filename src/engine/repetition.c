@@ -10,7 +10,7 @@ bitnet_status bn_repetition_open(struct bn_repetition *r, uint32_t n, bitnet_err
     size_t room = 2;
     while (room < 2 * (size_t)n) room *= 2; /* at most half full */
     *r = (struct bn_repetition){.mask = (uint32_t)(room - 1)};
-    r->table = bn_calloc(room, sizeof *r->table);
+    r->table = bn_calloc_now(room, sizeof *r->table);
     return r->table ? BITNET_OK : bn_fail_nomem(err, room * sizeof *r->table, "a request");
 }
 

@@ -56,7 +56,7 @@ static bitnet_status open_text(struct bn_answer *a, const bitnet_request *r,
     BN_TRY(bn_detok_open(&a->detok, p->tokenizer, r->show_special != 0, r->stop, r->n_stop, err));
     /* what a step's tokens show, and what comes out at the end */
     size_t room = (p->draft + 2) * bn_detok_room(a->detok);
-    a->text = bn_calloc(room, 1);
+    a->text = bn_calloc_now(room, 1);
     return a->text ? BITNET_OK : bn_fail_nomem(err, room, "the text of a step");
 }
 #endif
@@ -69,8 +69,8 @@ static bitnet_status open_answer(struct bn_answer *a, const bitnet_request *r,
     const struct bn_request *q = a->request;
     bitnet_sampling sampling = r->sampling;
     sampling.seed += a->choice;
-    a->tokens = bn_calloc(q->limit, sizeof *a->tokens);
-    if (q->n_top) a->top = bn_calloc((size_t)(p->draft + 1) * q->n_top, sizeof *a->top);
+    a->tokens = bn_calloc_now(q->limit, sizeof *a->tokens);
+    if (q->n_top) a->top = bn_calloc_now((size_t)(p->draft + 1) * q->n_top, sizeof *a->top);
     if (!a->tokens || (q->n_top && !a->top))
         return bn_fail_nomem(err, q->limit * sizeof *a->tokens, "a request");
     memcpy(a->tokens, r->tokens, r->n_tokens * sizeof *r->tokens);

@@ -101,8 +101,8 @@ void bn_sampler_push(struct bn_sampler *s, int32_t token)
 
 bool bn_sampler_room_open(struct bn_sampler_room *r, uint32_t n_vocab)
 {
-    r->candidates = bn_calloc(n_vocab, sizeof *r->candidates);
-    r->logits = bn_calloc(n_vocab, sizeof *r->logits);
+    r->candidates = bn_calloc_now(n_vocab, sizeof *r->candidates);
+    r->logits = bn_calloc_now(n_vocab, sizeof *r->logits);
     return r->candidates && r->logits;
 }
 

@@ -131,10 +131,10 @@ bitnet_status bn_history_open(struct bn_history **out, const bitnet_sampling *s,
     h->n_prompt = n_prompt;
     h->limit = limit;
     h->n_slots = (uint32_t)n_slots;
-    h->tokens = bn_calloc(limit, sizeof *h->tokens);
-    h->words = bn_calloc(most_words, sizeof *h->words);
-    h->slots = bn_calloc(n_slots, sizeof *h->slots);
-    if (s->dry_multiplier > 0) h->z = bn_calloc(limit, sizeof *h->z);
+    h->tokens = bn_calloc_now(limit, sizeof *h->tokens);
+    h->words = bn_calloc_now(most_words, sizeof *h->words);
+    h->slots = bn_calloc_now(n_slots, sizeof *h->slots);
+    if (s->dry_multiplier > 0) h->z = bn_calloc_now(limit, sizeof *h->z);
     if (!h->tokens || !h->words || !h->slots || (s->dry_multiplier > 0 && !h->z)) {
         bn_history_close(h);
         *out = NULL;

@@ -67,6 +67,7 @@ bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r,
         bn_request_free(q);
         return bn_fail_nomem(err, need * sizeof *e->events, "events");
     }
+    bn_touch(e->events, e->events_room * sizeof *e->events);
     q->submitted_ns = bn_now_ns();
     if (r->timeout_ms) {
         q->deadline_ns = q->submitted_ns + r->timeout_ms * UINT64_C(1000000);

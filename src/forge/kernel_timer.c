@@ -138,7 +138,8 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
                           .scale_kind = s->block ? BN_SCALE_BLOCK : BN_SCALE_TENSOR,
                           .scale = 0.01f,
                           .block_scale = t->half,
-                          .block = s->block};
+                          .block = s->block,
+                          .ahead = t->ahead};
     if (s->f32) g->mul_f32(t->y, s->rows, &w, 0, s->rows, t->x, stride, s->tok);
     else if (g->mul_i8_many && !s->block && s->tok >= g->many_from)
         g->mul_i8_many(t->y, s->rows, &w, 0, s->rows, t->q, stride, t->sum, t->inv, s->tok,
@@ -148,7 +149,8 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
 
 static void call_screen(struct bitnet_kernel_timer *t, const struct task *k)
 {
-    struct bn_screen w = {next_weights(t, k), k->s.rows, k->s.cols, t->ones, t->ones, t->ones};
+    struct bn_screen w = {
+        next_weights(t, k), k->s.rows, k->s.cols, t->ones, t->ones, t->ones, t->ahead};
     struct bn_screen_vector v = {t->q, NULL, 1e-4, 1, 3, 1e-4, 0};
     ((bn_screen4_fn *)k->v->fn)(t->y, t->y + BN_TIMER_HEAD_ROWS, BN_TIMER_HEAD_ROWS, &w, 0,
                                 k->s.rows, &v, 1);
@@ -156,7 +158,8 @@ static void call_screen(struct bitnet_kernel_timer *t, const struct task *k)
 
 static void call_dense8(struct bitnet_kernel_timer *t, const struct task *k)
 {
-    struct bn_dense8 w = {(const int8_t *)next_weights(t, k), k->s.rows, k->s.cols, t->ones};
+    struct bn_dense8 w = {(const int8_t *)next_weights(t, k), k->s.rows, k->s.cols, t->ones,
+                          t->ahead};
     struct bn_dense8_vector v = {(const int16_t *)t->q, 1e-4};
     ((bn_dense8_fn *)k->v->fn)(t->y, BN_TIMER_HEAD_ROWS, &w, 0, k->s.rows, &v, 1);
 }
@@ -253,6 +256,7 @@ bitnet_status bn_kernel_timer_open(struct bitnet_kernel_timer **out, const struc
     struct bitnet_kernel_timer *t = bn_calloc(1, sizeof *t);
     if (!t) return bn_fail_nomem(err, sizeof *t, "timing the kernels");
     t->c = &m->config;
+    t->ahead = m->prefetch_bytes;
     t->chosen = &m->kernels;
     t->only = only;
     t->tasks = bn_calloc(BN_TIMER_CASES + 1, sizeof *t->tasks);

@@ -43,6 +43,7 @@ struct task {
 struct bitnet_kernel_timer {
     const struct bn_config *c;
     const struct bn_kernels *chosen;
+    size_t ahead;     /* as the model has it */
     const char *only; /* NULL: every operation */
     struct task *tasks;
     size_t n_tasks;

@@ -119,6 +119,7 @@ struct bn_screen {
     const float *step;  /* [rows] */
     const float *norm;  /* [rows] root of the sum of w * w, rounded up */
     const float *shift; /* [rows] sum of w * d */
+    size_t ahead;       /* as in struct bn_packed; for a vector alone */
 };
 
 struct bn_screen_vector {
@@ -152,6 +153,7 @@ struct bn_dense8 {
     const int8_t *data; /* within +-127 */
     size_t rows, cols;
     const float *scale; /* [rows] */
+    size_t ahead;       /* as in struct bn_packed */
 };
 
 struct bn_dense8_vector {
@@ -207,6 +209,10 @@ struct bn_packed {
     const float *row_scale;      /* ROW: [rows] */
     const uint16_t *block_scale; /* BLOCK: f16 [rows][cols / block], exactly as in the file */
     size_t block;                /* BLOCK: 32, 64, 128 or 256; divides cols */
+    /* Bytes from what is read to what is asked for meanwhile, which may lie behind the end: that asks
+     * for memory in vain and does no harm. 0: for nothing that is not read anyway. Results do not
+     * depend on it. Where tokens are many, and for parts, kernels have distances of their own. */
+    size_t ahead;
 };
 
 /* TENSOR and ROW */

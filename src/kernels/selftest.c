@@ -205,7 +205,7 @@ TEST bool test_screen4(bn_screen4_fn *f)
             shift[4 * g + i] = row[i].shift;
         }
     }
-    struct bn_screen w = {data, ROWS, COLS, step, norm, shift};
+    struct bn_screen w = {data, ROWS, COLS, step, norm, shift, 0};
     bn_screen4_c(a[0][0], a[1][0], ROWS, &w, 0, ROWS, v, VECTORS);
     f(b[0][0], b[1][0], ROWS, &w, 0, ROWS, v, VECTORS);
     return same(a, b, sizeof a);
@@ -227,7 +227,7 @@ TEST bool test_dense8(bn_dense8_fn *f)
         bn_dense8_pack(data + g * bn_dense8_group_bytes(COLS), scale + 4 * g, x,
                        bn_min_size(4, ROWS - 4 * g), COLS);
     }
-    struct bn_dense8 w = {data, ROWS, COLS, scale};
+    struct bn_dense8 w = {data, ROWS, COLS, scale, 0};
     bn_dense8_c(a[0], ROWS, &w, 0, ROWS, v, VECTORS);
     f(b[0], ROWS, &w, 0, ROWS, v, VECTORS);
     return same(a, b, sizeof a);

@@ -8,7 +8,7 @@ bitnet_status bn_activity_open(struct bn_activity *a, uint32_t n_layer, size_t n
                                bitnet_error *err)
 {
     *a = (struct bn_activity){.n_layer = n_layer, .n_ff = n_ff};
-    a->layers = bn_calloc(n_layer, sizeof *a->layers);
+    a->layers = bn_calloc_now(n_layer, sizeof *a->layers);
     return a->layers ? BITNET_OK
                      : bn_fail_nomem(err, n_layer * sizeof *a->layers, "counts of activations");
 }

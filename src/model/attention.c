@@ -55,7 +55,7 @@ static size_t lay_out(struct bn_attention *a, uint8_t *base, uint32_t n_ctx, uin
 
 bitnet_status bn_attention_open(struct bn_attention **out, const struct bn_model *m,
                                 struct bn_pool *pool, struct bn_kv *kv, uint32_t n_ctx,
-                                uint32_t max_tokens, bitnet_error *err)
+                                uint32_t max_tokens, struct bn_backing *how, bitnet_error *err)
 {
     *out = NULL;
     const struct bn_config *c = &m->config;
@@ -75,9 +75,8 @@ bitnet_status bn_attention_open(struct bn_attention **out, const struct bn_model
     a->state_floats = bn_align_up(2 * a->state_queries * (a->dim + 1), 16);
     a->block_floats = bn_align_up(a->group * (a->dim + 2), 16);
     a->memory_bytes = lay_out(a, NULL, n_ctx, max_tokens);
-    a->memory = bn_block_alloc(a->memory_bytes);
-    if (!a->memory) {
-        bitnet_status s = bn_fail_nomem(err, a->memory_bytes, "attention");
+    bitnet_status s = bn_block_take((void **)&a->memory, &a->memory_bytes, how, "attention", err);
+    if (s != BITNET_OK) {
         bn_attention_close(a);
         return s;
     }
@@ -94,6 +93,7 @@ void bn_attention_close(struct bn_attention *a)
     free(a);
 }
 
+void bn_attention_touch(struct bn_attention *a) { bn_touch(a->memory, a->memory_bytes); }
 size_t bn_attention_bytes(const struct bn_attention *a) { return a->memory_bytes; }
 
 /* a worker's state for tasks that it computes alone */

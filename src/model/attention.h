@@ -16,8 +16,9 @@ struct bn_batch_token;
  * a batch. */
 bitnet_status bn_attention_open(struct bn_attention **out, const struct bn_model *m,
                                 struct bn_pool *pool, struct bn_kv *kv, uint32_t n_ctx,
-                                uint32_t max_tokens, bitnet_error *err);
+                                uint32_t max_tokens, struct bn_backing *how, bitnet_error *err);
 void bn_attention_close(struct bn_attention *a);
+void bn_attention_touch(struct bn_attention *a); /* its memory */
 size_t bn_attention_bytes(const struct bn_attention *a);
 
 /* A batch begins; it is borrowed until the next one. Called by one thread. */

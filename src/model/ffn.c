@@ -71,7 +71,7 @@ static void open_layers(struct bn_ffn *f)
 }
 
 bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct bn_pool *pool,
-                          enum bn_ffn_mode mode, bitnet_error *err)
+                          enum bn_ffn_mode mode, struct bn_backing *how, bitnet_error *err)
 {
     *out = NULL;
     size_t threads = bn_pool_threads(pool), piece = bn_align_up(m->config.n_ff * 4, LINE);
@@ -81,15 +81,16 @@ bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct 
     f->pool = pool;
     f->prof = bn_pool_prof(pool);
     f->mode = m->ffn_bytes ? mode : BN_FFN_DENSE;
-    f->layers = bn_calloc(m->config.n_layer, sizeof *f->layers);
-    f->own = bn_calloc(threads, sizeof *f->own);
-    if (f->mode != BN_FFN_DENSE) {
-        f->block_bytes = threads * 3 * piece;
-        f->block = bn_block_alloc(f->block_bytes);
-    }
-    if (!f->layers || !f->own || (f->block_bytes && !f->block)) {
+    f->layers = bn_calloc_now(m->config.n_layer, sizeof *f->layers);
+    f->own = bn_calloc_now(threads, sizeof *f->own);
+    bitnet_status s = BITNET_OK;
+    if (!f->layers || !f->own) s = bn_fail_nomem(err, sizeof *f->layers, "the feed-forward lists");
+    f->block_bytes = threads * 3 * piece;
+    if (s == BITNET_OK && f->mode != BN_FFN_DENSE)
+        s = bn_block_take((void **)&f->block, &f->block_bytes, how, "the feed-forward lists", err);
+    if (s != BITNET_OK) {
         bn_ffn_close(f);
-        return bn_fail_nomem(err, threads * 3 * piece, "the feed-forward lists");
+        return s;
     }
     for (size_t i = 0; f->block && i < threads; i++) {
         uint8_t *at = f->block + i * 3 * piece;
@@ -109,7 +110,8 @@ void bn_ffn_close(struct bn_ffn *f)
     free(f);
 }
 
-size_t bn_ffn_bytes(const struct bn_ffn *f) { return f->block_bytes; }
+void bn_ffn_touch(struct bn_ffn *f) { bn_touch(f->block, bn_ffn_bytes(f)); }
+size_t bn_ffn_bytes(const struct bn_ffn *f) { return f->block ? f->block_bytes : 0; }
 
 void bn_ffn_info(const struct bn_ffn *f, bitnet_engine_info *info)
 {

@@ -47,8 +47,9 @@ struct bn_ffn;
 
 /* Model and pool must outlive it. */
 bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct bn_pool *pool,
-                          enum bn_ffn_mode mode, bitnet_error *err);
+                          enum bn_ffn_mode mode, struct bn_backing *how, bitnet_error *err);
 void bn_ffn_close(struct bn_ffn *f);
+void bn_ffn_touch(struct bn_ffn *f); /* its memory */
 size_t bn_ffn_bytes(const struct bn_ffn *f);
 /* Fills in what bitnet.h says of feed-forward layers; false: there is no such layer. */
 void bn_ffn_info(const struct bn_ffn *f, bitnet_engine_info *info);

@@ -116,7 +116,7 @@ static size_t many_bytes(const struct bn_forward *f)
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
                               struct bn_pool *pool, struct bn_kv *kv, uint32_t n_ctx,
                               uint32_t max_tokens, const struct bn_head_options *head,
-                              enum bn_ffn_mode ffn, bitnet_error *err)
+                              enum bn_ffn_mode ffn, struct bn_backing *how, bitnet_error *err)
 {
     *out = NULL;
     const struct bn_config *c = &m->config;
@@ -136,19 +136,17 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     struct bn_plan p = {0};
     lay_out(f, &p);
     f->block_bytes = p.used;
-    f->block = bn_block_alloc(p.used);
-    if (!f->block) {
-        bn_forward_close(f);
-        return bn_fail(
-            err, BITNET_E_NOMEM,
-            "out of memory: %zu bytes for batches of %u tokens; smaller batches need less", p.used,
-            max_tokens);
-    }
+    bitnet_status s = bn_block_take(&f->block, &f->block_bytes, how, "batches", err);
+    if (s == BITNET_E_NOMEM)
+        s = bn_fail(err, s,
+                    "out of memory: %zu bytes for batches of %u tokens; smaller batches need less",
+                    p.used, max_tokens);
     p = (struct bn_plan){.base = f->block};
-    lay_out(f, &p);
-    bitnet_status s = bn_attention_open(&f->attention, m, pool, kv, n_ctx, max_tokens, err);
-    if (s == BITNET_OK) s = bn_head_open(&f->head, m, pool, max_tokens, head, err);
-    if (s == BITNET_OK) s = bn_ffn_open(&f->ffn, m, pool, ffn, err);
+    if (s == BITNET_OK) lay_out(f, &p);
+    if (s == BITNET_OK)
+        s = bn_attention_open(&f->attention, m, pool, kv, n_ctx, max_tokens, how, err);
+    if (s == BITNET_OK) s = bn_head_open(&f->head, m, pool, max_tokens, head, how, err);
+    if (s == BITNET_OK) s = bn_ffn_open(&f->ffn, m, pool, ffn, how, err);
     if (s == BITNET_OK) s = bn_activity_open(&f->activity, c->n_layer, c->n_ff, err);
     if (s != BITNET_OK) bn_forward_close(f);
     else *out = f;
@@ -404,8 +402,8 @@ static void walk(void *arg, uint32_t worker)
     if (bn_head_rows(f->head)) bn_head_work(f->head, f->x, f->shared.h, worker);
 }
 
-void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
-                    float *logits)
+/* A pass, up to the counting. */
+static void pass(struct bn_forward *f, const struct bn_batch_token *batch, size_t n, float *logits)
 {
     f->batch = batch;
     f->n = n;
@@ -414,11 +412,32 @@ void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, si
     for (size_t t = 0; logits && t < n; t++)
         if (batch[t].want.kind != BN_WANT_NONE) bn_head_add(f->head, (uint32_t)t, batch[t].want);
     bn_ffn_begin(f->ffn, n);
-    bn_activity_begin(&f->activity);
     bn_pool_run(f->pool, walk, f);
+}
+
+void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
+                    float *logits)
+{
+    bn_activity_begin(&f->activity);
+    pass(f, batch, n, logits);
     bn_prof_mark(f->prof, 0, BN_OP_PLAN);
     bn_ffn_end(f->ffn);
     bn_head_end(f->head);
+}
+
+void bn_forward_try(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
+                    float *logits)
+{
+    f->activity.due = false;
+    pass(f, batch, n, logits);
+}
+
+void bn_forward_warm(struct bn_forward *f)
+{
+    bn_touch(f->block, f->block_bytes);
+    bn_attention_touch(f->attention);
+    bn_ffn_touch(f->ffn);
+    bn_head_warm(f->head);
 }
 
 void bn_forward_hidden(const struct bn_forward *f, size_t t, float *out)

@@ -26,7 +26,7 @@ struct bn_forward; /* scratch memory for batches up to a maximum, and the pool t
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
                               struct bn_pool *pool, struct bn_kv *kv, uint32_t n_ctx,
                               uint32_t max_tokens, const struct bn_head_options *head,
-                              enum bn_ffn_mode ffn, bitnet_error *err);
+                              enum bn_ffn_mode ffn, struct bn_backing *how, bitnet_error *err);
 void bn_forward_close(struct bn_forward *f);
 size_t bn_forward_bytes(const struct bn_forward *f);
 const struct bn_head *bn_forward_head(const struct bn_forward *f);
@@ -38,6 +38,11 @@ const struct bn_activity *bn_forward_activity(const struct bn_forward *f);
  * (bn_head_was_screened). Allocates nothing. */
 void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
                     float *logits);
+/* The same, of which nothing is counted. */
+void bn_forward_try(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
+                    float *logits);
+/* Its memory is touched, and pages of the model's file that are read stay from now on. */
+void bn_forward_warm(struct bn_forward *f);
 /* Of token t of the last batch: its state behind the last layer and the final norm, out[n_embd]. */
 void bn_forward_hidden(const struct bn_forward *f, size_t t, float *out);
 /* Bytes of matrices that the last batch has read, layers and head. */

@@ -80,12 +80,14 @@ struct bn_head {
     struct bn_scored *candidates;     /* [threads][max_screened][MAX_CANDIDATES] */
     uint32_t *n_candidates;           /* [threads][max_screened] */
     float *decoded;                   /* [threads][ROWS][cols] */
-    struct bn_head_int8 *int8;        /* NULL: not that head */
+    struct bn_head_int8 int8;         /* with o.int8 */
+    void *block;                      /* all of the above */
     size_t bytes;
     struct bn_head_stats stats;
     const struct bn_tensor *tensor; /* the matrix in the file */
     uint64_t touched_bytes;         /* at most, since it was last let go */
     uint64_t touched_full;          /* full passes by then */
+    bool keep;                      /* it is never let go */
     uint64_t read_bytes;            /* by the last call */
     /* the call in progress */
     float *logits;
@@ -94,47 +96,51 @@ struct bn_head {
 
 /* ------------------------------------------------------------------ life */
 
-static void *take(struct bn_head *h, size_t n, size_t size)
+static void lay_out(struct bn_head *h, struct bn_plan *p, uint32_t max_rows)
 {
-    h->bytes += n * size;
-    return bn_calloc(n, size);
+    size_t threads = bn_pool_threads(h->pool), screened = h->o.max_screened;
+    h->rows = bn_plan_piece(p, max_rows, sizeof *h->rows);
+    h->slots = bn_plan_piece(p, screened, sizeof *h->slots);
+    h->vectors = bn_plan_piece(p, screened, sizeof *h->vectors);
+    h->planes = bn_plan_piece(p, screened * 2, h->plane_bytes);
+    h->survivors = bn_plan_piece(p, screened * h->o.limit, sizeof *h->survivors);
+    h->candidates = bn_plan_piece(p, threads * screened * MAX_CANDIDATES, sizeof *h->candidates);
+    h->n_candidates = bn_plan_piece(p, threads * screened, sizeof *h->n_candidates);
+    h->decoded = bn_plan_piece(p, threads * ROWS * h->m->config.n_embd, sizeof *h->decoded);
+    if (h->o.int8) bn_head_int8_lay_out(&h->int8, p, h->m, max_rows);
 }
 
 bitnet_status bn_head_open(struct bn_head **out, const struct bn_model *m, struct bn_pool *pool,
-                           uint32_t max_rows, const struct bn_head_options *o, bitnet_error *err)
+                           uint32_t max_rows, const struct bn_head_options *o,
+                           struct bn_backing *how, bitnet_error *err)
 {
     *out = NULL;
     struct bn_head *h = bn_calloc(1, sizeof *h);
     if (!h) return bn_fail_nomem(err, sizeof *h, "the head");
-    size_t threads = bn_pool_threads(pool), vocab = m->config.n_vocab, cols = m->config.n_embd;
+    size_t vocab = m->config.n_vocab;
     h->m = m;
     h->pool = pool;
     h->prof = bn_pool_prof(pool);
     h->o = *o;
     h->tensor = bn_part_find(&m->source, m->config.tied_head ? BN_P_EMBED : BN_P_HEAD, 0);
+    h->keep = bn_model_keeps_pages(m);
     h->o.screened = o->screened && m->screen.data;
     if (!h->o.screened) h->o.max_screened = 0;
     if (h->o.limit == 0) h->o.limit = (uint32_t)((double)vocab * survivor_share);
     /* 4 V exp(-6 t^2) = 2^-FAIL_BITS, rounded up */
     double ln2 = bn_det_log(2.0);
     h->t = sqrt((bn_det_log((double)vocab) + (FAIL_BITS + 2) * ln2) / 6) * (1 + 0x1p-20);
-    h->plane_bytes = bn_align_up(cols, BN_K_ALIGN);
-    h->rows = take(h, max_rows, sizeof *h->rows);
-    h->slots = take(h, h->o.max_screened, sizeof *h->slots);
-    h->vectors = take(h, h->o.max_screened, sizeof *h->vectors);
-    h->planes = take(h, h->o.max_screened * 2 * h->plane_bytes, 1);
-    h->survivors = take(h, (size_t)h->o.max_screened * h->o.limit, sizeof *h->survivors);
-    h->candidates = take(h, threads * h->o.max_screened * MAX_CANDIDATES, sizeof *h->candidates);
-    h->n_candidates = take(h, threads * h->o.max_screened, sizeof *h->n_candidates);
-    h->decoded = take(h, threads * ROWS * cols, sizeof *h->decoded);
-    if (o->int8) h->int8 = bn_head_int8_open(m, max_rows);
-    if (h->int8) h->bytes += bn_head_int8_bytes(h->int8);
-    if ((o->int8 && !h->int8) || !h->rows || !h->slots || !h->vectors || !h->planes ||
-        !h->survivors || !h->candidates || !h->n_candidates || !h->decoded) {
-        bitnet_status s = bn_fail_nomem(err, h->bytes, "the head");
+    h->plane_bytes = bn_align_up(m->config.n_embd, BN_K_ALIGN);
+    struct bn_plan p = {0};
+    lay_out(h, &p, max_rows);
+    h->bytes = p.used;
+    bitnet_status s = bn_block_take(&h->block, &h->bytes, how, "the head", err);
+    if (s != BITNET_OK) {
         bn_head_close(h);
         return s;
     }
+    p = (struct bn_plan){.base = h->block};
+    lay_out(h, &p, max_rows);
     *out = h;
     return BITNET_OK;
 }
@@ -142,16 +148,14 @@ bitnet_status bn_head_open(struct bn_head **out, const struct bn_model *m, struc
 void bn_head_close(struct bn_head *h)
 {
     if (!h) return;
-    free(h->rows);
-    free(h->slots);
-    free(h->vectors);
-    free(h->planes);
-    free(h->survivors);
-    free(h->candidates);
-    free(h->n_candidates);
-    free(h->decoded);
-    bn_head_int8_close(h->int8);
+    bn_block_free(h->block, h->bytes);
     free(h);
+}
+
+void bn_head_warm(struct bn_head *h)
+{
+    bn_touch(h->block, h->bytes);
+    h->keep = true;
 }
 
 size_t bn_head_bytes(const struct bn_head *h) { return h->bytes; }
@@ -213,7 +217,7 @@ static void norm(struct bn_head *h, const float *x, float *normed, uint32_t work
         float *to = normed + i * c->n_embd;
         h->m->kernels.rmsnorm(to, x + (size_t)h->rows[i].token * c->n_embd, h->m->out_norm,
                               c->n_embd, c->eps);
-        if (h->int8) bn_head_int8_put(h->int8, i, to);
+        if (h->o.int8) bn_head_int8_put(&h->int8, i, to);
         uint32_t s = h->rows[i].slot;
         if (s != UINT32_MAX)
             h->slots[s].good =
@@ -285,7 +289,7 @@ static void screen(struct bn_head *h, uint32_t worker)
  * then. */
 static bool scattered(const struct bn_head *h)
 {
-    return h->m->head.stored.bytes > release_bytes && h->touched_full == h->stats.full;
+    return !h->keep && h->m->head.stored.bytes > release_bytes && h->touched_full == h->stats.full;
 }
 
 static void release(const struct bn_head *h, uint32_t worker)
@@ -423,11 +427,11 @@ void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t wor
     size_t cols = h->m->config.n_embd, vocab = h->m->config.n_vocab, n_full = 0;
     norm(h, x, normed, worker);
     bn_pool_barrier(h->pool, worker);
-    if (h->int8) {
+    if (h->o.int8) {
         struct bn_range share = bn_pool_share(h->pool, worker, vocab, BN_DENSE8_ROWS);
         bn_prof_mark(h->prof, worker, BN_OP_HEAD);
         note_work(h, h->m->head_copy_bytes, share, h->n_rows, worker);
-        bn_head_int8_pass(h->int8, h->logits, h->n_rows, share);
+        bn_head_int8_pass(&h->int8, h->logits, h->n_rows, share);
         return;
     }
     if (h->n_slots) {
@@ -453,8 +457,8 @@ static void release_pages(struct bn_head *h, uint64_t n)
 {
     uint64_t row_bytes = h->m->head.stored.bytes / h->m->head.stored.rows;
     h->touched_bytes += n * (row_bytes > fault_bytes ? row_bytes : fault_bytes);
-    if (h->touched_bytes <= release_bytes) return;
-    if (h->int8 || h->touched_full == h->stats.full) release(h, 0);
+    if (h->keep || h->touched_bytes <= release_bytes) return;
+    if (h->o.int8 || h->touched_full == h->stats.full) release(h, 0);
     h->touched_full = h->stats.full;
     h->touched_bytes = 0;
 }
@@ -463,10 +467,10 @@ static void release_pages(struct bn_head *h, uint64_t n)
 static void count_bytes(struct bn_head *h, bool full, uint64_t survivors)
 {
     const struct bn_stored *w = &h->m->head.stored;
-    bool copy = h->n_slots || (full && h->int8);
+    bool copy = h->n_slots || (full && h->o.int8);
     h->read_bytes = survivors * (w->bytes / w->rows);
     if (copy) h->read_bytes += h->m->head_copy_bytes;
-    if (full && !h->int8) h->read_bytes += w->bytes;
+    if (full && !h->o.int8) h->read_bytes += w->bytes;
 }
 
 void bn_head_end(struct bn_head *h)
@@ -488,7 +492,7 @@ void bn_head_end(struct bn_head *h)
     }
     count_bytes(h, s->full > full_before, s->survivors - before);
     /* beside the int8 copy only embeddings are read there, about one a row of logits */
-    release_pages(h, h->int8 ? h->n_rows : s->survivors - before);
+    release_pages(h, h->o.int8 ? h->n_rows : s->survivors - before);
 }
 
 bool bn_head_was_screened(const struct bn_head *h, size_t row)

@@ -73,8 +73,11 @@ struct bn_head;
 
 /* max_rows: rows of logits of one call. Model and pool must outlive it. */
 bitnet_status bn_head_open(struct bn_head **out, const struct bn_model *m, struct bn_pool *pool,
-                           uint32_t max_rows, const struct bn_head_options *o, bitnet_error *err);
+                           uint32_t max_rows, const struct bn_head_options *o,
+                           struct bn_backing *how, bitnet_error *err);
 void bn_head_close(struct bn_head *h);
+/* Its scratch memory is touched; from now on pages of the matrix that were read stay in memory. */
+void bn_head_warm(struct bn_head *h);
 size_t bn_head_bytes(const struct bn_head *h);
 const struct bn_head_stats *bn_head_stats(const struct bn_head *h);
 
@@ -85,7 +88,7 @@ void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want);
 size_t bn_head_rows(const struct bn_head *h);
 /* x: [tokens][n_embd]; normed: scratch, [rows][n_embd]. Every x must have been written by all. */
 void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t worker);
-void bn_head_end(struct bn_head *h);
+void bn_head_end(struct bn_head *h); /* counts; may be left out */
 /* After the call: does this row of logits hold -infinity where nothing was wanted? */
 bool bn_head_was_screened(const struct bn_head *h, size_t row);
 /* Bytes of the matrix and its copy that the call has read. */

@@ -62,6 +62,7 @@ static bool finite_row(const float *x, size_t n)
 
 static void release(const struct job *j, size_t from, size_t to)
 {
+    if (bn_model_keeps_pages(j->m)) return;
     struct bn_tensor part = *j->tensor;
     uint64_t row_bytes = part.bytes / j->m->head.stored.rows;
     part.data += from * row_bytes;
@@ -129,7 +130,7 @@ static bitnet_status draw_dither(struct job *j, bitnet_error *err)
     struct bn_model *m = j->m;
     size_t cols = m->head.stored.cols;
     struct bn_rng rng = {dither_seed};
-    j->dither = bn_arena_alloc(&m->arena, 2 * cols * sizeof *j->dither);
+    j->dither = bn_slab_alloc(&m->slab, 2 * cols * sizeof *j->dither);
     if (!j->dither)
         return bn_fail_nomem(err, 2 * cols * sizeof *j->dither, "the head's 4-bit copy");
     for (size_t i = 0; i < 2 * cols; i++)
@@ -146,21 +147,23 @@ static bitnet_status make(struct job *j, bitnet_error *err)
     size_t bytes = codes + (j->int8 ? 1 : 3) * rows * sizeof(float);
     if (!j->int8) BN_TRY(draw_dither(j, err));
     j->rows = bn_calloc(bn_pool_threads(j->pool) * ROWS * cols, sizeof *j->rows);
-    j->data = bn_block_alloc(bytes);
-    m->head_copy_bytes = j->data ? bytes : 0;
-    if (j->data && j->int8) m->head_int8.data = (int8_t *)j->data;
+    if (!j->rows) return bn_fail_nomem(err, bytes, "the copy of the head");
+    BN_TRY(bn_block_take((void **)&j->data, &bytes, &m->backing, "the copy of the head", err));
+    m->head_copy_bytes = bytes;
+    if (j->int8) m->head_int8.data = (int8_t *)j->data;
     else m->screen.data = j->data;
-    if (!j->rows || !j->data) return bn_fail_nomem(err, bytes, "the copy of the head");
     j->step = (float *)(void *)(j->data + codes);
     j->norm = j->step + rows;
     j->shift = j->norm + rows;
     bn_pool_run(j->pool, copy_worker, j);
     m->packed_bytes += bytes;
     if (j->int8) {
-        m->head_int8 = (struct bn_dense8){m->head_int8.data, rows, cols, j->step};
+        m->head_int8 =
+            (struct bn_dense8){m->head_int8.data, rows, cols, j->step, m->prefetch_bytes};
         return BITNET_OK;
     }
-    m->screen = (struct bn_screen){j->data, rows, cols, j->step, j->norm, j->shift};
+    m->screen =
+        (struct bn_screen){j->data, rows, cols, j->step, j->norm, j->shift, m->prefetch_bytes};
     for (uint64_t r = 0; r < rows; r++) {
         if (j->step[r] > m->screen_step_max) m->screen_step_max = j->step[r];
         if (j->norm[r] > m->screen_norm_max) m->screen_norm_max = j->norm[r];

@@ -1,47 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/head_int8.h"
 
-#include "base/mem.h"
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum {
     TILE = 64, /* rows that meet all tokens while they are in the cache: 160 KiB at 2,560 columns */
     K_LIMIT = 32767
 };
 
-struct bn_head_int8 {
-    const struct bn_model *m;
-    size_t stride; /* of k */
-    struct bn_dense8_vector *vectors;
-    int16_t *k; /* [max_rows][stride] */
-    size_t bytes;
-};
-
-struct bn_head_int8 *bn_head_int8_open(const struct bn_model *m, uint32_t max_rows)
+void bn_head_int8_lay_out(struct bn_head_int8 *p, struct bn_plan *plan, const struct bn_model *m,
+                          uint32_t max_rows)
 {
-    struct bn_head_int8 *p = bn_calloc(1, sizeof *p);
-    if (!p) return NULL;
     p->m = m;
     p->stride = bn_align_up(m->config.n_embd, BN_K_ALIGN);
-    p->vectors = bn_calloc(max_rows, sizeof *p->vectors);
-    p->k = bn_calloc(max_rows * p->stride, sizeof *p->k);
-    p->bytes = sizeof *p + max_rows * (sizeof *p->vectors + p->stride * sizeof *p->k);
-    if (p->vectors && p->k) return p;
-    bn_head_int8_close(p);
-    return NULL;
+    p->vectors = bn_plan_piece(plan, max_rows, sizeof *p->vectors);
+    p->k = bn_plan_piece(plan, max_rows * p->stride, sizeof *p->k);
 }
-
-void bn_head_int8_close(struct bn_head_int8 *p)
-{
-    if (!p) return;
-    free(p->vectors);
-    free(p->k);
-    free(p);
-}
-
-size_t bn_head_int8_bytes(const struct bn_head_int8 *p) { return p->bytes; }
 
 /* k = round_half_even(x * (32767 / max|x|)), the padding stays 0 */
 void bn_head_int8_put(struct bn_head_int8 *p, size_t row, const float *x)

@@ -9,12 +9,16 @@
 #include "base/pool.h"
 #include "model/model.h"
 
-struct bn_head_int8;
+struct bn_head_int8 {
+    const struct bn_model *m;
+    size_t stride;                    /* of k */
+    struct bn_dense8_vector *vectors; /* [max_rows] */
+    int16_t *k;                       /* [max_rows][stride] */
+};
 
-/* NULL: out of memory. max_rows: rows of logits of one call; the model must have the copy. */
-struct bn_head_int8 *bn_head_int8_open(const struct bn_model *m, uint32_t max_rows);
-void bn_head_int8_close(struct bn_head_int8 *p);
-size_t bn_head_int8_bytes(const struct bn_head_int8 *p);
+/* max_rows: rows of logits of one call; the model must have the copy. */
+void bn_head_int8_lay_out(struct bn_head_int8 *p, struct bn_plan *plan, const struct bn_model *m,
+                          uint32_t max_rows);
 
 /* The hidden state of a row of logits, x[n_embd]. One that is not finite gives NaNs as logits. */
 void bn_head_int8_put(struct bn_head_int8 *p, size_t row, const float *x);

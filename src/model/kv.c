@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/kv.h"
 
-#include "base/mem.h"
 #include <stdlib.h>
 
 bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bitnet_kv_type keys,
-                         bitnet_kv_type values, uint32_t n_pages, bitnet_error *err)
+                         bitnet_kv_type values, uint32_t n_pages, struct bn_backing *how,
+                         bitnet_error *err)
 {
     *kv = (struct bn_kv){.keys = bn_kv_side_make(keys, false, c->head_dim),
                          .values = bn_kv_side_make(values, true, c->head_dim),
@@ -19,11 +19,12 @@ bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bitnet_kv_
     uint64_t bytes;
     if (!bn_mul_u64(&bytes, (uint64_t)c->n_layer * n_pages, kv->page_bytes)) bytes = SIZE_MAX;
     kv->bytes = (size_t)bytes;
-    kv->data = bn_block_alloc(kv->bytes);
-    kv->free_pages = bn_calloc(n_pages, sizeof *kv->free_pages);
-    kv->holders = bn_calloc(n_pages, sizeof *kv->holders);
-    if (!kv->data || !kv->free_pages || !kv->holders) {
+    bitnet_status s = bn_block_take((void **)&kv->data, &kv->bytes, how, "the KV cache", err);
+    kv->free_pages = bn_calloc_now(n_pages, sizeof *kv->free_pages);
+    kv->holders = bn_calloc_now(n_pages, sizeof *kv->holders);
+    if (s != BITNET_OK || !kv->free_pages || !kv->holders) {
         bn_kv_close(kv);
+        if (s == BITNET_E_LIMIT) return s;
         return bn_fail(
             err, BITNET_E_NOMEM,
             "out of memory: %llu bytes for a KV cache of %u tokens; a smaller context needs less",
@@ -52,7 +53,7 @@ static void forget_tail(struct bn_kv_seq *s)
 bool bn_kv_seq_open(struct bn_kv_seq *s, const struct bn_kv *kv, uint32_t max_tokens)
 {
     *s = (struct bn_kv_seq){.room = bn_kv_pages_for(max_tokens)};
-    s->pages = bn_calloc(s->room, sizeof *s->pages);
+    s->pages = bn_calloc_now(s->room, sizeof *s->pages);
     if (s->pages && !bn_kv_has_blocks(kv)) return true;
     s->tail = bn_calloc(1, sizeof *s->tail);
     if (s->tail) s->tail->data = bn_calloc(1, kv->tail_bytes);

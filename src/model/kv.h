@@ -12,6 +12,7 @@
 #ifndef BN_MODEL_KV_H
 #define BN_MODEL_KV_H
 
+#include "base/mem.h"
 #include "model/config.h"
 #include "model/kv_types.h"
 
@@ -48,7 +49,8 @@ struct bn_kv_seq {
 };
 
 bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bitnet_kv_type keys,
-                         bitnet_kv_type values, uint32_t n_pages, bitnet_error *err);
+                         bitnet_kv_type values, uint32_t n_pages, struct bn_backing *how,
+                         bitnet_error *err);
 void bn_kv_close(struct bn_kv *kv);
 
 /* false: out of memory */

@@ -183,9 +183,8 @@ static char *folder_of(const char *path)
 
 static bitnet_status read_shard(struct bn_source *s, const char *path, bitnet_error *err)
 {
-    struct bn_mapping *map = &s->maps[s->n_maps]; /* the array was made large enough */
-    BN_TRY(bn_map_file(map, path, err));
-    s->n_maps++;
+    const struct bn_mapping *map = &s->maps[s->n_maps];
+    BN_TRY(bn_source_map(s, path, err));
     s->file_bytes += map->bytes;
     return bn_safetensors_parse(s, map->data, map->bytes, path, err);
 }
@@ -278,8 +277,7 @@ bitnet_status bn_safetensors_read(struct bn_source *s, const char *path, bitnet_
     size_t n = strlen(path);
     s->format = "safetensors";
     s->folder = folder_of(path);
-    s->maps = bn_calloc(BN_MAX_SHARDS, sizeof *s->maps);
-    if (!s->folder || !s->maps) return bn_fail_nomem(err, BN_MAX_SHARDS * sizeof *s->maps, path);
+    if (!s->folder) return bn_fail_nomem(err, n, path);
     if (n > 5 && strcmp(path + n - 5, ".json") == 0) return read_index(s, path, err);
     return read_shard(s, path, err);
 }

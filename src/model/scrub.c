@@ -196,9 +196,10 @@ static void found(struct bn_scrub *s, const struct region *r)
     s->mismatches++;
 }
 
-static void next_region(struct bn_scrub *s, const struct region *r)
+static void next_region(struct bn_scrub *s, const struct region *r, bool keep)
 {
-    if (r->release) bn_source_release(&s->m->source, bn_part_find(&s->m->source, r->part, 0));
+    if (r->release && !keep)
+        bn_source_release(&s->m->source, bn_part_find(&s->m->source, r->part, 0));
     s->at = 0;
     if (++s->region < s->n_regions) return;
     s->region = s->block = 0;
@@ -207,7 +208,7 @@ static void next_region(struct bn_scrub *s, const struct region *r)
 }
 
 /* One block; returns its bytes. */
-static size_t walk_block(struct bn_scrub *s)
+static size_t walk_block(struct bn_scrub *s, bool keep)
 {
     const struct region *r = &s->regions[s->region];
     size_t n = bn_min_size(BN_SCRUB_BLOCK, r->bytes - s->at);
@@ -216,15 +217,15 @@ static size_t walk_block(struct bn_scrub *s)
     s->sums[s->block++] = sum; /* so that a change is counted once */
     s->at += n;
     s->pass_bytes += n;
-    if (s->at == r->bytes) next_region(s, r);
+    if (s->at == r->bytes) next_region(s, r, keep);
     return n;
 }
 
-void bn_scrub_advance(struct bn_scrub *s, uint64_t max_bytes)
+void bn_scrub_advance(struct bn_scrub *s, uint64_t max_bytes, bool keep)
 {
     uint64_t pass = s->passes, left = max_bytes, n;
     do {
-        n = walk_block(s);
+        n = walk_block(s, keep);
         left -= left < n ? left : n;
     } while (s->passes == pass && left >= BN_SCRUB_BLOCK);
 }

@@ -15,8 +15,9 @@ struct bn_scrub;
 bitnet_status bn_scrub_open(struct bn_scrub **out, const struct bn_model *m, bitnet_error *err);
 void bn_scrub_close(struct bn_scrub *s);
 
-/* Whole blocks up to max_bytes, but at least one, and not beyond the end of a pass. */
-void bn_scrub_advance(struct bn_scrub *s, uint64_t max_bytes);
+/* Whole blocks up to max_bytes, but at least one, and not beyond the end of a pass. keep: pages of the
+ * file that were read stay in memory. */
+void bn_scrub_advance(struct bn_scrub *s, uint64_t max_bytes, bool keep);
 void bn_scrub_info(const struct bn_scrub *s, bitnet_scrub *info);
 
 #endif

@@ -111,32 +111,34 @@ static bitnet_status begin(struct bn_source *s, const char *path, bitnet_error *
     return BITNET_OK;
 }
 
+bitnet_status bn_source_map(struct bn_source *s, const char *path, bitnet_error *err)
+{
+    struct bn_mapping *map = &s->maps[s->n_maps];
+    BN_TRY(s->to_read ? bn_map_file_to_read(map, path, err) : bn_map_file(map, path, err));
+    s->n_maps++;
+    return BITNET_OK;
+}
+
 static bitnet_status read_file(struct bn_source *s, const char *path, enum bn_i2s_layout i2s,
                                bitnet_error *err)
 {
-    struct bn_mapping file;
-    BN_TRY(bn_map_file(&file, path, err));
-    if (looks_like_gguf(file.data, file.bytes)) {
-        s->maps = bn_calloc(1, sizeof *s->maps);
-        if (!s->maps) {
-            bn_unmap_file(&file);
-            return bn_fail_nomem(err, sizeof *s->maps, path);
-        }
-        s->maps[s->n_maps++] = file; /* owned by the source from here on, also on failure */
-        return bn_gguf_read(s, &s->maps[0], path, i2s, err);
-    }
+    s->maps = bn_calloc(BN_MAX_SHARDS, sizeof *s->maps);
+    if (!s->maps) return bn_fail_nomem(err, BN_MAX_SHARDS * sizeof *s->maps, path);
+    BN_TRY(bn_source_map(s, path, err));
+    const struct bn_mapping file = s->maps[0];
+    if (looks_like_gguf(file.data, file.bytes)) return bn_gguf_read(s, &file, path, i2s, err);
     bool st = looks_like_safetensors(file.data, file.bytes) || bn_ends_with(path, ".safetensors") ||
               bn_ends_with(path, ".json"); /* an index of shards */
-    bitnet_status status = st ? BITNET_OK : fail_unknown(err, path, file.data, file.bytes);
-    bn_unmap_file(&file);
-    if (status != BITNET_OK) return status;
+    if (!st) return fail_unknown(err, path, file.data, file.bytes);
+    bn_unmap_file(&s->maps[0]);
+    s->n_maps = 0;
     return bn_safetensors_read(s, path, err);
 }
 
 bitnet_status bn_source_open_memory(struct bn_source *out, const void *data, size_t bytes,
                                     const char *name, bitnet_error *err)
 {
-    const struct bn_mapping file = {data, bytes};
+    const struct bn_mapping file = {.data = data, .bytes = bytes};
     bitnet_status s = begin(out, name, err);
     if (s == BITNET_OK) {
         if (looks_like_gguf(data, bytes)) {
@@ -164,12 +166,32 @@ static bitnet_status open_embedded(struct bn_source *out, bitnet_error *err)
     return bn_source_open_memory(out, data, bytes, "embedded model", err);
 }
 
-bitnet_status bn_source_open(struct bn_source *out, const char *path, enum bn_i2s_layout i2s,
-                             bitnet_error *err)
+static bool lies_in(const struct bn_tensor *t, const struct bn_mapping *m)
 {
-    if (!path || !*path) return open_embedded(out, err);
+    return t->data >= m->data && t->data + t->bytes <= m->data + m->bytes;
+}
+
+/* What stands before the first tensor of a file, the metadata, is needed on. */
+static bitnet_status detach(struct bn_source *s, bitnet_error *err)
+{
+    for (size_t i = 0; i < s->n_maps; i++) {
+        struct bn_mapping *m = &s->maps[i];
+        uint64_t first = m->bytes;
+        for (size_t k = 0; k < s->n_tensors; k++)
+            if (lies_in(&s->tensors[k], m) && s->tensors[k].offset < first)
+                first = s->tensors[k].offset;
+        BN_TRY(bn_map_detach(m, err));
+        BN_TRY(bn_map_read(m, (void *)m->data, 0, (size_t)first, err));
+    }
+    return BITNET_OK;
+}
+
+static bitnet_status open_path(struct bn_source *out, const char *path, enum bn_i2s_layout i2s,
+                               bool to_read, bitnet_error *err)
+{
     char *inside = NULL;
     bitnet_status s = begin(out, path, err);
+    out->to_read = to_read;
     if (s == BITNET_OK && bn_is_folder(path)) s = find_in_folder(&inside, path, err);
     if (s == BITNET_OK) s = read_file(out, inside ? inside : path, i2s, err);
     if (s == BITNET_OK && inside && out->is_gguf) { /* errors later on should name the file */
@@ -178,8 +200,23 @@ bitnet_status bn_source_open(struct bn_source *out, const char *path, enum bn_i2
         inside = NULL;
     }
     free(inside);
+    if (s == BITNET_OK && to_read) s = detach(out, err);
     if (s != BITNET_OK) bn_source_close(out);
     return s;
+}
+
+bitnet_status bn_source_open(struct bn_source *out, const char *path, enum bn_i2s_layout i2s,
+                             bitnet_error *err)
+{
+    if (!path || !*path) return open_embedded(out, err);
+    return open_path(out, path, i2s, false, err);
+}
+
+bitnet_status bn_source_open_to_read(struct bn_source *out, const char *path,
+                                     enum bn_i2s_layout i2s, bitnet_error *err)
+{
+    if (!path || !*path) return open_embedded(out, err);
+    return open_path(out, path, i2s, true, err);
 }
 
 void bn_source_close(struct bn_source *s)
@@ -241,4 +278,26 @@ struct bn_stored bn_tensor_stored(const struct bn_tensor *t)
 void bn_source_release(const struct bn_source *s, const struct bn_tensor *t)
 {
     for (size_t i = 0; i < s->n_maps; i++) bn_map_release(&s->maps[i], t->data, t->bytes);
+}
+
+bitnet_status bn_source_fetch_to(const struct bn_source *s, const struct bn_tensor *t, void *to,
+                                 bitnet_error *err)
+{
+    for (size_t i = 0; s->to_read && i < s->n_maps; i++)
+        if (lies_in(t, &s->maps[i]))
+            return bn_map_read(&s->maps[i], to, t->offset, (size_t)t->bytes, err);
+    if (to != t->data) memcpy(to, t->data, (size_t)t->bytes);
+    return BITNET_OK;
+}
+
+bitnet_status bn_source_fetch(const struct bn_source *s, const struct bn_tensor *t,
+                              bitnet_error *err)
+{
+    return t ? bn_source_fetch_to(s, t, (void *)t->data, err) : BITNET_OK;
+}
+
+bitnet_status bn_source_fetch_end(struct bn_source *s, bitnet_error *err)
+{
+    for (size_t i = 0; s->to_read && i < s->n_maps; i++) BN_TRY(bn_map_read_end(&s->maps[i], err));
+    return BITNET_OK;
 }

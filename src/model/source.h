@@ -69,6 +69,7 @@ struct bn_source {
     size_t n_meta;
     struct bn_map meta_by_key;
     bool is_gguf;
+    bool to_read; /* files are read, not mapped */
     char *folder; /* safetensors: where config.json and tokenizer.json are looked for */
 };
 
@@ -84,7 +85,20 @@ bitnet_status bn_source_open(struct bn_source *out, const char *path, enum bn_i2
  * file. */
 bitnet_status bn_source_open_memory(struct bn_source *out, const void *data, size_t bytes,
                                     const char *name, bitnet_error *err);
+/* The same, but files are not mapped any more when it returns: metadata are in memory, and tensors
+ * have to be fetched before they are looked at. */
+bitnet_status bn_source_open_to_read(struct bn_source *out, const char *path,
+                                     enum bn_i2s_layout i2s, bitnet_error *err);
 void bn_source_close(struct bn_source *s);
+
+/* Its bytes to t->data, and to bn_source_release from there, or elsewhere. Of a source that is mapped
+ * they are at t->data already. t may be NULL. */
+bitnet_status bn_source_fetch(const struct bn_source *s, const struct bn_tensor *t,
+                              bitnet_error *err);
+bitnet_status bn_source_fetch_to(const struct bn_source *s, const struct bn_tensor *t, void *to,
+                                 bitnet_error *err);
+/* All is fetched. BITNET_E_IO: a file has changed meanwhile. */
+bitnet_status bn_source_fetch_end(struct bn_source *s, bitnet_error *err);
 
 const struct bn_tensor *bn_source_tensor(const struct bn_source *s,
                                          const char *name); /* NULL: absent */
@@ -114,6 +128,8 @@ bitnet_status bn_safetensors_read(struct bn_source *s, const char *path, bitnet_
 /* One safetensors file in memory: its header checked and its tensors added. name: for errors. */
 bitnet_status bn_safetensors_parse(struct bn_source *s, const uint8_t *data, size_t bytes,
                                    const char *name, bitnet_error *err);
+/* The next of s->maps, which has room for it. */
+bitnet_status bn_source_map(struct bn_source *s, const char *path, bitnet_error *err);
 /* Adds to the directory; refuses duplicates and names that are too long. Used by both readers. The
  * name must lie in s->arena (or outlive the source). */
 bitnet_status bn_source_add_tensor(struct bn_source *s, const struct bn_tensor *t,

@@ -28,7 +28,7 @@ static void claim(struct loader *l, const struct bn_tensor *t)
     if (t) l->claimed[t - l->s->tensors] = 1;
 }
 
-/* A norm's weights as f32 in the arena; absent parts are an error unless optional. */
+/* A norm's weights as f32 in the slab; absent parts are an error unless optional. */
 static bitnet_status load_vector(struct loader *l, const float **out, const struct bn_tensor *t,
                                  enum bn_part p, uint32_t layer, uint64_t n)
 {
@@ -39,13 +39,14 @@ static bitnet_status load_vector(struct loader *l, const float **out, const stru
         return bn_fail(l->err, BITNET_E_FORMAT, "'%s': tensor '%s' is missing", l->s->path, name);
     }
     claim(l, t);
+    BN_TRY(bn_source_fetch(l->s, t, l->err));
     struct bn_stored st = bn_tensor_stored(t);
     if (st.rows * st.cols != n || (t->type != BN_F32 && t->type != BN_F16 && t->type != BN_BF16))
         return bn_fail(l->err, BITNET_E_FORMAT,
                        "tensor '%s' should be %llu floats; it is %llu x %llu of type %s", t->name,
                        (unsigned long long)n, (unsigned long long)st.rows,
                        (unsigned long long)st.cols, bn_type_info(t->type)->name);
-    float *v = bn_arena_alloc(&l->m->arena, n * sizeof *v);
+    float *v = bn_slab_alloc(&l->m->slab, n * sizeof *v);
     if (!v) return bn_fail_nomem(l->err, n * sizeof *v, t->name);
     st.cols = n;
     st.rows = 1;
@@ -114,15 +115,19 @@ static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const st
     size_t packed_bytes = bn_div_up(rows, g->group_rows) * g->group_bytes(cols);
     j.data = bn_slab_alloc(&l->m->slab, packed_bytes);
     if (!j.data) return bn_fail_nomem(l->err, packed_bytes, tensor->name);
-    x->packed = (struct bn_packed){.data = j.data, .rows = rows, .cols = cols, .scale = t->scale};
+    x->packed = (struct bn_packed){.data = j.data,
+                                   .rows = rows,
+                                   .cols = cols,
+                                   .scale = t->scale,
+                                   .ahead = l->m->prefetch_bytes};
     if (t->scale_kind == BN_TS_ROW_F32) {
-        j.row_scale = bn_arena_alloc(&l->m->arena, rows * sizeof *j.row_scale);
+        j.row_scale = bn_slab_alloc(&l->m->slab, rows * sizeof *j.row_scale);
         if (!j.row_scale) return bn_fail_nomem(l->err, rows * sizeof *j.row_scale, tensor->name);
         x->packed.scale_kind = BN_SCALE_ROW;
         x->packed.row_scale = j.row_scale;
     } else if (t->scale_kind == BN_TS_BLOCK_F16) {
         size_t bytes = rows * (cols / t->block) * sizeof *j.block_scale;
-        j.block_scale = bn_arena_alloc(&l->m->arena, bytes);
+        j.block_scale = bn_slab_alloc(&l->m->slab, bytes);
         if (!j.block_scale) return bn_fail_nomem(l->err, bytes, tensor->name);
         x->packed.scale_kind = BN_SCALE_BLOCK;
         x->packed.block_scale = j.block_scale;
@@ -154,9 +159,22 @@ static const char *common_name(const char *first, const char *name)
     return !first || !*first || strcmp(first, name) == 0 ? name : "mixed";
 }
 
+/* A tensor that is used as it is stays in the file's mapping, or comes into the slab. */
+static bitnet_status keep(struct loader *l, struct bn_stored *x, const struct bn_tensor *t)
+{
+    if (!l->s->to_read) return BITNET_OK;
+    uint8_t *data = bn_slab_alloc(&l->m->slab, t->bytes);
+    if (!data) return bn_fail_nomem(l->err, t->bytes, t->name);
+    bn_source_release(l->s, t); /* if it was looked at */
+    x->data = data;
+    return bn_source_fetch_to(l->s, t, data, l->err);
+}
+
 static bitnet_status open_projection(struct loader *l, struct bn_matrix *x, struct bn_ternary *t,
                                      enum bn_part p, uint32_t layer)
 {
+    BN_TRY(bn_source_fetch(l->s, bn_part_find(l->s, p, layer), l->err));
+    BN_TRY(bn_source_fetch(l->s, bn_part_scale(l->s, p, layer), l->err));
     BN_TRY(bn_ternary_open(t, &x->dense, l->s, &l->m->config, p, layer, l->err));
     claim(l, bn_part_find(l->s, p, layer));
     claim(l, bn_part_scale(l->s, p, layer));
@@ -177,12 +195,14 @@ static bitnet_status load_projections(struct loader *l, struct bn_layer *y, uint
     if (gate->gemm != up->gemm) gate->gemm = up->gemm = l->m->kernels.gemm_t2;
     for (int k = 0; k < BN_N_PROJ; k++) {
         struct bn_matrix *x = &y->proj[k];
+        const struct bn_tensor *tensor = bn_part_find(l->s, (enum bn_part)(BN_P_Q + k), layer);
         if (x->dense) {
             x->stored = t[k].stored;
+            BN_TRY(keep(l, &x->stored, tensor));
             continue;
         }
         l->m->layout = common_name(l->m->layout, x->gemm->layout);
-        BN_TRY(pack_matrix(l, x, &t[k], bn_part_find(l->s, (enum bn_part)(BN_P_Q + k), layer)));
+        BN_TRY(pack_matrix(l, x, &t[k], tensor));
     }
     return BITNET_OK;
 }
@@ -211,20 +231,21 @@ static bitnet_status load_layer(struct loader *l, uint32_t i)
     return BITNET_OK;
 }
 
-/* Embedding and head stay where they are. */
+/* Embedding and head stay as they are. */
 static bitnet_status load_dense(struct loader *l, struct bn_matrix *x, enum bn_part p)
 {
     bool online;
+    const struct bn_tensor *t = bn_part_find(l->s, p, 0);
     BN_TRY(bn_part_stored(&x->stored, &online, l->s, &l->m->config, p, 0, l->err));
-    claim(l, bn_part_find(l->s, p, 0));
+    BN_TRY(keep(l, &x->stored, t));
+    claim(l, t);
     x->dense = true;
     l->m->n_params += x->stored.rows * x->stored.cols;
     /* a ternary table is decoded row by row while it is used, when nobody can refuse a code any
      * more */
     const struct bn_type_info *type = bn_type_info(x->stored.type);
     for (uint64_t r = 0; type->ternary && !type->binary && r < x->stored.rows; r++)
-        if (!bn_unpack_trits(l->trits, &x->stored, r))
-            return fail_code(l, bn_part_find(l->s, p, 0)->name, r, type);
+        if (!bn_unpack_trits(l->trits, &x->stored, r)) return fail_code(l, t->name, r, type);
     return BITNET_OK;
 }
 
@@ -233,7 +254,7 @@ static bitnet_status load_rope_factors(struct loader *l)
     const struct bn_config *c = &l->m->config;
     const struct bn_tensor *t = bn_part_find(l->s, BN_P_ROPE_FREQS, 0);
     if (t) return load_vector(l, &l->m->rope_factors, t, BN_P_ROPE_FREQS, 0, c->rope_dim / 2);
-    float *f = bn_arena_alloc(&l->m->arena, c->rope_dim / 2 * sizeof *f);
+    float *f = bn_slab_alloc(&l->m->slab, c->rope_dim / 2 * sizeof *f);
     if (!f) return bn_fail_nomem(l->err, c->rope_dim / 2 * sizeof *f, "rotation factors");
     bn_rope_factors(f, c);
     l->m->rope_factors = f;

@@ -13,8 +13,6 @@
 
 enum {
     MAX_DRAFT = 8, /* guesses of an answer in a step (bitnet_engine_options) */
-    WARM_PROMPT = 32,
-    WARM_ANSWER = 2,      /* too short to count as an answer in bitnet_health */
     SCRUB_BYTES = 1 << 20 /* at a time: less than a millisecond */
 };
 static const uint64_t second_ns = UINT64_C(1000000000);
@@ -322,35 +320,30 @@ static void look_after(struct worker *w)
 
 /* ------------------------------------------------------------------ turns */
 
-/* Makes what all grammars of an engine share, which takes tens of milliseconds with a large vocabulary.
- * The request is refused where there is no tokenizer; then there will be no grammars. */
-static void warm_up_grammars(struct worker *w, bitnet_request *r)
+/* Makes what all grammars of an engine share, which takes tens of milliseconds with a large vocabulary:
+ * a request of no one. It is refused where there is no tokenizer; then there will be no grammars. */
+static bitnet_status warm_up_grammars(struct worker *w, bitnet_error *err)
 {
+    const int32_t prompt = 0;
+    bitnet_request r;
     uint64_t id;
-    r->json_object = 1;
-    if (bitnet_submit(w->c.engine, r, &id, NULL) == BITNET_OK) bitnet_cancel(w->c.engine, id);
+    bitnet_request_init(&r);
+    r.tokens = &prompt;
+    r.n_tokens = 1;
+    r.json_object = 1;
+    if (bitnet_submit(w->c.engine, &r, &id, NULL) != BITNET_OK) return BITNET_OK;
+    bitnet_cancel(w->c.engine, id);
+    bitnet_status s = BITNET_OK;
+    for (size_t n = 1; s == BITNET_OK && n;) s = step(w, &n, err); /* until it has left */
+    return s;
 }
 
-/* A request of no one: weights come into memory, threads wake, kernels for prompts and for single
- * tokens have run. */
 static bitnet_status warm_up(struct worker *w, bitnet_error *err)
 {
-    int32_t prompt[WARM_PROMPT] = {0};
-    bitnet_request r;
-    uint64_t id = 0;
-    bitnet_request_init(&r);
-    r.tokens = prompt;
-    r.n_tokens = bn_max_size(bn_min_size(WARM_PROMPT, w->info.ctx_tokens / 2), 1);
-    r.no_cache = 1;
-    warm_up_grammars(w, &r);
-    r.json_object = 0;
-    r.max_new_tokens = WARM_ANSWER;
-    r.ignore_end = 1;
-    bitnet_status s = bitnet_submit(w->c.engine, &r, &id, err);
-    for (size_t n = 1; s == BITNET_OK && n;) s = step(w, &n, err);
-    if (s != BITNET_OK) bitnet_cancel(w->c.engine, id);
+    BN_TRY(warm_up_grammars(w, err));
+    BN_TRY(bitnet_engine_warmup(w->c.engine, err));
     bitnet_engine_get_info(w->c.engine, &w->info);
-    return s;
+    return BITNET_OK;
 }
 
 static void get_ready(struct worker *w)

@@ -41,7 +41,7 @@ bitnet_status bn_detok_open(struct bn_detok **out, const struct bn_tokenizer *t,
     /* a byte of a token becomes at most one replacement character */
     size_t byte_room = MAX_TAIL + t->max_token_bytes;
     size_t text_room = BN_MAX_STOP_BYTES + byte_room * REPLACEMENT_BYTES;
-    struct bn_detok *d = bn_calloc(1, sizeof *d + byte_room + text_room);
+    struct bn_detok *d = bn_calloc_now(1, sizeof *d + byte_room + text_room);
     if (!d) return bn_fail_nomem(err, sizeof *d + byte_room + text_room, "a detokenizer");
     d->t = t;
     d->special = special;

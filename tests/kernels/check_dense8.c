@@ -88,7 +88,7 @@ static void check_case(struct ck *c, size_t rows, size_t cols, size_t r0, enum c
                        bn_min_size(BN_DENSE8_ROWS, rows - r), cols);
     struct dense8 a = {.fn = (bn_dense8_fn *)c->ref->fn,
                        .stride = rows - r0 + n_vec % 3,
-                       .w = {data, rows, cols, scale},
+                       .w = {data, rows, cols, scale, bn_rng_below(&c->rng, 1025) * 64},
                        .r0 = r0,
                        .r1 = rows,
                        .n_vec = n_vec};

@@ -222,7 +222,8 @@ static void fill_scales(struct ck *c, struct mul *a, const struct shape *s)
                               .scale = 0.0173f,
                               .row_scale = row,
                               .block_scale = block,
-                              .block = s->block};
+                              .block = s->block,
+                              .ahead = bn_rng_below(&c->rng, 1025) * 64};
     a->r0 = s->r0;
     a->r1 = s->r1;
     a->tok = s->tok;

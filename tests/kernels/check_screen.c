@@ -131,7 +131,7 @@ static void check_case(struct ck *c, size_t rows, size_t cols, size_t r0, enum c
     }
     struct screen a = {.fn = (bn_screen4_fn *)c->ref->fn,
                        .stride = rows - r0 + n_vec % 3,
-                       .w = {data, rows, cols, step, norm, shift},
+                       .w = {data, rows, cols, step, norm, shift, bn_rng_below(&c->rng, 1025) * 64},
                        .r0 = r0,
                        .r1 = rows,
                        .n_vec = n_vec};

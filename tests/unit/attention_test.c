@@ -123,10 +123,10 @@ static void check(const struct bn_model *m, const struct shape *s, const struct 
     struct bn_batch_token tokens[MAX_TOKENS];
     struct bn_pool *pool;
     struct job j = {.layer = {.layer = &m->layers[1], .index = 1}};
-    assert_int_equal(bn_kv_open(&kv, &m->config, type, type, MAX_PAGES, NULL), BITNET_OK);
+    assert_int_equal(bn_kv_open(&kv, &m->config, type, type, MAX_PAGES, NULL, NULL), BITNET_OK);
     fill_cache(&kv);
     assert_int_equal(bn_pool_open(&pool, threads, NULL), BITNET_OK);
-    assert_int_equal(bn_attention_open(&j.attention, m, pool, &kv, CTX, MAX_TOKENS, NULL),
+    assert_int_equal(bn_attention_open(&j.attention, m, pool, &kv, CTX, MAX_TOKENS, NULL, NULL),
                      BITNET_OK);
     size_t n = lay_out(tokens, seqs, &kv, b), row = (size_t)s->n_head * s->head_dim;
     j.layer.q = random_floats(1, n * row);

@@ -52,9 +52,10 @@ static void walk_open(struct walk *w, const struct bn_head_options *o)
     w->logits = calloc(m->config.n_vocab, sizeof *w->logits);
     w->scratch = calloc(m->config.n_vocab, sizeof *w->scratch);
     if (bn_pool_open(&w->pool, 1, &err) ||
-        bn_kv_open(&w->kv, &m->config, BITNET_KV_F16, BITNET_KV_F16, bn_kv_pages_for(CTX), &err) ||
+        bn_kv_open(&w->kv, &m->config, BITNET_KV_F16, BITNET_KV_F16, bn_kv_pages_for(CTX), NULL,
+                   &err) ||
         !bn_kv_seq_open(&w->seq, &w->kv, CTX) ||
-        bn_forward_open(&w->forward, m, w->pool, &w->kv, CTX, CTX, o, BN_FFN_DENSE, &err))
+        bn_forward_open(&w->forward, m, w->pool, &w->kv, CTX, CTX, o, BN_FFN_DENSE, NULL, &err))
         fail_msg("%s", err.text);
 }
 
@@ -184,8 +185,9 @@ static void sides_open(struct sides *d, const struct bn_model *m)
     d->scratch = calloc(m->config.n_vocab, sizeof *d->scratch);
     if (bn_pool_open(&d->pool, 0, &err) ||
         bn_kv_open(&d->kv, &m->config, BITNET_KV_F16, BITNET_KV_F16,
-                   SIDES * bn_kv_pages_for(SIDE_CTX), &err) ||
-        bn_forward_open(&d->forward, m, d->pool, &d->kv, SIDE_CTX, SIDES, &o, BN_FFN_DENSE, &err))
+                   SIDES * bn_kv_pages_for(SIDE_CTX), NULL, &err) ||
+        bn_forward_open(&d->forward, m, d->pool, &d->kv, SIDE_CTX, SIDES, &o, BN_FFN_DENSE, NULL,
+                        &err))
         fail_msg("%s", err.text);
     for (int i = 0; i < SIDES; i++)
         assert_true(bn_kv_seq_open(&d->seq[i], &d->kv, SIDE_CTX) &&

@@ -44,7 +44,7 @@ static void errors_of_the_vector_stay_within_the_bound(void **state)
     struct bn_rng r = {9};
     double squares = 0, worst = 0;
     for (int m = 0; m < MATRICES; m++) {
-        struct bn_screen w = {data, ROWS, COLS, step, norm, shift};
+        struct bn_screen w = {data, ROWS, COLS, step, norm, shift, 0};
         struct bn_screen_row row[4];
         fill_dither(u, COLS, &r);
         fill_dither(d, COLS, &r);
@@ -118,9 +118,9 @@ static void outliers_are_no_obstacle(void **state)
     struct bn_pool *pool = NULL;
     struct bn_head *exact = NULL, *other = NULL;
     if (bn_pool_open(&pool, 1, &err) ||
-        bn_head_open(&exact, m, pool, 1, &(struct bn_head_options){0}, &err) ||
+        bn_head_open(&exact, m, pool, 1, &(struct bn_head_options){0}, NULL, &err) ||
         bn_head_open(&other, m, pool, 1,
-                     &(struct bn_head_options){.screened = true, .max_screened = 1}, &err))
+                     &(struct bn_head_options){.screened = true, .max_screened = 1}, NULL, &err))
         fail_msg("%s", err.text);
     float *x = malloc(cols * sizeof *x), *normed = malloc(cols * sizeof *x);
     float *want = malloc(vocab * sizeof *x), *got = malloc(vocab * sizeof *x);

@@ -85,12 +85,13 @@ static void open_world(struct world *w, const struct shape *s, const struct type
                                      .rope_dim = s->head_dim,
                                      .rope_theta = 10000.0f};
     bn_rope_factors(w->factors, &w->m.config);
-    assert_int_equal(
-        bn_kv_open(&w->kv, &w->m.config, t->keys, t->values, SEQS * bn_kv_pages_for(CTX), NULL),
-        BITNET_OK);
+    assert_int_equal(bn_kv_open(&w->kv, &w->m.config, t->keys, t->values,
+                                SEQS * bn_kv_pages_for(CTX), NULL, NULL),
+                     BITNET_OK);
     assert_int_equal(bn_pool_open(&w->pool, threads, NULL), BITNET_OK);
     assert_int_equal(
-        bn_attention_open(&w->attention, &w->m, w->pool, &w->kv, CTX, MAX_TOKENS, NULL), BITNET_OK);
+        bn_attention_open(&w->attention, &w->m, w->pool, &w->kv, CTX, MAX_TOKENS, NULL, NULL),
+        BITNET_OK);
     for (size_t i = 0; i < SEQS; i++) assert_true(bn_kv_seq_open(&w->seqs[i], &w->kv, CTX));
     w->q = malloc(MAX_TOKENS * q_row(w) * sizeof(float));
     w->k = malloc(MAX_TOKENS * kv_row(w) * sizeof(float));
@@ -338,7 +339,8 @@ static void memory_is_as_documented(void **state)
     for (size_t i = 0; i < BN_ARRAY_LEN(types); i++) {
         struct bn_kv kv;
         struct bn_kv_seq seq;
-        assert_int_equal(bn_kv_open(&kv, &c, types[i].type, types[i].type, 3, NULL), BITNET_OK);
+        assert_int_equal(bn_kv_open(&kv, &c, types[i].type, types[i].type, 3, NULL, NULL),
+                         BITNET_OK);
         assert_int_equal(bn_kv_token_bytes(&kv), (uint64_t)(2 * 30 * 5 * 128 * types[i].bits / 8));
         assert_int_equal(kv.bytes, 3 * BN_ATTN_BLOCK * bn_kv_token_bytes(&kv));
         /* with blocks, two pages of float16 a sequence */

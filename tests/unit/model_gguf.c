@@ -390,7 +390,7 @@ static void i2s_layouts(void **state)
     put_align(&b, 32);
     put_zeros(&b, 64);
     for (size_t i = 0; i < BN_ARRAY_LEN(cases); i++) {
-        struct bn_mapping m = {(const uint8_t *)b.data, b.len};
+        struct bn_mapping m = {.data = (const uint8_t *)b.data, .bytes = b.len};
         struct bn_source s = {0};
         bitnet_error err;
         assert_true(bn_map_init(&s.tensor_by_name, 4) && bn_map_init(&s.meta_by_key, 4));

@@ -308,12 +308,55 @@ static void shards(void **state)
     remove_files();
 }
 
+/* Logits of a model's last token: [n_vocab], to be freed. */
+static float *logits_of(const char *path, uint32_t no_mmap, uint32_t *n_vocab)
+{
+    static const int32_t tokens[] = {1, 5, 2, 9, 4};
+    bitnet_model_options mo;
+    bitnet_model *m;
+    bitnet_engine *e;
+    bitnet_error err = {0};
+    bitnet_model_info in = {.size = sizeof in};
+    bitnet_model_options_init(&mo);
+    mo.no_mmap = no_mmap;
+    if (bitnet_model_open(&m, path, &mo, &err)) fail_msg("%s", err.text);
+    bitnet_model_get_info(m, &in);
+    *n_vocab = in.n_vocab;
+    float *logits = malloc(in.n_vocab * sizeof *logits);
+    assert_non_null(logits);
+    if (bitnet_engine_open(&e, m, NULL, &err)) fail_msg("%s", err.text);
+    assert_int_equal(bitnet_eval(e, 0, tokens, BN_ARRAY_LEN(tokens), 1, logits, NULL), BITNET_OK);
+    bitnet_engine_close(e);
+    bitnet_model_close(m);
+    return logits;
+}
+
+/* Files that are read instead of mapped: one and shards, packed, as values and as master weights, with
+ * factors beside them. */
+static void read_not_mapped(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {"1bitllm-master",     "bitnet-master",
+                                          "bitnet-packed-mul",  "llama-packed-div",
+                                          "llama-values-rope3", "qwen3-values"};
+    for (size_t i = 0; i < BN_ARRAY_LEN(folders); i++) {
+        char path[512];
+        uint32_t n, other;
+        snprintf(path, sizeof path, TEST_DATA "/golden/%s", folders[i]);
+        float *mapped = logits_of(path, 0, &n), *read = logits_of(path, 1, &other);
+        assert_int_equal(n, other);
+        assert_memory_equal(mapped, read, n * sizeof *mapped);
+        free(mapped);
+        free(read);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_file),      cmocka_unit_test(broken_headers),
         cmocka_unit_test(broken_lengths), cmocka_unit_test(folders),
-        cmocka_unit_test(shards),
+        cmocka_unit_test(shards),         cmocka_unit_test(read_not_mapped),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

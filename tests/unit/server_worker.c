@@ -601,7 +601,7 @@ static void states_and_rest(void **state)
     assert_non_null(layers);
     while (!state_of(w).ready) sleep_us(1000);
     s = state_of(w);
-    assert_true(s.engine.steps > 0 && s.engine.prefix_queries == 0);
+    assert_true(s.engine.steps == 0 && s.engine.prefix_queries == 0);
     assert_int_equal(s.health.answers, 0); /* the warm-up is nobody's */
     assert_int_equal(n_steps, 0);
     for (uint32_t i = 0; i < 4; i++) {

@@ -11,10 +11,9 @@
 
 enum {
     ROWS = BN_DENSE8_ROWS,
-    VECTORS = 2,  /* at a time */
-    STEP = 64,    /* columns of a step */
-    BLOCK = 4096, /* columns summed in 32 bits */
-    AHEAD = 4096  /* bytes to prefetch ahead */
+    VECTORS = 2, /* at a time */
+    STEP = 64,   /* columns of a step */
+    BLOCK = 4096 /* columns summed in 32 bits */
 };
 
 static inline __m256d widen(__m256d sum, __m256i s)
@@ -26,8 +25,9 @@ static inline __m256d widen(__m256d sum, __m256i s)
 
 /* Sums of the four rows of a group and n vectors: sums[row * n + vector]. Eight sums, the vectors
  * and a row fit into the registers. */
-static inline __attribute__((always_inline)) void
-tile(__m256d *sums, const int8_t *p, const struct bn_dense8_vector *v, size_t cols, const size_t n)
+static inline __attribute__((always_inline)) void tile(__m256d *sums, const int8_t *p,
+                                                       const struct bn_dense8_vector *v,
+                                                       size_t cols, size_t ahead, const size_t n)
 {
     for (size_t i = 0; i < ROWS * n; i++) sums[i] = _mm256_setzero_pd();
     for (size_t at = 0; at < cols;) {
@@ -36,7 +36,7 @@ tile(__m256d *sums, const int8_t *p, const struct bn_dense8_vector *v, size_t co
         for (size_t i = 0; i < ROWS * n; i++) s[i] = _mm256_setzero_si256();
         for (; at < end; at += STEP, p += ROWS * STEP) {
             for (size_t r = 0; r < ROWS; r++)
-                _mm_prefetch((const char *)p + AHEAD + STEP * r, _MM_HINT_T0);
+                _mm_prefetch((const char *)p + ahead + STEP * r, _MM_HINT_T0);
             for (size_t c = 0; c < STEP; c += 16) {
                 __m256i k[VECTORS];
                 for (size_t i = 0; i < n; i++)
@@ -68,7 +68,7 @@ some_vectors(float *y, size_t y_stride, const struct bn_dense8 *w, size_t r0, si
     size_t cols = bn_align_up(w->cols, BN_K_ALIGN), bytes = bn_dense8_group_bytes(w->cols);
     for (size_t r = r0; r < r1; r += ROWS) {
         __m256d s[ROWS * VECTORS];
-        tile(s, w->data + r / ROWS * bytes, v, cols, n);
+        tile(s, w->data + r / ROWS * bytes, v, cols, w->ahead, n);
         size_t some = bn_min_size(ROWS, r1 - r);
         float scale[ROWS] = {0}, out[ROWS];
         memcpy(scale, w->scale + r, some * sizeof *scale);

@@ -8,13 +8,12 @@
 #include "kernels/x86/tokens_avx2.h"
 
 enum {
-    AHEAD = 4096,  /* bytes to prefetch ahead */
     MANY_FROM = 32 /* tokens from which tables win */
 };
 
 /* Registers of 32 bytes: reading these twice into one of 64 would cost as much as it saves. Codes are
  * masked in place, so that fields count 1, 4, 16 and 64 times, each in a sum of its own. */
-static __m128i t2_group_one(const uint8_t *p, const int8_t *q, size_t steps)
+static __m128i t2_group_one(const uint8_t *p, const int8_t *q, size_t steps, size_t ahead)
 {
     __m256i s[BN_T2_ROWS][4], mask[4], sum[BN_T2_ROWS];
     for (size_t f = 0; f < 4; f++) mask[f] = _mm256_set1_epi8((char)(3 << 2 * f));
@@ -23,8 +22,8 @@ static __m128i t2_group_one(const uint8_t *p, const int8_t *q, size_t steps)
     for (; steps > 0; steps--, p += BN_T2_STEP_BYTES, q += BN_T2_STEP) {
         __m256i x[4];
         for (size_t f = 0; f < 4; f++) x[f] = _mm256_loadu_si256((const void *)(q + 32 * f));
-        _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
-        _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
+        _mm_prefetch((const char *)p + ahead, _MM_HINT_T0);
+        _mm_prefetch((const char *)p + ahead + 64, _MM_HINT_T0);
         for (size_t r = 0; r < BN_T2_ROWS; r++) {
             __m256i v = _mm256_loadu_si256((const void *)(p + r * BN_T2_PIECE));
             for (size_t f = 0; f < 4; f++)
@@ -44,7 +43,8 @@ static void t2_one(float *y, const struct bn_packed *w, size_t r0, size_t r1, co
 {
     for (size_t r = r0; r < r1; r += BN_T2_ROWS)
         bn_store_rows(y, w, r, bn_min_size(BN_T2_ROWS, r1 - r),
-                      t2_group_one(bn_t2_group(w, r), q, bn_div_up(w->cols, BN_T2_STEP)), sum, inv);
+                      t2_group_one(bn_t2_group(w, r), q, bn_div_up(w->cols, BN_T2_STEP), w->ahead),
+                      sum, inv);
 }
 
 /* 32 columns of a triple: v has |m| in bits 0-3, sign the sign in bit 4 */
@@ -56,8 +56,9 @@ ALWAYS void t3_add_one(__m256i s[3], __m256i v, __m256i sign, const __m256i tabl
 }
 
 /* As in t2, registers of 32 bytes. The sign of the next 32 columns or the next triple moves up to bit
- * 4 by an addition, which every pipe can do. */
-static void t3_group_one(__m128i out[2], const uint8_t *p, const int8_t *q, size_t steps)
+ * 4 by an addition, which every pipe can do. Not inlined: the loop has more registers alone. */
+static __attribute__((noinline)) void t3_group_one(__m128i out[2], const uint8_t *p,
+                                                   const int8_t *q, size_t steps, size_t ahead)
 {
     __m256i s[BN_T3_ROWS], table[3];
     for (size_t j = 0; j < 3; j++) table[j] = _mm256_loadu_si256((const void *)bn_t3_table[j]);
@@ -66,7 +67,7 @@ static void t3_group_one(__m128i out[2], const uint8_t *p, const int8_t *q, size
         __m256i signs = _mm256_loadu_si256((const void *)(p + BN_T3_STEP));
         __m256i sign = _mm256_srli_epi16(signs, 3);
         for (size_t i = 0; i < BN_T3_STEP_BYTES; i += 64)
-            _mm_prefetch((const char *)p + AHEAD + i, _MM_HINT_T0);
+            _mm_prefetch((const char *)p + ahead + i, _MM_HINT_T0);
         for (size_t f = 0; f < 4; f++) {
             __m256i v = _mm256_loadu_si256((const void *)(p + 32 * f));
             __m256i x = _mm256_loadu_si256((const void *)(q + 32 * f));
@@ -87,7 +88,7 @@ static void t3_one(float *y, const struct bn_packed *w, size_t r0, size_t r1, co
     for (size_t r = r0; r < r1; r += BN_T3_ROWS) {
         size_t n = bn_min_size(BN_T3_ROWS, r1 - r);
         __m128i s[2];
-        t3_group_one(s, bn_t3_group(w, r), q, bn_div_up(w->cols, BN_T3_STEP));
+        t3_group_one(s, bn_t3_group(w, r), q, bn_div_up(w->cols, BN_T3_STEP), w->ahead);
         bn_store_rows(y, w, r, bn_min_size(4, n), s[0], sum, inv);
         if (n > 4) bn_store_rows(y, w, r + 4, n - 4, s[1], sum, inv);
     }

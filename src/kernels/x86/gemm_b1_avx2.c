@@ -27,7 +27,6 @@
 
 enum {
     ROWS = BN_B1_ROWS,
-    AHEAD = 4096,   /* bytes to prefetch ahead: whole steps */
     SPAN = 1792,    /* columns whose tables exist, all tokens together */
     TOKENS = 2,     /* tokens that share a pass over the rows */
     PLAIN = 512,    /* columns that 16 bits hold */
@@ -42,6 +41,7 @@ struct span {
     _Alignas(64) octet_tables table[SPAN / BN_B1_OCTET]; /* [token][cols / 8] */
     int32_t size[SPAN / BLOCK_MIN]; /* [token][cols / block]: sums of |activation| */
     size_t first, cols;             /* columns, a multiple of a step */
+    size_t ahead;                   /* bytes to prefetch ahead */
 };
 
 typedef uint16_t scales[ROWS]; /* of one block, the rows of a group */
@@ -177,7 +177,7 @@ static __attribute__((noinline)) void sum_columns(__m256i s[4], const struct spa
     for (size_t n; k < end; k += n) {
         n = bn_min_size(end - k, BN_B1_STEP);
         size_t at = k / BN_B1_OCTET * ROWS, all = x->cols / BN_B1_OCTET * ROWS;
-        size_t then = at + bn_min_size(AHEAD, all);
+        size_t then = at + bn_min_size(x->ahead, all);
         const uint8_t *ahead = then < all ? p + then : next + (then - all);
         add_octets(s, p + at, ahead, t + k / BN_B1_OCTET, n / BN_B1_OCTET);
     }
@@ -300,6 +300,7 @@ static void mul_tokens(float *y, size_t y_stride, const struct bn_packed *w, siz
                        const int8_t *q, size_t q_stride, const float *inv, size_t n_tok)
 {
     struct span x;
+    x.ahead = w->ahead;
     size_t cols = bn_align_up(w->cols, BN_K_ALIGN), most = SPAN / n_tok / BLOCK_MAX * BLOCK_MAX;
     most = bn_align_up(bn_div_up(cols, bn_div_up(cols, most)), BLOCK_MAX); /* equal parts */
     bool blocks = w->scale_kind == BN_SCALE_BLOCK;

@@ -19,8 +19,7 @@
 enum {
     ROWS = BN_B1_ROWS,
     TOKENS = 2,
-    AHEAD = 4096, /* bytes to prefetch ahead */
-    PLAIN = 512   /* columns of a piece without block scales */
+    PLAIN = 512 /* columns of a piece without block scales */
 };
 
 #define W(i, j) ((i) >> (j)&1 ? 1.0f : -1.0f)
@@ -116,7 +115,7 @@ static void group_plain(float *y, size_t y_stride, const struct bn_packed *w, si
     _Alignas(32) lanes s[TOKENS];
     const uint8_t *p = bn_b1_group(w, r);
     for (size_t k = 0; k < w->cols; k += PLAIN, p += PLAIN / 8 * ROWS) {
-        prefetch(p + AHEAD, PLAIN);
+        prefetch(p + w->ahead, PLAIN);
         piece_columns(s, p, x + k, x_stride, bn_min_size(PLAIN, w->cols - k), k == 0, nt);
     }
     for (size_t t = 0; t < nt; t++)
@@ -135,7 +134,7 @@ static void group_blocks(float *y, size_t y_stride, const struct bn_packed *w, s
     for (size_t b = 0; b < n_blocks; b++, p += w->block / 8 * ROWS, x += w->block) {
         for (size_t i = 0; b % 8 == 0 && i < quads; i++)
             bn_t2_block_scales(d[i], w, r + 4 * i, bn_min_size(4, n_rows - 4 * i), b, n_blocks);
-        prefetch(p + AHEAD, w->block);
+        prefetch(p + w->ahead, w->block);
         piece_rows(s, p, x, x_stride, w->block, true, nt);
         for (size_t t = 0; t < nt; t++)
             for (size_t i = 0; i < quads; i++) {

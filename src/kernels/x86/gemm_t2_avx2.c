@@ -21,7 +21,6 @@
 #include "kernels/x86/tables_avx2.h"
 
 enum {
-    AHEAD = 4096,     /* bytes to prefetch ahead: worth a third of the speed from DRAM */
     STEPS_MASKED = 8, /* steps between widenings */
     MANY_FROM = 32    /* tokens from which tables win */
 };
@@ -61,7 +60,8 @@ static void make_starts(struct start *start, const int8_t *q, size_t steps)
     }
 }
 
-static __m128i group_one(const uint8_t *p, const int8_t *q, size_t steps, const struct start *b)
+static __m128i group_one(const uint8_t *p, const int8_t *q, size_t steps, const struct start *b,
+                         size_t ahead)
 {
     struct wide {
         __m256i r[4];
@@ -74,8 +74,8 @@ static __m128i group_one(const uint8_t *p, const int8_t *q, size_t steps, const 
         __m256i t0 = b->t, t1 = t0, t2 = t0, t3 = t0;
         steps -= n;
         for (; n > 0; n--, p += 4 * BN_T2_PIECE, q += BN_T2_STEP) {
-            _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
-            _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
+            _mm_prefetch((const char *)p + ahead, _MM_HINT_T0);
+            _mm_prefetch((const char *)p + ahead + 64, _MM_HINT_T0);
             bn_t2_row_step(&s0, &t0, p, q);
             bn_t2_row_step(&s1, &t1, p + 32, q);
             bn_t2_row_step(&s2, &t2, p + 64, q);
@@ -96,8 +96,8 @@ static void mul_one(float *y, const struct bn_packed *w, size_t r0, size_t r1, c
     size_t steps = bn_div_up(w->cols, BN_T2_STEP);
     make_starts(start, q, steps);
     for (size_t r = r0; r < r1; r += 4)
-        store_rows(y, w, r, bn_min_size(4, r1 - r), group_one(bn_t2_group(w, r), q, steps, start),
-                   inv);
+        store_rows(y, w, r, bn_min_size(4, r1 - r),
+                   group_one(bn_t2_group(w, r), q, steps, start, w->ahead), inv);
 }
 
 static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,

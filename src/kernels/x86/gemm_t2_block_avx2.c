@@ -14,7 +14,7 @@
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-enum { AHEAD = 4096, BLOCKS_MAX = BN_COLS_MAX / 64, BLOCK_ROWS = 256 };
+enum { BLOCKS_MAX = BN_COLS_MAX / 64, BLOCK_ROWS = 256 };
 
 /* The sum of the activations of every block; `stride` places from one to the next. */
 static void block_sums(int32_t *sum, size_t stride, const int8_t *q, size_t cols, size_t block)
@@ -47,10 +47,11 @@ ALWAYS __m128 fold(__m128 acc, __m128i codes, __m128i sum, __m128 d)
 
 /* ---- one token: four rows together ---- */
 
+/* p: where it will be */
 ALWAYS void prefetch_step(const uint8_t *p)
 {
-    _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
-    _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
+    _mm_prefetch((const char *)p, _MM_HINT_T0);
+    _mm_prefetch((const char *)p + 64, _MM_HINT_T0);
 }
 
 /* The 64 columns of fields 0 and 1 of each byte; field 1 is masked in place and divided after. */
@@ -92,11 +93,11 @@ ALWAYS void one_token(float *y, const struct bn_packed *w, size_t r, size_t n_ro
             if (block == 64 && b % 2) {
                 rows_half(v, at, xs, 1);
             } else if (block == 64) {
-                prefetch_step(at);
+                prefetch_step(at + w->ahead);
                 rows_half(v, at, xs, 0);
             } else {
                 for (size_t o = 0; o < block / BN_T2_STEP; o++) {
-                    prefetch_step(at + o * 128);
+                    prefetch_step(at + w->ahead + o * 128);
                     rows_half(v, at + o * 128, xs + o * 128, 0);
                     rows_half(v, at + o * 128, xs + o * 128, 1);
                 }

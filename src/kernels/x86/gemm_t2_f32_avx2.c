@@ -52,8 +52,8 @@ static inline __attribute__((always_inline)) void one_token(float *y, const stru
         const uint8_t *at = p + k / STEP * 4 * BN_T2_PIECE;
         const float *v = x + k;
         float tail[STEP];
-        _mm_prefetch((const char *)at + 4096, _MM_HINT_T0);
-        _mm_prefetch((const char *)at + 4160, _MM_HINT_T0);
+        _mm_prefetch((const char *)at + w->ahead, _MM_HINT_T0);
+        _mm_prefetch((const char *)at + w->ahead + 64, _MM_HINT_T0);
         if (blocks && k % (8 * block) == 0)
             bn_t2_block_scales(d, w, r, n_rows, k / block, w->cols / block);
         if (n < piece) { /* zeros change no lane */
@@ -103,8 +103,8 @@ static void group(float *y, size_t y_stride, const struct bn_packed *w, size_t r
     for (size_t k = 0; k < w->cols; k += piece) {
         size_t n = bn_min_size(piece, w->cols - k), b = k / block;
         if (k % STEP == 0) {
-            _mm_prefetch((const char *)p + 4096, _MM_HINT_T0);
-            _mm_prefetch((const char *)p + 4160, _MM_HINT_T0);
+            _mm_prefetch((const char *)p + w->ahead, _MM_HINT_T0);
+            _mm_prefetch((const char *)p + w->ahead + 64, _MM_HINT_T0);
             decode_step(wide, p);
             p += 4 * BN_T2_PIECE;
         }

@@ -23,7 +23,6 @@
 #define ALWAYS static inline __attribute__((always_inline))
 
 enum {
-    AHEAD = 4096,     /* bytes to prefetch ahead */
     WIDEN_STEPS = 32, /* steps between widenings */
     MANY_FROM = 32    /* tokens from which tables win */
 };
@@ -87,7 +86,7 @@ ALWAYS void triple_widen(__m256i acc[3], const struct triple *t)
     acc[2] = widen(acc[2], t->s2);
 }
 
-static void group_one(int32_t s[8], const uint8_t *p, const int8_t *q, size_t steps)
+static void group_one(int32_t s[8], const uint8_t *p, const int8_t *q, size_t steps, size_t ahead)
 {
     __m256i acc[6];
     for (size_t r = 0; r < 6; r++) acc[r] = _mm256_setzero_si256();
@@ -98,9 +97,9 @@ static void group_one(int32_t s[8], const uint8_t *p, const int8_t *q, size_t st
         steps -= n;
         for (; n > 0; n--, p += BN_T3_STEP_BYTES, q += BN_T3_STEP) {
             __m256i sign = _mm256_loadu_si256((const void *)(p + BN_T3_STEP));
-            _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
-            _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
-            _mm_prefetch((const char *)p + AHEAD + 128, _MM_HINT_T0);
+            _mm_prefetch((const char *)p + ahead, _MM_HINT_T0);
+            _mm_prefetch((const char *)p + ahead + 64, _MM_HINT_T0);
+            _mm_prefetch((const char *)p + ahead + 128, _MM_HINT_T0);
             for (size_t f = 0; f < 4; f++) piece_add(&a, &b, p + 32 * f, q + 32 * f, &sign);
         }
         triple_widen(acc, &a);
@@ -117,7 +116,7 @@ static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, si
     if (n_tok == 1) {
         for (size_t r = r0; r < r1; r += BN_T3_ROWS) {
             int32_t s[8];
-            group_one(s, bn_t3_group(w, r), q, bn_div_up(w->cols, BN_T3_STEP));
+            group_one(s, bn_t3_group(w, r), q, bn_div_up(w->cols, BN_T3_STEP), w->ahead);
             for (size_t i = 0; i < BN_T3_ROWS && r + i < r1; i++)
                 y[r + i] = (float)s[i] * (bn_row_scale(w, r + i) * inv[0]);
         }

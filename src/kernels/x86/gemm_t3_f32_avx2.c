@@ -54,7 +54,7 @@ static void group(float *y, size_t y_stride, const struct bn_packed *w, size_t r
     for (size_t k = 0; k < w->cols; k += STEP, p += BN_T3_STEP_BYTES) {
         size_t n = bn_min_size(STEP, w->cols - k);
         for (size_t i = 0; i < BN_T3_STEP_BYTES; i += 64)
-            _mm_prefetch((const char *)p + 4096 + i, _MM_HINT_T0);
+            _mm_prefetch((const char *)p + w->ahead + i, _MM_HINT_T0);
         decode_step(wide, p);
         for (size_t t = 0; t < n_tok; t++) {
             float tail[STEP];

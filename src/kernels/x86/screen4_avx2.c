@@ -11,11 +11,10 @@
 #include "kernels/x86/screen4_avx2.h"
 
 enum {
-    STEP = 64,    /* columns of a step */
-    BLOCK = 8,    /* steps between widenings */
-    TILE = 4,     /* rows times vectors at a time */
-    WIDE = 8,     /* planes that a row meets at a time where vectors are many */
-    AHEAD = 4096, /* bytes to prefetch ahead */
+    STEP = 64, /* columns of a step */
+    BLOCK = 8, /* steps between widenings */
+    TILE = 4,  /* rows times vectors at a time */
+    WIDE = 8,  /* planes that a row meets at a time where vectors are many */
     MAX_BLOCKS = BN_SCREEN_COLS_MAX / (STEP * BLOCK)
 };
 
@@ -53,9 +52,11 @@ static inline __m256i plus_step(__m256i s, __m256i a, __m256i b, const int8_t *p
 /* Sums of TILE / n rows and n vectors: sums[row * n + vector]. Eight 16-bit accumulators are what
  * the registers hold beside codes and products, so a tile is one row and four vectors, two and two,
  * or four and one: the more vectors, the less often a row is unpacked. */
-static inline __attribute__((always_inline)) void
-tile(__m256i sums[TILE], const uint8_t *p, const struct bn_screen_vector *v,
-     const struct start *start, size_t steps, const size_t n, const bool low, const bool prefetch)
+static inline __attribute__((always_inline)) void tile(__m256i sums[TILE], const uint8_t *p,
+                                                       const struct bn_screen_vector *v,
+                                                       const struct start *start, size_t steps,
+                                                       size_t ahead, const size_t n, const bool low,
+                                                       const bool prefetch)
 {
     const __m256i m15 = _mm256_set1_epi8(15), one = _mm256_set1_epi16(1);
     const __m256i high_unit = low ? _mm256_set1_epi16(128) : one;
@@ -69,8 +70,8 @@ tile(__m256i sums[TILE], const uint8_t *p, const struct bn_screen_vector *v,
         }
         for (; at < end; at += STEP, p += BN_SCREEN_ROWS * 32) {
             if (prefetch) {
-                _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
-                _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
+                _mm_prefetch((const char *)p + ahead, _MM_HINT_T0);
+                _mm_prefetch((const char *)p + ahead + 64, _MM_HINT_T0);
             }
             for (size_t r = 0; r < TILE / n; r++) {
                 __m256i q = _mm256_loadu_si256((const void *)(p + 32 * r));
@@ -183,9 +184,10 @@ some_vectors(float *score, float *upper, size_t stride, const struct bn_screen *
     for (size_t r = r0; r < r1; r += 4) {
         const uint8_t *p = w->data + r / 4 * bytes;
         __m256i sums[4 * TILE];
-        tile(sums, p, v, start, steps, n, low, true);
+        tile(sums, p, v, start, steps, w->ahead, n, low, true);
         for (size_t k = 1; k < n; k++) /* the other rows of the group */
-            tile(sums + k * TILE, p + k * (TILE / n) * 32, v, start, steps, n, low, false);
+            tile(sums + k * TILE, p + k * (TILE / n) * 32, v, start, steps, w->ahead, n, low,
+                 false);
         bn_screen_bounds(score + r - r0, upper + r - r0, stride, w, r, bn_min_size(4, r1 - r), sums,
                          v, n);
     }

@@ -11,11 +11,10 @@
 #include "kernels/x86/screen4_avx2.h"
 
 enum {
-    STEP = 64,   /* columns of a step */
-    PIECE = 32,  /* bytes of a row in a step */
-    PLANES = 8,  /* that rows meet at a time */
-    SUMS = 24,   /* registers for sums */
-    AHEAD = 4096 /* bytes to prefetch ahead of one vector; of more, two groups */
+    STEP = 64,  /* columns of a step */
+    PIECE = 32, /* bytes of a row in a step */
+    PLANES = 8, /* that rows meet at a time */
+    SUMS = 24   /* registers for sums */
 };
 
 /* of some vectors: their high planes, then their low ones if they have any */
@@ -127,7 +126,7 @@ static void some_vectors(float *score, float *upper, size_t stride, const struct
                          size_t r0, size_t r1, const struct bn_screen_vector *v, size_t n)
 {
     size_t bytes = bn_screen4_group_bytes(w->cols), planes = v->low ? 2 * n : n;
-    size_t ahead = planes == 1 ? AHEAD : 2 * bytes;
+    size_t ahead = planes == 1 ? w->ahead : 2 * bytes; /* many are busy: they take two groups */
     struct planes x;
     make_planes(&x, v, n, w->cols);
     for (size_t r = r0; r < r1; r += BN_SCREEN_ROWS) {
