@@ -24,6 +24,7 @@ bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitn
                                    .layout = opt.layout,
                                    .head = opt.head,
                                    .ffn = opt.ffn,
+                                   .numa = opt.numa,
                                    .vocab_only = opt.vocab_only != 0,
                                    .threads = opt.threads,
                                    .progress = opt.progress,
@@ -81,7 +82,8 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .head_bytes = loaded ? m->head.stored.bytes : 0,
                            .layout = m->layout ? m->layout : "",
                            .head_copy_bytes = m->head_copy_bytes,
-                           .ffn_copy_bytes = m->ffn_bytes};
+                           .ffn_copy_bytes = m->ffn_bytes,
+                           .numa_nodes = loaded ? m->n_nodes : 1};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

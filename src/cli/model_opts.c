@@ -51,6 +51,13 @@ const struct opt model_opts_table[] = {
      .initial = "auto",
      .choices = "auto|on|off"},
     {.kind = OPT_CHOICE,
+     .name = "numa",
+     .help = "memory of several nodes: distribute spreads threads and weights over all of them, "
+             "isolate stays on one, replicate has a copy of the weights in each",
+     .offset = offsetof(struct model_opts, numa),
+     .initial = "off",
+     .choices = "off|distribute|isolate|replicate"},
+    {.kind = OPT_CHOICE,
      .name = "activations",
      .help = "how linear layers take their input",
      .offset = offsetof(struct model_opts, activations),
@@ -263,6 +270,7 @@ int model_open(bitnet_model **out, const char *typed, const struct model_opts *o
     mo.layout = o->layout;
     mo.head = head;
     mo.ffn = ffn;
+    mo.numa = o->numa;
     return open_with(out, typed, &mo);
 }
 

@@ -151,6 +151,7 @@ static bitnet_status make(struct job *j, bitnet_error *err)
     if (j->data && j->int8) m->head_int8.data = (int8_t *)j->data;
     else m->screen.data = j->data;
     if (!j->rows || !j->data) return bn_fail_nomem(err, bytes, "the copy of the head");
+    if (bytes >= BN_HUGE_PAGE) bn_place_weights(m, j->pool, j->data, codes, rows, ROWS);
     j->step = (float *)(void *)(j->data + codes);
     j->norm = j->step + rows;
     j->shift = j->norm + rows;

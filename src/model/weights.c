@@ -114,6 +114,7 @@ static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const st
     size_t packed_bytes = bn_div_up(rows, g->group_rows) * g->group_bytes(cols);
     j.data = bn_slab_alloc(&l->m->slab, packed_bytes);
     if (!j.data) return bn_fail_nomem(l->err, packed_bytes, tensor->name);
+    bn_place_weights(l->m, l->pool, j.data, packed_bytes, rows, g->group_rows);
     x->packed = (struct bn_packed){.data = j.data, .rows = rows, .cols = cols, .scale = t->scale};
     if (t->scale_kind == BN_TS_ROW_F32) {
         j.row_scale = bn_arena_alloc(&l->m->arena, rows * sizeof *j.row_scale);
