@@ -89,10 +89,7 @@ static bool load_topology(struct bn_numa *n, const char *text)
     if (hwloc_topology_init(&n->topology) != 0) return false;
     bool xml = text && text[0] == '<';
     unsigned long flags = HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING;
-    return hwloc_topology_set_all_types_filter(n->topology, HWLOC_TYPE_FILTER_KEEP_NONE) == 0 &&
-           hwloc_topology_set_type_filter(n->topology, HWLOC_OBJ_CORE,
-                                          HWLOC_TYPE_FILTER_KEEP_ALL) == 0 &&
-           hwloc_topology_set_flags(n->topology, flags) == 0 &&
+    return hwloc_topology_set_flags(n->topology, flags) == 0 &&
            (!xml || hwloc_topology_set_xmlbuffer(n->topology, text, (int)strlen(text) + 1) == 0) &&
            (!text || xml || hwloc_topology_set_synthetic(n->topology, text) == 0) &&
            hwloc_topology_load(n->topology) == 0;
