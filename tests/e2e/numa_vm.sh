@@ -31,9 +31,9 @@ cp -L "$(command -v busybox)" "$work/root/bin/busybox"
 take $programs "$root/models/stories-31m.gguf" "$root/tests/data/numa/no_memory.xml"
 # shellcheck disable=SC2046,SC2086
 take $(ldd $programs | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^\t\(\/[^ ]*\) (.*/\1/p' | sort -u)
+# shellcheck disable=SC2016  # for the shell in there
 {
     echo '#!/bin/busybox sh'
-    # shellcheck disable=SC2016  # for the shell in there
     echo 'b=/bin/busybox; $b mount -t proc none /proc; $b mount -t sysfs none /sys; $b mount -t devtmpfs none /dev'
     echo 'echo "numa_vm: nodes $($b cat /sys/devices/system/node/online)"'
     if [ $# -gt 0 ]; then
