@@ -83,7 +83,8 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .layout = m->layout ? m->layout : "",
                            .head_copy_bytes = m->head_copy_bytes,
                            .ffn_copy_bytes = m->ffn_bytes,
-                           .numa_nodes = loaded ? m->n_nodes : 1};
+                           .numa_nodes = loaded ? m->n_nodes : 1,
+                           .numa_near_bytes = m->near_bytes};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

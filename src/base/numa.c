@@ -23,7 +23,6 @@ const char *bn_numa_mode_name(enum bn_numa_mode mode) { return names[mode]; }
 enum bn_numa_mode bn_numa_mode(const struct bn_numa *n) { return n ? n->mode : BN_NUMA_OFF; }
 uint32_t bn_numa_nodes(const struct bn_numa *n) { return n ? n->n_nodes : 1; }
 uint32_t bn_numa_machine_nodes(const struct bn_numa *n) { return n->n_machine; }
-bool bn_numa_is_pretended(const struct bn_numa *n) { return n->pretended; }
 
 uint32_t bn_numa_threads(const struct bn_numa *n)
 {

@@ -33,7 +33,6 @@ void bn_numa_close(struct bn_numa *n);
 enum bn_numa_mode bn_numa_mode(const struct bn_numa *n); /* NULL is allowed */
 uint32_t bn_numa_nodes(const struct bn_numa *n);         /* NULL is allowed */
 uint32_t bn_numa_machine_nodes(const struct bn_numa *n); /* also those that "isolate" leaves out */
-bool bn_numa_is_pretended(const struct bn_numa *n);
 /* Threads by default: the cores of an isolated node; 0: as without nodes. NULL is allowed. */
 uint32_t bn_numa_threads(const struct bn_numa *n);
 /* The i-th CPU of a node, one of each core first; -1: it has not so many. */

@@ -103,7 +103,7 @@ static bitnet_status read_machine(struct bn_numa *n, const struct bn_numa_preten
     int cpu = pretend ? (int)pretend->cpu : sched_getcpu();
     if (!load_topology(n, pretend ? pretend->topology : NULL))
         return bn_fail(err, BITNET_E_UNSUPPORTED, "hwloc cannot tell this machine's memory nodes");
-    n->pretended = !hwloc_topology_is_thissystem(n->topology);
+    n->pretended = pretend || !hwloc_topology_is_thissystem(n->topology);
     if (pretend) usable = pretend->usable;
     else if (sched_getaffinity(0, sizeof usable, &usable) != 0)
         return bn_fail(err, BITNET_E_UNSUPPORTED, "more than %d CPUs are not supported",

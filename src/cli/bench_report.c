@@ -154,6 +154,8 @@ static json_t *json_model(const struct bench *b)
     set_int(o, "head_bytes", m->head_bytes);
     set_int(o, "head_copy_bytes", m->head_copy_bytes);
     set_int(o, "ffn_copy_bytes", m->ffn_copy_bytes);
+    set_int(o, "numa_nodes", m->numa_nodes);
+    set_int(o, "numa_near_bytes", m->numa_near_bytes);
     return o;
 }
 

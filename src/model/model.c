@@ -152,6 +152,7 @@ static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open
     if (s == BITNET_OK) s = bn_ffn_copy_make(m, pool, ffn, err);
     if (s == BITNET_OK) s = bn_head_copy_make(m, pool, head, err);
     if (s == BITNET_OK) s = bn_replicas_make(m, pool, err);
+    if (s == BITNET_OK) m->near_bytes = bn_place_near(m, pool);
     bn_pool_close(pool);
     if (s != BITNET_OK) return s;
 #if BN_HAVE_TEXT

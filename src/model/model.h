@@ -72,13 +72,13 @@ struct bn_model {
     struct bn_numa *numa;         /* NULL: off, or there is one node only */
     struct bn_replica *replicas;  /* [n_replicas], of the nodes from 1 on */
     uint32_t n_replicas, n_nodes; /* n_nodes: that weights lie in */
-    uint64_t replica_bytes;
-    size_t head_copy_bytes;  /* of the one copy there is */
-    uint64_t ffn_bytes;      /* copies of feed-forward matrices */
-    struct bn_arena arena;   /* norms, row scales */
-    struct bn_buf note;      /* repairs and guesses, sentences for the user */
-    const char *weight_type; /* of the projections, "mixed" if not one */
-    const char *layout;      /* of the packed matrices, "mixed" if not one, "" if none */
+    uint64_t replica_bytes, near_bytes; /* near_bytes: of all layers, see bn_place_near */
+    size_t head_copy_bytes;             /* of the one copy there is */
+    uint64_t ffn_bytes;                 /* copies of feed-forward matrices */
+    struct bn_arena arena;              /* norms, row scales */
+    struct bn_buf note;                 /* repairs and guesses, sentences for the user */
+    const char *weight_type;            /* of the projections, "mixed" if not one */
+    const char *layout;                 /* of the packed matrices, "mixed" if not one, "" if none */
     uint64_t n_params, n_params_ternary, packed_bytes, load_ns;
 };
 
@@ -145,6 +145,8 @@ void bn_place_weights(const struct bn_model *m, const struct bn_pool *pool, void
                       size_t bytes, size_t rows, size_t grain);
 /* The same for what all workers read and write. */
 void bn_place_shared(const struct bn_model *m, void *data, size_t bytes);
+/* Bytes of the layers' packed matrices that lie in the node where they are read. */
+uint64_t bn_place_near(const struct bn_model *m, const struct bn_pool *pool);
 
 /* With "replicate": once all weights are packed. (replica.c) */
 bitnet_status bn_replicas_make(struct bn_model *m, struct bn_pool *pool, bitnet_error *err);

@@ -45,3 +45,30 @@ void bn_place_shared(const struct bn_model *m, void *data, size_t bytes)
     if (bn_numa_nodes(m->numa) == 1) bn_numa_bind(m->numa, data, bytes, 0);
     else bn_numa_interleave(m->numa, data, bytes);
 }
+
+/* The system is asked once for so many bytes. */
+enum { ASK_BYTES = 64 << 10 };
+
+static uint64_t near_share(const struct bn_model *m, const struct bn_pool *pool,
+                           const struct bn_matrix *x, uint32_t worker)
+{
+    size_t grain = x->gemm->group_rows, grain_bytes = x->gemm->group_bytes(x->packed.cols);
+    struct bn_range r = bn_pool_share(pool, worker, x->packed.rows, grain);
+    size_t end = bn_div_up(r.end, grain) * grain_bytes, near = 0;
+    for (size_t at = r.begin / grain * grain_bytes; at < end; at += ASK_BYTES)
+        if (bn_numa_where(m->numa, x->packed.data + at) == (int)bn_pool_node(pool, worker))
+            near += bn_min_size(ASK_BYTES, end - at);
+    return near;
+}
+
+uint64_t bn_place_near(const struct bn_model *m, const struct bn_pool *pool)
+{
+    uint64_t near = 0;
+    for (uint32_t w = 0; m->numa && w < bn_pool_threads(pool); w++) {
+        const struct bn_layer *layers = bn_model_layers(m, bn_pool_node(pool, w));
+        for (uint32_t i = 0; i < m->config.n_layer; i++)
+            for (int k = 0; k < BN_N_PROJ; k++)
+                if (!layers[i].proj[k].dense) near += near_share(m, pool, &layers[i].proj[k], w);
+    }
+    return near;
+}

@@ -126,6 +126,7 @@ static void copies_are_counted(void **state)
     assert_true(m->replicas[0].bytes >= off->packed_bytes);
     assert_int_equal(bn_model_layer_bytes(m), bn_model_layer_bytes(off));
     assert_int_equal(m->note.len, off->note.len);
+    assert_int_equal(m->near_bytes, 0); /* a pretended node holds nothing */
     bn_model_close(m);
 
     m = open_on("distribute", "numa:3 core:2 pu:1", 2, "screened", "skip");
@@ -273,6 +274,7 @@ static void copies_lie_on_their_node(void **state)
         print_message("node %u: %zu of %zu pages of its matrices are there\n", node, there, known);
         assert_int_equal(there, known);
     }
+    assert_int_equal(m->near_bytes, bn_model_layer_bytes(m)); /* nothing is dense or has scales */
     float *got = logits_of(m, 4, NULL, NULL);
     struct bn_model *off = open_on("off", NULL, 2, "screened", "skip");
     float *want = logits_of(off, 2, NULL, NULL);
@@ -304,6 +306,9 @@ static void rows_lie_on_their_node(void **state)
     (void)state;
     struct bn_model *m = open_here("distribute", 4);
     if (!m) skip();
+    print_message("the model: %llu of %llu bytes are with their reader\n",
+                  (unsigned long long)m->near_bytes, (unsigned long long)bn_model_layer_bytes(m));
+    assert_true(m->near_bytes > 0 && m->near_bytes <= bn_model_layer_bytes(m));
     enum { BYTES = 32 * BN_HUGE_PAGE, GRAIN = 8, GRAIN_BYTES = 5120 };
     struct writing x = {.grain = GRAIN, .grain_bytes = GRAIN_BYTES};
     uint8_t *block = bn_block_alloc(BYTES);
