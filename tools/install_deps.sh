@@ -41,6 +41,7 @@ look() {
     lib jansson || need="$need libjansson-dev"
     lib libutf8proc || need="$need libutf8proc-dev"
     lib libevent_core || need="$need libevent-dev"
+    lib hwloc || wish="$wish libhwloc-dev"
     lib openssl || wish="$wish libssl-dev"
     lib libedit || wish="$wish libedit-dev"
     [ -f /usr/share/javascript/chart.js/chart.min.js ] || wish="$wish libjs-chart.js"

@@ -146,6 +146,9 @@ typedef struct bitnet_model_info {
     uint64_t locked_bytes;    /* of weights, as packed and in the file: that mlock holds */
     uint32_t prefetch_bytes;  /* in use; 0: none */
     uint32_t numa_nodes;      /* that the weights lie in, as far as `numa` says; 1 without */
+    /* of layer_bytes: in the node of the thread that reads them, if an engine has as many threads as
+     * packed them; 0 without several nodes, or where the system does not say */
+    uint64_t numa_near_bytes;
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);

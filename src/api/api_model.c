@@ -25,6 +25,7 @@ bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitn
                                    .head = opt.head,
                                    .ffn = opt.ffn,
                                    .hugepages = opt.hugepages,
+                                   .numa = opt.numa,
                                    .vocab_only = opt.vocab_only != 0,
                                    .mlock = opt.mlock != 0,
                                    .no_mmap = opt.no_mmap != 0,
@@ -88,7 +89,9 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .ffn_copy_bytes = m->ffn_bytes,
                            .hugepages = bn_backing_pages(&m->backing),
                            .locked_bytes = m->backing.locked_bytes,
-                           .prefetch_bytes = m->prefetch_bytes};
+                           .prefetch_bytes = m->prefetch_bytes,
+                           .numa_nodes = loaded ? m->n_nodes : 1,
+                           .numa_near_bytes = m->near_bytes};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

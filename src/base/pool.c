@@ -36,8 +36,9 @@ enum { GRAIN_BITS = 24, GRAIN_MASK = (1 << GRAIN_BITS) - 1, SEQ_MASK = 0xffff };
 
 struct dealt {
     _Alignas(64) _Atomic uint64_t left;
-    uint32_t seq;  /* the worker's own from here on: the deal it is at */
-    uint32_t part; /* the fewest grains to take */
+    uint32_t seq;          /* the worker's own from here on: the deal it is at */
+    uint32_t part;         /* the fewest grains to take */
+    uint32_t near, n_near; /* workers that help each other, this one among them */
     size_t n, grain;
 };
 
@@ -53,13 +54,14 @@ struct bn_pool {
     _Atomic int patience; /* spins at a barrier, as experience teaches */
     pthread_t *threads;
     struct worker *workers;
-    struct dealt *dealt;  /* [n_threads] */
-    struct bn_prof *prof; /* NULL: off */
+    struct dealt *dealt;        /* [n_threads] */
+    struct bn_prof *prof;       /* NULL: off */
+    const struct bn_numa *numa; /* NULL: not placed */
 };
 
 struct worker {
     struct bn_pool *pool;
-    uint32_t index;
+    uint32_t index, node;
 };
 
 static inline void relax(void)
@@ -163,8 +165,9 @@ bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_erro
         bn_pool_close(p);
         return bn_fail_nomem(err, n_threads * sizeof *p->workers, "thread pool");
     }
+    for (uint32_t i = 0; i < n_threads; i++) p->dealt[i].n_near = n_threads;
     for (uint32_t i = 1; i < n_threads; i++) {
-        p->workers[i] = (struct worker){p, i};
+        p->workers[i] = (struct worker){p, i, 0};
         int e = pthread_create(&p->threads[i], NULL, work, &p->workers[i]);
         if (e) {
             bn_pool_close(p);
@@ -190,10 +193,41 @@ void bn_pool_close(struct bn_pool *p)
     free(p);
 }
 
+void bn_pool_place(struct bn_pool *p, const struct bn_numa *numa)
+{
+    uint16_t node[BN_MAX_THREADS];
+    bn_numa_plan(numa, node, p->n_threads);
+    p->numa = numa;
+    for (uint32_t w = 0, first = 0, end; w < p->n_threads; w++) {
+        if (node[w] != node[first]) first = w;
+        for (end = w + 1; end < p->n_threads && node[end] == node[w];) end++;
+        p->workers[w].node = node[w];
+        if (w > 0) bn_numa_bind_thread(numa, p->threads[w], node[w]);
+        if (bn_numa_mode(numa) != BN_NUMA_DISTRIBUTE) continue;
+        p->dealt[w].near = first;
+        p->dealt[w].n_near = end - first;
+    }
+}
+
+uint32_t bn_pool_node(const struct bn_pool *p, uint32_t worker) { return p->workers[worker].node; }
+
+/* Worker 0 stays free, but for its place on its node. */
+static uint32_t pin_placed(struct bn_pool *p)
+{
+    uint32_t done = 0;
+    for (uint32_t w = 1, i = 0; w < p->n_threads; w++) {
+        uint32_t node = bn_pool_node(p, w);
+        i = node == bn_pool_node(p, w - 1) ? i + 1 : 0;
+        done += bn_numa_pin_thread(p->numa, p->threads[w], node, i);
+    }
+    return done;
+}
+
 uint32_t bn_pool_pin(struct bn_pool *p)
 {
     uint16_t cpus[BN_MAX_THREADS];
     uint32_t n = (uint32_t)bn_cpus_for_workers(cpus, p->n_started), done = 0;
+    if (n && p->numa) return pin_placed(p);
     for (uint32_t i = 0; i < n; i++) {
         cpu_set_t one;
         CPU_ZERO(&one);
@@ -209,6 +243,8 @@ struct bn_prof *bn_pool_prof(const struct bn_pool *p) { return p->prof; }
 
 void bn_pool_run(struct bn_pool *p, bn_job_fn *fn, void *arg)
 {
+    cpu_set_t before;
+    bool moved = p->numa && bn_numa_enter(p->numa, bn_pool_node(p, 0), &before);
     p->fn = fn;
     p->arg = arg;
     if (p->n_threads > 1) {
@@ -217,6 +253,7 @@ void bn_pool_run(struct bn_pool *p, bn_job_fn *fn, void *arg)
     }
     fn(arg, 0);
     bn_pool_barrier(p, 0);
+    if (moved) bn_numa_leave(&before);
 }
 
 struct bn_range bn_pool_share(const struct bn_pool *p, uint32_t w, size_t n, size_t grain)
@@ -292,9 +329,11 @@ bool bn_pool_take(struct bn_pool *p, uint32_t w, struct bn_range *range)
         return range->begin < range->end;
     }
     bool got = take_from(d, d->seq, d->part, true, &begin, &end);
-    uint32_t most = p->n_threads - 1 < NEIGHBOURS ? p->n_threads - 1 : NEIGHBOURS;
-    for (uint32_t i = 1; !got && i <= most; i++)
-        got = take_from(&p->dealt[(w + i) % p->n_threads], d->seq, d->part, false, &begin, &end);
+    uint32_t most = d->n_near - 1 < NEIGHBOURS ? d->n_near - 1 : NEIGHBOURS;
+    for (uint32_t i = 1; !got && i <= most; i++) {
+        uint32_t other = d->near + (w - d->near + i) % d->n_near;
+        got = take_from(&p->dealt[other], d->seq, d->part, false, &begin, &end);
+    }
     if (got) *range = (struct bn_range){begin * d->grain, bn_min_size(end * d->grain, d->n)};
     return got;
 }

@@ -5,6 +5,7 @@
 #ifndef BN_BASE_POOL_H
 #define BN_BASE_POOL_H
 
+#include "base/numa.h"
 #include "base/prof.h"
 #include "base/status.h"
 
@@ -16,9 +17,14 @@ struct bn_pool;
  * cores of several kinds, workers run on fast ones only, if those suffice. */
 bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_error *err);
 void bn_pool_close(struct bn_pool *p);
+/* Every worker goes to the CPUs of its node (bn_numa_plan), the caller while it runs a job. With
+ * "distribute" workers help each other inside their node only: all that is left elsewhere lies behind
+ * the link between the nodes, which is the slowest way to it. Before any job; `numa` must outlive it. */
+void bn_pool_place(struct bn_pool *p, const struct bn_numa *numa);
+uint32_t bn_pool_node(const struct bn_pool *p, uint32_t worker); /* 0 where it was not placed */
 /* Binds every worker but the caller to a CPU of its own, as far as that makes sense
- * (bn_cpus_for_workers) and the system allows it; the caller stays free to move. Returns how many
- * are bound. */
+ * (bn_cpus_for_workers) and the system allows it; the caller stays free to move. Where workers were
+ * placed, it is a CPU of their node. Returns how many are bound. */
 uint32_t bn_pool_pin(struct bn_pool *p);
 uint32_t bn_pool_threads(const struct bn_pool *p);
 /* From now on jobs and barriers are marked there; NULL: off. It has as many workers. Who works in this

@@ -13,7 +13,7 @@ struct profile_config {
     struct model_opts model;
     struct engine_opts engine;
     struct synthetic_opts made;
-    const char *cpus, *report, *html, *trace, *folded;
+    const char *report, *html, *trace, *folded;
     uint32_t new_tokens, prompt_tokens, batch;
     uint64_t seed;
     bool json, by_layer;
@@ -56,11 +56,6 @@ static const struct opt run_table[] = {
      .initial = "0",
      .min = 0,
      .max = 9007199254740992.0},
-    {.kind = OPT_STR,
-     .name = "cpus",
-     .metavar = "LIST",
-     .help = "run on these CPUs only, as 0,2-3",
-     .offset = AT(cpus)},
     {.kind = OPT_END},
 };
 static const struct opt output_table[] = {
@@ -185,11 +180,7 @@ static int measure(const struct profile_config *c, const struct arg_words *words
 
 static int run(void *config, const struct arg_words *words)
 {
-    const struct profile_config *c = config;
-    bitnet_error err = {0};
-    if (c->cpus && bench_pin(c->cpus, &err) != BITNET_OK)
-        return err.status == BITNET_E_ARG ? term_usage("profile", "%s", err.text) : term_fail(&err);
-    return measure(c, words);
+    return measure(config, words);
 }
 
 const struct command cmd_profile = {

@@ -58,6 +58,13 @@ const struct opt model_opts_table[] = {
      .help = "run on these CPUs only, as 0,2-3; threads are then counted among them",
      .offset = offsetof(struct model_opts, cpus)},
     {.kind = OPT_CHOICE,
+     .name = "numa",
+     .help = "memory of several nodes: distribute spreads threads and weights over all of them, "
+             "isolate stays on one, replicate has a copy of the weights in each",
+     .offset = offsetof(struct model_opts, numa),
+     .initial = "off",
+     .choices = "off|distribute|isolate|replicate"},
+    {.kind = OPT_CHOICE,
      .name = "activations",
      .help = "how linear layers take their input",
      .offset = offsetof(struct model_opts, activations),
@@ -318,6 +325,7 @@ int model_open(bitnet_model **out, const char *typed, const struct model_opts *o
     mo.mlock = o->mlock;
     mo.no_mmap = o->no_mmap;
     mo.prefetch_bytes = o->prefetch_bytes;
+    mo.numa = o->numa;
     return open_with(out, typed, &mo);
 }
 

@@ -15,7 +15,7 @@ struct model_path {
 extern const struct opt model_path_table[];
 
 struct model_opts {
-    const char *model, *backend, *activations, *i2s_layout, *layout, *pin, *cpus, *hugepages;
+    const char *model, *backend, *activations, *i2s_layout, *layout, *pin, *cpus, *hugepages, *numa;
     uint32_t threads, prefetch_bytes;
     bool mlock, no_mmap;
 };

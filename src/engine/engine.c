@@ -92,7 +92,8 @@ static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_opti
 {
     enum choice pin; /* auto is off: see docs/performance.md for what it brings */
     BN_TRY(parse_choice(&pin, "pin", o->pin, err));
-    BN_TRY(bn_pool_open(&e->pool, o->threads, err));
+    BN_TRY(bn_pool_open(&e->pool, o->threads ? o->threads : bn_numa_threads(e->m->numa), err));
+    if (e->m->numa) bn_pool_place(e->pool, e->m->numa);
     if (pin == ON) e->n_pinned = bn_pool_pin(e->pool);
     return bn_engine_open_profile(e, o->profile, err);
 }
@@ -107,6 +108,7 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
     BN_TRY(parse_choice(&prefix, "prefix_cache", o->prefix_cache, err));
     BN_TRY(bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages,
                       &e->backing, err));
+    bn_place_shared(e->m, e->kv.data, e->kv.bytes);
     if (prefix == OFF) return BITNET_OK;
     return bn_prefix_open(&e->prefix, &e->kv, bn_kv_has_blocks(&e->kv), err);
 }

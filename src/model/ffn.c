@@ -222,6 +222,12 @@ static bool decide(struct side *s, size_t n, bool possible, uint32_t worker)
     return use;
 }
 
+/* As the worker's node has it. */
+static const struct bn_layer *layer_of(const struct bn_ffn *f, uint32_t layer, uint32_t worker)
+{
+    return bn_model_layers(f->m, bn_pool_node(f->pool, worker)) + layer;
+}
+
 bool bn_ffn_wants_up(const struct bn_ffn *f, uint32_t layer)
 {
     return f->alone && f->layers[layer].up.wanted;
@@ -231,7 +237,7 @@ bool bn_ffn_up(struct bn_ffn *f, uint32_t layer, float *act, const float *gate, 
                int32_t sum, float inv, uint32_t worker)
 {
     const struct bn_kernels *k = &f->m->kernels;
-    const struct bn_layer *y = &f->m->layers[layer];
+    const struct bn_layer *y = layer_of(f, layer, worker);
     const struct bn_packed *w = &y->up_rows.w;
     struct own *own = &f->own[worker];
     bn_prof_mark(f->prof, worker, BN_OP_LIST);
@@ -260,7 +266,7 @@ bool bn_ffn_down(struct bn_ffn *f, uint32_t layer, float *y, const int8_t *q, fl
                  struct bn_range *rows, uint32_t worker)
 {
     struct side *s = &f->layers[layer].down;
-    const struct bn_packed *w = &f->m->layers[layer].down_cols.w;
+    const struct bn_packed *w = &layer_of(f, layer, worker)->down_cols.w;
     uint32_t *list = f->own[worker].list;
     if (!f->alone || !s->wanted) return false;
     bn_prof_mark(f->prof, worker, BN_OP_LIST);

@@ -66,6 +66,7 @@ static bitnet_status copy(struct bn_model *m, struct bn_part_copy *out, struct j
     out->w = *w;
     out->w.data = j->data = bn_slab_alloc(&m->slab, out->bytes);
     if (!j->data) return bn_fail_nomem(err, out->bytes, "the copies of the feed-forward layers");
+    bn_place_weights(m, j->pool, j->data, out->bytes, j->by_rows ? w->rows : 0, BN_PART_ROWS);
     bn_pool_run(j->pool, copy_worker, j);
     m->ffn_bytes += out->bytes;
     m->packed_bytes += out->bytes;

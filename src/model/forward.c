@@ -225,6 +225,12 @@ static const struct input *next_input(struct bn_forward *f, const struct input *
     return prepare(f, from, from_stride, g, in_g, cols, worker);
 }
 
+/* As the worker's node has it. */
+static const struct bn_layer *layer_of(const struct bn_forward *f, uint32_t il, uint32_t worker)
+{
+    return bn_model_layers(f->m, bn_pool_node(f->pool, worker)) + il;
+}
+
 static size_t rows_of(const struct bn_matrix *w)
 {
     return w->dense ? w->stored.rows : w->packed.rows;
@@ -315,7 +321,7 @@ static void activate(struct bn_forward *f, struct bn_range rows, uint32_t worker
  * all gates come first; others may be looking at them then, and they are left as they are. */
 static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in, uint32_t worker)
 {
-    const struct bn_layer *y = &f->m->layers[il];
+    const struct bn_layer *y = layer_of(f, il, worker);
     bool apart = bn_ffn_wants_up(f->ffn, il) || y->in_norm[UP];
     struct bn_range r;
     if (apart) {
@@ -341,7 +347,7 @@ static void project_down(struct bn_forward *f, uint32_t il, const struct input *
     struct bn_range rows;
     if (bn_ffn_down(f->ffn, il, f->out, in->q8, in->inv[0], &rows, worker))
         add_residual(f, rows, worker);
-    else project_residual(f, &f->m->layers[il], DOWN, in, worker);
+    else project_residual(f, layer_of(f, il, worker), DOWN, in, worker);
 }
 
 /* By worker 0: the last token's gates and inputs of `down`, in a pass that is to be looked at. */
@@ -372,7 +378,7 @@ static void walk(void *arg, uint32_t worker)
     bn_pool_barrier(f->pool, worker);
 
     for (uint32_t il = 0; il < c->n_layer; il++) {
-        const struct bn_layer *y = &m->layers[il];
+        const struct bn_layer *y = layer_of(f, il, worker);
         const float *const *ng = y->in_norm;
 
         bn_prof_row(f->prof, worker, il + 1);

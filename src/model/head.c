@@ -251,7 +251,8 @@ static void screen_tile(struct bn_head *h, size_t first, size_t n, size_t r, siz
 {
     float score[VECTORS][TILE], upper[VECTORS][TILE];
     uint32_t *counts = h->n_candidates + worker * h->o.max_screened;
-    h->m->kernels.screen4(score[0], upper[0], TILE, &h->m->screen, r, end, h->vectors + first, n);
+    const struct bn_screen *copy = bn_model_screen(h->m, bn_pool_node(h->pool, worker));
+    h->m->kernels.screen4(score[0], upper[0], TILE, copy, r, end, h->vectors + first, n);
     for (size_t i = 0; i < n; i++) {
         const struct slot *s = &h->slots[first + i];
         const struct bn_want *want = &h->rows[s->row].want;
@@ -431,7 +432,8 @@ void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t wor
         struct bn_range share = bn_pool_share(h->pool, worker, vocab, BN_DENSE8_ROWS);
         bn_prof_mark(h->prof, worker, BN_OP_HEAD);
         note_work(h, h->m->head_copy_bytes, share, h->n_rows, worker);
-        bn_head_int8_pass(&h->int8, h->logits, h->n_rows, share);
+        bn_head_int8_pass(&h->int8, bn_model_head_int8(h->m, bn_pool_node(h->pool, worker)),
+                          h->logits, h->n_rows, share);
         return;
     }
     if (h->n_slots) {

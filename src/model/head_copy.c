@@ -152,6 +152,7 @@ static bitnet_status make(struct job *j, bitnet_error *err)
     m->head_copy_bytes = bytes;
     if (j->int8) m->head_int8.data = (int8_t *)j->data;
     else m->screen.data = j->data;
+    if (bytes >= BN_HUGE_PAGE) bn_place_weights(m, j->pool, j->data, codes, rows, ROWS);
     j->step = (float *)(void *)(j->data + codes);
     j->norm = j->step + rows;
     j->shift = j->norm + rows;

@@ -36,10 +36,10 @@ void bn_head_int8_put(struct bn_head_int8 *p, size_t row, const float *x)
         k[i] = finite ? (int16_t)(int32_t)((double)x[i] * per_unit + to_integer - to_integer) : 0;
 }
 
-void bn_head_int8_pass(const struct bn_head_int8 *p, float *logits, size_t n_rows,
-                       struct bn_range share)
+void bn_head_int8_pass(const struct bn_head_int8 *p, const struct bn_dense8 *copy, float *logits,
+                       size_t n_rows, struct bn_range share)
 {
     for (size_t r = share.begin; r < share.end; r += TILE)
-        p->m->kernels.dense8(logits + r, p->m->config.n_vocab, &p->m->head_int8, r,
+        p->m->kernels.dense8(logits + r, p->m->config.n_vocab, copy, r,
                              bn_min_size(r + TILE, share.end), p->vectors, n_rows);
 }

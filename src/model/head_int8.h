@@ -22,8 +22,9 @@ void bn_head_int8_lay_out(struct bn_head_int8 *p, struct bn_plan *plan, const st
 
 /* The hidden state of a row of logits, x[n_embd]. One that is not finite gives NaNs as logits. */
 void bn_head_int8_put(struct bn_head_int8 *p, size_t row, const float *x);
-/* logits [n_rows][n_vocab] of a share of the vocabulary that begins at a group. */
-void bn_head_int8_pass(const struct bn_head_int8 *p, float *logits, size_t n_rows,
-                       struct bn_range share);
+/* logits [n_rows][n_vocab] of a share of the vocabulary that begins at a group. copy: the head's, as
+ * the worker's node has it. */
+void bn_head_int8_pass(const struct bn_head_int8 *p, const struct bn_dense8 *copy, float *logits,
+                       size_t n_rows, struct bn_range share);
 
 #endif

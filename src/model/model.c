@@ -193,17 +193,41 @@ static void note_pages(struct bn_model *m)
         (unsigned long long)bn_pages_free(b->pages));
 }
 
+static bitnet_status open_numa(struct bn_model *m, enum bn_numa_mode mode,
+                               const struct bn_numa_pretend *pretend, bitnet_error *err)
+{
+    BN_TRY(bn_numa_open(&m->numa, mode, pretend, err));
+    if (!m->numa || bn_numa_machine_nodes(m->numa) > 1) return BITNET_OK;
+    bn_numa_close(m->numa);
+    m->numa = NULL;
+    bn_buf_printf(&m->note, "%snuma '%s' changes nothing: all usable CPUs and memory are one node.",
+                  m->note.len ? " " : "", bn_numa_mode_name(mode));
+    return BITNET_OK;
+}
+
+/* Where workers sit when weights are packed, they sit when they are read. */
+static bitnet_status open_pool(struct bn_pool **out, struct bn_model *m, uint32_t threads,
+                               bitnet_error *err)
+{
+    BN_TRY(bn_pool_open(out, threads ? threads : bn_numa_threads(m->numa), err));
+    if (m->numa) bn_pool_place(*out, m->numa);
+    m->n_nodes = 1 + bn_pool_node(*out, bn_pool_threads(*out) - 1);
+    return BITNET_OK;
+}
+
 static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open_args *a,
                                   enum bn_head_mode head, enum bn_ffn_mode ffn, bitnet_error *err)
 {
     BN_TRY(bn_config_read(&m->config, &m->source, &m->note, err));
     BN_TRY(choose_activations(&m->config, a->activations, err));
     struct bn_pool *pool;
-    BN_TRY(bn_pool_open(&pool, a->threads, err));
+    BN_TRY(open_pool(&pool, m, a->threads, err));
     bitnet_status s = choose_layout(m, a->layout, bn_pool_threads(pool), err);
     if (s == BITNET_OK) s = bn_weights_load(m, pool, a->progress, a->progress_user, err);
     if (s == BITNET_OK) s = bn_ffn_copy_make(m, pool, ffn, err);
     if (s == BITNET_OK) s = bn_head_copy_make(m, pool, head, err);
+    if (s == BITNET_OK) s = bn_replicas_make(m, pool, err);
+    if (s == BITNET_OK) m->near_bytes = bn_place_near(m, pool);
     bn_pool_close(pool);
     if (s == BITNET_OK) s = bn_source_fetch_end(&m->source, err);
     if (s == BITNET_OK) s = lock_weights(m, err);
@@ -227,10 +251,13 @@ static bitnet_status open_model(struct bn_model *m, const struct bn_model_open_a
                        "I2_S layout '%s' is unknown; auto, 128, 64 and rows4 exist", a->i2s_layout);
     enum bn_head_mode head;
     enum bn_ffn_mode ffn;
+    enum bn_numa_mode numa;
+    BN_TRY(bn_numa_mode_parse(&numa, a->numa, err));
     BN_TRY(bn_head_mode_parse(&head, a->head, err));
     BN_TRY(bn_ffn_mode_parse(&ffn, a->ffn, err));
     if (a->vocab_only) return open_tokenizer(m, a->path, true, err);
     BN_TRY(choose_memory(m, a, err));
+    BN_TRY(open_numa(m, numa, a->numa_pretend, err));
     BN_TRY(bn_choose_kernels(&m->kernels, a->backend, err));
     BN_TRY(a->no_mmap ? bn_source_open_to_read(&m->source, a->path, i2s, err)
                       : bn_source_open(&m->source, a->path, i2s, err));
@@ -262,18 +289,20 @@ void bn_model_close(struct bn_model *m)
 #if BN_HAVE_TEXT
     bn_tokenizer_close(m->tokenizer);
 #endif
+    bn_replicas_free(m);
     bn_weights_free(m);
     bn_head_copy_free(m);
+    bn_numa_close(m->numa);
     bn_buf_free(&m->note);
     bn_source_close(&m->source);
     free(m);
 }
 
-/* Packed matrices with their block scales, without the copies of head and feed-forward layers, and
- * the few that are left as floats. */
+/* Packed matrices with their block scales, without the copies of head and feed-forward layers and those
+ * for other nodes, and the few that are left as floats. */
 uint64_t bn_model_layer_bytes(const struct bn_model *m)
 {
-    uint64_t bytes = m->packed_bytes - m->head_copy_bytes - m->ffn_bytes;
+    uint64_t bytes = m->packed_bytes - m->head_copy_bytes - m->ffn_bytes - m->replica_bytes;
     for (uint32_t i = 0; i < m->config.n_layer; i++)
         for (int k = 0; k < BN_N_PROJ; k++)
             if (m->layers[i].proj[k].dense) bytes += m->layers[i].proj[k].stored.bytes;

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/numa.h"
 #include "base/pool.h"
 #include "kernels/kernels.h"
 #include "model/config.h"
@@ -43,6 +44,15 @@ struct bn_layer {
     float up_scale_max;                        /* of up_rows: the largest scale        */
 };
 
+/* All that decoding reads of packed memory once more, in the memory of another node (replica.c). */
+struct bn_replica {
+    struct bn_layer *layers; /* [n_layer]; norms and dense matrices are the model's own */
+    struct bn_screen screen;
+    struct bn_dense8 head_int8;
+    uint8_t *block;
+    size_t bytes;
+};
+
 struct bn_model {
     struct bn_source source;   /* mappings stay open: dense tensors live there */
     struct bn_backing backing; /* of the slab and the head's copy; how engines have theirs */
@@ -60,14 +70,17 @@ struct bn_model {
     struct bn_dense8 head_int8;        /* its copy with one byte a weight; data NULL: none */
     const float *screen_dither;        /* [2][n_embd]: of the rows, of the hidden state */
     float screen_step_max, screen_norm_max;
-    struct bn_slab
-        slab; /* norms, scales, packed matrices, in the order of their use, and ffn copies;
-                          * dense tensors, if the file is not mapped */
-    size_t head_copy_bytes;  /* of the one copy there is */
-    uint64_t ffn_bytes;      /* copies of feed-forward matrices */
-    struct bn_buf note;      /* repairs and guesses, sentences for the user */
-    const char *weight_type; /* of the projections, "mixed" if not one */
-    const char *layout;      /* of the packed matrices, "mixed" if not one, "" if none */
+    struct bn_slab slab;         /* norms, scales, packed matrices, in the order of their use, and ffn
+                                  * copies; dense tensors, if the file is not mapped */
+    struct bn_numa *numa;        /* NULL: off, or there is one node only */
+    struct bn_replica *replicas; /* [n_replicas], of the nodes from 1 on */
+    uint32_t n_replicas, n_nodes; /* n_nodes: that weights lie in */
+    uint64_t replica_bytes, near_bytes; /* near_bytes: of all layers, see bn_place_near */
+    size_t head_copy_bytes;             /* of the one copy there is */
+    uint64_t ffn_bytes;                 /* copies of feed-forward matrices */
+    struct bn_buf note;                 /* repairs and guesses, sentences for the user */
+    const char *weight_type;            /* of the projections, "mixed" if not one */
+    const char *layout;                 /* of the packed matrices, "mixed" if not one, "" if none */
     uint64_t n_params, n_params_ternary, packed_bytes, load_ns;
 };
 
@@ -81,6 +94,8 @@ struct bn_model_open_args {
     const char *path; /* NULL: the embedded model */
     const char *backend, *activations, *i2s_layout, *layout, *head, *ffn; /* NULL: auto */
     const char *hugepages;
+    const char *numa;                           /* NULL: off */
+    const struct bn_numa_pretend *numa_pretend; /* tests only */
     bool vocab_only, mlock, no_mmap;
     uint32_t threads;
     uint32_t prefetch_bytes; /* 0: BN_PREFETCH_DEFAULT; 1: none */
@@ -104,6 +119,19 @@ uint64_t bn_model_layer_bytes(const struct bn_model *m);
 /* The kernels that a backend's name (NULL: auto) means on this CPU, once they have been compared with
  * the reference. */
 bitnet_status bn_choose_kernels(struct bn_kernels *out, const char *backend, bitnet_error *err);
+/* What the workers of a node read. */
+static inline const struct bn_layer *bn_model_layers(const struct bn_model *m, uint32_t node)
+{
+    return node && node <= m->n_replicas ? m->replicas[node - 1].layers : m->layers;
+}
+static inline const struct bn_screen *bn_model_screen(const struct bn_model *m, uint32_t node)
+{
+    return node && node <= m->n_replicas ? &m->replicas[node - 1].screen : &m->screen;
+}
+static inline const struct bn_dense8 *bn_model_head_int8(const struct bn_model *m, uint32_t node)
+{
+    return node && node <= m->n_replicas ? &m->replicas[node - 1].head_int8 : &m->head_int8;
+}
 
 /* Row r of a dense tensor as floats, by the model's kernels. */
 void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_stored *t, uint64_t r);
@@ -126,6 +154,20 @@ const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, bool int8, uint
 bitnet_status bn_weights_load(struct bn_model *m, struct bn_pool *pool, bitnet_progress_fn progress,
                               void *user, bitnet_error *err);
 void bn_weights_free(struct bn_model *m);
+
+/* Memory of weights goes to its nodes, before it is written. It lies in a block of huge pages: one that
+ * two nodes have a part of goes to the one that has most of it. rows: cut by the pool's shares at
+ * multiples of `grain`; 0: every worker reads all over it. (place.c) */
+void bn_place_weights(const struct bn_model *m, const struct bn_pool *pool, void *data,
+                      size_t bytes, size_t rows, size_t grain);
+/* The same for what all workers read and write. */
+void bn_place_shared(const struct bn_model *m, void *data, size_t bytes);
+/* Bytes of the layers' packed matrices that lie in the node where they are read. */
+uint64_t bn_place_near(const struct bn_model *m, const struct bn_pool *pool);
+
+/* With "replicate": once all weights are packed. (replica.c) */
+bitnet_status bn_replicas_make(struct bn_model *m, struct bn_pool *pool, bitnet_error *err);
+void bn_replicas_free(struct bn_model *m);
 
 /* The vocabulary that belongs to an opened file: from GGUF metadata, or from the files beside the
  * safetensors. *found: false if there is none. (source_vocab.c) */

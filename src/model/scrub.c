@@ -2,9 +2,10 @@
 #include "model/scrub.h"
 
 #include "base/rng.h"
+#include <stdio.h>
 #include <stdlib.h>
 
-enum { LANES = 8, STRIPE = LANES * 8, NOTE_BYTES = 16 };
+enum { LANES = 8, STRIPE = LANES * 8, NOTE_BYTES = 16, NODE_BYTES = 16 };
 
 /* A piece of the weights in memory. */
 struct region {
@@ -13,6 +14,7 @@ struct region {
     enum bn_part part;
     uint32_t layer;
     const char *note; /* what of the part it is, "" for the matrix itself; at most NOTE_BYTES */
+    uint32_t node;    /* of a copy for another node; 0: the model's own */
     bool release;     /* mapped, and seldom read otherwise: not to be left in memory */
 };
 
@@ -28,7 +30,7 @@ struct bn_scrub {
     uint64_t pass_bytes;
     /* findings */
     uint64_t passes, mismatches, offset;
-    char tensor[BN_MAX_NAME_BYTES + NOTE_BYTES];
+    char tensor[BN_MAX_NAME_BYTES + NOTE_BYTES + NODE_BYTES];
 };
 
 /* ------------------------------------------------------------------ what there is */
@@ -83,6 +85,25 @@ static bool add_copy(struct bn_scrub *s, const struct bn_part_copy *c, enum bn_p
                .data = c->w.data, .bytes = c->bytes, .part = p, .layer = layer, .note = " (copy)"});
 }
 
+/* The matrices of a layer and their copies; those that are not packed only with `all`. */
+static bool add_matrices(struct bn_scrub *s, const struct bn_layer *y, uint32_t i, bool all)
+{
+    bool ok = true;
+    for (int k = 0; ok && k < BN_N_PROJ; k++)
+        ok =
+            (y->proj[k].dense && !all) || add_matrix(s, &y->proj[k], (enum bn_part)(BN_P_Q + k), i);
+    return ok && add_copy(s, &y->up_rows, BN_P_UP, i) && add_copy(s, &y->down_cols, BN_P_DOWN, i);
+}
+
+static bool add_head_copy(struct bn_scrub *s, const struct bn_screen *screen,
+                          const struct bn_dense8 *int8)
+{
+    return add(s, (struct region){.data = screen->data ? screen->data : (const uint8_t *)int8->data,
+                                  .bytes = s->m->head_copy_bytes,
+                                  .part = s->m->config.tied_head ? BN_P_EMBED : BN_P_HEAD,
+                                  .note = " (copy)"});
+}
+
 static bool add_layer(struct bn_scrub *s, uint32_t i)
 {
     const struct bn_layer *y = &s->m->layers[i];
@@ -104,12 +125,10 @@ static bool add_layer(struct bn_scrub *s, uint32_t i)
     }
     for (int k = 0; ok && k < BN_N_PROJ; k++) {
         const struct bn_matrix *w = &y->proj[k];
-        enum bn_part p = (enum bn_part)(BN_P_Q + k);
-        ok = add_matrix(s, w, p, i) &&
-             add_vector(s, y->in_norm[k], w->dense ? w->stored.cols : w->packed.cols, p, i,
-                        " (norm)");
+        ok = add_vector(s, y->in_norm[k], w->dense ? w->stored.cols : w->packed.cols,
+                        (enum bn_part)(BN_P_Q + k), i, " (norm)");
     }
-    return ok && add_copy(s, &y->up_rows, BN_P_UP, i) && add_copy(s, &y->down_cols, BN_P_DOWN, i);
+    return ok && add_matrices(s, y, i, true);
 }
 
 /* Embedding and head lie in the file's mapping. An exact head is read all the time; else a pass must
@@ -118,20 +137,27 @@ static bool add_tables(struct bn_scrub *s)
 {
     const struct bn_model *m = s->m;
     const struct bn_config *c = &m->config;
-    const uint8_t *copy = m->screen.data ? m->screen.data : (const uint8_t *)m->head_int8.data;
+    bool copy = m->screen.data || m->head_int8.data;
     bool ok = add_matrix(s, &m->embed, BN_P_EMBED, 0);
     if (ok) s->regions[s->n_regions - 1].release = !c->tied_head || copy;
     if (ok && !c->tied_head) {
         ok = add_matrix(s, &m->head, BN_P_HEAD, 0);
-        if (ok) s->regions[s->n_regions - 1].release = copy != NULL;
+        if (ok) s->regions[s->n_regions - 1].release = copy;
     }
-    return ok &&
-           add(s, (struct region){.data = copy,
-                                  .bytes = m->head_copy_bytes,
-                                  .part = c->tied_head ? BN_P_EMBED : BN_P_HEAD,
-                                  .note = " (copy)"}) &&
+    return ok && add_head_copy(s, &m->screen, &m->head_int8) &&
            add_vector(s, m->out_norm, c->n_embd, BN_P_OUT_NORM, 0, "") &&
            add_vector(s, m->rope_factors, c->rope_dim / 2, BN_P_ROPE_FREQS, 0, "");
+}
+
+/* What another node has. Dense matrices are the model's own there, too. */
+static bool add_replica(struct bn_scrub *s, const struct bn_replica *r, uint32_t node)
+{
+    size_t first = s->n_regions;
+    bool ok = add_head_copy(s, &r->screen, &r->head_int8);
+    for (uint32_t i = 0; ok && i < s->m->config.n_layer; i++)
+        ok = add_matrices(s, &r->layers[i], i, false);
+    for (size_t i = first; i < s->n_regions; i++) s->regions[i].node = node;
+    return ok;
 }
 
 /* ------------------------------------------------------------------ life */
@@ -144,6 +170,7 @@ bitnet_status bn_scrub_open(struct bn_scrub **out, const struct bn_model *m, bit
     s->m = m;
     bool ok = add_tables(s);
     for (uint32_t i = 0; ok && i < m->config.n_layer; i++) ok = add_layer(s, i);
+    for (uint32_t i = 0; ok && i < m->n_replicas; i++) ok = add_replica(s, &m->replicas[i], i + 1);
     size_t n = 0;
     for (size_t i = 0; i < s->n_regions; i++) n += bn_div_up(s->regions[i].bytes, BN_SCRUB_BLOCK);
     if (ok) s->sums = bn_calloc(n, sizeof *s->sums);
@@ -192,6 +219,8 @@ static void found(struct bn_scrub *s, const struct region *r)
 {
     bn_part_name(s->tensor, r->part, r->layer, s->m->source.is_gguf);
     strcat(s->tensor, r->note);
+    size_t used = strlen(s->tensor);
+    if (r->node) snprintf(s->tensor + used, sizeof s->tensor - used, " (node %u)", r->node);
     s->offset = s->at;
     s->mismatches++;
 }

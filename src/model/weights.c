@@ -115,6 +115,7 @@ static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const st
     size_t packed_bytes = bn_div_up(rows, g->group_rows) * g->group_bytes(cols);
     j.data = bn_slab_alloc(&l->m->slab, packed_bytes);
     if (!j.data) return bn_fail_nomem(l->err, packed_bytes, tensor->name);
+    bn_place_weights(l->m, l->pool, j.data, packed_bytes, rows, g->group_rows);
     x->packed = (struct bn_packed){.data = j.data,
                                    .rows = rows,
                                    .cols = cols,

@@ -41,6 +41,23 @@ def test_run_prompt_forms(t):
         t.equal(t.run("run", TIME, "--temp", "0", *args).out, want, f"length as {args}")
 
 
+def test_run_numa(t):
+    """Every mode tells the same story; on a machine with one node a note says that it does nothing."""
+    options = ["run", TIME, "-n", "8", "--temp", "0", "--numa"]
+    want = t.run(*options, "off")
+    t.check("numa" not in want.errors, f"off says nothing: {want.errors!r}")
+    probe = subprocess.run([t.program, *options, "isolate"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    for mode in ("distribute", "isolate", "replicate"):
+        if b"has no hwloc" in probe.stderr:
+            t.says(t.run(*options, mode, code=1), f"numa '{mode}' is not possible: this build has no hwloc")
+            continue
+        r = t.run(*options, mode)
+        t.equal(r.out, want.out, f"the story with {mode}")
+        t.check(f"numa '{mode}' changes nothing" in r.errors or "numa" not in r.errors,
+                f"a note or none: {r.errors!r}")
+    t.usage(*options, "everywhere", says="off|distribute|isolate|replicate")
+
+
 def test_run_slash_in_prompt(t):
     text = t.run("run", "now and/or later", "-n", "2", "--temp", "0").text
     t.check(text.startswith("now and/or later"), "a sentence with a slash is a prompt")
