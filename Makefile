@@ -19,9 +19,14 @@ check:
 	@./check
 
 static:
-	@test -f build-static/build.ninja || $(MESON) setup build-static -Dstatic=true -Dlibedit=disabled
-	@ninja -C build-static
+	@test -f build-static/build.ninja || $(MESON) setup build-static -Dstatic=true -Dtext=enabled -Dlibedit=disabled $(ARGS)
+	@ninja -C build-static bitnet
 	@ls -l build-static/bitnet
+
+minimal:
+	@test -f build-minimal/build.ninja || $(MESON) setup build-minimal -Dstatic=true -Dminimal=true -Dtext=enabled $(ARGS)
+	@ninja -C build-minimal bitnet
+	@ls -l build-minimal/bitnet
 
 asan:
 	@test -f build-asan/build.ninja || $(MESON) setup build-asan --buildtype=debug -Doptimization=1 \
@@ -39,13 +44,14 @@ format:
 	@sh tools/check_format.sh --fix .
 
 clean:
-	@rm -rf $(BUILD) build-static build-asan build-check
+	@rm -rf $(BUILD) build-static build-minimal build-asan build-check
 
 help:
 	@echo 'make            build the library and the program into build/'
 	@echo 'make test       build, then the tests on this build (which one for what: CONTRIBUTING.md)'
 	@echo 'make check      everything: both compilers, sanitizers, arm64 and riscv64 under qemu (./check)'
-	@echo 'make static     one program without shared libraries, in build-static/'
+	@echo 'make static     one file that runs on any Linux of this architecture, in build-static/ (docs/static.md)'
+	@echo 'make minimal    the same, small: `bitnet run` alone, in build-minimal/'
 	@echo 'make asan       address and undefined-behaviour sanitizers, in build-asan/, with the tests'
 	@echo 'make bench      time every kernel (the whole engine: bitnet bench)'
 	@echo 'make install    into PREFIX (at configuration; default /usr/local), DESTDIR is respected'
@@ -53,4 +59,4 @@ help:
 	@echo 'make clean      remove what the words above made'
 	@echo 'ARGS="-Dembed=false" gives options to the configuration; see meson_options.txt'
 
-.PHONY: all test check static asan bench install format clean help
+.PHONY: all test check static minimal asan bench install format clean help

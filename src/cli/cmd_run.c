@@ -172,6 +172,7 @@ struct report {
     const bitnet_model *m;
     bitnet_model_info model;
     bitnet_engine_info engine;
+    uint64_t engine_ns;                 /* opening it */
     json_t *ffn;                        /* with --json; owned by print_report */
     const struct health_report *health; /* NULL: not asked for */
 };
@@ -250,20 +251,21 @@ static int print_report(const struct report *r)
 {
     const struct generation *g = r->g;
     json_t *j = json_pack(
-        "{s:o, s:o, s:I, s:I, s:s, s:I, s:{s:f, s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:I, s:I}, s:o, "
+        "{s:o, s:o, s:I, s:I, s:s, s:I, s:{s:f, s:f, s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:I, s:I}, "
+        "s:o, "
         "s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:o}",
         "text", term_json_string(g->text.data ? g->text.data : "", g->text.len), "tokens",
         json_ids(g->ids, g->n_ids), "prompt_tokens", (json_int_t)g->n_prompt, "generated_tokens",
         (json_int_t)g->n_generated, "finish_reason", generation_finish_name(g->finish), "seed",
-        (json_int_t)g->seed, "timings", "load_ms", ms(r->model.load_ns), "ttft_ms",
-        ms(g->first_token_ns), "prompt_tok_s", generation_prompt_rate(g), "gen_tok_s",
-        generation_decode_rate(g), "total_ms", ms(g->total_ns), "memory", "peak_rss_bytes",
-        (json_int_t)term_peak_rss_bytes(), "kv_bytes", (json_int_t)r->engine.kv_bytes,
-        "scratch_bytes", (json_int_t)r->engine.scratch_bytes, "packed_bytes",
-        (json_int_t)r->model.packed_bytes, "model", json_model(&r->model), "threads",
-        (json_int_t)r->engine.threads, "ctx_size", (json_int_t)r->engine.ctx_tokens, "kv_type",
-        r->engine.kv_type, "kv_type_v", r->engine.kv_type_v, "backend", r->model.backend, "layout",
-        r->model.layout, "head", json_head(&r->engine), "ffn", r->ffn);
+        (json_int_t)g->seed, "timings", "load_ms", ms(r->model.load_ns), "engine_ms",
+        ms(r->engine_ns), "ttft_ms", ms(g->first_token_ns), "prompt_tok_s",
+        generation_prompt_rate(g), "gen_tok_s", generation_decode_rate(g), "total_ms",
+        ms(g->total_ns), "memory", "peak_rss_bytes", (json_int_t)term_peak_rss_bytes(), "kv_bytes",
+        (json_int_t)r->engine.kv_bytes, "scratch_bytes", (json_int_t)r->engine.scratch_bytes,
+        "packed_bytes", (json_int_t)r->model.packed_bytes, "model", json_model(&r->model),
+        "threads", (json_int_t)r->engine.threads, "ctx_size", (json_int_t)r->engine.ctx_tokens,
+        "kv_type", r->engine.kv_type, "kv_type_v", r->engine.kv_type_v, "backend", r->model.backend,
+        "layout", r->model.layout, "head", json_head(&r->engine), "ffn", r->ffn);
     json_object_set_new(j, "speculation",
                         json_pack("{s:I, s:I}", "draft_tokens", (json_int_t)r->engine.draft_tokens,
                                   "draft_accepted", (json_int_t)r->engine.draft_accepted));
@@ -280,8 +282,8 @@ static bool show_text(void *user, const char *text, size_t n)
     return term_print_text(text, n);
 }
 
-static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e, const char *prompt,
-                  size_t len)
+static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e, uint64_t engine_ns,
+                  const char *prompt, size_t len)
 {
     bitnet_error err = {0};
     int32_t *ids;
@@ -318,6 +320,7 @@ static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e,
                            .m = m,
                            .model.size = sizeof r.model,
                            .engine.size = sizeof r.engine,
+                           .engine_ns = engine_ns,
                            .health = c->health ? &health : NULL};
         bitnet_model_get_info(m, &r.model);
         bitnet_engine_get_info(e, &r.engine);
@@ -361,8 +364,9 @@ static int run(void *config, const struct arg_words *words)
         bitnet_error err = {0};
         bitnet_engine_options eo;
         model_engine_options(&eo, &c->model, &c->engine);
+        uint64_t start_ns = bn_now_ns();
         code = model_engine_open(&e, m, &eo, c->engine.warmup, &err) == BITNET_OK
-                   ? answer(c, m, e, prompt, len)
+                   ? answer(c, m, e, bn_now_ns() - start_ns, prompt, len)
                    : term_fail(&err);
     }
     bitnet_engine_close(e);

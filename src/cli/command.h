@@ -23,12 +23,8 @@ struct command {
     int (*run)(void *config, const struct arg_words *words);
 };
 
-#define COMMAND(name, summary) extern const struct command cmd_##name;
-#define PLANNED(name, summary)
-#define PROGRAM(file_name, command)
+#define CORE(name, summary)    extern const struct command cmd_##name;
+#define COMMAND(name, summary) CORE(name, summary)
 #include "cli/commands.def"
-#undef COMMAND
-#undef PLANNED
-#undef PROGRAM
 
 #endif

@@ -15,29 +15,26 @@
 
 struct entry {
     const char *name, *summary;
-    const struct command *command; /* NULL: planned, not in this version */
+    const struct command *command; /* NULL: refused */
+    bool planned;                  /* not in this version; else not in this build */
 };
 
 static const struct entry entries[] = {
-#define COMMAND(name, summary) {#name, summary, &cmd_##name},
-#define PLANNED(name, summary) {#name, summary, NULL},
-#define PROGRAM(file_name, command)
+#define CORE(name, summary) {#name, summary, &cmd_##name, false},
+#if BN_MINIMAL
+#define COMMAND(name, summary) {#name, summary, NULL, false},
+#else
+#define COMMAND(name, summary) CORE(name, summary)
+#endif
+#define PLANNED(name, summary) {#name, summary, NULL, true},
 #include "cli/commands.def"
-#undef COMMAND
-#undef PLANNED
-#undef PROGRAM
 };
 
 static const struct program {
     const char *file_name, *command;
 } programs[] = {
-#define COMMAND(name, summary)
-#define PLANNED(name, summary)
 #define PROGRAM(file_name, command) {file_name, command},
 #include "cli/commands.def"
-#undef COMMAND
-#undef PLANNED
-#undef PROGRAM
 };
 
 static const struct entry *find_entry(const char *name)
@@ -45,6 +42,17 @@ static const struct entry *find_entry(const char *name)
     for (size_t i = 0; i < BN_ARRAY_LEN(entries); i++)
         if (strcmp(entries[i].name, name) == 0) return &entries[i];
     return NULL;
+}
+
+static void print_refused(FILE *to, const char *title, bool planned)
+{
+    bool any = false;
+    for (size_t i = 0; i < BN_ARRAY_LEN(entries); i++) {
+        if (entries[i].command || entries[i].planned != planned) continue;
+        fprintf(to, "%s%s", any ? " " : title, entries[i].name);
+        any = true;
+    }
+    if (any) fputc('\n', to);
 }
 
 static void print_overview(FILE *to)
@@ -60,10 +68,10 @@ static void print_overview(FILE *to)
     for (size_t i = 0; i < BN_ARRAY_LEN(entries); i++)
         if (entries[i].command) fprintf(to, "  %-12s %s\n", entries[i].name, entries[i].summary);
     fprintf(to, "  %-12s %s\n", "help", "show this text, or the options of a command");
-    fprintf(to, "\nplanned:");
-    for (size_t i = 0; i < BN_ARRAY_LEN(entries); i++)
-        if (!entries[i].command) fprintf(to, " %s", entries[i].name);
-    fprintf(to, "\n\nEnvironment:\n"
+    fputc('\n', to);
+    print_refused(to, "not in this minimal build: ", false);
+    print_refused(to, "planned: ", true);
+    fprintf(to, "\nEnvironment:\n"
                 "  BITNET_BACKEND   the kernels to use, as --backend\n"
                 "  NO_COLOR         when set, no colours\n\n"
                 "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n"
@@ -90,9 +98,10 @@ static int unknown_command(const char *name)
     return term_usage("", "unknown command '%s'", name);
 }
 
-static int not_yet(const struct entry *e)
+static int refuse(const struct entry *e)
 {
-    return term_usage("", "the command '%s' (%s) is not in this version", e->name, e->summary);
+    return term_usage("", "the command '%s' (%s) is not in this %s", e->name, e->summary,
+                      e->planned ? "version" : "minimal build");
 }
 
 static int help(char **argv, size_t argc)
@@ -103,13 +112,13 @@ static int help(char **argv, size_t argc)
     }
     const struct entry *e = find_entry(argv[0]);
     if (!e) return unknown_command(argv[0]);
-    return e->command ? help_command(e) : not_yet(e);
+    return e->command ? help_command(e) : refuse(e);
 }
 
 static int run_command(const struct entry *e, char **argv, size_t argc)
 {
     const struct command *c = e->command;
-    if (!c) return not_yet(e);
+    if (!c) return refuse(e);
     void *config = calloc(1, c->config_bytes ? c->config_bytes : 1);
     if (!config) return term_fail_text("out of memory");
     struct arg_words words;

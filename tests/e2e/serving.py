@@ -28,12 +28,14 @@ class Reply:
 
 
 class Server:
-    """with Server(program, "--max-num-seqs", "4") as s: s.post("/v1/completions", {...})"""
+    """with Server(program, "--max-num-seqs", "4") as s: s.post("/v1/completions", {...})
+    program: its path, or a list of words that starts it"""
 
     def __init__(self, program, *options, key=None):
         self.key = key
         self.errors = []
-        self.process = subprocess.Popen([program, "serve", "--port", "0", *map(str, options)], stdout=subprocess.PIPE,
+        words = program if isinstance(program, list) else [program]
+        self.process = subprocess.Popen([*words, "serve", "--port", "0", *map(str, options)], stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True)
         found = threading.Event()
         threading.Thread(target=self._read, args=[found], daemon=True).start()

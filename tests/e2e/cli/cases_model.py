@@ -71,8 +71,8 @@ def test_run_json(t):
                 "timings", "memory",
                 "model", "threads", "backend"):
         t.check(key in j, f"key {key}")
-    t.equal(sorted(j["timings"]), ["gen_tok_s", "load_ms", "prompt_tok_s", "total_ms", "ttft_ms"],
-            "timings")
+    t.equal(sorted(j["timings"]), ["engine_ms", "gen_tok_s", "load_ms", "prompt_tok_s", "total_ms",
+                                   "ttft_ms"], "timings")
     t.check({"peak_rss_bytes", "kv_bytes", "packed_bytes"} <= set(j["memory"]), "memory")
     t.equal(j["threads"], 1, "threads")
     t.equal(j["generated_tokens"], 12, "generated tokens")
@@ -80,6 +80,7 @@ def test_run_json(t):
     t.equal(j["finish_reason"], "length", "finish reason")
     t.check(not j["text"].startswith(TIME), "the prompt is not in the text")
     t.check(j["timings"]["ttft_ms"] > 0 and j["memory"]["peak_rss_bytes"] > 1e6, "measured")
+    t.check(j["timings"]["load_ms"] > 0 and j["timings"]["engine_ms"] > 0, "opening measured")
     bos = t.run("tokenize", "--bos", stdin=TIME.encode()).text.split()
     t.equal(j["prompt_tokens"], len(bos), "prompt tokens")
 
