@@ -6,11 +6,8 @@
 #ifndef BN_BASE_NUMA_H
 #define BN_BASE_NUMA_H
 
-#include "base/status.h"
+#include "base/cores.h"
 #include <pthread.h>
-#include <sched.h>
-
-enum { BN_MAX_NODES = 64 };
 
 enum bn_numa_mode { BN_NUMA_OFF, BN_NUMA_DISTRIBUTE, BN_NUMA_ISOLATE, BN_NUMA_REPLICATE };
 const char *bn_numa_mode_name(enum bn_numa_mode mode);

@@ -65,21 +65,21 @@ static void keep_home(struct bn_numa *n, unsigned cpu)
     n->n_nodes = 1;
 }
 
+/* Within a node: a thread a core first, then their siblings. */
 static void order_cpus(struct bn_numa *n, const uint16_t *core)
 {
+    struct bn_topology t = {0};
     uint32_t used = 0;
+    memcpy(t.core, core, sizeof t.core);
     for (uint32_t k = 0; k < n->n_nodes; k++) {
         struct bn_numa_node *at = &n->nodes[k];
         unsigned first = 0;
-        cpu_set_t cores;
-        CPU_ZERO(&cores);
         while (!CPU_ISSET(first, &at->set)) first++;
-        for (unsigned c = first; c < CPU_SETSIZE; c++)
-            if (CPU_ISSET(c, &at->set)) CPU_SET(core[c], &cores);
+        t.usable = at->set;
         at->first = used;
-        at->n_cores = (uint32_t)CPU_COUNT(&cores);
+        at->n_cores = bn_topology_groups(core, &at->set);
         n->cpus[used] = (uint16_t)first;
-        at->n_cpus = 1 + (uint32_t)bn_cpus_order(n->cpus + used + 1, &at->set, first, core);
+        at->n_cpus = 1 + (uint32_t)bn_cpus_order(n->cpus + used + 1, &t, first);
         used += at->n_cpus;
     }
 }

@@ -70,11 +70,11 @@ struct bn_model {
     struct bn_dense8 head_int8;        /* its copy with one byte a weight; data NULL: none */
     const float *screen_dither;        /* [2][n_embd]: of the rows, of the hidden state */
     float screen_step_max, screen_norm_max;
-    struct bn_slab slab;         /* norms, scales, packed matrices, in the order of their use, and ffn
+    struct bn_slab slab;  /* norms, scales, packed matrices, in the order of their use, and ffn
                                   * copies; dense tensors, if the file is not mapped */
-    struct bn_numa *numa;        /* NULL: off, or there is one node only */
-    struct bn_replica *replicas; /* [n_replicas], of the nodes from 1 on */
-    uint32_t n_replicas, n_nodes; /* n_nodes: that weights lie in */
+    struct bn_numa *numa; /* NULL: off, or there is one node only */
+    struct bn_replica *replicas;        /* [n_replicas], of the nodes from 1 on */
+    uint32_t n_replicas, n_nodes;       /* n_nodes: that weights lie in */
     uint64_t replica_bytes, near_bytes; /* near_bytes: of all layers, see bn_place_near */
     size_t head_copy_bytes;             /* of the one copy there is */
     uint64_t ffn_bytes;                 /* copies of feed-forward matrices */
