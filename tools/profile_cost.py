@@ -56,7 +56,7 @@ def instructions(program, args, tokens):
             sys.exit("%s: %s" % (" ".join(command), done.stderr.strip().splitlines()[-1]))
         costs = self_costs(out)
     if args.threads > 1:
-        costs = {fn: n for fn, n in costs.items() if fn not in WAITING}
+        costs = {fn: n for fn, n in costs.items() if fn.split(".")[0] not in WAITING}
     return sum(costs.values())
 
 
@@ -64,14 +64,15 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("on", help="the program with marks, which are off")
     p.add_argument("off", help="the same, built with -Dprofile=false")
-    p.add_argument("more", nargs="*", help="further options of bitnet run")
     p.add_argument("--model", default="embedded")
     p.add_argument("--prompt", default="Once upon a time")
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--backend", default="avx2", help="valgrind has no AVX-512 [avx2]")
     p.add_argument("--tokens", type=int, default=32, help="tokens that are compared [32]")
     p.add_argument("--limit", type=float, default=1.0, help="per cent [1]")
-    args = p.parse_args()
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    args = p.parse_args(sys.argv[1:end])
+    args.more = sys.argv[end + 1:]
     per_token = []
     for program in (args.on, args.off):
         short, long = (instructions(program, args, n) for n in (8, 8 + args.tokens))
