@@ -6,6 +6,7 @@
  * Times are means over the workers: what one of them spends on an operation while the others wait counts
  * as their waiting. So the parts of a phase add up to its time by the clock.
  */
+#include "base/cores.h"
 #include "base/mem.h"
 #include "cli/profile.h"
 #include "cli/report_set.h"
@@ -77,7 +78,7 @@ static json_t *json_ops(const struct view *v, double all_ns)
     return a;
 }
 
-/* Operations of a kind stand together in the list, but for two of the engine's: any order will do. */
+/* In the order of their first operations. */
 static json_t *json_kinds(const struct view *v, double all_ns)
 {
     json_t *a = json_array();
@@ -268,7 +269,8 @@ static json_t *json_machine(const struct profile *p)
     bench_cpu_list(text, sizeof text);
     set_text(o, "cpus", text);
     set_int(o, "threads", p->engine_info.threads);
-    set_int(o, "usable_cpus", bitnet_default_threads());
+    set_int(o, "usable_cpus", bn_usable_cores());
+    set_int(o, "default_threads", bitnet_default_threads());
     set_real(o, "bandwidth_bytes_per_s", p->bandwidth);
     set(o, "others", p->others < 0 ? json_null() : json_real(p->others));
     return o;

@@ -295,6 +295,12 @@ bitnet_status profile_run(struct profile *p, bitnet_error *err)
     BN_TRY(run_requests(p, false, err));
     struct bench_clock from = bench_clock_now();
     BN_TRY(run_requests(p, true, err));
+    if (p->prof.spans_lost)
+        profile_note(
+            p,
+            "the trace ends early: %llu spans found no room, and %llu of a worker have it; "
+            "take fewer tokens (-n)",
+            (unsigned long long)p->prof.spans_lost, (unsigned long long)p->prof.spans_room);
     struct bench_clock to = bench_clock_now();
     p->others = bench_others(&from, &to);
     BN_TRY(measure_bandwidth(p, err));

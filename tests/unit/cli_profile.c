@@ -64,12 +64,12 @@ static json_t *report_of(const struct figures *f)
 {
     json_t *prefill = json_pack("{s:f}", "tok_per_s", 250.0);
     if (f->kernel > 0) json_object_set_new(prefill, "kernel_share", json_real(f->kernel));
-    return json_pack("{s:{s:i, s:i, s:f, s:f}, s:{s:s}, s:{s:s, s:s, s:i}, s:{s:f}, s:{s:o, s:o}}",
-                     "machine", "threads", f->threads, "usable_cpus", f->cpus,
-                     "bandwidth_bytes_per_s", 40e9, "others", f->others, "model", "layout",
-                     f->layout, "settings", "head", f->head, "kv_type", f->kv_type, "prompt_tokens",
-                     128, "frequency", "throttle_events", f->throttled, "phases", "prefill",
-                     prefill, "decode", decode_phase(f));
+    return json_pack(
+        "{s:{s:i, s:i, s:i, s:f, s:f}, s:{s:s}, s:{s:s, s:s, s:i}, s:{s:f}, s:{s:o, s:o}}",
+        "machine", "threads", f->threads, "usable_cpus", f->cpus, "default_threads", f->cpus,
+        "bandwidth_bytes_per_s", 40e9, "others", f->others, "model", "layout", f->layout,
+        "settings", "head", f->head, "kv_type", f->kv_type, "prompt_tokens", 128, "frequency",
+        "throttle_events", f->throttled, "phases", "prefill", prefill, "decode", decode_phase(f));
 }
 
 /* Does the verdict say so? */
@@ -113,7 +113,7 @@ static void compute_bound(void **state)
     f.roofline = 0.4;
     assert_true(says(&f, "compute-bound; most of the time goes to 'gate', 21 %. "));
     f.threads = 2;
-    assert_true(says(&f, "2 of 4 CPUs are used: more threads would help (-t 4)"));
+    assert_true(says(&f, "2 of 4 threads that this machine has cores for: more would help (-t 4)"));
     f.roofline = 1.8;
     assert_true(says(&f, "180 % of the 40.0 GB/s that this machine can read: the weights come from "
                          "the caches, so the CPU is the limit"));
