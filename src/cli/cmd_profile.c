@@ -123,7 +123,7 @@ static bitnet_status write_report(struct bn_out *out, const json_t *report, bitn
     return s;
 }
 
-static int deliver(struct outputs *out, struct profile *p, const struct profile_config *c)
+static int deliver(struct outputs *out, const struct profile *p, const struct profile_config *c)
 {
     bitnet_error err = {0};
     json_t *report = profile_report(p);

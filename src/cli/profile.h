@@ -115,7 +115,7 @@ bitnet_status profile_sum_up(struct profile *p, bitnet_error *err);
 const char *profile_phase_name(bitnet_phase phase);
 
 /* profile_report.c */
-json_t *profile_report(struct profile *p); /* NULL: out of memory */
+json_t *profile_report(const struct profile *p); /* NULL: out of memory */
 
 /* profile_verdict.c: what limits decoding and what would help, from a report alone. free(); NULL: out of
  * memory. */

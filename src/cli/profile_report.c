@@ -288,7 +288,7 @@ static json_t *json_settings(const struct profile *p)
     return o;
 }
 
-static json_t *json_frequency(struct profile *p)
+static json_t *json_frequency(const struct profile *p)
 {
     if (!p->n_clocks) return unavailable("neither cpufreq nor /proc/cpuinfo tells the CPU's clock");
     struct sensor_clock all = p->clocks[0].clock;
@@ -300,10 +300,6 @@ static json_t *json_frequency(struct profile *p)
         if (c->max_mhz > all.max_mhz) all.max_mhz = c->max_mhz;
     }
     bool cpuinfo = p->clock_source == SENSOR_CPUINFO;
-    if (cpuinfo)
-        profile_note(p,
-                     "the CPU's clock is what /proc/cpuinfo says: without cpufreq, as in virtual "
-                     "machines, that may never change");
     json_t *o = json_object();
     set_text(o, "source", cpuinfo ? "cpuinfo" : "cpufreq");
     set_int(o, "samples", p->n_clocks);
@@ -340,7 +336,7 @@ static json_t *json_memory(const struct profile *p)
     return o;
 }
 
-json_t *profile_report(struct profile *p)
+json_t *profile_report(const struct profile *p)
 {
     json_t *o = json_object(), *phases = json_object(), *notes = json_array();
     char date[32];
