@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
+#include "cli/heap_count.h"
 #include "cli/profile.h"
 
 #define LAPTOP TEST_DATA "/sensors/laptop"
@@ -308,6 +310,29 @@ static void counters_of_this_machine(void **state)
     counters_close(&c);
 }
 
+/* ------------------------------------------------------------------ heap */
+
+static void *volatile kept; /* what nobody looks at would not be allocated */
+
+static void heap_calls_are_counted(void **state)
+{
+    (void)state;
+    uint64_t before = heap_count();
+    kept = malloc(10);
+    kept = realloc(kept, 20);
+    free(kept);
+    assert_int_equal(heap_count() - before, 2);
+    kept = aligned_alloc(64, 64);
+    free(kept);
+    void *p = NULL;
+    assert_int_equal(posix_memalign(&p, 64, 64), 0);
+    free(p);
+    assert_int_equal(heap_count() - before, 4);
+    kept = bn_calloc(3, 5); /* inside of the library */
+    free(kept);
+    assert_int_equal(heap_count() - before, 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +345,7 @@ int main(void)
         cmocka_unit_test(energy),
         cmocka_unit_test(counting),
         cmocka_unit_test(counters_of_this_machine),
+        cmocka_unit_test(heap_calls_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
