@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile_report.c: a run as a JSON report. Tables, verdict and pages are made from it, so that none can
- * show what the report does not say.
+ * profile_report.c: a run as a JSON report. Tables, verdict and pages are made from it, so that
+ * none can show what the report does not say.
  *
- * Times are means over the workers: what one of them spends on an operation while the others wait counts
- * as their waiting. So the parts of a phase add up to its time by the clock.
+ * Times are means over the workers: what one of them spends on an operation while the others wait
+ * counts as their waiting. So the parts of a phase add up to its time by the clock.
  */
 #include "base/cores.h"
 #include "base/mem.h"

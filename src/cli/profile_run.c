@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile_run.c: the run: some prompts are read together, then each of their answers grows by so many
- * tokens. Once to warm up, once to be looked at. Around every step of the latter stands our own
- * clock, which the engine's account is compared with.
+ * profile_run.c: the run: some prompts are read together, then each of their answers grows by so
+ * many tokens. Once to warm up, once to be looked at. Around every step of the latter stands our
+ * own clock, which the engine's account is compared with.
  */
 #include "base/bandwidth.h"
 #include "base/clock.h"
@@ -42,8 +42,8 @@ struct requests {
     bitnet_profile_info before; /* the step in progress */
 };
 
-/* Steps that read prompts also bring tokens to those whose prompt has been read: with this many more an
- * answer does not end before the others have their share. */
+/* Steps that read prompts also bring tokens to those whose prompt has been read: with this many
+ * more an answer does not end before the others have their share. */
 static uint32_t spare_tokens(const struct profile_settings *s, uint32_t batch_tokens)
 {
     return s->batch + (uint32_t)bn_div_up((size_t)s->batch * s->prompt_tokens, batch_tokens);
@@ -271,8 +271,8 @@ static bitnet_status measure_bandwidth(struct profile *p, bitnet_error *err)
     return BITNET_OK;
 }
 
-/* The limit of prefill, where matrices are read once for many tokens: the kernel of the largest one on the
- * most tokens, its weights in the cache, as often as there are threads. */
+/* The limit of prefill, where matrices are read once for many tokens: the kernel of the largest one
+ * on the most tokens, its weights in the cache, as often as there are threads. */
 static void measure_kernel(struct profile *p)
 {
     bitnet_error err = {0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile_verdict.c: a report in words: what limits decoding, what would help most, and what was not as it
- * should be. A function of the report alone. Each sentence has its rule, and its limit stands here.
+ * profile_verdict.c: a report in words: what limits decoding, what would help most, and what was
+ * not as it should be. A function of the report alone. Each sentence has its rule, and its limit
+ * stands here.
  */
 #include "base/buf.h"
 #include "cli/profile.h"

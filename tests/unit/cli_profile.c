@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What `bitnet profile` makes of figures: the verdict of made-up reports, sensors of recorded machines,
- * counters and the reasons why there are none. */
+ * What `bitnet profile` makes of figures: the verdict of made-up reports, sensors of recorded
+ * machines, counters and the reasons why there are none. */
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
