@@ -125,7 +125,7 @@ static bitnet_status write_text(struct bn_out *out, char *text, bitnet_error *er
     return s;
 }
 
-static int deliver(struct outputs *out, struct profile *p, const struct profile_config *c)
+static int deliver(struct outputs *out, const struct profile *p, const struct profile_config *c)
 {
     bitnet_error err = {0};
     json_t *report = profile_report(p);

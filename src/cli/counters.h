@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * counters.h: the CPU's own counters (perf_event_open), of this program's work outside of the kernel.
- * Each event is asked for by itself: where one is refused the others still count.
+ * counters.h: the CPU's own counters (perf_event_open), of this program's work outside of the
+ * kernel. Each event is asked for by itself: where one is refused the others still count.
  */
 #ifndef BN_CLI_COUNTERS_H
 #define BN_CLI_COUNTERS_H

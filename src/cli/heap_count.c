@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The linker gives these names to the calls of malloc and its kin: __wrap_X is called in place of X, and
- * __real_X is X.
+ * The linker gives these names to the calls of malloc and its kin: __wrap_X is called in place of
+ * X, and __real_X is X.
  */
 #include "cli/heap_count.h"
 

@@ -99,7 +99,7 @@ struct profile {
     uint32_t n_ops, n_rows, n_workers;
     struct profile_phase phases[PROFILE_PHASES];
     bitnet_profile_info prof;
-    /* products a second of the chosen kernel on all threads with weights in the cache; 0: not known */
+    /* products a second of the chosen kernel on all threads, weights in the cache; 0: unknown */
     double kernel_macs_per_s;
     char notes[PROFILE_NOTES_MAX][240];
     size_t n_notes;
@@ -115,10 +115,10 @@ bitnet_status profile_sum_up(struct profile *p, bitnet_error *err);
 const char *profile_phase_name(bitnet_phase phase);
 
 /* profile_report.c */
-json_t *profile_report(struct profile *p); /* NULL: out of memory */
+json_t *profile_report(const struct profile *p); /* NULL: out of memory */
 
-/* profile_verdict.c: what limits decoding and what would help, from a report alone. free(); NULL: out of
- * memory. */
+/* profile_verdict.c: what limits decoding and what would help, from a report alone. free(); NULL:
+ * out of memory. */
 char *profile_verdict(const json_t *report);
 
 /* profile_print.c: tables on standard output. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile_folded.c: sums as folded stacks, which tools for flame graphs read: a line for each place that
- * has taken time, "bitnet;decode;layer 03;matrix;gate 12345". The number is nanoseconds, those of all
- * workers added up, so that it is exact.
+ * profile_folded.c: sums as folded stacks, which tools for flame graphs read: a line for each place
+ * that has taken time, "bitnet;decode;layer 03;matrix;gate 12345". The number is nanoseconds, those
+ * of all workers added up, so that it is exact.
  */
 #include "cli/profile.h"
 

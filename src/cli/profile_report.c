@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile_report.c: a run as a JSON report. Tables, verdict and pages are made from it, so that none can
- * show what the report does not say.
+ * profile_report.c: a run as a JSON report. Tables, verdict and pages are made from it, so that
+ * none can show what the report does not say.
  *
- * Times are means over the workers: what one of them spends on an operation while the others wait counts
- * as their waiting. So the parts of a phase add up to its time by the clock.
+ * Times are means over the workers: what one of them spends on an operation while the others wait
+ * counts as their waiting. So the parts of a phase add up to its time by the clock.
  */
+#include "base/cores.h"
 #include "base/mem.h"
 #include "cli/profile.h"
 #include "cli/report_set.h"
@@ -77,7 +78,7 @@ static json_t *json_ops(const struct view *v, double all_ns)
     return a;
 }
 
-/* Operations of a kind stand together in the list, but for two of the engine's: any order will do. */
+/* In the order of their first operations. */
 static json_t *json_kinds(const struct view *v, double all_ns)
 {
     json_t *a = json_array();
@@ -268,7 +269,8 @@ static json_t *json_machine(const struct profile *p)
     bench_cpu_list(text, sizeof text);
     set_text(o, "cpus", text);
     set_int(o, "threads", p->engine_info.threads);
-    set_int(o, "usable_cpus", bitnet_default_threads());
+    set_int(o, "usable_cpus", bn_usable_cores());
+    set_int(o, "default_threads", bitnet_default_threads());
     set_real(o, "bandwidth_bytes_per_s", p->bandwidth);
     set(o, "others", p->others < 0 ? json_null() : json_real(p->others));
     return o;
@@ -286,7 +288,7 @@ static json_t *json_settings(const struct profile *p)
     return o;
 }
 
-static json_t *json_frequency(struct profile *p)
+static json_t *json_frequency(const struct profile *p)
 {
     if (!p->n_clocks) return unavailable("neither cpufreq nor /proc/cpuinfo tells the CPU's clock");
     struct sensor_clock all = p->clocks[0].clock;
@@ -301,10 +303,6 @@ static json_t *json_frequency(struct profile *p)
         if (c->max_mhz > all.max_mhz) all.max_mhz = c->max_mhz;
     }
     bool cpuinfo = p->clock_source == SENSOR_CPUINFO;
-    if (cpuinfo)
-        profile_note(p,
-                     "the CPU's clock is what /proc/cpuinfo says: without cpufreq, as in virtual "
-                     "machines, that may never change");
     json_t *o = json_object();
     set_text(o, "source", cpuinfo ? "cpuinfo" : "cpufreq");
     set_int(o, "samples", p->n_clocks);
@@ -342,7 +340,7 @@ static json_t *json_memory(const struct profile *p)
     return o;
 }
 
-json_t *profile_report(struct profile *p)
+json_t *profile_report(const struct profile *p)
 {
     json_t *o = json_object(), *phases = json_object(), *notes = json_array();
     char date[32];

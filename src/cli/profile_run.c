@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile_run.c: the run: some prompts are read together, then each of their answers grows by so many
- * tokens. Once to warm up, once to be looked at. Around every step of the latter stands our own
- * clock, which the engine's account is compared with.
+ * profile_run.c: the run: some prompts are read together, then each of their answers grows by so
+ * many tokens. Once to warm up, once to be looked at. Around every step of the latter stands our
+ * own clock, which the engine's account is compared with.
  */
 #include "base/bandwidth.h"
 #include "base/clock.h"
@@ -42,8 +42,8 @@ struct requests {
     bitnet_profile_info before; /* the step in progress */
 };
 
-/* Steps that read prompts also bring tokens to those whose prompt has been read: with this many more an
- * answer does not end before the others have their share. */
+/* Steps that read prompts also bring tokens to those whose prompt has been read: with this many
+ * more an answer does not end before the others have their share. */
 static uint32_t spare_tokens(const struct profile_settings *s, uint32_t batch_tokens)
 {
     return s->batch + (uint32_t)bn_div_up((size_t)s->batch * s->prompt_tokens, batch_tokens);
@@ -84,44 +84,64 @@ static bitnet_status take_events(struct requests *q, size_t n, bitnet_error *err
     return BITNET_OK;
 }
 
+/* A look at the clock from outside of a step; the clock comes next to the step. */
+struct moment {
+    struct rusage usage;
+    uint64_t heap_calls, ns;
+};
+
+static void look_before(struct moment *m)
+{
+    getrusage(RUSAGE_SELF, &m->usage);
+    m->heap_calls = heap_count();
+    m->ns = bn_now_ns();
+}
+
+static void look_after(struct moment *m)
+{
+    m->ns = bn_now_ns();
+    m->heap_calls = heap_count();
+    getrusage(RUSAGE_SELF, &m->usage);
+}
+
 /* The step that has just been computed: which phase it was in is the engine's word. */
-static void keep_step(struct requests *q, uint64_t begin_ns, uint64_t ns, const struct rusage *from,
-                      const struct rusage *to, uint64_t heap_calls)
+static bitnet_status keep_step(struct requests *q, const struct moment *from,
+                               const struct moment *to, bitnet_error *err)
 {
     struct profile *p = q->p;
     bitnet_profile_info now = {.size = sizeof now};
     bitnet_profile_get_info(p->engine, &now, NULL);
-    int i = now.phases[BITNET_PHASE_DECODE].steps > q->before.phases[BITNET_PHASE_DECODE].steps
-                ? BITNET_PHASE_DECODE
-                : BITNET_PHASE_PREFILL;
-    struct profile_phase *x = &p->phases[i];
-    uint64_t tokens = now.phases[i].tokens - q->before.phases[i].tokens;
+    bitnet_phase phase =
+        now.phases[BITNET_PHASE_DECODE].steps > q->before.phases[BITNET_PHASE_DECODE].steps
+            ? BITNET_PHASE_DECODE
+            : BITNET_PHASE_PREFILL;
+    struct profile_phase *x = &p->phases[phase];
+    uint64_t tokens = now.phases[phase].tokens - q->before.phases[phase].tokens;
     x->n_steps++;
     x->n_tokens += tokens;
-    x->wall_ns += ns;
-    x->minor_faults += (uint64_t)(to->ru_minflt - from->ru_minflt);
-    x->major_faults += (uint64_t)(to->ru_majflt - from->ru_majflt);
-    x->switches += (uint64_t)(to->ru_nvcsw - from->ru_nvcsw);
-    x->switches_forced += (uint64_t)(to->ru_nivcsw - from->ru_nivcsw);
-    x->heap_calls += heap_calls;
-    if (p->n_steps < p->steps_room)
-        p->steps[p->n_steps++] =
-            (struct profile_step){begin_ns, ns, (uint32_t)tokens, (bitnet_phase)i};
+    x->wall_ns += to->ns - from->ns;
+    x->minor_faults += (uint64_t)(to->usage.ru_minflt - from->usage.ru_minflt);
+    x->major_faults += (uint64_t)(to->usage.ru_majflt - from->usage.ru_majflt);
+    x->switches += (uint64_t)(to->usage.ru_nvcsw - from->usage.ru_nvcsw);
+    x->switches_forced += (uint64_t)(to->usage.ru_nivcsw - from->usage.ru_nivcsw);
+    x->heap_calls += to->heap_calls - from->heap_calls;
     q->before = now;
+    if (!bn_grow((void **)&p->steps, &p->steps_room, p->n_steps + 1, sizeof *p->steps))
+        return bn_fail_nomem(err, (p->n_steps + 1) * sizeof *p->steps, "the times of steps");
+    p->steps[p->n_steps++] =
+        (struct profile_step){from->ns, to->ns - from->ns, (uint32_t)tokens, phase};
+    return BITNET_OK;
 }
 
 static bitnet_status step(struct requests *q, bitnet_error *err)
 {
-    struct rusage from, to;
+    struct moment from, to;
     size_t n = q->room;
-    getrusage(RUSAGE_SELF, &from);
-    uint64_t heap_calls = heap_count(), begin_ns = bn_now_ns();
+    look_before(&from);
     BN_TRY(bitnet_step(q->p->engine, q->events, &n, err));
-    uint64_t ns = bn_now_ns() - begin_ns;
-    heap_calls = heap_count() - heap_calls;
-    getrusage(RUSAGE_SELF, &to);
+    look_after(&to);
     if (n == 0) return bn_fail(err, BITNET_E_INTERNAL, "the engine lost a request");
-    if (q->keep) keep_step(q, begin_ns, ns, &from, &to, heap_calls);
+    if (q->keep) BN_TRY(keep_step(q, &from, &to, err));
     return take_events(q, n, err);
 }
 
@@ -227,19 +247,13 @@ static bitnet_status open_engine(struct profile *p, bitnet_error *err)
     return BITNET_OK;
 }
 
-static bitnet_status make_room(struct profile *p, bitnet_error *err)
+static bitnet_status open_rest(struct profile *p, bitnet_error *err)
 {
-    const struct profile_settings *s = p->settings;
-    /* at worst a step reads one token of one prompt */
-    p->steps_room = (size_t)s->new_tokens + (size_t)s->batch * s->prompt_tokens;
-    p->steps = bn_calloc(p->steps_room, sizeof *p->steps);
     p->clocks = bn_calloc(PROFILE_CLOCKS_MAX, sizeof *p->clocks);
-    if (!p->steps || !p->clocks)
-        return bn_fail_nomem(err, p->steps_room * sizeof *p->steps, "the times of steps");
-    /* its pages should be there before the clock runs */
-    memset(p->steps, 0, p->steps_room * sizeof *p->steps);
+    if (!p->clocks)
+        return bn_fail_nomem(err, PROFILE_CLOCKS_MAX * sizeof *p->clocks, "samples of the clock");
     if (sched_getaffinity(0, sizeof p->cpus, &p->cpus) != 0) CPU_ZERO(&p->cpus);
-    prompts_open(&p->prompts, p->model, s->seed);
+    prompts_open(&p->prompts, p->model, p->settings->seed);
     sensors_energy_open(&p->energy, "");
     return BITNET_OK;
 }
@@ -257,8 +271,8 @@ static bitnet_status measure_bandwidth(struct profile *p, bitnet_error *err)
     return BITNET_OK;
 }
 
-/* The limit of prefill, where matrices are read once for many tokens: the kernel of the largest one on the
- * most tokens, its weights in the cache, as often as there are threads. */
+/* The limit of prefill, where matrices are read once for many tokens: the kernel of the largest one
+ * on the most tokens, its weights in the cache, as often as there are threads. */
 static void measure_kernel(struct profile *p)
 {
     bitnet_error err = {0};
@@ -286,12 +300,26 @@ static void measure_kernel(struct profile *p)
     bitnet_kernel_timer_close(t);
 }
 
+static void note_what_is_missing(struct profile *p)
+{
+    if (p->prof.spans_lost)
+        profile_note(
+            p,
+            "the trace ends early: %llu spans found no room, and %llu of a worker have it; "
+            "take fewer tokens (-n)",
+            (unsigned long long)p->prof.spans_lost, (unsigned long long)p->prof.spans_room);
+    if (p->clock_source == SENSOR_CPUINFO)
+        profile_note(p,
+                     "the CPU's clock is what /proc/cpuinfo says: without cpufreq, as in virtual "
+                     "machines, that may never change");
+}
+
 bitnet_status profile_run(struct profile *p, bitnet_error *err)
 {
     p->info.size = sizeof p->info;
     bitnet_model_get_info(p->model, &p->info);
     BN_TRY(open_engine(p, err));
-    BN_TRY(make_room(p, err));
+    BN_TRY(open_rest(p, err));
     BN_TRY(run_requests(p, false, err));
     struct bench_clock from = bench_clock_now();
     BN_TRY(run_requests(p, true, err));
@@ -299,6 +327,7 @@ bitnet_status profile_run(struct profile *p, bitnet_error *err)
     p->others = bench_others(&from, &to);
     BN_TRY(measure_bandwidth(p, err));
     measure_kernel(p);
+    note_what_is_missing(p);
     return BITNET_OK;
 }
 

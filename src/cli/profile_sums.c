@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile_sums.c: the engine's entries, one a phase, worker, layer and operation, added up over workers
- * and over layers.
+ * profile_sums.c: the engine's entries, one a phase, worker, layer and operation, added up over
+ * workers and over layers.
  */
 #include "base/mem.h"
 #include "cli/profile.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile_trace.c: when each worker was at what, in the trace-event format that Chrome's and Perfetto's
- * viewers open. Track 0 has the steps by our own clock, track 1 + i worker i, a counter the CPU's
- * clock. Times are microseconds since the first step, with three digits: whole nanoseconds.
+ * profile_trace.c: when each worker was at what, in the trace-event format that Chrome's and
+ * Perfetto's viewers open. Track 0 has the steps by our own clock, track 1 + i worker i, a counter
+ * the CPU's clock. Times are microseconds since the first step, with three digits: whole
+ * nanoseconds.
  *
  * Written event by event: a trace may be larger than what one would like to hold in memory.
  */
@@ -64,7 +65,7 @@ static bitnet_status put_steps(struct writer *w, const struct profile *p, bitnet
     return BITNET_OK;
 }
 
-/* A span lasts until the next one of the same worker; of the last one, which is rest, nobody knows. */
+/* A span lasts until the next one of the same worker; the last one, which is rest, is left out. */
 static bitnet_status put_worker(struct writer *w, const struct profile *p, uint32_t worker,
                                 bitnet_error *err)
 {

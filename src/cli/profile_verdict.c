@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile_verdict.c: a report in words: what limits decoding, what would help most, and what was not as it
- * should be. A function of the report alone. Each sentence has its rule, and its limit stands here.
+ * profile_verdict.c: a report in words: what limits decoding, what would help most, and what was
+ * not as it should be. A function of the report alone. Each sentence has its rule, and its limit
+ * stands here.
  */
 #include "base/buf.h"
 #include "cli/profile.h"
@@ -97,15 +98,17 @@ static void say_waiting(struct bn_buf *b, const json_t *r, double waiting)
 static void say_computing(struct bn_buf *b, const json_t *r, bool caches)
 {
     const json_t *op = largest_op(decode_of(r)), *machine = json_object_get(r, "machine");
-    double threads = bench_number(machine, "threads"), cpus = bench_number(machine, "usable_cpus");
+    double threads = bench_number(machine, "threads"),
+           usual = bench_number(machine, "default_threads");
     bn_buf_puts(b, caches ? "the weights come from the caches, so the CPU is the limit"
                           : "compute-bound");
     if (op)
         bn_buf_printf(b, "; most of the time goes to '%s', %.0f %%", bench_text(op, "op"),
                       bench_number(op, "share") * 100);
-    if (threads < cpus)
-        bn_buf_printf(b, "; %.0f of %.0f CPUs are used: more threads would help (-t %.0f)", threads,
-                      cpus, cpus);
+    if (threads < usual)
+        bn_buf_printf(
+            b, "; %.0f of %.0f threads that this machine has cores for: more would help (-t %.0f)",
+            threads, usual, usual);
     bn_buf_puts(b, ". ");
 }
 

@@ -116,7 +116,8 @@ bool sensors_temperature(double *celsius, const char *root)
 
 /* ------------------------------------------------------------------ energy */
 
-/* Takes a domain in if it is a package, and not a part of one: these are counted in it or beside it. */
+/* Takes a domain in if it is a package, and not a part of one: these are counted in it or beside
+ * it. */
 static void add_domain(struct sensor_energy *e, const char *folder)
 {
     char path[SENSORS_PATH_BYTES + 16], name[64];

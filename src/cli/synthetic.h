@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * synthetic.h: the model of a command that measures: a file, the embedded one, or a synthetic one that
- * lives in memory only.
+ * synthetic.h: the model of a command that measures: a file, the embedded one, or a synthetic one
+ * that lives in memory only.
  */
 #ifndef BN_CLI_SYNTHETIC_H
 #define BN_CLI_SYNTHETIC_H

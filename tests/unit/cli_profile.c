@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What `bitnet profile` makes of figures: the verdict of made-up reports, sensors of recorded machines,
- * counters and the reasons why there are none. */
+ * What `bitnet profile` makes of figures: the verdict of made-up reports, sensors of recorded
+ * machines, counters and the reasons why there are none. */
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
+#include "cli/heap_count.h"
 #include "cli/profile.h"
 
 #define LAPTOP TEST_DATA "/sensors/laptop"
@@ -64,12 +66,12 @@ static json_t *report_of(const struct figures *f)
 {
     json_t *prefill = json_pack("{s:f}", "tok_per_s", 250.0);
     if (f->kernel > 0) json_object_set_new(prefill, "kernel_share", json_real(f->kernel));
-    return json_pack("{s:{s:i, s:i, s:f, s:f}, s:{s:s}, s:{s:s, s:s, s:i}, s:{s:f}, s:{s:o, s:o}}",
-                     "machine", "threads", f->threads, "usable_cpus", f->cpus,
-                     "bandwidth_bytes_per_s", 40e9, "others", f->others, "model", "layout",
-                     f->layout, "settings", "head", f->head, "kv_type", f->kv_type, "prompt_tokens",
-                     128, "frequency", "throttle_events", f->throttled, "phases", "prefill",
-                     prefill, "decode", decode_phase(f));
+    return json_pack(
+        "{s:{s:i, s:i, s:i, s:f, s:f}, s:{s:s}, s:{s:s, s:s, s:i}, s:{s:f}, s:{s:o, s:o}}",
+        "machine", "threads", f->threads, "usable_cpus", f->cpus, "default_threads", f->cpus,
+        "bandwidth_bytes_per_s", 40e9, "others", f->others, "model", "layout", f->layout,
+        "settings", "head", f->head, "kv_type", f->kv_type, "prompt_tokens", 128, "frequency",
+        "throttle_events", f->throttled, "phases", "prefill", prefill, "decode", decode_phase(f));
 }
 
 /* Does the verdict say so? */
@@ -113,7 +115,7 @@ static void compute_bound(void **state)
     f.roofline = 0.4;
     assert_true(says(&f, "compute-bound; most of the time goes to 'gate', 21 %. "));
     f.threads = 2;
-    assert_true(says(&f, "2 of 4 CPUs are used: more threads would help (-t 4)"));
+    assert_true(says(&f, "2 of 4 threads that this machine has cores for: more would help (-t 4)"));
     f.roofline = 1.8;
     assert_true(says(&f, "180 % of the 40.0 GB/s that this machine can read: the weights come from "
                          "the caches, so the CPU is the limit"));
@@ -308,6 +310,29 @@ static void counters_of_this_machine(void **state)
     counters_close(&c);
 }
 
+/* ------------------------------------------------------------------ heap */
+
+static void *volatile kept; /* what nobody looks at would not be allocated */
+
+static void heap_calls_are_counted(void **state)
+{
+    (void)state;
+    uint64_t before = heap_count();
+    kept = malloc(10);
+    kept = realloc(kept, 20);
+    free(kept);
+    assert_int_equal(heap_count() - before, 2);
+    kept = aligned_alloc(64, 64);
+    free(kept);
+    void *p = NULL;
+    assert_int_equal(posix_memalign(&p, 64, 64), 0);
+    free(p);
+    assert_int_equal(heap_count() - before, 4);
+    kept = bn_calloc(3, 5); /* inside of the library */
+    free(kept);
+    assert_int_equal(heap_count() - before, 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +345,7 @@ int main(void)
         cmocka_unit_test(energy),
         cmocka_unit_test(counting),
         cmocka_unit_test(counters_of_this_machine),
+        cmocka_unit_test(heap_calls_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
