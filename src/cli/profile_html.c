@@ -227,7 +227,6 @@ static void put_counters(struct bn_buf *b, const json_t *counters)
 
 /* ------------------------------------------------------------------ a phase */
 
-/* The same list, longest times first. NULL: out of memory. */
 static int longer_first(const void *a, const void *b)
 {
     double x = bench_number(*(json_t *const *)a, "ns_per_token"),
@@ -235,6 +234,7 @@ static int longer_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+/* The same list, longest times first. NULL: out of memory. */
 static json_t *sorted(const json_t *list)
 {
     size_t n = json_array_size(list);
