@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
-"
-    " * profile_style.c: how the page of a profile looks. A kind has a colour (--c) and one for text on it
- * (--t); they can be told apart by the colour-blind, waiting is hatched as well.
+ * profile_style.c: how the page of a profile looks. A kind has a colour (--c) and one for text on
+ * it (--t); they can be told apart by the colour-blind, waiting is hatched as well.
  */
 #include "cli/profile_html.h"
 
