@@ -278,7 +278,7 @@ static double layers_ns(const struct flame *f, const char *op, size_t from, size
     return sum;
 }
 
-/* Of an operation in a group: layers [from, to), or what is outside of all layers if there are none. */
+/* Of an operation in a group: layers [from, to), or if there are none what is outside of layers. */
 static double group_ns(const struct flame *f, const json_t *op, size_t from, size_t to)
 {
     const char *name = bench_text(op, "op");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile_html.c: the page of a profile: what it was, the verdict, both phases with figures, drawings
- * and tables, and the small print.
+ * profile_html.c: the page of a profile: what it was, the verdict, both phases with figures,
+ * drawings and tables, and the small print.
  */
 #include "cli/profile_html.h"
 #include "base/mem.h"
@@ -28,7 +28,8 @@ static void put_missing(struct bn_buf *b, const char *what, const char *why)
 
 /* ------------------------------------------------------------------ key figures */
 
-/* A figure with its name; ends with card_end, what comes between stands below it. id: phase and member. */
+/* A figure with its name; ends with card_end, what comes between stands below it. Its id: phase and
+ * member. */
 static void card(struct bn_buf *b, const char *phase, const char *member, const char *name,
                  const char *value)
 {
@@ -226,7 +227,6 @@ static void put_counters(struct bn_buf *b, const json_t *counters)
 
 /* ------------------------------------------------------------------ a phase */
 
-/* The same list, longest times first. NULL: out of memory. */
 static int longer_first(const void *a, const void *b)
 {
     double x = bench_number(*(json_t *const *)a, "ns_per_token"),
@@ -234,6 +234,7 @@ static int longer_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+/* The same list, longest times first. NULL: out of memory. */
 static json_t *sorted(const json_t *list)
 {
     size_t n = json_array_size(list);

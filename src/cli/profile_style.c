@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile_style.c: how the page of a profile looks. A kind has a colour (--c) and one for text on it
- * (--t); they can be told apart by the colour-blind, waiting is hatched as well.
+ * profile_style.c: how the page of a profile looks. A kind has a colour (--c) and one for text on
+ * it (--t); they can be told apart by the colour-blind, waiting is hatched as well.
  */
 #include "cli/profile_html.h"
 
 /* clang-format off */
 const char profile_style[] =
-    ":root{color-scheme:light dark;--bg:light-dark(#fdfcfa,#161614);--panel:light-dark(#f3f0ea,#211f1d);"
-    "--line:light-dark(#e0dcd3,#38352f);--text:light-dark(#23211d,#ebe9e4);"
-    "--muted:light-dark(#656057,#a9a59b);--accent:light-dark(#0f766e,#55c9ba)}\n"
-    "@media print{:root{color-scheme:light}.card,.plot,.fluid,tr{break-inside:avoid}h2,h3{break-after:avoid}}\n"
+    ":root{color-scheme:light dark;--bg:light-dark(#fdfcfa,#161614);"
+    "--panel:light-dark(#f3f0ea,#211f1d);--line:light-dark(#e0dcd3,#38352f);"
+    "--text:light-dark(#23211d,#ebe9e4);--muted:light-dark(#656057,#a9a59b);"
+    "--accent:light-dark(#0f766e,#55c9ba)}\n"
+    "@media print{:root{color-scheme:light}.card,.plot,.fluid,tr{break-inside:avoid}"
+    "h2,h3{break-after:avoid}}\n"
     "*{box-sizing:border-box;print-color-adjust:exact;-webkit-print-color-adjust:exact}\n"
-    "body{margin:0 auto;max-width:72rem;padding:1.5rem 1.25rem 3rem;background:var(--bg);color:var(--text);"
-    "font:1rem/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans','Liberation Sans',sans-serif;"
-    "font-variant-numeric:tabular-nums;-webkit-text-size-adjust:100%}\n"
+    "body{margin:0 auto;max-width:72rem;padding:1.5rem 1.25rem 3rem;background:var(--bg);"
+    "color:var(--text);font:1rem/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',"
+    "'Liberation Sans',sans-serif;font-variant-numeric:tabular-nums;"
+    "-webkit-text-size-adjust:100%}\n"
     "h1,h2,h3,p,ul,dl,dd{margin:0;padding:0}\n"
     "h1{font-size:1.7rem;line-height:1.25;overflow-wrap:anywhere;unicode-bidi:isolate}\n"
     "h2{font-size:1.35rem;margin-top:2.5rem;padding-top:1.25rem;border-top:1px solid var(--line)}\n"
@@ -23,8 +26,10 @@ const char profile_style[] =
     ".missing{margin-top:1rem}\n"
     "#verdict{margin-top:1.25rem;padding:1rem 1.25rem;border-left:4px solid var(--accent);"
     "border-radius:0 8px 8px 0;background:var(--panel);font-size:1.1rem;overflow-wrap:anywhere}\n"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.75rem;margin-top:1rem}\n"
-    ".card{padding:.75rem .9rem;border:1px solid var(--line);border-radius:10px;background:var(--panel)}\n"
+    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.75rem;"
+    "margin-top:1rem}\n"
+    ".card{padding:.75rem .9rem;border:1px solid var(--line);border-radius:10px;"
+    "background:var(--panel)}\n"
     ".card h3{margin:0;font-size:.8rem;font-weight:normal;color:var(--muted)}\n"
     ".card b{font-size:1.5rem}\n"
     ".card p{font-size:.8rem;color:var(--muted)}.card .fluid{margin:.2rem 0 .3rem}\n"
@@ -49,10 +54,14 @@ const char profile_style[] =
     ".k-wait{--c:light-dark(#d8d3c9,#4a463f);--t:var(--text)}\n"
     ".k-other{--c:light-dark(#c6c1b7,#716c63);--t:light-dark(#141310,#fff)}\n"
     "svg.k-wait rect{fill:url(#hatch)}\n"
-    "#hatch{--c:light-dark(#d8d3c9,#4a463f)}#hatch rect{stroke:none}#hatch line{stroke:light-dark(#a19b8f,#79746a);stroke-width:3}\n"
-    "i{display:inline-block;width:.8rem;height:.8rem;margin-right:.45rem;border-radius:3px;background:var(--c);vertical-align:-.05rem}\n"
-    "i.k-wait{background:repeating-linear-gradient(45deg,var(--c) 0 2px,light-dark(#a19b8f,#79746a) 2px 4px)}\n"
-    ".legend{display:flex;flex-wrap:wrap;gap:.3rem 1.4rem;margin-top:.6rem;list-style:none;font-size:.88rem}\n"
+    "#hatch{--c:light-dark(#d8d3c9,#4a463f)}#hatch rect{stroke:none}"
+    "#hatch line{stroke:light-dark(#a19b8f,#79746a);stroke-width:3}\n"
+    "i{display:inline-block;width:.8rem;height:.8rem;margin-right:.45rem;border-radius:3px;"
+    "background:var(--c);vertical-align:-.05rem}\n"
+    "i.k-wait{background:repeating-linear-gradient(45deg,var(--c) 0 2px,light-dark(#a19b8f,"
+    "#79746a) 2px 4px)}\n"
+    ".legend{display:flex;flex-wrap:wrap;gap:.3rem 1.4rem;margin-top:.6rem;list-style:none;"
+    "font-size:.88rem}\n"
     ".legend span{color:var(--muted)}\n"
     ".scroll{overflow-x:auto}\n"
     "table{border-collapse:collapse;width:100%;font-size:.88rem}\n"
@@ -65,11 +74,15 @@ const char profile_style[] =
     ".ops th:first-child{position:sticky;left:0;background:var(--bg)}\n"
     ".workers td:nth-child(2){width:100%}\n"
     ".counters{width:auto}.counters th,.counters td{padding-right:1.5rem}\n"
-    ".plot rect{stroke:none}.plot{display:flex}.plot>svg{flex:none}.plot>.fluid{flex:1;min-width:0}\n"
-    ".columns{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(20rem,100%),1fr));gap:0 2.5rem}\n"
-    "dl{display:grid;grid-template-columns:minmax(0,auto) minmax(0,1fr);gap:.1rem 1rem;font-size:.88rem}\n"
+    ".plot rect{stroke:none}.plot{display:flex}.plot>svg{flex:none}"
+    ".plot>.fluid{flex:1;min-width:0}\n"
+    ".columns{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(20rem,100%),1fr));"
+    "gap:0 2.5rem}\n"
+    "dl{display:grid;grid-template-columns:minmax(0,auto) minmax(0,1fr);gap:.1rem 1rem;"
+    "font-size:.88rem}\n"
     "dt{color:var(--muted)}dd{text-align:right;overflow-wrap:anywhere}\n"
     ".notes{margin:1rem 0 0 1.2rem;font-size:.9rem}\n"
     "@media(max-width:900px){.wide{display:none}}\n"
-    "@media(max-width:500px){body{padding-inline:.9rem}.cards{grid-template-columns:1fr 1fr}h1{font-size:1.35rem}}\n";
+    "@media(max-width:500px){body{padding-inline:.9rem}.cards{grid-template-columns:1fr 1fr}"
+    "h1{font-size:1.35rem}}\n";
 /* clang-format on */

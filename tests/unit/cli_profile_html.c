@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The page of a profile: everything that the report has is on it, nothing of a report can become
- * markup, and what is missing is said. tests/data/profile/sample.json is made up: 4 layers on 4 threads;
- * its prefill has neither counters nor energy. */
+ * markup, and what is missing is said. tests/data/profile/sample.json is made up: 4 layers on 4
+ * threads; its prefill has neither counters nor energy. */
 #include "base/json.h"
 #include "cli/profile_html.h"
 #include "cli/show.h"
