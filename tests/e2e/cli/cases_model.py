@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """run, inspect, convert, synth on the embedded model."""
 import os
+import pathlib
 import re
 import signal
 import subprocess
+import sys
 import time
 
 TIMING = r"load \d+ ms, first token \d+ ms, prompt \d+ tok at [\d.]+ tok/s, " \
          r"generated \d+ tok at [\d.]+ tok/s, peak [\d.]+ [kMG]B, \d+ threads?, \w+, seed \d+\n"
 TIME = "Once upon a time"
+TOOLS = pathlib.Path(__file__).resolve().parents[3] / "tools"
 
 
 def test_run_story(t):
@@ -83,6 +86,15 @@ def test_run_json(t):
     t.check(j["timings"]["load_ms"] > 0 and j["timings"]["engine_ms"] > 0, "opening measured")
     bos = t.run("tokenize", "--bos", stdin=TIME.encode()).text.split()
     t.equal(j["prompt_tokens"], len(bos), "prompt tokens")
+
+
+def test_run_cold_start(t):
+    r = t.run(TOOLS / "cold_start.py", t.program, "--runs", "2", "--json", "--", "-t", "1",
+              program=sys.executable)
+    for x in r.json()["rounds"]:
+        parts = [x[k] for k in ("start", "load", "engine", "first token")]
+        t.check(all(p > 0 for p in parts) and x["version"] > 0, f"all of it takes time: {x}")
+        t.check(abs(sum(parts) - x["answer"]) < 1e-6, f"the parts add up: {x}")
 
 
 def test_run_head(t):
