@@ -21,8 +21,8 @@ const char *doctor_severity_name(enum doctor_severity s)
 struct doctor_finding *doctor_add(struct doctor_findings *out, const char *id,
                                   enum doctor_severity severity, const char *fmt, ...)
 {
-    /* there are fewer checks than places */
-    struct doctor_finding *d = &out->items[out->n < DOCTOR_MAX_FINDINGS - 1 ? out->n++ : out->n];
+    struct doctor_finding *d = &out->items[out->n];
+    if (out->n + 1 < DOCTOR_MAX_FINDINGS) out->n++; /* there are fewer checks than places */
     va_list args;
     *d = (struct doctor_finding){.id = id, .severity = severity, .basis = ""};
     va_start(args, fmt);
