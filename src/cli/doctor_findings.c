@@ -113,10 +113,12 @@ static void check_quota(struct doctor_findings *out, const struct doctor_facts *
             g->quota_cpus, f->threads, f->threads == 1 ? "" : "s", past);
         doctor_cost(d, 1 - g->quota_cpus / f->threads, "reckoned",
                     "all threads stand still for that share of every period");
-        doctor_todo(d,
-                    "raise the quota to %u CPUs (docker update --cpus %u CONTAINER), or take "
-                    "--threads %u",
-                    f->threads, f->threads, g->quota_cpus < 2 ? 1 : (uint32_t)g->quota_cpus);
+        char fewer[64] = "";
+        if (g->quota_cpus >= 1)
+            snprintf(fewer, sizeof fewer, ", or take --threads %u, which never pauses",
+                     (uint32_t)g->quota_cpus);
+        doctor_todo(d, "raise the quota to %u CPUs (docker update --cpus %u CONTAINER)%s",
+                    f->threads, f->threads, fewer);
         return;
     }
     doctor_add(out, "quota", g->quota_cpus < cores ? DOCTOR_NOTE : DOCTOR_OK,
@@ -294,8 +296,9 @@ static void check_busy(struct doctor_findings *out, const struct doctor_facts *f
     }
     struct doctor_finding *d = doctor_add(out, "busy", DOCTOR_NOTE,
                                           "other programs are at work (load average %.2f)", load);
-    doctor_cost(d, lost, "reckoned", "%sload average and threads, on %.0f CPUs",
-                f->others < 0 ? "from the " : "from the CPU time they took just now, ", cpus);
+    doctor_cost(d, lost, "reckoned", "%sload average and threads, on %.0f CPU%s",
+                f->others < 0 ? "from the " : "from the CPU time they took just now, ", cpus,
+                cpus == 1 ? "" : "s");
     doctor_todo(d, "end them, or give both sides CPUs of their own: --cpus LIST");
 }
 
