@@ -67,10 +67,14 @@ static void check_selftest(struct doctor_findings *out, const struct doctor_fact
 /* From docs/performance.md; of other pairs nobody has figures. */
 static void check_backend(struct doctor_findings *out, const struct doctor_facts *f)
 {
-    if (strcmp(f->backend, f->best_backend) == 0) {
+    bool best = strcmp(f->backend, f->best_backend) == 0;
+    if (best && strcmp(f->detected, f->best_backend) == 0)
         doctor_add(out, "backend", DOCTOR_OK, "%s kernels, the best for this CPU", f->backend);
-        return;
-    }
+    else if (best)
+        doctor_add(out, "backend", DOCTOR_NOTE,
+                   "%s kernels; this CPU also has %s, for which there are none yet", f->backend,
+                   f->detected);
+    if (best) return;
     struct doctor_finding *d =
         doctor_add(out, "backend", DOCTOR_NOTE, "%s kernels, though this CPU can run %s",
                    f->backend, f->best_backend);
