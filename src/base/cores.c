@@ -68,48 +68,37 @@ bool bn_cpus_read(cpu_set_t *set, const struct bn_tree *t, const char *fmt, ...)
     return bn_tree_text(t, text, sizeof text, "%s", path) && bn_cpus_parse(set, text);
 }
 
-/* ------------------------------------------------------------------ topology */
-
-static unsigned first_of(const cpu_set_t *set)
+unsigned bn_cpus_first(const cpu_set_t *set)
 {
     unsigned c = 0;
     while (c < BN_MAX_CPUS && !CPU_ISSET(c, set)) c++;
     return c;
 }
 
-/* One reading is enough for all CPUs of a group. */
-static void set_group(uint16_t *group, const cpu_set_t *members)
+/* ------------------------------------------------------------------ topology */
+
+/* Fills `members` with the CPUs of a group that this one is in; false: the kernel does not say. */
+typedef bool members_fn(cpu_set_t *members, const struct bn_tree *t, unsigned cpu);
+
+/* Kernels before 5.2 have the older of the two names only. */
+static bool core_members(cpu_set_t *members, const struct bn_tree *t, unsigned cpu)
 {
-    unsigned first = first_of(members);
-    for (unsigned c = first; c < BN_MAX_CPUS; c++)
-        if (CPU_ISSET(c, members)) group[c] = (uint16_t)first;
+    return bn_cpus_read(members, t, CPU_FOLDER "/cpu%u/topology/core_cpus_list", cpu) ||
+           bn_cpus_read(members, t, CPU_FOLDER "/cpu%u/topology/thread_siblings_list", cpu);
 }
 
-/* Kernels before 5.x have the older of the two names only. */
-static void read_groups(uint16_t *group, const struct bn_topology *top, const struct bn_tree *t,
-                        const char *name, const char *older_name)
+static bool package_members(cpu_set_t *members, const struct bn_tree *t, unsigned cpu)
 {
-    cpu_set_t left = top->online, members;
-    for (unsigned c = 0; c < BN_MAX_CPUS; c++) {
-        if (!CPU_ISSET(c, &left)) continue;
-        CPU_ZERO(&members);
-        if (!bn_cpus_read(&members, t, CPU_FOLDER "/cpu%u/topology/%s", c, name) &&
-            !bn_cpus_read(&members, t, CPU_FOLDER "/cpu%u/topology/%s", c, older_name))
-            CPU_ZERO(&members);
-        CPU_SET(c, &members);
-        CPU_AND(&members, &members, &left);
-        set_group(group, &members);
-        CPU_XOR(&left, &left, &members);
-    }
+    return bn_cpus_read(members, t, CPU_FOLDER "/cpu%u/topology/package_cpus_list", cpu) ||
+           bn_cpus_read(members, t, CPU_FOLDER "/cpu%u/topology/core_siblings_list", cpu);
 }
 
-/* Those that share the last cache with this CPU; itself alone where the kernel does not say. */
-static void read_cache_group(cpu_set_t *members, const struct bn_tree *t, unsigned cpu)
+/* Those that share the last cache. */
+static bool cache_members(cpu_set_t *members, const struct bn_tree *t, unsigned cpu)
 {
     uint64_t level, last = 0;
-    CPU_ZERO(members);
+    cpu_set_t found;
     for (unsigned i = 0; i < BN_MAX_CACHE_INDEX; i++) {
-        cpu_set_t found;
         if (!bn_tree_u64(t, &level, CPU_FOLDER "/cpu%u/cache/index%u/level", cpu, i)) break;
         if (level > last &&
             bn_cpus_read(&found, t, CPU_FOLDER "/cpu%u/cache/index%u/shared_cpu_list", cpu, i)) {
@@ -117,17 +106,20 @@ static void read_cache_group(cpu_set_t *members, const struct bn_tree *t, unsign
             *members = found;
         }
     }
-    CPU_SET(cpu, members);
+    return last > 0;
 }
 
-static void read_caches(struct bn_topology *top, const struct bn_tree *t)
+/* One reading is enough for all CPUs of a group. */
+static void read_groups(uint16_t *group, const cpu_set_t *online, const struct bn_tree *t,
+                        members_fn *read_members)
 {
-    cpu_set_t left = top->online, members;
-    for (unsigned c = 0; c < BN_MAX_CPUS; c++) {
-        if (!CPU_ISSET(c, &left)) continue;
-        read_cache_group(&members, t, c);
+    cpu_set_t left = *online, members;
+    for (unsigned first; (first = bn_cpus_first(&left)) < BN_MAX_CPUS;) {
+        if (!read_members(&members, t, first)) CPU_ZERO(&members);
+        CPU_SET(first, &members);
         CPU_AND(&members, &members, &left);
-        set_group(top->cache, &members);
+        for (unsigned c = first; c < BN_MAX_CPUS; c++)
+            if (CPU_ISSET(c, &members)) group[c] = (uint16_t)first;
         CPU_XOR(&left, &left, &members);
     }
 }
@@ -183,9 +175,9 @@ void bn_topology_read(struct bn_topology *out, const struct bn_tree *t, const cp
         out->core[c] = out->package[c] = out->cache[c] = (uint16_t)c;
     if (!bn_cpus_read(&out->online, t, CPU_FOLDER "/online")) out->online = *allowed;
     CPU_AND(&out->usable, &out->online, allowed);
-    read_groups(out->core, out, t, "core_cpus_list", "thread_siblings_list");
-    read_groups(out->package, out, t, "package_cpus_list", "core_siblings_list");
-    read_caches(out, t);
+    read_groups(out->core, &out->online, t, core_members);
+    read_groups(out->package, &out->online, t, package_members);
+    read_groups(out->cache, &out->online, t, cache_members);
     read_nodes(out, t);
     read_slow(out, t);
 }
@@ -209,13 +201,15 @@ cpu_set_t bn_topology_fast(const struct bn_topology *t)
 
 /* ------------------------------------------------------------------ how many */
 
-bool bn_virtual_machine(char *name, size_t room, const struct bn_tree *t)
+/* Names of products and vendors that make virtual machines; the last is Hyper-V's. Amazon's and
+ * Google's names are on real machines, too. */
+static bool find_maker(char *name, size_t room, const struct bn_tree *t)
 {
     static const char *const makers[] = {
-        "QEMU",  "KVM",        "VMware", "VirtualBox",     "Xen",
-        "Bochs", "Amazon EC2", "Google", "Virtual Machine"}; /* the last: Hyper-V */
+        "QEMU",           "KVM", "VMware", "VirtualBox", "Xen", "Bochs", "Google Compute Engine",
+        "Virtual Machine"};
     static const char *const files[] = {"product_name", "sys_vendor"};
-    char text[4096];
+    char text[256];
     for (size_t f = 0; f < BN_ARRAY_LEN(files); f++) {
         bn_tree_text(t, text, sizeof text, "/sys/class/dmi/id/%s", files[f]);
         for (size_t i = 0; i < BN_ARRAY_LEN(makers); i++)
@@ -225,15 +219,23 @@ bool bn_virtual_machine(char *name, size_t room, const struct bn_tree *t)
             }
     }
     name[0] = 0;
-    if (bn_tree_text(t, text, sizeof text, "/sys/hypervisor/type") && *text) return true;
+    return false;
+}
+
+/* x86 has a flag for it. */
+bool bn_virtual_machine(char *name, size_t room, const struct bn_tree *t)
+{
+    char text[4096];
+    bool maker = find_maker(name, room, t);
     bn_tree_text(t, text, sizeof text, "/proc/cpuinfo");
-    return strstr(text, " hypervisor ") != NULL; /* one of x86's flags */
+    if (strstr(text, "\nflags")) return strstr(text, " hypervisor") != NULL;
+    return maker || bn_tree_text(t, text, sizeof text, "/sys/hypervisor/type");
 }
 
 /* Threads meet at barriers, so with n of them a quota of q < n lets all run for q/n of the time: n
- * threads pay as long as they are n/q times as fast as n - 1. Two threads are mostly 1.7 to 1.9 times as
- * fast as one, and each further one adds less; rounding to the nearest is on the right side of that,
- * but for a few percent. */
+ * threads pay if they are n/q times as fast as n - 1. Two are 1.3 to 1.9 times as fast as one, less
+ * when decoding, more when reading prompts: on 1.5 that is no loss for the one and a gain for the
+ * other, on less it is not. */
 static uint32_t quota_threads(double quota_cpus)
 {
     return quota_cpus >= BN_MAX_THREADS ? BN_MAX_THREADS : (uint32_t)(quota_cpus + 0.5);

@@ -76,6 +76,8 @@ size_t bn_cpus_for_workers(uint16_t *out, size_t n);
 bool bn_cpus_parse(cpu_set_t *set, const char *text);
 /* A file with such a list. */
 bool bn_cpus_read(cpu_set_t *set, const struct bn_tree *t, const char *fmt, ...) BN_PRINTF(3, 4);
+/* The least of them; BN_MAX_CPUS: there is none. */
+unsigned bn_cpus_first(const cpu_set_t *set);
 /* The same way back; a list too long for the room ends in "...". room: at least 16. */
 void bn_cpus_format(char *out, size_t room, const cpu_set_t *set);
 

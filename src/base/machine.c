@@ -77,8 +77,7 @@ static void read_cache(struct bn_machine *m, const struct bn_tree *t, unsigned c
     cpu_set_t shared;
     if (!bn_cpus_read(&shared, t, FILE_OF("shared_cpu_list"))) return;
     CPU_AND(&shared, &shared, &m->cpus.online);
-    for (unsigned c = 0; c < cpu; c++)
-        if (CPU_ISSET(c, &shared)) return;
+    if (bn_cpus_first(&shared) != cpu) return;
     if (!bn_tree_u64(t, &level, FILE_OF("level")) ||
         !bn_tree_text(t, type, sizeof type, FILE_OF("type")) ||
         !bn_tree_text(t, size, sizeof size, FILE_OF("size")))
@@ -148,8 +147,7 @@ static enum bn_answer read_boost(const struct bn_tree *t)
 static void read_frequency(struct bn_machine *m, const struct bn_tree *t)
 {
     cpu_set_t fast = bn_topology_fast(&m->cpus);
-    unsigned c = 0;
-    while (c < BN_MAX_CPUS && !CPU_ISSET(c, &fast)) c++;
+    unsigned c = bn_cpus_first(&fast);
 #define FILE_OF(name) CPU_FOLDER "/cpu%u/cpufreq/" name, c
     bn_tree_text(t, m->governor, sizeof m->governor, FILE_OF("scaling_governor"));
     bn_tree_text(t, m->driver, sizeof m->driver, FILE_OF("scaling_driver"));

@@ -59,6 +59,7 @@ static int add_models(struct doctor_facts *f, const char *typed, const struct mo
 static int show_isa(const struct doctor_facts *f, const struct doctor_config *c)
 {
     if (c->json) return term_print_json(doctor_json_kernels(f));
+    doctor_print_backends(f);
     doctor_print_kernels(f);
     return EXIT_DONE;
 }

@@ -31,7 +31,8 @@ struct doctor_facts {
     struct doctor_model models[DOCTOR_MAX_MODELS];
     size_t n_models;
     bool model_given;                   /* models[0] is the user's */
-    const char *best_backend, *backend; /* for this CPU; used */
+    const char *detected;               /* the best instruction sets of this CPU */
+    const char *best_backend, *backend; /* of those that have kernels; used */
     bitnet_error selftest;              /* of the kernels used; status BITNET_OK: passed */
     bool optimized, assertions;         /* how this program was compiled */
 };
@@ -71,6 +72,7 @@ struct doctor_op {
 /* The i-th operation and its variants, as backend narrows them; false past the end. */
 bool doctor_kernel_op(struct doctor_op *out, size_t i, const char *backend);
 const char *doctor_best_backend(void);
+void doctor_print_backends(const struct doctor_facts *f);
 json_t *doctor_json_kernels(const struct doctor_facts *f);
 void doctor_print_kernels(const struct doctor_facts *f);
 

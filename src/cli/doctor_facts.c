@@ -3,6 +3,7 @@
  * doctor_facts.c: looks at the machine, a real or a recorded one, and measures what can be measured.
  */
 #include "base/bandwidth.h"
+#include "base/cpu.h"
 #include "cli/bench.h"
 #include "cli/doctor.h"
 #include <time.h>
@@ -75,8 +76,19 @@ static void measure(struct doctor_facts *f, bool bandwidth)
 
 /* ------------------------------------------------------------------ this program */
 
+/* The CPU's best level, whether there are kernels for it or not. */
+static const char *detect(void)
+{
+    const char *best = "scalar", *name;
+    uint32_t has = bn_cpu_detect(), needs;
+    for (size_t i = 0; (name = bn_cpu_backend(i, &needs)); i++)
+        if ((has & needs) == needs) best = name;
+    return best;
+}
+
 static bitnet_status look_at_program(struct doctor_facts *f, const char *backend, bitnet_error *err)
 {
+    f->detected = detect();
     f->best_backend = doctor_best_backend();
     f->backend = strcmp(backend, "auto") == 0 ? f->best_backend : backend;
     f->selftest.status = bitnet_kernel_selftest(f->backend, &f->selftest);

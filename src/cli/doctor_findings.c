@@ -21,8 +21,8 @@ const char *doctor_severity_name(enum doctor_severity s)
 struct doctor_finding *doctor_add(struct doctor_findings *out, const char *id,
                                   enum doctor_severity severity, const char *fmt, ...)
 {
-    /* there are fewer checks than places */
-    struct doctor_finding *d = &out->items[out->n < DOCTOR_MAX_FINDINGS - 1 ? out->n++ : out->n];
+    struct doctor_finding *d = &out->items[out->n];
+    if (out->n + 1 < DOCTOR_MAX_FINDINGS) out->n++; /* there are fewer checks than places */
     va_list args;
     *d = (struct doctor_finding){.id = id, .severity = severity, .basis = ""};
     va_start(args, fmt);
@@ -67,10 +67,14 @@ static void check_selftest(struct doctor_findings *out, const struct doctor_fact
 /* From docs/performance.md; of other pairs nobody has figures. */
 static void check_backend(struct doctor_findings *out, const struct doctor_facts *f)
 {
-    if (strcmp(f->backend, f->best_backend) == 0) {
+    bool best = strcmp(f->backend, f->best_backend) == 0;
+    if (best && strcmp(f->detected, f->best_backend) == 0)
         doctor_add(out, "backend", DOCTOR_OK, "%s kernels, the best for this CPU", f->backend);
-        return;
-    }
+    else if (best)
+        doctor_add(out, "backend", DOCTOR_NOTE,
+                   "%s kernels; this CPU also has %s, for which there are none yet", f->backend,
+                   f->detected);
+    if (best) return;
     struct doctor_finding *d =
         doctor_add(out, "backend", DOCTOR_NOTE, "%s kernels, though this CPU can run %s",
                    f->backend, f->best_backend);
@@ -113,10 +117,12 @@ static void check_quota(struct doctor_findings *out, const struct doctor_facts *
             g->quota_cpus, f->threads, f->threads == 1 ? "" : "s", past);
         doctor_cost(d, 1 - g->quota_cpus / f->threads, "reckoned",
                     "all threads stand still for that share of every period");
-        doctor_todo(d,
-                    "raise the quota to %u CPUs (docker update --cpus %u CONTAINER), or take "
-                    "--threads %u",
-                    f->threads, f->threads, g->quota_cpus < 2 ? 1 : (uint32_t)g->quota_cpus);
+        char fewer[64] = "";
+        if (g->quota_cpus >= 1)
+            snprintf(fewer, sizeof fewer, ", or take --threads %u, which never pauses",
+                     (uint32_t)g->quota_cpus);
+        doctor_todo(d, "raise the quota to %u CPUs (docker update --cpus %u CONTAINER)%s",
+                    f->threads, f->threads, fewer);
         return;
     }
     doctor_add(out, "quota", g->quota_cpus < cores ? DOCTOR_NOTE : DOCTOR_OK,
@@ -294,8 +300,9 @@ static void check_busy(struct doctor_findings *out, const struct doctor_facts *f
     }
     struct doctor_finding *d = doctor_add(out, "busy", DOCTOR_NOTE,
                                           "other programs are at work (load average %.2f)", load);
-    doctor_cost(d, lost, "reckoned", "%sload average and threads, on %.0f CPUs",
-                f->others < 0 ? "from the " : "from the CPU time they took just now, ", cpus);
+    doctor_cost(d, lost, "reckoned", "%sload average and threads, on %.0f CPU%s",
+                f->others < 0 ? "from the " : "from the CPU time they took just now, ", cpus,
+                cpus == 1 ? "" : "s");
     doctor_todo(d, "end them, or give both sides CPUs of their own: --cpus LIST");
 }
 

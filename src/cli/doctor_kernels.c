@@ -54,9 +54,19 @@ json_t *doctor_json_kernels(const struct doctor_facts *f)
                                              "used", op.compiled[op.used]));
     }
     bool passed = f->selftest.status == BITNET_OK;
-    return json_pack("{s:o, s:s, s:s, s:b, s:s, s:o}", "compiled", backends, "best",
-                     f->best_backend, "used", f->backend, "selftest_passed", passed, "selftest",
-                     passed ? "" : f->selftest.text, "operations", ops);
+    return json_pack("{s:o, s:s, s:s, s:s, s:b, s:s, s:o}", "compiled", backends, "detected",
+                     f->detected, "best", f->best_backend, "used", f->backend, "selftest_passed",
+                     passed, "selftest", passed ? "" : f->selftest.text, "operations", ops);
+}
+
+void doctor_print_backends(const struct doctor_facts *f)
+{
+    const char *name;
+    int supported;
+    for (size_t i = 0; (name = bitnet_backend_name(i, &supported)); i++)
+        printf("%s%s%s", i ? ", " : "", name, supported ? "" : " (not on this CPU)");
+    printf("; the CPU has %s; used: %s, self-test %s\n", f->detected, f->backend,
+           f->selftest.status == BITNET_OK ? "passed" : "failed");
 }
 
 void doctor_print_kernels(const struct doctor_facts *f)

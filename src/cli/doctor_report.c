@@ -56,17 +56,6 @@ static void print_cpu(const struct doctor_facts *f)
     printf("%u (by default %u)\n", f->threads, m->default_threads);
 }
 
-static void print_kernels(const struct doctor_facts *f)
-{
-    const char *name;
-    int supported;
-    subject("kernels");
-    for (size_t i = 0; (name = bitnet_backend_name(i, &supported)); i++)
-        printf("%s%s%s", i ? ", " : "", name, supported ? "" : " (not on this CPU)");
-    printf("; used: %s, self-test %s\n", f->backend,
-           f->selftest.status == BITNET_OK ? "passed" : "failed");
-}
-
 static void print_caches(const struct bn_machine *m)
 {
     char size[TERM_SIZE_BYTES];
@@ -183,7 +172,10 @@ static void print_finding(const struct doctor_finding *d)
 void doctor_print(const struct doctor_facts *f, const struct doctor_findings *d)
 {
     print_cpu(f);
-    if (!f->recorded) print_kernels(f);
+    if (!f->recorded) {
+        subject("kernels");
+        doctor_print_backends(f);
+    }
     print_caches(&f->machine);
     print_nodes(&f->machine);
     print_limits(&f->machine);

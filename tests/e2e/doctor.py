@@ -186,6 +186,19 @@ def test_hwloc_sees_the_same_recorded_machines(d):
             compare(d.report("--root", folder), hwloc("-i", folder, "--if", "fsroot"), name)
 
 
+def test_hwloc_would_notice(d):
+    """A cache that only hwloc's files have split must be a difference."""
+    with tempfile.TemporaryDirectory() as folder:
+        unpack(MACHINES / "smt-desktop.txt", folder)
+        for c in range(16):
+            put(folder, f"/sys/devices/system/cpu/cpu{c}/cache/index3/shared_cpu_map", mask("0-3,8-11" if c % 8 < 4 else "4-7,12-15"))
+        try:
+            compare(d.report("--root", folder), hwloc("-i", folder, "--if", "fsroot"), "smt-desktop")
+        except AssertionError:
+            return
+        raise AssertionError("two caches in place of one were not noticed")
+
+
 def test_hwloc_sees_the_same_machine_here(d):
     compare(d.report("--no-measure"), hwloc(), "this machine")
 

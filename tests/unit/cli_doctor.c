@@ -20,7 +20,8 @@ static void set_facts(const char *machine)
     snprintf(path, sizeof path, "%s/machines/%s.txt", TEST_DATA, machine);
     assert_int_equal(bn_tree_open(&tree, path, NULL), BITNET_OK);
     bn_machine_source_recorded(&source, &tree);
-    facts = (struct doctor_facts){.best_backend = "avx512", .backend = "avx512", .optimized = true};
+    facts = (struct doctor_facts){
+        .detected = "avx512", .best_backend = "avx512", .backend = "avx512", .optimized = true};
     bn_machine_read(&facts.machine, &source);
     bn_tree_close(&tree);
     facts.threads = facts.machine.default_threads;
@@ -87,6 +88,10 @@ static void kernels_and_build_are_judged(void **state)
     assert_severity("backend", DOCTOR_NOTE);
     facts.backend = "scalar";
     assert_severity("backend", DOCTOR_WARNING);
+    facts.detected = "rvv"; /* kernels that nobody has written */
+    facts.best_backend = "scalar";
+    assert_severity("backend", DOCTOR_NOTE);
+    assert_cost("backend", 0, "");
     facts.best_backend = "dotprod";
     facts.backend = "neon"; /* no figures */
     assert_cost("backend", 0, "");

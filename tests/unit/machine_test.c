@@ -288,6 +288,20 @@ static void this_machine_is_read(void **state)
     assert_true(place.crowded || count(&m.cpus.usable) >= BN_MAX_THREADS);
 }
 
+static void kernels_are_tested_by_name(void **state)
+{
+    (void)state;
+    bitnet_error err = {0};
+    const char *name;
+    int supported;
+    assert_int_equal(bitnet_kernel_selftest(NULL, &err), BITNET_OK);
+    assert_int_equal(bitnet_kernel_selftest("nonsense", &err), BITNET_E_ARG);
+    assert_non_null(strstr(err.text, "'nonsense'"));
+    for (size_t i = 0; (name = bitnet_backend_name(i, &supported)); i++)
+        assert_int_equal(bitnet_kernel_selftest(name, &err),
+                         supported ? BITNET_OK : BITNET_E_UNSUPPORTED);
+}
+
 /* ------------------------------------------------------------------ lists and groups */
 
 static void lists_of_cpus_are_understood(void **state)
@@ -409,6 +423,7 @@ int main(void)
         cmocka_unit_test(quotas_are_rounded_to_the_nearest),
         cmocka_unit_test(siblings_alone_count_in_a_virtual_machine),
         cmocka_unit_test(this_machine_is_read),
+        cmocka_unit_test(kernels_are_tested_by_name),
         cmocka_unit_test(lists_of_cpus_are_understood),
         cmocka_unit_test(quotas_are_found_in_every_group),
         cmocka_unit_test(folders_and_recordings_are_read_alike),
