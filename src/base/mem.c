@@ -8,6 +8,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_WRITE /* glibc before 2.35 */
+#define MADV_POPULATE_WRITE 23
+#endif
+
 void *bn_calloc(size_t n, size_t size)
 {
     return calloc(n ? n : 1, size ? size : 1); /* calloc itself checks the product */
@@ -148,6 +152,7 @@ void bn_block_free(void *p, size_t bytes)
     if (p) munmap(p, bytes ? bytes : 1);
 }
 
+/* reserved: as in map_block; there is nothing to do. */
 static bitnet_status lock(struct bn_backing *how, const void *p, size_t bytes, bool reserved,
                           const char *what, bitnet_error *err)
 {

@@ -252,8 +252,7 @@ void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     info->ctx_tokens = e->ctx;
     info->max_seqs = e->max_seqs;
     info->max_batch_tokens = e->max_batch;
-    info->scratch_bytes =
-        bn_forward_bytes(e->forward) + (uint64_t)e->max_rows * e->m->config.n_vocab * sizeof(float);
+    info->scratch_bytes = bn_forward_bytes(e->forward) + e->logits_bytes;
     info->hugepages = bn_backing_pages(&e->backing);
     info->locked_bytes = e->backing.locked_bytes;
     cache_info(e, info);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum {
-    MAX_DRAFT = 8, /* guesses of an answer in a step (bitnet_engine_options) */
+    MAX_DRAFT = 8,        /* guesses of an answer in a step (bitnet_engine_options) */
     SCRUB_BYTES = 1 << 20 /* at a time: less than a millisecond */
 };
 static const uint64_t second_ns = UINT64_C(1000000000);

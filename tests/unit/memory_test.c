@@ -122,6 +122,8 @@ static void slabs_follow(void **state)
     }
 }
 
+#ifdef TEST_NATIVE
+
 /* This thread may lock SMALL bytes from now on, even if it is root's. */
 static void narrow_limit(void)
 {
@@ -172,6 +174,8 @@ static void models_have_limits(void **state)
     assert_non_null(strstr(err.text, "RLIMIT_MEMLOCK is 65536 bytes"));
     assert_null(m);
 }
+
+#endif
 
 /* ------------------------------------------------------------------ files that are read */
 
@@ -358,9 +362,11 @@ int main(void)
         cmocka_unit_test(files_are_read),
         cmocka_unit_test(same_logits_with_every_switch),
         cmocka_unit_test(wrong_values),
+#ifdef TEST_NATIVE
         /* the last ones: what they give up does not come back */
         cmocka_unit_test(locking_has_limits),
         cmocka_unit_test(models_have_limits),
+#endif
     };
     return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
 }
