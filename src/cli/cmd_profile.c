@@ -178,10 +178,7 @@ static int measure(const struct profile_config *c, const struct arg_words *words
     return code;
 }
 
-static int run(void *config, const struct arg_words *words)
-{
-    return measure(config, words);
-}
+static int run(void *config, const struct arg_words *words) { return measure(config, words); }
 
 const struct command cmd_profile = {
     .name = "profile",

@@ -320,6 +320,7 @@ bitnet_status profile_run(struct profile *p, bitnet_error *err)
     bitnet_model_get_info(p->model, &p->info);
     BN_TRY(open_engine(p, err));
     BN_TRY(open_rest(p, err));
+    BN_TRY(bitnet_engine_warmup(p->engine, err));
     BN_TRY(run_requests(p, false, err));
     struct bench_clock from = bench_clock_now();
     BN_TRY(run_requests(p, true, err));

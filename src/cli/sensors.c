@@ -1,32 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/sensors.h"
 
-#include <fcntl.h>
+#include "base/tree.h"
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-/* The beginning of a small file; false: it cannot be read. */
-static bool read_text(char *out, size_t n, const char *path)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, out, n - 1);
-    if (fd >= 0) close(fd);
-    out[got > 0 ? got : 0] = 0;
-    return got > 0;
-}
 
 bool sensors_number(double *out, const char *path, ...)
 {
-    char name[SENSORS_PATH_BYTES], text[64], *end;
+    char name[SENSORS_PATH_BYTES];
+    uint64_t value;
     va_list ap;
     va_start(ap, path);
     int n = vsnprintf(name, sizeof name, path, ap);
     va_end(ap);
-    if (n < 0 || (size_t)n >= sizeof name || !read_text(text, sizeof text, name)) return false;
-    *out = strtod(text, &end);
-    return end != text;
+    if (n < 0 || (size_t)n >= sizeof name || !bn_tree_u64(&bn_tree_here, &value, "%s", name))
+        return false;
+    *out = (double)value;
+    return true;
 }
 
 /* ------------------------------------------------------------------ clocks and heat */
@@ -122,7 +112,9 @@ static void add_domain(struct sensor_energy *e, const char *folder)
 {
     char path[SENSORS_PATH_BYTES + 16], name[64];
     snprintf(path, sizeof path, "%s/name", folder);
-    if (!read_text(name, sizeof name, path) || strncmp(name, "package", 7) != 0) return;
+    if (!bn_tree_text(&bn_tree_here, name, sizeof name, "%s", path) ||
+        strncmp(name, "package", 7) != 0)
+        return;
     snprintf(path, sizeof path, "%s/energy_uj", folder);
     if (access(path, R_OK) != 0) {
         e->none = "the energy counters (powercap) are readable by root only";
