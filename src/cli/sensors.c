@@ -4,6 +4,7 @@
 #include "base/tree.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
 
 bool sensors_number(double *out, const char *path, ...)
 {
