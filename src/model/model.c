@@ -58,21 +58,6 @@ static bitnet_status choose_activations(struct bn_config *c, const char *name, b
     return BITNET_OK;
 }
 
-static bitnet_status choose_memory(struct bn_model *m, const struct bn_model_open_args *a,
-                                   bitnet_error *err)
-{
-    uint32_t ahead = a->prefetch_bytes;
-    if (ahead > BN_PREFETCH_MAX)
-        return bn_fail(err, BITNET_E_LIMIT,
-                       "a prefetch distance of %u bytes; at most %d is possible", ahead,
-                       BN_PREFETCH_MAX);
-    if (ahead == 0) m->prefetch_bytes = BN_PREFETCH_DEFAULT;
-    else if (ahead > 1) m->prefetch_bytes = (uint32_t)bn_align_up(ahead, 64);
-    m->backing.lock = a->mlock;
-    m->slab.how = &m->backing;
-    return bn_pages_parse(&m->backing.pages, a->hugepages, err);
-}
-
 /* what the layers' matrices take at two bits a weight */
 static uint64_t t2_bytes(const struct bn_config *c)
 {
@@ -133,66 +118,6 @@ static bitnet_status open_tokenizer(struct bn_model *m, const char *path, bool v
 #endif
 }
 
-/* Calls fn for what is used where it lies in the file. */
-static bitnet_status each_mapped(const struct bn_model *m,
-                                 bitnet_status (*fn)(void *user, const struct bn_stored *t),
-                                 void *user)
-{
-    if (m->source.to_read) return BITNET_OK;
-    BN_TRY(fn(user, &m->embed.stored));
-    if (!m->config.tied_head) BN_TRY(fn(user, &m->head.stored));
-    for (uint32_t i = 0; i < m->config.n_layer; i++)
-        for (int k = 0; k < BN_N_PROJ; k++)
-            if (m->layers[i].proj[k].dense) BN_TRY(fn(user, &m->layers[i].proj[k].stored));
-    return BITNET_OK;
-}
-
-struct locking {
-    struct bn_backing *how;
-    bitnet_error *err;
-};
-
-static bitnet_status lock_mapped(void *user, const struct bn_stored *t)
-{
-    struct locking *l = user;
-    return bn_backing_lock(l->how, t->data, t->bytes, "tensors in the file", l->err);
-}
-
-static bitnet_status lock_weights(struct bn_model *m, bitnet_error *err)
-{
-    BN_TRY(bn_slab_lock(&m->slab, "the weights", err));
-    return each_mapped(m, lock_mapped, &(struct locking){&m->backing, err});
-}
-
-static bitnet_status touch_mapped(void *user, const struct bn_stored *t)
-{
-    (void)user;
-    bn_touch_read(t->data, t->bytes);
-    return BITNET_OK;
-}
-
-void bn_model_touch(const struct bn_model *m)
-{
-    bn_slab_touch(&m->slab);
-    bn_touch_read(m->screen.data ? (const void *)m->screen.data : m->head_int8.data,
-                  m->head_copy_bytes);
-    each_mapped(m, touch_mapped, NULL);
-}
-
-/* Reserved pages that were not there are no error, but not what was asked for either. */
-static void note_pages(struct bn_model *m)
-{
-    const struct bn_backing *b = &m->backing;
-    if (!b->missed_bytes) return;
-    if (m->note.len) bn_buf_putc(&m->note, ' ');
-    bn_buf_printf(
-        &m->note,
-        "%s pages were asked for: blocks of %zu bytes for weights lie in them, and of %zu "
-        "bytes in transparent huge pages, since only %llu such pages are free.",
-        bn_pages_name(b->pages), b->reserved_bytes, b->missed_bytes,
-        (unsigned long long)bn_pages_free(b->pages));
-}
-
 static bitnet_status open_numa(struct bn_model *m, enum bn_numa_mode mode,
                                const struct bn_numa_pretend *pretend, bitnet_error *err)
 {
@@ -230,9 +155,8 @@ static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open
     if (s == BITNET_OK) m->near_bytes = bn_place_near(m, pool);
     bn_pool_close(pool);
     if (s == BITNET_OK) s = bn_source_fetch_end(&m->source, err);
-    if (s == BITNET_OK) s = lock_weights(m, err);
+    if (s == BITNET_OK) s = bn_memory_settle(m, err);
     if (s != BITNET_OK) return s;
-    note_pages(m);
 #if BN_HAVE_TEXT
     if (m->tokenizer && bn_tokenizer_vocab(m->tokenizer)->n_tokens > m->config.n_vocab)
         return bn_fail(err, BITNET_E_FORMAT,
@@ -256,7 +180,7 @@ static bitnet_status open_model(struct bn_model *m, const struct bn_model_open_a
     BN_TRY(bn_head_mode_parse(&head, a->head, err));
     BN_TRY(bn_ffn_mode_parse(&ffn, a->ffn, err));
     if (a->vocab_only) return open_tokenizer(m, a->path, true, err);
-    BN_TRY(choose_memory(m, a, err));
+    BN_TRY(bn_memory_choose(m, a, err));
     BN_TRY(open_numa(m, numa, a->numa_pretend, err));
     BN_TRY(bn_choose_kernels(&m->kernels, a->backend, err));
     BN_TRY(a->no_mmap ? bn_source_open_to_read(&m->source, a->path, i2s, err)

@@ -111,7 +111,7 @@ static inline bool bn_model_keeps_pages(const struct bn_model *m)
 {
     return m->backing.lock || m->source.to_read;
 }
-/* Reads from every page of the weights. */
+/* Reads from every page of the weights. (memory.c) */
 void bn_model_touch(const struct bn_model *m);
 /* All matrices of the layers, as they lie in memory. */
 uint64_t bn_model_layer_bytes(const struct bn_model *m);
@@ -149,6 +149,12 @@ void bn_stored_dots(const struct bn_kernels *k, float *y, size_t y_stride,
  * the figures). (model.c) */
 const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, bool int8, uint64_t bytes,
                                      uint32_t threads);
+
+/* How memory is to be had, before any is taken; and when all is loaded: it is locked, and a note says
+ * what was not there. (memory.c) */
+bitnet_status bn_memory_choose(struct bn_model *m, const struct bn_model_open_args *a,
+                               bitnet_error *err);
+bitnet_status bn_memory_settle(struct bn_model *m, bitnet_error *err);
 
 /* Binds and packs every tensor; refuses tensors that the architecture does not know. (weights.c) */
 bitnet_status bn_weights_load(struct bn_model *m, struct bn_pool *pool, bitnet_progress_fn progress,
