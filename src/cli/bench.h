@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * bench.h: what the files of `bitnet bench` share. cmd_bench.c reads the options and leads;
- * bench_run.c measures, bench_kernels.c the kernels, bench_kv.c types of the KV cache; bench_machine.c looks at the machine; bench_report.c makes the JSON report
+ * bench_run.c measures, bench_kernels.c the kernels, bench_kv.c types of the KV cache; bench_machine.c looks at the machine; bench_synthetic.c makes models; bench_report.c makes the JSON report
  * and the table; bench_plot.c draws a report; bench_diff.c compares two, and
  * bench_pairs.c has them made in turn; bench_stats.c does the sums.
  *
@@ -51,6 +51,7 @@ struct bench_settings {
     const char *text;             /* kv: a file whose perplexity is measured; NULL: none */
     bool text_embedded;           /* by the embedded model, not the one whose speed is measured */
     bitnet_engine_options engine; /* threads, context, chunk and cache as the user wants them */
+    const char *tuned;            /* what the tuning file had to say about it, "" if nothing */
 };
 
 /* kv: an engine with one request that goes on from round to round. */
@@ -112,6 +113,11 @@ struct bench {
 
 /* bench_run.c: opens the engines, measures, closes nothing but what it opened itself. */
 bitnet_status bench_run(struct bench *b, bitnet_error *err);
+/* Its parts, for measurements that are arranged otherwise: engines and plan; one measurement, whose
+ * figures are added to m if they are to be kept. */
+bitnet_status bench_open(struct bench *b, bitnet_error *err);
+bitnet_status bench_measure(struct bench *b, struct bench_measurement *m, bool keep,
+                            bitnet_error *err);
 void bench_free(struct bench *b); /* half-built is fine */
 void bench_note(struct bench *b, const char *fmt, ...) BN_PRINTF(2, 3);
 
@@ -150,6 +156,12 @@ struct bench_clock {
 struct bench_clock bench_clock_now(void);
 double bench_load_average(void);
 double bench_others(const struct bench_clock *from, const struct bench_clock *to);
+
+/* bench_synthetic.c: makes a model in memory that has no name and is gone when the descriptor is
+ * closed; `path` leads to it. Returns the exit code. *fd is -1 before. */
+enum { BENCH_FD_PATH_BYTES = 32 };
+int bench_synthetic(int *fd, char path[BENCH_FD_PATH_BYTES], const char *shape,
+                    bitnet_synth_options *o);
 
 /* bench_commit.c, made at build: "git describe", or "unknown" */
 const char *bench_commit(void);

@@ -9,9 +9,8 @@
 #include "cli/command.h"
 #include "cli/model_opts.h"
 #include "cli/term.h"
-#include <errno.h>
+#include "cli/tune.h"
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 struct bench_config {
@@ -24,6 +23,10 @@ struct bench_config {
     uint64_t seed;
     uint32_t pairs;
     bool json, run;
+    const char *objective;
+    uint32_t budget_s;
+    bool autotune, exhaustive;
+    char tuned[128]; /* what was taken from the tuning file */
 };
 
 #define AT(field) offsetof(struct bench_config, field)
@@ -148,6 +151,33 @@ static const struct opt synthetic_table[] = {
      .shown = "chance: 0.5:0.33"},
     {.kind = OPT_END},
 };
+static const struct opt tune_table[] = {
+    {.kind = OPT_FLAG,
+     .name = "autotune",
+     .help = "find threads, layout, pinning, prefetch distance and batch for this machine and "
+             "model, and write them to the file of --tuning",
+     .offset = AT(autotune)},
+    {.kind = OPT_CHOICE,
+     .name = "for",
+     .help = "what is to be fast: one answer, prompts, or 8 answers at once",
+     .offset = AT(objective),
+     .initial = "decode",
+     .choices = "decode|prefill|serve"},
+    {.kind = OPT_U32,
+     .name = "budget",
+     .metavar = "S",
+     .help = "seconds that it may take; large models need some hundred",
+     .offset = AT(budget_s),
+     .initial = "60",
+     .min = 1,
+     .max = 86400},
+    {.kind = OPT_FLAG,
+     .name = "exhaustive",
+     .help = "then measure every combination, --repeat times, and show how far behind the best the "
+             "choice is",
+     .offset = AT(exhaustive)},
+    {.kind = OPT_END},
+};
 static const struct opt output_table[] = {
     {.kind = OPT_STR,
      .name = "json-report",
@@ -192,6 +222,7 @@ static const struct opt_part parts[] = {
     {"Synthetic model", synthetic_table, 0},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
+    {"Tuning", tune_table, 0},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -204,17 +235,19 @@ static bool kernels_only(const struct bench_config *c)
     return c->mode && strcmp(c->mode, "kernels") == 0;
 }
 
-/* Makes the model in memory that has no name and is gone when the descriptor is closed. */
-static int make_synthetic(int *fd, const struct bench_config *c)
+/* Where the model is; a synthetic one is made. */
+struct source {
+    const char *typed;
+    char path[BENCH_FD_PATH_BYTES];
+    int fd; /* -1: not synthetic */
+};
+
+static int find_model(struct source *s, const struct bench_config *c, const struct arg_words *words)
 {
-    int code = model_shape_check(c->synthetic, "bench");
-    if (code != EXIT_DONE) return code;
-    *fd = memfd_create("bitnet-synthetic", MFD_CLOEXEC);
-    if (*fd < 0) return term_fail_text("cannot make a file in memory: %s", strerror(errno));
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", *fd);
-    struct term_progress bar = {0};
-    bitnet_error err = {0};
+    *s = (struct source){.fd = -1};
+    int code = model_word(&s->typed, c->model.model, words, "bench");
+    if (code != EXIT_DONE || !c->synthetic) return code;
+    if (s->typed) return term_usage("bench", "give a model or --synthetic, not both");
     bitnet_synth_options o;
     bitnet_synth_options_init(&o);
     o.type = c->type;
@@ -222,38 +255,28 @@ static int make_synthetic(int *fd, const struct bench_config *c)
     o.seed = c->seed;
     o.n_layer = c->layers || !kernels_only(c) ? c->layers : 1; /* all layers have the same shapes */
     o.ffn_density = c->ffn_density;
-    o.overwrite = 1;
-    o.progress = term_progress_show;
-    o.progress_user = &bar;
-    bitnet_status s = bitnet_synth(c->synthetic, path, &o, &err);
-    term_progress_end(&bar);
-    return s == BITNET_OK ? EXIT_DONE : term_fail(&err);
+    s->typed = s->path;
+    return bench_synthetic(&s->fd, s->path, c->synthetic, &o);
 }
 
-static int open_model(bitnet_model **out, const struct bench_config *c,
-                      const struct arg_words *words)
+static int open_model(bitnet_model **out, struct bench_config *c, const struct arg_words *words)
 {
-    const char *typed;
-    int fd = -1, code = model_word(&typed, c->model.model, words, "bench");
-    char path[64];
-    if (code == EXIT_DONE && c->synthetic) {
-        if (typed) return term_usage("bench", "give a model or --synthetic, not both");
-        code = make_synthetic(&fd, c);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        typed = path;
-    }
+    struct source from;
+    int code = find_model(&from, c, words);
     /* no copies that nobody reads */
     const char *head = kernels_only(c) ? "exact" : c->engine.head;
     const char *ffn = kernels_only(c) ? "dense" : c->engine.ffn;
-    if (code == EXIT_DONE) code = model_open(out, typed, &c->model, head, ffn, "bench");
-    if (fd >= 0) close(fd); /* the model holds what it needs of it */
+    if (code == EXIT_DONE) code = model_open(out, from.typed, &c->model, head, ffn, "bench");
+    if (from.fd >= 0) close(from.fd); /* the model holds what it needs of it */
     return code;
 }
 
 /* ------------------------------------------------------------------ the run */
 
-static void fill_settings(struct bench_settings *s, const struct bench_config *c)
+/* After the model was opened: what is tuned is known then. */
+static void fill_settings(struct bench_settings *s, struct bench_config *c)
 {
+    if (*c->model.tuned.date) tuning_describe(c->tuned, sizeof c->tuned, &c->model.tuned);
     *s = (struct bench_settings){.prompt_tokens = c->prompt_tokens,
                                  .batch_sizes = c->batch_sizes,
                                  .depths = c->depths,
@@ -263,7 +286,8 @@ static void fill_settings(struct bench_settings *s, const struct bench_config *c
                                  .seed = c->seed,
                                  .op = c->op,
                                  .text = c->text,
-                                 .text_embedded = c->synthetic != NULL};
+                                 .text_embedded = c->synthetic != NULL,
+                                 .tuned = c->tuned};
     model_engine_options(&s->engine, &c->model, &c->engine);
     for (int m = 0; m < BENCH_MODES; m++)
         s->modes[m] = !c->mode ? m == BENCH_STREAM || m == BENCH_PREFILL
@@ -315,7 +339,7 @@ static int deliver(struct outputs *out, const struct bench *b, const struct benc
     return code;
 }
 
-static int measure(const struct bench_config *c, const struct arg_words *words)
+static int measure(struct bench_config *c, const struct arg_words *words)
 {
     bitnet_error err = {0};
     bitnet_model *model = NULL;
@@ -323,13 +347,13 @@ static int measure(const struct bench_config *c, const struct arg_words *words)
     struct bench_settings settings;
     struct bench *b = NULL;
     int code = EXIT_DONE;
-    fill_settings(&settings, c);
     if ((c->report && bn_out_open(&out.report, c->report, true, &err) != BITNET_OK) ||
         (c->plot && bn_out_open(&out.plot, c->plot, true, &err) != BITNET_OK))
         code = term_fail(&err);
     if (code == EXIT_DONE && !(b = calloc(1, sizeof *b))) code = term_fail_text("out of memory");
     if (code == EXIT_DONE) code = open_model(&model, c, words);
     if (code == EXIT_DONE) {
+        fill_settings(&settings, c);
         b->settings = &settings;
         b->model = model;
         code = bench_run(b, &err) == BITNET_OK ? deliver(&out, b, c) : term_fail(&err);
@@ -339,6 +363,39 @@ static int measure(const struct bench_config *c, const struct arg_words *words)
     bitnet_model_close(model);
     bn_out_close(&out.report);
     bn_out_close(&out.plot);
+    return code;
+}
+
+/* ------------------------------------------------------------------ tuning */
+
+static int autotune(const struct bench_config *c, const struct arg_words *words)
+{
+    const struct model_opts *m = &c->model;
+    if (m->threads_given || m->layout_given || m->pin_given || m->prefetch_given ||
+        c->engine.batch_tokens)
+        return term_usage("bench", "--autotune chooses threads, layout, pinning, prefetch distance "
+                                   "and batch itself: give none of them");
+    if (c->mode || c->plot)
+        return term_usage("bench", "--autotune takes neither --mode nor --plot");
+    if (c->repeat > TUNE_ROUNDS_MAX)
+        return term_usage("bench", "--repeat is %u; --exhaustive takes at most %d", c->repeat,
+                          TUNE_ROUNDS_MAX);
+    struct tune_settings s = {.model = *m,
+                              .engine = c->engine,
+                              .budget_s = c->budget_s,
+                              .max_new_tokens = c->max_new_tokens,
+                              .seed = c->seed};
+    for (int i = TUNE_DECODE; i <= TUNE_SERVE; i++)
+        if (strcmp(c->objective, tune_metric_name((enum tune_metric)i)) == 0)
+            s.metric = (enum tune_metric)i;
+    for (size_t i = 0; i < c->prompt_tokens.n; i++)
+        s.prompt_tokens = (uint32_t)bn_max_size(s.prompt_tokens, c->prompt_tokens.items[i]);
+    if (c->exhaustive) s.sweep_rounds = c->repeat ? c->repeat : BENCH_REPEAT;
+    struct source from;
+    int code = find_model(&from, c, words);
+    s.path = model_path_resolve(from.typed);
+    if (code == EXIT_DONE) code = bench_autotune(&s, c->report, c->json);
+    if (from.fd >= 0) close(from.fd);
     return code;
 }
 
@@ -377,7 +434,7 @@ static int diff(const struct bench_config *c, const struct arg_words *words)
 
 static int run(void *config, const struct arg_words *words)
 {
-    const struct bench_config *c = config;
+    struct bench_config *c = config;
     if (words->n && strcmp(words->items[0], "diff") == 0) return diff(c, words);
     if (c->run) return term_usage("bench", "--run is for 'bitnet bench diff'");
     if (c->fail_over) return term_usage("bench", "--fail-over is for 'bitnet bench diff'");
@@ -393,7 +450,8 @@ static int run(void *config, const struct arg_words *words)
     bitnet_error err = {0};
     if (c->cpus && bench_pin(c->cpus, &err) != BITNET_OK)
         return err.status == BITNET_E_ARG ? term_usage("bench", "%s", err.text) : term_fail(&err);
-    return measure(c, words);
+    if (c->exhaustive && !c->autotune) return term_usage("bench", "--exhaustive needs --autotune");
+    return c->autotune ? autotune(c, words) : measure(c, words);
 }
 
 const struct command cmd_bench = {
@@ -422,11 +480,16 @@ const struct command cmd_bench = {
         "meanwhile\n"
         "then falls on both.\n"
         "\n"
+        "--autotune finds the options that are fastest on this machine with this model; later runs "
+        "of\n"
+        "all commands take them where none are given (docs/autotune.md).\n"
+        "\n"
         "  bitnet bench model.gguf\n"
         "  bitnet bench --synthetic 2b-4t --mode all --json-report new.json --plot new.html\n"
         "  bitnet bench --mode batch --batch-sizes 1 4 8\n"
         "  bitnet bench --synthetic 2b-4t --mode kernels --op gemm_t2\n"
         "  bitnet bench --synthetic 2b-4t --mode kv --text story.txt\n"
+        "  bitnet bench --autotune model.gguf --budget 300\n"
         "  bitnet bench diff old.json new.json --fail-over 3%\n"
         "  bitnet bench diff --run old/bitnet new/bitnet -- --mode stream --repeat 3\n",
     .parts = parts,

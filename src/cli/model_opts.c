@@ -43,13 +43,15 @@ const struct opt model_opts_table[] = {
      .offset = offsetof(struct model_opts, threads),
      .initial = "0",
      .min = 0,
-     .max = 1024},
+     .max = 1024,
+     .given = offsetof(struct model_opts, threads_given)},
     {.kind = OPT_CHOICE,
      .name = "pin",
      .help = "bind each thread but the first to a CPU of its own, if there are enough; auto is off",
      .offset = offsetof(struct model_opts, pin),
      .initial = "auto",
-     .choices = "auto|on|off"},
+     .choices = "auto|on|off",
+     .given = offsetof(struct model_opts, pin_given)},
     {.kind = OPT_CHOICE,
      .name = "activations",
      .help = "how linear layers take their input",
@@ -68,7 +70,18 @@ const struct opt model_opts_table[] = {
              "threads on, else t2",
      .offset = offsetof(struct model_opts, layout),
      .initial = "auto",
-     .choices = "auto|t2|t3|b1"},
+     .choices = "auto|t2|t3|b1",
+     .given = offsetof(struct model_opts, layout_given)},
+    {.kind = OPT_STR,
+     .name = "tuning",
+     .metavar = "FILE",
+     .help =
+         "where 'bench --autotune' leaves what it finds for this machine and model, and options "
+         "that are not given are looked up; 'off': nowhere; auto: bitnet/tuning.json in "
+         "$XDG_CONFIG_HOME or ~/.config",
+     .offset = offsetof(struct model_opts, tuning),
+     .initial = "auto",
+     .env = "BITNET_TUNING"},
     {.kind = OPT_END},
 };
 
@@ -77,7 +90,7 @@ const struct opt prompt_batch_table[] = {
      .letter = 'b',
      .name = "batch-size",
      .metavar = "N",
-     .help = "tokens of the prompt that are computed together; 0 takes 512",
+     .help = "tokens of the prompt that are computed together; 0 takes the tuned number, else 512",
      .offset = offsetof(struct engine_opts, batch_tokens),
      .initial = "0",
      .min = 0,
@@ -148,7 +161,7 @@ const struct opt seqs_opts_table[] = {
     {.kind = OPT_U32,
      .name = "max-num-batched-tokens",
      .metavar = "N",
-     .help = "tokens that are computed in one step; 0 takes 512",
+     .help = "tokens that are computed in one step; 0 takes the tuned number, else 512",
      .offset = offsetof(struct seqs_opts, batch_tokens),
      .initial = "0",
      .min = 0,
@@ -248,21 +261,57 @@ static int open_with(bitnet_model **out, const char *typed, bitnet_model_options
     return EXIT_DONE;
 }
 
-int model_open(bitnet_model **out, const char *typed, const struct model_opts *o, const char *head,
+/* The batch is the engine's: model_engine_options takes it where none was given. */
+static void take_tuning(struct model_opts *o, const char *path)
+{
+    char text[128], note[sizeof(bitnet_error) + 64];
+    struct tuning *t = &o->tuned;
+    bitnet_error err;
+    if (tuning_look(t, o->tuning, path, o->backend, o->activations, &err) != BITNET_OK) {
+        snprintf(note, sizeof note, "%s; nothing is taken from it", err.text);
+        term_note(note);
+        return;
+    }
+    if (o->threads_given) t->threads = 0;
+    if (o->layout_given) *t->layout = 0;
+    if (o->pin_given) *t->pin = 0;
+    if (o->prefetch_given) t->prefetch_bytes = 0;
+    if (t->threads) o->threads = t->threads;
+    if (*t->layout) o->layout = t->layout;
+    if (*t->pin) o->pin = t->pin;
+    if (t->prefetch_bytes) o->prefetch_bytes = t->prefetch_bytes;
+    if (!t->threads && !*t->layout && !*t->pin && !t->prefetch_bytes && !t->batch_tokens) return;
+    tuning_describe(text, sizeof text, t);
+    snprintf(note, sizeof note,
+             "tuned for this machine: %s (bench --autotune, %s); options count more, --tuning off "
+             "ignores it",
+             text, t->date);
+    term_note(note);
+}
+
+void model_options(bitnet_model_options *out, const struct model_opts *o, const char *head,
+                   const char *ffn)
+{
+    bitnet_model_options_init(out);
+    out->threads = o->threads;
+    out->backend = o->backend;
+    out->activations = o->activations;
+    out->i2s_layout = o->i2s_layout;
+    out->layout = o->layout;
+    out->prefetch_bytes = o->prefetch_bytes;
+    out->head = head;
+    out->ffn = ffn;
+}
+
+int model_open(bitnet_model **out, const char *typed, struct model_opts *o, const char *head,
                const char *ffn, const char *command)
 {
     *out = NULL;
     int code = check_backend(o->backend, command);
     if (code != EXIT_DONE) return code;
+    take_tuning(o, model_path_resolve(typed));
     bitnet_model_options mo;
-    bitnet_model_options_init(&mo);
-    mo.threads = o->threads;
-    mo.backend = o->backend;
-    mo.activations = o->activations;
-    mo.i2s_layout = o->i2s_layout;
-    mo.layout = o->layout;
-    mo.head = head;
-    mo.ffn = ffn;
+    model_options(&mo, o, head, ffn);
     return open_with(out, typed, &mo);
 }
 
@@ -303,7 +352,7 @@ void model_engine_options(bitnet_engine_options *out, const struct model_opts *m
     out->threads = m->threads;
     out->pin = m->pin;
     out->ctx_tokens = e->ctx_tokens;
-    out->max_batch_tokens = e->batch_tokens;
+    out->max_batch_tokens = e->batch_tokens ? e->batch_tokens : m->tuned.batch_tokens;
     model_kv_types(out, &e->kv);
     out->head = e->head;
     out->ffn = e->ffn;
@@ -315,7 +364,7 @@ void model_engine_options(bitnet_engine_options *out, const struct model_opts *m
 void model_seqs_options(bitnet_engine_options *out, const struct seqs_opts *s)
 {
     out->max_seqs = s->max_seqs;
-    out->max_batch_tokens = s->batch_tokens;
+    if (s->batch_tokens) out->max_batch_tokens = s->batch_tokens;
     out->kv_tokens = s->kv_tokens;
     out->prefix_cache = s->prefix_cache;
 }
