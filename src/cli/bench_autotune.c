@@ -9,6 +9,7 @@
 #include "cli/tune.h"
 #include <stdlib.h>
 
+static const double busy_others = 0.05; /* share above which a note is made */
 enum { ROUNDS_TELLING = 6 }; /* two candidates cannot be told apart by fewer */
 
 /* Reads what is there already, to find it damaged now if it is. */
@@ -35,6 +36,13 @@ static void print_notes(const struct tune *t)
 {
     char note[192];
     const struct tune_search *first = t->stages[0].search;
+    if (t->others > busy_others) {
+        snprintf(note, sizeof note,
+                 "other programs used %.0f %% of the machine meanwhile: what is best beside them "
+                 "need not be best alone",
+                 t->others * 100);
+        term_note(note);
+    }
     if (tune_search_left(first) > 1 && first->rounds < ROUNDS_TELLING) {
         snprintf(note, sizeof note,
                  "in its share of %u s every candidate was measured %zu times, too few to tell "

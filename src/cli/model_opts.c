@@ -272,8 +272,8 @@ static void take_tuning(struct model_opts *o, const char *path)
         term_note(note);
         return;
     }
-    if (o->threads_given) t->threads = 0;
-    if (o->layout_given) *t->layout = 0;
+    /* found together: one without the other may be worse than the default */
+    if (o->threads_given || o->layout_given) t->threads = *t->layout = 0;
     if (o->pin_given) *t->pin = 0;
     if (o->prefetch_given) t->prefetch_bytes = 0;
     if (t->threads) o->threads = t->threads;

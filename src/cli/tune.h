@@ -73,6 +73,7 @@ struct tune {
     size_t n_stages;
     bool checked;  /* the choice beside the default came to a result */
     double used_s; /* without the sweep */
+    double others; /* share of the machine that other programs used; negative: unknown */
 };
 
 bitnet_status tune_run(struct tune *t, bitnet_error *err);

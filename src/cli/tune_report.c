@@ -96,6 +96,8 @@ json_t *tune_report(const struct tune *t)
         json_array_append_new(stages, stage_json(&t->stages[i]));
     json_object_update(o, entry);
     json_decref(entry);
+    json_object_set_new(o, "other_programs_share",
+                        t->others < 0 ? json_null() : json_real(t->others));
     json_object_set_new(o, "stages", stages);
     return o;
 }

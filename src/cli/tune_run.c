@@ -289,7 +289,10 @@ static bitnet_status ask(struct run *r, bitnet_error *err)
 bitnet_status tune_run(struct tune *t, bitnet_error *err)
 {
     struct run r = {.tune = t, .start_ns = bn_now_ns()};
+    struct bench_clock from = bench_clock_now();
     bitnet_status s = ask(&r, err);
+    struct bench_clock to = bench_clock_now();
+    t->others = bench_others(&from, &to);
     term_progress_end(&r.bar);
     tune_rig_close(r.rig);
     return s;
