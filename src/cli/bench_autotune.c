@@ -9,8 +9,36 @@
 #include "cli/tune.h"
 #include <stdlib.h>
 
+const struct opt tune_opts_table[] = {
+    {.kind = OPT_FLAG,
+     .name = "autotune",
+     .help = "find threads, layout, pinning, prefetch distance and batch for this machine and "
+             "model, and write them to the file of --tuning",
+     .offset = offsetof(struct tune_opts, autotune)},
+    {.kind = OPT_CHOICE,
+     .name = "for",
+     .help = "what is to be fast: one answer, prompts, or 8 answers at once",
+     .offset = offsetof(struct tune_opts, objective),
+     .initial = "decode",
+     .choices = "decode|prefill|serve"},
+    {.kind = OPT_U32,
+     .name = "budget",
+     .metavar = "S",
+     .help = "seconds that it may take; large models need some hundred",
+     .offset = offsetof(struct tune_opts, budget_s),
+     .initial = "60",
+     .min = 1,
+     .max = 86400},
+    {.kind = OPT_FLAG,
+     .name = "exhaustive",
+     .help = "then measure every combination, --repeat times, and show how far behind the best the "
+             "choice is",
+     .offset = offsetof(struct tune_opts, exhaustive)},
+    {.kind = OPT_END},
+};
+
 static const double busy_others = 0.05; /* share above which a note is made */
-enum { ROUNDS_TELLING = 6 }; /* two candidates cannot be told apart by fewer */
+enum { ROUNDS_TELLING = 6 };            /* two candidates cannot be told apart by fewer */
 
 /* Reads what is there already, to find it damaged now if it is. */
 static bitnet_status check_file(const char *path, bitnet_error *err)

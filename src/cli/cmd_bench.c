@@ -23,9 +23,7 @@ struct bench_config {
     uint64_t seed;
     uint32_t pairs;
     bool json, run;
-    const char *objective;
-    uint32_t budget_s;
-    bool autotune, exhaustive;
+    struct tune_opts tune;
     char tuned[128]; /* what was taken from the tuning file */
 };
 
@@ -151,33 +149,6 @@ static const struct opt synthetic_table[] = {
      .shown = "chance: 0.5:0.33"},
     {.kind = OPT_END},
 };
-static const struct opt tune_table[] = {
-    {.kind = OPT_FLAG,
-     .name = "autotune",
-     .help = "find threads, layout, pinning, prefetch distance and batch for this machine and "
-             "model, and write them to the file of --tuning",
-     .offset = AT(autotune)},
-    {.kind = OPT_CHOICE,
-     .name = "for",
-     .help = "what is to be fast: one answer, prompts, or 8 answers at once",
-     .offset = AT(objective),
-     .initial = "decode",
-     .choices = "decode|prefill|serve"},
-    {.kind = OPT_U32,
-     .name = "budget",
-     .metavar = "S",
-     .help = "seconds that it may take; large models need some hundred",
-     .offset = AT(budget_s),
-     .initial = "60",
-     .min = 1,
-     .max = 86400},
-    {.kind = OPT_FLAG,
-     .name = "exhaustive",
-     .help = "then measure every combination, --repeat times, and show how far behind the best the "
-             "choice is",
-     .offset = AT(exhaustive)},
-    {.kind = OPT_END},
-};
 static const struct opt output_table[] = {
     {.kind = OPT_STR,
      .name = "json-report",
@@ -222,7 +193,7 @@ static const struct opt_part parts[] = {
     {"Synthetic model", synthetic_table, 0},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
-    {"Tuning", tune_table, 0},
+    {"Tuning", tune_opts_table, AT(tune)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -382,17 +353,18 @@ static int autotune(const struct bench_config *c, const struct arg_words *words)
                           TUNE_ROUNDS_MAX);
     struct tune_settings s = {.model = *m,
                               .engine = c->engine,
-                              .budget_s = c->budget_s,
+                              .budget_s = c->tune.budget_s,
                               .max_new_tokens = c->max_new_tokens,
                               .seed = c->seed};
     for (int i = TUNE_DECODE; i <= TUNE_SERVE; i++)
-        if (strcmp(c->objective, tune_metric_name((enum tune_metric)i)) == 0)
+        if (strcmp(c->tune.objective, tune_metric_name((enum tune_metric)i)) == 0)
             s.metric = (enum tune_metric)i;
     for (size_t i = 0; i < c->prompt_tokens.n; i++)
         s.prompt_tokens = (uint32_t)bn_max_size(s.prompt_tokens, c->prompt_tokens.items[i]);
-    if (c->exhaustive) s.sweep_rounds = c->repeat ? c->repeat : BENCH_REPEAT;
-    struct source from;
-    int code = find_model(&from, c, words);
+    if (c->tune.exhaustive) s.sweep_rounds = c->repeat ? c->repeat : BENCH_REPEAT;
+    struct source from = {.fd = -1};
+    int code = model_backend_check(m->backend, "bench");
+    if (code == EXIT_DONE) code = find_model(&from, c, words);
     s.path = model_path_resolve(from.typed);
     if (code == EXIT_DONE) code = bench_autotune(&s, c->report, c->json);
     if (from.fd >= 0) close(from.fd);
@@ -450,8 +422,9 @@ static int run(void *config, const struct arg_words *words)
     bitnet_error err = {0};
     if (c->cpus && bench_pin(c->cpus, &err) != BITNET_OK)
         return err.status == BITNET_E_ARG ? term_usage("bench", "%s", err.text) : term_fail(&err);
-    if (c->exhaustive && !c->autotune) return term_usage("bench", "--exhaustive needs --autotune");
-    return c->autotune ? autotune(c, words) : measure(c, words);
+    if (c->tune.exhaustive && !c->tune.autotune)
+        return term_usage("bench", "--exhaustive needs --autotune");
+    return c->tune.autotune ? autotune(c, words) : measure(c, words);
 }
 
 const struct command cmd_bench = {

@@ -225,9 +225,7 @@ bool model_path_looks_like(const char *word)
            bn_ends_with(word, ".safetensors") || bn_exists(word);
 }
 
-/* A mistyped backend is a usage error with the names there are; whether this CPU has it, the
- * library says. */
-static int check_backend(const char *name, const char *command)
+int model_backend_check(const char *name, const char *command)
 {
     struct bn_buf known;
     bn_buf_init(&known, 1024);
@@ -307,7 +305,7 @@ int model_open(bitnet_model **out, const char *typed, struct model_opts *o, cons
                const char *ffn, const char *command)
 {
     *out = NULL;
-    int code = check_backend(o->backend, command);
+    int code = model_backend_check(o->backend, command);
     if (code != EXIT_DONE) return code;
     take_tuning(o, model_path_resolve(typed));
     bitnet_model_options mo;

@@ -99,6 +99,10 @@ const char *model_path_name(const char *path);
  * ending, or a path; "-" and "embedded". */
 bool model_path_looks_like(const char *word);
 
+/* A mistyped backend is a usage error with the names there are, whose exit code is returned; whether
+ * this CPU has it, the library says. */
+int model_backend_check(const char *name, const char *command);
+
 /* Opens with a progress bar and shows the library's notes. What the user did not give is taken into o
  * from the tuning file, with a note. head, ffn: as in bitnet_model_options;
  * "exact" for commands that want all logits, "dense" for those that decode nothing. On failure the error line has been

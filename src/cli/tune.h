@@ -27,6 +27,14 @@ struct tune_point {
 };
 bool tune_point_same(const struct tune_point *a, const struct tune_point *b);
 
+/* What the user gives. */
+struct tune_opts {
+    bool autotune, exhaustive;
+    const char *objective; /* name of a metric */
+    uint32_t budget_s;
+};
+extern const struct opt tune_opts_table[]; /* bench_autotune.c */
+
 struct tune_settings {
     const char *path;        /* of the model; NULL: the embedded one */
     struct model_opts model; /* backend and activations as the user wants them */

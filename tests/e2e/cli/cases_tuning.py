@@ -166,6 +166,7 @@ def test_usage(t):
     t.usage(*QUICK, "--exhaustive", "--repeat", "25", says="at most 24")
     t.usage("bench", "--exhaustive", says="needs --autotune")
     t.usage(*QUICK, "--for", "speed", says="decode|prefill|serve")
+    t.usage(*QUICK, "--backend", "fast", says="no backend 'fast'")
     t.usage(*QUICK, "--budget", "0", says="--budget")
 
 
