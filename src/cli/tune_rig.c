@@ -12,7 +12,7 @@
 
 enum {
     MODELS_MAX = 18, /* three layouts, six distances */
-    LANES_MAX = 16,
+    LANES_MAX = 48,
     SERVE_REQUESTS = 8,
     STEPS_MIN = 16 /* decoding steps of one measurement */
 };

@@ -17,7 +17,7 @@ enum {
     TUNING_PATH_BYTES = 4096,
     TUNING_MAX_THREADS = 1024,
     TUNING_MAX_BATCH = 8192,
-    TUNING_MAX_PREFETCH = 1 << 20
+    TUNING_MAX_PREFETCH = 64 << 10
 };
 
 /* What an entry says to use. */
