@@ -38,7 +38,6 @@ const struct opt tune_opts_table[] = {
 };
 
 static const double busy_others = 0.05; /* share above which a note is made */
-enum { ROUNDS_TELLING = 6 };            /* two candidates cannot be told apart by fewer */
 
 /* Reads what is there already, to find it damaged now if it is. */
 static bitnet_status check_file(const char *path, bitnet_error *err)
@@ -63,7 +62,6 @@ static bitnet_status write_entry(const struct tune *t, const char *path, const j
 static void print_notes(const struct tune *t)
 {
     char note[192];
-    const struct tune_search *first = t->stages[0].search;
     if (t->others > busy_others) {
         snprintf(note, sizeof note,
                  "other programs used %.0f %% of the machine meanwhile: what is best beside them "
@@ -71,13 +69,7 @@ static void print_notes(const struct tune *t)
                  t->others * 100);
         term_note(note);
     }
-    if (tune_search_left(first) > 1 && first->rounds < ROUNDS_TELLING) {
-        snprintf(note, sizeof note,
-                 "in its share of %u s every candidate was measured %zu times, too few to tell "
-                 "them apart; --budget gives more",
-                 t->settings->budget_s, first->rounds);
-        term_note(note);
-    } else if (!t->checked) {
+    if (!t->checked) {
         snprintf(note, sizeof note,
                  "%u s did not suffice to see the choice beat the default, which stays; --budget "
                  "gives more",

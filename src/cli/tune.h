@@ -15,14 +15,13 @@
 
 enum tune_metric { TUNE_DECODE, TUNE_PREFILL, TUNE_SERVE };
 const char *tune_metric_name(enum tune_metric m);
-extern const char *const tune_layouts[]; /* ends with NULL */
 
 /* One way to run the model. Everything is named: a default that depends on the number of threads
  * would be another one elsewhere. */
 struct tune_point {
     uint32_t threads, batch_tokens;
     uint32_t prefetch_bytes; /* 0: not to be had in this build */
-    const char *layout;      /* of tune_layouts; "auto": the model has none of them */
+    const char *layout;      /* "t2", "t3", "b1"; "auto": the model has none of them */
     bool pin;
 };
 bool tune_point_same(const struct tune_point *a, const struct tune_point *b);

@@ -51,8 +51,6 @@ bool tune_point_same(const struct tune_point *a, const struct tune_point *b)
            strcmp(a->layout, b->layout) == 0;
 }
 
-const char *const tune_layouts[] = {"t2", "t3", "b1", NULL};
-
 const char *tune_metric_name(enum tune_metric m)
 {
     static const char *const names[] = {"decode", "prefill", "serve"};
@@ -198,13 +196,14 @@ bitnet_status tune_rig_measure(struct tune_rig *r, enum tune_metric metric,
 /* The default, by the names of what it turns out to be. */
 static bitnet_status find_default(struct tune_rig *r, bitnet_error *err)
 {
+    static const char *const layouts[] = {"t2", "t3", "b1"};
     struct rig_model *m;
     BN_TRY(get_model(r, "auto", 0, &m, err));
     bitnet_model_info info = {.size = sizeof info};
     bitnet_model_get_info(m->model, &info);
     const char *layout = "auto"; /* "mixed", or none at all */
-    for (size_t i = 0; tune_layouts[i]; i++)
-        if (strcmp(info.layout, tune_layouts[i]) == 0) layout = tune_layouts[i];
+    for (size_t i = 0; i < BN_ARRAY_LEN(layouts); i++)
+        if (strcmp(info.layout, layouts[i]) == 0) layout = layouts[i];
     r->model_bytes = info.packed_bytes;
     r->prompt_tokens = (uint32_t)bn_min_size(r->settings->prompt_tokens, info.n_ctx_train);
     r->start = (struct tune_point){.threads = bitnet_default_threads(),

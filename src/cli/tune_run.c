@@ -72,16 +72,11 @@ static bool time_left(void *user)
     return bn_now_ns() < r->end_ns;
 }
 
-static void set_end(struct run *r, double share)
-{
-    r->end_ns = r->start_ns + (uint64_t)(share * 1e9 * r->tune->settings->budget_s);
-}
-
 /* The stage's candidates until that share of the budget is used; what is chosen becomes the choice. */
 static bitnet_status search(struct run *r, double share, bitnet_error *err)
 {
     struct tune_stage *g = r->stage;
-    set_end(r, share);
+    r->end_ns = r->start_ns + (uint64_t)(share * 1e9 * r->tune->settings->budget_s);
     g->search->measure = measure;
     g->search->time_left = time_left;
     g->search->user = r;
@@ -121,14 +116,16 @@ static void list_threads(struct run *r)
 
 static bitnet_status list_layouts(struct run *r, bitnet_error *err)
 {
+    /* b1 is the default wherever it is fast */
+    static const char *const others[] = {"t2", "t3"};
     const char *start = r->tune->start.layout;
     r->layouts[r->n_layouts++] = start;
     if (strcmp(start, "auto") == 0) return BITNET_OK;
-    for (size_t i = 0; tune_layouts[i]; i++) {
+    for (size_t i = 0; i < BN_ARRAY_LEN(others); i++) {
         bool is;
-        if (strcmp(tune_layouts[i], start) == 0) continue;
-        BN_TRY(tune_rig_try_layout(r->rig, tune_layouts[i], &is, err));
-        if (is) r->layouts[r->n_layouts++] = tune_layouts[i];
+        if (strcmp(others[i], start) == 0) continue;
+        BN_TRY(tune_rig_try_layout(r->rig, others[i], &is, err));
+        if (is) r->layouts[r->n_layouts++] = others[i];
     }
     return BITNET_OK;
 }
@@ -149,6 +146,7 @@ static bitnet_status ask_threads(struct run *r, bitnet_error *err)
             p.threads = r->threads[i];
             add(r, p);
         }
+    r->stage->search->rounds_min = TUNE_ROUNDS_TELLING;
     BN_TRY(search(r, end_threads, err));
     return break_tie(r, second_metric(metric), end_threads_tie, err);
 }
@@ -204,6 +202,7 @@ static bitnet_status check(struct run *r, bitnet_error *err)
     BN_TRY(begin(r, "check", t->settings->metric, 2, err));
     add(r, t->start);
     add(r, found);
+    r->stage->search->rounds_min = TUNE_ROUNDS_TELLING;
     BN_TRY(search(r, end_check, err));
     BN_TRY(break_tie(r, second_metric(t->settings->metric), end_check_tie, err));
     const struct tune_search *s = r->stage->search;

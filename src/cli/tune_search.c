@@ -70,7 +70,7 @@ static bitnet_status run_round(struct tune_search *s, bool *whole, bitnet_error 
     for (size_t i = 0; i < s->n; i++) {
         struct tune_candidate *c = &s->candidates[i];
         if (c->dropped) continue;
-        *whole = s->time_left(s->user);
+        *whole = s->rounds < s->rounds_min || s->time_left(s->user);
         if (!*whole) break;
         BN_TRY(s->measure(s->user, i, &c->values[s->rounds], err));
     }

@@ -16,7 +16,8 @@
 enum {
     TUNE_CANDIDATES_MAX = 512,
     TUNE_ROUNDS_MAX = 24,
-    TUNE_ROUNDS_HOPELESS = 3 /* enough to give up what is far behind */
+    TUNE_ROUNDS_HOPELESS = 3, /* enough to give up what is far behind */
+    TUNE_ROUNDS_TELLING = 7   /* four candidates cannot be told apart by fewer */
 };
 #define TUNE_THRESHOLD 0.01 /* smaller differences are none */
 #define TUNE_HOPELESS  0.8  /* the best value of such a candidate, in parts of the leader's worst */
@@ -29,6 +30,7 @@ struct tune_candidate {
 
 struct tune_search {
     size_t n, preferred;
+    size_t rounds_min; /* whatever the time */
     size_t rounds_max; /* at most TUNE_ROUNDS_MAX */
     bool keep_all;     /* a sweep: nobody is dropped */
     bitnet_status (*measure)(void *user, size_t candidate, double *rate, bitnet_error *err);

@@ -152,6 +152,23 @@ static void time_that_is_up_keeps_the_default(void **state)
     assert_int_equal(m.n_measured, 5);
 }
 
+static void some_rounds_are_taken_whatever_the_time(void **state)
+{
+    (void)state;
+    bitnet_error err;
+    struct machine m = {.noise = 0.001, .rng = {9}, .limit = 0, .speed = {100, 90}};
+    search = (struct tune_search){.n = 2,
+                                  .preferred = 1,
+                                  .rounds_min = TUNE_ROUNDS_TELLING,
+                                  .rounds_max = TUNE_ROUNDS_MAX,
+                                  .measure = measure,
+                                  .time_left = time_left,
+                                  .user = &m};
+    assert_int_equal(tune_search_run(&search, &err), BITNET_OK);
+    assert_int_equal(search.choice, 0);
+    assert_true(m.n_measured <= 2 * TUNE_ROUNDS_TELLING);
+}
+
 static void a_sweep_measures_all(void **state)
 {
     (void)state;
@@ -216,6 +233,7 @@ int main(void)
         cmocka_unit_test(small_differences_are_none),
         cmocka_unit_test(hopeless_ones_cost_three_rounds),
         cmocka_unit_test(time_that_is_up_keeps_the_default),
+        cmocka_unit_test(some_rounds_are_taken_whatever_the_time),
         cmocka_unit_test(a_sweep_measures_all),
         cmocka_unit_test(those_dropped_before_take_no_part),
         cmocka_unit_test(errors_are_passed_on),
