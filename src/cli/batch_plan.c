@@ -18,18 +18,6 @@ struct plan {
     json_t *bad; /* [{"line", "custom_id", "message"}], at most BAD_SHOWN_MAX */
 };
 
-/* "MemAvailable: N kB"; 0 where the system does not tell */
-static uint64_t available_bytes(void)
-{
-    unsigned long kb = 0;
-    char line[160];
-    FILE *f = fopen("/proc/meminfo", "re");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %lu kB", &kb) == 1) break;
-    if (f) fclose(f);
-    return (uint64_t)kb * 1024;
-}
-
 /* The engine itself says what it would not take: the request is submitted and withdrawn. */
 static bitnet_status try_prompt(struct plan *p, const bitnet_request *r, bitnet_error *err)
 {
@@ -108,7 +96,7 @@ static struct memory estimate(const struct plan *p)
                        .kv = p->info.kv_bytes,
                        .scratch = p->info.scratch_bytes,
                        .sequence = p->info.kv_bytes / p->info.kv_pages * pages,
-                       .available = available_bytes()};
+                       .available = term_available_bytes()};
     m.total = m.weights + m.kv + m.scratch;
     if (m.available > m.scratch && m.sequence) m.fit = (m.available - m.scratch) / m.sequence;
     return m;

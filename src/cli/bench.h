@@ -54,6 +54,7 @@ struct bench_settings {
     const char *text;             /* kv: a file whose perplexity is measured; NULL: none */
     bool text_embedded;           /* by the embedded model, not the one whose speed is measured */
     bitnet_engine_options engine; /* threads, context, chunk and cache as the user wants them */
+    const char *tuned;            /* what the tuning file had to say about it, "" if nothing */
 };
 
 /* kv: an engine with one request that goes on from round to round. */
@@ -113,6 +114,11 @@ struct bench {
 
 /* bench_run.c: opens the engines, measures, closes nothing but what it opened itself. */
 bitnet_status bench_run(struct bench *b, bitnet_error *err);
+/* Its parts, for measurements that are arranged otherwise: engines and plan; one measurement, whose
+ * figures are added to m if they are to be kept. */
+bitnet_status bench_open(struct bench *b, bitnet_error *err);
+bitnet_status bench_measure(struct bench *b, struct bench_measurement *m, bool keep,
+                            bitnet_error *err);
 void bench_free(struct bench *b); /* half-built is fine */
 void bench_note(struct bench *b, const char *fmt, ...) BN_PRINTF(2, 3);
 

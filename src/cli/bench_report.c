@@ -203,6 +203,7 @@ static json_t *json_settings(const struct bench *b)
     set_int(o, "warmup", s->warmup);
     set_int(o, "repeat", s->repeat);
     set_int(o, "seed", s->seed);
+    set_text(o, "tuned", s->tuned);
     return o;
 }
 

@@ -280,8 +280,8 @@ static bitnet_status measure_prefill(struct bench *b, struct bench_measurement *
 
 /* ------------------------------------------------------------------ rounds */
 
-static bitnet_status measure(struct bench *b, struct bench_measurement *m, bool keep,
-                             bitnet_error *err)
+bitnet_status bench_measure(struct bench *b, struct bench_measurement *m, bool keep,
+                            bitnet_error *err)
 {
     switch (m->mode) {
     case BENCH_STREAM:
@@ -317,7 +317,7 @@ static bitnet_status run_round(struct bench *b, uint32_t round, struct term_prog
         if (term_progress_show(bar, m->name, (uint64_t)round * b->n_items + i, total))
             return stop_if_interrupted(err);
         count_engine(b, m, -1);
-        BN_TRY(measure(b, m, keep, err));
+        BN_TRY(bench_measure(b, m, keep, err));
         count_engine(b, m, 1);
     }
     return BITNET_OK;
@@ -403,7 +403,7 @@ static bitnet_status open_engines(struct bench *b, bitnet_error *err)
     return BITNET_OK;
 }
 
-bitnet_status bench_run(struct bench *b, bitnet_error *err)
+bitnet_status bench_open(struct bench *b, bitnet_error *err)
 {
     b->info.size = sizeof b->info;
     bitnet_model_get_info(b->model, &b->info);
@@ -413,6 +413,13 @@ bitnet_status bench_run(struct bench *b, bitnet_error *err)
                                 : open_engines(b, err));
     BN_TRY(make_room(b, err));
     prompts_open(&b->prompts, b->model, b->settings->seed);
+    return BITNET_OK;
+}
+
+bitnet_status bench_run(struct bench *b, bitnet_error *err)
+{
+    const bool *modes = b->settings->modes;
+    BN_TRY(bench_open(b, err));
     b->load.average = bench_load_average();
     struct bench_clock from = bench_clock_now();
     BN_TRY(run_rounds(b, err));

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/synthetic.h"
 #include "cli/term.h"
+#include "cli/tune.h"
 #include <stdlib.h>
 
 struct bench_config {
@@ -22,6 +23,8 @@ struct bench_config {
     uint64_t seed;
     uint32_t pairs;
     bool json, run;
+    struct tune_opts tune;
+    char tuned[128]; /* what was taken from the tuning file */
 };
 
 #define AT(field) offsetof(struct bench_config, field)
@@ -155,6 +158,7 @@ static const struct opt_part parts[] = {
     {"Synthetic model", synthetic_table, AT(made)},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
+    {"Tuning", tune_opts_table, AT(tune)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -167,8 +171,7 @@ static bool kernels_only(const struct bench_config *c)
     return c->mode && strcmp(c->mode, "kernels") == 0;
 }
 
-static int open_model(bitnet_model **out, const struct bench_config *c,
-                      const struct arg_words *words)
+static int open_model(bitnet_model **out, struct bench_config *c, const struct arg_words *words)
 {
     struct synthetic_opts made = c->made;
     const char *head = c->engine.head, *ffn = c->engine.ffn;
@@ -182,8 +185,10 @@ static int open_model(bitnet_model **out, const struct bench_config *c,
 
 /* ------------------------------------------------------------------ the run */
 
-static void fill_settings(struct bench_settings *s, const struct bench_config *c)
+/* After the model was opened: what is tuned is known then. */
+static void fill_settings(struct bench_settings *s, struct bench_config *c)
 {
+    if (*c->model.tuned.date) tuning_describe(c->tuned, sizeof c->tuned, &c->model.tuned);
     *s = (struct bench_settings){.prompt_tokens = c->prompt_tokens,
                                  .batch_sizes = c->batch_sizes,
                                  .depths = c->depths,
@@ -195,7 +200,8 @@ static void fill_settings(struct bench_settings *s, const struct bench_config *c
                                  .seed = c->seed,
                                  .op = c->op,
                                  .text = c->text,
-                                 .text_embedded = c->made.shape != NULL};
+                                 .text_embedded = c->made.shape != NULL,
+                                 .tuned = c->tuned};
     model_engine_options(&s->engine, &c->model, &c->engine);
     for (int m = 0; m < BENCH_MODES; m++)
         s->modes[m] = !c->mode ? m == BENCH_STREAM || m == BENCH_PREFILL
@@ -243,7 +249,7 @@ static int deliver(struct outputs *out, const struct bench *b, const struct benc
     return code;
 }
 
-static int measure(const struct bench_config *c, const struct arg_words *words)
+static int measure(struct bench_config *c, const struct arg_words *words)
 {
     bitnet_error err = {0};
     bitnet_model *model = NULL;
@@ -251,13 +257,13 @@ static int measure(const struct bench_config *c, const struct arg_words *words)
     struct bench_settings settings;
     struct bench *b = NULL;
     int code = EXIT_DONE;
-    fill_settings(&settings, c);
     if ((c->report && bn_out_open(&out.report, c->report, true, &err) != BITNET_OK) ||
         (c->plot && bn_out_open(&out.plot, c->plot, true, &err) != BITNET_OK))
         code = term_fail(&err);
     if (code == EXIT_DONE && !(b = calloc(1, sizeof *b))) code = term_fail_text("out of memory");
     if (code == EXIT_DONE) code = open_model(&model, c, words);
     if (code == EXIT_DONE) {
+        fill_settings(&settings, c);
         b->settings = &settings;
         b->model = model;
         code = bench_run(b, &err) == BITNET_OK ? deliver(&out, b, c) : term_fail(&err);
@@ -267,6 +273,42 @@ static int measure(const struct bench_config *c, const struct arg_words *words)
     bitnet_model_close(model);
     bn_out_close(&out.report);
     bn_out_close(&out.plot);
+    return code;
+}
+
+/* ------------------------------------------------------------------ tuning */
+
+static int autotune(const struct bench_config *c, const struct arg_words *words)
+{
+    const struct model_opts *m = &c->model;
+    if (m->threads_given || m->layout_given || m->pin_given || m->prefetch_given ||
+        c->engine.batch_tokens)
+        return term_usage("bench", "--autotune chooses threads, layout, pinning, prefetch distance "
+                                   "and batch itself: give none of them");
+    if (c->mode || c->plot)
+        return term_usage("bench", "--autotune takes neither --mode nor --plot");
+    if (c->repeat > TUNE_ROUNDS_MAX)
+        return term_usage("bench", "--repeat is %u; --exhaustive takes at most %d", c->repeat,
+                          TUNE_ROUNDS_MAX);
+    struct tune_settings s = {.model = *m,
+                              .engine = c->engine,
+                              .budget_s = c->tune.budget_s,
+                              .max_new_tokens = c->max_new_tokens,
+                              .seed = c->seed};
+    for (int i = TUNE_DECODE; i <= TUNE_SERVE; i++)
+        if (strcmp(c->tune.objective, tune_metric_name((enum tune_metric)i)) == 0)
+            s.metric = (enum tune_metric)i;
+    for (size_t i = 0; i < c->prompt_tokens.n; i++)
+        s.prompt_tokens = (uint32_t)bn_max_size(s.prompt_tokens, c->prompt_tokens.items[i]);
+    if (c->tune.exhaustive) s.sweep_rounds = c->repeat ? c->repeat : BENCH_REPEAT;
+    struct synthetic_source from = {.fd = -1};
+    int code = model_backend_check(m->backend, "bench");
+    if (code == EXIT_DONE) code = model_cpus_apply(m->cpus, "bench");
+    if (code == EXIT_DONE)
+        code = synthetic_find(&from, &c->made, c->seed, m->model, words, "bench");
+    s.path = model_path_resolve(from.typed);
+    if (code == EXIT_DONE) code = bench_autotune(&s, c->report, c->json);
+    synthetic_end(&from);
     return code;
 }
 
@@ -305,7 +347,7 @@ static int diff(const struct bench_config *c, const struct arg_words *words)
 
 static int run(void *config, const struct arg_words *words)
 {
-    const struct bench_config *c = config;
+    struct bench_config *c = config;
     if (words->n && strcmp(words->items[0], "diff") == 0) return diff(c, words);
     if (c->run) return term_usage("bench", "--run is for 'bitnet bench diff'");
     if (c->fail_over) return term_usage("bench", "--fail-over is for 'bitnet bench diff'");
@@ -315,7 +357,9 @@ static int run(void *config, const struct arg_words *words)
     if (c->text && !kv) return term_usage("bench", "--text needs --mode kv");
     if (c->plot && (kv || kernels_only(c)))
         return term_usage("bench", "--plot does not draw %s", c->mode);
-    return measure(c, words);
+    if (c->tune.exhaustive && !c->tune.autotune)
+        return term_usage("bench", "--exhaustive needs --autotune");
+    return c->tune.autotune ? autotune(c, words) : measure(c, words);
 }
 
 const struct command cmd_bench = {
@@ -344,11 +388,16 @@ const struct command cmd_bench = {
         "meanwhile\n"
         "then falls on both.\n"
         "\n"
+        "--autotune finds the options that are fastest on this machine with this model; later runs "
+        "of\n"
+        "all commands take them where none are given (docs/autotune.md).\n"
+        "\n"
         "  bitnet bench model.gguf\n"
         "  bitnet bench --synthetic 2b-4t --mode all --json-report new.json --plot new.html\n"
         "  bitnet bench --mode batch --batch-sizes 1 4 8\n"
         "  bitnet bench --synthetic 2b-4t --mode kernels --op gemm_t2\n"
         "  bitnet bench --synthetic 2b-4t --mode kv --text story.txt\n"
+        "  bitnet bench --autotune model.gguf --budget 300\n"
         "  bitnet bench diff old.json new.json --fail-over 3%\n"
         "  bitnet bench diff --run old/bitnet new/bitnet -- --mode stream --repeat 3\n",
     .parts = parts,

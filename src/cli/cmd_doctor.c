@@ -44,7 +44,7 @@ static const struct opt_part parts[] = {
 
 /* The user's model, or the two that everybody knows. The machine has been read by then: what the
  * model takes is not missing from the memory that it is compared with. */
-static int add_models(struct doctor_facts *f, const char *typed, const struct model_opts *o)
+static int add_models(struct doctor_facts *f, const char *typed, struct model_opts *o)
 {
     bitnet_model *model = NULL;
     if (f->recorded && !typed) return EXIT_DONE; /* nothing to reckon with */
@@ -81,7 +81,7 @@ static int conclude(const struct doctor_findings *d)
     return code;
 }
 
-static int report(struct doctor_facts *f, const struct doctor_config *c, const char *typed)
+static int report(struct doctor_facts *f, struct doctor_config *c, const char *typed)
 {
     struct doctor_findings *d = calloc(1, sizeof *d);
     if (!d) return term_fail_text("out of memory");
@@ -98,7 +98,7 @@ static int report(struct doctor_facts *f, const struct doctor_config *c, const c
 
 static int run(void *config, const struct arg_words *words)
 {
-    const struct doctor_config *c = config;
+    struct doctor_config *c = config;
     const char *typed;
     bitnet_error err = {0};
     int code = model_word(&typed, c->model.model, words, "doctor");

@@ -146,7 +146,7 @@ static int deliver(struct outputs *out, const struct profile *p, const struct pr
     return code;
 }
 
-static int measure(const struct profile_config *c, const struct arg_words *words)
+static int measure(struct profile_config *c, const struct arg_words *words)
 {
     bitnet_error err = {0};
     bitnet_model *model = NULL;

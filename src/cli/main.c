@@ -73,6 +73,7 @@ static void print_overview(FILE *to)
     print_refused(to, "planned: ", true);
     fprintf(to, "\nEnvironment:\n"
                 "  BITNET_BACKEND   the kernels to use, as --backend\n"
+                "  BITNET_TUNING    the file of 'bench --autotune', or 'off', as --tuning\n"
                 "  NO_COLOR         when set, no colours\n\n"
                 "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n"
                 "'bitnet help COMMAND' shows the options of a command.\n");

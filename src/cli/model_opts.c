@@ -45,13 +45,15 @@ const struct opt model_opts_table[] = {
      .offset = offsetof(struct model_opts, threads),
      .initial = "0",
      .min = 0,
-     .max = 1024},
+     .max = 1024,
+     .given = offsetof(struct model_opts, threads_given)},
     {.kind = OPT_CHOICE,
      .name = "pin",
      .help = "bind each thread but the first to a CPU of its own, if there are enough; auto is off",
      .offset = offsetof(struct model_opts, pin),
      .initial = "auto",
-     .choices = "auto|on|off"},
+     .choices = "auto|on|off",
+     .given = offsetof(struct model_opts, pin_given)},
     {.kind = OPT_STR,
      .name = "cpus",
      .metavar = "LIST",
@@ -82,7 +84,8 @@ const struct opt model_opts_table[] = {
              "threads on, else t2",
      .offset = offsetof(struct model_opts, layout),
      .initial = "auto",
-     .choices = "auto|t2|t3|b1"},
+     .choices = "auto|t2|t3|b1",
+     .given = offsetof(struct model_opts, layout_given)},
     {.kind = OPT_CHOICE,
      .name = "hugepages",
      .help =
@@ -106,7 +109,18 @@ const struct opt model_opts_table[] = {
      .offset = offsetof(struct model_opts, prefetch_bytes),
      .initial = "0",
      .min = 0,
-     .max = 64 << 10},
+     .max = 64 << 10,
+     .given = offsetof(struct model_opts, prefetch_given)},
+    {.kind = OPT_STR,
+     .name = "tuning",
+     .metavar = "FILE",
+     .help =
+         "where 'bench --autotune' leaves what it finds for this machine and model, and options "
+         "that are not given are looked up; 'off': nowhere; auto: bitnet/tuning.json in "
+         "$XDG_CONFIG_HOME or ~/.config",
+     .offset = offsetof(struct model_opts, tuning),
+     .initial = "auto",
+     .env = "BITNET_TUNING"},
     {.kind = OPT_END},
 };
 
@@ -115,7 +129,7 @@ const struct opt prompt_batch_table[] = {
      .letter = 'b',
      .name = "batch-size",
      .metavar = "N",
-     .help = "tokens of the prompt that are computed together; 0 takes 512",
+     .help = "tokens of the prompt that are computed together; 0 takes the tuned number, else 512",
      .offset = offsetof(struct engine_opts, batch_tokens),
      .initial = "0",
      .min = 0,
@@ -196,7 +210,7 @@ const struct opt seqs_opts_table[] = {
     {.kind = OPT_U32,
      .name = "max-num-batched-tokens",
      .metavar = "N",
-     .help = "tokens that are computed in one step; 0 takes 512",
+     .help = "tokens that are computed in one step; 0 takes the tuned number, else 512",
      .offset = offsetof(struct seqs_opts, batch_tokens),
      .initial = "0",
      .min = 0,
@@ -305,27 +319,62 @@ static int open_with(bitnet_model **out, const char *typed, bitnet_model_options
     return EXIT_DONE;
 }
 
-int model_open(bitnet_model **out, const char *typed, const struct model_opts *o, const char *head,
+/* The batch is the engine's: model_engine_options takes it where none was given. */
+static void take_tuning(struct model_opts *o, const char *path)
+{
+    char text[128], note[sizeof(bitnet_error) + 64];
+    struct tuning *t = &o->tuned;
+    bitnet_error err;
+    if (tuning_look(t, o->tuning, path, o->backend, o->activations, &err) != BITNET_OK) {
+        snprintf(note, sizeof note, "%s; nothing is taken from it", err.text);
+        term_note(note);
+        return;
+    }
+    /* found together: one without the other may be worse than the default */
+    if (o->threads_given || o->layout_given) t->threads = *t->layout = 0;
+    if (o->pin_given) *t->pin = 0;
+    if (o->prefetch_given) t->prefetch_bytes = 0;
+    if (t->threads) o->threads = t->threads;
+    if (*t->layout) o->layout = t->layout;
+    if (*t->pin) o->pin = t->pin;
+    if (t->prefetch_bytes) o->prefetch_bytes = t->prefetch_bytes;
+    if (!t->threads && !*t->layout && !*t->pin && !t->prefetch_bytes && !t->batch_tokens) return;
+    tuning_describe(text, sizeof text, t);
+    snprintf(note, sizeof note,
+             "tuned for this machine: %s (bench --autotune, %s); options count more, --tuning off "
+             "ignores it",
+             text, t->date);
+    term_note(note);
+}
+
+void model_options(bitnet_model_options *out, const struct model_opts *o, const char *head,
+                   const char *ffn)
+{
+    bitnet_model_options_init(out);
+    out->threads = o->threads;
+    out->backend = o->backend;
+    out->activations = o->activations;
+    out->i2s_layout = o->i2s_layout;
+    out->layout = o->layout;
+    out->hugepages = o->hugepages;
+    out->mlock = o->mlock;
+    out->no_mmap = o->no_mmap;
+    out->prefetch_bytes = o->prefetch_bytes;
+    out->numa = o->numa;
+    out->head = head;
+    out->ffn = ffn;
+}
+
+int model_open(bitnet_model **out, const char *typed, struct model_opts *o, const char *head,
                const char *ffn, const char *command)
 {
     *out = NULL;
     int code = model_backend_check(o->backend, command);
     if (code == EXIT_DONE) code = model_cpus_apply(o->cpus, command);
     if (code != EXIT_DONE) return code;
+    take_tuning(o, model_path_resolve(typed));
     bitnet_model_options mo;
-    bitnet_model_options_init(&mo);
-    mo.threads = o->threads;
-    mo.backend = o->backend;
-    mo.activations = o->activations;
-    mo.i2s_layout = o->i2s_layout;
-    mo.layout = o->layout;
-    mo.head = head;
-    mo.ffn = ffn;
-    mo.hugepages = o->hugepages;
-    mo.mlock = o->mlock;
-    mo.no_mmap = o->no_mmap;
-    mo.prefetch_bytes = o->prefetch_bytes;
-    mo.numa = o->numa;
+    model_options(&mo, o, head, ffn);
     return open_with(out, typed, &mo);
 }
 
@@ -366,7 +415,7 @@ void model_engine_options(bitnet_engine_options *out, const struct model_opts *m
     out->threads = m->threads;
     out->pin = m->pin;
     out->ctx_tokens = e->ctx_tokens;
-    out->max_batch_tokens = e->batch_tokens;
+    out->max_batch_tokens = e->batch_tokens ? e->batch_tokens : m->tuned.batch_tokens;
     model_kv_types(out, &e->kv);
     out->head = e->head;
     out->ffn = e->ffn;
@@ -390,7 +439,7 @@ bitnet_status model_engine_open(bitnet_engine **out, const bitnet_model *m,
 void model_seqs_options(bitnet_engine_options *out, const struct seqs_opts *s)
 {
     out->max_seqs = s->max_seqs;
-    out->max_batch_tokens = s->batch_tokens;
+    if (s->batch_tokens) out->max_batch_tokens = s->batch_tokens;
     out->kv_tokens = s->kv_tokens;
     out->prefix_cache = s->prefix_cache;
 }

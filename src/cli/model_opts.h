@@ -7,6 +7,7 @@
 #define BN_CLI_MODEL_OPTS_H
 
 #include "cli/args.h"
+#include "cli/tuning.h"
 
 /* -m/--model alone, for commands that only look at a file or its vocabulary. */
 struct model_path {
@@ -15,9 +16,12 @@ struct model_path {
 extern const struct opt model_path_table[];
 
 struct model_opts {
-    const char *model, *backend, *activations, *i2s_layout, *layout, *pin, *cpus, *hugepages, *numa;
+    const char *model, *backend, *activations, *i2s_layout, *layout, *pin, *cpus, *hugepages, *numa,
+        *tuning;
     uint32_t threads, prefetch_bytes;
     bool mlock, no_mmap;
+    bool threads_given, layout_given, pin_given, prefetch_given;
+    struct tuning tuned; /* what was taken from the tuning file, set by model_open */
 };
 extern const struct opt model_opts_table[];
 
@@ -109,14 +113,19 @@ int model_backend_check(const char *name, const char *command);
  * may. On failure the error line has been printed and the exit code is returned. */
 int model_cpus_apply(const char *list, const char *command);
 
-/* Goes to the CPUs of --cpus, opens with a progress bar and shows the library's notes. head, ffn: as in bitnet_model_options;
+/* Goes to the CPUs of --cpus, opens with a progress bar and shows the library's notes. What the user
+ * did not give is taken into o from the tuning file, with a note. head, ffn: as in bitnet_model_options;
  * "exact" for commands that want all logits, "dense" for those that decode nothing. On failure the error line has been
  * printed and the exit code is returned; 0 when open. */
-int model_open(bitnet_model **out, const char *typed, const struct model_opts *o, const char *head,
+int model_open(bitnet_model **out, const char *typed, struct model_opts *o, const char *head,
                const char *ffn, const char *command);
+/* The options for the library, without progress. */
+void model_options(bitnet_model_options *out, const struct model_opts *o, const char *head,
+                   const char *ffn);
 int model_open_vocab(bitnet_model **out, const char *typed);
 
-/* threads and their CPUs from the model options, the rest from the engine options. */
+/* threads, their CPUs and what is tuned from the model options, the rest from the engine options.
+ * After model_open. */
 void model_engine_options(bitnet_engine_options *out, const struct model_opts *m,
                           const struct engine_opts *e);
 /* Opens an engine, and has it warmed up if that is wanted. *out is NULL on failure. */

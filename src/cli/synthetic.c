@@ -45,15 +45,15 @@ const struct opt synthetic_table[] = {
 };
 #undef AT
 
-/* Makes the model in memory that has no name and is gone when the descriptor is closed. */
-static int make(int *fd, const struct synthetic_opts *c, uint64_t seed, const char *command)
+static int make(struct synthetic_source *s, const struct synthetic_opts *c, uint64_t seed,
+                const char *command)
 {
     int code = model_shape_check(c->shape, command);
     if (code != EXIT_DONE) return code;
-    *fd = memfd_create("bitnet-synthetic", MFD_CLOEXEC);
-    if (*fd < 0) return term_fail_text("cannot make a file in memory: %s", strerror(errno));
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", *fd);
+    s->fd = memfd_create("bitnet-synthetic", MFD_CLOEXEC);
+    if (s->fd < 0) return term_fail_text("cannot make a file in memory: %s", strerror(errno));
+    snprintf(s->path, sizeof s->path, "/proc/self/fd/%d", s->fd);
+    s->typed = s->path;
     struct term_progress bar = {0};
     bitnet_error err = {0};
     bitnet_synth_options o;
@@ -66,29 +66,37 @@ static int make(int *fd, const struct synthetic_opts *c, uint64_t seed, const ch
     o.overwrite = 1;
     o.progress = term_progress_show;
     o.progress_user = &bar;
-    bitnet_status s = bitnet_synth(c->shape, path, &o, &err);
+    bitnet_status status = bitnet_synth(c->shape, s->path, &o, &err);
     term_progress_end(&bar);
-    return s == BITNET_OK ? EXIT_DONE : term_fail(&err);
+    return status == BITNET_OK ? EXIT_DONE : term_fail(&err);
 }
 
-int synthetic_or_word(bitnet_model **out, const struct synthetic_opts *made, uint64_t seed,
-                      const struct model_opts *o, const struct arg_words *words, const char *head,
-                      const char *ffn, const char *command)
+int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *made, uint64_t seed,
+                   const char *from_option, const struct arg_words *words, const char *command)
 {
-    const char *typed;
-    char path[64];
-    int fd = -1, code = model_word(&typed, o->model, words, command);
+    *out = (struct synthetic_source){.fd = -1};
+    int code = model_word(&out->typed, from_option, words, command);
     if (code != EXIT_DONE) return code;
     if (!made->shape && (made->layers || made->type || made->head_type || made->ffn_density))
         return term_usage(command,
                           "--layers, --type, --head-type and --ffn-density need --synthetic");
-    if (made->shape) {
-        if (typed) return term_usage(command, "give a model or --synthetic, not both");
-        code = make(&fd, made, seed, command);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        typed = path;
-    }
-    if (code == EXIT_DONE) code = model_open(out, typed, o, head, ffn, command);
-    if (fd >= 0) close(fd); /* the model holds what it needs of it */
+    if (!made->shape) return EXIT_DONE;
+    if (out->typed) return term_usage(command, "give a model or --synthetic, not both");
+    return make(out, made, seed, command);
+}
+
+void synthetic_end(struct synthetic_source *s)
+{
+    if (s->fd >= 0) close(s->fd);
+}
+
+int synthetic_or_word(bitnet_model **out, const struct synthetic_opts *made, uint64_t seed,
+                      struct model_opts *o, const struct arg_words *words, const char *head,
+                      const char *ffn, const char *command)
+{
+    struct synthetic_source from;
+    int code = synthetic_find(&from, made, seed, o->model, words, command);
+    if (code == EXIT_DONE) code = model_open(out, from.typed, o, head, ffn, command);
+    synthetic_end(&from); /* the model holds what it needs of it */
     return code;
 }

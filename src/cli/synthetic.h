@@ -14,10 +14,20 @@ struct synthetic_opts {
 };
 extern const struct opt synthetic_table[];
 
+/* Where the model is: a synthetic one is made in memory, has no name, and is gone when ended. */
+struct synthetic_source {
+    const char *typed; /* as of model_word, or `path` */
+    char path[32];
+    int fd; /* -1: not synthetic */
+};
+int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *made, uint64_t seed,
+                   const char *from_option, const struct arg_words *words, const char *command);
+void synthetic_end(struct synthetic_source *s);
+
 /* Opens the synthetic model or, without one, that of the only word or of --model. head, ffn and the
  * exit code as of model_open. */
 int synthetic_or_word(bitnet_model **out, const struct synthetic_opts *made, uint64_t seed,
-                      const struct model_opts *o, const struct arg_words *words, const char *head,
+                      struct model_opts *o, const struct arg_words *words, const char *head,
                       const char *ffn, const char *command);
 
 #endif

@@ -233,17 +233,27 @@ int term_finish(int code)
     return term_fail_text("cannot write to standard output");
 }
 
+/* "NAME: N kB" in a file of the kernel; 0 if there is no such line. */
+static uint64_t kernel_bytes(const char *path, const char *name)
+{
+    unsigned long kb = 0;
+    char line[160];
+    size_t n = strlen(name);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, name, n) == 0 && sscanf(line + n, ": %lu kB", &kb) == 1) break;
+    if (f) fclose(f);
+    return (uint64_t)kb * 1024;
+}
+
+uint64_t term_available_bytes(void) { return kernel_bytes("/proc/meminfo", "MemAvailable"); }
+
 uint64_t term_peak_rss_bytes(void)
 {
     /* getrusage also counts the process that started us before exec; the kernel's own line does
      * not */
-    unsigned long kb = 0;
-    char line[160];
-    FILE *f = fopen("/proc/self/status", "re");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %lu kB", &kb) == 1) break;
-    if (f) fclose(f);
-    if (kb) return (uint64_t)kb * 1024;
+    uint64_t bytes = kernel_bytes("/proc/self/status", "VmHWM");
+    if (bytes) return bytes;
     struct rusage u;
     return getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss * 1024 : 0;
 }

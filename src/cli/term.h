@@ -60,5 +60,6 @@ json_t *term_json_string(const char *s, size_t n);
 int term_finish(int code);
 
 uint64_t term_peak_rss_bytes(void);
+uint64_t term_available_bytes(void); /* memory; 0 where the system does not tell */
 
 #endif

@@ -67,7 +67,8 @@ class Tool:
         self.kept = set()
         self.env = {k: v for k,
                     v in os.environ.items() if not k.startswith("BITNET_") and k != "NO_COLOR"}
-        self.env.update(LC_ALL="C.UTF-8", TERM="xterm")
+        self.env.update(LC_ALL="C.UTF-8", TERM="xterm",
+                        XDG_CONFIG_HOME=str(self.folder / "config"))
 
     def path(self, name):
         return self.folder / name
