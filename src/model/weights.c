@@ -166,6 +166,7 @@ static bitnet_status keep(struct loader *l, struct bn_stored *x, const struct bn
     if (!l->s->to_read) return BITNET_OK;
     uint8_t *data = bn_slab_alloc(&l->m->slab, t->bytes);
     if (!data) return bn_fail_nomem(l->err, t->bytes, t->name);
+    bn_place_shared(l->m, data, t->bytes);
     bn_source_release(l->s, t); /* if it was looked at */
     x->data = data;
     return bn_source_fetch_to(l->s, t, data, l->err);
