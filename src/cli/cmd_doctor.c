@@ -116,6 +116,7 @@ static int run(void *config, const struct arg_words *words)
                                    .backend = c->model.backend,
                                    .threads = c->model.threads,
                                    .cpus_given = c->model.cpus != NULL,
+                                   .numa_given = strcmp(c->model.numa, "off") != 0,
                                    .measure = !c->no_measure && !c->isa};
     if (doctor_gather(f, &wishes, &err) != BITNET_OK) code = term_fail(&err);
     else code = c->isa ? show_isa(f, c) : report(f, c, typed);

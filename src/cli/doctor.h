@@ -26,6 +26,7 @@ struct doctor_facts {
     bool recorded;             /* another machine: nothing about this program counts */
     uint32_t threads;          /* that would be used */
     bool cpus_given;           /* --cpus: fewer CPUs are what the user wants */
+    bool numa_given;           /* --numa: nodes are taken care of */
     double read_one, read_all; /* bytes a second by one and by all threads; 0: not measured */
     double others;             /* share of the machine that others used; < 0: unknown */
     struct doctor_model models[DOCTOR_MAX_MODELS];
@@ -41,7 +42,7 @@ struct doctor_wishes {
     const char *root;    /* NULL: this machine */
     const char *backend; /* "auto": the best */
     uint32_t threads;    /* 0: the default */
-    bool cpus_given, measure;
+    bool cpus_given, numa_given, measure;
 };
 
 /* Everything but the models. */

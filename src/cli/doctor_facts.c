@@ -133,6 +133,7 @@ bitnet_status doctor_gather(struct doctor_facts *out, const struct doctor_wishes
 {
     out->recorded = w->root != NULL;
     out->cpus_given = w->cpus_given;
+    out->numa_given = w->numa_given;
     out->others = -1;
     if (w->root) BN_TRY(look_at_recording(out, w->root, err));
     else look_here(out);

@@ -201,6 +201,10 @@ static void check_numa(struct doctor_findings *out, const struct doctor_facts *f
         if (m->nodes[i].farthest > farthest) farthest = m->nodes[i].farthest;
     n = (uint32_t)CPU_COUNT(&nodes);
     if (n < 2) return;
+    if (f->numa_given) {
+        doctor_add(out, "numa", DOCTOR_OK, "%u nodes, and --numa takes care of them", n);
+        return;
+    }
     struct doctor_finding *d =
         doctor_add(out, "numa", DOCTOR_NOTE,
                    "the usable CPUs lie in %u nodes, each with memory of its own", n);

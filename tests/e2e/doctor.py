@@ -255,9 +255,6 @@ def test_a_narrowed_backend_is_found(d):
     assert found["backend"]["severity"] == "warning" and "BITNET_BACKEND" in found["backend"]["do"], found
 
 
-LATER = {"--mlock", "--numa"}  # options that findings name and this version does not have yet
-
-
 def test_what_is_to_be_done_can_be_done(d):
     """Commands and options of this program that findings name are there."""
     said = " ".join(f["do"] or "" for name in EXPECTED for args in ([], ["-t", "40"], ["embedded"])
@@ -266,7 +263,7 @@ def test_what_is_to_be_done_can_be_done(d):
     overview = subprocess.run([d.program, "help"], stdout=subprocess.PIPE, check=True, text=True).stdout
     options = set(re.findall(r"(?<!\S)--[a-z][a-z-]+", said))
     assert {"--threads", "--cpus"} <= options, options
-    missing = {o for o in options - LATER if not re.search(rf"{o}\b", helped)}
+    missing = {o for o in options if not re.search(rf"{o}\b", helped)}
     assert not missing, f"no such options: {missing}"
     for command in set(re.findall(r"bitnet (\w+)", said)):
         assert re.search(rf"\b{command}\b", overview), command

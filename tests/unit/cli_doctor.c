@@ -166,6 +166,8 @@ static void nodes_are_judged(void **state)
     set_facts("two-sockets");
     facts.machine.nodes[0].farthest = facts.machine.nodes[1].farthest = 0;
     assert_cost("numa", 0, "");
+    facts.numa_given = true;
+    assert_severity("numa", DOCTOR_OK);
     set_facts("smt-desktop");
     assert_null(find("numa"));
 }
