@@ -52,7 +52,7 @@ static void note_pages(struct bn_model *m)
     bn_buf_printf(
         &m->note,
         "%s pages were asked for: blocks of %zu bytes for weights lie in them, and of %zu "
-        "bytes in transparent huge pages, since only %llu such pages are free.",
+        "bytes in transparent huge pages, since %llu such pages are free.",
         bn_pages_name(b->pages), b->reserved_bytes, b->missed_bytes,
         (unsigned long long)bn_pages_free(b->pages));
 }

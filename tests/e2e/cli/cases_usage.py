@@ -92,7 +92,7 @@ def test_mistyped_option(t):
     t.usage("run", "--tmep", "0", says=["'--tmep'", "did you mean '--temp'?"])
     t.usage("inspect", "--wieghts", says="did you mean '--weights'?")
     t.usage("run", "-Z", says="'-Z'")
-    for option in ("--no-mmap", "--kv-int3", "--flash-attn"):
+    for option in ("--numa-nodes", "--kv-int3", "--flash-attn"):
         t.usage("run", option, "x", says=option)
 
 
