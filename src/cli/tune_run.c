@@ -183,6 +183,7 @@ static bool batch_matters(const struct run *r, uint32_t batch)
 static bitnet_status ask_batch(struct run *r, bitnet_error *err)
 {
     struct tune_point p = r->tune->choice;
+    if (r->tune->settings->prompt_tokens < batches[0]) return BITNET_OK;
     BN_TRY(begin(r, "batch", TUNE_PREFILL, BN_ARRAY_LEN(batches), err));
     for (size_t i = 0; i < BN_ARRAY_LEN(batches); i++) {
         p.batch_tokens = batches[i];
