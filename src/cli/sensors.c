@@ -4,20 +4,21 @@
 #include "base/tree.h"
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 bool sensors_number(double *out, const char *path, ...)
 {
-    char name[SENSORS_PATH_BYTES];
-    uint64_t value;
+    char name[SENSORS_PATH_BYTES], text[64], *end;
     va_list ap;
     va_start(ap, path);
     int n = vsnprintf(name, sizeof name, path, ap);
     va_end(ap);
-    if (n < 0 || (size_t)n >= sizeof name || !bn_tree_u64(&bn_tree_here, &value, "%s", name))
+    if (n < 0 || (size_t)n >= sizeof name ||
+        !bn_tree_text(&bn_tree_here, text, sizeof text, "%s", name))
         return false;
-    *out = (double)value;
-    return true;
+    *out = strtod(text, &end);
+    return end != text;
 }
 
 /* ------------------------------------------------------------------ clocks and heat */
