@@ -59,8 +59,28 @@ static bitnet_status write_entry(const struct tune *t, const char *path, const j
     return s;
 }
 
+/* Questions that were left open because time was short. */
+static void note_open_questions(const struct tune *t)
+{
+    struct bn_buf b;
+    bn_buf_init(&b, 512);
+    bn_buf_printf(&b, "%u s were too short for", t->settings->budget_s);
+    size_t n = 0;
+    for (size_t i = 0; i < t->n_stages; i++) {
+        const struct tune_stage *g = &t->stages[i];
+        if (g->is_sweep || tune_search_left(g->search) < 2 ||
+            g->search->rounds >= TUNE_ROUNDS_TELLING)
+            continue;
+        bn_buf_printf(&b, "%s %s (%s)", n++ ? "," : "", g->name, tune_metric_name(g->metric));
+    }
+    bn_buf_puts(&b, ", where the default stays; --budget gives more");
+    if (n && !b.failed) term_note(b.data);
+    bn_buf_free(&b);
+}
+
 static void print_notes(const struct tune *t)
 {
+    note_open_questions(t);
     char note[192];
     if (t->others > busy_others) {
         snprintf(note, sizeof note,
