@@ -17,6 +17,7 @@
 
 enum {
     BANDWIDTH_PASSES = 3,
+    KERNEL_RUNS = 3,
     CLOCK_EVERY_NS = 100000000,
     BATCH_TOKENS = 512 /* of an engine that was told nothing else */
 };
@@ -295,7 +296,11 @@ static void measure_kernel(struct profile *p)
         best = i;
         macs = c.macs;
     }
-    double ns = macs > 0 ? bitnet_kernel_timer_run(t, best) : 0;
+    double ns = 0;
+    for (int i = 0; macs > 0 && i < KERNEL_RUNS; i++) { /* the first one also fetches its memory */
+        double took = bitnet_kernel_timer_run(t, best);
+        if (i == 0 || took < ns) ns = took;
+    }
     if (ns > 0) p->kernel_macs_per_s = macs / ns * 1e9 * p->engine_info.threads;
     bitnet_kernel_timer_close(t);
 }
