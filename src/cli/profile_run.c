@@ -17,7 +17,7 @@
 
 enum {
     BANDWIDTH_PASSES = 3,
-    KERNEL_RUNS = 3,
+    KERNEL_RUNS = 12,
     CLOCK_EVERY_NS = 100000000,
     BATCH_TOKENS = 512 /* of an engine that was told nothing else */
 };
