@@ -71,6 +71,7 @@ struct tune_stage {
     struct tune_point *points;  /* [search->n], owned */
     struct tune_search *search; /* owned */
     bool is_sweep;              /* all were measured; the preferred one is the choice */
+    bool is_rematch;            /* of a sweep: the choice, and the one that was best there */
 };
 
 struct tune {

@@ -5,6 +5,7 @@
  */
 #include "cli/term.h"
 #include "cli/tune.h"
+#include <math.h>
 #include <stdlib.h>
 
 static struct bench_summary summary(const struct tune_candidate *c)
@@ -13,11 +14,20 @@ static struct bench_summary summary(const struct tune_candidate *c)
     return bench_summarize(c->values, c->n, scratch);
 }
 
-/* How far the preferred candidate is behind the best, as a share. */
-static double distance(const struct tune_search *s)
+/* How far the preferred candidate is behind the best, as a share; of two, by the pairs of rounds. */
+static double distance(const struct tune_stage *g)
 {
-    double best = tune_search_median(&s->candidates[s->best]);
-    return best > 0 ? 1 - tune_search_median(&s->candidates[s->preferred]) / best : 0;
+    const struct tune_search *s = g->search;
+    const struct tune_candidate *choice = &s->candidates[s->preferred];
+    double ratios[TUNE_ROUNDS_MAX], scratch[TUNE_ROUNDS_MAX];
+    if (!g->is_rematch) {
+        double best = tune_search_median(&s->candidates[s->best]);
+        return best > 0 ? 1 - tune_search_median(choice) / best : 0;
+    }
+    const struct tune_candidate *other = &s->candidates[1 - s->preferred];
+    size_t n = choice->n < other->n ? choice->n : other->n;
+    for (size_t i = 0; i < n; i++) ratios[i] = choice->values[i] / other->values[i];
+    return 1 - bench_summarize(ratios, n, scratch).median;
 }
 
 /* ------------------------------------------------------------------ JSON */
@@ -52,7 +62,7 @@ static json_t *stage_json(const struct tune_stage *g)
                           tune_metric_name(g->metric), "unit", "tok/s", "candidates", all,
                           "preferred", (json_int_t)s->preferred, "best", (json_int_t)s->best,
                           "choice", (json_int_t)s->choice);
-    if (g->is_sweep) json_object_set_new(o, "distance", json_real(distance(s)));
+    if (g->is_sweep || g->is_rematch) json_object_set_new(o, "distance", json_real(distance(g)));
     return o;
 }
 
@@ -139,8 +149,11 @@ static void print_stage(const struct tune *t, const struct tune_stage *g)
            "rounds", term_style(stdout, TERM_PLAIN));
     for (size_t i = 0; i < g->search->n; i++) print_candidate(t, g, i);
     if (g->is_sweep)
-        printf("  the choice is %.1f %% behind the best of all %zu\n", distance(g->search) * 100,
+        printf("  the choice is %.1f %% behind the best of all %zu\n", distance(g) * 100,
                g->search->n);
+    if (g->is_rematch)
+        printf("  side by side, pair by pair: the choice is %.1f %% %s\n", fabs(distance(g)) * 100,
+               distance(g) < 0 ? "ahead" : "behind");
     printf("\n");
 }
 
