@@ -310,7 +310,7 @@ typedef struct bitnet_engine_info {
 /* Everything that the first tokens would otherwise wait for: threads run, pages of weights, caches and
  * scratch memory are there, and pages of the model's file stay in memory from now on, as far as the
  * system lets them. After it steps cause no page faults, except for grammars. The engine must have no
- * requests and no sequences of bitnet_eval; nothing is kept of it, and only a profile counts it. */
+ * requests and no sequences of bitnet_eval; nothing is kept of it, and a profile begins anew. */
 BITNET_API bitnet_status bitnet_engine_warmup(bitnet_engine *e, bitnet_error *err);
 BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 
