@@ -5,10 +5,13 @@
 #include "base/bandwidth.h"
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include <stdlib.h>
 #include <unistd.h>
+
+#define CACHE_FOLDER "/sys/devices/system/cpu/cpu0/cache/index"
 
 enum { GRAIN_BYTES = 1 << 16, SUMS = 16 };
 static const size_t buffer_min_bytes = (size_t)256 << 20, buffer_max_bytes = (size_t)1 << 30;
@@ -24,8 +27,14 @@ struct bn_bandwidth {
     struct part *parts; /* [threads] */
 };
 
+/* What the kernel says comes first: the C library may count the caches of a host's other CPUs as well. */
 size_t bn_last_cache_bytes(void)
 {
+    uint64_t level, bytes;
+    for (unsigned i = 0; i < BN_MAX_CACHE_INDEX; i++)
+        if (bn_tree_u64(&bn_tree_here, &level, CACHE_FOLDER "%u/level", i) && level == 3 &&
+            bn_tree_u64(&bn_tree_here, &bytes, CACHE_FOLDER "%u/size", i))
+            return (size_t)bytes;
     long cache = 0;
 #ifdef _SC_LEVEL3_CACHE_SIZE
     cache = sysconf(_SC_LEVEL3_CACHE_SIZE);

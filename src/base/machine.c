@@ -72,18 +72,17 @@ static void count_cache(struct bn_machine *m, uint32_t level, char type, uint64_
 static void read_cache(struct bn_machine *m, const struct bn_tree *t, unsigned cpu, unsigned i)
 {
 #define FILE_OF(name) CPU_FOLDER "/cpu%u/cache/index%u/" name, cpu, i
-    char type[32], size[32], *unit;
-    uint64_t level;
+    char type[32];
+    uint64_t level, bytes;
     cpu_set_t shared;
     if (!bn_cpus_read(&shared, t, FILE_OF("shared_cpu_list"))) return;
     CPU_AND(&shared, &shared, &m->cpus.online);
     if (bn_cpus_first(&shared) != cpu) return;
     if (!bn_tree_u64(t, &level, FILE_OF("level")) ||
         !bn_tree_text(t, type, sizeof type, FILE_OF("type")) ||
-        !bn_tree_text(t, size, sizeof size, FILE_OF("size")))
+        !bn_tree_u64(t, &bytes, FILE_OF("size")))
         return;
 #undef FILE_OF
-    uint64_t bytes = strtoull(size, &unit, 10) << (*unit == 'K' ? 10 : *unit == 'M' ? 20 : 0);
     count_cache(m, (uint32_t)level,
                 *type == 'D'   ? 'd'
                 : *type == 'I' ? 'i'

@@ -130,12 +130,12 @@ bool bn_tree_text(const struct bn_tree *t, char *out, size_t room, const char *f
 
 bool bn_tree_u64(const struct bn_tree *t, uint64_t *out, const char *fmt, ...)
 {
-    char text[32];
+    char text[32], *unit;
     va_list args;
     va_start(args, fmt);
     bool found = text_at(t, text, sizeof text, fmt, args);
     va_end(args);
     if (!found || text[0] < '0' || text[0] > '9') return false;
-    *out = strtoull(text, NULL, 10);
+    *out = strtoull(text, &unit, 10) << (*unit == 'K' ? 10 : *unit == 'M' ? 20 : 0);
     return true;
 }

@@ -28,7 +28,7 @@ void bn_tree_close(struct bn_tree *t);
  * and "": there is no such file. */
 bool bn_tree_text(const struct bn_tree *t, char *out, size_t room, const char *fmt, ...)
     BN_PRINTF(4, 5);
-/* The number that a file begins with; false: there is none. */
+/* The number that a file begins with, K or M right behind it counted in; false: there is none. */
 bool bn_tree_u64(const struct bn_tree *t, uint64_t *out, const char *fmt, ...) BN_PRINTF(3, 4);
 
 #endif
