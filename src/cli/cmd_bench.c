@@ -20,7 +20,6 @@ struct bench_config {
     struct opt_u32s prompt_tokens, batch_sizes, depths;
     uint32_t max_new_tokens, warmup, repeat;
     bool engine_warmup;
-    uint64_t seed;
     uint32_t pairs;
     bool json, run;
     struct tune_opts tune;
@@ -103,15 +102,6 @@ static const struct opt measure_table[] = {
      .aliases = "repeats repetitions",
      .min = 1,
      .max = 1000},
-    {.kind = OPT_U64,
-     .letter = 's',
-     .name = "seed",
-     .metavar = "N",
-     .help = "chooses prompts and the weights of a synthetic model",
-     .offset = AT(seed),
-     .initial = "0",
-     .min = 0,
-     .max = 9007199254740992.0},
     {.kind = OPT_END},
 };
 static const struct opt output_table[] = {
@@ -180,7 +170,7 @@ static int open_model(bitnet_model **out, struct bench_config *c, const struct a
         ffn = "dense";
         if (made.shape && !made.layers) made.layers = 1; /* all layers have the same shapes */
     }
-    return synthetic_or_word(out, &made, c->seed, &c->model, words, head, ffn, "bench");
+    return synthetic_or_word(out, &made, &c->model, words, head, ffn, "bench");
 }
 
 /* ------------------------------------------------------------------ the run */
@@ -197,7 +187,7 @@ static void fill_settings(struct bench_settings *s, struct bench_config *c)
                                  .no_mmap = c->model.no_mmap,
                                  .engine_warmup = c->engine_warmup,
                                  .repeat = c->repeat,
-                                 .seed = c->seed,
+                                 .seed = c->made.seed,
                                  .op = c->op,
                                  .text = c->text,
                                  .text_embedded = c->made.shape != NULL,
@@ -294,7 +284,7 @@ static int autotune(const struct bench_config *c, const struct arg_words *words)
                               .engine = c->engine,
                               .budget_s = c->tune.budget_s,
                               .max_new_tokens = c->max_new_tokens,
-                              .seed = c->seed};
+                              .seed = c->made.seed};
     for (int i = TUNE_DECODE; i <= TUNE_SERVE; i++)
         if (strcmp(c->tune.objective, tune_metric_name((enum tune_metric)i)) == 0)
             s.metric = (enum tune_metric)i;
@@ -304,8 +294,7 @@ static int autotune(const struct bench_config *c, const struct arg_words *words)
     struct synthetic_source from = {.fd = -1};
     int code = model_backend_check(m->backend, "bench");
     if (code == EXIT_DONE) code = model_cpus_apply(m->cpus, "bench");
-    if (code == EXIT_DONE)
-        code = synthetic_find(&from, &c->made, c->seed, m->model, words, "bench");
+    if (code == EXIT_DONE) code = synthetic_find(&from, &c->made, m->model, words, "bench");
     s.path = model_path_resolve(from.typed);
     if (code == EXIT_DONE) code = bench_autotune(&s, c->report, c->json);
     synthetic_end(&from);

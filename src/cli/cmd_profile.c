@@ -15,7 +15,6 @@ struct profile_config {
     struct synthetic_opts made;
     const char *report, *html, *trace, *folded;
     uint32_t new_tokens, prompt_tokens, batch;
-    uint64_t seed;
     bool json, by_layer;
 };
 
@@ -47,15 +46,6 @@ static const struct opt run_table[] = {
      .initial = "1",
      .min = 1,
      .max = PROFILE_BATCH_MAX},
-    {.kind = OPT_U64,
-     .letter = 's',
-     .name = "seed",
-     .metavar = "N",
-     .help = "chooses prompts and the weights of a synthetic model",
-     .offset = AT(seed),
-     .initial = "0",
-     .min = 0,
-     .max = 9007199254740992.0},
     {.kind = OPT_END},
 };
 static const struct opt output_table[] = {
@@ -154,15 +144,15 @@ static int measure(struct profile_config *c, const struct arg_words *words)
     struct profile_settings settings = {.new_tokens = c->new_tokens,
                                         .prompt_tokens = c->prompt_tokens,
                                         .batch = c->batch,
-                                        .seed = c->seed,
+                                        .seed = c->made.seed,
                                         .trace = c->trace != NULL};
     model_engine_options(&settings.engine, &c->model, &c->engine);
     struct profile *p = calloc(1, sizeof *p);
     int code = p ? EXIT_DONE : term_fail_text("out of memory");
     if (p && open_outputs(&out, c, &err) != BITNET_OK) code = term_fail(&err);
     if (code == EXIT_DONE)
-        code = synthetic_or_word(&model, &c->made, c->seed, &c->model, words, c->engine.head,
-                                 c->engine.ffn, "profile");
+        code = synthetic_or_word(&model, &c->made, &c->model, words, c->engine.head, c->engine.ffn,
+                                 "profile");
     if (code == EXIT_DONE) {
         p->settings = &settings;
         p->model = model;

@@ -41,12 +41,20 @@ const struct opt synthetic_table[] = {
              "or 'trained'",
      .offset = AT(ffn_density),
      .shown = "chance: 0.5:0.33"},
+    {.kind = OPT_U64,
+     .letter = 's',
+     .name = "seed",
+     .metavar = "N",
+     .help = "chooses prompts and the weights of a synthetic model",
+     .offset = AT(seed),
+     .initial = "0",
+     .min = 0,
+     .max = 9007199254740992.0},
     {.kind = OPT_END},
 };
 #undef AT
 
-static int make(struct synthetic_source *s, const struct synthetic_opts *c, uint64_t seed,
-                const char *command)
+static int make(struct synthetic_source *s, const struct synthetic_opts *c, const char *command)
 {
     int code = model_shape_check(c->shape, command);
     if (code != EXIT_DONE) return code;
@@ -60,7 +68,7 @@ static int make(struct synthetic_source *s, const struct synthetic_opts *c, uint
     bitnet_synth_options_init(&o);
     o.type = c->type;
     o.head_type = c->head_type;
-    o.seed = seed;
+    o.seed = c->seed;
     o.n_layer = c->layers;
     o.ffn_density = c->ffn_density;
     o.overwrite = 1;
@@ -71,7 +79,7 @@ static int make(struct synthetic_source *s, const struct synthetic_opts *c, uint
     return status == BITNET_OK ? EXIT_DONE : term_fail(&err);
 }
 
-int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *made, uint64_t seed,
+int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *made,
                    const char *from_option, const struct arg_words *words, const char *command)
 {
     *out = (struct synthetic_source){.fd = -1};
@@ -82,7 +90,7 @@ int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *ma
                           "--layers, --type, --head-type and --ffn-density need --synthetic");
     if (!made->shape) return EXIT_DONE;
     if (out->typed) return term_usage(command, "give a model or --synthetic, not both");
-    return make(out, made, seed, command);
+    return make(out, made, command);
 }
 
 void synthetic_end(struct synthetic_source *s)
@@ -90,12 +98,12 @@ void synthetic_end(struct synthetic_source *s)
     if (s->fd >= 0) close(s->fd);
 }
 
-int synthetic_or_word(bitnet_model **out, const struct synthetic_opts *made, uint64_t seed,
-                      struct model_opts *o, const struct arg_words *words, const char *head,
-                      const char *ffn, const char *command)
+int synthetic_or_word(bitnet_model **out, const struct synthetic_opts *made, struct model_opts *o,
+                      const struct arg_words *words, const char *head, const char *ffn,
+                      const char *command)
 {
     struct synthetic_source from;
-    int code = synthetic_find(&from, made, seed, o->model, words, command);
+    int code = synthetic_find(&from, made, o->model, words, command);
     if (code == EXIT_DONE) code = model_open(out, from.typed, o, head, ffn, command);
     synthetic_end(&from); /* the model holds what it needs of it */
     return code;

@@ -11,6 +11,7 @@
 struct synthetic_opts {
     const char *shape, *type, *head_type, *ffn_density; /* shape NULL: no synthetic model */
     uint32_t layers;
+    uint64_t seed; /* of prompts, too */
 };
 extern const struct opt synthetic_table[];
 
@@ -20,14 +21,14 @@ struct synthetic_source {
     char path[32];
     int fd; /* -1: not synthetic */
 };
-int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *made, uint64_t seed,
+int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *made,
                    const char *from_option, const struct arg_words *words, const char *command);
 void synthetic_end(struct synthetic_source *s);
 
 /* Opens the synthetic model or, without one, that of the only word or of --model. head, ffn and the
  * exit code as of model_open. */
-int synthetic_or_word(bitnet_model **out, const struct synthetic_opts *made, uint64_t seed,
-                      struct model_opts *o, const struct arg_words *words, const char *head,
-                      const char *ffn, const char *command);
+int synthetic_or_word(bitnet_model **out, const struct synthetic_opts *made, struct model_opts *o,
+                      const struct arg_words *words, const char *head, const char *ffn,
+                      const char *command);
 
 #endif
