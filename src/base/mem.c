@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
 
+#include "base/tree.h"
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -69,14 +69,11 @@ const char *bn_pages_name(enum bn_pages pages) { return kinds[pages].name; }
 
 uint64_t bn_pages_free(enum bn_pages pages)
 {
-    char path[96], text[32] = "";
-    snprintf(path, sizeof path, "/sys/kernel/mm/hugepages/hugepages-%zukB/free_hugepages",
-             ((size_t)1 << kinds[pages].bits) >> 10);
-    FILE *f = fopen(path, "re");
-    if (!f) return 0;
-    char *line = fgets(text, sizeof text, f);
-    fclose(f);
-    return line ? strtoull(line, NULL, 10) : 0;
+    uint64_t n;
+    size_t page_kb = ((size_t)1 << kinds[pages].bits) >> 10;
+    bool known = bn_tree_u64(&bn_tree_here, &n,
+                             "/sys/kernel/mm/hugepages/hugepages-%zukB/free_hugepages", page_kb);
+    return known ? n : 0;
 }
 
 const char *bn_backing_pages(const struct bn_backing *b)

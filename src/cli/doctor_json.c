@@ -3,13 +3,13 @@
  * doctor_json.c: facts and findings as JSON. What is unknown is null.
  */
 #include "cli/doctor.h"
-#include "cli/term.h"
+#include "cli/report_set.h"
 
-static void set(json_t *o, const char *key, json_t *v) { json_object_set_new(o, key, v); }
-
-static void set_text(json_t *o, const char *key, const char *s)
+/* "" is unknown. */
+static void set_known_text(json_t *o, const char *key, const char *s)
 {
-    set(o, key, *s ? term_json_string(s, strlen(s)) : json_null());
+    if (*s) set_text(o, key, s);
+    else set(o, key, json_null());
 }
 
 /* 0 is unknown. */
@@ -35,19 +35,19 @@ static json_t *json_cpus(const struct bn_machine *m)
     const struct bn_topology *t = &m->cpus;
     cpu_set_t fast = bn_topology_fast(t);
     json_t *o = json_object();
-    set_text(o, "name", m->cpu_name);
+    set_known_text(o, "name", m->cpu_name);
     set_cpus(o, "online", &t->online);
     set_cpus(o, "usable", &t->usable);
     set_cpus(o, "fast", &fast);
-    set(o, "cpus", json_integer(CPU_COUNT(&t->online)));
-    set(o, "packages", json_integer(bn_topology_groups(t->package, &t->online)));
-    set(o, "cores", json_integer(bn_topology_groups(t->core, &t->online)));
-    set(o, "usable_cores", json_integer(bn_topology_groups(t->core, &t->usable)));
+    set_int(o, "cpus", CPU_COUNT(&t->online));
+    set_int(o, "packages", bn_topology_groups(t->package, &t->online));
+    set_int(o, "cores", bn_topology_groups(t->core, &t->online));
+    set_int(o, "usable_cores", bn_topology_groups(t->core, &t->usable));
     set_answer(o, "smt", m->smt);
     set(o, "hybrid", json_boolean(CPU_COUNT(&t->slow) > 0));
     set_answer(o, "virtual_machine", m->virtual_machine);
-    set_text(o, "virtual_name", m->virtual_machine == BN_YES ? m->virtual_name : "");
-    set(o, "default_threads", json_integer(m->default_threads));
+    set_known_text(o, "virtual_name", m->virtual_machine == BN_YES ? m->virtual_name : "");
+    set_int(o, "default_threads", m->default_threads);
     return o;
 }
 
@@ -71,8 +71,8 @@ static json_t *json_nodes(const struct bn_machine *m)
     for (uint32_t i = 0; i < m->n_nodes; i++) {
         const struct bn_machine_node *n = &m->nodes[i];
         json_t *o = json_object();
-        set(o, "id", json_integer(n->id));
-        set(o, "cpus", json_integer(n->n_cpus));
+        set_int(o, "id", n->id);
+        set_int(o, "cpus", n->n_cpus);
         set_known(o, "total_bytes", n->total_bytes);
         set_known(o, "free_bytes", n->free_bytes);
         set_known(o, "farthest", n->farthest);
@@ -85,9 +85,9 @@ static json_t *json_limits(const struct bn_machine *m)
 {
     json_t *o = json_object();
     set(o, "quota_cpus", m->group.quota_cpus > 0 ? json_real(m->group.quota_cpus) : json_null());
-    set(o, "periods", json_integer((json_int_t)m->group.n_periods));
-    set(o, "periods_throttled", json_integer((json_int_t)m->group.n_throttled));
-    set_text(o, "cpuset", m->group.cpuset);
+    set_int(o, "periods", m->group.n_periods);
+    set_int(o, "periods_throttled", m->group.n_throttled);
+    set_known_text(o, "cpuset", m->group.cpuset);
     set_known(o, "memory_bytes", m->group.memory_bytes);
     if (m->memlock_bytes == UINT64_MAX) set(o, "memlock_bytes", json_string("unlimited"));
     else set_known(o, "memlock_bytes", m->memlock_bytes);
@@ -97,9 +97,9 @@ static json_t *json_limits(const struct bn_machine *m)
 static json_t *json_frequency(const struct bn_machine *m)
 {
     json_t *o = json_object();
-    set_text(o, "driver", m->driver);
-    set_text(o, "governor", m->governor);
-    set_text(o, "preference", m->preference);
+    set_known_text(o, "driver", m->driver);
+    set_known_text(o, "governor", m->governor);
+    set_known_text(o, "preference", m->preference);
     set_known(o, "min_khz", m->min_khz);
     set_known(o, "max_khz", m->max_khz);
     set_known(o, "now_khz", m->now_khz);
@@ -114,10 +114,10 @@ static json_t *json_memory(const struct bn_machine *m)
     json_t *o = json_object(), *huge = json_array();
     set_known(o, "total_bytes", m->memory_bytes);
     set_known(o, "available_bytes", m->available_bytes);
-    set(o, "swap_bytes", json_integer((json_int_t)m->swap_bytes));
-    set(o, "swap_used_bytes", json_integer((json_int_t)m->swap_used_bytes));
-    set_text(o, "transparent_huge_pages", m->thp);
-    set_text(o, "transparent_huge_pages_defrag", m->thp_defrag);
+    set_int(o, "swap_bytes", m->swap_bytes);
+    set_int(o, "swap_used_bytes", m->swap_used_bytes);
+    set_known_text(o, "transparent_huge_pages", m->thp);
+    set_known_text(o, "transparent_huge_pages_defrag", m->thp_defrag);
     set_answer(o, "khugepaged_defrag", m->khugepaged);
     for (uint32_t i = 0; i < m->n_huge; i++)
         json_array_append_new(huge, json_pack("{s:I, s:I, s:I}", "page_bytes",
@@ -148,9 +148,9 @@ static json_t *json_models(const struct doctor_facts *f)
         const struct doctor_model *m = &f->models[i];
         double most = doctor_tokens_s(f, m);
         json_t *o = json_object();
-        set_text(o, "name", m->name);
-        set(o, "token_bytes", json_integer((json_int_t)m->token_bytes));
-        set(o, "memory_bytes", json_integer((json_int_t)m->memory_bytes));
+        set_known_text(o, "name", m->name);
+        set_int(o, "token_bytes", m->token_bytes);
+        set_int(o, "memory_bytes", m->memory_bytes);
         set(o, "fits_into_caches", json_boolean(doctor_cached(f, m)));
         set(o, "most_tok_s", most > 0 ? json_real(most) : json_null());
         set(o, "usual_tok_s",
@@ -167,13 +167,13 @@ static json_t *json_findings(const struct doctor_findings *d)
     for (size_t i = 0; i < d->n; i++) {
         const struct doctor_finding *x = &d->items[i];
         json_t *o = json_object();
-        set_text(o, "id", x->id);
-        set_text(o, "severity", doctor_severity_name(x->severity));
-        set_text(o, "what", x->what);
+        set_known_text(o, "id", x->id);
+        set_known_text(o, "severity", doctor_severity_name(x->severity));
+        set_known_text(o, "what", x->what);
         set(o, "cost", *x->basis ? json_real(x->cost) : json_null());
-        set_text(o, "basis", x->basis);
-        set_text(o, "how", x->how);
-        set_text(o, "do", x->todo);
+        set_known_text(o, "basis", x->basis);
+        set_known_text(o, "how", x->how);
+        set_known_text(o, "do", x->todo);
         json_array_append_new(a, o);
     }
     return a;
@@ -183,9 +183,9 @@ json_t *doctor_json(const struct doctor_facts *f, const struct doctor_findings *
 {
     const struct bn_machine *m = &f->machine;
     json_t *o = json_object();
-    set_text(o, "version", bitnet_version());
+    set_known_text(o, "version", bitnet_version());
     set(o, "recorded", json_boolean(f->recorded));
-    set(o, "threads", json_integer(f->threads));
+    set_int(o, "threads", f->threads);
     set(o, "cpu", json_cpus(m));
     set(o, "kernels", f->recorded ? json_null() : doctor_json_kernels(f));
     set(o, "caches", json_caches(m));

@@ -6,7 +6,6 @@
  * Times are means over the workers: what one of them spends on an operation while the others wait
  * counts as their waiting. So the parts of a phase add up to its time by the clock.
  */
-#include "base/cores.h"
 #include "base/mem.h"
 #include "cli/profile.h"
 #include "cli/report_set.h"
@@ -269,7 +268,7 @@ static json_t *json_machine(const struct profile *p)
     bench_cpu_list(text, sizeof text);
     set_text(o, "cpus", text);
     set_int(o, "threads", p->engine_info.threads);
-    set_int(o, "usable_cpus", bn_usable_cores());
+    set_int(o, "usable_cpus", (uint64_t)CPU_COUNT(&p->cpus));
     set_int(o, "default_threads", bitnet_default_threads());
     set_real(o, "bandwidth_bytes_per_s", p->bandwidth);
     set(o, "others", p->others < 0 ? json_null() : json_real(p->others));

@@ -6,6 +6,7 @@
  */
 #include "base/bandwidth.h"
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/mem.h"
 #include "cli/heap_count.h"
 #include "cli/interrupt.h"
@@ -253,7 +254,7 @@ static bitnet_status open_rest(struct profile *p, bitnet_error *err)
     p->clocks = bn_calloc(PROFILE_CLOCKS_MAX, sizeof *p->clocks);
     if (!p->clocks)
         return bn_fail_nomem(err, PROFILE_CLOCKS_MAX * sizeof *p->clocks, "samples of the clock");
-    if (sched_getaffinity(0, sizeof p->cpus, &p->cpus) != 0) CPU_ZERO(&p->cpus);
+    bn_cpus_allowed(&p->cpus);
     prompts_open(&p->prompts, p->model, p->settings->seed);
     sensors_energy_open(&p->energy, "");
     return BITNET_OK;
