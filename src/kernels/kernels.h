@@ -31,6 +31,10 @@ enum {
     BN_ATTN_BLOCK = 32,  /* keys in one step of attention */
     BN_SCREEN_ROWS = 4,  /* rows of a group of a screening copy */
     BN_SCREEN_COLS_MAX = 16384,
+    BN_SCREEN2_ROWS = 16,          /* rows of a group of a coarse copy */
+    BN_SCREEN2_BLOCK = BN_K_ALIGN, /* columns that share a weight there */
+    BN_SCREEN2_BASE = 192,         /* the least weight; a byte is added to it */
+    BN_SCREEN2_COLS_MAX = 12288,
     BN_DENSE8_ROWS = 4 /* rows of a group of a matrix with one byte a weight */
 };
 
@@ -143,6 +147,38 @@ struct bn_screen_row {
 };
 void bn_screen4_pack(uint8_t *dst, struct bn_screen_row *row, const float *x, size_t n_rows,
                      size_t cols, const float *u, const float *d);
+
+/* ---- coarse screening: rows of two bits a weight, blocks of columns with a weight of their own ----
+ * The copy holds codes c in 0 .. 3, which stand for 2 c - 3, and a byte u for every row and block
+ * of 128 columns. With k the vector, block by block
+ *   sum = sum over blocks of (192 + u) * (2 C - 3 K),  C = sum of c[j] * k[j], K = sum of k[j],
+ * an exact int32: |sum| <= 96 * 447 * 3 * 127 * 128 < 2^31. Group after group of 16 rows; a group is
+ *   u      [blocks][16 rows], filled up to a multiple of 64 bytes
+ *   codes  [blocks][8 pieces][16 rows][4 bytes]: of piece p, byte i of a row holds the codes of
+ *          columns 16 p + i, 16 p + 4 + i, 16 p + 8 + i, 16 p + 12 + i, from its lowest bits on.
+ * Rows are filled up to whole groups and columns to whole blocks: k is zero there, so that nothing
+ * depends on their codes. */
+struct bn_screen2 {
+    const uint8_t *data;
+    size_t rows, cols; /* cols <= BN_SCREEN2_COLS_MAX */
+    size_t ahead;      /* as in struct bn_packed; for a vector alone */
+};
+
+struct bn_screen2_vector {
+    const int8_t *k;          /* within +-127, zeros from cols up to BN_K_ALIGN */
+    const int32_t *block_sum; /* [blocks] K */
+};
+
+/* Rows [r0, r1), r0 a multiple of BN_SCREEN2_ROWS, and vector after vector: sum[i * stride + r - r0]
+ * for v[i]. The rows are read once for every few vectors: they should be so few that they stay in
+ * the cache. */
+typedef void bn_screen2_fn(int32_t *sum, size_t stride, const struct bn_screen2 *w, size_t r0,
+                           size_t r1, const struct bn_screen2_vector *v, size_t n_vec);
+
+size_t bn_screen2_group_bytes(size_t cols);
+/* One group: code[n_rows][cols] and u[n_rows][blocks]; n_rows <= BN_SCREEN2_ROWS. */
+void bn_screen2_pack(uint8_t *dst, const uint8_t *code, const uint8_t *u, size_t n_rows,
+                     size_t cols);
 
 /* ---- dense matrices rounded to one byte a weight ----
  * A row is about scale * q[j], a vector about unit * k[j]. With S = sum of q[j] * k[j], exact:
