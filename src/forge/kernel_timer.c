@@ -103,7 +103,7 @@ static void begin(struct bitnet_kernel_timer *t, const struct task *k)
     if (bn_timer_row_type(k->op) != BN_TYPE_COUNT)
         bn_quant_row(t->row, bn_timer_row_type(k->op), t->x, k->s.cols);
     size_t stride = bn_align_up(k->s.cols, BN_K_ALIGN);
-    if (k->op == OP_screen4)
+    if (k->op == OP_screen4 || k->op == OP_screen2)
         for (size_t i = 0; i < 2 * stride; i++) t->q[i] = (int8_t)(i % 127 - 63);
     if (k->op == OP_rope_neox || k->op == OP_rope_norm)
         for (size_t i = 0; i < k->s.cols; i++) t->cs[i] = i < k->s.cols / 2 ? 1 : 0;
@@ -154,6 +154,15 @@ static void call_screen(struct bitnet_kernel_timer *t, const struct task *k)
     struct bn_screen_vector v = {t->q, NULL, 1e-4, 1, 3, 1e-4, 0};
     ((bn_screen4_fn *)k->v->fn)(t->y, t->y + BN_TIMER_HEAD_ROWS, BN_TIMER_HEAD_ROWS, &w, 0,
                                 k->s.rows, &v, 1);
+}
+
+static void call_screen2(struct bitnet_kernel_timer *t, const struct task *k)
+{
+    struct bn_screen2 w = {next_weights(t, k), k->s.rows, k->s.cols, t->ahead};
+    static const int32_t block_sum[BN_SCREEN2_COLS_MAX / BN_SCREEN2_BLOCK];
+    struct bn_screen2_vector v = {t->q, block_sum};
+    ((bn_screen2_fn *)k->v->fn)((int32_t *)(void *)t->y, BN_TIMER_HEAD_ROWS, &w, 0, k->s.rows, &v,
+                                1);
 }
 
 static void call_dense8(struct bitnet_kernel_timer *t, const struct task *k)
@@ -223,6 +232,7 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
         break;
     case OP_dots_f16: ((bn_dots_f16_fn *)fn)(t->y, t->half, s->rows, t->x, s->cols); break;
     case OP_screen4: call_screen(t, k); break;
+    case OP_screen2: call_screen2(t, k); break;
     case OP_dense8: call_dense8(t, k); break;
     case OP_rows_r2:
     case OP_cols_c2: call_parts(t, k); break;

@@ -238,6 +238,11 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
         add_copy(t, v, bn_screen4_group_bytes(c->n_embd) / BN_SCREEN_ROWS, false);
         add_copy(t, v, bn_screen4_group_bytes(c->n_embd) / BN_SCREEN_ROWS, true);
         break;
+    case OP_screen2:
+        if (c->n_embd > BN_SCREEN2_COLS_MAX) break;
+        add_copy(t, v, bn_screen2_group_bytes(c->n_embd) / BN_SCREEN2_ROWS, false);
+        add_copy(t, v, bn_screen2_group_bytes(c->n_embd) / BN_SCREEN2_ROWS, true);
+        break;
     case OP_dense8:
         add_copy(t, v, bn_dense8_group_bytes(c->n_embd) / BN_DENSE8_ROWS, false);
         add_copy(t, v, bn_dense8_group_bytes(c->n_embd) / BN_DENSE8_ROWS, true);
