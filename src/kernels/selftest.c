@@ -211,7 +211,30 @@ TEST bool test_screen4(bn_screen4_fn *f)
     return same(a, b, sizeof a);
 }
 
-/* As above; one block of columns is enough. */
+/* A group and a part of one, two blocks of columns, as many vectors as are taken at a time and one. */
+TEST bool test_screen2(bn_screen2_fn *f)
+{
+    enum { ROWS = 21, VECTORS = 9, COLS = 200, PADDED = 256, BLOCKS = PADDED / BN_SCREEN2_BLOCK };
+    uint8_t data[2 * (64 + BN_SCREEN2_ROWS * PADDED / 4)];
+    int8_t k[VECTORS][PADDED] = {0};
+    int32_t block_sum[VECTORS][BLOCKS] = {0}, a[VECTORS][ROWS], b[VECTORS][ROWS];
+    struct bn_screen2_vector v[VECTORS];
+    struct bn_rng r = {29};
+    fill_bytes(data, sizeof data, 33);
+    for (size_t i = 0; i < VECTORS; i++) {
+        for (size_t j = 0; j < COLS; j++) {
+            k[i][j] = (int8_t)((int)bn_rng_below(&r, 255) - 127);
+            block_sum[i][j / BN_SCREEN2_BLOCK] += k[i][j];
+        }
+        v[i] = (struct bn_screen2_vector){k[i], block_sum[i]};
+    }
+    struct bn_screen2 w = {data, ROWS, COLS, 0};
+    bn_screen2_c(a[0], ROWS, &w, 0, ROWS, v, VECTORS);
+    f(b[0], ROWS, &w, 0, ROWS, v, VECTORS);
+    return same(a, b, sizeof a);
+}
+
+/* As screen4; one block of columns is enough. */
 TEST bool test_dense8(bn_dense8_fn *f)
 {
     enum { ROWS = 7, VECTORS = 7, COLS = 200, PADDED = 256 };
@@ -530,6 +553,7 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
     CHECK(dots, test_dots(k->dots));
     CHECK(dots_f16, test_dots_f16(k->dots_f16));
     CHECK(screen4, test_screen4(k->screen4));
+    CHECK(screen2, test_screen2(k->screen2));
     CHECK(dense8, test_dense8(k->dense8));
     CHECK(rows_r2, test_rows_r2(k->rows_r2, false) && test_rows_r2(k->rows_r2, true));
     CHECK(cols_c2, test_cols_c2(k->cols_c2, false) && test_cols_c2(k->cols_c2, true));

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AVX-512 by SIMD Everywhere, and what its version 0.7 lacks. */
+#ifndef BN_TESTS_KERNELS_EMULATED_H
+#define BN_TESTS_KERNELS_EMULATED_H
+
+#include <simde/x86/avx512.h>
+
+#include <string.h>
+
+static inline __m512i emulated_srai_epi32(__m512i a, unsigned n)
+{
+    int32_t x[16];
+    memcpy(x, &a, sizeof x);
+    for (size_t i = 0; i < 16; i++) x[i] >>= n;
+    memcpy(&a, x, sizeof x);
+    return a;
+}
+
+static inline __m512i emulated_cvtepu8_epi32(__m128i a)
+{
+    uint8_t from[16];
+    int32_t x[16];
+    memcpy(from, &a, sizeof from);
+    for (size_t i = 0; i < 16; i++) x[i] = from[i];
+    return _mm512_loadu_epi32(x);
+}
+
+static inline void emulated_mask_storeu_epi32(void *p, __mmask16 mask, __m512i a)
+{
+    int32_t x[16];
+    memcpy(x, &a, sizeof x);
+    for (size_t i = 0; i < 16; i++)
+        if (mask >> i & 1) memcpy((char *)p + i * sizeof *x, &x[i], sizeof *x);
+}
+
+#undef _mm512_srai_epi32
+#undef _mm512_cvtepu8_epi32
+#undef _mm512_mask_storeu_epi32
+#define _mm512_srai_epi32        emulated_srai_epi32
+#define _mm512_cvtepu8_epi32     emulated_cvtepu8_epi32
+#define _mm512_mask_storeu_epi32 emulated_mask_storeu_epi32
+
+#endif
