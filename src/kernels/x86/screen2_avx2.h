@@ -23,8 +23,8 @@ struct bn_screen2_group {
 typedef void bn_screen2_group_fn(int32_t *sum, size_t stride, const struct bn_screen2_group *g,
                                  size_t rows, const struct bn_screen2_vector *v);
 
-/* Into the first cache for a vector alone, which is soon there. Several vectors need that cache
- * themselves. Inlined early: gcc 12 takes a call that does nothing else for one that does nothing. */
+/* A vector alone asks for lines into the first cache, which several vectors need for themselves.
+ * Inlined early: gcc 12 takes a call that does nothing else for one that does nothing. */
 static inline __attribute__((always_inline)) void bn_screen2_ask(const uint8_t *p, const size_t n)
 {
     if (n == 1) _mm_prefetch((const char *)p, _MM_HINT_T0);
