@@ -40,7 +40,6 @@ static const struct bn_kernel_info *find_ref(const char *op)
 
 struct options {
     const char *op, *isa;
-    bool hash;
     uint32_t features;
 };
 
@@ -55,35 +54,6 @@ static void use(struct ck *c, const struct bn_kernel_info *v)
     c->ref = find_ref(v->op);
     c->naive = c->ref == v;
     c->n_cases = c->n_failed = 0;
-    c->hash = 0xcbf29ce484222325u;
-}
-
-/* One number over the outputs of the best variants that --isa allows. It must be the same for every
- * ISA and every architecture. */
-static int run_hash(struct ck *c, struct options *o)
-{
-    uint64_t all = 0xcbf29ce484222325u;
-    int failed = 0;
-    if (!bn_cpu_narrow(&o->features, o->isa)) {
-        fprintf(stderr, "check_kernels: no backend '%s'\n", o->isa);
-        return 2;
-    }
-    c->quick = true;
-    for (size_t i = 0; i < BN_ARRAY_LEN(ops); i++) {
-        const struct bn_kernel_info *v = NULL;
-        for (size_t j = 0; j < bn_kernel_count; j++)
-            if (strcmp(bn_kernel_list[j].op, ops[i].name) == 0 &&
-                (o->features & bn_kernel_list[j].needs) == bn_kernel_list[j].needs)
-                v = &bn_kernel_list[j];
-        use(c, v);
-        c->naive = false; /* compare with the reference, even if it is the reference */
-        ops[i].check(c);
-        failed |= c->n_failed != 0;
-        printf("# %s_%s %016llx\n", v->op, v->isa, (unsigned long long)c->hash);
-        all = bn_mix64(all ^ c->hash);
-    }
-    printf("hash %016llx\n", (unsigned long long)all);
-    return failed;
 }
 
 static int run_checks(struct ck *c, const struct options *o)
@@ -126,9 +96,8 @@ static int run_checks(struct ck *c, const struct options *o)
 
 static int usage(void)
 {
-    fputs("check_kernels [--op OP] [--isa ISA] [--seed N] [--quick] [--hash]\n"
-          "  --seed 0 takes the clock; --hash prints one number over all results, the same for\n"
-          "  every ISA and architecture\n",
+    fputs("check_kernels [--op OP] [--isa ISA] [--seed N] [--quick]\n"
+          "  --seed 0 takes the clock\n",
           stderr);
     return 2;
 }
@@ -144,15 +113,14 @@ int main(int argc, char **argv)
     c->seed = 1;
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(a, "--hash") == 0) o.hash = true;
-        else if (strcmp(a, "--quick") == 0) c->quick = true;
+        if (strcmp(a, "--quick") == 0) c->quick = true;
         else if (strcmp(a, "--op") == 0 && value) o.op = value, i++;
         else if (strcmp(a, "--isa") == 0 && value) o.isa = value, i++;
         else if (strcmp(a, "--seed") == 0 && value) c->seed = strtoull(value, NULL, 0), i++;
         else return usage();
     }
     if (c->seed == 0) c->seed = bn_now_ns();
-    int rc = o.hash ? run_hash(c, &o) : run_checks(c, &o);
+    int rc = run_checks(c, &o);
     free(c);
     return rc;
 }

@@ -2,8 +2,7 @@
  *
  * check_kernels: every variant of kernels.def against the C reference, and the reference against
  * naive arithmetic in double precision or int64. One check function an operation builds the cases;
- * this harness owns the guarded memory, the catching of faults, the comparison, the report and the
- * hash. */
+ * this harness owns the guarded memory, the catching of faults, the comparison and the report. */
 #ifndef BN_TESTS_KERNELS_CHECK_H
 #define BN_TESTS_KERNELS_CHECK_H
 
@@ -28,7 +27,6 @@ struct ck {
     struct bn_rng rng; /* restarted from the seed for every case, so that a case stands alone */
     char where[160];   /* the case: shape and fill */
     size_t n_cases, n_failed;
-    uint64_t hash; /* of all outputs of v, in order */
     struct ck_buffer buffer[CK_BUFFERS];
     size_t n_buffers;
 };
@@ -45,8 +43,7 @@ bool ck_run(struct ck *c, void (*run)(void *), void *arg);
 /* Reports a failed case; what it says is printed with the case's name. */
 void ck_fail(struct ck *c, const char *fmt, ...) BN_PRINTF(2, 3);
 
-/* Same bits (a NaN equals a NaN)? `width`: elements in a row, to name the place by row and column.
- * The `got` side goes into the hash. */
+/* Same bits (a NaN equals a NaN)? `width`: elements in a row, to name the place by row and column. */
 bool ck_same_f32(struct ck *c, const char *what, const float *want, const float *got, size_t n,
                  size_t width);
 bool ck_same_bytes(struct ck *c, const char *what, const void *want, const void *got, size_t n);
