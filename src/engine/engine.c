@@ -28,14 +28,14 @@ static bitnet_status choose_head(struct bitnet_engine *e, const char *name, bitn
 {
     const struct bn_model *m = e->m;
     BN_TRY(bn_head_mode_parse(&e->head, name, err));
-    if (e->head == BN_HEAD_SCREENED && !m->screen.data)
+    if (e->head == BN_HEAD_SCREENED && !m->screen.coarse.data)
         return bn_fail(err, BITNET_E_STATE,
                        "a screened head needs a model opened with head 'screened'");
     if (e->head == BN_HEAD_INT8 && !m->head_int8.data)
         return bn_fail(err, BITNET_E_STATE, "an int8 head needs a model opened with head 'int8'");
     if (e->head == BN_HEAD_AUTO)
-        e->head = m->screen.data && m->config.n_vocab >= BN_HEAD_AUTO_ROWS ? BN_HEAD_SCREENED
-                                                                           : BN_HEAD_EXACT;
+        e->head = m->screen.coarse.data && m->config.n_vocab >= BN_HEAD_AUTO_ROWS ? BN_HEAD_SCREENED
+                                                                                  : BN_HEAD_EXACT;
     return BITNET_OK;
 }
 
