@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/head_codes.h"
 
-#include <float.h>
 #include <math.h>
 
 enum {
     BLOCK = BN_TURN_BLOCK,
-    LANES = 8, /* of sums, so that they can be vectors */
-    TRIES = 4, /* for a tilt */
+    LANES = 16, /* of sums, so that they can be vectors */
+    TRIES = 3,  /* for a tilt */
     LEVELS = BN_SCREEN2_BASE + UINT8_MAX
 };
 
@@ -27,94 +26,79 @@ struct left {
     double ee, ev;
 };
 
-static float add_lanes(const float s[LANES])
+static double dot(const float *a, const float *b)
 {
-    float t = 0;
-    for (size_t i = 0; i < LANES; i++) t += s[i];
-    return t;
-}
-
-/* The nearest of -1.5, -0.5, 0.5, 1.5, plus 1.5. */
-static inline int32_t code_of(float x)
-{
-    float t = x + 2;
-    t = t > 0 ? t : 0;
-    t = t < 3.5f ? t : 3.5f;
-    return (int32_t)t;
-}
-
-static void coarse_block(struct sums *to, uint8_t *code, const float *y, float per_step)
-{
-    float vv[LANES] = {0}, vq[LANES] = {0};
+    float s[LANES] = {0};
     for (size_t i = 0; i < BLOCK; i += LANES)
-        for (size_t l = 0; l < LANES; l++) {
-            float x = y[i + l] * per_step;
-            int32_t c = code_of(x);
-            code[i + l] = (uint8_t)c;
-            vv[l] += x * x;
-            vq[l] += x * ((float)c - 1.5f);
-        }
-    to->vv = (double)add_lanes(vv);
-    to->vq = (double)add_lanes(vq);
+        for (size_t l = 0; l < LANES; l++) s[l] += a[i + l] * b[i + l];
+    for (size_t n = LANES / 2; n > 0; n /= 2)
+        for (size_t l = 0; l < n; l++) s[l] += s[l + n];
+    return (double)s[0];
 }
 
-/* e = v - a * q; behind the block's size all are 0 */
-static struct left coarse_rest(float *e, const float *v, const uint8_t *code, size_t size, float a)
+/* The nearest of -1.5, -0.5, 0.5, 1.5. */
+static inline float nearest(float x) { return copysignf(fabsf(x) < 1 ? 0.5f : 1.5f, x); }
+
+static void put_codes(uint8_t *code, const float *q)
 {
-    float ee[LANES] = {0}, ev[LANES] = {0};
-    for (size_t i = 0; i < BLOCK; i++) e[i] = v[i] - a * ((float)code[i] - 1.5f);
+    for (size_t i = 0; i < BLOCK; i++) code[i] = (uint8_t)(int32_t)(q[i] + 1.5f);
+}
+
+static void to_steps(float *v, const float *y, float per_step)
+{
+    for (size_t i = 0; i < BLOCK; i++) v[i] = y[i] * per_step;
+}
+
+static struct sums coarse_block(uint8_t *code, const float *y, float per_step)
+{
+    float v[BLOCK], q[BLOCK];
+    to_steps(v, y, per_step);
+    for (size_t i = 0; i < BLOCK; i++) q[i] = nearest(v[i]);
+    put_codes(code, q);
+    return (struct sums){dot(v, v), dot(v, q)};
+}
+
+/* e = v - a * q; behind the block's size both are 0 */
+static struct left coarse_rest(float *e, const float *v, size_t size, float a)
+{
+    for (size_t i = 0; i < BLOCK; i++) e[i] = v[i] - a * nearest(v[i]);
     for (size_t i = size; i < BLOCK; i++) e[i] = 0;
-    for (size_t i = 0; i < BLOCK; i += LANES)
-        for (size_t l = 0; l < LANES; l++) {
-            ee[l] += e[i + l] * e[i + l];
-            ev[l] += e[i + l] * v[i + l];
-        }
-    return (struct left){(double)add_lanes(ee), (double)add_lanes(ev)};
+    return (struct left){dot(e, e), dot(e, v)};
 }
 
-/* f = e - fine_step * k, k the nearest codes to e + tilt * v; f * v of the whole block */
-static float tilted(const float *e, const float *v, float tilt)
+/* The nearest code to what the coarse one leaves, tilted. */
+static inline float fine_code(float e, float v, float tilt)
 {
-    float fv[LANES] = {0};
-    for (size_t i = 0; i < BLOCK; i += LANES)
-        for (size_t l = 0; l < LANES; l++) {
-            int32_t c = code_of((e[i + l] + tilt * v[i + l]) * (1 / fine_step));
-            fv[l] += (e[i + l] - fine_step * ((float)c - 1.5f)) * v[i + l];
-        }
-    return add_lanes(fv);
+    return nearest((e + tilt * v) * (1 / fine_step));
+}
+
+/* f: what the fine code leaves */
+static void fine_rest(float *f, const float *e, const float *v, float tilt)
+{
+    for (size_t i = 0; i < BLOCK; i++) f[i] = e[i] - fine_step * fine_code(e[i], v[i], tilt);
 }
 
 /* What is left along v would be a bias; a tilt of the codes takes it away, as far as single steps
  * allow. */
-static float best_tilt(const float *e, const float *v, double vv)
-{
-    float tilt = first_tilt, best = tilt, least = FLT_MAX;
-    for (int i = 0; i < TRIES && vv > 0; i++) {
-        float left = tilted(e, v, tilt);
-        if (fabsf(left) < least) {
-            least = fabsf(left);
-            best = tilt;
-        }
-        tilt += left / (float)vv;
-    }
-    return best;
-}
-
 static struct left fine_block(uint8_t *code, const float *e, const float *v, size_t size, double vv)
 {
-    float f[BLOCK], ff[LANES] = {0}, fv[LANES] = {0}, tilt = best_tilt(e, v, vv);
-    for (size_t i = 0; i < BLOCK; i++) {
-        int32_t c = code_of((e[i] + tilt * v[i]) * (1 / fine_step));
-        code[i] = (uint8_t)c;
-        f[i] = e[i] - fine_step * ((float)c - 1.5f);
-    }
-    for (size_t i = size; i < BLOCK; i++) f[i] = 0;
-    for (size_t i = 0; i < BLOCK; i += LANES)
-        for (size_t l = 0; l < LANES; l++) {
-            ff[l] += f[i + l] * f[i + l];
-            fv[l] += f[i + l] * v[i + l];
+    float k[BLOCK], f[2][BLOCK], tilt = first_tilt, best_tilt = 0;
+    double least = (double)INFINITY;
+    int best = 0;
+    for (int i = 0; i < TRIES; i++) {
+        fine_rest(f[!best], e, v, tilt);
+        double along = dot(f[!best], v);
+        if (fabs(along) < fabs(least)) {
+            best = !best;
+            best_tilt = tilt;
+            least = along;
         }
-    return (struct left){(double)add_lanes(ff), (double)add_lanes(fv)};
+        tilt += vv > 0 ? (float)(along / vv) : 0;
+    }
+    for (size_t i = 0; i < BLOCK; i++) k[i] = fine_code(e[i], v[i], best_tilt);
+    put_codes(code, k);
+    for (size_t i = size; i < BLOCK; i++) f[best][i] = 0;
+    return (struct left){dot(f[best], f[best]), least};
 }
 
 /* What a row's code leaves, block after block, in steps. */
@@ -201,13 +185,13 @@ bool bn_head_codes(struct bn_code_row *out, uint8_t *coarse, uint8_t *u, uint8_t
     }
     float per_step = (float)(1 / step);
     for (size_t b = 0; b < blocks; b++)
-        coarse_block(&s[b], coarse + b * BLOCK, y + b * BLOCK, per_step);
+        s[b] = coarse_block(coarse + b * BLOCK, y + b * BLOCK, per_step);
     double unit = weigh(u, s, blocks);
     for (size_t b = 0; b < blocks; b++) {
         size_t size = bn_rotation_size(cols, b);
-        for (size_t i = 0; i < BLOCK; i++) v[i] = y[b * BLOCK + i] * per_step;
+        to_steps(v, y + b * BLOCK, per_step);
         float a = (float)(unit * (BN_SCREEN2_BASE + u[b]));
-        add_rest(&coarse_left, coarse_rest(e, v, coarse + b * BLOCK, size, a), s[b].vv, size);
+        add_rest(&coarse_left, coarse_rest(e, v, size, a), s[b].vv, size);
         add_rest(&fine_left, fine_block(fine + b * BLOCK, e, v, size, s[b].vv), s[b].vv, size);
     }
     *out = (struct bn_code_row){(float)(step * unit / 2), noise_of(&coarse_left, step, norm, cols),

@@ -11,8 +11,9 @@
 #include <stdatomic.h>
 
 enum {
-    BN_HEAD_DECODED = 8, /* rows of the matrix decoded at a time */
-    BN_HEAD_MORE = 7,    /* candidates beyond k: a first guess is sometimes the second */
+    BN_HEAD_DECODED = 8,  /* rows of the matrix decoded at a time */
+    BN_HEAD_PIECE = 4096, /* rows of which a list is made at a time */
+    BN_HEAD_MORE = 7,     /* candidates beyond k: a first guess is sometimes the second */
     BN_HEAD_CANDIDATES = BN_HEAD_MAX_K + BN_HEAD_MORE
 };
 
@@ -42,6 +43,12 @@ struct bn_head_found {
     float least; /* wanted logits are not below it */
 };
 
+/* Rows that are estimated once more, by one worker. */
+struct bn_head_list {
+    uint32_t id[BN_HEAD_PIECE];
+    float fine[BN_HEAD_PIECE];
+};
+
 struct bn_head {
     const struct bn_model *m;
     struct bn_pool *pool;
@@ -57,6 +64,7 @@ struct bn_head {
     float *rotated;                   /* [threads][2][wide] */
     uint32_t *survivors;              /* [max_screened][limit] */
     struct bn_head_found *found;      /* [threads][max_screened] */
+    struct bn_head_list *lists;       /* [threads] */
     float *decoded;                   /* [threads][BN_HEAD_DECODED][cols] */
     struct bn_head_int8 int8;         /* with o.int8 */
     void *block;                      /* all of the above */

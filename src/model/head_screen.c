@@ -22,8 +22,7 @@
 enum {
     RESCORE = 16, /* scattered rows read until pages are let go */
     TILE = 128,   /* rows that meet all tokens while they are in the cache (84 KB) */
-    VECTORS = 8,  /* tokens whose estimates of a tile are made together */
-    PIECE = 1024  /* rows of which a list is made at a time */
+    VECTORS = 8   /* tokens whose estimates of a tile are made together */
 };
 
 static struct bn_head_found *found_by(const struct bn_head *h, uint32_t worker, size_t slot)
@@ -221,40 +220,41 @@ static float threshold(struct bn_head *h, size_t slot, bool fine, const float *x
 
 /* ------------------------------------------------------------------ refine */
 
-/* Rows of [r, r + n) whose bound reaches `least`. */
-static size_t list_rows(const struct bn_head *h, size_t slot, const struct bn_screen *copy,
-                        size_t r, size_t n, float least, uint32_t *list)
+/* Rows of [r, end) whose bound reaches `least`, added to a list of n. */
+static size_t list_tile(const struct bn_head *h, size_t slot, const float *noise, size_t r,
+                        size_t end, float least, uint32_t *list, size_t n)
 {
     const struct bn_want *want = want_of(h, slot);
-    const float *estimate = logits_of(h, slot) + r, *noise = copy->noise + r;
-    float bound[PIECE], margin = h->vectors[slot].margin;
-    size_t n_list = 0;
-    for (size_t i = 0; i < n; i++) bound[i] = estimate[i] + noise[i] * margin;
-    for (size_t i = 0; i < n && want->kind == BN_WANT_DRAW; i++)
-        bound[i] = noisy_bound(bound[i], r + i, want);
-    for (size_t i = 0; i < n; i++) {
-        list[n_list] = (uint32_t)(r + i);
-        n_list += bound[i] >= least;
+    const float *estimate = logits_of(h, slot);
+    float bound[TILE], margin = h->vectors[slot].margin;
+    for (size_t i = r; i < end; i++) bound[i - r] = estimate[i] + noise[i] * margin;
+    for (size_t i = r; i < end && want->kind == BN_WANT_DRAW; i++)
+        bound[i - r] = noisy_bound(bound[i - r], i, want);
+    for (size_t i = r; i < end; i++) {
+        list[n] = (uint32_t)i;
+        n += bound[i - r] >= least;
     }
-    return n_list;
+    return n;
 }
 
-/* Better estimates of listed rows; their bounds become the logits of rows [r, r + n), -infinity those
- * of all others. */
-static void refine_piece(struct bn_head *h, size_t slot, size_t r, size_t n, uint32_t worker)
+/* Better estimates of rows [r, end) that may be wanted; their bounds become the logits, -infinity
+ * those of all others. */
+static void refine_piece(struct bn_head *h, size_t slot, size_t r, size_t end, uint32_t worker)
 {
     const struct bn_screen *copy = bn_model_screen(h->m, bn_pool_node(h->pool, worker));
     const struct bn_head_vector *v = &h->vectors[slot];
     const struct bn_want *want = want_of(h, slot);
     struct bn_head_found *found = found_by(h, worker, slot);
-    float fine[PIECE], *logits = logits_of(h, slot), half = (float)v->sum / 2;
-    uint32_t list[PIECE];
-    size_t n_list = list_rows(h, slot, copy, r, n, found->least, list);
-    if (n_list) h->m->kernels.rows_r2(fine, &copy->fine, list, n_list, v->coarse.k, v->sum, 1);
-    for (size_t i = 0; i < n_list; i++)
+    float *fine = h->lists[worker].fine, *logits = logits_of(h, slot), half = (float)v->sum / 2;
+    uint32_t *list = h->lists[worker].id;
+    size_t n = 0;
+    for (size_t i = r; i < end; i += TILE)
+        n = list_tile(h, slot, copy->noise, i, bn_min_size(i + TILE, end), found->least, list, n);
+    if (n) h->m->kernels.rows_r2(fine, &copy->fine, list, n, v->coarse.k, v->sum, 1);
+    for (size_t i = 0; i < n; i++)
         fine[i] = logits[list[i]] + copy->fine_scale[list[i]] * v->unit * (fine[i] - half);
-    for (size_t i = 0; i < n; i++) logits[r + i] = -INFINITY;
-    for (size_t i = 0; i < n_list; i++) {
+    for (size_t i = r; i < end; i++) logits[i] = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
         uint32_t id = list[i];
         float bound = fine[i] + copy->fine_noise[id] * v->margin;
         bool draw = want->kind == BN_WANT_DRAW;
@@ -262,8 +262,8 @@ static void refine_piece(struct bn_head *h, size_t slot, size_t r, size_t n, uin
         if (draw) add_noise(&fine[i], id, 1, want);
         note_best(&found->fine, h->slots[slot].n_candidates, &fine[i], id, 1);
     }
-    bn_head_note_work(h, bn_r2_row_bytes(h->wide), n_list, 1, worker);
-    atomic_fetch_add(&h->slots[slot].n_refined, (uint32_t)n_list);
+    bn_head_note_work(h, bn_r2_row_bytes(h->wide), n, 1, worker);
+    atomic_fetch_add(&h->slots[slot].n_refined, (uint32_t)n);
 }
 
 static void refine(struct bn_head *h, size_t slot, const float *x, uint32_t worker)
@@ -273,8 +273,8 @@ static void refine(struct bn_head *h, size_t slot, const float *x, uint32_t work
     bn_prof_mark(h->prof, worker, BN_OP_REFINE);
     bn_pool_deal(h->pool, worker, h->m->config.n_vocab, BN_SCREEN2_ROWS, false);
     while (bn_pool_take(h->pool, worker, &some))
-        for (size_t r = some.begin; r < some.end; r += PIECE)
-            refine_piece(h, slot, r, bn_min_size(PIECE, some.end - r), worker);
+        for (size_t r = some.begin; r < some.end; r += BN_HEAD_PIECE)
+            refine_piece(h, slot, r, bn_min_size(r + BN_HEAD_PIECE, some.end), worker);
 }
 
 /* ------------------------------------------------------------------ survivors */
