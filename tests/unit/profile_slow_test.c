@@ -142,6 +142,7 @@ static const struct plant plants[] = {
     {plant_rows, "up", NULL, ALL_LAYERS, "skip", "exact", false},
     {plant_cols, "down", NULL, ALL_LAYERS, "skip", "exact", false},
     {plant_screen, "head screen", NULL, ALL_LAYERS, "dense", "screened", false},
+    {plant_rows, "head refine", NULL, ALL_LAYERS, "dense", "screened", false},
 };
 
 static void check_plant(const struct plant *t, uint32_t threads)
