@@ -240,6 +240,7 @@ static void head_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     info->head_full = s->full;
     info->head_screened = s->screened;
     info->head_fallbacks = s->fallbacks;
+    info->head_refined = s->refined;
     info->head_survivors = s->survivors;
     info->head_survivors_max = s->survivors_max;
     memcpy(info->head_histogram, s->histogram, sizeof s->histogram);

@@ -26,9 +26,9 @@
 
 enum {
     BN_LANES = 16,
-    BN_K_ALIGN = 128,    /* rows of int8 activations are padded with zeros to this */
-    BN_COLS_MAX = 32768, /* columns of a packed matrix */
-    BN_ATTN_BLOCK = 32,  /* keys in one step of attention */
+    BN_K_ALIGN = 128,              /* rows of int8 activations are padded with zeros to this */
+    BN_COLS_MAX = 32768,           /* columns of a packed matrix */
+    BN_ATTN_BLOCK = 32,            /* keys in one step of attention */
     BN_SCREEN2_ROWS = 16,          /* rows of a group of a coarse copy */
     BN_SCREEN2_BLOCK = BN_K_ALIGN, /* columns that share a weight there */
     BN_SCREEN2_BASE = 192,         /* the least weight; a byte is added to it */

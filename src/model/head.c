@@ -123,11 +123,13 @@ void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want)
 
 size_t bn_head_rows(const struct bn_head *h) { return h->n_rows; }
 
-void bn_head_note_work(const struct bn_head *h, uint64_t bytes, size_t n, size_t n_states,
+void bn_head_note_work(const struct bn_head *h, uint64_t bytes, struct bn_range rows, size_t n,
                        uint32_t worker)
 {
+    const struct bn_config *c = &h->m->config;
     if (!bn_prof_on(h->prof)) return;
-    bn_prof_work(h->prof, worker, bytes * n, (uint64_t)n * h->m->config.n_embd * n_states);
+    bn_prof_work(h->prof, worker, bn_rows_bytes(bytes, c->n_vocab, rows),
+                 (uint64_t)(rows.end - rows.begin) * c->n_embd * n);
 }
 
 static void norm(struct bn_head *h, const float *x, float *normed, uint32_t worker)
@@ -168,7 +170,7 @@ static void full_pass(struct bn_head *h, const float *normed, size_t n_full, uin
     float *decoded = h->decoded + worker * ROWS * cols;
     struct bn_range share = bn_pool_share(h->pool, worker, vocab, ROWS);
     bn_prof_mark(h->prof, worker, BN_OP_HEAD);
-    bn_head_note_work(h, w->bytes / w->rows, share.end - share.begin, n_full, worker);
+    bn_head_note_work(h, w->bytes, share, n_full, worker);
     for (size_t r = share.begin; r < share.end; r += ROWS) {
         size_t some = bn_min_size(ROWS, share.end - r);
         for (size_t from = 0, to; from < h->n_rows; from = to + 1) {
@@ -188,8 +190,7 @@ void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t wor
     if (h->o.int8) {
         struct bn_range share = bn_pool_share(h->pool, worker, vocab, BN_DENSE8_ROWS);
         bn_prof_mark(h->prof, worker, BN_OP_HEAD);
-        bn_head_note_work(h, h->m->head_copy_bytes / vocab, share.end - share.begin, h->n_rows,
-                          worker);
+        bn_head_note_work(h, h->m->head_copy_bytes, share, h->n_rows, worker);
         bn_head_int8_pass(&h->int8, bn_model_head_int8(h->m, bn_pool_node(h->pool, worker)),
                           h->logits, h->n_rows, share);
         return;

@@ -51,9 +51,8 @@ const char *bn_head_mode_name(enum bn_head_mode mode);
 bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum bn_head_mode mode,
                                 bitnet_error *err);
 void bn_head_copy_free(struct bn_model *m);
-/* Of a screening copy: what every call reads, and what a token reads, about. */
+/* Of a screening copy: what every call reads, all but the fine code. */
 uint64_t bn_head_coarse_bytes(const struct bn_model *m);
-uint64_t bn_head_screen_bytes(const struct bn_model *m);
 
 /* ---- its use ---- */
 

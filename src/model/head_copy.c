@@ -14,8 +14,7 @@
 enum {
     ROWS = BN_SCREEN2_ROWS, /* of a group */
     RELEASE_ROWS = 1024,    /* rows read between two releases of the file's pages */
-    AUTO_BITS = 4,          /* "auto" copies heads of at least so many bits a weight */
-    REFINED_PART = 8        /* one of so many rows is estimated twice, about */
+    AUTO_BITS = 4           /* "auto" copies heads of at least so many bits a weight */
 };
 
 static const char *const names[] = {"auto", "exact", "screened", "int8"}; /* of enum bn_head_mode */
@@ -295,14 +294,6 @@ uint64_t bn_head_coarse_bytes(const struct bn_model *m)
     size_t groups = bn_div_up(s->coarse.rows, ROWS);
     size_t floats = 2 * s->coarse.rows + bn_rotation_turn_floats(s->rotation.cols);
     return groups * bn_screen2_group_bytes(s->coarse.cols) + floats * sizeof(float);
-}
-
-uint64_t bn_head_screen_bytes(const struct bn_model *m)
-{
-    const struct bn_screen *s = &m->screen;
-    if (!s->coarse.data) return 0;
-    size_t refined = s->coarse.rows / REFINED_PART * bn_r2_row_bytes(s->coarse.cols);
-    return bn_head_coarse_bytes(m) + refined;
 }
 
 void bn_head_copy_free(struct bn_model *m)

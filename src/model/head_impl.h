@@ -84,8 +84,9 @@ struct bn_head {
 static const uint64_t bn_head_release_bytes = 48 << 20;
 void bn_head_release(const struct bn_head *h, uint32_t worker);
 
-/* What a profile should know: n rows of `bytes` each times n_states hidden states. */
-void bn_head_note_work(const struct bn_head *h, uint64_t bytes, size_t n, size_t n_states,
+/* What a profile should know: rows of the matrix or a copy, which has `bytes` in all, times n hidden
+ * states. */
+void bn_head_note_work(const struct bn_head *h, uint64_t bytes, struct bn_range rows, size_t n,
                        uint32_t worker);
 
 /* ---- head_screen.c ---- */

@@ -125,14 +125,14 @@ static void coarse_tile(struct bn_head *h, size_t first, size_t n, size_t r, siz
 
 static void coarse(struct bn_head *h, uint32_t worker)
 {
-    uint64_t row_bytes = bn_screen2_group_bytes(h->wide) / BN_SCREEN2_ROWS;
+    uint64_t bytes = bn_head_coarse_bytes(h->m);
     struct bn_range some;
     bn_prof_mark(h->prof, worker, BN_OP_SCREEN);
     for (size_t i = 0; i < h->n_slots; i++)
         found_by(h, worker, i)->coarse.n = found_by(h, worker, i)->fine.n = 0;
     bn_pool_deal(h->pool, worker, h->m->config.n_vocab, BN_SCREEN2_ROWS, false);
     while (bn_pool_take(h->pool, worker, &some)) {
-        bn_head_note_work(h, row_bytes, some.end - some.begin, h->n_slots, worker);
+        bn_head_note_work(h, bytes, some, h->n_slots, worker);
         for (size_t r = some.begin; r < some.end; r += TILE)
             for (size_t i = 0; i < h->n_slots; i += VECTORS)
                 coarse_tile(h, i, bn_min_size(VECTORS, h->n_slots - i), r,
@@ -262,7 +262,8 @@ static void refine_piece(struct bn_head *h, size_t slot, size_t r, size_t end, u
         if (draw) add_noise(&fine[i], id, 1, want);
         note_best(&found->fine, h->slots[slot].n_candidates, &fine[i], id, 1);
     }
-    bn_head_note_work(h, bn_r2_row_bytes(h->wide), n, 1, worker);
+    bn_head_note_work(h, copy->fine.rows * bn_r2_row_bytes(h->wide), (struct bn_range){0, n}, 1,
+                      worker);
     atomic_fetch_add(&h->slots[slot].n_refined, (uint32_t)n);
 }
 
@@ -320,7 +321,7 @@ void bn_head_rescore(struct bn_head *h, size_t slot, const float *x, uint32_t wo
         const uint32_t *ids = h->survivors + slot * h->o.limit + i;
         size_t n = bn_min_size(RESCORE, share.end - i);
         bn_prof_mark(h->prof, worker, BN_OP_RESCORE);
-        bn_head_note_work(h, w->bytes / w->rows, n, 1, worker);
+        bn_head_note_work(h, w->bytes, (struct bn_range){i, i + n}, 1, worker);
         true_logits(h, y, ids, n, x, worker);
         for (size_t k = 0; k < n; k++) logits[ids[k]] = y[k];
     }
