@@ -175,7 +175,8 @@ TEST bool test_dots_f16(bn_dots_f16_fn *f)
     return same(a, b, sizeof a);
 }
 
-/* A group and a part of one, two blocks of columns, as many vectors as are taken at a time and one. */
+/* A group and a part of one, two blocks of columns, and every number of vectors that is taken at a
+ * time. */
 TEST bool test_screen2(bn_screen2_fn *f)
 {
     enum { ROWS = 21, VECTORS = 9, COLS = 200, PADDED = 256, BLOCKS = PADDED / BN_SCREEN2_BLOCK };
@@ -194,8 +195,12 @@ TEST bool test_screen2(bn_screen2_fn *f)
     }
     struct bn_screen2 w = {data, ROWS, COLS, 0};
     bn_screen2_c(a[0], ROWS, &w, 0, ROWS, v, VECTORS);
-    f(b[0], ROWS, &w, 0, ROWS, v, VECTORS);
-    return same(a, b, sizeof a);
+    for (size_t n = 1; n <= VECTORS; n++) {
+        memset(b, 0, sizeof b);
+        f(b[0], ROWS, &w, 0, ROWS, v, n);
+        if (!same(a, b, n * sizeof *b)) return false;
+    }
+    return true;
 }
 
 /* Seven rows, so that the last group is not full; one block of columns is enough. */

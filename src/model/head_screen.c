@@ -150,14 +150,24 @@ static bool scattered(const struct bn_head *h)
            h->touched_full == h->stats.full;
 }
 
+/* Rows lie scattered in memory: one is on its way while another is used. */
+static void ask_for_row(const struct bn_stored *w, uint32_t r)
+{
+    size_t bytes = w->bytes / w->rows;
+    const char *row = (const char *)w->data + r * bytes;
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i, 0, 2);
+}
+
 /* The true logits of a few rows, at most RESCORE. */
 static void true_logits(struct bn_head *h, float *out, const uint32_t *ids, size_t n,
                         const float *x, uint32_t worker)
 {
     const struct bn_stored *w = &h->m->head.stored;
     float *decoded = h->decoded + worker * BN_HEAD_DECODED * w->cols;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        if (i + 1 < n) ask_for_row(w, ids[i + 1]);
         bn_stored_dots(&h->m->kernels, out + i, 1, w, ids[i], 1, x, w->cols, 1, decoded);
+    }
     if (scattered(h)) bn_head_release(h, worker);
 }
 

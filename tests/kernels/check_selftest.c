@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The check at start (bn_kernels_self_test) with faults planted: a kernel that is wrong in one number,
- * and only for one, several or many tokens or queries, must be found and named. */
+ * and only for one, several or many tokens, queries or vectors, must be found and named. */
 #include "check.h"
 
 static struct bn_kernels right;     /* what the wrong kernels call before they spoil the result */
-static size_t wrong_from, wrong_to; /* tokens or queries for which they are wrong */
+static size_t wrong_from, wrong_to; /* tokens, queries or vectors for which they are wrong */
 
 static void spoil(float *y, size_t n)
 {
@@ -26,6 +26,13 @@ static void wrong_attn_f16(float *o, float *m, float *l, const float *q, size_t 
 {
     right.attn_f16(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
     spoil(o + n_q * dim - 1, n_q);
+}
+
+static void wrong_screen2(int32_t *sum, size_t stride, const struct bn_screen2 *w, size_t r0,
+                          size_t r1, const struct bn_screen2_vector *v, size_t n_vec)
+{
+    right.screen2(sum, stride, w, r0, r1, v, n_vec);
+    if (wrong_from <= n_vec && n_vec <= wrong_to) sum[(n_vec - 1) * stride + r1 - r0 - 1]++;
 }
 
 static const struct bn_gemm *gemm_of(const struct bn_kernels *k, bool t3)
@@ -126,6 +133,12 @@ void check_self_test(struct ck *c, uint32_t features)
         k = right;
         k.attn_f16 = wrong_attn_f16;
         expect(c, &k, "attn_f16", fault[i].what);
+    }
+    for (size_t n = 1; n <= 8; n++) {
+        struct bn_kernels k = right;
+        wrong_from = wrong_to = n;
+        k.screen2 = wrong_screen2;
+        expect(c, &k, "screen2", "some vectors");
     }
     plant_in_layout(c, false);
     plant_in_layout(c, true);

@@ -8,16 +8,12 @@
  *
  * Codes are shifted to count once. For a vector alone that takes too long: two fields are left where
  * they count four times, and have sums of their own, again at most 16 * 12 * 127 = 24384. */
-#include "kernels/x86/avx2.h"
+#include "kernels/x86/screen2_avx2.h"
 
 #define ALWAYS static inline __attribute__((always_inline))
 
 enum {
-    PIECE = 16, /* columns */
-    PIECE_BYTES = 4 * BN_SCREEN2_ROWS,
-    PIECES = BN_SCREEN2_BLOCK / PIECE,
     HALF = BN_SCREEN2_ROWS / 2,
-    FIELDS = 4,  /* of a byte */
     VECTORS = 4, /* that rows meet at a time */
     SUMS = 4     /* of half a group: a vector each, or a field each of a vector alone */
 };
@@ -56,13 +52,13 @@ ALWAYS __m256i sum_of_codes(const __m256i s[SUMS], const size_t i, const size_t 
     return _mm256_add_epi32(c, _mm256_srai_epi32(four, 2));
 }
 
-/* Adds columns [at, at + PIECE) of a group. */
+/* Adds columns [at, at + BN_SCREEN2_PIECE) of a group. */
 ALWAYS void add_piece(__m256i s[2][SUMS], const uint8_t *p, const struct bn_screen2_vector *v,
                       size_t at, const size_t n)
 {
     __m256i x = _mm256_loadu_si256((const void *)p);
-    __m256i y = _mm256_loadu_si256((const void *)(p + PIECE_BYTES / 2));
-    for (size_t f = 0; f < FIELDS; f++) {
+    __m256i y = _mm256_loadu_si256((const void *)(p + BN_SCREEN2_PIECE_BYTES / 2));
+    for (size_t f = 0; f < BN_SCREEN2_FIELDS; f++) {
         __m256i a = codes_of(x, f, n), b = codes_of(y, f, n);
         for (size_t i = 0; i < n; i++) {
             __m256i k = load_four(v[i].k + at + 4 * f);
@@ -78,10 +74,11 @@ ALWAYS void add_block(__m256i sum[2][VECTORS], const uint8_t *u, const uint8_t *
                       const struct bn_screen2_vector *v, size_t b, size_t ahead, const size_t n)
 {
     __m256i s[2][SUMS];
-    for (size_t i = 0; i < (n > 1 ? n : FIELDS); i++) s[0][i] = s[1][i] = _mm256_setzero_si256();
-    for (size_t j = 0; j < PIECES; j++, p += PIECE_BYTES) {
-        _mm_prefetch((const char *)p + ahead, _MM_HINT_T1);
-        add_piece(s, p, v, b * BN_SCREEN2_BLOCK + j * PIECE, n);
+    for (size_t i = 0; i < (n > 1 ? n : BN_SCREEN2_FIELDS); i++)
+        s[0][i] = s[1][i] = _mm256_setzero_si256();
+    for (size_t j = 0; j < BN_SCREEN2_BLOCK; j += BN_SCREEN2_PIECE, p += BN_SCREEN2_PIECE_BYTES) {
+        bn_screen2_ask(p + ahead, n);
+        add_piece(s, p, v, b * BN_SCREEN2_BLOCK + j, n);
     }
     for (size_t h = 0; h < 2; h++) {
         __m256i weight = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(u + h * HALF)));
@@ -94,46 +91,34 @@ ALWAYS void add_block(__m256i sum[2][VECTORS], const uint8_t *u, const uint8_t *
     }
 }
 
-/* A group of rows, of which `some` are stored. */
-ALWAYS void group(int32_t *sum, size_t stride, const uint8_t *u, size_t cols, size_t some,
-                  const struct bn_screen2_vector *v, size_t ahead, const size_t n)
+ALWAYS void group(int32_t *sum, size_t stride, const struct bn_screen2_group *g, size_t rows,
+                  const struct bn_screen2_vector *v, const size_t n)
 {
-    size_t blocks = bn_div_up(cols, BN_SCREEN2_BLOCK);
-    const uint8_t *p = u + bn_screen2_group_bytes(cols) - blocks * PIECES * PIECE_BYTES;
+    const uint8_t *u = g->u, *p = g->codes;
     __m256i s[2][VECTORS];
     for (size_t i = 0; i < n; i++) s[0][i] = s[1][i] = _mm256_setzero_si256();
-    for (const uint8_t *q = u; q < p; q += 64) _mm_prefetch((const char *)q + ahead, _MM_HINT_T1);
-    for (size_t b = 0; b < blocks; b++, u += BN_SCREEN2_ROWS, p += PIECES * PIECE_BYTES)
-        add_block(s, u, p, v, b, ahead, n);
+    for (size_t b = 0; b < g->blocks; b++, u += BN_SCREEN2_ROWS, p += BN_SCREEN2_BLOCK_BYTES)
+        add_block(s, u, p, v, b, g->ahead, n);
     for (size_t i = 0; i < n; i++, sum += stride) {
-        _mm256_maskstore_epi32(sum, bn_mask8(some), s[0][i]);
-        if (some > HALF) _mm256_maskstore_epi32(sum + HALF, bn_mask8(some - HALF), s[1][i]);
+        _mm256_maskstore_epi32(sum, bn_mask8(rows), s[0][i]);
+        if (rows > HALF) _mm256_maskstore_epi32(sum + HALF, bn_mask8(rows - HALF), s[1][i]);
     }
 }
 
-typedef void group_fn(int32_t *sum, size_t stride, const uint8_t *u, size_t cols, size_t some,
-                      const struct bn_screen2_vector *v, size_t ahead);
-
-#define GROUP_FN(n)                                                                                \
-    static void group_##n(int32_t *sum, size_t stride, const uint8_t *u, size_t cols, size_t some, \
-                          const struct bn_screen2_vector *v, size_t ahead)                         \
-    {                                                                                              \
-        group(sum, stride, u, cols, some, v, ahead, n);                                            \
+#define GROUP_FN(n)                                                                      \
+    static void group_##n(int32_t *sum, size_t stride, const struct bn_screen2_group *g, \
+                          size_t rows, const struct bn_screen2_vector *v)                \
+    {                                                                                    \
+        group(sum, stride, g, rows, v, n);                                               \
     }
 GROUP_FN(1)
 GROUP_FN(2)
 GROUP_FN(3)
 GROUP_FN(4)
-static group_fn *const groups[VECTORS + 1] = {NULL, group_1, group_2, group_3, group_4};
+static bn_screen2_group_fn *const groups[VECTORS + 1] = {NULL, group_1, group_2, group_3, group_4};
 
 void bn_screen2_avx2(int32_t *sum, size_t stride, const struct bn_screen2 *w, size_t r0, size_t r1,
                      const struct bn_screen2_vector *v, size_t n_vec)
 {
-    size_t bytes = bn_screen2_group_bytes(w->cols);
-    for (size_t n; n_vec; n_vec -= n, v += n, sum += n * stride) {
-        n = bn_min_size(n_vec, VECTORS);
-        for (size_t r = r0; r < r1; r += BN_SCREEN2_ROWS)
-            groups[n](sum + r - r0, stride, w->data + r / BN_SCREEN2_ROWS * bytes, w->cols,
-                      bn_min_size(BN_SCREEN2_ROWS, r1 - r), v, n == 1 ? w->ahead : 2 * bytes);
-    }
+    bn_screen2_groups(sum, stride, w, r0, r1, v, n_vec, groups, VECTORS);
 }

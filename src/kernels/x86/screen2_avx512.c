@@ -8,18 +8,15 @@
  * fields 1 and 3 four times. Each kind has a sum of its own, or each field, where a vector is alone:
  * else dpbusd would wait for the one before. */
 #include "kernels/x86/codes_avx512.h"
+#include "kernels/x86/screen2_avx2.h"
 
 enum {
-    PIECE = 16, /* columns */
-    PIECE_BYTES = 4 * BN_SCREEN2_ROWS,
-    PIECES = BN_SCREEN2_BLOCK / PIECE,
-    FIELDS = 4,  /* of a byte */
     VECTORS = 8, /* that rows meet at a time */
     SUMS = 2 * VECTORS
 };
 
 /* sums of a vector */
-#define KINDS(n) ((n) == 1 ? FIELDS : 2)
+#define KINDS(n) ((n) == 1 ? BN_SCREEN2_FIELDS : 2)
 
 /* Codes times four numbers that all lanes share. Written as an instruction, because compilers load
  * them apart, and clang's way of it takes one and a half times as long. */
@@ -35,16 +32,16 @@ ALWAYS __m512i dot_add_four(__m512i s, __m512i codes, const int8_t *k)
 #endif
 }
 
-/* Adds columns [at, at + PIECE) of a group. */
+/* Adds columns [at, at + BN_SCREEN2_PIECE) of a group. */
 ALWAYS void add_piece(__m512i s[SUMS], const uint8_t *p, const struct bn_screen2_vector *v,
                       size_t at, const size_t n)
 {
     const __m512i once = _mm512_set1_epi8(3), four_times = _mm512_set1_epi8(12);
     __m512i x = _mm512_loadu_si512(p), y = _mm512_srli_epi16(x, 4);
-    __m512i c[FIELDS] = {_mm512_and_si512(x, once), _mm512_and_si512(x, four_times),
-                         _mm512_and_si512(y, once), _mm512_and_si512(y, four_times)};
+    __m512i c[BN_SCREEN2_FIELDS] = {_mm512_and_si512(x, once), _mm512_and_si512(x, four_times),
+                                    _mm512_and_si512(y, once), _mm512_and_si512(y, four_times)};
     UNROLL
-    for (size_t f = 0; f < FIELDS; f++) {
+    for (size_t f = 0; f < BN_SCREEN2_FIELDS; f++) {
         UNROLL
         for (size_t i = 0; i < n; i++) {
             __m512i *t = &s[i * KINDS(n) + f % KINDS(n)];
@@ -63,16 +60,16 @@ ALWAYS void block(__m512i out[VECTORS], const uint8_t *p, const struct bn_screen
         __m512i *t = &s[i * KINDS(n)];
         t[1] = _mm512_set1_epi32(-6 * v[i].block_sum[b]);
         t[0] = _mm512_setzero_si512();
-        if (KINDS(n) == FIELDS) t[2] = t[3] = t[0];
+        if (KINDS(n) == BN_SCREEN2_FIELDS) t[2] = t[3] = t[0];
     }
-    for (size_t j = 0; j < PIECES; j++, p += PIECE_BYTES) {
-        _mm_prefetch((const char *)p + ahead, _MM_HINT_T1);
-        add_piece(s, p, v, b * BN_SCREEN2_BLOCK + j * PIECE, n);
+    for (size_t j = 0; j < BN_SCREEN2_BLOCK; j += BN_SCREEN2_PIECE, p += BN_SCREEN2_PIECE_BYTES) {
+        bn_screen2_ask(p + ahead, n);
+        add_piece(s, p, v, b * BN_SCREEN2_BLOCK + j, n);
     }
     UNROLL
     for (size_t i = 0; i < n; i++) {
         __m512i *t = &s[i * KINDS(n)];
-        if (KINDS(n) == FIELDS) {
+        if (KINDS(n) == BN_SCREEN2_FIELDS) {
             t[0] = _mm512_add_epi32(t[0], t[2]);
             t[1] = _mm512_add_epi32(t[1], t[3]);
         }
@@ -80,35 +77,29 @@ ALWAYS void block(__m512i out[VECTORS], const uint8_t *p, const struct bn_screen
     }
 }
 
-/* A group of rows, of which `some` are stored. */
-ALWAYS void group(int32_t *sum, size_t stride, const uint8_t *u, size_t cols, size_t some,
-                  const struct bn_screen2_vector *v, size_t ahead, const size_t n)
+ALWAYS void group(int32_t *sum, size_t stride, const struct bn_screen2_group *g, size_t rows,
+                  const struct bn_screen2_vector *v, const size_t n)
 {
-    size_t blocks = bn_div_up(cols, BN_SCREEN2_BLOCK);
-    const uint8_t *p = u + bn_screen2_group_bytes(cols) - blocks * PIECES * PIECE_BYTES;
+    const uint8_t *u = g->u, *p = g->codes;
     __m512i s[VECTORS], x[VECTORS];
     for (size_t i = 0; i < n; i++) s[i] = _mm512_setzero_si512();
-    for (const uint8_t *q = u; q < p; q += 64) _mm_prefetch((const char *)q + ahead, _MM_HINT_T1);
-    for (size_t b = 0; b < blocks; b++, u += BN_SCREEN2_ROWS, p += PIECES * PIECE_BYTES) {
+    for (size_t b = 0; b < g->blocks; b++, u += BN_SCREEN2_ROWS, p += BN_SCREEN2_BLOCK_BYTES) {
         __m512i weight = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)u));
         weight = _mm512_add_epi32(weight, _mm512_set1_epi32(BN_SCREEN2_BASE));
-        block(x, p, v, b, ahead, n);
+        block(x, p, v, b, g->ahead, n);
         UNROLL
         for (size_t i = 0; i < n; i++)
             s[i] = _mm512_add_epi32(s[i], _mm512_mullo_epi32(weight, x[i]));
     }
     for (size_t i = 0; i < n; i++)
-        _mm512_mask_storeu_epi32(sum + i * stride, (__mmask16)((1u << some) - 1), s[i]);
+        _mm512_mask_storeu_epi32(sum + i * stride, (__mmask16)((1u << rows) - 1), s[i]);
 }
 
-typedef void group_fn(int32_t *sum, size_t stride, const uint8_t *u, size_t cols, size_t some,
-                      const struct bn_screen2_vector *v, size_t ahead);
-
-#define GROUP_FN(n)                                                                                \
-    static void group_##n(int32_t *sum, size_t stride, const uint8_t *u, size_t cols, size_t some, \
-                          const struct bn_screen2_vector *v, size_t ahead)                         \
-    {                                                                                              \
-        group(sum, stride, u, cols, some, v, ahead, n);                                            \
+#define GROUP_FN(n)                                                                      \
+    static void group_##n(int32_t *sum, size_t stride, const struct bn_screen2_group *g, \
+                          size_t rows, const struct bn_screen2_vector *v)                \
+    {                                                                                    \
+        group(sum, stride, g, rows, v, n);                                               \
     }
 GROUP_FN(1)
 GROUP_FN(2)
@@ -118,17 +109,11 @@ GROUP_FN(5)
 GROUP_FN(6)
 GROUP_FN(7)
 GROUP_FN(8)
-static group_fn *const groups[VECTORS + 1] = {NULL,    group_1, group_2, group_3, group_4,
-                                              group_5, group_6, group_7, group_8};
+static bn_screen2_group_fn *const groups[VECTORS + 1] = {
+    NULL, group_1, group_2, group_3, group_4, group_5, group_6, group_7, group_8};
 
 void bn_screen2_avx512(int32_t *sum, size_t stride, const struct bn_screen2 *w, size_t r0,
                        size_t r1, const struct bn_screen2_vector *v, size_t n_vec)
 {
-    size_t bytes = bn_screen2_group_bytes(w->cols);
-    for (size_t n; n_vec; n_vec -= n, v += n, sum += n * stride) {
-        n = bn_min_size(n_vec, VECTORS);
-        for (size_t r = r0; r < r1; r += BN_SCREEN2_ROWS)
-            groups[n](sum + r - r0, stride, w->data + r / BN_SCREEN2_ROWS * bytes, w->cols,
-                      bn_min_size(BN_SCREEN2_ROWS, r1 - r), v, n == 1 ? w->ahead : 2 * bytes);
-    }
+    bn_screen2_groups(sum, stride, w, r0, r1, v, n_vec, groups, VECTORS);
 }
