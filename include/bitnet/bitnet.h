@@ -84,8 +84,8 @@ typedef struct bitnet_model_options {
      * more, int8 activations and more weights than the caches hold; else t2; b1 and t3 only where
      * they have kernels for this CPU */
     const char *layout;
-    /* "auto", "exact", "screened": whether to make a 4-bit copy of the output head, which lets
-     * greedy and top-k requests read a quarter of it, with the same tokens. auto: for heads of at
+    /* "auto", "exact", "screened": whether to make a copy of the output head of twice 2 bits a weight,
+     * which lets greedy and top-k requests read a sixth of it, with the same tokens. auto: for heads of at
      * least 16384 rows and 4 bits a weight; exact: never, which saves the memory. "int8": a copy
      * rounded to 8 bits, for engines that ask for it */
     const char *head;
@@ -149,6 +149,9 @@ typedef struct bitnet_model_info {
     /* of layer_bytes: in the node of the thread that reads them, if an engine has as many threads as
      * packed them; 0 without several nodes, or where the system does not say */
     uint64_t numa_near_bytes;
+    /* of head_copy_bytes: what screening reads for every token; of the rest it reads the part that
+     * belongs to refined rows (bitnet_engine_info), about an eighth. 0: no such copy */
+    uint64_t head_screen_bytes;
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
@@ -306,6 +309,9 @@ typedef struct bitnet_engine_info {
     uint64_t weight_bytes;
     const char *hugepages; /* what caches and scratch memory lie in, as in bitnet_model_info */
     uint64_t locked_bytes; /* of them */
+    /* rows of which screening read the second half of the copy, too, for head_screened and
+     * head_fallbacks together */
+    uint64_t head_refined;
 } bitnet_engine_info;
 /* Everything that the first tokens would otherwise wait for: threads run, pages of weights, caches and
  * scratch memory are there, and pages of the model's file stay in memory from now on, as far as the

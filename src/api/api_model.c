@@ -2,6 +2,7 @@
 #include "api/api.h"
 
 #include "base/mem.h"
+#include "model/head.h"
 #include <stdlib.h>
 
 void bitnet_model_options_init(bitnet_model_options *o)
@@ -91,7 +92,8 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .locked_bytes = m->backing.locked_bytes,
                            .prefetch_bytes = m->prefetch_bytes,
                            .numa_nodes = loaded ? m->n_nodes : 1,
-                           .numa_near_bytes = m->near_bytes};
+                           .numa_near_bytes = m->near_bytes,
+                           .head_screen_bytes = bn_head_coarse_bytes(m)};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

@@ -73,10 +73,11 @@ struct bench_measurement {
     uint32_t at;           /* prompt tokens, requests at a time, or tokens in the cache before */
     uint32_t n_new;        /* tokens generated in one repeat */
     double bytes_per_step; /* weights, head and cache read by one decoding step */
-    double ffn_tokens, ffn_left_out; /* tokens decoded alone, bytes of weights they did without */
-    double step_ns, forward_ns;      /* of requests: time in steps, of it in forward passes */
-    double *rates;                   /* tok/s, one a repeat; of kernels bench_kernel_unit */
-    double *first_ms;                /* stream: time to first token, one a repeat */
+    double ffn_tokens, ffn_left_out;  /* tokens decoded alone, bytes of weights they did without */
+    double head_tokens, head_refined; /* tokens with a screened head, rows that it refined */
+    double step_ns, forward_ns;       /* of requests: time in steps, of it in forward passes */
+    double *rates;                    /* tok/s, one a repeat; of kernels bench_kernel_unit */
+    double *first_ms;                 /* stream: time to first token, one a repeat */
     size_t n_repeats;
     double *step_ms; /* every decoding step of all repeats */
     size_t n_steps, steps_room;

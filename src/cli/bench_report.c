@@ -142,6 +142,7 @@ json_t *bench_model_json(const bitnet_model_info *m)
     set_int(o, "layer_bytes", m->layer_bytes);
     set_int(o, "head_bytes", m->head_bytes);
     set_int(o, "head_copy_bytes", m->head_copy_bytes);
+    set_int(o, "head_screen_bytes", m->head_screen_bytes);
     set_int(o, "ffn_copy_bytes", m->ffn_copy_bytes);
     set_int(o, "numa_nodes", m->numa_nodes);
     set_int(o, "numa_near_bytes", m->numa_near_bytes);

@@ -118,15 +118,25 @@ static uint32_t prompt_length(const struct bench_measurement *m)
 
 /* A decoding step reads all matrices once, the head or the copy that screens or replaces it once, and
  * every sequence's keys and values. The few rows of the head that a screened step reads are not
- * counted. What feed-forward layers leave out is subtracted after the measurement. */
+ * counted. What feed-forward layers leave out is subtracted after the measurement, and what screening
+ * read for refined rows is added. */
 static double step_bytes(const struct bench *b, const struct bench_measurement *m)
 {
     double kv_token = (double)(m->kv ? &m->kv->info : &b->single_info)->kv_token_bytes;
     double seqs = m->mode == BENCH_BATCH ? m->at : 1;
     double depth = prompt_length(m) + (m->n_new + 1) / 2.0; /* on average */
     bool copy = strcmp(b->single_info.head, "exact") != 0;
-    double head = (double)(copy ? b->info.head_copy_bytes : b->info.head_bytes);
+    uint64_t read = b->info.head_screen_bytes ? b->info.head_screen_bytes : b->info.head_copy_bytes;
+    double head = (double)(copy ? read : b->info.head_bytes);
     return (double)b->info.layer_bytes + head + seqs * depth * kv_token;
+}
+
+/* By all sequences of a step. */
+static double refined_bytes(const struct bench *b, const struct bench_measurement *m)
+{
+    double seqs = m->mode == BENCH_BATCH ? m->at : 1;
+    double row = (double)(b->info.head_copy_bytes - b->info.head_screen_bytes) / b->info.n_vocab;
+    return m->head_tokens > 0 ? seqs * row * m->head_refined / m->head_tokens : 0;
 }
 
 static bitnet_status make_room(struct bench *b, bitnet_error *err)
@@ -303,6 +313,8 @@ static void count_engine(const struct bench *b, struct bench_measurement *m, dou
     bitnet_engine_get_info(m->mode == BENCH_BATCH ? b->batch : b->single, &i);
     m->ffn_tokens += sign * (double)i.ffn_tokens;
     m->ffn_left_out += sign * ((double)i.ffn_dense_bytes - (double)i.ffn_read_bytes);
+    m->head_tokens += sign * (double)(i.head_screened + i.head_fallbacks);
+    m->head_refined += sign * (double)i.head_refined;
     m->step_ns += sign * (double)i.step_ns;
     m->forward_ns += sign * (double)i.forward_ns;
 }
@@ -428,6 +440,7 @@ bitnet_status bench_run(struct bench *b, bitnet_error *err)
         struct bench_measurement *m = &b->items[i];
         bool alone = m->mode == BENCH_STREAM || m->mode == BENCH_DEPTH || m->at == 1;
         if (alone && m->ffn_tokens > 0) m->bytes_per_step -= m->ffn_left_out / m->ffn_tokens;
+        if (m->bytes_per_step > 0) m->bytes_per_step += refined_bytes(b, m);
     }
     judge(b, &from);
     return BITNET_OK;

@@ -219,10 +219,13 @@ static json_t *json_head(const bitnet_engine_info *e)
     for (size_t i = 0; i < n; i++)
         json_array_append_new(histogram, json_integer((json_int_t)e->head_histogram[i]));
     double mean = e->head_screened ? (double)e->head_survivors / (double)e->head_screened : 0;
-    return json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:o}", "mode", e->head, "tokens_full",
+    double tried = (double)(e->head_screened + e->head_fallbacks);
+    double refined = tried > 0 ? (double)e->head_refined / tried : 0;
+    return json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:o}", "mode", e->head, "tokens_full",
                      (json_int_t)e->head_full, "tokens_screened", (json_int_t)e->head_screened,
-                     "fallbacks", (json_int_t)e->head_fallbacks, "mean_survivors", mean,
-                     "max_survivors", (json_int_t)e->head_survivors_max, "histogram", histogram);
+                     "fallbacks", (json_int_t)e->head_fallbacks, "mean_refined", refined,
+                     "mean_survivors", mean, "max_survivors", (json_int_t)e->head_survivors_max,
+                     "histogram", histogram);
 }
 
 static json_t *json_logprob(const bitnet_model *m, const bitnet_logprob *p)

@@ -19,21 +19,29 @@ static void add(struct doctor_facts *f, const char *name, uint64_t token_bytes,
     m->memory_bytes = memory_bytes;
 }
 
+/* What a token reads of a copy for screening: of its second half about an eighth. */
+static uint64_t screened_bytes(uint64_t copy, uint64_t screen)
+{
+    return screen + (copy - screen) / 8;
+}
+
 /* A token reads the copy of the head, if there is one; the head itself stays in memory. */
 void doctor_add_model(struct doctor_facts *f, const bitnet_model *m)
 {
     bitnet_model_info i = {.size = sizeof i};
     bitnet_model_get_info(m, &i);
     uint64_t head = i.head_copy_bytes ? i.head_copy_bytes : i.head_bytes;
+    if (i.head_screen_bytes) head = screened_bytes(i.head_copy_bytes, i.head_screen_bytes);
     add(f, i.name, i.layer_bytes + head, i.packed_bytes + i.head_bytes);
 }
 
-/* As `bitnet bench --synthetic 2b-4t` reports it: t3, 16-bit head with its 4-bit copy, and the
- * copies of feed-forward matrices. */
+/* As `bitnet bench --synthetic 2b-4t` reports it: t3, 16-bit head with its copy, and the copies of
+ * feed-forward matrices. */
 void doctor_add_known_model(struct doctor_facts *f)
 {
-    static const uint64_t layers = 434390400, head = 656670720, copy = 165706752, ffn = 265420800;
-    add(f, "2B-4T", layers + copy, layers + copy + ffn + head);
+    static const uint64_t layers = 434390400, head = 656670720, ffn = 265420800;
+    static const uint64_t copy = 170116096, screen = 86985728;
+    add(f, "2B-4T", layers + screened_bytes(copy, screen), layers + copy + ffn + head);
 }
 
 double doctor_tokens_s(const struct doctor_facts *f, const struct doctor_model *m)

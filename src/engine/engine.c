@@ -28,14 +28,14 @@ static bitnet_status choose_head(struct bitnet_engine *e, const char *name, bitn
 {
     const struct bn_model *m = e->m;
     BN_TRY(bn_head_mode_parse(&e->head, name, err));
-    if (e->head == BN_HEAD_SCREENED && !m->screen.data)
+    if (e->head == BN_HEAD_SCREENED && !m->screen.coarse.data)
         return bn_fail(err, BITNET_E_STATE,
                        "a screened head needs a model opened with head 'screened'");
     if (e->head == BN_HEAD_INT8 && !m->head_int8.data)
         return bn_fail(err, BITNET_E_STATE, "an int8 head needs a model opened with head 'int8'");
     if (e->head == BN_HEAD_AUTO)
-        e->head = m->screen.data && m->config.n_vocab >= BN_HEAD_AUTO_ROWS ? BN_HEAD_SCREENED
-                                                                           : BN_HEAD_EXACT;
+        e->head = m->screen.coarse.data && m->config.n_vocab >= BN_HEAD_AUTO_ROWS ? BN_HEAD_SCREENED
+                                                                                  : BN_HEAD_EXACT;
     return BITNET_OK;
 }
 
@@ -240,6 +240,7 @@ static void head_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     info->head_full = s->full;
     info->head_screened = s->screened;
     info->head_fallbacks = s->fallbacks;
+    info->head_refined = s->refined;
     info->head_survivors = s->survivors;
     info->head_survivors_max = s->survivors_max;
     memcpy(info->head_histogram, s->histogram, sizeof s->histogram);

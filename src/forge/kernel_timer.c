@@ -103,7 +103,7 @@ static void begin(struct bitnet_kernel_timer *t, const struct task *k)
     if (bn_timer_row_type(k->op) != BN_TYPE_COUNT)
         bn_quant_row(t->row, bn_timer_row_type(k->op), t->x, k->s.cols);
     size_t stride = bn_align_up(k->s.cols, BN_K_ALIGN);
-    if (k->op == OP_screen4 || k->op == OP_screen2)
+    if (k->op == OP_screen2)
         for (size_t i = 0; i < 2 * stride; i++) t->q[i] = (int8_t)(i % 127 - 63);
     if (k->op == OP_rope_neox || k->op == OP_rope_norm)
         for (size_t i = 0; i < k->s.cols; i++) t->cs[i] = i < k->s.cols / 2 ? 1 : 0;
@@ -145,15 +145,6 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
         g->mul_i8_many(t->y, s->rows, &w, 0, s->rows, t->q, stride, t->sum, t->inv, s->tok,
                        t->scratch);
     else g->mul_i8(t->y, s->rows, &w, 0, s->rows, t->q, stride, t->sum, t->inv, s->tok);
-}
-
-static void call_screen(struct bitnet_kernel_timer *t, const struct task *k)
-{
-    struct bn_screen w = {
-        next_weights(t, k), k->s.rows, k->s.cols, t->ones, t->ones, t->ones, t->ahead};
-    struct bn_screen_vector v = {t->q, NULL, 1e-4, 1, 3, 1e-4, 0};
-    ((bn_screen4_fn *)k->v->fn)(t->y, t->y + BN_TIMER_HEAD_ROWS, BN_TIMER_HEAD_ROWS, &w, 0,
-                                k->s.rows, &v, 1);
 }
 
 static void call_screen2(struct bitnet_kernel_timer *t, const struct task *k)
@@ -231,7 +222,6 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
         ((bn_dots_fn *)fn)(t->y, s->rows, t->x, s->rows, t->x, s->cols, s->tok, s->cols);
         break;
     case OP_dots_f16: ((bn_dots_f16_fn *)fn)(t->y, t->half, s->rows, t->x, s->cols); break;
-    case OP_screen4: call_screen(t, k); break;
     case OP_screen2: call_screen2(t, k); break;
     case OP_dense8: call_dense8(t, k); break;
     case OP_rows_r2:

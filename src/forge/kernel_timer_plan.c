@@ -233,11 +233,6 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
         add_dots(t, v, MANY_TOKENS);
         break;
     case OP_dots_f16: add_dots(t, v, 1); break;
-    case OP_screen4:
-        if (c->n_embd > BN_SCREEN_COLS_MAX) break;
-        add_copy(t, v, bn_screen4_group_bytes(c->n_embd) / BN_SCREEN_ROWS, false);
-        add_copy(t, v, bn_screen4_group_bytes(c->n_embd) / BN_SCREEN_ROWS, true);
-        break;
     case OP_screen2:
         if (c->n_embd > BN_SCREEN2_COLS_MAX) break;
         add_copy(t, v, bn_screen2_group_bytes(c->n_embd) / BN_SCREEN2_ROWS, false);

@@ -26,11 +26,9 @@
 
 enum {
     BN_LANES = 16,
-    BN_K_ALIGN = 128,    /* rows of int8 activations are padded with zeros to this */
-    BN_COLS_MAX = 32768, /* columns of a packed matrix */
-    BN_ATTN_BLOCK = 32,  /* keys in one step of attention */
-    BN_SCREEN_ROWS = 4,  /* rows of a group of a screening copy */
-    BN_SCREEN_COLS_MAX = 16384,
+    BN_K_ALIGN = 128,              /* rows of int8 activations are padded with zeros to this */
+    BN_COLS_MAX = 32768,           /* columns of a packed matrix */
+    BN_ATTN_BLOCK = 32,            /* keys in one step of attention */
     BN_SCREEN2_ROWS = 16,          /* rows of a group of a coarse copy */
     BN_SCREEN2_BLOCK = BN_K_ALIGN, /* columns that share a weight there */
     BN_SCREEN2_BASE = 192,         /* the least weight; a byte is added to it */
@@ -103,50 +101,6 @@ typedef void bn_dots_fn(float *y, size_t y_stride, const float *rows, size_t n_r
 
 /* One token with rows of halves, widened as by row_f16: y[r] = lane sum of rows[r * n + i] * x[i]. */
 typedef void bn_dots_f16_fn(float *y, const void *rows, size_t n_rows, const float *x, size_t n);
-
-/* ---- screening: what a row's product with a vector can be at most, from 4 bits a weight ----
- * The copy holds integers w in [-8, 7] and a step a row, so that the row is about
- * step * (w[j] + 1/2 - u[j]) with u of bn_screen4_pack. The vector comes as k = high, or as
- * k = 128 * high + low where it needs more digits, so that it is about unit * (k[j] - d[j]), and a
- * few numbers that its maker (model/head_vector.c) derived from it. With S = sum of w[j] * k[j], an
- * exact int32, in double, every operation rounded by itself:
- *   score = step * ((S - shift) * unit + offset)
- *   bound = score + step * (margin + norm * per_norm)
- *   upper = (bound + |bound| * 2^-23) + tiny
- * score and upper are then rounded to float. Group after group of BN_SCREEN_ROWS rows; for every 64
- * columns a group has four pieces of 32 bytes, row after row; byte i of a piece holds w + 8 of
- * columns i (low half) and 32 + i (high half). Columns are padded to BN_K_ALIGN and rows to whole
- * groups with w = 0. */
-struct bn_screen {
-    const uint8_t *data;
-    size_t rows, cols;  /* cols <= BN_SCREEN_COLS_MAX */
-    const float *step;  /* [rows] */
-    const float *norm;  /* [rows] root of the sum of w * w, rounded up */
-    const float *shift; /* [rows] sum of w * d */
-    size_t ahead;       /* as in struct bn_packed; for a vector alone */
-};
-
-struct bn_screen_vector {
-    const int8_t *high; /* within +-127, zeros from cols up to BN_K_ALIGN */
-    const int8_t *low;  /* within +-64, the same; or NULL */
-    double unit, offset, margin, per_norm, tiny;
-};
-
-/* Rows [r0, r1), r0 a multiple of BN_SCREEN_ROWS, and vector after vector:
- * score[i * stride + r - r0] and upper[i * stride + r - r0] for v[i]. The rows are read once for
- * every few vectors: they should be so few that they stay in the cache. */
-typedef void bn_screen4_fn(float *score, float *upper, size_t stride, const struct bn_screen *w,
-                           size_t r0, size_t r1, const struct bn_screen_vector *v, size_t n_vec);
-
-size_t bn_screen4_group_bytes(size_t cols);
-/* One group from x[n_rows][cols], finite: step is the least float with 7.5 * step >= max|x|, but at
- * least 2^-100, and w = floor(x / step + u + 8) - 8, in float. u[j] and d[j] are odd multiples
- * of 2^-17 between -1/2 and 1/2. */
-struct bn_screen_row {
-    float step, norm, shift;
-};
-void bn_screen4_pack(uint8_t *dst, struct bn_screen_row *row, const float *x, size_t n_rows,
-                     size_t cols, const float *u, const float *d);
 
 /* ---- coarse screening: rows of two bits a weight, blocks of columns with a weight of their own ----
  * The copy holds codes c in 0 .. 3, which stand for 2 c - 3, and a byte u for every row and block

@@ -175,42 +175,6 @@ TEST bool test_dots_f16(bn_dots_f16_fn *f)
     return same(a, b, sizeof a);
 }
 
-/* Seven rows, so that the last group is not full; more than one block of columns; four, two and one
- * vector of both kinds. */
-TEST bool test_screen4(bn_screen4_fn *f)
-{
-    enum { ROWS = 7, VECTORS = 14, COLS = 520, PADDED = 640 };
-    uint8_t data[8 * PADDED / 2];
-    int8_t plane[PADDED + VECTORS] = {0};
-    float x[4 * COLS], u[COLS], step[8], norm[8], shift[8];
-    float a[2][VECTORS][ROWS], b[2][VECTORS][ROWS];
-    struct bn_screen_vector v[VECTORS];
-    struct bn_rng r = {27};
-    for (size_t i = 0; i < COLS; i++) {
-        u[i] = (float)(2 * (int)bn_rng_below(&r, 1 << 16) + 1 - (1 << 16)) * 0x1p-17f;
-        plane[i] = (int8_t)((int)bn_rng_below(&r, 129) - 64);
-    }
-    for (size_t i = 0; i < VECTORS; i++) /* each a column on */
-        v[i] = (struct bn_screen_vector){
-            plane + i, i < VECTORS / 2 ? plane + VECTORS - i : NULL, 0.37, -1.25, 5.5, 0.01,
-            0x1p-140};
-    for (size_t g = 0; g < 2; g++) {
-        struct bn_screen_row row[4] = {{0}};
-        fill(x, BN_ARRAY_LEN(x), 28 + g);
-        bn_screen4_pack(data + g * bn_screen4_group_bytes(COLS), row, x,
-                        bn_min_size(4, ROWS - 4 * g), COLS, u, u);
-        for (size_t i = 0; i < 4; i++) {
-            step[4 * g + i] = row[i].step;
-            norm[4 * g + i] = row[i].norm;
-            shift[4 * g + i] = row[i].shift;
-        }
-    }
-    struct bn_screen w = {data, ROWS, COLS, step, norm, shift, 0};
-    bn_screen4_c(a[0][0], a[1][0], ROWS, &w, 0, ROWS, v, VECTORS);
-    f(b[0][0], b[1][0], ROWS, &w, 0, ROWS, v, VECTORS);
-    return same(a, b, sizeof a);
-}
-
 /* A group and a part of one, two blocks of columns, and every number of vectors that is taken at a
  * time. */
 TEST bool test_screen2(bn_screen2_fn *f)
@@ -239,7 +203,7 @@ TEST bool test_screen2(bn_screen2_fn *f)
     return true;
 }
 
-/* As screen4; one block of columns is enough. */
+/* Seven rows, so that the last group is not full; one block of columns is enough. */
 TEST bool test_dense8(bn_dense8_fn *f)
 {
     enum { ROWS = 7, VECTORS = 7, COLS = 200, PADDED = 256 };
@@ -557,7 +521,6 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
           test_kv(bn_kv_put_values_c, bn_kv_put_values_c, k->kv_get_values, bn_kv_get_values_c));
     CHECK(dots, test_dots(k->dots));
     CHECK(dots_f16, test_dots_f16(k->dots_f16));
-    CHECK(screen4, test_screen4(k->screen4));
     CHECK(screen2, test_screen2(k->screen2));
     CHECK(dense8, test_dense8(k->dense8));
     CHECK(rows_r2, test_rows_r2(k->rows_r2, false) && test_rows_r2(k->rows_r2, true));

@@ -3,10 +3,11 @@
  * The output head: from the residual stream to logits, whole or only as far as they are wanted.
  *
  * A greedy choice or a draw looks at few logits. The screened head finds them without reading
- * the matrix: a 4-bit copy gives for every row an upper bound of its logit, and only rows whose
- * bound reaches the k-th largest of a few logits computed exactly are computed themselves, with the
- * same arithmetic as in the full pass. All others are written as -infinity. The tokens are those of
- * the full pass (docs/numerics.md says with which probability and why).
+ * the matrix: a copy of 2 bits a weight gives for every row an upper bound of its logit, 2 bits more
+ * a better one for those rows whose bound reaches the k-th largest of a few logits computed exactly,
+ * and only rows whose better bound still does are computed themselves, with the same arithmetic as
+ * in the full pass. All others are written as -infinity. The tokens are those of the full pass
+ * (docs/numerics.md says with which probability and why).
  *
  * The int8 head computes all logits from a copy with one byte a weight: half of a 16-bit head to
  * read, for every sampler, and logits that are close instead of equal.
@@ -50,11 +51,13 @@ const char *bn_head_mode_name(enum bn_head_mode mode);
 bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum bn_head_mode mode,
                                 bitnet_error *err);
 void bn_head_copy_free(struct bn_model *m);
+/* Of a screening copy: what every call reads, all but the fine code. */
+uint64_t bn_head_coarse_bytes(const struct bn_model *m);
 
 /* ---- its use ---- */
 
 struct bn_head_options {
-    bool screened; /* needs m->screen.data */
+    bool screened; /* needs m->screen.coarse.data */
     bool int8;     /* needs m->head_int8.data; all logits come from there */
     uint32_t
         max_screened; /* rows of one call that can be screened; further ones take the full pass */
@@ -64,7 +67,8 @@ struct bn_head_options {
 
 struct bn_head_stats {
     uint64_t full, screened,
-        fallbacks; /* rows of logits by how they were made; fallbacks are full */
+        fallbacks;    /* rows of logits by how they were made; fallbacks are full */
+    uint64_t refined; /* logits of rows that were estimated twice */
     uint64_t survivors, survivors_max;     /* of screened rows */
     uint64_t histogram[BN_HEAD_HISTOGRAM]; /* i: more than 2^(i-1), up to 2^i survivors */
 };

@@ -1,26 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The copy of the head that screening reads, with 4 bits a weight, or the one that stands in its
- * place, with 8; made once at open by all threads. The file's pages are let go on the way:
- * afterwards only rows that are really wanted are read there. */
+ * The copy of the head that screening reads, with twice 2 bits a weight, or the one that stands in
+ * the head's place, with 8; made once at open by all threads. The file's pages are let go on the
+ * way: afterwards only rows that are really wanted are read there. */
 #include "model/head.h"
 
 #include "base/mem.h"
-#include "base/rng.h"
-#include <float.h>
-#include <math.h>
+#include "model/head_codes.h"
+#include "model/head_vector.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 
 enum {
-    ROWS = BN_SCREEN_ROWS, /* of a group */
-    RELEASE_ROWS = 1024,   /* rows read between two releases of the file's pages */
-    AUTO_BITS = 4          /* "auto" copies heads of at least so many bits a weight */
+    ROWS = BN_SCREEN2_ROWS, /* of a group */
+    RELEASE_ROWS = 1024,    /* rows read between two releases of the file's pages */
+    AUTO_BITS = 4           /* "auto" copies heads of at least so many bits a weight */
 };
-
-/* Any fixed number: the error bound holds for a dither that was drawn without looking at the
- * weights. */
-static const uint64_t dither_seed = 0x5eed0f4b17d17e52u;
 
 static const char *const names[] = {"auto", "exact", "screened", "int8"}; /* of enum bn_head_mode */
 
@@ -39,26 +34,28 @@ bitnet_status bn_head_mode_parse(enum bn_head_mode *out, const char *name, bitne
                    name);
 }
 
+/* What a worker has for a group. */
+struct desk {
+    float *rows, *scratch; /* [ROWS][padded] */
+    uint8_t *coarse;       /* [ROWS][padded] */
+    uint8_t *u;            /* [ROWS][blocks] */
+    uint8_t *fine;         /* [padded] */
+    int8_t *weights;       /* [padded] */
+    double *turn;          /* [BN_TURN_BLOCK][BN_TURN_BLOCK] */
+};
+
 struct job {
     struct bn_model *m;
     struct bn_pool *pool;
     const struct bn_tensor *tensor;
+    struct desk *desks; /* [threads] */
     bool int8;
-    uint8_t *data;
-    float *step, *norm, *shift; /* step: of a screening copy, or the scale of an int8 row */
-    float *dither;              /* [2][cols] */
-    float *rows;                /* [threads][ROWS][cols] */
     atomic_bool bad;
 };
 
-_Static_assert(BN_DENSE8_ROWS == BN_SCREEN_ROWS, "both copies are made in the same groups");
+_Static_assert(ROWS % BN_DENSE8_ROWS == 0, "both copies are made in the same groups");
 
-static bool finite_row(const float *x, size_t n)
-{
-    bool good = true;
-    for (size_t i = 0; i < n; i++) good &= fabsf(x[i]) <= FLT_MAX;
-    return good;
-}
+static size_t padded(size_t cols) { return bn_align_up(cols, BN_K_ALIGN); }
 
 static void release(const struct job *j, size_t from, size_t to)
 {
@@ -70,106 +67,195 @@ static void release(const struct job *j, size_t from, size_t to)
     bn_source_release(&j->m->source, &part);
 }
 
-static size_t group_bytes(const struct job *j)
+/* ------------------------------------------------------------------ the copies' parts */
+
+void bn_screen_lay_out(struct bn_screen *s, struct bn_plan *p, size_t rows, size_t cols,
+                       size_t ahead)
 {
-    size_t cols = j->m->head.stored.cols;
-    return j->int8 ? bn_dense8_group_bytes(cols) : bn_screen4_group_bytes(cols);
+    size_t wide = padded(cols), groups = bn_div_up(rows, ROWS);
+    s->coarse = (struct bn_screen2){bn_plan_piece(p, groups, bn_screen2_group_bytes(wide)), rows,
+                                    wide, ahead};
+    s->fine = (struct bn_packed){.data = bn_plan_piece(p, rows, bn_r2_row_bytes(wide)),
+                                 .rows = rows,
+                                 .cols = wide,
+                                 .scale = 1};
+    s->scale = bn_plan_piece(p, rows, sizeof *s->scale);
+    s->noise = bn_plan_piece(p, rows, sizeof *s->noise);
+    s->fine_scale = bn_plan_piece(p, rows, sizeof *s->fine_scale);
+    s->fine_noise = bn_plan_piece(p, rows, sizeof *s->fine_noise);
+    s->rotation =
+        (struct bn_rotation){cols, bn_rotation_blocks(cols), bn_plan_piece(p, cols, sizeof(float)),
+                             bn_plan_piece(p, bn_rotation_turn_floats(cols), sizeof(float))};
+    s->dither = bn_plan_piece(p, wide, sizeof *s->dither);
 }
 
-static void pack_screen(struct job *j, uint8_t *to, size_t r, const float *x, size_t n)
+void bn_dense8_lay_out(struct bn_dense8 *w, struct bn_plan *p, size_t rows, size_t cols,
+                       size_t ahead)
 {
-    size_t cols = j->m->head.stored.cols;
-    struct bn_screen_row row[ROWS];
-    bn_screen4_pack(to, row, x, n, cols, j->dither, j->dither + cols);
+    size_t groups = bn_div_up(rows, BN_DENSE8_ROWS);
+    *w = (struct bn_dense8){bn_plan_piece(p, groups, bn_dense8_group_bytes(cols)), rows, cols,
+                            bn_plan_piece(p, rows, sizeof *w->scale), ahead};
+}
+
+static void lay_out(struct job *j, struct bn_plan *p)
+{
+    struct bn_model *m = j->m;
+    size_t rows = m->head.stored.rows, cols = m->head.stored.cols;
+    if (j->int8) bn_dense8_lay_out(&m->head_int8, p, rows, cols, m->prefetch_bytes);
+    else bn_screen_lay_out(&m->screen, p, rows, cols, m->prefetch_bytes);
+}
+
+static void lay_out_desk(struct desk *d, struct bn_plan *p, size_t cols)
+{
+    size_t wide = padded(cols);
+    d->rows = bn_plan_piece(p, ROWS * wide, sizeof *d->rows);
+    d->scratch = bn_plan_piece(p, ROWS * wide, sizeof *d->scratch);
+    d->coarse = bn_plan_piece(p, ROWS * wide, 1);
+    d->u = bn_plan_piece(p, ROWS * bn_rotation_blocks(cols), 1);
+    d->fine = bn_plan_piece(p, wide, 1);
+    d->weights = bn_plan_piece(p, wide, 1);
+    d->turn = bn_plan_piece(p, BN_TURN_BLOCK * BN_TURN_BLOCK, sizeof *d->turn);
+}
+
+/* ------------------------------------------------------------------ making them */
+
+/* Rows r .. r + n - 1, which the desk holds. */
+static void pack_int8(const struct job *j, const struct desk *d, size_t r, size_t n)
+{
+    const struct bn_dense8 *w = &j->m->head_int8;
+    for (size_t i = 0; i < n; i += BN_DENSE8_ROWS)
+        bn_dense8_pack((int8_t *)w->data +
+                           (r + i) / BN_DENSE8_ROWS * bn_dense8_group_bytes(w->cols),
+                       (float *)w->scale + r + i, d->rows + i * w->cols,
+                       bn_min_size(BN_DENSE8_ROWS, n - i), w->cols);
+}
+
+static void put_row(const struct bn_screen *s, size_t r, struct bn_code_row row)
+{
+    ((float *)s->scale)[r] = row.scale;
+    ((float *)s->noise)[r] = row.noise;
+    ((float *)s->fine_scale)[r] = row.fine_scale;
+    ((float *)s->fine_noise)[r] = row.fine_noise;
+}
+
+static void pack_screen(struct job *j, const struct desk *d, size_t r, size_t n)
+{
+    const struct bn_screen *s = &j->m->screen;
+    size_t wide = s->coarse.cols, blocks = s->rotation.blocks;
+    bn_rotate(&s->rotation, &j->m->kernels, d->rows, d->scratch, n);
     for (size_t i = 0; i < n; i++) {
-        j->step[r + i] = row[i].step;
-        j->norm[r + i] = row[i].norm;
-        j->shift[r + i] = row[i].shift;
+        struct bn_code_row row;
+        if (!bn_head_codes(&row, d->coarse + i * wide, d->u + i * blocks, d->fine,
+                           d->rows + i * wide, s->rotation.cols)) {
+            atomic_store(&j->bad, true);
+            return;
+        }
+        put_row(s, r + i, row);
+        for (size_t k = 0; k < wide; k++) d->weights[k] = (int8_t)(d->fine[k] - 1);
+        bn_r2_pack((uint8_t *)s->fine.data + (r + i) * bn_r2_row_bytes(wide), d->weights, wide);
     }
+    bn_screen2_pack((uint8_t *)s->coarse.data + r / ROWS * bn_screen2_group_bytes(wide), d->coarse,
+                    d->u, n, wide);
 }
 
-/* Rows r .. r+n-1, x[n][cols]. */
-static void pack_group(struct job *j, size_t r, const float *x, size_t n)
+/* What rows need of a screening copy before they can be made. */
+static void draw_worker(void *arg, uint32_t worker)
 {
-    size_t cols = j->m->head.stored.cols;
-    uint8_t *to = j->data + r / ROWS * group_bytes(j);
-    if (j->int8) bn_dense8_pack((int8_t *)to, j->step + r, x, n, cols);
-    else if (finite_row(x, n * cols)) pack_screen(j, to, r, x, n);
-    else atomic_store(&j->bad, true);
+    struct job *j = arg;
+    const struct bn_screen *s = &j->m->screen;
+    struct bn_range share = bn_pool_share(j->pool, worker, s->rotation.blocks, 1);
+    for (size_t b = share.begin; b < share.end; b++)
+        bn_rotation_draw_turn((float *)s->rotation.turn, s->rotation.cols, b,
+                              j->desks[worker].turn);
+    if (worker) return;
+    bn_rotation_draw_signs((float *)s->rotation.sign, s->rotation.cols);
+    bn_head_draw_dither((float *)s->dither, s->coarse.cols);
 }
 
 static void copy_worker(void *arg, uint32_t worker)
 {
     struct job *j = arg;
     const struct bn_stored *s = &j->m->head.stored;
-    size_t cols = s->cols;
-    float *x = j->rows + worker * ROWS * cols;
+    const struct desk *d = &j->desks[worker];
+    size_t stride = j->int8 ? s->cols : padded(s->cols);
     struct bn_range share = bn_pool_share(j->pool, worker, s->rows, ROWS);
     size_t released = share.begin;
     for (size_t r = share.begin; r < share.end; r += ROWS) {
         size_t n = bn_min_size(ROWS, share.end - r);
-        for (size_t i = 0; i < n; i++) bn_stored_row(&j->m->kernels, x + i * cols, s, r + i);
-        pack_group(j, r, x, n);
+        for (size_t i = 0; i < n; i++) {
+            float *to = d->rows + i * stride;
+            bn_stored_row(&j->m->kernels, to, s, r + i);
+            memset(to + s->cols, 0, (stride - s->cols) * sizeof *to);
+        }
+        if (j->int8) pack_int8(j, d, r, n);
+        else pack_screen(j, d, r, n);
         if (r + n - released < RELEASE_ROWS && r + n < share.end) continue;
         release(j, released, r + n);
         released = r + n;
     }
 }
 
-/* Screening reads 4 bits a weight. A head of four bits has no fewer, but must widen all of them to
- * floats; its pages are let go, so that the copy costs no memory. */
+/* Screening reads about 2.5 bits a weight, without widening them to floats. The head's pages are let
+ * go, so that the copy costs no memory for a head of four bits. */
 static bool worth_it(const struct bn_stored *s)
 {
-    return s->rows >= BN_HEAD_AUTO_ROWS && s->cols <= BN_SCREEN_COLS_MAX &&
+    return s->rows >= BN_HEAD_AUTO_ROWS && s->cols <= BN_SCREEN2_COLS_MAX &&
            s->bytes / s->rows * 8 >= s->cols * AUTO_BITS;
 }
 
-/* The numbers of all columns that a screening copy needs before its rows. */
-static bitnet_status draw_dither(struct job *j, bitnet_error *err)
+static bitnet_status take_memory(struct job *j, bitnet_error *err)
 {
     struct bn_model *m = j->m;
-    size_t cols = m->head.stored.cols;
-    struct bn_rng rng = {dither_seed};
-    j->dither = bn_slab_alloc(&m->slab, 2 * cols * sizeof *j->dither);
-    if (!j->dither)
-        return bn_fail_nomem(err, 2 * cols * sizeof *j->dither, "the head's 4-bit copy");
-    for (size_t i = 0; i < 2 * cols; i++)
-        j->dither[i] = (float)(2 * (int32_t)bn_rng_below(&rng, 1 << 16) + 1 - (1 << 16)) * 0x1p-17f;
-    m->screen_dither = j->dither;
+    struct bn_plan p = {0};
+    void *block;
+    lay_out(j, &p);
+    size_t bytes = p.used;
+    BN_TRY(bn_block_take(&block, &bytes, &m->backing, "the copy of the head", err));
+    p = (struct bn_plan){.base = block};
+    lay_out(j, &p);
+    m->head_copy_bytes = bytes;
+    m->packed_bytes += bytes;
     return BITNET_OK;
+}
+
+static void place(const struct job *j)
+{
+    const struct bn_model *m = j->m;
+    const struct bn_screen *s = &m->screen;
+    size_t rows = m->head.stored.rows, wide = padded(m->head.stored.cols);
+    if (m->head_copy_bytes < BN_HUGE_PAGE) return;
+    if (j->int8) {
+        bn_place_weights(m, j->pool, (void *)m->head_int8.data,
+                         bn_div_up(rows, BN_DENSE8_ROWS) *
+                             bn_dense8_group_bytes(m->head.stored.cols),
+                         rows, BN_DENSE8_ROWS);
+        return;
+    }
+    bn_place_weights(m, j->pool, (void *)s->coarse.data,
+                     bn_div_up(rows, ROWS) * bn_screen2_group_bytes(wide), rows, ROWS);
+    bn_place_weights(m, j->pool, (void *)s->fine.data, rows * bn_r2_row_bytes(wide), rows, ROWS);
 }
 
 static bitnet_status make(struct job *j, bitnet_error *err)
 {
-    struct bn_model *m = j->m;
-    uint64_t rows = m->head.stored.rows, cols = m->head.stored.cols;
-    size_t codes = bn_div_up(rows, ROWS) * group_bytes(j);
-    size_t bytes = codes + (j->int8 ? 1 : 3) * rows * sizeof(float);
-    if (!j->int8) BN_TRY(draw_dither(j, err));
-    j->rows = bn_calloc(bn_pool_threads(j->pool) * ROWS * cols, sizeof *j->rows);
-    if (!j->rows) return bn_fail_nomem(err, bytes, "the copy of the head");
-    BN_TRY(bn_block_take((void **)&j->data, &bytes, &m->backing, "the copy of the head", err));
-    m->head_copy_bytes = bytes;
-    if (j->int8) m->head_int8.data = (int8_t *)j->data;
-    else m->screen.data = j->data;
-    if (bytes >= BN_HUGE_PAGE) bn_place_weights(m, j->pool, j->data, codes, rows, ROWS);
-    j->step = (float *)(void *)(j->data + codes);
-    j->norm = j->step + rows;
-    j->shift = j->norm + rows;
-    bn_pool_run(j->pool, copy_worker, j);
-    m->packed_bytes += bytes;
-    if (j->int8) {
-        m->head_int8 =
-            (struct bn_dense8){m->head_int8.data, rows, cols, j->step, m->prefetch_bytes};
-        return BITNET_OK;
+    size_t threads = bn_pool_threads(j->pool), cols = j->m->head.stored.cols;
+    struct bn_plan p = {0};
+    j->desks = bn_calloc(threads, sizeof *j->desks);
+    if (!j->desks) return bn_fail_nomem(err, threads * sizeof *j->desks, "the copy of the head");
+    for (size_t i = 0; i < threads; i++) lay_out_desk(&j->desks[i], &p, cols);
+    size_t bytes = p.used;
+    void *scratch = bn_block_alloc(bytes);
+    if (!scratch) return bn_fail_nomem(err, bytes, "the making of the head's copy");
+    p = (struct bn_plan){.base = scratch};
+    for (size_t i = 0; i < threads; i++) lay_out_desk(&j->desks[i], &p, cols);
+    bitnet_status s = take_memory(j, err);
+    if (s == BITNET_OK) {
+        place(j);
+        if (!j->int8) bn_pool_run(j->pool, draw_worker, j);
+        bn_pool_run(j->pool, copy_worker, j);
     }
-    m->screen =
-        (struct bn_screen){j->data, rows, cols, j->step, j->norm, j->shift, m->prefetch_bytes};
-    for (uint64_t r = 0; r < rows; r++) {
-        if (j->step[r] > m->screen_step_max) m->screen_step_max = j->step[r];
-        if (j->norm[r] > m->screen_norm_max) m->screen_norm_max = j->norm[r];
-    }
-    return BITNET_OK;
+    bn_block_free(scratch, bytes);
+    return s;
 }
 
 bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum bn_head_mode mode,
@@ -177,17 +263,17 @@ bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum b
 {
     const struct bn_stored *s = &m->head.stored;
     if (mode == BN_HEAD_EXACT || (mode == BN_HEAD_AUTO && !worth_it(s))) return BITNET_OK;
-    if (mode != BN_HEAD_INT8 && s->cols > BN_SCREEN_COLS_MAX)
+    if (mode != BN_HEAD_INT8 && s->cols > BN_SCREEN2_COLS_MAX)
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "a screened head has at most %d columns; this one has %llu",
-                       BN_SCREEN_COLS_MAX, (unsigned long long)s->cols);
+                       BN_SCREEN2_COLS_MAX, (unsigned long long)s->cols);
     struct job j = {.m = m,
                     .pool = pool,
                     .int8 = mode == BN_HEAD_INT8,
                     .tensor =
                         bn_part_find(&m->source, m->config.tied_head ? BN_P_EMBED : BN_P_HEAD, 0)};
     bitnet_status status = make(&j, err);
-    free(j.rows);
+    free(j.desks);
     /* damaged weights: the full pass finds them and says so */
     if (status == BITNET_OK && atomic_load(&j.bad)) {
         m->packed_bytes -= m->head_copy_bytes;
@@ -196,10 +282,23 @@ bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum b
     return status;
 }
 
+const void *bn_head_copy_data(const struct bn_screen *s, const struct bn_dense8 *int8)
+{
+    return s->coarse.data ? (const void *)s->coarse.data : int8->data;
+}
+
+uint64_t bn_head_coarse_bytes(const struct bn_model *m)
+{
+    const struct bn_screen *s = &m->screen;
+    if (!s->coarse.data) return 0;
+    size_t groups = bn_div_up(s->coarse.rows, ROWS);
+    size_t floats = 2 * s->coarse.rows + bn_rotation_turn_floats(s->rotation.cols);
+    return groups * bn_screen2_group_bytes(s->coarse.cols) + floats * sizeof(float);
+}
+
 void bn_head_copy_free(struct bn_model *m)
 {
-    const void *data = m->screen.data ? (const void *)m->screen.data : m->head_int8.data;
-    bn_block_free((void *)data, m->head_copy_bytes);
+    bn_block_free((void *)bn_head_copy_data(&m->screen, &m->head_int8), m->head_copy_bytes);
     m->screen = (struct bn_screen){0};
     m->head_int8 = (struct bn_dense8){0};
     m->head_copy_bytes = 0;

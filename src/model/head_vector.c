@@ -1,68 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/head_vector.h"
 
+#include "base/det_math.h"
+#include "base/rng.h"
+#include "model/head_codes.h"
 #include <math.h>
 
 enum {
-    K_LIMIT_1 = 127,  /* what one plane holds */
-    K_LIMIT_2 = 16319 /* 128 * 127 + 63: what two hold */
+    K_LIMIT = 126, /* before the dither, which adds less than 1 */
+    FAIL_BITS = 48
 };
 
-/* The rounding to one plane may widen bounds by this share. */
-static const double one_plane_share = 0.25;
+/* Any fixed number, as for the rotation. */
+static const uint64_t dither_seed = 0xd17e5eed4b170f52u;
 
-/* k = round(x * per_unit + d) as planes. */
-static void make_planes(int8_t *high, int8_t *low, const float *x, const float *d, size_t n,
-                        double per_unit)
+/* Outside of these norms bounds might not be finite, or what they forget not be small. */
+static const double norm_min = 0x1p-20, norm_max = 0x1p60;
+
+double bn_head_z(uint64_t n_wanted)
 {
-    const double to_integer = 0x1.8p52;
-    for (size_t i = 0; i < n; i++) {
-        int32_t k = (int32_t)((double)x[i] * per_unit + (double)d[i] + to_integer - to_integer);
-        int32_t top = low ? (k + 64 + 128 * 128) / 128 - 128 : k;
-        high[i] = (int8_t)top;
-        if (low) low[i] = (int8_t)(k - 128 * top);
-    }
+    return sqrt(2 * (bn_det_log(2.0 * (double)n_wanted) + FAIL_BITS * bn_det_log(2.0)));
 }
 
-/* One plane of int8 will do where it makes no bound more than a quarter wider; a vector with
- * outliers gets two. With unit g and dither d, x_j = g (k_j - d_j) up to an error that is uniform
- * within +-g / 2; n1, n2 the norms; z = sum (1/2 - u_j) x_j, so that a row's product with x is
- * step * (g (S - shift) + z) up to
- *   the rounding of the row to 4 bits: step * t * n2, and that of x: step * t * g * norm, but for a
- *     probability of 2^-60 together; plus what the steps of the dithers and float arithmetic shift
- *     their means: less than 2^-16 a column, the second of w, whose sizes add up to at most
- *     128 * norm;
- *   the float rounding of the full pass: one multiplication, cols / 16 additions in a lane and 4 in
- *     the tree, of products whose sizes add up to at most 7.5 * step * n1; and of products that
- *     underflow;
- *   the double rounding here and in the kernel: less than 2^-30 * n1.
- * All are taken a little too large. (docs/numerics.md) */
-bool bn_head_vector(struct bn_screen_vector *v, const struct bn_model *m, int8_t *planes,
-                    const float *x, double t, bool margins)
+void bn_head_draw_dither(float *dither, size_t n)
 {
-    size_t cols = m->config.n_embd;
-    const float *u = m->screen_dither;
-    double most = 0, n1 = 0, squares = 0, z = 0;
-    for (size_t i = 0; i < cols; i++) {
-        double a = fabs((double)x[i]);
-        most = a > most ? a : most;
-        n1 += a;
-        squares += a * a;
-        z += (0.5 - (double)u[i]) * (double)x[i];
+    struct bn_rng rng = {dither_seed};
+    for (size_t i = 0; i < n; i++)
+        dither[i] = (float)(2 * bn_rng_below(&rng, 1 << 23) + 1) * 0x1p-24f;
+}
+
+/* What a hidden state is more uneven, or its unit coarser, than the rows' noise takes for granted. */
+static double excess(const double *squares, size_t blocks, double sum, double unit, size_t cols)
+{
+    double mean = sum / (double)blocks, variance = 0;
+    for (size_t b = 0; b < blocks; b++) variance += (squares[b] - mean) * (squares[b] - mean);
+    double spread = sqrt(sqrt(variance / (double)blocks) / (mean * bn_code_spread));
+    double coarse = unit / (sqrt(sum / (double)cols) * bn_code_unit);
+    double more = spread > coarse ? spread : coarse;
+    return more > 1 ? more : 1;
+}
+
+bool bn_head_vector(struct bn_head_vector *v, const struct bn_screen *s, int8_t *k,
+                    int32_t *block_sum, const float *x, double z)
+{
+    enum { BLOCK = BN_TURN_BLOCK };
+    double squares[BN_SCREEN2_COLS_MAX / BLOCK], most = 0, sum = 0;
+    size_t blocks = s->rotation.blocks;
+    for (size_t b = 0; b < blocks; b++) {
+        squares[b] = 0;
+        for (size_t i = 0; i < BLOCK; i++) {
+            double a = fabs((double)x[b * BLOCK + i]);
+            most = a > most ? a : most;
+            squares[b] += a * a;
+        }
+        sum += squares[b];
     }
-    *v = (struct bn_screen_vector){.high = planes};
-    if (!(7.5 * (double)m->screen_step_max * n1 < 1e37)) return false;
-    double n2 = sqrt(squares), limit = K_LIMIT_1;
-    if (most / K_LIMIT_1 * (double)m->screen_norm_max > one_plane_share * n2) {
-        v->low = planes + bn_align_up(cols, BN_K_ALIGN);
-        limit = K_LIMIT_2;
+    double norm = sqrt(sum);
+    bool good = norm >= norm_min && norm <= norm_max;
+    double unit = most / K_LIMIT, per_unit = good ? K_LIMIT / most : 0;
+    *v = (struct bn_head_vector){.coarse = {k, block_sum}};
+    for (size_t b = 0; b < blocks; b++) {
+        block_sum[b] = 0;
+        for (size_t i = b * BLOCK; i < (b + 1) * BLOCK; i++) {
+            /* a sum above 0 is rounded down by its conversion */
+            double t = good ? (double)x[i] * per_unit + (double)s->dither[i] + K_LIMIT : K_LIMIT;
+            k[i] = (int8_t)((int32_t)t - K_LIMIT);
+            block_sum[b] += k[i];
+        }
+        v->sum += block_sum[b];
     }
-    make_planes(planes, (int8_t *)v->low, x, u + cols, cols, most > 0 ? limit / most : 0);
-    double gamma = ((double)cols / 16 + 8) * 0x1p-24, trust = margins ? 1 + 0x1p-20 : 0;
-    v->unit = most / limit;
-    v->offset = z;
-    v->margin = (t * n2 + (0x1p-15 + 7.5 * gamma) * n1) * trust;
-    v->per_norm = v->unit * (t + 0x1p-8) * trust;
-    v->tiny = ((double)cols + 16) * 0x1p-149 * trust;
+    if (!good) return false;
+    v->unit = (float)unit;
+    v->margin =
+        (float)(z * norm * excess(squares, blocks, sum, unit, s->rotation.cols) * (1 + 0x1p-10));
     return true;
 }

@@ -68,8 +68,7 @@ void bn_model_touch(const struct bn_model *m)
 {
     const struct bn_matrix *w;
     bn_slab_touch(&m->slab);
-    bn_touch_read(m->screen.data ? (const void *)m->screen.data : m->head_int8.data,
-                  m->head_copy_bytes);
+    bn_touch_read(bn_head_copy_data(&m->screen, &m->head_int8), m->head_copy_bytes);
     for (size_t i = 0; (w = matrix_at(m, i)); i++)
         if (is_mapped(m, w)) bn_touch_read(w->stored.data, w->stored.bytes);
 }

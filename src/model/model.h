@@ -11,6 +11,7 @@
 #include "base/pool.h"
 #include "kernels/kernels.h"
 #include "model/config.h"
+#include "model/head_rotate.h"
 #include "text/tokenizer.h"
 
 struct bn_matrix {
@@ -44,6 +45,16 @@ struct bn_layer {
     float up_scale_max;                        /* of up_rows: the largest scale        */
 };
 
+/* The copy of the head that screening reads, one block of memory: all rows, rotated, in a coarse code
+ * of 2 bits a weight, and what this leaves in a fine one (head_codes.h). */
+struct bn_screen {
+    struct bn_screen2 coarse;                             /* data: the block; NULL: none */
+    struct bn_packed fine;                                /* "r2", scale 1 */
+    const float *scale, *noise, *fine_scale, *fine_noise; /* [rows] */
+    struct bn_rotation rotation;
+    const float *dither; /* [coarse.cols], of hidden states */
+};
+
 /* All that decoding reads of packed memory once more, in the memory of another node (replica.c). */
 struct bn_replica {
     struct bn_layer *layers; /* [n_layer]; norms and dense matrices are the model's own */
@@ -66,10 +77,8 @@ struct bn_model {
     const float *out_norm;             /* [n_embd] */
     const float *rope_factors;         /* [rope_dim / 2] */
     struct bn_matrix embed, head;      /* dense; head is the embedding when tied */
-    struct bn_screen screen;           /* 4-bit copy of the head (head_copy.c); data NULL: none */
+    struct bn_screen screen;           /* copy of the head for screening (head_copy.c), or none */
     struct bn_dense8 head_int8;        /* its copy with one byte a weight; data NULL: none */
-    const float *screen_dither;        /* [2][n_embd]: of the rows, of the hidden state */
-    float screen_step_max, screen_norm_max;
     struct bn_slab slab;  /* norms, scales, packed matrices, in the order of their use, and ffn
                                   * copies; dense tensors, if the file is not mapped */
     struct bn_numa *numa; /* NULL: off, or there is one node only */
@@ -141,6 +150,14 @@ void bn_stored_dots(const struct bn_kernels *k, float *y, size_t y_stride,
                     size_t x_stride, size_t n_tok, float *wide);
 
 /* ---- inside the room ---- */
+
+/* A copy of the head in memory that p lays out; the block begins with its data. (head_copy.c) */
+void bn_screen_lay_out(struct bn_screen *s, struct bn_plan *p, size_t rows, size_t cols,
+                       size_t ahead);
+void bn_dense8_lay_out(struct bn_dense8 *w, struct bn_plan *p, size_t rows, size_t cols,
+                       size_t ahead);
+/* The block of the one there is; NULL: none. */
+const void *bn_head_copy_data(const struct bn_screen *s, const struct bn_dense8 *int8);
 
 /* The layout of ternary matrices that take `bytes` in "t2". "t3" reads fewer bytes and takes more
  * instructions. One core alone gets its bytes fast enough for "t2"; several share the memory, and

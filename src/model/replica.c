@@ -53,23 +53,17 @@ static void copy_part(struct job *j, struct bn_part_copy *c, const struct bn_mat
     c->w.row_scale = of->packed.row_scale;
 }
 
-/* The head's copy is one block: codes, then numbers of its rows. */
+/* The head's copy is one block. */
 static void copy_head(struct job *j, struct bn_replica *r, const struct bn_model *m)
 {
-    const uint8_t *from = m->screen.data ? m->screen.data : (const uint8_t *)m->head_int8.data;
-    const uint8_t *to = copy(j, from, m->head_copy_bytes);
-    r->screen = m->screen;
-    r->head_int8 = m->head_int8;
-    if (m->screen.data) {
-        const float *step = (const void *)(to + ((const uint8_t *)m->screen.step - from));
-        r->screen.data = to;
-        r->screen.step = step;
-        r->screen.norm = step + (m->screen.norm - m->screen.step);
-        r->screen.shift = step + (m->screen.shift - m->screen.step);
-    } else if (from) {
-        r->head_int8.data = (const int8_t *)to;
-        r->head_int8.scale = (const void *)(to + ((const uint8_t *)m->head_int8.scale - from));
-    }
+    const void *from = bn_head_copy_data(&m->screen, &m->head_int8);
+    struct bn_plan p = {.base = (uint8_t *)copy(j, from, m->head_copy_bytes)};
+    if (m->screen.coarse.data)
+        bn_screen_lay_out(&r->screen, &p, m->head.stored.rows, m->head.stored.cols,
+                          m->prefetch_bytes);
+    else if (from)
+        bn_dense8_lay_out(&r->head_int8, &p, m->head.stored.rows, m->head.stored.cols,
+                          m->prefetch_bytes);
 }
 
 static void copy_all(struct job *j, struct bn_replica *r, const struct bn_model *m)

@@ -98,7 +98,7 @@ static bool add_matrices(struct bn_scrub *s, const struct bn_layer *y, uint32_t 
 static bool add_head_copy(struct bn_scrub *s, const struct bn_screen *screen,
                           const struct bn_dense8 *int8)
 {
-    return add(s, (struct region){.data = screen->data ? screen->data : (const uint8_t *)int8->data,
+    return add(s, (struct region){.data = bn_head_copy_data(screen, int8),
                                   .bytes = s->m->head_copy_bytes,
                                   .part = s->m->config.tied_head ? BN_P_EMBED : BN_P_HEAD,
                                   .note = " (copy)"});
@@ -137,7 +137,7 @@ static bool add_tables(struct bn_scrub *s)
 {
     const struct bn_model *m = s->m;
     const struct bn_config *c = &m->config;
-    bool copy = m->screen.data || m->head_int8.data;
+    bool copy = bn_head_copy_data(&m->screen, &m->head_int8) != NULL;
     bool ok = add_matrix(s, &m->embed, BN_P_EMBED, 0);
     if (ok) s->regions[s->n_regions - 1].release = !c->tied_head || copy;
     if (ok && !c->tied_head) {

@@ -234,12 +234,14 @@ static void count_bytes(const char *head, const char *ffn)
     }
     bitnet_model_get_info(m, &mi);
     bitnet_engine_get_info(e, &in);
-    bool exact = strcmp(head, "exact") == 0;
-    uint64_t step = mi.layer_bytes + (exact ? mi.head_bytes : mi.head_copy_bytes);
+    bool screened = strcmp(head, "screened") == 0;
+    uint64_t all = strcmp(head, "exact") == 0 ? mi.head_bytes : mi.head_copy_bytes;
+    uint64_t step = mi.layer_bytes + (screened ? mi.head_screen_bytes : all);
     uint64_t survivors = in.head_survivors * (mi.head_bytes / mi.n_vocab);
+    if (screened) survivors += in.head_refined * bn_r2_row_bytes(mi.n_embd);
     uint64_t left_out = in.ffn_dense_bytes - in.ffn_read_bytes;
     assert_int_equal(in.steps, STEPS);
-    assert_true((survivors > 0) == (strcmp(head, "screened") == 0));
+    assert_true((in.head_survivors > 0) == screened && (in.head_refined > 0) == screened);
     assert_true((left_out > 0) == (strcmp(ffn, "skip") == 0));
     assert_int_equal(in.weight_bytes, STEPS * step + survivors - left_out);
     assert_int_equal(bitnet_eval(e, 0, r.tokens, 1, 1, NULL, NULL), BITNET_OK);

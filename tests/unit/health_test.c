@@ -334,7 +334,7 @@ static void test_scrub(void **state)
     find_flip(e, y->proj[down].packed.data, 70001, 3, "blk.3.ffn_down.weight");
     find_flip(e, y->up_rows.w.data, 5, 1, "blk.3.ffn_up.weight (copy)");
     find_flip(e, y->attn_norm, 17, 6, "blk.3.attn_norm.weight");
-    find_flip(e, m->m->screen.data, 12345, 2, "token_embd.weight (copy)");
+    find_flip(e, m->m->screen.coarse.data, 12345, 2, "token_embd.weight (copy)");
     bitnet_engine_close(e);
     bitnet_model_close(m);
 }

@@ -214,7 +214,7 @@ static void copies_are_scrubbed(void **state)
         const char *name;
     } parts[] = {{y->proj[BN_P_UP - BN_P_Q].packed.data, "blk.3.ffn_up.weight (node 1)"},
                  {y->down_cols.w.data, "blk.3.ffn_down.weight (copy) (node 1)"},
-                 {m->replicas[0].screen.data, "token_embd.weight (copy) (node 1)"},
+                 {m->replicas[0].screen.coarse.data, "token_embd.weight (copy) (node 1)"},
                  {m->layers[3].proj[BN_P_UP - BN_P_Q].packed.data, "blk.3.ffn_up.weight"}};
     uint64_t once = scrub_all(plain).total_bytes, twice = scrub_all(e).total_bytes;
     /* pieces of the copy are aligned, and so is its size a little larger than what is in it */

@@ -84,11 +84,11 @@ static void slow_cols_c2(float *y, const struct bn_packed *w, size_t r0, size_t 
     honest.cols_c2(y, w, r0, r1, list, n, q, inv);
 }
 
-static void slow_screen4(float *score, float *upper, size_t stride, const struct bn_screen *w,
-                         size_t r0, size_t r1, const struct bn_screen_vector *v, size_t n_vec)
+static void slow_screen2(int32_t *sum, size_t stride, const struct bn_screen2 *w, size_t r0,
+                         size_t r1, const struct bn_screen2_vector *v, size_t n_vec)
 {
     lose_time();
-    honest.screen4(score, upper, stride, w, r0, r1, v, n_vec);
+    honest.screen2(sum, stride, w, r0, r1, v, n_vec);
 }
 
 static void plant_rmsnorm(struct bn_model *m) { m->kernels.rmsnorm = slow_rmsnorm; }
@@ -102,7 +102,7 @@ static void plant_rope(struct bn_model *m)
 static void plant_attn(struct bn_model *m) { m->kernels.attn_f16 = slow_attn_f16; }
 static void plant_rows(struct bn_model *m) { m->kernels.rows_r2 = slow_rows_r2; }
 static void plant_cols(struct bn_model *m) { m->kernels.cols_c2 = slow_cols_c2; }
-static void plant_screen(struct bn_model *m) { m->kernels.screen4 = slow_screen4; }
+static void plant_screen(struct bn_model *m) { m->kernels.screen2 = slow_screen2; }
 
 /* `down` of one layer, and that with one kernel for any number of tokens */
 static void plant_down(struct bn_model *m)
@@ -142,6 +142,7 @@ static const struct plant plants[] = {
     {plant_rows, "up", NULL, ALL_LAYERS, "skip", "exact", false},
     {plant_cols, "down", NULL, ALL_LAYERS, "skip", "exact", false},
     {plant_screen, "head screen", NULL, ALL_LAYERS, "dense", "screened", false},
+    {plant_rows, "head refine", NULL, ALL_LAYERS, "dense", "screened", false},
 };
 
 static void check_plant(const struct plant *t, uint32_t threads)

@@ -110,6 +110,7 @@ def test_run_head(t):
         t.equal(h["tokens_screened"] + h["fallbacks"], 24, "every token is counted")
         t.equal(sum(h["histogram"]), h["tokens_screened"], "the histogram counts them too")
         t.check(h["tokens_screened"] > 0 and h["mean_survivors"] >= 1, "survivors")
+        t.check(h["mean_refined"] >= h["mean_survivors"], "they were refined before")
     t.equal(run("auto")["head"]["mode"], "exact", "a small head is not screened by itself")
     plain = ["--temp", "1", "--top-k", "0", "--top-p", "1"]
     int8 = run("int8", *plain)
