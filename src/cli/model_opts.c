@@ -84,7 +84,7 @@ const struct opt model_opts_table[] = {
              "threads on, else t2",
      .offset = offsetof(struct model_opts, layout),
      .initial = "auto",
-     .choices = "auto|t2|t3|b1",
+     .choices = "auto|t2|t3|t5|b1",
      .given = offsetof(struct model_opts, layout_given)},
     {.kind = OPT_CHOICE,
      .name = "hugepages",

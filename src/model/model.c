@@ -83,14 +83,14 @@ static bitnet_status choose_layout(struct bn_model *m, const char *name, uint32_
                                    bitnet_error *err)
 {
     const struct bn_kernels *k = &m->kernels;
-    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_b1};
+    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_t5, k->gemm_b1};
     for (size_t i = 0; name && i < BN_ARRAY_LEN(all); i++)
         if (strcmp(name, all[i]->layout) == 0) {
             m->gemm = m->gemm_binary = all[i];
             return BITNET_OK;
         }
     if (name && strcmp(name, "auto") != 0)
-        return bn_fail(err, BITNET_E_ARG, "layout '%s' is unknown; auto, t2, t3 and b1 exist",
+        return bn_fail(err, BITNET_E_ARG, "layout '%s' is unknown; auto, t2, t3, t5 and b1 exist",
                        name);
     m->gemm = bn_layout_auto(k, m->config.act_quant == BN_AQ_INT8, t2_bytes(&m->config), threads);
     m->gemm_binary = k->gemm_b1 != &bn_gemm_b1_c ? k->gemm_b1 : k->gemm_t2;

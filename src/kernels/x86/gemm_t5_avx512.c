@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AVX-512: matrices in layout "t5". Here is what one token needs, and the codes of tables for very
+ * many; several tokens are in gemm_tokens_avx512.c. Float activations are left to the reference:
+ * "auto" never has this layout with them. */
+#include "kernels/x86/t5_avx512.h"
+#include "kernels/x86/tables_avx2.h"
+#include "kernels/x86/tokens_avx2.h"
+
+enum {
+    ROWS = BN_T5_ROWS,
+    STEP = BN_T5_STEP,
+    MANY_FROM = 32,        /* tokens from which tables win */
+    ROWS_STORED = 4 * ROWS /* by the tables' codes, which are stored for four rows at a time */
+};
+
+/* ---- one token ---- */
+
+/* Both halves of a step are decoded before they are multiplied: that is faster than in turn. */
+static __attribute__((noinline)) void group_one(__m128i out[2], const uint8_t *p, const int8_t *q,
+                                                size_t steps, size_t ahead)
+{
+    const struct bn_t5_tables tables = bn_t5_load_tables();
+    __m512i s[ROWS];
+    __m256i sum[ROWS];
+    for (size_t r = 0; r < ROWS; r++) s[r] = _mm512_setzero_si512();
+    for (; steps > 0; steps--, p += BN_T5_STEP_BYTES, q += STEP) {
+        struct bn_t5_fields f[2];
+        for (size_t i = 0; i < 2; i++) {
+            _mm_prefetch((const char *)p + ahead + 64 * i, _MM_HINT_T0);
+            f[i] = bn_t5_fields(_mm512_loadu_si512(p + 64 * i), &tables);
+        }
+        for (size_t i = 0; i < 2; i++) {
+            __m512i x = _mm512_loadu_si512(q + 64 * i);
+            for (size_t r = 0; r < ROWS; r++) s[r] = bn_dot_add(s[r], bn_t5_row(&f[i], r), x);
+        }
+    }
+    for (size_t r = 0; r < ROWS; r++)
+        sum[r] = _mm256_srai_epi32(bn_fold_halves(s[r], 0), bn_t5_shift(r));
+    out[0] = bn_hsum4_i32(sum[0], sum[1], sum[2], sum[3]);
+    out[1] = bn_hsum4_i32(sum[4], sum[4], sum[4], sum[4]);
+}
+
+static void mul_one(float *y, const struct bn_packed *w, size_t r0, size_t r1, const int8_t *q,
+                    int32_t sum, float inv)
+{
+    for (size_t r = r0; r < r1; r += ROWS) {
+        size_t n = bn_min_size(ROWS, r1 - r);
+        __m128i s[2];
+        group_one(s, bn_t5_group(w, r), q, bn_div_up(w->cols, STEP), w->ahead);
+        bn_store_rows(y, w, r, bn_min_size(4, n), s[0], sum, inv);
+        if (n > 4) bn_store_rows(y, w, r + 4, 1, s[1], sum, inv);
+    }
+}
+
+static void mul_i8(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
+                   const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
+                   size_t n_tok)
+{
+    if (n_tok == 1) mul_one(y, w, r0, r1, q, sum[0], inv[0]);
+    else
+        bn_mul_tokens_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok,
+                           &bn_t5_tokens_avx512);
+}
+
+/* ---- very many tokens ---- */
+
+/* Row r of a step, 32 bytes: the sums of 3^f (w + 1), f = 0 and 1 from the lower and upper half of the
+ * first register, f = 2 and 3 from the second. Shifts by 16 bits move bits of a neighbour only to
+ * where they are masked, or none. */
+ALWAYS __m256i row_codes(const struct bn_t5_fields f[2], const size_t r)
+{
+    const __m512i m3 = _mm512_set1_epi8(3);
+    const unsigned shift = (unsigned)bn_t5_shift(r);
+    __m512i a = _mm512_and_si512(_mm512_srli_epi16(r < 4 ? f[0].four : f[0].fifth, shift), m3);
+    __m512i b = _mm512_and_si512(_mm512_srli_epi16(r < 4 ? f[1].four : f[1].fifth, shift), m3);
+    a = _mm512_add_epi8(a, _mm512_add_epi8(b, _mm512_slli_epi16(b, 3))); /* a + 9 b */
+    __m256i low = _mm512_castsi512_si256(a), high = _mm512_extracti64x4_epi64(a, 1);
+    return _mm256_add_epi8(_mm256_add_epi8(low, high), _mm256_add_epi8(high, high));
+}
+
+ALWAYS void group_codes(__m256i *c, const uint8_t *p, const struct bn_t5_tables *tables)
+{
+    const struct bn_t5_fields f[2] = {bn_t5_fields(_mm512_loadu_si512(p), tables),
+                                      bn_t5_fields(_mm512_loadu_si512(p + 64), tables)};
+    for (size_t r = 0; r < ROWS; r++) c[r] = row_codes(f, r);
+}
+
+static bool table_codes(uint64_t *code, size_t stride, const struct bn_packed *w, size_t r0,
+                        size_t r1)
+{
+    const struct bn_t5_tables tables = bn_t5_load_tables();
+    size_t steps = bn_div_up(w->cols, STEP);
+    for (size_t s = 0; s < steps; s++, code += BN_TABLE_PASSES * stride)
+        for (size_t r = r0; r < r1; r += ROWS_STORED) {
+            __m256i c[ROWS_STORED];
+            for (size_t g = 0; g < ROWS_STORED; g += ROWS) /* a missing group: the first again */
+                group_codes(c + g, bn_t5_group(w, r + g < r1 ? r + g : r) + s * BN_T5_STEP_BYTES,
+                            &tables);
+            for (size_t i = 0; i < ROWS_STORED; i += 4)
+                bn_codes_store4(code + (r - r0) + i, stride, c + i);
+        }
+    return true; /* the layout has no weight +2 */
+}
+
+static void mul_i8_many(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
+                        const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
+                        size_t n_tok, void *scratch)
+{
+    bn_mul_tables_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch, table_codes,
+                       mul_i8);
+}
+
+const struct bn_gemm bn_gemm_t5_avx512 = {
+    BN_T5_LAYOUT,
+    .mul_i8 = mul_i8,
+    .mul_f32 = bn_t5_mul_f32_c,
+    .many_from = MANY_FROM,
+    .many_bytes = bn_tables_bytes_avx2,
+    .mul_i8_many = mul_i8_many,
+};
