@@ -16,6 +16,15 @@ enum {
 
 /* ---- one token ---- */
 
+/* 64 columns; row 3 together with the three below it, which takes no mask */
+ALWAYS void add_one(__m512i s[ROWS], const struct bn_t5_fields *f, __m512i x)
+{
+    s[3] = bn_dot_add(s[3], f->four, x);
+    UNROLL
+    for (size_t r = 0; r < 3; r++) s[r] = bn_dot_add(s[r], bn_t5_row(f, r), x);
+    s[4] = bn_dot_add(s[4], f->fifth, x);
+}
+
 /* Both halves of a step are decoded before they are multiplied: that is faster than in turn. */
 static __attribute__((noinline)) void group_one(__m128i out[2], const uint8_t *p, const int8_t *q,
                                                 size_t steps, size_t ahead)
@@ -23,18 +32,19 @@ static __attribute__((noinline)) void group_one(__m128i out[2], const uint8_t *p
     const struct bn_t5_tables tables = bn_t5_load_tables();
     __m512i s[ROWS];
     __m256i sum[ROWS];
+    UNROLL
     for (size_t r = 0; r < ROWS; r++) s[r] = _mm512_setzero_si512();
     for (; steps > 0; steps--, p += BN_T5_STEP_BYTES, q += STEP) {
-        struct bn_t5_fields f[2];
-        for (size_t i = 0; i < 2; i++) {
-            _mm_prefetch((const char *)p + ahead + 64 * i, _MM_HINT_T0);
-            f[i] = bn_t5_fields(_mm512_loadu_si512(p + 64 * i), &tables);
-        }
-        for (size_t i = 0; i < 2; i++) {
-            __m512i x = _mm512_loadu_si512(q + 64 * i);
-            for (size_t r = 0; r < ROWS; r++) s[r] = bn_dot_add(s[r], bn_t5_row(&f[i], r), x);
-        }
+        _mm_prefetch((const char *)p + ahead, _MM_HINT_T0);
+        _mm_prefetch((const char *)p + ahead + 64, _MM_HINT_T0);
+        struct bn_t5_fields a = bn_t5_fields(_mm512_loadu_si512(p), &tables);
+        struct bn_t5_fields b = bn_t5_fields(_mm512_loadu_si512(p + 64), &tables);
+        add_one(s, &a, _mm512_loadu_si512(q));
+        add_one(s, &b, _mm512_loadu_si512(q + 64));
     }
+    UNROLL
+    for (size_t r = 0; r < 3; r++) s[3] = _mm512_sub_epi32(s[3], s[r]);
+    UNROLL
     for (size_t r = 0; r < ROWS; r++)
         sum[r] = _mm256_srai_epi32(bn_fold_halves(s[r], 0), bn_t5_shift(r));
     out[0] = bn_hsum4_i32(sum[0], sum[1], sum[2], sum[3]);
