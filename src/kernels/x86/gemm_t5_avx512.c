@@ -21,7 +21,8 @@ ALWAYS void add_one(__m512i s[ROWS], const struct bn_t5_fields *f, __m512i x)
 {
     s[3] = bn_dot_add(s[3], f->four, x);
     UNROLL
-    for (size_t r = 0; r < 3; r++) s[r] = bn_dot_add(s[r], bn_t5_row(f, r), x);
+    for (size_t r = 0; r < 3; r++)
+        s[r] = bn_dot_add(s[r], _mm512_and_si512(f->four, bn_t5_mask(r)), x);
     s[4] = bn_dot_add(s[4], f->fifth, x);
 }
 

@@ -96,15 +96,14 @@ ALWAYS void t3_triples(__m256i *sum, const uint8_t *p, const struct bn_block *b,
 ALWAYS void t5_rows(__m256i *sum, const uint8_t *p, const struct bn_block *b, struct bn_tokens x,
                     const size_t r0, const size_t r1, const size_t nt)
 {
-    const struct bn_t5_tables tables = bn_t5_load_tables();
+    const struct bn_t5_tables tables = bn_t5_load_differences();
     const size_t rows = r1 - r0;
     __m512i s[SUMS], c[BN_T5_ROWS];
     no_sums(s, rows, nt);
     for (size_t n = b->steps; n > 0; n--, p += BN_T5_STEP_BYTES, x.q += STEP)
         for (size_t half = 0; half < 2; half++) {
-            struct bn_t5_fields f = bn_t5_fields(_mm512_loadu_si512(p + 64 * half), &tables);
             if (r0 == 0) _mm_prefetch((const char *)p + b->ahead + 64 * half, _MM_HINT_T1);
-            for (size_t r = 0; r < rows; r++) c[r] = bn_t5_row(&f, r0 + r);
+            bn_t5_codes(c, _mm512_loadu_si512(p + 64 * half), &tables, r0, r1);
             add_codes(s, c, rows, x.q + 64 * half, x.stride, nt);
         }
     UNROLL
