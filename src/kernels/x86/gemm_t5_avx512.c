@@ -26,13 +26,23 @@ ALWAYS void add_one(__m512i s[ROWS], const struct bn_t5_fields *f, __m512i x)
     s[4] = bn_dot_add(s[4], f->fifth, x);
 }
 
-/* Both halves of a step are decoded before they are multiplied: that is faster than in turn. */
-static __attribute__((noinline)) void group_one(__m128i out[2], const uint8_t *p, const int8_t *q,
-                                                size_t steps, size_t ahead)
+/* lanes added up: those of a, b, c and d to one each */
+ALWAYS __m128i hsum4(__m512i a, __m512i b, __m512i c, __m512i d)
+{
+    a = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    c = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    a = _mm512_add_epi32(_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c));
+    __m256i s = bn_fold_halves(a, 0);
+    return _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+}
+
+/* The five sums of a group: rows 0-3 returned, row 4 in *fifth. Both halves of a step are decoded
+ * before they are multiplied: that is faster than in turn. */
+ALWAYS __m128i group_one(int32_t *fifth, const uint8_t *p, const int8_t *q, size_t steps,
+                         size_t ahead)
 {
     const struct bn_t5_tables tables = bn_t5_load_tables();
     __m512i s[ROWS];
-    __m256i sum[ROWS];
     UNROLL
     for (size_t r = 0; r < ROWS; r++) s[r] = _mm512_setzero_si512();
     for (; steps > 0; steps--, p += BN_T5_STEP_BYTES, q += STEP) {
@@ -45,11 +55,10 @@ static __attribute__((noinline)) void group_one(__m128i out[2], const uint8_t *p
     }
     UNROLL
     for (size_t r = 0; r < 3; r++) s[3] = _mm512_sub_epi32(s[3], s[r]);
-    UNROLL
-    for (size_t r = 0; r < ROWS; r++)
-        sum[r] = _mm256_srai_epi32(bn_fold_halves(s[r], 0), bn_t5_shift(r));
-    out[0] = bn_hsum4_i32(sum[0], sum[1], sum[2], sum[3]);
-    out[1] = bn_hsum4_i32(sum[4], sum[4], sum[4], sum[4]);
+    *fifth = _mm512_reduce_add_epi32(s[4]) >> bn_t5_shift(4);
+    return _mm_srav_epi32(
+        hsum4(s[0], s[1], s[2], s[3]),
+        _mm_setr_epi32(bn_t5_shift(0), bn_t5_shift(1), bn_t5_shift(2), bn_t5_shift(3)));
 }
 
 static void mul_one(float *y, const struct bn_packed *w, size_t r0, size_t r1, const int8_t *q,
@@ -57,10 +66,10 @@ static void mul_one(float *y, const struct bn_packed *w, size_t r0, size_t r1, c
 {
     for (size_t r = r0; r < r1; r += ROWS) {
         size_t n = bn_min_size(ROWS, r1 - r);
-        __m128i s[2];
-        group_one(s, bn_t5_group(w, r), q, bn_div_up(w->cols, STEP), w->ahead);
-        bn_store_rows(y, w, r, bn_min_size(4, n), s[0], sum, inv);
-        if (n > 4) bn_store_rows(y, w, r + 4, 1, s[1], sum, inv);
+        int32_t fifth;
+        __m128i four = group_one(&fifth, bn_t5_group(w, r), q, bn_div_up(w->cols, STEP), w->ahead);
+        bn_store_rows(y, w, r, bn_min_size(4, n), four, sum, inv);
+        if (n > 4) y[r + 4] = (float)(fifth - sum) * (bn_row_scale(w, r + 4) * inv);
     }
 }
 
