@@ -12,7 +12,7 @@
 
 enum {
     MAX_NOTE_BYTES = 4096,
-    T3_THREADS = 2 /* from so many on, "auto" is t3 */
+    T3_THREADS = 2 /* from so many on, "auto" may be t3 */
 };
 
 bool bn_i2s_layout_parse(enum bn_i2s_layout *out, const char *name)
@@ -73,8 +73,9 @@ static uint64_t t2_bytes(const struct bn_config *c)
 const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, bool int8, uint64_t bytes,
                                      uint32_t threads)
 {
-    bool fast = k->gemm_t3 != &bn_gemm_t3_c && int8;
-    return fast && bytes > bn_last_cache_bytes() && threads >= T3_THREADS ? k->gemm_t3 : k->gemm_t2;
+    if (!int8 || bytes <= bn_last_cache_bytes()) return k->gemm_t2;
+    if (k->gemm_t5 != &bn_gemm_t5_c) return k->gemm_t5;
+    return k->gemm_t3 != &bn_gemm_t3_c && threads >= T3_THREADS ? k->gemm_t3 : k->gemm_t2;
 }
 
 /* Binary matrices are in "b1" where it has a kernel for this CPU: half the bytes, and fewer

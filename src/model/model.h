@@ -142,11 +142,12 @@ void bn_stored_dots(const struct bn_kernels *k, float *y, size_t y_stride,
 
 /* ---- inside the room ---- */
 
-/* The layout of ternary matrices that take `bytes` in "t2". "t3" reads fewer bytes and takes more
- * instructions. One core alone gets its bytes fast enough for "t2"; several share the memory, and
- * "t3" wins from two threads on. With float activations instructions are the limit anyway, and so
- * they are without a kernel made for "t3", or if the caches hold the weights (docs/performance.md has
- * the figures). (model.c) */
+/* The layout of ternary matrices that take `bytes` in "t2". "t3" and "t5" read fewer bytes and take
+ * more instructions. One core alone gets its bytes fast enough for "t2" to be ahead of "t3"; several
+ * share the memory, and "t3" wins from two threads on. "t5" has the fewest bytes and, with a kernel of
+ * its own, fewer instructions than "t3"; it is not behind "t2" with one thread either. With float
+ * activations instructions are the limit anyway, and so they are without a kernel made for these
+ * layouts, or if the caches hold the weights (docs/performance.md has the figures). (model.c) */
 const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, bool int8, uint64_t bytes,
                                      uint32_t threads);
 
