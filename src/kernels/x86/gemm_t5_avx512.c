@@ -85,15 +85,19 @@ static void mul_i8(float *y, size_t y_stride, const struct bn_packed *w, size_t 
 
 /* ---- very many tokens ---- */
 
+/* row r's codes at their value */
+ALWAYS __m512i plain(const struct bn_t5_fields *f, const size_t r)
+{
+    const __m512i shift = _mm512_set1_epi16((short)bn_t5_shift(r));
+    __m512i v = _mm512_srlv_epi16(r < 4 ? f->four : f->fifth, shift);
+    return _mm512_and_si512(v, _mm512_set1_epi8(3));
+}
+
 /* Row r of a step, 32 bytes: the sums of 3^f (w + 1), f = 0 and 1 from the lower and upper half of the
- * first register, f = 2 and 3 from the second. Shifts by 16 bits move bits of a neighbour only to
- * where they are masked, or none. */
+ * first register, f = 2 and 3 from the second. */
 ALWAYS __m256i row_codes(const struct bn_t5_fields f[2], const size_t r)
 {
-    const __m512i m3 = _mm512_set1_epi8(3);
-    const unsigned shift = (unsigned)bn_t5_shift(r);
-    __m512i a = _mm512_and_si512(_mm512_srli_epi16(r < 4 ? f[0].four : f[0].fifth, shift), m3);
-    __m512i b = _mm512_and_si512(_mm512_srli_epi16(r < 4 ? f[1].four : f[1].fifth, shift), m3);
+    __m512i a = plain(&f[0], r), b = plain(&f[1], r);
     a = _mm512_add_epi8(a, _mm512_add_epi8(b, _mm512_slli_epi16(b, 3))); /* a + 9 b */
     __m256i low = _mm512_castsi512_si256(a), high = _mm512_extracti64x4_epi64(a, 1);
     return _mm256_add_epi8(_mm256_add_epi8(low, high), _mm256_add_epi8(high, high));
