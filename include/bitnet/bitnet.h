@@ -79,10 +79,10 @@ typedef struct bitnet_model_options {
     const char *i2s_layout; /* "auto", "128", "64", "rows4": layout of I2_S tensors in the file   */
     bitnet_progress_fn progress;
     void *progress_user;
-    /* "auto", "t2", "t3", "b1": how ternary matrices lie in memory (NULL: auto). The results are the
-     * same; what t3 or b1 cannot hold is in t2. auto: b1 for binary matrices; t3 with two threads or
-     * more, int8 activations and more weights than the caches hold; else t2; b1 and t3 only where
-     * they have kernels for this CPU */
+    /* "auto", "t2", "t3", "t5", "b1": how ternary matrices lie in memory (NULL: auto). The results are
+     * the same; what t3, t5 or b1 cannot hold is in t2. auto: b1 for binary matrices; with int8
+     * activations and more weights than the caches hold t5, or t3 with two threads or more; else t2;
+     * b1, t5 and t3 only where they have kernels for this CPU */
     const char *layout;
     /* "auto", "exact", "screened": whether to make a copy of the output head of twice 2 bits a weight,
      * which lets greedy and top-k requests read a sixth of it, with the same tokens. auto: for heads of at
@@ -139,7 +139,7 @@ typedef struct bitnet_model_info {
     /* what decoding one token reads: */
     uint64_t layer_bytes;     /* matrices of all layers, as they lie in memory    */
     uint64_t head_bytes;      /* the output head, as it lies in memory            */
-    const char *layout;       /* of ternary matrices: "t2", "t3", "b1", "mixed"; "" if none */
+    const char *layout;       /* of ternary matrices: "t2", "t3", "t5", "b1", "mixed"; "" if none */
     uint64_t head_copy_bytes; /* of packed_bytes: the copy of the head, 0 if there is none */
     uint64_t ffn_copy_bytes;  /* of packed_bytes: copies of feed-forward matrices, or 0 */
     const char *hugepages;    /* what weights lie in: "off", "thp", "2m", "1g" */

@@ -35,8 +35,8 @@ void doctor_add_model(struct doctor_facts *f, const bitnet_model *m)
     add(f, i.name, i.layer_bytes + head, i.packed_bytes + i.head_bytes);
 }
 
-/* As `bitnet bench --synthetic 2b-4t` reports it: t3, 16-bit head with its copy, and the copies of
- * feed-forward matrices. */
+/* As `bitnet bench --synthetic 2b-4t --layout t3` reports it: 16-bit head with its copy, and the copies
+ * of feed-forward matrices. */
 void doctor_add_known_model(struct doctor_facts *f)
 {
     static const uint64_t layers = 434390400, head = 656670720, ffn = 265420800;

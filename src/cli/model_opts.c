@@ -80,11 +80,11 @@ const struct opt model_opts_table[] = {
      .choices = "auto|128|64|rows4"},
     {.kind = OPT_CHOICE,
      .name = "layout",
-     .help = "layout of weights in memory; auto: b1 for binary ones, t3 for large models from 2 "
-             "threads on, else t2",
+     .help = "layout of weights in memory; auto: b1 for binary ones; for large models t5 with "
+             "AVX-512, t3 from 2 threads on with AVX2; else t2",
      .offset = offsetof(struct model_opts, layout),
      .initial = "auto",
-     .choices = "auto|t2|t3|b1",
+     .choices = "auto|t2|t3|t5|b1",
      .given = offsetof(struct model_opts, layout_given)},
     {.kind = OPT_CHOICE,
      .name = "hugepages",

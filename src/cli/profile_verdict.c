@@ -70,7 +70,7 @@ static void say_memory(struct bn_buf *b, const json_t *r)
         if (strcmp(bench_text(settings, "head"), "exact") == 0)
             bn_buf_puts(b, " (--head screened, or int8)");
     } else if (strcmp(layout, "t2") == 0) {
-        bn_buf_puts(b, "; --layout t3 has fewer bytes for the same weights");
+        bn_buf_puts(b, "; --layout t3 or t5 has fewer bytes for the same weights");
     } else {
         bn_buf_puts(b, "; this model cannot be decoded much faster here");
     }

@@ -21,7 +21,7 @@ const char *tune_metric_name(enum tune_metric m);
 struct tune_point {
     uint32_t threads, batch_tokens;
     uint32_t prefetch_bytes; /* 0: not to be had in this build */
-    const char *layout;      /* "t2", "t3", "b1"; "auto": the model has none of them */
+    const char *layout;      /* "t2", "t3", "t5", "b1"; "auto": the model has none of them */
     bool pin;
 };
 bool tune_point_same(const struct tune_point *a, const struct tune_point *b);

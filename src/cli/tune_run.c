@@ -11,7 +11,7 @@
 #include "cli/tune.h"
 #include <stdlib.h>
 
-enum { THREADS_ALL = 8, THREADS_MAX = 16, LAYOUTS_MAX = 3 };
+enum { THREADS_ALL = 8, THREADS_MAX = 16, LAYOUTS_MAX = 4 };
 
 static const uint32_t distances[] = {1, 1024, 2048, 4096, 8192, 16384}; /* bytes; 1: none */
 static const uint32_t batches[] = {64, 128, 256, 512, 1024, 2048, 4096};
@@ -117,7 +117,7 @@ static void list_threads(struct run *r)
 static bitnet_status list_layouts(struct run *r, bitnet_error *err)
 {
     /* b1 is the default wherever it is fast */
-    static const char *const others[] = {"t2", "t3"};
+    static const char *const others[] = {"t2", "t3", "t5"};
     const char *start = r->tune->start.layout;
     r->layouts[r->n_layouts++] = start;
     if (strcmp(start, "auto") == 0) return BITNET_OK;

@@ -233,6 +233,7 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
     case OP_attn_f16: call_attention(t, k); break;
     case OP_gemm_t2:
     case OP_gemm_t3:
+    case OP_gemm_t5:
     case OP_gemm_b1: call_gemm(t, k); break;
     case N_OPS: break;
     }

@@ -252,6 +252,7 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
         break;
     case OP_gemm_t2:
     case OP_gemm_t3:
+    case OP_gemm_t5:
     case OP_gemm_b1: add_matrices(t, v); break;
     case N_OPS: break;
     }

@@ -454,7 +454,7 @@ TEST bool test_many(const struct bn_gemm *f, struct many *m, void *scratch)
 
 size_t bn_kernels_self_test_bytes(const struct bn_kernels *k)
 {
-    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_b1};
+    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_t5, k->gemm_b1};
     size_t most = 0;
     for (size_t i = 0; i < BN_ARRAY_LEN(all); i++)
         if (all[i]->mul_i8_many) most = bn_max_size(most, all[i]->many_bytes(MANY_ROWS, MANY_COLS));
@@ -533,6 +533,7 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
 #undef CHECK
     if (!test_layout(k->gemm_t2, many, memory)) return fail(err, "gemm_t2", NULL, k->gemm_t2);
     if (!test_layout(k->gemm_t3, many, memory)) return fail(err, "gemm_t3", NULL, k->gemm_t3);
+    if (!test_layout(k->gemm_t5, many, memory)) return fail(err, "gemm_t5", NULL, k->gemm_t5);
     if (!test_layout(k->gemm_b1, many, memory)) return fail(err, "gemm_b1", NULL, k->gemm_b1);
     return BITNET_OK;
 }

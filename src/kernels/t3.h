@@ -15,8 +15,6 @@ enum {
 size_t bn_t3_group_bytes(size_t cols);
 void bn_t3_pack(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols);
 void bn_t3_unpack(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols);
-bn_mul_i8_fn bn_t3_mul_i8_c;
-bn_mul_f32_fn bn_t3_mul_f32_c;
 
 /* What every struct bn_gemm of this layout says alike; its multiplications follow. */
 #define BN_T3_LAYOUT                                                                        \

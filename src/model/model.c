@@ -12,7 +12,7 @@
 
 enum {
     MAX_NOTE_BYTES = 4096,
-    T3_THREADS = 2 /* from so many on, "auto" is t3 */
+    T3_THREADS = 2 /* from so many on, "auto" may be t3 */
 };
 
 bool bn_i2s_layout_parse(enum bn_i2s_layout *out, const char *name)
@@ -73,8 +73,9 @@ static uint64_t t2_bytes(const struct bn_config *c)
 const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, bool int8, uint64_t bytes,
                                      uint32_t threads)
 {
-    bool fast = k->gemm_t3 != &bn_gemm_t3_c && int8;
-    return fast && bytes > bn_last_cache_bytes() && threads >= T3_THREADS ? k->gemm_t3 : k->gemm_t2;
+    if (!int8 || bytes <= bn_last_cache_bytes()) return k->gemm_t2;
+    if (k->gemm_t5 != &bn_gemm_t5_c) return k->gemm_t5;
+    return k->gemm_t3 != &bn_gemm_t3_c && threads >= T3_THREADS ? k->gemm_t3 : k->gemm_t2;
 }
 
 /* Binary matrices are in "b1" where it has a kernel for this CPU: half the bytes, and fewer
@@ -83,14 +84,14 @@ static bitnet_status choose_layout(struct bn_model *m, const char *name, uint32_
                                    bitnet_error *err)
 {
     const struct bn_kernels *k = &m->kernels;
-    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_b1};
+    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_t5, k->gemm_b1};
     for (size_t i = 0; name && i < BN_ARRAY_LEN(all); i++)
         if (strcmp(name, all[i]->layout) == 0) {
             m->gemm = m->gemm_binary = all[i];
             return BITNET_OK;
         }
     if (name && strcmp(name, "auto") != 0)
-        return bn_fail(err, BITNET_E_ARG, "layout '%s' is unknown; auto, t2, t3 and b1 exist",
+        return bn_fail(err, BITNET_E_ARG, "layout '%s' is unknown; auto, t2, t3, t5 and b1 exist",
                        name);
     m->gemm = bn_layout_auto(k, m->config.act_quant == BN_AQ_INT8, t2_bytes(&m->config), threads);
     m->gemm_binary = k->gemm_b1 != &bn_gemm_b1_c ? k->gemm_b1 : k->gemm_t2;

@@ -159,11 +159,12 @@ void bn_dense8_lay_out(struct bn_dense8 *w, struct bn_plan *p, size_t rows, size
 /* The block of the one there is; NULL: none. */
 const void *bn_head_copy_data(const struct bn_screen *s, const struct bn_dense8 *int8);
 
-/* The layout of ternary matrices that take `bytes` in "t2". "t3" reads fewer bytes and takes more
- * instructions. One core alone gets its bytes fast enough for "t2"; several share the memory, and
- * "t3" wins from two threads on. With float activations instructions are the limit anyway, and so
- * they are without a kernel made for "t3", or if the caches hold the weights (docs/performance.md has
- * the figures). (model.c) */
+/* The layout of ternary matrices that take `bytes` in "t2". "t3" and "t5" read fewer bytes and take
+ * more instructions. One core alone gets its bytes fast enough for "t2" to be ahead of "t3"; several
+ * share the memory, and "t3" wins from two threads on. "t5" has the fewest bytes and, with a kernel of
+ * its own, fewer instructions than "t3"; it is not behind "t2" with one thread either. With float
+ * activations instructions are the limit anyway, and so they are without a kernel made for these
+ * layouts, or if the caches hold the weights (docs/performance.md has the figures). (model.c) */
 const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, bool int8, uint64_t bytes,
                                      uint32_t threads);
 

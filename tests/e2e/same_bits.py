@@ -97,7 +97,7 @@ def backends(bits, model):
 
 def layouts(judge, bits, model, names):
     """Every layout of weights in memory, with the kernels for one and for several tokens."""
-    for layout in ("t2", "t3"):
+    for layout in ("t2", "t3", "t5"):
         for backend in names:
             for threads, chunk in ((1, 0), (3, 7), (2, 1)):
                 judge.see(f"layout {layout}, {backend}, threads {threads}, chunks of {chunk or 'all'}", bits, model, "--layout",
@@ -107,7 +107,7 @@ def layouts(judge, bits, model, names):
 
 def skipping(judge, bits, model):
     """Feed-forward layers without their zeros, which single tokens can have."""
-    for layout, backend, threads in (("t2", "auto", 1), ("t2", "auto", 3), ("t3", "auto", 2), ("t2", "scalar", 2)):
+    for layout, backend, threads in (("t2", "auto", 1), ("t2", "auto", 3), ("t3", "auto", 2), ("t5", "auto", 2), ("t2", "scalar", 2)):
         judge.see(f"ffn skip, layout {layout}, {backend}, threads {threads}, token by token", bits, model, "--ffn", "skip",
                   "--layout", layout, "--backend", backend, "--threads", str(threads), "--chunk", "1")
     judge.see("ffn skip, kv f32, token by token", bits, model, "--ffn", "skip", "--chunk", "1", kv="f32")
@@ -172,7 +172,8 @@ def files(judge, bits, bitnet, model, folder):
         def both(name, judge, path):
             judge.see(name, bits, path)
             judge.see(f"{name}, scalar, 3 threads", bits, path, "--backend", "scalar", "--threads", "3")
-            judge.see(f"{name}, layout t3 where it can be", bits, path, "--layout", "t3")
+            for layout in ("t3", "t5"):
+                judge.see(f"{name}, layout {layout} where it can be", bits, path, "--layout", layout)
 
         for name, options in LOSSLESS:
             if convert(f"from {name}", model, out, "--type", name.split(",")[0], *options):
@@ -201,7 +202,7 @@ def binary(pinned, bits, bitnet):
         ids = ",".join(str(i * 71 % 512) for i in range(70))
         for activations in ("int8", "f32"):
             judge = Judge({"f16": pinned[f"q1_0-{activations}"]})
-            for layout in ("t2", "t3", "b1", "auto"):
+            for layout in ("t2", "t3", "t5", "b1", "auto"):
                 for backend in ("auto", "scalar"):
                     for threads, chunk in ((1, 0), (3, 7), (2, 1)):
                         judge.see(f"binary, {activations}, layout {layout}, {backend}, threads {threads}, chunks of "

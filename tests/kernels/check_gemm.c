@@ -101,6 +101,31 @@ static bool is_t3(struct ck *c, const uint8_t *data, size_t bytes, const int8_t 
     return true;
 }
 
+/* Every byte: a number of rows 0-3 below 64 has row 4 above it, the others come behind these. */
+static bool is_t5(struct ck *c, const uint8_t *data, size_t bytes, const int8_t *w, size_t rows,
+                  size_t cols)
+{
+    size_t padded = bn_align_up(cols, 128);
+    if (bytes != bn_div_up(rows, 5) * padded) {
+        ck_fail(c, "layout: %zu bytes for %zu rows of %zu columns", bytes, rows, padded);
+        return false;
+    }
+    for (size_t i = 0; i < bytes; i++) {
+        size_t k = i % padded;
+        int code[5];
+        for (size_t j = 0; j < 5; j++) {
+            size_t r = i / padded * 5 + j;
+            code[j] = 1 + (r < rows && k < cols ? w[r * cols + k] : 0);
+        }
+        int n = code[0] + 3 * code[1] + 9 * code[2] + 27 * code[3];
+        int want = n < 64 ? 64 * code[4] + n : 192 + 17 * code[4] + n - 64;
+        if (data[i] == want) continue;
+        ck_fail(c, "layout: byte %zu is %d, not %d", i, data[i], want);
+        return false;
+    }
+    return true;
+}
+
 /* Every bit: 64 rows by 8 columns are 64 bytes, the rows of two sixteens alternating. */
 static bool is_b1(struct ck *c, const uint8_t *data, size_t bytes, const int8_t *w, size_t rows,
                   size_t cols)
@@ -131,6 +156,8 @@ static uint8_t *pack(struct ck *c, const struct bn_gemm *g, int8_t *w, size_t ro
     if (c->naive && strcmp(g->layout, "t2") == 0 && !is_t2(c, p.data, bytes, w, rows, cols))
         return NULL;
     if (c->naive && strcmp(g->layout, "t3") == 0 && !is_t3(c, p.data, bytes, w, rows, cols))
+        return NULL;
+    if (c->naive && strcmp(g->layout, "t5") == 0 && !is_t5(c, p.data, bytes, w, rows, cols))
         return NULL;
     if (c->naive && strcmp(g->layout, "b1") == 0 && !is_b1(c, p.data, bytes, w, rows, cols))
         return NULL;
@@ -416,9 +443,10 @@ static void check_plain(struct ck *c)
  * columns that just fit and that do not, the largest sums in every token. */
 static void check_tokens(struct ck *c)
 {
-    static const size_t rows[] = {1, 4, 6, 11, 12, 13, 18, 25};
+    static const size_t rows[] = {1, 4, 6, 11, 12, 13, 18, 20, 21, 25};
     static const size_t cols[] = {1, 130, 1280, 1281, 1400, 2560, 2561};
     static const size_t tok[] = {2, 3, 4, 5, 6, 8, 9, 24, 25};
+    size_t group = c->v->gemm->group_rows;
     for (size_t t = 2; t <= 40; t++)
         for (size_t i = 0; i < BN_ARRAY_LEN(rows); i++) {
             size_t n = cols[(t + i) % BN_ARRAY_LEN(cols)];
@@ -439,9 +467,10 @@ static void check_tokens(struct ck *c)
             check_i8(c, s, W_MINUS, Q_MAX);
         }
     }
-    /* part of the rows: both layouts' groups fit there */
+    /* part of the rows */
+    size_t from = bn_div_up(12, group) * group, to = from + 6 * group;
     for (size_t t = 2; t <= 9; t++)
-        check_i8(c, (struct shape){40, 300, t, 12, 36, BN_SCALE_ROW, 0}, W_RANDOM, Q_RANDOM);
+        check_i8(c, (struct shape){to + 4, 300, t, from, to, BN_SCALE_ROW, 0}, W_RANDOM, Q_RANDOM);
 }
 
 static void check_blocks(struct ck *c)
@@ -495,9 +524,13 @@ void check_gemm_b1(struct ck *c)
     check_many(c);
 }
 
-void check_gemm_t3(struct ck *c)
+/* The layouts that hold one scale a row or matrix only. */
+static void check_unblocked(struct ck *c)
 {
     check_plain(c);
     check_tokens(c);
     check_many(c);
 }
+
+void check_gemm_t3(struct ck *c) { check_unblocked(c); }
+void check_gemm_t5(struct ck *c) { check_unblocked(c); }

@@ -35,17 +35,12 @@ static void wrong_screen2(int32_t *sum, size_t stride, const struct bn_screen2 *
     if (wrong_from <= n_vec && n_vec <= wrong_to) sum[(n_vec - 1) * stride + r1 - r0 - 1]++;
 }
 
-static const struct bn_gemm *gemm_of(const struct bn_kernels *k, bool t3)
-{
-    return t3 ? k->gemm_t3 : k->gemm_t2;
-}
-
-#define WRONG_LAYOUT(t, is_t3)                                                                  \
+#define WRONG_LAYOUT(t)                                                                         \
     static void wrong_i8_##t(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,   \
                              size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,   \
                              const float *inv, size_t n_tok)                                    \
     {                                                                                           \
-        gemm_of(&right, is_t3)->mul_i8(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);   \
+        right.gemm_##t->mul_i8(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);           \
         spoil(y + (n_tok - 1) * y_stride + r1 - 1, n_tok);                                      \
     }                                                                                           \
     static void wrong_many_##t(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, \
@@ -58,11 +53,24 @@ static const struct bn_gemm *gemm_of(const struct bn_kernels *k, bool t3)
     static void wrong_f32_##t(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,  \
                               size_t r1, const float *x, size_t x_stride, size_t n_tok)         \
     {                                                                                           \
-        gemm_of(&right, is_t3)->mul_f32(y, y_stride, w, r0, r1, x, x_stride, n_tok);            \
+        right.gemm_##t->mul_f32(y, y_stride, w, r0, r1, x, x_stride, n_tok);                    \
         spoil(y + (n_tok - 1) * y_stride + r1 - 1, n_tok);                                      \
     }
-WRONG_LAYOUT(t2, false)
-WRONG_LAYOUT(t3, true)
+WRONG_LAYOUT(t2)
+WRONG_LAYOUT(t3)
+WRONG_LAYOUT(t5)
+
+static const struct layout {
+    const char *op;
+    size_t at; /* its kernel in struct bn_kernels */
+    bn_mul_i8_fn *i8;
+    bn_mul_i8_many_fn *many;
+    bn_mul_f32_fn *f32;
+} layouts[] = {
+    {"gemm_t2", offsetof(struct bn_kernels, gemm_t2), wrong_i8_t2, wrong_many_t2, wrong_f32_t2},
+    {"gemm_t3", offsetof(struct bn_kernels, gemm_t3), wrong_i8_t3, wrong_many_t3, wrong_f32_t3},
+    {"gemm_t5", offsetof(struct bn_kernels, gemm_t5), wrong_i8_t5, wrong_many_t5, wrong_f32_t5},
+};
 
 static size_t no_bytes(size_t rows, size_t cols)
 {
@@ -83,7 +91,7 @@ static void expect(struct ck *c, const struct bn_kernels *k, const char *op, con
     else if (op && !strstr(err.text, op)) ck_fail(c, "noticed as: %s", err.text);
 }
 
-static void plant_in_layout(struct ck *c, bool t3)
+static void plant_in_layout(struct ck *c, const struct layout *l)
 {
     static const struct {
         const char *what;
@@ -97,22 +105,19 @@ static void plant_in_layout(struct ck *c, bool t3)
                  {NULL, 1, 0, true, true, true}};
     for (size_t i = 0; i < BN_ARRAY_LEN(fault); i++) {
         struct bn_kernels k = right;
-        struct bn_gemm g = *gemm_of(&k, t3);
-        if (fault[i].i8) g.mul_i8 = t3 ? wrong_i8_t3 : wrong_i8_t2;
-        if (fault[i].f32) g.mul_f32 = t3 ? wrong_f32_t3 : wrong_f32_t2;
+        const struct bn_gemm **place = (const struct bn_gemm **)((char *)&k + l->at);
+        struct bn_gemm g = **place;
+        if (fault[i].i8) g.mul_i8 = l->i8;
+        if (fault[i].f32) g.mul_f32 = l->f32;
         if (fault[i].many) {
-            g.mul_i8_many = t3 ? wrong_many_t3 : wrong_many_t2;
+            g.mul_i8_many = l->many;
             g.many_bytes = no_bytes;
             g.many_from = 5;
         }
-        *(t3 ? &k.gemm_t3 : &k.gemm_t2) = &g;
+        *place = &g;
         wrong_from = fault[i].from;
         wrong_to = fault[i].to;
-        expect(c, &k,
-               !fault[i].what ? NULL
-               : t3           ? "gemm_t3"
-                              : "gemm_t2",
-               fault[i].what ? fault[i].what : "");
+        expect(c, &k, fault[i].what ? l->op : NULL, fault[i].what ? fault[i].what : "");
     }
 }
 
@@ -140,6 +145,5 @@ void check_self_test(struct ck *c, uint32_t features)
         k.screen2 = wrong_screen2;
         expect(c, &k, "screen2", "some vectors");
     }
-    plant_in_layout(c, false);
-    plant_in_layout(c, true);
+    for (size_t i = 0; i < BN_ARRAY_LEN(layouts); i++) plant_in_layout(c, &layouts[i]);
 }

@@ -17,6 +17,14 @@ static inline __m512i emulated_srai_epi32(__m512i a, unsigned n)
     return a;
 }
 
+static inline int32_t emulated_reduce_add_epi32(__m512i a)
+{
+    int32_t x[16], sum = 0;
+    memcpy(x, &a, sizeof x);
+    for (size_t i = 0; i < 16; i++) sum += x[i];
+    return sum;
+}
+
 static inline __m512i emulated_cvtepu8_epi32(__m128i a)
 {
     uint8_t from[16];
@@ -35,9 +43,11 @@ static inline void emulated_mask_storeu_epi32(void *p, __mmask16 mask, __m512i a
 }
 
 #undef _mm512_srai_epi32
+#undef _mm512_reduce_add_epi32
 #undef _mm512_cvtepu8_epi32
 #undef _mm512_mask_storeu_epi32
 #define _mm512_srai_epi32        emulated_srai_epi32
+#define _mm512_reduce_add_epi32  emulated_reduce_add_epi32
 #define _mm512_cvtepu8_epi32     emulated_cvtepu8_epi32
 #define _mm512_mask_storeu_epi32 emulated_mask_storeu_epi32
 

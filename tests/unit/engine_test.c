@@ -324,9 +324,10 @@ static void layouts_are_what_was_asked_for(void **state)
 {
     (void)state;
     /* a matrix that may hold zeros is never in b1 */
-    static const char *const name[] = {"t2", "t3", "b1", "t4"}, *const got[] = {"t2", "t3", "t2"};
-    uint64_t bytes[3] = {0};
-    for (size_t i = 0; i < 4; i++) {
+    static const char *const name[] = {"t2", "t3", "t5", "b1", "t4"}, *const got[] = {"t2", "t3",
+                                                                                      "t5", "t2"};
+    uint64_t bytes[4] = {0};
+    for (size_t i = 0; i < 5; i++) {
         bitnet_model *m = NULL;
         bitnet_model_options o;
         bitnet_model_info in = {.size = sizeof in};
@@ -334,7 +335,7 @@ static void layouts_are_what_was_asked_for(void **state)
         bitnet_model_options_init(&o);
         o.layout = name[i];
         bitnet_status s = bitnet_model_open(&m, TEST_MODEL, &o, &err);
-        if (i == 3) {
+        if (i == 4) {
             assert_int_equal(s, BITNET_E_ARG);
             assert_non_null(strstr(err.text, "t4"));
             assert_null(m);
@@ -347,21 +348,28 @@ static void layouts_are_what_was_asked_for(void **state)
         bitnet_model_close(m);
     }
     assert_true(bytes[1] < bytes[0] && bytes[1] * 6 >= bytes[0] * 5);
+    assert_true(bytes[2] < bytes[1] && bytes[2] * 5 >= bytes[0] * 4);
 }
 
-/* "auto": t3 where several threads share the memory, activations are int8, the caches do not hold the
- * weights and it has a kernel of its own. */
+/* "auto": where activations are int8 and the caches do not hold the weights, t5 if it has a kernel of
+ * its own, else t3 if it has one and several threads share the memory. */
 static void the_layout_follows_threads_and_size(void **state)
 {
     (void)state;
-    struct bn_kernels best = bn_kernels_select(bn_cpu_detect()), scalar = bn_kernels_select(0);
+    struct bn_kernels k = bn_kernels_select(0);
+    struct bn_gemm t3 = *k.gemm_t3, t5 = *k.gemm_t5; /* stand for kernels made for a CPU */
     size_t cache = bn_last_cache_bytes(), large = cache + 1;
-    const struct bn_gemm *t3 = best.gemm_t3 == &bn_gemm_t3_c ? best.gemm_t2 : best.gemm_t3;
-    assert_ptr_equal(bn_layout_auto(&best, true, large, 2), t3);
-    assert_ptr_equal(bn_layout_auto(&best, true, large, 1), best.gemm_t2);
-    assert_ptr_equal(bn_layout_auto(&best, true, cache, 2), best.gemm_t2);
-    assert_ptr_equal(bn_layout_auto(&best, false, large, 2), best.gemm_t2);
-    assert_ptr_equal(bn_layout_auto(&scalar, true, large, 2), scalar.gemm_t2);
+    for (uint32_t threads = 1; threads <= 2; threads++)
+        assert_ptr_equal(bn_layout_auto(&k, true, large, threads), k.gemm_t2);
+    k.gemm_t3 = &t3;
+    assert_ptr_equal(bn_layout_auto(&k, true, large, 2), &t3);
+    assert_ptr_equal(bn_layout_auto(&k, true, large, 1), k.gemm_t2);
+    k.gemm_t5 = &t5;
+    for (uint32_t threads = 1; threads <= 2; threads++) {
+        assert_ptr_equal(bn_layout_auto(&k, true, large, threads), &t5);
+        assert_ptr_equal(bn_layout_auto(&k, true, cache, threads), k.gemm_t2);
+        assert_ptr_equal(bn_layout_auto(&k, false, large, threads), k.gemm_t2);
+    }
 }
 
 static void bad_arguments_get_a_sentence(void **state)

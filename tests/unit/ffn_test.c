@@ -127,10 +127,11 @@ static void compare(const char *path, const char *layout, uint32_t threads, uint
 static void test_small_model(void **state)
 {
     (void)state;
+    static const char *const layouts[] = {"t2", "t3", "t5"};
     const char *s = getenv("FFN_STEPS");
     uint32_t steps = s ? (uint32_t)strtoul(s, NULL, 10) : STEPS;
     for (uint32_t threads = 1; threads <= 3; threads++)
-        compare(TEST_MODEL, threads == 2 ? "t3" : "t2", threads, steps);
+        compare(TEST_MODEL, layouts[threads - 1], threads, steps);
     compare(TEST_MODEL, "t2", 11, steps / 10); /* more threads than pieces of rows */
 }
 

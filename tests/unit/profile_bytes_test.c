@@ -64,11 +64,11 @@ static void bytes_are_the_engines(bitnet_model *m, const char *head, const char 
 static void bytes_of_heads_and_layouts(void **state)
 {
     (void)state;
-    static const char *const layouts[] = {"t2", "t3"}, *const heads[] = {"exact", "screened",
-                                                                         "int8"};
+    static const char *const layouts[] = {"t2", "t3", "t5"}, *const heads[] = {"exact", "screened",
+                                                                               "int8"};
     static const char *const ffns[] = {"dense", "skip", "auto"};
     for (int i = 0; i < 3; i++) {
-        bitnet_model *m = open_as(TEST_MODEL, layouts[i % 2], heads[i], "skip");
+        bitnet_model *m = open_as(TEST_MODEL, layouts[i], heads[i], "skip");
         for (uint32_t threads = 1; threads <= 3; threads++)
             for (int k = 0; k < 3; k++) bytes_are_the_engines(m, heads[i], ffns[k], threads);
         bitnet_model_close(m);

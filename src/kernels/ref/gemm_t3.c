@@ -14,16 +14,14 @@
  * Balanced digits come off by rounding: with a = |m|, a1 = (a + 1) / 3 = t1 + 3 t2 and
  * a2 = (a + 4) / 9 = t2, all of them >= 0; the sign then goes to all three (or to the activation,
  * once for the three rows: that is what makes the layout fast). */
-#include "kernels/ref/lanes.h"
+#include "kernels/ref/steps.h"
 #include "kernels/t3.h"
 
-enum { ROWS = BN_T3_ROWS, STEP = BN_T3_STEP, PIECE = STEP / 4, TOKENS = 16 };
-
-size_t bn_t3_group_bytes(size_t cols) { return BN_T3_STEP_BYTES * bn_div_up(cols, STEP); }
+enum { STEP = BN_T3_STEP, PIECE = STEP / 4 };
 
 /* One triple's 32 columns: nibbles to `at`, sign bits to `sign`. x0, x1, x2: the three rows. */
-static inline void pack_piece(uint8_t *restrict at, uint8_t *restrict sign, const int8_t *x0,
-                              const int8_t *x1, const int8_t *x2, int shift, uint8_t bit)
+static inline void encode_piece(uint8_t *restrict at, uint8_t *restrict sign, const int8_t *x0,
+                                const int8_t *x1, const int8_t *x2, int shift, uint8_t bit)
 {
     for (size_t i = 0; i < PIECE; i++) {
         int8_t m = (int8_t)(x0[i] + 3 * x1[i] + 9 * x2[i]), minus = (int8_t) - (m < 0);
@@ -32,23 +30,19 @@ static inline void pack_piece(uint8_t *restrict at, uint8_t *restrict sign, cons
     }
 }
 
-void bn_t3_pack(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols)
+static void encode(uint8_t *to, const struct bn_step *s)
 {
-    memset(dst, 0, bn_t3_group_bytes(cols));
-    for (size_t k = 0; k < cols; k += STEP, dst += BN_T3_STEP_BYTES) {
-        int8_t x[ROWS][STEP] = {{0}}; /* zero weights in rows and columns that do not exist */
-        for (size_t r = 0; r < n_rows; r++)
-            memcpy(x[r], w + r * cols + k, bn_min_size(STEP, cols - k));
-        for (size_t h = 0; h < 2; h++)
-            for (size_t f = 0; f < 4; f++) {
-                size_t at = f * PIECE;
-                pack_piece(dst + at, dst + STEP, x[3 * h] + at, x[3 * h + 1] + at,
-                           x[3 * h + 2] + at, (int)(4 * h), (uint8_t)(0x80 >> (2 * f + h)));
-            }
-    }
+    const int8_t(*x)[STEP] = s->w;
+    memset(to, 0, BN_T3_STEP_BYTES);
+    for (size_t h = 0; h < 2; h++)
+        for (size_t f = 0; f < 4; f++) {
+            size_t at = f * PIECE;
+            encode_piece(to + at, to + STEP, x[3 * h] + at, x[3 * h + 1] + at, x[3 * h + 2] + at,
+                         (int)(4 * h), (uint8_t)(0x80 >> (2 * f + h)));
+        }
 }
 
-static void decode_step(int8_t w[ROWS][STEP], const uint8_t *p)
+static void decode(struct bn_step *s, const uint8_t *p)
 {
     for (size_t h = 0; h < 2; h++)
         for (size_t f = 0; f < 4; f++)
@@ -56,81 +50,42 @@ static void decode_step(int8_t w[ROWS][STEP], const uint8_t *p)
                 size_t k = f * PIECE + i;
                 int a = p[k] >> 4 * h & 15, a1 = (a + 1) / 3, a2 = (a + 4) / 9;
                 int sign = 1 - 2 * (p[STEP + i] >> (7 - 2 * f - h) & 1);
-                w[3 * h][k] = (int8_t)(sign * (a - 3 * a1));
-                w[3 * h + 1][k] = (int8_t)(sign * (a1 - 3 * a2));
-                w[3 * h + 2][k] = (int8_t)(sign * a2);
+                s->w[3 * h][k] = (int8_t)(sign * (a - 3 * a1));
+                s->w[3 * h + 1][k] = (int8_t)(sign * (a1 - 3 * a2));
+                s->w[3 * h + 2][k] = (int8_t)(sign * a2);
             }
+}
+
+static const struct bn_steps t3 = {BN_T3_ROWS, BN_T3_STEP_BYTES, encode, decode};
+
+size_t bn_t3_group_bytes(size_t cols) { return bn_steps_group_bytes(&t3, cols); }
+
+void bn_t3_pack(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols)
+{
+    bn_steps_pack(&t3, dst, w, n_rows, cols);
 }
 
 void bn_t3_unpack(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols)
 {
-    for (size_t k = 0; k < cols; k += STEP, src += BN_T3_STEP_BYTES) {
-        int8_t trit[ROWS][STEP];
-        decode_step(trit, src);
-        for (size_t r = 0; r < n_rows; r++)
-            memcpy(w + r * cols + k, trit[r], bn_min_size(STEP, cols - k));
-    }
+    bn_steps_unpack(&t3, w, src, n_rows, cols);
 }
 
-/* |S| <= 127 * BN_COLS_MAX < 2^22: exact in int32, and exact as a float. */
-static void mul_i8_group(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                         size_t n_rows, const int8_t *q, size_t q_stride, const float *inv,
-                         size_t n_tok)
-{
-    int32_t acc[TOKENS][ROWS] = {{0}};
-    const uint8_t *p = bn_t3_group(w, r0);
-    for (size_t k = 0; k < w->cols; k += STEP, p += BN_T3_STEP_BYTES) {
-        int8_t trit[ROWS][STEP];
-        decode_step(trit, p);
-        for (size_t t = 0; t < n_tok; t++)
-            for (size_t r = 0; r < ROWS; r++)
-                acc[t][r] += bn_dot_i8(trit[r], q + t * q_stride + k, STEP);
-    }
-    for (size_t t = 0; t < n_tok; t++)
-        for (size_t r = 0; r < n_rows; r++)
-            y[t * y_stride + r0 + r] = (float)acc[t][r] * (bn_row_scale(w, r0 + r) * inv[t]);
-}
-
-void bn_t3_mul_i8_c(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                    const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                    size_t n_tok)
+static void mul_i8(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
+                   const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
+                   size_t n_tok)
 {
     (void)sum; /* weights are added up, not codes */
-    for (size_t t = 0; t < n_tok; t += TOKENS)
-        for (size_t r = r0; r < r1; r += ROWS)
-            mul_i8_group(y + t * y_stride, y_stride, w, r, bn_min_size(ROWS, r1 - r),
-                         q + t * q_stride, q_stride, inv + t, bn_min_size(TOKENS, n_tok - t));
+    bn_steps_mul_i8(&t3, y, y_stride, w, r0, r1, q, q_stride, inv, n_tok);
 }
 
-/* One token, one group. */
-static void mul_f32_group(float *y, const struct bn_packed *w, size_t r0, size_t n_rows,
-                          const float *x)
+static void mul_f32(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
+                    const float *x, size_t x_stride, size_t n_tok)
 {
-    struct bn_lanes lanes[ROWS] = {{{0}}};
-    const uint8_t *p = bn_t3_group(w, r0);
-    for (size_t k = 0; k < w->cols; k += STEP, p += BN_T3_STEP_BYTES) {
-        int8_t trit[ROWS][STEP];
-        decode_step(trit, p);
-        for (size_t r = 0; r < n_rows; r++) {
-            float wide[STEP];
-            for (size_t i = 0; i < STEP; i++) wide[i] = (float)trit[r][i];
-            lanes[r] = bn_lanes_mul_add(lanes[r], wide, x + k, bn_min_size(STEP, w->cols - k));
-        }
-    }
-    for (size_t r = 0; r < n_rows; r++)
-        y[r0 + r] = bn_row_scale(w, r0 + r) * bn_lanes_sum(lanes[r]);
-}
-
-void bn_t3_mul_f32_c(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                     const float *x, size_t x_stride, size_t n_tok)
-{
-    for (size_t r = r0; r < r1; r += ROWS)
-        for (size_t t = 0; t < n_tok; t++)
-            mul_f32_group(y + t * y_stride, w, r, bn_min_size(ROWS, r1 - r), x + t * x_stride);
+    bn_steps_mul_f32(&t3, y, y_stride, w, r0, r1, x, x_stride, n_tok);
 }
 
 const struct bn_gemm bn_gemm_t3_c = {
     BN_T3_LAYOUT,
-    .mul_i8 = bn_t3_mul_i8_c,
-    .mul_f32 = bn_t3_mul_f32_c,
+    .mul_i8 = mul_i8,
+    .mul_f32 = mul_f32,
 };

@@ -281,12 +281,12 @@ static void mul_unit(float *y, size_t y_stride, const struct bn_packed *w, size_
                      const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
                      size_t n_tok, const struct bn_tokens_plan *l)
 {
-    __m256i codes[UNIT_ROWS * TOKENS];
+    __m256i codes[BN_UNIT_ROWS_MAX * TOKENS];
     size_t steps = bn_div_up(w->cols, STEP), bytes = steps * l->step_bytes;
     struct bn_block b = {.p = w->data + r / l->group_rows * bytes,
                          .group_bytes = bytes,
                          .groups = bn_div_up(n_rows, l->group_rows),
-                         .ahead = UNIT_ROWS / l->group_rows * bytes};
+                         .ahead = bn_max_size(l->rows, UNIT_ROWS) / l->group_rows * bytes};
     for (size_t s = 0; s < steps; s += b.steps, b.p += b.steps * l->step_bytes) {
         b.first = s == 0;
         b.steps = part(steps - s, l->block_steps);

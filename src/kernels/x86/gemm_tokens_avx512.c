@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AVX-512: int8 activations of several tokens times matrices in layouts "t2" and "t3", one scale a
- * row or matrix, in the order of tokens_avx2.h. A few rows meet all tokens at once, with a register
+ * AVX-512: int8 activations of several tokens times matrices in layouts "t2", "t3" and "t5", one
+ * scale a row or matrix, in the order of tokens_avx2.h. A few rows meet all tokens at once, with a register
  * of sums each; decoding is shared by the tokens, a load of activations by the rows. */
-#include "kernels/x86/codes_avx512.h"
+#include "kernels/x86/t5_avx512.h"
 #include "kernels/x86/tokens_avx2.h"
 
 enum {
     TOKENS = BN_TOKENS,
     SUMS = 24,            /* registers for sums */
-    BOTH_TRIPLES_MAX = 3, /* tokens that two triples of t3 meet together */
+    BOTH_TRIPLES_MAX = 3, /* tokens that two triples of t3 meet together, */
+    ALL_FIVE_MAX = 4,     /* and five rows of t5 */
     BLOCK_STEPS = 20,     /* activations of 2560 columns stay in the first cache */
     STEP = BN_K_ALIGN
 };
@@ -90,30 +91,62 @@ ALWAYS void t3_triples(__m256i *sum, const uint8_t *p, const struct bn_block *b,
     add_sums(sum, s, rows, nt, 0, b->first);
 }
 
+/* ---- t5: rows [r0, r1) of a group ---- */
+
+ALWAYS void t5_rows(__m256i *sum, const uint8_t *p, const struct bn_block *b, struct bn_tokens x,
+                    const size_t r0, const size_t r1, const size_t nt)
+{
+    const struct bn_t5_tables tables = bn_t5_load_differences();
+    const size_t rows = r1 - r0;
+    __m512i s[SUMS], c[BN_T5_ROWS];
+    no_sums(s, rows, nt);
+    for (size_t n = b->steps; n > 0; n--, p += BN_T5_STEP_BYTES, x.q += STEP)
+        for (size_t half = 0; half < 2; half++) {
+            if (r0 == 0) _mm_prefetch((const char *)p + b->ahead + 64 * half, _MM_HINT_T1);
+            bn_t5_codes(c, _mm512_loadu_si512(p + 64 * half), &tables, r0, r1);
+            add_codes(s, c, rows, x.q + 64 * half, x.stride, nt);
+        }
+    UNROLL
+    for (size_t r = 0; r < rows; r++) {
+        UNROLL
+        for (size_t t = 0; t < nt; t++)
+            s[r * nt + t] = _mm512_srai_epi32(s[r * nt + t], (unsigned)bn_t5_shift(r0 + r));
+    }
+    add_sums(sum, s, rows, nt, 0, b->first);
+}
+
 /* ---- groups, for every number of tokens ---- */
 
 typedef void group_fn(__m256i *sum, const uint8_t *p, const struct bn_block *b, struct bn_tokens x);
 
 /* as many rows together as there are registers for their sums */
-#define TOKENS_FN(n)                                                                   \
-    static void t2_group_##n(__m256i *sum, const uint8_t *p, const struct bn_block *b, \
-                             struct bn_tokens x)                                       \
-    {                                                                                  \
-        const size_t rows = BN_T2_ROWS * (n) <= SUMS ? BN_T2_ROWS : BN_T2_ROWS / 2;    \
-        for (size_t r = 0; r < BN_T2_ROWS; r += rows)                                  \
-            t2_rows(sum + r * TOKENS, p + r * BN_T2_PIECE, b, x, rows, n);             \
-    }                                                                                  \
-    static void t3_group_##n(__m256i *sum, const uint8_t *p, const struct bn_block *b, \
-                             struct bn_tokens x)                                       \
-    {                                                                                  \
-        const size_t triples = (n) <= BOTH_TRIPLES_MAX ? 2 : 1;                        \
-        t3_triples(sum, p, b, x, 0, triples, n);                                       \
-        if (triples == 1) t3_triples(sum + 3 * TOKENS, p, b, x, 1, 2, n);              \
+#define TOKENS_FN(n)                                                                       \
+    static void t2_group_##n(__m256i *sum, const uint8_t *p, const struct bn_block *b,     \
+                             struct bn_tokens x)                                           \
+    {                                                                                      \
+        const size_t rows = BN_T2_ROWS * (n) <= SUMS ? BN_T2_ROWS : BN_T2_ROWS / 2;        \
+        for (size_t r = 0; r < BN_T2_ROWS; r += rows)                                      \
+            t2_rows(sum + r * TOKENS, p + r * BN_T2_PIECE, b, x, rows, n);                 \
+    }                                                                                      \
+    static void t3_group_##n(__m256i *sum, const uint8_t *p, const struct bn_block *b,     \
+                             struct bn_tokens x)                                           \
+    {                                                                                      \
+        const size_t triples = (n) <= BOTH_TRIPLES_MAX ? 2 : 1;                            \
+        t3_triples(sum, p, b, x, 0, triples, n);                                           \
+        if (triples == 1) t3_triples(sum + 3 * TOKENS, p, b, x, 1, 2, n);                  \
+    }                                                                                      \
+    static void t5_group_##n(__m256i *sum, const uint8_t *p, const struct bn_block *b,     \
+                             struct bn_tokens x)                                           \
+    {                                                                                      \
+        const size_t rows = (n) <= ALL_FIVE_MAX ? BN_T5_ROWS : SUMS / TOKENS;              \
+        t5_rows(sum, p, b, x, 0, rows, n);                                                 \
+        if (rows < BN_T5_ROWS) t5_rows(sum + rows * TOKENS, p, b, x, rows, BN_T5_ROWS, n); \
     }
 BN_EACH_TOKENS(TOKENS_FN)
 
 static group_fn *const t2_group[TOKENS + 1] = BN_BY_TOKENS(t2_group);
 static group_fn *const t3_group[TOKENS + 1] = BN_BY_TOKENS(t3_group);
+static group_fn *const t5_group[TOKENS + 1] = BN_BY_TOKENS(t5_group);
 
 static void t2_block(__m256i *sum, const struct bn_block *b, struct bn_tokens x, size_t n_tok)
 {
@@ -127,7 +160,15 @@ static void t3_block(__m256i *sum, const struct bn_block *b, struct bn_tokens x,
         t3_group[n_tok](sum + g * BN_T3_ROWS * TOKENS, b->p + g * b->group_bytes, b, x);
 }
 
+static void t5_block(__m256i *sum, const struct bn_block *b, struct bn_tokens x, size_t n_tok)
+{
+    for (size_t g = 0; g < b->groups; g++)
+        t5_group[n_tok](sum + g * BN_T5_ROWS * TOKENS, b->p + g * b->group_bytes, b, x);
+}
+
 const struct bn_tokens_plan bn_t2_tokens_avx512 = {t2_block, BN_T2_ROWS, BN_T2_STEP_BYTES,
                                                    BN_UNIT_ROWS, BLOCK_STEPS};
 const struct bn_tokens_plan bn_t3_tokens_avx512 = {t3_block, BN_T3_ROWS, BN_T3_STEP_BYTES,
                                                    BN_UNIT_ROWS, BLOCK_STEPS};
+const struct bn_tokens_plan bn_t5_tokens_avx512 = {t5_block, BN_T5_ROWS, BN_T5_STEP_BYTES,
+                                                   BN_T5_UNIT_ROWS, BLOCK_STEPS};

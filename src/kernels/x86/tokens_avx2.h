@@ -9,8 +9,10 @@
 #include "kernels/x86/t2_avx2.h"
 
 enum {
-    BN_TOKENS = 8,     /* tokens that a row meets at a time */
-    BN_UNIT_ROWS = 12, /* whole groups of both layouts, and whole fours */
+    BN_TOKENS = 8,        /* tokens that a row meets at a time */
+    BN_UNIT_ROWS = 12,    /* whole groups of t2 and t3, and whole fours; */
+    BN_T5_UNIT_ROWS = 20, /* the same of t5 */
+    BN_UNIT_ROWS_MAX = BN_T5_UNIT_ROWS,
     BN_T2_STEP_BYTES = BN_T2_ROWS * BN_T2_PIECE
 };
 
@@ -52,7 +54,7 @@ struct bn_tokens_plan {
 void bn_mul_tokens_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
                         const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
                         size_t n_tok, const struct bn_tokens_plan *l);
-extern const struct bn_tokens_plan bn_t2_tokens_avx512, bn_t3_tokens_avx512;
+extern const struct bn_tokens_plan bn_t2_tokens_avx512, bn_t3_tokens_avx512, bn_t5_tokens_avx512;
 
 /* y of four rows (or the n that there are) and one token: codes less the sum of activations */
 static inline void bn_store_rows(float *y, const struct bn_packed *w, size_t r, size_t n,

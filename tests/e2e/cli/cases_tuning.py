@@ -39,7 +39,7 @@ def settings(t, *args, **more):
 
 def check_point(t, p, what):
     t.equal(sorted(p), ["batch", "layout", "pin", "prefetch", "threads"], what)
-    t.check(p["threads"] >= 1 and p["batch"] >= 64 and p["layout"] in ("t2", "t3", "b1"), what)
+    t.check(p["threads"] >= 1 and p["batch"] >= 64 and p["layout"] in ("t2", "t3", "t5", "b1"), what)
 
 
 def check_stage(t, g):
