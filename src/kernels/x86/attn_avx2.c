@@ -13,24 +13,11 @@
  * A block of keys and one of values lie in different pages of the cache, too short for the
  * hardware's prefetcher to get going. So while a row is worked on, the same row of the next block is
  * asked for: one by one, because a core waits when it asks for more than some twenty lines at a
- * time; into the second cache, because the first one would lose what is in use. */
-#include "kernels/x86/avx2.h"
+ * time; into the second cache, because the first one would lose what is in use. For four queries the
+ * values of the block itself are brought from there into the first cache while its scores are made. */
+#include "kernels/x86/attn_avx2.h"
 
 #include <math.h>
-
-#define ALWAYS static inline __attribute__((always_inline))
-
-/* eight elements of keys or values of either kind */
-ALWAYS __m256 load(const void *p, size_t at, bool half)
-{
-    return half ? bn_load_f16((const uint16_t *)p + at) : _mm256_loadu_ps((const float *)p + at);
-}
-
-/* the address of element d */
-ALWAYS const void *at(const void *p, size_t d, bool half)
-{
-    return half ? (const void *)((const uint16_t *)p + d) : (const void *)((const float *)p + d);
-}
 
 ALWAYS __m256 load_head(const void *p, size_t at, size_t n, bool half)
 {
@@ -48,15 +35,6 @@ ALWAYS struct bn_l16 load16_head(const void *p, size_t at, size_t n, bool half)
     if (n < 8) return (struct bn_l16){load_head(p, at, n, half), _mm256_setzero_ps()};
     return (struct bn_l16){load(p, at, half),
                            n > 8 ? load_head(p, at + 8, n - 8, half) : _mm256_setzero_ps()};
-}
-
-/* Asks for the lines of elements [d, d + n) of a row, if the block is known and they begin there. */
-ALWAYS void fetch(const void *next, size_t row, size_t d, size_t n, bool half)
-{
-    const size_t size = half ? 2 : 4;
-    if (!next || d * size % 64 != 0) return;
-    const char *p = (const char *)next + (row + d) * size;
-    for (size_t i = 0; i < n * size; i += 64) _mm_prefetch(p + i, _MM_HINT_T1);
 }
 
 /* p[h][j] = dot(q_h, k_j) * scale for nq heads (1 or 2) and 4 / nq keys at a time; the last keys may
@@ -187,18 +165,17 @@ ALWAYS void attn_heads(float *o, float *m, float *l, const float *q, const void 
 
 /* ---- four queries ---- */
 
-/* Four weights a key: then maxima, sums and exponentials of four queries need no shuffles. */
-typedef float four[BN_ATTN_BLOCK][4];
-
 /* Lanes x to x + 7 (x is 0 or 8) of the scores of four queries with the keys at k0 and k1: a query
- * is loaded once for both. s[2 * query + key]. */
-ALWAYS void four_lanes(__m256 *s, const float *q, const void *k0, const void *k1, const size_t x,
-                       size_t dim, const bool half)
+ * is loaded once for both. s[2 * query + key]. ahead: the next block's keys if x is 0, else the values
+ * of these. */
+ALWAYS void four_lanes(__m256 *s, const float *q, const void *k0, const void *k1, const void *ahead,
+                       const size_t x, size_t dim, const bool half)
 {
     size_t i = x;
     for (size_t h = 0; h < 8; h++) s[h] = _mm256_setzero_ps();
     for (; i + 8 <= dim; i += BN_LANES) {
         __m256 a = load(k0, i, half), b = load(k1, i, half);
+        fetch_step(ahead, i - x, x > 0, half);
         for (size_t h = 0; h < 4; h++) {
             __m256 y = _mm256_loadu_ps(q + h * dim + i);
             s[2 * h] = _mm256_add_ps(s[2 * h], _mm256_mul_ps(y, a));
@@ -214,67 +191,20 @@ ALWAYS void four_lanes(__m256 *s, const float *q, const void *k0, const void *k1
     }
 }
 
-/* The scores of two keys: the lanes' tree for eight sums at once. In a half of the result are four
- * queries, a half a key. */
-ALWAYS __m256 four_sums(const __m256 *lo, const __m256 *hi)
-{
-    __m256 v[4];
-    for (size_t h = 0; h < 4; h++) { /* l[j] += l[j + 8], l[j + 4]; a key a half */
-        __m256 a = _mm256_add_ps(lo[2 * h], hi[2 * h]);
-        __m256 b = _mm256_add_ps(lo[2 * h + 1], hi[2 * h + 1]);
-        v[h] = _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
-    }
-    for (size_t h = 0; h < 4; h += 2) /* l[j + 2]; two queries */
-        v[h] = _mm256_add_ps(_mm256_shuffle_ps(v[h], v[h + 1], 0x44),
-                             _mm256_shuffle_ps(v[h], v[h + 1], 0xee));
-    return _mm256_add_ps(_mm256_shuffle_ps(v[0], v[2], 0x88), _mm256_shuffle_ps(v[0], v[2], 0xdd));
-}
-
-ALWAYS void four_scores(four p, const float *q, const void *k, size_t stride, size_t n, size_t dim,
-                        float scale, const void *next, const bool half)
+ALWAYS void four_scores(four p, const float *q, const void *k, const void *v, size_t stride,
+                        size_t n, size_t dim, float scale, const void *next, const bool half)
 {
     for (size_t j = 0; j < n; j += 2) {
         size_t second = bn_min_size(j + 1, n - 1); /* perhaps the same one again */
         const void *k0 = at(k, j * stride, half), *k1 = at(k, second * stride, half);
         __m256 lo[8], lanes[8];
-        fetch(next, j * stride, 0, dim, half);
-        fetch(next, second * stride, 0, dim, half);
-        four_lanes(lanes, q, k0, k1, 0, dim, half);
+        four_lanes(lanes, q, k0, k1, at(next, j * stride, half), 0, dim, half);
         for (size_t i = 0; i < 8; i++) lo[i] = lanes[i];
         __asm__("" : "+m"(lo)); /* else clang has half of both in memory, in the loops as well */
-        four_lanes(lanes, q, k0, k1, 8, dim, half);
+        four_lanes(lanes, q, k0, k1, at(v, j * stride, half), 8, dim, half);
         _mm256_storeu_ps(p[j], _mm256_mul_ps(four_sums(lo, lanes), _mm256_set1_ps(scale)));
     }
     for (size_t j = n; j < BN_ATTN_BLOCK; j++) _mm_storeu_ps(p[j], _mm_set1_ps(-INFINITY));
-}
-
-/* weigh() of four queries, and the folding of their states. What stands beyond n is exp(-inf), +0,
- * or with a maximum of -inf a NaN, but then so is every weight. */
-ALWAYS void four_weigh(four p, float *m, float *l, float *a, float *c)
-{
-    __m256 x[4], max = _mm256_set1_ps(-INFINITY);
-    for (size_t j = 0; j < BN_ATTN_BLOCK; j += 2) max = _mm256_max_ps(_mm256_loadu_ps(p[j]), max);
-    __m128 mb = _mm_max_ps(_mm256_castps256_ps128(max), _mm256_extractf128_ps(max, 1));
-    mb = _mm_add_ps(mb, _mm_setzero_ps());
-    max = _mm256_set_m128(mb, mb);
-    for (size_t i = 0; i < 4; i++) x[i] = _mm256_setzero_ps();
-    for (size_t j = 0; j < BN_ATTN_BLOCK / 2; j += 2) { /* keys j and j + 16: the lanes */
-        __m256 w = bn_exp8(_mm256_sub_ps(_mm256_loadu_ps(p[j]), max));
-        __m256 y = bn_exp8(_mm256_sub_ps(_mm256_loadu_ps(p[j + 16]), max));
-        _mm256_storeu_ps(p[j], w);
-        _mm256_storeu_ps(p[j + 16], y);
-        w = _mm256_add_ps(w, y);
-        x[j / 2 % 4] = j < 8 ? w : _mm256_add_ps(x[j / 2 % 4], w); /* l[j] += l[j + 8] */
-    }
-    x[0] = _mm256_add_ps(_mm256_add_ps(x[0], x[2]), _mm256_add_ps(x[1], x[3]));
-    __m128 lb = _mm_add_ps(_mm256_castps256_ps128(x[0]), _mm256_extractf128_ps(x[0], 1));
-    __m128 old = _mm_loadu_ps(m), mn = _mm_max_ps(mb, old); /* mb > old ? mb : old */
-    max = bn_exp8(_mm256_sub_ps(_mm256_set_m128(mb, old), _mm256_set_m128(mn, mn)));
-    __m128 fa = _mm256_castps256_ps128(max), fc = _mm256_extractf128_ps(max, 1);
-    _mm_storeu_ps(a, fa);
-    _mm_storeu_ps(c, fc);
-    _mm_storeu_ps(l, _mm_add_ps(_mm_mul_ps(_mm_loadu_ps(l), fa), _mm_mul_ps(lb, fc)));
-    _mm_storeu_ps(m, mn);
 }
 
 ALWAYS void attn_four(float *o, float *m, float *l, const float *q, const void *k, const void *v,
@@ -283,7 +213,7 @@ ALWAYS void attn_four(float *o, float *m, float *l, const float *q, const void *
 {
     four p;
     float a[4], c[4];
-    four_scores(p, q, k, stride, n, dim, scale, next_k, half);
+    four_scores(p, q, k, v, stride, n, dim, scale, next_k ? next_k : k, half);
     four_weigh(p, m, l, a, c);
     head_values(o, p[0], 1, 4, v, stride, n, dim, a, c, next_v, 4, half);
 }
@@ -291,7 +221,6 @@ ALWAYS void attn_four(float *o, float *m, float *l, const float *q, const void *
 /* ---- many queries ---- */
 
 enum {
-    MANY = 16,     /* queries from which this pays */
     QUERIES = 32,  /* queries at a time: they share a buffer of keys or values */
     KEYS = 16,     /* keys in the buffer */
     DIM_MAX = 128, /* ... of this many dimensions, always a multiple of 16 */
@@ -448,7 +377,7 @@ ALWAYS void attn(float *o, float *m, float *l, const float *q, size_t n_q, const
                  const void *next_k, const void *next_v, const bool half)
 {
     size_t h = 0;
-    for (; n_q - h >= MANY && dim % 16 == 0 && dim <= DIM_MAX;) {
+    for (; n_q - h >= ATTN_MANY && dim % 16 == 0 && dim <= DIM_MAX;) {
         size_t some = bn_min_size(QUERIES, n_q - h);
         (half ? many_f16 : many_f32)(o + h * dim, m + h, l + h, q + h * dim, some, k, v, stride, n,
                                      dim, scale, next_k, next_v);

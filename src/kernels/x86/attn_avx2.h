@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention over one block of keys: what AVX2 and AVX-512 share. */
+#ifndef BN_KERNELS_X86_ATTN_AVX2_H
+#define BN_KERNELS_X86_ATTN_AVX2_H
+
+#include "kernels/x86/avx2.h"
+
+#include <math.h>
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+enum { ATTN_MANY = 16 }; /* queries from which turning the keys over pays */
+
+/* eight elements of keys or values of either kind */
+ALWAYS __m256 load(const void *p, size_t at, bool half)
+{
+    return half ? bn_load_f16((const uint16_t *)p + at) : _mm256_loadu_ps((const float *)p + at);
+}
+
+/* the address of element d */
+ALWAYS const void *at(const void *p, size_t d, bool half)
+{
+    return half ? (const void *)((const uint16_t *)p + d) : (const void *)((const float *)p + d);
+}
+
+/* Asks for the lines of elements [d, d + n) of a row, if the block is known and they begin there. */
+ALWAYS void fetch(const void *next, size_t row, size_t d, size_t n, bool half)
+{
+    const size_t size = half ? 2 : 4;
+    if (!next || d * size % 64 != 0) return;
+    const char *p = (const char *)next + (row + d) * size;
+    for (size_t i = 0; i < n * size; i += 64) _mm_prefetch(p + i, _MM_HINT_T1);
+}
+
+/* For the step at dimension i, of 16, through two rows: asks for as much of the two rows at p, which
+ * mostly lie side by side. Into the second cache, or, what is there by now, into the first. */
+ALWAYS void fetch_step(const void *p, size_t i, const bool near, const bool half)
+{
+    const char *line = at(p, 2 * i, half);
+    for (size_t x = 0; x < (half ? 64 : 128); x += 64)
+        if (near) _mm_prefetch(line + x, _MM_HINT_T0);
+        else _mm_prefetch(line + x, _MM_HINT_T1);
+}
+
+/* ---- four queries ---- */
+
+/* Four weights a key: then maxima, sums and exponentials of four queries need no shuffles. */
+typedef float four[BN_ATTN_BLOCK][4];
+
+/* The scores of two keys: the lanes' tree for eight sums at once. In a half of the result are four
+ * queries, a half a key. */
+ALWAYS __m256 four_sums(const __m256 *lo, const __m256 *hi)
+{
+    __m256 v[4];
+    for (size_t h = 0; h < 4; h++) { /* l[j] += l[j + 8], l[j + 4]; a key a half */
+        __m256 a = _mm256_add_ps(lo[2 * h], hi[2 * h]);
+        __m256 b = _mm256_add_ps(lo[2 * h + 1], hi[2 * h + 1]);
+        v[h] = _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
+    }
+    for (size_t h = 0; h < 4; h += 2) /* l[j + 2]; two queries */
+        v[h] = _mm256_add_ps(_mm256_shuffle_ps(v[h], v[h + 1], 0x44),
+                             _mm256_shuffle_ps(v[h], v[h + 1], 0xee));
+    return _mm256_add_ps(_mm256_shuffle_ps(v[0], v[2], 0x88), _mm256_shuffle_ps(v[0], v[2], 0xdd));
+}
+
+/* Scores of four queries to weights, and their states take in the block: factors for the old state
+ * and for the block. What stands beyond the last key is exp(-inf), +0, or with a maximum of -inf a
+ * NaN, but then so is every weight. */
+ALWAYS void four_weigh(four p, float *m, float *l, float *a, float *c)
+{
+    __m256 x[4], max = _mm256_set1_ps(-INFINITY);
+    for (size_t j = 0; j < BN_ATTN_BLOCK; j += 2) max = _mm256_max_ps(_mm256_loadu_ps(p[j]), max);
+    __m128 mb = _mm_max_ps(_mm256_castps256_ps128(max), _mm256_extractf128_ps(max, 1));
+    mb = _mm_add_ps(mb, _mm_setzero_ps());
+    max = _mm256_set_m128(mb, mb);
+    for (size_t i = 0; i < 4; i++) x[i] = _mm256_setzero_ps();
+    for (size_t j = 0; j < BN_ATTN_BLOCK / 2; j += 2) { /* keys j and j + 16: the lanes */
+        __m256 w = bn_exp8(_mm256_sub_ps(_mm256_loadu_ps(p[j]), max));
+        __m256 y = bn_exp8(_mm256_sub_ps(_mm256_loadu_ps(p[j + 16]), max));
+        _mm256_storeu_ps(p[j], w);
+        _mm256_storeu_ps(p[j + 16], y);
+        w = _mm256_add_ps(w, y);
+        x[j / 2 % 4] = j < 8 ? w : _mm256_add_ps(x[j / 2 % 4], w); /* l[j] += l[j + 8] */
+    }
+    x[0] = _mm256_add_ps(_mm256_add_ps(x[0], x[2]), _mm256_add_ps(x[1], x[3]));
+    __m128 lb = _mm_add_ps(_mm256_castps256_ps128(x[0]), _mm256_extractf128_ps(x[0], 1));
+    __m128 old = _mm_loadu_ps(m), mn = _mm_max_ps(mb, old); /* mb > old ? mb : old */
+    max = bn_exp8(_mm256_sub_ps(_mm256_set_m128(mb, old), _mm256_set_m128(mn, mn)));
+    __m128 fa = _mm256_castps256_ps128(max), fc = _mm256_extractf128_ps(max, 1);
+    _mm_storeu_ps(a, fa);
+    _mm_storeu_ps(c, fc);
+    _mm_storeu_ps(l, _mm_add_ps(_mm_mul_ps(_mm_loadu_ps(l), fa), _mm_mul_ps(lb, fc)));
+    _mm_storeu_ps(m, mn);
+}
+
+#endif
