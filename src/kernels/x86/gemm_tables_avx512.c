@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AVX-512: int8 activations of very many tokens times matrices of any layout, one scale a row or
+ * matrix. A multiplier does 64 products an instruction, and one of them a cycle. Three weights of a
+ * row in {-1, 0, +1} are one of 27 things: for a token and three columns all sums of codes times
+ * activations fit a register, in which 32 rows look theirs up with one instruction, and add it with
+ * another: 96 products. Look-ups and multiplications use different units of a core, so both are
+ * done at once: of the 128 columns of a step 60 are looked up and 68 are multiplied.
+ *
+ * A step of a row is 32 bytes of four codes (fours: tables_avx512.h). Fields 0-2 of the first 20
+ * bytes are looked up. Their field 3 and the other 12 bytes are multiplied, four columns at a time:
+ * fours of the bytes 0-3, 4-7, .., 16-19, then the fields of byte 20, of 21, and so on.
+ *
+ *   codes    [steps][tiles of 64 rows]    made once a call
+ *   inputs   [2 steps]                    tables and activations of four tokens
+ *   total    [32 tokens][rows]            int32: sums of codes times activations
+ *
+ * Sixteen tokens' worth of a tile's sums, 64 rows times 4 tokens, are in registers for two steps:
+ * those of products as int32, those of look-ups as int16. Why these are exact: an entry is at most
+ * 2 * 3 * 127 = 762 in size, and 40 of them (two steps) are at most 30480 < 2^15. The others: see
+ * codes_avx512.h.
+ *
+ * Matrices with a weight +2 and few rows (the tables would not pay) are left to the layout's kernel
+ * for several tokens.
+ */
+#include "kernels/x86/codes_avx512.h"
+#include "kernels/x86/tables_avx512.h"
+
+#if defined(__clang__)
+#define NO_UNROLL _Pragma("clang loop unroll(disable)")
+#else
+#define NO_UNROLL _Pragma("GCC unroll 1")
+#endif
+
+enum {
+    STEP = BN_K_ALIGN,  /* columns */
+    TILE = 64,          /* rows */
+    TOKENS = 4,         /* of a tile */
+    CHUNK = 32,         /* tokens for which there are totals */
+    SUM_STEPS = 2,      /* until a 16-bit sum is full */
+    LOOKED = 20,        /* look-ups a step */
+    UPPER = LOOKED / 4, /* fours of field 3 */
+    TIMES = UPPER + BN_FOURS - LOOKED,
+    MIN_ROWS = 256, /* below, building tables costs too much */
+    ROWS_MAX = 1920 /* taken at a time: codes of two steps stay in the second cache */
+};
+
+struct codes {
+    uint8_t looked[LOOKED / 2][2][64]; /* [..][32 rows each][row][2] numbers of entries */
+    uint8_t times[TIMES][4][64];       /* [..][16 rows each][row][4] codes */
+};
+
+struct inputs {
+    _Alignas(64) int16_t table[LOOKED][TOKENS][32];
+    int32_t times[TIMES][TOKENS]; /* four activations */
+};
+
+struct memory {
+    struct codes *codes;
+    struct inputs *inputs;
+    int32_t *total;
+    uint8_t (*fours)[BN_FOURS];
+    size_t tiles;
+};
+
+static void *take(uint8_t *base, size_t *at, size_t bytes)
+{
+    void *p = base ? base + *at : NULL;
+    *at += bn_align_up(bytes, 64);
+    return p;
+}
+
+/* The pieces of the caller's memory for so many rows at a time; with base NULL they are only
+ * measured. */
+static size_t lay_out(struct memory *m, uint8_t *base, size_t rows, size_t cols)
+{
+    size_t at = 0;
+    m->tiles = bn_div_up(rows, TILE);
+    m->codes = take(base, &at, m->tiles * bn_div_up(cols, STEP) * sizeof *m->codes);
+    m->inputs = take(base, &at, SUM_STEPS * sizeof *m->inputs);
+    m->total = take(base, &at, CHUNK * m->tiles * TILE * sizeof *m->total);
+    m->fours = take(base, &at, (m->tiles * TILE + BN_FOURS_ROWS_BEYOND) * sizeof *m->fours);
+    return at;
+}
+
+size_t bn_tables_bytes_avx512(size_t rows, size_t cols)
+{
+    struct memory m;
+    return lay_out(&m, NULL, bn_min_size(rows, ROWS_MAX), cols);
+}
+
+/* ---- codes ---- */
+
+/* 16 rows of 8 numbers of 32 bits, to 8 registers of a number of all rows */
+ALWAYS void turn(__m512i v[8], const uint8_t (*rows)[BN_FOURS])
+{
+    __m512i a[8], b[8];
+    for (size_t i = 0; i < 8; i++) {
+        const uint8_t(*row)[BN_FOURS] = rows + i % 4 + i / 4 * 8;
+        __m256i low = _mm256_loadu_si256((const void *)row[0]);
+        __m256i high = _mm256_loadu_si256((const void *)row[4]);
+        v[i] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    }
+    for (size_t i = 0; i < 8; i += 2) {
+        a[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+        a[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    }
+    for (size_t i = 0; i < 8; i += 4)
+        for (size_t j = 0; j < 2; j++) {
+            b[i + 2 * j] = _mm512_unpacklo_epi64(a[i + j], a[i + j + 2]);
+            b[i + 2 * j + 1] = _mm512_unpackhi_epi64(a[i + j], a[i + j + 2]);
+        }
+    for (size_t i = 0; i < 4; i++) {
+        v[i] = _mm512_shuffle_i32x4(b[i], b[i + 4], 0x88);
+        v[i + 4] = _mm512_shuffle_i32x4(b[i], b[i + 4], 0xdd);
+    }
+}
+
+/* c0 + 3 c1 + 9 c2 for the fields of bits 0-5 */
+#define ROW(n)   (n), (n) + 1, (n) + 2, (n) + 3
+#define PLANE(n) ROW(n), ROW((n) + 3), ROW((n) + 6), ROW((n) + 9)
+static const uint8_t entry_of[64] = {PLANE(0), PLANE(9), PLANE(18), PLANE(27)};
+#undef PLANE
+#undef ROW
+
+#define FOUR(i) (i), (i) + 2, (i) + 4, (i) + 6
+#define SOME(i) FOUR(i), FOUR((i) + 8), FOUR((i) + 16), FOUR((i) + 24)
+static const uint16_t even_words[32] = {SOME(0), SOME(32)};
+#undef SOME
+#undef FOUR
+
+/* the codes to be multiplied of 16 rows, `quarter` of a tile */
+ALWAYS void store_times(struct codes *c, const __m512i v[8], size_t quarter)
+{
+    const __m512i m3 = _mm512_set1_epi8(3), fields = _mm512_set1_epi64(0x2624222006040200);
+    for (size_t j = 0; j < UPPER; j++)
+        _mm512_store_si512(c->times[j][quarter], _mm512_and_si512(_mm512_srli_epi16(v[j], 6), m3));
+    for (size_t i = LOOKED; i < BN_FOURS; i++) {
+        __m512i from = _mm512_add_epi8(fields, _mm512_set1_epi8((char)(8 * (i % 4))));
+        _mm512_store_si512(c->times[UPPER + i - LOOKED][quarter],
+                           _mm512_and_si512(_mm512_multishift_epi64_epi8(from, v[i / 4]), m3));
+    }
+}
+
+/* The codes of a tile and step. */
+static void store_codes(struct codes *c, const uint8_t (*rows)[BN_FOURS])
+{
+    const __m512i table = _mm512_loadu_si512(entry_of);
+    const __m512i even = _mm512_loadu_si512(even_words);
+    const __m512i odd = _mm512_add_epi16(even, _mm512_set1_epi16(1));
+    for (size_t half = 0; half < 2; half++, rows += TILE / 2) {
+        __m512i a[8], b[8];
+        turn(a, rows);
+        turn(b, rows + TILE / 4);
+        store_times(c, a, 2 * half);
+        store_times(c, b, 2 * half + 1);
+        for (size_t j = 0; j < LOOKED / 4; j++) {
+            __m512i n = _mm512_permutexvar_epi8(a[j], table);
+            __m512i o = _mm512_permutexvar_epi8(b[j], table);
+            _mm512_store_si512(c->looked[2 * j][half], _mm512_permutex2var_epi16(n, even, o));
+            _mm512_store_si512(c->looked[2 * j + 1][half], _mm512_permutex2var_epi16(n, odd, o));
+        }
+    }
+}
+
+/* Those of rows [r0, r1); false if there is a weight +2. */
+static bool make_codes(const struct memory *m, const struct bn_packed *w, size_t r0, size_t r1,
+                       bn_fours_fn *fours)
+{
+    struct codes *c = m->codes;
+    for (size_t s = 0; s < bn_div_up(w->cols, STEP); s++) {
+        if (!fours(m->fours, w, r0, r1, s)) return false;
+        for (size_t tile = 0; tile < m->tiles; tile++)
+            store_codes(c++, (const void *)m->fours[tile * TILE]);
+    }
+    return true;
+}
+
+/* ---- inputs ---- */
+
+/* the codes of entry e, in the order in which 32-bit sums are packed to 16 bits */
+#define CODES(e) (e) % 3, (e) / 3 % 3, (e) / 9 % 3, 0
+#define FOUR(e)  CODES(e), CODES((e) + 1), CODES((e) + 2), CODES((e) + 3)
+static const uint8_t entry_codes[2][64] = {{FOUR(0), FOUR(8), FOUR(16), FOUR(24)},
+                                           {FOUR(4), FOUR(12), FOUR(20), FOUR(28)}};
+#undef FOUR
+#undef CODES
+
+/* the columns of fours 0-15 */
+#define FOUR(i) (i), (i) + 32, (i) + 64, (i) + 96
+#define SOME(i) FOUR(i), FOUR((i) + 1), FOUR((i) + 2), FOUR((i) + 3)
+static const uint8_t four_columns[64] = {SOME(0), SOME(4), SOME(8), SOME(12)};
+#undef SOME
+#undef FOUR
+
+/* Tables and activations of a step for token t of a tile. */
+static void fill(struct inputs *x, size_t t, const int8_t *q)
+{
+    const __m512i codes[2] = {_mm512_loadu_si512(entry_codes[0]),
+                              _mm512_loadu_si512(entry_codes[1])};
+    const __m512i zero = _mm512_setzero_si512(), from = _mm512_loadu_si512(four_columns);
+    const __m512i low = _mm512_loadu_si512(q), high = _mm512_loadu_si512(q + 64);
+    _Alignas(64) int32_t four[BN_FOURS];
+    for (size_t i = 0; i < BN_FOURS; i += 16) {
+        __m512i at = _mm512_add_epi8(from, _mm512_set1_epi8((char)i));
+        _mm512_store_si512(four + i, _mm512_permutex2var_epi8(low, at, high));
+    }
+    for (size_t i = 0; i < LOOKED; i++) {
+        __m512i v = _mm512_set1_epi32(four[i]);
+        __m512i sum =
+            _mm512_packs_epi32(bn_dot_add(zero, codes[0], v), bn_dot_add(zero, codes[1], v));
+        _mm512_store_si512(x->table[i][t], sum);
+    }
+    for (size_t j = 0; j < UPPER; j++) memcpy(&x->times[j][t], q + 96 + 4 * j, 4);
+    for (size_t i = LOOKED; i < BN_FOURS; i++) x->times[UPPER + i - LOOKED][t] = four[i];
+}
+
+/* Of some steps and the n tokens of a tile; missing ones are zeros. */
+static void fill_tile(struct inputs *x, const int8_t *q, size_t q_stride, size_t n, size_t steps)
+{
+    static const int8_t zeros[STEP];
+    for (size_t s = 0; s < steps; s++)
+        for (size_t t = 0; t < TOKENS; t++)
+            fill(x + s, t, t < n ? q + t * q_stride + s * STEP : zeros);
+}
+
+/* ---- tiles ---- */
+
+struct sums {
+    __m512i looked[TOKENS][2]; /* 32 rows each */
+    __m512i times[TOKENS][4];  /* 16 rows each */
+};
+
+/* The rows' entries of a table for every token. Only the lower 5 bits of 16 count: the number of an
+ * odd table comes to lie there by reading one byte later. */
+ALWAYS void look_up(struct sums *s, const uint8_t (*number)[64], const size_t odd,
+                    const int16_t (*table)[32])
+{
+    __m512i n[2];
+    for (size_t i = 0; i < 2; i++) n[i] = _mm512_loadu_si512(number[i] + odd);
+    UNROLL
+    for (size_t t = 0; t < TOKENS; t++) {
+        __m512i v = _mm512_load_si512(table[t]);
+        UNROLL
+        for (size_t i = 0; i < 2; i++)
+            s->looked[t][i] = _mm512_add_epi16(s->looked[t][i], _mm512_permutexvar_epi16(n[i], v));
+    }
+}
+
+ALWAYS void multiply(struct sums *s, const uint8_t (*codes)[64], const int32_t *x)
+{
+    __m512i c[4];
+    UNROLL
+    for (size_t i = 0; i < 4; i++) c[i] = _mm512_load_si512(codes[i]);
+    UNROLL
+    for (size_t t = 0; t < TOKENS; t++) {
+        __m512i v = _mm512_set1_epi32(x[t]);
+        UNROLL
+        for (size_t i = 0; i < 4; i++) s->times[t][i] = bn_dot_add(s->times[t][i], c[i], v);
+    }
+}
+
+/* A step. The two kinds take turns in short pieces, for a core sees a few dozen instructions. */
+ALWAYS void add_step(struct sums *s, const struct codes *c, const struct inputs *x)
+{
+    const uint8_t(*number)[2][64] = c->looked;
+    const uint8_t(*codes)[4][64] = c->times;
+    const int16_t(*table)[TOKENS][32] = x->table;
+    const int32_t(*times)[TOKENS] = x->times;
+    NO_UNROLL
+    for (size_t i = 0; i < LOOKED / 4; i++, number += 2, codes += 3, table += 4, times += 3) {
+        look_up(s, number[0], 0, table[0]);
+        multiply(s, codes[0], times[0]);
+        look_up(s, number[0], 1, table[1]);
+        multiply(s, codes[1], times[1]);
+        look_up(s, number[1], 0, table[2]);
+        multiply(s, codes[2], times[2]);
+        look_up(s, number[1], 1, table[3]);
+    }
+    multiply(s, codes[0], times[0]);
+    multiply(s, codes[1], times[1]);
+}
+
+/* total += the sums of a tile for some steps */
+static __attribute__((noinline)) void add_tile(int32_t *total, size_t stride, const struct codes *c,
+                                               size_t tiles, const struct inputs *x, size_t steps)
+{
+    struct sums s;
+    UNROLL
+    for (size_t t = 0; t < TOKENS; t++) {
+        UNROLL
+        for (size_t i = 0; i < 2; i++) s.looked[t][i] = _mm512_setzero_si512();
+        UNROLL
+        for (size_t i = 0; i < 4; i++)
+            s.times[t][i] = _mm512_load_si512(total + t * stride + 16 * i);
+    }
+    for (size_t n = 0; n < steps; n++) add_step(&s, c + n * tiles, x + n);
+    UNROLL
+    for (size_t t = 0; t < TOKENS; t++) {
+        UNROLL
+        for (size_t i = 0; i < 4; i++) {
+            __m512i all = s.looked[t][i / 2];
+            __m256i half = i % 2 ? _mm512_extracti64x4_epi64(all, 1) : _mm512_castsi512_si256(all);
+            __m512i sum = _mm512_add_epi32(s.times[t][i], _mm512_cvtepi16_epi32(half));
+            _mm512_store_si512(total + t * stride + 16 * i, sum);
+        }
+    }
+}
+
+/* y of n rows and a token from their totals; scale is that of the first row */
+static void finish(float *y, const int32_t *total, size_t n, const struct bn_packed *w,
+                   const float *scale, int32_t sum, float inv)
+{
+    for (size_t r = 0; r < n; r += 8) {
+        size_t rest = bn_min_size(8, n - r);
+        __m256 k = w->scale_kind == BN_SCALE_ROW ? bn_load_head(scale + r, rest)
+                                                 : _mm256_set1_ps(w->scale);
+        __m256i s =
+            _mm256_sub_epi32(_mm256_load_si256((const void *)(total + r)), _mm256_set1_epi32(sum));
+        __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(s), _mm256_mul_ps(k, _mm256_set1_ps(inv)));
+        if (rest == 8) _mm256_storeu_ps(y + r, v); /* with a mask it takes much longer */
+        else bn_store_head(y + r, rest, v);
+    }
+}
+
+/* Rows [r0, r1), whose codes are made, and up to CHUNK tokens. */
+static void mul_chunk(float *y, size_t y_stride, const struct memory *m, const struct bn_packed *w,
+                      size_t r0, size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
+                      const float *inv, size_t n_tok)
+{
+    size_t stride = m->tiles * TILE, steps = bn_div_up(w->cols, STEP);
+    memset(m->total, 0, CHUNK * stride * sizeof *m->total);
+    for (size_t s = 0; s < steps; s += SUM_STEPS) {
+        size_t n = bn_min_size(SUM_STEPS, steps - s);
+        for (size_t t = 0; t < n_tok; t += TOKENS) {
+            fill_tile(m->inputs, q + t * q_stride + s * STEP, q_stride, n_tok - t, n);
+            for (size_t i = 0; i < m->tiles; i++)
+                add_tile(m->total + t * stride + i * TILE, stride, m->codes + s * m->tiles + i,
+                         m->tiles, m->inputs, n);
+        }
+    }
+    for (size_t t = 0; t < n_tok; t++)
+        finish(y + t * y_stride + r0, m->total + t * stride, r1 - r0, w,
+               w->scale_kind == BN_SCALE_ROW ? w->row_scale + r0 : NULL, sum[t], inv[t]);
+}
+
+void bn_mul_tables_avx512(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                          size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
+                          const float *inv, size_t n_tok, void *scratch, bn_fours_fn *fours,
+                          bn_mul_i8_fn *otherwise)
+{
+    if (w->scale_kind == BN_SCALE_BLOCK || r1 - r0 < MIN_ROWS) {
+        otherwise(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);
+        return;
+    }
+    size_t parts = bn_div_up(r1 - r0, ROWS_MAX);
+    size_t rows = bn_align_up(bn_div_up(r1 - r0, parts), BN_FOURS_ROWS);
+    for (size_t r = r0; r < r1; r += rows) {
+        size_t end = bn_min_size(r1, r + rows);
+        struct memory m;
+        lay_out(&m, scratch, end - r, w->cols);
+        if (!make_codes(&m, w, r, end, fours)) {
+            otherwise(y, y_stride, w, r, end, q, q_stride, sum, inv, n_tok);
+            continue;
+        }
+        for (size_t t = 0; t < n_tok; t += CHUNK)
+            mul_chunk(y + t * y_stride, y_stride, &m, w, r, end, q + t * q_stride, q_stride,
+                      sum + t, inv + t, bn_min_size(CHUNK, n_tok - t));
+    }
+}
