@@ -12,7 +12,9 @@ bool bn_t2_fours_avx512(uint8_t (*out)[BN_FOURS], const struct bn_packed *w, siz
     __m512i twos = _mm512_setzero_si512();
     for (size_t r = r0; r < r1; r += BN_T2_ROWS)
         for (size_t i = 0; i < T2_BYTES; i += 64) {
-            __m512i v = _mm512_loadu_si512(bn_t2_group(w, r) + step * T2_BYTES + i);
+            const uint8_t *p = bn_t2_group(w, r) + step * T2_BYTES + i;
+            __m512i v = _mm512_loadu_si512(p);
+            _mm_prefetch((const char *)p + T2_BYTES, _MM_HINT_T1);
             twos = _mm512_or_si512(twos, _mm512_and_si512(v, _mm512_srli_epi16(v, 1)));
             _mm512_storeu_si512(out[r - r0] + i, v);
         }

@@ -11,12 +11,11 @@
  * bytes are looked up. Their field 3 and the other 12 bytes are multiplied, four columns at a time:
  * fours of the bytes 0-3, 4-7, .., 16-19, then the fields of byte 20, of 21, and so on.
  *
- *   codes    [steps][tiles of 64 rows]    made once a call
+ *   codes    [tiles of 64 rows][2 steps]  made for a block of two steps, used for all tokens
  *   inputs   [2 steps]                    tables and activations of four tokens
- *   total    [32 tokens][rows]            int32: sums of codes times activations
  *
- * Sixteen tokens' worth of a tile's sums, 64 rows times 4 tokens, are in registers for two steps:
- * those of products as int32, those of look-ups as int16. Why these are exact: an entry is at most
+ * The sums of a tile and four tokens are in registers for a block: those of products as int32, those
+ * of look-ups as int16; from block to block all are int32 and lie in y. Why these are exact: an entry is at most
  * 2 * 3 * 127 = 762 in size, and 40 of them (two steps) are at most 30480 < 2^15. The others: see
  * codes_avx512.h.
  *
@@ -36,7 +35,6 @@ enum {
     STEP = BN_K_ALIGN,  /* columns */
     TILE = 64,          /* rows */
     TOKENS = 4,         /* of a tile */
-    CHUNK = 32,         /* tokens for which there are totals */
     SUM_STEPS = 2,      /* until a 16-bit sum is full */
     LOOKED = 20,        /* look-ups a step */
     UPPER = LOOKED / 4, /* fours of field 3 */
@@ -52,15 +50,13 @@ struct codes {
 
 struct inputs {
     _Alignas(64) int16_t table[LOOKED][TOKENS][32];
-    int32_t times[TIMES][TOKENS]; /* four activations */
+    int32_t four[TOKENS][BN_FOURS + 8]; /* activations: the fours, then columns 96-127 */
 };
 
 struct memory {
-    struct codes *codes;
-    struct inputs *inputs;
-    int32_t *total;
-    uint8_t (*fours)[BN_FOURS];
-    size_t tiles;
+    struct codes *codes;        /* [tiles][SUM_STEPS] */
+    struct inputs *inputs;      /* [SUM_STEPS] */
+    uint8_t (*fours)[BN_FOURS]; /* [rows] */
 };
 
 static void *take(uint8_t *base, size_t *at, size_t bytes)
@@ -72,21 +68,20 @@ static void *take(uint8_t *base, size_t *at, size_t bytes)
 
 /* The pieces of the caller's memory for so many rows at a time; with base NULL they are only
  * measured. */
-static size_t lay_out(struct memory *m, uint8_t *base, size_t rows, size_t cols)
+static size_t lay_out(struct memory *m, uint8_t *base, size_t rows)
 {
-    size_t at = 0;
-    m->tiles = bn_div_up(rows, TILE);
-    m->codes = take(base, &at, m->tiles * bn_div_up(cols, STEP) * sizeof *m->codes);
+    size_t at = 0, tiles = bn_div_up(rows, TILE);
+    m->codes = take(base, &at, tiles * SUM_STEPS * sizeof *m->codes);
     m->inputs = take(base, &at, SUM_STEPS * sizeof *m->inputs);
-    m->total = take(base, &at, CHUNK * m->tiles * TILE * sizeof *m->total);
-    m->fours = take(base, &at, (m->tiles * TILE + BN_FOURS_ROWS_BEYOND) * sizeof *m->fours);
+    m->fours = take(base, &at, (tiles * TILE + BN_FOURS_ROWS_BEYOND) * sizeof *m->fours);
     return at;
 }
 
 size_t bn_tables_bytes_avx512(size_t rows, size_t cols)
 {
     struct memory m;
-    return lay_out(&m, NULL, bn_min_size(rows, ROWS_MAX), cols);
+    (void)cols;
+    return lay_out(&m, NULL, bn_min_size(rows, ROWS_MAX));
 }
 
 /* ---- codes ---- */
@@ -133,13 +128,14 @@ static const uint16_t even_words[32] = {SOME(0), SOME(32)};
 ALWAYS void store_times(struct codes *c, const __m512i v[8], size_t quarter)
 {
     const __m512i m3 = _mm512_set1_epi8(3), fields = _mm512_set1_epi64(0x2624222006040200);
-    for (size_t j = 0; j < UPPER; j++)
-        _mm512_store_si512(c->times[j][quarter], _mm512_and_si512(_mm512_srli_epi16(v[j], 6), m3));
     for (size_t i = LOOKED; i < BN_FOURS; i++) {
         __m512i from = _mm512_add_epi8(fields, _mm512_set1_epi8((char)(8 * (i % 4))));
-        _mm512_store_si512(c->times[UPPER + i - LOOKED][quarter],
+        _mm512_store_si512(c->times[i - LOOKED][quarter],
                            _mm512_and_si512(_mm512_multishift_epi64_epi8(from, v[i / 4]), m3));
     }
+    for (size_t j = 0; j < UPPER; j++)
+        _mm512_store_si512(c->times[BN_FOURS - LOOKED + j][quarter],
+                           _mm512_and_si512(_mm512_srli_epi16(v[j], 6), m3));
 }
 
 /* The codes of a tile and step. */
@@ -163,15 +159,14 @@ static void store_codes(struct codes *c, const uint8_t (*rows)[BN_FOURS])
     }
 }
 
-/* Those of rows [r0, r1); false if there is a weight +2. */
+/* Those of rows [r0, r1) and n steps; false if there is a weight +2. */
 static bool make_codes(const struct memory *m, const struct bn_packed *w, size_t r0, size_t r1,
-                       bn_fours_fn *fours)
+                       size_t step, size_t n, bn_fours_fn *fours)
 {
-    struct codes *c = m->codes;
-    for (size_t s = 0; s < bn_div_up(w->cols, STEP); s++) {
-        if (!fours(m->fours, w, r0, r1, s)) return false;
-        for (size_t tile = 0; tile < m->tiles; tile++)
-            store_codes(c++, (const void *)m->fours[tile * TILE]);
+    for (size_t s = 0; s < n; s++) {
+        if (!fours(m->fours, w, r0, r1, step + s)) return false;
+        for (size_t r = 0; r < r1 - r0; r += TILE)
+            store_codes(m->codes + r / TILE * SUM_STEPS + s, (const void *)m->fours[r]);
     }
     return true;
 }
@@ -200,10 +195,11 @@ static void fill(struct inputs *x, size_t t, const int8_t *q)
                               _mm512_loadu_si512(entry_codes[1])};
     const __m512i zero = _mm512_setzero_si512(), from = _mm512_loadu_si512(four_columns);
     const __m512i low = _mm512_loadu_si512(q), high = _mm512_loadu_si512(q + 64);
-    _Alignas(64) int32_t four[BN_FOURS];
+    int32_t *four = x->four[t];
+    _mm512_storeu_si512(four + BN_FOURS - 8, high); /* of which the second half is to stay */
     for (size_t i = 0; i < BN_FOURS; i += 16) {
         __m512i at = _mm512_add_epi8(from, _mm512_set1_epi8((char)i));
-        _mm512_store_si512(four + i, _mm512_permutex2var_epi8(low, at, high));
+        _mm512_storeu_si512(four + i, _mm512_permutex2var_epi8(low, at, high));
     }
     for (size_t i = 0; i < LOOKED; i++) {
         __m512i v = _mm512_set1_epi32(four[i]);
@@ -211,8 +207,6 @@ static void fill(struct inputs *x, size_t t, const int8_t *q)
             _mm512_packs_epi32(bn_dot_add(zero, codes[0], v), bn_dot_add(zero, codes[1], v));
         _mm512_store_si512(x->table[i][t], sum);
     }
-    for (size_t j = 0; j < UPPER; j++) memcpy(&x->times[j][t], q + 96 + 4 * j, 4);
-    for (size_t i = LOOKED; i < BN_FOURS; i++) x->times[UPPER + i - LOOKED][t] = four[i];
 }
 
 /* Of some steps and the n tokens of a tile; missing ones are zeros. */
@@ -231,60 +225,72 @@ struct sums {
     __m512i times[TOKENS][4];  /* 16 rows each */
 };
 
-/* The rows' entries of a table for every token. Only the lower 5 bits of 16 count: the number of an
- * odd table comes to lie there by reading one byte later. */
-ALWAYS void look_up(struct sums *s, const uint8_t (*number)[64], const size_t odd,
-                    const int16_t (*table)[32])
+/* s + the entries with these numbers; written out for the reason that bn_dot_add() is */
+ALWAYS __m512i add_entries(__m512i s, __m512i number, __m512i table)
 {
-    __m512i n[2];
-    for (size_t i = 0; i < 2; i++) n[i] = _mm512_loadu_si512(number[i] + odd);
+#if defined(SIMDE_VERSION)
+    return _mm512_add_epi16(s, _mm512_permutexvar_epi16(number, table));
+#else
+    __m512i entry;
+    __asm__("vpermw %3, %2, %1\n\tvpaddw %1, %0, %0"
+            : "+v"(s), "=&v"(entry)
+            : "v"(number), "v"(table));
+    return s;
+#endif
+}
+
+/* The rows' entries of table n for every token. Only the lower 5 of 16 bits count: the number of an
+ * odd table comes to lie there by reading one byte later. */
+ALWAYS void look_up(struct sums *s, const struct codes *c, const struct inputs *x, size_t n)
+{
+    __m512i number[2];
+    UNROLL
+    for (size_t i = 0; i < 2; i++) number[i] = _mm512_loadu_si512(c->looked[n / 2][i] + n % 2);
     UNROLL
     for (size_t t = 0; t < TOKENS; t++) {
-        __m512i v = _mm512_load_si512(table[t]);
+        __m512i table = _mm512_load_si512(x->table[n][t]);
         UNROLL
         for (size_t i = 0; i < 2; i++)
-            s->looked[t][i] = _mm512_add_epi16(s->looked[t][i], _mm512_permutexvar_epi16(n[i], v));
+            s->looked[t][i] = add_entries(s->looked[t][i], number[i], table);
     }
 }
 
-ALWAYS void multiply(struct sums *s, const uint8_t (*codes)[64], const int32_t *x)
+/* Four n of those that are multiplied. */
+ALWAYS void multiply(struct sums *s, const struct codes *c, const struct inputs *x, size_t n)
 {
-    __m512i c[4];
+    __m512i codes[4];
     UNROLL
-    for (size_t i = 0; i < 4; i++) c[i] = _mm512_load_si512(codes[i]);
+    for (size_t i = 0; i < 4; i++) codes[i] = _mm512_load_si512(c->times[n][i]);
     UNROLL
     for (size_t t = 0; t < TOKENS; t++) {
-        __m512i v = _mm512_set1_epi32(x[t]);
+        __m512i v = _mm512_set1_epi32(x->four[t][LOOKED + n]);
         UNROLL
-        for (size_t i = 0; i < 4; i++) s->times[t][i] = bn_dot_add(s->times[t][i], c[i], v);
+        for (size_t i = 0; i < 4; i++) s->times[t][i] = bn_dot_add(s->times[t][i], codes[i], v);
     }
 }
 
 /* A step. The two kinds take turns in short pieces, for a core sees a few dozen instructions. */
 ALWAYS void add_step(struct sums *s, const struct codes *c, const struct inputs *x)
 {
-    const uint8_t(*number)[2][64] = c->looked;
-    const uint8_t(*codes)[4][64] = c->times;
-    const int16_t(*table)[TOKENS][32] = x->table;
-    const int32_t(*times)[TOKENS] = x->times;
     NO_UNROLL
-    for (size_t i = 0; i < LOOKED / 4; i++, number += 2, codes += 3, table += 4, times += 3) {
-        look_up(s, number[0], 0, table[0]);
-        multiply(s, codes[0], times[0]);
-        look_up(s, number[0], 1, table[1]);
-        multiply(s, codes[1], times[1]);
-        look_up(s, number[1], 0, table[2]);
-        multiply(s, codes[2], times[2]);
-        look_up(s, number[1], 1, table[3]);
+    for (size_t i = 0; i < LOOKED / 4; i++) {
+        look_up(s, c, x, 4 * i);
+        multiply(s, c, x, 3 * i);
+        look_up(s, c, x, 4 * i + 1);
+        multiply(s, c, x, 3 * i + 1);
+        look_up(s, c, x, 4 * i + 2);
+        multiply(s, c, x, 3 * i + 2);
+        look_up(s, c, x, 4 * i + 3);
     }
-    multiply(s, codes[0], times[0]);
-    multiply(s, codes[1], times[1]);
+    multiply(s, c, x, TIMES - 2);
+    multiply(s, c, x, TIMES - 1);
 }
 
-/* total += the sums of a tile for some steps */
-static __attribute__((noinline)) void add_tile(int32_t *total, size_t stride, const struct codes *c,
-                                               size_t tiles, const struct inputs *x, size_t steps)
+/* total += the sums of a tile for some steps; in a first block, = */
+static __attribute__((noinline)) void add_tile(void *total, size_t stride, const struct codes *c,
+                                               const struct inputs *x, size_t steps, bool first)
 {
+    int32_t *to = total;
     struct sums s;
     UNROLL
     for (size_t t = 0; t < TOKENS; t++) {
@@ -292,9 +298,10 @@ static __attribute__((noinline)) void add_tile(int32_t *total, size_t stride, co
         for (size_t i = 0; i < 2; i++) s.looked[t][i] = _mm512_setzero_si512();
         UNROLL
         for (size_t i = 0; i < 4; i++)
-            s.times[t][i] = _mm512_load_si512(total + t * stride + 16 * i);
+            s.times[t][i] =
+                first ? _mm512_setzero_si512() : _mm512_loadu_si512(to + t * stride + 16 * i);
     }
-    for (size_t n = 0; n < steps; n++) add_step(&s, c + n * tiles, x + n);
+    for (size_t n = 0; n < steps; n++) add_step(&s, c + n, x + n);
     UNROLL
     for (size_t t = 0; t < TOKENS; t++) {
         UNROLL
@@ -302,46 +309,70 @@ static __attribute__((noinline)) void add_tile(int32_t *total, size_t stride, co
             __m512i all = s.looked[t][i / 2];
             __m256i half = i % 2 ? _mm512_extracti64x4_epi64(all, 1) : _mm512_castsi512_si256(all);
             __m512i sum = _mm512_add_epi32(s.times[t][i], _mm512_cvtepi16_epi32(half));
-            _mm512_store_si512(total + t * stride + 16 * i, sum);
+            _mm512_storeu_si512(to + t * stride + 16 * i, sum);
         }
     }
 }
 
-/* y of n rows and a token from their totals; scale is that of the first row */
-static void finish(float *y, const int32_t *total, size_t n, const struct bn_packed *w,
-                   const float *scale, int32_t sum, float inv)
+/* The same where a tile has fewer rows or tokens. */
+static void add_edge(float *y, size_t y_stride, size_t rows, size_t tokens, const struct codes *c,
+                     const struct inputs *x, size_t steps, bool first)
 {
-    for (size_t r = 0; r < n; r += 8) {
-        size_t rest = bn_min_size(8, n - r);
-        __m256 k = w->scale_kind == BN_SCALE_ROW ? bn_load_head(scale + r, rest)
-                                                 : _mm256_set1_ps(w->scale);
-        __m256i s =
-            _mm256_sub_epi32(_mm256_load_si256((const void *)(total + r)), _mm256_set1_epi32(sum));
-        __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(s), _mm256_mul_ps(k, _mm256_set1_ps(inv)));
-        if (rest == 8) _mm256_storeu_ps(y + r, v); /* with a mask it takes much longer */
-        else bn_store_head(y + r, rest, v);
+    float total[TOKENS][TILE] = {{0}};
+    for (size_t t = 0; t < tokens && !first; t++)
+        memcpy(total[t], y + t * y_stride, rows * sizeof *y);
+    add_tile(total, TILE, c, x, steps, first);
+    for (size_t t = 0; t < tokens; t++) memcpy(y + t * y_stride, total[t], rows * sizeof *y);
+}
+
+/* A block of columns, whose codes are made, for rows [r0, r1) and all tokens. */
+static void add_block(float *y, size_t y_stride, const struct memory *m, size_t r0, size_t r1,
+                      const int8_t *q, size_t q_stride, size_t n_tok, size_t steps, bool first)
+{
+    for (size_t t = 0; t < n_tok; t += TOKENS) {
+        size_t tokens = bn_min_size(TOKENS, n_tok - t);
+        const struct codes *c = m->codes;
+        fill_tile(m->inputs, q + t * q_stride, q_stride, tokens, steps);
+        for (size_t r = r0; r < r1; r += TILE, c += SUM_STEPS) {
+            float *to = y + t * y_stride + r;
+            if (tokens == TOKENS && r1 - r >= TILE)
+                add_tile(to, y_stride, c, m->inputs, steps, first);
+            else
+                add_edge(to, y_stride, bn_min_size(TILE, r1 - r), tokens, c, m->inputs, steps,
+                         first);
+        }
     }
 }
 
-/* Rows [r0, r1), whose codes are made, and up to CHUNK tokens. */
-static void mul_chunk(float *y, size_t y_stride, const struct memory *m, const struct bn_packed *w,
-                      size_t r0, size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                      const float *inv, size_t n_tok)
+/* y of rows [r0, r1) and a token from the sums that lie there */
+static void finish(float *y, const struct bn_packed *w, size_t r0, size_t r1, int32_t sum,
+                   float inv)
 {
-    size_t stride = m->tiles * TILE, steps = bn_div_up(w->cols, STEP);
-    memset(m->total, 0, CHUNK * stride * sizeof *m->total);
+    for (size_t r = r0; r < r1; r += 8) {
+        size_t n = bn_min_size(8, r1 - r);
+        __m256 scale = w->scale_kind == BN_SCALE_ROW ? bn_load_head(w->row_scale + r, n)
+                                                     : _mm256_set1_ps(w->scale);
+        __m256i s = _mm256_castps_si256(n == 8 ? _mm256_loadu_ps(y + r) : bn_load_head(y + r, n));
+        __m256 v = _mm256_cvtepi32_ps(_mm256_sub_epi32(s, _mm256_set1_epi32(sum)));
+        v = _mm256_mul_ps(v, _mm256_mul_ps(scale, _mm256_set1_ps(inv)));
+        if (n == 8) _mm256_storeu_ps(y + r, v); /* with a mask it takes much longer */
+        else bn_store_head(y + r, n, v);
+    }
+}
+
+/* Rows [r0, r1); false, and anything in y, if there is a weight +2. */
+static bool mul_part(float *y, size_t y_stride, const struct memory *m, const struct bn_packed *w,
+                     size_t r0, size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
+                     const float *inv, size_t n_tok, bn_fours_fn *fours)
+{
+    size_t steps = bn_div_up(w->cols, STEP);
     for (size_t s = 0; s < steps; s += SUM_STEPS) {
         size_t n = bn_min_size(SUM_STEPS, steps - s);
-        for (size_t t = 0; t < n_tok; t += TOKENS) {
-            fill_tile(m->inputs, q + t * q_stride + s * STEP, q_stride, n_tok - t, n);
-            for (size_t i = 0; i < m->tiles; i++)
-                add_tile(m->total + t * stride + i * TILE, stride, m->codes + s * m->tiles + i,
-                         m->tiles, m->inputs, n);
-        }
+        if (!make_codes(m, w, r0, r1, s, n, fours)) return false;
+        add_block(y, y_stride, m, r0, r1, q + s * STEP, q_stride, n_tok, n, s == 0);
     }
-    for (size_t t = 0; t < n_tok; t++)
-        finish(y + t * y_stride + r0, m->total + t * stride, r1 - r0, w,
-               w->scale_kind == BN_SCALE_ROW ? w->row_scale + r0 : NULL, sum[t], inv[t]);
+    for (size_t t = 0; t < n_tok; t++) finish(y + t * y_stride, w, r0, r1, sum[t], inv[t]);
+    return true;
 }
 
 void bn_mul_tables_avx512(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
@@ -349,22 +380,14 @@ void bn_mul_tables_avx512(float *y, size_t y_stride, const struct bn_packed *w, 
                           const float *inv, size_t n_tok, void *scratch, bn_fours_fn *fours,
                           bn_mul_i8_fn *otherwise)
 {
-    if (w->scale_kind == BN_SCALE_BLOCK || r1 - r0 < MIN_ROWS) {
-        otherwise(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);
-        return;
-    }
+    struct memory m;
     size_t parts = bn_div_up(r1 - r0, ROWS_MAX);
     size_t rows = bn_align_up(bn_div_up(r1 - r0, parts), BN_FOURS_ROWS);
+    bool few = w->scale_kind == BN_SCALE_BLOCK || r1 - r0 < MIN_ROWS;
     for (size_t r = r0; r < r1; r += rows) {
         size_t end = bn_min_size(r1, r + rows);
-        struct memory m;
-        lay_out(&m, scratch, end - r, w->cols);
-        if (!make_codes(&m, w, r, end, fours)) {
+        lay_out(&m, scratch, end - r);
+        if (few || !mul_part(y, y_stride, &m, w, r, end, q, q_stride, sum, inv, n_tok, fours))
             otherwise(y, y_stride, w, r, end, q, q_stride, sum, inv, n_tok);
-            continue;
-        }
-        for (size_t t = 0; t < n_tok; t += CHUNK)
-            mul_chunk(y + t * y_stride, y_stride, &m, w, r, end, q + t * q_stride, q_stride,
-                      sum + t, inv + t, bn_min_size(CHUNK, n_tok - t));
     }
 }
