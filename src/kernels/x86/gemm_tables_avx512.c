@@ -44,8 +44,9 @@ enum {
 };
 
 struct codes {
-    uint8_t looked[LOOKED / 2][2][64]; /* [..][32 rows each][row][2] numbers of entries */
-    uint8_t times[TIMES][4][64];       /* [..][16 rows each][row][4] codes */
+    uint8_t looked[LOOKED / 2][2]
+                  [64];          /* numbers of entries: [..][32 rows each][row i, 16 + i][2] */
+    uint8_t times[TIMES][4][64]; /* [..][16 rows each][row][4] codes */
 };
 
 struct inputs {
@@ -118,12 +119,6 @@ static const uint8_t entry_of[64] = {PLANE(0), PLANE(9), PLANE(18), PLANE(27)};
 #undef PLANE
 #undef ROW
 
-#define FOUR(i) (i), (i) + 2, (i) + 4, (i) + 6
-#define SOME(i) FOUR(i), FOUR((i) + 8), FOUR((i) + 16), FOUR((i) + 24)
-static const uint16_t even_words[32] = {SOME(0), SOME(32)};
-#undef SOME
-#undef FOUR
-
 /* the codes to be multiplied of 16 rows, `quarter` of a tile */
 ALWAYS void store_times(struct codes *c, const __m512i v[8], size_t quarter)
 {
@@ -142,8 +137,7 @@ ALWAYS void store_times(struct codes *c, const __m512i v[8], size_t quarter)
 static void store_codes(struct codes *c, const uint8_t (*rows)[BN_FOURS])
 {
     const __m512i table = _mm512_loadu_si512(entry_of);
-    const __m512i even = _mm512_loadu_si512(even_words);
-    const __m512i odd = _mm512_add_epi16(even, _mm512_set1_epi16(1));
+    const __m512i low = _mm512_set1_epi32(0xffff);
     for (size_t half = 0; half < 2; half++, rows += TILE / 2) {
         __m512i a[8], b[8];
         turn(a, rows);
@@ -153,8 +147,11 @@ static void store_codes(struct codes *c, const uint8_t (*rows)[BN_FOURS])
         for (size_t j = 0; j < LOOKED / 4; j++) {
             __m512i n = _mm512_permutexvar_epi8(a[j], table);
             __m512i o = _mm512_permutexvar_epi8(b[j], table);
-            _mm512_store_si512(c->looked[2 * j][half], _mm512_permutex2var_epi16(n, even, o));
-            _mm512_store_si512(c->looked[2 * j + 1][half], _mm512_permutex2var_epi16(n, odd, o));
+            _mm512_store_si512(c->looked[2 * j][half],
+                               _mm512_or_si512(_mm512_and_si512(low, n), _mm512_slli_epi32(o, 16)));
+            _mm512_store_si512(
+                c->looked[2 * j + 1][half],
+                _mm512_or_si512(_mm512_srli_epi32(n, 16), _mm512_andnot_si512(low, o)));
         }
     }
 }
@@ -306,9 +303,9 @@ static __attribute__((noinline)) void add_tile(void *total, size_t stride, const
     for (size_t t = 0; t < TOKENS; t++) {
         UNROLL
         for (size_t i = 0; i < 4; i++) {
-            __m512i all = s.looked[t][i / 2];
-            __m256i half = i % 2 ? _mm512_extracti64x4_epi64(all, 1) : _mm512_castsi512_si256(all);
-            __m512i sum = _mm512_add_epi32(s.times[t][i], _mm512_cvtepi16_epi32(half));
+            /* the row's half of 32 bits times one, the other times zero */
+            __m512i half = _mm512_set1_epi32(i % 2 ? 1 << 16 : 1);
+            __m512i sum = _mm512_dpwssd_epi32(s.times[t][i], s.looked[t][i / 2], half);
             _mm512_storeu_si512(to + t * stride + 16 * i, sum);
         }
     }
