@@ -8,7 +8,7 @@
 #include "kernels/x86/tokens_avx2.h"
 
 enum {
-    MANY_FROM = 32 /* tokens from which tables win */
+    MANY_FROM = 16 /* tokens from which tables win */
 };
 
 /* Registers of 32 bytes: reading these twice into one of 64 would cost as much as it saves. Codes are

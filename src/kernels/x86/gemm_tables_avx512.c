@@ -39,7 +39,7 @@ enum {
     LOOKED = 20,        /* look-ups a step */
     UPPER = LOOKED / 4, /* fours of field 3 */
     TIMES = UPPER + BN_FOURS - LOOKED,
-    MIN_ROWS = 256, /* below, building tables costs too much */
+    MIN_ROWS = 128, /* below, building tables costs too much */
     ROWS_MAX = 1920 /* taken at a time: codes of two steps stay in the second cache */
 };
 
