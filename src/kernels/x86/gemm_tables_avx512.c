@@ -45,8 +45,8 @@ enum {
 
 struct codes {
     uint8_t looked[LOOKED / 2][2]
-                  [64];          /* numbers of entries: [..][32 rows each][row i, 16 + i][2] */
-    uint8_t times[TIMES][4][64]; /* [..][16 rows each][row][4] codes */
+                  [64];          /* numbers of entries: two each of 32 rows, 0, 16, 1, 17 .. */
+    uint8_t times[TIMES][4][64]; /* codes: four each of 16 rows */
 };
 
 struct inputs {
@@ -379,7 +379,7 @@ void bn_mul_tables_avx512(float *y, size_t y_stride, const struct bn_packed *w, 
 {
     struct memory m;
     size_t parts = bn_div_up(r1 - r0, ROWS_MAX);
-    size_t rows = bn_align_up(bn_div_up(r1 - r0, parts), BN_FOURS_ROWS);
+    size_t rows = bn_div_up(r1 - r0, parts * BN_FOURS_ROWS) * BN_FOURS_ROWS;
     bool few = w->scale_kind == BN_SCALE_BLOCK || r1 - r0 < MIN_ROWS;
     for (size_t r = r0; r < r1; r += rows) {
         size_t end = bn_min_size(r1, r + rows);
