@@ -121,7 +121,7 @@ static void t2_mul_i8_many(float *y, size_t y_stride, const struct bn_packed *w,
                            const float *inv, size_t n_tok, void *scratch)
 {
     bn_mul_tables_avx512(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch,
-                         bn_t2_fours_avx512, t2_mul_i8);
+                         &bn_t2_fours_avx512, t2_mul_i8);
 }
 
 static void t3_mul_i8_many(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
@@ -129,7 +129,7 @@ static void t3_mul_i8_many(float *y, size_t y_stride, const struct bn_packed *w,
                            const float *inv, size_t n_tok, void *scratch)
 {
     bn_mul_tables_avx512(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch,
-                         bn_t3_fours_avx512, t3_mul_i8);
+                         &bn_t3_fours_avx512, t3_mul_i8);
 }
 
 const struct bn_gemm bn_gemm_t2_avx512 = {

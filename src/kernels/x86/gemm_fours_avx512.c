@@ -6,17 +6,14 @@
 
 enum { T2_BYTES = BN_T2_ROWS * BN_T2_PIECE };
 
-bool bn_t2_fours_avx512(uint8_t (*out)[BN_FOURS], const struct bn_packed *w, size_t r0, size_t r1,
-                        size_t step)
+static bool t2_fours(uint8_t (*out)[BN_FOURS], const uint8_t *p, size_t stride, size_t groups)
 {
     __m512i twos = _mm512_setzero_si512();
-    for (size_t r = r0; r < r1; r += BN_T2_ROWS)
+    for (size_t g = 0; g < groups; g++, p += stride, out += BN_T2_ROWS)
         for (size_t i = 0; i < T2_BYTES; i += 64) {
-            const uint8_t *p = bn_t2_group(w, r) + step * T2_BYTES + i;
-            __m512i v = _mm512_loadu_si512(p);
-            _mm_prefetch((const char *)p + T2_BYTES, _MM_HINT_T1);
+            __m512i v = _mm512_loadu_si512(p + i);
             twos = _mm512_or_si512(twos, _mm512_and_si512(v, _mm512_srli_epi16(v, 1)));
-            _mm512_storeu_si512(out[r - r0] + i, v);
+            _mm512_storeu_si512(out[0] + i, v);
         }
     return _mm512_test_epi8_mask(twos, _mm512_set1_epi8(0x55)) == 0;
 }
@@ -30,13 +27,11 @@ ALWAYS __m256i t3_row(__m512i first, __m512i second)
     return _mm256_or_si256(_mm512_castsi512_si256(v), _mm256_slli_epi16(odd, 2));
 }
 
-bool bn_t3_fours_avx512(uint8_t (*out)[BN_FOURS], const struct bn_packed *w, size_t r0, size_t r1,
-                        size_t step)
+static bool t3_fours(uint8_t (*out)[BN_FOURS], const uint8_t *p, size_t stride, size_t groups)
 {
     __m512i table[3];
     for (size_t j = 0; j < 3; j++) table[j] = bn_load_twice(bn_t3_table[j]);
-    for (size_t r = r0; r < r1; r += BN_T3_ROWS) {
-        const uint8_t *p = bn_t3_group(w, r) + step * BN_T3_STEP_BYTES;
+    for (size_t g = 0; g < groups; g++, p += stride, out += BN_T3_ROWS) {
         __m512i signs = bn_load_twice(p + BN_T3_STEP);
         UNROLL
         for (size_t h = 0; h < 2; h++) {
@@ -44,8 +39,11 @@ bool bn_t3_fours_avx512(uint8_t (*out)[BN_FOURS], const struct bn_packed *w, siz
             bn_t3_codes(c[0], p, signs, table, h, 0);
             bn_t3_codes(c[1], p, signs, table, h, 1);
             for (size_t j = 0; j < 3; j++)
-                _mm256_storeu_si256((void *)out[r - r0 + 3 * h + j], t3_row(c[0][j], c[1][j]));
+                _mm256_storeu_si256((void *)out[3 * h + j], t3_row(c[0][j], c[1][j]));
         }
     }
     return true; /* the layout has no weight +2 */
 }
+
+const struct bn_fours_plan bn_t2_fours_avx512 = {t2_fours, BN_T2_ROWS, T2_BYTES};
+const struct bn_fours_plan bn_t3_fours_avx512 = {t3_fours, BN_T3_ROWS, BN_T3_STEP_BYTES};

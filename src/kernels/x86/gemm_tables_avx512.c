@@ -156,16 +156,37 @@ static void store_codes(struct codes *c, const uint8_t (*rows)[BN_FOURS])
     }
 }
 
-/* Those of rows [r0, r1) and n steps; false if there is a weight +2. */
-static bool make_codes(const struct memory *m, const struct bn_packed *w, size_t r0, size_t r1,
-                       size_t step, size_t n, bn_fours_fn *fours)
+/* Some rows, from the first one of a group on, and their packed bytes for a block of steps. */
+struct part {
+    size_t r0, r1;
+    const uint8_t *p;
+    size_t group_bytes; /* from one group to the next */
+    size_t steps;
+};
+
+/* The codes of a part; false if there is a weight +2. */
+static bool make_codes(const struct memory *m, const struct part *a, const struct bn_fours_plan *l)
 {
-    for (size_t s = 0; s < n; s++) {
-        if (!fours(m->fours, w, r0, r1, step + s)) return false;
-        for (size_t r = 0; r < r1 - r0; r += TILE)
+    size_t rows = a->r1 - a->r0;
+    for (size_t s = 0; s < a->steps; s++) {
+        if (!l->fours(m->fours, a->p + s * l->step_bytes, a->group_bytes,
+                      bn_div_up(rows, l->group_rows)))
+            return false;
+        for (size_t r = 0; r < rows; r += TILE)
             store_codes(m->codes + r / TILE * SUM_STEPS + s, (const void *)m->fours[r]);
     }
     return true;
+}
+
+/* Into the second cache: what the next block needs of a tile's rows. Groups are far apart, and
+ * waiting for them all at once would take a tenth of the time. */
+static void prefetch(const struct part *a, const struct bn_fours_plan *l, size_t row)
+{
+    size_t bytes = SUM_STEPS * l->step_bytes;
+    for (size_t r = row; r < row + TILE && r < a->r1 - a->r0; r += l->group_rows) {
+        const uint8_t *p = a->p + r / l->group_rows * a->group_bytes + bytes;
+        for (size_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)p + i, _MM_HINT_T1);
+    }
 }
 
 /* ---- inputs ---- */
@@ -322,20 +343,22 @@ static void add_edge(float *y, size_t y_stride, size_t rows, size_t tokens, cons
     for (size_t t = 0; t < tokens; t++) memcpy(y + t * y_stride, total[t], rows * sizeof *y);
 }
 
-/* A block of columns, whose codes are made, for rows [r0, r1) and all tokens. */
-static void add_block(float *y, size_t y_stride, const struct memory *m, size_t r0, size_t r1,
-                      const int8_t *q, size_t q_stride, size_t n_tok, size_t steps, bool first)
+/* A part, whose codes are made, and all tokens; q from its first column on. */
+static void add_part(float *y, size_t y_stride, const struct memory *m, const struct part *a,
+                     const struct bn_fours_plan *l, const int8_t *q, size_t q_stride, size_t n_tok,
+                     bool first)
 {
     for (size_t t = 0; t < n_tok; t += TOKENS) {
         size_t tokens = bn_min_size(TOKENS, n_tok - t);
         const struct codes *c = m->codes;
-        fill_tile(m->inputs, q + t * q_stride, q_stride, tokens, steps);
-        for (size_t r = r0; r < r1; r += TILE, c += SUM_STEPS) {
+        fill_tile(m->inputs, q + t * q_stride, q_stride, tokens, a->steps);
+        for (size_t r = a->r0; r < a->r1; r += TILE, c += SUM_STEPS) {
             float *to = y + t * y_stride + r;
-            if (tokens == TOKENS && r1 - r >= TILE)
-                add_tile(to, y_stride, c, m->inputs, steps, first);
+            if (t == 0) prefetch(a, l, r - a->r0);
+            if (tokens == TOKENS && a->r1 - r >= TILE)
+                add_tile(to, y_stride, c, m->inputs, a->steps, first);
             else
-                add_edge(to, y_stride, bn_min_size(TILE, r1 - r), tokens, c, m->inputs, steps,
+                add_edge(to, y_stride, bn_min_size(TILE, a->r1 - r), tokens, c, m->inputs, a->steps,
                          first);
         }
     }
@@ -358,15 +381,16 @@ static void finish(float *y, const struct bn_packed *w, size_t r0, size_t r1, in
 }
 
 /* Rows [r0, r1); false, and anything in y, if there is a weight +2. */
-static bool mul_part(float *y, size_t y_stride, const struct memory *m, const struct bn_packed *w,
+static bool mul_rows(float *y, size_t y_stride, const struct memory *m, const struct bn_packed *w,
                      size_t r0, size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                     const float *inv, size_t n_tok, bn_fours_fn *fours)
+                     const float *inv, size_t n_tok, const struct bn_fours_plan *l)
 {
-    size_t steps = bn_div_up(w->cols, STEP);
-    for (size_t s = 0; s < steps; s += SUM_STEPS) {
-        size_t n = bn_min_size(SUM_STEPS, steps - s);
-        if (!make_codes(m, w, r0, r1, s, n, fours)) return false;
-        add_block(y, y_stride, m, r0, r1, q + s * STEP, q_stride, n_tok, n, s == 0);
+    size_t steps = bn_div_up(w->cols, STEP), bytes = steps * l->step_bytes;
+    struct part a = {r0, r1, w->data + r0 / l->group_rows * bytes, bytes, SUM_STEPS};
+    for (size_t s = 0; s < steps; s += SUM_STEPS, a.p += SUM_STEPS * l->step_bytes) {
+        a.steps = bn_min_size(SUM_STEPS, steps - s);
+        if (!make_codes(m, &a, l)) return false;
+        add_part(y, y_stride, m, &a, l, q + s * STEP, q_stride, n_tok, s == 0);
     }
     for (size_t t = 0; t < n_tok; t++) finish(y + t * y_stride, w, r0, r1, sum[t], inv[t]);
     return true;
@@ -374,17 +398,17 @@ static bool mul_part(float *y, size_t y_stride, const struct memory *m, const st
 
 void bn_mul_tables_avx512(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
                           size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                          const float *inv, size_t n_tok, void *scratch, bn_fours_fn *fours,
-                          bn_mul_i8_fn *otherwise)
+                          const float *inv, size_t n_tok, void *scratch,
+                          const struct bn_fours_plan *l, bn_mul_i8_fn *otherwise)
 {
     struct memory m;
     size_t parts = bn_div_up(r1 - r0, ROWS_MAX);
     size_t rows = bn_div_up(r1 - r0, parts * BN_FOURS_ROWS) * BN_FOURS_ROWS;
     bool few = w->scale_kind == BN_SCALE_BLOCK || r1 - r0 < MIN_ROWS;
+    lay_out(&m, scratch, bn_min_size(rows, r1 - r0));
     for (size_t r = r0; r < r1; r += rows) {
         size_t end = bn_min_size(r1, r + rows);
-        lay_out(&m, scratch, end - r);
-        if (few || !mul_part(y, y_stride, &m, w, r, end, q, q_stride, sum, inv, n_tok, fours))
+        if (few || !mul_rows(y, y_stride, &m, w, r, end, q, q_stride, sum, inv, n_tok, l))
             otherwise(y, y_stride, w, r, end, q, q_stride, sum, inv, n_tok);
     }
 }
