@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AVX-512: layouts "t2" and "t3" to fours (tables_avx512.h). */
+ * AVX-512: layouts "t2" and "t3" to fours (tables_avx512.h). A group's next step is prefetched, since
+ * groups are far apart. */
 #include "kernels/x86/codes_avx512.h"
 #include "kernels/x86/tables_avx512.h"
 
@@ -14,6 +15,7 @@ static bool t2_fours(uint8_t (*out)[BN_FOURS], const uint8_t *p, size_t stride, 
             __m512i v = _mm512_loadu_si512(p + i);
             twos = _mm512_or_si512(twos, _mm512_and_si512(v, _mm512_srli_epi16(v, 1)));
             _mm512_storeu_si512(out[0] + i, v);
+            _mm_prefetch((const char *)p + T2_BYTES + i, _MM_HINT_T1);
         }
     return _mm512_test_epi8_mask(twos, _mm512_set1_epi8(0x55)) == 0;
 }
@@ -33,6 +35,8 @@ static bool t3_fours(uint8_t (*out)[BN_FOURS], const uint8_t *p, size_t stride, 
     for (size_t j = 0; j < 3; j++) table[j] = bn_load_twice(bn_t3_table[j]);
     for (size_t g = 0; g < groups; g++, p += stride, out += BN_T3_ROWS) {
         __m512i signs = bn_load_twice(p + BN_T3_STEP);
+        for (size_t i = 0; i < BN_T3_STEP_BYTES; i += 64)
+            _mm_prefetch((const char *)p + BN_T3_STEP_BYTES + i, _MM_HINT_T1);
         UNROLL
         for (size_t h = 0; h < 2; h++) {
             __m512i c[2][3];

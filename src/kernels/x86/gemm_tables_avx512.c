@@ -8,16 +8,16 @@
  * done at once: of the 128 columns of a step 60 are looked up and 68 are multiplied.
  *
  * A step of a row is 32 bytes of four codes (fours: tables_avx512.h). Fields 0-2 of the first 20
- * bytes are looked up. Their field 3 and the other 12 bytes are multiplied, four columns at a time:
- * fours of the bytes 0-3, 4-7, .., 16-19, then the fields of byte 20, of 21, and so on.
+ * bytes are looked up. The other 12 bytes are multiplied, the four columns of byte 20, of 21, and so
+ * on; then field 3 of the bytes 0-3, 4-7, .., 16-19, columns 96-115.
  *
  *   codes    [tiles of 64 rows][2 steps]  made for a block of two steps, used for all tokens
  *   inputs   [2 steps]                    tables and activations of four tokens
  *
  * The sums of a tile and four tokens are in registers for a block: those of products as int32, those
- * of look-ups as int16; from block to block all are int32 and lie in y. Why these are exact: an entry is at most
- * 2 * 3 * 127 = 762 in size, and 40 of them (two steps) are at most 30480 < 2^15. The others: see
- * codes_avx512.h.
+ * of look-ups as int16; from block to block all are int32 and lie in y. Why 16 bits are enough: an
+ * entry is at most 2 * 3 * 127 = 762 in size, and 40 of them (two steps) are at most 30480 < 2^15.
+ * For the products see codes_avx512.h.
  *
  * Matrices with a weight +2 and few rows (the tables would not pay) are left to the layout's kernel
  * for several tokens.
@@ -44,9 +44,9 @@ enum {
 };
 
 struct codes {
-    uint8_t looked[LOOKED / 2][2]
-                  [64];          /* numbers of entries: two each of 32 rows, 0, 16, 1, 17 .. */
-    uint8_t times[TIMES][4][64]; /* codes: four each of 16 rows */
+    /* numbers of entries in two tables, a byte each, of the rows 0, 16, 1, 17 .. of 32 */
+    uint8_t looked[LOOKED / 2][2][64];
+    uint8_t times[TIMES][4][64]; /* four codes of each of 16 rows */
 };
 
 struct inputs {
@@ -176,17 +176,6 @@ static bool make_codes(const struct memory *m, const struct part *a, const struc
             store_codes(m->codes + r / TILE * SUM_STEPS + s, (const void *)m->fours[r]);
     }
     return true;
-}
-
-/* Into the second cache: what the next block needs of a tile's rows. Groups are far apart, and
- * waiting for them all at once would take a tenth of the time. */
-static void prefetch(const struct part *a, const struct bn_fours_plan *l, size_t row)
-{
-    size_t bytes = SUM_STEPS * l->step_bytes;
-    for (size_t r = row; r < row + TILE && r < a->r1 - a->r0; r += l->group_rows) {
-        const uint8_t *p = a->p + r / l->group_rows * a->group_bytes + bytes;
-        for (size_t i = 0; i < bytes; i += 64) _mm_prefetch((const char *)p + i, _MM_HINT_T1);
-    }
 }
 
 /* ---- inputs ---- */
@@ -345,8 +334,7 @@ static void add_edge(float *y, size_t y_stride, size_t rows, size_t tokens, cons
 
 /* A part, whose codes are made, and all tokens; q from its first column on. */
 static void add_part(float *y, size_t y_stride, const struct memory *m, const struct part *a,
-                     const struct bn_fours_plan *l, const int8_t *q, size_t q_stride, size_t n_tok,
-                     bool first)
+                     const int8_t *q, size_t q_stride, size_t n_tok, bool first)
 {
     for (size_t t = 0; t < n_tok; t += TOKENS) {
         size_t tokens = bn_min_size(TOKENS, n_tok - t);
@@ -354,7 +342,6 @@ static void add_part(float *y, size_t y_stride, const struct memory *m, const st
         fill_tile(m->inputs, q + t * q_stride, q_stride, tokens, a->steps);
         for (size_t r = a->r0; r < a->r1; r += TILE, c += SUM_STEPS) {
             float *to = y + t * y_stride + r;
-            if (t == 0) prefetch(a, l, r - a->r0);
             if (tokens == TOKENS && a->r1 - r >= TILE)
                 add_tile(to, y_stride, c, m->inputs, a->steps, first);
             else
@@ -390,7 +377,7 @@ static bool mul_rows(float *y, size_t y_stride, const struct memory *m, const st
     for (size_t s = 0; s < steps; s += SUM_STEPS, a.p += SUM_STEPS * l->step_bytes) {
         a.steps = bn_min_size(SUM_STEPS, steps - s);
         if (!make_codes(m, &a, l)) return false;
-        add_part(y, y_stride, m, &a, l, q + s * STEP, q_stride, n_tok, s == 0);
+        add_part(y, y_stride, m, &a, q + s * STEP, q_stride, n_tok, s == 0);
     }
     for (size_t t = 0; t < n_tok; t++) finish(y + t * y_stride, w, r0, r1, sum[t], inv[t]);
     return true;

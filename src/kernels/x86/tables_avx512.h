@@ -10,7 +10,7 @@
 enum {
     BN_FOURS = BN_K_ALIGN / 4, /* bytes of a row and step */
     BN_FOURS_ROWS = 60,        /* whole groups of every layout */
-    BN_FOURS_ROWS_BEYOND = 8   /* what a last group that is not whole may write to, and more */
+    BN_FOURS_ROWS_BEYOND = 8   /* room after the last row, for what else its group has */
 };
 
 /* Writes fours of whole groups, which lie `stride` apart from p on, for one step: byte i of a row has
