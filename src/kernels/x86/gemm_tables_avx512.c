@@ -281,16 +281,15 @@ ALWAYS void add_step(struct sums *s, const struct codes *c, const struct inputs 
 {
     NO_UNROLL
     for (size_t i = 0; i < LOOKED / 4; i++) {
-        look_up(s, c, x, 4 * i);
-        multiply(s, c, x, 3 * i);
-        look_up(s, c, x, 4 * i + 1);
-        multiply(s, c, x, 3 * i + 1);
-        look_up(s, c, x, 4 * i + 2);
-        multiply(s, c, x, 3 * i + 2);
+        UNROLL
+        for (size_t j = 0; j < 3; j++) {
+            look_up(s, c, x, 4 * i + j);
+            multiply(s, c, x, 3 * i + j);
+        }
         look_up(s, c, x, 4 * i + 3);
     }
-    multiply(s, c, x, TIMES - 2);
-    multiply(s, c, x, TIMES - 1);
+    UNROLL
+    for (size_t n = 3 * (LOOKED / 4); n < TIMES; n++) multiply(s, c, x, n);
 }
 
 /* total += the sums of a tile for some steps; in a first block, = */
