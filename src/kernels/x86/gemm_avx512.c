@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * AVX-512: matrices in layouts "t2" and "t3". Here is what one token needs; several are in
- * gemm_tokens_avx512.c. What the AVX2 kernels do as well is left to them: block scales, float
- * activations, very many tokens. */
+ * gemm_tokens_avx512.c, very many in gemm_tables_avx512.c. What the AVX2 kernels do as well is left
+ * to them: block scales, float activations. */
 #include "kernels/x86/codes_avx512.h"
 #include "kernels/x86/tables_avx512.h"
 #include "kernels/x86/tokens_avx2.h"
