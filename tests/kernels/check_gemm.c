@@ -356,7 +356,7 @@ static void check_many_bytes(struct ck *c)
 static void check_many(struct ck *c)
 {
     static const size_t cols[] = {1, 128, 200, 256, 257, 384, 512, 513, 640, 1280};
-    static const size_t rows[] = {255, 256, 257, 263, 264, 265, 300};
+    static const size_t rows[] = {127, 128, 129, 191, 193, 255, 256, 257, 263, 264, 265, 300};
     static const size_t tok[] = {15, 16, 17, 18, 20, 23, 24, 31, 32, 33, 55, 56, 64, 66, 91};
     size_t group = c->v->gemm->group_rows;
     for (size_t i = 0; i < BN_ARRAY_LEN(cols); i++)
@@ -387,6 +387,9 @@ static void check_many(struct ck *c)
             check_i8(c, (struct shape){260, 640, 32, 0, 260, BN_SCALE_TENSOR, 0}, (enum wfill)wf,
                      (enum qfill)qf);
     check_i8(c, (struct shape){300, 192, 65, from, 300, BN_SCALE_ROW, 0}, W_TERNARY, Q_RANDOM);
+    for (size_t r = 1919; r <= 1922; r++) /* one part and two */
+        check_i8(c, (struct shape){from + r, 130, 33, from, from + r, BN_SCALE_ROW, 0}, W_TERNARY,
+                 Q_RANDOM);
     if (c->v->gemm->block_scales)
         check_i8(c, (struct shape){300, 192, 65, 0, 300, BN_SCALE_BLOCK, 64}, W_TERNARY, Q_RANDOM);
     check_many_bytes(c);

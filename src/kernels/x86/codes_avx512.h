@@ -22,8 +22,11 @@
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-/* before a loop over sums, which must be gone before these can be in registers */
-#if defined(__clang__)
+/* before a loop over sums, which must be gone before these can be in registers; emulated sums never
+ * are */
+#if defined(SIMDE_VERSION)
+#define UNROLL
+#elif defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 24")

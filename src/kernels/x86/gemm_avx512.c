@@ -4,11 +4,11 @@
  * gemm_tokens_avx512.c. What the AVX2 kernels do as well is left to them: block scales, float
  * activations, very many tokens. */
 #include "kernels/x86/codes_avx512.h"
-#include "kernels/x86/tables_avx2.h"
+#include "kernels/x86/tables_avx512.h"
 #include "kernels/x86/tokens_avx2.h"
 
 enum {
-    MANY_FROM = 32 /* tokens from which tables win */
+    MANY_FROM = 16 /* tokens from which tables win */
 };
 
 /* Registers of 32 bytes: reading these twice into one of 64 would cost as much as it saves. Codes are
@@ -120,16 +120,16 @@ static void t2_mul_i8_many(float *y, size_t y_stride, const struct bn_packed *w,
                            size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
                            const float *inv, size_t n_tok, void *scratch)
 {
-    bn_mul_tables_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch,
-                       bn_t2_codes_avx2, t2_mul_i8);
+    bn_mul_tables_avx512(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch,
+                         &bn_t2_fours_avx512, t2_mul_i8);
 }
 
 static void t3_mul_i8_many(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
                            size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
                            const float *inv, size_t n_tok, void *scratch)
 {
-    bn_mul_tables_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch,
-                       bn_t3_codes_avx2, t3_mul_i8);
+    bn_mul_tables_avx512(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch,
+                         &bn_t3_fours_avx512, t3_mul_i8);
 }
 
 const struct bn_gemm bn_gemm_t2_avx512 = {
@@ -137,7 +137,7 @@ const struct bn_gemm bn_gemm_t2_avx512 = {
     .mul_i8 = t2_mul_i8,
     .mul_f32 = bn_t2_mul_f32_avx2,
     .many_from = MANY_FROM,
-    .many_bytes = bn_tables_bytes_avx2,
+    .many_bytes = bn_tables_bytes_avx512,
     .mul_i8_many = t2_mul_i8_many,
 };
 
@@ -146,6 +146,6 @@ const struct bn_gemm bn_gemm_t3_avx512 = {
     .mul_i8 = t3_mul_i8,
     .mul_f32 = bn_t3_mul_f32_avx2,
     .many_from = MANY_FROM,
-    .many_bytes = bn_tables_bytes_avx2,
+    .many_bytes = bn_tables_bytes_avx512,
     .mul_i8_many = t3_mul_i8_many,
 };
