@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AVX-512: matrices in layout "t5". Here is what one token needs, and the codes of tables for very
- * many; several tokens are in gemm_tokens_avx512.c. Float activations are left to the reference:
- * "auto" never has this layout with them. */
+ * AVX-512: matrices in layout "t5". Here is what one token needs; several are in
+ * gemm_tokens_avx512.c, very many in gemm_tables_avx512.c. Float activations are left to the
+ * reference: "auto" never has this layout with them. */
 #include "kernels/x86/t5_avx512.h"
-#include "kernels/x86/tables_avx2.h"
+#include "kernels/x86/tables_avx512.h"
 #include "kernels/x86/tokens_avx2.h"
 
 enum {
     ROWS = BN_T5_ROWS,
     STEP = BN_T5_STEP,
-    MANY_FROM = 32,        /* tokens from which tables win */
-    ROWS_STORED = 4 * ROWS /* by the tables' codes, which are stored for four rows at a time */
+    MANY_FROM = 16 /* tokens from which tables win */
 };
 
 /* ---- one token ---- */
@@ -83,56 +82,12 @@ static void mul_i8(float *y, size_t y_stride, const struct bn_packed *w, size_t 
                            &bn_t5_tokens_avx512);
 }
 
-/* ---- very many tokens ---- */
-
-/* row r's codes at their value */
-ALWAYS __m512i plain(const struct bn_t5_fields *f, const size_t r)
-{
-    const __m512i shift = _mm512_set1_epi16((short)bn_t5_shift(r));
-    __m512i v = _mm512_srlv_epi16(r < 4 ? f->four : f->fifth, shift);
-    return _mm512_and_si512(v, _mm512_set1_epi8(3));
-}
-
-/* Row r of a step, 32 bytes: the sums of 3^f (w + 1), f = 0 and 1 from the lower and upper half of the
- * first register, f = 2 and 3 from the second. */
-ALWAYS __m256i row_codes(const struct bn_t5_fields f[2], const size_t r)
-{
-    __m512i a = plain(&f[0], r), b = plain(&f[1], r);
-    a = _mm512_add_epi8(a, _mm512_add_epi8(b, _mm512_slli_epi16(b, 3))); /* a + 9 b */
-    __m256i low = _mm512_castsi512_si256(a), high = _mm512_extracti64x4_epi64(a, 1);
-    return _mm256_add_epi8(_mm256_add_epi8(low, high), _mm256_add_epi8(high, high));
-}
-
-ALWAYS void group_codes(__m256i *c, const uint8_t *p, const struct bn_t5_tables *tables)
-{
-    const struct bn_t5_fields f[2] = {bn_t5_fields(_mm512_loadu_si512(p), tables),
-                                      bn_t5_fields(_mm512_loadu_si512(p + 64), tables)};
-    for (size_t r = 0; r < ROWS; r++) c[r] = row_codes(f, r);
-}
-
-static bool table_codes(uint64_t *code, size_t stride, const struct bn_packed *w, size_t r0,
-                        size_t r1)
-{
-    const struct bn_t5_tables tables = bn_t5_load_tables();
-    size_t steps = bn_div_up(w->cols, STEP);
-    for (size_t s = 0; s < steps; s++, code += BN_TABLE_PASSES * stride)
-        for (size_t r = r0; r < r1; r += ROWS_STORED) {
-            __m256i c[ROWS_STORED];
-            for (size_t g = 0; g < ROWS_STORED; g += ROWS) /* a missing group: the first again */
-                group_codes(c + g, bn_t5_group(w, r + g < r1 ? r + g : r) + s * BN_T5_STEP_BYTES,
-                            &tables);
-            for (size_t i = 0; i < ROWS_STORED; i += 4)
-                bn_codes_store4(code + (r - r0) + i, stride, c + i);
-        }
-    return true; /* the layout has no weight +2 */
-}
-
 static void mul_i8_many(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
                         const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
                         size_t n_tok, void *scratch)
 {
-    bn_mul_tables_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch, table_codes,
-                       mul_i8);
+    bn_mul_tables_avx512(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch,
+                         &bn_t5_fours_avx512, mul_i8);
 }
 
 const struct bn_gemm bn_gemm_t5_avx512 = {
@@ -140,6 +95,6 @@ const struct bn_gemm bn_gemm_t5_avx512 = {
     .mul_i8 = mul_i8,
     .mul_f32 = bn_t5_mul_f32_c,
     .many_from = MANY_FROM,
-    .many_bytes = bn_tables_bytes_avx2,
+    .many_bytes = bn_tables_bytes_avx512,
     .mul_i8_many = mul_i8_many,
 };

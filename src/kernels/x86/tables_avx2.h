@@ -10,9 +10,8 @@
 #include <immintrin.h>
 
 enum {
-    BN_TABLE_PASSES = 8,     /* codes of a row for 128 columns */
-    BN_TABLE_ROW_BLOCK = 120 /* codes have room for a multiple of so many rows: whole eights, and
-                              * fours of whole groups of all layouts */
+    BN_TABLE_PASSES = 8,    /* codes of a row for 128 columns */
+    BN_TABLE_ROW_BLOCK = 24 /* codes have room for a multiple of so many rows */
 };
 
 /* Writes the codes of rows [r0, r1), r0 the first row of a group: for codes p of the step from column

@@ -22,7 +22,7 @@ struct bn_fours_plan {
     bn_fours_fn *fours;
     size_t group_rows, step_bytes; /* of a group of the layout */
 };
-extern const struct bn_fours_plan bn_t2_fours_avx512, bn_t3_fours_avx512;
+extern const struct bn_fours_plan bn_t2_fours_avx512, bn_t3_fours_avx512, bn_t5_fours_avx512;
 
 /* bn_mul_i8_many_fn with the layout's fours and its kernel for fewer rows */
 void bn_mul_tables_avx512(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
