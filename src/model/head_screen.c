@@ -85,16 +85,21 @@ static float noisy_bound(float bound, size_t r, const struct bn_want *w)
     return (float)(u + fabs(u) * 0x1p-22);
 }
 
-/* Estimates of rows r .. r + n - 1 among the best. */
+static void note_one(struct bn_head_best *best, uint32_t room, float estimate, size_t r)
+{
+    if (best->n < room || estimate > best->heap[0].score)
+        best->n =
+            bn_best_push(best->heap, best->n, room, (struct bn_scored){estimate, (uint32_t)r});
+}
+
+/* Estimates of rows r .. r + n - 1 among the best. Mostly none is, which is quickly seen. */
 static void note_best(struct bn_head_best *best, uint32_t room, const float *estimate, size_t r,
                       size_t n)
 {
-    int32_t better = best->n < room;
-    for (size_t i = 0; i < n && best->n == room; i++) better += estimate[i] > best->heap[0].score;
-    for (size_t i = 0; i < n && better; i++)
-        if (best->n < room || estimate[i] > best->heap[0].score)
-            best->n = bn_best_push(best->heap, best->n, room,
-                                   (struct bn_scored){estimate[i], (uint32_t)(r + i)});
+    float least = best->n == room ? best->heap[0].score : -INFINITY;
+    int32_t better = 0;
+    for (size_t i = 0; i < n; i++) better += estimate[i] > least;
+    for (size_t i = 0; i < n && better; i++) note_one(best, room, estimate[i], r + i);
 }
 
 /* ------------------------------------------------------------------ coarse */
@@ -270,7 +275,7 @@ static void refine_piece(struct bn_head *h, size_t slot, size_t r, size_t end, u
         bool draw = want->kind == BN_WANT_DRAW;
         logits[id] = draw ? noisy_bound(bound, id, want) : bound;
         if (draw) add_noise(&fine[i], id, 1, want);
-        note_best(&found->fine, h->slots[slot].n_candidates, &fine[i], id, 1);
+        note_one(&found->fine, h->slots[slot].n_candidates, fine[i], id);
     }
     bn_head_note_work(h, copy->fine.rows * bn_r2_row_bytes(h->wide), (struct bn_range){0, n}, 1,
                       worker);
