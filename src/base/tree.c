@@ -136,6 +136,7 @@ bool bn_tree_u64(const struct bn_tree *t, uint64_t *out, const char *fmt, ...)
     bool found = text_at(t, text, sizeof text, fmt, args);
     va_end(args);
     if (!found || text[0] < '0' || text[0] > '9') return false;
-    *out = strtoull(text, &unit, 10) << (*unit == 'K' ? 10 : *unit == 'M' ? 20 : 0);
+    *out = strtoull(text, &unit, 10);
+    *out <<= *unit == 'K' ? 10 : *unit == 'M' ? 20 : 0;
     return true;
 }
