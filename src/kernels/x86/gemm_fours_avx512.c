@@ -14,7 +14,7 @@ static bool t2_fours(uint8_t (*out)[BN_FOURS], const uint8_t *p, size_t stride, 
         for (size_t i = 0; i < T2_BYTES; i += 64) {
             __m512i v = _mm512_loadu_si512(p + i);
             twos = _mm512_or_si512(twos, _mm512_and_si512(v, _mm512_srli_epi16(v, 1)));
-            _mm512_storeu_si512(out[0] + i, v);
+            _mm512_storeu_si512(out + i / BN_FOURS, v);
             _mm_prefetch((const char *)p + T2_BYTES + i, _MM_HINT_T1);
         }
     return _mm512_test_epi8_mask(twos, _mm512_set1_epi8(0x55)) == 0;
