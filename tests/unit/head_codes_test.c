@@ -48,7 +48,7 @@ static void make_screen(struct bn_screen *s, size_t cols)
 static void rotate(const struct bn_screen *s, float *to, const float *x)
 {
     static float scratch[MAX_WIDE];
-    static const struct bn_kernels k = {.dots = bn_dots_c};
+    static const struct bn_kernels k = {.turn = bn_turn_c};
     memset(to, 0, s->coarse.cols * sizeof *to);
     memcpy(to, x, s->rotation.cols * sizeof *to);
     bn_rotate(&s->rotation, &k, to, scratch, 1);
