@@ -8,7 +8,7 @@
  *  - integer sums are exact, in any order;
  *  - float sums run in BN_LANES lanes: element i goes to lane i % 16, each step is one rounded
  *    multiplication and one rounded addition (never fused), lanes start at +0 and are then added by
- *    the tree l[j] += l[j+8], l[j+4], l[j+2], l[j+1];
+ *    the tree l[j] += l[j+8], l[j+4], l[j+2], l[j+1]; those of turn in pieces, as stated there;
  *  - division and square root are IEEE, subnormals are kept; exp is bn_exp() of kernels/exp.h;
  *  - where a result is a NaN, that it is a NaN is stated, its bits are not.
  * Pointers need only the alignment of their type, and no variant reads or writes beyond the stated
