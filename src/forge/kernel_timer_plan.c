@@ -108,6 +108,15 @@ static void add_dots(struct bitnet_kernel_timer *t, const struct bn_kernel_info 
              tok == 1 ? "" : "s");
 }
 
+/* Blocks of rows that are rotated. */
+static void add_turn(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t n)
+{
+    struct task *k = add(t, v, (struct size){.cols = BN_TURN_BLOCK, .tok = n});
+    k->bytes = (double)BN_TURN_BLOCK * BN_TURN_BLOCK * sizeof(float);
+    k->macs = (double)BN_TURN_BLOCK * BN_TURN_BLOCK * (double)n;
+    snprintf(k->work, sizeof k->work, "%zu of %d", n, BN_TURN_BLOCK);
+}
+
 /* Rows of a copy of the head. */
 static void add_copy(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v,
                      size_t row_bytes, bool memory)
@@ -233,6 +242,10 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
         add_dots(t, v, MANY_TOKENS);
         break;
     case OP_dots_f16: add_dots(t, v, 1); break;
+    case OP_turn:
+        add_turn(t, v, 1);
+        add_turn(t, v, BN_SCREEN2_ROWS);
+        break;
     case OP_screen2:
         if (c->n_embd > BN_SCREEN2_COLS_MAX) break;
         add_copy(t, v, bn_screen2_group_bytes(c->n_embd) / BN_SCREEN2_ROWS, false);

@@ -412,6 +412,7 @@ struct many {
     int32_t sum[MANY_TOK];
     int8_t w[MANY_ROWS * MANY_COLS], q[MANY_TOK * MANY_PADDED];
     uint8_t packed[2][(MANY_ROWS + 5) * MANY_PADDED / 4];
+    float turn[BN_TURN_BLOCK * BN_TURN_BLOCK]; /* of another test */
 };
 
 static void fill_many(struct many *m)
@@ -450,6 +451,18 @@ TEST bool test_many(const struct bn_gemm *f, struct many *m, void *scratch)
         if (!same(m->a, m->b, tok[i] * MANY_ROWS * sizeof m->a[0])) return false;
     }
     return true;
+}
+
+/* As many vectors as are taken at a time, and one more. */
+TEST bool test_turn(bn_turn_fn *f, float *m)
+{
+    enum { VECTORS = 9, LEN = VECTORS * BN_TURN_BLOCK };
+    float x[LEN], a[LEN], b[LEN];
+    fill(m, BN_TURN_BLOCK * BN_TURN_BLOCK, 14);
+    fill(x, LEN, 15);
+    bn_turn_c(a, m, x, BN_TURN_BLOCK, VECTORS);
+    f(b, m, x, BN_TURN_BLOCK, VECTORS);
+    return same(a, b, sizeof a);
 }
 
 size_t bn_kernels_self_test_bytes(const struct bn_kernels *k)
@@ -521,6 +534,7 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
           test_kv(bn_kv_put_values_c, bn_kv_put_values_c, k->kv_get_values, bn_kv_get_values_c));
     CHECK(dots, test_dots(k->dots));
     CHECK(dots_f16, test_dots_f16(k->dots_f16));
+    CHECK(turn, test_turn(k->turn, many->turn));
     CHECK(screen2, test_screen2(k->screen2));
     CHECK(dense8, test_dense8(k->dense8));
     CHECK(rows_r2, test_rows_r2(k->rows_r2, false) && test_rows_r2(k->rows_r2, true));

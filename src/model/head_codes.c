@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/head_codes.h"
 
+#include "base/half.h"
 #include <math.h>
 
 enum {
@@ -26,79 +27,87 @@ struct left {
     double ee, ev;
 };
 
+static inline double sum_of(float s[LANES])
+{
+    for (size_t l = 0; l < 8; l++) s[l] += s[l + 8];
+    for (size_t l = 0; l < 4; l++) s[l] += s[l + 4];
+    return (double)((s[0] + s[2]) + (s[1] + s[3]));
+}
+
 static double dot(const float *a, const float *b)
 {
     float s[LANES] = {0};
     for (size_t i = 0; i < BLOCK; i += LANES)
         for (size_t l = 0; l < LANES; l++) s[l] += a[i + l] * b[i + l];
-    for (size_t n = LANES / 2; n > 0; n /= 2)
-        for (size_t l = 0; l < n; l++) s[l] += s[l + n];
-    return (double)s[0];
+    return sum_of(s);
 }
 
 /* The nearest of -1.5, -0.5, 0.5, 1.5. */
-static inline float nearest(float x) { return copysignf(fabsf(x) < 1 ? 0.5f : 1.5f, x); }
-
-static void put_codes(uint8_t *code, const float *q)
+static inline float nearest(float x)
 {
-    for (size_t i = 0; i < BLOCK; i++) code[i] = (uint8_t)(int32_t)(q[i] + 1.5f);
-}
-
-static void to_steps(float *v, const float *y, float per_step)
-{
-    for (size_t i = 0; i < BLOCK; i++) v[i] = y[i] * per_step;
+    const uint32_t sign = 0x80000000, half = 0x3f000000, one = 0x3f800000, more = 0x00c00000;
+    uint32_t bits = bn_f32_as_u32(x), beyond = (bits & ~sign) >= one ? more : 0;
+    return bn_u32_as_f32((bits & sign) | half | beyond);
 }
 
 static struct sums coarse_block(uint8_t *code, const float *y, float per_step)
 {
     float v[BLOCK], q[BLOCK];
-    to_steps(v, y, per_step);
+    for (size_t i = 0; i < BLOCK; i++) v[i] = y[i] * per_step;
     for (size_t i = 0; i < BLOCK; i++) q[i] = nearest(v[i]);
-    put_codes(code, q);
+    for (size_t i = 0; i < BLOCK; i++) code[i] = (uint8_t)(int32_t)(q[i] + 1.5f);
     return (struct sums){dot(v, v), dot(v, q)};
 }
 
-/* e = v - a * q; behind the block's size both are 0 */
-static struct left coarse_rest(float *e, const float *v, size_t size, float a)
+/* From sums in fine steps. */
+static struct left left_of(double ee, double ev)
 {
-    for (size_t i = 0; i < BLOCK; i++) e[i] = v[i] - a * nearest(v[i]);
+    const double square = (double)fine_step * (double)fine_step;
+    return (struct left){ee * square, ev * square};
+}
+
+/* v and e = v - a * q in steps of the fine code; behind the block's size both are 0 */
+static struct left coarse_rest(float *e, float *v, const float *y, size_t size, float per_step,
+                               float a)
+{
+    for (size_t i = 0; i < BLOCK; i++) {
+        float x = y[i] * per_step;
+        v[i] = x * (1 / fine_step);
+        e[i] = (x - a * nearest(x)) * (1 / fine_step);
+    }
     for (size_t i = size; i < BLOCK; i++) e[i] = 0;
-    return (struct left){dot(e, e), dot(e, v)};
+    return left_of(dot(e, e), dot(e, v));
 }
 
-/* The nearest code to what the coarse one leaves, tilted. */
-static inline float fine_code(float e, float v, float tilt)
+/* What the nearest code to e + tilt * v leaves of e along v. */
+static double along_with(const float *e, const float *v, float tilt)
 {
-    return nearest((e + tilt * v) * (1 / fine_step));
-}
-
-/* f: what the fine code leaves */
-static void fine_rest(float *f, const float *e, const float *v, float tilt)
-{
-    for (size_t i = 0; i < BLOCK; i++) f[i] = e[i] - fine_step * fine_code(e[i], v[i], tilt);
+    float fv[LANES] = {0};
+    for (size_t i = 0; i < BLOCK; i += LANES)
+        for (size_t l = 0; l < LANES; l++)
+            fv[l] += (e[i + l] - nearest(e[i + l] + tilt * v[i + l])) * v[i + l];
+    return sum_of(fv);
 }
 
 /* What is left along v would be a bias; a tilt of the codes takes it away, as far as single steps
  * allow. */
-static struct left fine_block(uint8_t *code, const float *e, const float *v, size_t size, double vv)
+static struct left fine_block(int8_t *code, const float *e, const float *v, size_t size, double vv)
 {
-    float k[BLOCK], f[2][BLOCK], tilt = first_tilt, best_tilt = 0;
+    float k[BLOCK], f[BLOCK], tilt = first_tilt, best_tilt = 0;
     double least = (double)INFINITY;
-    int best = 0;
     for (int i = 0; i < TRIES; i++) {
-        fine_rest(f[!best], e, v, tilt);
-        double along = dot(f[!best], v);
+        double along = along_with(e, v, tilt);
         if (fabs(along) < fabs(least)) {
-            best = !best;
             best_tilt = tilt;
             least = along;
         }
-        tilt += vv > 0 ? (float)(along / vv) : 0;
+        tilt += vv > 0 ? (float)(left_of(0, along).ev / vv) : 0;
     }
-    for (size_t i = 0; i < BLOCK; i++) k[i] = fine_code(e[i], v[i], best_tilt);
-    put_codes(code, k);
-    for (size_t i = size; i < BLOCK; i++) f[best][i] = 0;
-    return (struct left){dot(f[best], f[best]), least};
+    for (size_t i = 0; i < BLOCK; i++) k[i] = nearest(e[i] + best_tilt * v[i]);
+    for (size_t i = 0; i < BLOCK; i++) code[i] = (int8_t)(int32_t)(k[i] + 0.5f);
+    for (size_t i = 0; i < BLOCK; i++) f[i] = e[i] - k[i];
+    for (size_t i = size; i < BLOCK; i++) f[i] = 0;
+    return left_of(dot(f, f), least);
 }
 
 /* What a row's code leaves, block after block, in steps. */
@@ -160,7 +169,7 @@ static double weigh(uint8_t *u, const struct sums *s, size_t blocks)
 }
 
 /* A row so small that it need not be told from 0. */
-static struct bn_code_row no_codes(uint8_t *coarse, uint8_t *u, uint8_t *fine, size_t blocks,
+static struct bn_code_row no_codes(uint8_t *coarse, uint8_t *u, int8_t *fine, size_t blocks,
                                    double norm)
 {
     memset(coarse, 0, blocks * BLOCK);
@@ -170,7 +179,7 @@ static struct bn_code_row no_codes(uint8_t *coarse, uint8_t *u, uint8_t *fine, s
     return (struct bn_code_row){.noise = noise, .fine_noise = noise};
 }
 
-bool bn_head_codes(struct bn_code_row *out, uint8_t *coarse, uint8_t *u, uint8_t *fine,
+bool bn_head_codes(struct bn_code_row *out, uint8_t *coarse, uint8_t *u, int8_t *fine,
                    const float *y, size_t cols)
 {
     struct sums s[BN_SCREEN2_COLS_MAX / BLOCK];
@@ -189,9 +198,8 @@ bool bn_head_codes(struct bn_code_row *out, uint8_t *coarse, uint8_t *u, uint8_t
     double unit = weigh(u, s, blocks);
     for (size_t b = 0; b < blocks; b++) {
         size_t size = bn_rotation_size(cols, b);
-        to_steps(v, y + b * BLOCK, per_step);
         float a = (float)(unit * (BN_SCREEN2_BASE + u[b]));
-        add_rest(&coarse_left, coarse_rest(e, v, size, a), s[b].vv, size);
+        add_rest(&coarse_left, coarse_rest(e, v, y + b * BLOCK, size, per_step, a), s[b].vv, size);
         add_rest(&fine_left, fine_block(fine + b * BLOCK, e, v, size, s[b].vv), s[b].vv, size);
     }
     *out = (struct bn_code_row){(float)(step * unit / 2), noise_of(&coarse_left, step, norm, cols),

@@ -39,8 +39,7 @@ struct desk {
     float *rows, *scratch; /* [ROWS][padded] */
     uint8_t *coarse;       /* [ROWS][padded] */
     uint8_t *u;            /* [ROWS][blocks] */
-    uint8_t *fine;         /* [padded] */
-    int8_t *weights;       /* [padded] */
+    int8_t *fine;          /* [padded] */
     double *turn;          /* [BN_TURN_BLOCK][BN_TURN_BLOCK] */
 };
 
@@ -113,7 +112,6 @@ static void lay_out_desk(struct desk *d, struct bn_plan *p, size_t cols)
     d->coarse = bn_plan_piece(p, ROWS * wide, 1);
     d->u = bn_plan_piece(p, ROWS * bn_rotation_blocks(cols), 1);
     d->fine = bn_plan_piece(p, wide, 1);
-    d->weights = bn_plan_piece(p, wide, 1);
     d->turn = bn_plan_piece(p, BN_TURN_BLOCK * BN_TURN_BLOCK, sizeof *d->turn);
 }
 
@@ -151,8 +149,7 @@ static void pack_screen(struct job *j, const struct desk *d, size_t r, size_t n)
             return;
         }
         put_row(s, r + i, row);
-        for (size_t k = 0; k < wide; k++) d->weights[k] = (int8_t)(d->fine[k] - 1);
-        bn_r2_pack((uint8_t *)s->fine.data + (r + i) * bn_r2_row_bytes(wide), d->weights, wide);
+        bn_r2_pack((uint8_t *)s->fine.data + (r + i) * bn_r2_row_bytes(wide), d->fine, wide);
     }
     bn_screen2_pack((uint8_t *)s->coarse.data + r / ROWS * bn_screen2_group_bytes(wide), d->coarse,
                     d->u, n, wide);

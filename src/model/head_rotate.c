@@ -18,17 +18,6 @@ size_t bn_rotation_size(size_t cols, size_t b)
     return last ? own * HAND - (hands * HAND - cols) : own * HAND;
 }
 
-/* The last hand is dealt to the last block that gets as many hands as block 0. */
-static size_t room(size_t cols)
-{
-    return bn_div_up(bn_div_up(cols, HAND), bn_rotation_blocks(cols)) * HAND;
-}
-
-size_t bn_rotation_turn_floats(size_t cols)
-{
-    return bn_rotation_blocks(cols) * room(cols) * room(cols);
-}
-
 /* The largest power of two that divides cols: columns that are mixed with each other. */
 static size_t segment(size_t cols) { return cols & (~cols + 1); }
 
@@ -80,8 +69,10 @@ void bn_rotation_draw_turn(float *turn, size_t cols, size_t b, double *scratch)
     size_t n = bn_rotation_size(cols, b);
     draw_gauss(scratch, n * n, &rng);
     make_orthonormal(scratch, n);
-    turn += b * room(cols) * room(cols);
-    for (size_t i = 0; i < n * n; i++) turn[i] = (float)scratch[i];
+    turn += b * BN_TURN_BLOCK * BN_TURN_BLOCK;
+    memset(turn, 0, BN_TURN_BLOCK * BN_TURN_BLOCK * sizeof *turn);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < n; j++) turn[bn_turn_at(i, j)] = (float)scratch[i * n + j];
 }
 
 static void mix(float *x, size_t n)
@@ -109,16 +100,15 @@ static void deal(const struct bn_rotation *t, float *to, const float *x)
 void bn_rotate(const struct bn_rotation *t, const struct bn_kernels *k, float *x, float *scratch,
                size_t n)
 {
-    size_t stride = t->blocks * BN_TURN_BLOCK, seg = segment(t->cols), side = room(t->cols);
+    size_t stride = t->blocks * BN_TURN_BLOCK, seg = segment(t->cols);
     for (size_t r = 0; r < n; r++) {
         float *row = x + r * stride;
         for (size_t i = 0; i < t->cols; i++) row[i] *= t->sign[i];
         for (size_t i = 0; i < t->cols; i += seg) mix(row + i, seg);
         deal(t, scratch + r * stride, row);
-        memset(row, 0, stride * sizeof *row);
     }
     for (size_t b = 0; b < t->blocks; b++) {
-        size_t size = bn_rotation_size(t->cols, b), at = b * BN_TURN_BLOCK;
-        k->dots(x + at, stride, t->turn + b * side * side, size, scratch + at, stride, n, size);
+        size_t at = b * BN_TURN_BLOCK;
+        k->turn(x + at, t->turn + at * BN_TURN_BLOCK, scratch + at, stride, n);
     }
 }

@@ -11,18 +11,19 @@
 
 #include "kernels/kernels.h"
 
-enum { BN_TURN_BLOCK = BN_SCREEN2_BLOCK };
-
 struct bn_rotation {
     size_t cols, blocks;
     const float *sign; /* [cols], the transform's scale included */
-    const float *turn; /* [blocks][room][room]: of each block a matrix of its own size */
+    const float *turn; /* [blocks] matrices of the kernel turn, with zeros beyond a block's size */
 };
 
 static inline size_t bn_rotation_blocks(size_t cols) { return bn_div_up(cols, BN_TURN_BLOCK); }
 /* Columns of block b; block 0 is the largest. */
 size_t bn_rotation_size(size_t cols, size_t b);
-size_t bn_rotation_turn_floats(size_t cols); /* of all matrices */
+static inline size_t bn_rotation_turn_floats(size_t cols) /* of all matrices */
+{
+    return bn_rotation_blocks(cols) * BN_TURN_BLOCK * BN_TURN_BLOCK;
+}
 void bn_rotation_draw_signs(float *sign, size_t cols);
 /* The matrix of block b into its place; scratch: BN_TURN_BLOCK * BN_TURN_BLOCK numbers. */
 void bn_rotation_draw_turn(float *turn, size_t cols, size_t b, double *scratch);

@@ -48,7 +48,7 @@ static void make_screen(struct bn_screen *s, size_t cols)
 static void rotate(const struct bn_screen *s, float *to, const float *x)
 {
     static float scratch[MAX_WIDE];
-    static const struct bn_kernels k = {.dots = bn_dots_c};
+    static const struct bn_kernels k = {.turn = bn_turn_c};
     memset(to, 0, s->coarse.cols * sizeof *to);
     memcpy(to, x, s->rotation.cols * sizeof *to);
     bn_rotate(&s->rotation, &k, to, scratch, 1);
@@ -147,8 +147,7 @@ struct copy {
 static void make_copy(struct copy *c, const float *rows, size_t cols)
 {
     static uint8_t code[BN_SCREEN2_ROWS * MAX_WIDE], u[BN_SCREEN2_ROWS * MAX_BLOCKS];
-    static uint8_t fine[MAX_WIDE];
-    static int8_t weights[MAX_WIDE];
+    static int8_t fine[MAX_WIDE];
     static float y[MAX_WIDE];
     size_t wide = c->s.coarse.cols, blocks = c->s.rotation.blocks;
     for (size_t r = 0; r < ROWS; r++) {
@@ -156,8 +155,7 @@ static void make_copy(struct copy *c, const float *rows, size_t cols)
         rotate(&c->s, y, rows + r * cols);
         assert_true(bn_head_codes(&c->row[r], code + in_group * wide, u + in_group * blocks, fine,
                                   y, cols));
-        for (size_t i = 0; i < wide; i++) weights[i] = (int8_t)(fine[i] - 1);
-        bn_r2_pack(c->fine + r * bn_r2_row_bytes(wide), weights, wide);
+        bn_r2_pack(c->fine + r * bn_r2_row_bytes(wide), fine, wide);
         if (in_group + 1 == BN_SCREEN2_ROWS)
             bn_screen2_pack(c->coarse + r / BN_SCREEN2_ROWS * bn_screen2_group_bytes(wide), code, u,
                             BN_SCREEN2_ROWS, wide);
@@ -247,7 +245,8 @@ static void odd_rows(void **state)
     (void)state;
     enum { COLS = 320, WIDE = 384 };
     static float x[COLS], y[WIDE];
-    uint8_t coarse[WIDE], fine[WIDE], u[WIDE / BN_TURN_BLOCK];
+    uint8_t coarse[WIDE], u[WIDE / BN_TURN_BLOCK];
+    int8_t fine[WIDE];
     struct bn_screen s;
     struct bn_code_row row;
     make_screen(&s, COLS);

@@ -19,6 +19,13 @@ size_t bn_screen2_group_bytes(size_t cols)
     return weight_bytes(cols) + n_blocks(cols) * BLOCK_BYTES;
 }
 
+/* Of a row and piece. Codes have two bits, so that none leaves its byte. */
+static uint32_t four_bytes(const uint8_t *code)
+{
+    return bn_load_u32(code) | bn_load_u32(code + 4) << 2 | bn_load_u32(code + 8) << 4 |
+           bn_load_u32(code + 12) << 6;
+}
+
 void bn_screen2_pack(uint8_t *dst, const uint8_t *code, const uint8_t *u, size_t n_rows,
                      size_t cols)
 {
@@ -26,9 +33,13 @@ void bn_screen2_pack(uint8_t *dst, const uint8_t *code, const uint8_t *u, size_t
     memset(dst, 0, bn_screen2_group_bytes(cols));
     for (size_t r = 0; r < n_rows; r++) {
         for (size_t b = 0; b < n_blocks(cols); b++) dst[b * ROWS + r] = u[r * n_blocks(cols) + b];
-        for (size_t j = 0; j < cols; j++)
-            codes[j / PIECE * PIECE_BYTES + r * 4 + j % 4] |=
-                (uint8_t)(code[r * cols + j] << j % PIECE / 4 * 2);
+        const uint8_t *c = code + r * cols;
+        uint8_t *to = codes + r * 4, last[PIECE] = {0};
+        for (size_t n = cols / PIECE; n > 0; n--, c += PIECE, to += PIECE_BYTES)
+            bn_store_u32(to, four_bytes(c));
+        if (cols % PIECE == 0) continue;
+        memcpy(last, c, cols % PIECE);
+        bn_store_u32(to, four_bytes(last));
     }
 }
 

@@ -63,6 +63,11 @@ static inline struct bn_l16 bn_l16_load_head(const float *p, size_t n)
     return v;
 }
 
+static inline struct bn_l16 bn_l16_add(struct bn_l16 a, struct bn_l16 b)
+{
+    return (struct bn_l16){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
+}
+
 static inline struct bn_l16 bn_l16_mul_add(struct bn_l16 s, struct bn_l16 a, struct bn_l16 b)
 {
     s.lo = _mm256_add_ps(s.lo, _mm256_mul_ps(a.lo, b.lo));
