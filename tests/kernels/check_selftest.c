@@ -28,6 +28,12 @@ static void wrong_attn_f16(float *o, float *m, float *l, const float *q, size_t 
     spoil(o + n_q * dim - 1, n_q);
 }
 
+static void wrong_turn(float *y, const float *m, const float *x, size_t stride, size_t n)
+{
+    right.turn(y, m, x, stride, n);
+    spoil(y + n * stride - 1, n);
+}
+
 static void wrong_screen2(int32_t *sum, size_t stride, const struct bn_screen2 *w, size_t r0,
                           size_t r1, const struct bn_screen2_vector *v, size_t n_vec)
 {
@@ -145,5 +151,10 @@ void check_self_test(struct ck *c, uint32_t features)
         k.screen2 = wrong_screen2;
         expect(c, &k, "screen2", "some vectors");
     }
+    struct bn_kernels k = right;
+    wrong_from = 1;
+    wrong_to = 100;
+    k.turn = wrong_turn;
+    expect(c, &k, "turn", "the last vector");
     for (size_t i = 0; i < BN_ARRAY_LEN(layouts); i++) plant_in_layout(c, &layouts[i]);
 }

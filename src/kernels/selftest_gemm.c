@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The check at start: matrix kernels. */
+#include "base/half.h"
+#include "kernels/selftest.h"
+
+/* One group after the other of w[rows][cols]; false if `bytes` do not suffice. */
+static bool pack(uint8_t *dst, size_t bytes, const struct bn_gemm *g, const int8_t *w, size_t rows,
+                 size_t cols)
+{
+    size_t group = g->group_rows, step = g->group_bytes(cols);
+    if (bn_div_up(rows, group) * step > bytes) return false;
+    for (size_t r = 0; r < rows; r += group)
+        g->pack(dst + r / group * step, w + r * cols, bn_min_size(group, rows - r), cols);
+    return true;
+}
+
+/* Seven rows, so that the last group is not full; seven tokens, for the paths of one and of many.
+ * mode 0: random weights; 1: each weight the largest where the first token is +127, -1 where it is
+ * -127, the largest sum there is. All layouts are compared with the reference of one of them: the
+ * results are the same. */
+TEST bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t cols, size_t block,
+                    int mode)
+{
+    enum { ROWS = 7, TOK = 7, COLS = 384 };
+    int8_t w[8 * COLS], q[TOK * COLS];
+    uint8_t packed[2][8 * COLS];
+    float x[COLS], row_scale[ROWS], inv[TOK], a[TOK * ROWS], b[TOK * ROWS];
+    uint16_t block_scale[ROWS * COLS / 32];
+    int32_t sum[TOK];
+    const struct bn_gemm *gemm[2] = {&bn_gemm_t2_c, f};
+    struct bn_rng r = {24 + cols};
+    struct bn_packed m = {.rows = ROWS,
+                          .cols = cols,
+                          .scale_kind = kind,
+                          .scale = 0.037f,
+                          .row_scale = row_scale,
+                          .block_scale = block_scale,
+                          .block = block};
+
+    fill(row_scale, ROWS, 25);
+    fill(x, COLS, 26);
+    for (size_t i = 0; i < BN_ARRAY_LEN(block_scale); i++)
+        block_scale[i] = bn_f32_to_f16((float)bn_rng_unit(&r));
+    for (size_t t = 0; t < TOK; t++) {
+        for (size_t i = 0; mode && i < cols; i++) x[i] = bn_rng_u64(&r) & 1 ? 9.0f : -9.0f;
+        inv[t] = bn_quant_i8_c(q + t * COLS, &sum[t], x, cols);
+        x[t] += 3.0f;
+    }
+    for (size_t i = 0; i < ROWS * cols; i++)
+        w[i] = (int8_t)(!mode && f->binary ? 1 - 2 * (int)bn_rng_below(&r, 2)
+                        : !mode            ? (int)bn_rng_below(&r, (uint32_t)f->w_max + 2) - 1
+                        : q[i % cols] > 0  ? f->w_max
+                                           : -1);
+
+    for (int i = 0; i < 2; i++)
+        if (!pack(packed[i], sizeof packed[i], gemm[i], w, ROWS, cols)) return false;
+    m.data = packed[0];
+    bn_gemm_t2_c.mul_i8(a, ROWS, &m, 0, ROWS, q, COLS, sum, inv, TOK);
+    m.data = packed[1];
+    f->mul_i8(b, ROWS, &m, 0, ROWS, q, COLS, sum, inv, TOK);
+    if (!same(a, b, sizeof a)) return false;
+    f->mul_i8(b, ROWS, &m, 0, ROWS, q, COLS, sum, inv, 1);
+    if (!same(a, b, ROWS * sizeof a[0])) return false;
+    m.data = packed[0];
+    bn_gemm_t2_c.mul_f32(a, ROWS, &m, 0, ROWS, x, 0, 2);
+    m.data = packed[1];
+    f->mul_f32(b, ROWS, &m, 0, ROWS, x, 0, 2);
+    return same(a, b, 2 * ROWS * sizeof a[0]);
+}
+
+static void fill_many(struct many *m)
+{
+    struct bn_rng r = {30};
+    for (size_t t = 0; t < MANY_TOK; t++) {
+        float x[MANY_COLS];
+        fill(x, MANY_COLS, 31 + t);
+        for (size_t i = 0; t == 0 && i < MANY_COLS; i++) x[i] = bn_rng_u64(&r) & 1 ? 9.0f : -9.0f;
+        m->inv[t] = bn_quant_i8_c(m->q + t * MANY_PADDED, &m->sum[t], x, MANY_COLS);
+    }
+    for (size_t i = 0; i < MANY_ROWS * MANY_COLS; i++)
+        m->w[i] = (int8_t)(i / MANY_COLS % 2         ? (int)bn_rng_below(&r, 3) - 1
+                           : m->q[i % MANY_COLS] > 0 ? 1
+                                                     : -1);
+}
+
+/* As few tokens as it takes, some that do not fill anything, and some more than a power of two. */
+TEST bool test_many(const struct bn_gemm *f, struct many *m, void *scratch)
+{
+    struct bn_packed w = {
+        .data = m->packed[0], .rows = MANY_ROWS, .cols = MANY_COLS, .scale = 0.037f};
+    const size_t tok[] = {f->many_from, 24, MANY_TOK};
+    fill_many(m);
+    if (!pack(m->packed[0], sizeof m->packed[0], &bn_gemm_t2_c, m->w, MANY_ROWS, MANY_COLS) ||
+        !pack(m->packed[1], sizeof m->packed[1], f, m->w, MANY_ROWS, MANY_COLS))
+        return false;
+    bn_gemm_t2_c.mul_i8(m->a, MANY_ROWS, &w, 0, MANY_ROWS, m->q, MANY_PADDED, m->sum, m->inv,
+                        MANY_TOK);
+    w.data = m->packed[1];
+    for (size_t i = 0; i < BN_ARRAY_LEN(tok); i++) {
+        if (tok[i] < f->many_from || tok[i] > MANY_TOK) continue;
+        memset(m->b, 0, sizeof m->b);
+        f->mul_i8_many(m->b, MANY_ROWS, &w, 0, MANY_ROWS, m->q, MANY_PADDED, m->sum, m->inv, tok[i],
+                       scratch);
+        if (!same(m->a, m->b, tok[i] * MANY_ROWS * sizeof m->a[0])) return false;
+    }
+    return true;
+}
+
+bool bn_self_test_layout(const struct bn_gemm *f, struct many *m, void *scratch)
+{
+    bool good = test_gemm(f, BN_SCALE_TENSOR, 384, 0, 0) &&
+                test_gemm(f, BN_SCALE_TENSOR, 300, 0, 1) && test_gemm(f, BN_SCALE_ROW, 333, 0, 0);
+    if (good && f->mul_i8_many) good = test_many(f, m, scratch);
+    if (!good || !f->block_scales) return good;
+    return test_gemm(f, BN_SCALE_BLOCK, 320, 64, 1) && test_gemm(f, BN_SCALE_BLOCK, 384, 128, 0) &&
+           test_gemm(f, BN_SCALE_BLOCK, 256, 256, 0);
+}
