@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AVX-512 by SIMD Everywhere, and what its version 0.7 lacks. */
+ * AVX-512 by SIMD Everywhere, and what its version 0.7 lacks or does by undefined shifts. */
 #ifndef BN_TESTS_KERNELS_EMULATED_H
 #define BN_TESTS_KERNELS_EMULATED_H
 
@@ -42,13 +42,29 @@ static inline void emulated_mask_storeu_epi32(void *p, __mmask16 mask, __m512i a
         if (mask >> i & 1) memcpy((char *)p + i * sizeof *x, &x[i], sizeof *x);
 }
 
+static inline __m512i emulated_multishift_epi64_epi8(__m512i from, __m512i a)
+{
+    uint8_t at[64], to[64];
+    uint64_t x[8];
+    memcpy(at, &from, sizeof at);
+    memcpy(x, &a, sizeof x);
+    for (size_t i = 0; i < 64; i++) {
+        unsigned n = at[i] & 63;
+        to[i] = (uint8_t)(x[i / 8] >> n | x[i / 8] << (-n & 63));
+    }
+    memcpy(&a, to, sizeof to);
+    return a;
+}
+
 #undef _mm512_srai_epi32
 #undef _mm512_reduce_add_epi32
 #undef _mm512_cvtepu8_epi32
 #undef _mm512_mask_storeu_epi32
-#define _mm512_srai_epi32        emulated_srai_epi32
-#define _mm512_reduce_add_epi32  emulated_reduce_add_epi32
-#define _mm512_cvtepu8_epi32     emulated_cvtepu8_epi32
-#define _mm512_mask_storeu_epi32 emulated_mask_storeu_epi32
+#undef _mm512_multishift_epi64_epi8
+#define _mm512_srai_epi32            emulated_srai_epi32
+#define _mm512_reduce_add_epi32      emulated_reduce_add_epi32
+#define _mm512_cvtepu8_epi32         emulated_cvtepu8_epi32
+#define _mm512_mask_storeu_epi32     emulated_mask_storeu_epi32
+#define _mm512_multishift_epi64_epi8 emulated_multishift_epi64_epi8
 
 #endif
