@@ -79,14 +79,14 @@ typedef struct bitnet_model_options {
     const char *i2s_layout; /* "auto", "128", "64", "rows4": layout of I2_S tensors in the file   */
     bitnet_progress_fn progress;
     void *progress_user;
-    /* "auto", "t2", "t3", "t5", "b1": how ternary matrices lie in memory (NULL: auto). The results are
-     * the same; what t3, t5 or b1 cannot hold is in t2. auto: b1 for binary matrices; with int8
-     * activations and more weights than the caches hold t5, or t3 with two threads or more; else t2;
-     * b1, t5 and t3 only where they have kernels for this CPU */
+    /* "auto", "t2", "t3", "t5", "b1": how ternary matrices lie in memory (NULL: auto). The results
+     * are the same; what t3, t5 or b1 cannot hold is in t2. auto: b1 for binary matrices; with int8
+     * activations and more weights than the caches hold t5, or t3 with two threads or more; else
+     * t2; b1, t5 and t3 only where they have kernels for this CPU */
     const char *layout;
-    /* "auto", "exact", "screened": whether to make a copy of the output head of twice 2 bits a weight,
-     * which lets greedy and top-k requests read a sixth of it, with the same tokens. auto: for heads of at
-     * least 16384 rows and 4 bits a weight; exact: never, which saves the memory. "int8": a copy
+    /* "auto", "exact", "screened": whether to make a copy of the output head of twice 2 bits a
+     * weight, which lets greedy requests read a sixth of a 16-bit one, with the same tokens. auto:
+     * for heads of at least 16384 rows and 4 bits a weight; exact: never, which saves the memory. "int8": a copy
      * rounded to 8 bits, for engines that ask for it */
     const char *head;
     /* "auto", "dense", "skip": whether to make copies of the feed-forward matrices of which decoding

@@ -116,6 +116,12 @@ static uint32_t prompt_length(const struct bench_measurement *m)
     return m->at ? m->at : 1;
 }
 
+/* Decoded in one step. */
+static double sequences(const struct bench_measurement *m)
+{
+    return m->mode == BENCH_BATCH ? m->at : 1;
+}
+
 /* A decoding step reads all matrices once, the head or the copy that screens or replaces it once, and
  * every sequence's keys and values. The few rows of the head that a screened step reads are not
  * counted. What feed-forward layers leave out is subtracted after the measurement, and what screening
@@ -123,20 +129,17 @@ static uint32_t prompt_length(const struct bench_measurement *m)
 static double step_bytes(const struct bench *b, const struct bench_measurement *m)
 {
     double kv_token = (double)(m->kv ? &m->kv->info : &b->single_info)->kv_token_bytes;
-    double seqs = m->mode == BENCH_BATCH ? m->at : 1;
     double depth = prompt_length(m) + (m->n_new + 1) / 2.0; /* on average */
     bool copy = strcmp(b->single_info.head, "exact") != 0;
     uint64_t read = b->info.head_screen_bytes ? b->info.head_screen_bytes : b->info.head_copy_bytes;
     double head = (double)(copy ? read : b->info.head_bytes);
-    return (double)b->info.layer_bytes + head + seqs * depth * kv_token;
+    return (double)b->info.layer_bytes + head + sequences(m) * depth * kv_token;
 }
 
-/* By all sequences of a step. */
 static double refined_bytes(const struct bench *b, const struct bench_measurement *m)
 {
-    double seqs = m->mode == BENCH_BATCH ? m->at : 1;
     double row = (double)(b->info.head_copy_bytes - b->info.head_screen_bytes) / b->info.n_vocab;
-    return m->head_tokens > 0 ? seqs * row * m->head_refined / m->head_tokens : 0;
+    return m->head_tokens > 0 ? sequences(m) * row * m->head_refined / m->head_tokens : 0;
 }
 
 static bitnet_status make_room(struct bench *b, bitnet_error *err)
