@@ -56,6 +56,12 @@ typedef void bn_add_fn(float *y, const float *x, size_t n); /* y += x */
 typedef void bn_relu2_mul_fn(float *y, const float *g, const float *u, size_t n);
 typedef void bn_silu_mul_fn(float *y, const float *g, const float *u, size_t n);
 
+/* y[i] = x[i] * (1 / (1 + exp(-g[i]))). y may be x or g. A NaN in g gives one. */
+typedef void bn_sigmoid_mul_fn(float *y, const float *x, const float *g, size_t n);
+
+/* y[i] = (x[i] * r) * scale, r = 1 / sqrt(sum(x*x) + eps); sum in lanes. y may be x. */
+typedef void bn_l2norm_fn(float *y, const float *x, size_t n, float eps, float scale);
+
 /* Rotates the first 2*half elements of each of n_heads vectors of `dim` floats. neox: pairs
  * (i, i+half); norm: pairs (2i, 2i+1). a' = a*cos - b*sin, b' = b*cos + a*sin. cs: [half] cosines,
  * then [half] sines. */
@@ -197,6 +203,64 @@ typedef void bn_attn_f16_fn(float *o, float *m, float *l, const float *q, size_t
  * computed apart, each into a state of its own that was new: that leaves mb, lb and ob in it. */
 typedef void bn_attn_fold_fn(float *o, float *m, float *l, const float *ob, float mb, float lb,
                              size_t dim);
+
+/* ---- gated delta net (docs/numerics.md, "Delta net") ---- */
+
+enum {
+    BN_CONV_TAPS_MAX = 8,
+    BN_DELTA_DIM_MAX = 256,      /* of a head's keys and of its values */
+    BN_HADAMARD_BLOCK_MAX = 4096 /* a power of two from 2 on */
+};
+
+/* A causal convolution of each channel by itself, and SiLU, in place:
+ *   s = sum over j = 0 .. taps - 1, in order and from +0, of w[j][c] * x[t - (taps - 1) + j][c]
+ *   x[t][c] = s / (1 + exp(-s))
+ * with the inputs as they were. Those of tokens before the first one are in `before`. */
+struct bn_conv_args {
+    float *x;        /* [n][x_stride], n_channels used */
+    size_t x_stride; /* at least n_channels */
+    size_t n;
+    const float *before; /* [taps - 1][before_stride], the oldest first */
+    size_t before_stride;
+    const float *w; /* [taps][w_stride], that of the oldest input first */
+    size_t w_stride;
+    size_t n_channels, taps; /* taps: 1 .. BN_CONV_TAPS_MAX */
+};
+typedef void bn_conv_silu_fn(const struct bn_conv_args *a);
+
+/* The recurrence of one head over n tokens, in order. Columns of the state do not know each other;
+ * sums over i = 0 .. k_dim - 1 run in order from +0, every operation is rounded by itself:
+ *   p[i][j] = s[i][j] * decay
+ *   u[j] = sum_i p[i][j] * k[i]
+ *   d[j] = (v[j] - u[j]) * beta
+ *   s[i][j] = p[i][j] + k[i] * d[j]
+ *   o[j] = sum_i s[i][j] * q[i]
+ * The state is read and written once for all tokens if it is walked through in blocks of columns. */
+struct bn_delta_args {
+    float *s;                    /* [k_dim][v_dim] */
+    size_t k_dim, v_dim;         /* 1 .. BN_DELTA_DIM_MAX */
+    const float *q, *k;          /* token t: at t * qk_stride; q may be NULL if o is */
+    const float *v;              /* at t * v_stride */
+    const float *decay, *beta;   /* at t * gate_stride */
+    float *o;                    /* at t * o_stride; NULL: the state is all that is wanted */
+    size_t qk_stride, v_stride, gate_stride, o_stride;
+    size_t n;
+};
+typedef void bn_delta_fn(const struct bn_delta_args *a);
+
+/* Walsh-Hadamard transforms of blocks, in natural (Sylvester) order, with factors before or behind:
+ *   z[i] = x[i] * before[i]; in every block, for h = block / 2, block / 4, ..., 1, for all pairs of
+ *   places (i, i + h) with i / h even: (a, b) becomes (a + b, a - b);
+ *   y[i] = (z[i] * scale) * after[i]
+ * A product with a factor that is not there is left out. y may be x. */
+struct bn_hadamard_args {
+    float *y;
+    const float *x;
+    const float *before, *after; /* [n] or NULL */
+    size_t n, block;             /* block: a power of two, 2 .. BN_HADAMARD_BLOCK_MAX; divides n */
+    float scale;
+};
+typedef void bn_hadamard_fn(const struct bn_hadamard_args *a);
 
 /* ---- ternary matrices ----
  * A packed matrix: rows of weights w in {-1, 0, +1, +2}, in one of the layouts. Groups of

@@ -94,6 +94,31 @@ void bn_silu_mul_c(float *y, const float *g, const float *u, size_t n)
     for (; i < n; i++) y[i] = silu_mul(g[i], u[i]);
 }
 
+static inline float sigmoid_mul(float x, float g) { return x * (1.0f / (1.0f + bn_exp(-g))); }
+
+void bn_sigmoid_mul_c(float *y, const float *x, const float *g, size_t n)
+{
+    size_t i = 0;
+    for (; i + CHUNK <= n; i += CHUNK) {
+        float t[CHUNK];
+        for (size_t j = 0; j < CHUNK; j++) t[j] = sigmoid_mul(x[i + j], g[i + j]);
+        memcpy(y + i, t, sizeof t);
+    }
+    for (; i < n; i++) y[i] = sigmoid_mul(x[i], g[i]);
+}
+
+void bn_l2norm_c(float *y, const float *x, size_t n, float eps, float scale)
+{
+    float r = 1.0f / sqrtf(bn_lanes_dot(x, x, n) + eps);
+    size_t i = 0;
+    for (; i + CHUNK <= n; i += CHUNK) {
+        float t[CHUNK];
+        for (size_t j = 0; j < CHUNK; j++) t[j] = (x[i + j] * r) * scale;
+        memcpy(y + i, t, sizeof t);
+    }
+    for (; i < n; i++) y[i] = (x[i] * r) * scale;
+}
+
 void bn_rope_neox_c(float *x, size_t n_heads, size_t dim, size_t half, const float *cs)
 {
     for (size_t h = 0; h < n_heads; h++, x += dim)
