@@ -109,7 +109,8 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
     BN_TRY(bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages,
                       &e->backing, err));
     bn_place_shared(e->m, e->kv.data, e->kv.bytes);
-    if (prefix == OFF) return BITNET_OK;
+    BN_TRY(bn_states_open(&e->states, &e->m->config, e->max_seqs, e->draft, &e->backing, err));
+    if (prefix == OFF || e->states.n_layer) return BITNET_OK; /* a hybrid's needs snapshots */
     return bn_prefix_open(&e->prefix, &e->kv, bn_kv_has_blocks(&e->kv), err);
 }
 
@@ -126,6 +127,14 @@ static bitnet_status open_scratch(struct bitnet_engine *e, bitnet_error *err)
               bn_sampler_room_open(&e->sampler_room, (uint32_t)n_vocab);
     for (uint32_t i = 0; ok && i < e->max_seqs; i++)
         ok = bn_kv_seq_open(&e->seqs[i], &e->kv, e->ctx);
+    if (ok && e->states.n_layer) {
+        e->seq_states = bn_calloc_now(e->max_seqs, sizeof *e->seq_states);
+        ok = e->seq_states != NULL;
+    }
+    for (uint32_t i = 0; ok && e->seq_states && i < e->max_seqs; i++) {
+        e->seqs[i].state = &e->seq_states[i];
+        ok = bn_state_open(&e->seq_states[i], &e->states, i);
+    }
     return ok ? BITNET_OK : bn_fail_nomem(err, e->max_batch * sizeof *e->batch, "the engine");
 }
 
@@ -139,11 +148,15 @@ static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_opt
     BN_TRY(choose_draft(e, o, err));
     BN_TRY(open_pool(e, o, err));
     BN_TRY(open_cache(e, o, err));
-    struct bn_head_options head = {.screened = e->head == BN_HEAD_SCREENED,
-                                   .int8 = e->head == BN_HEAD_INT8,
-                                   .max_screened = e->max_rows};
-    BN_TRY(bn_forward_open(&e->forward, e->m, e->pool, &e->kv, e->ctx, e->max_batch, &head, ffn,
-                           &e->backing, err));
+    struct bn_forward_options forward = {.kv = &e->kv,
+                                         .states = &e->states,
+                                         .n_ctx = e->ctx,
+                                         .max_tokens = e->max_batch,
+                                         .head = {.screened = e->head == BN_HEAD_SCREENED,
+                                                  .int8 = e->head == BN_HEAD_INT8,
+                                                  .max_screened = e->max_rows},
+                                         .ffn = ffn};
+    BN_TRY(bn_forward_open(&e->forward, e->m, e->pool, &forward, &e->backing, err));
     BN_TRY(bn_engine_open_sched(e, o->itl_target_ms * UINT64_C(1000000), err));
     return open_scratch(e, err);
 }
@@ -174,6 +187,8 @@ void bn_engine_close(struct bitnet_engine *e)
     if (!e) return;
     bn_engine_free_requests(e);
     for (uint32_t i = 0; e->seqs && i < e->max_seqs; i++) bn_kv_seq_close(&e->seqs[i]);
+    for (uint32_t i = 0; e->seq_states && i < e->max_seqs; i++) bn_state_close(&e->seq_states[i]);
+    free(e->seq_states);
 #if BN_HAVE_TEXT
     bn_token_tree_close(e->tree);
 #endif
@@ -189,6 +204,7 @@ void bn_engine_close(struct bitnet_engine *e)
     bn_forward_close(e->forward);
     bn_prefix_close(e->prefix);
     bn_kv_close(&e->kv);
+    bn_states_close(&e->states);
     bn_pool_close(e->pool);
     bn_prof_close(e->prof);
     free(e);

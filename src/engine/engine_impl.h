@@ -22,6 +22,7 @@ struct bitnet_engine {
     struct bn_backing backing; /* of what follows, as the model's */
     bool warm;                 /* pages of the model's file stay in memory */
     struct bn_kv kv;
+    struct bn_states states; /* of hybrid models: one a sequence, then snapshots */
     struct bn_forward *forward;
     struct bn_sched *sched;
     struct bn_prefix *prefix; /* NULL: off */
@@ -31,6 +32,7 @@ struct bitnet_engine {
     uint32_t n_pinned;            /* workers bound to a CPU */
     enum bn_head_mode head;       /* screened: where sampling allows it; never auto */
     struct bn_kv_seq *seqs;       /* [max_seqs] of answers that run, and of the plain door */
+    struct bn_state *seq_states;  /* [max_seqs] of hybrid models */
     bool *taken;                  /* [max_seqs] by an answer */
     struct bn_batch_token *batch; /* [max_batch] */
     uint32_t max_rows;            /* logits of one step */

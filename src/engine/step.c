@@ -52,7 +52,8 @@ static void make_batch(struct bitnet_engine *e)
         for (uint32_t i = 0; i < j->take + j->take_draft; i++) {
             uint32_t pos = j->n_done + i;
             struct bn_batch_token *b = &e->batch[n++];
-            *b = (struct bn_batch_token){.token = a->tokens[pos], .pos = pos, .seq = a->kv};
+            *b = (struct bn_batch_token){
+                .token = a->tokens[pos], .pos = pos, .seq = a->kv, .guess = i >= j->take};
             if (pos + 1 < j->n_tokens) continue;
             b->want = want(a, pos + 1);
             n_rows++;

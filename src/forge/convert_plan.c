@@ -215,6 +215,7 @@ static bitnet_status add_layer(struct bn_convert_plan *p, uint32_t layer,
     if (c->qk_norm) BN_TRY(add_norm(p, BN_P_Q_NORM, layer, err));
     if (c->qk_norm) BN_TRY(add_norm(p, BN_P_K_NORM, layer, err));
     for (int i = 0; i < BN_N_PROJ; i++) {
+        if (!bn_part_in_layer(c, BN_P_Q + i, layer)) continue;
         BN_TRY(add_projection(p, BN_P_Q + i, layer, rows, err));
         /* it may have been read whole; the next time is far away */
         bn_source_release(p->src, bn_part_find(p->src, BN_P_Q + i, layer));

@@ -244,7 +244,7 @@ bitnet_status bn_file_meta(const struct bitnet_file *f, size_t i, const char **k
 
 /* ------------------------------------------------------------------ tensors */
 
-static bool is_projection(struct place p) { return p.part >= BN_P_Q && p.part <= BN_P_DOWN; }
+static bool is_projection(struct place p) { return bn_part_is_projection(p.part); }
 
 /* The tensor as a matrix of weights. A packed checkpoint matrix has four times the rows it is
  * stored in; what its scale means, and how many of the last rows are real, only the configuration

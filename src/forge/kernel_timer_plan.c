@@ -167,9 +167,12 @@ static void add_product(struct bitnet_kernel_timer *t, const struct bn_kernel_in
 static size_t layer_shapes(struct size *out, const struct bn_config *c)
 {
     size_t n = 0;
-    for (enum bn_part p = BN_P_Q; p <= BN_P_DOWN; p++) {
+    for (enum bn_part p = BN_P_Q; p < BN_P_COUNT; p++) {
         uint64_t rows, cols;
+        uint32_t layer = 0;
         size_t i = 0;
+        while (layer < c->n_layer && !bn_part_in_layer(c, p, layer)) layer++;
+        if (layer == c->n_layer) continue;
         bn_part_shape(c, p, &rows, &cols);
         while (i < n && (out[i].rows != rows || out[i].cols != cols)) i++;
         if (i == n) out[n++] = (struct size){.rows = (size_t)rows, .cols = (size_t)cols};

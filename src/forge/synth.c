@@ -162,7 +162,9 @@ static bitnet_status plan(struct synth *s, const struct bn_choice *type, enum bn
         if (c->sub_norms) BN_TRY(add(s, BN_P_FFN_SUB_NORM, layer, NULL, BN_F32, err));
         for (enum bn_part p = BN_P_Q_NORM; p <= BN_P_K_NORM && c->qk_norm; p++)
             BN_TRY(add(s, p, layer, NULL, BN_F32, err));
-        for (int i = 0; i < BN_N_PROJ; i++) BN_TRY(add(s, BN_P_Q + i, layer, type, BN_F32, err));
+        for (int i = 0; i < BN_N_PROJ; i++)
+            if (bn_part_in_layer(c, BN_P_Q + i, layer))
+                BN_TRY(add(s, BN_P_Q + i, layer, type, BN_F32, err));
     }
     return BITNET_OK;
 }

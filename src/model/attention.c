@@ -127,16 +127,15 @@ static void rotate_and_store(struct bn_attention *a, const struct bn_attention_l
     (void)worker;
     const struct bn_config *c = &a->m->config;
     const struct bn_kernels *kn = &a->m->kernels;
-    bn_rope_fn *rope = c->rope == BN_ROPE_NEOX ? kn->rope_neox : kn->rope_norm;
     size_t dim = a->dim;
-    float *q = y->q + t * a->q_row + kv_head * a->group * dim;
+    float *q = y->q + t * y->q_stride + kv_head * a->group * dim;
     float *k = bn_attention_row(a, y, t, kv_head, false);
     for (size_t i = 0; y->layer->q_norm && i < a->group; i++)
         kn->rmsnorm(q + i * dim, q + i * dim, y->layer->q_norm, dim, c->eps);
     if (y->layer->k_norm) kn->rmsnorm(k, k, y->layer->k_norm, dim, c->eps);
     const float *angles = a->rope + (size_t)a->batch[t].pos * c->rope_dim;
-    rope(q, a->group, dim, c->rope_dim / 2, angles);
-    rope(k, 1, dim, c->rope_dim / 2, angles);
+    kn->rope_neox(q, a->group, dim, c->rope_dim / 2, angles);
+    kn->rope_neox(k, 1, dim, c->rope_dim / 2, angles);
     bn_attention_store(a, y, t, kv_head, false);
     bn_attention_store(a, y, t, kv_head, true);
 }
@@ -179,10 +178,15 @@ static void note_work(const struct bn_attention *a, size_t positions, size_t pai
     bn_prof_work(a->prof, worker, positions * page / BN_ATTN_BLOCK, 2 * pairs * a->dim);
 }
 
-/* Query i of a state to its place in `out`. */
-static void finish(const struct bn_attention *a, float *out, struct state s, size_t i)
+/* Query i of a state is done: head `head` of token t. */
+static void finish(const struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
+                   size_t head, struct state s, size_t i)
 {
+    float *out = y->out + t * y->out_stride + head * a->dim;
     for (size_t d = 0; d < a->dim; d++) out[d] = s.o[i * a->dim + d] / s.l[i];
+    if (a->m->config.attn_gate)
+        a->m->kernels.sigmoid_mul(out, out, y->q + t * y->q_stride + a->q_row + head * a->dim,
+                                  a->dim);
 }
 
 /* Tokens from t on that are taken together: of one sequence, in a row, and not across a block of
@@ -206,14 +210,13 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *y, s
     size_t group = a->group, wide = group * a->dim, block = 0;
     uint32_t next_head = kv_head + bn_pool_threads(a->pool); /* of this worker */
     struct state s = own_state(a, worker);
-    float *out = y->out + t * a->q_row + kv_head * wide;
-    const float *q = y->q + t * a->q_row + kv_head * wide;
+    const float *q = y->q + t * y->q_stride + kv_head * wide;
     bn_prof_mark(a->prof, worker, BN_OP_ATTN);
     if (bn_prof_on(a->prof)) /* token i sees pos + 1 + i positions */
         note_work(a, b->pos + nt, group * (nt * (b->pos + 1) + nt * (nt - 1) / 2), worker);
     if (nt > 1) { /* the queries side by side, behind the state's o */
         float *side = s.o + a->state_queries * a->dim;
-        for (size_t i = 0; i < nt; i++) memcpy(side + i * wide, q + i * a->q_row, wide * sizeof *q);
+        for (size_t i = 0; i < nt; i++) memcpy(side + i * wide, q + i * y->q_stride, wide * sizeof *q);
         q = side;
     }
     reset(a, s, nt * group);
@@ -228,7 +231,7 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *y, s
         struct state one = {s.o + i * wide, s.m + i * group, s.l + i * group};
         if (more)
             attend_block(a, &last, b[i].pos + 1 - block * BN_ATTN_BLOCK, one, q + i * wide, group);
-        for (size_t h = 0; h < group; h++) finish(a, out + i * a->q_row + h * a->dim, one, h);
+        for (size_t h = 0; h < group; h++) finish(a, y, t + i, kv_head * group + h, one, h);
     }
 }
 
@@ -283,7 +286,7 @@ static void attend_share(struct bn_attention *a, const struct bn_attention_layer
 {
     struct bn_range task = task_blocks(a, t, kv_head);
     size_t from = bn_max_size(task.begin, share.begin), to = bn_min_size(task.end, share.end);
-    const float *q = y->q + t * a->q_row + kv_head * a->group * a->dim;
+    const float *q = y->q + t * y->q_stride + kv_head * a->group * a->dim;
     if (from >= to) return;
     bn_prof_mark(a->prof, worker, BN_OP_ATTN);
     if (bn_prof_on(a->prof)) {
@@ -312,7 +315,7 @@ static void fold_rest(struct bn_attention *a, const struct bn_attention_layer *y
         struct state b = block_state(a, block);
         a->m->kernels.attn_fold(o, &s.m[i], &s.l[i], b.o + i * a->dim, b.m[i], b.l[i], a->dim);
     }
-    finish(a, y->out + t * a->q_row + (kv_head * a->group + i) * a->dim, s, i);
+    finish(a, y, t, kv_head * a->group + i, s, i);
 }
 
 static void attend_split(struct bn_attention *a, const struct bn_attention_layer *y,

@@ -25,11 +25,16 @@ size_t bn_attention_bytes(const struct bn_attention *a);
 void bn_attention_begin(struct bn_attention *a, const struct bn_batch_token *batch, size_t n);
 
 /* One layer, rows of the batch's tokens: out and q of n_head * head_dim, k and v of
- * n_head_kv * head_dim. q and k are rotated in place. */
+ * n_head_kv * head_dim. q and k are rotated in place. Where the model has gates (attn_gate), they
+ * stand behind the queries. */
 struct bn_attention_layer {
     const struct bn_layer *layer;
-    uint32_t index;
-    float *out, *q, *k, *v;
+    uint32_t index; /* in the cache */
+    float *out;
+    size_t out_stride;
+    float *q;
+    size_t q_stride;
+    float *k, *v;
 };
 
 /* Inside a job, called by every worker after a barrier; `out` is there after the next one. */

@@ -14,7 +14,8 @@ enum {
     BN_MAX_WIDTH = BN_COLS_MAX, /* hidden, FFN and head widths */
     BN_MAX_HEADS = 1024,
     BN_MAX_HEAD_DIM = 512,
-    BN_MAX_CTX = 1 << 20
+    BN_MAX_CTX = 1 << 20,
+    BN_ATTN_INTERVAL = 4 /* hybrids: every fourth layer has attention where nothing else is said */
 };
 
 enum bn_act { BN_ACT_RELU2, BN_ACT_SILU };
@@ -33,6 +34,23 @@ enum bn_hf_weights {
     BN_HF_TERNARY_VALUES
 };
 
+/* Layers with a gated delta net in place of attention; n_v_heads 0: there are none. */
+struct bn_delta_shape {
+    uint32_t n_k_heads, n_v_heads; /* value heads h * n_v / n_k and following share key head h */
+    uint32_t k_dim, v_dim;
+    uint32_t taps; /* of the convolution */
+};
+
+enum { BN_MAX_HADAMARD_WIDTHS = 8 };
+
+/* Rotated inputs of matrices (model/hadamard.h); block 0: there are none. */
+struct bn_hadamard {
+    uint32_t block;
+    uint32_t n_widths, widths[BN_MAX_HADAMARD_WIDTHS]; /* of inputs that have signs */
+    bool signs;                                       /* else all are +1 */
+    bool v_grouped; /* columns of the delta net's output matrix are not tiled */
+};
+
 struct bn_config {
     char arch[32]; /* GGUF name of the architecture */
     char name[128];
@@ -44,6 +62,14 @@ struct bn_config {
     bool qk_norm;   /* per-head norms of q and k (Qwen3)                */
     bool in_norms;  /* a norm in front of each projection (BitNet embeddings; use_rms_norm) */
     bool tied_head;
+    bool attn_gate; /* q has a gate for every output of attention (Qwen3.5) */
+    struct bn_delta_shape delta;
+    uint32_t delta_layers[BN_MAX_LAYERS / 32]; /* a bit each; bn_config_is_delta */
+    uint32_t n_mtp;                            /* layers behind the last that draft tokens */
+    struct bn_hadamard hadamard;
+    /* order in the file; in memory it is that of Hugging Face checkpoints (order.h) */
+    bool v_tiled;       /* value heads: the first one of every key head, then the second ones */
+    bool norm_plus_one; /* norms are stored without the 1 that is added to them */
     enum bn_rope rope;
     float rope_theta;
     uint32_t rope_dim; /* rotated dimensions of a head */
@@ -53,6 +79,33 @@ struct bn_config {
     enum bn_hf_weights hf; /* GGUF: NONE */
     float in_norm_eps;
 };
+
+static inline bool bn_config_is_delta(const struct bn_config *c, uint32_t layer)
+{
+    return layer < c->n_layer && c->delta_layers[layer / 32] >> layer % 32 & 1;
+}
+/* All there are in the file. */
+static inline uint32_t bn_config_layers(const struct bn_config *c) { return c->n_layer + c->n_mtp; }
+/* Those of the given kind before `layer`: its place among states, or in the KV cache. */
+uint32_t bn_config_delta_before(const struct bn_config *c, uint32_t layer);
+uint32_t bn_config_attn_before(const struct bn_config *c, uint32_t layer);
+
+/* Columns of the widest matrix or activation. */
+size_t bn_config_widest(const struct bn_config *c);
+
+static inline size_t bn_delta_key_width(const struct bn_delta_shape *d)
+{
+    return (size_t)d->n_k_heads * d->k_dim;
+}
+static inline size_t bn_delta_value_width(const struct bn_delta_shape *d)
+{
+    return (size_t)d->n_v_heads * d->v_dim;
+}
+/* q, k and v of a token, which the convolution runs over */
+static inline size_t bn_delta_conv_width(const struct bn_delta_shape *d)
+{
+    return 2 * bn_delta_key_width(d) + bn_delta_value_width(d);
+}
 
 /* note: sentences about guesses, for the user. */
 bitnet_status bn_config_read(struct bn_config *c, const struct bn_source *s, struct bn_buf *note,
@@ -78,16 +131,39 @@ enum bn_part {
     BN_P_FFN_SUB_NORM,
     BN_P_Q_NORM,
     BN_P_K_NORM,
+    BN_P_DELTA_CONV, /* of a delta net */
+    BN_P_DELTA_DT,
+    BN_P_DELTA_A,
+    BN_P_DELTA_NORM,
+    BN_P_MTP_EMBED_NORM, /* of a layer that drafts */
+    BN_P_MTP_HIDDEN_NORM,
+    BN_P_MTP_OUT_NORM,
     BN_P_Q,
     BN_P_K,
     BN_P_V,
     BN_P_O,
     BN_P_GATE,
     BN_P_UP,
-    BN_P_DOWN, /* the seven projections   */
+    BN_P_DOWN,
+    BN_P_DELTA_QKV, /* in place of Q to O   */
+    BN_P_DELTA_Z,
+    BN_P_DELTA_ALPHA,
+    BN_P_DELTA_BETA,
+    BN_P_DELTA_OUT,
+    BN_P_MTP_IN, /* from embedding and hidden state */
     BN_P_COUNT
 };
-enum { BN_N_PROJ = 7 };
+enum { BN_N_PROJ = BN_P_COUNT - BN_P_Q }; /* projections, of which a layer has some */
+static inline bool bn_part_is_projection(enum bn_part p) { return p >= BN_P_Q && p < BN_P_COUNT; }
+/* Does this layer have it? Of parts that belong to layers. */
+bool bn_part_in_layer(const struct bn_config *c, enum bn_part p, uint32_t layer);
+/* The layer that drafts has a number of its own in GGUF and a place of its own in checkpoints: where
+ * parts are named, it is layer BN_LAYER_MTP | n_layer. */
+#define BN_LAYER_MTP (UINT32_C(1) << 31)
+static inline uint32_t bn_config_named_layer(const struct bn_config *c, uint32_t i)
+{
+    return i < c->n_layer ? i : i | BN_LAYER_MTP;
+}
 /* GGUF name, or the Hugging Face one; out has BN_MAX_NAME_BYTES. in_norm: of the projection's input
  * norm. */
 void bn_part_name(char *out, enum bn_part p, uint32_t layer, bool gguf);

@@ -4,6 +4,7 @@
 #include "model/config.h"
 
 #include "model/gguf_write.h"
+#include "model/hadamard.h"
 #include <ctype.h>
 #include <stdio.h>
 
@@ -11,13 +12,14 @@ static const struct family {
     const char *arch;
     enum bn_act act;
     enum bn_rope rope;
-    bool sub_norms, qk_norm;
+    bool sub_norms, qk_norm, hybrid;
 } families[] = {
-    {"bitnet-b1.58", BN_ACT_RELU2, BN_ROPE_NEOX, true, false}, /* Microsoft 2B-4T */
-    {"bitnet-25", BN_ACT_RELU2, BN_ROPE_NEOX, true, false},    /* its first upload */
-    {"bitnet", BN_ACT_SILU, BN_ROPE_NEOX, true, false},        /* 1bitLLM */
-    {"llama", BN_ACT_SILU, BN_ROPE_NORM, false, false}, /* Llama3-1.58, Falcon3, Falcon-E, TriLM */
-    {"qwen3", BN_ACT_SILU, BN_ROPE_NEOX, false, true},  /* Bonsai, BitNet embeddings */
+    {"bitnet-b1.58", BN_ACT_RELU2, BN_ROPE_NEOX, true, false, false}, /* Microsoft 2B-4T */
+    {"bitnet-25", BN_ACT_RELU2, BN_ROPE_NEOX, true, false, false},    /* its first upload */
+    {"bitnet", BN_ACT_SILU, BN_ROPE_NEOX, true, false, false},        /* 1bitLLM */
+    {"llama", BN_ACT_SILU, BN_ROPE_NORM, false, false, false}, /* Llama3-1.58, Falcon, TriLM */
+    {"qwen3", BN_ACT_SILU, BN_ROPE_NEOX, false, true, false},  /* Bonsai, BitNet embeddings */
+    {"qwen35", BN_ACT_SILU, BN_ROPE_NEOX, false, true, true},  /* Bonsai 27B */
 };
 
 static void copy_text(char *out, size_t room, const char *s, size_t n)
@@ -104,6 +106,55 @@ static bitnet_status read_rope_scaling(struct bn_config *c, const struct bn_sour
     return get_f32(&c->rope_factor, s, c, "rope.scaling.factor", err);
 }
 
+static void set_delta(struct bn_config *c, uint32_t layer)
+{
+    c->delta_layers[layer / 32] |= UINT32_C(1) << layer % 32;
+}
+
+/* Which layers have a delta net: said one by one, or all but every n-th. */
+static bitnet_status read_layer_kinds(struct bn_config *c, const struct bn_source *s,
+                                      bitnet_error *err)
+{
+    struct key k = full_key(c, "attention.recurrent_layers");
+    const struct bn_meta *list = bn_meta_find(s, k.text);
+    uint32_t interval = BN_ATTN_INTERVAL;
+    BN_TRY(get_u32(&interval, s, c, "full_attention_interval", err));
+    for (uint32_t i = 0; i < c->n_layer; i++) {
+        int64_t delta = interval && (i + 1) % interval;
+        if (list && !bn_meta_int_at(list, i, &delta))
+            return bn_fail(err, BITNET_E_FORMAT,
+                           "'%s': metadata '%s' does not say what layer %u is", s->path, k.text, i);
+        if (delta) set_delta(c, i);
+    }
+    return BITNET_OK;
+}
+
+/* Qwen3.5: gated delta nets, gated attention, and perhaps a layer that drafts tokens, which counts
+ * among the blocks. */
+static bitnet_status read_hybrid(struct bn_config *c, const struct bn_source *s, bitnet_error *err)
+{
+    uint32_t inner, rank;
+    c->attn_gate = true;
+    c->v_tiled = true;
+    BN_TRY(need_u32(&c->delta.taps, s, c, "ssm.conv_kernel", err));
+    BN_TRY(need_u32(&c->delta.k_dim, s, c, "ssm.state_size", err));
+    BN_TRY(need_u32(&c->delta.n_k_heads, s, c, "ssm.group_count", err));
+    BN_TRY(need_u32(&rank, s, c, "ssm.time_step_rank", err));
+    BN_TRY(need_u32(&inner, s, c, "ssm.inner_size", err));
+    if (rank == 0 || inner % rank)
+        return bn_fail(err, BITNET_E_FORMAT, "'%s': %u values cannot be cut into %u heads", s->path,
+                       inner, rank);
+    c->delta.n_v_heads = rank;
+    c->delta.v_dim = inner / rank;
+    BN_TRY(get_u32(&c->n_mtp, s, c, "nextn_predict_layers", err));
+    if (c->n_mtp >= c->n_layer)
+        return bn_fail(err, BITNET_E_FORMAT, "'%s': %u of %u layers draft tokens", s->path,
+                       c->n_mtp, c->n_layer);
+    c->n_layer -= c->n_mtp;
+    if (c->n_layer > BN_MAX_LAYERS) return BITNET_OK; /* refused below */
+    return read_layer_kinds(c, s, err);
+}
+
 /* Files of other engines do not say whether the model was trained with int8 activations. What is
  * known: Q1_0 and Q2_0 files (Bonsai) and TriLM were not; every other ternary model was. */
 static enum bn_act_quant guess_act_quant(const struct bn_config *c, const struct bn_source *s)
@@ -113,6 +164,7 @@ static enum bn_act_quant guess_act_quant(const struct bn_config *c, const struct
     if (bn_meta_str(s, "bitnet.activations", &text, &n))
         return n == 3 && memcmp(text, "f32", 3) == 0 ? BN_AQ_F32 : BN_AQ_INT8;
     if (contains_nocase(c->name, "trilm") || contains_nocase(c->name, "bonsai")) return BN_AQ_F32;
+    if (c->delta.n_v_heads) return BN_AQ_F32; /* no hybrid is known that was */
     const struct bn_tensor *q = bn_part_find(s, BN_P_Q, 0);
     if (q && (q->type == BN_Q1_0 || q->type == BN_Q2_0 || q->type == BN_Q2_0_128)) return BN_AQ_F32;
     return BN_AQ_INT8;
@@ -133,7 +185,7 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
     if (!f)
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "'%s': architecture '%s' is not supported (bitnet, bitnet-b1.58, bitnet-25, "
-                       "llama, qwen3 are)",
+                       "llama, qwen3, qwen35 are)",
                        s->path, c->arch);
     c->act = f->act;
     c->rope = f->rope;
@@ -167,6 +219,9 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
     BN_TRY(get_f32(&c->rope_theta, s, c, "rope.freq_base", err));
     BN_TRY(read_rope_scaling(c, s, err));
 
+    if (f->hybrid) BN_TRY(read_hybrid(c, s, err));
+    BN_TRY(bn_hadamard_read(&c->hadamard, s, err));
+
     char act[32] = "";
     BN_TRY(get_str(act, sizeof act, s, c, "hidden_activation", err));
     if (act[0]) {
@@ -193,16 +248,37 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
     return BITNET_OK;
 }
 
+#define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
+
+static void put_hybrid(const struct bn_config *c, struct bn_gguf_writer *w)
+{
+    const struct bn_delta_shape *d = &c->delta;
+    char key[96];
+    uint32_t kinds[BN_MAX_LAYERS], n = bn_config_layers(c), irregular = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        kinds[i] = bn_config_is_delta(c, i);
+        irregular += i < c->n_layer && kinds[i] != ((i + 1) % BN_ATTN_INTERVAL != 0);
+    }
+    bn_gguf_put_u32(w, KEY("ssm.conv_kernel"), d->taps);
+    bn_gguf_put_u32(w, KEY("ssm.state_size"), d->k_dim);
+    bn_gguf_put_u32(w, KEY("ssm.group_count"), d->n_k_heads);
+    bn_gguf_put_u32(w, KEY("ssm.time_step_rank"), d->n_v_heads);
+    bn_gguf_put_u32(w, KEY("ssm.inner_size"), (uint32_t)bn_delta_value_width(d));
+    bn_gguf_put_u32(w, KEY("full_attention_interval"), BN_ATTN_INTERVAL);
+    if (irregular)
+        bn_gguf_put_array(w, KEY("attention.recurrent_layers"), BN_META_U32, n, kinds);
+    if (c->n_mtp) bn_gguf_put_u32(w, KEY("nextn_predict_layers"), c->n_mtp);
+}
+
 void bn_config_put(const struct bn_config *c, struct bn_gguf_writer *w)
 {
     char key[96];
-#define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
     bn_gguf_put_str(w, "general.architecture", c->arch, strlen(c->arch));
     if (c->name[0]) bn_gguf_put_str(w, "general.name", c->name, strlen(c->name));
     bn_gguf_put_u32(w, KEY("vocab_size"), c->n_vocab);
     bn_gguf_put_u32(w, KEY("context_length"), c->n_ctx);
     bn_gguf_put_u32(w, KEY("embedding_length"), c->n_embd);
-    bn_gguf_put_u32(w, KEY("block_count"), c->n_layer);
+    bn_gguf_put_u32(w, KEY("block_count"), bn_config_layers(c));
     bn_gguf_put_u32(w, KEY("feed_forward_length"), c->n_ff);
     bn_gguf_put_u32(w, KEY("attention.head_count"), c->n_head);
     bn_gguf_put_u32(w, KEY("attention.head_count_kv"), c->n_head_kv);
@@ -215,6 +291,7 @@ void bn_config_put(const struct bn_config *c, struct bn_gguf_writer *w)
         bn_gguf_put_str(w, KEY("rope.scaling.type"), "linear", 6);
         bn_gguf_put_f32(w, KEY("rope.scaling.factor"), c->rope_factor);
     }
+    if (c->delta.n_v_heads) put_hybrid(c, w);
     const char *act = c->act == BN_ACT_RELU2 ? "relu2" : "silu";
     bn_gguf_put_str(w, KEY("hidden_activation"), act, strlen(act));
     const char *aq = c->act_quant == BN_AQ_INT8 ? "int8" : "f32";

@@ -100,10 +100,13 @@ static bitnet_status read_family(struct bn_config *c, const json_t *j, bool *one
         *one_bit_llm || strcmp(arch, "BitNetForCausalLM") == 0 || strcmp(arch, "bitnet") == 0;
     bool llama = strcmp(arch, "LlamaForCausalLM") == 0 || strcmp(arch, "llama") == 0;
     bool qwen3 = strcmp(arch, "Qwen3ForCausalLM") == 0 || strcmp(arch, "qwen3") == 0;
-    if (!bitnet && !llama && !qwen3)
+    bool qwen35 = strcmp(arch, "Qwen3_5ForCausalLM") == 0 ||
+                  strcmp(arch, "Qwen3_5ForConditionalGeneration") == 0 ||
+                  strcmp(arch, "qwen3_5") == 0 || strcmp(arch, "qwen3_5_text") == 0;
+    if (!bitnet && !llama && !qwen3 && !qwen35)
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "%s: architecture '%s' is not supported (BitNetForCausalLM, "
-                       "LlamaForCausalLM, Qwen3ForCausalLM are)",
+                       "LlamaForCausalLM, Qwen3ForCausalLM, Qwen3_5ForCausalLM are)",
                        path, arch);
     BN_TRY(bn_json_str(&act, j, "hidden_act", path, err));
     if (!act) act = bitnet && !*one_bit_llm ? "relu2" : "silu"; /* transformers' defaults */
@@ -113,14 +116,54 @@ static bitnet_status read_family(struct bn_config *c, const json_t *j, bool *one
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "%s: hidden_act '%s' is not supported (relu2 and silu are)", path, act);
     c->sub_norms = bitnet;
-    c->qk_norm = qwen3;
+    c->qk_norm = qwen3 || qwen35;
+    c->attn_gate = c->norm_plus_one = qwen35;
     c->rope = BN_ROPE_NEOX; /* Hugging Face keeps the two halves of a head apart in every family */
     /* the GGUF name whose implied activation is the right one */
     snprintf(c->arch, sizeof c->arch, "%s",
              bitnet  ? c->act == BN_ACT_RELU2 ? "bitnet-b1.58" : "bitnet"
              : llama ? "llama"
-                     : "qwen3");
+             : qwen3 ? "qwen3"
+                     : "qwen35");
     return BITNET_OK;
+}
+
+/* Which layers have a delta net. */
+static bitnet_status read_layer_kinds(struct bn_config *c, const json_t *j, const char *path,
+                                      bitnet_error *err)
+{
+    const json_t *kinds = json_object_get(j, "layer_types");
+    uint32_t interval = BN_ATTN_INTERVAL;
+    BN_TRY(bn_json_u32(&interval, j, "full_attention_interval", path, err));
+    for (uint32_t i = 0; i < c->n_layer && i < BN_MAX_LAYERS; i++) {
+        const char *kind = json_string_value(json_array_get(kinds, i));
+        bool delta = interval && (i + 1) % interval;
+        if (kinds) {
+            delta = kind && strcmp(kind, "linear_attention") == 0;
+            if (!delta && (!kind || strcmp(kind, "full_attention") != 0))
+                return bn_fail(err, BITNET_E_UNSUPPORTED,
+                               "%s: layer %u is of type '%s'; linear_attention and full_attention "
+                               "are supported",
+                               path, i, kind ? kind : "");
+        }
+        if (delta) c->delta_layers[i / 32] |= UINT32_C(1) << i % 32;
+    }
+    return BITNET_OK;
+}
+
+static bitnet_status read_hybrid(struct bn_config *c, const json_t *j, const char *path,
+                                 bitnet_error *err)
+{
+    c->delta = (struct bn_delta_shape){16, 32, 128, 128, 4}; /* transformers' defaults */
+    BN_TRY(bn_json_u32(&c->delta.n_k_heads, j, "linear_num_key_heads", path, err));
+    BN_TRY(bn_json_u32(&c->delta.n_v_heads, j, "linear_num_value_heads", path, err));
+    BN_TRY(bn_json_u32(&c->delta.k_dim, j, "linear_key_head_dim", path, err));
+    BN_TRY(bn_json_u32(&c->delta.v_dim, j, "linear_value_head_dim", path, err));
+    BN_TRY(bn_json_u32(&c->delta.taps, j, "linear_conv_kernel_dim", path, err));
+    BN_TRY(bn_json_u32(&c->n_mtp, j, "mtp_num_hidden_layers", path, err));
+    if (c->delta.n_v_heads == 0)
+        return bn_fail(err, BITNET_E_FORMAT, "%s: linear_num_value_heads is 0", path);
+    return read_layer_kinds(c, j, path, err);
 }
 
 static bitnet_status refuse_biases(const json_t *j, const char *path, bitnet_error *err)
@@ -158,6 +201,7 @@ static bitnet_status read_config(struct bn_config *c, const json_t *j, const cha
     BN_TRY(bn_json_bool(&tied, j, "tie_word_embeddings", path, err));
     c->tied_head = tied;
     BN_TRY(read_rope(c, j, path, err));
+    if (c->attn_gate) BN_TRY(read_hybrid(c, j, path, err));
     return read_quantization(c, j, one_bit_llm, path, err);
 }
 
@@ -170,7 +214,13 @@ bitnet_status bn_config_from_hf(struct bn_config *c, const struct bn_source *s, 
     json_t *j = NULL;
     bitnet_status st = path.failed ? bn_fail_nomem(err, strlen(s->folder), "a path")
                                    : bn_json_read(&j, path.data, MAX_CONFIG_BYTES, err);
-    if (st == BITNET_OK) st = read_config(c, j, path.data, err);
+    const json_t *text = json_object_get(j, "text_config"); /* beside a vision tower's */
+    bool nested = json_is_object(text), tied = false;
+    if (st == BITNET_OK) st = read_config(c, nested ? text : j, path.data, err);
+    if (st == BITNET_OK && nested && json_object_get(j, "tie_word_embeddings")) {
+        st = bn_json_bool(&tied, j, "tie_word_embeddings", path.data, err);
+        c->tied_head = tied;
+    }
     json_decref(j);
     bn_buf_free(&path);
     if (st != BITNET_OK) return st;
@@ -179,6 +229,10 @@ bitnet_status bn_config_from_hf(struct bn_config *c, const struct bn_source *s, 
         return bn_fail(err, BITNET_E_FORMAT,
                        "'%s': tensor 'lm_head.weight' is missing and the head is not tied",
                        s->path);
+    if (c->n_mtp && !bn_part_find(s, BN_P_MTP_IN, bn_config_named_layer(c, c->n_layer)))
+        c->n_mtp = 0; /* announced, and left out of the files */
+    if (bn_source_has(s, "model.visual.") || bn_source_has(s, "visual."))
+        bn_buf_puts(note, "The vision tower of this checkpoint is left aside: text only. ");
     if (c->hf == BN_HF_ONLINE)
         bn_buf_puts(
             note,

@@ -11,6 +11,7 @@
  *
  *   x [n][n_embd]       residual stream
  *   q, k, v, att        attention: projections, and its output [n][n_head * head_dim]
+ *   qkv, z, alpha, beta a delta net: projections; its output is att, too
  *   gate, up            feed-forward; up then holds act(gate) * up
  *   out [n][n_embd]     what a block adds to x
  *   input               of a projection: normed floats, and the same as int8 with a factor and a sum
@@ -19,6 +20,7 @@
 
 #include "base/mem.h"
 #include "model/attention.h"
+#include "model/delta.h"
 #include "model/ops.h"
 #include <stdlib.h>
 
@@ -27,16 +29,30 @@ enum {
     DEAL_TOKENS = 32 /* from so many on every worker keeps its share of rows */
 };
 /* the projections of a layer, in the order of enum bn_part; as operations of a profile, too */
-enum proj { Q, K, V, O, GATE, UP, DOWN };
-_Static_assert(BN_OP_DOWN == BN_OP_Q + DOWN, "the same order");
+enum proj { Q, K, V, O, GATE, UP, DOWN, DELTA_QKV, DELTA_Z, DELTA_ALPHA, DELTA_BETA, DELTA_OUT, MTP_IN };
+_Static_assert(BN_OP_MTP_IN == BN_OP_Q + MTP_IN && MTP_IN + 1 == BN_N_PROJ, "the same order");
 
-/* The prepared input of projections. A token alone is prepared by every worker in memory of its
- * own; several tokens are shared out and prepared once for all. */
-struct input {
+/* Rows as matrices want them: floats, or the same as int8 with a factor and a sum. */
+struct face {
     float *h;     /* [n][wide] */
     int8_t *q8;   /* [n][q8_stride] */
     float *inv;   /* [n] */
     int32_t *sum; /* [n] */
+};
+
+/* The prepared input of projections, and where some of these have rotated columns, that rotated. A
+ * token alone is prepared by every worker in memory of its own; several tokens are shared out and
+ * prepared once for all. */
+struct input {
+    struct face plain, rotated;
+};
+
+/* What becomes of rows on their way to projections. */
+struct recipe {
+    const float *from; /* [n][from_stride] */
+    size_t from_stride, cols;
+    const float *norm, *in_norm; /* in this order; either may be NULL */
+    bool plain, rotated;         /* which faces are wanted; neither: the plain one */
 };
 
 struct bn_forward {
@@ -44,6 +60,7 @@ struct bn_forward {
     struct bn_pool *pool;
     struct bn_prof *prof; /* NULL: off */
     struct bn_attention *attention;
+    struct bn_delta *delta; /* NULL: no layer has one */
     struct bn_head *head;
     struct bn_ffn *ffn;
     struct bn_activity activity;
@@ -51,8 +68,11 @@ struct bn_forward {
     uint64_t layer_bytes;
     size_t wide;                                  /* the widest activation */
     size_t q8_stride;                             /* padded */
-    size_t qkv_dim, kv_dim;                       /* n_head * head_dim, n_head_kv * head_dim */
+    size_t q_dim;           /* n_head * head_dim */
+    size_t q_rows, kv_rows; /* of the matrices: q with its gates; k and v */
+    size_t mix_dim;         /* the wider one of the outputs of attention and delta nets */
     float *x, *q, *k, *v, *att, *gate, *up, *out; /* [max_tokens] rows each */
+    float *qkv, *z, *alpha, *beta;                /* the same, of delta nets */
     struct input shared;                          /* [max_tokens] rows */
     struct input own[BN_MAX_THREADS];             /* one row each */
     float *rows;   /* [threads][DENSE_ROWS][wide] decoded dense rows */
@@ -67,13 +87,22 @@ struct bn_forward {
 
 /* ------------------------------------------------------------------ memory */
 
+static struct face face_piece(const struct bn_forward *f, struct bn_plan *p, size_t n)
+{
+    struct face face;
+    face.h = bn_plan_piece(p, n * f->wide, sizeof(float));
+    face.q8 = bn_plan_piece(p, n * f->q8_stride, 1);
+    face.inv = bn_plan_piece(p, n, sizeof(float));
+    face.sum = bn_plan_piece(p, n, sizeof(int32_t));
+    return face;
+}
+
 static struct input input_piece(const struct bn_forward *f, struct bn_plan *p, size_t n)
 {
+    size_t rotated = f->m->config.hadamard.block ? n : 0;
     struct input in;
-    in.h = bn_plan_piece(p, n * f->wide, sizeof(float));
-    in.q8 = bn_plan_piece(p, n * f->q8_stride, 1);
-    in.inv = bn_plan_piece(p, n, sizeof(float));
-    in.sum = bn_plan_piece(p, n, sizeof(int32_t));
+    in.plain = face_piece(f, p, n);
+    in.rotated = face_piece(f, p, rotated);
     return in;
 }
 
@@ -82,10 +111,14 @@ static void lay_out(struct bn_forward *f, struct bn_plan *p)
     const struct bn_config *c = &f->m->config;
     size_t n = f->max_tokens, threads = bn_pool_threads(f->pool);
     f->x = bn_plan_piece(p, n * c->n_embd, sizeof(float));
-    f->q = bn_plan_piece(p, n * f->qkv_dim, sizeof(float));
-    f->k = bn_plan_piece(p, n * f->kv_dim, sizeof(float));
-    f->v = bn_plan_piece(p, n * f->kv_dim, sizeof(float));
-    f->att = bn_plan_piece(p, n * f->qkv_dim, sizeof(float));
+    f->q = bn_plan_piece(p, n * f->q_rows, sizeof(float));
+    f->k = bn_plan_piece(p, n * f->kv_rows, sizeof(float));
+    f->v = bn_plan_piece(p, n * f->kv_rows, sizeof(float));
+    f->att = bn_plan_piece(p, n * f->mix_dim, sizeof(float));
+    f->qkv = bn_plan_piece(p, n * bn_delta_conv_width(&c->delta), sizeof(float));
+    f->z = bn_plan_piece(p, n * bn_delta_value_width(&c->delta), sizeof(float));
+    f->alpha = bn_plan_piece(p, n * c->delta.n_v_heads, sizeof(float));
+    f->beta = bn_plan_piece(p, n * c->delta.n_v_heads, sizeof(float));
     f->gate = bn_plan_piece(p, n * c->n_ff, sizeof(float));
     f->up = bn_plan_piece(p, n * c->n_ff, sizeof(float));
     f->out = bn_plan_piece(p, n * c->n_embd, sizeof(float));
@@ -100,7 +133,7 @@ static size_t many_bytes(const struct bn_forward *f)
 {
     size_t most = 0, threads = bn_pool_threads(f->pool);
     if (f->m->config.act_quant != BN_AQ_INT8) return 0;
-    for (uint32_t il = 0; il < f->m->config.n_layer; il++)
+    for (uint32_t il = 0; il < bn_config_layers(&f->m->config); il++)
         for (size_t i = 0; i < BN_N_PROJ; i++) {
             const struct bn_matrix *w = &f->m->layers[il].proj[i];
             const struct bn_gemm *g = w->gemm;
@@ -114,11 +147,11 @@ static size_t many_bytes(const struct bn_forward *f)
 }
 
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
-                              struct bn_pool *pool, struct bn_kv *kv, uint32_t n_ctx,
-                              uint32_t max_tokens, const struct bn_head_options *head,
-                              enum bn_ffn_mode ffn, struct bn_backing *how, bitnet_error *err)
+                              struct bn_pool *pool, const struct bn_forward_options *o,
+                              struct bn_backing *how, bitnet_error *err)
 {
     *out = NULL;
+    uint32_t max_tokens = o->max_tokens;
     const struct bn_config *c = &m->config;
     struct bn_forward *f = bn_calloc(1, sizeof *f);
     if (!f) return bn_fail_nomem(err, sizeof *f, "the forward pass");
@@ -127,9 +160,11 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->prof = bn_pool_prof(pool);
     f->max_tokens = max_tokens;
     f->layer_bytes = bn_model_layer_bytes(m);
-    f->qkv_dim = (size_t)c->n_head * c->head_dim;
-    f->kv_dim = (size_t)c->n_head_kv * c->head_dim;
-    f->wide = bn_max_size(bn_max_size(c->n_embd, c->n_ff), f->qkv_dim);
+    f->q_dim = (size_t)c->n_head * c->head_dim;
+    f->q_rows = f->q_dim * (c->attn_gate ? 2 : 1);
+    f->kv_rows = (size_t)c->n_head_kv * c->head_dim;
+    f->mix_dim = bn_max_size(f->q_dim, bn_delta_value_width(&c->delta));
+    f->wide = bn_config_widest(c);
     /* an odd multiple: tokens a power of two apart would share the same few lines of the caches */
     f->q8_stride = bn_align_up(f->wide, BN_K_ALIGN) | BN_K_ALIGN;
     f->many_bytes = many_bytes(f);
@@ -144,9 +179,11 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     p = (struct bn_plan){.base = f->block};
     if (s == BITNET_OK) lay_out(f, &p);
     if (s == BITNET_OK)
-        s = bn_attention_open(&f->attention, m, pool, kv, n_ctx, max_tokens, how, err);
-    if (s == BITNET_OK) s = bn_head_open(&f->head, m, pool, max_tokens, head, how, err);
-    if (s == BITNET_OK) s = bn_ffn_open(&f->ffn, m, pool, ffn, how, err);
+        s = bn_attention_open(&f->attention, m, pool, o->kv, o->n_ctx, max_tokens, how, err);
+    if (s == BITNET_OK && o->states && o->states->n_layer)
+        s = bn_delta_open(&f->delta, m, pool, o->states, max_tokens, how, err);
+    if (s == BITNET_OK) s = bn_head_open(&f->head, m, pool, max_tokens, &o->head, how, err);
+    if (s == BITNET_OK) s = bn_ffn_open(&f->ffn, m, pool, o->ffn, how, err);
     if (s == BITNET_OK) s = bn_activity_open(&f->activity, c->n_layer, c->n_ff, err);
     if (s != BITNET_OK) bn_forward_close(f);
     else *out = f;
@@ -158,6 +195,7 @@ void bn_forward_close(struct bn_forward *f)
     if (!f) return;
     bn_head_close(f->head);
     bn_attention_close(f->attention);
+    bn_delta_close(f->delta);
     bn_ffn_close(f->ffn);
     bn_activity_close(&f->activity);
     bn_block_free(f->block, f->block_bytes);
@@ -167,7 +205,7 @@ void bn_forward_close(struct bn_forward *f)
 size_t bn_forward_bytes(const struct bn_forward *f)
 {
     return f->block_bytes + bn_attention_bytes(f->attention) + bn_head_bytes(f->head) +
-           bn_ffn_bytes(f->ffn);
+           bn_ffn_bytes(f->ffn) + (f->delta ? bn_delta_bytes(f->delta) : 0);
 }
 
 const struct bn_head *bn_forward_head(const struct bn_forward *f) { return f->head; }
@@ -188,41 +226,69 @@ static void dense_mul(struct bn_forward *f, float *y, size_t y_stride, const str
     }
 }
 
-/* Makes the input of projections out of rows of `from`: g and then in_g are norms (either may be
- * NULL). When it returns, all of it can be read. */
-static const struct input *prepare(struct bn_forward *f, const float *from, size_t from_stride,
-                                   const float *g, const float *in_g, size_t cols, uint32_t worker)
+/* Token t of a face: its row h is there. */
+static void quantise(struct bn_forward *f, const struct face *face, size_t t, size_t cols,
+                     uint32_t worker)
+{
+    if (f->m->config.act_quant != BN_AQ_INT8) return;
+    bn_prof_mark(f->prof, worker, BN_OP_QUANT);
+    face->inv[t] = f->m->kernels.quant_i8(face->q8 + t * f->q8_stride, &face->sum[t],
+                                          face->h + t * f->wide, cols);
+}
+
+static void prepare_token(struct bn_forward *f, const struct input *in, const struct recipe *r,
+                          size_t t, uint32_t worker)
 {
     const struct bn_kernels *k = &f->m->kernels;
     const struct bn_config *c = &f->m->config;
+    float *h = in->plain.h + t * f->wide;
+    const float *src = r->from + t * r->from_stride;
+    bn_prof_mark(f->prof, worker, BN_OP_NORM);
+    if (r->norm) k->rmsnorm(h, src, r->norm, r->cols, c->eps);
+    else memcpy(h, src, r->cols * sizeof *h);
+    if (r->in_norm) k->rmsnorm(h, h, r->in_norm, r->cols, c->in_norm_eps);
+    if (r->plain || !r->rotated) quantise(f, &in->plain, t, r->cols, worker);
+    if (!r->rotated) return;
+    bn_prof_mark(f->prof, worker, BN_OP_HADAMARD);
+    bn_model_rotate(f->m, in->rotated.h + t * f->wide, h, r->cols, false);
+    quantise(f, &in->rotated, t, r->cols, worker);
+}
+
+/* Makes the input of projections. When it returns, all of it can be read. */
+static const struct input *prepare(struct bn_forward *f, const struct recipe *r, uint32_t worker)
+{
     bool alone = f->n == 1;
     struct input *in = alone ? &f->own[worker] : &f->shared;
     struct bn_range tokens = {0, 1};
     if (!alone) tokens = bn_pool_share(f->pool, worker, f->n, 1);
-    for (size_t t = tokens.begin; t < tokens.end; t++) {
-        float *h = in->h + t * f->wide;
-        const float *src = from + t * from_stride;
-        bn_prof_mark(f->prof, worker, BN_OP_NORM);
-        if (g) k->rmsnorm(h, src, g, cols, c->eps);
-        else memcpy(h, src, cols * sizeof *h);
-        if (in_g) k->rmsnorm(h, h, in_g, cols, c->in_norm_eps);
-        if (c->act_quant != BN_AQ_INT8) continue;
-        bn_prof_mark(f->prof, worker, BN_OP_QUANT);
-        in->inv[t] = k->quant_i8(in->q8 + t * f->q8_stride, &in->sum[t], h, cols);
-    }
+    for (size_t t = tokens.begin; t < tokens.end; t++) prepare_token(f, in, r, t, worker);
     if (!alone) bn_pool_barrier(f->pool, worker);
     return in;
 }
 
-/* The input of the next projection in the same step: the same one, unless the projection has a norm
- * of its own in front (BitNet embeddings). */
-static const struct input *next_input(struct bn_forward *f, const struct input *in,
-                                      const float *from, size_t from_stride, const float *g,
-                                      const float *in_g, size_t cols, uint32_t worker)
+/* The recipe of some projections of a layer that take the same rows: `norm`, then that of the
+ * projection itself, where there is one (BitNet embeddings: then each has its own). */
+static struct recipe recipe_of(const struct bn_layer *y, enum proj first, enum proj last,
+                               const float *from, size_t from_stride, const float *norm,
+                               size_t cols)
 {
-    if (!in_g) return in;
+    struct recipe r = {from, from_stride, cols, norm, y->in_norm[first], false, false};
+    for (enum proj p = first; p <= last; p++) {
+        r.rotated |= y->proj[p].rotated;
+        r.plain |= !y->proj[p].rotated;
+    }
+    return r;
+}
+
+/* The input of the next projection in the same step: the same one, unless the projection has a norm
+ * of its own in front. */
+static const struct input *next_input(struct bn_forward *f, const struct input *in,
+                                      struct recipe r, const float *in_norm, uint32_t worker)
+{
+    if (!in_norm) return in;
     if (in == &f->shared) bn_pool_barrier(f->pool, worker); /* others may still be reading it */
-    return prepare(f, from, from_stride, g, in_g, cols, worker);
+    r.in_norm = in_norm;
+    return prepare(f, &r, worker);
 }
 
 /* As the worker's node has it. */
@@ -251,18 +317,18 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
                     const struct input *in, struct bn_range r, uint32_t worker)
 {
     const struct bn_matrix *w = &layer->proj[which];
+    const struct face *x = w->rotated ? &in->rotated : &in->plain;
     const struct bn_gemm *g = w->gemm;
     size_t rows = rows_of(w);
     bn_prof_mark(f->prof, worker, BN_OP_Q + which);
     note_work(f, w, r, worker);
-    if (w->dense) dense_mul(f, y, rows, &w->stored, r, in->h, f->wide, f->n, worker);
+    if (w->dense) dense_mul(f, y, rows, &w->stored, r, x->h, f->wide, f->n, worker);
     else if (f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many && f->n >= g->many_from)
-        g->mul_i8_many(y, rows, &w->packed, r.begin, r.end, in->q8, f->q8_stride, in->sum, in->inv,
+        g->mul_i8_many(y, rows, &w->packed, r.begin, r.end, x->q8, f->q8_stride, x->sum, x->inv,
                        f->n, f->many + worker * f->many_bytes);
     else if (f->m->config.act_quant == BN_AQ_INT8)
-        g->mul_i8(y, rows, &w->packed, r.begin, r.end, in->q8, f->q8_stride, in->sum, in->inv,
-                  f->n);
-    else g->mul_f32(y, rows, &w->packed, r.begin, r.end, in->h, f->wide, f->n);
+        g->mul_i8(y, rows, &w->packed, r.begin, r.end, x->q8, f->q8_stride, x->sum, x->inv, f->n);
+    else g->mul_f32(y, rows, &w->packed, r.begin, r.end, x->h, f->wide, f->n);
 }
 
 /* A few tokens wait for the memory, which is not shared out evenly, so workers help each other; with
@@ -319,19 +385,20 @@ static void activate(struct bn_forward *f, struct bn_range rows, uint32_t worker
 /* up = act(`gate` times input) * (`up` times input): part after part of both matrices, which have the
  * same rows and layout. Where closed gates are to be left out, or the two do not have the same input,
  * all gates come first; others may be looking at them then, and they are left as they are. */
-static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in, uint32_t worker)
+static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in,
+                     const struct recipe *recipe, uint32_t worker)
 {
     const struct bn_layer *y = layer_of(f, il, worker);
+    const struct face *x = &in->plain; /* feed-forward lists are made where nothing is rotated */
     bool apart = bn_ffn_wants_up(f->ffn, il) || y->in_norm[UP];
     struct bn_range r;
     if (apart) {
         project_all(f, f->gate, y, GATE, in, worker);
         bn_pool_barrier(f->pool, worker);
         if (bn_ffn_wants_up(f->ffn, il) &&
-            bn_ffn_up(f->ffn, il, f->up, f->gate, in->q8, in->sum[0], in->inv[0], worker))
+            bn_ffn_up(f->ffn, il, f->up, f->gate, x->q8, x->sum[0], x->inv[0], worker))
             return;
-        in = next_input(f, in, f->x, f->m->config.n_embd, y->ffn_norm, y->in_norm[UP],
-                        f->m->config.n_embd, worker);
+        in = next_input(f, in, *recipe, y->in_norm[UP], worker);
     }
     deal(f, &y->proj[UP], worker);
     while (bn_pool_take(f->pool, worker, &r)) {
@@ -345,7 +412,7 @@ static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in, 
 static void project_down(struct bn_forward *f, uint32_t il, const struct input *in, uint32_t worker)
 {
     struct bn_range rows;
-    if (bn_ffn_down(f->ffn, il, f->out, in->q8, in->inv[0], &rows, worker))
+    if (bn_ffn_down(f->ffn, il, f->out, in->plain.q8, in->plain.inv[0], &rows, worker))
         add_residual(f, rows, worker);
     else project_residual(f, layer_of(f, il, worker), DOWN, in, worker);
 }
@@ -357,55 +424,92 @@ static void note_activity(struct bn_forward *f, uint32_t il, const struct input 
     bool int8 = f->m->config.act_quant == BN_AQ_INT8;
     bn_prof_mark(f->prof, 0, BN_OP_CHECK);
     bn_activity_note(&f->activity, il, f->gate + t * f->m->config.n_ff,
-                     int8 ? in->q8 + t * f->q8_stride : NULL, in->h + t * f->wide);
+                     int8 ? in->plain.q8 + t * f->q8_stride : NULL, in->plain.h + t * f->wide);
 }
 
 /* ------------------------------------------------------------------ the pass */
 
+/* Attention of a layer: out of x into att. */
+static void attend(struct bn_forward *f, const struct bn_layer *y, uint32_t worker)
+{
+    size_t n_embd = f->m->config.n_embd;
+    const float *const *ng = y->in_norm;
+    struct recipe r = recipe_of(y, Q, V, f->x, n_embd, y->attn_norm, n_embd);
+    const struct input *in = prepare(f, &r, worker);
+    project_all(f, f->q, y, Q, in, worker);
+    in = next_input(f, in, r, ng[K], worker);
+    project_all(f, f->k, y, K, in, worker);
+    in = next_input(f, in, r, ng[V], worker);
+    project_all(f, f->v, y, V, in, worker);
+    bn_pool_barrier(f->pool, worker);
+    bn_attention_work(
+        f->attention,
+        &(struct bn_attention_layer){y, y->index, f->att, f->mix_dim, f->q, f->q_rows, f->k, f->v},
+        worker);
+}
+
+/* The same of a layer with a delta net. */
+static void mix_delta(struct bn_forward *f, const struct bn_layer *y, uint32_t worker)
+{
+    size_t n_embd = f->m->config.n_embd;
+    struct recipe r = recipe_of(y, DELTA_QKV, DELTA_BETA, f->x, n_embd, y->attn_norm, n_embd);
+    const struct input *in = prepare(f, &r, worker);
+    project_all(f, f->qkv, y, DELTA_QKV, in, worker);
+    project_all(f, f->z, y, DELTA_Z, in, worker);
+    project_all(f, f->alpha, y, DELTA_ALPHA, in, worker);
+    project_all(f, f->beta, y, DELTA_BETA, in, worker);
+    bn_pool_barrier(f->pool, worker);
+    bn_delta_work(f->delta,
+                  &(struct bn_delta_layer){.layer = y,
+                                           .index = y->index,
+                                           .out = f->att,
+                                           .qkv = f->qkv,
+                                           .z = f->z,
+                                           .alpha = f->alpha,
+                                           .beta = f->beta,
+                                           .out_stride = f->mix_dim},
+                  worker);
+}
+
+/* One layer: x is its input, and then its output. */
+static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
+{
+    const struct bn_layer *y = layer_of(f, il, worker);
+    size_t n_embd = f->m->config.n_embd, n_ff = f->m->config.n_ff;
+    enum proj last = y->is_delta ? DELTA_OUT : O;
+    size_t mixed = y->is_delta ? bn_delta_value_width(&f->m->config.delta) : f->q_dim;
+
+    bn_prof_row(f->prof, worker, il + 1);
+    if (y->is_delta) mix_delta(f, y, worker);
+    else attend(f, y, worker);
+    bn_pool_barrier(f->pool, worker);
+    struct recipe r = recipe_of(y, last, last, f->att, f->mix_dim, y->attn_sub_norm, mixed);
+    project_residual(f, y, last, prepare(f, &r, worker), worker);
+    bn_pool_barrier(f->pool, worker);
+
+    r = recipe_of(y, GATE, UP, f->x, n_embd, y->ffn_norm, n_embd);
+    gated_up(f, il, prepare(f, &r, worker), &r, worker);
+    bn_pool_barrier(f->pool, worker);
+    r = recipe_of(y, DOWN, DOWN, f->up, n_ff, y->ffn_sub_norm, n_ff);
+    const struct input *in = prepare(f, &r, worker);
+    if (f->activity.due && worker == 0) note_activity(f, il, in);
+    project_down(f, il, in, worker);
+    bn_pool_barrier(f->pool, worker);
+}
+
 static void walk(void *arg, uint32_t worker)
 {
     struct bn_forward *f = arg;
-    const struct bn_model *m = f->m;
-    const struct bn_config *c = &m->config;
-    size_t n_embd = c->n_embd;
+    const struct bn_config *c = &f->m->config;
     struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1);
-    const struct input *in;
 
     bn_prof_mark(f->prof, worker, BN_OP_EMBED);
     for (size_t t = tokens.begin; t < tokens.end; t++)
-        bn_stored_row(&m->kernels, f->x + t * n_embd, &m->embed.stored,
-                      (uint64_t)f->batch[t].token);
+        bn_model_embed(f->m, f->x + t * c->n_embd, f->batch[t].token);
     bn_pool_barrier(f->pool, worker);
-
-    for (uint32_t il = 0; il < c->n_layer; il++) {
-        const struct bn_layer *y = layer_of(f, il, worker);
-        const float *const *ng = y->in_norm;
-
-        bn_prof_row(f->prof, worker, il + 1);
-        in = prepare(f, f->x, n_embd, y->attn_norm, ng[Q], n_embd, worker);
-        project_all(f, f->q, y, Q, in, worker);
-        in = next_input(f, in, f->x, n_embd, y->attn_norm, ng[K], n_embd, worker);
-        project_all(f, f->k, y, K, in, worker);
-        in = next_input(f, in, f->x, n_embd, y->attn_norm, ng[V], n_embd, worker);
-        project_all(f, f->v, y, V, in, worker);
-        bn_pool_barrier(f->pool, worker);
-        bn_attention_work(f->attention,
-                          &(struct bn_attention_layer){y, il, f->att, f->q, f->k, f->v}, worker);
-        bn_pool_barrier(f->pool, worker);
-        in = prepare(f, f->att, f->qkv_dim, y->attn_sub_norm, ng[O], f->qkv_dim, worker);
-        project_residual(f, y, O, in, worker);
-        bn_pool_barrier(f->pool, worker);
-
-        in = prepare(f, f->x, n_embd, y->ffn_norm, ng[GATE], n_embd, worker);
-        gated_up(f, il, in, worker);
-        bn_pool_barrier(f->pool, worker);
-        in = prepare(f, f->up, c->n_ff, y->ffn_sub_norm, ng[DOWN], c->n_ff, worker);
-        if (f->activity.due && worker == 0) note_activity(f, il, in);
-        project_down(f, il, in, worker);
-        bn_pool_barrier(f->pool, worker);
-    }
+    for (uint32_t il = 0; il < c->n_layer; il++) walk_layer(f, il, worker);
     bn_prof_row(f->prof, worker, 0);
-    if (bn_head_rows(f->head)) bn_head_work(f->head, f->x, f->shared.h, worker);
+    if (bn_head_rows(f->head)) bn_head_work(f->head, f->x, f->shared.plain.h, worker);
 }
 
 /* A pass, up to the counting. */
@@ -418,7 +522,9 @@ static void pass(struct bn_forward *f, const struct bn_batch_token *batch, size_
     for (size_t t = 0; logits && t < n; t++)
         if (batch[t].want.kind != BN_WANT_NONE) bn_head_add(f->head, (uint32_t)t, batch[t].want);
     bn_ffn_begin(f->ffn, n);
+    if (f->delta) bn_delta_begin(f->delta, batch, n);
     bn_pool_run(f->pool, walk, f);
+    if (f->delta) bn_delta_end(f->delta);
 }
 
 void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
@@ -442,6 +548,7 @@ void bn_forward_warm(struct bn_forward *f)
 {
     bn_touch(f->block, f->block_bytes);
     bn_attention_touch(f->attention);
+    if (f->delta) bn_delta_touch(f->delta);
     bn_ffn_touch(f->ffn);
     bn_head_warm(f->head);
 }

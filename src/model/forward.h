@@ -17,16 +17,26 @@ struct bn_batch_token {
     int32_t token;
     uint32_t pos;
     const struct bn_kv_seq *seq; /* its pages must reach up to pos */
+    bool guess;                  /* it may be taken back; those of a sequence stand at its end */
+    uint32_t save;               /* slot + 1 where the recurrent state behind it is put; 0: nowhere */
     struct bn_want want;         /* of its logits */
 };
 
 struct bn_forward; /* scratch memory for batches up to a maximum, and the pool that works on them */
 
-/* The model, pool and cache must outlive it. n_ctx: positions below it are possible. */
+struct bn_forward_options {
+    struct bn_kv *kv;
+    const struct bn_states *states; /* of delta nets; NULL: the model has none */
+    uint32_t n_ctx;                 /* positions below it are possible */
+    uint32_t max_tokens;            /* of a batch */
+    struct bn_head_options head;
+    enum bn_ffn_mode ffn;
+};
+
+/* The model, pool, cache and states must outlive it. */
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
-                              struct bn_pool *pool, struct bn_kv *kv, uint32_t n_ctx,
-                              uint32_t max_tokens, const struct bn_head_options *head,
-                              enum bn_ffn_mode ffn, struct bn_backing *how, bitnet_error *err);
+                              struct bn_pool *pool, const struct bn_forward_options *o,
+                              struct bn_backing *how, bitnet_error *err);
 void bn_forward_close(struct bn_forward *f);
 size_t bn_forward_bytes(const struct bn_forward *f);
 const struct bn_head *bn_forward_head(const struct bn_forward *f);

@@ -140,6 +140,7 @@ static void norm(struct bn_head *h, const float *x, float *normed, uint32_t work
         float *to = normed + i * c->n_embd;
         h->m->kernels.rmsnorm(to, x + (size_t)h->rows[i].token * c->n_embd, h->m->out_norm,
                               c->n_embd, c->eps);
+        if (h->m->head.rotated) bn_model_rotate(h->m, to, to, c->n_embd, false);
         if (h->o.int8) bn_head_int8_put(&h->int8, i, to);
         if (h->rows[i].slot != UINT32_MAX) bn_head_screen_put(h, h->rows[i].slot, to, worker);
     }
@@ -182,11 +183,30 @@ static void full_pass(struct bn_head *h, const float *normed, size_t n_full, uin
     }
 }
 
+/* The same with a ternary matrix. Nothing is screened then. */
+static void packed_pass(struct bn_head *h, const float *normed, uint32_t worker)
+{
+    const struct bn_matrix *w = &h->m->head;
+    size_t vocab = h->m->config.n_vocab;
+    struct bn_range r;
+    bn_pool_deal(h->pool, worker, vocab, w->gemm->group_rows, false);
+    while (bn_pool_take(h->pool, worker, &r)) {
+        bn_prof_mark(h->prof, worker, BN_OP_HEAD);
+        bn_head_note_work(h, h->m->head_packed_bytes, r, h->n_rows, worker);
+        w->gemm->mul_f32(h->logits, vocab, &w->packed, r.begin, r.end, normed, w->packed.cols,
+                         h->n_rows);
+    }
+}
+
 void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t worker)
 {
     size_t cols = h->m->config.n_embd, vocab = h->m->config.n_vocab, n_full = 0;
     norm(h, x, normed, worker);
     bn_pool_barrier(h->pool, worker);
+    if (!h->m->head.dense) {
+        packed_pass(h, normed, worker);
+        return;
+    }
     if (h->o.int8) {
         struct bn_range share = bn_pool_share(h->pool, worker, vocab, BN_DENSE8_ROWS);
         bn_prof_mark(h->prof, worker, BN_OP_HEAD);
@@ -226,7 +246,10 @@ static void count_bytes(struct bn_head *h, bool full, uint64_t refined, uint64_t
     const struct bn_stored *w = &h->m->head.stored;
     h->read_bytes = survivors * (w->bytes / w->rows) + refined * bn_r2_row_bytes(h->wide);
     if (h->n_slots) h->read_bytes += bn_head_coarse_bytes(h->m);
-    if (full) h->read_bytes += h->o.int8 ? h->m->head_copy_bytes : w->bytes;
+    if (full)
+        h->read_bytes += h->o.int8          ? h->m->head_copy_bytes
+                         : h->m->head.dense ? w->bytes
+                                            : h->m->head_packed_bytes;
 }
 
 void bn_head_end(struct bn_head *h)

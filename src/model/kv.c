@@ -10,14 +10,14 @@ bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bitnet_kv_
     *kv = (struct bn_kv){.keys = bn_kv_side_make(keys, false, c->head_dim),
                          .values = bn_kv_side_make(values, true, c->head_dim),
                          .n_pages = n_pages,
-                         .n_layer = c->n_layer,
+                         .n_layer = bn_config_attn_before(c, bn_config_layers(c)),
                          .n_head_kv = c->n_head_kv};
     kv->page_bytes = (kv->keys.head_bytes + kv->values.head_bytes) * c->n_head_kv;
     if (kv->keys.block_bits || kv->values.block_bits)
-        kv->tail_bytes = (size_t)BN_KV_TAIL_PAGES * c->n_layer * c->n_head_kv * 2 * BN_ATTN_BLOCK *
+        kv->tail_bytes = (size_t)BN_KV_TAIL_PAGES * kv->n_layer * c->n_head_kv * 2 * BN_ATTN_BLOCK *
                          c->head_dim * sizeof(uint16_t);
     uint64_t bytes;
-    if (!bn_mul_u64(&bytes, (uint64_t)c->n_layer * n_pages, kv->page_bytes)) bytes = SIZE_MAX;
+    if (!bn_mul_u64(&bytes, (uint64_t)kv->n_layer * n_pages, kv->page_bytes)) bytes = SIZE_MAX;
     kv->bytes = (size_t)bytes;
     bitnet_status s = bn_block_take((void **)&kv->data, &kv->bytes, how, "the KV cache", err);
     kv->free_pages = bn_calloc_now(n_pages, sizeof *kv->free_pages);
@@ -133,6 +133,7 @@ void bn_kv_truncate(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens)
     while (s->n_pages > pages) bn_kv_let_go(kv, s->pages[--s->n_pages]);
     s->n_tokens = n_tokens;
     if (n_tokens == 0) forget_tail(s);
+    if (s->state) bn_state_truncate(s->state, n_tokens);
 }
 
 void bn_kv_release(struct bn_kv *kv, struct bn_kv_seq *s) { bn_kv_truncate(kv, s, 0); }

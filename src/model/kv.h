@@ -15,12 +15,13 @@
 #include "base/mem.h"
 #include "model/config.h"
 #include "model/kv_types.h"
+#include "model/state.h"
 
 enum { BN_KV_TAIL_PAGES = 2, BN_KV_NO_PAGE = -1 };
 
 struct bn_kv {
     struct bn_kv_side keys, values;
-    uint32_t n_pages, n_layer, n_head_kv;
+    uint32_t n_pages, n_layer, n_head_kv; /* n_layer: with attention */
     size_t page_bytes; /* one page of one layer: keys [n_head_kv] heads, then values */
     size_t tail_bytes; /* of every sequence, reserved when it is opened; 0: no type has blocks */
     uint8_t *data;     /* [n_pages][n_layer][page_bytes]: a short text touches little memory */
@@ -46,6 +47,8 @@ struct bn_kv_seq {
     uint32_t n_pages, room;
     uint32_t n_tokens;       /* stored so far */
     struct bn_kv_tail *tail; /* NULL: no type has blocks */
+    struct bn_state *state;  /* of a hybrid's other layers; NULL: there are none. Follows the text when
+                              * it is truncated or let go; where pages are shared, the owner restores it */
 };
 
 bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bitnet_kv_type keys,

@@ -20,7 +20,7 @@ bitnet_status bn_memory_choose(struct bn_model *m, const struct bn_model_open_ar
 /* i-th matrix, NULL past the end; a tied head is the embedding. */
 static const struct bn_matrix *matrix_at(const struct bn_model *m, size_t i)
 {
-    size_t n = (size_t)m->config.n_layer * BN_N_PROJ;
+    size_t n = (size_t)bn_config_layers(&m->config) * BN_N_PROJ;
     if (i < n) return &m->layers[i / BN_N_PROJ].proj[i % BN_N_PROJ];
     if (i == n) return &m->embed;
     return i == n + 1 && !m->config.tied_head ? &m->head : NULL;

@@ -88,6 +88,20 @@ bool bn_meta_next_str(const struct bn_meta *m, uint64_t *cursor, const char **ou
     return true;
 }
 
+bool bn_meta_int_at(const struct bn_meta *m, uint64_t i, int64_t *out)
+{
+    static const uint8_t sizes[] = {1, 1, 2, 2, 4, 4, 0, 1, 0, 0, 8, 8, 0}; /* of integers */
+    int64_t v;
+    uint64_t u;
+    if (m->type != BN_META_ARRAY || i >= m->count || !sizes[m->elem]) return false;
+    const uint8_t *p = m->raw + i * sizes[m->elem];
+    if (m->elem == BN_META_BOOL) v = p[0] != 0;
+    else if (!integer_at(p, m->elem, &v, &u) || (v >= 0 && u > INT64_MAX)) return false;
+    else if (v >= 0) v = (int64_t)u;
+    *out = v;
+    return true;
+}
+
 /* ------------------------------------------------------------------ for people */
 
 enum { PRINT_ITEMS = 8, PRINT_BYTES = 160 };

@@ -62,12 +62,14 @@ static bitnet_status choose_activations(struct bn_config *c, const char *name, b
 static uint64_t t2_bytes(const struct bn_config *c)
 {
     uint64_t weights = 0;
-    for (enum bn_part p = BN_P_Q; p <= BN_P_DOWN; p++) {
-        uint64_t rows, cols;
-        bn_part_shape(c, p, &rows, &cols);
-        weights += rows * cols;
-    }
-    return weights * c->n_layer / 4;
+    for (uint32_t i = 0; i < bn_config_layers(c); i++)
+        for (enum bn_part p = BN_P_Q; p < BN_P_COUNT; p++) {
+            uint64_t rows, cols;
+            if (!bn_part_in_layer(c, p, i)) continue;
+            bn_part_shape(c, p, &rows, &cols);
+            weights += rows * cols;
+        }
+    return weights / 4;
 }
 
 const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, bool int8, uint64_t bytes,
@@ -227,8 +229,9 @@ void bn_model_close(struct bn_model *m)
  * for other nodes, and the few that are left as floats. */
 uint64_t bn_model_layer_bytes(const struct bn_model *m)
 {
-    uint64_t bytes = m->packed_bytes - m->head_copy_bytes - m->ffn_bytes - m->replica_bytes;
-    for (uint32_t i = 0; i < m->config.n_layer; i++)
+    uint64_t bytes = m->packed_bytes - m->head_copy_bytes - m->head_packed_bytes - m->ffn_bytes -
+                     m->replica_bytes;
+    for (uint32_t i = 0; i < bn_config_layers(&m->config); i++)
         for (int k = 0; k < BN_N_PROJ; k++)
             if (m->layers[i].proj[k].dense) bytes += m->layers[i].proj[k].stored.bytes;
     return bytes;

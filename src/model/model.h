@@ -14,8 +14,10 @@
 #include "model/head_rotate.h"
 #include "text/tokenizer.h"
 
+/* One that a layer does not have is dense and has no rows. */
 struct bn_matrix {
     bool dense;
+    bool rotated;               /* its input is (hadamard.h) */
     const struct bn_gemm *gemm; /* projections: layout and kernel; dense ones, too, cut their shares
                                  * by its groups */
     struct bn_packed packed;    /* ternary */
@@ -41,6 +43,12 @@ struct bn_layer {
     const float *q_norm, *k_norm;              /* [head_dim] or NULL                   */
     const float *in_norm[BN_N_PROJ];           /* of each projection's input, or NULL  */
     struct bn_matrix proj[BN_N_PROJ];          /* index: part - BN_P_Q                 */
+    bool is_delta;                             /* has a delta net in place of attention */
+    uint32_t index;                            /* among states, or in the KV cache     */
+    const float *conv;                         /* of a delta net: [taps][conv width]   */
+    const float *delta_a, *delta_dt;           /* [n_v_heads]                          */
+    const float *delta_norm;                   /* [v_dim]                              */
+    const float *mtp_embed_norm, *mtp_hidden_norm, *mtp_out_norm; /* [n_embd] or NULL  */
     struct bn_part_copy up_rows, down_cols;    /* ffn_copy.c                           */
     float up_scale_max;                        /* of up_rows: the largest scale        */
 };
@@ -73,10 +81,14 @@ struct bn_model {
     const struct bn_gemm *gemm;        /* the layout wanted; what it cannot hold is in gemm_t2 */
     const struct bn_gemm *gemm_binary; /* the same for matrices of -1 and +1 only */
     struct bn_tokenizer *tokenizer;    /* NULL: the file has none */
-    struct bn_layer *layers;           /* [n_layer] */
+    struct bn_layer *layers;           /* [n_layer + n_mtp] */
     const float *out_norm;             /* [n_embd] */
     const float *rope_factors;         /* [rope_dim / 2] */
-    struct bn_matrix embed, head;      /* dense; head is the embedding when tied */
+    struct bn_matrix embed, head;      /* embed: dense. head: packed if it is ternary, with `stored` as
+                                        * in the file all the same; the embedding when tied */
+    const float *signs[BN_MAX_HADAMARD_WIDTHS]; /* [width] of rotated inputs, as in the config */
+    bool embed_rotated;                /* rows are to be turned back */
+    bool delta_out_tiled;              /* the delta nets' output is wanted in the file's order */
     struct bn_screen screen;           /* copy of the head for screening (head_copy.c), or none */
     struct bn_dense8 head_int8;        /* its copy with one byte a weight; data NULL: none */
     struct bn_slab slab;  /* norms, scales, packed matrices, in the order of their use, and ffn
@@ -86,6 +98,7 @@ struct bn_model {
     uint32_t n_replicas, n_nodes;       /* n_nodes: that weights lie in */
     uint64_t replica_bytes, near_bytes; /* near_bytes: of all layers, see bn_place_near */
     size_t head_copy_bytes;             /* of the one copy there is */
+    size_t head_packed_bytes;           /* of a ternary head, scales included */
     uint64_t ffn_bytes;                 /* copies of feed-forward matrices */
     struct bn_buf note;                 /* repairs and guesses, sentences for the user */
     const char *weight_type;            /* of the projections, "mixed" if not one */
@@ -142,6 +155,10 @@ static inline const struct bn_dense8 *bn_model_head_int8(const struct bn_model *
     return node && node <= m->n_replicas ? &m->replicas[node - 1].head_int8 : &m->head_int8;
 }
 
+/* The rotation of an input of n columns, as y = H(s x); or of a row back, y = s (H x). y may be x. */
+void bn_model_rotate(const struct bn_model *m, float *y, const float *x, size_t n, bool back);
+/* The embedding of a token, out[n_embd]. */
+void bn_model_embed(const struct bn_model *m, float *out, int32_t token);
 /* Row r of a dense tensor as floats, by the model's kernels. */
 void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_stored *t, uint64_t r);
 /* Rows [r, r + n_rows) of it times n_tok tokens, as dots in kernels.h; wide: [n_rows][cols]. */

@@ -66,7 +66,7 @@ uint64_t bn_place_near(const struct bn_model *m, const struct bn_pool *pool)
     uint64_t near = 0;
     for (uint32_t w = 0; m->numa && w < bn_pool_threads(pool); w++) {
         const struct bn_layer *layers = bn_model_layers(m, bn_pool_node(pool, w));
-        for (uint32_t i = 0; i < m->config.n_layer; i++)
+        for (uint32_t i = 0; i < bn_config_layers(&m->config); i++)
             for (int k = 0; k < BN_N_PROJ; k++)
                 if (!layers[i].proj[k].dense) near += near_share(m, pool, &layers[i].proj[k], w);
     }

@@ -68,8 +68,9 @@ static void copy_head(struct job *j, struct bn_replica *r, const struct bn_model
 
 static void copy_all(struct job *j, struct bn_replica *r, const struct bn_model *m)
 {
-    memcpy(r->layers, m->layers, m->config.n_layer * sizeof *r->layers);
-    for (uint32_t i = 0; i < m->config.n_layer; i++) {
+    uint32_t n_layer = bn_config_layers(&m->config);
+    memcpy(r->layers, m->layers, n_layer * sizeof *r->layers);
+    for (uint32_t i = 0; i < n_layer; i++) {
         struct bn_layer *y = &r->layers[i];
         for (int k = 0; k < BN_N_PROJ; k++) copy_matrix(j, &y->proj[k]);
         copy_part(j, &y->up_rows, &y->proj[BN_P_UP - BN_P_Q]);
@@ -82,9 +83,10 @@ static bitnet_status make(struct bn_model *m, struct bn_replica *r, uint32_t nod
                           struct bn_pool *pool, bitnet_error *err)
 {
     struct job j = {.pool = pool};
-    r->layers = bn_calloc(m->config.n_layer, sizeof *r->layers);
+    uint32_t n_layer = bn_config_layers(&m->config);
+    r->layers = bn_calloc(n_layer, sizeof *r->layers);
     if (!r->layers)
-        return bn_fail_nomem(err, m->config.n_layer * sizeof *r->layers, "a copy of the layers");
+        return bn_fail_nomem(err, n_layer * sizeof *r->layers, "a copy of the layers");
     copy_all(&j, r, m);
     r->bytes = j.plan.used;
     BN_TRY(bn_block_take((void **)&r->block, &r->bytes, &m->backing,

@@ -116,12 +116,19 @@ static bool add_layer(struct bn_scrub *s, uint32_t i)
                  {y->attn_sub_norm, BN_P_ATTN_SUB_NORM},
                  {y->ffn_sub_norm, BN_P_FFN_SUB_NORM},
                  {y->q_norm, BN_P_Q_NORM},
-                 {y->k_norm, BN_P_K_NORM}};
+                 {y->k_norm, BN_P_K_NORM},
+                 {y->delta_norm, BN_P_DELTA_NORM},
+                 {y->delta_a, BN_P_DELTA_A},
+                 {y->delta_dt, BN_P_DELTA_DT},
+                 {y->conv, BN_P_DELTA_CONV},
+                 {y->mtp_embed_norm, BN_P_MTP_EMBED_NORM},
+                 {y->mtp_hidden_norm, BN_P_MTP_HIDDEN_NORM},
+                 {y->mtp_out_norm, BN_P_MTP_OUT_NORM}};
     bool ok = true;
     for (size_t k = 0; ok && k < BN_ARRAY_LEN(norms); k++) {
         uint64_t rows, cols;
         bn_part_shape(c, norms[k].part, &rows, &cols);
-        ok = add_vector(s, norms[k].x, cols, norms[k].part, i, "");
+        ok = add_vector(s, norms[k].x, rows * cols, norms[k].part, i, "");
     }
     for (int k = 0; ok && k < BN_N_PROJ; k++) {
         const struct bn_matrix *w = &y->proj[k];
@@ -139,10 +146,10 @@ static bool add_tables(struct bn_scrub *s)
     const struct bn_config *c = &m->config;
     bool copy = bn_head_copy_data(&m->screen, &m->head_int8) != NULL;
     bool ok = add_matrix(s, &m->embed, BN_P_EMBED, 0);
-    if (ok) s->regions[s->n_regions - 1].release = !c->tied_head || copy;
-    if (ok && !c->tied_head) {
-        ok = add_matrix(s, &m->head, BN_P_HEAD, 0);
-        if (ok) s->regions[s->n_regions - 1].release = copy;
+    if (ok) s->regions[s->n_regions - 1].release = !c->tied_head || copy || !m->head.dense;
+    if (ok && (!c->tied_head || !m->head.dense)) {
+        ok = add_matrix(s, &m->head, c->tied_head ? BN_P_EMBED : BN_P_HEAD, 0);
+        if (ok && m->head.dense) s->regions[s->n_regions - 1].release = copy;
     }
     return ok && add_head_copy(s, &m->screen, &m->head_int8) &&
            add_vector(s, m->out_norm, c->n_embd, BN_P_OUT_NORM, 0, "") &&
@@ -154,7 +161,7 @@ static bool add_replica(struct bn_scrub *s, const struct bn_replica *r, uint32_t
 {
     size_t first = s->n_regions;
     bool ok = add_head_copy(s, &r->screen, &r->head_int8);
-    for (uint32_t i = 0; ok && i < s->m->config.n_layer; i++)
+    for (uint32_t i = 0; ok && i < bn_config_layers(&s->m->config); i++)
         ok = add_matrices(s, &r->layers[i], i, false);
     for (size_t i = first; i < s->n_regions; i++) s->regions[i].node = node;
     return ok;
@@ -169,7 +176,7 @@ bitnet_status bn_scrub_open(struct bn_scrub **out, const struct bn_model *m, bit
     if (!s) return bn_fail_nomem(err, sizeof *s, "checksums of the weights");
     s->m = m;
     bool ok = add_tables(s);
-    for (uint32_t i = 0; ok && i < m->config.n_layer; i++) ok = add_layer(s, i);
+    for (uint32_t i = 0; ok && i < bn_config_layers(&m->config); i++) ok = add_layer(s, i);
     for (uint32_t i = 0; ok && i < m->n_replicas; i++) ok = add_replica(s, &m->replicas[i], i + 1);
     size_t n = 0;
     for (size_t i = 0; i < s->n_regions; i++) n += bn_div_up(s->regions[i].bytes, BN_SCRUB_BLOCK);
@@ -217,7 +224,8 @@ static uint64_t checksum(const uint8_t *data, size_t n)
 
 static void found(struct bn_scrub *s, const struct region *r)
 {
-    bn_part_name(s->tensor, r->part, r->layer, s->m->source.is_gguf);
+    bn_part_name(s->tensor, r->part, bn_config_named_layer(&s->m->config, r->layer),
+                 s->m->source.is_gguf);
     strcat(s->tensor, r->note);
     size_t used = strlen(s->tensor);
     if (r->node) snprintf(s->tensor + used, sizeof s->tensor - used, " (node %u)", r->node);

@@ -102,6 +102,10 @@ bitnet_status bn_source_fetch_end(struct bn_source *s, bitnet_error *err);
 
 const struct bn_tensor *bn_source_tensor(const struct bn_source *s,
                                          const char *name); /* NULL: absent */
+/* Is there a tensor whose name begins so? */
+bool bn_source_has(const struct bn_source *s, const char *prefix);
+/* Of a checkpoint: part of what is no language model, and left aside. */
+bool bn_source_is_aside(const struct bn_source *s, const char *name);
 /* The tensor as a matrix: rows = product of the outer dimensions. hf_scale is left 1. */
 struct bn_stored bn_tensor_stored(const struct bn_tensor *t);
 /* Its pages may leave memory. */
@@ -116,6 +120,10 @@ bool bn_meta_bool(const struct bn_source *s, const char *key, bool *out);
 bool bn_meta_str(const struct bn_source *s, const char *key, const char **out, size_t *n);
 /* Walks the strings of a STR array: call with *cursor = 0 `count` times. */
 bool bn_meta_next_str(const struct bn_meta *m, uint64_t *cursor, const char **out, size_t *n);
+
+/* Element i of an array of whole numbers or truth values; false: there is none, or it is larger than
+ * 2^63 - 1. */
+bool bn_meta_int_at(const struct bn_meta *m, uint64_t i, int64_t *out);
 
 /* The text of an entry's value for people, long arrays cut. Type as "u32", "str[128256]". */
 struct bn_buf;

@@ -4,7 +4,10 @@
  * peak is about one copy of the weights. */
 #include "model/model.h"
 
+#include "base/det_math.h"
 #include "base/mem.h"
+#include "model/hadamard.h"
+#include "model/order.h"
 #include "model/rope.h"
 #include "model/ternary.h"
 #include <math.h>
@@ -28,16 +31,20 @@ static void claim(struct loader *l, const struct bn_tensor *t)
     if (t) l->claimed[t - l->s->tensors] = 1;
 }
 
-/* A norm's weights as f32 in the slab; absent parts are an error unless optional. */
-static bitnet_status load_vector(struct loader *l, const float **out, const struct bn_tensor *t,
+static bitnet_status missing(const struct loader *l, enum bn_part p, uint32_t layer)
+{
+    char name[BN_MAX_NAME_BYTES];
+    bn_part_name(name, p, layer, l->s->is_gguf);
+    return bn_fail(l->err, BITNET_E_FORMAT, "'%s': tensor '%s' is missing", l->s->path, name);
+}
+
+/* A tensor of n finite floats as f32 in the slab, as it is stored. p, layer: its name if it is
+ * missing. */
+static bitnet_status load_floats(struct loader *l, float **out, const struct bn_tensor *t,
                                  enum bn_part p, uint32_t layer, uint64_t n)
 {
     *out = NULL;
-    if (!t) {
-        char name[BN_MAX_NAME_BYTES];
-        bn_part_name(name, p, layer, l->s->is_gguf);
-        return bn_fail(l->err, BITNET_E_FORMAT, "'%s': tensor '%s' is missing", l->s->path, name);
-    }
+    if (!t) return missing(l, p, layer);
     claim(l, t);
     BN_TRY(bn_source_fetch(l->s, t, l->err));
     struct bn_stored st = bn_tensor_stored(t);
@@ -63,8 +70,47 @@ static bitnet_status load_vector(struct loader *l, const float **out, const stru
 static bitnet_status load_norm(struct loader *l, const float **out, enum bn_part p, uint32_t layer)
 {
     uint64_t rows, cols;
+    float *v;
     bn_part_shape(&l->m->config, p, &rows, &cols);
-    return load_vector(l, out, bn_part_find(l->s, p, layer), p, layer, cols);
+    BN_TRY(load_floats(l, &v, bn_part_find(l->s, p, layer), p, layer, cols));
+    for (uint64_t i = 0; l->m->config.norm_plus_one && p != BN_P_DELTA_NORM && i < cols; i++)
+        v[i] += 1.0f;
+    *out = v;
+    return BITNET_OK;
+}
+
+/* Numbers of value heads, in the order of the model. Checkpoints have the logarithm of -A. */
+static bitnet_status load_gate(struct loader *l, const float **out, enum bn_part p, uint32_t layer)
+{
+    const struct bn_config *c = &l->m->config;
+    uint32_t n = c->delta.n_v_heads;
+    float *v, *stored;
+    BN_TRY(load_floats(l, &stored, bn_part_find(l->s, p, layer), p, layer, n));
+    v = bn_slab_alloc(&l->m->slab, n * sizeof *v);
+    if (!v) return bn_fail_nomem(l->err, n * sizeof *v, "gates");
+    for (uint32_t i = 0; i < n; i++) {
+        v[i] = stored[bn_order_row(c, p, i)];
+        if (p == BN_P_DELTA_A && !l->s->is_gguf) v[i] = -(float)bn_det_exp((double)v[i]);
+    }
+    *out = v;
+    return BITNET_OK;
+}
+
+/* [conv width][taps] in the file; here tap by tap, channels in the order of the model. */
+static bitnet_status load_conv(struct loader *l, const float **out, uint32_t layer)
+{
+    const struct bn_config *c = &l->m->config;
+    size_t width = bn_delta_conv_width(&c->delta), taps = c->delta.taps;
+    float *w, *stored;
+    BN_TRY(load_floats(l, &stored, bn_part_find(l->s, BN_P_DELTA_CONV, layer), BN_P_DELTA_CONV,
+                       layer, width * taps));
+    w = bn_slab_alloc(&l->m->slab, width * taps * sizeof *w);
+    if (!w) return bn_fail_nomem(l->err, width * taps * sizeof *w, "a convolution");
+    for (size_t i = 0; i < width; i++)
+        for (size_t j = 0; j < taps; j++)
+            w[j * width + i] = stored[bn_order_row(c, BN_P_DELTA_CONV, i) * taps + j];
+    *out = w;
+    return BITNET_OK;
 }
 
 /* ------------------------------------------------------------------ packing */
@@ -76,6 +122,7 @@ struct pack_job {
     uint8_t *data;
     float *row_scale;
     uint16_t *block_scale;
+    enum bn_part part;
     _Atomic uint64_t bad_row; /* UINT64_MAX: none */
 };
 
@@ -92,8 +139,8 @@ static void pack_worker(void *arg, uint32_t worker)
         size_t n = bn_min_size(g->group_rows, rows - r0);
         for (size_t r = r0; r < r0 + n; r++)
             if (!bn_ternary_row(w + (r - r0) * cols, j->row_scale ? j->row_scale + r : NULL,
-                                j->block_scale ? j->block_scale + r * blocks : NULL, j->t, r,
-                                scratch))
+                                j->block_scale ? j->block_scale + r * blocks : NULL, j->t,
+                                bn_order_row(&j->l->m->config, j->part, r), scratch))
                 atomic_store(&j->bad_row, r);
         g->pack(j->data + r0 / g->group_rows * group_bytes, w, n, cols);
     }
@@ -107,11 +154,11 @@ static bitnet_status fail_code(const struct loader *l, const char *tensor, uint6
 }
 
 static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const struct bn_ternary *t,
-                                 const struct bn_tensor *tensor)
+                                 enum bn_part p, const struct bn_tensor *tensor)
 {
     const struct bn_gemm *g = x->gemm;
     uint64_t rows = t->stored.rows, cols = t->stored.cols;
-    struct pack_job j = {.l = l, .t = t, .gemm = g, .bad_row = UINT64_MAX};
+    struct pack_job j = {.l = l, .t = t, .gemm = g, .part = p, .bad_row = UINT64_MAX};
     size_t packed_bytes = bn_div_up(rows, g->group_rows) * g->group_bytes(cols);
     j.data = bn_slab_alloc(&l->m->slab, packed_bytes);
     if (!j.data) return bn_fail_nomem(l->err, packed_bytes, tensor->name);
@@ -172,16 +219,64 @@ static bitnet_status keep(struct loader *l, struct bn_stored *x, const struct bn
     return bn_source_fetch_to(l->s, t, data, l->err);
 }
 
+/* Rows, or pieces of rows, that stand elsewhere in the file are put in order, in the slab. */
+static bitnet_status keep_in_order(struct loader *l, struct bn_stored *x, enum bn_part p,
+                                   const struct bn_tensor *t)
+{
+    const struct bn_config *c = &l->m->config;
+    const struct bn_type_info *type = bn_type_info(x->type);
+    struct bn_order_cols cols = bn_order_cols(c, p);
+    bool moved = cols.delta != NULL;
+    for (uint64_t r = 0; !moved && r < x->rows; r++) moved = bn_order_row(c, p, r) != r;
+    if (!moved) return keep(l, x, t);
+    size_t width = cols.delta ? cols.width : (size_t)x->cols;
+    if (width % type->block)
+        return bn_fail(l->err, BITNET_E_UNSUPPORTED,
+                       "tensor '%s': heads of %zu columns cannot be told apart in type %s", t->name,
+                       width, type->name);
+    uint8_t *data = bn_slab_alloc(&l->m->slab, x->bytes);
+    if (!data) return bn_fail_nomem(l->err, x->bytes, t->name);
+    bn_place_shared(l->m, data, x->bytes);
+    size_t piece = width / type->block * type->block_bytes, pieces = (size_t)x->cols / width;
+    for (uint64_t r = 0; r < x->rows; r++)
+        for (size_t i = 0; i < pieces; i++) {
+            size_t from = cols.delta ? bn_order_tiled(cols.delta, (uint32_t)i) : i;
+            memcpy(data + (r * pieces + i) * piece,
+                   x->data + (bn_order_row(c, p, r) * pieces + from) * piece, piece);
+        }
+    x->data = data;
+    bn_source_release(l->s, t);
+    return BITNET_OK;
+}
+
+/* Is the input of a matrix rotated? Then there must be signs of its width. */
+static bitnet_status look_for_rotation(struct loader *l, bool *rotated, const struct bn_tensor *t,
+                                       bool inverse)
+{
+    const struct bn_hadamard *h = &l->m->config.hadamard;
+    *rotated = h->block && bn_hadamard_has(l->s, t->name, inverse);
+    if (!*rotated) return BITNET_OK;
+    bool width = !h->signs;
+    for (uint32_t i = 0; i < h->n_widths; i++) width |= h->widths[i] == t->dims[0];
+    if (width && t->dims[0] % h->block == 0) return BITNET_OK;
+    return bn_fail(l->err, BITNET_E_FORMAT,
+                   "tensor '%s' is rotated, and there are no signs for its %llu columns", t->name,
+                   (unsigned long long)t->dims[0]);
+}
+
 static bitnet_status open_projection(struct loader *l, struct bn_matrix *x, struct bn_ternary *t,
                                      enum bn_part p, uint32_t layer)
 {
-    BN_TRY(bn_source_fetch(l->s, bn_part_find(l->s, p, layer), l->err));
+    const struct bn_tensor *tensor = bn_part_find(l->s, p, layer);
+    BN_TRY(bn_source_fetch(l->s, tensor, l->err));
     BN_TRY(bn_source_fetch(l->s, bn_part_scale(l->s, p, layer), l->err));
     BN_TRY(bn_ternary_open(t, &x->dense, l->s, &l->m->config, p, layer, l->err));
-    claim(l, bn_part_find(l->s, p, layer));
+    BN_TRY(look_for_rotation(l, &x->rotated, tensor, false));
+    claim(l, tensor);
     claim(l, bn_part_scale(l->s, p, layer));
     l->m->n_params += t->stored.rows * t->stored.cols;
-    l->m->weight_type = common_name(l->m->weight_type, bn_type_info(t->stored.type)->name);
+    if (p < BN_P_DELTA_ALPHA || p > BN_P_DELTA_BETA) /* these are small, and often floats */
+        l->m->weight_type = common_name(l->m->weight_type, bn_type_info(t->stored.type)->name);
     x->gemm = layout_of(l, t);
     return BITNET_OK;
 }
@@ -192,19 +287,25 @@ static bitnet_status load_projections(struct loader *l, struct bn_layer *y, uint
 {
     struct bn_ternary t[BN_N_PROJ];
     struct bn_matrix *gate = &y->proj[BN_P_GATE - BN_P_Q], *up = &y->proj[BN_P_UP - BN_P_Q];
-    for (int k = 0; k < BN_N_PROJ; k++)
-        BN_TRY(open_projection(l, &y->proj[k], &t[k], (enum bn_part)(BN_P_Q + k), layer));
+    for (int k = 0; k < BN_N_PROJ; k++) {
+        enum bn_part p = (enum bn_part)(BN_P_Q + k);
+        if (bn_part_in_layer(&l->m->config, p, layer))
+            BN_TRY(open_projection(l, &y->proj[k], &t[k], p, layer));
+        else y->proj[k] = (struct bn_matrix){.dense = true, .gemm = l->m->kernels.gemm_t2};
+    }
     if (gate->gemm != up->gemm) gate->gemm = up->gemm = l->m->kernels.gemm_t2;
     for (int k = 0; k < BN_N_PROJ; k++) {
         struct bn_matrix *x = &y->proj[k];
-        const struct bn_tensor *tensor = bn_part_find(l->s, (enum bn_part)(BN_P_Q + k), layer);
+        enum bn_part p = (enum bn_part)(BN_P_Q + k);
+        const struct bn_tensor *tensor = bn_part_find(l->s, p, layer);
+        if (!bn_part_in_layer(&l->m->config, p, layer)) continue;
         if (x->dense) {
             x->stored = t[k].stored;
-            BN_TRY(keep(l, &x->stored, tensor));
+            BN_TRY(keep_in_order(l, &x->stored, p, tensor));
             continue;
         }
         l->m->layout = common_name(l->m->layout, x->gemm->layout);
-        BN_TRY(pack_matrix(l, x, &t[k], tensor));
+        BN_TRY(pack_matrix(l, x, &t[k], p, tensor));
     }
     return BITNET_OK;
 }
@@ -213,28 +314,44 @@ static bitnet_status load_layer(struct loader *l, uint32_t i)
 {
     struct bn_layer *y = &l->m->layers[i];
     const struct bn_config *c = &l->m->config;
-    BN_TRY(load_norm(l, &y->attn_norm, BN_P_ATTN_NORM, i));
-    BN_TRY(load_norm(l, &y->ffn_norm, BN_P_FFN_NORM, i));
-    if (c->sub_norms) {
-        BN_TRY(load_norm(l, &y->attn_sub_norm, BN_P_ATTN_SUB_NORM, i));
-        BN_TRY(load_norm(l, &y->ffn_sub_norm, BN_P_FFN_SUB_NORM, i));
+    uint32_t name = bn_config_named_layer(c, i);
+    const struct {
+        const float **to;
+        enum bn_part part;
+    } norms[] = {{&y->attn_norm, BN_P_ATTN_NORM},
+                 {&y->ffn_norm, BN_P_FFN_NORM},
+                 {&y->attn_sub_norm, BN_P_ATTN_SUB_NORM},
+                 {&y->ffn_sub_norm, BN_P_FFN_SUB_NORM},
+                 {&y->q_norm, BN_P_Q_NORM},
+                 {&y->k_norm, BN_P_K_NORM},
+                 {&y->delta_norm, BN_P_DELTA_NORM},
+                 {&y->mtp_embed_norm, BN_P_MTP_EMBED_NORM},
+                 {&y->mtp_hidden_norm, BN_P_MTP_HIDDEN_NORM},
+                 {&y->mtp_out_norm, BN_P_MTP_OUT_NORM}};
+    y->is_delta = bn_config_is_delta(c, i);
+    y->index = y->is_delta ? bn_config_delta_before(c, i) : bn_config_attn_before(c, i);
+    for (size_t k = 0; k < BN_ARRAY_LEN(norms); k++)
+        if (bn_part_in_layer(c, norms[k].part, name))
+            BN_TRY(load_norm(l, norms[k].to, norms[k].part, name));
+    if (y->is_delta) {
+        BN_TRY(load_conv(l, &y->conv, name));
+        BN_TRY(load_gate(l, &y->delta_a, BN_P_DELTA_A, name));
+        BN_TRY(load_gate(l, &y->delta_dt, BN_P_DELTA_DT, name));
     }
-    if (c->qk_norm) {
-        BN_TRY(load_norm(l, &y->q_norm, BN_P_Q_NORM, i));
-        BN_TRY(load_norm(l, &y->k_norm, BN_P_K_NORM, i));
-    }
-    BN_TRY(load_projections(l, y, i));
+    BN_TRY(load_projections(l, y, name));
     for (int k = 0; c->in_norms && k < BN_N_PROJ; k++) {
         enum bn_part p = (enum bn_part)(BN_P_Q + k);
-        const struct bn_tensor *t = bn_part_in_norm(l->s, p, i);
-        BN_TRY(load_vector(l, &y->in_norm[k], t, p, i,
+        float *norm;
+        if (!bn_part_in_layer(c, p, name)) continue;
+        BN_TRY(load_floats(l, &norm, bn_part_in_norm(l->s, p, name), p, name,
                            y->proj[k].dense ? y->proj[k].stored.cols : y->proj[k].packed.cols));
+        y->in_norm[k] = norm;
     }
     return BITNET_OK;
 }
 
-/* Embedding and head stay as they are. */
-static bitnet_status load_dense(struct loader *l, struct bn_matrix *x, enum bn_part p)
+/* Embedding and head stay as they are; a ternary head is packed besides. */
+static bitnet_status load_table(struct loader *l, struct bn_matrix *x, enum bn_part p)
 {
     bool online;
     const struct bn_tensor *t = bn_part_find(l->s, p, 0);
@@ -251,12 +368,54 @@ static bitnet_status load_dense(struct loader *l, struct bn_matrix *x, enum bn_p
     return BITNET_OK;
 }
 
+/* All logits are a product with it, so it is a matrix like others if its values are ternary. */
+static bitnet_status load_head(struct loader *l)
+{
+    struct bn_model *m = l->m;
+    enum bn_part p = m->config.tied_head ? BN_P_EMBED : BN_P_HEAD;
+    const struct bn_tensor *tensor = bn_part_find(l->s, p, 0);
+    struct bn_ternary t;
+    m->head = m->embed;
+    if (!m->config.tied_head) BN_TRY(load_table(l, &m->head, BN_P_HEAD));
+    BN_TRY(look_for_rotation(l, &m->head.rotated, tensor, false));
+    struct bn_stored stored = m->head.stored;
+    if (!bn_type_info(stored.type)->ternary && stored.type > BN_BF16) return BITNET_OK;
+    BN_TRY(bn_source_fetch(l->s, tensor, l->err));
+    BN_TRY(bn_ternary_open(&t, &m->head.dense, l->s, &m->config, p, 0, l->err));
+    if (m->head.dense) return BITNET_OK;
+    m->head.gemm = layout_of(l, &t);
+    uint64_t params = m->n_params_ternary, bytes = m->packed_bytes;
+    BN_TRY(pack_matrix(l, &m->head, &t, p, tensor));
+    m->n_params_ternary = params;
+    m->head_packed_bytes = m->packed_bytes - bytes;
+    m->head.stored = stored;
+    return BITNET_OK;
+}
+
+static bitnet_status load_signs(struct loader *l)
+{
+    const struct bn_hadamard *h = &l->m->config.hadamard;
+    for (uint32_t i = 0; i < h->n_widths; i++) {
+        float *signs = bn_slab_alloc(&l->m->slab, h->widths[i] * sizeof *signs);
+        if (!signs) return bn_fail_nomem(l->err, h->widths[i] * sizeof *signs, "signs");
+        bn_hadamard_signs(signs, h, l->s, h->widths[i]);
+        l->m->signs[i] = signs;
+    }
+    l->m->delta_out_tiled = h->block && l->m->config.v_tiled && !h->v_grouped;
+    return BITNET_OK;
+}
+
 static bitnet_status load_rope_factors(struct loader *l)
 {
     const struct bn_config *c = &l->m->config;
     const struct bn_tensor *t = bn_part_find(l->s, BN_P_ROPE_FREQS, 0);
-    if (t) return load_vector(l, &l->m->rope_factors, t, BN_P_ROPE_FREQS, 0, c->rope_dim / 2);
-    float *f = bn_slab_alloc(&l->m->slab, c->rope_dim / 2 * sizeof *f);
+    float *f;
+    if (t) {
+        BN_TRY(load_floats(l, &f, t, BN_P_ROPE_FREQS, 0, c->rope_dim / 2));
+        l->m->rope_factors = f;
+        return BITNET_OK;
+    }
+    f = bn_slab_alloc(&l->m->slab, c->rope_dim / 2 * sizeof *f);
     if (!f) return bn_fail_nomem(l->err, c->rope_dim / 2 * sizeof *f, "rotation factors");
     bn_rope_factors(f, c);
     l->m->rope_factors = f;
@@ -274,6 +433,7 @@ static bitnet_status refuse_unknown(const struct loader *l)
             continue;
         if (l->m->config.tied_head && &l->s->tensors[i] == bn_part_find(l->s, BN_P_HEAD, 0))
             continue;
+        if (bn_source_is_aside(l->s, name)) continue;
         return bn_fail(l->err, BITNET_E_UNSUPPORTED,
                        "'%s': tensor '%s' has no place in architecture '%s' as known here",
                        l->s->path, name, l->m->config.arch);
@@ -284,17 +444,19 @@ static bitnet_status refuse_unknown(const struct loader *l)
 static bitnet_status load_all(struct loader *l, bitnet_progress_fn progress, void *user)
 {
     struct bn_model *m = l->m;
-    BN_TRY(load_dense(l, &m->embed, BN_P_EMBED));
-    m->head = m->embed;
-    if (!m->config.tied_head) BN_TRY(load_dense(l, &m->head, BN_P_HEAD));
+    uint32_t n_layer = bn_config_layers(&m->config);
+    BN_TRY(load_table(l, &m->embed, BN_P_EMBED));
+    BN_TRY(look_for_rotation(l, &m->embed_rotated, bn_part_find(l->s, BN_P_EMBED, 0), true));
+    BN_TRY(load_signs(l));
+    BN_TRY(load_head(l));
     BN_TRY(load_norm(l, &m->out_norm, BN_P_OUT_NORM, 0));
     BN_TRY(load_rope_factors(l));
-    for (uint32_t i = 0; i < m->config.n_layer; i++) {
-        if (progress && progress(user, "loading", i, m->config.n_layer))
+    for (uint32_t i = 0; i < n_layer; i++) {
+        if (progress && progress(user, "loading", i, n_layer))
             return bn_fail(l->err, BITNET_E_CANCELLED, "loading was stopped");
         BN_TRY(load_layer(l, i));
     }
-    if (progress) progress(user, "loading", m->config.n_layer, m->config.n_layer);
+    if (progress) progress(user, "loading", n_layer, n_layer);
     return refuse_unknown(l);
 }
 
@@ -306,14 +468,14 @@ bitnet_status bn_weights_load(struct bn_model *m, struct bn_pool *pool, bitnet_p
         return bn_fail(err, BITNET_E_FORMAT, "'%s' holds no tensors: a vocabulary, not a model",
                        m->source.path);
     struct loader l = {.m = m, .s = &m->source, .pool = pool, .err = err};
-    l.max_cols = bn_max_size(bn_max_size(c->n_embd, c->n_ff), (size_t)c->n_head * c->head_dim);
+    l.max_cols = bn_config_widest(c);
     size_t threads = bn_pool_threads(pool);
     l.claimed = bn_calloc(m->source.n_tensors, 1);
     l.max_group = bn_max_size(m->gemm_binary->group_rows, m->gemm->group_rows);
     l.max_group = bn_max_size(m->kernels.gemm_t2->group_rows, l.max_group);
     l.trits = bn_calloc(threads * l.max_group, l.max_cols);
     l.row = bn_calloc(threads * l.max_cols, sizeof *l.row);
-    m->layers = bn_calloc(c->n_layer, sizeof *m->layers);
+    m->layers = bn_calloc(bn_config_layers(c), sizeof *m->layers);
     bitnet_status s;
     if (!l.claimed || !l.trits || !l.row || !m->layers)
         s = bn_fail_nomem(err, threads * l.max_cols * 8, "packing weights");
@@ -322,6 +484,27 @@ bitnet_status bn_weights_load(struct bn_model *m, struct bn_pool *pool, bitnet_p
     free(l.trits);
     free(l.row);
     return s;
+}
+
+void bn_model_rotate(const struct bn_model *m, float *y, const float *x, size_t n, bool back)
+{
+    const struct bn_hadamard *h = &m->config.hadamard;
+    const float *signs = NULL;
+    for (uint32_t i = 0; i < h->n_widths; i++)
+        if (h->widths[i] == n) signs = m->signs[i];
+    m->kernels.hadamard(&(struct bn_hadamard_args){.y = y,
+                                                   .x = x,
+                                                   .before = back ? NULL : signs,
+                                                   .after = back ? signs : NULL,
+                                                   .n = n,
+                                                   .block = h->block,
+                                                   .scale = 1.0f / sqrtf((float)h->block)});
+}
+
+void bn_model_embed(const struct bn_model *m, float *out, int32_t token)
+{
+    bn_stored_row(&m->kernels, out, &m->embed.stored, (uint64_t)token);
+    if (m->embed_rotated) bn_model_rotate(m, out, out, m->config.n_embd, true);
 }
 
 static const uint8_t *stored_row(const struct bn_stored *t, uint64_t r)

@@ -129,6 +129,7 @@ static void check(const struct bn_model *m, const struct shape *s, const struct 
     assert_int_equal(bn_attention_open(&j.attention, m, pool, &kv, CTX, MAX_TOKENS, NULL, NULL),
                      BITNET_OK);
     size_t n = lay_out(tokens, seqs, &kv, b), row = (size_t)s->n_head * s->head_dim;
+    j.layer.q_stride = j.layer.out_stride = row;
     j.layer.q = random_floats(1, n * row);
     j.layer.k = random_floats(2, n * s->n_head_kv * s->head_dim);
     j.layer.v = random_floats(3, n * s->n_head_kv * s->head_dim);

@@ -54,7 +54,13 @@ static void walk_open(struct walk *w, const struct bn_head_options *o)
         bn_kv_open(&w->kv, &m->config, BITNET_KV_F16, BITNET_KV_F16, bn_kv_pages_for(CTX), NULL,
                    &err) ||
         !bn_kv_seq_open(&w->seq, &w->kv, CTX) ||
-        bn_forward_open(&w->forward, m, w->pool, &w->kv, CTX, CTX, o, BN_FFN_DENSE, NULL, &err))
+        bn_forward_open(&w->forward, m, w->pool,
+                        &(struct bn_forward_options){.kv = &w->kv,
+                                                     .n_ctx = CTX,
+                                                     .max_tokens = CTX,
+                                                     .head = *o,
+                                                     .ffn = BN_FFN_DENSE},
+                        NULL, &err))
         fail_msg("%s", err.text);
 }
 
@@ -187,8 +193,13 @@ static void sides_open(struct sides *d, const struct bn_model *m)
     if (bn_pool_open(&d->pool, 0, &err) ||
         bn_kv_open(&d->kv, &m->config, BITNET_KV_F16, BITNET_KV_F16,
                    SIDES * bn_kv_pages_for(SIDE_CTX), NULL, &err) ||
-        bn_forward_open(&d->forward, m, d->pool, &d->kv, SIDE_CTX, SIDES, &o, BN_FFN_DENSE, NULL,
-                        &err))
+        bn_forward_open(&d->forward, m, d->pool,
+                        &(struct bn_forward_options){.kv = &d->kv,
+                                                     .n_ctx = SIDE_CTX,
+                                                     .max_tokens = SIDES,
+                                                     .head = o,
+                                                     .ffn = BN_FFN_DENSE},
+                        NULL, &err))
         fail_msg("%s", err.text);
     for (int i = 0; i < SIDES; i++)
         assert_true(bn_kv_seq_open(&d->seq[i], &d->kv, SIDE_CTX) &&

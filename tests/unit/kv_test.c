@@ -150,7 +150,9 @@ static void work(void *arg, uint32_t worker)
 {
     struct job *j = arg;
     struct world *w = j->w;
-    struct bn_attention_layer y = {&w->layers[j->layer], j->layer, w->out, w->q, w->k, w->v};
+    size_t q_row = (size_t)w->m.config.n_head * w->m.config.head_dim;
+    struct bn_attention_layer y = {
+        &w->layers[j->layer], j->layer, w->out, q_row, w->q, q_row, w->k, w->v};
     bn_attention_work(w->attention, &y, worker);
 }
 

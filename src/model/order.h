@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One order in memory, whatever the file's: that of Hugging Face checkpoints. GGUF files have some
+ * rows and columns elsewhere, for the sake of the engine they were made for:
+ *   llama      partners of a rotation stand side by side in q and k, not half a head apart;
+ *   qwen35     value heads of delta nets are tiled: the first one of every key head, then the second
+ *              ones; in checkpoints those of a key head stand together;
+ * and in both kinds of files q of a gated attention has a head's queries and gates by turns; here all
+ * gates stand behind all queries. So a checkpoint and a GGUF made of it give the same bits, since
+ * sums run over the same numbers in the same order. */
+#ifndef BN_MODEL_ORDER_H
+#define BN_MODEL_ORDER_H
+
+#include "model/config.h"
+
+/* The file's row of a part that is row r here. For vectors: of its elements. */
+uint64_t bn_order_row(const struct bn_config *c, enum bn_part p, uint64_t r);
+
+/* Columns in pieces of `width` that stand elsewhere: piece i is piece from(i) of the file. */
+struct bn_order_cols {
+    const struct bn_delta_shape *delta; /* NULL: as in the file */
+    size_t width;
+};
+struct bn_order_cols bn_order_cols(const struct bn_config *c, enum bn_part p);
+
+/* Value head h of checkpoints in the tiled order, and the other way round. */
+uint32_t bn_order_tiled(const struct bn_delta_shape *d, uint32_t h);
+uint32_t bn_order_grouped(const struct bn_delta_shape *d, uint32_t h);
+
+#endif
