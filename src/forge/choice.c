@@ -41,7 +41,7 @@ bitnet_status bn_choice_parse(struct bn_choice *out, const char *name, bool tern
     }
     return bn_fail(err, BITNET_E_ARG, "'%.32s' is no type for the %s; there are: %s", name,
                    ternary ? "ternary matrices" : "embedding and head",
-                   ternary ? "keep, i2_s, tq2_0, tq1_0, iq2_bn, iq1_bn, q1_0, q2_0"
+                   ternary ? "keep, i2_s, tq2_0, tq1_0, iq2_bn, iq1_bn, q1_0, q2_0, pq2_0, ptq1_0"
                            : "keep, f32, f16, bf16, q8_0, q6_k, q4_0, q4_k");
 }
 

@@ -39,15 +39,14 @@ static bitnet_status add(struct bn_convert_plan *p, struct bn_convert_item *it, 
     return BITNET_OK;
 }
 
-static bool storable(const struct bn_tensor *t) { return bn_type_info(t->type)->gguf_id >= 0; }
-
 /* A tensor as it lies, under another name. */
 static bitnet_status add_copy(struct bn_convert_plan *p, const struct bn_tensor *t,
                               const char *name, bitnet_error *err)
 {
     struct bn_convert_item it = {
         .how = BN_ITEM_COPY, .from = t, .type = t->type, .n_dims = t->n_dims};
-    if (!storable(t))
+    if (t->type == BN_Q2_0_128) it.type = BN_PQ2_0; /* the same bits, with a number of their own */
+    if (bn_type_info(it.type)->gguf_id < 0)
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "tensor '%s' has type %s, which GGUF does not have", t->name,
                        bn_type_info(t->type)->name);
@@ -114,6 +113,16 @@ static bitnet_status add_table(struct bn_convert_plan *p, enum bn_part part, bit
     return add(p, &it, name, err);
 }
 
+/* The smallest type for scales of `block` columns. Floats stay where there is none: no type of GGUF
+ * has a scale for 32. */
+static enum bn_type block_type(const struct bn_ternary *t)
+{
+    if (t->binary && t->block % 128 == 0) return BN_Q1_0;
+    if (t->block == 256) return BN_TQ2_0;
+    if (t->block == 128) return BN_PQ2_0;
+    return t->block == 64 ? BN_Q2_0 : t->stored.type;
+}
+
 /* The type of a projection in the output. */
 static enum bn_type projection_type(const struct bn_convert_plan *p, const struct bn_ternary *t)
 {
@@ -122,9 +131,17 @@ static enum bn_type projection_type(const struct bn_convert_plan *p, const struc
     /* Master weights cannot be kept: without their config.json nothing says that they are to be
      * rounded. Neither can forms that GGUF has no number for. */
     if (p->type.how == BN_CHOICE_KEEP && from->gguf_id >= 0 && !t->online) return t->stored.type;
-    if (t->stored.type == BN_Q2_0_128) return BN_Q2_0;
-    if (t->scale_kind == BN_TS_BLOCK_F16) return t->stored.type;
+    if (from->block == 128 && from->gguf_id < 0) return BN_PQ2_0;
+    if (t->scale_kind != BN_TS_TENSOR && from->scale == BN_TS_BLOCK_F16) return t->stored.type;
+    if (t->scale_kind == BN_TS_BLOCK_F16) return block_type(t);
+    if (t->binary && t->f16_scales && t->stored.cols % 128 == 0 && !from->ternary) return BN_Q1_0;
     return bn_choice_auto(t->scale_kind, t->stored.rows, t->stored.cols);
+}
+
+/* Do two types have the same bits, under different numbers? */
+static bool same_bits(enum bn_type a, enum bn_type b)
+{
+    return a == b || (a == BN_Q2_0_128 && b == BN_PQ2_0);
 }
 
 static bitnet_status add_projection(struct bn_convert_plan *p, enum bn_part part, uint32_t layer,
@@ -155,7 +172,7 @@ static bitnet_status add_projection(struct bn_convert_plan *p, enum bn_part part
     it.type = projection_type(p, &it.ternary);
     if (p->proj_type == BN_TYPE_COUNT) p->proj_type = it.type;
     p->one_type = p->one_type && p->proj_type == it.type;
-    if (it.type == it.from->type && plain_copy) return add_copy(p, it.from, name, err);
+    if (same_bits(it.from->type, it.type) && plain_copy) return add_copy(p, it.from, name, err);
     if (!bn_type_info(it.type)->ternary) { /* ternary values kept in floats */
         it.how = BN_ITEM_DENSE;
         it.stored = it.ternary.stored;

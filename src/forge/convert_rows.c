@@ -120,11 +120,10 @@ static bitnet_status read_row(float *row_scale, const struct bn_convert_item *it
 /* Must the values be looked at before writing may begin? */
 static bool needs_reading(const struct bn_convert_item *it)
 {
-    const struct bn_type_info *from = bn_type_info(it->ternary.stored.type);
     const struct bn_type_info *to = bn_type_info(it->type);
-    bool may_hold_2 = it->ternary.stored.type == BN_Q2_0 || it->ternary.stored.type == BN_Q2_0_128;
+    bool may_hold_2 = it->ternary.w_max > bn_type_w_max(it->type);
     bool finer = to->scale == BN_TS_BLOCK_F16 && it->ternary.block % to->block == 0;
-    return (to->binary && !from->binary) || (may_hold_2 && it->type != BN_Q2_0) ||
+    return (to->binary && !it->ternary.binary) || may_hold_2 ||
            it->ternary.scale_kind == BN_TS_ROW_F32 ||
            (it->ternary.scale_kind == BN_TS_BLOCK_F16 && !finer);
 }
@@ -142,9 +141,9 @@ static bitnet_status check_values(const struct bn_convert_item *it, const int8_t
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "'%s' has zeros (row %llu), and %s holds only -1 and +1", it->name,
                        (unsigned long long)row, to->name);
-    if (two && it->type != BN_Q2_0)
+    if (two && bn_type_w_max(it->type) < 2)
         return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "'%s' has weights of +2 (row %llu): only Q2_0 holds them", it->name,
+                       "'%s' has weights of +2 (row %llu): only Q2_0 and PQ2_0 hold them", it->name,
                        (unsigned long long)row);
     return BITNET_OK;
 }

@@ -155,8 +155,15 @@ static bitnet_status read_hybrid(struct bn_config *c, const struct bn_source *s,
     return read_layer_kinds(c, s, err);
 }
 
+static bool is_bonsai_type(enum bn_type t)
+{
+    return t == BN_Q1_0 || t == BN_Q2_0 || t == BN_Q2_0_128 || t == BN_PQ2_0 || t == BN_PTQ1_0 ||
+           t == BN_TQ2_0_128;
+}
+
 /* Files of other engines do not say whether the model was trained with int8 activations. What is
- * known: Q1_0 and Q2_0 files (Bonsai) and TriLM were not; every other ternary model was. */
+ * known: files of Q1_0, Q2_0 and its relatives (Bonsai) and TriLM were not; every other ternary
+ * model was. */
 static enum bn_act_quant guess_act_quant(const struct bn_config *c, const struct bn_source *s)
 {
     const char *text;
@@ -166,8 +173,21 @@ static enum bn_act_quant guess_act_quant(const struct bn_config *c, const struct
     if (contains_nocase(c->name, "trilm") || contains_nocase(c->name, "bonsai")) return BN_AQ_F32;
     if (c->delta.n_v_heads) return BN_AQ_F32; /* no hybrid is known that was */
     const struct bn_tensor *q = bn_part_find(s, BN_P_Q, 0);
-    if (q && (q->type == BN_Q1_0 || q->type == BN_Q2_0 || q->type == BN_Q2_0_128)) return BN_AQ_F32;
+    if (q && is_bonsai_type(q->type)) return BN_AQ_F32;
     return BN_AQ_INT8;
+}
+
+/* Bonsai 2 was trained with a Hadamard transform before its matrices, which nothing but these keys
+ * tells. */
+static bitnet_status refuse_hadamard(const struct bn_source *s, bitnet_error *err)
+{
+    for (size_t i = 0; i < s->n_meta; i++)
+        if (strncmp(s->meta[i].key, "prism.hadamard.", 15) == 0)
+            return bn_fail(err, BITNET_E_UNSUPPORTED,
+                           "'%s': metadata '%s' asks for a Hadamard transform of the activations, "
+                           "which is not supported",
+                           s->path, s->meta[i].key);
+    return BITNET_OK;
 }
 
 bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s,
@@ -187,6 +207,7 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
                        "'%s': architecture '%s' is not supported (bitnet, bitnet-b1.58, bitnet-25, "
                        "llama, qwen3, qwen35 are)",
                        s->path, c->arch);
+    BN_TRY(refuse_hadamard(s, err));
     c->act = f->act;
     c->rope = f->rope;
     c->sub_norms = f->sub_norms;

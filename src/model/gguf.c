@@ -251,7 +251,6 @@ static const char *foreign_type(uint32_t id, bool bitnet)
         return bitnet ? "TL2 of bitnet.cpp, whose tiling is not in the file"
                       : "MXFP4 (or TL2 of bitnet.cpp, whose tiling is not in the file)";
     case 40: return "NVFP4";
-    case 142: return "PQ2_0, which needs a Hadamard transform of the activations";
     default: return NULL;
     }
 }

@@ -30,13 +30,25 @@ static const struct bn_type_info infos[BN_TYPE_COUNT] = {
     [BN_I8] = {"I8", 24, 1, 1, 0, false, false, BN_TS_NONE},
     [BN_I16] = {"I16", 25, 1, 2, 0, false, false, BN_TS_NONE},
     [BN_IQ2_BN_R4] = {"IQ2_BN_R4", 335, 64, 16, 4, true, false, BN_TS_ROW_F32},
+    [BN_PQ2_0] = {"PQ2_0", 142, 128, 34, 0, true, false, BN_TS_BLOCK_F16},
+    [BN_PTQ1_0] = {"PTQ1_0", 143, 128, 28, 0, true, false, BN_TS_BLOCK_F16},
+    [BN_TQ2_0_128] = {"TQ2_0_G128", -1, 128, 34, 0, true, false, BN_TS_BLOCK_F16},
 };
 
 const struct bn_type_info *bn_type_info(enum bn_type t) { return &infos[t]; }
 
 static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
 
-int bn_type_w_max(enum bn_type t) { return t == BN_Q2_0 || t == BN_Q2_0_128 ? 2 : 1; }
+int bn_type_w_max(enum bn_type t)
+{
+    return t == BN_Q2_0 || t == BN_Q2_0_128 || t == BN_PQ2_0 ? 2 : 1;
+}
+
+uint32_t bn_type_scale_at(enum bn_type t)
+{
+    bool behind = t == BN_TQ1_0 || t == BN_TQ2_0 || t == BN_PTQ1_0 || t == BN_TQ2_0_128;
+    return behind ? infos[t].block_bytes - 2 : 0;
+}
 
 bool bn_type_by_name(enum bn_type *out, const char *name)
 {

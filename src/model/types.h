@@ -34,6 +34,9 @@ enum bn_type {
     BN_I8,
     BN_I16,       /* may appear in files, never as weights            */
     BN_IQ2_BN_R4, /* IQ2_BN with four rows interleaved                */
+    BN_PQ2_0,     /* the bits of Q2_0_128 under a number of its own   */
+    BN_PTQ1_0,    /* base 3 in blocks of 128                          */
+    BN_TQ2_0_128, /* codes of Q2_0_128 with the scale behind them     */
     BN_TYPE_COUNT
 };
 
@@ -52,7 +55,10 @@ struct bn_type_info {
     enum bn_type_scale scale;
 };
 const struct bn_type_info *bn_type_info(enum bn_type t);
-int bn_type_w_max(enum bn_type t); /* the largest weight of a ternary type: +2 in Q2_0, else +1 */
+/* the largest weight of a ternary type: +2 in Q2_0 of either group and PQ2_0, else +1 */
+int bn_type_w_max(enum bn_type t);
+/* where the f16 scale stands in a block of a BLOCK type: before the codes or behind them */
+uint32_t bn_type_scale_at(enum bn_type t);
 bool bn_type_by_name(enum bn_type *out, const char *name); /* "i2_s", "TQ2_0", ... */
 
 /* Bytes of a tensor of `rows` rows of `cols`; false if the shape does not fit the type or

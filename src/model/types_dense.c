@@ -16,8 +16,7 @@ static void ternary_row(float *out, const struct bn_stored *t, uint64_t r)
     float scale = 0;
     if (i->scale != BN_TS_BLOCK_F16) bn_unpack_scales(&scale, t, r);
     uint64_t bytes = t->cols / i->block * i->block_bytes;
-    const uint8_t *d =
-        t->data + r * bytes + (t->type == BN_TQ1_0 || t->type == BN_TQ2_0 ? i->block_bytes - 2 : 0);
+    const uint8_t *d = t->data + r * bytes + bn_type_scale_at(t->type);
     for (uint64_t k = 0; k < t->cols; k++) {
         if (i->scale == BN_TS_BLOCK_F16 && k % i->block == 0)
             scale = bn_f16_to_f32(bn_load_u16(d + k / i->block * i->block_bytes));

@@ -5,9 +5,9 @@
  * time in a 64-bit word ("lanes" of one byte): plain C that needs no vector unit and that
  * compilers turn into vector code where there is one.
  *
- * Codes: 2-bit types store w + 1. Code 3 means +2 in Q2_0 and nothing in the others: those
- * report it. Base-3 types (TQ1_0, IQ1_BN) decode every byte to valid trits, so damage cannot be
- * seen there. */
+ * Codes: 2-bit types store w + 1. Code 3 means +2 in Q2_0 and PQ2_0 and nothing in the others:
+ * those report it. Base-3 types (TQ1_0, PTQ1_0, IQ1_BN) decode every byte to valid trits, so damage
+ * cannot be seen there. */
 #include "model/types.h"
 
 #include "base/half.h"
@@ -112,18 +112,25 @@ static bool iq2_bn_r4_row(int8_t *restrict out, const uint8_t *restrict group, u
     return bad == 0;
 }
 
-/* four consecutive weights a byte; two bytes are spread over eight lanes */
-static void q2_0_row(int8_t *restrict out, const uint8_t *restrict in, uint64_t cols,
-                     uint64_t block)
+/* Four consecutive weights a byte, which begin `codes_at` in a block; two bytes are spread over
+ * eight lanes. Returns set bits where a code is 3. */
+static inline __attribute__((always_inline)) uint64_t q2_row(int8_t *restrict out,
+                                                             const uint8_t *restrict in,
+                                                             uint64_t cols, uint64_t block,
+                                                             int codes_at)
 {
+    uint64_t bad = 0;
+    in += codes_at;
     for (uint64_t b = 0; b < cols / block; b++, in += 2 + block / 4, out += block)
         for (uint64_t k = 0; k < block; k += 8) {
-            uint64_t x = bn_load_u16(in + 2 + k / 4);
+            uint64_t x = bn_load_u16(in + k / 4);
+            bad |= x & x >> 1;
             x = (x | x << 24) & 0x000000ff000000ffu;
             x = (x | x << 12) & 0x000f000f000f000fu;
             x = (x | x << 6) & LANES * 3;
             store_lanes(out + k, lanes_minus_1(x));
         }
+    return bad & 0x5555;
 }
 
 /* eight weights a byte: bit k is moved to lane k, then 0 -> -1 and 1 -> +1 */
@@ -155,6 +162,20 @@ static void tq1_0_row(int8_t *restrict out, const uint8_t *restrict in, uint64_t
             for (int m = 0; m < 16; m++) out[160 + n * 16 + m] = trit_at(in[32 + m], pow3[n]);
         for (int n = 0; n < 4; n++)
             for (int m = 0; m < 4; m++) out[240 + n * 4 + m] = trit_at(in[48 + m], pow3[n]);
+    }
+}
+
+/* runs of 16 and 8 bytes of five trits, and two bytes of four */
+static void ptq1_0_row(int8_t *restrict out, const uint8_t *restrict in, uint64_t cols)
+{
+    static const uint8_t pow3[5] = {1, 3, 9, 27, 81};
+    for (uint64_t b = 0; b < cols / 128; b++, in += 28, out += 128) {
+        for (int n = 0; n < 5; n++)
+            for (int m = 0; m < 16; m++) out[n * 16 + m] = trit_at(in[m], pow3[n]);
+        for (int n = 0; n < 5; n++)
+            for (int m = 0; m < 8; m++) out[80 + n * 8 + m] = trit_at(in[16 + m], pow3[n]);
+        for (int n = 0; n < 4; n++)
+            for (int m = 0; m < 2; m++) out[120 + n * 2 + m] = trit_at(in[24 + m], pow3[n]);
     }
 }
 
@@ -204,23 +225,19 @@ bool bn_unpack_trits(int8_t *out, const struct bn_stored *t, uint64_t r)
     case BN_TQ1_0: tq1_0_row(out, row, t->cols); return true;
     case BN_IQ1_BN: iq1_bn_row(out, row, t->cols); return true;
     case BN_Q1_0: q1_0_row(out, row, t->cols); return true;
-    case BN_Q2_0:
-    case BN_Q2_0_128: q2_0_row(out, row, t->cols, i->block); return true;
+    case BN_PTQ1_0: ptq1_0_row(out, row, t->cols); return true;
+    case BN_Q2_0: q2_row(out, row, t->cols, 64, 2); return true;
+    case BN_Q2_0_128:
+    case BN_PQ2_0: q2_row(out, row, t->cols, 128, 2); return true;
+    case BN_TQ2_0_128: return q2_row(out, row, t->cols, 128, 0) == 0;
     default: return false; /* not a ternary type */
     }
-}
-
-/* where the f16 scale stands in a block of a BLOCK type: TQ types behind the codes, Q types
- * before */
-static uint32_t block_scale_at(enum bn_type t)
-{
-    return t == BN_TQ1_0 || t == BN_TQ2_0 ? bn_type_info(t)->block_bytes - 2 : 0;
 }
 
 void bn_unpack_block_f16(uint16_t *out, const struct bn_stored *t, uint64_t r)
 {
     const struct bn_type_info *i = bn_type_info(t->type);
-    const uint8_t *p = t->data + r * row_bytes(i, t->cols) + block_scale_at(t->type);
+    const uint8_t *p = t->data + r * row_bytes(i, t->cols) + bn_type_scale_at(t->type);
     for (uint64_t b = 0; b < t->cols / i->block; b++) out[b] = bn_load_u16(p + b * i->block_bytes);
 }
 
@@ -240,7 +257,7 @@ size_t bn_unpack_scales(float *out, const struct bn_stored *t, uint64_t r)
     case BN_TS_ROW_F16: out[0] = bn_f16_to_f32(bn_load_u16(row)); return 1;
     case BN_TS_BLOCK_F16: break;
     }
-    const uint8_t *p = row + block_scale_at(t->type);
+    const uint8_t *p = row + bn_type_scale_at(t->type);
     for (uint64_t b = 0; b < t->cols / i->block; b++)
         out[b] = bn_f16_to_f32(bn_load_u16(p + b * i->block_bytes));
     return (size_t)(t->cols / i->block);
@@ -253,23 +270,29 @@ static inline uint8_t code(int8_t w) { return (uint8_t)(w + 1) & 3; }
 /* the byte that ggml writes for a base-3 number v < 243: the fraction v / 243, rounded up */
 static inline uint8_t base3_byte(unsigned v) { return (uint8_t)((v * 256 + 242) / 243); }
 
-static void pack_tq1_0(uint8_t *dst, const int8_t *w)
+/* `bytes` bytes of `digits` trits each, the first run of elements being the most significant
+ * digits. Four trits leave the fifth, least significant digit 0. */
+static void pack_base3(uint8_t *dst, const int8_t *w, int bytes, int digits)
 {
-    for (int m = 0; m < 32; m++) {
+    for (int m = 0; m < bytes; m++) {
         unsigned v = 0;
-        for (int n = 0; n < 5; n++) v = v * 3 + code(w[n * 32 + m]);
+        for (int n = 0; n < 5; n++) v = v * 3 + (n < digits ? code(w[n * bytes + m]) : 0);
         dst[m] = base3_byte(v);
     }
-    for (int m = 0; m < 16; m++) {
-        unsigned v = 0;
-        for (int n = 0; n < 5; n++) v = v * 3 + code(w[160 + n * 16 + m]);
-        dst[32 + m] = base3_byte(v);
-    }
-    for (int m = 0; m < 4; m++) { /* four trits: the fifth, least significant digit stays 0 */
-        unsigned v = 0;
-        for (int n = 0; n < 4; n++) v = v * 3 + code(w[240 + n * 4 + m]);
-        dst[48 + m] = base3_byte(v * 3);
-    }
+}
+
+static void pack_tq1_0(uint8_t *dst, const int8_t *w)
+{
+    pack_base3(dst, w, 32, 5);
+    pack_base3(dst + 32, w + 160, 16, 5);
+    pack_base3(dst + 48, w + 240, 4, 4);
+}
+
+static void pack_ptq1_0(uint8_t *dst, const int8_t *w)
+{
+    pack_base3(dst, w, 16, 5);
+    pack_base3(dst + 16, w + 80, 8, 5);
+    pack_base3(dst + 24, w + 120, 2, 4);
 }
 
 static void pack_iq1_bn(uint8_t *dst, const int8_t *w)
@@ -311,10 +334,12 @@ static void pack_block(uint8_t *dst, enum bn_type t, const int8_t *w)
             dst[2 + k] = (uint8_t)bits;
         }
         break;
-    default: /* Q2_0 of either group */
+    case BN_PTQ1_0: pack_ptq1_0(dst, w); break;
+    default: /* Q2_0 and its relatives */
+        if (t != BN_TQ2_0_128) dst += 2;
         for (uint32_t k = 0; k < bn_type_info(t)->block / 4; k++)
-            dst[2 + k] = (uint8_t)(code(w[4 * k]) | code(w[4 * k + 1]) << 2 |
-                                   code(w[4 * k + 2]) << 4 | code(w[4 * k + 3]) << 6);
+            dst[k] = (uint8_t)(code(w[4 * k]) | code(w[4 * k + 1]) << 2 | code(w[4 * k + 2]) << 4 |
+                               code(w[4 * k + 3]) << 6);
         break;
     }
 }
@@ -390,6 +415,6 @@ void bn_pack_trits(uint8_t *dst, enum bn_type t, uint64_t rows, uint64_t cols, u
     for (uint64_t b = 0; b < cols / i->block; b++, p += i->block_bytes) {
         pack_block(p, t, w + b * i->block);
         if (i->scale == BN_TS_BLOCK_F16)
-            bn_store_u16(p + block_scale_at(t), bn_f32_to_f16(scales[b]));
+            bn_store_u16(p + bn_type_scale_at(t), bn_f32_to_f16(scales[b]));
     }
 }

@@ -195,9 +195,8 @@ static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const st
 static const struct bn_gemm *layout_of(const struct loader *l, const struct bn_ternary *t)
 {
     enum bn_scale_kind kind = t->scale_kind == BN_TS_BLOCK_F16 ? BN_SCALE_BLOCK : BN_SCALE_TENSOR;
-    bool binary = bn_type_info(t->stored.type)->binary;
-    const struct bn_gemm *g = binary ? l->m->gemm_binary : l->m->gemm;
-    bool held = bn_gemm_accepts(g, kind, bn_type_w_max(t->stored.type), binary);
+    const struct bn_gemm *g = t->binary ? l->m->gemm_binary : l->m->gemm;
+    bool held = bn_gemm_accepts(g, kind, t->w_max, t->binary);
     return held ? g : l->m->kernels.gemm_t2;
 }
 

@@ -134,6 +134,52 @@ def q2_0(x, d):
     return d + bytes(out)
 
 
+def ptq1_0(x, d):
+    """28 bytes for 128: qs[24], qh[2], f16 d. Elements in the order in which a reader meets them:
+    qs[0:16] trit 0 of each byte, then trit 1, ..., qs[16:24] likewise, qh with four trits."""
+    q, at, out = [v + 1 for v in x], 0, []
+    for width, digits in ((16, 5), (8, 5), (2, 4)):
+        columns = [[] for _ in range(width)]
+        for _ in range(digits):
+            for m in range(width):
+                columns[m].append(q[at])
+                at += 1
+        out += [base3(c + [0] * (5 - digits)) for c in columns]
+    assert at == len(x) == 128 and len(out) == 26
+    return bytes(out) + d
+
+
+def tq2_0_g128(x, d):
+    """34 bytes for 128: qs[32], four codes a byte from the bottom, f16 d behind them."""
+    return bytes(sum((x[4 * k + i] + 1) << 2 * i for i in range(4)) for k in range(32)) + d
+
+
+def read_ptq1_0(b):
+    """The reader's side of the description: trit n of a byte is the top digit of byte * 3^n."""
+    out = []
+    for begin, end, digits in ((0, 16, 5), (16, 24, 5), (24, 26, 4)):
+        for n in range(digits):
+            out += [((byte * 3**n & 255) * 3 >> 8) - 1 for byte in b[begin:end]]
+    return out, half(struct.unpack_from("<H", b, 26)[0])
+
+
+def read_pq2_0(b):
+    return [(b[2 + j // 4] >> 2 * (j % 4) & 3) - 1 for j in range(128)], half(struct.unpack_from("<H", b)[0])
+
+
+def read_tq2_0_g128(b):
+    return [(b[j // 4] >> 2 * (j % 4) & 3) - 1 for j in range(128)], half(struct.unpack_from("<H", b, 32)[0])
+
+
+def checked(pack, read):
+    """A packer whose every block is read back by the other half of the description."""
+    def both(x, d):
+        b = pack(x, d)
+        assert read(b) == (x, half(struct.unpack("<H", d)[0]))
+        return b
+    return both
+
+
 def iq2_bn_block(x):
     out = bytearray(16)
     for j in range(16):
@@ -285,6 +331,11 @@ def main():
     ternary("Q1_0", 2, 256, blocks(2, 256, 128, q1_0, top=0))
     ternary("Q2_0", 2, 192, blocks(2, 192, 64, q2_0, top=2))
     ternary("Q2_0_128", 2, 256, blocks(2, 256, 128, q2_0, top=2))
+    state = rnd.getstate()  # what follows keeps its numbers
+    ternary("PQ2_0", 3, 384, blocks(3, 384, 128, checked(q2_0, read_pq2_0), top=2))
+    ternary("PTQ1_0", 3, 384, blocks(3, 384, 128, checked(ptq1_0, read_ptq1_0)))
+    ternary("TQ2_0_G128", 3, 384, blocks(3, 384, 128, checked(tq2_0_g128, read_tq2_0_g128)))
+    rnd.setstate(state)
     out["dense"] = [
         dense("Q8_0", 32, 34, [0], q8_0), dense("Q4_0", 32, 18, [0], q4_0),
         dense("Q4_K", 256, 144, [0, 2], q4_k), dense("Q6_K", 256, 210, [208], q6_k),

@@ -227,7 +227,7 @@ static const struct broken {
     {TYPE, 4, 3, BITNET_E_UNSUPPORTED, "'a.weight' is of type 3, Q4_1"},
     {TYPE, 4, 38, BITNET_E_UNSUPPORTED, "TL1"},
     {TYPE, 4, 39, BITNET_E_UNSUPPORTED, "TL2"},
-    {TYPE, 4, 142, BITNET_E_UNSUPPORTED, "Hadamard"},
+    {TYPE, 4, 142, BITNET_E_FORMAT, "2 rows of 4 does not fit type PQ2_0"},
     {TYPE, 4, 4711, BITNET_E_UNSUPPORTED, "'a.weight' is of unknown type 4711"},
     {TYPE, 4, UINT32_MAX, BITNET_E_UNSUPPORTED, "unknown type"},
     {TYPE, 4, 35, BITNET_E_FORMAT, "2 rows of 4 does not fit type TQ2_0"},

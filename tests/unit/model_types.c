@@ -139,9 +139,9 @@ static void every_base3_word(void **state)
     }
 }
 
-static const enum bn_type ternary_types[] = {BN_I2_S,  BN_I2_S_64, BN_I2_S_ROWS4, BN_HF_U8,
-                                             BN_TQ1_0, BN_TQ2_0,   BN_IQ2_BN,     BN_IQ1_BN,
-                                             BN_Q1_0,  BN_Q2_0,    BN_Q2_0_128,   BN_IQ2_BN_R4};
+static const enum bn_type ternary_types[] = {
+    BN_I2_S, BN_I2_S_64, BN_I2_S_ROWS4, BN_HF_U8,     BN_TQ1_0, BN_TQ2_0,  BN_IQ2_BN,   BN_IQ1_BN,
+    BN_Q1_0, BN_Q2_0,    BN_Q2_0_128,   BN_IQ2_BN_R4, BN_PQ2_0, BN_PTQ1_0, BN_TQ2_0_128};
 
 static void round_trips(void **state)
 {
@@ -160,8 +160,7 @@ static void round_trips(void **state)
             size_t n_scales = info->scale == BN_TS_BLOCK_F16 ? cols / info->block : 1;
             float *scales = malloc(n_scales * sizeof *scales), *out = malloc(cols * sizeof *out);
             for (uint64_t e = 0; e < rows * cols; e++) {
-                w[e] =
-                    (int8_t)((int)bn_rng_below(&g, t == BN_Q2_0 || t == BN_Q2_0_128 ? 4 : 3) - 1);
+                w[e] = (int8_t)((int)bn_rng_below(&g, 2 + (uint32_t)bn_type_w_max(t)) - 1);
                 if (info->binary && w[e] == 0) w[e] = 1;
             }
             for (size_t b = 0; b < n_scales; b++) scales[b] = 0.25f * (float)(b + 1);
@@ -178,14 +177,14 @@ static void round_trips(void **state)
         }
 }
 
-/* every place of every 2-bit type, one at a time: code 3 is reported, except in Q2_0 */
+/* every place of every 2-bit type, one at a time: code 3 is reported, except in Q2_0 and PQ2_0 */
 static void code_3_is_reported(void **state)
 {
     (void)state;
     const uint64_t rows = 4, cols = 256;
     for (size_t i = 0; i < BN_ARRAY_LEN(ternary_types); i++) {
         enum bn_type t = ternary_types[i];
-        if (t == BN_TQ1_0 || t == BN_IQ1_BN || t == BN_Q1_0) continue;
+        if (t == BN_TQ1_0 || t == BN_PTQ1_0 || t == BN_IQ1_BN || t == BN_Q1_0) continue;
         uint64_t bytes;
         assert_true(bn_type_bytes(&bytes, t, rows, cols));
         uint8_t *data = malloc(bytes);
@@ -199,7 +198,7 @@ static void code_3_is_reported(void **state)
                     bn_pack_trits(data, t, rows, cols, q, w, scales);
                 }
                 struct bn_stored s = {t, data, bytes, rows, cols, 1};
-                bool allowed = t == BN_Q2_0 || t == BN_Q2_0_128;
+                bool allowed = t == BN_Q2_0 || t == BN_Q2_0_128 || t == BN_PQ2_0;
                 assert_int_equal(bn_unpack_trits(back, &s, r), allowed);
                 assert_int_equal(back[k], 2);
                 assert_true(bn_unpack_trits(back, &s, (r + 1) % rows)); /* the others are clean */
@@ -254,6 +253,11 @@ static void sizes(void **state)
         {BN_Q1_0, 1, 128, 18},
         {BN_Q2_0, 1, 128, 36},
         {BN_Q2_0_128, 1, 128, 34},
+        {BN_PQ2_0, 3, 256, 204},
+        {BN_PQ2_0, 3, 192, 0},
+        {BN_PTQ1_0, 3, 256, 168},
+        {BN_PTQ1_0, 3, 64, 0},
+        {BN_TQ2_0_128, 1, 128, 34},
         {BN_Q8_0, 1, 64, 68},
         {BN_Q6_K, 1, 256, 210},
         {BN_Q4_K, 1, 256, 144},
