@@ -15,6 +15,7 @@
 #include "forge/forge.h"
 #include "model/gguf_write.h"
 #include "model/model.h"
+#include "model/rope.h"
 #include "text/vocab.h"
 #include <math.h>
 #include <stdio.h>
@@ -189,6 +190,15 @@ static void fill_config(struct bn_config *c, const struct bn_shape *shape, uint3
                            .sub_norms = strncmp(shape->arch, "bitnet", 6) == 0,
                            .qk_norm = strcmp(shape->arch, "qwen3") == 0,
                            .rope = strcmp(shape->arch, "llama") == 0 ? BN_ROPE_NORM : BN_ROPE_NEOX};
+    if (shape->yarn_factor > 0) {
+        c->rope_scaling = BN_RS_YARN;
+        c->rope_factor = shape->yarn_factor;
+        c->rope_orig_ctx = shape->yarn_ctx;
+        c->rope_beta_fast = 32;
+        c->rope_beta_slow = 1;
+        c->rope_whole_dims = true;
+        c->rope_attn = bn_rope_mscale(c->rope_factor, 1);
+    }
     snprintf(c->arch, sizeof c->arch, "%s", shape->arch);
     snprintf(c->name, sizeof c->name, "synthetic %s", shape->name);
 }

@@ -14,6 +14,8 @@ struct bn_shape {
     bool tied_head;
     enum bn_act act;
     enum bn_act_quant act_quant;
+    float yarn_factor; /* 0: positions are not scaled */
+    uint32_t yarn_ctx; /* the context before */
 };
 
 const struct bn_shape *bn_shape_at(size_t i); /* NULL past the end */

@@ -2,14 +2,14 @@
  * Shapes of published models, one line each, and a tiny one for tests. */
 #include "forge/synth.h"
 
-#define BITNET    BN_ACT_RELU2, BN_AQ_INT8
-#define SILU_INT8 BN_ACT_SILU, BN_AQ_INT8
-#define SILU_F32  BN_ACT_SILU, BN_AQ_F32
+#define BITNET    .act = BN_ACT_RELU2, .act_quant = BN_AQ_INT8
+#define SILU_INT8 .act = BN_ACT_SILU, .act_quant = BN_AQ_INT8
+#define SILU_F32  .act = BN_ACT_SILU, .act_quant = BN_AQ_F32
 
 /* clang-format off */
 /*   name, description, architecture,
  *   hidden, ffn, layers, heads, KV heads, head width, vocabulary, context, theta, epsilon, tied,
- *   activation and input of linear layers */
+ *   activation and input of linear layers; what few have, by name */
 static const struct bn_shape shapes[] = {
     {"2b-4t", "Microsoft BitNet b1.58 2B-4T", "bitnet-b1.58",
      2560, 6912, 30, 20, 5, 128, 128256, 4096, 500000.0f, 1e-5f, true, BITNET},
@@ -32,9 +32,10 @@ static const struct bn_shape shapes[] = {
     {"falcon-e-3b", "Falcon-E-3B", "llama",
      2048, 13312, 32, 16, 2, 128, 32768, 32768, 1000000.0f, 1e-5f, false, SILU_INT8},
     {"bonsai-1.7b", "Bonsai 1.7B (Qwen3-1.7B's shape), float activations", "qwen3",
-     2048, 6144, 28, 16, 8, 128, 151936, 32768, 1000000.0f, 1e-6f, true, SILU_F32},
+     2048, 6144, 28, 16, 8, 128, 151669, 32768, 1000000.0f, 1e-6f, true, SILU_F32},
     {"bonsai-8b", "Bonsai 8B (Qwen3-8B's shape), float activations", "qwen3",
-     4096, 12288, 36, 32, 8, 128, 151936, 32768, 1000000.0f, 1e-6f, false, SILU_F32},
+     4096, 12288, 36, 32, 8, 128, 151669, 65536, 1000000.0f, 1e-6f, false, SILU_F32,
+     .yarn_factor = 4, .yarn_ctx = 16384},
     {"tiny", "two small layers in the manner of 2B-4T, for tests", "bitnet-b1.58",
      256, 512, 2, 4, 2, 64, 512, 512, 10000.0f, 1e-5f, true, BITNET},
 };

@@ -44,6 +44,31 @@ static bitnet_status check_delta(const struct bn_delta_shape *d, const char *pat
     return BITNET_OK;
 }
 
+/* YaRN, and the sections of M-RoPE */
+static bitnet_status check_positions(const struct bn_config *c, const char *path, bitnet_error *err)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < BN_ARRAY_LEN(c->rope_sections); i++) sum += c->rope_sections[i];
+    if (sum > c->rope_dim / 2)
+        return bn_fail(err, BITNET_E_FORMAT,
+                       "'%s': rotation sections of %llu pairs; %u are rotated", path,
+                       (unsigned long long)sum, c->rope_dim / 2);
+    if (c->rope_scaling != BN_RS_YARN) return BITNET_OK;
+    BN_TRY(check_range(path, "the original context length", c->rope_orig_ctx, 1, UINT32_MAX, err));
+    if (!(c->rope_theta > 1)) /* its logarithm is divided by */
+        return bn_fail(err, BITNET_E_FORMAT, "'%s': the rotation base is %g", path,
+                       (double)c->rope_theta);
+    if (!(c->rope_beta_slow >= 1e-6f && c->rope_beta_fast >= c->rope_beta_slow &&
+          c->rope_beta_fast <= 1e6f))
+        return bn_fail(err, BITNET_E_FORMAT,
+                       "'%s': the yarn rotation scaling blends from %g to %g turns", path,
+                       (double)c->rope_beta_fast, (double)c->rope_beta_slow);
+    if (!(c->rope_attn >= 1e-6f && c->rope_attn <= 1e6f))
+        return bn_fail(err, BITNET_E_FORMAT, "'%s': the yarn attention factor is %g", path,
+                       (double)c->rope_attn);
+    return BITNET_OK;
+}
+
 bitnet_status bn_config_check(const struct bn_config *c, const char *path, bitnet_error *err)
 {
     BN_TRY(check_range(path, "the number of layers", bn_config_layers(c), 1, BN_MAX_LAYERS, err));
@@ -73,7 +98,7 @@ bitnet_status bn_config_check(const struct bn_config *c, const char *path, bitne
     if (c->rope_scaling != BN_RS_NONE && !(c->rope_factor >= 1 && c->rope_factor < 1e6f))
         return bn_fail(err, BITNET_E_FORMAT, "'%s': the rotation scaling factor is %g", path,
                        (double)c->rope_factor);
-    return BITNET_OK;
+    return check_positions(c, path, err);
 }
 
 /* ------------------------------------------------------------------ names and shapes */

@@ -24,7 +24,7 @@ enum bn_act_quant {
     BN_AQ_F32
 }; /* input of ternary layers: int8 per token, or floats */
 enum bn_rope { BN_ROPE_NEOX, BN_ROPE_NORM };
-enum bn_rope_scaling { BN_RS_NONE, BN_RS_LINEAR, BN_RS_LLAMA3 };
+enum bn_rope_scaling { BN_RS_NONE, BN_RS_LINEAR, BN_RS_LLAMA3, BN_RS_YARN };
 /* Hugging Face: what weight_scale does, or that there is none */
 enum bn_hf_weights {
     BN_HF_NONE,
@@ -74,9 +74,14 @@ struct bn_config {
     float rope_theta;
     uint32_t rope_dim; /* rotated dimensions of a head */
     enum bn_rope_scaling rope_scaling;
-    float rope_factor, rope_low_freq, rope_high_freq;
-    uint32_t rope_orig_ctx;
-    enum bn_hf_weights hf; /* GGUF: NONE */
+    float rope_factor;
+    uint32_t rope_orig_ctx;               /* Llama 3, YaRN: context before it was stretched */
+    float rope_low_freq, rope_high_freq;  /* Llama 3 */
+    float rope_beta_fast, rope_beta_slow; /* YaRN: turns in rope_orig_ctx, from ... to */
+    bool rope_whole_dims;                 /* YaRN: the bounds between are rounded outwards */
+    float rope_attn;                      /* YaRN: cosines and sines are times this */
+    uint32_t rope_sections[4];            /* M-RoPE; text has one position, so nothing changes */
+    enum bn_hf_weights hf;                /* GGUF: NONE */
     float in_norm_eps;
 };
 

@@ -5,8 +5,11 @@
 
 #include "model/gguf_write.h"
 #include "model/hadamard.h"
+#include "model/rope.h"
 #include <ctype.h>
 #include <stdio.h>
+
+#define TRUNCATE_KEY "bitnet.yarn_truncate" /* as in config.json; GGUF has no word for it */
 
 static const struct family {
     const char *arch;
@@ -92,18 +95,66 @@ static bool contains_nocase(const char *text, const char *word)
     return false;
 }
 
+/* What multiplies cosines and sines is written in two ways. yarn_attn_factor is all of it: converters
+ * put Hugging Face's attention_factor there. attn_factor is what llama.cpp multiplies the usual
+ * factor by. Where llama.cpp itself saved a model, numbers that were not given are there, too:
+ * yarn_ext_factor -1 and yarn_attn_factor 1. */
+static bitnet_status read_yarn(struct bn_config *c, const struct bn_source *s, bitnet_error *err)
+{
+    float ext = -1, attn = 1, whole = 0, log_mul = 0;
+    c->rope_scaling = BN_RS_YARN;
+    c->rope_orig_ctx = c->n_ctx;
+    c->rope_beta_fast = 32;
+    c->rope_beta_slow = 1;
+    c->rope_whole_dims = true;
+    BN_TRY(get_u32(&c->rope_orig_ctx, s, c, "rope.scaling.original_context_length", err));
+    BN_TRY(get_f32(&c->rope_beta_fast, s, c, "rope.scaling.yarn_beta_fast", err));
+    BN_TRY(get_f32(&c->rope_beta_slow, s, c, "rope.scaling.yarn_beta_slow", err));
+    BN_TRY(get_f32(&ext, s, c, "rope.scaling.yarn_ext_factor", err));
+    BN_TRY(get_f32(&whole, s, c, "rope.scaling.yarn_attn_factor", err));
+    BN_TRY(get_f32(&attn, s, c, "rope.scaling.attn_factor", err));
+    BN_TRY(get_f32(&log_mul, s, c, "rope.scaling.yarn_log_multiplier", err));
+    struct key ext_key = full_key(c, "rope.scaling.yarn_ext_factor");
+    if (ext >= 0 && ext != 1)
+        return bn_fail(err, BITNET_E_UNSUPPORTED, "'%s': metadata '%s' is %g; only 1 is supported",
+                       s->path, ext_key.text, (double)ext);
+    bool saved_unset = ext < 0 && bn_meta_find(s, ext_key.text);
+    c->rope_attn = bn_rope_mscale(c->rope_factor, 1) * attn;
+    if (log_mul != 0) c->rope_attn /= bn_rope_mscale(c->rope_factor, log_mul);
+    if (whole != 0 && !saved_unset) c->rope_attn = whole;
+    if (bn_meta_find(s, TRUNCATE_KEY) && !bn_meta_bool(s, TRUNCATE_KEY, &c->rope_whole_dims))
+        return bn_fail(err, BITNET_E_FORMAT, "'%s': metadata '%s' is not true or false", s->path,
+                       TRUNCATE_KEY);
+    return BITNET_OK;
+}
+
+/* A factor without a type, and its older name, mean linear scaling. */
 static bitnet_status read_rope_scaling(struct bn_config *c, const struct bn_source *s,
                                        bitnet_error *err)
 {
-    char type[32] = "none";
-    BN_TRY(get_str(type, sizeof type, s, c, "rope.scaling.type", err));
-    if (strcmp(type, "none") == 0) return BITNET_OK;
-    if (strcmp(type, "linear") != 0)
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "'%s': rotation scaling '%s' is not supported (linear is)", s->path, type);
-    c->rope_scaling = BN_RS_LINEAR;
+    char type[32] = "linear";
     c->rope_factor = 1;
-    return get_f32(&c->rope_factor, s, c, "rope.scaling.factor", err);
+    BN_TRY(get_str(type, sizeof type, s, c, "rope.scaling.type", err));
+    BN_TRY(get_f32(&c->rope_factor, s, c, "rope.scale_linear", err));
+    BN_TRY(get_f32(&c->rope_factor, s, c, "rope.scaling.factor", err));
+    if (strcmp(type, "yarn") == 0) return read_yarn(c, s, err);
+    if (strcmp(type, "linear") == 0 && c->rope_factor != 1) c->rope_scaling = BN_RS_LINEAR;
+    if (strcmp(type, "linear") == 0 || strcmp(type, "none") == 0) return BITNET_OK;
+    return bn_fail(err, BITNET_E_UNSUPPORTED,
+                   "'%s': rotation scaling '%s' is not supported (linear and yarn are)", s->path,
+                   type);
+}
+
+static bitnet_status read_rope_sections(struct bn_config *c, const struct bn_source *s,
+                                        bitnet_error *err)
+{
+    struct key k = full_key(c, "rope.dimension_sections");
+    size_t n;
+    if (!bn_meta_find(s, k.text) ||
+        bn_meta_u32s(s, k.text, c->rope_sections, BN_ARRAY_LEN(c->rope_sections), &n))
+        return BITNET_OK;
+    return bn_fail(err, BITNET_E_FORMAT, "'%s': metadata '%s' is not an array of at most 4 numbers",
+                   s->path, k.text);
 }
 
 static void set_delta(struct bn_config *c, uint32_t layer)
@@ -177,19 +228,6 @@ static enum bn_act_quant guess_act_quant(const struct bn_config *c, const struct
     return BN_AQ_INT8;
 }
 
-/* Bonsai 2 was trained with a Hadamard transform before its matrices, which nothing but these keys
- * tells. */
-static bitnet_status refuse_hadamard(const struct bn_source *s, bitnet_error *err)
-{
-    for (size_t i = 0; i < s->n_meta; i++)
-        if (strncmp(s->meta[i].key, "prism.hadamard.", 15) == 0)
-            return bn_fail(err, BITNET_E_UNSUPPORTED,
-                           "'%s': metadata '%s' asks for a Hadamard transform of the activations, "
-                           "which is not supported",
-                           s->path, s->meta[i].key);
-    return BITNET_OK;
-}
-
 bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s,
                                   struct bn_buf *note, bitnet_error *err)
 {
@@ -207,7 +245,6 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
                        "'%s': architecture '%s' is not supported (bitnet, bitnet-b1.58, bitnet-25, "
                        "llama, qwen3, qwen35 are)",
                        s->path, c->arch);
-    BN_TRY(refuse_hadamard(s, err));
     c->act = f->act;
     c->rope = f->rope;
     c->sub_norms = f->sub_norms;
@@ -239,6 +276,7 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
     c->rope_theta = 10000.0f;
     BN_TRY(get_f32(&c->rope_theta, s, c, "rope.freq_base", err));
     BN_TRY(read_rope_scaling(c, s, err));
+    BN_TRY(read_rope_sections(c, s, err));
 
     if (f->hybrid) BN_TRY(read_hybrid(c, s, err));
     BN_TRY(bn_hadamard_read(&c->hadamard, s, err));
@@ -291,6 +329,21 @@ static void put_hybrid(const struct bn_config *c, struct bn_gguf_writer *w)
     if (c->n_mtp) bn_gguf_put_u32(w, KEY("nextn_predict_layers"), c->n_mtp);
 }
 
+static void put_yarn(const struct bn_config *c, struct bn_gguf_writer *w)
+{
+    float usual = bn_rope_mscale(c->rope_factor, 1);
+    bn_gguf_put_str(w, full_key(c, "rope.scaling.type").text, "yarn", 4);
+    bn_gguf_put_f32(w, full_key(c, "rope.scaling.factor").text, c->rope_factor);
+    bn_gguf_put_u32(w, full_key(c, "rope.scaling.original_context_length").text, c->rope_orig_ctx);
+    bn_gguf_put_f32(w, full_key(c, "rope.scaling.yarn_beta_fast").text, c->rope_beta_fast);
+    bn_gguf_put_f32(w, full_key(c, "rope.scaling.yarn_beta_slow").text, c->rope_beta_slow);
+    if (!c->rope_whole_dims) bn_gguf_put_bool(w, TRUNCATE_KEY, false);
+    if (c->rope_attn == usual) return;
+    /* the first is ours, to the bit; the second is the one that llama.cpp reads */
+    bn_gguf_put_f32(w, full_key(c, "rope.scaling.yarn_attn_factor").text, c->rope_attn);
+    bn_gguf_put_f32(w, full_key(c, "rope.scaling.attn_factor").text, c->rope_attn / usual);
+}
+
 void bn_config_put(const struct bn_config *c, struct bn_gguf_writer *w)
 {
     char key[96];
@@ -313,6 +366,12 @@ void bn_config_put(const struct bn_config *c, struct bn_gguf_writer *w)
         bn_gguf_put_f32(w, KEY("rope.scaling.factor"), c->rope_factor);
     }
     if (c->delta.n_v_heads) put_hybrid(c, w);
+    if (c->rope_scaling == BN_RS_YARN) put_yarn(c, w);
+    bool sections = false;
+    for (size_t i = 0; i < BN_ARRAY_LEN(c->rope_sections); i++) sections |= c->rope_sections[i] > 0;
+    if (sections || c->delta.n_v_heads)
+        bn_gguf_put_array(w, KEY("rope.dimension_sections"), BN_META_I32,
+                          BN_ARRAY_LEN(c->rope_sections), c->rope_sections);
     const char *act = c->act == BN_ACT_RELU2 ? "relu2" : "silu";
     bn_gguf_put_str(w, KEY("hidden_activation"), act, strlen(act));
     const char *aq = c->act_quant == BN_AQ_INT8 ? "int8" : "f32";

@@ -2,55 +2,13 @@
  * Configuration from a Hugging Face config.json, and the scale convention from its
  * quantization_config: `autobitlinear` multiplies by weight_scale, `bitlinear` (the default)
  * divides by it. */
-#include "model/config.h"
+#include "model/config_hf.h"
 
 #include "base/buf.h"
-#include "base/json.h"
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { MAX_CONFIG_BYTES = 1 << 20 };
-
-static bitnet_status read_rope(struct bn_config *c, const json_t *j, const char *path,
-                               bitnet_error *err)
-{
-    c->rope_theta = 10000.0f;
-    BN_TRY(bn_json_f32(&c->rope_theta, j, "rope_theta", path, err));
-    const json_t *scaling = json_object_get(j, "rope_scaling");
-    const json_t *params =
-        json_object_get(j, "rope_parameters"); /* the newer spelling, theta included */
-    if (json_is_object(params)) {
-        BN_TRY(bn_json_f32(&c->rope_theta, params, "rope_theta", path, err));
-        scaling = params;
-    }
-    if (!json_is_object(scaling)) return BITNET_OK;
-    const char *type = "default";
-    BN_TRY(bn_json_str(&type, scaling, "type", path, err));
-    BN_TRY(bn_json_str(&type, scaling, "rope_type", path, err));
-    if (strcmp(type, "default") == 0) return BITNET_OK;
-    c->rope_factor = 1;
-    BN_TRY(bn_json_f32(&c->rope_factor, scaling, "factor", path, err));
-    if (strcmp(type, "linear") == 0) {
-        c->rope_scaling = BN_RS_LINEAR;
-    } else if (strcmp(type, "llama3") == 0) {
-        c->rope_scaling = BN_RS_LLAMA3;
-        c->rope_low_freq = 1;
-        c->rope_high_freq = 4;
-        c->rope_orig_ctx = 8192;
-        BN_TRY(bn_json_f32(&c->rope_low_freq, scaling, "low_freq_factor", path, err));
-        BN_TRY(bn_json_f32(&c->rope_high_freq, scaling, "high_freq_factor", path, err));
-        BN_TRY(
-            bn_json_u32(&c->rope_orig_ctx, scaling, "original_max_position_embeddings", path, err));
-        if (!(c->rope_low_freq > 0 && c->rope_high_freq > c->rope_low_freq && c->rope_orig_ctx > 0))
-            return bn_fail(err, BITNET_E_FORMAT,
-                           "%s: the llama3 rotation scaling contradicts itself", path);
-    } else {
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "%s: rotation scaling '%s' is not supported (linear and llama3 are)", path,
-                       type);
-    }
-    return BITNET_OK;
-}
 
 static bitnet_status read_quantization(struct bn_config *c, const json_t *j, bool one_bit_llm,
                                        const char *path, bitnet_error *err)
@@ -200,7 +158,7 @@ static bitnet_status read_config(struct bn_config *c, const json_t *j, const cha
     BN_TRY(bn_json_f32(&c->eps, j, "rms_norm_eps", path, err));
     BN_TRY(bn_json_bool(&tied, j, "tie_word_embeddings", path, err));
     c->tied_head = tied;
-    BN_TRY(read_rope(c, j, path, err));
+    BN_TRY(bn_config_hf_rope(c, j, path, err));
     if (c->attn_gate) BN_TRY(read_hybrid(c, j, path, err));
     return read_quantization(c, j, one_bit_llm, path, err);
 }

@@ -76,6 +76,21 @@ bool bn_meta_str(const struct bn_source *s, const char *key, const char **out, s
     return true;
 }
 
+bool bn_meta_u32s(const struct bn_source *s, const char *key, uint32_t *out, size_t room, size_t *n)
+{
+    const struct bn_meta *m = bn_meta_find(s, key);
+    if (!m || m->type != BN_META_ARRAY || m->elem == BN_META_STR || m->count > room) return false;
+    uint64_t each = m->count ? m->raw_bytes / m->count : 0;
+    for (*n = 0; *n < m->count; ++*n) {
+        int64_t i;
+        uint64_t u;
+        if (!integer_at(m->raw + *n * each, m->elem, &i, &u) || i < 0 || u > UINT32_MAX)
+            return false;
+        out[*n] = (uint32_t)u;
+    }
+    return true;
+}
+
 bool bn_meta_next_str(const struct bn_meta *m, uint64_t *cursor, const char **out, size_t *n)
 {
     if (m->type != BN_META_ARRAY || m->elem != BN_META_STR || m->raw_bytes - *cursor < 8)

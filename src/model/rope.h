@@ -11,6 +11,12 @@
  * without scaling. In a GGUF they are the tensor rope_freqs.weight. */
 void bn_rope_factors(float *out, const struct bn_config *c);
 
+/* Radians a position, [rope_dim / 2]; factors: as above. */
+void bn_rope_frequencies(float *out, const struct bn_config *c, const float *factors);
+
+/* The usual factor of cosines and sines under YaRN, 1 + 0.1 m ln(factor). */
+float bn_rope_mscale(float factor, float m);
+
 /* table: [n_ctx][rope_dim], a position's cosines then its sines. factors: [rope_dim / 2]. */
 void bn_rope_table(float *table, const struct bn_config *c, const float *factors, uint32_t n_ctx);
 

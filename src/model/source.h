@@ -118,6 +118,9 @@ bool bn_meta_u32(const struct bn_source *s, const char *key, uint32_t *out);
 bool bn_meta_f32(const struct bn_source *s, const char *key, float *out);
 bool bn_meta_bool(const struct bn_source *s, const char *key, bool *out);
 bool bn_meta_str(const struct bn_source *s, const char *key, const char **out, size_t *n);
+/* An array of at most `room` whole numbers; *n: how many. */
+bool bn_meta_u32s(const struct bn_source *s, const char *key, uint32_t *out, size_t room,
+                  size_t *n);
 /* Walks the strings of a STR array: call with *cursor = 0 `count` times. */
 bool bn_meta_next_str(const struct bn_meta *m, uint64_t *cursor, const char **out, size_t *n);
 

@@ -4,6 +4,7 @@
 #include "text_common.h"
 
 #include "base/rng.h"
+#include "text/tokenizer_impl.h"
 #include <pthread.h>
 
 static void expect_round_trip(const struct bn_tokenizer *t, const char *text, size_t n)
@@ -414,6 +415,50 @@ static void test_unicode_white_space(void **state)
     bn_tokenizer_close(t);
 }
 
+static bitnet_status gather(void *user, const char *p, size_t n, bitnet_error *err)
+{
+    (void)err;
+    struct bn_buf *b = user;
+    if (b->len) bn_buf_putc(b, '|');
+    bn_buf_append(b, p, n);
+    return BITNET_OK;
+}
+
+/* Qwen3.5 joins marks with letters, Qwen2 does not. The pieces are Perl's, of the same pattern. */
+static void test_qwen35_pieces(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"it'LL've 2024 ok", "it|'LL|'ve| |2|0|2|4| ok"},
+        {"a  b\t c", "a| | b|\t| c"},
+        {"x ()\n\ny", "x| ()\n\n|y"},
+        {" \n \n z", " \n \n| z"},
+        {"កាន់តែពិសេសអាច😁", "កាន់តែពិសេសអាច|😁"},
+        {"!\xcc\x81"
+         "a1\xcc\x81",
+         "!\xcc\x81"
+         "a|1|\xcc\x81"},
+        {"कि हिन्दी।", "कि| हिन्दी|।"},
+        {"--\xcc\x81-", "--|\xcc\x81|-"},
+    };
+    struct bn_split *s;
+    struct bn_split_run *r;
+    bitnet_error err;
+    assert_int_equal(bn_split_open(&s, bn_pre_patterns("qwen35", NULL), 1, &err), BITNET_OK);
+    assert_int_equal(bn_split_begin(&r, s, 100, &err), BITNET_OK);
+    for (size_t i = 0; i < BN_ARRAY_LEN(cases); i++) {
+        struct bn_buf b;
+        bn_buf_init(&b, 1 << 12);
+        const char *text = cases[i][0];
+        assert_int_equal(bn_split_text(r, text, strlen(text), gather, &b, &err), BITNET_OK);
+        bn_buf_putc(&b, 0);
+        assert_string_equal(b.data, cases[i][1]);
+        bn_buf_free(&b);
+    }
+    bn_split_end(r);
+    bn_split_close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_pre_names),
         cmocka_unit_test(test_byte_level_details),
         cmocka_unit_test(test_unicode_white_space),
+        cmocka_unit_test(test_qwen35_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,6 +194,59 @@ static void test_json_folder(void **state)
                  4);
 }
 
+/* Qwen3.5's way: NFC, its pattern, merges as pairs, several end tokens. */
+static void test_json_qwen35(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"added_tokens\": [{\"id\": 4, \"content\": \"<|im_end|>\", \"special\": true},"
+        "{\"id\": 5, \"content\": \"<|endoftext|>\", \"special\": true},"
+        "{\"id\": 6, \"content\": \"<think>\", \"special\": false}],"
+        "\"normalizer\": {\"type\": \"NFC\"}, \"pre_tokenizer\": {\"type\": \"Sequence\", "
+        "\"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": "
+        "\"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{L}\\\\p{M}]+|\\\\p{N}|"
+        " ?"
+        "[^\\\\s\\\\p{L}\\\\p{M}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
+        "\"},"
+        "\"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", "
+        "\"add_prefix_space\": false, \"trim_offsets\": false, \"use_regex\": false}]},"
+        "\"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+        "\"trim_offsets\": false, \"use_regex\": false},"
+        "\"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+        "\"trim_offsets\": false, \"use_regex\": false},"
+        "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+        "\"continuing_subword_prefix\": \"\", \"end_of_word_suffix\": \"\", \"fuse_unk\": false, "
+        "\"byte_fallback\": false, \"ignore_merges\": false, "
+        "\"vocab\": {\"e\": 0, \"\xc3\x83\": 1, \"\xc2\xa9\": 2, \"\xc3\x83\xc2\xa9\": 3},"
+        "\"merges\": [[\"\xc3\x83\", \"\xc2\xa9\"]]}}";
+    static const char config[] = "{\"eos_token\": \"<|im_end|>\", \"bos_token\": null, "
+                                 "\"add_prefix_space\": false}";
+    static const char generation[] = "{\"eos_token_id\": [4, 5]}";
+    char dir[] = "/tmp/bitnet-test-XXXXXX", path[256];
+    assert_non_null(mkdtemp(dir));
+    write_file(dir, "tokenizer.json", json, strlen(json));
+    write_file(dir, "tokenizer_config.json", config, strlen(config));
+    write_file(dir, "generation_config.json", generation, strlen(generation));
+    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+    struct bn_vocab v;
+    bitnet_error err = {0};
+    if (bn_vocab_read_hf(&v, path, &err) != BITNET_OK) fail_msg("%s", err.text);
+    assert_string_equal(v.pre, "qwen35");
+    assert_string_equal(v.normalizer, "nfc");
+    assert_false(v.add_bos || v.add_space_prefix);
+    assert_int_equal(v.eos, 4);
+    assert_int_equal(v.n_ends, 1);
+    assert_int_equal(v.ends[0], 5);
+    struct bn_tokenizer *t = open_vocab(&v);
+    EXPECT(t, "e\xcc\x81", 0, 3);
+    EXPECT(t, "<think>e\xcc\x81", 0, 6, 3);
+    bn_tokenizer_close(t);
+    remove_files(
+        dir,
+        (const char *const[]){"tokenizer.json", "tokenizer_config.json", "generation_config.json"},
+        3);
+}
+
 /* Llama-2's way: marks by normalizer, merges by list, byte fallback. */
 static void test_json_space_marks(void **state)
 {
@@ -297,7 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_vocabularies), cmocka_unit_test(test_json_errors),
         cmocka_unit_test(test_json_folder),      cmocka_unit_test(test_json_space_marks),
-        cmocka_unit_test(test_sentencepiece),
+        cmocka_unit_test(test_sentencepiece),    cmocka_unit_test(test_json_qwen35),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ def gguf_cases():
         ("rotation base is a string", "freq_base", config("rope.freq_base", STR, "10000")),
         ("rotated dimensions odd", "rotated", config("rope.dimension_count", U32, 63)),
         ("rotated dimensions too many", "rotated", config("rope.dimension_count", U32, 128)),
-        ("unknown rotation scaling", "yarn", config("rope.scaling.type", STR, "yarn")),
+        ("unknown rotation scaling", "longrope", config("rope.scaling.type", STR, "longrope")),
         ("rotation scaling is a number", "rope.scaling.type", config("rope.scaling.type", U32, 1)),
         ("rotation scaled by 0", "factor", lambda g: (config("rope.scaling.type", STR, "linear")(g),
                                                      config("rope.scaling.factor", F32, 0.0)(g))),
