@@ -39,13 +39,19 @@ static void count_operands(struct bitnet_kernel_timer *t)
     size_t kv = (size_t)BN_ATTN_BLOCK * c->n_head_kv * c->head_dim;
     t->n_x =
         bn_max_size(bn_max_size(BN_TIMER_TOKENS * wide, kv), wide * wide / BN_TIMER_SCALE_BLOCK);
+    t->n_x = bn_max_size(t->n_x, BN_TIMER_TOKENS * BN_TIMER_CHANNELS);
     t->n_y = bn_max_size(BN_TIMER_TOKENS * wide, 4 * BN_TIMER_HEAD_ROWS);
+    t->n_y = bn_max_size(t->n_y, BN_TIMER_TOKENS * BN_TIMER_CHANNELS);
     size_t weights = 0;
     bool memory = false;
     for (size_t i = 0; i < t->n_tasks; i++) {
         const struct task *k = &t->tasks[i];
         if (k->v->gemm && k->v->gemm->mul_i8_many)
             t->n_scratch = bn_max_size(t->n_scratch, k->v->gemm->many_bytes(k->s.rows, k->s.cols));
+        if (k->op == OP_delta) {
+            t->states_bytes = bn_beyond_caches_bytes();
+            continue;
+        }
         weights = bn_max_size(weights, weights_bytes(k));
         memory = memory || k->s.memory;
     }
@@ -78,15 +84,18 @@ static bitnet_status make_operands(struct bitnet_kernel_timer *t, bitnet_error *
     t->row = bn_block_alloc(t->n_x);
     t->scratch = bn_block_alloc(t->n_scratch);
     t->weights = bn_block_alloc(t->ring_bytes);
+    if (t->states_bytes) t->states = bn_block_alloc(t->states_bytes);
     t->lists = bn_calloc(t->c->n_ff, sizeof *t->lists);
     if (!t->x || !t->ones || !t->y || !t->half || !t->q || !t->row || !t->scratch || !t->weights ||
-        !t->lists)
-        return bn_fail_nomem(err, t->ring_bytes, "timing the kernels");
+        !t->lists || (t->states_bytes && !t->states))
+        return bn_fail_nomem(err, t->ring_bytes + t->states_bytes, "timing the kernels");
     struct bn_rng r = {1};
     for (size_t i = 0; i < t->n_x; i++) {
         t->x[i] = (float)(bn_rng_unit(&r) * 8 - 4);
         t->ones[i] = 1;
     }
+    for (size_t i = 0; i < t->states_bytes / sizeof *t->states; i++)
+        t->states[i] = t->x[i % t->n_x];
     fill_lists(t, &r);
     bn_f32_to_f16_c(t->half, t->x, t->n_x);
     for (size_t i = 0; i < t->ring_bytes / 8; i++) { /* two bits a weight: no +2, as in models */
@@ -109,6 +118,7 @@ static void begin(struct bitnet_kernel_timer *t, const struct task *k)
         for (size_t i = 0; i < k->s.cols; i++) t->cs[i] = i < k->s.cols / 2 ? 1 : 0;
     for (size_t i = 0; i < k->s.tok; i++)
         t->inv[i] = bn_quant_i8_c(t->q + i * stride, &t->sum[i], t->x + i * stride, k->s.cols);
+    for (size_t i = 0; k->op == OP_delta && i < k->s.tok; i++) t->inv[i] = 0x1p-10f;
 }
 
 /* ------------------------------------------------------------------ calls */
@@ -187,6 +197,55 @@ static void call_attention(struct bitnet_kernel_timer *t, const struct task *k)
                                      0.1f, NULL, NULL);
 }
 
+static void call_conv(struct bitnet_kernel_timer *t, const struct task *k)
+{
+    struct bn_conv_args a = {.x = t->y,
+                             .x_stride = k->s.cols,
+                             .n = k->s.tok,
+                             .before = t->x,
+                             .before_stride = k->s.cols,
+                             .w = t->ones,
+                             .w_stride = k->s.cols,
+                             .n_channels = k->s.cols,
+                             .taps = BN_TIMER_TAPS};
+    ((bn_conv_silu_fn *)k->v->fn)(&a);
+}
+
+/* Tokens lie as far apart as in a model. With a decay of 1 and gates this small the state stays in
+ * range, and no number of it fades away. */
+static void call_delta(struct bitnet_kernel_timer *t, const struct task *k)
+{
+    size_t bytes = k->s.rows * k->s.cols * sizeof *t->states;
+    if (!k->s.memory || t->states_at + bytes > t->states_bytes) t->states_at = 0;
+    struct bn_delta_args a = {.s = t->states + t->states_at / sizeof *t->states,
+                              .k_dim = k->s.rows,
+                              .v_dim = k->s.cols,
+                              .q = t->x,
+                              .k = t->x + k->s.rows,
+                              .v = t->x + 2 * k->s.rows,
+                              .decay = t->ones,
+                              .beta = t->inv,
+                              .o = t->y,
+                              .qk_stride = BN_TIMER_CHANNELS,
+                              .v_stride = BN_TIMER_CHANNELS,
+                              .gate_stride = 1,
+                              .o_stride = BN_TIMER_CHANNELS,
+                              .n = k->s.tok};
+    t->states_at += bytes;
+    ((bn_delta_fn *)k->v->fn)(&a);
+}
+
+static void call_hadamard(struct bitnet_kernel_timer *t, const struct task *k)
+{
+    struct bn_hadamard_args a = {.y = t->y,
+                                 .x = t->x,
+                                 .before = t->ones,
+                                 .n = k->s.cols,
+                                 .block = k->s.block,
+                                 .scale = 0x1p-5f};
+    ((bn_hadamard_fn *)k->v->fn)(&a);
+}
+
 static void call(struct bitnet_kernel_timer *t, const struct task *k)
 {
     const struct size *s = &k->s;
@@ -197,6 +256,8 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
     case OP_add: ((bn_add_fn *)fn)(t->y, t->ones, s->cols); break;
     case OP_relu2_mul: ((bn_relu2_mul_fn *)fn)(t->y, t->x, t->x, s->cols); break;
     case OP_silu_mul: ((bn_silu_mul_fn *)fn)(t->y, t->x, t->x, s->cols); break;
+    case OP_sigmoid_mul: ((bn_sigmoid_mul_fn *)fn)(t->y, t->x, t->x, s->cols); break;
+    case OP_l2norm: ((bn_l2norm_fn *)fn)(t->y, t->x, s->cols, 1e-6f, 0.1f); break;
     case OP_rope_neox:
     case OP_rope_norm: ((bn_rope_fn *)fn)(t->y, s->rows, s->cols, s->cols / 2, t->cs); break;
     case OP_row_f16:
@@ -232,6 +293,9 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
         break;
     case OP_attn_f32:
     case OP_attn_f16: call_attention(t, k); break;
+    case OP_conv_silu: call_conv(t, k); break;
+    case OP_delta: call_delta(t, k); break;
+    case OP_hadamard: call_hadamard(t, k); break;
     case OP_gemm_t2:
     case OP_gemm_t3:
     case OP_gemm_t5:
@@ -282,6 +346,7 @@ void bn_kernel_timer_close(struct bitnet_kernel_timer *t)
     bn_block_free(t->row, t->n_x);
     bn_block_free(t->scratch, t->n_scratch);
     bn_block_free(t->weights, t->ring_bytes);
+    bn_block_free(t->states, t->states_bytes);
     free(t->lists);
     free(t->tasks);
     free(t);

@@ -9,6 +9,8 @@ enum {
     BN_TIMER_TOKENS = 128,     /* the most of a case */
     BN_TIMER_HEAD_ROWS = 1024, /* of a copy of the head */
     BN_TIMER_SCALE_BLOCK = 128,
+    BN_TIMER_CHANNELS = 10240, /* of a delta net's inputs, of 27B */
+    BN_TIMER_TAPS = 4,
     BN_TIMER_PARTS = 5, /* a list has one row or column in as many */
     BN_TIMER_CASES = 1024,
     BN_TIMER_WORK_BYTES = 64
@@ -25,7 +27,7 @@ enum op {
 
 struct size {
     size_t rows, cols, tok; /* vectors: cols elements; heads: rows of cols */
-    size_t block;           /* of scales; 0: one scale */
+    size_t block;           /* of scales, 0: one scale; of a transform */
     size_t listed;          /* of a matrix taken in part: rows or columns */
     bool f32, memory;       /* activations; where the weights come from */
 };
@@ -58,6 +60,8 @@ struct bitnet_kernel_timer {
     void *scratch;    /* of mul_i8_many */
     uint8_t *weights; /* the ring */
     size_t ring_bytes, ring_at, ring_turns;
+    float *states; /* a ring likewise; NULL if no case needs it */
+    size_t states_bytes, states_at;
     uint32_t *lists; /* [BN_TIMER_PARTS][n_ff / BN_TIMER_PARTS] */
 };
 

@@ -7,7 +7,9 @@
 enum {
     DOTS_ROWS = 64,
     MANY_TOKENS = 8, /* where two points suffice: one token, and this many */
-    REF_MACS = 4 << 20
+    REF_MACS = 4 << 20,
+    STATE_DIM = 128, /* keys and values of a delta net's head, as in 27B */
+    BLOCK = 1024     /* of a transform */
 };
 static const uint32_t token_counts[] = {1, 4, 8, 32, BN_TIMER_TOKENS};
 
@@ -117,6 +119,34 @@ static void add_turn(struct bitnet_kernel_timer *t, const struct bn_kernel_info 
     snprintf(k->work, sizeof k->work, "%zu of %d", n, BN_TURN_BLOCK);
 }
 
+static void add_conv(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t tok)
+{
+    struct task *k = add(t, v, (struct size){.cols = BN_TIMER_CHANNELS, .tok = tok});
+    k->bytes = (double)BN_TIMER_CHANNELS * (double)tok * sizeof(float);
+    k->macs = (double)BN_TIMER_CHANNELS * BN_TIMER_TAPS * (double)tok;
+    snprintf(k->work, sizeof k->work, "%d channels, %zu token%s", BN_TIMER_CHANNELS, tok,
+             tok == 1 ? "" : "s");
+}
+
+/* The state is read and written. */
+static void add_delta(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t tok,
+                      bool memory)
+{
+    struct task *k = add(
+        t, v, (struct size){.rows = STATE_DIM, .cols = STATE_DIM, .tok = tok, .memory = memory});
+    k->bytes = 2.0 * STATE_DIM * STATE_DIM * sizeof(float);
+    k->macs = 3.0 * STATE_DIM * STATE_DIM * (double)tok;
+    snprintf(k->work, sizeof k->work, "%dx%d, %zu token%s, %s", STATE_DIM, STATE_DIM, tok,
+             tok == 1 ? "" : "s", memory ? "memory" : "cache");
+}
+
+static void add_hadamard(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t n)
+{
+    struct task *k = add(t, v, (struct size){.cols = n, .block = BLOCK});
+    k->bytes = (double)n * sizeof(float);
+    snprintf(k->work, sizeof k->work, "%zu in blocks of %d", n, BLOCK);
+}
+
 /* Rows of a copy of the head. */
 static void add_copy(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v,
                      size_t row_bytes, bool memory)
@@ -222,6 +252,8 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
         break;
     case OP_relu2_mul:
     case OP_silu_mul: add_vector(t, v, c->n_ff); break;
+    case OP_sigmoid_mul: add_vector(t, v, (size_t)c->n_head * c->head_dim); break;
+    case OP_l2norm: add_vector(t, v, STATE_DIM); break;
     case OP_rope_neox:
     case OP_rope_norm: add_heads(t, v); break;
     case OP_row_e4m3:
@@ -266,6 +298,16 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
         add_attention(t, v, 1);
         add_attention(t, v, MANY_TOKENS);
         break;
+    case OP_conv_silu:
+        add_conv(t, v, 1);
+        add_conv(t, v, BN_TIMER_TOKENS);
+        break;
+    case OP_delta:
+        add_delta(t, v, 1, false);
+        add_delta(t, v, 1, true);
+        add_delta(t, v, BN_TIMER_TOKENS, false);
+        break;
+    case OP_hadamard: add_hadamard(t, v, bn_align_up(c->n_ff, BLOCK)); break;
     case OP_gemm_t2:
     case OP_gemm_t3:
     case OP_gemm_t5:

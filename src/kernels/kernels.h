@@ -237,12 +237,12 @@ typedef void bn_conv_silu_fn(const struct bn_conv_args *a);
  *   o[j] = sum_i s[i][j] * q[i]
  * The state is read and written once for all tokens if it is walked through in blocks of columns. */
 struct bn_delta_args {
-    float *s;                    /* [k_dim][v_dim] */
-    size_t k_dim, v_dim;         /* 1 .. BN_DELTA_DIM_MAX */
-    const float *q, *k;          /* token t: at t * qk_stride; q may be NULL if o is */
-    const float *v;              /* at t * v_stride */
-    const float *decay, *beta;   /* at t * gate_stride */
-    float *o;                    /* at t * o_stride; NULL: the state is all that is wanted */
+    float *s;                  /* [k_dim][v_dim] */
+    size_t k_dim, v_dim;       /* 1 .. BN_DELTA_DIM_MAX */
+    const float *q, *k;        /* token t: at t * qk_stride; q may be NULL if o is */
+    const float *v;            /* at t * v_stride */
+    const float *decay, *beta; /* at t * gate_stride */
+    float *o;                  /* at t * o_stride; NULL: the state is all that is wanted */
     size_t qk_stride, v_stride, gate_stride, o_stride;
     size_t n;
 };

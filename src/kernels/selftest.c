@@ -54,6 +54,15 @@ TEST bool test_gate(bn_relu2_mul_fn *f, bn_relu2_mul_fn *ref)
     return same(a, b, sizeof a);
 }
 
+TEST bool test_l2norm(bn_l2norm_fn *f)
+{
+    float x[N], a[N], b[N];
+    fill(x, N, 1);
+    bn_l2norm_c(a, x, N, 1e-6f, 0.0884f);
+    f(b, x, N, 1e-6f, 0.0884f);
+    return same(a, b, sizeof a);
+}
+
 TEST bool test_rope(bn_rope_fn *f, bn_rope_fn *ref)
 {
     enum { HEADS = 3, DIM = 90, HALF = 43 };
@@ -326,6 +335,70 @@ TEST bool test_turn(bn_turn_fn *f, float *m)
     return same(a, b, sizeof a);
 }
 
+/* In place, over inputs that are there and inputs that stand before them. */
+TEST bool test_conv_silu(bn_conv_silu_fn *f)
+{
+    enum { TOK = 5, CHANNELS = 77, TAPS = 4 };
+    float a[TOK * CHANNELS], b[TOK * CHANNELS], before[(TAPS - 1) * CHANNELS], w[TAPS * CHANNELS];
+    fill(a, BN_ARRAY_LEN(a), 41);
+    fill(before, BN_ARRAY_LEN(before), 42);
+    fill(w, BN_ARRAY_LEN(w), 43);
+    memcpy(b, a, sizeof a);
+    struct bn_conv_args x = {a, CHANNELS, TOK, before, CHANNELS, w, CHANNELS, CHANNELS, TAPS};
+    bn_conv_silu_c(&x);
+    x.x = b;
+    f(&x);
+    return same(a, b, sizeof a);
+}
+
+/* Columns for the widest block of a kernel, a register and a tail; one token and several. */
+enum { DELTA_TOK = 3 };
+TEST bool test_delta(bn_delta_fn *f, size_t n)
+{
+    enum { K = 5, V = 139 };
+    static const float gates[] = {0.75f, 0.875f, 0.5f, 0.625f};
+    float a[K * V], b[K * V], k[DELTA_TOK * K], q[DELTA_TOK * K], v[DELTA_TOK * V];
+    float oa[DELTA_TOK * V] = {0}, ob[DELTA_TOK * V] = {0};
+    fill(a, K * V, 44);
+    fill(k, DELTA_TOK * K, 45);
+    fill(q, DELTA_TOK * K, 46);
+    fill(v, DELTA_TOK * V, 47);
+    memcpy(b, a, sizeof a);
+    struct bn_delta_args x = {.s = a,
+                              .k_dim = K,
+                              .v_dim = V,
+                              .q = q,
+                              .k = k,
+                              .v = v,
+                              .decay = gates,
+                              .beta = gates + 1,
+                              .o = oa,
+                              .qk_stride = K,
+                              .v_stride = V,
+                              .gate_stride = 1,
+                              .o_stride = V,
+                              .n = n};
+    bn_delta_c(&x);
+    x.s = b;
+    x.o = ob;
+    f(&x);
+    return same(a, b, sizeof a) && same(oa, ob, sizeof oa);
+}
+
+/* Two blocks, with factors on both sides. */
+TEST bool test_hadamard(bn_hadamard_fn *f, size_t block)
+{
+    enum { LEN = 512 };
+    float x[LEN], before[LEN], a[LEN], b[LEN];
+    fill(x, LEN, 48);
+    fill(before, LEN, 49);
+    struct bn_hadamard_args h = {a, x, before, x, 2 * block, block, 0.171f};
+    bn_hadamard_c(&h);
+    h.y = b;
+    f(&h);
+    return same(a, b, 2 * block * sizeof *a);
+}
+
 size_t bn_kernels_self_test_bytes(const struct bn_kernels *k)
 {
     const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_t5, k->gemm_b1};
@@ -360,6 +433,8 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
     CHECK(add, test_add(k->add));
     CHECK(relu2_mul, test_gate(k->relu2_mul, bn_relu2_mul_c));
     CHECK(silu_mul, test_gate(k->silu_mul, bn_silu_mul_c));
+    CHECK(sigmoid_mul, test_gate(k->sigmoid_mul, bn_sigmoid_mul_c));
+    CHECK(l2norm, test_l2norm(k->l2norm));
     CHECK(rope_neox, test_rope(k->rope_neox, bn_rope_neox_c));
     CHECK(rope_norm, test_rope(k->rope_norm, bn_rope_norm_c));
     CHECK(row_f16, test_row(k->row_f16, bn_row_f16_c, N));
@@ -395,6 +470,10 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
         CHECK(attn_f16, test_attn_f16(k->attn_f16, &attn_shapes[i]));
     }
     CHECK(attn_fold, test_attn_fold(k->attn_fold));
+    CHECK(conv_silu, test_conv_silu(k->conv_silu));
+    CHECK(delta, test_delta(k->delta, 1) && test_delta(k->delta, DELTA_TOK));
+    for (size_t block = 2; block <= 256; block *= 2)
+        CHECK(hadamard, test_hadamard(k->hadamard, block));
 #undef CHECK
     if (!bn_self_test_layout(k->gemm_t2, many, memory))
         return fail(err, "gemm_t2", NULL, k->gemm_t2);

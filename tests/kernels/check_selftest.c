@@ -34,6 +34,30 @@ static void wrong_turn(float *y, const float *m, const float *x, size_t stride, 
     spoil(y + n * stride - 1, n);
 }
 
+static void wrong_delta(const struct bn_delta_args *a)
+{
+    right.delta(a);
+    spoil(a->o + (a->n - 1) * a->o_stride + a->v_dim - 1, a->n);
+}
+
+static void wrong_state(const struct bn_delta_args *a)
+{
+    right.delta(a);
+    spoil(a->s + a->k_dim * a->v_dim - 1, a->n);
+}
+
+static void wrong_conv_silu(const struct bn_conv_args *a)
+{
+    right.conv_silu(a);
+    spoil(a->x, a->n);
+}
+
+static void wrong_hadamard(const struct bn_hadamard_args *a)
+{
+    right.hadamard(a);
+    spoil(a->y + a->n - 1, a->block);
+}
+
 static void wrong_screen2(int32_t *sum, size_t stride, const struct bn_screen2 *w, size_t r0,
                           size_t r1, const struct bn_screen2_vector *v, size_t n_vec)
 {
@@ -151,9 +175,27 @@ void check_self_test(struct ck *c, uint32_t features)
         k.screen2 = wrong_screen2;
         expect(c, &k, "screen2", "some vectors");
     }
+    for (size_t several = 0; several < 2; several++) {
+        struct bn_kernels k = right;
+        wrong_from = 1 + several;
+        wrong_to = several ? 100 : 1;
+        k.delta = wrong_delta;
+        expect(c, &k, "delta", several ? "several tokens" : "one token");
+        k.delta = wrong_state;
+        expect(c, &k, "delta", several ? "state of several tokens" : "state of one token");
+    }
+    for (size_t block = 2; block <= 256; block *= 2) {
+        struct bn_kernels k = right;
+        wrong_from = wrong_to = block;
+        k.hadamard = wrong_hadamard;
+        expect(c, &k, "hadamard", "some blocks");
+    }
     struct bn_kernels k = right;
     wrong_from = 1;
     wrong_to = 100;
+    k.conv_silu = wrong_conv_silu;
+    expect(c, &k, "conv_silu", "the first token");
+    k = right;
     k.turn = wrong_turn;
     expect(c, &k, "turn", "the last vector");
     for (size_t i = 0; i < BN_ARRAY_LEN(layouts); i++) plant_in_layout(c, &layouts[i]);

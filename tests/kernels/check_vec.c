@@ -32,6 +32,11 @@ static void call_rmsnorm(bn_any_fn *f, float *y, const float *a, const float *b,
 {
     ((bn_rmsnorm_fn *)f)(y, a, b, n, 1e-5f);
 }
+static void call_l2norm(bn_any_fn *f, float *y, const float *a, const float *b, size_t n)
+{
+    (void)b;
+    ((bn_l2norm_fn *)f)(y, a, n, 1e-6f, 0.0884f);
+}
 static void call_mul(bn_any_fn *f, float *y, const float *a, const float *b, size_t n)
 {
     ((bn_relu2_mul_fn *)f)(y, a, b, n);
@@ -88,6 +93,22 @@ void check_rmsnorm(struct ck *c)
     check_binary(c, (struct binary){.call = call_rmsnorm}, 2, naive_rmsnorm);
 }
 
+static void naive_l2norm(struct ck *c, const struct binary *x, const float *y)
+{
+    double s = 0;
+    for (size_t i = 0; i < x->n; i++) s += (double)x->a[i] * x->a[i];
+    double r = 1 / sqrt(s + 1e-6f);
+    for (size_t i = 0; i < x->n; i++) {
+        double want = x->a[i] * r * 0.0884f;
+        double bound = fabs(want) * ((double)x->n / 16 + 16) * 0x1p-24 + 0x1p-126;
+        if (!ck_near(c, "y", want, y[i], bound, i)) return;
+    }
+}
+void check_l2norm(struct ck *c)
+{
+    check_binary(c, (struct binary){.call = call_l2norm}, 2, naive_l2norm);
+}
+
 static void naive_relu2(struct ck *c, const struct binary *x, const float *y)
 {
     for (size_t i = 0; i < x->n; i++) {
@@ -112,6 +133,20 @@ static void naive_silu(struct ck *c, const struct binary *x, const float *y)
 void check_silu_mul(struct ck *c)
 {
     check_binary(c, (struct binary){.call = call_mul}, 3, naive_silu);
+}
+
+/* As above; below exp's range the factor is 0. */
+static void naive_sigmoid(struct ck *c, const struct binary *x, const float *y)
+{
+    for (size_t i = 0; i < x->n; i++) {
+        double want = x->a[i] / (1 + exp(-(double)x->b[i]));
+        double bound = fabs(want) * 0x1p-21 + 0x1p-125 * (1 + fabs((double)x->a[i]));
+        if (!ck_near(c, "y", want, y[i], bound, i)) return;
+    }
+}
+void check_sigmoid_mul(struct ck *c)
+{
+    check_binary(c, (struct binary){.call = call_mul}, 3, naive_sigmoid);
 }
 
 /* y += x: place 2 of the scheme above, with y as the second input */

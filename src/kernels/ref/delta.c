@@ -56,8 +56,7 @@ static void delta_columns(const struct bn_delta_args *a, size_t t, size_t j0, si
 void bn_delta_c(const struct bn_delta_args *a)
 {
     for (size_t j = 0; j < a->v_dim; j += CHUNK)
-        for (size_t t = 0; t < a->n; t++)
-            delta_columns(a, t, j, bn_min_size(CHUNK, a->v_dim - j));
+        for (size_t t = 0; t < a->n; t++) delta_columns(a, t, j, bn_min_size(CHUNK, a->v_dim - j));
 }
 
 void bn_hadamard_c(const struct bn_hadamard_args *a)
