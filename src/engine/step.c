@@ -48,6 +48,7 @@ static void make_batch(struct bitnet_engine *e)
     for (struct bn_sched_job *j = bn_sched_running(e->sched); j; j = j->next) {
         struct bn_answer *a = bn_answer_of(j);
         a->row = n_rows;
+        a->first = (uint32_t)n;
         bn_answer_begin_step(a);
         for (uint32_t i = 0; i < j->take + j->take_draft; i++) {
             uint32_t pos = j->n_done + i;
@@ -59,6 +60,7 @@ static void make_batch(struct bitnet_engine *e)
             n_rows++;
         }
     }
+    bn_engine_plan_saves(e);
 }
 
 /* Steps that read prompts, if only of one answer, count as such. */

@@ -57,8 +57,21 @@ bitnet_status bn_states_open(struct bn_states *s, const struct bn_config *c, uin
     return st;
 }
 
+bool bn_states_lend(struct bn_states *s)
+{
+    s->lent = bn_block_alloc(s->slot_bytes);
+    return s->lent != NULL;
+}
+
+void bn_states_take_back(struct bn_states *s)
+{
+    bn_block_free(s->lent, s->slot_bytes);
+    s->lent = NULL;
+}
+
 void bn_states_close(struct bn_states *s)
 {
+    bn_states_take_back(s);
     bn_block_free(s->data, s->bytes);
     *s = (struct bn_states){0};
 }
@@ -85,7 +98,6 @@ void bn_state_truncate(struct bn_state *t, uint32_t n)
 
 void bn_state_restore(const struct bn_states *s, struct bn_state *t, uint32_t slot, uint32_t n)
 {
-    memcpy(s->data + t->slot * s->slot_bytes, s->data + slot * s->slot_bytes,
-           s->slot_bytes);
+    memcpy(s->data + t->slot * s->slot_bytes, s->data + slot * s->slot_bytes, s->slot_bytes);
     *t = (struct bn_state){.slot = t->slot, .n_tokens = n, .guesses = t->guesses, .turn = t->turn};
 }

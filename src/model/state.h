@@ -20,14 +20,15 @@
 
 struct bn_states {
     struct bn_delta_shape shape;
-    uint32_t n_layer;               /* with a delta net */
-    size_t conv_floats;             /* [taps - 1][conv width] of a layer, the oldest first */
-    size_t head_floats;             /* [k_dim][v_dim] */
+    uint32_t n_layer;                /* with a delta net */
+    size_t conv_floats;              /* [taps - 1][conv width] of a layer, the oldest first */
+    size_t head_floats;              /* [k_dim][v_dim] */
     size_t layer_floats, slot_bytes; /* layer: convolution, then heads */
-    size_t guess_floats;            /* of a guess in a layer: conv inputs, k, v, decay, beta */
+    size_t guess_floats;             /* of a guess in a layer: conv inputs, k, v, decay, beta */
     uint32_t n_slots, max_guesses;
     uint8_t *data; /* [n_slots][slot_bytes] */
     size_t bytes;
+    uint8_t *lent; /* slot n_slots, which is there for a time only; or NULL */
 };
 
 /* A sequence's state. It holds the first n_tokens tokens; of the guesses behind them n_right are
@@ -35,7 +36,7 @@ struct bn_states {
 struct bn_state {
     uint32_t slot;
     uint32_t n_tokens, n_guesses, n_right;
-    uint32_t turn; /* which half of `guesses` holds the last ones */
+    uint32_t turn;  /* which half of `guesses` holds the last ones */
     float *guesses; /* [2][n_layer][max_guesses][guess_floats], or NULL */
 };
 
@@ -46,6 +47,10 @@ void bn_states_close(struct bn_states *s);
 /* Of one state, for plans: bytes of a slot and of the guesses beside it. */
 uint64_t bn_state_slot_bytes(const struct bn_config *c);
 uint64_t bn_state_guess_bytes(const struct bn_config *c, uint32_t max_guesses);
+
+/* One more slot, n_slots, until it is taken back. false: out of memory. */
+bool bn_states_lend(struct bn_states *s);
+void bn_states_take_back(struct bn_states *s);
 
 bool bn_state_open(struct bn_state *t, const struct bn_states *s,
                    uint32_t slot); /* false: out of memory */
@@ -64,7 +69,8 @@ void bn_state_restore(const struct bn_states *s, struct bn_state *t, uint32_t sl
 /* The last inputs of the convolution, [taps - 1][conv width]; a head, [k_dim][v_dim]. */
 static inline float *bn_state_conv(const struct bn_states *s, uint32_t slot, uint32_t layer)
 {
-    return (float *)(s->data + slot * s->slot_bytes) + layer * s->layer_floats;
+    uint8_t *state = slot < s->n_slots ? s->data + slot * s->slot_bytes : s->lent;
+    return (float *)state + layer * s->layer_floats;
 }
 static inline float *bn_state_head(const struct bn_states *s, uint32_t slot, uint32_t layer,
                                    uint32_t head)
@@ -80,7 +86,10 @@ static inline float *bn_state_guess(const struct bn_states *s, const struct bn_s
     return t->guesses + ((half * s->n_layer + layer) * s->max_guesses + i) * s->guess_floats;
 }
 /* Where k, v and the gates stand in it; inputs of the convolution come first. */
-static inline size_t bn_guess_k(const struct bn_states *s) { return bn_delta_conv_width(&s->shape); }
+static inline size_t bn_guess_k(const struct bn_states *s)
+{
+    return bn_delta_conv_width(&s->shape);
+}
 static inline size_t bn_guess_v(const struct bn_states *s)
 {
     return bn_guess_k(s) + bn_delta_key_width(&s->shape);
