@@ -190,15 +190,16 @@ static void convolve(const struct bn_delta *d, const struct channels *c)
     float *before = inputs_before(d, c);
     keep_inputs(d, c, before);
     last_inputs(d, c, before, r->n_sure, after, BN_DELTA_DIM_MAX);
-    d->m->kernels.conv_silu(&(struct bn_conv_args){.x = c->y->qkv + r->first * d->conv_width + c->begin,
-                                                   .x_stride = d->conv_width,
-                                                   .n = r->n_all,
-                                                   .before = before,
-                                                   .before_stride = d->conv_width,
-                                                   .w = c->y->layer->conv + c->begin,
-                                                   .w_stride = d->conv_width,
-                                                   .n_channels = c->n,
-                                                   .taps = d->shape.taps});
+    d->m->kernels.conv_silu(
+        &(struct bn_conv_args){.x = c->y->qkv + r->first * d->conv_width + c->begin,
+                               .x_stride = d->conv_width,
+                               .n = r->n_all,
+                               .before = before,
+                               .before_stride = d->conv_width,
+                               .w = c->y->layer->conv + c->begin,
+                               .w_stride = d->conv_width,
+                               .n_channels = c->n,
+                               .taps = d->shape.taps});
     for (size_t i = 0; i < d->shape.taps - 1; i++)
         memcpy(before + i * d->conv_width, after + i * BN_DELTA_DIM_MAX, c->n * sizeof *before);
 }
@@ -272,21 +273,20 @@ static void advance(const struct bn_delta *d, const struct head *x, float *state
     size_t k_head = x->h / (heads / d->shape.n_k_heads);
     const float *qkv = x->y->qkv + t * d->conv_width;
     if (!n) return;
-    d->m->kernels.delta(
-        &(struct bn_delta_args){.s = state,
-                                .k_dim = k_dim,
-                                .v_dim = d->shape.v_dim,
-                                .q = qkv + k_head * k_dim,
-                                .k = qkv + d->key_width + k_head * k_dim,
-                                .v = qkv + 2 * d->key_width + x->h * d->shape.v_dim,
-                                .decay = d->decay + t * heads + x->h,
-                                .beta = d->beta + t * heads + x->h,
-                                .o = output(d, x, t),
-                                .qk_stride = d->conv_width,
-                                .v_stride = d->conv_width,
-                                .gate_stride = heads,
-                                .o_stride = x->y->out_stride,
-                                .n = n});
+    d->m->kernels.delta(&(struct bn_delta_args){.s = state,
+                                                .k_dim = k_dim,
+                                                .v_dim = d->shape.v_dim,
+                                                .q = qkv + k_head * k_dim,
+                                                .k = qkv + d->key_width + k_head * k_dim,
+                                                .v = qkv + 2 * d->key_width + x->h * d->shape.v_dim,
+                                                .decay = d->decay + t * heads + x->h,
+                                                .beta = d->beta + t * heads + x->h,
+                                                .o = output(d, x, t),
+                                                .qk_stride = d->conv_width,
+                                                .v_stride = d->conv_width,
+                                                .gate_stride = heads,
+                                                .o_stride = x->y->out_stride,
+                                                .n = n});
 }
 
 /* Guesses of the last step that were right. */
@@ -297,18 +297,17 @@ static void catch_up(const struct bn_delta *d, const struct head *x, float *stat
     if (!s->n_right) return;
     size_t k_head = x->h / (d->shape.n_v_heads / d->shape.n_k_heads);
     const float *g = bn_state_guess(all, s, false, x->y->index, 0);
-    d->m->kernels.delta(
-        &(struct bn_delta_args){.s = state,
-                                .k_dim = d->shape.k_dim,
-                                .v_dim = d->shape.v_dim,
-                                .k = g + bn_guess_k(all) + k_head * d->shape.k_dim,
-                                .v = g + bn_guess_v(all) + x->h * d->shape.v_dim,
-                                .decay = g + bn_guess_decay(all) + x->h,
-                                .beta = g + bn_guess_beta(all) + x->h,
-                                .qk_stride = all->guess_floats,
-                                .v_stride = all->guess_floats,
-                                .gate_stride = all->guess_floats,
-                                .n = s->n_right});
+    d->m->kernels.delta(&(struct bn_delta_args){.s = state,
+                                                .k_dim = d->shape.k_dim,
+                                                .v_dim = d->shape.v_dim,
+                                                .k = g + bn_guess_k(all) + k_head * d->shape.k_dim,
+                                                .v = g + bn_guess_v(all) + x->h * d->shape.v_dim,
+                                                .decay = g + bn_guess_decay(all) + x->h,
+                                                .beta = g + bn_guess_beta(all) + x->h,
+                                                .qk_stride = all->guess_floats,
+                                                .v_stride = all->guess_floats,
+                                                .gate_stride = all->guess_floats,
+                                                .n = s->n_right});
 }
 
 /* What guess i would put into the state. Heads that share a key head have the same k. */

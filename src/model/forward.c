@@ -29,7 +29,21 @@ enum {
     DEAL_TOKENS = 32 /* from so many on every worker keeps its share of rows */
 };
 /* the projections of a layer, in the order of enum bn_part; as operations of a profile, too */
-enum proj { Q, K, V, O, GATE, UP, DOWN, DELTA_QKV, DELTA_Z, DELTA_ALPHA, DELTA_BETA, DELTA_OUT, MTP_IN };
+enum proj {
+    Q,
+    K,
+    V,
+    O,
+    GATE,
+    UP,
+    DOWN,
+    DELTA_QKV,
+    DELTA_Z,
+    DELTA_ALPHA,
+    DELTA_BETA,
+    DELTA_OUT,
+    MTP_IN
+};
 _Static_assert(BN_OP_MTP_IN == BN_OP_Q + MTP_IN && MTP_IN + 1 == BN_N_PROJ, "the same order");
 
 /* Rows as matrices want them: floats, or the same as int8 with a factor and a sum. */
@@ -66,8 +80,8 @@ struct bn_forward {
     struct bn_activity activity;
     uint32_t max_tokens;
     uint64_t layer_bytes;
-    size_t wide;                                  /* the widest activation */
-    size_t q8_stride;                             /* padded */
+    size_t wide;            /* the widest activation */
+    size_t q8_stride;       /* padded */
     size_t q_dim;           /* n_head * head_dim */
     size_t q_rows, kv_rows; /* of the matrices: q with its gates; k and v */
     size_t mix_dim;         /* the wider one of the outputs of attention and delta nets */
@@ -282,8 +296,8 @@ static struct recipe recipe_of(const struct bn_layer *y, enum proj first, enum p
 
 /* The input of the next projection in the same step: the same one, unless the projection has a norm
  * of its own in front. */
-static const struct input *next_input(struct bn_forward *f, const struct input *in,
-                                      struct recipe r, const float *in_norm, uint32_t worker)
+static const struct input *next_input(struct bn_forward *f, const struct input *in, struct recipe r,
+                                      const float *in_norm, uint32_t worker)
 {
     if (!in_norm) return in;
     if (in == &f->shared) bn_pool_barrier(f->pool, worker); /* others may still be reading it */

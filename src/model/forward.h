@@ -18,8 +18,8 @@ struct bn_batch_token {
     uint32_t pos;
     const struct bn_kv_seq *seq; /* its pages must reach up to pos */
     bool guess;                  /* it may be taken back; those of a sequence stand at its end */
-    uint32_t save;               /* slot + 1 where the recurrent state behind it is put; 0: nowhere */
-    struct bn_want want;         /* of its logits */
+    uint32_t save;       /* slot + 1 where the recurrent state behind it is put; 0: nowhere */
+    struct bn_want want; /* of its logits */
 };
 
 struct bn_forward; /* scratch memory for batches up to a maximum, and the pool that works on them */

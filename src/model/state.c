@@ -85,7 +85,6 @@ void bn_state_truncate(struct bn_state *t, uint32_t n)
 
 void bn_state_restore(const struct bn_states *s, struct bn_state *t, uint32_t slot, uint32_t n)
 {
-    memcpy(s->data + t->slot * s->slot_bytes, s->data + slot * s->slot_bytes,
-           s->slot_bytes);
+    memcpy(s->data + t->slot * s->slot_bytes, s->data + slot * s->slot_bytes, s->slot_bytes);
     *t = (struct bn_state){.slot = t->slot, .n_tokens = n, .guesses = t->guesses, .turn = t->turn};
 }

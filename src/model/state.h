@@ -20,11 +20,11 @@
 
 struct bn_states {
     struct bn_delta_shape shape;
-    uint32_t n_layer;               /* with a delta net */
-    size_t conv_floats;             /* [taps - 1][conv width] of a layer, the oldest first */
-    size_t head_floats;             /* [k_dim][v_dim] */
+    uint32_t n_layer;                /* with a delta net */
+    size_t conv_floats;              /* [taps - 1][conv width] of a layer, the oldest first */
+    size_t head_floats;              /* [k_dim][v_dim] */
     size_t layer_floats, slot_bytes; /* layer: convolution, then heads */
-    size_t guess_floats;            /* of a guess in a layer: conv inputs, k, v, decay, beta */
+    size_t guess_floats;             /* of a guess in a layer: conv inputs, k, v, decay, beta */
     uint32_t n_slots, max_guesses;
     uint8_t *data; /* [n_slots][slot_bytes] */
     size_t bytes;
@@ -35,7 +35,7 @@ struct bn_states {
 struct bn_state {
     uint32_t slot;
     uint32_t n_tokens, n_guesses, n_right;
-    uint32_t turn; /* which half of `guesses` holds the last ones */
+    uint32_t turn;  /* which half of `guesses` holds the last ones */
     float *guesses; /* [2][n_layer][max_guesses][guess_floats], or NULL */
 };
 
@@ -80,7 +80,10 @@ static inline float *bn_state_guess(const struct bn_states *s, const struct bn_s
     return t->guesses + ((half * s->n_layer + layer) * s->max_guesses + i) * s->guess_floats;
 }
 /* Where k, v and the gates stand in it; inputs of the convolution come first. */
-static inline size_t bn_guess_k(const struct bn_states *s) { return bn_delta_conv_width(&s->shape); }
+static inline size_t bn_guess_k(const struct bn_states *s)
+{
+    return bn_delta_conv_width(&s->shape);
+}
 static inline size_t bn_guess_v(const struct bn_states *s)
 {
     return bn_guess_k(s) + bn_delta_key_width(&s->shape);
