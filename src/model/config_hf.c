@@ -76,7 +76,6 @@ static bitnet_status read_family(struct bn_config *c, const json_t *j, bool *one
     c->sub_norms = bitnet;
     c->qk_norm = qwen3 || qwen35;
     c->attn_gate = c->norm_plus_one = qwen35;
-    c->rope = BN_ROPE_NEOX; /* Hugging Face keeps the two halves of a head apart in every family */
     /* the GGUF name whose implied activation is the right one */
     snprintf(c->arch, sizeof c->arch, "%s",
              bitnet  ? c->act == BN_ACT_RELU2 ? "bitnet-b1.58" : "bitnet"
