@@ -630,7 +630,8 @@ BITNET_API bitnet_status bitnet_file_tensor_stats(const bitnet_file *f, size_t i
 typedef struct bitnet_convert_options {
     size_t size;
     const char *type; /* ternary matrices: "keep", "i2_s", "tq2_0", "tq1_0", "iq2_bn", "iq1_bn",
-                               "q1_0", "q2_0"; NULL: i2_s where the shapes allow, else iq2_bn */
+                               "q1_0", "q2_0", "pq2_0", "ptq1_0"; NULL: i2_s where shapes and scales
+                               allow, else the nearest that holds them */
     /* embedding and head: "keep", "f32", "f16", "bf16", "q8_0", "q6_k", "q4_0", "q4_k" */
     const char *head_type;
     const char *i2s_layout; /* of the input, as in bitnet_model_options */
@@ -638,7 +639,7 @@ typedef struct bitnet_convert_options {
     uint32_t overwrite;     /* 1: an existing output file may be replaced     */
     bitnet_progress_fn progress;
     void *progress_user;
-    /* 1: scales may be rounded to the 16 bits of tq1_0, tq2_0, iq1_bn, q1_0, q2_0; 0: such a
+    /* 1: scales may be rounded to the 16 bits of tq1_0, tq2_0, iq1_bn, q1_0, q2_0, pq2_0, ptq1_0; 0: such a
      * conversion is refused. Weights never change. */
     uint32_t allow_scale_rounding;
 } bitnet_convert_options;
