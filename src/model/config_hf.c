@@ -5,6 +5,7 @@
 #include "model/config_hf.h"
 
 #include "base/buf.h"
+#include "model/config_sampling.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -137,6 +138,7 @@ bitnet_status bn_config_from_hf(struct bn_config *c, const struct bn_source *s, 
         return bn_fail(err, BITNET_E_FORMAT,
                        "'%s': tensor 'lm_head.weight' is missing and the head is not tied",
                        s->path);
+    BN_TRY(bn_config_sampling_from_hf(c, s->folder, note, err));
     if (c->hf == BN_HF_ONLINE)
         bn_buf_puts(
             note,

@@ -159,6 +159,7 @@ bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kin
     s->temperature = s->top_p = 1; /* what OpenAI takes, not what we would */
     s->min_p = 0;
     s->top_k = 0;
+    if (d->model) bitnet_model_sampling(d->model, s);
     s->seed = d->seed;
     r->request.n_choices = 1;
     r->request.max_new_tokens = d->max_tokens;

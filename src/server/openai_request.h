@@ -30,6 +30,7 @@ bitnet_status openai_kind_of(enum openai_kind *out, const char *url, bitnet_erro
 struct openai_defaults {
     uint32_t max_tokens; /* 0: as many as fit the context */
     uint64_t seed;
+    const bitnet_model *model; /* for what it recommends; NULL: nothing */
 };
 
 /* A completion has one or several prompts, everything else one. */
