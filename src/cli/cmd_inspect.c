@@ -234,6 +234,46 @@ static void print_weights(const struct contents *c)
     }
 }
 
+/* What the file recommends for sampling. */
+struct advice {
+    const char *option, *member;
+    double value;
+};
+enum { MAX_ADVICE = 6 };
+
+static size_t read_advice(struct advice out[MAX_ADVICE], const bitnet_file *f)
+{
+    bitnet_sampling s;
+    bitnet_sampling_init(&s);
+    uint32_t given = bitnet_file_sampling(f, &s);
+    const struct {
+        uint32_t bit;
+        struct advice advice;
+    } all[MAX_ADVICE] = {
+        {BITNET_SAMPLING_TEMPERATURE, {"temp", "temperature", (double)s.temperature}},
+        {BITNET_SAMPLING_TOP_K, {"top-k", "top_k", s.top_k}},
+        {BITNET_SAMPLING_TOP_P, {"top-p", "top_p", (double)s.top_p}},
+        {BITNET_SAMPLING_MIN_P, {"min-p", "min_p", (double)s.min_p}},
+        {BITNET_SAMPLING_REPETITION_PENALTY,
+         {"repeat-penalty", "repetition_penalty", (double)s.repetition_penalty}},
+        {BITNET_SAMPLING_PENALTY_LAST_N, {"repeat-last-n", "penalty_last_n", s.penalty_last_n}},
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < MAX_ADVICE; i++)
+        if (given & all[i].bit) out[n++] = all[i].advice;
+    return n;
+}
+
+static void print_advice(const bitnet_file *f)
+{
+    struct advice a[MAX_ADVICE];
+    size_t n = read_advice(a, f);
+    if (n == 0) return;
+    fputs("  recommended    ", stdout);
+    for (size_t i = 0; i < n; i++) printf(" --%s %g", a[i].option, a[i].value);
+    fputc('\n', stdout);
+}
+
 static void print_summary(const struct contents *c)
 {
     char size[TERM_SIZE_BYTES];
@@ -261,6 +301,7 @@ static int print_text(const struct inspect_config *o, const struct contents *c)
     if (o->meta || !o->weights) print_meta(c->file);
     if (o->weights) print_weights(c);
     if (o->weights || !o->meta) print_summary(c);
+    if (o->weights || !o->meta) print_advice(c->file);
     return EXIT_DONE;
 }
 
@@ -319,24 +360,38 @@ static json_t *json_meta(const bitnet_file *f)
     return all;
 }
 
+/* As numbers with six digits: they were floats. */
+static json_t *json_advice(const bitnet_file *f)
+{
+    struct advice a[MAX_ADVICE];
+    size_t n = read_advice(a, f);
+    json_t *j = json_object();
+    for (size_t i = 0; i < n; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%g", a[i].value);
+        json_object_set_new(j, a[i].member, json_loads(text, JSON_DECODE_ANY, NULL));
+    }
+    return j;
+}
+
 static int print_json(const struct contents *c)
 {
     const char *path = model_path_name(c->path);
     json_t *tensors = json_array();
     for (size_t i = 0; i < c->n_rows; i++) json_array_append_new(tensors, json_tensor(&c->rows[i]));
     bool known = c->counted && c->n_matrices;
-    return term_print_json(
-        json_pack("{s:o, s:s, s:I, s:s, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "path",
-                  term_json_string(path, strlen(path)), "format", bitnet_file_format(c->file),
-                  "file_bytes", (json_int_t)bitnet_file_bytes(c->file), "weight_dtype",
-                  c->weight_dtype, "bit_width", known ? bn_json_real(c->bit_width) : json_null(),
-                  "has_zero_point", known ? json_boolean(c->has_zero_point) : json_null(),
-                  "matrices", (json_int_t)c->n_matrices, "matrix_weights", (json_int_t)c->weights,
-                  "matrix_bytes", (json_int_t)c->bytes, "zero_share",
-                  known ? bn_json_real((double)c->zeros / (double)c->weights) : json_null(),
-                  "dead_rows", known ? json_integer((json_int_t)c->dead_rows) : json_null(),
-                  "nonfinite", known ? json_integer((json_int_t)c->nonfinite) : json_null(),
-                  "tensors", tensors, "metadata", json_meta(c->file)));
+    return term_print_json(json_pack(
+        "{s:o, s:s, s:I, s:s, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "path",
+        term_json_string(path, strlen(path)), "format", bitnet_file_format(c->file), "file_bytes",
+        (json_int_t)bitnet_file_bytes(c->file), "weight_dtype", c->weight_dtype, "bit_width",
+        known ? bn_json_real(c->bit_width) : json_null(), "has_zero_point",
+        known ? json_boolean(c->has_zero_point) : json_null(), "matrices",
+        (json_int_t)c->n_matrices, "matrix_weights", (json_int_t)c->weights, "matrix_bytes",
+        (json_int_t)c->bytes, "zero_share",
+        known ? bn_json_real((double)c->zeros / (double)c->weights) : json_null(), "dead_rows",
+        known ? json_integer((json_int_t)c->dead_rows) : json_null(), "nonfinite",
+        known ? json_integer((json_int_t)c->nonfinite) : json_null(), "tensors", tensors,
+        "metadata", json_meta(c->file), "sampling", json_advice(c->file)));
 }
 
 /* ------------------------------------------------------------------ the command */

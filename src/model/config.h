@@ -82,6 +82,8 @@ struct bn_config {
     uint32_t rope_sections[4];            /* M-RoPE; text has one position, so nothing changes */
     enum bn_hf_weights hf;                /* GGUF: NONE */
     float in_norm_eps;
+    bitnet_sampling sampling; /* what the file recommends (config_sampling.h) */
+    uint32_t sampling_given;  /* BITNET_SAMPLING_... */
 };
 
 static inline bool bn_config_is_delta(const struct bn_config *c, uint32_t layer)

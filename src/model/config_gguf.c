@@ -3,6 +3,7 @@
  * name implies. */
 #include "model/config.h"
 
+#include "model/config_sampling.h"
 #include "model/gguf_write.h"
 #include "model/hadamard.h"
 #include "model/rope.h"
@@ -297,6 +298,7 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
     c->tied_head = !bn_part_find(s, BN_P_HEAD, 0);
     c->in_norms = bn_part_in_norm(s, BN_P_Q, 0) != NULL;
     c->in_norm_eps = c->eps;
+    bn_config_sampling_from_gguf(c, s, note);
     c->act_quant = guess_act_quant(c, s);
     if (c->act_quant == BN_AQ_F32)
         bn_buf_puts(
@@ -384,5 +386,6 @@ void bn_config_put(const struct bn_config *c, struct bn_gguf_writer *w)
     bn_gguf_put_str(w, KEY("hidden_activation"), act, strlen(act));
     const char *aq = c->act_quant == BN_AQ_INT8 ? "int8" : "f32";
     bn_gguf_put_str(w, "bitnet.activations", aq, strlen(aq));
+    bn_config_sampling_put(c, w);
 #undef KEY
 }

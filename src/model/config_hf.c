@@ -5,6 +5,7 @@
 #include "model/config_hf.h"
 
 #include "base/buf.h"
+#include "model/config_sampling.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -190,6 +191,7 @@ bitnet_status bn_config_from_hf(struct bn_config *c, const struct bn_source *s, 
         c->n_mtp = 0; /* announced, and left out of the files */
     if (bn_source_has(s, "model.visual.") || bn_source_has(s, "visual."))
         bn_buf_puts(note, "The vision tower of this checkpoint is left aside: text only. ");
+    BN_TRY(bn_config_sampling_from_hf(c, s->folder, note, err));
     if (c->hf == BN_HF_ONLINE)
         bn_buf_puts(
             note,
