@@ -232,6 +232,8 @@ static void call_delta(struct bitnet_kernel_timer *t, const struct task *k)
                               .o_stride = BN_TIMER_CHANNELS,
                               .n = k->s.tok};
     t->states_at += bytes;
+    if (k->s.memory && t->states_at + bytes <= t->states_bytes)
+        a.next = t->states + t->states_at / sizeof *t->states;
     ((bn_delta_fn *)k->v->fn)(&a);
 }
 

@@ -243,6 +243,8 @@ struct bn_delta_args {
     float *o;                  /* at t * o_stride; NULL: the state is all that is wanted */
     size_t qk_stride, v_stride, gate_stride, o_stride;
     size_t n;
+    const float
+        *next; /* the state that the caller asks for next, NULL if none or unknown: a hint */
 };
 typedef void bn_delta_fn(const struct bn_delta_args *a);
 
