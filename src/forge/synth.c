@@ -185,6 +185,23 @@ static enum bn_type matrix_type(const struct synth *s, enum bn_part p,
     return bn_choice_auto(BN_TS_TENSOR, rows, cols);
 }
 
+static bitnet_status plan_layer(struct synth *s, uint32_t layer, const struct bn_choice *type,
+                                bool float_gates, bitnet_error *err)
+{
+    /* norms beside what they stand before, as convert has them */
+    static const enum bn_part first[] = {BN_P_ATTN_NORM, BN_P_ATTN_SUB_NORM, BN_P_FFN_NORM,
+                                         BN_P_FFN_SUB_NORM};
+    const struct bn_config *c = &s->config;
+    for (size_t i = 0; i < BN_ARRAY_LEN(first); i++)
+        if (bn_part_in_layer(c, first[i], layer)) BN_TRY(add(s, first[i], layer, BN_F32, err));
+    for (enum bn_part p = BN_P_Q_NORM; p < BN_P_COUNT; p++) {
+        if (!bn_part_in_layer(c, p, layer)) continue;
+        bool matrix = bn_part_is_projection(p);
+        BN_TRY(add(s, p, layer, matrix ? matrix_type(s, p, type, float_gates) : BN_F32, err));
+    }
+    return BITNET_OK;
+}
+
 static bitnet_status plan(struct synth *s, const struct bn_choice *type, enum bn_type head_type,
                           bool float_gates, bitnet_error *err)
 {
@@ -193,11 +210,7 @@ static bitnet_status plan(struct synth *s, const struct bn_choice *type, enum bn
     BN_TRY(add(s, BN_P_OUT_NORM, 0, BN_F32, err));
     if (!c->tied_head) BN_TRY(add(s, BN_P_HEAD, 0, head_type, err));
     for (uint32_t layer = 0; layer < bn_config_layers(c); layer++)
-        for (enum bn_part p = BN_P_ATTN_NORM; p < BN_P_COUNT; p++)
-            if (bn_part_in_layer(c, p, layer))
-                BN_TRY(add(s, p, layer,
-                           bn_part_is_projection(p) ? matrix_type(s, p, type, float_gates) : BN_F32,
-                           err));
+        BN_TRY(plan_layer(s, layer, type, float_gates, err));
     return BITNET_OK;
 }
 
