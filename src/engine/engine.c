@@ -109,7 +109,8 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
     BN_TRY(bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages,
                       &e->backing, err));
     bn_place_shared(e->m, e->kv.data, e->kv.bytes);
-    BN_TRY(bn_states_open(&e->states, &e->m->config, e->max_seqs, e->draft, &e->backing, err));
+    BN_TRY(
+        bn_states_open(&e->states, &e->m->config, false, e->max_seqs, e->draft, &e->backing, err));
     if (prefix == OFF || e->states.n_layer) return BITNET_OK; /* a hybrid's needs snapshots */
     return bn_prefix_open(&e->prefix, &e->kv, bn_kv_has_blocks(&e->kv), err);
 }
@@ -127,6 +128,10 @@ static bitnet_status open_scratch(struct bitnet_engine *e, bitnet_error *err)
               bn_sampler_room_open(&e->sampler_room, (uint32_t)n_vocab);
     for (uint32_t i = 0; ok && i < e->max_seqs; i++)
         ok = bn_kv_seq_open(&e->seqs[i], &e->kv, e->ctx);
+    if (ok && e->m->config.n_mtp && e->draft) {
+        e->behind = bn_calloc_now(e->max_batch, sizeof *e->behind);
+        ok = e->behind != NULL;
+    }
     if (ok && e->states.n_layer) {
         e->seq_states = bn_calloc_now(e->max_seqs, sizeof *e->seq_states);
         ok = e->seq_states != NULL;
@@ -195,6 +200,7 @@ void bn_engine_close(struct bitnet_engine *e)
     free(e->seqs);
     free(e->taken);
     free(e->batch);
+    free(e->behind);
     bn_block_free(e->logits, e->logits_bytes);
     free(e->mask);
     free(e->events);

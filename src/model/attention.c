@@ -216,7 +216,8 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *y, s
         note_work(a, b->pos + nt, group * (nt * (b->pos + 1) + nt * (nt - 1) / 2), worker);
     if (nt > 1) { /* the queries side by side, behind the state's o */
         float *side = s.o + a->state_queries * a->dim;
-        for (size_t i = 0; i < nt; i++) memcpy(side + i * wide, q + i * y->q_stride, wide * sizeof *q);
+        for (size_t i = 0; i < nt; i++)
+            memcpy(side + i * wide, q + i * y->q_stride, wide * sizeof *q);
         q = side;
     }
     reset(a, s, nt * group);

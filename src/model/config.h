@@ -47,7 +47,7 @@ enum { BN_MAX_HADAMARD_WIDTHS = 8 };
 struct bn_hadamard {
     uint32_t block;
     uint32_t n_widths, widths[BN_MAX_HADAMARD_WIDTHS]; /* of inputs that have signs */
-    bool signs;                                       /* else all are +1 */
+    bool signs;                                        /* else all are +1 */
     bool v_grouped; /* columns of the delta net's output matrix are not tiled */
 };
 
@@ -132,6 +132,7 @@ enum bn_part {
     BN_P_ROPE_FREQS, /* once                    */
     BN_P_ATTN_NORM,
     BN_P_FFN_NORM,
+    BN_P_POST_NORM, /* the same of hybrids, which GGUF calls otherwise */
     BN_P_ATTN_SUB_NORM,
     BN_P_FFN_SUB_NORM,
     BN_P_Q_NORM,
@@ -162,6 +163,8 @@ enum { BN_N_PROJ = BN_P_COUNT - BN_P_Q }; /* projections, of which a layer has s
 static inline bool bn_part_is_projection(enum bn_part p) { return p >= BN_P_Q && p < BN_P_COUNT; }
 /* Does this layer have it? Of parts that belong to layers. */
 bool bn_part_in_layer(const struct bn_config *c, enum bn_part p, uint32_t layer);
+/* The same configuration with the conventions of GGUF files of its architecture. */
+struct bn_config bn_config_as_gguf(const struct bn_config *c);
 /* The layer that drafts has a number of its own in GGUF and a place of its own in checkpoints: where
  * parts are named, it is layer BN_LAYER_MTP | n_layer. */
 #define BN_LAYER_MTP (UINT32_C(1) << 31)

@@ -324,8 +324,7 @@ static void put_hybrid(const struct bn_config *c, struct bn_gguf_writer *w)
     bn_gguf_put_u32(w, KEY("ssm.time_step_rank"), d->n_v_heads);
     bn_gguf_put_u32(w, KEY("ssm.inner_size"), (uint32_t)bn_delta_value_width(d));
     bn_gguf_put_u32(w, KEY("full_attention_interval"), BN_ATTN_INTERVAL);
-    if (irregular)
-        bn_gguf_put_array(w, KEY("attention.recurrent_layers"), BN_META_U32, n, kinds);
+    if (irregular) bn_gguf_put_array(w, KEY("attention.recurrent_layers"), BN_META_U32, n, kinds);
     if (c->n_mtp) bn_gguf_put_u32(w, KEY("nextn_predict_layers"), c->n_mtp);
 }
 
@@ -342,6 +341,16 @@ static void put_yarn(const struct bn_config *c, struct bn_gguf_writer *w)
     /* the first is ours, to the bit; the second is the one that llama.cpp reads */
     bn_gguf_put_f32(w, full_key(c, "rope.scaling.yarn_attn_factor").text, c->rope_attn);
     bn_gguf_put_f32(w, full_key(c, "rope.scaling.attn_factor").text, c->rope_attn / usual);
+}
+
+struct bn_config bn_config_as_gguf(const struct bn_config *c)
+{
+    struct bn_config to = *c;
+    for (size_t i = 0; i < BN_ARRAY_LEN(families); i++)
+        if (strcmp(families[i].arch, c->arch) == 0) to.rope = families[i].rope;
+    to.v_tiled = c->delta.n_v_heads != 0;
+    to.norm_plus_one = false;
+    return to;
 }
 
 void bn_config_put(const struct bn_config *c, struct bn_gguf_writer *w)

@@ -128,6 +128,23 @@ static void settle(struct bn_ternary *t, const struct agreement *a)
     }
 }
 
+/* Columns under one scale, of `unit` as stored, once they are in the order that is wanted: a piece
+ * that moves may be narrower. 0: pieces and blocks cut through each other. */
+static uint64_t moved_unit(const struct bn_ternary *t, uint64_t unit)
+{
+    uint64_t width = t->cols.width;
+    if (!width || unit == t->stored.cols || width % unit == 0) return unit;
+    return unit % width == 0 ? width : 0;
+}
+
+/* Units of a row in the order that is wanted; to: `unit` columns each, from: as stored. */
+static void move_scales(float *to, const float *from, const struct bn_ternary *t, uint64_t unit,
+                        uint64_t stored_unit)
+{
+    for (uint64_t c = 0; c < t->stored.cols; c += unit)
+        to[c / unit] = from[bn_order_col(&t->cols, (size_t)c) / stored_unit];
+}
+
 static bool exact_in_f16(float s) { return bn_f16_to_f32(bn_f32_to_f16(s)) == s; }
 
 static bool all_zero(const int8_t *w, uint64_t n)
@@ -200,16 +217,18 @@ static void look_for_ternary_values(struct bn_ternary *t, bool *is, float *row, 
 {
     const struct bn_stored *st = &t->stored;
     struct agreement a = {.cols = st->cols, .width = st->cols, .tensor = true};
-    a.unit = st->cols % FLOAT_UNIT ? st->cols : FLOAT_UNIT;
-    struct units u = {mags, dead, (size_t)(st->cols / a.unit)};
+    a.unit = st->cols % FLOAT_UNIT || t->cols.width % FLOAT_UNIT ? st->cols : FLOAT_UNIT;
+    float *moved = mags + (t->cols.width ? st->cols / a.unit : 0); /* [cols] has room for both */
+    struct units u = {moved, dead, (size_t)(st->cols / a.unit)};
     bool zeros = false;
     *is = false;
     t->f16_scales = true;
     for (uint64_t r = 0; r < st->rows; r++) {
         if (!unit_magnitudes(mags, &zeros, st, r, a.unit, row)) return;
+        if (t->cols.width) move_scales(moved, mags, t, a.unit, a.unit);
         for (size_t i = 0; i < u.n; i++) {
-            dead[i] = mags[i] == 0;
-            t->f16_scales = t->f16_scales && exact_in_f16(mags[i]);
+            dead[i] = moved[i] == 0;
+            t->f16_scales = t->f16_scales && exact_in_f16(moved[i]);
         }
         take_row(&a, &u);
         /* scales of blocks have 16 bits; nobody trained these */
@@ -235,12 +254,12 @@ static bool is_binary(const struct bn_stored *st, int8_t *trits)
     return true;
 }
 
-static void find_dead(uint8_t *dead, const struct bn_stored *st, uint64_t r, uint64_t unit,
+static void find_dead(uint8_t *dead, const struct bn_ternary *t, uint64_t r, uint64_t unit,
                       int8_t *trits)
 {
-    bool right = bn_unpack_trits(trits, st, r);
-    for (uint64_t u = 0; u < st->cols / unit; u++)
-        dead[u] = right && all_zero(trits + u * unit, unit);
+    bool right = bn_unpack_trits(trits, &t->stored, r);
+    for (uint64_t u = 0; u < t->stored.cols / unit; u++)
+        dead[u] = right && all_zero(trits + bn_order_col(&t->cols, (size_t)(u * unit)), unit);
 }
 
 /* Row and block scales of a ternary type: finite, and as coarse as they agree. Trits are unpacked
@@ -252,19 +271,31 @@ static bitnet_status look_at_scales(struct bn_ternary *t, const char *name, floa
     const struct bn_type_info *type = bn_type_info(st->type);
     bool one = type->scale == BN_TS_TENSOR;
     struct agreement a = {.cols = st->cols, .width = st->cols, .tensor = true};
-    a.unit = type->scale == BN_TS_BLOCK_F16 ? type->block : st->cols;
+    uint64_t stored_unit = type->scale == BN_TS_BLOCK_F16 ? type->block : st->cols;
+    a.unit = moved_unit(t, stored_unit);
+    if (!a.unit)
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "tensor '%s': heads of %zu columns cannot be told apart in type %s", name,
+                       t->cols.width, type->name);
+    float *moved =
+        scales + st->cols / 2; /* [cols] has room for both: blocks have 32 columns or more */
     t->f16_scales = true;
     for (uint64_t r = 0; r < (one ? 1 : st->rows); r++) {
         struct units u = {scales, NULL, bn_unpack_scales(scales, st, r)};
         bool finite = true;
         for (size_t i = 0; i < u.n; i++) finite = finite & isfinite(scales[i]);
+        if (t->cols.width && stored_unit < st->cols) {
+            move_scales(moved, scales, t, a.unit, stored_unit);
+            u.scale = moved;
+            u.n = (size_t)(st->cols / a.unit);
+        }
         if (!finite)
             return bn_fail(err, BITNET_E_FORMAT, "tensor '%s', row %llu: a scale is not finite",
                            name, (unsigned long long)r);
         if (type->scale != BN_TS_BLOCK_F16)
             t->f16_scales = t->f16_scales && exact_in_f16(scales[0]);
         if (one || row_fits(&a, &u)) continue;
-        find_dead(dead, st, r, a.unit, trits);
+        find_dead(dead, t, r, a.unit, trits);
         u.dead = dead;
         take_row(&a, &u);
     }
@@ -276,8 +307,8 @@ static bitnet_status look_at_scales(struct bn_ternary *t, const char *name, floa
         a.first = scales[0];
     }
     settle(t, &a);
-    t->w_max = bn_type_w_max(st->type);
     t->binary = is_binary(st, trits);
+    t->w_max = t->binary ? 1 : bn_type_w_max(st->type);
     return BITNET_OK;
 }
 
@@ -342,9 +373,10 @@ bitnet_status bn_ternary_look(struct bn_ternary *out, bool *dense, const struct 
 
 bitnet_status bn_ternary_open(struct bn_ternary *out, bool *dense, const struct bn_source *s,
                               const struct bn_config *c, enum bn_part p, uint32_t layer,
-                              bitnet_error *err)
+                              const struct bn_order_cols *cols, bitnet_error *err)
 {
     *out = (struct bn_ternary){0};
+    if (cols) out->cols = *cols;
     *dense = false;
     BN_TRY(bn_part_stored(&out->stored, &out->online, s, c, p, layer, err));
     const char *name = bn_part_find(s, p, layer)->name;
@@ -397,26 +429,65 @@ static bool stored_row(int8_t *w, float *row_scale, uint16_t *block_f16, const s
     return right;
 }
 
+/* The same, and columns change their places. */
+static bool moved_row(int8_t *w, float *row_scale, uint16_t *block_f16, const struct bn_ternary *t,
+                      uint64_t r, float *scratch)
+{
+    const struct bn_stored *st = &t->stored;
+    const struct bn_type_info *type = bn_type_info(st->type);
+    size_t cols = (size_t)st->cols, width = t->cols.width;
+    int8_t *stored = (int8_t *)(scratch + cols / 2);
+    uint16_t *own = (uint16_t *)(void *)scratch, *moved = own + cols / 2;
+    bool right = bn_unpack_trits(stored, st, r);
+    for (size_t c = 0; c < cols; c += width)
+        memcpy(w + c, stored + bn_order_col(&t->cols, c), width);
+    if (t->scale_kind == BN_TS_TENSOR) return right;
+    if (type->scale != BN_TS_BLOCK_F16) {
+        if (row_scale) bn_unpack_scales(row_scale, st, r);
+        return right;
+    }
+    uint64_t unit = moved_unit(t, type->block);
+    bn_unpack_block_f16(own, st, r);
+    for (size_t c = 0; c < cols; c += unit)
+        moved[c / unit] = own[bn_order_col(&t->cols, c) / type->block];
+    if (row_scale && t->scale_kind == BN_TS_ROW_F32)
+        *row_scale = bn_f16_to_f32(common_f16(w, moved, unit, 0, cols));
+    for (uint64_t b = 0; block_f16 && t->block && b < cols / t->block; b++)
+        block_f16[b] = common_f16(w, moved, unit, b * t->block, (b + 1) * t->block);
+    return right;
+}
+
+/* The magnitude of columns [from, to) of a row of floats, in the order that is wanted. */
+static float moved_magnitude(const struct bn_ternary *t, const float *x, uint64_t from, uint64_t to)
+{
+    uint64_t width = t->cols.width ? t->cols.width : to - from, piece = to - from;
+    bool zeros = false;
+    float s = 0;
+    if (piece > width) piece = width;
+    for (uint64_t c = from; c < to && s == 0; c += piece)
+        magnitude(&s, &zeros, x + bn_order_col(&t->cols, (size_t)c), piece);
+    return s;
+}
+
 bool bn_ternary_row(int8_t *w, float *row_scale, uint16_t *block_f16, const struct bn_ternary *t,
                     uint64_t r, float *scratch)
 {
     const struct bn_stored *st = &t->stored;
-    if (bn_type_info(st->type)->ternary) return stored_row(w, row_scale, block_f16, t, r, scratch);
+    if (bn_type_info(st->type)->ternary)
+        return (t->cols.width ? moved_row : stored_row)(w, row_scale, block_f16, t, r, scratch);
     bn_dequant_row(scratch, st, r);
     if (t->online) {
         quantise_absmean(w, scratch, t->online_inv, st->cols);
         return true;
     }
-    for (uint64_t i = 0; i < st->cols; i++) w[i] = (int8_t)((scratch[i] > 0) - (scratch[i] < 0));
-    bool zeros = false;
-    float s = 0;
-    if (row_scale && t->scale_kind == BN_TS_ROW_F32) {
-        magnitude(&s, &zeros, scratch, st->cols);
-        *row_scale = s * st->hf_scale;
+    size_t width = t->cols.width ? t->cols.width : (size_t)st->cols;
+    for (size_t c = 0; c < st->cols; c += width) {
+        const float *x = scratch + bn_order_col(&t->cols, c);
+        for (size_t i = 0; i < width; i++) w[c + i] = (int8_t)((x[i] > 0) - (x[i] < 0));
     }
-    for (uint64_t b = 0; block_f16 && t->block && b < st->cols / t->block; b++) {
-        magnitude(&s, &zeros, scratch + b * t->block, t->block);
-        block_f16[b] = bn_f32_to_f16(s);
-    }
+    if (row_scale && t->scale_kind == BN_TS_ROW_F32)
+        *row_scale = moved_magnitude(t, scratch, 0, st->cols) * st->hf_scale;
+    for (uint64_t b = 0; block_f16 && t->block && b < st->cols / t->block; b++)
+        block_f16[b] = bn_f32_to_f16(moved_magnitude(t, scratch, b * t->block, (b + 1) * t->block));
     return true;
 }
