@@ -603,7 +603,7 @@ typedef struct bitnet_file_model {
     uint32_t attention_every;               /* the n-th layers are those; 0: not regularly */
     uint32_t n_mtp;                         /* layers behind the last, to draft tokens */
     uint32_t delta_k_heads, delta_v_heads, delta_k_dim, delta_v_dim, delta_taps; /* of delta nets */
-    uint64_t state_bytes;       /* of a sequence, whatever its length: delta nets */
+    uint64_t state_bytes;       /* of a sequence, whatever its length: delta nets, in f32 */
     uint64_t kv_token_bytes;    /* of a token, in f16: attention */
     uint32_t rotation_block;    /* 0: no input of a matrix is rotated */
     uint32_t rotation_signs;    /* +-1 that are stored; 0: all are +1 */
