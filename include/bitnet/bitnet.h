@@ -608,6 +608,26 @@ BITNET_API size_t bitnet_file_n_tensors(const bitnet_file *f);
 BITNET_API uint32_t bitnet_file_sampling(const bitnet_file *f,
                                          bitnet_sampling *s); /* as of a model */
 
+/* What the metadata says the model is; no weight is looked at. */
+typedef struct bitnet_file_model {
+    size_t size;
+    const char *architecture; /* borrowed from the file */
+    uint32_t n_vocab, n_embd, n_ff, n_head, n_head_kv, head_dim, n_ctx_train;
+    uint32_t n_layer, n_attention, n_delta; /* n_layer: the two together */
+    uint32_t attention_every;               /* the n-th layers are those; 0: not regularly */
+    uint32_t n_mtp;                         /* layers behind the last, to draft tokens */
+    uint32_t delta_k_heads, delta_v_heads, delta_k_dim, delta_v_dim, delta_taps; /* of delta nets */
+    uint64_t state_bytes;       /* of a sequence, whatever its length: delta nets, in f32 */
+    uint64_t kv_token_bytes;    /* of a token, in f16: attention */
+    uint32_t rotation_block;    /* 0: no input of a matrix is rotated */
+    uint32_t rotation_signs;    /* +-1 that are stored; 0: all are +1 */
+    uint64_t n_rotated;         /* matrices with a rotated input, the head among them */
+    uint32_t rotated_embedding; /* 1: its rows are turned back */
+} bitnet_file_model;
+/* An error: the model cannot be read here, and why. */
+BITNET_API bitnet_status bitnet_file_get_model(const bitnet_file *f, bitnet_file_model *model,
+                                               bitnet_error *err);
+
 typedef struct bitnet_tensor_info {
     size_t size;
     const char *name;
@@ -618,6 +638,9 @@ typedef struct bitnet_tensor_info {
     double bits_per_weight;
     int is_ternary_type; /* 1: a storage type made for ternary or binary weights */
     int is_matrix;       /* 1: a linear projection of a layer                    */
+    /* 1: gives a delta net its decays or strengths. Published files have some of them in floats;
+     * then they are a few in a thousand weights, and is_matrix is 0 */
+    int is_gate;
 } bitnet_tensor_info;
 BITNET_API bitnet_status bitnet_file_tensor(const bitnet_file *f, size_t i,
                                             bitnet_tensor_info *info);

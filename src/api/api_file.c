@@ -27,6 +27,16 @@ bitnet_status bitnet_file_meta(const bitnet_file *f, size_t i, const char **key,
     return bn_file_meta(f, i, key, type, value, n);
 }
 
+bitnet_status bitnet_file_get_model(const bitnet_file *f, bitnet_file_model *model,
+                                    bitnet_error *err)
+{
+    BN_NEED(f && model, err, "an argument is NULL");
+    bitnet_file_model m = {.size = sizeof m};
+    BN_TRY(bn_file_model(f, &m, err));
+    bn_fill_sized(model, &m, sizeof m);
+    return BITNET_OK;
+}
+
 bitnet_status bitnet_file_tensor(const bitnet_file *f, size_t i, bitnet_tensor_info *info)
 {
     if (!f || !info || i >= bn_file_n_tensors(f)) return BITNET_E_ARG;
