@@ -649,7 +649,8 @@ BITNET_API bitnet_status bitnet_convert(const char *in_path, const char *out_pat
 
 typedef struct bitnet_synth_options {
     size_t size;
-    const char *type, *head_type; /* as in bitnet_convert_options; defaults i2_s and f16 */
+    /* as in bitnet_convert_options; defaults i2_s and f16, or what the published model has */
+    const char *type, *head_type;
     /* a GGUF or tokenizer.json to take the tokenizer from; NULL: a byte vocabulary */
     const char *vocab_path;
     uint64_t seed;
@@ -662,6 +663,7 @@ typedef struct bitnet_synth_options {
      * norm before `down`. "trained": those of the embedded model. NULL: as chance has it, about
      * 0.5:0.33. For shapes with ReLU^2 */
     const char *ffn_density;
+    uint32_t mtp; /* 1: with a layer that drafts tokens; only models with delta nets have one */
 } bitnet_synth_options;
 BITNET_API void bitnet_synth_options_init(bitnet_synth_options *o);
 /* Writes a random ternary model of a named true shape: "2b-4t", "falcon-e-1b", "llama3-8b", ... */

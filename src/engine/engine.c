@@ -127,6 +127,10 @@ static bitnet_status open_scratch(struct bitnet_engine *e, bitnet_error *err)
               bn_sampler_room_open(&e->sampler_room, (uint32_t)n_vocab);
     for (uint32_t i = 0; ok && i < e->max_seqs; i++)
         ok = bn_kv_seq_open(&e->seqs[i], &e->kv, e->ctx);
+    if (ok && e->m->config.n_mtp && e->draft) {
+        e->behind = bn_calloc_now(e->max_batch, sizeof *e->behind);
+        ok = e->behind != NULL;
+    }
     if (ok && e->states.n_layer) {
         e->seq_states = bn_calloc_now(e->max_seqs, sizeof *e->seq_states);
         ok = e->seq_states != NULL;
@@ -195,6 +199,7 @@ void bn_engine_close(struct bitnet_engine *e)
     free(e->seqs);
     free(e->taken);
     free(e->batch);
+    free(e->behind);
     bn_block_free(e->logits, e->logits_bytes);
     free(e->mask);
     free(e->events);

@@ -32,7 +32,10 @@ struct bn_answer {
     struct bn_draft *draft;     /* NULL: no guesses */
     struct bn_detok *detok;     /* NULL: the model has no tokenizer */
     struct bn_repetition repetition;
-    uint32_t row; /* first of its logits in this step */
+    uint32_t row;              /* first of its logits in this step */
+    uint32_t first, first_pos; /* of its tokens in this step's batch: place and position */
+    uint32_t n_offer;          /* guesses that the model is to make for it (mtp.c) */
+    int32_t offer[BN_DRAFT_MAX];
     /* what the events of a step borrow: text, and the likeliest tokens [1 + guesses][n_top] */
     char *text;
     size_t n_text;

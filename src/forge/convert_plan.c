@@ -160,7 +160,8 @@ static bitnet_status add_delta_floats(struct bn_convert_plan *p, enum bn_part pa
 }
 
 /* Embedding or head: kept as they are unless another type was asked for. */
-static bitnet_status add_table(struct bn_convert_plan *p, enum bn_part part, bitnet_error *err)
+static bitnet_status add_table(struct bn_convert_plan *p, enum bn_part part,
+                               struct bn_convert_rows *rows, bitnet_error *err)
 {
     char name[BN_MAX_NAME_BYTES];
     bool online;
@@ -168,11 +169,19 @@ static bitnet_status add_table(struct bn_convert_plan *p, enum bn_part part, bit
     BN_TRY(bn_part_stored(&it.stored, &online, p->src, p->config, part, 0, err));
     it.from = take(p, bn_part_find(p->src, part, 0));
     bn_part_name(name, part, 0, true);
-    if (p->head_type.how != BN_CHOICE_TYPE || p->head_type.type == it.from->type)
-        return add_copy(p, it.from, name, err);
-    it.type = p->head_type.type;
     it.rows = it.stored.rows;
     it.cols = it.stored.cols;
+    bool kept = p->head_type.how != BN_CHOICE_TYPE || p->head_type.type == it.from->type;
+    if (kept && it.from->type == BN_TQ2_0_128) { /* no number in GGUF, but the same weights have */
+        bool dense;
+        it.how = BN_ITEM_TRITS;
+        it.type = BN_PQ2_0;
+        BN_TRY(bn_ternary_look(&it.ternary, &dense, &it.stored, it.from->name, err));
+        BN_TRY(add(p, &it, name, err));
+        return bn_convert_check(&p->items[p->n - 1], p->allow_scale_rounding, rows, err);
+    }
+    if (kept) return add_copy(p, it.from, name, err);
+    it.type = p->head_type.type;
     return add(p, &it, name, err);
 }
 
@@ -348,9 +357,9 @@ bitnet_status bn_convert_plan_make(struct bn_convert_plan *p, bitnet_error *err)
     struct bn_convert_rows rows;
     p->to = p->src->is_gguf ? *c : bn_config_as_gguf(c);
     BN_TRY(bn_convert_rows_open(&rows, p->src, bn_config_widest(c), 0, err));
-    bitnet_status s = add_table(p, BN_P_EMBED, err);
+    bitnet_status s = add_table(p, BN_P_EMBED, &rows, err);
     if (s == BITNET_OK) s = add_norm(p, BN_P_OUT_NORM, 0, err);
-    if (s == BITNET_OK && !c->tied_head) s = add_table(p, BN_P_HEAD, err);
+    if (s == BITNET_OK && !c->tied_head) s = add_table(p, BN_P_HEAD, &rows, err);
     if (s == BITNET_OK) s = add_rope_factors(p, err);
     for (uint32_t layer = 0; layer < bn_config_layers(c) && s == BITNET_OK; layer++)
         s = add_layer(p, bn_config_named_layer(c, layer), &rows, err);

@@ -146,6 +146,16 @@ static bitnet_status check_values(const struct bn_convert_item *it, const int8_t
     return BITNET_OK;
 }
 
+/* The scale of a whole tensor is the mean of magnitudes: readers refuse another. */
+static bitnet_status check_sign(const struct bn_convert_item *it, bitnet_error *err)
+{
+    const struct bn_type_info *to = bn_type_info(it->type);
+    if (to->scale != BN_TS_TENSOR || !(it->ternary.scale < 0)) return BITNET_OK;
+    return bn_fail(err, BITNET_E_UNSUPPORTED,
+                   "'%s' has the negative scale %g, which %s cannot have", it->name,
+                   (double)it->ternary.scale, to->name);
+}
+
 bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_rounding,
                                struct bn_convert_rows *r, bitnet_error *err)
 {
@@ -154,7 +164,7 @@ bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_roun
     bool to_f16 = to->scale == BN_TS_BLOCK_F16 || to->scale == BN_TS_ROW_F16;
     if (t->scale_kind == BN_TS_TENSOR && to_f16)
         BN_TRY(check_f16(it->name, to->name, t->scale, allow_scale_rounding, err));
-    if (!needs_reading(it)) return BITNET_OK;
+    if (!needs_reading(it)) return check_sign(it, err);
     float first = 0;
     for (uint64_t row = 0; row < it->rows; row++) {
         float scale;
@@ -178,7 +188,7 @@ bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_roun
         t->scale_kind = BN_TS_TENSOR;
         t->scale = first;
     }
-    return BITNET_OK;
+    return check_sign(it, err);
 }
 
 static bitnet_status write_trits(const struct bn_convert_item *it, struct bn_gguf_writer *w,

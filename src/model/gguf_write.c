@@ -107,6 +107,11 @@ void bn_gguf_put_elem(struct bn_gguf_writer *w, const char *s, size_t n)
     put_string(&w->meta, s, n);
 }
 
+void bn_gguf_put_item(struct bn_gguf_writer *w, const void *number, size_t bytes)
+{
+    bn_buf_append(&w->meta, number, bytes);
+}
+
 void bn_gguf_put_raw(struct bn_gguf_writer *w, const struct bn_meta *m)
 {
     put_key(w, m->key, m->type);

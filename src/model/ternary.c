@@ -307,8 +307,8 @@ static bitnet_status look_at_scales(struct bn_ternary *t, const char *name, floa
         a.first = scales[0];
     }
     settle(t, &a);
-    t->w_max = bn_type_w_max(st->type);
     t->binary = is_binary(st, trits);
+    t->w_max = t->binary ? 1 : bn_type_w_max(st->type);
     return BITNET_OK;
 }
 

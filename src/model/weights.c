@@ -331,9 +331,13 @@ static bitnet_status load_layer(struct loader *l, uint32_t i)
                  {&y->mtp_out_norm, BN_P_MTP_OUT_NORM}};
     y->is_delta = bn_config_is_delta(c, i);
     y->index = y->is_delta ? bn_config_delta_before(c, i) : bn_config_attn_before(c, i);
-    for (size_t k = 0; k < BN_ARRAY_LEN(norms); k++)
-        if (bn_part_in_layer(c, norms[k].part, name))
-            BN_TRY(load_norm(l, norms[k].to, norms[k].part, name));
+    for (size_t k = 0; k < BN_ARRAY_LEN(norms); k++) {
+        enum bn_part p = norms[k].part;
+        if (!bn_part_in_layer(c, p, name)) continue;
+        if (p == BN_P_MTP_OUT_NORM && !bn_part_find(l->s, p, name))
+            y->mtp_out_norm = l->m->out_norm; /* it has none of its own */
+        else BN_TRY(load_norm(l, norms[k].to, p, name));
+    }
     if (y->is_delta) {
         BN_TRY(load_conv(l, &y->conv, name));
         BN_TRY(load_gate(l, &y->delta_a, BN_P_DELTA_A, name));

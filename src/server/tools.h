@@ -14,6 +14,7 @@
 enum {
     TOOLS_MAX = 128,
     TOOLS_MAX_NAME = 64,
+    TOOLS_MAX_KEY = 256, /* of a parameter that is written by itself */
     TOOLS_MAX_CALLS = 32 /* in one answer */
 };
 
@@ -56,6 +57,10 @@ struct tools_parser {
     /* where inside the JSON of a call */
     uint32_t depth;
     bool in_string, escaped;
+    /* where arguments are written one by one */
+    json_t *list;   /* of functions, for their schemas */
+    bool as_json;   /* the value that is coming: gathered in pending */
+    bool any_value; /* one has come */
 };
 /* id: what the ids of calls are made of, so that the same answer has the same ids. t NULL: all is text. */
 void tools_parser_open(struct tools_parser *p, const struct tools *t, uint64_t id);

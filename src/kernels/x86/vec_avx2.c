@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-void bn_rmsnorm_avx2(float *y, const float *x, const float *g, size_t n, float eps)
+static inline float sum_squares(const float *x, size_t n)
 {
     struct bn_l16 s = bn_l16_zero();
     size_t i = 0;
@@ -18,8 +18,14 @@ void bn_rmsnorm_avx2(float *y, const float *x, const float *g, size_t n, float e
         struct bn_l16 v = bn_l16_load_head(x + i, n - i);
         s = bn_l16_mul_add(s, v, v);
     }
-    __m256 r = _mm256_set1_ps(1.0f / sqrtf(bn_l16_sum(s) / (float)n + eps));
-    for (i = 0; i + 8 <= n; i += 8) {
+    return bn_l16_sum(s);
+}
+
+void bn_rmsnorm_avx2(float *y, const float *x, const float *g, size_t n, float eps)
+{
+    __m256 r = _mm256_set1_ps(1.0f / sqrtf(sum_squares(x, n) / (float)n + eps));
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
         __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x + i), r);
         _mm256_storeu_ps(y + i, _mm256_mul_ps(_mm256_loadu_ps(g + i), v));
     }
@@ -27,6 +33,16 @@ void bn_rmsnorm_avx2(float *y, const float *x, const float *g, size_t n, float e
         __m256 v = _mm256_mul_ps(bn_load_head(x + i, n - i), r);
         bn_store_head(y + i, n - i, _mm256_mul_ps(bn_load_head(g + i, n - i), v));
     }
+}
+
+void bn_l2norm_avx2(float *y, const float *x, size_t n, float eps, float scale)
+{
+    __m256 r = _mm256_set1_ps(1.0f / sqrtf(sum_squares(x, n) + eps)), c = _mm256_set1_ps(scale);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), r), c));
+    if (i < n)
+        bn_store_head(y + i, n - i, _mm256_mul_ps(_mm256_mul_ps(bn_load_head(x + i, n - i), r), c));
 }
 
 /* |x|, or +0 where x is a NaN: maxps returns its second operand for unordered inputs */
@@ -124,6 +140,23 @@ void bn_silu_mul_avx2(float *y, const float *g, const float *u, size_t n)
     if (i < n)
         bn_store_head(y + i, n - i,
                       silu_mul(bn_load_head(g + i, n - i), bn_load_head(u + i, n - i)));
+}
+
+static inline __m256 sigmoid_mul(__m256 x, __m256 g)
+{
+    const __m256 one = _mm256_set1_ps(1.0f);
+    __m256 e = bn_exp8(_mm256_xor_ps(g, _mm256_set1_ps(-0.0f)));
+    return _mm256_mul_ps(x, _mm256_div_ps(one, _mm256_add_ps(one, e)));
+}
+
+void bn_sigmoid_mul_avx2(float *y, const float *x, const float *g, size_t n)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i, sigmoid_mul(_mm256_loadu_ps(x + i), _mm256_loadu_ps(g + i)));
+    if (i < n)
+        bn_store_head(y + i, n - i,
+                      sigmoid_mul(bn_load_head(x + i, n - i), bn_load_head(g + i, n - i)));
 }
 
 static inline __m256 rot_a(__m256 a, __m256 b, __m256 c, __m256 s)
