@@ -77,6 +77,15 @@ class Golden:
         return np.abs(got - (self.want if want is None else want)).max() / self.want.std()
 
 
+def converted(g, path, name, *options):
+    """A GGUF made of one: the same bits."""
+    to = os.path.join(scratch.name, "converted.gguf")
+    run = subprocess.run([bitnet, "convert", path, to, "--force", *options], capture_output=True, text=True)
+    if run.returncode:
+        return report(False, f"{name}, converted {' '.join(options)}: {run.stderr.strip()}")
+    return report((logits(to, g.ids) == logits(path, g.ids)).all(), f"{name}, converted {' '.join(options)}: the same bits")
+
+
 def plain(g):
     values, first = gguf.arrange(g.config, g.tensors), logits(g.folder, g.ids)
     report(g.distance(first) <= BOUND, f"{g.kind}: the checkpoint, {g.distance(first):.1e} from the golden")
@@ -85,6 +94,7 @@ def plain(g):
         report((logits(path, g.ids) == first).all(), f"{g.kind}, tiled, {name}: the bits of the checkpoint")
         report((logits(path, g.ids, "--chunk", "1", "--backend", "scalar", "-t", "2") == first).all(),
                f"{g.kind}, tiled, {name}, token by token, scalar: the bits of the checkpoint")
+        converted(g, path, f"{g.kind}, tiled, {name}")
 
 
 def rotated(g, **options):
@@ -125,6 +135,9 @@ def turned(g, kinds, **options):
     report(worst <= EXACT_BOUND, f"{name}: {worst:.1e} from double precision")
     report((logits(path, g.ids, "--chunk", "1", "--backend", "scalar", "-t", "2") == got).all(), f"{name}: the same bits token "
            "by token, scalar")
+    converted(g, path, name)
+    if kinds[0] == T_PQ2_0:
+        converted(g, path, name, "--type", "ptq1_0")
 
 
 def untile_rows(g, name, a):
