@@ -102,6 +102,43 @@ TOOL_TALK = [
     {"role": "user", "content": "Thanks"},
 ]
 
+def call(name, arguments):
+    return {"id": "call1", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+# For templates whose calls are written argument by argument and whose thoughts are kept since the last question.
+THOUGHTS = {
+    "reasoning": [
+        {"role": "system", "content": " Be brief. "}, {"role": "user", "content": "Hi"},
+        {"role": "assistant", "reasoning_content": "\nhm\n\n", "content": "Hello"}, {"role": "user", "content": "And?"},
+        {"role": "assistant", "reasoning_content": "so", "content": "this"}],
+    "inline": [
+        {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "<think>\nlong\n\nthought\n</think>\n\nHello"},
+        {"role": "user", "content": "And?"}, {"role": "assistant", "content": "<think>\n\n</think>\n\nthis </think> x"}],
+    "calls": [
+        {"role": "user", "content": "Do"},
+        {"role": "assistant", "content": "I call.", "reasoning_content": "r", "tool_calls": [
+            call("get_weather", {"city": "Köln", "days": 2, "deep": {"a": [1, {"b": None}], "q": "\"'\\ü"},
+                                 "list": ["x", 1.5, True], "flag": False, "none": None, "big": 1e20, "neg": -0.5}),
+            call("get_weather", {"city": "a\nb\n"}), call("now", {})]},
+        {"role": "tool", "content": "7"},
+        {"role": "tool", "content": [{"type": "text", "text": "8"}, {"type": "text", "text": " 9"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"name": "now", "arguments": {"x": "1"}}]},
+        {"role": "tool", "content": "last"}],
+    "results": [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "<think>z</think>w", "tool_calls": [call("now", {})]},
+        {"role": "user", "content": "<tool_response>\n1\n</tool_response>"},
+        {"role": "assistant", "content": "<think>z</think>w"}],
+    "parts": [
+        {"role": "system", "content": [{"type": "text", "text": "S"}]},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}, {"text": "b"}]}],
+    "late system": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}],
+    "no question": [{"role": "system", "content": "b"}],
+    "no messages": [],
+    "odd role": [{"role": "user", "content": "a"}, {"role": "wizard", "content": "b"}],
+}
+
 # Families of published templates: their markup, written out here.
 TEMPLATES = {
     "llama3": (
@@ -179,7 +216,7 @@ TEMPLATES = {
         "{% set content = content.split('</think>')[-1] %}{% endif %}"
         "{{'<｜Assistant｜>' + content + '<｜end▁of▁sentence｜>'}}{%- endif %}{%- endfor -%}"
         "{% if add_generation_prompt and not ns.is_tool %}{{'<｜Assistant｜>'}}{% endif %}"),
-    # The next four use what the large templates with tools use, with wordings of our own.
+    # The next five use what the large templates with tools use, with wordings of our own.
     "tools-llama31-style": r"""{{- bos_token }}
 {%- if custom_tools is defined %}
     {%- set tools = custom_tools %}
@@ -342,6 +379,137 @@ TEMPLATES = {
     {{- '<|im_start|>assistant\n' }}
     {%- if enable_thinking is defined and enable_thinking is false %}
         {{- '<think>\n\n</think>\n\n' }}
+    {%- endif %}
+{%- endif %}
+""",
+    "tools-qwen35-style": r"""{%- set pictures = namespace(n=0) %}
+{%- macro show(content, counted, in_system=false) %}
+    {%- if content is string %}
+        {{- content }}
+    {%- elif content is iterable and content is not mapping %}
+        {%- for part in content %}
+            {%- if 'image' in part or part.type == 'image' %}
+                {%- if in_system %}
+                    {{- raise_exception('no pictures here') }}
+                {%- endif %}
+                {%- if counted %}
+                    {%- set pictures.n = pictures.n + 1 %}
+                {%- endif %}
+                {{- '[picture ' ~ pictures.n ~ ']' }}
+            {%- elif 'text' in part %}
+                {{- part.text }}
+            {%- else %}
+                {{- raise_exception('an unknown part') }}
+            {%- endif %}
+        {%- endfor %}
+    {%- elif content is none or content is undefined %}
+        {{- '' }}
+    {%- else %}
+        {{- raise_exception('an unknown content') }}
+    {%- endif %}
+{%- endmacro %}
+{%- if not messages %}
+    {{- raise_exception('no messages') }}
+{%- endif %}
+{%- if tools and tools is iterable and tools is not mapping %}
+    {{- '<|im_start|>system\n# Functions\n\n<tools>' }}
+    {%- for tool in tools %}
+        {{- "\n" }}
+        {{- tool | tojson }}
+    {%- endfor %}
+    {{- "\n</tools>\n\nCall them so:\n\n<tool_call>\n<function=name>\n<parameter=first>\nvalue\n</parameter>\n</function>\n</tool_call>" }}
+    {%- if messages[0].role == 'system' %}
+        {%- set content = show(messages[0].content, false, true)|trim %}
+        {%- if content %}
+            {{- '\n\n' + content }}
+        {%- endif %}
+    {%- endif %}
+    {{- '<|im_end|>\n' }}
+{%- elif messages[0].role == 'system' %}
+    {{- '<|im_start|>system\n' + show(messages[0].content, false, true)|trim + '<|im_end|>\n' }}
+{%- endif %}
+{%- set ns = namespace(searching=true, question=messages|length - 1) %}
+{%- for message in messages[::-1] %}
+    {%- set index = (messages|length - 1) - loop.index0 %}
+    {%- if ns.searching and message.role == "user" %}
+        {%- set content = show(message.content, false)|trim %}
+        {%- if not(content.startswith('<tool_response>') and content.endswith('</tool_response>')) %}
+            {%- set ns.searching = false %}
+            {%- set ns.question = index %}
+        {%- endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if ns.searching %}
+    {{- raise_exception('no question') }}
+{%- endif %}
+{%- for message in messages %}
+    {%- set content = show(message.content, true)|trim %}
+    {%- if message.role == "system" %}
+        {%- if not loop.first %}
+            {{- raise_exception('the system message comes first') }}
+        {%- endif %}
+    {%- elif message.role == "user" %}
+        {{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>' + '\n' }}
+    {%- elif message.role == "assistant" %}
+        {%- set thought = '' %}
+        {%- if message.reasoning_content is string %}
+            {%- set thought = message.reasoning_content %}
+        {%- elif '</think>' in content %}
+            {%- set thought = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+            {%- set content = content.split('</think>')[-1].lstrip('\n') %}
+        {%- endif %}
+        {%- set thought = thought|trim %}
+        {%- if loop.index0 > ns.question %}
+            {{- '<|im_start|>' + message.role + '\n<think>\n' + thought + '\n</think>\n\n' + content }}
+        {%- else %}
+            {{- '<|im_start|>' + message.role + '\n' + content }}
+        {%- endif %}
+        {%- if message.tool_calls and message.tool_calls is iterable and message.tool_calls is not mapping %}
+            {%- for tool_call in message.tool_calls %}
+                {%- if tool_call.function is defined %}
+                    {%- set tool_call = tool_call.function %}
+                {%- endif %}
+                {%- if loop.first %}
+                    {%- if content|trim %}
+                        {{- '\n\n<tool_call>\n<function=' + tool_call.name + '>\n' }}
+                    {%- else %}
+                        {{- '<tool_call>\n<function=' + tool_call.name + '>\n' }}
+                    {%- endif %}
+                {%- else %}
+                    {{- '\n<tool_call>\n<function=' + tool_call.name + '>\n' }}
+                {%- endif %}
+                {%- if tool_call.arguments is defined %}
+                    {%- for name, value in tool_call.arguments|items %}
+                        {{- '<parameter=' + name + '>\n' }}
+                        {%- set value = value | tojson | safe if value is mapping or (value is sequence and value is not string) else value | string %}
+                        {{- value }}
+                        {{- '\n</parameter>\n' }}
+                    {%- endfor %}
+                {%- endif %}
+                {{- '</function>\n</tool_call>' }}
+            {%- endfor %}
+        {%- endif %}
+        {{- '<|im_end|>\n' }}
+    {%- elif message.role == "tool" %}
+        {%- if loop.previtem and loop.previtem.role != "tool" %}
+            {{- '<|im_start|>user' }}
+        {%- endif %}
+        {{- '\n<tool_response>\n' + content + '\n</tool_response>' }}
+        {%- if not loop.last and loop.nextitem.role != "tool" %}
+            {{- '<|im_end|>\n' }}
+        {%- elif loop.last %}
+            {{- '<|im_end|>\n' }}
+        {%- endif %}
+    {%- else %}
+        {{- raise_exception('an unknown role') }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}
+        {{- '<think>\n\n</think>\n\n' }}
+    {%- else %}
+        {{- '<think>\n' }}
     {%- endif %}
 {%- endif %}
 """,
@@ -602,6 +770,13 @@ def chat_cases():
                     "tools": [TOOL, TOOL], **extra}, NOW_S
 
 
+    for title, messages in THOUGHTS.items():
+        for thinking in (True, False):
+            yield f"tools-qwen35-style/{title}/{thinking}", TEMPLATES["tools-qwen35-style"], {
+                "messages": messages, "add_generation_prompt": title != "inline", "enable_thinking": thinking,
+                "tools": [TOOL] if thinking else None}, 0
+
+
 def all_cases():
     yield from chat_cases()
     for i, snippet in enumerate(SNIPPETS):
@@ -612,8 +787,8 @@ def all_cases():
 
 def extra_cases(folder):
     for path in sorted(pathlib.Path(folder).glob("*.jinja")):
-        for title, messages in [*CONVERSATIONS.items(), ("tools", TOOL_TALK)]:
-            for tools in ([None, [TOOL]] if title == "tools" else [None]):
+        for title, messages in [*CONVERSATIONS.items(), *THOUGHTS.items(), ("tools", TOOL_TALK)]:
+            for tools in ([None, [TOOL]] if title in ("tools", "calls") else [None]):
                 yield f"{path.name}/{title}/{bool(tools)}", path.read_text(), {
                     "messages": messages, "add_generation_prompt": True, "bos_token": "<s>", "eos_token": "</s>",
                     "tools": tools}, NOW_S

@@ -13,7 +13,7 @@ struct synth_config {
     const char *type, *head_type, *vocab, *ffn_density;
     uint64_t seed;
     uint32_t layers;
-    bool list, force, json;
+    bool list, force, json, mtp;
 };
 
 #define AT(field) offsetof(struct synth_config, field)
@@ -29,13 +29,13 @@ static const struct opt table[] = {
      .name = "type",
      .help = "storage of the ternary matrices",
      .offset = AT(type),
-     .shown = "i2_s",
+     .shown = "i2_s, or as published",
      .choices = "i2_s|tq2_0|tq1_0|iq2_bn|iq1_bn|q1_0|q2_0|pq2_0|ptq1_0"},
     {.kind = OPT_CHOICE,
      .name = "head-type",
      .help = "storage of embedding and output head",
      .offset = AT(head_type),
-     .shown = "f16",
+     .shown = "f16, or as published",
      .choices = "f32|f16|bf16|q8_0|q6_k|q4_0|q4_k"},
     {.kind = OPT_U64,
      .letter = 's',
@@ -61,6 +61,10 @@ static const struct opt table[] = {
              "over the layers, or 'trained': those of the embedded model",
      .offset = AT(ffn_density),
      .shown = "chance: 0.5:0.33"},
+    {.kind = OPT_FLAG,
+     .name = "mtp",
+     .help = "with a layer that drafts tokens, in a model with delta nets",
+     .offset = AT(mtp)},
     {.kind = OPT_FLAG, .name = "force", .help = "replace OUT if it exists", .offset = AT(force)},
     {.kind = OPT_FLAG,
      .name = "json",
@@ -79,7 +83,7 @@ static int list_shapes(bool json)
         if (json)
             json_array_append_new(
                 all, json_pack("{s:s, s:s}", "name", name, "description", text ? text : ""));
-        else printf("%-16s %s\n", name, text ? text : "");
+        else printf("%-20s %s\n", name, text ? text : "");
     }
     if (json) return term_print_json(all);
     json_decref(all);
@@ -108,6 +112,7 @@ static int run(void *config, const struct arg_words *words)
     o.seed = c->seed;
     o.n_layer = c->layers;
     o.ffn_density = c->ffn_density;
+    o.mtp = c->mtp;
     o.overwrite = c->force;
     o.progress = term_progress_show;
     o.progress_user = &bar;

@@ -26,13 +26,13 @@ const struct opt synthetic_table[] = {
      .name = "type",
      .help = "storage of its ternary matrices",
      .offset = AT(type),
-     .shown = "i2_s",
+     .shown = "i2_s, or as published",
      .choices = "i2_s|tq2_0|tq1_0|iq2_bn|iq1_bn|q1_0|q2_0|pq2_0|ptq1_0"},
     {.kind = OPT_CHOICE,
      .name = "head-type",
      .help = "storage of its embedding and output head",
      .offset = AT(head_type),
-     .shown = "f16",
+     .shown = "f16, or as published",
      .choices = "f32|f16|bf16|q8_0|q6_k|q4_0|q4_k"},
     {.kind = OPT_STR,
      .name = "ffn-density",
@@ -41,6 +41,10 @@ const struct opt synthetic_table[] = {
              "or 'trained'",
      .offset = AT(ffn_density),
      .shown = "chance: 0.5:0.33"},
+    {.kind = OPT_FLAG,
+     .name = "mtp",
+     .help = "with a layer that drafts tokens, in a model with delta nets",
+     .offset = AT(mtp)},
     {.kind = OPT_U64,
      .letter = 's',
      .name = "seed",
@@ -71,6 +75,7 @@ static int make(struct synthetic_source *s, const struct synthetic_opts *c, cons
     o.seed = c->seed;
     o.n_layer = c->layers;
     o.ffn_density = c->ffn_density;
+    o.mtp = c->mtp;
     o.overwrite = 1;
     o.progress = term_progress_show;
     o.progress_user = &bar;
@@ -85,9 +90,10 @@ int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *ma
     *out = (struct synthetic_source){.fd = -1};
     int code = model_word(&out->typed, from_option, words, command);
     if (code != EXIT_DONE) return code;
-    if (!made->shape && (made->layers || made->type || made->head_type || made->ffn_density))
-        return term_usage(command,
-                          "--layers, --type, --head-type and --ffn-density need --synthetic");
+    bool shaped = made->layers || made->type || made->head_type || made->ffn_density || made->mtp;
+    if (!made->shape && shaped)
+        return term_usage(
+            command, "--layers, --type, --head-type, --ffn-density and --mtp need --synthetic");
     if (!made->shape) return EXIT_DONE;
     if (out->typed) return term_usage(command, "give a model or --synthetic, not both");
     return make(out, made, command);

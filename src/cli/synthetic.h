@@ -11,6 +11,7 @@
 struct synthetic_opts {
     const char *shape, *type, *head_type, *ffn_density; /* shape NULL: no synthetic model */
     uint32_t layers;
+    bool mtp;
     uint64_t seed; /* of prompts, too */
 };
 extern const struct opt synthetic_table[];

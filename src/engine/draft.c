@@ -28,6 +28,7 @@ static const double RATE = 1.0 / 16, HOPE = 1.0 / 64, MAX_COST = 2, MAX_DEBT = 6
 /* To begin with: 2B-4T on two cores takes 0.2 to 0.3 of a step for a token more; three tokens that
  * come again are a hint, two are a weak one. */
 static const double FIRST_COST = 0.25, FIRST_RIGHT[2] = {0.5, 0.25}, NEXT_RIGHT = 0.8;
+static const double MODEL_RIGHT = 0.7; /* as published for trained heads */
 
 struct index {
     uint32_t length;            /* of its n-grams */
@@ -42,7 +43,10 @@ struct bn_draft {
     uint32_t n, max_tokens;
     size_t n_slots; /* a power of two, at least 2 * max_tokens */
     struct index indexes[2];
+    struct index model; /* of what the model offers: the estimates alone */
     struct index *used; /* for the last guess; NULL: there was none */
+    int32_t offer[BN_DRAFT_MAX];
+    uint32_t n_offer, offer_at; /* behind so many tokens of the text */
     double cost;
 };
 
@@ -63,6 +67,7 @@ bitnet_status bn_draft_open(struct bn_draft **out, uint32_t max_tokens, bitnet_e
         x->slots = bn_calloc_now(n_slots, sizeof *x->slots);
         for (uint32_t k = 0; k < BN_DRAFT_MAX; k++) x->right[k] = k ? NEXT_RIGHT : FIRST_RIGHT[i];
     }
+    for (uint32_t k = 0; k < BN_DRAFT_MAX; k++) d->model.right[k] = MODEL_RIGHT;
     if (!d->text || !d->indexes[0].slots || !d->indexes[1].slots) {
         bn_draft_close(d);
         return bn_fail_nomem(err, 2 * n_slots * sizeof(uint32_t) + max_tokens * sizeof(int32_t),
@@ -116,28 +121,72 @@ static uint32_t find_earlier(struct bn_draft *d)
     return 0;
 }
 
-/* How many guesses give the most tokens in a time. */
-static uint32_t best_count(const struct bn_draft *d, const struct index *x)
+/* How many guesses, at most so many, give the most tokens in a time; *rate: how many, in that of one
+ * without any. */
+static uint32_t best_count(const struct bn_draft *d, const struct index *x, uint32_t most,
+                           double *best_rate)
 {
     uint32_t best = 0;
-    double best_rate = 1, tokens = 1, reached = 1;
-    for (uint32_t n = 1; n <= BN_DRAFT_MAX; n++) {
+    double tokens = 1, reached = 1;
+    *best_rate = 1;
+    for (uint32_t n = 1; n <= most; n++) {
         reached *= x->right[n - 1];
         tokens += reached;
         double rate = tokens / (1 + n * d->cost);
-        if (rate > best_rate) best = n, best_rate = rate;
+        if (rate > *best_rate) best = n, *best_rate = rate;
     }
     return best;
 }
 
+/* Where guessing does not pay: is one to be tried? */
+static bool try_due(struct index *x)
+{
+    if (++x->passed < 1u << (uint32_t)x->debt) return false;
+    x->passed = 0;
+    return true;
+}
+
+uint32_t bn_draft_wants(struct bn_draft *d, uint32_t most, bool always)
+{
+    double rate;
+    uint32_t n = always ? BN_DRAFT_MAX : best_count(d, &d->model, BN_DRAFT_MAX, &rate);
+    if (!n && try_due(&d->model)) n = 1;
+    return n < most ? n : most;
+}
+
+void bn_draft_offer(struct bn_draft *d, const int32_t *tokens, uint32_t n, uint32_t n_text)
+{
+    memcpy(d->offer, tokens, n * sizeof *tokens);
+    d->n_offer = n;
+    d->offer_at = n_text;
+}
+
+bool bn_draft_was_offered(const struct bn_draft *d) { return d->used == &d->model; }
+
+/* What the model has offered for the text as it is, if looking up has nothing better. */
+static uint32_t take_offer(struct bn_draft *d, int32_t *out, uint32_t most, bool found, bool always)
+{
+    double looked_up = 0, offered;
+    uint32_t n = d->n_offer < most ? d->n_offer : most;
+    if (d->offer_at != d->n || !n || (found && always)) return 0;
+    if (found) best_count(d, d->used, most, &looked_up);
+    best_count(d, &d->model, n, &offered);
+    if (found && looked_up >= offered) return 0;
+    memcpy(out, d->offer, n * sizeof *out);
+    d->used = &d->model;
+    return n;
+}
+
 uint32_t bn_draft_guess(struct bn_draft *d, int32_t *out, uint32_t most, bool always)
 {
-    uint32_t at = find_earlier(d), n = BN_DRAFT_MAX;
-    if (!at || !most) return 0;
-    if (!always) n = best_count(d, d->used);
+    uint32_t at = find_earlier(d), n = BN_DRAFT_MAX, offered;
+    double rate;
+    if (!most) return 0;
+    offered = take_offer(d, out, most, at != 0, always);
+    if (offered || !at) return offered;
+    if (!always) n = best_count(d, d->used, BN_DRAFT_MAX, &rate);
     if (!n) {
-        if (++d->used->passed < 1u << (uint32_t)d->used->debt) return 0;
-        d->used->passed = 0;
+        if (!try_due(d->used)) return 0;
         n = 1;
     }
     if (n > most) n = most;

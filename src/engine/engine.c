@@ -103,7 +103,8 @@ static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_opti
 static uint32_t choose_snapshots(const struct bitnet_engine *e, const bitnet_engine_options *o,
                                  uint32_t n_pages)
 {
-    uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config), bytes = o->state_cache_bytes;
+    uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, false);
+    uint64_t bytes = o->state_cache_bytes;
     if (!slot_bytes) return 0;
     if (!bytes) bytes = bn_memory_available(&bn_tree_here) / BN_STATE_CACHE_SHARE;
     return (uint32_t)bn_min_size(bytes / slot_bytes, bn_min_size(n_pages, BN_MAX_SNAPSHOTS));
@@ -121,7 +122,7 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
                       &e->backing, err));
     bn_place_shared(e->m, e->kv.data, e->kv.bytes);
     uint32_t n_snapshots = prefix == OFF ? 0 : choose_snapshots(e, o, n_pages);
-    BN_TRY(bn_states_open(&e->states, &e->m->config, e->max_seqs + n_snapshots, e->draft,
+    BN_TRY(bn_states_open(&e->states, &e->m->config, false, e->max_seqs + n_snapshots, e->draft,
                           &e->backing, err));
     bool has_states = e->states.n_layer > 0;
     if (has_states) bn_place_shared(e->m, e->states.data, e->states.bytes);
@@ -143,6 +144,10 @@ static bitnet_status open_scratch(struct bitnet_engine *e, bitnet_error *err)
               bn_sampler_room_open(&e->sampler_room, (uint32_t)n_vocab);
     for (uint32_t i = 0; ok && i < e->max_seqs; i++)
         ok = bn_kv_seq_open(&e->seqs[i], &e->kv, e->ctx);
+    if (ok && e->m->config.n_mtp && e->draft) {
+        e->behind = bn_calloc_now(e->max_batch, sizeof *e->behind);
+        ok = e->behind != NULL;
+    }
     if (ok && e->states.n_layer) {
         e->seq_states = bn_calloc_now(e->max_seqs, sizeof *e->seq_states);
         ok = e->seq_states != NULL;
@@ -211,6 +216,7 @@ void bn_engine_close(struct bitnet_engine *e)
     free(e->seqs);
     free(e->taken);
     free(e->batch);
+    free(e->behind);
     bn_block_free(e->logits, e->logits_bytes);
     free(e->mask);
     free(e->events);
@@ -238,7 +244,7 @@ static void cache_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     info->kv_pages_free = e->kv.n_free;
     info->kv_seqs_full = e->kv.n_pages / bn_kv_pages_for(e->ctx);
     info->kv_token_bytes = bn_kv_token_bytes(&e->kv);
-    info->state_seq_bytes = bn_state_slot_bytes(&e->m->config);
+    info->state_seq_bytes = e->states.slot_bytes;
     uint64_t guesses = bn_state_guess_bytes(&e->m->config, e->states.max_guesses);
     info->state_bytes = e->states.bytes + e->max_seqs * guesses;
     if (!e->prefix) return;

@@ -38,6 +38,7 @@ struct bitnet_engine {
     struct bn_state *seq_states;  /* [max_seqs] of hybrid models */
     bool *taken;                  /* [max_seqs] by an answer */
     struct bn_batch_token *batch; /* [max_batch] */
+    uint32_t *behind;             /* [max_batch] with a layer that drafts: as bn_forward_draft */
     uint32_t max_rows;            /* logits of one step */
     float *logits;                /* [max_rows][n_vocab] */
     size_t logits_bytes;
@@ -57,6 +58,7 @@ struct bitnet_engine {
 
     uint64_t now_ns;                   /* when the step began */
     double step_ns[BN_STEP_SIZES + 1]; /* running means of steps that only decode, by tokens */
+    double draft_ns;                   /* that of a guess by the layer that drafts */
     uint64_t n_prompt_tokens, n_answer_tokens, n_drafted, n_right;
     uint64_t total_ns, forward_ns, weight_bytes; /* of all steps */
     struct bn_health health;
@@ -80,6 +82,11 @@ bitnet_status bn_engine_open_sched(struct bitnet_engine *e, uint64_t step_target
 void bn_engine_remember(struct bitnet_engine *e, struct bn_answer *a, bool ended);
 /* It gives up its sequence, if it has one. */
 void bn_engine_give_up(struct bitnet_engine *e, struct bn_answer *a);
+
+/* ---- mtp.c ---- */
+
+/* After a step's tokens were taken: the layer that drafts reads them, and guesses what comes next. */
+void bn_engine_draft(struct bitnet_engine *e);
 
 /* ---- saves.c ---- */
 

@@ -23,7 +23,7 @@ bitnet_status bn_engine_open_profile(struct bitnet_engine *e, const char *mode, 
     uint32_t threads = bn_pool_threads(e->pool);
     struct bn_prof_sizes n = {.n_workers = threads,
                               .n_phases = BN_N_PHASES,
-                              .n_rows = e->m->config.n_layer + 1,
+                              .n_rows = bn_config_layers(&e->m->config) + 1,
                               .n_ops = BN_N_OPS,
                               .n_spans = trace ? bn_min_size(SPANS, SPANS_ALL / threads) : 0};
     BN_TRY(bn_prof_open(&e->prof, &n, err));
@@ -33,7 +33,7 @@ bitnet_status bn_engine_open_profile(struct bitnet_engine *e, const char *mode, 
 
 bool bn_engine_profile_entry(const struct bitnet_engine *e, size_t i, bitnet_profile_entry *out)
 {
-    size_t n_rows = e->m->config.n_layer + 1, threads = bn_pool_threads(e->pool);
+    size_t n_rows = bn_config_layers(&e->m->config) + 1, threads = bn_pool_threads(e->pool);
     uint32_t op = (uint32_t)(i % BN_N_OPS), row = (uint32_t)(i / BN_N_OPS % n_rows);
     uint32_t worker = (uint32_t)(i / BN_N_OPS / n_rows % threads);
     size_t phase = i / BN_N_OPS / n_rows / threads;

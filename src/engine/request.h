@@ -33,8 +33,10 @@ struct bn_answer {
     struct bn_draft *draft;     /* NULL: no guesses */
     struct bn_detok *detok;     /* NULL: the model has no tokenizer */
     struct bn_repetition repetition;
-    uint32_t row;   /* first of its logits in this step */
-    uint32_t first; /* its first token in this step's batch */
+    uint32_t row;              /* first of its logits in this step */
+    uint32_t first, first_pos; /* of its tokens in this step's batch: place and position */
+    uint32_t n_offer;          /* guesses that the model is to make for it (mtp.c) */
+    int32_t offer[BN_DRAFT_MAX];
     /* of models with states: slots in the batch that are not kept yet; the snapshot that goes along with
      * the text, and behind how many tokens it is put next */
     uint32_t n_saves, moving_at;

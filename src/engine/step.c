@@ -49,6 +49,7 @@ static void make_batch(struct bitnet_engine *e)
         struct bn_answer *a = bn_answer_of(j);
         a->row = n_rows;
         a->first = (uint32_t)n;
+        a->first_pos = j->n_done;
         bn_answer_begin_step(a);
         for (uint32_t i = 0; i < j->take + j->take_draft; i++) {
             uint32_t pos = j->n_done + i;
@@ -81,11 +82,13 @@ static void time_step(struct bitnet_engine *e, uint32_t n, uint64_t ns)
     *mean = *mean > 0 ? *mean + ((double)ns - *mean) / 8 : (double)ns;
 }
 
-/* A step of n tokens in units of one without n_draft of them; 0: not known. */
-static double draft_cost(const struct bitnet_engine *e, uint32_t n, uint32_t n_draft)
+/* A step of n tokens in units of one without n_draft of them; 0: not known. Those that the model
+ * offered had to be made first. */
+static double draft_cost(const struct bitnet_engine *e, uint32_t n, uint32_t n_draft, bool offered)
 {
     if (n > BN_STEP_SIZES || !(e->step_ns[n - n_draft] > 0)) return 0;
-    return e->step_ns[n] / e->step_ns[n - n_draft];
+    double made_ns = offered ? n_draft * e->draft_ns : 0;
+    return (e->step_ns[n] + made_ns) / e->step_ns[n - n_draft];
 }
 
 /* ------------------------------------------------------------------ after it */
@@ -180,7 +183,8 @@ static void take_step(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_b
         uint32_t n_right = j->n_done - n_known;
         e->n_drafted += j->take_draft;
         e->n_right += n_right;
-        bn_draft_learn(a->draft, j->take_draft, n_right, draft_cost(e, n_batch, j->take_draft));
+        bn_draft_learn(a->draft, j->take_draft, n_right,
+                       draft_cost(e, n_batch, j->take_draft, bn_draft_was_offered(a->draft)));
     }
     if (why != BITNET_FINISH_NONE) bn_engine_end_answer(e, a, why, error);
     else if (j->n_done / BN_ATTN_BLOCK > n_before / BN_ATTN_BLOCK) bn_engine_remember(e, a, false);
@@ -213,12 +217,13 @@ static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
         next = j->next;
         if (j->take) take_step(e, bn_answer_of(j), n_batch, done_ns);
     }
+    e->weight_bytes += bn_forward_read_bytes(e->forward);
+    if (e->behind) bn_engine_draft(e);
     bn_prof_end(e->prof, n_batch);
     uint64_t took_ns = bn_now_ns() - e->now_ns;
     bn_sched_took(e->sched, took_ns);
     e->total_ns += took_ns;
     e->forward_ns += done_ns - begin_ns;
-    e->weight_bytes += bn_forward_read_bytes(e->forward);
     return BITNET_OK;
 }
 

@@ -17,15 +17,18 @@ struct bn_convert_item {
     enum bn_type type;            /* in the output */
     uint32_t n_dims;
     uint64_t dims[4], rows, cols, bytes;
-    struct bn_stored stored;   /* DENSE  */
-    struct bn_ternary ternary; /* TRITS  */
-    uint32_t heads;       /* rows are reordered inside each of so many heads; 0: kept as they are */
-    const float *factors; /* ROPE: [cols] */
+    struct bn_stored stored;         /* DENSE  */
+    struct bn_ternary ternary;       /* TRITS  */
+    const uint32_t *row_from;        /* [rows] of the input; NULL: kept as they are */
+    struct bn_order_cols cols_order; /* of a row, likewise */
+    enum { BN_VALUES_KEPT, BN_VALUES_PLUS_ONE, BN_VALUES_MINUS_EXP } values; /* DENSE */
+    const float *factors;                                                    /* ROPE: [cols] */
 };
 
 struct bn_convert_plan {
     const struct bn_source *src;
     const struct bn_config *config;
+    struct bn_config to; /* the same with GGUF's conventions; those of the input, if it is a GGUF */
     struct bn_choice type, head_type;
     bool allow_scale_rounding;
     struct bn_arena arena;

@@ -66,6 +66,36 @@ static bitnet_status missing(const struct bn_convert_plan *p, enum bn_part part,
     return bn_fail(err, BITNET_E_FORMAT, "'%s': tensor '%s' is missing", p->src->path, name);
 }
 
+/* Where the rows of a part come from, if they change places. */
+static bitnet_status find_rows(const uint32_t **out, struct bn_convert_plan *p, enum bn_part part,
+                               uint64_t rows, bitnet_error *err)
+{
+    uint32_t *from = NULL;
+    *out = NULL;
+    for (int pass = 0; pass < 2; pass++) {
+        bool moved = false;
+        for (uint64_t r = 0; r < rows; r++) {
+            uint64_t in = bn_order_row(p->config, part, r), to = bn_order_row(&p->to, part, r);
+            moved |= in != to;
+            if (from) from[to] = (uint32_t)in;
+        }
+        if (!moved || from) break;
+        from = bn_arena_alloc(&p->arena, (size_t)rows * sizeof *from);
+        if (!from) return bn_fail_nomem(err, (size_t)rows * sizeof *from, "an order of rows");
+    }
+    *out = from;
+    return BITNET_OK;
+}
+
+/* The order of a part's columns in the output. */
+static struct bn_order_cols find_cols(const struct bn_convert_plan *p, enum bn_part part)
+{
+    struct bn_order_cols to = bn_order_cols(&p->to, part);
+    to.tile = true;
+    if (p->src->is_gguf) to.width = 0;
+    return to;
+}
+
 /* A vector of floats, always written as F32. */
 static bitnet_status add_norm_tensor(struct bn_convert_plan *p, const struct bn_tensor *t,
                                      const char *name, uint64_t width, bitnet_error *err)
@@ -93,11 +123,45 @@ static bitnet_status add_norm(struct bn_convert_plan *p, enum bn_part part, uint
     if (t == NULL) return missing(p, part, layer, err);
     bn_part_shape(p->config, part, &rows, &cols);
     bn_part_name(name, part, layer, true);
-    return add_norm_tensor(p, t, name, cols, err);
+    BN_TRY(add_norm_tensor(p, t, name, cols, err));
+    if (p->config->norm_plus_one && part != BN_P_DELTA_NORM)
+        p->items[p->n - 1].values = BN_VALUES_PLUS_ONE;
+    return BITNET_OK;
+}
+
+/* What a delta net has beside norms and matrices: F32, in the output's order of value heads. Vectors
+ * are columns here, so that their elements are rows. */
+static bitnet_status add_delta_floats(struct bn_convert_plan *p, enum bn_part part, uint32_t layer,
+                                      bitnet_error *err)
+{
+    char name[BN_MAX_NAME_BYTES];
+    const struct bn_tensor *t = take(p, bn_part_find(p->src, part, layer));
+    if (t == NULL) return missing(p, part, layer, err);
+    struct bn_convert_item it = {.how = BN_ITEM_DENSE, .from = t, .type = BN_F32};
+    bn_part_shape(p->config, part, &it.rows, &it.cols);
+    it.stored = bn_tensor_stored(t);
+    if (t->type > BN_BF16 || it.stored.rows * it.stored.cols != it.rows * it.cols)
+        return bn_fail(err, BITNET_E_FORMAT,
+                       "tensor '%s' has %llu x %llu values of type %s; %llu floats were expected",
+                       t->name, (unsigned long long)it.stored.rows,
+                       (unsigned long long)it.stored.cols, bn_type_info(t->type)->name,
+                       (unsigned long long)(it.rows * it.cols));
+    it.n_dims = it.rows == 1 ? 1 : 2;
+    it.dims[0] = it.cols;
+    it.dims[1] = it.rows;
+    it.dims[2] = it.dims[3] = 1;
+    if (it.rows == 1) it.rows = it.cols, it.cols = 1;
+    it.stored.rows = it.rows;
+    it.stored.cols = it.cols;
+    if (part == BN_P_DELTA_A && !p->src->is_gguf) it.values = BN_VALUES_MINUS_EXP;
+    BN_TRY(find_rows(&it.row_from, p, part, it.rows, err));
+    bn_part_name(name, part, layer, true);
+    return add(p, &it, name, err);
 }
 
 /* Embedding or head: kept as they are unless another type was asked for. */
-static bitnet_status add_table(struct bn_convert_plan *p, enum bn_part part, bitnet_error *err)
+static bitnet_status add_table(struct bn_convert_plan *p, enum bn_part part,
+                               struct bn_convert_rows *rows, bitnet_error *err)
 {
     char name[BN_MAX_NAME_BYTES];
     bool online;
@@ -105,11 +169,19 @@ static bitnet_status add_table(struct bn_convert_plan *p, enum bn_part part, bit
     BN_TRY(bn_part_stored(&it.stored, &online, p->src, p->config, part, 0, err));
     it.from = take(p, bn_part_find(p->src, part, 0));
     bn_part_name(name, part, 0, true);
-    if (p->head_type.how != BN_CHOICE_TYPE || p->head_type.type == it.from->type)
-        return add_copy(p, it.from, name, err);
-    it.type = p->head_type.type;
     it.rows = it.stored.rows;
     it.cols = it.stored.cols;
+    bool kept = p->head_type.how != BN_CHOICE_TYPE || p->head_type.type == it.from->type;
+    if (kept && it.from->type == BN_TQ2_0_128) { /* no number in GGUF, but the same weights have */
+        bool dense;
+        it.how = BN_ITEM_TRITS;
+        it.type = BN_PQ2_0;
+        BN_TRY(bn_ternary_look(&it.ternary, &dense, &it.stored, it.from->name, err));
+        BN_TRY(add(p, &it, name, err));
+        return bn_convert_check(&p->items[p->n - 1], p->allow_scale_rounding, rows, err);
+    }
+    if (kept) return add_copy(p, it.from, name, err);
+    it.type = p->head_type.type;
     return add(p, &it, name, err);
 }
 
@@ -151,17 +223,15 @@ static bitnet_status add_projection(struct bn_convert_plan *p, enum bn_part part
     struct bn_convert_item it = {.how = BN_ITEM_TRITS};
     bool dense;
     bn_part_name(name, part, layer, true);
-    BN_TRY(bn_ternary_open(&it.ternary, &dense, p->src, p->config, part, layer, err));
+    it.cols_order = find_cols(p, part);
+    BN_TRY(
+        bn_ternary_open(&it.ternary, &dense, p->src, p->config, part, layer, &it.cols_order, err));
     it.from = take(p, bn_part_find(p->src, part, layer));
     const struct bn_tensor *factor = take(p, bn_part_scale(p->src, part, layer));
-    /* the one family whose GGUF form rotates neighbours, see source_row() */
-    if (!p->src->is_gguf && strcmp(p->config->arch, "llama") == 0) {
-        if (part == BN_P_Q) it.heads = p->config->n_head;
-        if (part == BN_P_K) it.heads = p->config->n_head_kv;
-    }
     it.rows = it.ternary.stored.rows;
     it.cols = it.ternary.stored.cols;
-    bool plain_copy = it.heads == 0 && (factor == NULL || !p->src->is_gguf);
+    BN_TRY(find_rows(&it.row_from, p, part, it.rows, err));
+    bool plain_copy = !it.row_from && !it.cols_order.width && (factor == NULL || !p->src->is_gguf);
     if (dense) {
         if (plain_copy) return add_copy(p, it.from, name, err);
         it.how = BN_ITEM_DENSE;
@@ -225,12 +295,16 @@ static bitnet_status add_layer(struct bn_convert_plan *p, uint32_t layer,
                                struct bn_convert_rows *rows, bitnet_error *err)
 {
     const struct bn_config *c = p->config;
-    BN_TRY(add_norm(p, BN_P_ATTN_NORM, layer, err));
-    if (c->sub_norms) BN_TRY(add_norm(p, BN_P_ATTN_SUB_NORM, layer, err));
-    BN_TRY(add_norm(p, BN_P_FFN_NORM, layer, err));
-    if (c->sub_norms) BN_TRY(add_norm(p, BN_P_FFN_SUB_NORM, layer, err));
-    if (c->qk_norm) BN_TRY(add_norm(p, BN_P_Q_NORM, layer, err));
-    if (c->qk_norm) BN_TRY(add_norm(p, BN_P_K_NORM, layer, err));
+    static const enum bn_part norms[] = {
+        BN_P_ATTN_NORM,      BN_P_ATTN_SUB_NORM,   BN_P_FFN_NORM,    BN_P_POST_NORM,
+        BN_P_FFN_SUB_NORM,   BN_P_Q_NORM,          BN_P_K_NORM,      BN_P_DELTA_NORM,
+        BN_P_MTP_EMBED_NORM, BN_P_MTP_HIDDEN_NORM, BN_P_MTP_OUT_NORM};
+    static const enum bn_part floats[] = {BN_P_DELTA_CONV, BN_P_DELTA_DT, BN_P_DELTA_A};
+    for (size_t i = 0; i < BN_ARRAY_LEN(norms); i++)
+        if (bn_part_in_layer(c, norms[i], layer)) BN_TRY(add_norm(p, norms[i], layer, err));
+    for (size_t i = 0; i < BN_ARRAY_LEN(floats); i++)
+        if (bn_part_in_layer(c, floats[i], layer))
+            BN_TRY(add_delta_floats(p, floats[i], layer, err));
     for (int i = 0; i < BN_N_PROJ; i++) {
         if (!bn_part_in_layer(c, BN_P_Q + i, layer)) continue;
         BN_TRY(add_projection(p, BN_P_Q + i, layer, rows, err));
@@ -248,6 +322,7 @@ static bool harmless(const struct bn_convert_plan *p, const char *name)
     static const char inv_freq[] = "rotary_emb.inv_freq";
     size_t n = strlen(name), k = sizeof inv_freq - 1;
     if (n >= k && strcmp(name + n - k, inv_freq) == 0) return true;
+    if (bn_source_is_aside(p->src, name)) return true;
     return p->config->tied_head && strcmp(name, "lm_head.weight") == 0;
 }
 
@@ -280,15 +355,14 @@ bitnet_status bn_convert_plan_make(struct bn_convert_plan *p, bitnet_error *err)
     p->used = bn_calloc(p->src->n_tensors, sizeof *p->used);
     if (p->used == NULL) return bn_fail_nomem(err, p->src->n_tensors, "the list of tensors");
     struct bn_convert_rows rows;
-    uint64_t widest = (uint64_t)c->n_head * c->head_dim;
-    widest = widest > c->n_ff ? widest : c->n_ff;
-    BN_TRY(bn_convert_rows_open(&rows, p->src, widest > c->n_embd ? widest : c->n_embd, 0, err));
-    bitnet_status s = add_table(p, BN_P_EMBED, err);
+    p->to = p->src->is_gguf ? *c : bn_config_as_gguf(c);
+    BN_TRY(bn_convert_rows_open(&rows, p->src, bn_config_widest(c), 0, err));
+    bitnet_status s = add_table(p, BN_P_EMBED, &rows, err);
     if (s == BITNET_OK) s = add_norm(p, BN_P_OUT_NORM, 0, err);
-    if (s == BITNET_OK && !c->tied_head) s = add_table(p, BN_P_HEAD, err);
+    if (s == BITNET_OK && !c->tied_head) s = add_table(p, BN_P_HEAD, &rows, err);
     if (s == BITNET_OK) s = add_rope_factors(p, err);
-    for (uint32_t layer = 0; layer < c->n_layer && s == BITNET_OK; layer++)
-        s = add_layer(p, layer, &rows, err);
+    for (uint32_t layer = 0; layer < bn_config_layers(c) && s == BITNET_OK; layer++)
+        s = add_layer(p, bn_config_named_layer(c, layer), &rows, err);
     if (s == BITNET_OK) s = add_rest(p, err);
     bn_convert_rows_close(&rows);
     return s;

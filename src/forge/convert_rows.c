@@ -6,6 +6,7 @@
  *   mapped rows --bn_ternary_row--> trits, scales --fit_scales, bn_pack_trits--> out --> file */
 #include "forge/convert.h"
 
+#include "base/det_math.h"
 #include "base/half.h"
 #include <math.h>
 #include <stdlib.h>
@@ -38,13 +39,10 @@ void bn_convert_rows_close(struct bn_convert_rows *r)
     *r = (struct bn_convert_rows){0};
 }
 
-/* Row of the input that becomes row r. Hugging Face keeps the two halves of a rotated head apart;
- * the `llama` architecture of GGUF wants the partners side by side. */
+/* Row of the input that becomes row r. */
 static uint64_t source_row(const struct bn_convert_item *it, uint64_t r)
 {
-    if (it->heads == 0) return r;
-    uint64_t width = it->rows / it->heads, k = r % width;
-    return r - k + k % 2 * (width / 2) + k / 2;
+    return it->row_from ? it->row_from[r] : r;
 }
 
 /* ------------------------------------------------------------------ scales */
@@ -148,6 +146,16 @@ static bitnet_status check_values(const struct bn_convert_item *it, const int8_t
     return BITNET_OK;
 }
 
+/* The scale of a whole tensor is the mean of magnitudes: readers refuse another. */
+static bitnet_status check_sign(const struct bn_convert_item *it, bitnet_error *err)
+{
+    const struct bn_type_info *to = bn_type_info(it->type);
+    if (to->scale != BN_TS_TENSOR || !(it->ternary.scale < 0)) return BITNET_OK;
+    return bn_fail(err, BITNET_E_UNSUPPORTED,
+                   "'%s' has the negative scale %g, which %s cannot have", it->name,
+                   (double)it->ternary.scale, to->name);
+}
+
 bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_rounding,
                                struct bn_convert_rows *r, bitnet_error *err)
 {
@@ -156,7 +164,7 @@ bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_roun
     bool to_f16 = to->scale == BN_TS_BLOCK_F16 || to->scale == BN_TS_ROW_F16;
     if (t->scale_kind == BN_TS_TENSOR && to_f16)
         BN_TRY(check_f16(it->name, to->name, t->scale, allow_scale_rounding, err));
-    if (!needs_reading(it)) return BITNET_OK;
+    if (!needs_reading(it)) return check_sign(it, err);
     float first = 0;
     for (uint64_t row = 0; row < it->rows; row++) {
         float scale;
@@ -180,7 +188,7 @@ bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_roun
         t->scale_kind = BN_TS_TENSOR;
         t->scale = first;
     }
-    return BITNET_OK;
+    return check_sign(it, err);
 }
 
 static bitnet_status write_trits(const struct bn_convert_item *it, struct bn_gguf_writer *w,
@@ -209,20 +217,35 @@ static void release(const struct bn_convert_item *it, const struct bn_convert_ro
     bn_source_release(r->src, &part);
 }
 
+/* A row of the input as it is to be written; its columns may change places. */
+static void read_values(const struct bn_convert_item *it, struct bn_convert_rows *r, uint64_t row)
+{
+    size_t cols = (size_t)it->cols, width = it->cols_order.width ? it->cols_order.width : cols;
+    float *to = it->cols_order.width ? r->scales : r->values;
+    bn_dequant_row(to, &it->stored, row);
+    for (size_t c = 0; to != r->values && c < cols; c += width)
+        memcpy(r->values + c, to + bn_order_col(&it->cols_order, c), width * sizeof *to);
+    for (size_t c = 0; c < cols; c++) {
+        if (it->values == BN_VALUES_PLUS_ONE) r->values[c] += 1.0f;
+        if (it->values == BN_VALUES_MINUS_EXP)
+            r->values[c] = -(float)bn_det_exp((double)r->values[c]);
+    }
+}
+
 static bitnet_status write_dense(const struct bn_convert_item *it, struct bn_gguf_writer *w,
                                  struct bn_convert_rows *r, struct bn_work *work, bitnet_error *err)
 {
     size_t row_bytes = (size_t)(it->bytes / it->rows), n = 0;
     uint64_t in_bytes = it->from->bytes / it->rows, released = 0;
     for (uint64_t row = 0; row < it->rows; row++) {
-        bn_dequant_row(r->values, &it->stored, source_row(it, row));
+        read_values(it, r, source_row(it, row));
         bn_quant_row(r->out + n, it->type, r->values, it->cols);
         n += row_bytes;
         if (n + row_bytes <= DENSE_BYTES && row + 1 < it->rows) continue;
         BN_TRY(bn_gguf_data(w, r->out, n, err));
         BN_TRY(bn_work_add(work, it->name, n, err));
         n = 0;
-        if (it->heads) continue; /* rows come in another order */
+        if (it->row_from) continue; /* rows come in another order */
         release(it, r, released, (row + 1) * in_bytes - released);
         released = (row + 1) * in_bytes;
     }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a tensor really holds: every value is read and counted. Ternary types are counted as codes
- * with their scales; floats as values, and, for matrices, as codes times one scale a row if they
- * are that. */
+ * with their scales; floats as values, and, for matrices, as codes times scales if they are
+ * that. */
 #include "forge/forge.h"
 
+#include "base/half.h"
 #include "base/mem.h"
+#include "model/ternary.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -77,19 +79,12 @@ static bitnet_status count_ternary(struct counts *c, const struct bn_stored *s, 
     return BITNET_OK;
 }
 
-struct float_row {   /* what a row of floats turned out to be */
-    float magnitude; /* of its first nonzero value */
-    uint64_t minus, zero, plus;
-    bool ternary; /* only -magnitude, 0, +magnitude */
-};
-
-static struct float_row see_floats(struct counts *c, const float *x, uint64_t n)
+/* Floats that are no codes. Returns whether all are zero. */
+static bool see_floats(struct counts *c, const float *x, uint64_t n)
 {
-    struct float_row row = {.ternary = true};
-    uint64_t bad = 0, other = 0;
-    float lo = INFINITY, hi = -INFINITY, m = 0;
+    uint64_t bad = 0, zero = 0;
+    float lo = INFINITY, hi = -INFINITY;
     double sum = 0;
-    for (uint64_t i = 0; i < n && m == 0; i++) m = fabsf(x[i]);
     for (uint64_t i = 0; i < n; i++) {
         float v = x[i], a = fabsf(v);
         bool finite = a <= 3.402823466e38f; /* false for NaN too */
@@ -97,44 +92,60 @@ static struct float_row see_floats(struct counts *c, const float *x, uint64_t n)
         lo = finite && v < lo ? v : lo;
         hi = finite && v > hi ? v : hi;
         sum += finite ? a : 0.0f;
-        row.zero += a == 0;
-        row.plus += v == m && m != 0;
-        row.minus += v == -m && m != 0;
-        other += a != 0 && a != m;
+        zero += a == 0;
     }
-    row.magnitude = m;
-    row.ternary = other == 0 && bad == 0;
     c->n_nonfinite += bad;
     if (bad < n) {
         see_value(c, lo);
         see_value(c, hi);
     }
     c->sum_abs += sum;
-    return row;
+    return zero == n;
 }
 
-/* *ternary: all rows are codes times a scale. Counts then stand as for a ternary type. */
-static void count_floats(struct counts *c, const struct bn_stored *s, float *values, bool matrix,
-                         bool *ternary)
+/* Floats that are codes times scales; those of nothing but zeros are not counted. */
+static void count_codes(struct counts *c, const struct bn_ternary *t, int8_t *trits, float *values,
+                        uint16_t *block_f16)
 {
-    bool all = matrix, one_scale = true;
-    float first = 0;
+    uint64_t cols = t->stored.cols, width = t->block ? t->block : cols;
+    for (uint64_t r = 0; r < t->stored.rows; r++) {
+        float scale = t->scale;
+        uint64_t nonzero = 0;
+        bn_ternary_row(trits, &scale, block_f16, t, r, values);
+        for (uint64_t b = 0; b < cols / width; b++) {
+            if (t->block) scale = bn_f16_to_f32(block_f16[b]);
+            uint64_t n = see_codes(c, trits + b * width, width, scale);
+            if (n) see_scale(c, scale);
+            nonzero += n;
+        }
+        c->dead_rows += nonzero == 0;
+    }
+    if (t->scale_kind == BN_TS_TENSOR && c->n_scales) c->n_scales = 1;
+}
+
+/* *ternary: a matrix of codes times scales. Counts then stand as for a ternary type. */
+static bitnet_status count_floats(struct counts *c, const struct bn_stored *s, const char *name,
+                                  int8_t *trits, float *values, bool matrix, bool *ternary,
+                                  bitnet_error *err)
+{
+    struct bn_ternary t;
+    struct bn_stored alone = *s;
+    bool dense = true;
+    alone.hf_scale = 1; /* as it lies, without a factor beside it */
+    if (matrix) BN_TRY(bn_ternary_look(&t, &dense, &alone, name, err));
+    *ternary = !dense;
+    if (!dense) {
+        uint16_t *block_f16 = bn_calloc(s->cols, sizeof *block_f16);
+        if (block_f16 == NULL) return bn_fail_nomem(err, s->cols * sizeof *block_f16, name);
+        count_codes(c, &t, trits, values, block_f16);
+        free(block_f16);
+        return BITNET_OK;
+    }
     for (uint64_t r = 0; r < s->rows; r++) {
         bn_dequant_row(values, s, r);
-        struct float_row row = see_floats(c, values, s->cols);
-        c->dead_rows += row.zero == s->cols;
-        all = all && row.ternary;
-        if (!all) continue;
-        c->n[0] += row.minus;
-        c->n[1] += row.zero;
-        c->n[2] += row.plus;
-        if (row.magnitude == 0) continue;
-        see_scale(c, row.magnitude);
-        if (first == 0) first = row.magnitude;
-        one_scale = one_scale && row.magnitude == first;
+        c->dead_rows += see_floats(c, values, s->cols);
     }
-    *ternary = all;
-    if (all && one_scale && c->n_scales) c->n_scales = 1;
+    return BITNET_OK;
 }
 
 /* The set of values found, in words. */
@@ -171,7 +182,7 @@ bitnet_status bn_stats_read(bitnet_tensor_stats *out, const struct bn_stored *s,
     if (values == NULL || trits == NULL)
         status = bn_fail_nomem(err, s->cols * sizeof *values, name);
     else if (codes) status = count_ternary(&c, s, name, trits, values, err);
-    else count_floats(&c, s, values, matrix, &codes);
+    else status = count_floats(&c, s, name, trits, values, matrix, &codes, err);
     free(values);
     free(trits);
     if (status != BITNET_OK) return status;

@@ -25,7 +25,7 @@ enum {
     TRIT_TABLE = 1 << 16,   /* 16 random bits give four trits          */
     ZERO_PERCENT = 42,      /* share of zeros in published models      */
     EMBED_SIGMA_MILLI = 20, /* spread of embeddings and heads: 0.020   */
-    DENSE_BYTES = 1 << 20
+    PIECE_BYTES = 1 << 20   /* of what is written at a time             */
 };
 
 /* One tensor of the output. */
@@ -40,13 +40,14 @@ struct synth {
     struct bn_config config;
     struct item *items;
     size_t n, room;
-    uint64_t total_bytes, largest_bytes, largest_cols;
+    uint64_t total_bytes, largest_cols;
+    size_t out_bytes; /* of the largest piece that is written at a time */
     uint64_t seed;
+    bool hybrid;
     struct bn_density density;
     /* [TRIT_TABLE] four int8 each; 16 bits of chance in, a product distribution out */
     uint32_t *trits;
     uint8_t *out;
-    size_t out_bytes;
     float *values; /* [largest_cols] */
     float *scales; /* [largest_cols] */
     int8_t *row;   /* [largest_cols, rounded up to 16] */
@@ -105,7 +106,7 @@ static void random_trits(int8_t *out, const uint32_t *table, struct bn_rng *rng,
 
 /* n values, nearly normal: the sum of four bytes, centred. Whole numbers and one multiplication,
  * so the same on every machine. */
-static void random_values(float *out, struct bn_rng *rng, uint64_t n, float sigma)
+void bn_synth_values(float *out, struct bn_rng *rng, uint64_t n, float sigma)
 {
     const float unit =
         sigma / 147.8f; /* four bytes have the variance 4 * (256^2 - 1) / 12 = 147.8^2 */
@@ -127,69 +128,103 @@ static float matrix_scale(uint64_t cols, bool binary)
     return bn_bf16_to_f32(bn_f32_to_bf16(1.0f / sqrtf(share * (float)cols)));
 }
 
+/* One scale for each block of the row, around the matrix's own: blocks of published models differ, too. */
+static void block_scales(struct synth *s, const char *name, uint64_t row, uint64_t n, float scale)
+{
+    static const float factors[8] = {0.75f, 0.8125f, 0.875f, 0.9375f, 1, 1.0625f, 1.125f, 1.25f};
+    struct bn_rng rng = row_rng(s, name, row | UINT64_C(1) << 62);
+    for (uint64_t i = 0; i < n; i++) {
+        float v = scale * factors[bn_rng_below(&rng, 8)];
+        s->scales[i] = bn_f16_to_f32(bn_f32_to_f16(v));
+    }
+}
+
 /* ------------------------------------------------------------------ plan */
 
-static bitnet_status add(struct synth *s, enum bn_part part, uint32_t layer,
-                         const struct bn_choice *choice, enum bn_type plain, bitnet_error *err)
+/* Rows that are written at a time: all, where the one scale stands behind the last. */
+static uint64_t piece_rows(const struct item *it)
+{
+    uint64_t row_bytes = it->bytes / it->rows;
+    if (bn_type_info(it->type)->scale == BN_TS_TENSOR || row_bytes == 0) return it->rows;
+    return row_bytes > PIECE_BYTES ? 1 : PIECE_BYTES / row_bytes;
+}
+
+static bitnet_status add(struct synth *s, enum bn_part part, uint32_t layer, enum bn_type type,
+                         bitnet_error *err)
 {
     char name[BN_MAX_NAME_BYTES];
-    struct item it = {.part = part, .layer = layer, .type = plain};
+    struct item it = {.part = part, .layer = layer, .type = type};
     bn_part_shape(&s->config, part, &it.rows, &it.cols);
     bn_part_name(name, part, layer, true);
-    if (choice)
-        it.type = choice->how == BN_CHOICE_TYPE ? choice->type
-                                                : bn_choice_auto(BN_TS_TENSOR, it.rows, it.cols);
     BN_TRY(bn_choice_bytes(&it.bytes, it.type, name, it.rows, it.cols, err));
     if (!bn_grow((void **)&s->items, &s->room, s->n + 1, sizeof *s->items))
         return bn_fail_nomem(err, (s->n + 1) * sizeof *s->items, "the list of tensors");
     s->items[s->n++] = it;
     s->total_bytes += it.bytes;
-    if (choice && it.bytes > s->largest_bytes) s->largest_bytes = it.bytes;
+    size_t piece = (size_t)(piece_rows(&it) < it.rows ? PIECE_BYTES : it.bytes);
+    s->out_bytes = bn_max_size(s->out_bytes, bn_max_size(piece, (size_t)(it.bytes / it.rows)));
     if (it.cols > s->largest_cols) s->largest_cols = it.cols;
     return BITNET_OK;
 }
 
+static enum bn_type matrix_type(const struct synth *s, enum bn_part p,
+                                const struct bn_choice *choice, bool float_gates)
+{
+    uint64_t rows, cols;
+    if (float_gates && (p == BN_P_DELTA_ALPHA || p == BN_P_DELTA_BETA)) return BN_BF16;
+    if (choice->how == BN_CHOICE_TYPE) return choice->type;
+    bn_part_shape(&s->config, p, &rows, &cols);
+    return bn_choice_auto(BN_TS_TENSOR, rows, cols);
+}
+
+static bitnet_status plan_layer(struct synth *s, uint32_t layer, const struct bn_choice *type,
+                                bool float_gates, bitnet_error *err)
+{
+    /* norms beside what they stand before, as convert has them */
+    static const enum bn_part first[] = {BN_P_ATTN_NORM, BN_P_ATTN_SUB_NORM, BN_P_FFN_NORM,
+                                         BN_P_POST_NORM, BN_P_FFN_SUB_NORM};
+    const struct bn_config *c = &s->config;
+    for (size_t i = 0; i < BN_ARRAY_LEN(first); i++)
+        if (bn_part_in_layer(c, first[i], layer)) BN_TRY(add(s, first[i], layer, BN_F32, err));
+    for (enum bn_part p = BN_P_Q_NORM; p < BN_P_COUNT; p++) {
+        if (!bn_part_in_layer(c, p, layer)) continue;
+        bool matrix = bn_part_is_projection(p);
+        BN_TRY(add(s, p, layer, matrix ? matrix_type(s, p, type, float_gates) : BN_F32, err));
+    }
+    return BITNET_OK;
+}
+
 static bitnet_status plan(struct synth *s, const struct bn_choice *type, enum bn_type head_type,
-                          bitnet_error *err)
+                          bool float_gates, bitnet_error *err)
 {
     const struct bn_config *c = &s->config;
-    BN_TRY(add(s, BN_P_EMBED, 0, NULL, head_type, err));
-    BN_TRY(add(s, BN_P_OUT_NORM, 0, NULL, BN_F32, err));
-    if (!c->tied_head) BN_TRY(add(s, BN_P_HEAD, 0, NULL, head_type, err));
-    for (uint32_t layer = 0; layer < c->n_layer; layer++) {
-        BN_TRY(add(s, BN_P_ATTN_NORM, layer, NULL, BN_F32, err));
-        if (c->sub_norms) BN_TRY(add(s, BN_P_ATTN_SUB_NORM, layer, NULL, BN_F32, err));
-        BN_TRY(add(s, BN_P_FFN_NORM, layer, NULL, BN_F32, err));
-        if (c->sub_norms) BN_TRY(add(s, BN_P_FFN_SUB_NORM, layer, NULL, BN_F32, err));
-        for (enum bn_part p = BN_P_Q_NORM; p <= BN_P_K_NORM && c->qk_norm; p++)
-            BN_TRY(add(s, p, layer, NULL, BN_F32, err));
-        for (int i = 0; i < BN_N_PROJ; i++)
-            if (bn_part_in_layer(c, BN_P_Q + i, layer))
-                BN_TRY(add(s, BN_P_Q + i, layer, type, BN_F32, err));
-    }
+    BN_TRY(add(s, BN_P_EMBED, 0, head_type, err));
+    BN_TRY(add(s, BN_P_OUT_NORM, 0, BN_F32, err));
+    if (!c->tied_head) BN_TRY(add(s, BN_P_HEAD, 0, head_type, err));
+    for (uint32_t layer = 0; layer < bn_config_layers(c); layer++)
+        BN_TRY(plan_layer(s, layer, type, float_gates, err));
     return BITNET_OK;
 }
 
 static void fill_config(struct bn_config *c, const struct bn_shape *shape, uint32_t n_layer)
 {
-    *c =
-        (struct bn_config){.n_vocab = shape->n_vocab,
-                           .n_embd = shape->n_embd,
-                           .n_ff = shape->n_ff,
-                           .n_layer = n_layer ? n_layer : shape->n_layer,
-                           .n_head = shape->n_head,
-                           .n_head_kv = shape->n_head_kv,
-                           .head_dim = shape->head_dim,
-                           .n_ctx = shape->n_ctx,
-                           .eps = shape->eps,
-                           .act = shape->act,
-                           .act_quant = shape->act_quant,
-                           .tied_head = shape->tied_head,
-                           .rope_theta = shape->rope_theta,
-                           .rope_dim = shape->head_dim,
-                           .sub_norms = strncmp(shape->arch, "bitnet", 6) == 0,
-                           .qk_norm = strcmp(shape->arch, "qwen3") == 0,
-                           .rope = strcmp(shape->arch, "llama") == 0 ? BN_ROPE_NORM : BN_ROPE_NEOX};
+    *c = (struct bn_config){.n_vocab = shape->n_vocab,
+                            .n_embd = shape->n_embd,
+                            .n_ff = shape->n_ff,
+                            .n_layer = n_layer ? n_layer : shape->n_layer,
+                            .n_head = shape->n_head,
+                            .n_head_kv = shape->n_head_kv,
+                            .head_dim = shape->head_dim,
+                            .n_ctx = shape->n_ctx,
+                            .eps = shape->eps,
+                            .act = shape->act,
+                            .act_quant = shape->act_quant,
+                            .tied_head = shape->tied_head,
+                            .rope_theta = shape->rope_theta,
+                            .rope_dim = shape->head_dim,
+                            .sub_norms = strncmp(shape->arch, "bitnet", 6) == 0,
+                            .qk_norm = strcmp(shape->arch, "qwen3") == 0,
+                            .qk_pairs = strcmp(shape->arch, "llama") == 0};
     if (shape->yarn_factor > 0) {
         c->rope_scaling = BN_RS_YARN;
         c->rope_factor = shape->yarn_factor;
@@ -199,66 +234,71 @@ static void fill_config(struct bn_config *c, const struct bn_shape *shape, uint3
         c->rope_whole_dims = true;
         c->rope_attn = bn_rope_mscale(c->rope_factor, 1);
     }
+    if (shape->hybrid) bn_hybrid_config(c, shape->hybrid);
     snprintf(c->arch, sizeof c->arch, "%s", shape->arch);
     snprintf(c->name, sizeof c->name, "synthetic %s", shape->name);
 }
 
 /* ------------------------------------------------------------------ writing */
 
-static bitnet_status write_matrix(struct synth *s, const struct item *it, const char *name,
-                                  struct bn_gguf_writer *w, bitnet_error *err)
+/* A row of trits at place i of the piece. */
+static void make_trits(struct synth *s, const struct item *it, const char *name, uint64_t r,
+                       uint64_t i)
 {
-    float scale = matrix_scale(it->cols, bn_type_info(it->type)->binary);
-    for (uint64_t i = 0; i < it->cols; i++)
-        s->scales[i] = scale; /* at most one a column is asked for */
-    bool thinned = s->density.n && it->part == BN_P_GATE;
-    memset(s->out, 0, (size_t)it->bytes);
-    for (uint64_t r = 0; r < it->rows; r++) {
-        struct bn_rng rng = row_rng(s, name, r);
-        random_trits(s->row, s->trits, &rng, it->cols);
-        if (thinned && !is_kept(s, name, r, s->density.rows[stretch(s, it->layer)]))
-            memset(s->row, 0, (size_t)it->cols);
-        bn_pack_trits(s->out, it->type, it->rows, it->cols, r, s->row, s->scales);
-    }
-    return bn_gguf_data(w, s->out, (size_t)it->bytes, err);
+    const struct bn_type_info *type = bn_type_info(it->type);
+    struct bn_rng rng = row_rng(s, name, r);
+    float scale = matrix_scale(it->cols, type->binary);
+    random_trits(s->row, s->trits, &rng, it->cols);
+    if (s->density.n && it->part == BN_P_GATE &&
+        !is_kept(s, name, r, s->density.rows[stretch(s, it->layer)]))
+        memset(s->row, 0, (size_t)it->cols);
+    if (type->scale == BN_TS_BLOCK_F16 && s->config.act_quant == BN_AQ_F32)
+        block_scales(s, name, r, it->cols / type->block, scale);
+    else
+        for (uint64_t k = 0; k < it->cols; k++)
+            s->scales[k] = scale; /* at most one a column is asked for */
+    bn_pack_trits(s->out, it->type, it->rows, it->cols, i, s->row, s->scales);
 }
 
-/* Norms are ones (or zeros, where a density asks for them), embedding and head random values. */
-static bitnet_status write_dense(struct synth *s, const struct item *it, const char *name,
-                                 struct bn_gguf_writer *w, struct bn_work *work, bitnet_error *err)
+/* A row of floats. Norms are ones (or zeros, where a density asks for them). */
+static void make_values(struct synth *s, const struct item *it, const char *name, uint64_t r)
 {
-    size_t row_bytes = (size_t)(it->bytes / it->rows), n = 0;
-    bool table = it->part == BN_P_EMBED || it->part == BN_P_HEAD;
-    bool thinned = s->density.n && it->part == BN_P_FFN_SUB_NORM;
-    for (uint64_t i = 0; i < it->cols; i++)
-        s->values[i] =
-            thinned && !is_kept(s, name, i, s->density.weights[stretch(s, it->layer)]) ? 0 : 1;
-    for (uint64_t r = 0; r < it->rows; r++) {
-        struct bn_rng rng = row_rng(s, name, r);
-        if (table) random_values(s->values, &rng, it->cols, EMBED_SIGMA_MILLI / 1000.0f);
-        bn_quant_row(s->out + n, it->type, s->values, it->cols);
-        n += row_bytes;
-        if (n + row_bytes <= DENSE_BYTES && r + 1 < it->rows) continue;
-        BN_TRY(bn_gguf_data(w, s->out, n, err));
-        BN_TRY(bn_work_add(work, name, n, err));
-        n = 0;
+    struct bn_rng rng = row_rng(s, name, r);
+    if (it->part == BN_P_EMBED || it->part == BN_P_HEAD) {
+        bn_synth_values(s->values, &rng, it->cols, EMBED_SIGMA_MILLI / 1000.0f);
+    } else if (bn_part_is_projection(it->part)) {
+        bn_synth_values(s->values, &rng, it->cols, 1.0f / sqrtf((float)it->cols));
+    } else if (s->hybrid) {
+        bn_hybrid_values(s->values, it->part, &rng, it->cols);
+    } else {
+        bool thinned = s->density.n && it->part == BN_P_FFN_SUB_NORM;
+        double share = thinned ? s->density.weights[stretch(s, it->layer)] : 1;
+        for (uint64_t i = 0; i < it->cols; i++)
+            s->values[i] = thinned && !is_kept(s, name, i, share) ? 0 : 1;
     }
-    return BITNET_OK;
 }
 
-static bitnet_status write_items(struct synth *s, struct bn_gguf_writer *w, struct bn_work *work,
-                                 bitnet_error *err)
+static bitnet_status write_item(struct synth *s, const struct item *it, struct bn_gguf_writer *w,
+                                struct bn_work *work, bitnet_error *err)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        const struct item *it = &s->items[i];
-        char name[BN_MAX_NAME_BYTES];
-        bn_part_name(name, it->part, it->layer, true);
-        if (!bn_type_info(it->type)->ternary) {
-            BN_TRY(write_dense(s, it, name, w, work, err));
-            continue;
+    char name[BN_MAX_NAME_BYTES];
+    bool trits = bn_type_info(it->type)->ternary;
+    uint64_t piece = piece_rows(it), row_bytes = it->bytes / it->rows;
+    bn_part_name(name, it->part, it->layer, true);
+    for (uint64_t first = 0; first < it->rows; first += piece) {
+        uint64_t n = it->rows - first < piece ? it->rows - first : piece;
+        size_t bytes = (size_t)(n == it->rows ? it->bytes : n * row_bytes);
+        if (trits) memset(s->out, 0, bytes);
+        for (uint64_t i = 0; i < n; i++) {
+            if (trits) {
+                make_trits(s, it, name, first + i, i);
+            } else {
+                make_values(s, it, name, first + i);
+                bn_quant_row(s->out + i * row_bytes, it->type, s->values, it->cols);
+            }
         }
-        BN_TRY(write_matrix(s, it, name, w, err));
-        BN_TRY(bn_work_add(work, name, it->bytes, err));
+        BN_TRY(bn_gguf_data(w, s->out, bytes, err));
+        BN_TRY(bn_work_add(work, name, bytes, err));
     }
     return BITNET_OK;
 }
@@ -268,6 +308,7 @@ static bitnet_status put_meta(const struct synth *s, struct bn_gguf_writer *w, c
 {
     struct bn_vocab vocab;
     bn_config_put(&s->config, w);
+    bn_hybrid_put_rotation(&s->config, row_rng(s, "prism.hadamard.sign_values", 0), w);
     bn_vocab_init(&vocab);
     struct bn_buf note; /* repairs of the file it came from: not ours to tell */
     bn_buf_init(&note, 1 << 14);
@@ -298,7 +339,6 @@ static void put_types(const struct synth *s, struct bn_gguf_writer *w)
 static bitnet_status allocate(struct synth *s, bool binary, bitnet_error *err)
 {
     size_t cols = bn_align_up((size_t)s->largest_cols, 16);
-    s->out_bytes = bn_max_size((size_t)s->largest_bytes, bn_max_size(DENSE_BYTES, cols * 4));
     s->trits = bn_calloc(TRIT_TABLE, sizeof *s->trits);
     s->out = bn_block_alloc(s->out_bytes);
     s->values = bn_calloc(cols, sizeof *s->values);
@@ -314,7 +354,7 @@ static bitnet_status find_shape(const struct bn_shape **out, const char *name, b
 {
     *out = bn_shape_find(name);
     if (*out) return BITNET_OK;
-    char list[320] = "";
+    char list[400] = "";
     size_t n = 0;
     for (size_t i = 0; bn_shape_at(i) && n < sizeof list; i++)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "",
@@ -335,6 +375,15 @@ bitnet_status bn_synth(const char *shape_name, const char *out, const bitnet_syn
     if (type.how == BN_CHOICE_KEEP || head.how == BN_CHOICE_KEEP)
         return bn_fail(err, BITNET_E_ARG, "'keep' needs an input, and a synthetic model has none");
     fill_config(&s.config, shape, o->n_layer);
+    s.hybrid = shape->hybrid != NULL;
+    if (o->mtp && !s.hybrid)
+        return bn_fail(err, BITNET_E_ARG, "models of the kind of '%s' have no layer that drafts",
+                       shape->name);
+    if (o->mtp) s.config.n_mtp = 1;
+    if (s.hybrid && type.how == BN_CHOICE_AUTO)
+        type = (struct bn_choice){BN_CHOICE_TYPE, shape->hybrid->type};
+    enum bn_type head_type = s.hybrid ? type.type : BN_F16;
+    if (head.how == BN_CHOICE_TYPE) head_type = head.type;
     BN_TRY(bn_config_check(&s.config, shape->name, err));
     BN_TRY(bn_density_parse(&s.density, o->ffn_density, err));
     bool binary = type.how == BN_CHOICE_TYPE && bn_type_info(type.type)->binary;
@@ -345,7 +394,7 @@ bitnet_status bn_synth(const char *shape_name, const char *out, const bitnet_syn
             "%s",
             binary ? o->type : shape->name, binary ? "is binary" : "lacks one of them");
 
-    bitnet_status st = plan(&s, &type, head.how == BN_CHOICE_TYPE ? head.type : BN_F16, err);
+    bitnet_status st = plan(&s, &type, head_type, s.hybrid && shape->hybrid->float_gates, err);
     if (st == BITNET_OK) st = allocate(&s, binary, err);
     if (st == BITNET_OK) st = bn_gguf_create(&w, out, o->overwrite != 0, err);
     if (st != BITNET_OK) goto fail;
@@ -360,7 +409,8 @@ bitnet_status bn_synth(const char *shape_name, const char *out, const bitnet_syn
         st = bn_gguf_declare(&w, name, it->type, it->rows == 1 ? 1 : 2, dims, err);
     }
     struct bn_work work = {o->progress, o->progress_user, 0, s.total_bytes};
-    if (st == BITNET_OK) st = write_items(&s, &w, &work, err);
+    for (size_t i = 0; i < s.n && st == BITNET_OK; i++)
+        st = write_item(&s, &s.items[i], &w, &work, err);
     if (st == BITNET_OK) st = bn_gguf_commit(&w, err);
 fail:
     bn_gguf_discard(&w);

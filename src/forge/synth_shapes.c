@@ -6,6 +6,19 @@
 #define SILU_INT8 .act = BN_ACT_SILU, .act_quant = BN_AQ_INT8
 #define SILU_F32  .act = BN_ACT_SILU, .act_quant = BN_AQ_F32
 
+#define HYBRID(h) SILU_F32, .hybrid = &(h)
+
+/*  key heads, value heads, widths of a key and a value, taps; rotated dimensions and their sections */
+#define DELTA_27B  .delta = {16, 48, 128, 128, 4}, .rope_dim = 64, .rope_sections = {11, 11, 10, 0}
+#define DELTA_TINY .delta = {2, 6, 64, 64, 4}, .rope_dim = 16, .rope_sections = {3, 3, 2, 0}
+
+static const struct bn_hybrid bonsai_27b = {DELTA_27B, .type = BN_PQ2_0};
+static const struct bn_hybrid bonsai_2_27b = {DELTA_27B, .type = BN_PTQ1_0, .float_gates = true,
+                                              .hadamard_block = 1024};
+static const struct bn_hybrid tiny = {DELTA_TINY, .type = BN_PQ2_0, .n_mtp = 1};
+static const struct bn_hybrid tiny_rotated = {DELTA_TINY, .type = BN_PTQ1_0, .float_gates = true,
+                                              .hadamard_block = 128};
+
 /* clang-format off */
 /*   name, description, architecture,
  *   hidden, ffn, layers, heads, KV heads, head width, vocabulary, context, theta, epsilon, tied,
@@ -36,6 +49,14 @@ static const struct bn_shape shapes[] = {
     {"bonsai-8b", "Bonsai 8B (Qwen3-8B's shape), float activations", "qwen3",
      4096, 12288, 36, 32, 8, 128, 151669, 65536, 1000000.0f, 1e-6f, false, SILU_F32,
      .yarn_factor = 4, .yarn_ctx = 16384},
+    {"bonsai-27b", "Bonsai 27B, first generation (Qwen3.5's kind: 48 delta nets, 16 attentions)", "qwen35",
+     5120, 17408, 64, 24, 4, 256, 248320, 262144, 10000000.0f, 1e-6f, false, HYBRID(bonsai_27b)},
+    {"bonsai-2-27b", "Bonsai 2 27B: the same with rotated inputs", "qwen35",
+     5120, 17408, 64, 24, 4, 256, 248320, 262144, 10000000.0f, 1e-6f, false, HYBRID(bonsai_2_27b)},
+    {"qwen35-tiny", "four small layers in the manner of Bonsai 27B and one that drafts, for tests", "qwen35",
+     256, 512, 4, 4, 2, 64, 512, 4096, 10000000.0f, 1e-6f, false, HYBRID(tiny)},
+    {"qwen35-tiny-rotated", "four small layers in the manner of Bonsai 2 27B, for tests", "qwen35",
+     256, 512, 4, 4, 2, 64, 512, 4096, 10000000.0f, 1e-6f, false, HYBRID(tiny_rotated)},
     {"tiny", "two small layers in the manner of 2B-4T, for tests", "bitnet-b1.58",
      256, 512, 2, 4, 2, 64, 512, 512, 10000.0f, 1e-5f, true, BITNET},
 };

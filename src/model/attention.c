@@ -134,8 +134,8 @@ static void rotate_and_store(struct bn_attention *a, const struct bn_attention_l
         kn->rmsnorm(q + i * dim, q + i * dim, y->layer->q_norm, dim, c->eps);
     if (y->layer->k_norm) kn->rmsnorm(k, k, y->layer->k_norm, dim, c->eps);
     const float *angles = a->rope + (size_t)a->batch[t].pos * c->rope_dim;
-    kn->rope_neox(q, a->group, dim, c->rope_dim / 2, angles);
-    kn->rope_neox(k, 1, dim, c->rope_dim / 2, angles);
+    kn->rope(q, a->group, dim, c->rope_dim / 2, angles);
+    kn->rope(k, 1, dim, c->rope_dim / 2, angles);
     bn_attention_store(a, y, t, kv_head, false);
     bn_attention_store(a, y, t, kv_head, true);
 }
@@ -216,7 +216,8 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *y, s
         note_work(a, b->pos + nt, group * (nt * (b->pos + 1) + nt * (nt - 1) / 2), worker);
     if (nt > 1) { /* the queries side by side, behind the state's o */
         float *side = s.o + a->state_queries * a->dim;
-        for (size_t i = 0; i < nt; i++) memcpy(side + i * wide, q + i * y->q_stride, wide * sizeof *q);
+        for (size_t i = 0; i < nt; i++)
+            memcpy(side + i * wide, q + i * y->q_stride, wide * sizeof *q);
         q = side;
     }
     reset(a, s, nt * group);

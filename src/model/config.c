@@ -39,8 +39,9 @@ static bitnet_status check_delta(const struct bn_delta_shape *d, const char *pat
     BN_TRY(check_range(path, "the channels of the convolution", bn_delta_conv_width(d), 1,
                        BN_MAX_WIDTH, err));
     if (d->n_v_heads % d->n_k_heads)
-        return bn_fail(err, BITNET_E_FORMAT, "'%s': %u value heads cannot share %u key heads evenly",
-                       path, d->n_v_heads, d->n_k_heads);
+        return bn_fail(err, BITNET_E_FORMAT,
+                       "'%s': %u value heads cannot share %u key heads evenly", path, d->n_v_heads,
+                       d->n_k_heads);
     return BITNET_OK;
 }
 
@@ -133,7 +134,9 @@ static const struct {
     [BN_P_ATTN_NORM] = {"blk.%u.attn_norm.weight", "model.layers.%u.input_layernorm.weight", NULL,
                         D_ONE, D_EMBD},
     [BN_P_FFN_NORM] = {"blk.%u.ffn_norm.weight", "model.layers.%u.post_attention_layernorm.weight",
-                       "blk.%u.post_attention_norm.weight", D_ONE, D_EMBD},
+                       NULL, D_ONE, D_EMBD},
+    [BN_P_POST_NORM] = {"blk.%u.post_attention_norm.weight",
+                        "model.layers.%u.post_attention_layernorm.weight", NULL, D_ONE, D_EMBD},
     [BN_P_ATTN_SUB_NORM] = {"blk.%u.attn_sub_norm.weight",
                             "model.layers.%u.self_attn.attn_sub_norm.weight",
                             "model.layers.%u.self_attn.inner_attn_ln.weight", D_ONE, D_HEADS},
@@ -295,8 +298,9 @@ bool bn_part_in_layer(const struct bn_config *c, enum bn_part p, uint32_t layer)
     case BN_P_MTP_HIDDEN_NORM:
     case BN_P_MTP_OUT_NORM:
     case BN_P_MTP_IN: return mtp;
+    case BN_P_FFN_NORM: return !c->attn_gate;
+    case BN_P_POST_NORM: return c->attn_gate;
     case BN_P_ATTN_NORM:
-    case BN_P_FFN_NORM:
     case BN_P_GATE:
     case BN_P_UP:
     case BN_P_DOWN: return true;

@@ -28,8 +28,8 @@ void bn_delta_end(struct bn_delta *d);
 /* One layer, rows of the batch's tokens. qkv is changed. */
 struct bn_delta_layer {
     const struct bn_layer *layer;
-    uint32_t index;     /* among layers of this kind */
-    float *out;         /* [n][out_stride], value width used */
+    uint32_t index; /* among layers of this kind */
+    float *out;     /* [n][out_stride], value width used */
     size_t out_stride;
     float *qkv;         /* [n][conv width] */
     const float *z;     /* [n][value width] */

@@ -61,7 +61,7 @@ static struct side side_of(const struct bn_part_copy *copy, const struct bn_matr
 
 static void open_layers(struct bn_ffn *f)
 {
-    for (uint32_t i = 0; i < f->m->config.n_layer; i++) {
+    for (uint32_t i = 0; i < bn_config_layers(&f->m->config); i++) {
         const struct bn_layer *y = &f->m->layers[i];
         f->layers[i].up = side_of(&y->up_rows, &y->proj[BN_P_UP - BN_P_Q], f->m->config.n_ff,
                                   BN_FFN_UP_PERCENT, f->mode);
@@ -81,7 +81,7 @@ bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct 
     f->pool = pool;
     f->prof = bn_pool_prof(pool);
     f->mode = m->ffn_bytes ? mode : BN_FFN_DENSE;
-    f->layers = bn_calloc_now(m->config.n_layer, sizeof *f->layers);
+    f->layers = bn_calloc_now(bn_config_layers(&m->config), sizeof *f->layers);
     f->own = bn_calloc_now(threads, sizeof *f->own);
     bitnet_status s = BITNET_OK;
     if (!f->layers || !f->own) s = bn_fail_nomem(err, sizeof *f->layers, "the feed-forward lists");

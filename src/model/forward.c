@@ -29,7 +29,21 @@ enum {
     DEAL_TOKENS = 32 /* from so many on every worker keeps its share of rows */
 };
 /* the projections of a layer, in the order of enum bn_part; as operations of a profile, too */
-enum proj { Q, K, V, O, GATE, UP, DOWN, DELTA_QKV, DELTA_Z, DELTA_ALPHA, DELTA_BETA, DELTA_OUT, MTP_IN };
+enum proj {
+    Q,
+    K,
+    V,
+    O,
+    GATE,
+    UP,
+    DOWN,
+    DELTA_QKV,
+    DELTA_Z,
+    DELTA_ALPHA,
+    DELTA_BETA,
+    DELTA_OUT,
+    MTP_IN
+};
 _Static_assert(BN_OP_MTP_IN == BN_OP_Q + MTP_IN && MTP_IN + 1 == BN_N_PROJ, "the same order");
 
 /* Rows as matrices want them: floats, or the same as int8 with a factor and a sum. */
@@ -65,17 +79,18 @@ struct bn_forward {
     struct bn_ffn *ffn;
     struct bn_activity activity;
     uint32_t max_tokens;
-    uint64_t layer_bytes;
-    size_t wide;                                  /* the widest activation */
-    size_t q8_stride;                             /* padded */
-    size_t q_dim;           /* n_head * head_dim */
-    size_t q_rows, kv_rows; /* of the matrices: q with its gates; k and v */
-    size_t mix_dim;         /* the wider one of the outputs of attention and delta nets */
+    uint64_t layer_bytes, draft_bytes; /* of all layers; of those that draft */
+    size_t wide;                       /* the widest activation */
+    size_t q8_stride;                  /* padded */
+    size_t q_dim;                      /* n_head * head_dim */
+    size_t q_rows, kv_rows;            /* of the matrices: q with its gates; k and v */
+    size_t mix_dim; /* the wider one of the outputs of attention and delta nets */
     float *x, *q, *k, *v, *att, *gate, *up, *out; /* [max_tokens] rows each */
     float *qkv, *z, *alpha, *beta;                /* the same, of delta nets */
-    struct input shared;                          /* [max_tokens] rows */
-    struct input own[BN_MAX_THREADS];             /* one row each */
-    float *rows;   /* [threads][DENSE_ROWS][wide] decoded dense rows */
+    float *draft;                     /* the same, [2 * n_embd] of the layer that drafts */
+    struct input shared;              /* [max_tokens] rows */
+    struct input own[BN_MAX_THREADS]; /* one row each */
+    float *rows;                      /* [threads][DENSE_ROWS][wide] decoded dense rows */
     uint8_t *many; /* [threads][many_bytes] for the matrix kernel, if it wants memory */
     size_t many_bytes;
     void *block; /* all of the above */
@@ -83,6 +98,9 @@ struct bn_forward {
     /* the call in progress */
     const struct bn_batch_token *batch;
     size_t n;
+    bool drafts;            /* by the layer that drafts, behind these tokens of the last pass */
+    const uint32_t *behind; /* [n] */
+    bool chained;
 };
 
 /* ------------------------------------------------------------------ memory */
@@ -119,6 +137,7 @@ static void lay_out(struct bn_forward *f, struct bn_plan *p)
     f->z = bn_plan_piece(p, n * bn_delta_value_width(&c->delta), sizeof(float));
     f->alpha = bn_plan_piece(p, n * c->delta.n_v_heads, sizeof(float));
     f->beta = bn_plan_piece(p, n * c->delta.n_v_heads, sizeof(float));
+    f->draft = bn_plan_piece(p, c->n_mtp ? 2 * n * c->n_embd : 0, sizeof(float));
     f->gate = bn_plan_piece(p, n * c->n_ff, sizeof(float));
     f->up = bn_plan_piece(p, n * c->n_ff, sizeof(float));
     f->out = bn_plan_piece(p, n * c->n_embd, sizeof(float));
@@ -160,6 +179,9 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->prof = bn_pool_prof(pool);
     f->max_tokens = max_tokens;
     f->layer_bytes = bn_model_layer_bytes(m);
+    for (uint32_t i = c->n_layer; i < bn_config_layers(c); i++)
+        for (size_t k = 0; k < BN_N_PROJ; k++)
+            f->draft_bytes += bn_matrix_bytes(&m->layers[i].proj[k]);
     f->q_dim = (size_t)c->n_head * c->head_dim;
     f->q_rows = f->q_dim * (c->attn_gate ? 2 : 1);
     f->kv_rows = (size_t)c->n_head_kv * c->head_dim;
@@ -282,8 +304,8 @@ static struct recipe recipe_of(const struct bn_layer *y, enum proj first, enum p
 
 /* The input of the next projection in the same step: the same one, unless the projection has a norm
  * of its own in front. */
-static const struct input *next_input(struct bn_forward *f, const struct input *in,
-                                      struct recipe r, const float *in_norm, uint32_t worker)
+static const struct input *next_input(struct bn_forward *f, const struct input *in, struct recipe r,
+                                      const float *in_norm, uint32_t worker)
 {
     if (!in_norm) return in;
     if (in == &f->shared) bn_pool_barrier(f->pool, worker); /* others may still be reading it */
@@ -512,16 +534,53 @@ static void walk(void *arg, uint32_t worker)
     if (bn_head_rows(f->head)) bn_head_work(f->head, f->x, f->shared.plain.h, worker);
 }
 
+/* The layer that drafts: out of hidden states, behind the norm of the pass that made them, and of the
+ * tokens that follow. */
+static void walk_draft(void *arg, uint32_t worker)
+{
+    struct bn_forward *f = arg;
+    const struct bn_config *c = &f->m->config;
+    const struct bn_layer *y = layer_of(f, c->n_layer, worker);
+    const struct bn_kernels *k = &f->m->kernels;
+    size_t n_embd = c->n_embd;
+    const float *norm = f->chained ? y->mtp_out_norm : f->m->out_norm;
+    struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1), r;
+
+    bn_prof_row(f->prof, worker, c->n_layer + 1);
+    bn_prof_mark(f->prof, worker, BN_OP_EMBED);
+    for (size_t t = tokens.begin; t < tokens.end; t++) {
+        float *e = f->draft + t * 2 * n_embd, *h = e + n_embd;
+        bn_model_embed(f->m, e, f->batch[t].token);
+        k->rmsnorm(e, e, y->mtp_embed_norm, n_embd, c->eps);
+        k->rmsnorm(h, f->x + f->behind[t] * n_embd, norm, n_embd, c->eps);
+        k->rmsnorm(h, h, y->mtp_hidden_norm, n_embd, c->eps);
+    }
+    bn_pool_barrier(f->pool, worker);
+    struct recipe recipe = recipe_of(y, MTP_IN, MTP_IN, f->draft, 2 * n_embd, NULL, 2 * n_embd);
+    const struct input *in = prepare(f, &recipe, worker);
+    deal(f, &y->proj[MTP_IN], worker);
+    while (bn_pool_take(f->pool, worker, &r)) project(f, f->x, y, MTP_IN, in, r, worker);
+    bn_pool_barrier(f->pool, worker);
+    walk_layer(f, c->n_layer, worker);
+    bn_prof_row(f->prof, worker, 0);
+    if (bn_head_rows(f->head)) bn_head_work(f->head, f->x, f->shared.plain.h, worker);
+}
+
 /* A pass, up to the counting. */
 static void pass(struct bn_forward *f, const struct bn_batch_token *batch, size_t n, float *logits)
 {
     f->batch = batch;
     f->n = n;
+    const struct bn_layer *last = &f->m->layers[f->m->config.n_layer];
     bn_attention_begin(f->attention, batch, n);
-    bn_head_begin(f->head, logits);
+    bn_head_begin(f->head, logits, f->drafts ? last->mtp_out_norm : f->m->out_norm);
     for (size_t t = 0; logits && t < n; t++)
         if (batch[t].want.kind != BN_WANT_NONE) bn_head_add(f->head, (uint32_t)t, batch[t].want);
     bn_ffn_begin(f->ffn, n);
+    if (f->drafts) {
+        bn_pool_run(f->pool, walk_draft, f);
+        return;
+    }
     if (f->delta) bn_delta_begin(f->delta, batch, n);
     bn_pool_run(f->pool, walk, f);
     if (f->delta) bn_delta_end(f->delta);
@@ -530,6 +589,7 @@ static void pass(struct bn_forward *f, const struct bn_batch_token *batch, size_
 void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
                     float *logits)
 {
+    f->drafts = false;
     bn_activity_begin(&f->activity);
     pass(f, batch, n, logits);
     bn_prof_mark(f->prof, 0, BN_OP_PLAN);
@@ -540,8 +600,19 @@ void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, si
 void bn_forward_try(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
                     float *logits)
 {
-    f->activity.due = false;
+    f->activity.due = f->drafts = false;
     pass(f, batch, n, logits);
+}
+
+void bn_forward_draft(struct bn_forward *f, const struct bn_batch_token *batch,
+                      const uint32_t *rows, bool chained, size_t n, float *logits)
+{
+    f->activity.due = false;
+    f->drafts = true;
+    f->behind = rows;
+    f->chained = chained;
+    pass(f, batch, n, logits);
+    bn_head_end(f->head);
 }
 
 void bn_forward_warm(struct bn_forward *f)
@@ -561,6 +632,7 @@ void bn_forward_hidden(const struct bn_forward *f, size_t t, float *out)
 
 uint64_t bn_forward_read_bytes(const struct bn_forward *f)
 {
-    uint64_t left_out = (uint64_t)bn_ffn_left_out(f->ffn);
-    return f->layer_bytes - left_out + bn_head_read_bytes(f->head);
+    uint64_t left_out = (uint64_t)bn_ffn_left_out(f->ffn), head = bn_head_read_bytes(f->head);
+    if (f->drafts) return f->draft_bytes + head;
+    return f->layer_bytes - f->draft_bytes - left_out + head;
 }

@@ -18,8 +18,8 @@ struct bn_batch_token {
     uint32_t pos;
     const struct bn_kv_seq *seq; /* its pages must reach up to pos */
     bool guess;                  /* it may be taken back; those of a sequence stand at its end */
-    uint32_t save;               /* slot + 1 where the recurrent state behind it is put; 0: nowhere */
-    struct bn_want want;         /* of its logits */
+    uint32_t save;       /* slot + 1 where the recurrent state behind it is put; 0: nowhere */
+    struct bn_want want; /* of its logits */
 };
 
 struct bn_forward; /* scratch memory for batches up to a maximum, and the pool that works on them */
@@ -51,11 +51,17 @@ void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, si
 /* The same, of which nothing is counted. */
 void bn_forward_try(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
                     float *logits);
+/* The layer that drafts (config.n_mtp), over tokens that follow others: rows[t] is the token of the
+ * last pass behind which batch[t].token stands; batch[t].pos is that one's position, at which the
+ * layer's keys and values are put. Its logits are of the token after that. chained: the last pass was
+ * one of these, too. max_tokens as ever; counts nothing. */
+void bn_forward_draft(struct bn_forward *f, const struct bn_batch_token *batch,
+                      const uint32_t *rows, bool chained, size_t n, float *logits);
 /* Its memory is touched, and pages of the model's file that are read stay from now on. */
 void bn_forward_warm(struct bn_forward *f);
 /* Of token t of the last batch: its state behind the last layer and the final norm, out[n_embd]. */
 void bn_forward_hidden(const struct bn_forward *f, size_t t, float *out);
-/* Bytes of matrices that the last batch has read, layers and head. */
+/* Bytes of matrices that the last pass has read, layers and head. */
 uint64_t bn_forward_read_bytes(const struct bn_forward *f);
 
 #endif

@@ -7,8 +7,10 @@
  * The path of the data: cursor over the header -> s->meta and an array of struct entry ->
  * extents (entries sorted by offset) -> type ids resolved with the help of the extents ->
  * s->tensors. */
+#include "model/gguf_q2.h"
 #include "model/source.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 
 enum { MIN_ALIGNMENT = 8, MAX_ALIGNMENT = 65536, DEFAULT_ALIGNMENT = 32 };
@@ -255,7 +257,8 @@ static const char *foreign_type(uint32_t id, bool bitnet)
     }
 }
 
-/* The id alone decides, except for I2_S, whose layout is the caller's word, and Q2_0 (below). */
+/* The id alone decides, except for I2_S, whose layout is the caller's word, and Q2_0
+ * (settle_q2_0). */
 static bitnet_status resolve_type(struct cursor *c, struct entry *e, enum bn_i2s_layout i2s,
                                   bool bitnet)
 {
@@ -276,29 +279,43 @@ static bitnet_status resolve_type(struct cursor *c, struct entry *e, enum bn_i2s
                    e->name, e->id);
 }
 
-/* Type 42 is two formats: groups of 64 (llama.cpp) and an older one with groups of 128. A file
- * holds one of them, and the room that its tensors have tells which: the first tensor whose room
- * fits only one of the two decides. Where nothing tells them apart it is the common one, 64. */
-static enum bn_type which_q2_0(const struct entry *entries, size_t n, uint32_t alignment)
+/* general.quantization_version is a number, except where it is the name of a format. */
+static bool names_tq2_0_g128(const struct bn_source *s)
 {
-    bool only_128_fits = false;
+    const char *text;
+    size_t n;
+    static const char name[] = "tq2_0_g128";
+    if (!bn_meta_str(s, "general.quantization_version", &text, &n) || n != sizeof name - 1)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (tolower((unsigned char)text[i]) != name[i]) return false;
+    return true;
+}
+
+/* Type 42 is three formats (gguf_q2.h). */
+static bitnet_status settle_q2_0(const struct bn_source *s, struct cursor *c, struct entry *entries,
+                                 size_t n, uint64_t data_at, uint32_t alignment)
+{
+    size_t m = 0;
+    enum bn_type type = BN_Q2_0;
+    struct bn_q2_tensor *q = bn_calloc(n, sizeof *q);
+    if (!q) return bn_fail_nomem(c->err, n * sizeof *q, "the tensor directory");
     for (size_t k = 0; k < n; k++) {
         const struct entry *e = &entries[k];
-        uint64_t b64, b128;
-        if (e->type != BN_Q2_0 || !bn_type_bytes(&b128, BN_Q2_0_128, e->rows, e->dims[0]) ||
-            !bn_type_bytes(&b64, BN_Q2_0, e->rows, e->dims[0]))
-            continue;
-        uint64_t room = e->room, slack = alignment - 1;
-        bool fits_64 = room >= b64 && room - b64 <= slack;
-        bool fits_128 = room >= b128 && room - b128 <= slack;
-        if (fits_64 != fits_128) return fits_64 ? BN_Q2_0 : BN_Q2_0_128;
-        only_128_fits = only_128_fits || (room < b64 && room >= b128);
+        if (e->type != BN_Q2_0) continue;
+        q[m++] = (struct bn_q2_tensor){e->name, c->data + data_at + e->offset, e->rows, e->dims[0],
+                                       e->room};
     }
-    return only_128_fits ? BN_Q2_0_128 : BN_Q2_0;
+    bitnet_status status = BITNET_OK;
+    if (m) status = bn_q2_settle(&type, q, m, alignment, names_tq2_0_g128(s), c->path, c->err);
+    for (size_t k = 0; k < n; k++)
+        if (entries[k].type == BN_Q2_0) entries[k].type = type;
+    free(q);
+    return status;
 }
 
 static bitnet_status check_extent(struct cursor *c, struct entry *e, const struct entry *next,
-                                  uint64_t data_bytes)
+                                  uint64_t data_bytes, uint32_t alignment)
 {
     const char *type = bn_type_info(e->type)->name;
     if (!bn_type_bytes(&e->bytes, e->type, e->rows, e->dims[0]))
@@ -317,6 +334,14 @@ static bitnet_status check_extent(struct cursor *c, struct entry *e, const struc
             "'%s': tensor '%s' (%s, %llu bytes at offset %llu) overlaps '%s' at offset %llu",
             c->path, e->name, type, (unsigned long long)e->bytes, (unsigned long long)e->offset,
             next->name, (unsigned long long)next->offset);
+    /* 143 means something larger elsewhere (G8_0 of mortar.cpp) */
+    if (next && e->type == BN_PTQ1_0 && next->offset - e->offset - e->bytes >= alignment)
+        return bn_fail(
+            c->err, BITNET_E_FORMAT,
+            "'%s': tensor '%s' of type %u has %llu bytes up to the next one, and %s needs "
+            "%llu: this is another format of the same number",
+            c->path, e->name, e->id, (unsigned long long)(next->offset - e->offset), type,
+            (unsigned long long)e->bytes);
     return BITNET_OK;
 }
 
@@ -347,12 +372,9 @@ static bitnet_status place(struct bn_source *s, struct cursor *c, struct entry *
     qsort(sorted, n, sizeof *sorted, by_offset);
     for (size_t k = 0; k < n; k++)
         sorted[k]->room = (k + 1 < n ? sorted[k + 1]->offset : data_bytes) - sorted[k]->offset;
-    enum bn_type q2_0 = which_q2_0(entries, n, alignment);
-    for (size_t k = 0; k < n; k++) {
-        struct entry *e = sorted[k];
-        if (e->type == BN_Q2_0) e->type = q2_0;
-        BN_TRY(check_extent(c, e, k + 1 < n ? sorted[k + 1] : NULL, data_bytes));
-    }
+    BN_TRY(settle_q2_0(s, c, entries, n, data_at, alignment));
+    for (size_t k = 0; k < n; k++)
+        BN_TRY(check_extent(c, sorted[k], k + 1 < n ? sorted[k + 1] : NULL, data_bytes, alignment));
     for (size_t k = 0; k < n; k++) {
         const struct entry *e = &entries[k];
         struct bn_tensor t = {.name = e->name,

@@ -28,14 +28,16 @@ void bn_gguf_discard(
 
 /* Metadata; a failed append is remembered and reported by the first write of data. */
 void bn_gguf_put_u32(struct bn_gguf_writer *w, const char *key, uint32_t v);
+void bn_gguf_put_i32(struct bn_gguf_writer *w, const char *key, int32_t v);
 void bn_gguf_put_f32(struct bn_gguf_writer *w, const char *key, float v);
 void bn_gguf_put_bool(struct bn_gguf_writer *w, const char *key, bool v);
 void bn_gguf_put_str(struct bn_gguf_writer *w, const char *key, const char *s, size_t n);
-/* An array of numbers as they lie in memory; or, with items NULL, of strings, which then follow one
- * by one. */
+/* An array of numbers as they lie in memory; or, with items NULL, of what then follows one by one:
+ * strings, or the bytes of a number. */
 void bn_gguf_put_array(struct bn_gguf_writer *w, const char *key, enum bn_meta_type elem,
                        uint64_t count, const void *items);
 void bn_gguf_put_elem(struct bn_gguf_writer *w, const char *s, size_t n);
+void bn_gguf_put_item(struct bn_gguf_writer *w, const void *number, size_t bytes);
 void bn_gguf_put_raw(struct bn_gguf_writer *w,
                      const struct bn_meta *m); /* copies an entry as it is */
 void bn_gguf_put_vocab(struct bn_gguf_writer *w,

@@ -22,9 +22,9 @@ static bool is_word(const struct bn_source *s, const char *key, const char *word
 /* All of them are known. */
 static bitnet_status check_keys(const struct bn_source *s, bool *any, bitnet_error *err)
 {
-    static const char *const known[] = {"version",     "block_size",   "transform",
-                                        "axis",        "sign_mode",    "sign_widths",
-                                        "sign_values", "weight_names", "inverse_weight_names",
+    static const char *const known[] = {"version",      "block_size",   "transform",
+                                        "axis",         "sign_mode",    "sign_widths",
+                                        "sign_values",  "weight_names", "inverse_weight_names",
                                         "gdn_v_grouped"};
     *any = false;
     for (size_t i = 0; i < s->n_meta; i++) {
@@ -90,7 +90,8 @@ static bitnet_status read_signs(struct bn_hadamard *r, const struct bn_source *s
     return BITNET_OK;
 }
 
-bitnet_status bn_hadamard_read(struct bn_hadamard *out, const struct bn_source *s, bitnet_error *err)
+bitnet_status bn_hadamard_read(struct bn_hadamard *out, const struct bn_source *s,
+                               bitnet_error *err)
 {
     uint32_t version, block;
     bool any;
@@ -129,7 +130,7 @@ bool bn_hadamard_has(const struct bn_source *s, const char *tensor, bool inverse
 }
 
 bool bn_hadamard_signs(float *out, const struct bn_hadamard *r, const struct bn_source *s,
-                      uint64_t width)
+                       uint64_t width)
 {
     const struct bn_meta *values = bn_meta_find(s, PREFIX "sign_values");
     uint64_t at = 0;

@@ -10,11 +10,12 @@
 #include "model/config.h"
 
 /* From metadata; nothing there: block 0. Every key is checked, and one that is not known refused. */
-bitnet_status bn_hadamard_read(struct bn_hadamard *out, const struct bn_source *s, bitnet_error *err);
+bitnet_status bn_hadamard_read(struct bn_hadamard *out, const struct bn_source *s,
+                               bitnet_error *err);
 /* Is the input of this tensor rotated, or, with `inverse`, are its rows? */
 bool bn_hadamard_has(const struct bn_source *s, const char *tensor, bool inverse);
 /* The signs for inputs of `width`, in a place with room for them; false: there are none for it. */
 bool bn_hadamard_signs(float *out, const struct bn_hadamard *r, const struct bn_source *s,
-                      uint64_t width);
+                       uint64_t width);
 
 #endif

@@ -98,9 +98,10 @@ const struct bn_head_stats *bn_head_stats(const struct bn_head *h) { return &h->
 
 /* ------------------------------------------------------------------ a call */
 
-void bn_head_begin(struct bn_head *h, float *logits)
+void bn_head_begin(struct bn_head *h, float *logits, const float *norm)
 {
     h->logits = logits;
+    h->norm = norm;
     h->n_rows = h->n_slots = 0;
 }
 
@@ -138,8 +139,8 @@ static void norm(struct bn_head *h, const float *x, float *normed, uint32_t work
     bn_prof_mark(h->prof, worker, BN_OP_HEAD_NORM);
     for (size_t i = worker; i < h->n_rows; i += bn_pool_threads(h->pool)) {
         float *to = normed + i * c->n_embd;
-        h->m->kernels.rmsnorm(to, x + (size_t)h->rows[i].token * c->n_embd, h->m->out_norm,
-                              c->n_embd, c->eps);
+        h->m->kernels.rmsnorm(to, x + (size_t)h->rows[i].token * c->n_embd, h->norm, c->n_embd,
+                              c->eps);
         if (h->m->head.rotated) bn_model_rotate(h->m, to, to, c->n_embd, false);
         if (h->o.int8) bn_head_int8_put(&h->int8, i, to);
         if (h->rows[i].slot != UINT32_MAX) bn_head_screen_put(h, h->rows[i].slot, to, worker);

@@ -87,7 +87,8 @@ const struct bn_head_stats *bn_head_stats(const struct bn_head *h);
 
 /* A call: begin, add the tokens that want logits in order of their rows, then all workers work,
  * then end. token: its row in x. Allocates nothing. */
-void bn_head_begin(struct bn_head *h, float *logits); /* [rows added][n_vocab] */
+/* logits: [rows added][n_vocab]; norm: in front of the matrix, [n_embd]. */
+void bn_head_begin(struct bn_head *h, float *logits, const float *norm);
 void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want);
 size_t bn_head_rows(const struct bn_head *h);
 /* x: [tokens][n_embd]; normed: scratch, [rows][n_embd]. Every x must have been written by all. */

@@ -260,10 +260,11 @@ bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum b
 {
     const struct bn_stored *s = &m->head.stored;
     if (!m->head.dense && (mode == BN_HEAD_SCREENED || mode == BN_HEAD_INT8))
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "head '%s' needs a head of floats; this one is ternary and computed as it is "
-                       "('exact')",
-                       bn_head_mode_name(mode));
+        return bn_fail(
+            err, BITNET_E_UNSUPPORTED,
+            "head '%s' needs a head of floats; this one is ternary and computed as it is "
+            "('exact')",
+            bn_head_mode_name(mode));
     if (!m->head.dense) return BITNET_OK;
     if (mode == BN_HEAD_EXACT || (mode == BN_HEAD_AUTO && !worth_it(s))) return BITNET_OK;
     if (mode != BN_HEAD_INT8 && s->cols > BN_SCREEN2_COLS_MAX)

@@ -77,6 +77,7 @@ struct bn_head {
     uint64_t read_bytes;            /* by the last call */
     /* the call in progress */
     float *logits;
+    const float *norm;
     size_t n_rows, n_slots;
 };
 

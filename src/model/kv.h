@@ -47,7 +47,8 @@ struct bn_kv_seq {
     uint32_t n_pages, room;
     uint32_t n_tokens;       /* stored so far */
     struct bn_kv_tail *tail; /* NULL: no type has blocks */
-    struct bn_state *state;  /* of a hybrid's other layers; NULL: there are none. Follows the text when
+    struct bn_state
+        *state; /* of a hybrid's other layers; NULL: there are none. Follows the text when
                               * it is truncated or let go; where pages are shared, the owner restores it */
 };
 

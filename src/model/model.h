@@ -49,8 +49,8 @@ struct bn_layer {
     const float *delta_a, *delta_dt;           /* [n_v_heads]                          */
     const float *delta_norm;                   /* [v_dim]                              */
     const float *mtp_embed_norm, *mtp_hidden_norm, *mtp_out_norm; /* [n_embd] or NULL  */
-    struct bn_part_copy up_rows, down_cols;    /* ffn_copy.c                           */
-    float up_scale_max;                        /* of up_rows: the largest scale        */
+    struct bn_part_copy up_rows, down_cols; /* ffn_copy.c                           */
+    float up_scale_max;                     /* of up_rows: the largest scale        */
 };
 
 /* The copy of the head that screening reads, one block of memory: all rows, rotated, in a coarse code
@@ -84,13 +84,13 @@ struct bn_model {
     struct bn_layer *layers;           /* [n_layer + n_mtp] */
     const float *out_norm;             /* [n_embd] */
     const float *rope_factors;         /* [rope_dim / 2] */
-    struct bn_matrix embed, head;      /* embed: dense. head: packed if it is ternary, with `stored` as
+    struct bn_matrix embed, head; /* embed: dense. head: packed if it is ternary, with `stored` as
                                         * in the file all the same; the embedding when tied */
     const float *signs[BN_MAX_HADAMARD_WIDTHS]; /* [width] of rotated inputs, as in the config */
-    bool embed_rotated;                /* rows are to be turned back */
-    bool delta_out_tiled;              /* the delta nets' output is wanted in the file's order */
-    struct bn_screen screen;           /* copy of the head for screening (head_copy.c), or none */
-    struct bn_dense8 head_int8;        /* its copy with one byte a weight; data NULL: none */
+    bool embed_rotated;                         /* rows are to be turned back */
+    bool delta_out_tiled;       /* the delta nets' output is wanted in the file's order */
+    struct bn_screen screen;    /* copy of the head for screening (head_copy.c), or none */
+    struct bn_dense8 head_int8; /* its copy with one byte a weight; data NULL: none */
     struct bn_slab slab;  /* norms, scales, packed matrices, in the order of their use, and ffn
                                   * copies; dense tensors, if the file is not mapped */
     struct bn_numa *numa; /* NULL: off, or there is one node only */

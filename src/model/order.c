@@ -43,8 +43,8 @@ uint64_t bn_order_row(const struct bn_config *c, enum bn_part p, uint64_t r)
     switch (p) {
     case BN_P_Q:
         if (c->attn_gate) return gated_row(c, r);
-        return c->rope == BN_ROPE_NORM ? paired_row(c, r) : r;
-    case BN_P_K: return c->rope == BN_ROPE_NORM ? paired_row(c, r) : r;
+        return c->qk_pairs ? paired_row(c, r) : r;
+    case BN_P_K: return c->qk_pairs ? paired_row(c, r) : r;
     case BN_P_DELTA_QKV:
     case BN_P_DELTA_CONV:
         return c->v_tiled ? value_row(d, r, 2 * bn_delta_key_width(d), d->v_dim) : r;
@@ -59,7 +59,8 @@ uint64_t bn_order_row(const struct bn_config *c, enum bn_part p, uint64_t r)
 
 struct bn_order_cols bn_order_cols(const struct bn_config *c, enum bn_part p)
 {
-    if (p != BN_P_DELTA_OUT || !c->v_tiled || c->hadamard.block)
-        return (struct bn_order_cols){NULL, 0}; /* rotated columns belong together as they stand */
-    return (struct bn_order_cols){&c->delta, c->delta.v_dim};
+    struct bn_order_cols o = {.delta = c->delta};
+    /* rotated columns belong together as they stand */
+    if (p == BN_P_DELTA_OUT && c->v_tiled && !c->hadamard.block) o.width = c->delta.v_dim;
+    return o;
 }

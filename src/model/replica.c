@@ -85,8 +85,7 @@ static bitnet_status make(struct bn_model *m, struct bn_replica *r, uint32_t nod
     struct job j = {.pool = pool};
     uint32_t n_layer = bn_config_layers(&m->config);
     r->layers = bn_calloc(n_layer, sizeof *r->layers);
-    if (!r->layers)
-        return bn_fail_nomem(err, n_layer * sizeof *r->layers, "a copy of the layers");
+    if (!r->layers) return bn_fail_nomem(err, n_layer * sizeof *r->layers, "a copy of the layers");
     copy_all(&j, r, m);
     r->bytes = j.plan.used;
     BN_TRY(bn_block_take((void **)&r->block, &r->bytes, &m->backing,

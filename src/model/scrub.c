@@ -112,7 +112,7 @@ static bool add_layer(struct bn_scrub *s, uint32_t i)
         const float *x;
         enum bn_part part;
     } norms[] = {{y->attn_norm, BN_P_ATTN_NORM},
-                 {y->ffn_norm, BN_P_FFN_NORM},
+                 {y->ffn_norm, c->attn_gate ? BN_P_POST_NORM : BN_P_FFN_NORM},
                  {y->attn_sub_norm, BN_P_ATTN_SUB_NORM},
                  {y->ffn_sub_norm, BN_P_FFN_SUB_NORM},
                  {y->q_norm, BN_P_Q_NORM},

@@ -128,6 +128,23 @@ static void settle(struct bn_ternary *t, const struct agreement *a)
     }
 }
 
+/* Columns under one scale, of `unit` as stored, once they are in the order that is wanted: a piece
+ * that moves may be narrower. 0: pieces and blocks cut through each other. */
+static uint64_t moved_unit(const struct bn_ternary *t, uint64_t unit)
+{
+    uint64_t width = t->cols.width;
+    if (!width || unit == t->stored.cols || width % unit == 0) return unit;
+    return unit % width == 0 ? width : 0;
+}
+
+/* Units of a row in the order that is wanted; to: `unit` columns each, from: as stored. */
+static void move_scales(float *to, const float *from, const struct bn_ternary *t, uint64_t unit,
+                        uint64_t stored_unit)
+{
+    for (uint64_t c = 0; c < t->stored.cols; c += unit)
+        to[c / unit] = from[bn_order_col(&t->cols, (size_t)c) / stored_unit];
+}
+
 static bool exact_in_f16(float s) { return bn_f16_to_f32(bn_f32_to_f16(s)) == s; }
 
 static bool all_zero(const int8_t *w, uint64_t n)
@@ -140,7 +157,7 @@ static bool all_zero(const int8_t *w, uint64_t n)
 /* ------------------------------------------------------------------ float values */
 
 /* The one magnitude of {-s, 0, +s}; false if there are more, or one that is not finite. 0: all
- * zeros. *zeros is set if there is one. */
+ * zeros. *zeros is set if there is one. Floats are ordered as their bits are. */
 static inline __attribute__((always_inline)) bool magnitude(float *out, bool *zeros, const float *x,
                                                             uint64_t n)
 {
@@ -159,11 +176,12 @@ static inline __attribute__((always_inline)) bool magnitude(float *out, bool *ze
     return !other && top < 0x7f800000;
 }
 
-/* The same for 16-bit values, whose order is that of their bits. inf: the bits of infinity. */
+/* The same for FLOAT_UNIT values of 16 bits. inf: the bits of infinity. */
 static bool magnitude_16(uint16_t *out, bool *zeros, const uint8_t *in, uint16_t inf)
 {
     uint16_t a[FLOAT_UNIT], top = 0, other = 0, none = 0;
-    for (int i = 0; i < FLOAT_UNIT; i++) a[i] = bn_load_u16(in + 2 * i) & 0x7fff;
+    memcpy(a, in, sizeof a);
+    for (int i = 0; i < FLOAT_UNIT; i++) a[i] &= 0x7fff;
     for (int i = 0; i < FLOAT_UNIT; i++) top = a[i] > top ? a[i] : top;
     for (int i = 0; i < FLOAT_UNIT; i++) {
         other |= (uint16_t)((a[i] != top) & (a[i] != 0));
@@ -174,23 +192,37 @@ static bool magnitude_16(uint16_t *out, bool *zeros, const uint8_t *in, uint16_t
     return !other && top < inf;
 }
 
+/* May rows be taken as 16-bit values, whole units at a time? */
+static bool is_16_bit(const struct bn_stored *st)
+{
+    return (st->type == BN_F16 || st->type == BN_BF16) && st->cols % FLOAT_UNIT == 0;
+}
+
+static float widen(const struct bn_stored *st, uint16_t bits)
+{
+    return st->type == BN_F16 ? bn_f16_to_f32(bits) : bn_bf16_to_f32(bits);
+}
+
 /* The magnitudes of a row's units. false: it is no ternary row. */
 static bool unit_magnitudes(float *mags, bool *zeros, const struct bn_stored *st, uint64_t r,
                             uint64_t unit, float *row)
 {
-    if (unit == FLOAT_UNIT && (st->type == BN_F16 || st->type == BN_BF16)) {
+    if (is_16_bit(st)) {
         const uint8_t *in = st->data + r * st->cols * 2;
-        bool f16 = st->type == BN_F16;
+        uint16_t m, inf = st->type == BN_F16 ? 0x7c00 : 0x7f80;
         for (uint64_t u = 0; u < st->cols / FLOAT_UNIT; u++, in += 2 * FLOAT_UNIT) {
-            uint16_t m;
-            if (!magnitude_16(&m, zeros, in, f16 ? 0x7c00 : 0x7f80)) return false;
-            mags[u] = f16 ? bn_f16_to_f32(m) : bn_bf16_to_f32(m);
+            if (!magnitude_16(&m, zeros, in, inf)) return false;
+            mags[u] = widen(st, m);
         }
         return true;
     }
     bn_dequant_row(row, st, r);
-    for (uint64_t u = 0; u < st->cols / unit; u++)
-        if (!magnitude(&mags[u], zeros, row + u * unit, unit)) return false;
+    for (uint64_t u = 0; u < st->cols / unit; u++) {
+        const float *x = row + u * unit;
+        bool ternary = unit == FLOAT_UNIT ? magnitude(&mags[u], zeros, x, FLOAT_UNIT)
+                                          : magnitude(&mags[u], zeros, x, unit);
+        if (!ternary) return false;
+    }
     return true;
 }
 
@@ -200,16 +232,18 @@ static void look_for_ternary_values(struct bn_ternary *t, bool *is, float *row, 
 {
     const struct bn_stored *st = &t->stored;
     struct agreement a = {.cols = st->cols, .width = st->cols, .tensor = true};
-    a.unit = st->cols % FLOAT_UNIT ? st->cols : FLOAT_UNIT;
-    struct units u = {mags, dead, (size_t)(st->cols / a.unit)};
+    a.unit = st->cols % FLOAT_UNIT || t->cols.width % FLOAT_UNIT ? st->cols : FLOAT_UNIT;
+    float *moved = mags + (t->cols.width ? st->cols / a.unit : 0); /* [cols] has room for both */
+    struct units u = {moved, dead, (size_t)(st->cols / a.unit)};
     bool zeros = false;
     *is = false;
     t->f16_scales = true;
     for (uint64_t r = 0; r < st->rows; r++) {
         if (!unit_magnitudes(mags, &zeros, st, r, a.unit, row)) return;
+        if (t->cols.width) move_scales(moved, mags, t, a.unit, a.unit);
         for (size_t i = 0; i < u.n; i++) {
-            dead[i] = mags[i] == 0;
-            t->f16_scales = t->f16_scales && exact_in_f16(mags[i]);
+            dead[i] = moved[i] == 0;
+            t->f16_scales = t->f16_scales && exact_in_f16(moved[i]);
         }
         take_row(&a, &u);
         /* scales of blocks have 16 bits; nobody trained these */
@@ -228,19 +262,19 @@ static bool is_binary(const struct bn_stored *st, int8_t *trits)
     if (bn_type_info(st->type)->binary) return true;
     for (uint64_t r = 0; r < st->rows; r++) {
         if (!bn_unpack_trits(trits, st, r)) return false;
-        bool other = false;
-        for (uint64_t i = 0; i < st->cols; i++) other = other | (trits[i] != 1 && trits[i] != -1);
-        if (other) return false;
+        uint8_t all = 1; /* of -1, 0, +1 and +2, two are odd */
+        for (uint64_t i = 0; i < st->cols; i++) all &= (uint8_t)trits[i];
+        if (!all) return false;
     }
     return true;
 }
 
-static void find_dead(uint8_t *dead, const struct bn_stored *st, uint64_t r, uint64_t unit,
+static void find_dead(uint8_t *dead, const struct bn_ternary *t, uint64_t r, uint64_t unit,
                       int8_t *trits)
 {
-    bool right = bn_unpack_trits(trits, st, r);
-    for (uint64_t u = 0; u < st->cols / unit; u++)
-        dead[u] = right && all_zero(trits + u * unit, unit);
+    bool right = bn_unpack_trits(trits, &t->stored, r);
+    for (uint64_t u = 0; u < t->stored.cols / unit; u++)
+        dead[u] = right && all_zero(trits + bn_order_col(&t->cols, (size_t)(u * unit)), unit);
 }
 
 /* Row and block scales of a ternary type: finite, and as coarse as they agree. Trits are unpacked
@@ -252,19 +286,31 @@ static bitnet_status look_at_scales(struct bn_ternary *t, const char *name, floa
     const struct bn_type_info *type = bn_type_info(st->type);
     bool one = type->scale == BN_TS_TENSOR;
     struct agreement a = {.cols = st->cols, .width = st->cols, .tensor = true};
-    a.unit = type->scale == BN_TS_BLOCK_F16 ? type->block : st->cols;
+    uint64_t stored_unit = type->scale == BN_TS_BLOCK_F16 ? type->block : st->cols;
+    a.unit = moved_unit(t, stored_unit);
+    if (!a.unit)
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "tensor '%s': heads of %zu columns cannot be told apart in type %s", name,
+                       t->cols.width, type->name);
+    float *moved =
+        scales + st->cols / 2; /* [cols] has room for both: blocks have 32 columns or more */
     t->f16_scales = true;
     for (uint64_t r = 0; r < (one ? 1 : st->rows); r++) {
         struct units u = {scales, NULL, bn_unpack_scales(scales, st, r)};
         bool finite = true;
         for (size_t i = 0; i < u.n; i++) finite = finite & isfinite(scales[i]);
+        if (t->cols.width && stored_unit < st->cols) {
+            move_scales(moved, scales, t, a.unit, stored_unit);
+            u.scale = moved;
+            u.n = (size_t)(st->cols / a.unit);
+        }
         if (!finite)
             return bn_fail(err, BITNET_E_FORMAT, "tensor '%s', row %llu: a scale is not finite",
                            name, (unsigned long long)r);
         if (type->scale != BN_TS_BLOCK_F16)
             t->f16_scales = t->f16_scales && exact_in_f16(scales[0]);
         if (one || row_fits(&a, &u)) continue;
-        find_dead(dead, st, r, a.unit, trits);
+        find_dead(dead, t, r, a.unit, trits);
         u.dead = dead;
         take_row(&a, &u);
     }
@@ -276,8 +322,8 @@ static bitnet_status look_at_scales(struct bn_ternary *t, const char *name, floa
         a.first = scales[0];
     }
     settle(t, &a);
-    t->w_max = bn_type_w_max(st->type);
     t->binary = is_binary(st, trits);
+    t->w_max = t->binary ? 1 : bn_type_w_max(st->type);
     return BITNET_OK;
 }
 
@@ -342,9 +388,10 @@ bitnet_status bn_ternary_look(struct bn_ternary *out, bool *dense, const struct 
 
 bitnet_status bn_ternary_open(struct bn_ternary *out, bool *dense, const struct bn_source *s,
                               const struct bn_config *c, enum bn_part p, uint32_t layer,
-                              bitnet_error *err)
+                              const struct bn_order_cols *cols, bitnet_error *err)
 {
     *out = (struct bn_ternary){0};
+    if (cols) out->cols = *cols;
     *dense = false;
     BN_TRY(bn_part_stored(&out->stored, &out->online, s, c, p, layer, err));
     const char *name = bn_part_find(s, p, layer)->name;
@@ -397,26 +444,122 @@ static bool stored_row(int8_t *w, float *row_scale, uint16_t *block_f16, const s
     return right;
 }
 
+/* The same, and columns change their places. */
+static bool moved_row(int8_t *w, float *row_scale, uint16_t *block_f16, const struct bn_ternary *t,
+                      uint64_t r, float *scratch)
+{
+    const struct bn_stored *st = &t->stored;
+    const struct bn_type_info *type = bn_type_info(st->type);
+    size_t cols = (size_t)st->cols, width = t->cols.width;
+    int8_t *stored = (int8_t *)(scratch + cols / 2);
+    uint16_t *own = (uint16_t *)(void *)scratch, *moved = own + cols / 2;
+    bool right = bn_unpack_trits(stored, st, r);
+    for (size_t c = 0; c < cols; c += width)
+        memcpy(w + c, stored + bn_order_col(&t->cols, c), width);
+    if (t->scale_kind == BN_TS_TENSOR) return right;
+    if (type->scale != BN_TS_BLOCK_F16) {
+        if (row_scale) bn_unpack_scales(row_scale, st, r);
+        return right;
+    }
+    uint64_t unit = moved_unit(t, type->block);
+    bn_unpack_block_f16(own, st, r);
+    for (size_t c = 0; c < cols; c += unit)
+        moved[c / unit] = own[bn_order_col(&t->cols, c) / type->block];
+    if (row_scale && t->scale_kind == BN_TS_ROW_F32)
+        *row_scale = bn_f16_to_f32(common_f16(w, moved, unit, 0, cols));
+    for (uint64_t b = 0; block_f16 && t->block && b < cols / t->block; b++)
+        block_f16[b] = common_f16(w, moved, unit, b * t->block, (b + 1) * t->block);
+    return right;
+}
+
+/* The magnitude of columns [from, to) of a row of floats, in the order that is wanted. */
+static float moved_magnitude(const struct bn_ternary *t, const float *x, uint64_t from, uint64_t to)
+{
+    uint64_t piece = bn_min_size(t->cols.width, (size_t)(to - from));
+    bool zeros = false;
+    float s = 0;
+    for (uint64_t c = from; c < to && s == 0; c += piece)
+        magnitude(&s, &zeros, x + bn_order_col(&t->cols, (size_t)c), piece);
+    return s;
+}
+
+/* A row of ternary values, and columns change their places. */
+static void moved_values(int8_t *w, float *row_scale, uint16_t *block_f16,
+                         const struct bn_ternary *t, uint64_t r, float *scratch)
+{
+    const struct bn_stored *st = &t->stored;
+    size_t width = t->cols.width;
+    bn_dequant_row(scratch, st, r);
+    for (size_t c = 0; c < st->cols; c += width) {
+        const float *x = scratch + bn_order_col(&t->cols, c);
+        for (size_t i = 0; i < width; i++) w[c + i] = (int8_t)((x[i] > 0) - (x[i] < 0));
+    }
+    if (row_scale && t->scale_kind == BN_TS_ROW_F32)
+        *row_scale = moved_magnitude(t, scratch, 0, st->cols) * st->hf_scale;
+    for (uint64_t b = 0; block_f16 && t->block && b < st->cols / t->block; b++)
+        block_f16[b] = bn_f32_to_f16(moved_magnitude(t, scratch, b * t->block, (b + 1) * t->block));
+}
+
+/* Signs of FLOAT_UNIT values of 16 bits; returns the largest magnitude. */
+static uint16_t signs_16(int8_t *w, const uint8_t *in)
+{
+    uint16_t a[FLOAT_UNIT], top = 0;
+    memcpy(a, in, sizeof a);
+    for (int i = 0; i < FLOAT_UNIT; i++) {
+        uint16_t mag = a[i] & 0x7fff, some = mag != 0;
+        top = mag > top ? mag : top;
+        w[i] = (int8_t)(some - 2 * (some & a[i] >> 15));
+    }
+    return top;
+}
+
+static float signs_32(int8_t *w, const float *x, uint64_t n)
+{
+    uint32_t top = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t mag = bn_f32_as_u32(x[i]) & 0x7fffffff;
+        top = mag > top ? mag : top;
+        w[i] = (int8_t)((x[i] > 0) - (x[i] < 0));
+    }
+    return bn_u32_as_f32(top);
+}
+
+/* A row of ternary values: signs, and the magnitude of every `width` columns */
+static void value_row(int8_t *w, float *row_scale, uint16_t *block_f16, const struct bn_ternary *t,
+                      uint64_t r, float *scratch)
+{
+    const struct bn_stored *st = &t->stored;
+    uint64_t width = t->block ? t->block : st->cols;
+    const uint8_t *in = st->data + r * st->cols * 2; /* is_16_bit */
+    if (!is_16_bit(st)) bn_dequant_row(scratch, st, r);
+    for (uint64_t c = 0; c < st->cols; c += width) {
+        float s;
+        if (is_16_bit(st)) {
+            uint16_t top = 0, unit;
+            for (uint64_t k = c; k < c + width; k += FLOAT_UNIT) {
+                unit = signs_16(w + k, in + 2 * k);
+                top = unit > top ? unit : top;
+            }
+            s = widen(st, top);
+        } else {
+            s = signs_32(w + c, scratch + c, width);
+        }
+        if (t->block && block_f16) block_f16[c / width] = bn_f32_to_f16(s);
+        if (t->scale_kind == BN_TS_ROW_F32 && row_scale) *row_scale = s * st->hf_scale;
+    }
+}
+
 bool bn_ternary_row(int8_t *w, float *row_scale, uint16_t *block_f16, const struct bn_ternary *t,
                     uint64_t r, float *scratch)
 {
     const struct bn_stored *st = &t->stored;
-    if (bn_type_info(st->type)->ternary) return stored_row(w, row_scale, block_f16, t, r, scratch);
-    bn_dequant_row(scratch, st, r);
-    if (t->online) {
-        quantise_absmean(w, scratch, t->online_inv, st->cols);
+    if (bn_type_info(st->type)->ternary)
+        return (t->cols.width ? moved_row : stored_row)(w, row_scale, block_f16, t, r, scratch);
+    if (!t->online) {
+        (t->cols.width ? moved_values : value_row)(w, row_scale, block_f16, t, r, scratch);
         return true;
     }
-    for (uint64_t i = 0; i < st->cols; i++) w[i] = (int8_t)((scratch[i] > 0) - (scratch[i] < 0));
-    bool zeros = false;
-    float s = 0;
-    if (row_scale && t->scale_kind == BN_TS_ROW_F32) {
-        magnitude(&s, &zeros, scratch, st->cols);
-        *row_scale = s * st->hf_scale;
-    }
-    for (uint64_t b = 0; block_f16 && t->block && b < st->cols / t->block; b++) {
-        magnitude(&s, &zeros, scratch + b * t->block, t->block);
-        block_f16[b] = bn_f32_to_f16(s);
-    }
+    bn_dequant_row(scratch, st, r);
+    quantise_absmean(w, scratch, t->online_inv, st->cols);
     return true;
 }

@@ -11,7 +11,7 @@
 #ifndef BN_MODEL_TERNARY_H
 #define BN_MODEL_TERNARY_H
 
-#include "model/config.h"
+#include "model/order.h"
 
 struct bn_ternary {
     struct bn_stored stored;
@@ -23,13 +23,15 @@ struct bn_ternary {
     int w_max;                     /* no weight is larger: +1 or +2 */
     bool binary;                   /* every weight is -1 or +1 */
     bool f16_scales;               /* every scale is exact in 16 bits */
+    struct bn_order_cols cols;     /* rows come in this order */
 };
 
 /* Looks at the tensor (all of it where needed: absmean, checking that scales agree). *dense: it is
- * not ternary at all and stays a dense matrix (modules_to_not_convert). */
+ * not ternary at all and stays a dense matrix (modules_to_not_convert). cols: the order in which
+ * columns are wanted, on which it depends what agrees; NULL: as stored. */
 bitnet_status bn_ternary_open(struct bn_ternary *out, bool *dense, const struct bn_source *s,
                               const struct bn_config *c, enum bn_part p, uint32_t layer,
-                              bitnet_error *err);
+                              const struct bn_order_cols *cols, bitnet_error *err);
 /* The same of a matrix by itself, whose values are what they are (no absmean). name: for errors. */
 bitnet_status bn_ternary_look(struct bn_ternary *out, bool *dense, const struct bn_stored *stored,
                               const char *name, bitnet_error *err);

@@ -225,10 +225,10 @@ static bitnet_status keep_in_order(struct loader *l, struct bn_stored *x, enum b
     const struct bn_config *c = &l->m->config;
     const struct bn_type_info *type = bn_type_info(x->type);
     struct bn_order_cols cols = bn_order_cols(c, p);
-    bool moved = cols.delta != NULL;
+    bool moved = cols.width != 0;
     for (uint64_t r = 0; !moved && r < x->rows; r++) moved = bn_order_row(c, p, r) != r;
     if (!moved) return keep(l, x, t);
-    size_t width = cols.delta ? cols.width : (size_t)x->cols;
+    size_t width = cols.width ? cols.width : (size_t)x->cols;
     if (width % type->block)
         return bn_fail(l->err, BITNET_E_UNSUPPORTED,
                        "tensor '%s': heads of %zu columns cannot be told apart in type %s", t->name,
@@ -239,7 +239,7 @@ static bitnet_status keep_in_order(struct loader *l, struct bn_stored *x, enum b
     size_t piece = width / type->block * type->block_bytes, pieces = (size_t)x->cols / width;
     for (uint64_t r = 0; r < x->rows; r++)
         for (size_t i = 0; i < pieces; i++) {
-            size_t from = cols.delta ? bn_order_tiled(cols.delta, (uint32_t)i) : i;
+            size_t from = bn_order_col(&cols, i * width) / width;
             memcpy(data + (r * pieces + i) * piece,
                    x->data + (bn_order_row(c, p, r) * pieces + from) * piece, piece);
         }
@@ -269,7 +269,8 @@ static bitnet_status open_projection(struct loader *l, struct bn_matrix *x, stru
     const struct bn_tensor *tensor = bn_part_find(l->s, p, layer);
     BN_TRY(bn_source_fetch(l->s, tensor, l->err));
     BN_TRY(bn_source_fetch(l->s, bn_part_scale(l->s, p, layer), l->err));
-    BN_TRY(bn_ternary_open(t, &x->dense, l->s, &l->m->config, p, layer, l->err));
+    struct bn_order_cols cols = bn_order_cols(&l->m->config, p);
+    BN_TRY(bn_ternary_open(t, &x->dense, l->s, &l->m->config, p, layer, &cols, l->err));
     BN_TRY(look_for_rotation(l, &x->rotated, tensor, false));
     claim(l, tensor);
     claim(l, bn_part_scale(l->s, p, layer));
@@ -319,6 +320,7 @@ static bitnet_status load_layer(struct loader *l, uint32_t i)
         enum bn_part part;
     } norms[] = {{&y->attn_norm, BN_P_ATTN_NORM},
                  {&y->ffn_norm, BN_P_FFN_NORM},
+                 {&y->ffn_norm, BN_P_POST_NORM},
                  {&y->attn_sub_norm, BN_P_ATTN_SUB_NORM},
                  {&y->ffn_sub_norm, BN_P_FFN_SUB_NORM},
                  {&y->q_norm, BN_P_Q_NORM},
@@ -329,9 +331,13 @@ static bitnet_status load_layer(struct loader *l, uint32_t i)
                  {&y->mtp_out_norm, BN_P_MTP_OUT_NORM}};
     y->is_delta = bn_config_is_delta(c, i);
     y->index = y->is_delta ? bn_config_delta_before(c, i) : bn_config_attn_before(c, i);
-    for (size_t k = 0; k < BN_ARRAY_LEN(norms); k++)
-        if (bn_part_in_layer(c, norms[k].part, name))
-            BN_TRY(load_norm(l, norms[k].to, norms[k].part, name));
+    for (size_t k = 0; k < BN_ARRAY_LEN(norms); k++) {
+        enum bn_part p = norms[k].part;
+        if (!bn_part_in_layer(c, p, name)) continue;
+        if (p == BN_P_MTP_OUT_NORM && !bn_part_find(l->s, p, name))
+            y->mtp_out_norm = l->m->out_norm; /* it has none of its own */
+        else BN_TRY(load_norm(l, norms[k].to, p, name));
+    }
     if (y->is_delta) {
         BN_TRY(load_conv(l, &y->conv, name));
         BN_TRY(load_gate(l, &y->delta_a, BN_P_DELTA_A, name));
@@ -359,10 +365,11 @@ static bitnet_status load_table(struct loader *l, struct bn_matrix *x, enum bn_p
     claim(l, t);
     x->dense = true;
     l->m->n_params += x->stored.rows * x->stored.cols;
-    /* a ternary table is decoded row by row while it is used, when nobody can refuse a code any
-     * more */
+    /* An embedding is decoded row by row while it is used, when nobody can refuse a code any more.
+     * Packing looks at the codes of a head. */
     const struct bn_type_info *type = bn_type_info(x->stored.type);
-    for (uint64_t r = 0; type->ternary && !type->binary && r < x->stored.rows; r++)
+    bool look = p == BN_P_EMBED && !l->m->config.tied_head && bn_type_has_bad_codes(x->stored.type);
+    for (uint64_t r = 0; look && r < x->stored.rows; r++)
         if (!bn_unpack_trits(l->trits, &x->stored, r)) return fail_code(l, t->name, r, type);
     return BITNET_OK;
 }
@@ -377,10 +384,12 @@ static bitnet_status load_head(struct loader *l)
     m->head = m->embed;
     if (!m->config.tied_head) BN_TRY(load_table(l, &m->head, BN_P_HEAD));
     BN_TRY(look_for_rotation(l, &m->head.rotated, tensor, false));
+    /* rows that are turned back when they are looked up are turned as a head's, too */
+    if (m->config.tied_head) m->head.rotated |= m->embed_rotated;
     struct bn_stored stored = m->head.stored;
     if (!bn_type_info(stored.type)->ternary && stored.type > BN_BF16) return BITNET_OK;
     BN_TRY(bn_source_fetch(l->s, tensor, l->err));
-    BN_TRY(bn_ternary_open(&t, &m->head.dense, l->s, &m->config, p, 0, l->err));
+    BN_TRY(bn_ternary_open(&t, &m->head.dense, l->s, &m->config, p, 0, NULL, l->err));
     if (m->head.dense) return BITNET_OK;
     m->head.gemm = layout_of(l, &t);
     uint64_t params = m->n_params_ternary, bytes = m->packed_bytes;

@@ -22,10 +22,23 @@ static const struct tools_form bare = {.marker = "{\"name\": \"",
                                        .at_start = true,
                                        .template_writes = true};
 #undef IN_TAGS
+/* Qwen3-Coder, Qwen3.5 */
+static const struct tools_form one_by_one = {.marker = "<tool_call>",
+                                             .open = "\n<function=",
+                                             .middle = ">\n",
+                                             .parameter = "<parameter=",
+                                             .parameter_open = ">\n",
+                                             .parameter_close = "\n</parameter>",
+                                             .close = "</function>\n</tool_call>",
+                                             .between = "\n",
+                                             .template_writes = true};
 
 void tools_choose_form(struct tools *t, const char *template_text)
 {
-    if (strstr(template_text, in_tags.marker)) t->form = &in_tags;
+    bool tags = strstr(template_text, in_tags.marker) != NULL;
+    if (tags && strstr(template_text, "<function=") && strstr(template_text, one_by_one.parameter))
+        t->form = &one_by_one;
+    else if (tags) t->form = &in_tags;
     else if (strstr(template_text, "\"name\":") && strstr(template_text, "\"parameters\":"))
         t->form = &bare;
     else t->form = &in_words;
@@ -134,6 +147,8 @@ void tools_free(struct tools *t)
     json_decref(t->list);
     free(t);
 }
+
+bool tools_any_text(const struct tools *t) { return t && t->choice == TOOLS_AUTO; }
 
 /* ------------------------------------------------------------------ conversations */
 

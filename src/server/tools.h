@@ -14,6 +14,7 @@
 enum {
     TOOLS_MAX = 128,
     TOOLS_MAX_NAME = 64,
+    TOOLS_MAX_KEY = 256, /* of a parameter that is written by itself */
     TOOLS_MAX_CALLS = 32 /* in one answer */
 };
 
@@ -34,6 +35,9 @@ json_t *tools_conversation(const struct tools *t, const json_t *messages);
 /* GBNF that answers must match (free()); NULL: any text, with a choice of "none". "auto" is text, in
  * which a call must be whole and right once it begins, and after which only calls come. */
 bitnet_status tools_grammar(const struct tools *t, char **out, bitnet_error *err);
+
+/* Whether answers may be any text, with calls or without. t may be NULL. */
+bool tools_any_text(const struct tools *t);
 
 /* An answer as it comes in: text goes through, calls are found. */
 struct tools_call {
@@ -56,6 +60,10 @@ struct tools_parser {
     /* where inside the JSON of a call */
     uint32_t depth;
     bool in_string, escaped;
+    /* where arguments are written one by one */
+    json_t *list;   /* of functions, for their schemas */
+    bool as_json;   /* the value that is coming: gathered in pending */
+    bool any_value; /* one has come */
 };
 /* id: what the ids of calls are made of, so that the same answer has the same ids. t NULL: all is text. */
 void tools_parser_open(struct tools_parser *p, const struct tools *t, uint64_t id);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The form of an answer, as GBNF with the schemas of the functions in it. With the tags of in_tags:
  *
- *     root   ::= [^<]* ("<" text1)?                       # text, up to what may be a marker
- *     text1  ::= ("t" text2 | "<" text1 | [^t<] root)?    # one byte of it was there, and so on
- *     text10 ::= (">" answer | "<" text1 | [^><] root)?
+ *     root   ::= [^<]* ("<" said1)?                       # text, up to what may be a marker
+ *     said1  ::= ("t" said2 | "<" said1 | [^t<] root)?    # one byte of it was there, and so on
+ *     said10 ::= (">" answer | "<" said1 | [^><] root)?
  *     answer ::= call ("\n<tool_call>" call){0,31}
  *     call   ::= "\n{\"name\": \"" ("f\", \"arguments\": " f-arguments | ...) "}\n</tool_call>"
  *     f-arguments ::= %json {...}
@@ -18,8 +18,7 @@
 
 enum { MAX_GRAMMAR = 1 << 20 }; /* bytes; the engine takes no longer ones */
 
-/* Texts as a literal, one after the other; NULL ends the list. */
-static void put_literal(struct bn_buf *b, const char *const *texts)
+void tools_put_literal(struct bn_buf *b, const char *const *texts)
 {
     bn_buf_putc(b, '"');
     for (; *texts; texts++)
@@ -29,7 +28,7 @@ static void put_literal(struct bn_buf *b, const char *const *texts)
         }
     bn_buf_puts(b, "\" ");
 }
-#define PUT_LITERAL(b, ...) put_literal(b, (const char *const[]){__VA_ARGS__, NULL})
+#define PUT_LITERAL(b, ...) tools_put_literal(b, (const char *const[]){__VA_ARGS__, NULL})
 
 /* Text that may turn into a call: a state for every byte of the marker that has just been there. A
  * marker that is not completed starts again with its first byte only, as no other byte equals that. */
@@ -38,9 +37,9 @@ static void put_text(struct bn_buf *b, const struct tools_form *f)
     size_t n = strlen(f->marker);
     for (size_t i = 0; i < n; i++) {
         char next[24], c[2] = {f->marker[i]}, first[2] = {f->marker[0]};
-        if (i + 1 < n) snprintf(next, sizeof next, "text%zu", i + 1);
+        if (i + 1 < n) snprintf(next, sizeof next, "said%zu", i + 1);
         else snprintf(next, sizeof next, "answer");
-        if (i > 0) bn_buf_printf(b, "text%zu ::= (", i);
+        if (i > 0) bn_buf_printf(b, "said%zu ::= (", i);
         else if (f->at_start) bn_buf_puts(b, "root ::= (");
         else bn_buf_printf(b, "root ::= [^%s]* (", c);
         PUT_LITERAL(b, c);
@@ -50,7 +49,7 @@ static void put_text(struct bn_buf *b, const struct tools_form *f)
         } else if (i > 0) {
             bn_buf_puts(b, " | ");
             PUT_LITERAL(b, first);
-            bn_buf_printf(b, "text1 | [^%s%s] root", c, first);
+            bn_buf_printf(b, "said1 | [^%s%s] root", c, first);
         }
         bn_buf_puts(b, ")?\n");
     }
@@ -70,10 +69,20 @@ static bool put_schema(struct bn_buf *b, const json_t *parameters)
     return text != NULL;
 }
 
-static bool put_functions(struct bn_buf *b, const struct tools *t)
+static bitnet_status put_arguments(struct bn_buf *b, const struct tools *t, size_t i,
+                                   bitnet_error *err)
+{
+    const char *name = tools_name(t, i);
+    const json_t *parameters = json_object_get(tools_function(t, i), "parameters");
+    if (t->form->parameter) return tools_put_parameters(b, t->form, name, parameters, err);
+    bn_buf_printf(b, "%s-arguments ::= ", name);
+    return put_schema(b, parameters) ? BITNET_OK : bn_fail_nomem(err, 0, "the grammar of tools");
+}
+
+static bitnet_status put_functions(struct bn_buf *b, const struct tools *t, bitnet_error *err)
 {
     const struct tools_form *f = t->form;
-    bool ok = true, first = true;
+    bool first = true;
     bn_buf_puts(b, "call ::= ");
     PUT_LITERAL(b, f->open);
     for (size_t i = 0; i < json_array_size(t->list); i++) {
@@ -87,13 +96,10 @@ static bool put_functions(struct bn_buf *b, const struct tools *t)
     bn_buf_puts(b, ") ");
     PUT_LITERAL(b, f->close);
     bn_buf_putc(b, '\n');
-    for (size_t i = 0; ok && i < json_array_size(t->list); i++) {
-        const char *name = tools_name(t, i);
-        if (t->only && strcmp(t->only, name) != 0) continue;
-        bn_buf_printf(b, "%s-arguments ::= ", name);
-        ok = put_schema(b, json_object_get(tools_function(t, i), "parameters"));
-    }
-    return ok;
+    if (f->parameter) tools_put_value_rules(b, f);
+    for (size_t i = 0; i < json_array_size(t->list); i++)
+        if (!t->only || strcmp(t->only, tools_name(t, i)) == 0) BN_TRY(put_arguments(b, t, i, err));
+    return BITNET_OK;
 }
 
 bitnet_status tools_grammar(const struct tools *t, char **out, bitnet_error *err)
@@ -117,10 +123,11 @@ bitnet_status tools_grammar(const struct tools *t, char **out, bitnet_error *err
         bn_buf_printf(&b, "call){0,%d}", TOOLS_MAX_CALLS - 1);
     }
     bn_buf_putc(&b, '\n');
-    bool ok = put_functions(&b, t), full = b.failed;
-    if (ok) *out = bn_buf_take(&b);
+    bitnet_status s = put_functions(&b, t, err);
+    bool full = b.failed;
+    if (s == BITNET_OK) *out = bn_buf_take(&b);
     bn_buf_free(&b);
-    if (*out) return BITNET_OK;
+    if (s != BITNET_OK || *out) return s;
     if (full)
         return bn_fail(err, BITNET_E_LIMIT, "the schemas of all tools take more than %d bytes",
                        MAX_GRAMMAR);

@@ -5,10 +5,14 @@
 
 #include "server/tools.h"
 
-/* How a call is written: marker, open, the function's name, middle, its arguments, close. */
+/* How a call is written: marker, open, the function's name, middle, its arguments, close. They are an
+ * object, or each for itself: parameter, its name, parameter_open, its value, parameter_close, "\n". */
 struct tools_form {
     const char *marker; /* its first byte does not occur in it again, nor in open and middle */
     const char *open, *middle, *close;
+    const char *parameter; /* NULL: arguments are an object; begins as close does, with one byte */
+    const char *parameter_open,
+        *parameter_close; /* the first byte of the latter is not in it again */
     const char *between;  /* two calls; NULL: an answer holds one */
     bool at_start;        /* a call is the whole answer: the marker means nothing further on */
     bool template_writes; /* tools and earlier calls; else they are put in words */
@@ -40,5 +44,20 @@ static inline bool tools_name_char(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '-';
 }
+
+/* A text as a literal of GBNF, made of parts; NULL ends the list. */
+void tools_put_literal(struct bn_buf *b, const char *const *texts);
+
+/* ---- arguments written one by one (tools_parameters.c) ---- */
+
+/* Whether a parameter is written as it is; else as JSON. schema NULL: it is. */
+bool tools_is_text(const json_t *schema);
+/* The schema of a function's parameter; NULL: none. */
+const json_t *tools_parameter(const json_t *list, const char *function, const char *key);
+/* Rule "text": any text and the end of its parameter. */
+void tools_put_value_rules(struct bn_buf *b, const struct tools_form *f);
+/* Rule "<name>-arguments" and what it needs. */
+bitnet_status tools_put_parameters(struct bn_buf *b, const struct tools_form *f, const char *name,
+                                   const json_t *parameters, bitnet_error *err);
 
 #endif

@@ -18,7 +18,13 @@ enum step {
     MIDDLE,
     ARGUMENTS,
     CLOSE,
-    AFTER /* a call, before the next */
+    AFTER, /* a call, before the next */
+    /* arguments written one by one */
+    PARAMETER, /* before one, or the end of the call */
+    KEY,
+    KEY_END,
+    VALUE,
+    VALUE_END
 };
 
 void tools_parser_open(struct tools_parser *p, const struct tools *t, uint64_t id)
@@ -28,6 +34,7 @@ void tools_parser_open(struct tools_parser *p, const struct tools *t, uint64_t i
     bn_buf_init(&p->text, MAX_TEXT);
     if (!t || t->choice == TOOLS_NONE) return;
     p->form = t->form;
+    p->list = p->form->parameter ? json_incref(t->list) : NULL;
     p->step = p->form->at_start ? HEAD : TEXT;
 }
 
@@ -39,6 +46,7 @@ void tools_parser_close(struct tools_parser *p)
         bn_buf_free(&p->calls[i].arguments);
     }
     free(p->calls);
+    json_decref(p->list);
     bn_buf_free(&p->pending);
     bn_buf_free(&p->text);
 }
@@ -51,7 +59,7 @@ static char *format_id(uint64_t id, size_t i)
     return text;
 }
 
-/* It is a call: all that was held back is known, and the first byte of its arguments is here. */
+/* It is a call: all that was held back is known. */
 static bool begin_call(struct tools_parser *p)
 {
     if (!bn_grow((void **)&p->calls, &p->call_room, p->n_calls + 1, sizeof *p->calls)) return false;
@@ -109,6 +117,17 @@ static bool take_fixed(struct tools_parser *p, const char *a, const char *b, cha
     return bn_buf_putc(&p->pending, c);
 }
 
+/* Behind the name; where no object follows, it is a call at the end of this. */
+static bool take_middle(struct tools_parser *p, char c)
+{
+    if (!p->form->parameter) return take_fixed(p, p->form->middle, "", c, ARGUMENTS);
+    if (p->n_calls == TOOLS_MAX_CALLS) return give_up(p, c);
+    if (!take_fixed(p, p->form->middle, "", c, PARAMETER)) return false;
+    if (p->step != PARAMETER) return true;
+    p->any_value = false;
+    return begin_call(p) && bn_buf_putc(&p->calls[p->n_calls - 1].arguments, '{');
+}
+
 static bool take_name(struct tools_parser *p, char c)
 {
     if (p->matched == 0) p->name_at = p->pending.len;
@@ -119,7 +138,7 @@ static bool take_name(struct tools_parser *p, char c)
     if (p->matched == 0) return give_up(p, c);
     p->name_bytes = p->matched;
     turn(p, MIDDLE);
-    return take_fixed(p, p->form->middle, "", c, ARGUMENTS);
+    return take_middle(p, c);
 }
 
 /* Where the arguments end: at the brace that closes the first one. */
@@ -162,6 +181,116 @@ static bool take_after(struct tools_parser *p, char c)
     return bn_buf_putc(&p->pending, c);
 }
 
+/* ------------------------------------------------------------------ arguments one by one */
+
+static struct bn_buf *arguments(const struct tools_parser *p)
+{
+    return &p->calls[p->n_calls - 1].arguments;
+}
+
+/* All its arguments are here. */
+static bool end_call(struct tools_parser *p)
+{
+    p->calls[p->n_calls - 1].complete = true;
+    return bn_buf_putc(arguments(p), '}');
+}
+
+/* A parameter, or the end of the call: they differ after their first byte. */
+static bool take_parameter(struct tools_parser *p, char c)
+{
+    const struct tools_form *f = p->form;
+    if (p->matched == 1 && c == f->close[1]) {
+        bool ok = end_call(p) && bn_buf_putc(&p->pending, c);
+        turn(p, CLOSE);
+        p->matched = 2;
+        return ok;
+    }
+    if (c != f->parameter[p->matched]) return end_call(p) && give_up(p, c);
+    p->matched++;
+    if (f->parameter[p->matched]) return bn_buf_putc(&p->pending, c);
+    turn(p, KEY);
+    bn_buf_clear(&p->pending);
+    return true;
+}
+
+static bool begin_value(struct tools_parser *p)
+{
+    struct bn_buf *key = &p->pending, *to = arguments(p);
+    const char *function = p->calls[p->n_calls - 1].name;
+    bool ok = bn_buf_putc(key, '\0');
+    if (!ok) return false;
+    p->as_json = !tools_is_text(tools_parameter(p->list, function, key->data));
+    if (p->any_value) bn_buf_puts(to, ", ");
+    p->any_value = true;
+    bn_json_quote(to, key->data, key->len - 1);
+    bn_buf_puts(to, p->as_json ? ": " : ": \"");
+    bn_buf_clear(key);
+    return !to->failed;
+}
+
+static bool take_key(struct tools_parser *p, char c)
+{
+    if (c == p->form->parameter_open[0] && p->pending.len) {
+        turn(p, KEY_END);
+        p->matched = 1;
+        return begin_value(p);
+    }
+    if (p->pending.len == TOOLS_MAX_KEY || c == '\n') return end_call(p) && give_up(p, c);
+    return bn_buf_putc(&p->pending, c);
+}
+
+static bool put_value_byte(struct tools_parser *p, char c)
+{
+    if (p->as_json) return bn_buf_putc(&p->pending, c);
+    unsigned char u = (unsigned char)c;
+    if (c == '"' || c == '\\') return bn_buf_printf(arguments(p), "\\%c", c);
+    if (c == '\n') return bn_buf_puts(arguments(p), "\\n");
+    if (u < 0x20) return bn_buf_printf(arguments(p), "\\u%04x", u);
+    return bn_buf_putc(arguments(p), c);
+}
+
+/* A value that is no JSON is told as the text it is. */
+static bool end_value(struct tools_parser *p)
+{
+    struct bn_buf *to = arguments(p);
+    if (!p->as_json) return bn_buf_putc(to, '"');
+    const char *text = p->pending.data ? p->pending.data : "";
+    size_t n = p->pending.len;
+    json_t *v = json_loadb(text, n, JSON_DECODE_ANY, NULL);
+    if (v) bn_buf_append(to, text, n);
+    else bn_json_quote(to, text, n);
+    json_decref(v);
+    bn_buf_clear(&p->pending);
+    return !to->failed;
+}
+
+static bool take_value(struct tools_parser *p, char c)
+{
+    const char *end = p->form->parameter_close;
+    bool ok = true;
+    if (c == end[p->matched]) {
+        if (end[++p->matched]) return true;
+        turn(p, VALUE_END);
+        return end_value(p);
+    }
+    for (size_t i = 0; i < p->matched; i++) ok = ok && put_value_byte(p, end[i]);
+    p->matched = c == end[0];
+    return ok && (p->matched || put_value_byte(p, c));
+}
+
+/* One line end, behind the name of a parameter or its value. */
+static bool take_line_end(struct tools_parser *p, char c)
+{
+    bool behind_key = p->step == KEY_END;
+    if (c != '\n' && behind_key) { /* the value begins at once */
+        turn(p, VALUE);
+        return take_value(p, c);
+    }
+    if (c != '\n') return end_call(p) && give_up(p, c);
+    turn(p, behind_key ? VALUE : PARAMETER);
+    return true;
+}
+
 static bool take_byte(struct tools_parser *p, char c)
 {
     const struct tools_form *f = p->form;
@@ -170,10 +299,15 @@ static bool take_byte(struct tools_parser *p, char c)
     case PLAIN: return bn_buf_putc(&p->text, c);
     case HEAD: return take_fixed(p, f->marker, f->open, c, NAME);
     case NAME: return take_name(p, c);
-    case MIDDLE: return take_fixed(p, f->middle, "", c, ARGUMENTS);
+    case MIDDLE: return take_middle(p, c);
     case ARGUMENTS: return take_argument(p, c);
     case CLOSE: return take_close(p, c);
     case AFTER: return take_after(p, c);
+    case PARAMETER: return take_parameter(p, c);
+    case KEY: return take_key(p, c);
+    case VALUE: return take_value(p, c);
+    case KEY_END:
+    case VALUE_END: return take_line_end(p, c);
     }
     return false;
 }
@@ -187,6 +321,7 @@ bool tools_parser_feed(struct tools_parser *p, const char *text, size_t n)
 
 bool tools_parser_end(struct tools_parser *p)
 {
-    if (p->step == CLOSE) bn_buf_clear(&p->pending); /* a whole call, its tag cut short */
+    /* a call, its tag cut short; or one that is cut, and says so */
+    if (p->step == CLOSE || p->step >= PARAMETER) bn_buf_clear(&p->pending);
     return flush(p);
 }

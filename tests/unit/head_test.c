@@ -54,13 +54,11 @@ static void walk_open(struct walk *w, const struct bn_head_options *o)
         bn_kv_open(&w->kv, &m->config, BITNET_KV_F16, BITNET_KV_F16, bn_kv_pages_for(CTX), NULL,
                    &err) ||
         !bn_kv_seq_open(&w->seq, &w->kv, CTX) ||
-        bn_forward_open(&w->forward, m, w->pool,
-                        &(struct bn_forward_options){.kv = &w->kv,
-                                                     .n_ctx = CTX,
-                                                     .max_tokens = CTX,
-                                                     .head = *o,
-                                                     .ffn = BN_FFN_DENSE},
-                        NULL, &err))
+        bn_forward_open(
+            &w->forward, m, w->pool,
+            &(struct bn_forward_options){
+                .kv = &w->kv, .n_ctx = CTX, .max_tokens = CTX, .head = *o, .ffn = BN_FFN_DENSE},
+            NULL, &err))
         fail_msg("%s", err.text);
 }
 

@@ -139,10 +139,10 @@ static void margins_are_wide_enough(void **state)
 
 /* ---- the choice ---- */
 
-static void run_head(struct bn_head *h, float *logits, float *normed, const float *x,
-                     struct bn_want want)
+static void run_head(struct bn_head *h, const float *norm, float *logits, float *normed,
+                     const float *x, struct bn_want want)
 {
-    bn_head_begin(h, logits);
+    bn_head_begin(h, logits, norm);
     bn_head_add(h, 0, want);
     bn_head_work(h, x, normed, 0);
     bn_head_end(h);
@@ -186,8 +186,8 @@ static void outliers_are_no_obstacle(void **state)
         if (i % 2) x[bn_rng_below(&r, (uint32_t)cols)] = 200;
         struct bn_want best = {
             .kind = BN_WANT_BEST, .k = 1 + (uint32_t)i % 7, .below = (double)INFINITY};
-        run_head(exact, want, normed, x, best);
-        run_head(other, got, normed, x, best);
+        run_head(exact, m->out_norm, want, normed, x, best);
+        run_head(other, m->out_norm, got, normed, x, best);
         assert_int_equal(best_of(want, vocab), best_of(got, vocab));
         for (size_t k = 0; k < vocab; k++)
             if (got[k] != -INFINITY) assert_memory_equal(&got[k], &want[k], sizeof(float));

@@ -88,7 +88,7 @@ static void test_read(void **state)
 
 /* ------------------------------------------------------------------ conversations */
 
-static char *templates[2]; /* in the manner of Qwen 3 and of Llama 3 */
+static char *templates[3]; /* in the manner of Qwen 3, of Llama 3 and of Qwen 3.5 */
 
 static int open_templates(void **state)
 {
@@ -97,17 +97,19 @@ static int open_templates(void **state)
     json_array_foreach(json_object_get(goldens, "cases"), i, c)
     {
         const char *text = json_string_value(json_object_get(c, "template"));
-        int k = strstr(text, "<tool_call>") ? 0 : strstr(text, "\"parameters\":") ? 1 : 2;
-        if (k < 2 && !templates[k]) templates[k] = strdup(text);
+        int k = strstr(text, "<parameter=")       ? 2
+                : strstr(text, "<tool_call>")     ? 0
+                : strstr(text, "\"parameters\":") ? 1
+                                                  : 3;
+        if (k < 3 && !templates[k]) templates[k] = strdup(text);
     }
     json_decref(goldens);
-    return !templates[0] || !templates[1] || open_model(state);
+    return !templates[0] || !templates[1] || !templates[2] || open_model(state);
 }
 
 static int close_templates(void **state)
 {
-    free(templates[0]);
-    free(templates[1]);
+    for (size_t i = 0; i < BN_ARRAY_LEN(templates); i++) free(templates[i]);
     return close_model(state);
 }
 
@@ -146,8 +148,10 @@ static void test_templates(void **state)
     (void)state;
     static const char *const written[] = {
         "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ulm\"}}\n</tool_call>",
-        "{\"name\": \"weather\", \"parameters\": {\"city\": \"Ulm\"}}"};
-    for (size_t i = 0; i < 2; i++) {
+        "{\"name\": \"weather\", \"parameters\": {\"city\": \"Ulm\"}}",
+        "<tool_call>\n<function=weather>\n<parameter=city>\nUlm\n</parameter>\n</function>\n"
+        "</tool_call>"};
+    for (size_t i = 0; i < 3; i++) {
         struct tools *t = read_tools(TWO, "null", true), *none = read_tools(TWO, "\"none\"", true);
         tools_choose_form(t, bitnet_chat_template_text(model, templates[i]));
         tools_choose_form(none, templates[i]);
@@ -271,6 +275,54 @@ static void test_grammar(void **state)
     close_bytes(&b);
 }
 
+/* Arguments one by one: strings as they are, all else as JSON. */
+#define VALUE(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
+#define ONE(name, values) "<tool_call>\n<function=" name ">\n" values "</function>\n</tool_call>"
+#define TRIP                                                                                      \
+    "{\"type\":\"object\",\"properties\":{\"to\":{\"type\":\"string\"},\"days\":{\"type\":"       \
+    "\"integer\"},\"by\":{\"enum\":[\"car\",\"a \\\"bus\\\"\"]},\"with\":{\"anyOf\":[{\"$ref\":"  \
+    "\"#/$defs/who\"},{\"type\":\"null\"}]},\"ok\":{\"type\":\"boolean\"},\"note\":{\"anyOf\":[{" \
+    "\"type\":\"string\"},{\"type\":\"null\"}]},\"any\":{}},\"required\":[\"to\",\"days\"],\"$"   \
+    "defs\":"                                                                                     \
+    "{\"who\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}}"
+
+static void test_one_by_one(void **state)
+{
+    (void)state;
+    static const char list[] = "[" FUNCTION("trip", TRIP) ",{\"type\":\"function\",\"function\":{"
+                                                          "\"name\":\"now\"}}]";
+#define NEEDED VALUE("to", "Ulm") VALUE("days", "3")
+    struct bytes b = open_bytes();
+    char *g = grammar_of(read_tools(list, "\"required\"", true), templates[2]);
+    EXPECT_TEXTS(
+        &b, GBNF, g, ONE("now", ""), ONE("trip", NEEDED), ONE("now", "") "\n" ONE("trip", NEEDED),
+        ONE("trip", VALUE("to", "") VALUE("days", "-3")),
+        ONE("trip", VALUE("to", "a\n\n</param\n\n<b>\n </parameter>") VALUE("days", "0")),
+        ONE("trip", NEEDED VALUE("by", "a \"bus\"") VALUE("with", "[\"a\",\"b\"]")
+                        VALUE("ok", "true") VALUE("note", "null") VALUE("any", "{")),
+        ONE("trip", NEEDED VALUE("with", "null")), NOT, "", "Hello", ONE("trip", ""),
+        ONE("trip", VALUE("to", "Ulm")), ONE("trip", VALUE("days", "3") VALUE("to", "Ulm")),
+        ONE("trip", VALUE("to", "Ulm") VALUE("days", "three")), ONE("now", VALUE("x", "1")),
+        ONE("trip", NEEDED VALUE("by", "train")), ONE("trip", NEEDED VALUE("ok", "True")),
+        ONE("trip", NEEDED VALUE("with", "a")));
+    free(g);
+    g = grammar_of(read_tools(list, "null", true), templates[2]);
+    EXPECT_TEXTS(&b, GBNF, g, "", "a <b", "hm\n</think>\n\n" ONE("now", ""), "<tool_call", NOT,
+                 "<tool_call>\n{", ONE("now", "") " ");
+    free(g);
+    close_bytes(&b);
+    struct tools *t = read_tools("[" FUNCTION("f", "{\"anyOf\":[]}") "]", "null", true);
+    tools_choose_form(t, templates[2]);
+    assert_int_equal(tools_grammar(t, &g, &err), BITNET_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "'f-arguments#': 'anyOf'"));
+    tools_free(t);
+    t = read_tools("[" FUNCTION("f", "{\"properties\":{\"a>b\":{}}}") "]", "null", true);
+    tools_choose_form(t, templates[2]);
+    assert_int_equal(tools_grammar(t, &g, &err), BITNET_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "'a>b' cannot be written"));
+    tools_free(t);
+}
+
 /* Schemas that do not fit are refused, not cut. */
 static void test_large(void **state)
 {
@@ -387,6 +439,35 @@ static void test_parser(void **state)
     tools_free(none);
 }
 
+static void test_parser_one_by_one(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {ONE("now", ""), "|now {}"},
+        {"So:\n\n" ONE("trip", VALUE("to", "Ulm") VALUE("days", "3")),
+         "So:\n\n|trip {\"to\": \"Ulm\", \"days\": 3}"},
+        {ONE("now", "") "\n" ONE("trip", VALUE("to", "")), "|now {}|trip {\"to\": \"\"}"},
+        {ONE("trip", VALUE("to", "a\n\n</param\n\"\\\t\n</\xc3\xbc")),
+         "|trip {\"to\": \"a\\n\\n</param\\n\\\"\\\\\\u0009\\n</\xc3\xbc\"}"},
+        {ONE("trip", VALUE("with", "[\"a\"]") VALUE("ok", "true") VALUE("note", "7")),
+         "|trip {\"with\": [\"a\"], \"ok\": true, \"note\": \"7\"}"},
+        {ONE("trip", VALUE("days", "many")), "|trip {\"days\": \"many\"}"},
+        {ONE("trip", VALUE("unknown", "1")), "|trip {\"unknown\": \"1\"}"},
+        {"<tool_call>\n<function=trip>\n<parameter=to>\nUl", "|trip {\"to\": \"Ul?"},
+        {"<tool_call>\n<function=trip>\n<parameter=days>\n12", "|trip {\"days\": ?"},
+        {"<tool_call>\n<function=trip>\n<param", "|trip {?"},
+        {"<tool_call>\n<function=now>\n</func", "|now {}"},
+        {"<tool_call>\n<function=now>", "<tool_call>\n<function=now>"},
+        {"<tool_call>\n{\"name\": \"now\"", "<tool_call>\n{\"name\": \"now\""},
+        {"<tool_call>\n<function=now>\nhm" ONE("now", ""), "hm|now {}|now {}"},
+    };
+    struct tools *t =
+        read_tools("[" FUNCTION("trip", TRIP) "," FUNCTION("now", "{}") "]", "null", true);
+    tools_choose_form(t, templates[2]);
+    for (size_t i = 0; i < BN_ARRAY_LEN(cases); i++) expect_calls(t, cases[i][0], cases[i][1]);
+    tools_free(t);
+}
+
 /* The same answer has the same ids; calls beyond the last possible one are text. */
 static void test_ids(void **state)
 {
@@ -424,9 +505,11 @@ static void test_model(void **state)
     if (bitnet_chat_encode_json(model, question, strlen(question), NULL, 1, prompt, &n_prompt,
                                 &err))
         fail_msg("%s", err.text);
-    for (size_t i = 0; i < BN_ARRAY_LEN(choices); i++) {
+    for (size_t form = 0; form < 6; form++) {
+        size_t i = form % 3;
         struct tools *t = read_tools(TWO, choices[i], true);
         char *g;
+        if (form >= 3) tools_choose_form(t, templates[2]);
         assert_int_equal(tools_grammar(t, &g, &err), BITNET_OK);
         bitnet_request r;
         bitnet_request_init(&r);
@@ -467,10 +550,11 @@ static void test_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),  cmocka_unit_test(test_templates),
-        cmocka_unit_test(test_words), cmocka_unit_test(test_grammar),
-        cmocka_unit_test(test_large), cmocka_unit_test(test_parser),
-        cmocka_unit_test(test_ids),   cmocka_unit_test(test_model),
+        cmocka_unit_test(test_read),       cmocka_unit_test(test_templates),
+        cmocka_unit_test(test_words),      cmocka_unit_test(test_grammar),
+        cmocka_unit_test(test_large),      cmocka_unit_test(test_parser),
+        cmocka_unit_test(test_one_by_one), cmocka_unit_test(test_parser_one_by_one),
+        cmocka_unit_test(test_ids),        cmocka_unit_test(test_model),
     };
     return cmocka_run_group_tests_name("server_tools", tests, open_templates, close_templates);
 }

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-void bn_rmsnorm_avx2(float *y, const float *x, const float *g, size_t n, float eps)
+static inline float sum_squares(const float *x, size_t n)
 {
     struct bn_l16 s = bn_l16_zero();
     size_t i = 0;
@@ -18,8 +18,14 @@ void bn_rmsnorm_avx2(float *y, const float *x, const float *g, size_t n, float e
         struct bn_l16 v = bn_l16_load_head(x + i, n - i);
         s = bn_l16_mul_add(s, v, v);
     }
-    __m256 r = _mm256_set1_ps(1.0f / sqrtf(bn_l16_sum(s) / (float)n + eps));
-    for (i = 0; i + 8 <= n; i += 8) {
+    return bn_l16_sum(s);
+}
+
+void bn_rmsnorm_avx2(float *y, const float *x, const float *g, size_t n, float eps)
+{
+    __m256 r = _mm256_set1_ps(1.0f / sqrtf(sum_squares(x, n) / (float)n + eps));
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
         __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x + i), r);
         _mm256_storeu_ps(y + i, _mm256_mul_ps(_mm256_loadu_ps(g + i), v));
     }
@@ -27,6 +33,16 @@ void bn_rmsnorm_avx2(float *y, const float *x, const float *g, size_t n, float e
         __m256 v = _mm256_mul_ps(bn_load_head(x + i, n - i), r);
         bn_store_head(y + i, n - i, _mm256_mul_ps(bn_load_head(g + i, n - i), v));
     }
+}
+
+void bn_l2norm_avx2(float *y, const float *x, size_t n, float eps, float scale)
+{
+    __m256 r = _mm256_set1_ps(1.0f / sqrtf(sum_squares(x, n) + eps)), c = _mm256_set1_ps(scale);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), r), c));
+    if (i < n)
+        bn_store_head(y + i, n - i, _mm256_mul_ps(_mm256_mul_ps(bn_load_head(x + i, n - i), r), c));
 }
 
 /* |x|, or +0 where x is a NaN: maxps returns its second operand for unordered inputs */
@@ -126,6 +142,23 @@ void bn_silu_mul_avx2(float *y, const float *g, const float *u, size_t n)
                       silu_mul(bn_load_head(g + i, n - i), bn_load_head(u + i, n - i)));
 }
 
+static inline __m256 sigmoid_mul(__m256 x, __m256 g)
+{
+    const __m256 one = _mm256_set1_ps(1.0f);
+    __m256 e = bn_exp8(_mm256_xor_ps(g, _mm256_set1_ps(-0.0f)));
+    return _mm256_mul_ps(x, _mm256_div_ps(one, _mm256_add_ps(one, e)));
+}
+
+void bn_sigmoid_mul_avx2(float *y, const float *x, const float *g, size_t n)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i, sigmoid_mul(_mm256_loadu_ps(x + i), _mm256_loadu_ps(g + i)));
+    if (i < n)
+        bn_store_head(y + i, n - i,
+                      sigmoid_mul(bn_load_head(x + i, n - i), bn_load_head(g + i, n - i)));
+}
+
 static inline __m256 rot_a(__m256 a, __m256 b, __m256 c, __m256 s)
 {
     return _mm256_sub_ps(_mm256_mul_ps(a, c), _mm256_mul_ps(b, s));
@@ -135,7 +168,7 @@ static inline __m256 rot_b(__m256 a, __m256 b, __m256 c, __m256 s)
     return _mm256_add_ps(_mm256_mul_ps(b, c), _mm256_mul_ps(a, s));
 }
 
-void bn_rope_neox_avx2(float *x, size_t n_heads, size_t dim, size_t half, const float *cs)
+void bn_rope_avx2(float *x, size_t n_heads, size_t dim, size_t half, const float *cs)
 {
     for (size_t h = 0; h < n_heads; h++, x += dim) {
         size_t i = 0;
@@ -151,32 +184,6 @@ void bn_rope_neox_avx2(float *x, size_t n_heads, size_t dim, size_t half, const 
             __m256 a = bn_load_head(x + i, m), b = bn_load_head(x + half + i, m);
             bn_store_head(x + i, m, rot_a(a, b, c, s));
             bn_store_head(x + half + i, m, rot_b(a, b, c, s));
-        }
-    }
-}
-
-/* Eight pairs from two registers: even and odd places come apart within the 128-bit halves, in the
- * order of pairs 0 1 4 5 2 3 6 7, so cosines and sines are put into that order too; the unpacks
- * put the results back. */
-void bn_rope_norm_avx2(float *x, size_t n_heads, size_t dim, size_t half, const float *cs)
-{
-    for (size_t h = 0; h < n_heads; h++, x += dim) {
-        size_t i = 0;
-        for (; i + 8 <= half; i += 8) {
-            __m256d c0 = _mm256_castps_pd(_mm256_loadu_ps(cs + i));
-            __m256d s0 = _mm256_castps_pd(_mm256_loadu_ps(cs + half + i));
-            __m256 c = _mm256_castpd_ps(_mm256_permute4x64_pd(c0, 0xd8));
-            __m256 s = _mm256_castpd_ps(_mm256_permute4x64_pd(s0, 0xd8));
-            __m256 u = _mm256_loadu_ps(x + 2 * i), v = _mm256_loadu_ps(x + 2 * i + 8);
-            __m256 a = _mm256_shuffle_ps(u, v, 0x88), b = _mm256_shuffle_ps(u, v, 0xdd);
-            __m256 ra = rot_a(a, b, c, s), rb = rot_b(a, b, c, s);
-            _mm256_storeu_ps(x + 2 * i, _mm256_unpacklo_ps(ra, rb));
-            _mm256_storeu_ps(x + 2 * i + 8, _mm256_unpackhi_ps(ra, rb));
-        }
-        for (; i < half; i++) {
-            float a = x[2 * i], b = x[2 * i + 1];
-            x[2 * i] = a * cs[i] - b * cs[half + i];
-            x[2 * i + 1] = b * cs[i] + a * cs[half + i];
         }
     }
 }
