@@ -86,6 +86,21 @@ def test_state_cache(t):
         t.equal(j["state-cache"], want, f"--state-cache {given}")
     args = ["run", TIME, "-n", "8", "--seed", "5", "-q"]
     t.equal(t.run(*args, "--state-cache", "1M").out, t.run(*args).out, "a model without states")
+    t.run("synth", "qwen35-tiny", "hybrid.gguf")
+    t.keeps("hybrid.gguf")
+    args = ["run", "-m", "hybrid.gguf", TIME * 8, "-n", "40", "--temp", "0", "--ignore-eos", "--json"]
+    auto, off = t.run(*args).json(), t.run(*args, "--state-cache", "off").json()
+    t.equal(auto["tokens"], off["tokens"], "the same text")
+    one = auto["states"]["sequence_bytes"]
+    t.check(one > 0 and auto["states"]["bytes"] >= one * (1 + auto["states"]["snapshots"]), "room for all")
+    t.check(2 < auto["states"]["snapshots_used"] <= auto["states"]["snapshots"], "states are put aside")
+    t.equal((off["states"]["snapshots"], off["states"]["snapshots_used"]), (0, 0), "none without")
+    some = t.run(*args, "--state-cache", str(3 * one)).json()
+    t.equal((some["tokens"], some["states"]["snapshots"]), (off["tokens"], 3), "as many as fit")
+    t.write("in.jsonl", '{"prompt": "hello"}\n')
+    j = t.run("batch", "-m", "hybrid.gguf", "-i", "in.jsonl", "--dry-run", "--json", "-b", "4", "-c", "128").json()
+    kv = j["memory"]["kv_bytes"] // 4
+    t.equal(j["memory"]["sequence_bytes"], kv + one, "a sequence with its state")
 
 
 def test_usage(t):
