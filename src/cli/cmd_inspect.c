@@ -241,6 +241,46 @@ static void print_weights(const struct contents *c)
     }
 }
 
+/* What the file recommends for sampling. */
+struct advice {
+    const char *option, *member;
+    double value;
+};
+enum { MAX_ADVICE = 6 };
+
+static size_t read_advice(struct advice out[MAX_ADVICE], const bitnet_file *f)
+{
+    bitnet_sampling s;
+    bitnet_sampling_init(&s);
+    uint32_t given = bitnet_file_sampling(f, &s);
+    const struct {
+        uint32_t bit;
+        struct advice advice;
+    } all[MAX_ADVICE] = {
+        {BITNET_SAMPLING_TEMPERATURE, {"temp", "temperature", (double)s.temperature}},
+        {BITNET_SAMPLING_TOP_K, {"top-k", "top_k", s.top_k}},
+        {BITNET_SAMPLING_TOP_P, {"top-p", "top_p", (double)s.top_p}},
+        {BITNET_SAMPLING_MIN_P, {"min-p", "min_p", (double)s.min_p}},
+        {BITNET_SAMPLING_REPETITION_PENALTY,
+         {"repeat-penalty", "repetition_penalty", (double)s.repetition_penalty}},
+        {BITNET_SAMPLING_PENALTY_LAST_N, {"repeat-last-n", "penalty_last_n", s.penalty_last_n}},
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < MAX_ADVICE; i++)
+        if (given & all[i].bit) out[n++] = all[i].advice;
+    return n;
+}
+
+static void print_advice(const bitnet_file *f)
+{
+    struct advice a[MAX_ADVICE];
+    size_t n = read_advice(a, f);
+    if (n == 0) return;
+    fputs("  recommended    ", stdout);
+    for (size_t i = 0; i < n; i++) printf(" --%s %g", a[i].option, a[i].value);
+    fputc('\n', stdout);
+}
+
 static void print_layers(const bitnet_file_model *m)
 {
     printf("  layers          %u", m->n_layer);
@@ -315,6 +355,7 @@ static int print_text(const struct inspect_config *o, const struct contents *c)
     if (o->weights || !o->meta) {
         print_model(c);
         print_summary(c);
+        print_advice(c->file);
     }
     return EXIT_DONE;
 }
@@ -375,6 +416,20 @@ static json_t *json_meta(const bitnet_file *f)
     return all;
 }
 
+/* As numbers with six digits: they were floats. */
+static json_t *json_advice(const bitnet_file *f)
+{
+    struct advice a[MAX_ADVICE];
+    size_t n = read_advice(a, f);
+    json_t *j = json_object();
+    for (size_t i = 0; i < n; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%g", a[i].value);
+        json_object_set_new(j, a[i].member, json_loads(text, JSON_DECODE_ANY, NULL));
+    }
+    return j;
+}
+
 static json_t *json_delta(const bitnet_file_model *m)
 {
     if (!m->n_delta) return json_null();
@@ -415,7 +470,7 @@ static int print_json(const struct contents *c)
     for (size_t i = 0; i < c->n_rows; i++) json_array_append_new(tensors, json_tensor(&c->rows[i]));
     bool known = c->counted && c->n_matrices;
     return term_print_json(json_pack(
-        "{s:o, s:s, s:I, s:o, s:o, s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}",
+        "{s:o, s:s, s:I, s:o, s:o, s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
         "path", term_json_string(path, strlen(path)), "format", bitnet_file_format(c->file),
         "file_bytes", (json_int_t)bitnet_file_bytes(c->file), "model", json_model(c), "model_error",
         c->why_not.status == BITNET_OK ? json_null()
@@ -428,7 +483,7 @@ static int print_json(const struct contents *c)
         known ? bn_json_real((double)c->zeros / (double)c->weights) : json_null(), "dead_rows",
         known ? json_integer((json_int_t)c->dead_rows) : json_null(), "nonfinite",
         known ? json_integer((json_int_t)c->nonfinite) : json_null(), "tensors", tensors,
-        "metadata", json_meta(c->file)));
+        "metadata", json_meta(c->file), "sampling", json_advice(c->file)));
 }
 
 /* ------------------------------------------------------------------ the command */

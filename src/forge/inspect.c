@@ -5,6 +5,7 @@
 #include "forge/forge.h"
 
 #include "base/buf.h"
+#include "model/config_sampling.h"
 #include "model/hadamard.h"
 #include "model/state.h"
 #include <stdio.h>
@@ -222,6 +223,10 @@ void bn_file_close(struct bitnet_file *f)
 const char *bn_file_format(const struct bitnet_file *f) { return f->src.format; }
 uint64_t bn_file_bytes(const struct bitnet_file *f) { return f->src.file_bytes; }
 size_t bn_file_n_meta(const struct bitnet_file *f) { return f->n_meta; }
+uint32_t bn_file_sampling(const struct bitnet_file *f, bitnet_sampling *s)
+{
+    return f->have_config ? bn_config_sampling(&f->config, s) : 0;
+}
 size_t bn_file_n_tensors(const struct bitnet_file *f) { return f->src.n_tensors; }
 
 bitnet_status bn_file_meta(const struct bitnet_file *f, size_t i, const char **key,

@@ -208,24 +208,23 @@ static bitnet_status plan(struct synth *s, const struct bn_choice *type, enum bn
 
 static void fill_config(struct bn_config *c, const struct bn_shape *shape, uint32_t n_layer)
 {
-    *c =
-        (struct bn_config){.n_vocab = shape->n_vocab,
-                           .n_embd = shape->n_embd,
-                           .n_ff = shape->n_ff,
-                           .n_layer = n_layer ? n_layer : shape->n_layer,
-                           .n_head = shape->n_head,
-                           .n_head_kv = shape->n_head_kv,
-                           .head_dim = shape->head_dim,
-                           .n_ctx = shape->n_ctx,
-                           .eps = shape->eps,
-                           .act = shape->act,
-                           .act_quant = shape->act_quant,
-                           .tied_head = shape->tied_head,
-                           .rope_theta = shape->rope_theta,
-                           .rope_dim = shape->head_dim,
-                           .sub_norms = strncmp(shape->arch, "bitnet", 6) == 0,
-                           .qk_norm = strcmp(shape->arch, "qwen3") == 0,
-                           .rope = strcmp(shape->arch, "llama") == 0 ? BN_ROPE_NORM : BN_ROPE_NEOX};
+    *c = (struct bn_config){.n_vocab = shape->n_vocab,
+                            .n_embd = shape->n_embd,
+                            .n_ff = shape->n_ff,
+                            .n_layer = n_layer ? n_layer : shape->n_layer,
+                            .n_head = shape->n_head,
+                            .n_head_kv = shape->n_head_kv,
+                            .head_dim = shape->head_dim,
+                            .n_ctx = shape->n_ctx,
+                            .eps = shape->eps,
+                            .act = shape->act,
+                            .act_quant = shape->act_quant,
+                            .tied_head = shape->tied_head,
+                            .rope_theta = shape->rope_theta,
+                            .rope_dim = shape->head_dim,
+                            .sub_norms = strncmp(shape->arch, "bitnet", 6) == 0,
+                            .qk_norm = strcmp(shape->arch, "qwen3") == 0,
+                            .qk_pairs = strcmp(shape->arch, "llama") == 0};
     if (shape->yarn_factor > 0) {
         c->rope_scaling = BN_RS_YARN;
         c->rope_factor = shape->yarn_factor;

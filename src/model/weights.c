@@ -391,6 +391,8 @@ static bitnet_status load_head(struct loader *l)
     m->head = m->embed;
     if (!m->config.tied_head) BN_TRY(load_table(l, &m->head, BN_P_HEAD));
     BN_TRY(look_for_rotation(l, &m->head.rotated, tensor, false));
+    /* rows that are turned back when they are looked up are turned as a head's, too */
+    if (m->config.tied_head) m->head.rotated |= m->embed_rotated;
     struct bn_stored stored = m->head.stored;
     if (!bn_type_info(stored.type)->ternary && stored.type > BN_BF16) return BITNET_OK;
     BN_TRY(bn_source_fetch(l->s, tensor, l->err));

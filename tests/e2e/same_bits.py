@@ -4,11 +4,11 @@
 threads, chunking and company, layout of the weights in memory, for every file type that holds the model without loss, and for
 other CPUs.
 
-usage: same_bits.py --bits BITS --bitnet BITNET --model MODEL.gguf [--folder DIR]
+usage: same_bits.py --bits BITS --bitnet BITNET --model MODEL.gguf [--folder DIR] [--hybrid TINY.gguf]
                     [--foreign NAME 'COMMAND...']... [--skipped NAME REASON]... [--only-foreign]
 
 --bits, --bitnet: this machine's build. --folder: config.json and tokenizer.json of the same model as a Hugging Face
-folder; its weights are made from MODEL by hf_folder.py.
+folder; its weights are made from MODEL by hf_folder.py. --hybrid: a small model with delta nets and rotated matrices.
 --foreign: a `bits` for another CPU or from another compiler, with the emulator it needs in front.
 --skipped: something that could not be built; shown and counted as skipped.
 tests/e2e/same_bits.sha256, when there, pins the hashes: a change of one is a change of the numbers and must be explained.
@@ -32,6 +32,7 @@ LOSSLESS = [("i2_s", []), ("iq2_bn", []), ("i2_s, head f32", ["--head-type", "f3
 ROUNDED = ["iq1_bn", "i2_s", "iq2_bn", "q2_0"]
 PERHAPS = ["tq2_0", "tq1_0"]  # blocks of 256, which the small model's FFN width does not fill
 Q1_0 = 41  # the GGUF type
+HYBRID_IDS = ["--ids", ",".join(str(i * 71 % 160) for i in range(150))]  # several pages of keys
 
 count, failed = 0, 0
 
@@ -213,6 +214,39 @@ def binary(pinned, bits, bitnet):
                ("kernels avx" in p.stderr) == ("layout b1" in p.stderr), p.stderr)
 
 
+def hybrid_here(judge, bits, model):
+    """Delta nets, gated attention, rotated inputs; float activations, and int8 ones."""
+    names = list(backends(bits, model))
+    for backend in names:
+        for threads in (1, 2, 3):
+            for chunk in (0, 7, 1):
+                judge.see(f"hybrid, {backend}, threads {threads}, chunks of {chunk or 'all'}", bits, model, *HYBRID_IDS,
+                          "--backend", backend, "--threads", str(threads), "--chunk", str(chunk), kv="hybrid")
+    for backend, threads, chunk in (("auto", 1, 0), ("scalar", 2, 7), ("avx2", 2, 40), ("auto", 3, 1)):
+        if backend in names:
+            judge.see(f"hybrid, int8, {backend}, threads {threads}, chunks of {chunk or 'all'}", bits, model, *HYBRID_IDS,
+                      "--activations", "int8", "--backend", backend, "--threads", str(threads), "--chunk", str(chunk),
+                      kv="hybrid-int8")
+    judge.see("hybrid, steps of 5 tokens", bits, model, *HYBRID_IDS, "--batch", "5", kv="hybrid")
+    for chunk, batch in (("7", "0"), ("1", "16"), ("40", "64")):
+        judge.see(f"hybrid, in company, chunks of {chunk}", bits, model, *HYBRID_IDS, "--chunk", chunk, "--batch", batch,
+                  "--company", kv="hybrid")
+    for backend, threads in (("auto", "1"), ("scalar", "2"), ("auto", "3")):
+        judge.see(f"hybrid, answers, {backend}, threads {threads}", bits, model, *HYBRID_IDS, "--answer", "64", "--backend",
+                  backend, "--threads", threads, kv="hybrid-answer")
+    judge.see("hybrid, answers, in company", bits, model, *HYBRID_IDS, "--answer", "64", "--company", kv="hybrid-answer")
+
+
+def hybrid_foreign(judge, name, command, model):
+    command = shlex.split(command)
+    judge.see(f"{name}, hybrid, 2 threads, in one go", command, model, *HYBRID_IDS, "--threads", "2", kv="hybrid")
+    judge.see(f"{name}, hybrid, 1 thread, in chunks of 7", command, model, *HYBRID_IDS, "--threads", "1", "--chunk", "7",
+              kv="hybrid")
+    judge.see(f"{name}, hybrid, scalar, token by token", command, model, *HYBRID_IDS, "--backend", "scalar", "--chunk", "1",
+              kv="hybrid")
+    judge.see(f"{name}, hybrid, int8", command, model, *HYBRID_IDS, "--activations", "int8", "--chunk", "7", kv="hybrid-int8")
+
+
 def foreign(judge, name, command, model):
     command = shlex.split(command)
     judge.see(f"{name}, 2 threads, in one go", command, model, "--threads", "2")
@@ -232,6 +266,7 @@ def main():
     a.add_argument("--bitnet", type=shlex.split)
     a.add_argument("--model", type=pathlib.Path, required=True)
     a.add_argument("--folder", type=pathlib.Path)
+    a.add_argument("--hybrid", type=pathlib.Path)
     a.add_argument("--foreign", nargs=2, action="append", default=[])
     a.add_argument("--skipped", nargs=2, action="append", default=[])
     a.add_argument("--only-foreign", action="store_true", help="of this machine's build one run only, to compare with")
@@ -244,6 +279,8 @@ def main():
         for kv in KV_TYPES:
             judge.see(f"this machine, kv {kv}", a.bits, a.model, kv=kv)
         judge.see("this machine, answers", a.bits, a.model, "--answer", "12", "--head", "exact", kv="answer")
+        if a.hybrid:
+            hybrid_foreign(judge, "this machine", shlex.join(a.bits), a.hybrid)
     elif a.bits:
         here(judge, a.bits, a.model)
         answers(judge, a.bits, a.model)
@@ -251,8 +288,12 @@ def main():
         if a.bitnet:
             files(judge, a.bits, a.bitnet, a.model, a.folder)
             binary(read_pinned(), a.bits, a.bitnet)
+        if a.hybrid:
+            hybrid_here(judge, a.bits, a.hybrid)
     for name, command in a.foreign:
         foreign(judge, name, command, a.model)
+        if a.hybrid:
+            hybrid_foreign(judge, name, command, a.hybrid)
     for name, why in a.skipped:
         skip(name, why)
     for kv, got in judge.first.items():
