@@ -407,6 +407,18 @@ typedef struct bitnet_sampling {
 /* temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, seed 0, the rest off */
 BITNET_API void bitnet_sampling_init(bitnet_sampling *s);
 
+/* What a model's file recommends is written over these members of s; what it is silent about stays.
+ * Returns bits of enum bitnet_sampling_given. s may be NULL. The library itself follows a request only. */
+enum bitnet_sampling_given {
+    BITNET_SAMPLING_TEMPERATURE = 1u << 0,
+    BITNET_SAMPLING_TOP_K = 1u << 1,
+    BITNET_SAMPLING_TOP_P = 1u << 2,
+    BITNET_SAMPLING_MIN_P = 1u << 3,
+    BITNET_SAMPLING_REPETITION_PENALTY = 1u << 4,
+    BITNET_SAMPLING_PENALTY_LAST_N = 1u << 5
+};
+BITNET_API uint32_t bitnet_model_sampling(const bitnet_model *m, bitnet_sampling *s);
+
 typedef struct bitnet_request {
     size_t size;
     const int32_t *tokens; /* the whole prompt; copied */
@@ -593,6 +605,28 @@ BITNET_API size_t bitnet_file_n_meta(const bitnet_file *f);
 BITNET_API bitnet_status bitnet_file_meta(const bitnet_file *f, size_t i, const char **key,
                                           const char **type, char *value, size_t *n);
 BITNET_API size_t bitnet_file_n_tensors(const bitnet_file *f);
+BITNET_API uint32_t bitnet_file_sampling(const bitnet_file *f,
+                                         bitnet_sampling *s); /* as of a model */
+
+/* What the metadata says the model is; no weight is looked at. */
+typedef struct bitnet_file_model {
+    size_t size;
+    const char *architecture; /* borrowed from the file */
+    uint32_t n_vocab, n_embd, n_ff, n_head, n_head_kv, head_dim, n_ctx_train;
+    uint32_t n_layer, n_attention, n_delta; /* n_layer: the two together */
+    uint32_t attention_every;               /* the n-th layers are those; 0: not regularly */
+    uint32_t n_mtp;                         /* layers behind the last, to draft tokens */
+    uint32_t delta_k_heads, delta_v_heads, delta_k_dim, delta_v_dim, delta_taps; /* of delta nets */
+    uint64_t state_bytes;       /* of a sequence, whatever its length: delta nets, in f32 */
+    uint64_t kv_token_bytes;    /* of a token, in f16: attention */
+    uint32_t rotation_block;    /* 0: no input of a matrix is rotated */
+    uint32_t rotation_signs;    /* +-1 that are stored; 0: all are +1 */
+    uint64_t n_rotated;         /* matrices with a rotated input, the head among them */
+    uint32_t rotated_embedding; /* 1: its rows are turned back */
+} bitnet_file_model;
+/* An error: the model cannot be read here, and why. */
+BITNET_API bitnet_status bitnet_file_get_model(const bitnet_file *f, bitnet_file_model *model,
+                                               bitnet_error *err);
 
 typedef struct bitnet_tensor_info {
     size_t size;
@@ -604,6 +638,9 @@ typedef struct bitnet_tensor_info {
     double bits_per_weight;
     int is_ternary_type; /* 1: a storage type made for ternary or binary weights */
     int is_matrix;       /* 1: a linear projection of a layer                    */
+    /* 1: gives a delta net its decays or strengths. Published files have some of them in floats;
+     * then they are a few in a thousand weights, and is_matrix is 0 */
+    int is_gate;
 } bitnet_tensor_info;
 BITNET_API bitnet_status bitnet_file_tensor(const bitnet_file *f, size_t i,
                                             bitnet_tensor_info *info);
@@ -630,7 +667,8 @@ BITNET_API bitnet_status bitnet_file_tensor_stats(const bitnet_file *f, size_t i
 typedef struct bitnet_convert_options {
     size_t size;
     const char *type; /* ternary matrices: "keep", "i2_s", "tq2_0", "tq1_0", "iq2_bn", "iq1_bn",
-                               "q1_0", "q2_0"; NULL: i2_s where the shapes allow, else iq2_bn */
+                               "q1_0", "q2_0", "pq2_0", "ptq1_0"; NULL: i2_s where shapes and scales
+                               allow, else the nearest that holds them */
     /* embedding and head: "keep", "f32", "f16", "bf16", "q8_0", "q6_k", "q4_0", "q4_k" */
     const char *head_type;
     const char *i2s_layout; /* of the input, as in bitnet_model_options */
@@ -638,7 +676,7 @@ typedef struct bitnet_convert_options {
     uint32_t overwrite;     /* 1: an existing output file may be replaced     */
     bitnet_progress_fn progress;
     void *progress_user;
-    /* 1: scales may be rounded to the 16 bits of tq1_0, tq2_0, iq1_bn, q1_0, q2_0; 0: such a
+    /* 1: scales may be rounded to the 16 bits of tq1_0, tq2_0, iq1_bn, q1_0, q2_0, pq2_0, ptq1_0; 0: such a
      * conversion is refused. Weights never change. */
     uint32_t allow_scale_rounding;
 } bitnet_convert_options;

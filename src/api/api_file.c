@@ -14,6 +14,10 @@ void bitnet_file_close(bitnet_file *f) { bn_file_close(f); }
 const char *bitnet_file_format(const bitnet_file *f) { return f ? bn_file_format(f) : ""; }
 uint64_t bitnet_file_bytes(const bitnet_file *f) { return f ? bn_file_bytes(f) : 0; }
 size_t bitnet_file_n_meta(const bitnet_file *f) { return f ? bn_file_n_meta(f) : 0; }
+uint32_t bitnet_file_sampling(const bitnet_file *f, bitnet_sampling *s)
+{
+    return f ? bn_file_sampling(f, s) : 0;
+}
 size_t bitnet_file_n_tensors(const bitnet_file *f) { return f ? bn_file_n_tensors(f) : 0; }
 
 bitnet_status bitnet_file_meta(const bitnet_file *f, size_t i, const char **key, const char **type,
@@ -21,6 +25,16 @@ bitnet_status bitnet_file_meta(const bitnet_file *f, size_t i, const char **key,
 {
     if (!f || !key || !type || !n || i >= bn_file_n_meta(f)) return BITNET_E_ARG;
     return bn_file_meta(f, i, key, type, value, n);
+}
+
+bitnet_status bitnet_file_get_model(const bitnet_file *f, bitnet_file_model *model,
+                                    bitnet_error *err)
+{
+    BN_NEED(f && model, err, "an argument is NULL");
+    bitnet_file_model m = {.size = sizeof m};
+    BN_TRY(bn_file_model(f, &m, err));
+    bn_fill_sized(model, &m, sizeof m);
+    return BITNET_OK;
 }
 
 bitnet_status bitnet_file_tensor(const bitnet_file *f, size_t i, bitnet_tensor_info *info)

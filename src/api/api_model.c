@@ -2,6 +2,7 @@
 #include "api/api.h"
 
 #include "base/mem.h"
+#include "model/config_sampling.h"
 #include "model/head.h"
 #include <stdlib.h>
 
@@ -98,4 +99,9 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif
     bn_fill_sized(info, &i, sizeof i);
+}
+
+uint32_t bitnet_model_sampling(const bitnet_model *model, bitnet_sampling *s)
+{
+    return model ? bn_config_sampling(&model->m->config, s) : 0;
 }

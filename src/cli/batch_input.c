@@ -109,6 +109,7 @@ static bitnet_status parse_object(const struct batch_input *in, struct openai_re
     json_t *body;
     BN_TRY(get_custom_id(custom_id, j, in->index, err));
     struct openai_defaults d = {.max_tokens = in->config->max_tokens,
+                                .model = in->model,
                                 .seed =
                                     bn_mix64(hash_text(bn_mix64(in->config->seed), *custom_id))};
     BN_TRY(unwrap(&body, &kind, j, err));

@@ -210,6 +210,7 @@ static bitnet_status answer(struct chat *c, const char *text, bitnet_error *err)
     bitnet_status s = fit(&ids, &n, c, err);
     /* every turn has a seed of its own, so that a repeated question may be answered otherwise */
     struct generation g = {.engine = c->engine,
+                           .model = c->model,
                            .opts = &c->config->gen,
                            .tokens = ids,
                            .n_tokens = n,

@@ -64,8 +64,11 @@ struct contents {
     struct row *rows;
     size_t n_rows;
     bool counted; /* the matrices were read */
+    bitnet_file_model model;
+    bitnet_error why_not; /* status other than BITNET_OK: the model cannot be read */
     /* over the projection matrices */
     uint64_t n_matrices, weights, bytes, zeros, dead_rows, nonfinite;
+    uint64_t n_float_gates, float_gate_weights; /* that are not among them */
     /* "binary", "ternary", "quaternary", "float", "mixed", "none", "unread" */
     const char *weight_dtype;
     double bit_width; /* information in a weight of that kind: 1, 1.58, 2, or the storage's bits */
@@ -126,6 +129,10 @@ static void summarise(struct contents *c, bool count)
     c->counted = count;
     for (size_t i = 0; i < c->n_rows; i++) {
         const struct row *r = &c->rows[i];
+        if (r->info.is_gate && !r->info.is_matrix) {
+            c->n_float_gates++;
+            c->float_gate_weights += weights_of(&r->info);
+        }
         if (!r->info.is_matrix) continue;
         c->n_matrices++;
         c->weights += weights_of(&r->info);
@@ -234,6 +241,88 @@ static void print_weights(const struct contents *c)
     }
 }
 
+/* What the file recommends for sampling. */
+struct advice {
+    const char *option, *member;
+    double value;
+};
+enum { MAX_ADVICE = 6 };
+
+static size_t read_advice(struct advice out[MAX_ADVICE], const bitnet_file *f)
+{
+    bitnet_sampling s;
+    bitnet_sampling_init(&s);
+    uint32_t given = bitnet_file_sampling(f, &s);
+    const struct {
+        uint32_t bit;
+        struct advice advice;
+    } all[MAX_ADVICE] = {
+        {BITNET_SAMPLING_TEMPERATURE, {"temp", "temperature", (double)s.temperature}},
+        {BITNET_SAMPLING_TOP_K, {"top-k", "top_k", s.top_k}},
+        {BITNET_SAMPLING_TOP_P, {"top-p", "top_p", (double)s.top_p}},
+        {BITNET_SAMPLING_MIN_P, {"min-p", "min_p", (double)s.min_p}},
+        {BITNET_SAMPLING_REPETITION_PENALTY,
+         {"repeat-penalty", "repetition_penalty", (double)s.repetition_penalty}},
+        {BITNET_SAMPLING_PENALTY_LAST_N, {"repeat-last-n", "penalty_last_n", s.penalty_last_n}},
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < MAX_ADVICE; i++)
+        if (given & all[i].bit) out[n++] = all[i].advice;
+    return n;
+}
+
+static void print_advice(const bitnet_file *f)
+{
+    struct advice a[MAX_ADVICE];
+    size_t n = read_advice(a, f);
+    if (n == 0) return;
+    fputs("  recommended    ", stdout);
+    for (size_t i = 0; i < n; i++) printf(" --%s %g", a[i].option, a[i].value);
+    fputc('\n', stdout);
+}
+
+static void print_layers(const bitnet_file_model *m)
+{
+    printf("  layers          %u", m->n_layer);
+    if (m->n_delta) {
+        printf(": %u delta net, %u attention", m->n_delta, m->n_attention);
+        uint32_t n = m->attention_every;
+        if (n) printf(" (every %u%s)", n, n == 2 ? "nd" : n == 3 ? "rd" : "th");
+    }
+    if (m->n_mtp) printf(", and %u to draft tokens (MTP)", m->n_mtp);
+    printf("; %u wide, feed-forward %u\n", m->n_embd, m->n_ff);
+}
+
+static void print_model(const struct contents *c)
+{
+    char size[TERM_SIZE_BYTES];
+    const bitnet_file_model *m = &c->model;
+    printf("\n%smodel%s\n", term_style(stdout, TERM_BOLD), term_style(stdout, TERM_PLAIN));
+    if (c->why_not.status != BITNET_OK) {
+        fputs("  cannot be run   ", stdout);
+        term_print_clean(stdout, c->why_not.text);
+        fputc('\n', stdout);
+        return;
+    }
+    printf("  architecture    %s, %u tokens in the vocabulary, context %u\n", m->architecture,
+           m->n_vocab, m->n_ctx_train);
+    print_layers(m);
+    printf("  attention       %u heads of %u, %u of keys and values; %s a token in f16\n",
+           m->n_head, m->head_dim, m->n_head_kv, term_size(size, m->kv_token_bytes));
+    if (m->n_delta)
+        printf(
+            "  delta net       %u key heads of %u, %u value heads of %u, convolution of %u; state "
+            "%s a sequence\n",
+            m->delta_k_heads, m->delta_k_dim, m->delta_v_heads, m->delta_v_dim, m->delta_taps,
+            term_size(size, m->state_bytes));
+    if (!m->rotation_block) return;
+    printf("  rotation        Hadamard, blocks of %u, before %llu matrices%s; ", m->rotation_block,
+           (unsigned long long)m->n_rotated,
+           m->rotated_embedding ? " and behind the embedding" : "");
+    if (m->rotation_signs) printf("%u signs\n", m->rotation_signs);
+    else puts("no signs");
+}
+
 static void print_summary(const struct contents *c)
 {
     char size[TERM_SIZE_BYTES];
@@ -246,6 +335,9 @@ static void print_summary(const struct contents *c)
            (unsigned long long)c->weights, term_size(size, c->bytes));
     if (c->weights) printf(", %.3f bits a weight", (double)c->bytes * 8 / (double)c->weights);
     fputc('\n', stdout);
+    if (c->n_float_gates)
+        printf("  gates in floats %llu, %llu weights\n", (unsigned long long)c->n_float_gates,
+               (unsigned long long)c->float_gate_weights);
     if (!c->counted || !c->n_matrices) return;
     printf("  zeros           %.2f %%\n  dead rows       %llu\n",
            100.0 * (double)c->zeros / (double)c->weights, (unsigned long long)c->dead_rows);
@@ -260,7 +352,11 @@ static int print_text(const struct inspect_config *o, const struct contents *c)
            term_size(size, bitnet_file_bytes(c->file)), c->n_rows);
     if (o->meta || !o->weights) print_meta(c->file);
     if (o->weights) print_weights(c);
-    if (o->weights || !o->meta) print_summary(c);
+    if (o->weights || !o->meta) {
+        print_model(c);
+        print_summary(c);
+        print_advice(c->file);
+    }
     return EXIT_DONE;
 }
 
@@ -272,11 +368,12 @@ static json_t *json_tensor(const struct row *r)
     json_t *dims = json_array();
     for (uint32_t d = 0; d < t->n_dims && d < BN_ARRAY_LEN(t->dims); d++)
         json_array_append_new(dims, json_integer((json_int_t)t->dims[d]));
-    json_t *j = json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:b, s:b}", "name",
-                          term_json_string(t->name, strlen(t->name)), "type", t->type, "dims", dims,
-                          "bytes", (json_int_t)t->bytes, "offset", (json_int_t)t->offset,
-                          "bits_per_weight", bn_json_real(t->bits_per_weight), "is_matrix",
-                          t->is_matrix, "is_ternary_type", t->is_ternary_type);
+    json_t *j =
+        json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:b, s:b, s:b}", "name",
+                  term_json_string(t->name, strlen(t->name)), "type", t->type, "dims", dims,
+                  "bytes", (json_int_t)t->bytes, "offset", (json_int_t)t->offset, "bits_per_weight",
+                  bn_json_real(t->bits_per_weight), "is_matrix", t->is_matrix, "is_ternary_type",
+                  t->is_ternary_type, "is_gate", t->is_gate);
     if (!j || !r->counted) return j;
     const bitnet_tensor_stats *s = &r->stats;
     json_t *found = json_pack(
@@ -319,24 +416,75 @@ static json_t *json_meta(const bitnet_file *f)
     return all;
 }
 
+/* As numbers with six digits: they were floats. */
+static json_t *json_advice(const bitnet_file *f)
+{
+    struct advice a[MAX_ADVICE];
+    size_t n = read_advice(a, f);
+    json_t *j = json_object();
+    for (size_t i = 0; i < n; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%g", a[i].value);
+        json_object_set_new(j, a[i].member, json_loads(text, JSON_DECODE_ANY, NULL));
+    }
+    return j;
+}
+
+static json_t *json_delta(const bitnet_file_model *m)
+{
+    if (!m->n_delta) return json_null();
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "key_heads", (json_int_t)m->delta_k_heads,
+                     "key_dim", (json_int_t)m->delta_k_dim, "value_heads",
+                     (json_int_t)m->delta_v_heads, "value_dim", (json_int_t)m->delta_v_dim, "taps",
+                     (json_int_t)m->delta_taps, "state_bytes", (json_int_t)m->state_bytes);
+}
+
+static json_t *json_rotation(const bitnet_file_model *m)
+{
+    if (!m->rotation_block) return json_null();
+    return json_pack("{s:I, s:I, s:b, s:I}", "block", (json_int_t)m->rotation_block, "matrices",
+                     (json_int_t)m->n_rotated, "embedding", m->rotated_embedding, "signs",
+                     (json_int_t)m->rotation_signs);
+}
+
+/* null: it cannot be read; model_error says why. */
+static json_t *json_model(const struct contents *c)
+{
+    const bitnet_file_model *m = &c->model;
+    if (c->why_not.status != BITNET_OK) return json_null();
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+        "architecture", m->architecture, "vocab", (json_int_t)m->n_vocab, "embd",
+        (json_int_t)m->n_embd, "ff", (json_int_t)m->n_ff, "heads", (json_int_t)m->n_head,
+        "kv_heads", (json_int_t)m->n_head_kv, "head_dim", (json_int_t)m->head_dim, "context",
+        (json_int_t)m->n_ctx_train, "layers", (json_int_t)m->n_layer, "attention_layers",
+        (json_int_t)m->n_attention, "delta_layers", (json_int_t)m->n_delta, "attention_every",
+        (json_int_t)m->attention_every, "mtp_layers", (json_int_t)m->n_mtp, "kv_token_bytes",
+        (json_int_t)m->kv_token_bytes, "delta_net", json_delta(m), "rotation", json_rotation(m));
+}
+
 static int print_json(const struct contents *c)
 {
     const char *path = model_path_name(c->path);
     json_t *tensors = json_array();
     for (size_t i = 0; i < c->n_rows; i++) json_array_append_new(tensors, json_tensor(&c->rows[i]));
     bool known = c->counted && c->n_matrices;
-    return term_print_json(
-        json_pack("{s:o, s:s, s:I, s:s, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "path",
-                  term_json_string(path, strlen(path)), "format", bitnet_file_format(c->file),
-                  "file_bytes", (json_int_t)bitnet_file_bytes(c->file), "weight_dtype",
-                  c->weight_dtype, "bit_width", known ? bn_json_real(c->bit_width) : json_null(),
-                  "has_zero_point", known ? json_boolean(c->has_zero_point) : json_null(),
-                  "matrices", (json_int_t)c->n_matrices, "matrix_weights", (json_int_t)c->weights,
-                  "matrix_bytes", (json_int_t)c->bytes, "zero_share",
-                  known ? bn_json_real((double)c->zeros / (double)c->weights) : json_null(),
-                  "dead_rows", known ? json_integer((json_int_t)c->dead_rows) : json_null(),
-                  "nonfinite", known ? json_integer((json_int_t)c->nonfinite) : json_null(),
-                  "tensors", tensors, "metadata", json_meta(c->file)));
+    return term_print_json(json_pack(
+        "{s:o, s:s, s:I, s:o, s:o, s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, "
+        "s:o}",
+        "path", term_json_string(path, strlen(path)), "format", bitnet_file_format(c->file),
+        "file_bytes", (json_int_t)bitnet_file_bytes(c->file), "model", json_model(c), "model_error",
+        c->why_not.status == BITNET_OK ? json_null()
+                                       : term_json_string(c->why_not.text, strlen(c->why_not.text)),
+        "weight_dtype", c->weight_dtype, "bit_width",
+        known ? bn_json_real(c->bit_width) : json_null(), "has_zero_point",
+        known ? json_boolean(c->has_zero_point) : json_null(), "matrices",
+        (json_int_t)c->n_matrices, "matrix_weights", (json_int_t)c->weights, "matrix_bytes",
+        (json_int_t)c->bytes, "float_gates", (json_int_t)c->n_float_gates, "zero_share",
+        known ? bn_json_real((double)c->zeros / (double)c->weights) : json_null(), "dead_rows",
+        known ? json_integer((json_int_t)c->dead_rows) : json_null(), "nonfinite",
+        known ? json_integer((json_int_t)c->nonfinite) : json_null(), "tensors", tensors,
+        "metadata", json_meta(c->file), "sampling", json_advice(c->file)));
 }
 
 /* ------------------------------------------------------------------ the command */
@@ -369,6 +517,8 @@ static int run(void *config, const struct arg_words *words)
     bitnet_error err = {0};
     struct contents c = {.path = model_path_resolve(model)};
     bitnet_status s = bitnet_file_open(&c.file, c.path, &err);
+    c.model.size = sizeof c.model;
+    if (s == BITNET_OK) bitnet_file_get_model(c.file, &c.model, &c.why_not);
     if (s == BITNET_OK) s = read_rows(&c, count, &err);
     if (s == BITNET_OK) {
         summarise(&c, count);
@@ -386,7 +536,8 @@ const struct command cmd_inspect = {
     .name = "inspect",
     .usage = "[MODEL] [options]",
     .about = "\n"
-             "Shows the metadata and a summary of the weights; the weights are read and counted, "
+             "Shows the metadata, what the model is and a summary of the weights; the weights are "
+             "read and counted, "
              "not believed.\n"
              "weight_dtype is what was found: binary {-1,+1}, ternary {-1,0,+1}, quaternary "
              "{-1,0,+1,+2} or\n"

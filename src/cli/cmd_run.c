@@ -298,6 +298,7 @@ static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e,
     }
     bool echo = !c->json && !c->chat && !c->no_echo;
     struct generation g = {.engine = e,
+                           .model = m,
                            .opts = &c->gen,
                            .tokens = ids,
                            .n_tokens = n_ids,

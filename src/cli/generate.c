@@ -73,7 +73,7 @@ static bitnet_status fill_request(bitnet_request *r, bitnet_logit_bias biases[OP
     r->show_special = o->special;
     r->logprobs = g->logprobs;
     r->n_top_logprobs = g->n_top;
-    return sampling_from_opts(&r->sampling, biases, &o->sampling, err);
+    return sampling_from_opts(&r->sampling, biases, &o->sampling, g->model, err);
 }
 
 static bitnet_status take_logprobs(struct generation *g, const bitnet_event *e, bitnet_error *err)

@@ -26,6 +26,7 @@ void generate_choose_seed(struct generate_opts *o);
 struct generation {
     /* in */
     bitnet_engine *engine;
+    const bitnet_model *model;
     const struct generate_opts *opts;
     const int32_t *tokens;
     size_t n_tokens;

@@ -11,6 +11,8 @@ const struct opt sampling_opts_table[] = {
      .help = "temperature; 0 always takes the likeliest token",
      .offset = AT(temperature),
      .initial = "0.8",
+     .shown = "the model's, else 0.8",
+     .given = AT(temperature_given),
      .aliases = "temperature",
      .min = 0,
      .max = 100},
@@ -20,6 +22,8 @@ const struct opt sampling_opts_table[] = {
      .help = "choose among the N likeliest tokens; 0 is off",
      .offset = AT(top_k),
      .initial = "40",
+     .shown = "the model's, else 40",
+     .given = AT(top_k_given),
      .min = 0,
      .max = 1 << 24},
     {.kind = OPT_F32,
@@ -28,6 +32,8 @@ const struct opt sampling_opts_table[] = {
      .help = "choose among the likeliest tokens that sum to P; 1 is off",
      .offset = AT(top_p),
      .initial = "0.95",
+     .shown = "the model's, else 0.95",
+     .given = AT(top_p_given),
      .min = 0,
      .max = 1},
     {.kind = OPT_F32,
@@ -36,6 +42,8 @@ const struct opt sampling_opts_table[] = {
      .help = "leave out tokens less likely than P times the likeliest; 0 is off",
      .offset = AT(min_p),
      .initial = "0.05",
+     .shown = "the model's, else 0.05",
+     .given = AT(min_p_given),
      .min = 0,
      .max = 1},
     {.kind = OPT_F32,
@@ -67,6 +75,8 @@ const struct opt sampling_opts_table[] = {
          "divide positive logits of tokens in prompt and answer by X, multiply others; 1 is off",
      .offset = AT(repetition_penalty),
      .initial = "1",
+     .shown = "the model's, else 1",
+     .given = AT(repetition_given),
      .aliases = "repetition-penalty",
      .min = 0,
      .max = 100},
@@ -92,6 +102,8 @@ const struct opt sampling_opts_table[] = {
      .help = "these penalties look at the last N tokens; 0 is all",
      .offset = AT(penalty_last_n),
      .initial = "0",
+     .shown = "the model's, else 0",
+     .given = AT(last_n_given),
      .min = 0,
      .max = 1 << 24},
     {.kind = OPT_F32,
@@ -166,7 +178,8 @@ static bitnet_status parse_bias(bitnet_logit_bias *out, const char *text, bitnet
 }
 
 bitnet_status sampling_from_opts(bitnet_sampling *s, bitnet_logit_bias biases[OPT_LIST_MAX],
-                                 const struct sampling_opts *o, bitnet_error *err)
+                                 const struct sampling_opts *o, const bitnet_model *m,
+                                 bitnet_error *err)
 {
     bool no_breakers = o->dry_breakers.n == 1 && strcmp(o->dry_breakers.items[0], "none") == 0;
     for (size_t i = 0; i < o->logit_bias.n; i++)
@@ -190,5 +203,13 @@ bitnet_status sampling_from_opts(bitnet_sampling *s, bitnet_logit_bias biases[OP
     s->n_dry_breakers = no_breakers ? 0 : o->dry_breakers.n;
     s->logit_bias = biases;
     s->n_logit_bias = o->logit_bias.n;
+    bitnet_sampling file = *s;
+    bitnet_model_sampling(m, &file);
+    if (!o->temperature_given) s->temperature = file.temperature;
+    if (!o->top_k_given) s->top_k = file.top_k;
+    if (!o->top_p_given) s->top_p = file.top_p;
+    if (!o->min_p_given) s->min_p = file.min_p;
+    if (!o->repetition_given) s->repetition_penalty = file.repetition_penalty;
+    if (!o->last_n_given) s->penalty_last_n = file.penalty_last_n;
     return BITNET_OK;
 }

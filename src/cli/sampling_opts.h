@@ -17,11 +17,14 @@ struct sampling_opts {
     float dry_multiplier, dry_base;
     uint32_t dry_allowed_length, dry_last_n;
     struct opt_list dry_breakers, logit_bias;
+    /* typed; else the model's, where it has one */
+    bool temperature_given, top_k_given, top_p_given, min_p_given, repetition_given, last_n_given;
 };
 extern const struct opt sampling_opts_table[];
 
-/* *s borrows from o and from biases. The seed is not touched. */
+/* *s borrows from o and from biases. The seed is not touched. m: for what it recommends. */
 bitnet_status sampling_from_opts(bitnet_sampling *s, bitnet_logit_bias biases[OPT_LIST_MAX],
-                                 const struct sampling_opts *o, bitnet_error *err);
+                                 const struct sampling_opts *o, const bitnet_model *m,
+                                 bitnet_error *err);
 
 #endif

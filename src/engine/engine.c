@@ -109,7 +109,8 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
     BN_TRY(bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages,
                       &e->backing, err));
     bn_place_shared(e->m, e->kv.data, e->kv.bytes);
-    BN_TRY(bn_states_open(&e->states, &e->m->config, e->max_seqs, e->draft, &e->backing, err));
+    BN_TRY(
+        bn_states_open(&e->states, &e->m->config, false, e->max_seqs, e->draft, &e->backing, err));
     if (prefix == OFF || e->states.n_layer) return BITNET_OK; /* a hybrid's needs snapshots */
     return bn_prefix_open(&e->prefix, &e->kv, bn_kv_has_blocks(&e->kv), err);
 }

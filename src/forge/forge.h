@@ -28,6 +28,8 @@ size_t bn_file_n_meta(const struct bitnet_file *f);
 /* *n: room in, length of the text out (no final 0 is counted; one is written if it fits). */
 bitnet_status bn_file_meta(const struct bitnet_file *f, size_t i, const char **key,
                            const char **type, char *value, size_t *n);
+uint32_t bn_file_sampling(const struct bitnet_file *f, bitnet_sampling *s);
+bitnet_status bn_file_model(const struct bitnet_file *f, bitnet_file_model *out, bitnet_error *err);
 size_t bn_file_n_tensors(const struct bitnet_file *f);
 bitnet_status bn_file_tensor(const struct bitnet_file *f, size_t i, bitnet_tensor_info *info);
 bitnet_status bn_file_tensor_stats(const struct bitnet_file *f, size_t i,

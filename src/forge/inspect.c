@@ -5,7 +5,9 @@
 #include "forge/forge.h"
 
 #include "base/buf.h"
-#include "model/config.h"
+#include "model/config_sampling.h"
+#include "model/hadamard.h"
+#include "model/state.h"
 #include <stdio.h>
 #include <stdlib.h>
 #if BN_HAVE_TEXT
@@ -23,15 +25,16 @@ struct meta_entry {
     const char *key, *type, *value; /* value NULL: printed when asked for (GGUF) */
 };
 
-struct place {     /* what a tensor is in the model */
-    uint16_t part; /* enum bn_part, BN_P_COUNT: none */
-    uint16_t layer;
+struct place {      /* what a tensor is in the model */
+    uint32_t part;  /* enum bn_part, BN_P_COUNT: none */
+    uint32_t layer; /* as parts are named */
 };
 
 struct bitnet_file {
     struct bn_source src;
     struct bn_config config;
     bool have_config;
+    bitnet_error why_not; /* without it */
     struct bn_arena arena;
     struct meta_entry *meta;
     size_t n_meta, meta_room;
@@ -163,16 +166,20 @@ static bitnet_status list_config_json(struct bitnet_file *f, bitnet_error *err)
 
 /* ------------------------------------------------------------------ open and close */
 
+/* A layer need not have every part, so the search goes on where one is absent. */
 static void place_parts(struct bitnet_file *f)
 {
+    const struct bn_config *c = &f->config;
+    uint32_t n_layer = f->have_config ? bn_config_layers(c) : BN_MAX_LAYERS;
     for (size_t i = 0; i < f->src.n_tensors; i++) f->places[i].part = BN_P_COUNT;
-    for (int p = 0; p < BN_P_COUNT; p++)
-        for (uint32_t layer = 0; layer < BN_MAX_LAYERS; layer++) {
+    for (uint32_t p = 0; p < BN_P_COUNT; p++)
+        for (uint32_t i = 0; i < n_layer; i++) {
+            uint32_t layer = f->have_config ? bn_config_named_layer(c, i) : i;
             const struct bn_tensor *t = bn_part_find(&f->src, (enum bn_part)p, layer);
-            if (t == NULL) break;
-            size_t i = (size_t)(t - f->src.tensors);
-            if (f->places[i].part != BN_P_COUNT) break; /* its name has no layer in it */
-            f->places[i] = (struct place){(uint16_t)p, (uint16_t)layer};
+            if (t == NULL) continue;
+            struct place *place = &f->places[t - f->src.tensors];
+            if (place->part != BN_P_COUNT) break; /* its name has no layer in it */
+            *place = (struct place){p, layer};
         }
 }
 
@@ -190,8 +197,8 @@ bitnet_status bn_file_open(struct bitnet_file **out, const char *path, bitnet_er
         s = bn_fail_nomem(err, f->src.n_tensors * sizeof *f->places, "a list of tensors");
         goto fail;
     }
+    f->have_config = bn_config_read(&f->config, &f->src, &note, &f->why_not) == BITNET_OK;
     place_parts(f);
-    f->have_config = bn_config_read(&f->config, &f->src, &note, NULL) == BITNET_OK;
     s = f->src.is_gguf ? list_gguf_meta(f, err) : list_config_json(f, err);
 fail:
     bn_buf_free(&note);
@@ -216,6 +223,10 @@ void bn_file_close(struct bitnet_file *f)
 const char *bn_file_format(const struct bitnet_file *f) { return f->src.format; }
 uint64_t bn_file_bytes(const struct bitnet_file *f) { return f->src.file_bytes; }
 size_t bn_file_n_meta(const struct bitnet_file *f) { return f->n_meta; }
+uint32_t bn_file_sampling(const struct bitnet_file *f, bitnet_sampling *s)
+{
+    return f->have_config ? bn_config_sampling(&f->config, s) : 0;
+}
 size_t bn_file_n_tensors(const struct bitnet_file *f) { return f->src.n_tensors; }
 
 bitnet_status bn_file_meta(const struct bitnet_file *f, size_t i, const char **key,
@@ -240,6 +251,55 @@ bitnet_status bn_file_meta(const struct bitnet_file *f, size_t i, const char **k
     bn_buf_free(&kind);
     bn_buf_free(&text);
     return s;
+}
+
+/* ------------------------------------------------------------------ the model */
+
+/* Is every n-th layer one with attention, and no other? */
+static bool attention_every(const struct bn_config *c, uint32_t n)
+{
+    for (uint32_t i = 0; i < c->n_layer; i++)
+        if (bn_config_is_delta(c, i) != ((i + 1) % n != 0)) return false;
+    return true;
+}
+
+bitnet_status bn_file_model(const struct bitnet_file *f, bitnet_file_model *out, bitnet_error *err)
+{
+    enum { F16_PAIR_BYTES = 4 };
+    const struct bn_config *c = &f->config;
+    if (!f->have_config) return bn_fail(err, f->why_not.status, "%s", f->why_not.text);
+    *out = (bitnet_file_model){.size = out->size,
+                               .architecture = c->arch,
+                               .n_vocab = c->n_vocab,
+                               .n_embd = c->n_embd,
+                               .n_ff = c->n_ff,
+                               .n_head = c->n_head,
+                               .n_head_kv = c->n_head_kv,
+                               .head_dim = c->head_dim,
+                               .n_ctx_train = c->n_ctx,
+                               .n_layer = c->n_layer,
+                               .n_attention = bn_config_attn_before(c, c->n_layer),
+                               .n_delta = bn_config_delta_before(c, c->n_layer),
+                               .n_mtp = c->n_mtp,
+                               .delta_k_heads = c->delta.n_k_heads,
+                               .delta_v_heads = c->delta.n_v_heads,
+                               .delta_k_dim = c->delta.k_dim,
+                               .delta_v_dim = c->delta.v_dim,
+                               .delta_taps = c->delta.taps,
+                               .state_bytes = bn_state_slot_bytes(c, false),
+                               .rotation_block = c->hadamard.block};
+    for (uint32_t n = c->n_layer; n > 0; n--)
+        if (attention_every(c, n)) out->attention_every = n;
+    out->kv_token_bytes = (uint64_t)bn_config_attn_before(c, bn_config_layers(c)) * c->n_head_kv *
+                          c->head_dim * F16_PAIR_BYTES;
+    for (uint32_t i = 0; i < c->hadamard.n_widths; i++)
+        out->rotation_signs += c->hadamard.widths[i];
+    for (size_t i = 0; c->hadamard.block && i < f->src.n_tensors; i++) {
+        out->n_rotated += bn_hadamard_has(&f->src, f->src.tensors[i].name, false);
+        if (f->places[i].part == BN_P_EMBED)
+            out->rotated_embedding = bn_hadamard_has(&f->src, f->src.tensors[i].name, true);
+    }
+    return BITNET_OK;
 }
 
 /* ------------------------------------------------------------------ tensors */
@@ -285,7 +345,8 @@ bitnet_status bn_file_tensor(const struct bitnet_file *f, size_t i, bitnet_tenso
     double n = (double)st.rows * (double)st.cols;
     info->bits_per_weight = n > 0 ? 8.0 * (double)t->bytes / n : 0;
     info->is_ternary_type = type->ternary;
-    info->is_matrix = is_projection(f->places[i]);
+    info->is_gate = f->places[i].part == BN_P_DELTA_ALPHA || f->places[i].part == BN_P_DELTA_BETA;
+    info->is_matrix = is_projection(f->places[i]) && (!info->is_gate || type->ternary);
     return BITNET_OK;
 }
 

@@ -114,7 +114,7 @@ static void begin(struct bitnet_kernel_timer *t, const struct task *k)
     size_t stride = bn_align_up(k->s.cols, BN_K_ALIGN);
     if (k->op == OP_screen2)
         for (size_t i = 0; i < 2 * stride; i++) t->q[i] = (int8_t)(i % 127 - 63);
-    if (k->op == OP_rope_neox || k->op == OP_rope_norm)
+    if (k->op == OP_rope)
         for (size_t i = 0; i < k->s.cols; i++) t->cs[i] = i < k->s.cols / 2 ? 1 : 0;
     for (size_t i = 0; i < k->s.tok; i++)
         t->inv[i] = bn_quant_i8_c(t->q + i * stride, &t->sum[i], t->x + i * stride, k->s.cols);
@@ -232,6 +232,8 @@ static void call_delta(struct bitnet_kernel_timer *t, const struct task *k)
                               .o_stride = BN_TIMER_CHANNELS,
                               .n = k->s.tok};
     t->states_at += bytes;
+    if (k->s.memory && t->states_at + bytes <= t->states_bytes)
+        a.next = t->states + t->states_at / sizeof *t->states;
     ((bn_delta_fn *)k->v->fn)(&a);
 }
 
@@ -258,8 +260,7 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
     case OP_silu_mul: ((bn_silu_mul_fn *)fn)(t->y, t->x, t->x, s->cols); break;
     case OP_sigmoid_mul: ((bn_sigmoid_mul_fn *)fn)(t->y, t->x, t->x, s->cols); break;
     case OP_l2norm: ((bn_l2norm_fn *)fn)(t->y, t->x, s->cols, 1e-6f, 0.1f); break;
-    case OP_rope_neox:
-    case OP_rope_norm: ((bn_rope_fn *)fn)(t->y, s->rows, s->cols, s->cols / 2, t->cs); break;
+    case OP_rope: ((bn_rope_fn *)fn)(t->y, s->rows, s->cols, s->cols / 2, t->cs); break;
     case OP_row_f16:
     case OP_row_bf16:
     case OP_row_q8_0:

@@ -254,8 +254,7 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
     case OP_silu_mul: add_vector(t, v, c->n_ff); break;
     case OP_sigmoid_mul: add_vector(t, v, (size_t)c->n_head * c->head_dim); break;
     case OP_l2norm: add_vector(t, v, STATE_DIM); break;
-    case OP_rope_neox:
-    case OP_rope_norm: add_heads(t, v); break;
+    case OP_rope: add_heads(t, v); break;
     case OP_row_e4m3:
     case OP_row_e5m2:
     case OP_f32_to_f16:

@@ -141,14 +141,6 @@ static void block_scales(struct synth *s, const char *name, uint64_t row, uint64
 
 /* ------------------------------------------------------------------ plan */
 
-/* GGUF files of hybrids call one of the norms differently; readers here know both. */
-static void item_name(char *out, const struct synth *s, enum bn_part part, uint32_t layer)
-{
-    if (s->hybrid && part == BN_P_FFN_NORM)
-        snprintf(out, BN_MAX_NAME_BYTES, "blk.%u.post_attention_norm.weight", layer);
-    else bn_part_name(out, part, layer, true);
-}
-
 /* Rows that are written at a time: all, where the one scale stands behind the last. */
 static uint64_t piece_rows(const struct item *it)
 {
@@ -163,7 +155,7 @@ static bitnet_status add(struct synth *s, enum bn_part part, uint32_t layer, enu
     char name[BN_MAX_NAME_BYTES];
     struct item it = {.part = part, .layer = layer, .type = type};
     bn_part_shape(&s->config, part, &it.rows, &it.cols);
-    item_name(name, s, part, layer);
+    bn_part_name(name, part, layer, true);
     BN_TRY(bn_choice_bytes(&it.bytes, it.type, name, it.rows, it.cols, err));
     if (!bn_grow((void **)&s->items, &s->room, s->n + 1, sizeof *s->items))
         return bn_fail_nomem(err, (s->n + 1) * sizeof *s->items, "the list of tensors");
@@ -185,6 +177,23 @@ static enum bn_type matrix_type(const struct synth *s, enum bn_part p,
     return bn_choice_auto(BN_TS_TENSOR, rows, cols);
 }
 
+static bitnet_status plan_layer(struct synth *s, uint32_t layer, const struct bn_choice *type,
+                                bool float_gates, bitnet_error *err)
+{
+    /* norms beside what they stand before, as convert has them */
+    static const enum bn_part first[] = {BN_P_ATTN_NORM, BN_P_ATTN_SUB_NORM, BN_P_FFN_NORM,
+                                         BN_P_POST_NORM, BN_P_FFN_SUB_NORM};
+    const struct bn_config *c = &s->config;
+    for (size_t i = 0; i < BN_ARRAY_LEN(first); i++)
+        if (bn_part_in_layer(c, first[i], layer)) BN_TRY(add(s, first[i], layer, BN_F32, err));
+    for (enum bn_part p = BN_P_Q_NORM; p < BN_P_COUNT; p++) {
+        if (!bn_part_in_layer(c, p, layer)) continue;
+        bool matrix = bn_part_is_projection(p);
+        BN_TRY(add(s, p, layer, matrix ? matrix_type(s, p, type, float_gates) : BN_F32, err));
+    }
+    return BITNET_OK;
+}
+
 static bitnet_status plan(struct synth *s, const struct bn_choice *type, enum bn_type head_type,
                           bool float_gates, bitnet_error *err)
 {
@@ -193,34 +202,29 @@ static bitnet_status plan(struct synth *s, const struct bn_choice *type, enum bn
     BN_TRY(add(s, BN_P_OUT_NORM, 0, BN_F32, err));
     if (!c->tied_head) BN_TRY(add(s, BN_P_HEAD, 0, head_type, err));
     for (uint32_t layer = 0; layer < bn_config_layers(c); layer++)
-        for (enum bn_part p = BN_P_ATTN_NORM; p < BN_P_COUNT; p++)
-            if (bn_part_in_layer(c, p, layer))
-                BN_TRY(add(s, p, layer,
-                           bn_part_is_projection(p) ? matrix_type(s, p, type, float_gates) : BN_F32,
-                           err));
+        BN_TRY(plan_layer(s, layer, type, float_gates, err));
     return BITNET_OK;
 }
 
 static void fill_config(struct bn_config *c, const struct bn_shape *shape, uint32_t n_layer)
 {
-    *c =
-        (struct bn_config){.n_vocab = shape->n_vocab,
-                           .n_embd = shape->n_embd,
-                           .n_ff = shape->n_ff,
-                           .n_layer = n_layer ? n_layer : shape->n_layer,
-                           .n_head = shape->n_head,
-                           .n_head_kv = shape->n_head_kv,
-                           .head_dim = shape->head_dim,
-                           .n_ctx = shape->n_ctx,
-                           .eps = shape->eps,
-                           .act = shape->act,
-                           .act_quant = shape->act_quant,
-                           .tied_head = shape->tied_head,
-                           .rope_theta = shape->rope_theta,
-                           .rope_dim = shape->head_dim,
-                           .sub_norms = strncmp(shape->arch, "bitnet", 6) == 0,
-                           .qk_norm = strcmp(shape->arch, "qwen3") == 0,
-                           .rope = strcmp(shape->arch, "llama") == 0 ? BN_ROPE_NORM : BN_ROPE_NEOX};
+    *c = (struct bn_config){.n_vocab = shape->n_vocab,
+                            .n_embd = shape->n_embd,
+                            .n_ff = shape->n_ff,
+                            .n_layer = n_layer ? n_layer : shape->n_layer,
+                            .n_head = shape->n_head,
+                            .n_head_kv = shape->n_head_kv,
+                            .head_dim = shape->head_dim,
+                            .n_ctx = shape->n_ctx,
+                            .eps = shape->eps,
+                            .act = shape->act,
+                            .act_quant = shape->act_quant,
+                            .tied_head = shape->tied_head,
+                            .rope_theta = shape->rope_theta,
+                            .rope_dim = shape->head_dim,
+                            .sub_norms = strncmp(shape->arch, "bitnet", 6) == 0,
+                            .qk_norm = strcmp(shape->arch, "qwen3") == 0,
+                            .qk_pairs = strcmp(shape->arch, "llama") == 0};
     if (shape->yarn_factor > 0) {
         c->rope_scaling = BN_RS_YARN;
         c->rope_factor = shape->yarn_factor;
@@ -280,7 +284,7 @@ static bitnet_status write_item(struct synth *s, const struct item *it, struct b
     char name[BN_MAX_NAME_BYTES];
     bool trits = bn_type_info(it->type)->ternary;
     uint64_t piece = piece_rows(it), row_bytes = it->bytes / it->rows;
-    item_name(name, s, it->part, it->layer);
+    bn_part_name(name, it->part, it->layer, true);
     for (uint64_t first = 0; first < it->rows; first += piece) {
         uint64_t n = it->rows - first < piece ? it->rows - first : piece;
         size_t bytes = (size_t)(n == it->rows ? it->bytes : n * row_bytes);
@@ -401,7 +405,7 @@ bitnet_status bn_synth(const char *shape_name, const char *out, const bitnet_syn
         const struct item *it = &s.items[i];
         char name[BN_MAX_NAME_BYTES];
         uint64_t dims[4] = {it->cols, it->rows, 1, 1};
-        item_name(name, &s, it->part, it->layer);
+        bn_part_name(name, it->part, it->layer, true);
         st = bn_gguf_declare(&w, name, it->type, it->rows == 1 ? 1 : 2, dims, err);
     }
     struct bn_work work = {o->progress, o->progress_user, 0, s.total_bytes};

@@ -62,11 +62,9 @@ typedef void bn_sigmoid_mul_fn(float *y, const float *x, const float *g, size_t 
 /* y[i] = (x[i] * r) * scale, r = 1 / sqrt(sum(x*x) + eps); sum in lanes. y may be x. */
 typedef void bn_l2norm_fn(float *y, const float *x, size_t n, float eps, float scale);
 
-/* Rotates the first 2*half elements of each of n_heads vectors of `dim` floats. neox: pairs
- * (i, i+half); norm: pairs (2i, 2i+1). a' = a*cos - b*sin, b' = b*cos + a*sin. cs: [half] cosines,
- * then [half] sines. */
+/* Rotates the first 2*half elements of each of n_heads vectors of `dim` floats, in pairs
+ * (i, i+half): a' = a*cos - b*sin, b' = b*cos + a*sin. cs: [half] cosines, then [half] sines. */
 typedef void bn_rope_fn(float *x, size_t n_heads, size_t dim, size_t half, const float *cs);
-typedef bn_rope_fn bn_rope_neox_fn, bn_rope_norm_fn;
 
 /* ---- rows of dense matrices to f32: exactly (f16, bf16) or as the format defines ----
  * q8_0, q4_0: n is a multiple of 32; q4_k, q6_k: of 256. */
@@ -245,6 +243,8 @@ struct bn_delta_args {
     float *o;                  /* at t * o_stride; NULL: the state is all that is wanted */
     size_t qk_stride, v_stride, gate_stride, o_stride;
     size_t n;
+    const float
+        *next; /* the state that the caller asks for next, NULL if none or unknown: a hint */
 };
 typedef void bn_delta_fn(const struct bn_delta_args *a);
 

@@ -435,8 +435,7 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
     CHECK(silu_mul, test_gate(k->silu_mul, bn_silu_mul_c));
     CHECK(sigmoid_mul, test_gate(k->sigmoid_mul, bn_sigmoid_mul_c));
     CHECK(l2norm, test_l2norm(k->l2norm));
-    CHECK(rope_neox, test_rope(k->rope_neox, bn_rope_neox_c));
-    CHECK(rope_norm, test_rope(k->rope_norm, bn_rope_norm_c));
+    CHECK(rope, test_rope(k->rope, bn_rope_c));
     CHECK(row_f16, test_row(k->row_f16, bn_row_f16_c, N));
     CHECK(row_bf16, test_row(k->row_bf16, bn_row_bf16_c, N));
     CHECK(row_q8_0, test_row(k->row_q8_0, bn_row_q8_0_c, 96));

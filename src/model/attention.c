@@ -134,8 +134,8 @@ static void rotate_and_store(struct bn_attention *a, const struct bn_attention_l
         kn->rmsnorm(q + i * dim, q + i * dim, y->layer->q_norm, dim, c->eps);
     if (y->layer->k_norm) kn->rmsnorm(k, k, y->layer->k_norm, dim, c->eps);
     const float *angles = a->rope + (size_t)a->batch[t].pos * c->rope_dim;
-    kn->rope_neox(q, a->group, dim, c->rope_dim / 2, angles);
-    kn->rope_neox(k, 1, dim, c->rope_dim / 2, angles);
+    kn->rope(q, a->group, dim, c->rope_dim / 2, angles);
+    kn->rope(k, 1, dim, c->rope_dim / 2, angles);
     bn_attention_store(a, y, t, kv_head, false);
     bn_attention_store(a, y, t, kv_head, true);
 }

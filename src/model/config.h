@@ -23,7 +23,6 @@ enum bn_act_quant {
     BN_AQ_INT8,
     BN_AQ_F32
 }; /* input of ternary layers: int8 per token, or floats */
-enum bn_rope { BN_ROPE_NEOX, BN_ROPE_NORM };
 enum bn_rope_scaling { BN_RS_NONE, BN_RS_LINEAR, BN_RS_LLAMA3, BN_RS_YARN };
 /* Hugging Face: what weight_scale does, or that there is none */
 enum bn_hf_weights {
@@ -68,9 +67,9 @@ struct bn_config {
     uint32_t n_mtp;                            /* layers behind the last that draft tokens */
     struct bn_hadamard hadamard;
     /* order in the file; in memory it is that of Hugging Face checkpoints (order.h) */
+    bool qk_pairs;      /* q and k: partners of a rotation side by side */
     bool v_tiled;       /* value heads: the first one of every key head, then the second ones */
     bool norm_plus_one; /* norms are stored without the 1 that is added to them */
-    enum bn_rope rope;
     float rope_theta;
     uint32_t rope_dim; /* rotated dimensions of a head */
     enum bn_rope_scaling rope_scaling;
@@ -83,6 +82,8 @@ struct bn_config {
     uint32_t rope_sections[4];            /* M-RoPE; text has one position, so nothing changes */
     enum bn_hf_weights hf;                /* GGUF: NONE */
     float in_norm_eps;
+    bitnet_sampling sampling; /* what the file recommends (config_sampling.h) */
+    uint32_t sampling_given;  /* BITNET_SAMPLING_... */
 };
 
 static inline bool bn_config_is_delta(const struct bn_config *c, uint32_t layer)

@@ -3,6 +3,7 @@
  * name implies. */
 #include "model/config.h"
 
+#include "model/config_sampling.h"
 #include "model/gguf_write.h"
 #include "model/hadamard.h"
 #include "model/rope.h"
@@ -14,15 +15,14 @@
 static const struct family {
     const char *arch;
     enum bn_act act;
-    enum bn_rope rope;
-    bool sub_norms, qk_norm, hybrid;
+    bool qk_pairs, sub_norms, qk_norm, hybrid;
 } families[] = {
-    {"bitnet-b1.58", BN_ACT_RELU2, BN_ROPE_NEOX, true, false, false}, /* Microsoft 2B-4T */
-    {"bitnet-25", BN_ACT_RELU2, BN_ROPE_NEOX, true, false, false},    /* its first upload */
-    {"bitnet", BN_ACT_SILU, BN_ROPE_NEOX, true, false, false},        /* 1bitLLM */
-    {"llama", BN_ACT_SILU, BN_ROPE_NORM, false, false, false}, /* Llama3-1.58, Falcon, TriLM */
-    {"qwen3", BN_ACT_SILU, BN_ROPE_NEOX, false, true, false},  /* Bonsai, BitNet embeddings */
-    {"qwen35", BN_ACT_SILU, BN_ROPE_NEOX, false, true, true},  /* Bonsai 27B */
+    {"bitnet-b1.58", BN_ACT_RELU2, false, true, false, false}, /* Microsoft 2B-4T */
+    {"bitnet-25", BN_ACT_RELU2, false, true, false, false},    /* its first upload */
+    {"bitnet", BN_ACT_SILU, false, true, false, false},        /* 1bitLLM */
+    {"llama", BN_ACT_SILU, true, false, false, false},         /* Llama3-1.58, Falcon, TriLM */
+    {"qwen3", BN_ACT_SILU, false, false, true, false},         /* Bonsai, BitNet embeddings */
+    {"qwen35", BN_ACT_SILU, false, false, true, true},         /* Bonsai 27B */
 };
 
 static void copy_text(char *out, size_t room, const char *s, size_t n)
@@ -246,7 +246,7 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
                        "llama, qwen3, qwen35 are)",
                        s->path, c->arch);
     c->act = f->act;
-    c->rope = f->rope;
+    c->qk_pairs = f->qk_pairs;
     c->sub_norms = f->sub_norms;
     c->qk_norm = f->qk_norm;
     if (bn_meta_str(s, "general.name", &text, &n)) copy_text(c->name, sizeof c->name, text, n);
@@ -298,6 +298,7 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
     c->tied_head = !bn_part_find(s, BN_P_HEAD, 0);
     c->in_norms = bn_part_in_norm(s, BN_P_Q, 0) != NULL;
     c->in_norm_eps = c->eps;
+    bn_config_sampling_from_gguf(c, s, note);
     c->act_quant = guess_act_quant(c, s);
     if (c->act_quant == BN_AQ_F32)
         bn_buf_puts(
@@ -347,7 +348,7 @@ struct bn_config bn_config_as_gguf(const struct bn_config *c)
 {
     struct bn_config to = *c;
     for (size_t i = 0; i < BN_ARRAY_LEN(families); i++)
-        if (strcmp(families[i].arch, c->arch) == 0) to.rope = families[i].rope;
+        if (strcmp(families[i].arch, c->arch) == 0) to.qk_pairs = families[i].qk_pairs;
     to.v_tiled = c->delta.n_v_heads != 0;
     to.norm_plus_one = false;
     return to;
@@ -385,5 +386,6 @@ void bn_config_put(const struct bn_config *c, struct bn_gguf_writer *w)
     bn_gguf_put_str(w, KEY("hidden_activation"), act, strlen(act));
     const char *aq = c->act_quant == BN_AQ_INT8 ? "int8" : "f32";
     bn_gguf_put_str(w, "bitnet.activations", aq, strlen(aq));
+    bn_config_sampling_put(c, w);
 #undef KEY
 }

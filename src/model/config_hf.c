@@ -5,6 +5,7 @@
 #include "model/config_hf.h"
 
 #include "base/buf.h"
+#include "model/config_sampling.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -76,7 +77,6 @@ static bitnet_status read_family(struct bn_config *c, const json_t *j, bool *one
     c->sub_norms = bitnet;
     c->qk_norm = qwen3 || qwen35;
     c->attn_gate = c->norm_plus_one = qwen35;
-    c->rope = BN_ROPE_NEOX; /* Hugging Face keeps the two halves of a head apart in every family */
     /* the GGUF name whose implied activation is the right one */
     snprintf(c->arch, sizeof c->arch, "%s",
              bitnet  ? c->act == BN_ACT_RELU2 ? "bitnet-b1.58" : "bitnet"
@@ -191,6 +191,7 @@ bitnet_status bn_config_from_hf(struct bn_config *c, const struct bn_source *s, 
         c->n_mtp = 0; /* announced, and left out of the files */
     if (bn_source_has(s, "model.visual.") || bn_source_has(s, "visual."))
         bn_buf_puts(note, "The vision tower of this checkpoint is left aside: text only. ");
+    BN_TRY(bn_config_sampling_from_hf(c, s->folder, note, err));
     if (c->hf == BN_HF_ONLINE)
         bn_buf_puts(
             note,

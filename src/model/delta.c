@@ -35,7 +35,7 @@ struct bn_delta {
     size_t conv_width, key_width, value_width;
     float q_scale;
     float *decay, *beta; /* [max_tokens][n_v_heads] */
-    float *scratch;      /* [threads][head_floats], where guesses run */
+    float *scratch;      /* [threads][2][head_floats]: a head that is kept as bf16; for guesses */
     struct run *runs;    /* [max_tokens] */
     void *memory;        /* all of these */
     size_t memory_bytes;
@@ -51,7 +51,7 @@ static void lay_out(struct bn_delta *d, struct bn_plan *p, size_t max_tokens)
     size_t heads = d->shape.n_v_heads, threads = bn_pool_threads(d->pool);
     d->decay = bn_plan_piece(p, max_tokens * heads, sizeof *d->decay);
     d->beta = bn_plan_piece(p, max_tokens * heads, sizeof *d->beta);
-    d->scratch = bn_plan_piece(p, threads * d->states->head_floats, sizeof *d->scratch);
+    d->scratch = bn_plan_piece(p, threads * 2 * d->states->head_floats, sizeof *d->scratch);
     d->runs = bn_plan_piece(p, max_tokens, sizeof *d->runs);
 }
 
@@ -256,6 +256,7 @@ struct head {
     const struct bn_delta_layer *y;
     const struct run *run;
     uint32_t h;
+    const void *next; /* the state that this worker comes to next, or NULL */
 };
 
 /* Where its output stands: rotated matrices may want value heads in the file's order. */
@@ -265,28 +266,60 @@ static float *output(const struct bn_delta *d, const struct head *x, size_t t)
     return x->y->out + t * x->y->out_stride + h * d->shape.v_dim;
 }
 
+static void round_bf16(const struct bn_kernels *k, float *x, size_t n)
+{
+    uint16_t part[512];
+    for (size_t i = 0; i < n; i += BN_ARRAY_LEN(part)) {
+        size_t some = bn_min_size(BN_ARRAY_LEN(part), n - i);
+        k->f32_to_bf16(part, x + i, some);
+        k->row_bf16(x + i, part, some);
+    }
+}
+
+/* The recurrence; token after token where states are rounded. */
+static void run_delta(const struct bn_delta *d, struct bn_delta_args a)
+{
+    const struct bn_kernels *k = &d->m->kernels;
+    size_t n = a.n;
+    if (!d->states->bf16) {
+        k->delta(&a);
+        return;
+    }
+    a.n = 1;
+    for (size_t t = 0; t < n; t++) {
+        k->delta(&a);
+        round_bf16(k, a.s, a.k_dim * a.v_dim);
+        if (a.o) a.q += a.qk_stride, a.o += a.o_stride;
+        a.k += a.qk_stride;
+        a.v += a.v_stride;
+        a.decay += a.gate_stride;
+        a.beta += a.gate_stride;
+    }
+}
+
 /* Tokens [t, t + n) of the batch on a state. */
 static void advance(const struct bn_delta *d, const struct head *x, float *state, size_t t,
-                    size_t n)
+                    size_t n, const void *next)
 {
     size_t k_dim = d->shape.k_dim, heads = d->shape.n_v_heads;
     size_t k_head = x->h / (heads / d->shape.n_k_heads);
     const float *qkv = x->y->qkv + t * d->conv_width;
     if (!n) return;
-    d->m->kernels.delta(&(struct bn_delta_args){.s = state,
-                                                .k_dim = k_dim,
-                                                .v_dim = d->shape.v_dim,
-                                                .q = qkv + k_head * k_dim,
-                                                .k = qkv + d->key_width + k_head * k_dim,
-                                                .v = qkv + 2 * d->key_width + x->h * d->shape.v_dim,
-                                                .decay = d->decay + t * heads + x->h,
-                                                .beta = d->beta + t * heads + x->h,
-                                                .o = output(d, x, t),
-                                                .qk_stride = d->conv_width,
-                                                .v_stride = d->conv_width,
-                                                .gate_stride = heads,
-                                                .o_stride = x->y->out_stride,
-                                                .n = n});
+    run_delta(d, (struct bn_delta_args){.s = state,
+                                        .k_dim = k_dim,
+                                        .v_dim = d->shape.v_dim,
+                                        .q = qkv + k_head * k_dim,
+                                        .k = qkv + d->key_width + k_head * k_dim,
+                                        .v = qkv + 2 * d->key_width + x->h * d->shape.v_dim,
+                                        .decay = d->decay + t * heads + x->h,
+                                        .beta = d->beta + t * heads + x->h,
+                                        .o = output(d, x, t),
+                                        .qk_stride = d->conv_width,
+                                        .v_stride = d->conv_width,
+                                        .gate_stride = heads,
+                                        .o_stride = x->y->out_stride,
+                                        .n = n,
+                                        .next = next});
 }
 
 /* Guesses of the last step that were right. */
@@ -297,17 +330,17 @@ static void catch_up(const struct bn_delta *d, const struct head *x, float *stat
     if (!s->n_right) return;
     size_t k_head = x->h / (d->shape.n_v_heads / d->shape.n_k_heads);
     const float *g = bn_state_guess(all, s, false, x->y->index, 0);
-    d->m->kernels.delta(&(struct bn_delta_args){.s = state,
-                                                .k_dim = d->shape.k_dim,
-                                                .v_dim = d->shape.v_dim,
-                                                .k = g + bn_guess_k(all) + k_head * d->shape.k_dim,
-                                                .v = g + bn_guess_v(all) + x->h * d->shape.v_dim,
-                                                .decay = g + bn_guess_decay(all) + x->h,
-                                                .beta = g + bn_guess_beta(all) + x->h,
-                                                .qk_stride = all->guess_floats,
-                                                .v_stride = all->guess_floats,
-                                                .gate_stride = all->guess_floats,
-                                                .n = s->n_right});
+    run_delta(d, (struct bn_delta_args){.s = state,
+                                        .k_dim = d->shape.k_dim,
+                                        .v_dim = d->shape.v_dim,
+                                        .k = g + bn_guess_k(all) + k_head * d->shape.k_dim,
+                                        .v = g + bn_guess_v(all) + x->h * d->shape.v_dim,
+                                        .decay = g + bn_guess_decay(all) + x->h,
+                                        .beta = g + bn_guess_beta(all) + x->h,
+                                        .qk_stride = all->guess_floats,
+                                        .v_stride = all->guess_floats,
+                                        .gate_stride = all->guess_floats,
+                                        .n = s->n_right});
 }
 
 /* What guess i would put into the state. Heads that share a key head have the same k. */
@@ -327,26 +360,37 @@ static void keep_guess(const struct bn_delta *d, const struct head *x, uint32_t 
     g[bn_guess_beta(all) + x->h] = d->beta[t * heads + x->h];
 }
 
+/* A head as states keep it; rounded it is already. */
+static void put_head(const struct bn_delta *d, void *to, const float *state, size_t floats)
+{
+    if (d->states->bf16) d->m->kernels.f32_to_bf16(to, state, floats);
+    else memcpy(to, state, floats * sizeof *state);
+}
+
 static void work_head(const struct bn_delta *d, const struct head *x, uint32_t worker)
 {
     const struct run *r = x->run;
     size_t floats = (size_t)d->shape.k_dim * d->shape.v_dim, from = r->first;
     uint32_t layer = x->y->index;
-    float *state = bn_state_head(d->states, r->state->slot, layer, x->h);
+    float *desk = d->scratch + worker * 2 * d->states->head_floats;
+    void *stored = bn_state_head(d->states, r->state->slot, layer, x->h);
+    float *state = d->states->bf16 ? desk : stored;
     if (r->state->n_tokens == 0) memset(state, 0, floats * sizeof *state);
+    else if (state != stored) d->m->kernels.row_bf16(state, stored, floats);
     catch_up(d, x, state);
     for (size_t t = r->first; t < r->first + r->n_sure; t++) {
         uint32_t save = d->batch[t].save;
         if (!save) continue;
-        advance(d, x, state, from, t + 1 - from);
-        memcpy(bn_state_head(d->states, save - 1, layer, x->h), state, floats * sizeof *state);
+        advance(d, x, state, from, t + 1 - from, NULL);
+        put_head(d, bn_state_head(d->states, save - 1, layer, x->h), state, floats);
         from = t + 1;
     }
-    advance(d, x, state, from, r->first + r->n_sure - from);
+    advance(d, x, state, from, r->first + r->n_sure - from, state == stored ? x->next : NULL);
+    if (state != stored) put_head(d, stored, state, floats);
     if (r->n_all == r->n_sure) return;
-    float *copy = d->scratch + worker * d->states->head_floats;
+    float *copy = desk + d->states->head_floats;
     memcpy(copy, state, floats * sizeof *copy);
-    advance(d, x, copy, r->first + r->n_sure, r->n_all - r->n_sure);
+    advance(d, x, copy, r->first + r->n_sure, r->n_all - r->n_sure, NULL);
     for (uint32_t i = 0; i < r->n_all - r->n_sure; i++) keep_guess(d, x, i);
 }
 
@@ -361,6 +405,19 @@ static void gated_norm(const struct bn_delta *d, const struct head *x)
     }
 }
 
+/* Head i of all runs. */
+static struct head head_at(const struct bn_delta *d, const struct bn_delta_layer *y, size_t i,
+                           bool more)
+{
+    uint32_t heads = d->shape.n_v_heads, h = (uint32_t)(i % heads),
+             next = (uint32_t)(i + 1) % heads;
+    const struct run *r = &d->runs[i / heads];
+    struct head x = {y, r, h, NULL};
+    if (more)
+        x.next = bn_state_head(d->states, d->runs[(i + 1) / heads].state->slot, y->index, next);
+    return x;
+}
+
 static void work_heads(const struct bn_delta *d, const struct bn_delta_layer *y, uint32_t worker)
 {
     uint32_t heads = d->shape.n_v_heads;
@@ -369,10 +426,10 @@ static void work_heads(const struct bn_delta *d, const struct bn_delta_layer *y,
     while (bn_pool_take(d->pool, worker, &r)) {
         bn_prof_mark(d->prof, worker, BN_OP_DELTA);
         if (bn_prof_on(d->prof)) /* every state is read and written */
-            bn_prof_work(d->prof, worker, (r.end - r.begin) * 2 * d->states->head_floats * 4,
+            bn_prof_work(d->prof, worker, (r.end - r.begin) * 2 * d->states->head_bytes,
                          3 * (r.end - r.begin) * d->states->head_floats * d->n / d->n_runs);
         for (size_t i = r.begin; i < r.end; i++) {
-            struct head x = {y, &d->runs[i / heads], (uint32_t)(i % heads)};
+            struct head x = head_at(d, y, i, i + 1 < r.end);
             work_head(d, &x, worker);
             gated_norm(d, &x);
         }

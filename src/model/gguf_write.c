@@ -55,6 +55,12 @@ void bn_gguf_put_u32(struct bn_gguf_writer *w, const char *key, uint32_t v)
     put_u32(&w->meta, v);
 }
 
+void bn_gguf_put_i32(struct bn_gguf_writer *w, const char *key, int32_t v)
+{
+    put_key(w, key, BN_META_I32);
+    put_u32(&w->meta, (uint32_t)v);
+}
+
 void bn_gguf_put_f32(struct bn_gguf_writer *w, const char *key, float v)
 {
     put_key(w, key, BN_META_F32);

@@ -28,6 +28,7 @@ void bn_gguf_discard(
 
 /* Metadata; a failed append is remembered and reported by the first write of data. */
 void bn_gguf_put_u32(struct bn_gguf_writer *w, const char *key, uint32_t v);
+void bn_gguf_put_i32(struct bn_gguf_writer *w, const char *key, int32_t v);
 void bn_gguf_put_f32(struct bn_gguf_writer *w, const char *key, float v);
 void bn_gguf_put_bool(struct bn_gguf_writer *w, const char *key, bool v);
 void bn_gguf_put_str(struct bn_gguf_writer *w, const char *key, const char *s, size_t n);

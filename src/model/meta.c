@@ -51,6 +51,16 @@ bool bn_meta_u32(const struct bn_source *s, const char *key, uint32_t *out)
     return true;
 }
 
+bool bn_meta_i64(const struct bn_source *s, const char *key, int64_t *out)
+{
+    const struct bn_meta *m = bn_meta_find(s, key);
+    int64_t i;
+    uint64_t u;
+    if (!m || !integer_at(m->raw, m->type, &i, &u) || (i == 0 && u > INT64_MAX)) return false;
+    *out = (int64_t)u;
+    return true;
+}
+
 bool bn_meta_f32(const struct bn_source *s, const char *key, float *out)
 {
     const struct bn_meta *m = bn_meta_find(s, key);

@@ -43,8 +43,8 @@ uint64_t bn_order_row(const struct bn_config *c, enum bn_part p, uint64_t r)
     switch (p) {
     case BN_P_Q:
         if (c->attn_gate) return gated_row(c, r);
-        return c->rope == BN_ROPE_NORM ? paired_row(c, r) : r;
-    case BN_P_K: return c->rope == BN_ROPE_NORM ? paired_row(c, r) : r;
+        return c->qk_pairs ? paired_row(c, r) : r;
+    case BN_P_K: return c->qk_pairs ? paired_row(c, r) : r;
     case BN_P_DELTA_QKV:
     case BN_P_DELTA_CONV:
         return c->v_tiled ? value_row(d, r, 2 * bn_delta_key_width(d), d->v_dim) : r;

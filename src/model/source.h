@@ -115,6 +115,7 @@ void bn_source_release(const struct bn_source *s, const struct bn_tensor *t);
  * accepted when the value fits; f32 accepts f64. Strings are not 0-terminated. */
 const struct bn_meta *bn_meta_find(const struct bn_source *s, const char *key);
 bool bn_meta_u32(const struct bn_source *s, const char *key, uint32_t *out);
+bool bn_meta_i64(const struct bn_source *s, const char *key, int64_t *out);
 bool bn_meta_f32(const struct bn_source *s, const char *key, float *out);
 bool bn_meta_bool(const struct bn_source *s, const char *key, bool *out);
 bool bn_meta_str(const struct bn_source *s, const char *key, const char **out, size_t *n);

@@ -6,23 +6,24 @@
 static uint32_t n_delta(const struct bn_config *c) { return bn_config_delta_before(c, c->n_layer); }
 
 /* Shapes of what is in a slot. */
-static void measure(struct bn_states *s, const struct bn_config *c)
+static void measure(struct bn_states *s, const struct bn_config *c, bool bf16)
 {
     const struct bn_delta_shape *d = &c->delta;
-    *s = (struct bn_states){.shape = *d, .n_layer = n_delta(c)};
+    *s = (struct bn_states){.shape = *d, .n_layer = n_delta(c), .bf16 = bf16};
     if (!s->n_layer) return;
     s->conv_floats = bn_align_up((d->taps - 1) * bn_delta_conv_width(d), 16);
     s->head_floats = bn_align_up((size_t)d->k_dim * d->v_dim, 16);
-    s->layer_floats = s->conv_floats + d->n_v_heads * s->head_floats;
-    s->slot_bytes = s->n_layer * s->layer_floats * sizeof(float);
+    s->head_bytes = bn_align_up(s->head_floats * (bf16 ? 2 : 4), 64);
+    s->layer_bytes = s->conv_floats * sizeof(float) + d->n_v_heads * s->head_bytes;
+    s->slot_bytes = s->n_layer * s->layer_bytes;
     s->guess_floats = bn_delta_conv_width(d) + bn_delta_key_width(d) + bn_delta_value_width(d) +
                       2 * (size_t)d->n_v_heads;
 }
 
-uint64_t bn_state_slot_bytes(const struct bn_config *c)
+uint64_t bn_state_slot_bytes(const struct bn_config *c, bool bf16)
 {
     struct bn_states s;
-    measure(&s, c);
+    measure(&s, c, bf16);
     return s.slot_bytes;
 }
 
@@ -34,15 +35,16 @@ static uint64_t guess_bytes(const struct bn_states *s, uint32_t max_guesses)
 uint64_t bn_state_guess_bytes(const struct bn_config *c, uint32_t max_guesses)
 {
     struct bn_states s;
-    measure(&s, c);
+    measure(&s, c, false);
     return guess_bytes(&s, max_guesses);
 }
 
-bitnet_status bn_states_open(struct bn_states *s, const struct bn_config *c, uint32_t n_slots,
-                             uint32_t max_guesses, struct bn_backing *how, bitnet_error *err)
+bitnet_status bn_states_open(struct bn_states *s, const struct bn_config *c, bool bf16,
+                             uint32_t n_slots, uint32_t max_guesses, struct bn_backing *how,
+                             bitnet_error *err)
 {
     uint64_t bytes;
-    measure(s, c);
+    measure(s, c, bf16);
     s->max_guesses = max_guesses;
     if (!s->n_layer) return BITNET_OK;
     if (!bn_mul_u64(&bytes, n_slots, s->slot_bytes) || bytes > SIZE_MAX) bytes = SIZE_MAX;

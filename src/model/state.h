@@ -10,6 +10,9 @@
  * convolution, k, v, decay and beta) is kept. Those that turn out right are put in when the head is
  * passed through next, with the same operations in the same order.
  *
+ * Heads are f32, or bf16 on demand: then a head is rounded behind every token, so that it makes no
+ * difference how a text was cut. Inputs of the convolution are f32 always.
+ *
  * Belongs to the thread that drives the engine; workers write heads and channels that no other works
  * on. */
 #ifndef BN_MODEL_STATE_H
@@ -20,11 +23,12 @@
 
 struct bn_states {
     struct bn_delta_shape shape;
-    uint32_t n_layer;                /* with a delta net */
-    size_t conv_floats;              /* [taps - 1][conv width] of a layer, the oldest first */
-    size_t head_floats;              /* [k_dim][v_dim] */
-    size_t layer_floats, slot_bytes; /* layer: convolution, then heads */
-    size_t guess_floats;             /* of a guess in a layer: conv inputs, k, v, decay, beta */
+    uint32_t n_layer;   /* with a delta net */
+    size_t conv_floats; /* [taps - 1][conv width] of a layer, the oldest first */
+    bool bf16;
+    size_t head_floats, head_bytes; /* [k_dim][v_dim] */
+    size_t layer_bytes, slot_bytes; /* layer: convolution, then heads */
+    size_t guess_floats;            /* of a guess in a layer: conv inputs, k, v, decay, beta */
     uint32_t n_slots, max_guesses;
     uint8_t *data; /* [n_slots][slot_bytes] */
     size_t bytes;
@@ -40,11 +44,12 @@ struct bn_state {
 };
 
 /* A model without delta nets: all is zero, and nothing is taken. max_guesses of one step. */
-bitnet_status bn_states_open(struct bn_states *s, const struct bn_config *c, uint32_t n_slots,
-                             uint32_t max_guesses, struct bn_backing *how, bitnet_error *err);
+bitnet_status bn_states_open(struct bn_states *s, const struct bn_config *c, bool bf16,
+                             uint32_t n_slots, uint32_t max_guesses, struct bn_backing *how,
+                             bitnet_error *err);
 void bn_states_close(struct bn_states *s);
 /* Of one state, for plans: bytes of a slot and of the guesses beside it. */
-uint64_t bn_state_slot_bytes(const struct bn_config *c);
+uint64_t bn_state_slot_bytes(const struct bn_config *c, bool bf16);
 uint64_t bn_state_guess_bytes(const struct bn_config *c, uint32_t max_guesses);
 
 bool bn_state_open(struct bn_state *t, const struct bn_states *s,
@@ -64,12 +69,13 @@ void bn_state_restore(const struct bn_states *s, struct bn_state *t, uint32_t sl
 /* The last inputs of the convolution, [taps - 1][conv width]; a head, [k_dim][v_dim]. */
 static inline float *bn_state_conv(const struct bn_states *s, uint32_t slot, uint32_t layer)
 {
-    return (float *)(s->data + slot * s->slot_bytes) + layer * s->layer_floats;
+    return (float *)(s->data + slot * s->slot_bytes + layer * s->layer_bytes);
 }
-static inline float *bn_state_head(const struct bn_states *s, uint32_t slot, uint32_t layer,
-                                   uint32_t head)
+static inline void *bn_state_head(const struct bn_states *s, uint32_t slot, uint32_t layer,
+                                  uint32_t head)
 {
-    return bn_state_conv(s, slot, layer) + s->conv_floats + head * s->head_floats;
+    return s->data + slot * s->slot_bytes + layer * s->layer_bytes +
+           s->conv_floats * sizeof(float) + head * s->head_bytes;
 }
 
 /* What guess i of the last step (now: of the step in progress) would put into a layer. */

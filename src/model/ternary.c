@@ -157,7 +157,7 @@ static bool all_zero(const int8_t *w, uint64_t n)
 /* ------------------------------------------------------------------ float values */
 
 /* The one magnitude of {-s, 0, +s}; false if there are more, or one that is not finite. 0: all
- * zeros. *zeros is set if there is one. */
+ * zeros. *zeros is set if there is one. Floats are ordered as their bits are. */
 static inline __attribute__((always_inline)) bool magnitude(float *out, bool *zeros, const float *x,
                                                             uint64_t n)
 {
@@ -176,11 +176,12 @@ static inline __attribute__((always_inline)) bool magnitude(float *out, bool *ze
     return !other && top < 0x7f800000;
 }
 
-/* The same for 16-bit values, whose order is that of their bits. inf: the bits of infinity. */
+/* The same for FLOAT_UNIT values of 16 bits. inf: the bits of infinity. */
 static bool magnitude_16(uint16_t *out, bool *zeros, const uint8_t *in, uint16_t inf)
 {
     uint16_t a[FLOAT_UNIT], top = 0, other = 0, none = 0;
-    for (int i = 0; i < FLOAT_UNIT; i++) a[i] = bn_load_u16(in + 2 * i) & 0x7fff;
+    memcpy(a, in, sizeof a);
+    for (int i = 0; i < FLOAT_UNIT; i++) a[i] &= 0x7fff;
     for (int i = 0; i < FLOAT_UNIT; i++) top = a[i] > top ? a[i] : top;
     for (int i = 0; i < FLOAT_UNIT; i++) {
         other |= (uint16_t)((a[i] != top) & (a[i] != 0));
@@ -191,24 +192,46 @@ static bool magnitude_16(uint16_t *out, bool *zeros, const uint8_t *in, uint16_t
     return !other && top < inf;
 }
 
+/* May rows be taken as 16-bit values, whole units at a time? */
+static bool is_16_bit(const struct bn_stored *st)
+{
+    return (st->type == BN_F16 || st->type == BN_BF16) && st->cols % FLOAT_UNIT == 0;
+}
+
+static float widen(const struct bn_stored *st, uint16_t bits)
+{
+    return st->type == BN_F16 ? bn_f16_to_f32(bits) : bn_bf16_to_f32(bits);
+}
+
 /* The magnitudes of a row's units. false: it is no ternary row. */
 static bool unit_magnitudes(float *mags, bool *zeros, const struct bn_stored *st, uint64_t r,
                             uint64_t unit, float *row)
 {
-    if (unit == FLOAT_UNIT && (st->type == BN_F16 || st->type == BN_BF16)) {
+    if (unit == FLOAT_UNIT && is_16_bit(st)) {
         const uint8_t *in = st->data + r * st->cols * 2;
-        bool f16 = st->type == BN_F16;
+        uint16_t m, inf = st->type == BN_F16 ? 0x7c00 : 0x7f80;
         for (uint64_t u = 0; u < st->cols / FLOAT_UNIT; u++, in += 2 * FLOAT_UNIT) {
-            uint16_t m;
-            if (!magnitude_16(&m, zeros, in, f16 ? 0x7c00 : 0x7f80)) return false;
-            mags[u] = f16 ? bn_f16_to_f32(m) : bn_bf16_to_f32(m);
+            if (!magnitude_16(&m, zeros, in, inf)) return false;
+            mags[u] = widen(st, m);
         }
         return true;
     }
     bn_dequant_row(row, st, r);
-    for (uint64_t u = 0; u < st->cols / unit; u++)
-        if (!magnitude(&mags[u], zeros, row + u * unit, unit)) return false;
+    for (uint64_t u = 0; u < st->cols / unit; u++) {
+        const float *x = row + u * unit;
+        bool ternary = unit == FLOAT_UNIT ? magnitude(&mags[u], zeros, x, FLOAT_UNIT)
+                                          : magnitude(&mags[u], zeros, x, unit);
+        if (!ternary) return false;
+    }
     return true;
+}
+
+/* Columns that stay together where pieces move, at most FLOAT_UNIT. */
+static uint64_t float_unit(const struct bn_ternary *t)
+{
+    uint64_t unit = FLOAT_UNIT;
+    while (t->cols.width % unit) unit /= 2;
+    return unit;
 }
 
 /* A float tensor whose values are ternary already. *is: false leaves it a dense matrix. */
@@ -217,8 +240,9 @@ static void look_for_ternary_values(struct bn_ternary *t, bool *is, float *row, 
 {
     const struct bn_stored *st = &t->stored;
     struct agreement a = {.cols = st->cols, .width = st->cols, .tensor = true};
-    a.unit = st->cols % FLOAT_UNIT || t->cols.width % FLOAT_UNIT ? st->cols : FLOAT_UNIT;
-    float *moved = mags + (t->cols.width ? st->cols / a.unit : 0); /* [cols] has room for both */
+    a.unit = st->cols % FLOAT_UNIT ? st->cols : float_unit(t);
+    float *moved =
+        mags + (t->cols.width ? st->cols / a.unit : 0); /* [2 * cols] has room for both */
     struct units u = {moved, dead, (size_t)(st->cols / a.unit)};
     bool zeros = false;
     *is = false;
@@ -232,7 +256,7 @@ static void look_for_ternary_values(struct bn_ternary *t, bool *is, float *row, 
         }
         take_row(&a, &u);
         /* scales of blocks have 16 bits; nobody trained these */
-        if (a.width < a.cols && !t->f16_scales) return;
+        if (a.width < a.cols && (!t->f16_scales || a.width < FLOAT_UNIT)) return;
     }
     *is = true;
     t->binary = !zeros;
@@ -247,9 +271,9 @@ static bool is_binary(const struct bn_stored *st, int8_t *trits)
     if (bn_type_info(st->type)->binary) return true;
     for (uint64_t r = 0; r < st->rows; r++) {
         if (!bn_unpack_trits(trits, st, r)) return false;
-        bool other = false;
-        for (uint64_t i = 0; i < st->cols; i++) other = other | (trits[i] != 1 && trits[i] != -1);
-        if (other) return false;
+        uint8_t all = 1; /* of -1, 0, +1 and +2, two are odd */
+        for (uint64_t i = 0; i < st->cols; i++) all &= (uint8_t)trits[i];
+        if (!all) return false;
     }
     return true;
 }
@@ -320,7 +344,8 @@ static bitnet_status look(struct bn_ternary *out, bool *dense, const char *name,
     const struct bn_stored *st = &out->stored;
     *dense = false;
     out->w_max = 1;
-    float *row = bn_calloc(st->cols, sizeof *row), *scales = bn_calloc(st->cols, sizeof *scales);
+    float *row = bn_calloc(st->cols, sizeof *row),
+          *scales = bn_calloc(2 * st->cols, sizeof *scales);
     int8_t *trits = bn_calloc(st->cols, 1);
     uint8_t *dead = bn_calloc(st->cols, 1);
     bitnet_status status = BITNET_OK;
@@ -460,27 +485,21 @@ static bool moved_row(int8_t *w, float *row_scale, uint16_t *block_f16, const st
 /* The magnitude of columns [from, to) of a row of floats, in the order that is wanted. */
 static float moved_magnitude(const struct bn_ternary *t, const float *x, uint64_t from, uint64_t to)
 {
-    uint64_t width = t->cols.width ? t->cols.width : to - from, piece = to - from;
+    uint64_t piece = float_unit(t);
     bool zeros = false;
     float s = 0;
-    if (piece > width) piece = width;
     for (uint64_t c = from; c < to && s == 0; c += piece)
         magnitude(&s, &zeros, x + bn_order_col(&t->cols, (size_t)c), piece);
     return s;
 }
 
-bool bn_ternary_row(int8_t *w, float *row_scale, uint16_t *block_f16, const struct bn_ternary *t,
-                    uint64_t r, float *scratch)
+/* A row of ternary values, and columns change their places. */
+static void moved_values(int8_t *w, float *row_scale, uint16_t *block_f16,
+                         const struct bn_ternary *t, uint64_t r, float *scratch)
 {
     const struct bn_stored *st = &t->stored;
-    if (bn_type_info(st->type)->ternary)
-        return (t->cols.width ? moved_row : stored_row)(w, row_scale, block_f16, t, r, scratch);
+    size_t width = t->cols.width;
     bn_dequant_row(scratch, st, r);
-    if (t->online) {
-        quantise_absmean(w, scratch, t->online_inv, st->cols);
-        return true;
-    }
-    size_t width = t->cols.width ? t->cols.width : (size_t)st->cols;
     for (size_t c = 0; c < st->cols; c += width) {
         const float *x = scratch + bn_order_col(&t->cols, c);
         for (size_t i = 0; i < width; i++) w[c + i] = (int8_t)((x[i] > 0) - (x[i] < 0));
@@ -489,5 +508,68 @@ bool bn_ternary_row(int8_t *w, float *row_scale, uint16_t *block_f16, const stru
         *row_scale = moved_magnitude(t, scratch, 0, st->cols) * st->hf_scale;
     for (uint64_t b = 0; block_f16 && t->block && b < st->cols / t->block; b++)
         block_f16[b] = bn_f32_to_f16(moved_magnitude(t, scratch, b * t->block, (b + 1) * t->block));
+}
+
+/* Signs of FLOAT_UNIT values of 16 bits; returns the largest magnitude. */
+static uint16_t signs_16(int8_t *w, const uint8_t *in)
+{
+    uint16_t a[FLOAT_UNIT], top = 0;
+    memcpy(a, in, sizeof a);
+    for (int i = 0; i < FLOAT_UNIT; i++) {
+        uint16_t mag = a[i] & 0x7fff, some = mag != 0;
+        top = mag > top ? mag : top;
+        w[i] = (int8_t)(some - 2 * (some & a[i] >> 15));
+    }
+    return top;
+}
+
+static float signs_32(int8_t *w, const float *x, uint64_t n)
+{
+    uint32_t top = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t mag = bn_f32_as_u32(x[i]) & 0x7fffffff;
+        top = mag > top ? mag : top;
+        w[i] = (int8_t)((x[i] > 0) - (x[i] < 0));
+    }
+    return bn_u32_as_f32(top);
+}
+
+/* A row of ternary values: signs, and the magnitude of every `width` columns */
+static void value_row(int8_t *w, float *row_scale, uint16_t *block_f16, const struct bn_ternary *t,
+                      uint64_t r, float *scratch)
+{
+    const struct bn_stored *st = &t->stored;
+    uint64_t width = t->block ? t->block : st->cols;
+    const uint8_t *in = st->data + r * st->cols * 2; /* is_16_bit */
+    if (!is_16_bit(st)) bn_dequant_row(scratch, st, r);
+    for (uint64_t c = 0; c < st->cols; c += width) {
+        float s;
+        if (is_16_bit(st)) {
+            uint16_t top = 0, unit;
+            for (uint64_t k = c; k < c + width; k += FLOAT_UNIT) {
+                unit = signs_16(w + k, in + 2 * k);
+                top = unit > top ? unit : top;
+            }
+            s = widen(st, top);
+        } else {
+            s = signs_32(w + c, scratch + c, width);
+        }
+        if (t->block && block_f16) block_f16[c / width] = bn_f32_to_f16(s);
+        if (t->scale_kind == BN_TS_ROW_F32 && row_scale) *row_scale = s * st->hf_scale;
+    }
+}
+
+bool bn_ternary_row(int8_t *w, float *row_scale, uint16_t *block_f16, const struct bn_ternary *t,
+                    uint64_t r, float *scratch)
+{
+    const struct bn_stored *st = &t->stored;
+    if (bn_type_info(st->type)->ternary)
+        return (t->cols.width ? moved_row : stored_row)(w, row_scale, block_f16, t, r, scratch);
+    if (!t->online) {
+        (t->cols.width ? moved_values : value_row)(w, row_scale, block_f16, t, r, scratch);
+        return true;
+    }
+    bn_dequant_row(scratch, st, r);
+    quantise_absmean(w, scratch, t->online_inv, st->cols);
     return true;
 }

@@ -77,6 +77,8 @@ struct bn_stored {
 /* Row r of a ternary type as integers -1, 0, +1 (+2 in Q2_0). false: a code that the type does not
  * allow. */
 bool bn_unpack_trits(int8_t *out, const struct bn_stored *t, uint64_t r);
+/* Are there such codes at all? */
+bool bn_type_has_bad_codes(enum bn_type t);
 /* The scales of row r: 1 for TENSOR and ROW kinds, cols / block for BLOCK kinds, as f32 (exact).
  * Returns how many. */
 size_t bn_unpack_scales(float *out, const struct bn_stored *t, uint64_t r);

@@ -145,37 +145,58 @@ static void q1_0_row(int8_t *restrict out, const uint8_t *restrict in, uint64_t 
 }
 
 /* A byte holds a base-3 number of up to five trits as the fraction v / 243 in 8 bits, rounded
- * up: times 3^n modulo 256 leaves digit n at the front, and times 3 divided by 256 reads it. */
+ * up: times 3^n modulo 256 leaves digit n at the front, and times 3 divided by 256 reads it. Which
+ * is 1 from 86 on and 2 from 171 on: comparisons, that need no more than the byte. */
+static inline int8_t first_trit(uint8_t q) { return (int8_t)((q >= 86) + (q >= 171) - 1); }
 static inline int8_t trit_at(uint8_t byte, uint8_t pow3)
 {
-    uint16_t q = (uint8_t)(byte * pow3);
-    return (int8_t)((q * 3 >> 8) - 1);
+    return first_trit((uint8_t)(byte * pow3));
 }
 
+/* 3 * x modulo 256 in every lane: sums of seven bits, and the eighth by itself */
+static inline uint64_t lanes_times_3(uint64_t x)
+{
+    const uint64_t low = LANES * 0x7f;
+    uint64_t two = x << 1 & LANES * 0xfe;
+    return ((two & low) + (x & low)) ^ ((two ^ x) & ~low);
+}
+
+/* `bytes` bytes of five trits each: the first digits of all, then the second ones, ... */
+static inline __attribute__((always_inline)) void base3_run(int8_t *restrict out,
+                                                            const uint8_t *restrict in, int bytes)
+{
+    uint8_t q[32];
+    memcpy(q, in, (size_t)bytes);
+    for (int n = 0; n < 5; n++, out += bytes)
+        for (int m = 0; m < bytes; m++) {
+            out[m] = first_trit(q[m]);
+            q[m] = (uint8_t)(q[m] + q[m] + q[m]);
+        }
+}
+
+/* four bytes of four trits each behind the runs of 32 and 16 */
 static void tq1_0_row(int8_t *restrict out, const uint8_t *restrict in, uint64_t cols)
 {
-    static const uint8_t pow3[5] = {1, 3, 9, 27, 81};
+    static const uint8_t pow3[4] = {1, 3, 9, 27};
     for (uint64_t b = 0; b < cols / 256; b++, in += 54, out += 256) {
-        for (int n = 0; n < 5; n++)
-            for (int m = 0; m < 32; m++) out[n * 32 + m] = trit_at(in[m], pow3[n]);
-        for (int n = 0; n < 5; n++)
-            for (int m = 0; m < 16; m++) out[160 + n * 16 + m] = trit_at(in[32 + m], pow3[n]);
+        base3_run(out, in, 32);
+        base3_run(out + 160, in + 32, 16);
         for (int n = 0; n < 4; n++)
             for (int m = 0; m < 4; m++) out[240 + n * 4 + m] = trit_at(in[48 + m], pow3[n]);
     }
 }
 
-/* runs of 16 and 8 bytes of five trits, and two bytes of four */
+/* A run of 16, then 8 bytes of five trits and two of four: these 48 go to their places first. */
 static void ptq1_0_row(int8_t *restrict out, const uint8_t *restrict in, uint64_t cols)
 {
-    static const uint8_t pow3[5] = {1, 3, 9, 27, 81};
     for (uint64_t b = 0; b < cols / 128; b++, in += 28, out += 128) {
-        for (int n = 0; n < 5; n++)
-            for (int m = 0; m < 16; m++) out[n * 16 + m] = trit_at(in[m], pow3[n]);
-        for (int n = 0; n < 5; n++)
-            for (int m = 0; m < 8; m++) out[80 + n * 8 + m] = trit_at(in[16 + m], pow3[n]);
-        for (int n = 0; n < 4; n++)
-            for (int m = 0; m < 2; m++) out[120 + n * 2 + m] = trit_at(in[24 + m], pow3[n]);
+        uint64_t eight = load_lanes(in + 16), two = bn_load_u16(in + 24), q[6];
+        for (int n = 0; n < 5; n++, eight = lanes_times_3(eight)) q[n] = eight;
+        two |= (lanes_times_3(two) & 0xffff) << 16;
+        q[5] = two | lanes_times_3(lanes_times_3(two)) << 32;
+        base3_run(out, in, 16);
+        memcpy(out + 80, q, sizeof q);
+        for (int m = 80; m < 128; m++) out[m] = first_trit((uint8_t)out[m]);
     }
 }
 
@@ -231,6 +252,21 @@ bool bn_unpack_trits(int8_t *out, const struct bn_stored *t, uint64_t r)
     case BN_PQ2_0: q2_row(out, row, t->cols, 128, 2); return true;
     case BN_TQ2_0_128: return q2_row(out, row, t->cols, 128, 0) == 0;
     default: return false; /* not a ternary type */
+    }
+}
+
+bool bn_type_has_bad_codes(enum bn_type t)
+{
+    switch (t) {
+    case BN_I2_S:
+    case BN_I2_S_64:
+    case BN_I2_S_ROWS4:
+    case BN_HF_U8:
+    case BN_TQ2_0:
+    case BN_IQ2_BN:
+    case BN_IQ2_BN_R4:
+    case BN_TQ2_0_128: return true;
+    default: return false; /* one or two bits whose every value is a weight, and base 3 */
     }
 }
 

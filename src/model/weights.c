@@ -365,10 +365,11 @@ static bitnet_status load_table(struct loader *l, struct bn_matrix *x, enum bn_p
     claim(l, t);
     x->dense = true;
     l->m->n_params += x->stored.rows * x->stored.cols;
-    /* a ternary table is decoded row by row while it is used, when nobody can refuse a code any
-     * more */
+    /* An embedding is decoded row by row while it is used, when nobody can refuse a code any more.
+     * Packing looks at the codes of a head. */
     const struct bn_type_info *type = bn_type_info(x->stored.type);
-    for (uint64_t r = 0; type->ternary && !type->binary && r < x->stored.rows; r++)
+    bool look = p == BN_P_EMBED && !l->m->config.tied_head && bn_type_has_bad_codes(x->stored.type);
+    for (uint64_t r = 0; look && r < x->stored.rows; r++)
         if (!bn_unpack_trits(l->trits, &x->stored, r)) return fail_code(l, t->name, r, type);
     return BITNET_OK;
 }

@@ -326,7 +326,8 @@ static bitnet_status read_request(struct answer *a, enum openai_kind kind, json_
                                   bitnet_error *err)
 {
     struct server *s = a->v.s;
-    struct openai_defaults d = {.max_tokens = s->c->default_max_tokens, .seed = random_seed()};
+    struct openai_defaults d = {
+        .max_tokens = s->c->default_max_tokens, .seed = random_seed(), .model = s->m};
     BN_TRY(openai_request_read(&a->q, kind, body, &d, err));
     BN_TRY(check_bytes(&a->q, s->max_prompt_bytes, err));
     BN_TRY(openai_request_encode(&a->q, s->m, s->c->chat_template, err));

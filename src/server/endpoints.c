@@ -63,7 +63,7 @@ static json_t *engine_props(const struct server *s)
 static json_t *generation_props(const struct server *s)
 {
     struct openai_request q;
-    struct openai_defaults d = {.max_tokens = s->c->default_max_tokens};
+    struct openai_defaults d = {.max_tokens = s->c->default_max_tokens, .model = s->m};
     json_t *body = json_pack("{s:s}", "prompt", "");
     bitnet_status status = openai_request_read(&q, OPENAI_COMPLETION, body, &d, NULL);
     json_decref(body);

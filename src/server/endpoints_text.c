@@ -140,7 +140,8 @@ static bitnet_status apply_template(json_t **out, const struct server *s, json_t
     BN_TRY(openai_request_read(&q, OPENAI_CHAT, body, &d, err));
     bitnet_status status = openai_request_encode(&q, s->m, s->c->chat_template, err);
     if (status == BITNET_OK) {
-        json_t *talk = tools_conversation(q.tools, q.messages);
+        const char *known = bitnet_chat_template_text(s->m, s->c->chat_template);
+        json_t *talk = openai_conversation(&q, known ? known : "");
         char *text = talk ? json_dumps(talk, JSON_COMPACT) : NULL;
         status = text ? render(out, s, text, err) : bn_fail_nomem(err, 0, "a conversation");
         free(text);

@@ -74,9 +74,10 @@ static bitnet_status check_calls(const json_t *calls, size_t at, bitnet_error *e
 static bitnet_status read_message(json_t *to, const json_t *from, size_t at, bitnet_error *err)
 {
     static const char *const types[] = {"text", NULL};
-    static const char *const taken[] = {"role", "content", "tool_calls", "tool_call_id", NULL};
-    static const char *const known[] = {
-        "name", "refusal", "annotations", "audio", "function_call", "reasoning_content", NULL};
+    static const char *const taken[] = {"role",         "content",           "tool_calls",
+                                        "tool_call_id", "reasoning_content", NULL};
+    static const char *const known[] = {"name",  "refusal",       "annotations",
+                                        "audio", "function_call", NULL};
     const char *role, *key;
     json_t *v, *content = NULL;
     if (!json_is_object(from))
@@ -98,6 +99,9 @@ static bitnet_status read_message(json_t *to, const json_t *from, size_t at, bit
     const json_t *given = json_object_get(from, "content"),
                  *calls = json_object_get(to, "tool_calls");
     if (calls) BN_TRY(check_calls(calls, at, err));
+    const json_t *thought = json_object_get(to, "reasoning_content");
+    if (thought && !json_is_string(thought))
+        return bn_fail(err, BITNET_E_ARG, "'reasoning_content' of message %zu is not a string", at);
     if (!openai_is_given(given) && calls) content = json_string("");
     else BN_TRY(openai_read_content(&content, given, types, "content", at, err));
     return json_object_set_new(to, "content", content) == 0 ? BITNET_OK

@@ -66,6 +66,7 @@ static bitnet_status open_reply(struct openai_reply *r, const struct openai_requ
     if (!r->id || !r->model || !r->choices)
         return bn_fail_nomem(err, r->n_choices * sizeof *r->choices, "a reply");
     for (uint32_t i = 0; i < r->n_choices; i++) {
+        thoughts_open(&r->choices[i].thoughts, q->thoughts);
         tools_parser_open(&r->choices[i].answer, q->tools,
                           bn_mix64(bn_hash(r->id, strlen(r->id)) + i));
         openai_logprobs_open(&r->choices[i].logprobs, q->kind, m);
@@ -96,7 +97,8 @@ static bool take_text(struct openai_choice *c, const bitnet_event *e)
 {
     struct tools_parser *p = &c->answer;
     bool ended = e->finish != BITNET_FINISH_NONE;
-    if (!tools_parser_feed(p, e->text, e->text_bytes) || (ended && !tools_parser_end(p)))
+    if (!thoughts_feed(&c->thoughts, e->text, e->text_bytes, p) ||
+        (ended && !thoughts_end(&c->thoughts, p)))
         return false;
     if (!c->has_text && (p->text.len || (ended && !p->n_calls))) {
         c->has_text = true;
@@ -138,6 +140,7 @@ bool openai_reply_done(const struct openai_reply *r)
 void openai_reply_close(struct openai_reply *r)
 {
     for (uint32_t i = 0; r->choices && i < r->n_choices; i++) {
+        thoughts_close(&r->choices[i].thoughts);
         tools_parser_close(&r->choices[i].answer);
         openai_logprobs_close(&r->choices[i].logprobs);
     }
@@ -198,6 +201,9 @@ static json_t *message_json(const struct openai_choice *c)
     }
     json_t *m = json_pack("{s:s, s:o, s:n}", "role", "assistant", "content",
                           c->has_text ? openai_answer_text(c) : json_null(), "refusal");
+    const struct bn_buf *thought = &c->thoughts.text;
+    if (thought->len)
+        json_object_set_new(m, "reasoning_content", openai_text(thought->data, thought->len));
     if (c->answer.n_calls) json_object_set(m, "tool_calls", calls);
     json_decref(calls);
     return m;

@@ -9,9 +9,10 @@
 #define BN_SERVER_OPENAI_REPLY_H
 
 #include "server/openai_logprobs.h"
-#include "server/tools.h"
+#include "server/thoughts.h"
 
 struct openai_choice {
+    struct thoughts thoughts;   /* so far */
     struct tools_parser answer; /* text and calls so far */
     struct openai_logprobs logprobs;
     bool has_text; /* there was text, or there is neither text nor call in the whole answer */

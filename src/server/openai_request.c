@@ -159,6 +159,7 @@ bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kin
     s->temperature = s->top_p = 1; /* what OpenAI takes, not what we would */
     s->min_p = 0;
     s->top_k = 0;
+    if (d->model) bitnet_model_sampling(d->model, s);
     s->seed = d->seed;
     r->request.n_choices = 1;
     r->request.max_new_tokens = d->max_tokens;
@@ -186,6 +187,15 @@ static void rename_developer(json_t *messages, const char *template_text)
     }
 }
 
+/* Thoughts of earlier answers, for templates that do not show them. */
+static void drop_thoughts(json_t *messages, const char *template_text)
+{
+    size_t i;
+    json_t *m;
+    if (strstr(template_text, "reasoning_content")) return;
+    json_array_foreach(messages, i, m) json_object_del(m, "reasoning_content");
+}
+
 static bitnet_status set_tools_form(struct openai_request *r, bitnet_error *err)
 {
     bitnet_request *q = &r->request;
@@ -201,6 +211,36 @@ static bitnet_status set_tools_form(struct openai_request *r, bitnet_error *err)
     return q->grammar ? BITNET_OK : bn_fail_nomem(err, 0, "the grammar of tools");
 }
 
+json_t *openai_conversation(const struct openai_request *r, const char *template_text)
+{
+    json_t *talk = tools_conversation(r->tools, r->messages);
+    json_t *variables = json_object_get(r->body, "chat_template_kwargs");
+    if (talk && *template_text && variables) json_object_update_missing(talk, variables);
+    return talk;
+}
+
+/* Whether answers have thoughts. One that must have a form has none, except where that is any text with
+ * calls. */
+static bitnet_status find_thoughts(struct openai_request *r, const bitnet_model *m,
+                                   const char *template_text, bitnet_error *err)
+{
+    enum { TAIL = 8 }; /* tokens; the tag and a line end are fewer, whatever the vocabulary */
+    const bitnet_request *q = &r->request;
+    const struct openai_prompt *p = &r->prompts[0];
+    bool form = q->grammar || q->json_schema || q->json_object;
+    if (r->kind != OPENAI_CHAT || !strstr(template_text, "<think>") ||
+        (form && !tools_any_text(r->tools)))
+        return BITNET_OK;
+    size_t k = bn_min_size(p->n_tokens, TAIL), n;
+    char *text;
+    BN_TRY(tokens_decode(&text, &n, m, p->tokens + p->n_tokens - k, k, BITNET_TOK_SPECIAL, err));
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ')) n--;
+    bool open = n >= 7 && memcmp(text + n - 7, "<think>", 7) == 0;
+    r->thoughts = open ? THOUGHTS_OPEN : THOUGHTS_MAYBE;
+    free(text);
+    return BITNET_OK;
+}
+
 static bitnet_status encode_messages(struct openai_request *r, const bitnet_model *m,
                                      const char *chat_template, bitnet_error *err)
 {
@@ -208,18 +248,19 @@ static bitnet_status encode_messages(struct openai_request *r, const bitnet_mode
     const char *template_text = bitnet_chat_template_text(m, chat_template);
     if (!template_text) template_text = ""; /* refused when it is to be used */
     rename_developer(r->messages, template_text);
+    drop_thoughts(r->messages, template_text);
     if (r->tools) {
         tools_choose_form(r->tools, template_text);
         BN_TRY(set_tools_form(r, err));
     }
-    json_t *talk = tools_conversation(r->tools, r->messages);
+    json_t *talk = openai_conversation(r, template_text);
     char *text = talk ? json_dumps(talk, JSON_COMPACT) : NULL;
     bitnet_status s =
         text ? tokens_chat_json(&p->tokens, &p->n_tokens, m, text, strlen(text), chat_template, err)
              : bn_fail_nomem(err, 0, "a conversation");
     free(text);
     json_decref(talk);
-    return s;
+    return s == BITNET_OK ? find_thoughts(r, m, template_text, err) : s;
 }
 
 bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model *m,

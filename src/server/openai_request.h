@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "server/thoughts.h"
 
 enum {
     OPENAI_MAX_MESSAGES = 4096,
@@ -30,6 +31,7 @@ bitnet_status openai_kind_of(enum openai_kind *out, const char *url, bitnet_erro
 struct openai_defaults {
     uint32_t max_tokens; /* 0: as many as fit the context */
     uint64_t seed;
+    const bitnet_model *model; /* for what it recommends; NULL: nothing */
 };
 
 /* A completion has one or several prompts, everything else one. */
@@ -47,6 +49,7 @@ struct openai_request {
     bitnet_request request; /* of every prompt; its tokens are filled in by openai_request_at */
     const char *model;      /* as the body names it, "" if it does not; nothing is chosen by it */
     bool stream, include_usage, echo;
+    enum thoughts_mode thoughts;   /* whether answers have some; known once it is encoded */
     bool parallel;                 /* several tools may be called in one answer */
     bool seeded;                   /* the body says which seed */
     struct openai_prompt *prompts; /* [n_prompts], one of a conversation */
@@ -64,6 +67,8 @@ struct openai_request {
 /* Holds on to the body; nothing of a failed request need be freed. */
 bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kind, json_t *body,
                                   const struct openai_defaults *d, bitnet_error *err);
+/* What the template is to render, with the variables that the body has for it. */
+json_t *openai_conversation(const struct openai_request *r, const char *template_text);
 /* Turns the prompts into tokens, and tools into the form that answers must have. chat_template: as in
  * bitnet_chat_encode. */
 bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model *m,

@@ -327,6 +327,19 @@ static bitnet_status read_modalities(struct openai_request *r, const struct open
 }
 
 /* Known, not done here: may stand there as long as it asks for nothing. */
+/* Variables of the template; see openai_conversation. */
+static bitnet_status check_variables(struct openai_request *r, const struct openai_field *f,
+                                     const json_t *v, bitnet_error *err)
+{
+    static const char *const ours[] = {"messages", "tools", "add_generation_prompt"};
+    (void)r;
+    if (!json_is_object(v)) return bn_fail(err, BITNET_E_ARG, "'%s' is not an object", f->key);
+    for (size_t i = 0; i < BN_ARRAY_LEN(ours); i++)
+        if (json_object_get(v, ours[i]))
+            return bn_fail(err, BITNET_E_ARG, "'%s' of '%s' is the server's", ours[i], f->key);
+    return BITNET_OK;
+}
+
 static bitnet_status must_be_off(struct openai_request *r, const struct openai_field *f,
                                  const json_t *v, bitnet_error *err)
 {
@@ -408,6 +421,7 @@ static const struct openai_field fields[] = {
     {"parallel_tool_calls", TALK, read_parallel, 0},
     {"tool_choice", TALK, pass_over, 0}, /* these two are read together, after all others */
     {"tools", TALK, pass_over, 0},
+    {"chat_template_kwargs", TALK, check_variables, 0},
     {"audio", CHAT, must_be_off, 0},
     {"background", RESPONSE, must_be_off, 0},
     {"best_of", COMPLETION, must_be_off, 0},

@@ -148,6 +148,8 @@ void tools_free(struct tools *t)
     free(t);
 }
 
+bool tools_any_text(const struct tools *t) { return t && t->choice == TOOLS_AUTO; }
+
 /* ------------------------------------------------------------------ conversations */
 
 static json_t *make_message(const char *role, const struct bn_buf *content)

@@ -36,6 +36,9 @@ json_t *tools_conversation(const struct tools *t, const json_t *messages);
  * which a call must be whole and right once it begins, and after which only calls come. */
 bitnet_status tools_grammar(const struct tools *t, char **out, bitnet_error *err);
 
+/* Whether answers may be any text, with calls or without. t may be NULL. */
+bool tools_any_text(const struct tools *t);
+
 /* An answer as it comes in: text goes through, calls are found. */
 struct tools_call {
     char *id, *name;

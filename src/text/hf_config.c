@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What lies beside a tokenizer in a Hugging Face folder: tokenizer_config.json (names of special
- * tokens, add_bos, chat template), generation_config.json (which tokens end an answer) and
- * chat_template.jinja. Every one of them may be missing. */
+ * tokens, add_bos, chat template), generation_config.json, else config.json (which tokens end an
+ * answer) and chat_template.jinja. Every one of them may be missing. */
 #include "text/hf.h"
 
 #include "base/file.h"
@@ -179,21 +179,34 @@ static void add_end(struct bn_vocab *v, const json_t *number)
     bn_vocab_add_end(v, id);
 }
 
-static void read_generation_config(struct bn_vocab *v, const json_t *config)
+/* One number or a list of them; false: there is none. */
+static bool read_ends(struct bn_vocab *v, const json_t *config)
 {
     const json_t *eos = json_object_get(config, "eos_token_id");
     if (v->bos < 0) bn_hf_number_id(json_object_get(config, "bos_token_id"), v->n_tokens, &v->bos);
     add_end(v, eos);
     for (size_t i = 0; i < json_array_size(eos); i++) add_end(v, json_array_get(eos, i));
+    return json_is_number(eos) || json_array_size(eos) > 0;
+}
+
+/* generation_config.json says which tokens end an answer; without it config.json does. */
+static bitnet_status read_generation_config(struct bn_vocab *v, const char *path, bitnet_error *err)
+{
+    json_t *generation, *model;
+    BN_TRY(bn_hf_read_beside(&generation, path, "generation_config.json", err));
+    bool found = read_ends(v, generation);
+    json_decref(generation);
+    if (found) return BITNET_OK;
+    BN_TRY(bn_hf_read_beside(&model, path, "config.json", err));
+    if (!read_ends(v, model)) read_ends(v, json_object_get(model, "text_config"));
+    json_decref(model);
+    return BITNET_OK;
 }
 
 bitnet_status bn_hf_read_config(struct bn_vocab *v, const char *path, const json_t *config,
                                 bitnet_error *err)
 {
-    json_t *generation;
     if (config) BN_TRY(read_tokenizer_config(v, config, "tokenizer_config.json", err));
-    BN_TRY(bn_hf_read_beside(&generation, path, "generation_config.json", err));
-    if (generation) read_generation_config(v, generation);
-    json_decref(generation);
+    BN_TRY(read_generation_config(v, path, err));
     return read_template_file(v, path, err);
 }

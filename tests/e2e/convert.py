@@ -18,6 +18,7 @@ import tempfile
 
 BITNET = None
 F32, F16, TQ1_0, TQ2_0, I2_S, BF16, Q1_0, Q2_0, IQ1_BN, IQ2_BN = 0, 1, 34, 35, 36, 30, 41, 42, 134, 135
+PQ2_0, PTQ1_0 = 142, 143
 
 
 def check(ok, what):
@@ -124,12 +125,26 @@ def decode_iq1_bn(data, rows, cols):
     return out, scales
 
 
-def decode_q2_0(data, rows, cols):
-    out, scales = bytearray(), set()
-    for at in range(0, rows * cols // 64 * 18, 18):
+def decode_q2_0(data, rows, cols, group=64):
+    out, scales, size = bytearray(), set(), 2 + group // 4
+    for at in range(0, rows * cols // group * size, size):
         scales.add(f16(data[at:at + 2]))
-        for byte in data[at + 2:at + 18]:
+        for byte in data[at + 2:at + size]:
             out += bytes((byte & 3, byte >> 2 & 3, byte >> 4 & 3, byte >> 6))
+    return out, scales
+
+
+def decode_pq2_0(data, rows, cols):
+    return decode_q2_0(data, rows, cols, 128)
+
+
+def decode_ptq1_0(data, rows, cols):
+    out, scales = bytearray(), set()
+    for at in range(0, rows * cols // 128 * 28, 28):
+        for begin, end, trits in ((0, 16, 5), (16, 24, 5), (24, 26, 4)):
+            for n in range(trits):
+                out += bytes(base3(byte, 3 ** n) for byte in data[at + begin:at + end])
+        scales.add(f16(data[at + 26:at + 28]))
     return out, scales
 
 
@@ -143,9 +158,12 @@ def decode_q1_0(data, rows, cols):
 
 
 DECODERS = {I2_S: decode_i2_s, TQ2_0: decode_tq2_0, TQ1_0: decode_tq1_0, IQ2_BN: decode_iq2_bn,
-            IQ1_BN: decode_iq1_bn, Q2_0: decode_q2_0, Q1_0: decode_q1_0}
+            IQ1_BN: decode_iq1_bn, Q2_0: decode_q2_0, Q1_0: decode_q1_0, PQ2_0: decode_pq2_0, PTQ1_0: decode_ptq1_0}
+# columns, bytes and place of the scale of a block
+BLOCKS = {TQ2_0: (256, 66, 64), TQ1_0: (256, 54, 52), Q2_0: (64, 18, 0), Q1_0: (128, 18, 0), PQ2_0: (128, 34, 0),
+          PTQ1_0: (128, 28, 26)}
 NAMES = {I2_S: "I2_S", TQ2_0: "TQ2_0", TQ1_0: "TQ1_0", IQ2_BN: "IQ2_BN", IQ1_BN: "IQ1_BN",
-         Q2_0: "Q2_0", Q1_0: "Q1_0"}
+         Q2_0: "Q2_0", Q1_0: "Q1_0", PQ2_0: "PQ2_0", PTQ1_0: "PTQ1_0"}
 
 
 # ---------------------------------------------------------------- GGUF
@@ -202,6 +220,14 @@ class Gguf:
         codes, scales = DECODERS[kind](self.raw[at:], dims[1], dims[0])
         return kind, bytes(codes), scales
 
+    def values(self, name):
+        """Every value of a matrix whose type has blocks."""
+        kind, dims, at = self.tensors[name]
+        cols, size, place = BLOCKS[kind]
+        codes = DECODERS[kind](self.raw[at:], dims[1], dims[0])[0]
+        scales = [f16(self.raw[b + place:b + place + 2]) for b in range(at, at + len(codes) // cols * size, size)]
+        return [(c - 1) * scales[i // cols] for i, c in enumerate(codes)]
+
     def floats(self, name):
         kind, dims, at = self.tensors[name]
         check(kind == F32, name + " is F32")
@@ -224,6 +250,16 @@ def pack_quarters(codes, rows, cols):
         for k, c in enumerate(part):
             out[k] |= c << 2 * i
     return bytes(out)
+
+
+def write_safetensors(path, tensors):
+    header, data = {}, bytearray()
+    for name, dtype, shape, raw in tensors:
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
 
 
 class Checkpoint:
@@ -265,7 +301,7 @@ class Checkpoint:
         os.mkdir(folder)
         with open(os.path.join(folder, "config.json"), "w") as f:
             json.dump(config, f)
-        self.write(os.path.join(folder, "model.safetensors"))
+        write_safetensors(os.path.join(folder, "model.safetensors"), self.tensors)
 
     def dense(self, name, shape):
         n = shape[0] * (shape[1] if len(shape) > 1 else 1)
@@ -301,16 +337,6 @@ class Checkpoint:
             # too near to a tie for another order of rounding: no opinion
             codes.append(255 if abs(abs(v) - 0.5) < 1e-5 else 1 + max(-1, min(1, round(v))))
         self.codes[gguf], self.scales[gguf] = bytes(codes), mean
-
-    def write(self, path):
-        header, data = {}, bytearray()
-        for name, dtype, shape, raw in self.tensors:
-            header[name] = {"dtype": dtype, "shape": list(shape),
-                            "data_offsets": [len(data), len(data) + len(raw)]}
-            data += raw
-        text = json.dumps(header).encode()
-        with open(path, "wb") as f:
-            f.write(struct.pack("<Q", len(text)) + text + data)
 
     def expected(self, name):
         """Codes as a GGUF must hold them: the `llama` architecture wants rotated rows interleaved."""
@@ -400,7 +426,7 @@ def packed_checkpoint(folder):
     check("output.weight" not in g.tensors, "a tied head is not stored")
     before = first
     for name, kind in (("tq2_0", TQ2_0), ("tq1_0", TQ1_0), ("iq2_bn", IQ2_BN), ("iq1_bn", IQ1_BN),
-                       ("q2_0", Q2_0), ("i2_s", I2_S)):
+                       ("q2_0", Q2_0), ("pq2_0", PQ2_0), ("ptq1_0", PTQ1_0), ("i2_s", I2_S)):
         after = os.path.join(folder, "packed-via-%s.gguf" % name)
         bitnet("convert", before, after, "--type", name)
         check_file(after, c, {kind})
@@ -459,12 +485,146 @@ def binary_model(folder):
     check(report["weight_dtype"] == "binary" and report["bit_width"] == 1, "inspect of a binary model")
 
 
+class Grouped:
+    """A Qwen3 folder with plain values that are codes times a scale for every `group` columns."""
+
+    def __init__(self, folder, group, dtype, codes, seed):
+        rng, self.path, self.values, tensors = random.Random(seed), folder, {}, []
+        hidden, ffn, heads, kv, dim = 256, 384, 4, 2, 64
+        shapes = {"attn_q": (heads * dim, hidden), "attn_k": (kv * dim, hidden), "attn_v": (kv * dim, hidden),
+                  "attn_output": (hidden, heads * dim), "ffn_gate": (ffn, hidden), "ffn_up": (ffn, hidden),
+                  "ffn_down": (hidden, ffn)}
+
+        def add(name, shape, values, kind="BF16"):
+            raw = (b"".join(map(bf16_bytes, values)) if kind == "BF16" else
+                   struct.pack("<%d%s" % (len(values), {"F16": "e", "F32": "f"}[kind]), *values))
+            tensors.append((name, kind, shape, raw))
+
+        add("model.embed_tokens.weight", (64, hidden), [rng.gauss(0, 0.5) for _ in range(64 * hidden)])
+        add("model.norm.weight", (hidden,), [1.0] * hidden)
+        for n in range(2):
+            stem = "model.layers.%d." % n
+            for name, width in (("input_layernorm", hidden), ("post_attention_layernorm", hidden),
+                                ("self_attn.q_norm", dim), ("self_attn.k_norm", dim)):
+                add(stem + name + ".weight", (width,), [1.0] * width)
+            for part, name in PROJECTIONS.items():
+                rows, cols = shapes[part]
+                values = []
+                for _ in range(rows * cols // group):  # eight bits: exact in every type of float
+                    scale = rng.randrange(128, 256) / 8192
+                    values += [scale * c for c in rng.choices(codes, k=group)]
+                add(stem + name + ".weight", shapes[part], values, dtype)
+                self.values["blk.%d.%s.weight" % (n, part)] = values
+        os.mkdir(folder)
+        with open(os.path.join(folder, "config.json"), "w") as f:
+            json.dump({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": hidden,
+                       "intermediate_size": ffn, "num_hidden_layers": 2, "num_attention_heads": heads,
+                       "num_key_value_heads": kv, "head_dim": dim, "vocab_size": 64, "max_position_embeddings": 128,
+                       "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+                       "tie_word_embeddings": True}, f)
+        write_safetensors(os.path.join(folder, "model.safetensors"), tensors)
+
+    def check(self, path, kind):
+        g = Gguf(path)
+        for name, values in self.values.items():
+            check(g.tensors[name][0] == kind, "%s of %s has type %d" % (name, path, g.tensors[name][0]))
+            check(g.values(name) == values, "%s: the values of %s" % (path, name))
+
+
+def logits(model):
+    out = os.path.join(os.path.dirname(model), "logits.f32")
+    bitnet("logits", model, "--ids", "1,2,3,4,5,60", "--out", out)
+    raw = content(out)
+    os.remove(out)
+    return raw
+
+
+def through(folder, c, first, types):
+    """The checkpoint into `first` by default, then from each type into the next; all compute the same."""
+    want, before = logits(c.path), os.path.join(folder, "auto.gguf")
+    bitnet("convert", c.path, before)
+    c.check(before, first)
+    check(logits(before) == want, "the logits of " + before)
+    for name, kind in types:
+        after = os.path.join(folder, name + ".gguf")
+        bitnet("convert", before, after, "--type", name)
+        c.check(after, kind)
+        check(logits(after) == want, "the logits of " + after)
+        before = after
+
+
+def grouped_checkpoints(folder):
+    """Plain values that are ternary or binary in groups: packed without loss, and the same bits everywhere."""
+    for i, (group, dtype, codes, first, types, dtype_word) in enumerate((
+            (128, "F16", (-1, 0, 1), PQ2_0, (("q2_0", Q2_0), ("ptq1_0", PTQ1_0), ("pq2_0", PQ2_0)), "ternary"),
+            (128, "BF16", (-1, 1), Q1_0, (("pq2_0", PQ2_0), ("ptq1_0", PTQ1_0), ("q2_0", Q2_0), ("q1_0", Q1_0)), "binary"),
+            (64, "F32", (-1, 0, 1), Q2_0, (("q2_0", Q2_0),), "ternary"))):
+        part = os.path.join(folder, str(i))
+        os.mkdir(part)
+        c = Grouped(os.path.join(part, "hf"), group, dtype, codes, seed=i)
+        through(part, c, first, types)
+        report = json.loads(bitnet("inspect", c.path, "--json"))
+        check(report["weight_dtype"] == dtype_word, "inspect of groups of %d" % group)
+        refused(c.path, "scales that differ", "--type", "iq2_bn")
+        if group == 64:
+            refused(c.path, "scales that differ", "--type", "pq2_0")
+    # no type has a scale for 32 columns: the values stay as they are, and are computed in their groups
+    c = Grouped(os.path.join(folder, "hf32"), 32, "F16", (-1, 0, 1), seed=9)
+    out = os.path.join(folder, "kept.gguf")
+    bitnet("convert", c.path, out)
+    check(Gguf(out).tensors["blk.0.attn_q.weight"][0] == F16, "groups of 32 are kept")
+    check(logits(out) == logits(c.path), "the logits of groups of 32")
+
+
+def type_42(folder):
+    """The two formats of 34 bytes that share the number 42 are read, and become PQ2_0."""
+    c = Grouped(os.path.join(folder, "hf"), 128, "F16", (-1, 0, 1), seed=4)
+    first = os.path.join(folder, "first.gguf")
+    bitnet("convert", c.path, first)
+    want, g = logits(first), Gguf(first)
+    raw = bytearray(g.raw)
+    for name in c.values:  # the number in the directory
+        at = raw.index(struct.pack("<Q", len(name)) + name.encode()) + 8 + len(name) + 4 + 16
+        check(raw[at:at + 4] == struct.pack("<I", PQ2_0), "the number of " + name)
+        raw[at:at + 4] = struct.pack("<I", 42)
+    legacy = os.path.join(folder, "legacy.gguf")
+    with open(legacy, "wb") as f:
+        f.write(raw)
+    types = {t["type"] for t in json.loads(bitnet("inspect", legacy, "--json"))["tensors"] if t["is_matrix"]}
+    check(types == {"Q2_0_128"} and logits(legacy) == want, "the older format of 42")
+    # the codes first, and marked as OxiBonsai does
+    key = struct.pack("<Q", 28) + b"general.quantization_version"
+    at = raw.index(key) + len(key)
+    mark = struct.pack("<IQ", 8, 10) + b"TQ2_0_G128"
+    data = min(t[2] for t in g.tensors.values())
+    end = g.at + len(mark) - 8
+    for name in c.values:
+        begin, size = g.tensors[name][2], 34
+        for b in range(begin, begin + len(c.values[name]) // 128 * size, size):
+            raw[b:b + size] = raw[b + 2:b + size] + raw[b:b + 2]
+    unmarked = os.path.join(folder, "unmarked.gguf")
+    with open(unmarked, "wb") as f:
+        f.write(raw)
+    text = bitnet("inspect", unmarked, code=1)
+    check("do not name TQ2_0_G128" in text and "plausible" in text, "without its mark: " + text)
+    marked = os.path.join(folder, "marked.gguf")
+    with open(marked, "wb") as f:
+        f.write(raw[:at] + mark + raw[at + 8:g.at] + bytes(-end % 32) + raw[data:])
+    types = {t["type"] for t in json.loads(bitnet("inspect", marked, "--json"))["tensors"] if t["is_matrix"]}
+    check(types == {"TQ2_0_G128"} and logits(marked) == want, "the codes first")
+    for source in (legacy, marked):
+        for how in ([], ["--type", "keep"]):
+            out = os.path.join(folder, "out.gguf")
+            bitnet("convert", source, out, "--force", *how)
+            check(content(out) == content(first), "%s %s is PQ2_0 again" % (source, how))
+
+
 def main():
     global BITNET
     if len(sys.argv) != 2:
         raise SystemExit("usage: convert.py PATH/TO/bitnet")
     BITNET = os.path.abspath(sys.argv[1])
-    for case in (packed_checkpoint, llama_checkpoint, master_checkpoint, binary_model):
+    for case in (packed_checkpoint, llama_checkpoint, master_checkpoint, binary_model, grouped_checkpoints, type_42):
         with tempfile.TemporaryDirectory(prefix="bitnet-convert-") as folder:
             case(folder)
         print("ok", case.__name__.replace("_", " "), flush=True)

@@ -1,19 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  * libFuzzer target: any bytes as a GGUF. What opens is read to the last weight: every tensor
- * through the types, every metadata entry printed, the vocabulary taken out. */
+ * through the types and as trits with the scales they agree on, every metadata entry printed, the
+ * vocabulary taken out. */
 #include "base/buf.h"
 #include "model/gguf_write.h"
 #include "model/source.h"
+#include "model/ternary.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MAX_WEIGHTS = 1 << 18 }; /* read of one input, so that it takes no time */
 
+/* as a projection is read */
+static void read_ternary(const struct bn_stored *m, const char *name)
+{
+    struct bn_ternary t;
+    bitnet_error err;
+    bool dense;
+    if (bn_ternary_look(&t, &dense, m, name, &err) != BITNET_OK || dense) return;
+    size_t blocks = t.block ? (size_t)(m->cols / t.block) : 1;
+    int8_t *w = malloc(m->cols);
+    float *scratch = malloc(m->cols * sizeof *scratch), scale;
+    uint16_t *bits = malloc(blocks * sizeof *bits);
+    for (uint64_t r = 0; w && scratch && bits && r < m->rows; r++)
+        bn_ternary_row(w, &scale, bits, &t, r, scratch);
+    free(w), free(scratch), free(bits);
+}
+
 static void read_tensor(const struct bn_tensor *t, uint64_t *budget)
 {
     struct bn_stored m = bn_tensor_stored(t);
     if (m.cols > *budget) return;
+    if (m.rows <= *budget / m.cols) read_ternary(&m, t->name);
     /* rows of their exact size: a write past the end is seen */
     int8_t *trits = malloc(m.cols);
     float *values = malloc(m.cols * sizeof *values), *scales = malloc(m.cols * sizeof *scales);

@@ -14,7 +14,7 @@ U32, I32, F32, BOOL, STR, ARRAY = 4, 5, 6, 7, 8, 9
 BLOCKS = {0: (1, 4, 0), 1: (1, 2, 0), 2: (32, 18, 0), 8: (32, 34, 0), 12: (256, 144, 0),
           14: (256, 210, 0), 24: (1, 1, 0), 25: (1, 2, 0), 26: (1, 4, 0), 27: (1, 8, 0),
           28: (1, 8, 0), 30: (1, 2, 0), 34: (256, 54, 0), 35: (256, 66, 0), 41: (128, 18, 0),
-          42: (64, 18, 0), 134: (64, 13, 2), 135: (64, 16, 4), 335: (64, 16, 4)}
+          42: (64, 18, 0), 142: (128, 34, 0), 143: (128, 28, 0), 134: (64, 13, 2), 135: (64, 16, 4), 335: (64, 16, 4)}
 Q2_0_128 = -42  # the older format that shares id 42
 BLOCKS[Q2_0_128] = (128, 34, 0)
 
@@ -93,6 +93,34 @@ save("gguf", "ternary", gguf(arch, [("t%d" % i, i, [256, 1])
 save("gguf", "rows", gguf(arch, [("r4", 335, [64, 4]), ("straddle", 36, [32, 4]),
                                  ("d4", 0, [1, 2, 1, 2])]))
 save("gguf", "q2_128", gguf(arch, [("q", Q2_0_128, [128, 16])]))
+# blocks of 128, and the three formats of type 42, whose scales must look like scales
+state = rnd.getstate()
+
+
+def blocks(size, scale_at, n, zeros=True):
+    out = b""
+    for _ in range(n):
+        codes = bytes(sum(rnd.choice((0, 1, 2) if zeros else (0, 2)) << 2 * k for k in range(4)) for _ in range(size - 2))
+        out += codes[:scale_at] + struct.pack("<e", rnd.choice((0.02, 0.03, 0.05))) + codes[scale_at:]
+    return out
+
+
+def with_data(meta, tensors, made):
+    whole = gguf(meta, tensors)
+    data = b"".join(m + bytes(-len(m) % 32) for m in made)
+    return whole[:len(whole) - len(data)] + data
+
+
+g128 = [("general.quantization_version", STR, "TQ2_0_G128")]
+save("gguf", "pq2_0", with_data(arch, [("p", 142, [256, 2]), ("t", 143, [256, 2])],
+                                [blocks(34, 0, 4), blocks(28, 26, 4)]))
+save("gguf", "pq2_0-binary", with_data(arch, [("p", 142, [128, 4])], [blocks(34, 0, 4, zeros=False)]))
+save("gguf", "q2_64", with_data(arch, [("q", 42, [128, 16])], [blocks(18, 0, 32)]))
+save("gguf", "q2_legacy", with_data(arch, [("q", Q2_0_128, [128, 16])], [blocks(34, 0, 16)]))
+save("gguf", "tq2_0_g128", with_data(arch + g128, [("q", Q2_0_128, [128, 16])], [blocks(34, 32, 16)]))
+save("gguf", "values", with_data(arch, [("v", 1, [128, 2])], [struct.pack(
+    "<256e", *(rnd.choice((-1, 0, 1)) * (0.5, 0.25, 2, 1)[i // 64] for i in range(256)))]))
+rnd.setstate(state)
 save("gguf", "align", gguf(arch + [("general.alignment", U32, 64)],
                            [("a", 0, [4]), ("b", 1, [4])], 64))
 save("gguf", "v2", gguf(arch, [("a", 0, [4])], version=2))

@@ -129,6 +129,8 @@ static void check_attn(struct ck *c, bool half)
     for (size_t n_q = 10; n_q <= 75; n_q += 5) /* many queries */
         check_attn_case(c, half, n_q, dims[(7 * n_q) % BN_ARRAY_LEN(dims)], 1 + 11 * n_q % 70,
                         BN_ATTN_BLOCK, n_q % 3, CK_RANDOM);
+    for (size_t n_q = 14; n_q <= 35; n_q += 7)
+        check_attn_case(c, half, n_q, 256, 3 * n_q, BN_ATTN_BLOCK, n_q % 2, CK_RANDOM);
     for (size_t n = 1; n <= BN_ATTN_BLOCK + 1; n++)
         check_attn_case(c, half, 9 + n % 4, n % 2 ? 128 : 80, n, BN_ATTN_BLOCK, 0, CK_RANDOM);
     for (enum ck_fill f = 0; f < CK_FILLS; f++)

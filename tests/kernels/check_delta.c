@@ -211,6 +211,7 @@ static void check_delta_case(struct ck *c, size_t n, size_t k_dim, size_t v_dim,
     x.a.decay = fill_gates(c, rows_len(n, x.a.gate_stride, 1), f);
     x.a.beta = fill_gates(c, rows_len(n, x.a.gate_stride, 1), f);
     if (answer) want_o = x.a.o = ck_buffer(c, o_len * sizeof *x.a.o);
+    if (pad % 2) x.a.next = s + len; /* nothing may be read there */
     float *want = x.a.s = copy(c, s, len);
     if (!ck_run(c, run_delta, &x)) return;
     if (c->naive && f <= CK_WIDE) naive_delta(c, &x, s);

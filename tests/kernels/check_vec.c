@@ -236,13 +236,11 @@ static void run_rope(void *p)
     a->fn(a->x, a->heads, a->dim, a->half, a->cs);
 }
 
-static void naive_rope(struct ck *c, const struct rope *a, const float *x, bool neox)
+static void naive_rope(struct ck *c, const struct rope *a, const float *x)
 {
     for (size_t h = 0; h < a->heads; h++)
         for (size_t i = 0; i < a->dim; i++) {
-            size_t pair = neox ? i % a->half : i / 2;
-            size_t ia = h * a->dim + (neox ? pair : 2 * pair);
-            size_t ib = neox ? ia + a->half : ia + 1;
+            size_t pair = i % a->half, ia = h * a->dim + pair, ib = ia + a->half;
             double want = x[h * a->dim + i], bound = 0;
             if (i < 2 * a->half) {
                 double cs = a->cs[pair], sn = a->cs[a->half + pair], va = x[ia], vb = x[ib];
@@ -253,7 +251,7 @@ static void naive_rope(struct ck *c, const struct rope *a, const float *x, bool 
         }
 }
 
-static void check_rope(struct ck *c, bool neox)
+void check_rope(struct ck *c)
 {
     static const size_t shape[][3] = {{1, 2, 1},     {2, 8, 3},    {1, 16, 8},   {3, 17, 8},
                                       {2, 32, 16},   {5, 64, 32},  {4, 100, 50}, {2, 80, 20},
@@ -271,7 +269,7 @@ static void check_rope(struct ck *c, bool neox)
             float *want = a.x = ck_buffer(c, n * sizeof *x);
             memcpy(a.x, x, n * sizeof *x);
             if (!ck_run(c, run_rope, &a)) continue;
-            if (c->naive && f <= CK_WIDE) naive_rope(c, &a, x, neox);
+            if (c->naive && f <= CK_WIDE) naive_rope(c, &a, x);
             if (c->naive) continue;
             a.fn = (bn_rope_fn *)c->v->fn;
             a.x = ck_buffer(c, n * sizeof *x);
@@ -279,8 +277,6 @@ static void check_rope(struct ck *c, bool neox)
             if (ck_run(c, run_rope, &a)) ck_same_f32(c, "x", want, a.x, n, a.dim);
         }
 }
-void check_rope_neox(struct ck *c) { check_rope(c, true); }
-void check_rope_norm(struct ck *c) { check_rope(c, false); }
 
 /* ---- exp ---- */
 

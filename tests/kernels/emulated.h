@@ -42,6 +42,24 @@ static inline void emulated_mask_storeu_epi32(void *p, __mmask16 mask, __m512i a
         if (mask >> i & 1) memcpy((char *)p + i * sizeof *x, &x[i], sizeof *x);
 }
 
+static inline __m512 emulated_maskz_loadu_ps(__mmask16 mask, const void *p)
+{
+    float x[16] = {0};
+    __m512 a;
+    for (size_t i = 0; i < 16; i++)
+        if (mask >> i & 1) memcpy(&x[i], (const char *)p + i * sizeof *x, sizeof *x);
+    memcpy(&a, x, sizeof x);
+    return a;
+}
+
+static inline void emulated_mask_storeu_ps(void *p, __mmask16 mask, __m512 a)
+{
+    float x[16];
+    memcpy(x, &a, sizeof x);
+    for (size_t i = 0; i < 16; i++)
+        if (mask >> i & 1) memcpy((char *)p + i * sizeof *x, &x[i], sizeof *x);
+}
+
 static inline __m512i emulated_multishift_epi64_epi8(__m512i from, __m512i a)
 {
     uint8_t at[64], to[64];
@@ -60,11 +78,15 @@ static inline __m512i emulated_multishift_epi64_epi8(__m512i from, __m512i a)
 #undef _mm512_reduce_add_epi32
 #undef _mm512_cvtepu8_epi32
 #undef _mm512_mask_storeu_epi32
+#undef _mm512_maskz_loadu_ps
+#undef _mm512_mask_storeu_ps
 #undef _mm512_multishift_epi64_epi8
 #define _mm512_srai_epi32            emulated_srai_epi32
 #define _mm512_reduce_add_epi32      emulated_reduce_add_epi32
 #define _mm512_cvtepu8_epi32         emulated_cvtepu8_epi32
 #define _mm512_mask_storeu_epi32     emulated_mask_storeu_epi32
+#define _mm512_maskz_loadu_ps        emulated_maskz_loadu_ps
+#define _mm512_mask_storeu_ps        emulated_mask_storeu_ps
 #define _mm512_multishift_epi64_epi8 emulated_multishift_epi64_epi8
 
 #endif

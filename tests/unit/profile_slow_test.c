@@ -49,7 +49,7 @@ static void slow_relu2_mul(float *y, const float *g, const float *u, size_t n)
 
 static void slow_rope(float *x, size_t n_heads, size_t dim, size_t half, const float *cs)
 {
-    bn_rope_fn *rope = model->m->config.rope == BN_ROPE_NEOX ? honest.rope_neox : honest.rope_norm;
+    bn_rope_fn *rope = honest.rope;
     lose_time();
     rope(x, n_heads, dim, half, cs);
 }
@@ -95,10 +95,7 @@ static void plant_rmsnorm(struct bn_model *m) { m->kernels.rmsnorm = slow_rmsnor
 static void plant_quant(struct bn_model *m) { m->kernels.quant_i8 = slow_quant_i8; }
 static void plant_add(struct bn_model *m) { m->kernels.add = slow_add; }
 static void plant_act(struct bn_model *m) { m->kernels.relu2_mul = slow_relu2_mul; }
-static void plant_rope(struct bn_model *m)
-{
-    m->kernels.rope_neox = m->kernels.rope_norm = slow_rope;
-}
+static void plant_rope(struct bn_model *m) { m->kernels.rope = slow_rope; }
 static void plant_attn(struct bn_model *m) { m->kernels.attn_f16 = slow_attn_f16; }
 static void plant_rows(struct bn_model *m) { m->kernels.rows_r2 = slow_rows_r2; }
 static void plant_cols(struct bn_model *m) { m->kernels.cols_c2 = slow_cols_c2; }

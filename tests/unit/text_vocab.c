@@ -241,10 +241,18 @@ static void test_json_qwen35(void **state)
     EXPECT(t, "e\xcc\x81", 0, 3);
     EXPECT(t, "<think>e\xcc\x81", 0, 6, 3);
     bn_tokenizer_close(t);
-    remove_files(
-        dir,
-        (const char *const[]){"tokenizer.json", "tokenizer_config.json", "generation_config.json"},
-        3);
+    /* where that file has none, config.json tells the ends */
+    static const char nested[] = "{\"text_config\": {\"eos_token_id\": [5]}}";
+    static const char none[] = "{\"temperature\": 0.6}";
+    write_file(dir, "generation_config.json", none, strlen(none));
+    write_file(dir, "config.json", nested, strlen(nested));
+    assert_int_equal(bn_vocab_read_hf(&v, path, &err), BITNET_OK);
+    assert_true(v.eos == 4 && v.n_ends == 1 && v.ends[0] == 5);
+    bn_vocab_free(&v);
+    remove_files(dir,
+                 (const char *const[]){"config.json", "tokenizer.json", "tokenizer_config.json",
+                                       "generation_config.json"},
+                 4);
 }
 
 /* Llama-2's way: marks by normalizer, merges by list, byte fallback. */

@@ -119,23 +119,13 @@ void bn_l2norm_c(float *y, const float *x, size_t n, float eps, float scale)
     for (; i < n; i++) y[i] = (x[i] * r) * scale;
 }
 
-void bn_rope_neox_c(float *x, size_t n_heads, size_t dim, size_t half, const float *cs)
+void bn_rope_c(float *x, size_t n_heads, size_t dim, size_t half, const float *cs)
 {
     for (size_t h = 0; h < n_heads; h++, x += dim)
         for (size_t i = 0; i < half; i++) {
             float a = x[i], b = x[half + i];
             x[i] = a * cs[i] - b * cs[half + i];
             x[half + i] = b * cs[i] + a * cs[half + i];
-        }
-}
-
-void bn_rope_norm_c(float *x, size_t n_heads, size_t dim, size_t half, const float *cs)
-{
-    for (size_t h = 0; h < n_heads; h++, x += dim)
-        for (size_t i = 0; i < half; i++) {
-            float a = x[2 * i], b = x[2 * i + 1];
-            x[2 * i] = a * cs[i] - b * cs[half + i];
-            x[2 * i + 1] = b * cs[i] + a * cs[half + i];
         }
 }
 

@@ -221,13 +221,12 @@ ALWAYS void attn_four(float *o, float *m, float *l, const float *q, const void *
 /* ---- many queries ---- */
 
 enum {
-    QUERIES = 32,  /* queries at a time: they share a buffer of keys or values */
-    KEYS = 16,     /* keys in the buffer */
-    DIM_MAX = 128, /* ... of this many dimensions, always a multiple of 16 */
-    PIECE = 64     /* dimensions of 32 values in the buffer */
+    QUERIES = 32, /* queries at a time: they share a buffer of keys or values */
+    KEYS = 16,    /* keys in the buffer, whose dimensions are always a multiple of 16 */
+    PIECE = 64    /* dimensions of 32 values in the buffer */
 };
 
-typedef float buffer[DIM_MAX * KEYS];
+typedef float buffer[ATTN_MANY_DIM * KEYS];
 
 /* eight keys of eight dimensions turned over; keys beyond n are zeros */
 ALWAYS void turn8(float *out, const void *k, size_t from, size_t stride, size_t n, const bool half)
@@ -377,7 +376,7 @@ ALWAYS void attn(float *o, float *m, float *l, const float *q, size_t n_q, const
                  const void *next_k, const void *next_v, const bool half)
 {
     size_t h = 0;
-    for (; n_q - h >= ATTN_MANY && dim % 16 == 0 && dim <= DIM_MAX;) {
+    for (; n_q - h >= ATTN_MANY && dim % 16 == 0 && dim <= ATTN_MANY_DIM;) {
         size_t some = bn_min_size(QUERIES, n_q - h);
         (half ? many_f16 : many_f32)(o + h * dim, m + h, l + h, q + h * dim, some, k, v, stride, n,
                                      dim, scale, next_k, next_v);

@@ -10,7 +10,10 @@
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-enum { ATTN_MANY = 16 }; /* queries from which turning the keys over pays */
+enum {
+    ATTN_MANY = 16,     /* queries from which turning the keys over pays ... */
+    ATTN_MANY_DIM = 128 /* ... if they have at most so many dimensions: a buffer holds 16 keys */
+};
 
 /* eight elements of keys or values of either kind */
 ALWAYS __m256 load(const void *p, size_t at, bool half)

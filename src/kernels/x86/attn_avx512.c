@@ -73,7 +73,8 @@ ALWAYS void attn_four(float *o, float *m, float *l, const float *q, const void *
 /* Queries that are taken in fours here. */
 ALWAYS size_t in_fours(size_t n_q, size_t dim)
 {
-    return n_q < ATTN_MANY && dim % BN_LANES == 0 ? n_q / 4 * 4 : 0;
+    bool many = n_q >= ATTN_MANY && dim <= ATTN_MANY_DIM;
+    return !many && dim % BN_LANES == 0 ? n_q / 4 * 4 : 0;
 }
 
 void bn_attn_f32_avx512(float *o, float *m, float *l, const float *q, size_t n_q, const float *k,

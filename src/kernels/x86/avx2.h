@@ -2,7 +2,7 @@
  *
  * What the AVX2 kernels share: tails by masked loads, the 16 lanes of a float sum in two registers,
  * and exp. Multiplications and additions are separate: the contract is unfused. (Where products are
- * exact, in gemm_b1_f32_avx2.c, it does not matter.)
+ * exact, in gemm_b1_f32_avx2.c and hadamard_avx2.c, it does not matter.)
  *
  * Why tails may be filled with zeros: a lane starts at +0, and a sum of +0 and anything is never
  * -0, so adding a product of zeros, +0 or -0, leaves every lane as it was. */

@@ -48,15 +48,16 @@ static void pass4(float *y, const float *x, const float *factor, size_t block, s
 }
 
 /* Distances 4, 2 and 1, within a register: to every number its partner is added, to the second of a
- * pair after its sign is changed. a + -b is a - b. */
+ * pair after its sign is changed. A product with 1 or -1 is exact, so that it may be fused; a + -b is
+ * a - b. */
 ALWAYS __m256 within(__m256 v)
 {
-    const __m256 s4 = _mm256_setr_ps(0, 0, 0, 0, -0.0f, -0.0f, -0.0f, -0.0f);
-    const __m256 s2 = _mm256_setr_ps(0, 0, -0.0f, -0.0f, 0, 0, -0.0f, -0.0f);
-    const __m256 s1 = _mm256_setr_ps(0, -0.0f, 0, -0.0f, 0, -0.0f, 0, -0.0f);
-    v = _mm256_add_ps(_mm256_permute2f128_ps(v, v, 0x01), _mm256_xor_ps(v, s4));
-    v = _mm256_add_ps(_mm256_permute_ps(v, 0x4e), _mm256_xor_ps(v, s2));
-    return _mm256_add_ps(_mm256_permute_ps(v, 0xb1), _mm256_xor_ps(v, s1));
+    const __m256 s4 = _mm256_setr_ps(1, 1, 1, 1, -1, -1, -1, -1);
+    const __m256 s2 = _mm256_setr_ps(1, 1, -1, -1, 1, 1, -1, -1);
+    const __m256 s1 = _mm256_setr_ps(1, -1, 1, -1, 1, -1, 1, -1);
+    v = _mm256_fmadd_ps(v, s4, _mm256_permute2f128_ps(v, v, 0x01));
+    v = _mm256_fmadd_ps(v, s2, _mm256_permute_ps(v, 0x4e));
+    return _mm256_fmadd_ps(v, s1, _mm256_permute_ps(v, 0xb1));
 }
 
 /* All levels of blocks of 8 * nr numbers, nr up to 8, and the factors behind. */

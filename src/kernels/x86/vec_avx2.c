@@ -168,7 +168,7 @@ static inline __m256 rot_b(__m256 a, __m256 b, __m256 c, __m256 s)
     return _mm256_add_ps(_mm256_mul_ps(b, c), _mm256_mul_ps(a, s));
 }
 
-void bn_rope_neox_avx2(float *x, size_t n_heads, size_t dim, size_t half, const float *cs)
+void bn_rope_avx2(float *x, size_t n_heads, size_t dim, size_t half, const float *cs)
 {
     for (size_t h = 0; h < n_heads; h++, x += dim) {
         size_t i = 0;
@@ -184,32 +184,6 @@ void bn_rope_neox_avx2(float *x, size_t n_heads, size_t dim, size_t half, const 
             __m256 a = bn_load_head(x + i, m), b = bn_load_head(x + half + i, m);
             bn_store_head(x + i, m, rot_a(a, b, c, s));
             bn_store_head(x + half + i, m, rot_b(a, b, c, s));
-        }
-    }
-}
-
-/* Eight pairs from two registers: even and odd places come apart within the 128-bit halves, in the
- * order of pairs 0 1 4 5 2 3 6 7, so cosines and sines are put into that order too; the unpacks
- * put the results back. */
-void bn_rope_norm_avx2(float *x, size_t n_heads, size_t dim, size_t half, const float *cs)
-{
-    for (size_t h = 0; h < n_heads; h++, x += dim) {
-        size_t i = 0;
-        for (; i + 8 <= half; i += 8) {
-            __m256d c0 = _mm256_castps_pd(_mm256_loadu_ps(cs + i));
-            __m256d s0 = _mm256_castps_pd(_mm256_loadu_ps(cs + half + i));
-            __m256 c = _mm256_castpd_ps(_mm256_permute4x64_pd(c0, 0xd8));
-            __m256 s = _mm256_castpd_ps(_mm256_permute4x64_pd(s0, 0xd8));
-            __m256 u = _mm256_loadu_ps(x + 2 * i), v = _mm256_loadu_ps(x + 2 * i + 8);
-            __m256 a = _mm256_shuffle_ps(u, v, 0x88), b = _mm256_shuffle_ps(u, v, 0xdd);
-            __m256 ra = rot_a(a, b, c, s), rb = rot_b(a, b, c, s);
-            _mm256_storeu_ps(x + 2 * i, _mm256_unpacklo_ps(ra, rb));
-            _mm256_storeu_ps(x + 2 * i + 8, _mm256_unpackhi_ps(ra, rb));
-        }
-        for (; i < half; i++) {
-            float a = x[2 * i], b = x[2 * i + 1];
-            x[2 * i] = a * cs[i] - b * cs[half + i];
-            x[2 * i + 1] = b * cs[i] + a * cs[half + i];
         }
     }
 }

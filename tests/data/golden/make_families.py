@@ -5,6 +5,8 @@
   llama-values-rope3  TriLM: a plain Llama whose f16 values are ternary, with a scale for each half of the rows; Llama-3.1
                       rotation scaling; two shards
   qwen3-values        Bonsai's architecture: norms of q and k, a head width that is not hidden / heads
+  qwen3-yarn-options  YaRN with bounds that are not rounded, bounds and factor of their own
+  llama-yarn-mscale   YaRN with a factor made of mscale and mscale_all_dim
   1bitllm-master      SiLU, heads of 100, f16 master weights, 1bitLLM's names and no quantization_config; the logits are those
                       of transformers' BitNet with the same weights
 
@@ -127,3 +129,17 @@ make("1bitllm-master",
                   head_dim=100, vocab_size=150, hidden_act="silu", tie_word_embeddings=True,
                   rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, **COMMON),
      BitNetForCausalLM, "master", torch.float16, quantization=ONLINE, rename=one_bit_llm_name, finish=one_bit_llm_config)
+torch.manual_seed(11)
+rng = np.random.default_rng(11)
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32}
+make("qwen3-yarn-options",
+     Qwen3Config(hidden_size=128, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                 head_dim=48, vocab_size=180, tie_word_embeddings=True,
+                 rope_parameters={**YARN, "beta_fast": 8.0, "beta_slow": 0.5, "truncate": False, "attention_factor": 1.25},
+                 **COMMON),
+     Qwen3ForCausalLM, "values", torch.bfloat16)
+make("llama-yarn-mscale",
+     LlamaConfig(hidden_size=128, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                 head_dim=32, vocab_size=200, tie_word_embeddings=True,
+                 rope_parameters={**YARN, "mscale": 1.0, "mscale_all_dim": 0.4}, **COMMON),
+     LlamaForCausalLM, "values", torch.float16)

@@ -53,6 +53,8 @@ def gguf_cases():
         ("type TL1", "TL1", tensor(Q, kind=38)), ("type TL2", "TL2", tensor(Q, kind=39)),
         ("type MXFP4", "MXFP4", lambda g: (meta("general.architecture", STR, "llama")(g), tensor(Q, kind=39)(g))),
         ("type Q5_K", "Q5_K", tensor(Q, kind=13)), ("type of an old format", Q, tensor(Q, kind=4)),
+        ("type 142 without its bytes", Q, tensor(Q, kind=142)), ("type 42 without its bytes", Q, tensor(Q, kind=42)),
+        ("type 143 of another engine", "another format", tensor(Q, kind=143)),
         ("row that is no whole blocks", "TQ2_0", tensor(Q, kind=T_TQ2_0)),
         ("misaligned offset", Q, tensor(Q, offset=8)), ("offset behind the end", Q, tensor(Q, offset=1 << 40)),
         ("offset 2^64-32", Q, tensor(Q, offset=2**64 - 32)),

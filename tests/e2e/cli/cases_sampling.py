@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sampling options of run and chat."""
+import json
 import math
+import pathlib
+import struct
 
 TIME = "Once upon a time"
 
@@ -91,3 +94,44 @@ def test_sampling_in_chat(t):
     a = t.run(*args, "--temp", "0", stdin=b"Tell me a story.\n").text
     b = t.run(*args, "--temp", "0", "--repeat-penalty", "5", stdin=b"Tell me a story.\n").text
     t.check(a != b, "a penalty changes the answer")
+
+
+def with_recommendations(t, name, **values):
+    """The embedded model with general.sampling.* in front of its metadata, a multiple of 32 bytes more."""
+    raw = (pathlib.Path(__file__).resolve().parents[3] / "models" / "stories-31m.gguf").read_bytes()
+    text = lambda s: struct.pack("<Q", len(s)) + s.encode()
+    more = b"".join(text("general.sampling." + k) + (struct.pack("<Ii", 5, v) if isinstance(v, int)
+                                                     else struct.pack("<If", 6, v)) for k, v in values.items())
+    filler = text("filler") + struct.pack("<I", 8)
+    filler += text(" " * (-(len(more) + len(filler) + 8) % 32))
+    n_tensors, n_meta = struct.unpack("<QQ", raw[8:24])
+    t.write(name, raw[:8] + struct.pack("<QQ", n_tensors, n_meta + len(values) + 1) + more + filler + raw[24:])
+    t.keeps(name)
+
+
+def test_recommended_by_the_file(t):
+    with_recommendations(t, "hot.gguf", temp=1.7, top_k=7, top_p=0.9, min_p=0.0, penalty_repeat=1.3, penalty_last_n=8)
+    with_recommendations(t, "greedy.gguf", temp=0.0)
+    with_recommendations(t, "odd.gguf", temp=-3.0, top_k=-1)
+    model = lambda name, *args: run(t, "-m", name, "--seed", "9", *args)["tokens"]
+    plain = lambda *args: run(t, "--seed", "9", *args)["tokens"]
+    hot = ["--temp", "1.7", "--top-k", "7", "--top-p", "0.9", "--min-p", "0", "--repeat-penalty", "1.3",
+           "--repeat-last-n", "8"]
+    t.equal(model("hot.gguf"), plain(*hot), "what the file recommends is used")
+    t.equal(model("greedy.gguf"), plain("--temp", "0"), "greedy is recommended")
+    t.equal(model("greedy.gguf", "--temp", "1.5"), plain("--temp", "1.5"), "what is typed wins")
+    t.equal(model("hot.gguf", "--temp", "0.8", "--top-k", "40", "--top-p", "0.95", "--min-p", "0.05",
+                  "--repeat-penalty", "1", "--repeat-last-n", "0"), plain(), "also where it is our default")
+    t.equal(model("odd.gguf"), plain("--top-k", "0"), "nonsense is not used")
+    shown = t.run("inspect", "hot.gguf", "--no-stats", "--json").json()["sampling"]
+    t.equal(shown, {"temperature": 1.7, "top_k": 7, "top_p": 0.9, "min_p": 0, "repetition_penalty": 1.3,
+                    "penalty_last_n": 8}, "inspect --json")
+    line = "recommended     --temp 1.7 --top-k 7 --top-p 0.9 --min-p 0 --repeat-penalty 1.3 --repeat-last-n 8\n"
+    t.check(line in t.run("inspect", "hot.gguf", "--no-stats").text, "inspect")
+    t.equal(t.run("inspect", "--no-stats", "--json").json()["sampling"], {}, "nothing is recommended")
+
+    body = {"prompt": TIME, "max_tokens": 24}
+    batch = lambda name, **more: json.loads(t.run("batch", *name, "-i", "-", "-o", "-", stdin=(
+        json.dumps({**body, **more}) + "\n").encode()).text)["response"]["body"]["choices"]
+    t.equal(batch(["-m", "greedy.gguf"]), batch([], temperature=0), "batch takes it, too")
+    t.equal(batch(["-m", "greedy.gguf"], temperature=1), batch([]), "a request's own wins")
