@@ -80,11 +80,11 @@ struct bn_forward {
     struct bn_activity activity;
     uint32_t max_tokens;
     uint64_t layer_bytes;
-    size_t wide;                       /* the widest activation */
-    size_t q8_stride;                  /* padded */
-    size_t q_dim;                      /* n_head * head_dim */
-    size_t q_rows, kv_rows;            /* of the matrices: q with its gates; k and v */
-    size_t mix_dim; /* the wider one of the outputs of attention and delta nets */
+    size_t wide;            /* the widest activation */
+    size_t q8_stride;       /* padded */
+    size_t q_dim;           /* n_head * head_dim */
+    size_t q_rows, kv_rows; /* of the matrices: q with its gates; k and v */
+    size_t mix_dim;         /* the wider one of the outputs of attention and delta nets */
     float *x, *q, *k, *v, *att, *gate, *up, *out; /* [max_tokens] rows each */
     float *qkv, *z, *alpha, *beta;                /* the same, of delta nets */
     float *draft;                     /* the same, [2 * n_embd] of the layer that drafts */
