@@ -152,6 +152,11 @@ typedef struct bitnet_model_info {
     /* of head_copy_bytes: what screening reads for every token; of the rest it reads the part that
      * belongs to refined rows (bitnet_engine_info), about an eighth. 0: no such copy */
     uint64_t head_screen_bytes;
+    uint32_t
+        n_layer_attention; /* of n_layer: with keys and values in the cache; others have a state */
+    uint32_t n_layer_mtp;  /* beside n_layer: that draft tokens */
+    uint64_t mtp_bytes;    /* their matrices, as they lie in memory */
+    uint64_t state_bytes;  /* of a sequence, in f32; 0: no layer has a state */
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);

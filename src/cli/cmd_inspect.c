@@ -535,18 +535,18 @@ static int run(void *config, const struct arg_words *words)
 const struct command cmd_inspect = {
     .name = "inspect",
     .usage = "[MODEL] [options]",
-    .about = "\n"
-             "Shows the metadata, what the model is and a summary of the weights; the weights are "
-             "read and counted, "
-             "not believed.\n"
-             "weight_dtype is what was found: binary {-1,+1}, ternary {-1,0,+1}, quaternary "
-             "{-1,0,+1,+2} or\n"
-             "float; bit_width is the information in such a weight; has_zero_point tells whether "
-             "the values\n"
-             "lie unsymmetrically about zero.\n"
-             "\n"
-             "  bitnet inspect model.gguf --weights\n"
-             "  bitnet inspect model.gguf --require ternary --json\n",
+    .about =
+        "\n"
+        "Shows the metadata, what the model is, and a summary of the weights, which are read and\n"
+        "counted, not believed.\n"
+        "weight_dtype is what was found: binary {-1,+1}, ternary {-1,0,+1}, quaternary "
+        "{-1,0,+1,+2} or\n"
+        "float; bit_width is the information in such a weight; has_zero_point tells whether "
+        "the values\n"
+        "lie unsymmetrically about zero.\n"
+        "\n"
+        "  bitnet inspect model.gguf --weights\n"
+        "  bitnet inspect model.gguf --require ternary --json\n",
     .parts = parts,
     .config_bytes = sizeof(struct inspect_config),
     .max_words = 1,

@@ -116,17 +116,28 @@ bitnet_status bn_hadamard_read(struct bn_hadamard *out, const struct bn_source *
     return read_signs(out, s, err);
 }
 
+static const struct bn_meta *names(const struct bn_source *s, bool inverse, const char **key)
+{
+    *key = inverse ? PREFIX "inverse_weight_names" : PREFIX "weight_names";
+    return bn_meta_find(s, *key);
+}
+
 bool bn_hadamard_has(const struct bn_source *s, const char *tensor, bool inverse)
 {
-    const struct bn_meta *m =
-        bn_meta_find(s, inverse ? PREFIX "inverse_weight_names" : PREFIX "weight_names");
+    const char *key, *text;
+    const struct bn_meta *m = names(s, inverse, &key);
     uint64_t cursor = 0;
-    const char *text;
     size_t n, want = strlen(tensor);
     for (uint64_t i = 0; m && i < m->count; i++)
         if (bn_meta_next_str(m, &cursor, &text, &n) && n == want && memcmp(text, tensor, n) == 0)
             return true;
     return false;
+}
+
+uint64_t bn_hadamard_names(const struct bn_source *s, bool inverse, const char **key)
+{
+    const struct bn_meta *m = names(s, inverse, key);
+    return m ? m->count : 0;
 }
 
 bool bn_hadamard_signs(float *out, const struct bn_hadamard *r, const struct bn_source *s,

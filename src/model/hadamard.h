@@ -14,6 +14,8 @@ bitnet_status bn_hadamard_read(struct bn_hadamard *out, const struct bn_source *
                                bitnet_error *err);
 /* Is the input of this tensor rotated, or, with `inverse`, are its rows? */
 bool bn_hadamard_has(const struct bn_source *s, const char *tensor, bool inverse);
+/* How many names the list has, and which metadata it is. */
+uint64_t bn_hadamard_names(const struct bn_source *s, bool inverse, const char **key);
 /* The signs for inputs of `width`, in a place with room for them; false: there are none for it. */
 bool bn_hadamard_signs(float *out, const struct bn_hadamard *r, const struct bn_source *s,
                        uint64_t width);

@@ -24,6 +24,7 @@ struct loader {
     int8_t *trits;              /* [threads][max_group][max_cols] */
     float *row;                 /* [threads][max_cols] */
     size_t max_cols, max_group; /* max_group: rows of a group in any layout */
+    uint64_t n_rotated[2];      /* matrices with a rotated input; tables with rotated rows */
 };
 
 static void claim(struct loader *l, const struct bn_tensor *t)
@@ -255,6 +256,7 @@ static bitnet_status look_for_rotation(struct loader *l, bool *rotated, const st
     const struct bn_hadamard *h = &l->m->config.hadamard;
     *rotated = h->block && bn_hadamard_has(l->s, t->name, inverse);
     if (!*rotated) return BITNET_OK;
+    l->n_rotated[inverse]++;
     bool width = !h->signs;
     for (uint32_t i = 0; i < h->n_widths; i++) width |= h->widths[i] == t->dims[0];
     if (width && t->dims[0] % h->block == 0) return BITNET_OK;
@@ -272,6 +274,11 @@ static bitnet_status open_projection(struct loader *l, struct bn_matrix *x, stru
     struct bn_order_cols cols = bn_order_cols(&l->m->config, p);
     BN_TRY(bn_ternary_open(t, &x->dense, l->s, &l->m->config, p, layer, &cols, l->err));
     BN_TRY(look_for_rotation(l, &x->rotated, tensor, false));
+    if (p == BN_P_DELTA_OUT && l->m->config.hadamard.block &&
+        !x->rotated) /* order.c counts on it */
+        return bn_fail(l->err, BITNET_E_UNSUPPORTED,
+                       "tensor '%s' is not rotated, but others are: this is not supported",
+                       tensor->name);
     claim(l, tensor);
     claim(l, bn_part_scale(l->s, p, layer));
     l->m->n_params += t->stored.rows * t->stored.cols;
@@ -449,6 +456,22 @@ static bitnet_status refuse_unknown(const struct loader *l)
     return BITNET_OK;
 }
 
+/* A name that nobody asked for means a rotation that nobody makes. */
+static bitnet_status refuse_unused_rotations(const struct loader *l)
+{
+    for (int inverse = 0; l->m->config.hadamard.block && inverse < 2; inverse++) {
+        const char *key;
+        uint64_t n = bn_hadamard_names(l->s, inverse, &key);
+        if (n != l->n_rotated[inverse])
+            return bn_fail(l->err, BITNET_E_UNSUPPORTED,
+                           "'%s': metadata '%s' has %llu names, of which %llu are %s of this model",
+                           l->s->path, key, (unsigned long long)n,
+                           (unsigned long long)l->n_rotated[inverse],
+                           inverse ? "the embedding" : "matrices");
+    }
+    return BITNET_OK;
+}
+
 static bitnet_status load_all(struct loader *l, bitnet_progress_fn progress, void *user)
 {
     struct bn_model *m = l->m;
@@ -462,9 +485,12 @@ static bitnet_status load_all(struct loader *l, bitnet_progress_fn progress, voi
     for (uint32_t i = 0; i < n_layer; i++) {
         if (progress && progress(user, "loading", i, n_layer))
             return bn_fail(l->err, BITNET_E_CANCELLED, "loading was stopped");
+        uint64_t packed = m->packed_bytes;
         BN_TRY(load_layer(l, i));
+        if (i >= m->config.n_layer) m->mtp_bytes += m->packed_bytes - packed;
     }
     if (progress) progress(user, "loading", n_layer, n_layer);
+    BN_TRY(refuse_unused_rotations(l));
     return refuse_unknown(l);
 }
 

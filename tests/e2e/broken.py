@@ -20,6 +20,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "broken"))
 sys.dont_write_bytecode = True
 from cases_folder import folder_cases
+from cases_hybrid import hybrid_cases, mutated
 from cases_model import gguf_cases
 from cases_use import argument_cases, controls, path_cases
 from files import spm_model, tiny
@@ -31,9 +32,10 @@ def main():
     only = next((a.split("=", 1)[1] for a in sys.argv if a.startswith("--only=")), "")
     bitnet, model, data = (pathlib.Path(a).resolve() for a in args)
     golden, good, spm = data / "golden" / "bitnet-packed-mul", tiny().bytes(), spm_model()
-    cases = [*controls(good, spm, golden, model), *gguf_cases(), *folder_cases(golden),
+    cases = [*controls(good, spm, golden, model), *gguf_cases(), *hybrid_cases(), *folder_cases(golden),
              *path_cases(good), *argument_cases(good, spm)]
     work = [(c.name, lambda d, c=c: run(str(bitnet), c, d)) for c in cases]
+    work.insert(0, ("hybrid: bytes changed by chance", lambda d: mutated(str(bitnet), d)))
     work = special_cases(str(bitnet), model, good) + work  # the longest ones first
     work = [(name, job) for name, job in work if only in name]
     assert len({name for name, _ in work}) == len(work), "names must differ"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * libFuzzer target: any bytes as a GGUF. What opens is read to the last weight: every tensor
- * through the types and as trits with the scales they agree on, every metadata entry printed, the
- * vocabulary taken out. */
+ * through the types and as trits with the scales they agree on, every metadata entry printed,
+ * configuration and vocabulary taken out. */
 #include "base/buf.h"
 #include "model/gguf_write.h"
-#include "model/source.h"
+#include "model/hadamard.h"
 #include "model/ternary.h"
 #include <stdlib.h>
 
@@ -49,6 +49,20 @@ static void read_tensor(const struct bn_tensor *t, uint64_t *budget)
     free(trits), free(values), free(scales), free(bits);
 }
 
+/* What the metadata says of the model, and of every tensor that is listed as rotated. */
+static void read_config(const struct bn_source *s, struct bn_buf *text, bitnet_error *err)
+{
+    struct bn_config c;
+    if (bn_config_read(&c, s, text, err) != BITNET_OK || !c.hadamard.block) return;
+    for (size_t i = 0; i < s->n_tensors && i < 64; i++)
+        bn_hadamard_has(s, s->tensors[i].name, i % 2);
+    for (uint32_t i = 0; i < c.hadamard.n_widths; i++) {
+        float *signs = malloc(c.hadamard.widths[i] * sizeof *signs);
+        if (signs) bn_hadamard_signs(signs, &c.hadamard, s, c.hadamard.widths[i]);
+        free(signs);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct bn_source s;
@@ -65,6 +79,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         bn_buf_clear(&type);
         bn_buf_clear(&text);
     }
+    read_config(&s, &text, &err);
+    bn_buf_clear(&text);
     if (bn_gguf_read_vocab(&v, &s, &text, &err) == BITNET_OK) bn_vocab_free(&v);
     bn_buf_free(&type);
     bn_buf_free(&text);

@@ -131,6 +131,40 @@ save("gguf", "ours", gguf(vocab("gpt2") + [
     ("tokenizer.bitnet.patterns", ARRAY, (STR, ["\\p{L}+", "[0-9]"])),
     ("tokenizer.bitnet.end_token_ids", ARRAY, (I32, [6, 7])),
     ("tokenizer.bitnet.normalizer", STR, "nfc")], []))
+
+
+def hybrid():
+    """A delta net and an attention, inputs rotated: the configuration and every kind of tensor."""
+    n, conv, key, rotation = 128, 256, "qwen35.", "prism.hadamard."
+    numbers = {"vocab_size": 8, "context_length": 64, "embedding_length": n, "block_count": 2,
+               "feed_forward_length": n, "attention.head_count": 2, "attention.head_count_kv": 1,
+               "attention.key_length": 64, "attention.value_length": 64, "rope.dimension_count": 16,
+               "full_attention_interval": 2, "nextn_predict_layers": 0, "ssm.conv_kernel": 4,
+               "ssm.state_size": 64, "ssm.group_count": 1, "ssm.time_step_rank": 2, "ssm.inner_size": n}
+    ffn = [("ffn_gate", n), ("ffn_up", n), ("ffn_down", n)]
+    delta = [("attn_qkv", conv), ("attn_gate", n), ("ssm_out", n)] + ffn
+    attention = [("attn_q", 2 * n), ("attn_k", 64), ("attn_v", 64), ("attn_output", n)] + ffn
+    tensors = [("token_embd.weight", 143, [n, 8]), ("output.weight", 142, [n, 8]), ("output_norm.weight", 0, [n])]
+    names = ["output.weight"]
+    for i, matrices in enumerate((delta, attention)):
+        tensors += [("blk.%d.%s.weight" % (i, x), 0, [n]) for x in ("attn_norm", "post_attention_norm")]
+        tensors += [("blk.%d.%s.weight" % (i, x), 143, [n, rows]) for x, rows in matrices]
+        names += ["blk.%d.%s.weight" % (i, x) for x, _ in matrices]
+    tensors += [("blk.0.ssm_%s.weight" % x, 30, [n, 2]) for x in ("alpha", "beta")]
+    tensors += [("blk.0.ssm_conv1d.weight", 0, [4, conv]), ("blk.0.ssm_a", 0, [2]), ("blk.0.ssm_dt.bias", 0, [2]),
+                ("blk.0.ssm_norm.weight", 0, [64]), ("blk.1.attn_q_norm.weight", 0, [64]),
+                ("blk.1.attn_k_norm.weight", 0, [64])]
+    return gguf([("general.architecture", STR, "qwen35"), *((key + k, U32, v) for k, v in numbers.items()),
+                 (key + "attention.layer_norm_rms_epsilon", F32, 1e-6), (key + "rope.freq_base", F32, 1e7),
+                 (key + "rope.dimension_sections", ARRAY, (I32, [3, 3, 2, 0])), (rotation + "version", U32, 1),
+                 (rotation + "block_size", U32, 64), (rotation + "transform", STR, "normalized-sylvester-walsh-hadamard"),
+                 (rotation + "axis", STR, "input-last-dimension"), (rotation + "sign_mode", STR, "explicit"),
+                 (rotation + "sign_widths", ARRAY, (I32, [n])), (rotation + "sign_values", ARRAY, (I32, [1, -1] * (n // 2))),
+                 (rotation + "weight_names", ARRAY, (STR, names)),
+                 (rotation + "inverse_weight_names", ARRAY, (STR, ["token_embd.weight"])),
+                 (rotation + "gdn_v_grouped", BOOL, True)], tensors)
+
+
 save("safetensors", "empty", safetensors([], 0))
 save("safetensors", "dtypes", safetensors(
     [(d, d, [2], 16 * i, 16 * i + 2 * n) for i, (d, n) in enumerate(
@@ -278,3 +312,4 @@ for name, body in (
 # what a model writes to call the function, as the answer to such a request: the bytes are both
 save("openai", "called", b'{"messages":[{"role":"user","content":"<tool_call>\\n{\\"name\\": \\"f\\"}"}],'
      b'"tools":[{"type":"function","function":{"name":"f"}}]}')
+save("gguf", "hybrid", hybrid())  # the last one that asks for chance: the others stay as they are

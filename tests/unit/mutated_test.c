@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of the types of 128 weights with bytes changed or cut off, in header, metadata, directory
+ * Files of the types of 128 weights, and of models with delta nets, with bytes changed or cut off, in header, metadata, directory
  * and weights: opened, run and converted. Each either works or is refused with one sentence that
  * names the file or a tensor. Meant for sanitizers; the same files every time. */
 #include <setjmp.h>
@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "base/pool.h"
 #include "base/rng.h"
 #include "forge/forge.h"
 #include "gguf_build.h"
@@ -88,15 +89,19 @@ static void as_type_42(struct bn_buf *b, const struct bn_source *s, bool behind)
     }
 }
 
+/* type: of "tiny"; or the name of another shape, which has its own. */
 static void make_file(struct bn_buf *b, const char *type)
 {
     char path[64], *data;
     size_t n;
     bitnet_error err = {0};
-    bool is_42 = strcmp(type, "ptq1_0") != 0 && strcmp(type, "pq2_0") != 0;
+    bool shape = strncmp(type, "qwen35", 6) == 0;
+    bool is_42 = !shape && strcmp(type, "ptq1_0") != 0 && strcmp(type, "pq2_0") != 0;
     bitnet_synth_options o = {
         .size = sizeof o, .type = is_42 ? "pq2_0" : type, .overwrite = 1, .seed = 3};
-    if (bn_synth("tiny", in_folder(path, "good.gguf"), &o, &err)) fail_msg("%s", err.text);
+    if (shape) o.type = NULL;
+    if (bn_synth(shape ? type : "tiny", in_folder(path, "good.gguf"), &o, &err))
+        fail_msg("%s", err.text);
     assert_int_equal(bn_read_file(&data, &n, path, MAX_BYTES, NULL), BITNET_OK);
     bn_buf_init(b, MAX_BYTES);
     if (is_42) {
@@ -120,7 +125,8 @@ static void check_sentence(bitnet_status s, const bitnet_error *err, int number)
     assert_int_not_equal(s, BITNET_E_INTERNAL);
     size_t n = strlen(err->text);
     if (n < 20 || strchr(err->text, '\n') ||
-        !(strstr(err->text, "gguf") || strstr(err->text, "weight") || strstr(err->text, "token")))
+        !(strstr(err->text, "gguf") || strstr(err->text, "weight") || strstr(err->text, "token") ||
+          strstr(err->text, "blk.")))
         fail_msg("file %d: '%s'", number, err->text);
 }
 
@@ -170,8 +176,22 @@ static void convert(const char *path, int number)
     check_sentence(bn_convert(path, in_folder(out, "out.gguf"), &o, &err), &err, number);
 }
 
+/* Where keys of rotated inputs begin and end; nowhere: the whole of the metadata. */
+static struct bn_range find_rotation(const struct bn_buf *b, size_t weights)
+{
+    static const char key[] = "prism.hadamard.";
+    struct bn_range found = {0, weights};
+    for (size_t i = 0; i + sizeof key < weights; i++) {
+        if (memcmp(b->data + i, key, sizeof key - 1) != 0) continue;
+        if (found.begin == 0) found.begin = i;
+        found.end = i + 64;
+    }
+    return found;
+}
+
 /* Random bytes at random places of data[n]; most of them before `weights`. Returns the new length. */
-static size_t mutate(uint8_t *data, size_t n, size_t weights, struct bn_rng *g)
+static size_t mutate(uint8_t *data, size_t n, size_t weights, struct bn_range rotation,
+                     struct bn_rng *g)
 {
     uint32_t kind = bn_rng_below(g, 8);
     if (kind == 0) return bn_rng_below(g, (uint32_t)n);
@@ -179,6 +199,8 @@ static size_t mutate(uint8_t *data, size_t n, size_t weights, struct bn_rng *g)
     if (kind <= 2) from = weights, to = n;
     if (kind == 3) to = 24;               /* the header */
     if (kind >= 6) from = weights - 1700; /* the directory */
+    if (kind == 4) from = rotation.begin, to = rotation.end;
+    if (kind == 5 && rotation.begin) from = rotation.begin, to = from + 500; /* but lists */
     uint32_t changes = 1 + bn_rng_below(g, 8);
     for (uint32_t k = 0; k < changes; k++) {
         size_t at = from + bn_rng_below(g, (uint32_t)(to - from));
@@ -209,13 +231,14 @@ static void mutated(const char *type)
     for (size_t i = 0; i < s.n_tensors; i++)
         weights = bn_min_size(weights, (size_t)s.tensors[i].offset);
     bn_source_close(&s);
+    struct bn_range rotation = find_rotation(&b, weights);
     in_folder(path, "mutated.gguf");
     write_file(path, b.data, b.len);
     assert_true(use(path, -1));
     int opened = 0;
     for (int i = 0; i < FILES; i++) {
         memcpy(data, b.data, b.len);
-        write_file(path, data, mutate(data, b.len, weights, &g));
+        write_file(path, data, mutate(data, b.len, weights, rotation, &g));
         opened += use(path, i);
         if (i % 3 == 0) convert(path, i);
     }
@@ -229,14 +252,14 @@ static void pq2_0(void **state) { (void)state, mutated("pq2_0"); }
 static void ptq1_0(void **state) { (void)state, mutated("ptq1_0"); }
 static void q2_0_128(void **state) { (void)state, mutated("Q2_0_128"); }
 static void tq2_0_g128(void **state) { (void)state, mutated("TQ2_0_G128"); }
+static void hybrid(void **state) { (void)state, mutated("qwen35-tiny"); }
+static void hybrid_rotated(void **state) { (void)state, mutated("qwen35-tiny-rotated"); }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pq2_0),
-        cmocka_unit_test(ptq1_0),
-        cmocka_unit_test(q2_0_128),
-        cmocka_unit_test(tq2_0_g128),
+        cmocka_unit_test(pq2_0),      cmocka_unit_test(ptq1_0), cmocka_unit_test(q2_0_128),
+        cmocka_unit_test(tq2_0_g128), cmocka_unit_test(hybrid), cmocka_unit_test(hybrid_rotated),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -149,8 +149,8 @@ static void test_templates(void **state)
     static const char *const written[] = {
         "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Ulm\"}}\n</tool_call>",
         "{\"name\": \"weather\", \"parameters\": {\"city\": \"Ulm\"}}",
-        "<tool_call>\n<function=weather>\n<parameter=city>\nUlm\n</parameter>\n</function>\n"
-        "</tool_call>"};
+        ("<tool_call>\n<function=weather>\n<parameter=city>\nUlm\n</parameter>\n</function>\n"
+         "</tool_call>")};
     for (size_t i = 0; i < 3; i++) {
         struct tools *t = read_tools(TWO, "null", true), *none = read_tools(TWO, "\"none\"", true);
         tools_choose_form(t, bitnet_chat_template_text(model, templates[i]));

@@ -11,7 +11,7 @@ NAN, INF = float("nan"), float("inf")
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STR, ARRAY, U64, I64, F64 = range(13)
 FORMS = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", U64: "Q", I64: "q", F64: "d"}
-T_F32, T_F16, T_Q4_0, T_I8, T_I32, T_TQ2_0, T_I2_S = 0, 1, 2, 24, 26, 35, 36
+T_F32, T_F16, T_Q4_0, T_I8, T_I32, T_TQ2_0, T_I2_S, T_PQ2_0 = 0, 1, 2, 24, 26, 35, 36, 142
 
 
 def text(s):
@@ -119,6 +119,15 @@ def f16(rows, cols, seed):
     return struct.pack("<%de" % (rows * cols), *((x / 32768 - 1) for x in noise(rows * cols, seed)))
 
 
+def pq2_0(rows, cols, seed):
+    """Blocks of 128 weights: the scale, then two bits a weight, never 3."""
+    out, codes = b"", noise(rows * cols // 4, seed)
+    for i in range(0, len(codes), 32):
+        out += struct.pack("<e", 0.0625 + codes[i] / 2**21)
+        out += bytes((c % 3) | (c // 3 % 3) << 2 | (c // 9 % 3) << 4 | (c // 27 % 3) << 6 for c in codes[i : i + 32])
+    return out
+
+
 def tiny():
     """A whole model of 130,000 weights."""
     g = Gguf()
@@ -146,6 +155,67 @@ def tiny():
 EMBEDDING = f16(VOCAB, N, 1)
 WEIGHTS = {rows: i2_s(rows, N, rows) for rows in (N, KV)}
 Q, NORM = "blk.0.attn_q.weight", "blk.0.attn_norm.weight"
+
+
+# ------------------------------------------------------------------ a hybrid with rotated inputs
+
+H, HADAMARD = "qwen35.", "prism.hadamard."
+TAPS, CONV = 4, 2 * 64 + N  # one key head of 64, two value heads of 64
+DELTA = [("attn_qkv", CONV, N), ("attn_gate", N, N), ("ssm_alpha", 2, N), ("ssm_beta", 2, N), ("ssm_out", N, N)]
+ATTENTION = [("attn_q", 2 * N, N), *MATRICES[1:4]]  # queries and gates
+ROTATED_NOT = ("ssm_alpha", "ssm_beta")
+
+
+def hybrid():
+    """A layer with a delta net, one with attention; inputs rotated in blocks of 64."""
+    g = Gguf()
+    keys = {"vocab_size": VOCAB, "context_length": 64, "embedding_length": N, "block_count": 2,
+            "feed_forward_length": FF, "attention.head_count": 2, "attention.head_count_kv": 1,
+            "attention.key_length": 64, "attention.value_length": 64, "rope.dimension_count": 16,
+            "full_attention_interval": 2, "ssm.conv_kernel": TAPS, "ssm.state_size": 64, "ssm.group_count": 1,
+            "ssm.time_step_rank": 2, "ssm.inner_size": N}
+    g.meta = [("general.architecture", STR, "qwen35"), ("general.name", STR, "hybrid"),
+              *((H + k, U32, v) for k, v in keys.items()),
+              (H + "attention.layer_norm_rms_epsilon", F32, 1e-6), (H + "rope.freq_base", F32, 1e7),
+              (H + "rope.dimension_sections", ARRAY, (I32, [3, 3, 2, 0])),
+              *(m for m in tiny().meta if m[0].startswith("tokenizer."))]
+    floats = lambda *v: struct.pack("<%df" % len(v), *v)
+    add = lambda name, dims, kind, data: g.tensors.append(Tensor(name, dims, kind, data))
+    add("token_embd.weight", (N, VOCAB), T_PQ2_0, PACKED[VOCAB])
+    add("output.weight", (N, VOCAB), T_PQ2_0, PACKED[VOCAB])
+    add("output_norm.weight", (N,), T_F32, floats(*[1.0] * N))
+    for i, matrices in enumerate((DELTA, ATTENTION)):
+        b = "blk.%d." % i
+        for name in ("attn_norm", "post_attention_norm"):
+            add(b + name + ".weight", (N,), T_F32, floats(*[1.0] * N))
+        for name, rows, cols in [*matrices, *MATRICES[4:]]:
+            add(b + name + ".weight", (cols, rows), T_PQ2_0, PACKED[rows])
+    for name in ("attn_q_norm", "attn_k_norm"):
+        add("blk.1.%s.weight" % name, (64,), T_F32, floats(*[1.0] * 64))
+    add("blk.0.ssm_conv1d.weight", (TAPS, CONV), T_F32, floats(*[0.25] * (TAPS * CONV)))
+    add("blk.0.ssm_dt.bias", (2,), T_F32, floats(-3.0, -5.0))
+    add("blk.0.ssm_a", (2,), T_F32, floats(-1.0, -8.0))
+    add("blk.0.ssm_norm.weight", (64,), T_F32, floats(*[1.0] * 64))
+    rotated = [t.name for t in g.tensors if t.kind == T_PQ2_0 and t.name != "token_embd.weight"
+               and not any(x in t.name for x in ROTATED_NOT)]
+    for key, kind, v in (("version", U32, 1), ("block_size", U32, 64),
+                         ("transform", STR, "normalized-sylvester-walsh-hadamard"),
+                         ("axis", STR, "input-last-dimension"), ("sign_mode", STR, "explicit"),
+                         ("sign_widths", ARRAY, (I32, [N])),
+                         ("sign_values", ARRAY, (I32, [1 - 2 * (x & 1) for x in noise(N, 5)])),
+                         ("weight_names", ARRAY, (STR, rotated)),
+                         ("inverse_weight_names", ARRAY, (STR, ["token_embd.weight"])), ("gdn_v_grouped", BOOL, True)):
+        g.meta.append((HADAMARD + key, kind, v))
+    return g
+
+
+PACKED = {rows: pq2_0(rows, N, rows + 7) for rows in (VOCAB, 2, KV, N, 2 * N)}
+
+
+def made_hybrid(change):
+    g = hybrid()
+    change(g)
+    return g.bytes()
 
 
 def made(change):

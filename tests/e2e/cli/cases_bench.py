@@ -151,6 +151,8 @@ def test_synthetic(t):
     t.equal(j["model"]["layers"], 1, "layers")
     t.equal(j["model"]["head_type"].lower(), "q4_0", "head")
     t.check("tiny" in j["model"]["name"], "name")
+    j = t.run("bench", *SHORT, "--synthetic", "qwen35-tiny-rotated", "--prompt-tokens", "3", "--json").json()
+    t.equal(j["model"]["head_type"], "PTQ1_0", "types of the published model")
     t.usage("bench", "--synthetic", "2b-4x", says="did you mean '2b-4t'?")
     t.usage("bench", "--synthetic", "2b-4t", "embedded", says="not both")
     t.usage("bench", "--layers", "2", says="--synthetic")

@@ -334,3 +334,35 @@ def test_synth(t):
     for got, want in zip(f["gates_open"] + f["inputs_nonzero"], (0.3, 0.1, 0.1, 0.05)):
         t.check(want * 0.6 < got < want * 1.4, f"a share of {got} where {want} was asked for")
     t.fails("synth", "tiny", "d.gguf", "--ffn-density", "0.3", says="GATES:INPUTS")
+
+
+def test_synth_hybrid(t):
+    """Models with delta nets: made, looked into, run, converted."""
+    t.run("synth", "qwen35-tiny", "a.gguf")
+    t.run("synth", "qwen35-tiny-rotated", "b.gguf", "--mtp", "--layers", "6")
+    t.keeps("a.gguf", "b.gguf")
+    report = t.run("inspect", "b.gguf").text
+    for line in ("6: 5 delta net, 1 attention (every 4th), and 1 to draft tokens (MTP)", "2 of keys and values",
+                 "2 key heads of 64, 6 value heads of 64, convolution of 4; state", "Hadamard, blocks of 128, before 45 "
+                 "matrices and behind the embedding; 1152 signs", "gates in floats 10", "weight_dtype    ternary"):
+        t.check(line in report, f"'{line}' in {report[-900:]}")
+    j = t.run("inspect", "b.gguf", "--json", "--require", "ternary").json()
+    m = j["model"]
+    t.equal([m["delta_layers"], m["attention_layers"], m["attention_every"], m["mtp_layers"]], [5, 1, 4, 1], "layers")
+    t.equal(m["delta_net"], {"key_heads": 2, "key_dim": 64, "value_heads": 6, "value_dim": 64, "taps": 4,
+                             "state_bytes": 5 * 4 * (3 * 640 + 6 * 64 * 64)}, "delta net")
+    t.equal(m["rotation"], {"block": 128, "matrices": 45, "embedding": True, "signs": 1152}, "rotation")
+    t.equal([m["kv_token_bytes"], j["model_error"], j["float_gates"]], [1024, None, 10], "the rest")
+    plain = t.run("inspect", "a.gguf", "--json").json()
+    t.equal([plain["model"]["rotation"], plain["float_gates"], plain["matrices"]], [None, 0, 39], "the first generation")
+    dense = t.run("inspect", "--json", "--no-stats").json()["model"]
+    t.equal([dense["delta_net"], dense["layers"], dense["attention_every"]], [None, 10, 1], "a model without delta nets")
+    for name in ("a.gguf", "b.gguf"):
+        r = t.run("run", name, "Hello", "-n", "40", "--temp", "0", "--ignore-eos", "--json").json()
+        t.check(len(set(r["tokens"])) > 10, f"tokens {r['tokens']}")
+        logits = t.run("logits", name, "--ids", "1,2,3,4,5,6,7", "--out", "-").out
+        t.run("convert", name, "again.gguf", "--force")
+        t.keeps("again.gguf")
+        t.check(t.run("logits", "again.gguf", "--ids", "1,2,3,4,5,6,7", "--out", "-").out == logits,
+                f"the same bits after convert of {name}")
+    t.fails("synth", "tiny", "c.gguf", "--mtp", says="drafts")

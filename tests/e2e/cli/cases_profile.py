@@ -45,7 +45,7 @@ def check_phase(t, name, p):
         t.equal(layer["layer"], i, f"{name}: layer")
         near(t, sum(layer["ops"].values()), layer["ns_per_token"], f"{name}: layer {i}")
     for op in ("gate", "attention"):
-        near(t, sum(x["ops"][op] for x in p["layers"]),
+        near(t, sum(x["ops"].get(op, 0) for x in p["layers"]),
              next(x["ns_per_token"] for x in ops if x["op"] == op), f"{name}: {op} is in layers only")
     s = p["step_ms"]
     t.check(0 < s["p50"] <= s["p90"] <= s["p99"] <= s["max"], f"{name}: steps {s}")
@@ -183,6 +183,7 @@ def test_synthetic(t):
     j = t.run("profile", *SHORT, "--synthetic", "tiny", "--layers", "1", "--json").json()
     check_report(t, j)
     t.equal(j["model"]["layers"], 1, "layers")
+    check_report(t, t.run("profile", *SHORT, "--synthetic", "qwen35-tiny", "--json").json())
 
 
 def test_cpus(t):
