@@ -277,6 +277,8 @@ typedef struct bitnet_engine_options {
      * which prefix_cache is off. 0: an eighth of the memory that is available, at most one state for
      * each page of the KV cache and 4096; less than a state takes: none */
     uint64_t state_cache_bytes;
+    /* "f32" (NULL); "bf16": half the memory, states rounded behind every token */
+    const char *state_type;
 } bitnet_engine_options;
 
 BITNET_API void bitnet_engine_options_init(bitnet_engine_options *o);

@@ -25,9 +25,10 @@ struct model_opts {
 };
 extern const struct opt model_opts_table[];
 
-/* Types of keys and values in the attention cache, for tables that take them alone. */
+/* Types of keys and values in the attention cache and of recurrent states, for tables that take them
+ * alone. */
 struct kv_opts {
-    const char *keys, *values;
+    const char *keys, *values, *states;
     bool int2;
 };
 #define MODEL_KV_CHOICES "f16|bf16|f32|fp8|fp8_e4m3|fp8_e5m2|int8|int4|int2|q8_0|q4_0"
@@ -46,6 +47,12 @@ struct kv_opts {
          .initial = "auto",                                                                    \
          .aliases = "cache-type-v",                                                            \
          .choices = "auto|" MODEL_KV_CHOICES},                                                 \
+        {.kind = OPT_CHOICE,                                                                   \
+         .name = "state-type",                                                                 \
+         .help = "recurrent states (qwen35): bf16 takes half the memory and rounds them",      \
+         .offset = (at) + offsetof(struct kv_opts, states),                                    \
+         .initial = "f32",                                                                     \
+         .choices = "f32|bf16"},                                                               \
     {                                                                                          \
         .kind = OPT_FLAG, .name = "kv-int2", .help = "the same as --kv-type int2",             \
         .offset = (at) + offsetof(struct kv_opts, int2)                                        \

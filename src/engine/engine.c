@@ -99,11 +99,18 @@ static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_opti
     return bn_engine_open_profile(e, o->profile, err);
 }
 
+static bitnet_status parse_state_type(bool *bf16, const char *name, bitnet_error *err)
+{
+    *bf16 = name && strcmp(name, "bf16") == 0;
+    if (*bf16 || !name || strcmp(name, "f32") == 0) return BITNET_OK;
+    return bn_fail(err, BITNET_E_ARG, "states of type '%s' are unknown; f32 and bf16 exist", name);
+}
+
 /* Slots for snapshots; more than pages have no node to belong to. */
 static uint32_t choose_snapshots(const struct bitnet_engine *e, const bitnet_engine_options *o,
-                                 uint32_t n_pages)
+                                 uint32_t n_pages, bool bf16)
 {
-    uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, false);
+    uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, bf16);
     uint64_t bytes = o->state_cache_bytes;
     if (!slot_bytes) return 0;
     if (!bytes) bytes = bn_memory_available(&bn_tree_here) / BN_STATE_CACHE_SHARE;
@@ -114,6 +121,7 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
                                 bitnet_error *err)
 {
     enum choice prefix;
+    bool bf16;
     uint32_t n_pages =
         o->kv_tokens ? bn_kv_pages_for(o->kv_tokens) : e->max_seqs * bn_kv_pages_for(e->ctx);
     bitnet_kv_type keys = o->kv_type ? o->kv_type : BITNET_KV_F16;
@@ -121,8 +129,9 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
     BN_TRY(bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages,
                       &e->backing, err));
     bn_place_shared(e->m, e->kv.data, e->kv.bytes);
-    uint32_t n_snapshots = prefix == OFF ? 0 : choose_snapshots(e, o, n_pages);
-    BN_TRY(bn_states_open(&e->states, &e->m->config, false, e->max_seqs + n_snapshots, e->draft,
+    BN_TRY(parse_state_type(&bf16, o->state_type, err));
+    uint32_t n_snapshots = prefix == OFF ? 0 : choose_snapshots(e, o, n_pages, bf16);
+    BN_TRY(bn_states_open(&e->states, &e->m->config, bf16, e->max_seqs + n_snapshots, e->draft,
                           &e->backing, err));
     bool has_states = e->states.n_layer > 0;
     if (has_states) bn_place_shared(e->m, e->states.data, e->states.bytes);
