@@ -38,6 +38,13 @@ static int open_hybrid(void **state)
     return open_shape("qwen35-tiny-rotated");
 }
 
+/* Emulated or with a sanitizer it takes ten times as long. */
+#ifdef TEST_NATIVE
+enum { SOME = 1 };
+#else
+enum { SOME = 4 }; /* one of so many */
+#endif
+
 enum { PAGE = BN_ATTN_BLOCK, CTX = 512, N_REQUESTS = 14, MAX_PROMPT = 170, MAX_CHOICES = 3 };
 
 /* Types of keys and values, and of states. */
@@ -183,10 +190,10 @@ static void answers_are_the_same_in_any_company(void **state)
         {1, 7, 3, true, false, true, 1},     {2, 512, 6, true, true, true, 6},
         {1, 64, 8, false, true, true, 0},    {3, 512, 3, true, true, false, 4}};
     make_requests();
-    for (size_t kind = 0; kind < N_KINDS; kind++) {
+    for (size_t kind = 0; kind<N_KINDS; kind += SOME> 1 ? 2 : 1) {
         answer_alone(kind);
         for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) /* the others: some of them */
-            if (kind == 0 || i % 4 == kind) answer_together(&ways[i], kind);
+            if ((kind == 0 && i % SOME == 0) || i % 4 == kind) answer_together(&ways[i], kind);
     }
 }
 
@@ -202,7 +209,7 @@ static void answers_are_the_same_with_drafts(void **state)
     make_requests();
     memset(known, 0, sizeof known);
     answer_alone(0);
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) answer_together(&ways[i], 0);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i += SOME) answer_together(&ways[i], 0);
     close_model(NULL);
     assert_int_equal(open_shape("qwen35-tiny-rotated"), 0);
     memset(known, 0, sizeof known);
@@ -234,7 +241,8 @@ static void a_second_turn_reads_few_old_tokens(void **state)
     (void)state;
     enum { FIRST = 1500, NEW = 60, ROOM = FIRST + 2 * NEW };
     static int32_t prompt[ROOM];
-    for (uint32_t first = FIRST; first < FIRST + PAGE; first += 13) /* at every place in a page */
+    for (uint32_t first = FIRST; first < FIRST + PAGE;
+         first += 13 * SOME) /* at every place in a page */
         for (uint32_t lost = 1; lost <= 25; lost += 24) {
             bitnet_engine_options o;
             bitnet_engine *e;
@@ -340,10 +348,10 @@ static void cancelling_leaks_nothing(void **state)
     static struct answer answers[N][MAX_CHOICES];
     struct way way = {2, 24, 4, true, true, true, 3};
     make_requests();
-    for (uint32_t which = 0; which <= N; which++) {
+    for (uint32_t which = 0; which <= N; which += SOME) {
         bitnet_engine *e = open_way(&way, which % N_KINDS);
         bool cancelled = true;
-        for (int s = 0; cancelled; s += 1 + s / 4) {
+        for (int s = 0; cancelled; s += SOME + s / 4) {
             struct ask asks[N];
             memset(answers, 0, sizeof answers);
             for (int i = 0; i < N; i++) { /* the second one has three answers */
