@@ -470,7 +470,8 @@ static int print_json(const struct contents *c)
     for (size_t i = 0; i < c->n_rows; i++) json_array_append_new(tensors, json_tensor(&c->rows[i]));
     bool known = c->counted && c->n_matrices;
     return term_print_json(json_pack(
-        "{s:o, s:s, s:I, s:o, s:o, s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "{s:o, s:s, s:I, s:o, s:o, s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, "
+        "s:o}",
         "path", term_json_string(path, strlen(path)), "format", bitnet_file_format(c->file),
         "file_bytes", (json_int_t)bitnet_file_bytes(c->file), "model", json_model(c), "model_error",
         c->why_not.status == BITNET_OK ? json_null()
