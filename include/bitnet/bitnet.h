@@ -152,6 +152,11 @@ typedef struct bitnet_model_info {
     /* of head_copy_bytes: what screening reads for every token; of the rest it reads the part that
      * belongs to refined rows (bitnet_engine_info), about an eighth. 0: no such copy */
     uint64_t head_screen_bytes;
+    uint32_t
+        n_layer_attention; /* of n_layer: with keys and values in the cache; others have a state */
+    uint32_t n_layer_mtp;  /* beside n_layer: that draft tokens */
+    uint64_t mtp_bytes;    /* their matrices, as they lie in memory */
+    uint64_t state_bytes;  /* of a sequence, in f32; 0: no layer has a state */
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
@@ -268,6 +273,10 @@ typedef struct bitnet_engine_options {
     /* "off" (NULL), "on": notes where the time goes (bitnet_profile_get); "trace": and when. Off costs
      * a branch for each operation. */
     const char *profile;
+    /* Of models with recurrent states (hybrids): memory for states of texts that are put aside, without
+     * which prefix_cache is off. 0: an eighth of the memory that is available, at most one state for
+     * each page of the KV cache and 4096; less than a state takes: none */
+    uint64_t state_cache_bytes;
 } bitnet_engine_options;
 
 BITNET_API void bitnet_engine_options_init(bitnet_engine_options *o);
@@ -312,6 +321,12 @@ typedef struct bitnet_engine_info {
     /* rows of which screening read the second half of the copy, too, for head_screened and
      * head_fallbacks together */
     uint64_t head_refined;
+    /* recurrent states, of hybrids, else 0: bytes of one; reserved in all, for max_seqs of them, guesses
+     * beside them, and those put aside; how many of these there is room for, and are there */
+    uint64_t state_seq_bytes, state_bytes;
+    uint32_t state_snapshots, state_snapshots_used;
+    /* states put aside so far; texts that began with one; given up for others, not with their pages */
+    uint64_t state_saves, state_restores, state_evictions;
 } bitnet_engine_info;
 /* Everything that the first tokens would otherwise wait for: threads run, pages of weights, caches and
  * scratch memory are there, and pages of the model's file stay in memory from now on, as far as the
@@ -518,7 +533,7 @@ typedef struct bitnet_kv_side_health {
 
 typedef struct bitnet_kv_health {
     size_t size;
-    uint64_t rows; /* looked at; 0: the cache is empty */
+    uint64_t rows; /* looked at; 0: the cache is empty, or the layer has a state instead */
     bitnet_kv_side_health keys, values;
 } bitnet_kv_health;
 /* A sample of what the cache holds of one layer, about 32 pages, in about a millisecond. */

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "model/config_sampling.h"
+#include "model/state.h"
 #include "model/head.h"
 #include <stdlib.h>
 
@@ -85,7 +86,9 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .load_ns = m->load_ns,
                            .note = m->note.len ? m->note.data : "",
                            .layer_bytes = loaded ? bn_model_layer_bytes(m) : 0,
-                           .head_bytes = loaded ? m->head.stored.bytes : 0,
+                           .head_bytes = !loaded         ? 0
+                                         : m->head.dense ? m->head.stored.bytes
+                                                         : m->head_packed_bytes,
                            .layout = m->layout ? m->layout : "",
                            .head_copy_bytes = m->head_copy_bytes,
                            .ffn_copy_bytes = m->ffn_bytes,
@@ -94,7 +97,11 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .prefetch_bytes = m->prefetch_bytes,
                            .numa_nodes = loaded ? m->n_nodes : 1,
                            .numa_near_bytes = m->near_bytes,
-                           .head_screen_bytes = bn_head_coarse_bytes(m)};
+                           .head_screen_bytes = bn_head_coarse_bytes(m),
+                           .n_layer_attention = bn_config_attn_before(c, c->n_layer),
+                           .n_layer_mtp = c->n_mtp,
+                           .mtp_bytes = m->mtp_bytes,
+                           .state_bytes = bn_state_slot_bytes(c, false)};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

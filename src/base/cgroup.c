@@ -108,3 +108,16 @@ void bn_cgroup_read(struct bn_cgroup *out, const struct bn_tree *t, const char *
             walk_up(out, t, MOUNT, group, readers[i].read, true);
     }
 }
+
+uint64_t bn_memory_available(const struct bn_tree *t)
+{
+    static const char name[] = "MemAvailable:";
+    char text[1024], groups[BN_CGROUP_TEXT];
+    struct bn_cgroup group;
+    bn_tree_text(t, text, sizeof text, "/proc/meminfo");
+    bn_tree_text(t, groups, sizeof groups, "/proc/self/cgroup");
+    bn_cgroup_read(&group, t, groups);
+    const char *at = strstr(text, name);
+    uint64_t bytes = at ? strtoull(at + strlen(name), NULL, 10) << 10 : 0;
+    return group.memory_bytes && group.memory_bytes < bytes ? group.memory_bytes : bytes;
+}

@@ -30,6 +30,26 @@ bool args_u64(uint64_t *out, const char *text, uint64_t max)
     return v <= max;
 }
 
+bool args_size(uint64_t *out, const char *text)
+{
+    static const char units[] = "KMGT";
+    char number[24];
+    if (strcmp(text, "auto") == 0 || strcmp(text, "off") == 0) {
+        *out = text[0] == 'o';
+        return true;
+    }
+    size_t n = strspn(text, "0123456789");
+    const char *unit = text[n] ? strchr(units, text[n] & ~0x20) : NULL;
+    if (n >= sizeof number || (text[n] && (!unit || text[n + 1]))) return false;
+    memcpy(number, text, n);
+    number[n] = 0;
+    const uint64_t max = (uint64_t)1 << 53;
+    unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    if (!args_u64(out, number, max >> shift)) return false;
+    *out <<= shift;
+    return true;
+}
+
 bool args_double(double *out, const char *text)
 {
     /* strtod also takes spaces, hexadecimal, "inf" and "nan"; people mean none of them */
@@ -81,6 +101,9 @@ static bitnet_status wrong(const struct opt *o, const char *source, const char *
         return bn_fail(err, BITNET_E_ARG,
                        "%s expects whole numbers from %.16g to %.16g, as 1,4,8, not '%s'", source,
                        o->min, o->max, value);
+    if (o->kind == OPT_SIZE)
+        return bn_fail(err, BITNET_E_ARG, "%s expects bytes, as 512M or 4G, auto or off, not '%s'",
+                       source, value);
     return bn_fail(err, BITNET_E_ARG, "%s expects a %s from %.16g to %.16g, not '%s'", source,
                    o->kind == OPT_F32 ? "number" : "whole number", o->min, o->max, value);
 }
@@ -132,6 +155,9 @@ static bitnet_status set_value(struct found f, const char *source, const char *v
         if (!args_u64(&u, value, (uint64_t)1 << 53) || (double)u < o->min || (double)u > o->max)
             return wrong(o, source, value, err);
         *(uint64_t *)at = u;
+        break;
+    case OPT_SIZE:
+        if (!args_size(at, value)) return wrong(o, source, value, err);
         break;
     case OPT_F32:
         if (!args_double(&d, value) || d < o->min || d > o->max)

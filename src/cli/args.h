@@ -21,6 +21,7 @@ enum opt_kind {
     OPT_CHOICE,  /* const char *, one of `choices`                */
     OPT_U32,     /* uint32_t in min..max                          */
     OPT_U64,     /* uint64_t in min..max, at most 2^53 each       */
+    OPT_SIZE,    /* uint64_t: bytes, as 4096, 512M or 4G; 0 for auto, 1 for off */
     OPT_F32,     /* float in min..max                             */
     OPT_LIST,    /* struct opt_list; the option may be repeated   */
     OPT_U32S     /* struct opt_u32s: numbers in min..max          */
@@ -88,6 +89,8 @@ void args_print_help(FILE *to, const struct opt_part *parts, int width);
 
 /* Whole numbers and decimals typed by a user: the full text must be the number. */
 bool args_u64(uint64_t *out, const char *text, uint64_t max);
+/* "auto" is 0, "off" 1; K, M, G and T are powers of 1024. At most 2^53. */
+bool args_size(uint64_t *out, const char *text);
 bool args_double(double *out, const char *text);
 
 #endif

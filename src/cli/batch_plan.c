@@ -82,8 +82,8 @@ static bitnet_status look_at_all(struct plan *p, bitnet_error *err)
 /* ------------------------------------------------------------------ the report */
 
 struct memory {
-    uint64_t weights, kv, scratch, total, available;
-    uint64_t sequence; /* KV cache of one sequence of full length */
+    uint64_t weights, kv, states, scratch, total, available;
+    uint64_t sequence; /* KV cache of one sequence of full length, and its state */
     uint64_t fit;      /* such sequences in the memory that is available; 0: not known */
 };
 
@@ -94,10 +94,12 @@ static struct memory estimate(const struct plan *p)
     size_t pages = bn_div_up(p->info.ctx_tokens, p->info.kv_page_tokens);
     struct memory m = {.weights = p->model.packed_bytes + p->model.head_bytes,
                        .kv = p->info.kv_bytes,
+                       .states = p->info.state_bytes,
                        .scratch = p->info.scratch_bytes,
-                       .sequence = p->info.kv_bytes / p->info.kv_pages * pages,
+                       .sequence =
+                           p->info.kv_bytes / p->info.kv_pages * pages + p->info.state_seq_bytes,
                        .available = term_available_bytes()};
-    m.total = m.weights + m.kv + m.scratch;
+    m.total = m.weights + m.kv + m.states + m.scratch;
     if (m.available > m.scratch && m.sequence) m.fit = (m.available - m.scratch) / m.sequence;
     return m;
 }
@@ -107,15 +109,15 @@ static int print_json(struct plan *p, const struct memory *m)
     json_t *bad = p->bad;
     p->bad = NULL;
     return term_print_json(json_pack(
-        "{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I, s:I}}",
+        "{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I}}",
         "requests", (json_int_t)p->n, "bad", (json_int_t)p->n_bad, "bad_lines", bad,
         "prompt_tokens", (json_int_t)p->prompt_tokens, "prompt_tokens_max",
         (json_int_t)p->prompt_tokens_max, "answer_tokens_max", (json_int_t)p->answer_tokens_max,
         "sequences", (json_int_t)p->info.max_seqs, "sequences_fit", (json_int_t)m->fit,
         "ctx_tokens", (json_int_t)p->info.ctx_tokens, "memory", "weights_bytes",
-        (json_int_t)m->weights, "kv_bytes", (json_int_t)m->kv, "scratch_bytes",
-        (json_int_t)m->scratch, "total_bytes", (json_int_t)m->total, "sequence_bytes",
-        (json_int_t)m->sequence, "available_bytes", (json_int_t)m->available));
+        (json_int_t)m->weights, "kv_bytes", (json_int_t)m->kv, "state_bytes", (json_int_t)m->states,
+        "scratch_bytes", (json_int_t)m->scratch, "total_bytes", (json_int_t)m->total,
+        "sequence_bytes", (json_int_t)m->sequence, "available_bytes", (json_int_t)m->available));
 }
 
 static void print_bad(const struct plan *p)
@@ -142,6 +144,10 @@ static void print_text(const struct plan *p, const struct memory *m)
            (unsigned long long)p->answer_tokens_max);
     printf("memory    %s: weights %s, KV cache %s, scratch %s\n", term_size(a, m->total),
            term_size(b, m->weights), term_size(c, m->kv), term_size(d, m->scratch));
+    if (m->states)
+        printf("states    %s of it: %s each, for %u sequences and %u snapshots\n",
+               term_size(a, m->states), term_size(b, p->info.state_seq_bytes), p->info.max_seqs,
+               p->info.state_snapshots);
     printf("sequences %u at a time, of up to %u tokens, %s each; about %llu fit the %s that are "
            "free beside the weights\n",
            p->info.max_seqs, p->info.ctx_tokens, term_size(a, m->sequence),

@@ -50,7 +50,8 @@ static bitnet_status open_type(struct bench *b, struct bench_measurement *m, bit
     BN_TRY(model_engine_open(&m->kv->engine, b->model, &o, b->settings->engine_warmup, err));
     m->kv->info.size = sizeof m->kv->info;
     bitnet_engine_get_info(m->kv->engine, &m->kv->info);
-    double numbers = 2.0 * b->info.n_layer * b->info.n_head_kv * b->info.head_dim;
+    double layers = b->info.n_layer_attention + b->info.n_layer_mtp;
+    double numbers = 2.0 * layers * b->info.n_head_kv * b->info.head_dim;
     m->kv->bits = (double)m->kv->info.kv_token_bytes * 8 / numbers;
     return BITNET_OK;
 }

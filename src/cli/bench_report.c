@@ -235,6 +235,7 @@ json_t *bench_report(const struct bench *b)
     set_real(o, "load_ms", (double)b->info.load_ns / 1e6);
     set_int(o, "peak_rss_bytes", b->peak_rss_bytes);
     set_int(o, "kv_bytes", b->single_info.kv_bytes + b->batch_info.kv_bytes);
+    set_int(o, "state_bytes", b->single_info.state_bytes + b->batch_info.state_bytes);
     set_int(o, "scratch_bytes", b->single_info.scratch_bytes + b->batch_info.scratch_bytes);
     set(o, "measurements", items);
     set(o, "notes", notes);

@@ -123,7 +123,7 @@ static double sequences(const struct bench_measurement *m)
 }
 
 /* A decoding step reads all matrices once, the head or the copy that screens or replaces it once, and
- * every sequence's keys and values. The few rows of the head that a screened step reads are not
+ * every sequence's keys and values and its state. The few rows of the head that a screened step reads are not
  * counted. What feed-forward layers leave out is subtracted after the measurement, and what screening
  * read for refined rows is added. */
 static double step_bytes(const struct bench *b, const struct bench_measurement *m)
@@ -133,7 +133,8 @@ static double step_bytes(const struct bench *b, const struct bench_measurement *
     bool copy = strcmp(b->single_info.head, "exact") != 0;
     uint64_t read = b->info.head_screen_bytes ? b->info.head_screen_bytes : b->info.head_copy_bytes;
     double head = (double)(copy ? read : b->info.head_bytes);
-    return (double)b->info.layer_bytes + head + sequences(m) * depth * kv_token;
+    double state = 2.0 * (double)b->info.state_bytes; /* read and written */
+    return (double)b->info.layer_bytes + head + sequences(m) * (depth * kv_token + state);
 }
 
 static double refined_bytes(const struct bench *b, const struct bench_measurement *m)

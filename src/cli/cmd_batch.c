@@ -85,6 +85,7 @@ static const struct opt_part parts[] = {
     {"Batch and context", seqs_opts_table, AT(seqs)},
     {NULL, engine_opts_table, AT(engine)},
     {NULL, guess_table, AT(engine)},
+    {NULL, state_table, AT(engine)},
     {NULL, warmup_table, AT(engine)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},

@@ -92,6 +92,7 @@ static const struct opt_part parts[] = {
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
     {NULL, guess_table, AT(engine)},
+    {NULL, state_table, AT(engine)},
     {NULL, warmup_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
@@ -250,6 +251,14 @@ static json_t *json_logprobs(const bitnet_model *m, const struct generation *g)
     return list;
 }
 
+/* Of models with recurrent states. */
+static json_t *json_states(const bitnet_engine_info *e)
+{
+    return json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)e->state_bytes, "sequence_bytes",
+                     (json_int_t)e->state_seq_bytes, "snapshots", (json_int_t)e->state_snapshots,
+                     "snapshots_used", (json_int_t)e->state_snapshots_used);
+}
+
 static int print_report(const struct report *r)
 {
     const struct generation *g = r->g;
@@ -269,6 +278,7 @@ static int print_report(const struct report *r)
         "threads", (json_int_t)r->engine.threads, "ctx_size", (json_int_t)r->engine.ctx_tokens,
         "kv_type", r->engine.kv_type, "kv_type_v", r->engine.kv_type_v, "backend", r->model.backend,
         "layout", r->model.layout, "head", json_head(&r->engine), "ffn", r->ffn);
+    if (r->engine.state_seq_bytes) json_object_set_new(j, "states", json_states(&r->engine));
     json_object_set_new(j, "speculation",
                         json_pack("{s:I, s:I}", "draft_tokens", (json_int_t)r->engine.draft_tokens,
                                   "draft_accepted", (json_int_t)r->engine.draft_accepted));

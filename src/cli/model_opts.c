@@ -186,6 +186,18 @@ const struct opt guess_table[] = {
     {.kind = OPT_END},
 };
 
+const struct opt state_table[] = {
+    {.kind = OPT_SIZE,
+     .name = "state-cache",
+     .metavar = "BYTES",
+     .help =
+         "memory for states of texts that may be taken up again, of models with recurrent states "
+         "(qwen35); 512M, 4G; auto is an eighth of what is available, off reads such texts again",
+     .offset = offsetof(struct engine_opts, state_cache_bytes),
+     .initial = "auto"},
+    {.kind = OPT_END},
+};
+
 const struct opt warmup_table[] = {
     {.kind = OPT_FLAG,
      .name = "warmup",
@@ -421,6 +433,7 @@ void model_engine_options(bitnet_engine_options *out, const struct model_opts *m
     out->ffn = e->ffn;
     out->speculation = e->speculation;
     out->draft_tokens = e->draft_tokens;
+    out->state_cache_bytes = e->state_cache_bytes;
     out->max_seqs = 1;
 }
 

@@ -55,6 +55,7 @@ struct engine_opts {
     uint32_t ctx_tokens, batch_tokens, draft_tokens;
     struct kv_opts kv;
     const char *head, *ffn, *speculation;
+    uint64_t state_cache_bytes;
     bool warmup;
 };
 extern const struct opt engine_opts_table[];
@@ -62,6 +63,9 @@ extern const struct opt engine_opts_table[];
 extern const struct opt prompt_batch_table[];
 /* --speculation and --draft-tokens, of commands that answer; part of struct engine_opts */
 extern const struct opt guess_table[];
+
+/* --state-cache, of commands that use texts again; part of struct engine_opts */
+extern const struct opt state_table[];
 
 /* --warmup, of commands that answer and end; part of struct engine_opts */
 extern const struct opt warmup_table[];

@@ -335,6 +335,7 @@ static json_t *json_memory(const struct profile *p)
     set_int(o, "packed_bytes", p->info.packed_bytes);
     set_int(o, "kv_bytes", p->engine_info.kv_bytes);
     set_int(o, "kv_token_bytes", p->engine_info.kv_token_bytes);
+    set_int(o, "state_bytes", p->engine_info.state_bytes);
     set_int(o, "scratch_bytes", p->engine_info.scratch_bytes);
     return o;
 }

@@ -162,6 +162,10 @@ static json_t *value_json(const struct opt *o, const void *at)
     }
     case OPT_U32: return json_integer(*(const uint32_t *)at);
     case OPT_U64: return json_integer((json_int_t) * (const uint64_t *)at);
+    case OPT_SIZE: {
+        uint64_t bytes = *(const uint64_t *)at;
+        return bytes > 1 ? json_integer((json_int_t)bytes) : json_string(bytes ? "off" : "auto");
+    }
     case OPT_F32: { /* the decimals that were typed, not those of the nearest float */
         char text[NAME_BYTES];
         snprintf(text, sizeof text, "%.7g", (double)*(const float *)at);

@@ -23,9 +23,10 @@ struct embedding {
     float *hidden; /* [n_embd] */
     /* lists that have a sequence, from the first unfinished one on */
     size_t first, n_open;
-    size_t done;            /* tokens of the first one */
-    struct bn_kv_seq **seq; /* [max_seqs + 1] */
-    struct bn_kv_seq spare; /* of this call */
+    size_t done;                 /* tokens of the first one */
+    struct bn_kv_seq **seq;      /* [max_seqs + 1] */
+    struct bn_kv_seq spare;      /* of this call */
+    struct bn_state spare_state; /* of models that have states */
 };
 
 static bitnet_status check(const struct embedding *m, bitnet_error *err)
@@ -152,12 +153,18 @@ bitnet_status bn_engine_embed(struct bitnet_engine *e, const bitnet_embed_input 
     m.hidden = bn_calloc(m.n_embd, sizeof *m.hidden);
     m.seq = bn_calloc(e->max_seqs + 1, sizeof(struct bn_kv_seq *));
     bool spare = bn_kv_seq_open(&m.spare, &e->kv, e->ctx);
+    if (spare && e->states.n_layer) {
+        m.spare_state.slot = e->states.n_slots;
+        m.spare.state = &m.spare_state;
+        spare = bn_states_lend(&e->states);
+    }
     bitnet_status s = BITNET_OK;
     if (!m.sum || !m.hidden || !m.seq || !spare)
         s = bn_fail_nomem(err, m.n_embd * (sizeof *m.sum + sizeof *m.hidden), "an embedding");
     else s = run(&m, err);
     while (m.n_open) close_first(&m);
     bn_kv_seq_close(&m.spare);
+    bn_states_take_back(&e->states);
     free(m.sum);
     free(m.hidden);
     free(m.seq);

@@ -5,6 +5,7 @@
  */
 #include "engine/engine_impl.h"
 
+#include "base/cgroup.h"
 #include "base/mem.h"
 #include <stdlib.h>
 
@@ -98,6 +99,17 @@ static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_opti
     return bn_engine_open_profile(e, o->profile, err);
 }
 
+/* Slots for snapshots; more than pages have no node to belong to. */
+static uint32_t choose_snapshots(const struct bitnet_engine *e, const bitnet_engine_options *o,
+                                 uint32_t n_pages)
+{
+    uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, false);
+    uint64_t bytes = o->state_cache_bytes;
+    if (!slot_bytes) return 0;
+    if (!bytes) bytes = bn_memory_available(&bn_tree_here) / BN_STATE_CACHE_SHARE;
+    return (uint32_t)bn_min_size(bytes / slot_bytes, bn_min_size(n_pages, BN_MAX_SNAPSHOTS));
+}
+
 static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_options *o,
                                 bitnet_error *err)
 {
@@ -109,10 +121,14 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
     BN_TRY(bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages,
                       &e->backing, err));
     bn_place_shared(e->m, e->kv.data, e->kv.bytes);
-    BN_TRY(
-        bn_states_open(&e->states, &e->m->config, false, e->max_seqs, e->draft, &e->backing, err));
-    if (prefix == OFF || e->states.n_layer) return BITNET_OK; /* a hybrid's needs snapshots */
-    return bn_prefix_open(&e->prefix, &e->kv, bn_kv_has_blocks(&e->kv), err);
+    uint32_t n_snapshots = prefix == OFF ? 0 : choose_snapshots(e, o, n_pages);
+    BN_TRY(bn_states_open(&e->states, &e->m->config, false, e->max_seqs + n_snapshots, e->draft,
+                          &e->backing, err));
+    bool has_states = e->states.n_layer > 0;
+    if (has_states) bn_place_shared(e->m, e->states.data, e->states.bytes);
+    if (prefix == OFF || (has_states && !n_snapshots)) return BITNET_OK;
+    return bn_prefix_open(&e->prefix, &e->kv, has_states || bn_kv_has_blocks(&e->kv), n_snapshots,
+                          err);
 }
 
 static bitnet_status open_scratch(struct bitnet_engine *e, bitnet_error *err)
@@ -228,7 +244,18 @@ static void cache_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     info->kv_pages_free = e->kv.n_free;
     info->kv_seqs_full = e->kv.n_pages / bn_kv_pages_for(e->ctx);
     info->kv_token_bytes = bn_kv_token_bytes(&e->kv);
+    info->state_seq_bytes = e->states.slot_bytes;
+    uint64_t guesses = bn_state_guess_bytes(&e->m->config, e->states.max_guesses);
+    info->state_bytes = e->states.bytes + e->max_seqs * guesses;
     if (!e->prefix) return;
+    if (bn_prefix_snapshots(e->prefix)) {
+        const struct bn_snapshots_stats *s = bn_snapshots_stats(bn_prefix_snapshots(e->prefix));
+        info->state_snapshots = s->slots;
+        info->state_snapshots_used = s->kept;
+        info->state_saves = s->saved;
+        info->state_restores = s->used;
+        info->state_evictions = s->thinned;
+    }
     const struct bn_prefix_stats *p = bn_prefix_stats(e->prefix);
     info->kv_pages_cached = bn_prefix_evictable(e->prefix);
     info->prefix_queries = p->queries;
@@ -354,12 +381,14 @@ bitnet_status bn_engine_eval(struct bitnet_engine *e, uint32_t seq, const int32_
                 .seq = s,
                 .want = logits && (!last_only || done + i + 1 == n) ? all : none};
         float *to = last_only || !logits ? logits : logits + done * n_vocab;
-        if (!bn_engine_forward(e, some, to))
-            return bn_fail(err, BITNET_E_INTERNAL,
-                           "the logits at position %u are not finite: the weights are damaged",
-                           s->n_tokens);
-        s->n_tokens += (uint32_t)some;
+        bool finite = bn_engine_forward(e, some, to);
+        s->n_tokens += (uint32_t)some; /* in any case: a state has gone on */
         done += some;
+        if (!finite)
+            return bn_fail(err, BITNET_E_INTERNAL,
+                           "the logits at positions %u to %u are not finite: the weights are "
+                           "damaged",
+                           s->n_tokens - (uint32_t)some, s->n_tokens - 1);
     }
     return BITNET_OK;
 }

@@ -15,7 +15,8 @@ enum {
     BN_MAX_DRAFT_ROWS = 32, /* guesses of all sequences in one step */
     BN_DEFAULT_CTX = 4096,
     BN_DEFAULT_DRAFT = 4,
-    BN_DEFAULT_BATCH_TOKENS = 512
+    BN_DEFAULT_BATCH_TOKENS = 512,
+    BN_STATE_CACHE_SHARE = 8 /* of available memory an eighth is for snapshots of states */
 };
 
 bitnet_status bn_engine_open(struct bitnet_engine **out, const struct bn_model *m,

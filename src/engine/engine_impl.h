@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The engine's inside, shared by its files: engine.c (life, the plain door), submit.c (requests come
- * and go), memory.c (pages for those that run), step.c (the step), embed.c, health.c, profile.c,
- * warmup.c. */
+ * and go), memory.c (pages for those that run), saves.c (states that are put aside), step.c (the step),
+ * embed.c, health.c, profile.c, warmup.c. */
 #ifndef BN_ENGINE_ENGINE_IMPL_H
 #define BN_ENGINE_ENGINE_IMPL_H
 
@@ -13,7 +13,10 @@
 #include "model/forward.h"
 #include "model/ops.h"
 
-enum { BN_STEP_SIZES = 128 }; /* steps of up to so many tokens are timed by their size */
+enum {
+    BN_STEP_SIZES = 128, /* steps of up to so many tokens are timed by their size */
+    BN_SAVE_EVERY = 1024 /* tokens from one snapshot of a state to the next, at most */
+};
 
 struct bitnet_engine {
     const struct bn_model *m;
@@ -84,6 +87,21 @@ void bn_engine_give_up(struct bitnet_engine *e, struct bn_answer *a);
 
 /* After a step's tokens were taken: the layer that drafts reads them, and guesses what comes next. */
 void bn_engine_draft(struct bitnet_engine *e);
+
+/* ---- saves.c ---- */
+
+/* Is the state behind n tokens (whole pages) of a text worth a slot at others' expense? t: NULL if there
+ * is none. */
+bool bn_save_lasts(const struct bn_tokenizer *t, const int32_t *tokens, uint32_t n_prompt,
+                   uint32_t n);
+/* Finds slots for states that the batch, which is complete, will pass. */
+void bn_engine_plan_saves(struct bitnet_engine *e);
+/* After the pass: an answer's slots are kept with the nodes of its text, which are there; or given
+ * back. */
+void bn_engine_finish_saves(struct bitnet_engine *e, struct bn_answer *a, bool keep);
+/* The state of what the answer's sequence has taken over from the prefix cache. */
+void bn_engine_restore(struct bitnet_engine *e, struct bn_answer *a);
+void bn_engine_unpin_prompt(struct bitnet_engine *e, struct bn_request *q);
 
 /* ---- profile.c ---- */
 

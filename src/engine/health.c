@@ -168,13 +168,13 @@ bitnet_status bn_engine_kv_health(const struct bitnet_engine *e, uint32_t layer,
         return bn_fail(err, BITNET_E_ARG, "layer %u; this model has 0 to %u", layer,
                        e->m->config.n_layer - 1);
     size_t wide = bn_max_size(e->kv.keys.wide, e->kv.values.wide);
-    struct look l = {.e = e, .layer = layer};
+    struct look l = {.e = e, .layer = bn_config_attn_before(&e->m->config, layer)};
     l.every = (e->kv.n_pages - e->kv.n_free) / BN_HEALTH_PAGES;
     if (!l.every) l.every = 1;
     l.rows = bn_calloc(BN_ATTN_BLOCK * wide, sizeof *l.rows);
     if (!l.rows)
         return bn_fail_nomem(err, BN_ATTN_BLOCK * wide * sizeof *l.rows, "rows of the KV cache");
-    look_at_all(&l);
+    if (!bn_config_is_delta(&e->m->config, layer)) look_at_all(&l);
     free(l.rows);
     out->rows = l.n_rows;
     out->keys = summary(&l.keys);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Pages for answers that run: the scheduler asks here. What an answer has stored stays known to the
- * prefix cache when it ends or must give way, until its pages are needed. */
+ * prefix cache when it ends or must give way, until its pages are needed. Full pages are known from the
+ * step on that filled them, so giving way adds nothing. */
 #include "engine/engine_impl.h"
 
 /* A page that is written to has one holder: start copies what it shares in part, and the prefix cache
@@ -18,13 +19,15 @@ bool bn_engine_reserve(struct bitnet_engine *e, struct bn_kv_seq *s, uint32_t n_
 
 void bn_engine_remember(struct bitnet_engine *e, struct bn_answer *a, bool ended)
 {
-    if (a->kv && e->prefix && !a->request->no_cache)
-        bn_prefix_add(e->prefix, a->tokens, a->job.n_done, a->kv, ended);
+    if (!a->kv || !e->prefix || a->request->no_cache) return;
+    bn_prefix_add(e->prefix, a->tokens, a->job.n_done, a->kv, ended);
+    bn_engine_finish_saves(e, a, true);
 }
 
 void bn_engine_give_up(struct bitnet_engine *e, struct bn_answer *a)
 {
     if (!a->kv) return;
+    bn_engine_finish_saves(e, a, false);
     bn_kv_release(&e->kv, a->kv);
     e->taken[a->kv - e->seqs] = false;
     a->kv = NULL;
@@ -45,7 +48,8 @@ static const struct bn_answer *sibling_with_prompt(const struct bn_answer *a)
  * computed. False: n_tokens could not fit anyway. */
 static bool take_known(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_tokens)
 {
-    const struct bn_answer *sibling = sibling_with_prompt(a);
+    /* a sibling's state has gone on: with states, the prefix cache is the only way */
+    const struct bn_answer *sibling = a->kv->state ? NULL : sibling_with_prompt(a);
     if (sibling && a->job.n_tokens == a->request->n_prompt) {
         uint32_t n = a->request->n_prompt - 1;
         if (bn_kv_has_blocks(&e->kv)) n -= n % BN_ATTN_BLOCK;
@@ -91,9 +95,11 @@ static bool start(void *user, struct bn_sched_job *j, uint32_t n_tokens)
         return false;
     }
     j->n_done = a->kv->n_tokens;
+    bn_engine_restore(e, a);
     if (!a->started_ns) {
         a->started_ns = e->now_ns;
         a->n_cached = j->n_done;
+        if (++a->request->n_begun == a->request->n_choices) bn_engine_unpin_prompt(e, a->request);
         /* the others wait for the prompt that this one reads for all, not in a queue */
         if (a->choice == 0) a->request->queue_ns = e->now_ns - a->request->submitted_ns;
     }

@@ -36,7 +36,8 @@ struct bn_prefix {
     struct node *nodes; /* [kv->n_pages + 1] by page, then the root */
     uint32_t root;      /* also stands for "no node"; both ends of the list hang on it */
     uint32_t n_unpinned;
-    uint32_t *path; /* [kv->n_pages] of a match */
+    uint32_t *path;                 /* [kv->n_pages] of a match */
+    struct bn_snapshots *snapshots; /* NULL: pages are all there is to know */
     struct bn_prefix_stats stats;
 };
 
@@ -155,6 +156,7 @@ static void remove_node(struct bn_prefix *p, uint32_t i)
     remove_child(p, i);
     if (old->pins) unpin(p, old->parent);
     else list_take(p, i);
+    if (p->snapshots) bn_snapshots_drop(p->snapshots, i);
     old->n_tokens = 0;
     bn_kv_let_go(p->kv, i);
     p->stats.pages--;
@@ -167,8 +169,13 @@ static void make_empty(struct bn_prefix *p)
     p->n_unpinned = p->stats.pages = 0;
 }
 
+static uint32_t parent_of(const void *user, uint32_t i)
+{
+    return ((const struct bn_prefix *)user)->nodes[i].parent;
+}
+
 bitnet_status bn_prefix_open(struct bn_prefix **out, struct bn_kv *kv, bool whole_pages,
-                             bitnet_error *err)
+                             uint32_t n_snapshots, bitnet_error *err)
 {
     *out = NULL;
     struct bn_prefix *p = bn_calloc(1, sizeof *p);
@@ -184,6 +191,13 @@ bitnet_status bn_prefix_open(struct bn_prefix **out, struct bn_kv *kv, bool whol
     *p = (struct bn_prefix){
         .kv = kv, .whole_pages = whole_pages, .nodes = nodes, .root = kv->n_pages, .path = path};
     make_empty(p);
+    const struct bn_snapshot_tree tree = {p, parent_of, p->root};
+    bitnet_status status =
+        n_snapshots ? bn_snapshots_open(&p->snapshots, n_snapshots, &tree, err) : BITNET_OK;
+    if (status != BITNET_OK) {
+        bn_prefix_close(p);
+        return status;
+    }
     kv->on_shared = holders_changed;
     kv->on_shared_user = p;
     *out = p;
@@ -193,6 +207,7 @@ bitnet_status bn_prefix_open(struct bn_prefix **out, struct bn_kv *kv, bool whol
 void bn_prefix_clear(struct bn_prefix *p)
 {
     make_empty(p);
+    if (p->snapshots) bn_snapshots_clear(p->snapshots);
     for (uint32_t i = 0; i < p->root; i++) {
         if (!p->nodes[i].n_tokens) continue;
         p->nodes[i].n_tokens = 0;
@@ -205,6 +220,7 @@ void bn_prefix_close(struct bn_prefix *p)
     if (!p) return;
     bn_prefix_clear(p);
     p->kv->on_shared = NULL;
+    bn_snapshots_close(p->snapshots);
     free(p->nodes);
     free(p->path);
     free(p);
@@ -217,15 +233,16 @@ static uint32_t page_part(uint32_t n) { return n < BN_ATTN_BLOCK ? n : BN_ATTN_B
 /* How many of the n tokens are known, and in which pages (may be NULL) they lie. */
 static uint32_t walk(const struct bn_prefix *p, const int32_t *tokens, uint32_t n, uint32_t *pages)
 {
-    uint32_t at = p->root, done = 0, common = BN_ATTN_BLOCK;
+    uint32_t at = p->root, done = 0, common = BN_ATTN_BLOCK, with_state = 0;
     if (p->whole_pages) n -= n % BN_ATTN_BLOCK;
     while (done < n && common == BN_ATTN_BLOCK) {
         at = find_child(p, at, tokens + done, page_part(n - done), &common);
         if (!common || (p->whole_pages && common < BN_ATTN_BLOCK)) break;
         if (pages) pages[done / BN_ATTN_BLOCK] = at;
         done += common;
+        if (p->snapshots && bn_snapshots_at(p->snapshots, at) != BN_NO_SLOT) with_state = done;
     }
-    return done;
+    return p->snapshots ? with_state : done;
 }
 
 uint32_t bn_prefix_peek(const struct bn_prefix *p, const int32_t *tokens, uint32_t n)
@@ -264,6 +281,39 @@ void bn_prefix_add(struct bn_prefix *p, const int32_t *tokens, uint32_t n,
         }
         done += some;
     }
+}
+
+struct bn_snapshots *bn_prefix_snapshots(const struct bn_prefix *p) { return p->snapshots; }
+
+/* The node with which n tokens (whole pages) end; the root if they are not known. */
+static uint32_t find_node(const struct bn_prefix *p, const int32_t *tokens, uint32_t n,
+                          const struct bn_kv_seq *s)
+{
+    uint32_t at = s->pages[n / BN_ATTN_BLOCK - 1], common;
+    if (p->nodes[at].n_tokens == BN_ATTN_BLOCK) return at; /* as in bn_prefix_add */
+    at = p->root;
+    for (uint32_t done = 0; done < n; done += BN_ATTN_BLOCK) {
+        at = find_child(p, at, tokens + done, BN_ATTN_BLOCK, &common);
+        if (common < BN_ATTN_BLOCK) return p->root;
+    }
+    return at;
+}
+
+uint32_t bn_prefix_keep(struct bn_prefix *p, const int32_t *tokens, uint32_t n,
+                        const struct bn_kv_seq *s, uint32_t slot)
+{
+    uint32_t node = find_node(p, tokens, n, s);
+    if (node == p->root) {
+        bn_snapshots_give_back(p->snapshots, slot);
+        return BN_NO_SLOT;
+    }
+    bn_snapshots_keep(p->snapshots, slot, node, n);
+    return bn_snapshots_at(p->snapshots, node);
+}
+
+uint32_t bn_prefix_matched_slot(const struct bn_prefix *p, const struct bn_kv_seq *s)
+{
+    return bn_snapshots_at(p->snapshots, s->pages[s->n_tokens / BN_ATTN_BLOCK - 1]);
 }
 
 uint32_t bn_prefix_evictable(const struct bn_prefix *p) { return p->n_unpinned; }

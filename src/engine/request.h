@@ -8,6 +8,7 @@
 #include "engine/repetition.h"
 #include "engine/sampler.h"
 #include "engine/sched.h"
+#include "engine/snapshots.h"
 #include "model/kv.h"
 #include "text/grammar.h"
 
@@ -36,6 +37,10 @@ struct bn_answer {
     uint32_t first, first_pos; /* of its tokens in this step's batch: place and position */
     uint32_t n_offer;          /* guesses that the model is to make for it (mtp.c) */
     int32_t offer[BN_DRAFT_MAX];
+    /* of models with states: slots in the batch that are not kept yet; the snapshot that goes along with
+     * the text, and behind how many tokens it is put next */
+    uint32_t n_saves, moving_at;
+    struct bn_snapshot_ref moving;
     /* what the events of a step borrow: text, and the likeliest tokens [1 + guesses][n_top] */
     char *text;
     size_t n_text;
@@ -49,7 +54,8 @@ struct bn_request {
     struct bn_request *next;
     uint64_t id;
     uint32_t n_prompt, limit; /* limit: prompt and answer together */
-    uint32_t n_choices, n_left;
+    uint32_t n_choices, n_left, n_begun;
+    struct bn_snapshot_ref pinned; /* for answers that have not begun */
     uint32_t n_top;
     bool logprobs, ignore_end, no_cache, cancelled;
     uint64_t deadline_ns;            /* UINT64_MAX: none */

@@ -31,6 +31,13 @@
  *    older ones (for answers added later: and those that ran when it came) divided by max_seqs, and
  *    is done S steps later. Proof: while it waits, max_seqs such jobs run in every step.
  *
+ * Why the youngest, and not the one that is cheapest to read again. Any other choice leaves a younger
+ * one running while an older one waits: 1. then no longer holds, since the older one may become the
+ * oldest of all and find no room until the younger are done, or they must be thrown out for it, too, and
+ * what was saved is spent. What the rule costs is small: full pages of a job that gives way stay known,
+ * and so does the newest of its states where a model has some (saves.c), so that it goes on from there
+ * unless the room was really needed; pages that are taken from it are its last ones.
+ *
  * No thrashing: what a preempted job held goes, in part, to the one that needed it; the rest is as a
  * rule less than it asks for to begin again, and no younger one begins before it. So memory that was
  * too small is not filled again before a job has ended.

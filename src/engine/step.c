@@ -61,6 +61,7 @@ static void make_batch(struct bitnet_engine *e)
             n_rows++;
         }
     }
+    bn_engine_plan_saves(e);
 }
 
 /* Steps that read prompts, if only of one answer, count as such. */

@@ -129,6 +129,7 @@ static void end_request(struct bitnet_engine *e, struct bn_request *q)
     struct bn_request **at = &e->requests;
     while (*at != q) at = &(*at)->next;
     *at = q->next;
+    bn_engine_unpin_prompt(e, q);
     q->next = e->ended;
     e->ended = q;
 }

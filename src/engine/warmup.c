@@ -75,6 +75,10 @@ bitnet_status bn_engine_warmup(struct bitnet_engine *e, bitnet_error *err)
     bn_touch(e->logits, e->logits_bytes);
     for (uint32_t i = 0; bn_kv_has_blocks(&e->kv) && i < e->max_seqs; i++)
         bn_touch(e->seqs[i].tail->data, e->kv.tail_bytes);
+    bn_touch(e->states.data, e->states.bytes);
+    for (uint32_t i = 0; e->seq_states && e->seq_states[i].guesses && i < e->max_seqs; i++)
+        bn_touch(e->seq_states[i].guesses,
+                 bn_state_guess_bytes(&e->m->config, e->states.max_guesses));
     bn_forward_warm(e->forward);
     e->warm = true;
     /* jobs want a period; what it has noted is not kept */

@@ -256,6 +256,7 @@ struct head {
     const struct bn_delta_layer *y;
     const struct run *run;
     uint32_t h;
+    const void *next; /* the state that this worker comes to next, or NULL */
 };
 
 /* Where its output stands: rotated matrices may want value heads in the file's order. */
@@ -298,7 +299,7 @@ static void run_delta(const struct bn_delta *d, struct bn_delta_args a)
 
 /* Tokens [t, t + n) of the batch on a state. */
 static void advance(const struct bn_delta *d, const struct head *x, float *state, size_t t,
-                    size_t n)
+                    size_t n, const void *next)
 {
     size_t k_dim = d->shape.k_dim, heads = d->shape.n_v_heads;
     size_t k_head = x->h / (heads / d->shape.n_k_heads);
@@ -317,7 +318,8 @@ static void advance(const struct bn_delta *d, const struct head *x, float *state
                                         .v_stride = d->conv_width,
                                         .gate_stride = heads,
                                         .o_stride = x->y->out_stride,
-                                        .n = n});
+                                        .n = n,
+                                        .next = next});
 }
 
 /* Guesses of the last step that were right. */
@@ -379,16 +381,16 @@ static void work_head(const struct bn_delta *d, const struct head *x, uint32_t w
     for (size_t t = r->first; t < r->first + r->n_sure; t++) {
         uint32_t save = d->batch[t].save;
         if (!save) continue;
-        advance(d, x, state, from, t + 1 - from);
+        advance(d, x, state, from, t + 1 - from, NULL);
         put_head(d, bn_state_head(d->states, save - 1, layer, x->h), state, floats);
         from = t + 1;
     }
-    advance(d, x, state, from, r->first + r->n_sure - from);
+    advance(d, x, state, from, r->first + r->n_sure - from, state == stored ? x->next : NULL);
     if (state != stored) put_head(d, stored, state, floats);
     if (r->n_all == r->n_sure) return;
     float *copy = desk + d->states->head_floats;
     memcpy(copy, state, floats * sizeof *copy);
-    advance(d, x, copy, r->first + r->n_sure, r->n_all - r->n_sure);
+    advance(d, x, copy, r->first + r->n_sure, r->n_all - r->n_sure, NULL);
     for (uint32_t i = 0; i < r->n_all - r->n_sure; i++) keep_guess(d, x, i);
 }
 
@@ -403,6 +405,19 @@ static void gated_norm(const struct bn_delta *d, const struct head *x)
     }
 }
 
+/* Head i of all runs. */
+static struct head head_at(const struct bn_delta *d, const struct bn_delta_layer *y, size_t i,
+                           bool more)
+{
+    uint32_t heads = d->shape.n_v_heads, h = (uint32_t)(i % heads),
+             next = (uint32_t)(i + 1) % heads;
+    const struct run *r = &d->runs[i / heads];
+    struct head x = {y, r, h, NULL};
+    if (more)
+        x.next = bn_state_head(d->states, d->runs[(i + 1) / heads].state->slot, y->index, next);
+    return x;
+}
+
 static void work_heads(const struct bn_delta *d, const struct bn_delta_layer *y, uint32_t worker)
 {
     uint32_t heads = d->shape.n_v_heads;
@@ -414,7 +429,7 @@ static void work_heads(const struct bn_delta *d, const struct bn_delta_layer *y,
             bn_prof_work(d->prof, worker, (r.end - r.begin) * 2 * d->states->head_bytes,
                          3 * (r.end - r.begin) * d->states->head_floats * d->n / d->n_runs);
         for (size_t i = r.begin; i < r.end; i++) {
-            struct head x = {y, &d->runs[i / heads], (uint32_t)(i % heads)};
+            struct head x = head_at(d, y, i, i + 1 < r.end);
             work_head(d, &x, worker);
             gated_norm(d, &x);
         }

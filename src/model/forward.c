@@ -79,12 +79,12 @@ struct bn_forward {
     struct bn_ffn *ffn;
     struct bn_activity activity;
     uint32_t max_tokens;
-    uint64_t layer_bytes, draft_bytes; /* of all layers; of those that draft */
-    size_t wide;                       /* the widest activation */
-    size_t q8_stride;                  /* padded */
-    size_t q_dim;                      /* n_head * head_dim */
-    size_t q_rows, kv_rows;            /* of the matrices: q with its gates; k and v */
-    size_t mix_dim; /* the wider one of the outputs of attention and delta nets */
+    uint64_t layer_bytes;
+    size_t wide;            /* the widest activation */
+    size_t q8_stride;       /* padded */
+    size_t q_dim;           /* n_head * head_dim */
+    size_t q_rows, kv_rows; /* of the matrices: q with its gates; k and v */
+    size_t mix_dim;         /* the wider one of the outputs of attention and delta nets */
     float *x, *q, *k, *v, *att, *gate, *up, *out; /* [max_tokens] rows each */
     float *qkv, *z, *alpha, *beta;                /* the same, of delta nets */
     float *draft;                     /* the same, [2 * n_embd] of the layer that drafts */
@@ -179,9 +179,6 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->prof = bn_pool_prof(pool);
     f->max_tokens = max_tokens;
     f->layer_bytes = bn_model_layer_bytes(m);
-    for (uint32_t i = c->n_layer; i < bn_config_layers(c); i++)
-        for (size_t k = 0; k < BN_N_PROJ; k++)
-            f->draft_bytes += bn_matrix_bytes(&m->layers[i].proj[k]);
     f->q_dim = (size_t)c->n_head * c->head_dim;
     f->q_rows = f->q_dim * (c->attn_gate ? 2 : 1);
     f->kv_rows = (size_t)c->n_head_kv * c->head_dim;
@@ -633,6 +630,6 @@ void bn_forward_hidden(const struct bn_forward *f, size_t t, float *out)
 uint64_t bn_forward_read_bytes(const struct bn_forward *f)
 {
     uint64_t left_out = (uint64_t)bn_ffn_left_out(f->ffn), head = bn_head_read_bytes(f->head);
-    if (f->drafts) return f->draft_bytes + head;
-    return f->layer_bytes - f->draft_bytes - left_out + head;
+    if (f->drafts) return f->m->mtp_bytes + head;
+    return f->layer_bytes - left_out + head;
 }

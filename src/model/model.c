@@ -229,9 +229,9 @@ void bn_model_close(struct bn_model *m)
  * for other nodes, and the few that are left as floats. */
 uint64_t bn_model_layer_bytes(const struct bn_model *m)
 {
-    uint64_t bytes = m->packed_bytes - m->head_copy_bytes - m->head_packed_bytes - m->ffn_bytes -
-                     m->replica_bytes;
-    for (uint32_t i = 0; i < bn_config_layers(&m->config); i++)
+    uint64_t bytes = m->packed_bytes - m->head_copy_bytes - m->head_packed_bytes - m->mtp_bytes -
+                     m->ffn_bytes - m->replica_bytes;
+    for (uint32_t i = 0; i < m->config.n_layer; i++)
         for (int k = 0; k < BN_N_PROJ; k++)
             if (m->layers[i].proj[k].dense) bytes += m->layers[i].proj[k].stored.bytes;
     return bytes;

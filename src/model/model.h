@@ -99,6 +99,7 @@ struct bn_model {
     uint64_t replica_bytes, near_bytes; /* near_bytes: of all layers, see bn_place_near */
     size_t head_copy_bytes;             /* of the one copy there is */
     size_t head_packed_bytes;           /* of a ternary head, scales included */
+    uint64_t mtp_bytes;                 /* of layers that draft, scales included */
     uint64_t ffn_bytes;                 /* copies of feed-forward matrices */
     struct bn_buf note;                 /* repairs and guesses, sentences for the user */
     const char *weight_type;            /* of the projections, "mixed" if not one */
@@ -135,7 +136,7 @@ static inline bool bn_model_keeps_pages(const struct bn_model *m)
 }
 /* Reads from every page of the weights. (memory.c) */
 void bn_model_touch(const struct bn_model *m);
-/* All matrices of the layers, as they lie in memory. */
+/* All matrices of the layers, without those that draft, as they lie in memory. */
 uint64_t bn_model_layer_bytes(const struct bn_model *m);
 
 /* The kernels that a backend's name (NULL: auto) means on this CPU, once they have been compared with

@@ -59,8 +59,21 @@ bitnet_status bn_states_open(struct bn_states *s, const struct bn_config *c, boo
     return st;
 }
 
+bool bn_states_lend(struct bn_states *s)
+{
+    s->lent = bn_block_alloc(s->slot_bytes);
+    return s->lent != NULL;
+}
+
+void bn_states_take_back(struct bn_states *s)
+{
+    bn_block_free(s->lent, s->slot_bytes);
+    s->lent = NULL;
+}
+
 void bn_states_close(struct bn_states *s)
 {
+    bn_states_take_back(s);
     bn_block_free(s->data, s->bytes);
     *s = (struct bn_states){0};
 }

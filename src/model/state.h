@@ -32,6 +32,7 @@ struct bn_states {
     uint32_t n_slots, max_guesses;
     uint8_t *data; /* [n_slots][slot_bytes] */
     size_t bytes;
+    uint8_t *lent; /* slot n_slots, which is there for a time only; or NULL */
 };
 
 /* A sequence's state. It holds the first n_tokens tokens; of the guesses behind them n_right are
@@ -52,6 +53,10 @@ void bn_states_close(struct bn_states *s);
 uint64_t bn_state_slot_bytes(const struct bn_config *c, bool bf16);
 uint64_t bn_state_guess_bytes(const struct bn_config *c, uint32_t max_guesses);
 
+/* One more slot, n_slots, until it is taken back. false: out of memory. */
+bool bn_states_lend(struct bn_states *s);
+void bn_states_take_back(struct bn_states *s);
+
 bool bn_state_open(struct bn_state *t, const struct bn_states *s,
                    uint32_t slot); /* false: out of memory */
 void bn_state_close(struct bn_state *t);
@@ -66,16 +71,20 @@ void bn_state_truncate(struct bn_state *t, uint32_t n);
 /* Takes over a snapshot of n tokens. */
 void bn_state_restore(const struct bn_states *s, struct bn_state *t, uint32_t slot, uint32_t n);
 
+static inline uint8_t *bn_state_slot(const struct bn_states *s, uint32_t slot)
+{
+    return slot < s->n_slots ? s->data + slot * s->slot_bytes : s->lent;
+}
 /* The last inputs of the convolution, [taps - 1][conv width]; a head, [k_dim][v_dim]. */
 static inline float *bn_state_conv(const struct bn_states *s, uint32_t slot, uint32_t layer)
 {
-    return (float *)(s->data + slot * s->slot_bytes + layer * s->layer_bytes);
+    return (float *)(bn_state_slot(s, slot) + layer * s->layer_bytes);
 }
 static inline void *bn_state_head(const struct bn_states *s, uint32_t slot, uint32_t layer,
                                   uint32_t head)
 {
-    return s->data + slot * s->slot_bytes + layer * s->layer_bytes +
-           s->conv_floats * sizeof(float) + head * s->head_bytes;
+    return bn_state_slot(s, slot) + layer * s->layer_bytes + s->conv_floats * sizeof(float) +
+           head * s->head_bytes;
 }
 
 /* What guess i of the last step (now: of the step in progress) would put into a layer. */

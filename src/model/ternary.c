@@ -207,7 +207,7 @@ static float widen(const struct bn_stored *st, uint16_t bits)
 static bool unit_magnitudes(float *mags, bool *zeros, const struct bn_stored *st, uint64_t r,
                             uint64_t unit, float *row)
 {
-    if (is_16_bit(st)) {
+    if (unit == FLOAT_UNIT && is_16_bit(st)) {
         const uint8_t *in = st->data + r * st->cols * 2;
         uint16_t m, inf = st->type == BN_F16 ? 0x7c00 : 0x7f80;
         for (uint64_t u = 0; u < st->cols / FLOAT_UNIT; u++, in += 2 * FLOAT_UNIT) {
@@ -226,14 +226,23 @@ static bool unit_magnitudes(float *mags, bool *zeros, const struct bn_stored *st
     return true;
 }
 
+/* Columns that stay together where pieces move, at most FLOAT_UNIT. */
+static uint64_t float_unit(const struct bn_ternary *t)
+{
+    uint64_t unit = FLOAT_UNIT;
+    while (t->cols.width % unit) unit /= 2;
+    return unit;
+}
+
 /* A float tensor whose values are ternary already. *is: false leaves it a dense matrix. */
 static void look_for_ternary_values(struct bn_ternary *t, bool *is, float *row, float *mags,
                                     uint8_t *dead)
 {
     const struct bn_stored *st = &t->stored;
     struct agreement a = {.cols = st->cols, .width = st->cols, .tensor = true};
-    a.unit = st->cols % FLOAT_UNIT || t->cols.width % FLOAT_UNIT ? st->cols : FLOAT_UNIT;
-    float *moved = mags + (t->cols.width ? st->cols / a.unit : 0); /* [cols] has room for both */
+    a.unit = st->cols % FLOAT_UNIT ? st->cols : float_unit(t);
+    float *moved =
+        mags + (t->cols.width ? st->cols / a.unit : 0); /* [2 * cols] has room for both */
     struct units u = {moved, dead, (size_t)(st->cols / a.unit)};
     bool zeros = false;
     *is = false;
@@ -247,7 +256,7 @@ static void look_for_ternary_values(struct bn_ternary *t, bool *is, float *row, 
         }
         take_row(&a, &u);
         /* scales of blocks have 16 bits; nobody trained these */
-        if (a.width < a.cols && !t->f16_scales) return;
+        if (a.width < a.cols && (!t->f16_scales || a.width < FLOAT_UNIT)) return;
     }
     *is = true;
     t->binary = !zeros;
@@ -335,7 +344,8 @@ static bitnet_status look(struct bn_ternary *out, bool *dense, const char *name,
     const struct bn_stored *st = &out->stored;
     *dense = false;
     out->w_max = 1;
-    float *row = bn_calloc(st->cols, sizeof *row), *scales = bn_calloc(st->cols, sizeof *scales);
+    float *row = bn_calloc(st->cols, sizeof *row),
+          *scales = bn_calloc(2 * st->cols, sizeof *scales);
     int8_t *trits = bn_calloc(st->cols, 1);
     uint8_t *dead = bn_calloc(st->cols, 1);
     bitnet_status status = BITNET_OK;
@@ -475,7 +485,7 @@ static bool moved_row(int8_t *w, float *row_scale, uint16_t *block_f16, const st
 /* The magnitude of columns [from, to) of a row of floats, in the order that is wanted. */
 static float moved_magnitude(const struct bn_ternary *t, const float *x, uint64_t from, uint64_t to)
 {
-    uint64_t piece = bn_min_size(t->cols.width, (size_t)(to - from));
+    uint64_t piece = float_unit(t);
     bool zeros = false;
     float s = 0;
     for (uint64_t c = from; c < to && s == 0; c += piece)

@@ -485,7 +485,9 @@ static bitnet_status load_all(struct loader *l, bitnet_progress_fn progress, voi
     for (uint32_t i = 0; i < n_layer; i++) {
         if (progress && progress(user, "loading", i, n_layer))
             return bn_fail(l->err, BITNET_E_CANCELLED, "loading was stopped");
+        uint64_t packed = m->packed_bytes;
         BN_TRY(load_layer(l, i));
+        if (i >= m->config.n_layer) m->mtp_bytes += m->packed_bytes - packed;
     }
     if (progress) progress(user, "loading", n_layer, n_layer);
     BN_TRY(refuse_unused_rotations(l));

@@ -51,12 +51,14 @@ static json_t *model_props(const struct server *s)
 static json_t *engine_props(const struct server *s)
 {
     const bitnet_engine_info *e = &s->engine;
-    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:I, s:I}", "threads",
+    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "threads",
                      (json_int_t)e->threads, "ctx_tokens", (json_int_t)e->ctx_tokens, "max_seqs",
                      (json_int_t)e->max_seqs, "max_batch_tokens", (json_int_t)e->max_batch_tokens,
                      "kv_type", e->kv_type, "kv_type_v", e->kv_type_v, "head", e->head, "ffn",
                      e->ffn, "kv_bytes", (json_int_t)e->kv_bytes, "scratch_bytes",
-                     (json_int_t)e->scratch_bytes);
+                     (json_int_t)e->scratch_bytes, "state_bytes", (json_int_t)e->state_bytes,
+                     "state_seq_bytes", (json_int_t)e->state_seq_bytes, "state_snapshots",
+                     (json_int_t)e->state_snapshots);
 }
 
 /* What a request gets that says nothing: asked of the reader of requests itself. */

@@ -294,6 +294,21 @@ const struct moment *metrics_moment(const struct metrics *m, uint64_t age_ns)
     return t;
 }
 
+/* Of hybrid models; of others there is nothing to tell. */
+static void collect_states(struct metrics *m, const bitnet_engine_info *e)
+{
+    const char *const states[] = {"used", "free"};
+    const uint32_t n[] = {e->state_snapshots_used, e->state_snapshots - e->state_snapshots_used};
+    set(m, M_state_saves, (double)e->state_saves);
+    set(m, M_state_restores, (double)e->state_restores);
+    set(m, M_state_evictions, (double)e->state_evictions);
+    for (size_t i = 0; e->state_seq_bytes && i < BN_ARRAY_LEN(states); i++) {
+        struct sample *s =
+            labelled(m, M_state_snapshots, (const char *[METRIC_MAX_LABELS]){states[i]});
+        if (s) s->value = n[i];
+    }
+}
+
 static void collect_engine(struct metrics *m, const struct worker_state *w)
 {
     const bitnet_engine_info *e = &w->engine;
@@ -319,6 +334,7 @@ static void collect_engine(struct metrics *m, const struct worker_state *w)
             labelled(m, M_kv_pages, (const char *[METRIC_MAX_LABELS]){pages[i].state});
         if (s) s->value = pages[i].n;
     }
+    collect_states(m, e);
     struct sample *s =
         labelled(m, M_build_info,
                  (const char *[METRIC_MAX_LABELS]){bitnet_version(), m->model_name, m->backend,

@@ -58,7 +58,8 @@ for g in texts:
     prompt, want = g["prompt"], g["ids"]
     chat = prompt.startswith("Q: ")
     options = ["--chat"] if chat else []
-    r = json.loads(run("run", model, "-p", prompt[3:] if chat else prompt, "--temp", "0", "-n", str(scores.get("max_new_tokens", 400)), "--json", *options))
+    r = json.loads(run("run", model, "-p", prompt[3:] if chat else prompt, "--temp", "0", "-n",
+                       str(scores.get("max_new_tokens", 400)), "--json", *options))
     got = r["tokens"]
     n = len(want) - r["prompt_tokens"]
     same = next((i for i, (a, b) in enumerate(zip(got, want[-n:])) if a != b), min(len(got), n))

@@ -34,7 +34,7 @@ static void open_all(uint32_t n_pages, bool whole_pages)
     const struct bn_config c = {.n_layer = 1, .n_head_kv = 1, .head_dim = 4};
     assert_int_equal(bn_kv_open(&kv, &c, BITNET_KV_F16, BITNET_KV_F16, n_pages, NULL, NULL),
                      BITNET_OK);
-    assert_int_equal(bn_prefix_open(&prefix, &kv, whole_pages, NULL), BITNET_OK);
+    assert_int_equal(bn_prefix_open(&prefix, &kv, whole_pages, 0, NULL), BITNET_OK);
     for (int i = 0; i < SEQS; i++) {
         assert_true(bn_kv_seq_open(&texts[i].seq, &kv, CTX));
         texts[i].n = 0;

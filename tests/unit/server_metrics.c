@@ -38,6 +38,10 @@ static int open_plain(void **state)
     worker.engine.kv_pages = 100;
     worker.engine.kv_pages_free = 70;
     worker.engine.kv_pages_cached = 20;
+    worker.engine.state_seq_bytes = 1000;
+    worker.engine.state_snapshots = 8;
+    worker.engine.state_snapshots_used = 3;
+    worker.engine.state_restores = 5;
     worker.health.kv_used = 0.1;
     for (size_t i = 0; i < BN_ARRAY_LEN(layers); i++) {
         layers[i] = (struct worker_layer){.kv = {.rows = 10}, .ffn = {.sampled = 1}};
@@ -143,6 +147,9 @@ static void test_text_form(void **state)
     assert_int_equal(n_metrics, N_METRICS - 2);
     assert_true(n_samples > 400);
     assert_true(number("bitnet_kv_pages{state=\"used\"}") == 10);
+    assert_true(number("bitnet_state_snapshots{state=\"used\"}") == 3);
+    assert_true(number("bitnet_state_snapshots{state=\"free\"}") == 5);
+    assert_true(number("bitnet_state_restores_total") == 5);
     assert_true(number("bitnet_connections") == 3);
     assert_true(number("bitnet_http_requests_total{endpoint=\"/v1/models\",code=\"200\"}") == 1);
     assert_true(number("process_resident_memory_bytes") > 1e6);

@@ -80,6 +80,21 @@ static void no_faults_small_model(void **state)
     check_all(3);
 }
 
+#if BN_HAVE_TEXT
+/* States, guesses beside them and slots for snapshots. */
+static void no_faults_hybrid(void **state)
+{
+    (void)state;
+    bitnet_model *small = model;
+    bitnet_error err = {0};
+    if (bitnet_model_open(&model, TEST_DATA "/golden/qwen35-ternary", NULL, &err))
+        fail_msg("%s", err.text);
+    check_all(3);
+    bitnet_model_close(model);
+    model = small;
+}
+#endif
+
 /* A head so large that its pages are given back without a warm-up; read in the file, or not. */
 static void no_faults_large_head(void **state)
 {
@@ -229,6 +244,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_faults_small_model),
         cmocka_unit_test(no_faults_large_head),
+#if BN_HAVE_TEXT
+        cmocka_unit_test(no_faults_hybrid),
+#endif
         cmocka_unit_test(leaves_no_trace),
         cmocka_unit_test(full_prefix_cache),
         cmocka_unit_test(refused),

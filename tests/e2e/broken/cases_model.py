@@ -106,7 +106,6 @@ def gguf_cases():
         ("rotation scaling is a number", "rope.scaling.type", config("rope.scaling.type", U32, 1)),
         ("rotation scaled by 0", "factor", lambda g: (config("rope.scaling.type", STR, "linear")(g),
                                                      config("rope.scaling.factor", F32, 0.0)(g))),
-        ("Hadamard transform", "Hadamard", meta("prism.hadamard.version", U32, 1)),
         ("unknown activation", "gelu", config("hidden_activation", STR, "gelu")),
         ("unknown extra tensor", "blk.0.attn_q.bias", extra(Tensor("blk.0.attn_q.bias", (N,), T_F32, bytes(4 * N)))),
         ("shapes that disagree", Q, tensor(Q, dims=[N, N // 2])), ("transposed matrix", "ffn_", lambda g: (

@@ -373,7 +373,7 @@ def test_dry_run(t):
     t.equal(j["answer_tokens_max"], 6 + 9 + 12 + 7 + 3 * 10, "answers")
     m = j["memory"]
     t.equal((j["sequences"], j["ctx_tokens"]), (4, 128), "sizes")
-    t.equal(m["total_bytes"], m["weights_bytes"] + m["kv_bytes"] + m["scratch_bytes"], "sum")
+    t.equal(m["total_bytes"], m["weights_bytes"] + m["kv_bytes"] + m["state_bytes"] + m["scratch_bytes"], "sum")
     t.equal(m["sequence_bytes"] * 4, m["kv_bytes"], "a sequence")
     run = t.run("run", "-n", "1", "-c", "128", "--json", "x").json()["memory"]
     t.equal(m["sequence_bytes"], run["kv_bytes"], "as much as run takes for one")

@@ -80,6 +80,16 @@ def test_bench(t):
            "the switch --no-mmap differs: off, on", "the switch --engine-warmup differs: off, on")
 
 
+def test_state_cache(t):
+    for given, want in (("3K", 3072), ("2g", 2 << 30), ("512", 512), ("off", "off"), ("auto", "auto")):
+        j = t.run("serve", "--print-config", "--state-cache", given).json()
+        t.equal(j["state-cache"], want, f"--state-cache {given}")
+    args = ["run", TIME, "-n", "8", "--seed", "5", "-q"]
+    t.equal(t.run(*args, "--state-cache", "1M").out, t.run(*args).out, "a model without states")
+
+
 def test_usage(t):
     t.usage("run", TIME, "--hugepages", "4m", says="4m")
+    for bad in ("12x", "M", "-1", "1.5G", "9999999T", "4GB", ""):
+        t.usage("run", TIME, "--state-cache", bad, says="--state-cache expects bytes")
     t.usage("run", TIME, "--prefetch-distance", "65537", says="65537")
