@@ -40,13 +40,20 @@ static int open_hybrid(void **state)
 
 enum { PAGE = BN_ATTN_BLOCK, CTX = 512, N_REQUESTS = 14, MAX_PROMPT = 170, MAX_CHOICES = 3 };
 
-static const bitnet_kv_type kv_types[] = {BITNET_KV_F16, BITNET_KV_INT8, BITNET_KV_INT4};
-enum { N_KV_TYPES = sizeof kv_types / sizeof *kv_types };
+/* Types of keys and values, and of states. */
+static const struct {
+    bitnet_kv_type kv;
+    const char *state;
+} kinds[] = {{BITNET_KV_F16, "f32"},
+             {BITNET_KV_INT8, "f32"},
+             {BITNET_KV_INT4, "f32"},
+             {BITNET_KV_F16, "bf16"}};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static int32_t prompts[N_REQUESTS][MAX_PROMPT];
 static bitnet_request requests[N_REQUESTS];
-static bool known[N_KV_TYPES]; /* what is wanted */
-static struct answer want[N_KV_TYPES][N_REQUESTS][MAX_CHOICES], got[N_REQUESTS][MAX_CHOICES];
+static bool known[N_KINDS]; /* what is wanted */
+static struct answer want[N_KINDS][N_REQUESTS][MAX_CHOICES], got[N_REQUESTS][MAX_CHOICES];
 
 /* Beginnings of one text, some with an end of their own; or arbitrary tokens. */
 static void make_requests(void)
@@ -80,7 +87,7 @@ struct way {
     uint32_t slots; /* for snapshots; 0: as it comes */
 };
 
-static bitnet_engine *open_way(const struct way *w, size_t kv)
+static bitnet_engine *open_way(const struct way *w, size_t kind)
 {
     bitnet_engine_options o;
     bitnet_engine_options_init(&o);
@@ -88,7 +95,8 @@ static bitnet_engine *open_way(const struct way *w, size_t kv)
     o.ctx_tokens = CTX;
     o.max_seqs = w->seqs;
     o.max_batch_tokens = w->chunk;
-    o.kv_type = kv_types[kv];
+    o.kv_type = kinds[kind].kv;
+    o.state_type = kinds[kind].state;
     o.kv_tokens = w->tight ? 256 : 0; /* one request and a half */
     o.prefix_cache = w->prefix ? "on" : "off";
     o.speculation = w->speculation ? "on" : "off";
@@ -101,21 +109,21 @@ static bitnet_engine *open_way(const struct way *w, size_t kv)
 }
 
 /* One by one, nothing shared and nothing guessed: what all others must equal. Once is enough. */
-static void answer_alone(size_t kv)
+static void answer_alone(size_t kind)
 {
-    if (known[kv]) return;
-    known[kv] = true;
-    memset(want[kv], 0, sizeof want[kv]);
+    if (known[kind]) return;
+    known[kind] = true;
+    memset(want[kind], 0, sizeof want[kind]);
     const struct way way = {.threads = 1, .chunk = 512, .seqs = 1};
-    bitnet_engine *e = open_way(&way, kv);
+    bitnet_engine *e = open_way(&way, kind);
     for (int i = 0; i < N_REQUESTS; i++)
         for (uint32_t k = 0; k < requests[i].n_choices; k++) {
             bitnet_request r = requests[i];
             r.n_choices = 1;
             r.sampling.seed += k;
-            struct ask ask = {submit(e, &r), 1, &want[kv][i][k]};
+            struct ask ask = {submit(e, &r), 1, &want[kind][i][k]};
             finish_all(e, &ask, 1, 64);
-            assert_int_equal(want[kv][i][k].finish, BITNET_FINISH_LENGTH);
+            assert_int_equal(want[kind][i][k].finish, BITNET_FINISH_LENGTH);
         }
     bitnet_engine_close(e);
 }
@@ -136,10 +144,10 @@ static void check_slots(bitnet_engine *e)
     assert_int_equal(engine_info(e).kv_pages_free, in.kv_pages);
 }
 
-static bitnet_engine_info answer_together(const struct way *w, size_t kv)
+static bitnet_engine_info answer_together(const struct way *w, size_t kind)
 {
     struct ask asks[N_REQUESTS];
-    bitnet_engine *e = open_way(w, kv);
+    bitnet_engine *e = open_way(w, kind);
     memset(got, 0, sizeof got);
     for (int i = 0; i < N_REQUESTS; i++)
         asks[i] = (struct ask){submit(e, &requests[i]), requests[i].n_choices, got[i]};
@@ -148,11 +156,12 @@ static bitnet_engine_info answer_together(const struct way *w, size_t kv)
     check_slots(e);
     bitnet_engine_close(e);
     for (int i = 0; i < N_REQUESTS; i++)
-        if (memcmp(want[kv][i], got[i], sizeof got[i]) != 0)
-            fail_msg("request %d differs: kv %s, %u threads, chunks of %u, %u at a time, prefix "
+        if (memcmp(want[kind][i], got[i], sizeof got[i]) != 0)
+            fail_msg("request %d differs: kv %s, states %s, %u threads, chunks of %u, %u at a "
+                     "time, prefix "
                      "cache %d, speculation %d, small cache %d, %u snapshots",
-                     i, bitnet_kv_type_name(kv_types[kv]), w->threads, w->chunk, w->seqs, w->prefix,
-                     w->speculation, w->tight, w->slots);
+                     i, bitnet_kv_type_name(kinds[kind].kv), kinds[kind].state, w->threads,
+                     w->chunk, w->seqs, w->prefix, w->speculation, w->tight, w->slots);
     /* what was to be tried has happened */
     assert_true((in.draft_accepted > 0) == (w->speculation && w->chunk > 1));
     assert_true((in.preemptions > 0) == (w->tight && w->seqs > 1));
@@ -174,10 +183,10 @@ static void answers_are_the_same_in_any_company(void **state)
         {1, 7, 3, true, false, true, 1},     {2, 512, 6, true, true, true, 6},
         {1, 64, 8, false, true, true, 0},    {3, 512, 3, true, true, false, 4}};
     make_requests();
-    for (size_t kv = 0; kv < N_KV_TYPES; kv++) {
-        answer_alone(kv);
+    for (size_t kind = 0; kind < N_KINDS; kind++) {
+        answer_alone(kind);
         for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) /* the others: some of them */
-            if (kv == 0 || i % 3 == kv) answer_together(&ways[i], kv);
+            if (kind == 0 || i % 4 == kind) answer_together(&ways[i], kind);
     }
 }
 
@@ -332,7 +341,7 @@ static void cancelling_leaks_nothing(void **state)
     struct way way = {2, 24, 4, true, true, true, 3};
     make_requests();
     for (uint32_t which = 0; which <= N; which++) {
-        bitnet_engine *e = open_way(&way, which % N_KV_TYPES);
+        bitnet_engine *e = open_way(&way, which % N_KINDS);
         bool cancelled = true;
         for (int s = 0; cancelled; s += 1 + s / 4) {
             struct ask asks[N];
