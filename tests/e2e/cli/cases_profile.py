@@ -183,7 +183,7 @@ def test_synthetic(t):
     j = t.run("profile", *SHORT, "--synthetic", "tiny", "--layers", "1", "--json").json()
     check_report(t, j)
     t.equal(j["model"]["layers"], 1, "layers")
-    check_report(t, t.run("profile", *SHORT, "--synthetic", "qwen35-tiny", "--json").json())
+    check_report(t, t.run("profile", *SHORT, "--synthetic", "qwen35-tiny-rotated", "--json").json())
 
 
 def test_cpus(t):
