@@ -3,8 +3,8 @@
 
 #include "base/mem.h"
 #include "model/config_sampling.h"
-#include "model/state.h"
 #include "model/head.h"
+#include "model/state.h"
 #include <stdlib.h>
 
 void bitnet_model_options_init(bitnet_model_options *o)

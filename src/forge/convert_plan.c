@@ -58,14 +58,6 @@ static bitnet_status add_copy(struct bn_convert_plan *p, const struct bn_tensor 
     return add(p, &it, name, err);
 }
 
-static bitnet_status missing(const struct bn_convert_plan *p, enum bn_part part, uint32_t layer,
-                             bitnet_error *err)
-{
-    char name[BN_MAX_NAME_BYTES];
-    bn_part_name(name, part, layer, p->src->is_gguf);
-    return bn_fail(err, BITNET_E_FORMAT, "'%s': tensor '%s' is missing", p->src->path, name);
-}
-
 /* Where the rows of a part come from, if they change places. */
 static bitnet_status find_rows(const uint32_t **out, struct bn_convert_plan *p, enum bn_part part,
                                uint64_t rows, bitnet_error *err)
@@ -120,7 +112,7 @@ static bitnet_status add_norm(struct bn_convert_plan *p, enum bn_part part, uint
     char name[BN_MAX_NAME_BYTES];
     uint64_t rows, cols;
     const struct bn_tensor *t = take(p, bn_part_find(p->src, part, layer));
-    if (t == NULL) return missing(p, part, layer, err);
+    if (t == NULL) return bn_part_missing(p->src, part, layer, err);
     bn_part_shape(p->config, part, &rows, &cols);
     bn_part_name(name, part, layer, true);
     BN_TRY(add_norm_tensor(p, t, name, cols, err));
@@ -136,7 +128,7 @@ static bitnet_status add_delta_floats(struct bn_convert_plan *p, enum bn_part pa
 {
     char name[BN_MAX_NAME_BYTES];
     const struct bn_tensor *t = take(p, bn_part_find(p->src, part, layer));
-    if (t == NULL) return missing(p, part, layer, err);
+    if (t == NULL) return bn_part_missing(p->src, part, layer, err);
     struct bn_convert_item it = {.how = BN_ITEM_DENSE, .from = t, .type = BN_F32};
     bn_part_shape(p->config, part, &it.rows, &it.cols);
     it.stored = bn_tensor_stored(t);

@@ -23,7 +23,7 @@ void bn_hybrid_config(struct bn_config *c, const struct bn_hybrid *h)
     c->rope_dim = h->rope_dim;
     memcpy(c->rope_sections, h->rope_sections, sizeof c->rope_sections);
     for (uint32_t i = 0; i < c->n_layer && i < BN_MAX_LAYERS; i++)
-        if ((i + 1) % BN_ATTN_INTERVAL) c->delta_layers[i / 32] |= UINT32_C(1) << i % 32;
+        if ((i + 1) % BN_ATTN_INTERVAL) bn_config_set_delta(c, i);
     if (!h->hadamard_block) return;
     c->hadamard =
         (struct bn_hadamard){.block = h->hadamard_block, .signs = true, .v_grouped = true};

@@ -226,6 +226,13 @@ struct bn_conv_args {
 };
 typedef void bn_conv_silu_fn(const struct bn_conv_args *a);
 
+/* The input so many tokens before token t. */
+static inline const float *bn_conv_input(const struct bn_conv_args *a, size_t t, size_t back)
+{
+    if (t >= back) return a->x + (t - back) * a->x_stride;
+    return a->before + (a->taps - 1 - (back - t)) * a->before_stride;
+}
+
 /* The recurrence of one head over n tokens, in order. Columns of the state do not know each other;
  * sums over i = 0 .. k_dim - 1 run in order from +0, every operation is rounded by itself:
  *   p[i][j] = s[i][j] * decay

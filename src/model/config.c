@@ -223,6 +223,14 @@ const struct bn_tensor *bn_part_find(const struct bn_source *s, enum bn_part p, 
     return NULL;
 }
 
+bitnet_status bn_part_missing(const struct bn_source *s, enum bn_part p, uint32_t layer,
+                              bitnet_error *err)
+{
+    char name[BN_MAX_NAME_BYTES];
+    bn_part_name(name, p, layer, s->is_gguf);
+    return bn_fail(err, BITNET_E_FORMAT, "'%s': tensor '%s' is missing", s->path, name);
+}
+
 /* A tensor named after a projection: its name without ".weight", and `suffix` behind it. */
 static const struct bn_tensor *find_beside(const struct bn_source *s, enum bn_part p,
                                            uint32_t layer, const char *suffix)
@@ -357,11 +365,7 @@ bitnet_status bn_part_stored(struct bn_stored *out, bool *online, const struct b
     uint64_t rows, cols;
     bn_part_shape(c, p, &rows, &cols);
     const struct bn_tensor *t = bn_part_find(s, p, layer);
-    if (!t) {
-        char name[BN_MAX_NAME_BYTES];
-        bn_part_name(name, p, layer, s->is_gguf);
-        return bn_fail(err, BITNET_E_FORMAT, "'%s': tensor '%s' is missing", s->path, name);
-    }
+    if (!t) return bn_part_missing(s, p, layer, err);
     *out = bn_tensor_stored(t);
     bool projection = bn_part_is_projection(p);
     const struct bn_tensor *scale = projection ? bn_part_scale(s, p, layer) : NULL;

@@ -90,6 +90,10 @@ static inline bool bn_config_is_delta(const struct bn_config *c, uint32_t layer)
 {
     return layer < c->n_layer && c->delta_layers[layer / 32] >> layer % 32 & 1;
 }
+static inline void bn_config_set_delta(struct bn_config *c, uint32_t layer)
+{
+    c->delta_layers[layer / 32] |= UINT32_C(1) << layer % 32;
+}
 /* All there are in the file. */
 static inline uint32_t bn_config_layers(const struct bn_config *c) { return c->n_layer + c->n_mtp; }
 /* Those of the given kind before `layer`: its place among states, or in the KV cache. */
@@ -179,6 +183,9 @@ void bn_part_name(char *out, enum bn_part p, uint32_t layer, bool gguf);
 /* Looks under all names a part is known by (1bitLLM spells two of them differently). NULL:
  * absent. */
 const struct bn_tensor *bn_part_find(const struct bn_source *s, enum bn_part p, uint32_t layer);
+/* Says that it is. */
+bitnet_status bn_part_missing(const struct bn_source *s, enum bn_part p, uint32_t layer,
+                              bitnet_error *err);
 const struct bn_tensor *bn_part_in_norm(const struct bn_source *s, enum bn_part proj,
                                         uint32_t layer);
 const struct bn_tensor *bn_part_scale(const struct bn_source *s, enum bn_part proj,

@@ -157,11 +157,6 @@ static bitnet_status read_rope_sections(struct bn_config *c, const struct bn_sou
                    s->path, k.text);
 }
 
-static void set_delta(struct bn_config *c, uint32_t layer)
-{
-    c->delta_layers[layer / 32] |= UINT32_C(1) << layer % 32;
-}
-
 /* Which layers have a delta net: said one by one, or all but every n-th. */
 static bitnet_status read_layer_kinds(struct bn_config *c, const struct bn_source *s,
                                       bitnet_error *err)
@@ -175,7 +170,7 @@ static bitnet_status read_layer_kinds(struct bn_config *c, const struct bn_sourc
         if (list && !bn_meta_int_at(list, i, &delta))
             return bn_fail(err, BITNET_E_FORMAT,
                            "'%s': metadata '%s' does not say what layer %u is", s->path, k.text, i);
-        if (delta) set_delta(c, i);
+        if (delta) bn_config_set_delta(c, i);
     }
     return BITNET_OK;
 }

@@ -104,7 +104,7 @@ static bitnet_status read_layer_kinds(struct bn_config *c, const json_t *j, cons
                                "are supported",
                                path, i, kind ? kind : "");
         }
-        if (delta) c->delta_layers[i / 32] |= UINT32_C(1) << i % 32;
+        if (delta) bn_config_set_delta(c, i);
     }
     return BITNET_OK;
 }
@@ -189,8 +189,9 @@ bitnet_status bn_config_from_hf(struct bn_config *c, const struct bn_source *s, 
                        s->path);
     if (c->n_mtp && !bn_part_find(s, BN_P_MTP_IN, bn_config_named_layer(c, c->n_layer)))
         c->n_mtp = 0; /* announced, and left out of the files */
-    if (bn_source_has(s, "model.visual.") || bn_source_has(s, "visual."))
-        bn_buf_puts(note, "The vision tower of this checkpoint is left aside: text only. ");
+    bool aside = false;
+    for (size_t i = 0; i < s->n_tensors; i++) aside |= bn_source_is_aside(s, s->tensors[i].name);
+    if (aside) bn_buf_puts(note, "The vision tower of this checkpoint is left aside: text only. ");
     BN_TRY(bn_config_sampling_from_hf(c, s->folder, note, err));
     if (c->hf == BN_HF_ONLINE)
         bn_buf_puts(

@@ -259,13 +259,6 @@ bitnet_status bn_source_add_tensor(struct bn_source *s, const struct bn_tensor *
     return BITNET_OK;
 }
 
-bool bn_source_has(const struct bn_source *s, const char *prefix)
-{
-    for (size_t i = 0; i < s->n_tensors; i++)
-        if (strncmp(s->tensors[i].name, prefix, strlen(prefix)) == 0) return true;
-    return false;
-}
-
 bool bn_source_is_aside(const struct bn_source *s, const char *name)
 {
     return !s->is_gguf &&

@@ -102,8 +102,6 @@ bitnet_status bn_source_fetch_end(struct bn_source *s, bitnet_error *err);
 
 const struct bn_tensor *bn_source_tensor(const struct bn_source *s,
                                          const char *name); /* NULL: absent */
-/* Is there a tensor whose name begins so? */
-bool bn_source_has(const struct bn_source *s, const char *prefix);
 /* Of a checkpoint: part of what is no language model, and left aside. */
 bool bn_source_is_aside(const struct bn_source *s, const char *name);
 /* The tensor as a matrix: rows = product of the outer dimensions. hf_scale is left 1. */

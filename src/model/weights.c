@@ -32,20 +32,13 @@ static void claim(struct loader *l, const struct bn_tensor *t)
     if (t) l->claimed[t - l->s->tensors] = 1;
 }
 
-static bitnet_status missing(const struct loader *l, enum bn_part p, uint32_t layer)
-{
-    char name[BN_MAX_NAME_BYTES];
-    bn_part_name(name, p, layer, l->s->is_gguf);
-    return bn_fail(l->err, BITNET_E_FORMAT, "'%s': tensor '%s' is missing", l->s->path, name);
-}
-
 /* A tensor of n finite floats as f32 in the slab, as it is stored. p, layer: its name if it is
  * missing. */
 static bitnet_status load_floats(struct loader *l, float **out, const struct bn_tensor *t,
                                  enum bn_part p, uint32_t layer, uint64_t n)
 {
     *out = NULL;
-    if (!t) return missing(l, p, layer);
+    if (!t) return bn_part_missing(l->s, p, layer, l->err);
     claim(l, t);
     BN_TRY(bn_source_fetch(l->s, t, l->err));
     struct bn_stored st = bn_tensor_stored(t);

@@ -9,13 +9,6 @@ enum { CHUNK = 64 }; /* channels, or columns of a state, at a time */
 
 static inline float silu(float s) { return s / (1.0f + bn_exp(-s)); }
 
-/* The input of token t, or of one before the first. */
-static const float *input(const struct bn_conv_args *a, size_t t, size_t back)
-{
-    if (t >= back) return a->x + (t - back) * a->x_stride;
-    return a->before + (a->taps - 1 - (back - t)) * a->before_stride;
-}
-
 /* From the last token to the first: what a token needs has not been replaced yet. */
 void bn_conv_silu_c(const struct bn_conv_args *a)
 {
@@ -24,7 +17,8 @@ void bn_conv_silu_c(const struct bn_conv_args *a)
             size_t some = bn_min_size(CHUNK, a->n_channels - c);
             float s[CHUNK] = {0};
             for (size_t j = 0; j < a->taps; j++) {
-                const float *x = input(a, t, a->taps - 1 - j) + c, *w = a->w + j * a->w_stride + c;
+                const float *x = bn_conv_input(a, t, a->taps - 1 - j) + c,
+                            *w = a->w + j * a->w_stride + c;
                 for (size_t i = 0; i < some; i++) s[i] += w[i] * x[i];
             }
             for (size_t i = 0; i < some; i++) s[i] = silu(s[i]);

@@ -44,11 +44,7 @@ ALWAYS __m256 silu(__m256 s)
 ALWAYS void conv_token(const struct bn_conv_args *a, size_t t, const size_t taps)
 {
     const float *in[BN_CONV_TAPS_MAX];
-    for (size_t j = 0; j < taps; j++) {
-        size_t back = taps - 1 - j;
-        in[j] = t >= back ? a->x + (t - back) * a->x_stride
-                          : a->before + (taps - 1 - (back - t)) * a->before_stride;
-    }
+    for (size_t j = 0; j < taps; j++) in[j] = bn_conv_input(a, t, taps - 1 - j);
     for (size_t i = 0, n = a->n_channels; i < n; i += 8) {
         __m256 s = _mm256_setzero_ps();
         for (size_t j = 0; j < taps; j++) {

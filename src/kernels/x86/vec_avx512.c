@@ -73,11 +73,7 @@ void bn_sigmoid_mul_avx512(float *y, const float *x, const float *g, size_t n)
 ALWAYS void conv_token(const struct bn_conv_args *a, size_t t, const size_t taps)
 {
     const float *in[BN_CONV_TAPS_MAX];
-    for (size_t j = 0; j < taps; j++) {
-        size_t back = taps - 1 - j;
-        in[j] = t >= back ? a->x + (t - back) * a->x_stride
-                          : a->before + (taps - 1 - (back - t)) * a->before_stride;
-    }
+    for (size_t j = 0; j < taps; j++) in[j] = bn_conv_input(a, t, taps - 1 - j);
     for (size_t i = 0, n = a->n_channels; i < n; i += 16) {
         __m512 s = _mm512_setzero_ps();
         for (size_t j = 0; j < taps; j++) {
