@@ -80,7 +80,7 @@ static bitnet_status make_operands(struct bitnet_kernel_timer *t, bitnet_error *
     t->ones = bn_block_alloc(t->n_x * sizeof *t->ones);
     t->y = bn_block_alloc(t->n_y * sizeof *t->y);
     t->half = bn_block_alloc(t->n_x * sizeof *t->half);
-    t->q = bn_block_alloc(t->n_x);
+    t->q = bn_block_alloc(2 * t->n_x);
     t->row = bn_block_alloc(t->n_x);
     t->scratch = bn_block_alloc(t->n_scratch);
     t->weights = bn_block_alloc(t->ring_bytes);
@@ -116,7 +116,10 @@ static void begin(struct bitnet_kernel_timer *t, const struct task *k)
         for (size_t i = 0; i < 2 * stride; i++) t->q[i] = (int8_t)(i % 127 - 63);
     if (k->op == OP_rope)
         for (size_t i = 0; i < k->s.cols; i++) t->cs[i] = i < k->s.cols / 2 ? 1 : 0;
-    for (size_t i = 0; i < k->s.tok; i++)
+    for (size_t i = 0; k->s.planes && i < k->s.tok; i++)
+        bn_quant_planes_c(t->q + k->s.planes * i * stride, stride, k->s.planes, t->y,
+                          t->x + i * stride, k->s.cols);
+    for (size_t i = 0; !k->s.planes && i < k->s.tok; i++)
         t->inv[i] = bn_quant_i8_c(t->q + i * stride, &t->sum[i], t->x + i * stride, k->s.cols);
     for (size_t i = 0; k->op == OP_delta && i < k->s.tok; i++) t->inv[i] = 0x1p-10f;
 }
@@ -150,7 +153,10 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
                           .block_scale = t->half,
                           .block = s->block,
                           .ahead = t->ahead};
-    if (s->f32) g->mul_f32(t->y, s->rows, &w, 0, s->rows, t->x, stride, s->tok);
+    if (s->planes) {
+        struct bn_planes x = {t->q, s->planes, stride, s->planes * stride, t->ones, 0};
+        g->mul_planes(t->y, s->rows, &w, 0, s->rows, &x, s->tok);
+    } else if (s->f32) g->mul_f32(t->y, s->rows, &w, 0, s->rows, t->x, stride, s->tok);
     else if (g->mul_i8_many && !s->block && s->tok >= g->many_from)
         g->mul_i8_many(t->y, s->rows, &w, 0, s->rows, t->q, stride, t->sum, t->inv, s->tok,
                        t->scratch);
@@ -255,6 +261,9 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
     switch (k->op) {
     case OP_rmsnorm: ((bn_rmsnorm_fn *)fn)(t->y, t->x, t->ones, s->cols, 1e-5f); break;
     case OP_quant_i8: ((bn_quant_i8_fn *)fn)(t->q, t->sum, t->x, s->cols); break;
+    case OP_quant_planes:
+        ((bn_quant_planes_fn *)fn)(t->q, t->n_x, s->planes, t->y, t->x, s->cols);
+        break;
     case OP_add: ((bn_add_fn *)fn)(t->y, t->ones, s->cols); break;
     case OP_relu2_mul: ((bn_relu2_mul_fn *)fn)(t->y, t->x, t->x, s->cols); break;
     case OP_silu_mul: ((bn_silu_mul_fn *)fn)(t->y, t->x, t->x, s->cols); break;
@@ -300,7 +309,10 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
     case OP_gemm_t2:
     case OP_gemm_t3:
     case OP_gemm_t5:
-    case OP_gemm_b1: call_gemm(t, k); break;
+    case OP_gemm_b1:
+    case OP_gemm_g2:
+    case OP_gemm_g3:
+    case OP_gemm_g5: call_gemm(t, k); break;
     case N_OPS: break;
     }
 }
@@ -343,7 +355,7 @@ void bn_kernel_timer_close(struct bitnet_kernel_timer *t)
     bn_block_free(t->ones, t->n_x * sizeof *t->ones);
     bn_block_free(t->y, t->n_y * sizeof *t->y);
     bn_block_free(t->half, t->n_x * sizeof *t->half);
-    bn_block_free(t->q, t->n_x);
+    bn_block_free(t->q, 2 * t->n_x);
     bn_block_free(t->row, t->n_x);
     bn_block_free(t->scratch, t->n_scratch);
     bn_block_free(t->weights, t->ring_bytes);

@@ -49,6 +49,16 @@ typedef void bn_rmsnorm_fn(float *y, const float *x, const float *g, size_t n, f
  * the sum of q. A NaN in x counts as nothing in the maximum and becomes -127. */
 typedef float bn_quant_i8_fn(int8_t *q, int32_t *sum, const float *x, size_t n);
 
+/* Activations of models that were trained with floats, to integers, each group of BN_K_ALIGN columns
+ * by itself (the last may be smaller): with m = max|x| and most = 127, or BN_PLANES_MOST with two
+ * planes, unit = m / most and k[i] = round_half_even(x[i] * (most / m)). One plane holds k. Two hold
+ * h and l, k = 255 h + l, both within +-127; they lie plane_stride bytes apart. The rest of a plane
+ * up to n rounded up to BN_K_ALIGN is set to 0. A group with m < 2^-100 is zeros with unit 0; one
+ * with a value that is not finite is zeros, and its unit a NaN: so are then the results. */
+enum { BN_PLANES_MOST = 255 * 127 + 127 };
+typedef void bn_quant_planes_fn(int8_t *q, size_t plane_stride, size_t n_planes, float *unit,
+                                const float *x, size_t n);
+
 typedef void bn_add_fn(float *y, const float *x, size_t n); /* y += x */
 
 /* y[i] = act(g[i]) * u[i]; relu2: r = max(+0, g), r * r; silu: g / (1 + exp(-g)). y may be g or u.
@@ -281,7 +291,8 @@ struct bn_packed {
     enum bn_scale_kind scale_kind;
     float scale;                 /* TENSOR */
     const float *row_scale;      /* ROW: [rows] */
-    const uint16_t *block_scale; /* BLOCK: f16 [rows][cols / block], exactly as in the file */
+    const uint16_t *block_scale; /* BLOCK: f16, exactly as in the file, ordered as the layout
+                                  * says: bn_scale_at() */
     size_t block;                /* BLOCK: 32, 64, 128 or 256; divides cols */
     /* Bytes from what is read to what is asked for meanwhile, which may lie behind the end: that asks
      * for memory in vain and does no harm. 0: for nothing that is not read anyway. Results do not
@@ -315,10 +326,25 @@ typedef void bn_mul_i8_many_fn(float *y, size_t y_stride, const struct bn_packed
 typedef void bn_mul_f32_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
                            size_t r1, const float *x, size_t x_stride, size_t n_tok);
 
+/* Activations of quant_planes: [n_tok] rows of planes, `stride` bytes apart, and of units,
+ * `unit_stride` floats apart. With S the exact integer sum of weights times k over a piece of columns,
+ * pieces of a block and at most BN_K_ALIGN, folded in order and from +0:
+ *   TENSOR, ROW:  y = scale_r * (acc += (float)S * unit)
+ *   BLOCK:        y = (acc += (float)S * (d_b * unit)) */
+struct bn_planes {
+    const int8_t *q;
+    size_t n_planes, plane_stride, stride;
+    const float *unit;
+    size_t unit_stride;
+};
+typedef void bn_mul_planes_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                              size_t r1, const struct bn_planes *x, size_t n_tok);
+
 /* A matrix kernel brings its packing with it. */
 struct bn_gemm {
     const char *layout; /* name of the packed form, e.g. "t2" */
     size_t group_rows;
+    size_t scale_rows; /* rows whose block scales stand together: 1, or those of a group */
     int w_max;         /* the largest weight it can hold, +1 or +2 */
     bool block_scales; /* it can have BN_SCALE_BLOCK */
     bool binary;       /* it holds -1 and +1 only, no 0 */
@@ -328,12 +354,24 @@ struct bn_gemm {
     void (*unpack)(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols);
     bn_mul_i8_fn *mul_i8;
     bn_mul_f32_fn *mul_f32;
+    bn_mul_planes_fn *mul_planes;
     /* May be NULL: what gives the results of mul_i8 faster from many_from tokens on, if it gets
      * many_bytes(rows, cols) bytes, rows >= r1 - r0. */
     bn_mul_i8_many_fn *mul_i8_many;
     size_t (*many_bytes)(size_t rows, size_t cols);
     size_t many_from;
 };
+
+/* The place of the scale of row r and block b, and how many places there are. Those of rows that fill up
+ * the last group hold 0. */
+static inline size_t bn_scale_at(const struct bn_gemm *g, size_t n_blocks, size_t r, size_t b)
+{
+    return (r / g->scale_rows * n_blocks + b) * g->scale_rows + r % g->scale_rows;
+}
+static inline size_t bn_scale_count(const struct bn_gemm *g, size_t n_blocks, size_t rows)
+{
+    return bn_div_up(rows, g->scale_rows) * g->scale_rows * n_blocks;
+}
 
 /* Whether the layout can hold a matrix with this kind of scale and weights up to w_max; binary: none
  * of them is 0. */

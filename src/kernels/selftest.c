@@ -32,6 +32,19 @@ TEST bool test_quant_i8(bn_quant_i8_fn *f)
     return same(a, b, sizeof a) && sa == sb && same(&ma, &mb, sizeof ma);
 }
 
+TEST bool test_quant_planes(bn_quant_planes_fn *f)
+{
+    float x[N], ua[3], ub[3];
+    int8_t a[2 * 384], b[2 * 384];
+    fill(x, N, 3);
+    for (size_t planes = 1; planes <= 2; planes++) {
+        bn_quant_planes_c(a, 384, planes, ua, x, N);
+        f(b, 384, planes, ub, x, N);
+        if (!same(a, b, planes * 384) || !same(ua, ub, sizeof ua)) return false;
+    }
+    return true;
+}
+
 TEST bool test_add(bn_add_fn *f)
 {
     float x[N], a[N], b[N];
@@ -430,6 +443,7 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
     if (!(call)) return fail(err, #op, (bn_any_fn *)k->op, NULL)
     CHECK(rmsnorm, test_rmsnorm(k->rmsnorm));
     CHECK(quant_i8, test_quant_i8(k->quant_i8));
+    CHECK(quant_planes, test_quant_planes(k->quant_planes));
     CHECK(add, test_add(k->add));
     CHECK(relu2_mul, test_gate(k->relu2_mul, bn_relu2_mul_c));
     CHECK(silu_mul, test_gate(k->silu_mul, bn_silu_mul_c));
@@ -474,13 +488,15 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
     for (size_t block = 2; block <= 256; block *= 2)
         CHECK(hadamard, test_hadamard(k->hadamard, block));
 #undef CHECK
-    if (!bn_self_test_layout(k->gemm_t2, many, memory))
-        return fail(err, "gemm_t2", NULL, k->gemm_t2);
-    if (!bn_self_test_layout(k->gemm_t3, many, memory))
-        return fail(err, "gemm_t3", NULL, k->gemm_t3);
-    if (!bn_self_test_layout(k->gemm_t5, many, memory))
-        return fail(err, "gemm_t5", NULL, k->gemm_t5);
-    if (!bn_self_test_layout(k->gemm_b1, many, memory))
-        return fail(err, "gemm_b1", NULL, k->gemm_b1);
+#define CHECK(op) \
+    if (!bn_self_test_layout(k->op, many, memory)) return fail(err, #op, NULL, k->op)
+    CHECK(gemm_t2);
+    CHECK(gemm_t3);
+    CHECK(gemm_t5);
+    CHECK(gemm_b1);
+    CHECK(gemm_g2);
+    CHECK(gemm_g3);
+    CHECK(gemm_g5);
+#undef CHECK
     return BITNET_OK;
 }
