@@ -119,7 +119,7 @@ def explain(model, ids, target, std):
 
 def takes_floats(model):
     """Weights are plain values: activations are not rounded, so there are no ties. model: the folder, or a GGUF made from it."""
-    folder = model.removesuffix(".gguf")
+    folder = os.path.join(data, os.path.basename(model).removesuffix(".gguf"))
     config = json.load(open(os.path.join(folder, "config.json")))
     return "quantization_config" not in config and config["architectures"] != ["BitnetForCausalLM"]
 
