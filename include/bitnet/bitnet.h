@@ -75,12 +75,13 @@ typedef struct bitnet_model_options {
                           * cores */
     const char *backend; /* "auto", "scalar", "avx2", ...: the best kernels allowed (NULL: auto) */
     const char
-        *activations;       /* "auto", "int8", "f32": how linear layers take their input          */
+        *activations;       /* "auto", "int16", "int8", "f32": how linear layers take their input */
     const char *i2s_layout; /* "auto", "128", "64", "rows4": layout of I2_S tensors in the file   */
     bitnet_progress_fn progress;
     void *progress_user;
-    /* "auto", "t2", "t3", "t5", "b1": how ternary matrices lie in memory (NULL: auto). The results
-     * are the same; what t3, t5 or b1 cannot hold is in t2. auto: b1 for binary matrices; with int8
+    /* "auto", "t2", "t3", "t5", "b1", "g2", "g3", "g5": how ternary matrices lie in memory (NULL:
+     * auto). The results are the same; what a layout cannot hold is in t2. auto: g2, g3 or g5 for
+     * models trained with floats, whose activations are int16 or int8 in groups. Others: b1 for binary matrices; with int8
      * activations and more weights than the caches hold t5, or t3 with two threads or more; else
      * t2; b1, t5 and t3 only where they have kernels for this CPU */
     const char *layout;
@@ -124,7 +125,7 @@ typedef struct bitnet_model_info {
     const char *name;         /* general.name, or the file's name         */
     const char *architecture; /* "bitnet", "bitnet-b1.58", "llama", "qwen3", ... */
     const char *activation;   /* "relu2" or "silu"                        */
-    const char *act_quant;    /* "int8" or "f32": input of linear layers  */
+    const char *act_quant;    /* "int8", "int16" or "f32": input of linear layers */
     const char *weight_type;  /* type of the projections, "mixed" if not one */
     const char *head_type;    /* type of the output head                  */
     const char *backend;      /* kernels in use                           */

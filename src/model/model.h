@@ -24,6 +24,14 @@ struct bn_matrix {
     struct bn_stored stored;    /* dense: in the mapping, or in the slab */
 };
 
+/* Block scales of a packed matrix, in memory. */
+static inline size_t bn_matrix_scale_bytes(const struct bn_matrix *w)
+{
+    const struct bn_packed *p = &w->packed;
+    if (w->dense || p->scale_kind != BN_SCALE_BLOCK) return 0;
+    return bn_scale_count(w->gemm, p->cols / p->block, p->rows) * sizeof *p->block_scale;
+}
+
 /* As it lies in memory, scales apart. */
 static inline size_t bn_matrix_bytes(const struct bn_matrix *w)
 {
@@ -182,9 +190,10 @@ const void *bn_head_copy_data(const struct bn_screen *s, const struct bn_dense8 
  * share the memory, and "t3" wins from two threads on. "t5" has the fewest bytes and, with a kernel of
  * its own, fewer instructions than "t3"; it is not behind "t2" with one thread either. With float
  * activations instructions are the limit anyway, and so they are without a kernel made for these
- * layouts, or if the caches hold the weights (docs/performance.md has the figures). (model.c) */
-const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, bool int8, uint64_t bytes,
-                                     uint32_t threads);
+ * layouts, or if the caches hold the weights (docs/performance.md has the figures). Activations in
+ * planes have layouts of their own. (model.c) */
+const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, enum bn_act_quant act,
+                                     uint64_t bytes, uint32_t threads);
 
 /* How memory is to be had, before any is taken; and when all is loaded: it is locked, and a note says
  * what was not there. (memory.c) */

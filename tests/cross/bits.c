@@ -42,7 +42,7 @@ static int usage(const char *why)
             "bits: %s\n"
             "usage: bits MODEL [--ids 1,2,3|@FILE] [--backend B] [--layout L] [--threads T]\n"
             "            [--chunk C] [--batch B] [--kv f16|f32] [--company] [--out FILE|-]\n"
-            "            [--activations int8|f32] [--ffn dense|skip] [--head exact|screened|int8]\n"
+            "            [--activations int16|int8|f32] [--ffn dense|skip] [--head exact|screened|int8]\n"
             "            [--answer N]\n"
             "       bits --self-test\n"
             "Prints the SHA-256 of the logits. --chunk: tokens a call (0: all); --batch: tokens a "
