@@ -177,7 +177,8 @@ ALWAYS void add_octets(__m256i s[4], const uint8_t *p, const uint8_t *ahead, con
 /* Where a group's part of the stream is, and where it goes on after it; what to prefetch. */
 struct stream {
     const uint8_t *p, *next;
-    const scales *d; /* of the first piece's block; without blocks, ones */
+    const scales *d; /* of the span's first block, NULL if there are none */
+    bool halves;     /* a block has two pieces, not one */
     size_t ahead;
 };
 
@@ -197,88 +198,89 @@ static __attribute__((noinline)) void sum_columns(__m256i s[4], const struct spa
     }
 }
 
-/* Sums of rows 8 i .. 8 i + 7 in e[i]. Those of two planes are of 128 columns, at most 16256 < 2^15. */
-ALWAYS void widen(__m256i e[8], const __m256i s[][4], const bool two)
+/* Rows 16 i .. 16 i + 15: those of two planes, of 128 columns, are at most 16256 < 2^15. */
+ALWAYS void widen(__m256i e[2], const __m256i s[][4], size_t i, const bool two)
 {
-    const __m256i weights = _mm256_set1_epi32(1 << 16 | 255);
-    for (size_t i = 0; i < 4; i++)
-        if (two) {
-            __m256i a = _mm256_madd_epi16(_mm256_unpacklo_epi16(s[0][i], s[1][i]), weights);
-            __m256i b = _mm256_madd_epi16(_mm256_unpackhi_epi16(s[0][i], s[1][i]), weights);
-            e[2 * i] = _mm256_permute2x128_si256(a, b, 0x20);
-            e[2 * i + 1] = _mm256_permute2x128_si256(a, b, 0x31);
-        } else {
-            e[2 * i] = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(s[0][i]));
-            e[2 * i + 1] = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(s[0][i], 1));
-        }
+    if (!two) {
+        e[0] = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(s[0][i]));
+        e[1] = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(s[0][i], 1));
+        return;
+    }
+    const __m256i factors = _mm256_set1_epi32(1 << 16 | 255);
+    __m256i a = _mm256_madd_epi16(_mm256_unpacklo_epi16(s[0][i], s[1][i]), factors);
+    __m256i b = _mm256_madd_epi16(_mm256_unpackhi_epi16(s[0][i], s[1][i]), factors);
+    e[0] = _mm256_permute2x128_si256(a, b, 0x20);
+    e[1] = _mm256_permute2x128_si256(a, b, 0x31);
 }
 
-/* acc += (2 e - size) * (d * unit); unit: 1 if it is NULL */
-ALWAYS void fold(__m256 acc[8], const __m256i e[8], int32_t size, const scales *d,
-                 const float *unit)
+/* acc += (2 s - size) * (d * unit); a factor that is not there is NULL */
+ALWAYS void fold(__m256 acc[8], const __m256i s[][4], int32_t size, const scales *d,
+                 const float *unit, const bool two)
 {
-    for (size_t i = 0; i < 8; i++) {
-        __m256i v = _mm256_sub_epi32(_mm256_slli_epi32(e[i], 1), _mm256_set1_epi32(size));
-        __m256 k = bn_load_f16(*d + 8 * i);
-        if (unit) k = _mm256_mul_ps(k, _mm256_set1_ps(*unit));
-        acc[i] = _mm256_add_ps(acc[i], _mm256_mul_ps(_mm256_cvtepi32_ps(v), k));
+    for (size_t i = 0; i < 4; i++) {
+        __m256i e[2];
+        widen(e, s, i, two);
+        for (size_t j = 2 * i; j < 2 * i + 2; j++) {
+            __m256i v = _mm256_slli_epi32(e[j % 2], 1);
+            __m256 p = _mm256_cvtepi32_ps(_mm256_sub_epi32(v, _mm256_set1_epi32(size)));
+            __m256 u = unit ? _mm256_set1_ps(*unit) : _mm256_setzero_ps();
+            __m256 k = d ? bn_load_f16(*d + 8 * j) : u;
+            if (d && unit) k = _mm256_mul_ps(k, u);
+            if (d || unit) p = _mm256_mul_ps(p, k);
+            acc[j] = _mm256_add_ps(acc[j], p);
+        }
     }
 }
 
 /* ---- the loops ---- */
 
-/* acc folded with the span's pieces; block: columns that share a scale, 0 if all do */
+/* acc folded with the span's pieces */
 ALWAYS void group_pieces(__m256 acc[8], const struct span *x, size_t t, const struct stream *in,
-                         size_t block, const bool two)
+                         const bool two)
 {
     const size_t np = two ? 2 : 1, octets = x->cols / BN_B1_OCTET;
     const octet_tables *table = x->table + t * np * octets;
     const float *unit = x->x->unit ? x->x->unit + t * x->x->unit_stride : NULL;
     for (size_t i = 0; i < x->n_pieces; i++) {
         size_t k = i * x->piece, n = bn_min_size(x->piece, x->cols - k);
-        __m256i s[2][4], e[8];
+        __m256i s[2][4];
         for (size_t h = 0; h < np; h++) sum_columns(s[h], x, table + h * octets, k, n, in);
-        widen(e, (const __m256i(*)[4])s, two);
-        fold(acc, e, x->size[t * x->n_pieces + i], in->d + (block ? (x->first + k) / block : 0),
-             unit ? unit + (x->first + k) / BN_B1_STEP : NULL);
+        const scales *d = in->d ? in->d + (i >> in->halves) : NULL;
+        const float *u = unit ? unit + (x->first + k) / BN_B1_STEP : NULL;
+        fold(acc, (const __m256i(*)[4])s, x->size[t * x->n_pieces + i], d, u, two);
     }
 }
 
 /* A group of n rows and token t: what is in y counts unless the span is the first. */
-static void mul_group(float *y, const struct span *x, size_t t, size_t n, const struct stream *in,
-                      size_t block)
+static void mul_group(float *y, const struct span *x, size_t t, size_t n, const struct stream *in)
 {
     _Alignas(32) float part[ROWS];
     __m256 acc[8];
     float *to = n < ROWS ? memcpy(part, y, n * sizeof *y) : y;
     for (size_t i = 0; i < 8; i++)
         acc[i] = x->first == 0 ? _mm256_setzero_ps() : _mm256_loadu_ps(to + 8 * i);
-    if (x->x->n_planes == 2) group_pieces(acc, x, t, in, block, true);
-    else group_pieces(acc, x, t, in, block, false);
+    if (x->x->n_planes == 2) group_pieces(acc, x, t, in, true);
+    else group_pieces(acc, x, t, in, false);
     for (size_t i = 0; i < 8; i++) _mm256_storeu_ps(to + 8 * i, acc[i]);
     if (n < ROWS) memcpy(y, part, n * sizeof *y);
 }
-
-/* in the place of block scales, where there are none */
-static const scales ones = {[0 ... ROWS - 1] = 0x3c00};
 
 static void mul_span(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
                      const struct span *x, size_t n_tok)
 {
     bool blocks = w->scale_kind == BN_SCALE_BLOCK;
-    size_t skip = x->first / BN_B1_OCTET * ROWS, n_blocks = blocks ? w->cols / w->block : 0;
+    size_t skip = x->first / BN_B1_OCTET * ROWS, per_row = blocks ? w->cols / w->block : 0;
+    struct stream in = {.ahead = w->ahead, .halves = blocks && w->block > x->piece};
     for (size_t r = r0; r < r1; r += ROWS) {
-        struct stream in = {.p = bn_b1_group(w, r) + skip,
-                            .next = bn_b1_group(w, r + ROWS) + skip,
-                            .d = &ones,
-                            .ahead = w->ahead};
-        if (blocks) in.d = (const scales *)w->block_scale + r / ROWS * n_blocks;
-        for (size_t k = x->first; blocks && k < x->first + x->cols; k += w->block)
-            for (size_t i = 0; i < sizeof *in.d; i += 64) /* of the next group */
-                _mm_prefetch((const char *)(in.d + n_blocks + k / w->block) + i, _MM_HINT_T0);
+        in.p = bn_b1_group(w, r) + skip;
+        in.next = bn_b1_group(w, r + ROWS) + skip;
+        if (blocks)
+            in.d = (const scales *)w->block_scale + r / ROWS * per_row + x->first / w->block;
+        for (size_t i = 0; blocks && i < x->n_pieces; i++) /* of the next group */
+            for (size_t k = 0; k < sizeof *in.d; k += 64)
+                _mm_prefetch((const char *)(in.d + per_row + (i >> in.halves)) + k, _MM_HINT_T0);
         for (size_t t = 0; t < n_tok; t++)
-            mul_group(y + t * y_stride + r, x, t, bn_min_size(ROWS, r1 - r), &in,
-                      blocks ? w->block : 0);
+            mul_group(y + t * y_stride + r, x, t, bn_min_size(ROWS, r1 - r), &in);
     }
 }
 
@@ -302,11 +304,10 @@ static void mul_tokens(float *y, size_t y_stride, const struct bn_packed *w, siz
         for (size_t t = 0; t < n_tok; t++) build(&s, t);
         mul_span(y, y_stride, w, r0, r1, &s, n_tok);
     }
-    for (size_t t = 0; (inv || !blocks) && t < n_tok; t++)
-        for (size_t r = r0; r < r1; r++) {
-            float scale = blocks ? 1 : bn_row_scale(w, r);
-            y[t * y_stride + r] *= inv ? scale * inv[t] : scale;
-        }
+    for (size_t t = 0; (inv || !blocks) && t < n_tok; t++) {
+        const float k = inv ? inv[t] : 1;
+        for (size_t r = r0; r < r1; r++) y[t * y_stride + r] *= blocks ? k : bn_row_scale(w, r) * k;
+    }
 }
 
 static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
