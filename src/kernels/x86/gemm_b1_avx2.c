@@ -19,6 +19,9 @@
  *
  * A plane is looked up as a token is; the sums of two are put together before they are floats.
  *
+ * What comes next is asked for into the second cache: the stream jumps from group to group, so that the
+ * hardware does not help, and the first cache waits for too few lines at once to be fast alone.
+ *
  * The tables of 1792 columns, or of fewer for two tokens or planes, lie on the stack; all rows pass, a
  * group at a time, before the next columns come. */
 #include "kernels/b1.h"
@@ -159,8 +162,8 @@ ALWAYS void add_octets(__m256i s[4], const uint8_t *p, const uint8_t *ahead, con
     __m256i high0 = all0, high1 = all0;
     for (; n > 0; n -= 2, p += 2 * ROWS, ahead += 2 * ROWS, t += 2) {
         __m256i table[4], low0, low1;
-        _mm_prefetch((const char *)ahead, _MM_HINT_T0);
-        _mm_prefetch((const char *)ahead + ROWS, _MM_HINT_T0);
+        _mm_prefetch((const char *)ahead, _MM_HINT_T1);
+        _mm_prefetch((const char *)ahead + ROWS, _MM_HINT_T1);
         load_tables(table, t);
         look_up(&low0, &high0, p, table, true);
         look_up(&low1, &high1, p + 32, table, true);
@@ -278,7 +281,7 @@ static void mul_span(float *y, size_t y_stride, const struct bn_packed *w, size_
             in.d = (const scales *)w->block_scale + r / ROWS * per_row + x->first / w->block;
         for (size_t i = 0; blocks && i < x->n_pieces; i++) /* of the next group */
             for (size_t k = 0; k < sizeof *in.d; k += 64)
-                _mm_prefetch((const char *)(in.d + per_row + (i >> in.halves)) + k, _MM_HINT_T0);
+                _mm_prefetch((const char *)(in.d + per_row + (i >> in.halves)) + k, _MM_HINT_T1);
         for (size_t t = 0; t < n_tok; t++)
             mul_group(y + t * y_stride + r, x, t, bn_min_size(ROWS, r1 - r), &in);
     }

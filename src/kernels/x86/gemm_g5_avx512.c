@@ -89,7 +89,7 @@ static struct piece piece_at(const struct span *s, size_t r, size_t i)
     size_t k = (s->first + i) * s->in.cols;
     const uint16_t *d = bn_piece_scales(w, &s->in, r, ROWS, s->first + i);
     for (size_t b = 0; d && b < ROWS; b += 64 / sizeof *d)
-        _mm_prefetch((const char *)(d + s->scales_ahead + b), _MM_HINT_T0);
+        _mm_prefetch((const char *)(d + s->scales_ahead + b), _MM_HINT_T1);
     return (struct piece){.p = w->data + r / ROWS * bn_g5_group_bytes(w->cols) +
                                k / BN_QUAD * BN_G5_QUAD_BYTES,
                           .ahead = w->ahead,
@@ -136,7 +136,7 @@ ALWAYS void sum_tile(__m512i s[][FIVE], const struct piece *a, size_t t, const s
     const uint8_t *p = a->p, *end = p + a->quads * BN_G5_QUAD_BYTES;
     do { /* at least once: compilers then need no copies of the sums */
         __m512i c[FIVE];
-        _mm_prefetch((const char *)p + a->ahead, _MM_HINT_T0);
+        _mm_prefetch((const char *)p + a->ahead, _MM_HINT_T1);
         decode(c, p, &tables);
         UNROLL
         for (size_t v = 0; v < nt * np; v++) {
