@@ -195,6 +195,10 @@ void ck_check_planes(struct ck *c)
                 for (size_t planes = 1; planes <= 2; planes++)
                     check_mul(c, (struct shape){group, 384, tok, 0, 0, BN_SCALE_BLOCK, 128}, planes,
                               (enum wfill)wf, (enum qfill)qf);
+    /* so many pieces and tokens that kernels take them in parts */
+    check_mul(c, (struct shape){group + 1, 2240, 33, 0, 0, BN_SCALE_BLOCK, 32}, 2, W_RANDOM,
+              Q_RANDOM);
+    check_mul(c, (struct shape){group, 8330, 32, 0, 0, BN_SCALE_ROW, 0}, 1, W_RANDOM, Q_RANDOM);
     check_both(c, (struct shape){group, BN_COLS_MAX, 1, 0, 0, BN_SCALE_BLOCK, 128});
     check_both(c, (struct shape){group, BN_COLS_MAX, 3, 0, 0, BN_SCALE_ROW, 0});
 }
