@@ -82,7 +82,8 @@ const struct opt model_opts_table[] = {
     {.kind = OPT_CHOICE,
      .name = "layout",
      .help = "layout of weights in memory; auto: b1 for binary ones; for large models t5 with "
-             "AVX-512, t3 from 2 threads on with AVX2; else t2",
+             "AVX-512, t3 from 2 threads on with AVX2; else t2; g2, g3 and g5 are for activations "
+             "in groups",
      .offset = offsetof(struct model_opts, layout),
      .initial = "auto",
      .choices = "auto|t2|t3|t5|b1|g2|g3|g5",
