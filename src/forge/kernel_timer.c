@@ -153,6 +153,9 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
                           .block_scale = t->half,
                           .block = s->block,
                           .ahead = t->ahead};
+    if (s->planes && s->memory && s->block) /* in the ring as well, behind the codes */
+        w.block_scale =
+            (const void *)(w.data + g->group_bytes(s->cols) * bn_div_up(s->rows, g->group_rows));
     if (s->planes) {
         struct bn_planes x = {t->q, s->planes, stride, s->planes * stride, t->ones, 0};
         g->mul_planes(t->y, s->rows, &w, 0, s->rows, &x, s->tok);
