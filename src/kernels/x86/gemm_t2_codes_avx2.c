@@ -6,9 +6,7 @@
 #include "kernels/x86/t2_avx2.h"
 #include "kernels/x86/tables_avx2.h"
 
-enum {
-    AHEAD = 3
-}; /* groups from what is read to what is prefetched */
+enum { AHEAD = 3 }; /* groups from what is read to what is prefetched */
 
 /* 32 bytes of t2 to numbers in base 3, low field first: 0 .. 80. Two fields at a time: c0 + 3 c1 in
  * the low half of a byte and c2 + 3 c3 in the high half, h; that is 16 h too much and 9 h too

@@ -30,13 +30,13 @@ enum {
     TOKENS = 32,
     HALF = 16, /* tokens of a table */
     ENTRIES = 81,
-    AT_ONCE = 8,                  /* tables in use */
+    AT_ONCE = 8,                   /* tables in use */
     STEP_PASSES = BN_TABLE_PASSES, /* a word of codes each */
-    SUM_PASSES = 2 * STEP_PASSES, /* passes until a 16-bit sum is full */
-    MIN_ROWS = 256,               /* below, building tables costs too much */
-    MIN_TOKENS = BN_TABLE_FROM,   /* multiplying is faster for fewer, */
-    MIN_REST = 9,                 /* and for fewer beside those for which codes are made anyway */
-    CODE_BYTES = 6 << 20          /* of codes; else rows are taken in parts */
+    SUM_PASSES = 2 * STEP_PASSES,  /* passes until a 16-bit sum is full */
+    MIN_ROWS = 256,                /* below, building tables costs too much */
+    MIN_TOKENS = BN_TABLE_FROM,    /* multiplying is faster for fewer, */
+    MIN_REST = 9,                  /* and for fewer beside those for which codes are made anyway */
+    CODE_BYTES = 6 << 20           /* of codes; else rows are taken in parts */
 };
 
 typedef int16_t table[ENTRIES][HALF];
@@ -166,19 +166,19 @@ static __attribute__((noinline)) void build(int16_t (*out)[HALF], const int8_t (
 /* sum += an entry of each of eight tables, their numbers in the bytes of code: each is rotated to where
  * it counts 32 and cut out. The entries are operands of the additions: compilers load them first, or
  * spend instructions on addresses. */
-#define ADD_ENTRY(rotate, d)                              \
+#define ADD_ENTRY(rotate, d)                                  \
     "rorx $" #rotate ", %[c], %[o]\n\tand $0x1fe0, %k[o]\n\t" \
     "vpaddw %c[" #d "](%[t], %[o]), %[s], %[s]\n\t"
 #define TABLE_AT(n) [d##n] "i"(n * sizeof(table))
-#define ADD_EIGHT(sum, code)                                                                   \
-    do {                                                                                       \
-        uint64_t offset_;                                                                      \
-        __asm__(ADD_ENTRY(59, d0) ADD_ENTRY(3, d1) ADD_ENTRY(11, d2) ADD_ENTRY(19, d3)         \
-                    ADD_ENTRY(27, d4) ADD_ENTRY(35, d5) ADD_ENTRY(43, d6) ADD_ENTRY(51, d7)    \
-                : [s] "+&x"(sum), [o] "=&r"(offset_)                                           \
+#define ADD_EIGHT(sum, code)                                                                     \
+    do {                                                                                         \
+        uint64_t offset_;                                                                        \
+        __asm__(ADD_ENTRY(59, d0) ADD_ENTRY(3, d1) ADD_ENTRY(11, d2) ADD_ENTRY(19, d3)           \
+                    ADD_ENTRY(27, d4) ADD_ENTRY(35, d5) ADD_ENTRY(43, d6) ADD_ENTRY(51, d7)      \
+                : [s] "+&x"(sum), [o] "=&r"(offset_)                                             \
                 : [c] "r"(code), [t] "r"(t), TABLE_AT(0), TABLE_AT(1), TABLE_AT(2), TABLE_AT(3), \
-                  TABLE_AT(4), TABLE_AT(5), TABLE_AT(6), TABLE_AT(7), "m"(*t)                  \
-                : "cc");                                                                       \
+                  TABLE_AT(4), TABLE_AT(5), TABLE_AT(6), TABLE_AT(7), "m"(*t)                    \
+                : "cc");                                                                         \
     } while (0)
 
 /* Every row adds its entries of the eight tables. A 16-bit sum begins in the first pass of a series

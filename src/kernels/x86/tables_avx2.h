@@ -10,7 +10,7 @@
 #include <immintrin.h>
 
 enum {
-    BN_TABLE_FROM = 8,     /* tokens from which tables win */
+    BN_TABLE_FROM = 11,     /* tokens from which tables win */
     BN_TABLE_PASSES = 4,    /* words of codes of a row for 128 columns */
     BN_TABLE_ROW_BLOCK = 24 /* codes have room for a multiple of so many rows */
 };
