@@ -379,6 +379,13 @@ static void check_many(struct ck *c)
             check_i8(c, (struct shape){260, 640, 32, 0, 260, BN_SCALE_TENSOR, 0}, (enum wfill)wf,
                      (enum qfill)qf);
     check_i8(c, (struct shape){300, 192, 65, from, 300, BN_SCALE_ROW, 0}, W_TERNARY, Q_RANDOM);
+    for (size_t t = 1; t <= 33; t++) { /* tokens that do not fill a table, and those beside it */
+        struct shape s = {256 + t % 9, 257 + 31 * (t % 4), t, 0, 256 + t % 9, BN_SCALE_ROW, 0};
+        check_i8(c, s, W_TERNARY, Q_RANDOM);
+        check_i8(c, s, W_RANDOM, Q_RANDOM);
+        check_i8(c, s, W_SIGN1, Q_EXTREME);
+        check_i8(c, s, t % 2 ? W_PLUS : W_MINUS, t % 4 < 2 ? Q_MAX : Q_MIN);
+    }
     for (size_t r = 1919; r <= 1922; r++) /* one part and two */
         check_i8(c, (struct shape){from + r, 130, 33, from, from + r, BN_SCALE_ROW, 0}, W_TERNARY,
                  Q_RANDOM);
@@ -462,6 +469,14 @@ static void check_tokens(struct ck *c)
             check_i8(c, s, W_MINUS, Q_MAX);
         }
     }
+    for (int wf = 0; wf < W_FILLS;
+         wf++) /* two tokens: full sums, all columns that have room, more */
+        for (size_t n = 4096; n <= 7296; n += 1600) {
+            struct shape s = {13, n - wf % 2, 2, 0, 13, BN_SCALE_ROW, 0};
+            check_i8(c, s, (enum wfill)wf, (enum qfill)(wf % Q_FILLS));
+            check_i8(c, s, (enum wfill)wf, Q_MAX);
+            check_i8(c, s, (enum wfill)wf, Q_EXTREME);
+        }
     /* part of the rows */
     size_t from = bn_div_up(12, group) * group, to = from + 6 * group;
     for (size_t t = 2; t <= 9; t++)
