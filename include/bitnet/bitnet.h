@@ -280,6 +280,9 @@ typedef struct bitnet_engine_options {
     uint64_t state_cache_bytes;
     /* "f32" (NULL); "bf16": half the memory, states rounded behind every token */
     const char *state_type;
+    /* For measurements, not of hybrids: the KV cache is full of random keys and values from the
+     * beginning, and prompts count as read but for their last tokens, up to a page of them. */
+    int random_kv;
 } bitnet_engine_options;
 
 BITNET_API void bitnet_engine_options_init(bitnet_engine_options *o);

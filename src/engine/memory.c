@@ -53,6 +53,12 @@ static const struct bn_answer *sibling_with_prompt(const struct bn_answer *a)
  * computed. False: n_tokens could not fit anyway. */
 static bool take_known(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_tokens)
 {
+    if (e->random_kv) {
+        uint32_t n = (a->job.n_tokens - 1) / BN_ATTN_BLOCK * BN_ATTN_BLOCK;
+        if (!bn_engine_reserve(e, a->kv, n)) return false;
+        a->kv->n_tokens = n;
+        return true;
+    }
     /* a sibling's state has gone on: with states, the prefix cache is the only way */
     const struct bn_answer *sibling = a->kv->state ? NULL : sibling_with_prompt(a);
     if (sibling && a->job.n_tokens == a->request->n_prompt) {

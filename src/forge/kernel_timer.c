@@ -206,6 +206,18 @@ static void call_attention(struct bitnet_kernel_timer *t, const struct task *k)
                                      0.1f, NULL, NULL);
 }
 
+/* Halves serve as blocks and as queries: the time does not depend on what is there. */
+static void call_attn_codes(struct bitnet_kernel_timer *t, const struct task *k)
+{
+    size_t n_q = k->s.rows, dim = k->s.cols;
+    float *m = t->y + n_q * dim, *l = m + n_q;
+    const uint8_t *block = (const uint8_t *)t->half;
+    unsigned bits = (unsigned)k->s.block;
+    ((bn_attn_codes_fn *)k->v->fn)(
+        &(struct bn_attn_codes){t->y, m, l, t->x, (const int16_t *)t->half, t->ones, n_q, block,
+                                block, bits, bits, BN_ATTN_BLOCK, dim, 0.1f, NULL, NULL});
+}
+
 static void call_conv(struct bitnet_kernel_timer *t, const struct task *k)
 {
     struct bn_conv_args a = {.x = t->y,
@@ -306,6 +318,8 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
         break;
     case OP_attn_f32:
     case OP_attn_f16: call_attention(t, k); break;
+    case OP_attn_codes: call_attn_codes(t, k); break;
+    case OP_quant_query: ((bn_quant_query_fn *)fn)((int16_t *)t->row, t->x, s->cols); break;
     case OP_conv_silu: call_conv(t, k); break;
     case OP_delta: call_delta(t, k); break;
     case OP_hadamard: call_hadamard(t, k); break;
