@@ -109,6 +109,15 @@ typedef struct bitnet_model_options {
      * each thread's rows in its own; "isolate": all on the caller's node; "replicate": a copy of
      * the weights in every node. Holds for the model's engines. */
     const char *numa;
+    /* a folder in which packed weights are kept for the next time, in the background; what is there for
+     * this file as it is now is used instead of packing, and checked meanwhile: if it is found damaged,
+     * the next call of an engine is BITNET_E_FORMAT. NULL: none. One folder may serve any number of
+     * processes. Not used with no_mmap. */
+    const char *cache;
+    uint32_t cache_read_only; /* 1: nothing is added to the folder */
+    uint32_t verify;          /* 1: packed weights are checked before this call returns */
+    uint64_t cache_min_bytes; /* packed weights of fewer bytes are not kept; 0: 256 MiB */
+    uint64_t cache_max_bytes; /* of all that is kept; what was used longest ago goes. 0: 20 GiB */
 } bitnet_model_options;
 
 BITNET_API void bitnet_model_options_init(bitnet_model_options *o);
@@ -157,6 +166,8 @@ typedef struct bitnet_model_info {
     uint32_t n_layer_mtp;  /* beside n_layer: that draft tokens */
     uint64_t mtp_bytes;    /* their matrices, as they lie in memory */
     uint64_t state_bytes;  /* of a sequence, in f32; 0: no layer has a state */
+    const char *packed_path; /* the file that packed weights were taken from; "" if they were packed */
+    uint32_t packed_mapped;  /* 1: they are used where it is mapped, shared with other processes */
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
