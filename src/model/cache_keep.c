@@ -119,9 +119,9 @@ static bool worth_it(const struct bn_model *m)
 {
     struct bn_cache *c = m->cache;
     if (c->read_only) return false;
-    if (!m->image.view) return c->locked;
-    if (m->image.left_aside || !m->image.lacked || !bn_cache_open_lock(c)) return false;
-    return c->locked = bn_lock_take(&c->lock);
+    if (m->image.view && (m->image.left_aside || !m->image.lacked)) return false;
+    if (c->lock.fd < 0 && !bn_cache_open_lock(c)) return false;
+    return c->locked || (c->locked = bn_lock_take(&c->lock));
 }
 
 void bn_cache_keep(struct bn_model *m)

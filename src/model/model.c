@@ -171,14 +171,33 @@ static bitnet_status load_image(struct bn_model *m, const struct bn_model_open_a
     return bn_image_repack(m, pool, a->layout, err);
 }
 
+/* An entry of the cache that cannot be used is no reason to fail: as if it had not been there. */
+static void forget_image(struct bn_model *m)
+{
+    bn_head_copy_free(m);
+    bn_weights_free(m);
+    bn_image_close(m);
+    m->embed = m->head = (struct bn_matrix){0};
+    m->n_params = m->n_params_ternary = m->packed_bytes = m->mtp_bytes = m->ffn_bytes = 0;
+    m->head_packed_bytes = 0;
+    m->weight_type = m->layout = NULL;
+    m->slab.how = &m->backing;
+    bn_buf_printf(&m->note, "%sThe packed copy of this model is damaged; it was packed anew.",
+                  m->note.len ? " " : "");
+}
+
 /* What the weights themselves become; copies of some of them are made of that. */
 static bitnet_status load_weights(struct bn_model *m, const struct bn_model_open_args *a,
                                   struct bn_pool *pool, enum bn_head_mode head,
                                   enum bn_ffn_mode ffn, bitnet_error *err)
 {
     BN_TRY(find_image(m, a, err));
-    if (m->image.view) BN_TRY(load_image(m, a, pool, head, ffn, err));
-    else BN_TRY(bn_weights_load(m, pool, a->progress, a->progress_user, err));
+    if (m->image.view) {
+        bitnet_status s = load_image(m, a, pool, head, ffn, err);
+        if (s != BITNET_E_FORMAT || !m->image.entry) BN_TRY(s);
+        else forget_image(m);
+    }
+    if (!m->image.view) BN_TRY(bn_weights_load(m, pool, a->progress, a->progress_user, err));
     uint64_t before = m->ffn_bytes + m->head_copy_bytes;
     BN_TRY(bn_ffn_copy_make(m, pool, ffn, err));
     BN_TRY(bn_head_copy_make(m, pool, head, err));
