@@ -214,14 +214,17 @@ bool bn_is_folder(const char *path)
 bool bn_folder_make(const char *path)
 {
     char *p = strdup(path);
-    for (char *at = p ? strchr(p + 1, '/') : NULL; at; at = strchr(at + 1, '/')) {
-        *at = 0;
-        mkdir(p, 0777);
-        *at = '/';
+    int why = 0; /* that of the first that is not there and cannot be made */
+    for (char *at = p ? p + 1 : NULL; at;) {
+        at = strchr(at, '/');
+        if (at) *at = 0;
+        if (mkdir(p, 0777) != 0 && errno != EEXIST && !why) why = errno;
+        if (at) *at++ = '/';
     }
-    if (p) mkdir(p, 0777);
     free(p);
-    return bn_is_folder(path);
+    bool there = bn_is_folder(path);
+    if (!there && why) errno = why;
+    return there;
 }
 
 bool bn_exists(const char *path)

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
 
@@ -48,9 +49,18 @@ static bitnet_status put(void *user, const void *p, size_t n, bitnet_error *err)
     return abandon ? bn_fail(err, BITNET_E_CANCELLED, "it was not finished in time") : BITNET_OK;
 }
 
+/* Signals are for threads of the program; a file that may not grow is an error then, not a signal. */
+static void block_signals(void)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+}
+
 static void *work(void *arg)
 {
     struct bn_cache_writer *w = arg;
+    block_signals();
     bitnet_status s = bn_out_open(&w->out, w->cache->path, true, NULL);
     w->piece_ns = bn_now_ns();
     if (s == BITNET_OK) s = bn_image_write(&w->plan, put, w, NULL);

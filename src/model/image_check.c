@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -42,6 +43,9 @@ static void *check(void *arg)
 {
     struct bn_image_check *c = arg;
     const struct bn_image *i = &c->m->image;
+    sigset_t all; /* signals are for threads of the program */
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
     uint64_t n = bn_image_pieces(i->view), first = n ? bn_mix64(bn_now_ns()) % n : 0;
     for (uint64_t k = 0; k < n && !atomic_load_explicit(&c->stop, memory_order_relaxed); k++) {
         uint64_t piece = (first + k) % n;
