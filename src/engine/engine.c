@@ -384,6 +384,7 @@ bitnet_status bn_engine_eval(struct bitnet_engine *e, uint32_t seq, const int32_
     struct bn_kv_seq *s = NULL;
     BN_TRY(find_seq(e, seq, &s, err));
     BN_TRY(bn_engine_check_tokens(e, tokens, n, err));
+    BN_TRY(bn_model_check(e->m, err));
     if (n > e->ctx - s->n_tokens)
         return bn_fail(err, BITNET_E_LIMIT, "%zu tokens after %u do not fit a context of %u", n,
                        s->n_tokens, e->ctx);
