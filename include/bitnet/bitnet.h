@@ -167,8 +167,9 @@ typedef struct bitnet_model_info {
     uint32_t n_layer_mtp;  /* beside n_layer: that draft tokens */
     uint64_t mtp_bytes;    /* their matrices, as they lie in memory */
     uint64_t state_bytes;  /* of a sequence, in f32; 0: no layer has a state */
-    const char *packed_path; /* the file that packed weights were taken from; "" if they were packed */
-    uint32_t packed_mapped;  /* 1: they are used where it is mapped, shared with other processes */
+    const char
+        *packed_path; /* the file that packed weights were taken from; "" if they were packed */
+    uint32_t packed_mapped; /* 1: they are used where it is mapped, shared with other processes */
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
@@ -715,9 +716,9 @@ typedef struct bitnet_convert_options {
     /* 1: weights as the kernels of this CPU want them, with what is made at open beside them, so that a
      * model is mapped and runs (docs/packed.md). Types and scales stay as they are */
     uint32_t packed;
-    const char *layout;   /* packed: as in bitnet_model_options */
-    uint32_t threads;     /* packed: that will run it, for the choice of a layout; 0: all cores */
-    const char *backend;  /* packed: as in bitnet_model_options */
+    const char *layout;  /* packed: as in bitnet_model_options */
+    uint32_t threads;    /* packed: that will run it, for the choice of a layout; 0: all cores */
+    const char *backend; /* packed: as in bitnet_model_options */
 } bitnet_convert_options;
 BITNET_API void bitnet_convert_options_init(bitnet_convert_options *o);
 /* Safetensors or GGUF in, GGUF out. The output appears whole or not at all. */

@@ -98,7 +98,7 @@ fail:
 }
 
 static bitnet_status to_gguf(const char *in, const char *out, const bitnet_convert_options *o,
-                         bitnet_error *err)
+                             bitnet_error *err)
 {
     struct bn_source src = {0};
     struct bn_config config;

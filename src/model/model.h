@@ -116,9 +116,9 @@ struct bn_model {
     struct bn_dense8 head_int8; /* its copy with one byte a weight; data NULL: none */
     struct bn_image image;
     struct bn_cache *cache; /* where the packed weights are kept for the next time; NULL: nowhere */
-    struct bn_slab slab;  /* norms, scales, packed matrices, in the order of their use, and ffn
+    struct bn_slab slab;    /* norms, scales, packed matrices, in the order of their use, and ffn
                                   * copies; dense tensors, if the file is not mapped */
-    struct bn_numa *numa; /* NULL: off, or there is one node only */
+    struct bn_numa *numa;   /* NULL: off, or there is one node only */
     struct bn_replica *replicas;        /* [n_replicas], of the nodes from 1 on */
     uint32_t n_replicas, n_nodes;       /* n_nodes: that weights lie in */
     uint64_t replica_bytes, near_bytes; /* near_bytes: of all layers, see bn_place_near */
