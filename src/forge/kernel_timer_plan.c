@@ -363,8 +363,11 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
     case OP_hadamard: add_hadamard(t, v, bn_align_up(c->n_ff, BLOCK)); break;
     case OP_gemm_t2:
     case OP_gemm_t3:
-    case OP_gemm_t5:
-    case OP_gemm_b1: add_matrices(t, v); break;
+    case OP_gemm_t5: add_matrices(t, v); break;
+    case OP_gemm_b1:
+        add_matrices(t, v);
+        add_planes(t, v);
+        break;
     case OP_gemm_g2:
     case OP_gemm_g3:
     case OP_gemm_g5: add_planes(t, v); break;
