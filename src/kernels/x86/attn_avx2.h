@@ -57,6 +57,15 @@ ALWAYS __m256 load(const void *p, size_t i, const enum kind kind)
     return _mm256_loadu_ps(from);
 }
 
+/* Sixteen of e4m3 take fewer steps together: the first eight and the others. */
+ALWAYS void widen16_e4m3(__m256 *lo, __m256 *hi, __m128i bytes)
+{
+    __m256i x = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);
+    x = _mm256_and_si256(x, _mm256_set1_epi16((short)0xbf80));
+    *lo = _mm256_cvtph_ps(_mm256_castsi256_si128(x));
+    *hi = _mm256_cvtph_ps(_mm256_extracti128_si256(x, 1));
+}
+
 /* Asks for the lines of elements [d, d + n) of a row, if the block is known and they begin there. */
 ALWAYS void fetch(const void *next, size_t row, size_t d, size_t n, const enum kind kind)
 {

@@ -109,13 +109,19 @@ ALWAYS void values(float *o, const float *p, const size_t ph, const size_t pj, c
     for (size_t x = 0; x < nq * nr; x++) s[x] = _mm256_setzero_ps();
     for (size_t j = 0; j < n; j++) {
         fetch(next, j * stride, d, 8 * nr, kind);
-        for (size_t r = 0; r < nr; r++) {
-            size_t e = j * stride + 8 * r;
-            __m256 val = last == 8 ? load(v, e, kind) : load_head(v, e, last, kind);
-            for (size_t h = 0; h < nq; h++) {
-                __m256 w = _mm256_broadcast_ss(&p[h * ph + j * pj]);
-                s[h * nr + r] = mul_add(s[h * nr + r], w, val, kind);
+        __m256 val[8];
+        if (kind == E4M3 && nr % 2 == 0)
+            for (size_t r = 0; r < nr; r += 2)
+                widen16_e4m3(&val[r], &val[r + 1],
+                             _mm_loadu_si128(at(v, j * stride + 8 * r, kind)));
+        else
+            for (size_t r = 0; r < nr; r++) {
+                size_t e = j * stride + 8 * r;
+                val[r] = last == 8 ? load(v, e, kind) : load_head(v, e, last, kind);
             }
+        for (size_t h = 0; h < nq; h++) {
+            __m256 w = _mm256_broadcast_ss(&p[h * ph + j * pj]);
+            for (size_t r = 0; r < nr; r++) s[h * nr + r] = mul_add(s[h * nr + r], w, val[r], kind);
         }
     }
     for (size_t h = 0; h < nq; h++)
