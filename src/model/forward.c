@@ -340,6 +340,12 @@ static void note_work(struct bn_forward *f, const struct bn_matrix *w, struct bn
                  (r.end - r.begin) * cols * f->n);
 }
 
+/* Whether the kernel for many tokens is taken. */
+static bool takes_many(const struct bn_forward *f, const struct bn_gemm *g)
+{
+    return f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many && f->n >= g->many_from;
+}
+
 /* Rows of y[n][rows of w] = a layer's matrix times input. */
 static void project(struct bn_forward *f, float *y, const struct bn_layer *layer, enum proj which,
                     const struct input *in, struct bn_range r, uint32_t worker)
@@ -359,7 +365,7 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
                               .unit = x->unit,
                               .unit_stride = f->units};
         g->mul_planes(y, rows, &w->packed, r.begin, r.end, &p, f->n);
-    } else if (f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many && f->n >= g->many_from)
+    } else if (takes_many(f, g))
         g->mul_i8_many(y, rows, &w->packed, r.begin, r.end, x->q8, f->q8_stride, x->sum, x->inv,
                        f->n, f->many + worker * f->many_bytes);
     else if (f->m->config.act_quant == BN_AQ_INT8)
@@ -371,7 +377,8 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
  * many tokens a kernel wants its rows together. */
 static void deal(struct bn_forward *f, const struct bn_matrix *w, uint32_t worker)
 {
-    bn_pool_deal(f->pool, worker, rows_of(w), w->gemm->group_rows, f->n >= DEAL_TOKENS);
+    bool whole = f->n >= DEAL_TOKENS || (!w->dense && !f->planes && takes_many(f, w->gemm));
+    bn_pool_deal(f->pool, worker, rows_of(w), w->gemm->group_rows, whole);
 }
 
 static void project_all(struct bn_forward *f, float *y, const struct bn_layer *layer,
