@@ -46,7 +46,7 @@ static void count_operands(struct bitnet_kernel_timer *t)
     bool memory = false;
     for (size_t i = 0; i < t->n_tasks; i++) {
         const struct task *k = &t->tasks[i];
-        if (k->v->gemm && k->v->gemm->mul_i8_many)
+        if (k->v->gemm && (k->v->gemm->mul_i8_many || k->v->gemm->mul_planes_many))
             t->n_scratch = bn_max_size(t->n_scratch, k->v->gemm->many_bytes(k->s.rows, k->s.cols));
         if (k->op == OP_delta) {
             t->states_bytes = bn_beyond_caches_bytes();
@@ -158,7 +158,9 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
             (const void *)(w.data + g->group_bytes(s->cols) * bn_div_up(s->rows, g->group_rows));
     if (s->planes) {
         struct bn_planes x = {t->q, s->planes, stride, s->planes * stride, t->ones, 0};
-        g->mul_planes(t->y, s->rows, &w, 0, s->rows, &x, s->tok);
+        if (g->mul_planes_many && s->tok >= g->many_from)
+            g->mul_planes_many(t->y, s->rows, &w, 0, s->rows, &x, s->tok, t->scratch);
+        else g->mul_planes(t->y, s->rows, &w, 0, s->rows, &x, s->tok);
     } else if (s->f32) g->mul_f32(t->y, s->rows, &w, 0, s->rows, t->x, stride, s->tok);
     else if (g->mul_i8_many && !s->block && s->tok >= g->many_from)
         g->mul_i8_many(t->y, s->rows, &w, 0, s->rows, t->q, stride, t->sum, t->inv, s->tok,

@@ -449,10 +449,11 @@ TEST bool test_hadamard(bn_hadamard_fn *f, size_t block)
 
 size_t bn_kernels_self_test_bytes(const struct bn_kernels *k)
 {
-    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_t5, k->gemm_b1};
+    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_t5, k->gemm_b1,
+                                   k->gemm_g2, k->gemm_g3, k->gemm_g5};
     size_t most = 0;
     for (size_t i = 0; i < BN_ARRAY_LEN(all); i++)
-        if (all[i]->mul_i8_many) most = bn_max_size(most, all[i]->many_bytes(MANY_ROWS, MANY_COLS));
+        if (all[i]->many_bytes) most = bn_max_size(most, all[i]->many_bytes(MANY_ROWS, MANY_COLS));
     return bn_align_up(most, 64) + sizeof(struct many);
 }
 

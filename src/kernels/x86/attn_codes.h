@@ -141,7 +141,8 @@ SUMS(2, 8)
 SUMS(2, 4)
 SUMS(2, 2)
 SUMS(1, 8)
-SUMS(1, 4) SUMS(1, 2)
+SUMS(1, 4)
+SUMS(1, 2)
 
     ALWAYS void all_sums(sums s, const uint8_t *codes, size_t rows, const int16_t *w,
                          size_t w_stride, const unsigned bits, const uint8_t *next, const size_t nq)
