@@ -75,12 +75,13 @@ typedef struct bitnet_model_options {
                           * cores */
     const char *backend; /* "auto", "scalar", "avx2", ...: the best kernels allowed (NULL: auto) */
     const char
-        *activations;       /* "auto", "int8", "f32": how linear layers take their input          */
+        *activations;       /* "auto", "int16", "int8", "f32": how linear layers take their input */
     const char *i2s_layout; /* "auto", "128", "64", "rows4": layout of I2_S tensors in the file   */
     bitnet_progress_fn progress;
     void *progress_user;
-    /* "auto", "t2", "t3", "t5", "b1": how ternary matrices lie in memory (NULL: auto). The results
-     * are the same; what t3, t5 or b1 cannot hold is in t2. auto: b1 for binary matrices; with int8
+    /* "auto", "t2", "t3", "t5", "b1", "g2", "g3", "g5": how ternary matrices lie in memory (NULL:
+     * auto). The results are the same; what a layout cannot hold is in t2. auto: g2, g3 or g5 for
+     * models trained with floats, whose activations are int16 or int8 in groups. Others: b1 for binary matrices; with int8
      * activations and more weights than the caches hold t5, or t3 with two threads or more; else
      * t2; b1, t5 and t3 only where they have kernels for this CPU */
     const char *layout;
@@ -133,7 +134,7 @@ typedef struct bitnet_model_info {
     const char *name;         /* general.name, or the file's name         */
     const char *architecture; /* "bitnet", "bitnet-b1.58", "llama", "qwen3", ... */
     const char *activation;   /* "relu2" or "silu"                        */
-    const char *act_quant;    /* "int8" or "f32": input of linear layers  */
+    const char *act_quant;    /* "int8", "int16" or "f32": input of linear layers */
     const char *weight_type;  /* type of the projections, "mixed" if not one */
     const char *head_type;    /* type of the output head                  */
     const char *backend;      /* kernels in use                           */
@@ -166,8 +167,9 @@ typedef struct bitnet_model_info {
     uint32_t n_layer_mtp;  /* beside n_layer: that draft tokens */
     uint64_t mtp_bytes;    /* their matrices, as they lie in memory */
     uint64_t state_bytes;  /* of a sequence, in f32; 0: no layer has a state */
-    const char *packed_path; /* the file that packed weights were taken from; "" if they were packed */
-    uint32_t packed_mapped;  /* 1: they are used where it is mapped, shared with other processes */
+    const char
+        *packed_path; /* the file that packed weights were taken from; "" if they were packed */
+    uint32_t packed_mapped; /* 1: they are used where it is mapped, shared with other processes */
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
@@ -290,6 +292,9 @@ typedef struct bitnet_engine_options {
     uint64_t state_cache_bytes;
     /* "f32" (NULL); "bf16": half the memory, states rounded behind every token */
     const char *state_type;
+    /* For measurements, not of hybrids: the KV cache is full of random keys and values from the
+     * beginning, and prompts count as read but for their last tokens, up to a page of them. */
+    int random_kv;
 } bitnet_engine_options;
 
 BITNET_API void bitnet_engine_options_init(bitnet_engine_options *o);
@@ -711,9 +716,9 @@ typedef struct bitnet_convert_options {
     /* 1: weights as the kernels of this CPU want them, with what is made at open beside them, so that a
      * model is mapped and runs (docs/packed.md). Types and scales stay as they are */
     uint32_t packed;
-    const char *layout;   /* packed: as in bitnet_model_options */
-    uint32_t threads;     /* packed: that will run it, for the choice of a layout; 0: all cores */
-    const char *backend;  /* packed: as in bitnet_model_options */
+    const char *layout;  /* packed: as in bitnet_model_options */
+    uint32_t threads;    /* packed: that will run it, for the choice of a layout; 0: all cores */
+    const char *backend; /* packed: as in bitnet_model_options */
 } bitnet_convert_options;
 BITNET_API void bitnet_convert_options_init(bitnet_convert_options *o);
 /* Safetensors or GGUF in, GGUF out. The output appears whole or not at all. */

@@ -10,8 +10,8 @@ enum { LANES = 8, STRIPE = LANES * 8 };
 static void put_stripe(uint64_t lanes[LANES], const uint8_t *stripe)
 {
     for (size_t i = 0; i < LANES; i++)
-        lanes[i] = ((lanes[i] << 29 | lanes[i] >> 35) ^ bn_load_u64(stripe + i * 8)) *
-                   0x9e3779b97f4a7c15u;
+        lanes[i] =
+            ((lanes[i] << 29 | lanes[i] >> 35) ^ bn_load_u64(stripe + i * 8)) * 0x9e3779b97f4a7c15u;
 }
 
 uint64_t bn_checksum(const void *data, size_t n)

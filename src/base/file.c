@@ -276,7 +276,8 @@ bitnet_status bn_out_open(struct bn_out *o, const char *path, bool overwrite, bi
     return BITNET_OK;
 }
 
-static bitnet_status write_all(const struct bn_out *o, const uint8_t *p, size_t n, bitnet_error *err)
+static bitnet_status write_all(const struct bn_out *o, const uint8_t *p, size_t n,
+                               bitnet_error *err)
 {
     for (size_t done = 0; done < n;) {
         ssize_t r = write(o->fd, p + done, n - done);

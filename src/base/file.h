@@ -15,7 +15,7 @@ struct bn_file_id {
 struct bn_mapping {
     const uint8_t *data; /* NULL if the file is empty */
     size_t bytes;
-    struct bn_file_id id; /* when it was mapped */
+    struct bn_file_id id;       /* when it was mapped */
     struct bn_reading *reading; /* NULL: mapped for good */
 };
 

@@ -13,9 +13,9 @@ struct bn_lock {
 
 /* The file is made if it is not there. false: it cannot be. */
 bool bn_lock_open(struct bn_lock *l, const char *path, uint64_t place);
-bool bn_lock_take(struct bn_lock *l);         /* false: somebody has it */
-void bn_lock_ask(struct bn_lock *l);          /* says that it is waited for, until closed or taken */
+bool bn_lock_take(struct bn_lock *l); /* false: somebody has it */
+void bn_lock_ask(struct bn_lock *l);  /* says that it is waited for, until closed or taken */
 bool bn_lock_is_asked(const struct bn_lock *l); /* for the holder: does somebody wait? */
-void bn_lock_close(struct bn_lock *l);        /* lets go of it */
+void bn_lock_close(struct bn_lock *l);          /* lets go of it */
 
 #endif

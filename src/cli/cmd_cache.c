@@ -60,9 +60,10 @@ static void print_entry(const bitnet_cache_entry *e, const char *verdict)
 
 static json_t *json_entry(const bitnet_cache_entry *e, const char *verdict)
 {
-    return json_pack("{s:o, s:o, s:I, s:I, s:s}", "path", term_json_string(e->path, strlen(e->path)),
-                     "model", term_json_string(e->source, strlen(e->source)), "bytes",
-                     (json_int_t)e->bytes, "used", (json_int_t)e->used_s, "state", verdict);
+    return json_pack("{s:o, s:o, s:I, s:I, s:s}", "path",
+                     term_json_string(e->path, strlen(e->path)), "model",
+                     term_json_string(e->source, strlen(e->source)), "bytes", (json_int_t)e->bytes,
+                     "used", (json_int_t)e->used_s, "state", verdict);
 }
 
 static int show(void *user, const bitnet_cache_entry *e)
@@ -96,10 +97,9 @@ static int list(const struct cache_config *c, const char *folder, bool verify)
     if (bitnet_cache_list(folder, show, &r, &err) != BITNET_OK) return term_fail(&err);
     int code = r.stopped ? EXIT_INTERRUPTED : r.failed ? EXIT_FAILED : EXIT_DONE;
     if (c->json) {
-        int printed =
-            term_print_json(json_pack("{s:o, s:I, s:o}", "folder",
-                                      term_json_string(folder, strlen(folder)), "bytes",
-                                      (json_int_t)r.bytes, "entries", r.entries));
+        int printed = term_print_json(json_pack("{s:o, s:I, s:o}", "folder",
+                                                term_json_string(folder, strlen(folder)), "bytes",
+                                                (json_int_t)r.bytes, "entries", r.entries));
         return printed == EXIT_DONE ? code : printed;
     }
     printf("%llu packed %s, %s, in ", (unsigned long long)r.n, r.n == 1 ? "copy" : "copies",
@@ -128,10 +128,9 @@ static int run(void *config, const struct arg_words *words)
     const struct cache_config *c = config;
     const char *what = words->n ? words->items[0] : "list";
     char folder[CACHE_PATH_BYTES];
-    bool known = strcmp(what, "list") == 0 || strcmp(what, "clear") == 0 ||
-                 strcmp(what, "verify") == 0;
-    if (!known)
-        return term_usage("cache", "'%s' is unknown; list, verify and clear exist", what);
+    bool known =
+        strcmp(what, "list") == 0 || strcmp(what, "clear") == 0 || strcmp(what, "verify") == 0;
+    if (!known) return term_usage("cache", "'%s' is unknown; list, verify and clear exist", what);
     if (!cache_folder(folder, c->cache))
         return term_fail_text("there is no cache: neither XDG_CACHE_HOME nor HOME is set; name a "
                               "folder with --cache");

@@ -108,8 +108,7 @@ static bitnet_status read_rows(struct contents *c, bool count, bitnet_error *err
         r->stats.size = sizeof r->stats;
         if (bitnet_file_tensor(c->file, i, &r->info) != BITNET_OK)
             return bn_fail(err, BITNET_E_INTERNAL, "tensor %zu of the file could not be listed", i);
-        r->counted =
-            count && !r->info.is_packed && (r->info.is_matrix || r->info.is_ternary_type);
+        r->counted = count && !r->info.is_packed && (r->info.is_matrix || r->info.is_ternary_type);
         c->packed |= r->info.is_packed != 0;
         if (r->counted) total += r->info.bytes;
     }

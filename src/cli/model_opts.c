@@ -69,10 +69,11 @@ const struct opt model_opts_table[] = {
      .choices = "off|distribute|isolate|replicate"},
     {.kind = OPT_CHOICE,
      .name = "activations",
-     .help = "how linear layers take their input",
+     .help = "how linear layers take their input; auto: as the model was trained, with int16 for "
+             "floats",
      .offset = offsetof(struct model_opts, activations),
      .initial = "auto",
-     .choices = "auto|int8|f32"},
+     .choices = "auto|int16|int8|f32"},
     {.kind = OPT_CHOICE,
      .name = "i2s-layout",
      .help = "layout of I2_S tensors in the file, where it is known to differ",
@@ -82,10 +83,11 @@ const struct opt model_opts_table[] = {
     {.kind = OPT_CHOICE,
      .name = "layout",
      .help = "layout of weights in memory; auto: b1 for binary ones; for large models t5 with "
-             "AVX-512, t3 from 2 threads on with AVX2; else t2",
+             "AVX-512, t3 from 2 threads on with AVX2; else t2; g2, g3 and g5 are for activations "
+             "in groups",
      .offset = offsetof(struct model_opts, layout),
      .initial = "auto",
-     .choices = "auto|t2|t3|t5|b1",
+     .choices = "auto|t2|t3|t5|b1|g2|g3|g5",
      .given = offsetof(struct model_opts, layout_given)},
     {.kind = OPT_CHOICE,
      .name = "hugepages",

@@ -196,7 +196,7 @@ bitnet_status tune_rig_measure(struct tune_rig *r, enum tune_metric metric,
 /* The default, by the names of what it turns out to be. */
 static bitnet_status find_default(struct tune_rig *r, bitnet_error *err)
 {
-    static const char *const layouts[] = {"t2", "t3", "t5", "b1"};
+    static const char *const layouts[] = {"t2", "t3", "t5", "b1", "g2", "g3", "g5"};
     struct rig_model *m;
     BN_TRY(get_model(r, "auto", 0, &m, err));
     bitnet_model_info info = {.size = sizeof info};

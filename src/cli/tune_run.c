@@ -117,11 +117,12 @@ static void list_threads(struct run *r)
 static bitnet_status list_layouts(struct run *r, bitnet_error *err)
 {
     /* b1 is the default wherever it is fast */
-    static const char *const others[] = {"t2", "t3", "t5"};
+    static const char *const plain[] = {"t2", "t3", "t5"}, *const grouped[] = {"g2", "g3", "g5"};
     const char *start = r->tune->start.layout;
     r->layouts[r->n_layouts++] = start;
     if (strcmp(start, "auto") == 0) return BITNET_OK;
-    for (size_t i = 0; i < BN_ARRAY_LEN(others); i++) {
+    const char *const *others = start[0] == 'g' ? grouped : plain;
+    for (size_t i = 0; i < BN_ARRAY_LEN(plain); i++) {
         bool is;
         if (strcmp(others[i], start) == 0) continue;
         BN_TRY(tune_rig_try_layout(r->rig, others[i], &is, err));

@@ -177,8 +177,8 @@ static bitnet_status get_word(char out[8], const json_t *use, const char *name,
 bitnet_status tuning_values(struct tuning *out, const json_t *entry, const char *path,
                             bitnet_error *err)
 {
-    static const char *const layouts[] = {"t2", "t3", "t5", "b1", NULL}, *const pins[] = {"on",
-                                                                                          NULL};
+    static const char *const layouts[] = {"t2", "t3", "t5", "b1", "g2", "g3", "g5", NULL},
+                             *const pins[] = {"on", NULL};
     const json_t *use = json_object_get(entry, "use");
     struct tuning t = {0};
     if (!json_is_object(use))

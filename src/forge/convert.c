@@ -42,7 +42,7 @@ static void put_gguf_meta(struct bn_gguf_writer *w, const struct bn_convert_plan
     if (name) bn_gguf_put_str(w, "general.name", name, strlen(name));
     /* Readers guess this from the storage type where it is not said, and the type is changing. */
     if (!bn_meta_find(p->src, "bitnet.activations")) {
-        const char *a = p->config->act_quant == BN_AQ_F32 ? "f32" : "int8";
+        const char *a = bn_act_quant_name(p->config->act_quant);
         bn_gguf_put_str(w, "bitnet.activations", a, strlen(a));
     }
 }
@@ -98,7 +98,7 @@ fail:
 }
 
 static bitnet_status to_gguf(const char *in, const char *out, const bitnet_convert_options *o,
-                         bitnet_error *err)
+                             bitnet_error *err)
 {
     struct bn_source src = {0};
     struct bn_config config;

@@ -34,8 +34,8 @@ static size_t weights_bytes(const struct task *k)
 static void count_operands(struct bitnet_kernel_timer *t)
 {
     const struct bn_config *c = t->c;
-    size_t wide = bn_align_up(bn_max_size(c->n_ff, c->n_embd), BN_K_ALIGN);
-    wide = bn_max_size(wide, bn_align_up((size_t)c->n_head * c->head_dim, BN_K_ALIGN));
+    size_t wide = bn_timer_stride(bn_max_size(c->n_ff, c->n_embd));
+    wide = bn_max_size(wide, bn_timer_stride((size_t)c->n_head * c->head_dim));
     size_t kv = (size_t)BN_ATTN_BLOCK * c->n_head_kv * c->head_dim;
     t->n_x =
         bn_max_size(bn_max_size(BN_TIMER_TOKENS * wide, kv), wide * wide / BN_TIMER_SCALE_BLOCK);
@@ -80,7 +80,7 @@ static bitnet_status make_operands(struct bitnet_kernel_timer *t, bitnet_error *
     t->ones = bn_block_alloc(t->n_x * sizeof *t->ones);
     t->y = bn_block_alloc(t->n_y * sizeof *t->y);
     t->half = bn_block_alloc(t->n_x * sizeof *t->half);
-    t->q = bn_block_alloc(t->n_x);
+    t->q = bn_block_alloc(2 * t->n_x);
     t->row = bn_block_alloc(t->n_x);
     t->scratch = bn_block_alloc(t->n_scratch);
     t->weights = bn_block_alloc(t->ring_bytes);
@@ -111,12 +111,15 @@ static void begin(struct bitnet_kernel_timer *t, const struct task *k)
 {
     if (bn_timer_row_type(k->op) != BN_TYPE_COUNT)
         bn_quant_row(t->row, bn_timer_row_type(k->op), t->x, k->s.cols);
-    size_t stride = bn_align_up(k->s.cols, BN_K_ALIGN);
+    size_t stride = bn_timer_stride(k->s.cols);
     if (k->op == OP_screen2)
         for (size_t i = 0; i < 2 * stride; i++) t->q[i] = (int8_t)(i % 127 - 63);
     if (k->op == OP_rope)
         for (size_t i = 0; i < k->s.cols; i++) t->cs[i] = i < k->s.cols / 2 ? 1 : 0;
-    for (size_t i = 0; i < k->s.tok; i++)
+    for (size_t i = 0; k->s.planes && i < k->s.tok; i++)
+        bn_quant_planes_c(t->q + k->s.planes * i * stride, stride, k->s.planes, t->y,
+                          t->x + i * stride, k->s.cols);
+    for (size_t i = 0; !k->s.planes && i < k->s.tok; i++)
         t->inv[i] = bn_quant_i8_c(t->q + i * stride, &t->sum[i], t->x + i * stride, k->s.cols);
     for (size_t i = 0; k->op == OP_delta && i < k->s.tok; i++) t->inv[i] = 0x1p-10f;
 }
@@ -141,7 +144,7 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
 {
     const struct bn_gemm *g = k->v->gemm;
     const struct size *s = &k->s;
-    size_t stride = bn_align_up(s->cols, BN_K_ALIGN);
+    size_t stride = bn_timer_stride(s->cols);
     struct bn_packed w = {.data = next_weights(t, k),
                           .rows = s->rows,
                           .cols = s->cols,
@@ -150,7 +153,13 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
                           .block_scale = t->half,
                           .block = s->block,
                           .ahead = t->ahead};
-    if (s->f32) g->mul_f32(t->y, s->rows, &w, 0, s->rows, t->x, stride, s->tok);
+    if (s->planes && s->memory && s->block) /* in the ring as well, behind the codes */
+        w.block_scale =
+            (const void *)(w.data + g->group_bytes(s->cols) * bn_div_up(s->rows, g->group_rows));
+    if (s->planes) {
+        struct bn_planes x = {t->q, s->planes, stride, s->planes * stride, t->ones, 0};
+        g->mul_planes(t->y, s->rows, &w, 0, s->rows, &x, s->tok);
+    } else if (s->f32) g->mul_f32(t->y, s->rows, &w, 0, s->rows, t->x, stride, s->tok);
     else if (g->mul_i8_many && !s->block && s->tok >= g->many_from)
         g->mul_i8_many(t->y, s->rows, &w, 0, s->rows, t->q, stride, t->sum, t->inv, s->tok,
                        t->scratch);
@@ -195,6 +204,18 @@ static void call_attention(struct bitnet_kernel_timer *t, const struct task *k)
     else
         ((bn_attn_f32_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->x, t->x, stride, BN_ATTN_BLOCK, dim,
                                      0.1f, NULL, NULL);
+}
+
+/* Halves serve as blocks and as queries: the time does not depend on what is there. */
+static void call_attn_codes(struct bitnet_kernel_timer *t, const struct task *k)
+{
+    size_t n_q = k->s.rows, dim = k->s.cols;
+    float *m = t->y + n_q * dim, *l = m + n_q;
+    const uint8_t *block = (const uint8_t *)t->half;
+    unsigned bits = (unsigned)k->s.block;
+    ((bn_attn_codes_fn *)k->v->fn)(
+        &(struct bn_attn_codes){t->y, m, l, t->x, (const int16_t *)t->half, t->ones, n_q, block,
+                                block, bits, bits, BN_ATTN_BLOCK, dim, 0.1f, NULL, NULL});
 }
 
 static void call_conv(struct bitnet_kernel_timer *t, const struct task *k)
@@ -255,6 +276,9 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
     switch (k->op) {
     case OP_rmsnorm: ((bn_rmsnorm_fn *)fn)(t->y, t->x, t->ones, s->cols, 1e-5f); break;
     case OP_quant_i8: ((bn_quant_i8_fn *)fn)(t->q, t->sum, t->x, s->cols); break;
+    case OP_quant_planes:
+        ((bn_quant_planes_fn *)fn)(t->q, t->n_x, s->planes, t->y, t->x, s->cols);
+        break;
     case OP_add: ((bn_add_fn *)fn)(t->y, t->ones, s->cols); break;
     case OP_relu2_mul: ((bn_relu2_mul_fn *)fn)(t->y, t->x, t->x, s->cols); break;
     case OP_silu_mul: ((bn_silu_mul_fn *)fn)(t->y, t->x, t->x, s->cols); break;
@@ -294,13 +318,18 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
         break;
     case OP_attn_f32:
     case OP_attn_f16: call_attention(t, k); break;
+    case OP_attn_codes: call_attn_codes(t, k); break;
+    case OP_quant_query: ((bn_quant_query_fn *)fn)((int16_t *)t->row, t->x, s->cols); break;
     case OP_conv_silu: call_conv(t, k); break;
     case OP_delta: call_delta(t, k); break;
     case OP_hadamard: call_hadamard(t, k); break;
     case OP_gemm_t2:
     case OP_gemm_t3:
     case OP_gemm_t5:
-    case OP_gemm_b1: call_gemm(t, k); break;
+    case OP_gemm_b1:
+    case OP_gemm_g2:
+    case OP_gemm_g3:
+    case OP_gemm_g5: call_gemm(t, k); break;
     case N_OPS: break;
     }
 }
@@ -343,7 +372,7 @@ void bn_kernel_timer_close(struct bitnet_kernel_timer *t)
     bn_block_free(t->ones, t->n_x * sizeof *t->ones);
     bn_block_free(t->y, t->n_y * sizeof *t->y);
     bn_block_free(t->half, t->n_x * sizeof *t->half);
-    bn_block_free(t->q, t->n_x);
+    bn_block_free(t->q, 2 * t->n_x);
     bn_block_free(t->row, t->n_x);
     bn_block_free(t->scratch, t->n_scratch);
     bn_block_free(t->weights, t->ring_bytes);

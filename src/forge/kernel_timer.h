@@ -29,6 +29,7 @@ struct size {
     size_t rows, cols, tok; /* vectors: cols elements; heads: rows of cols */
     size_t block;           /* of scales, 0: one scale; of a transform */
     size_t listed;          /* of a matrix taken in part: rows or columns */
+    size_t planes;          /* of activations, 0: int8 or floats */
     bool f32, memory;       /* activations; where the weights come from */
 };
 
@@ -54,7 +55,7 @@ struct bitnet_kernel_timer {
     float *x, *ones, *y, inv[BN_TIMER_TOKENS];
     float cs[BN_MAX_HEAD_DIM]; /* cosines 1, sines 0: repeating does not leave the range */
     int32_t sum[BN_TIMER_TOKENS];
-    int8_t *q;
+    int8_t *q;        /* [2 * n_x] */
     uint16_t *half;   /* [n_x] x as halves */
     uint8_t *row;     /* one row in the storage type of the case last begun */
     void *scratch;    /* of mul_i8_many */
@@ -64,6 +65,13 @@ struct bitnet_kernel_timer {
     size_t states_bytes, states_at;
     uint32_t *lists; /* [BN_TIMER_PARTS][n_ff / BN_TIMER_PARTS] */
 };
+
+/* From token to token, as in a forward pass: an odd multiple, since tokens a power of two apart would
+ * share the same few lines of the caches. */
+static inline size_t bn_timer_stride(size_t cols)
+{
+    return bn_align_up(cols, BN_K_ALIGN) | BN_K_ALIGN;
+}
 
 /* The storage type of row_*; BN_TYPE_COUNT for the other operations. */
 enum bn_type bn_timer_row_type(enum op op);

@@ -90,6 +90,19 @@ static void add_attention(struct bitnet_kernel_timer *t, const struct bn_kernel_
     snprintf(k->work, sizeof k->work, "%zu queries of %zu, %d keys", queries, dim, BN_ATTN_BLOCK);
 }
 
+/* The same over codes; s.block: their bits. */
+static void add_attention_codes(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v,
+                                size_t tokens, unsigned bits)
+{
+    size_t queries = tokens * (t->c->n_head / t->c->n_head_kv), dim = t->c->head_dim;
+    if (dim % BN_KV_GROUP != 0) return;
+    struct task *k = add(t, v, (struct size){.rows = queries, .cols = dim, .block = bits});
+    k->macs = 2.0 * BN_ATTN_BLOCK * (double)queries * (double)dim;
+    k->bytes = 2.0 * (double)bn_kv_block_bytes(dim, bits);
+    snprintf(k->work, sizeof k->work, "%zu queries of %zu, %d keys, %u bits", queries, dim,
+             BN_ATTN_BLOCK, bits);
+}
+
 /* Keys or values of a block; s.block: bits of a code. */
 static void add_kv_block(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v,
                          unsigned bits)
@@ -184,10 +197,15 @@ static void add_product(struct bitnet_kernel_timer *t, const struct bn_kernel_in
     struct task *k = add(t, v, s);
     k->bytes = (double)g->group_bytes(s.cols) * (double)bn_div_up(s.rows, g->group_rows);
     k->macs = (double)s.rows * (double)s.cols * (double)s.tok;
+    static const char *const planes[] = {"", " int8", " int16"};
     char blocks[40] = "";
-    if (s.block) snprintf(blocks, sizeof blocks, " blocks of %zu", s.block);
+    if (s.block) {
+        snprintf(blocks, sizeof blocks, " blocks of %zu", s.block);
+        k->bytes += (double)bn_scale_count(g, s.cols / s.block, s.rows) * sizeof(uint16_t);
+    }
     snprintf(k->work, sizeof k->work, "%zux%zu%s%s, %zu token%s, %s", s.rows, s.cols, blocks,
-             s.f32 ? " f32" : "", s.tok, s.tok == 1 ? "" : "s", s.memory ? "memory" : "cache");
+             s.f32 ? " f32" : planes[s.planes], s.tok, s.tok == 1 ? "" : "s",
+             s.memory ? "memory" : "cache");
     if (v->needs != 0) return;
     size_t few = REF_MACS / (s.cols * s.tok) / g->group_rows * g->group_rows;
     k->s.rows = bn_min_size(s.rows, bn_max_size(few, g->group_rows));
@@ -234,6 +252,31 @@ static void add_matrices(struct bitnet_kernel_timer *t, const struct bn_kernel_i
     }
 }
 
+/* Activations in planes, from memory. */
+static void add_planes(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
+{
+    struct size shapes[BN_N_PROJ];
+    size_t n = layer_shapes(shapes, t->c);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < BN_ARRAY_LEN(token_counts); k++)
+            for (size_t planes = 1; planes <= 2; planes++) {
+                struct size s = shapes[i];
+                s.tok = token_counts[k];
+                s.memory = true;
+                s.planes = planes;
+                s.block = s.cols % BN_TIMER_SCALE_BLOCK == 0 ? BN_TIMER_SCALE_BLOCK : 0;
+                add_product(t, v, s);
+            }
+}
+
+static void add_quant_planes(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v,
+                             size_t planes)
+{
+    struct task *k = add(t, v, (struct size){.cols = t->c->n_ff, .planes = planes});
+    k->bytes = (double)t->c->n_ff * sizeof(float);
+    snprintf(k->work, sizeof k->work, "%u to int%zu", t->c->n_ff, 8 * planes);
+}
+
 static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
 {
     const struct bn_config *c = t->c;
@@ -249,6 +292,10 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
     case OP_quant_i8:
         add_vector(t, v, c->n_embd);
         add_vector(t, v, c->n_ff);
+        break;
+    case OP_quant_planes:
+        add_quant_planes(t, v, 1);
+        add_quant_planes(t, v, 2);
         break;
     case OP_relu2_mul:
     case OP_silu_mul: add_vector(t, v, c->n_ff); break;
@@ -297,6 +344,13 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
         add_attention(t, v, 1);
         add_attention(t, v, MANY_TOKENS);
         break;
+    case OP_attn_codes:
+        for (unsigned bits = 8; bits >= 2; bits /= 2) {
+            add_attention_codes(t, v, 1, bits);
+            add_attention_codes(t, v, MANY_TOKENS, bits);
+        }
+        break;
+    case OP_quant_query: add_vector(t, v, c->head_dim); break;
     case OP_conv_silu:
         add_conv(t, v, 1);
         add_conv(t, v, BN_TIMER_TOKENS);
@@ -311,6 +365,9 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
     case OP_gemm_t3:
     case OP_gemm_t5:
     case OP_gemm_b1: add_matrices(t, v); break;
+    case OP_gemm_g2:
+    case OP_gemm_g3:
+    case OP_gemm_g5: add_planes(t, v); break;
     case N_OPS: break;
     }
 }

@@ -28,7 +28,6 @@ enum {
     BN_LANES = 16,
     BN_K_ALIGN = 128,              /* rows of int8 activations are padded with zeros to this */
     BN_COLS_MAX = 32768,           /* columns of a packed matrix */
-    BN_ATTN_BLOCK = 32,            /* keys in one step of attention */
     BN_SCREEN2_ROWS = 16,          /* rows of a group of a coarse copy */
     BN_SCREEN2_BLOCK = BN_K_ALIGN, /* columns that share a weight there */
     BN_SCREEN2_BASE = 192,         /* the least weight; a byte is added to it */
@@ -48,6 +47,16 @@ typedef void bn_rmsnorm_fn(float *y, const float *x, const float *g, size_t n, f
  * +-127; the rest of q up to n rounded up to BN_K_ALIGN is set to 0. Returns m / 127 and in *sum
  * the sum of q. A NaN in x counts as nothing in the maximum and becomes -127. */
 typedef float bn_quant_i8_fn(int8_t *q, int32_t *sum, const float *x, size_t n);
+
+/* Activations of models that were trained with floats, to integers, each group of BN_K_ALIGN columns
+ * by itself (the last may be smaller): with m = max|x| and most = 127, or BN_PLANES_MOST with two
+ * planes, unit = m / most and k[i] = round_half_even(x[i] * (most / m)). One plane holds k. Two hold
+ * h and l, k = 255 h + l, both within +-127; they lie plane_stride bytes apart. The rest of a plane
+ * up to n rounded up to BN_K_ALIGN is set to 0. A group with m < 2^-100 is zeros with unit 0; one
+ * with a value that is not finite is zeros, and its unit a NaN: so are then the results. */
+enum { BN_PLANES_MOST = 255 * 127 + 127 };
+typedef void bn_quant_planes_fn(int8_t *q, size_t plane_stride, size_t n_planes, float *unit,
+                                const float *x, size_t n);
 
 typedef void bn_add_fn(float *y, const float *x, size_t n); /* y += x */
 
@@ -73,34 +82,8 @@ typedef bn_row_fn bn_row_f16_fn, bn_row_bf16_fn, bn_row_q8_0_fn, bn_row_q4_0_fn,
     bn_row_q6_k_fn;
 typedef void bn_f32_to_f16_fn(uint16_t *y, const float *x, size_t n); /* round half even */
 
-/* ---- keys and values in fewer bits ----
- * Elements: bf16, and the 8-bit floats of kernels/fp8.h; rounded half to even. Numbers beyond the
- * largest 8-bit float become that; an infinity stays one in e5m2 and is a NaN in e4m3.
- * f32_to_q8_0: blocks of 32 (n is a multiple): d = f16(max|x| / 127), inv = 1 / d (0 if d is 0),
- * q = round_half_even(x * inv) within +-127; if a value or d is not finite, d is BN_F16_NAN and
- * q = 0, so that all are NaNs when read. */
-typedef bn_row_fn bn_row_e4m3_fn, bn_row_e5m2_fn;
-typedef void bn_narrow_fn(void *row, const float *x, size_t n);
-typedef bn_narrow_fn bn_f32_to_bf16_fn, bn_f32_to_e4m3_fn, bn_f32_to_e5m2_fn, bn_f32_to_q8_0_fn;
-
-/* A block of BN_ATTN_BLOCK tokens of `dim` channels, a multiple of BN_KV_GROUP, in codes of `bits`,
- * 4 or 2. Groups of 32 values have a step and a minimum: of keys the values of a channel, since
- * channels differ in size; of values those of a token and 32 channels.
- *   step = f16((max - min) / most), most = 2^bits - 1; min = f16(min + 0); inv = 1 / step (or 0)
- *   q = round_half_even((x - min) * inv) within 0 .. most;  read as  min + q * step
- * If a value, step or min is not finite, step is BN_F16_NAN, min 0, q = 0. The block:
- *   f16 step[dim], f16 min[dim], group after group: keys channel by channel, values token by token;
- *   codes [BN_ATTN_BLOCK][dim * bits / 8], token after token, for every 32 channels 4 * bits bytes:
- *   byte i holds, from its lowest bits on, channels i, i + 4 * bits, i + 8 * bits, ... */
-enum { BN_KV_GROUP = 32, BN_F16_NAN = 0x7e00 };
-size_t bn_kv_block_bytes(size_t dim, unsigned bits);
-/* x: [BN_ATTN_BLOCK][dim] */
-typedef void bn_kv_put_fn(uint8_t *block, const float *x, size_t dim, unsigned bits);
-typedef bn_kv_put_fn bn_kv_put_keys_fn, bn_kv_put_values_fn;
-/* y: [n][dim], tokens t0 to t0 + n - 1 */
-typedef void bn_kv_get_fn(float *y, const uint8_t *block, size_t t0, size_t n, size_t dim,
-                          unsigned bits);
-typedef bn_kv_get_fn bn_kv_get_keys_fn, bn_kv_get_values_fn;
+/* ---- keys, values and attention: kernels/attention.h ---- */
+#include "kernels/attention.h"
 
 /* y[t * y_stride + r] = lane sum of rows[r * n + i] * x[t * x_stride + i] */
 typedef void bn_dots_fn(float *y, size_t y_stride, const float *rows, size_t n_rows, const float *x,
@@ -177,30 +160,6 @@ size_t bn_dense8_group_bytes(size_t cols);
 /* One group from x[n_rows][cols]: scale = max|x| / 127, q = round_half_even(x * (127 / max|x|)), in
  * double. Of a row with a value that is not finite, scale is a NaN. */
 void bn_dense8_pack(int8_t *dst, float *scale, const float *x, size_t n_rows, size_t cols);
-
-/* ---- attention: one block of keys for the query heads that share a KV head ----
- * For each of n_q queries (q: [n_q][dim]): s_j = dot(q, k_j) * scale for the n keys
- * (1 <= n <= BN_ATTN_BLOCK), mb = max s_j + 0 (so that a zero is +0; NaNs count as nothing),
- * p_j = exp(s_j - mb), lb = lane sum of p_j, ob[d] = sum over j in order of p_j * v_j[d] (from +0);
- * then folded into the running state, which starts as m = -inf, l = 0, o = 0 (m, l: [n_q],
- * o: [n_q][dim]):
- *   mn = max(m, mb), a = exp(m - mn), c = exp(mb - mn), l = l * a + lb * c,
- *   o[d] = o[d] * a + ob[d] * c, m = mn.
- * k, v: [n][dim] with kv_stride elements from one token to the next. Blocks are taken in order; the
- * answer is o / l. next_k, next_v: what the caller will ask for next, laid out like k and v, so that
- * it can be on its way from memory meanwhile; NULL if nothing. A hint: nothing there is read. */
-typedef void bn_attn_f32_fn(float *o, float *m, float *l, const float *q, size_t n_q,
-                            const float *k, const float *v, size_t kv_stride, size_t n, size_t dim,
-                            float scale, const float *next_k, const float *next_v);
-typedef void bn_attn_f16_fn(float *o, float *m, float *l, const float *q, size_t n_q,
-                            const uint16_t *k, const uint16_t *v, size_t kv_stride, size_t n,
-                            size_t dim, float scale, const uint16_t *next_k,
-                            const uint16_t *next_v);
-
-/* The folding alone, of one query: o, m, l take in ob[dim], mb, lb of a block. For blocks that were
- * computed apart, each into a state of its own that was new: that leaves mb, lb and ob in it. */
-typedef void bn_attn_fold_fn(float *o, float *m, float *l, const float *ob, float mb, float lb,
-                             size_t dim);
 
 /* ---- gated delta net (docs/numerics.md, "Delta net") ---- */
 
@@ -281,7 +240,8 @@ struct bn_packed {
     enum bn_scale_kind scale_kind;
     float scale;                 /* TENSOR */
     const float *row_scale;      /* ROW: [rows] */
-    const uint16_t *block_scale; /* BLOCK: f16 [rows][cols / block], exactly as in the file */
+    const uint16_t *block_scale; /* BLOCK: f16, exactly as in the file, ordered as the layout
+                                  * says: bn_scale_at() */
     size_t block;                /* BLOCK: 32, 64, 128 or 256; divides cols */
     /* Bytes from what is read to what is asked for meanwhile, which may lie behind the end: that asks
      * for memory in vain and does no harm. 0: for nothing that is not read anyway. Results do not
@@ -315,10 +275,25 @@ typedef void bn_mul_i8_many_fn(float *y, size_t y_stride, const struct bn_packed
 typedef void bn_mul_f32_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
                            size_t r1, const float *x, size_t x_stride, size_t n_tok);
 
+/* Activations of quant_planes: [n_tok] rows of planes, `stride` bytes apart, and of units,
+ * `unit_stride` floats apart. With S the exact integer sum of weights times k over a piece of columns,
+ * pieces of a block and at most BN_K_ALIGN, folded in order and from +0:
+ *   TENSOR, ROW:  y = scale_r * (acc += (float)S * unit)
+ *   BLOCK:        y = (acc += (float)S * (d_b * unit)) */
+struct bn_planes {
+    const int8_t *q;
+    size_t n_planes, plane_stride, stride;
+    const float *unit;
+    size_t unit_stride;
+};
+typedef void bn_mul_planes_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                              size_t r1, const struct bn_planes *x, size_t n_tok);
+
 /* A matrix kernel brings its packing with it. */
 struct bn_gemm {
     const char *layout; /* name of the packed form, e.g. "t2" */
     size_t group_rows;
+    size_t scale_rows; /* rows whose block scales stand together: 1, or those of a group */
     int w_max;         /* the largest weight it can hold, +1 or +2 */
     bool block_scales; /* it can have BN_SCALE_BLOCK */
     bool binary;       /* it holds -1 and +1 only, no 0 */
@@ -328,12 +303,24 @@ struct bn_gemm {
     void (*unpack)(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols);
     bn_mul_i8_fn *mul_i8;
     bn_mul_f32_fn *mul_f32;
+    bn_mul_planes_fn *mul_planes;
     /* May be NULL: what gives the results of mul_i8 faster from many_from tokens on, if it gets
      * many_bytes(rows, cols) bytes, rows >= r1 - r0. */
     bn_mul_i8_many_fn *mul_i8_many;
     size_t (*many_bytes)(size_t rows, size_t cols);
     size_t many_from;
 };
+
+/* The place of the scale of row r and block b, and how many places there are. Those of rows that fill up
+ * the last group hold 0. */
+static inline size_t bn_scale_at(const struct bn_gemm *g, size_t n_blocks, size_t r, size_t b)
+{
+    return (r / g->scale_rows * n_blocks + b) * g->scale_rows + r % g->scale_rows;
+}
+static inline size_t bn_scale_count(const struct bn_gemm *g, size_t n_blocks, size_t rows)
+{
+    return bn_div_up(rows, g->scale_rows) * g->scale_rows * n_blocks;
+}
 
 /* Whether the layout can hold a matrix with this kind of scale and weights up to w_max; binary: none
  * of them is 0. */

@@ -32,6 +32,19 @@ TEST bool test_quant_i8(bn_quant_i8_fn *f)
     return same(a, b, sizeof a) && sa == sb && same(&ma, &mb, sizeof ma);
 }
 
+TEST bool test_quant_planes(bn_quant_planes_fn *f)
+{
+    float x[N], ua[3], ub[3];
+    int8_t a[2 * 384], b[2 * 384];
+    fill(x, N, 3);
+    for (size_t planes = 1; planes <= 2; planes++) {
+        bn_quant_planes_c(a, 384, planes, ua, x, N);
+        f(b, 384, planes, ub, x, N);
+        if (!same(a, b, planes * 384) || !same(ua, ub, sizeof ua)) return false;
+    }
+    return true;
+}
+
 TEST bool test_add(bn_add_fn *f)
 {
     float x[N], a[N], b[N];
@@ -309,6 +322,41 @@ TEST bool test_attn_f16(bn_attn_f16_fn *f, const struct attn_shape *s)
     return same(&a, &b, sizeof a);
 }
 
+TEST bool test_quant_query(bn_quant_query_fn *f)
+{
+    float x[N];
+    int16_t a[N], b[N];
+    fill(x, N, 50);
+    float ua = bn_quant_query_c(a, x, N), ub = f(b, x, N);
+    return same(a, b, sizeof a) && same(&ua, &ub, sizeof ua);
+}
+
+/* Keys and values of all widths; blocks that the reference makes of random numbers, with 8 bits random
+ * codes with small steps. */
+TEST bool test_attn_codes(bn_attn_codes_fn *f, size_t n_q, unsigned k_bits, unsigned v_bits)
+{
+    enum { DIM = 32, BYTES = DIM * (2 + BN_ATTN_BLOCK) };
+    float q[QUERIES_MAX * DIM], x[BN_ATTN_BLOCK * DIM], units[QUERIES_MAX];
+    int16_t codes[QUERIES_MAX * DIM];
+    uint8_t block[2][BYTES];
+    struct attn_state a = attn_start(), b = a;
+    fill(q, n_q * DIM, 51);
+    for (size_t i = 0; i < n_q; i++) units[i] = bn_quant_query_c(codes + i * DIM, q + i * DIM, DIM);
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned bits = i ? v_bits : k_bits;
+        fill(x, BN_ARRAY_LEN(x), 52 + i);
+        fill_bytes(block[i], BYTES, 54 + i);
+        for (size_t j = 1; j < (size_t)2 * DIM; j += 2) block[i][j] &= 0x13;
+        if (bits < 8) (i ? bn_kv_put_values_c : bn_kv_put_keys_c)(block[i], x, DIM, bits);
+    }
+    struct bn_attn_codes s = {a.o,      a.m,    a.l,    q,  codes, units, n_q,  block[0],
+                              block[1], k_bits, v_bits, 32, DIM,   0.01f, NULL, NULL};
+    bn_attn_codes_c(&s);
+    s.o = b.o, s.m = b.m, s.l = b.l;
+    f(&s);
+    return same(&a, &b, sizeof a);
+}
+
 TEST bool test_attn_fold(bn_attn_fold_fn *f)
 {
     enum { DIM = 44 };
@@ -430,6 +478,7 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
     if (!(call)) return fail(err, #op, (bn_any_fn *)k->op, NULL)
     CHECK(rmsnorm, test_rmsnorm(k->rmsnorm));
     CHECK(quant_i8, test_quant_i8(k->quant_i8));
+    CHECK(quant_planes, test_quant_planes(k->quant_planes));
     CHECK(add, test_add(k->add));
     CHECK(relu2_mul, test_gate(k->relu2_mul, bn_relu2_mul_c));
     CHECK(silu_mul, test_gate(k->silu_mul, bn_silu_mul_c));
@@ -468,19 +517,25 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
         CHECK(attn_f32, test_attn_f32(k->attn_f32, &attn_shapes[i]));
         CHECK(attn_f16, test_attn_f16(k->attn_f16, &attn_shapes[i]));
     }
+    CHECK(quant_query, test_quant_query(k->quant_query));
+    for (unsigned i = 0; i < 9; i++) /* seven queries: all ways to take them together */
+        CHECK(attn_codes,
+              test_attn_codes(k->attn_codes, i % 2 ? 7 : QUERIES_MAX, 8u >> i % 3, 8u >> i / 3));
     CHECK(attn_fold, test_attn_fold(k->attn_fold));
     CHECK(conv_silu, test_conv_silu(k->conv_silu));
     CHECK(delta, test_delta(k->delta, 1) && test_delta(k->delta, DELTA_TOK));
     for (size_t block = 2; block <= 256; block *= 2)
         CHECK(hadamard, test_hadamard(k->hadamard, block));
 #undef CHECK
-    if (!bn_self_test_layout(k->gemm_t2, many, memory))
-        return fail(err, "gemm_t2", NULL, k->gemm_t2);
-    if (!bn_self_test_layout(k->gemm_t3, many, memory))
-        return fail(err, "gemm_t3", NULL, k->gemm_t3);
-    if (!bn_self_test_layout(k->gemm_t5, many, memory))
-        return fail(err, "gemm_t5", NULL, k->gemm_t5);
-    if (!bn_self_test_layout(k->gemm_b1, many, memory))
-        return fail(err, "gemm_b1", NULL, k->gemm_b1);
+#define CHECK(op) \
+    if (!bn_self_test_layout(k->op, many, memory)) return fail(err, #op, NULL, k->op)
+    CHECK(gemm_t2);
+    CHECK(gemm_t3);
+    CHECK(gemm_t5);
+    CHECK(gemm_b1);
+    CHECK(gemm_g2);
+    CHECK(gemm_g3);
+    CHECK(gemm_g5);
+#undef CHECK
     return BITNET_OK;
 }

@@ -59,8 +59,10 @@ TEST bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t col
     m.data = packed[1];
     f->mul_i8(b, ROWS, &m, 0, ROWS, q, COLS, sum, inv, TOK);
     if (!same(a, b, sizeof a)) return false;
-    f->mul_i8(b, ROWS, &m, 0, ROWS, q, COLS, sum, inv, 1);
-    if (!same(a, b, ROWS * sizeof a[0])) return false;
+    for (size_t t = 1; t <= 2; t++) {
+        f->mul_i8(b, ROWS, &m, 0, ROWS, q, COLS, sum, inv, t);
+        if (!same(a, b, t * ROWS * sizeof a[0])) return false;
+    }
     m.data = packed[0];
     bn_gemm_t2_c.mul_f32(a, ROWS, &m, 0, ROWS, x, 0, 2);
     m.data = packed[1];
@@ -106,10 +108,58 @@ TEST bool test_many(const struct bn_gemm *f, struct many *m, void *scratch)
     return true;
 }
 
+/* Activations in planes: more rows than any group has, so that the last one is not full; weights of the
+ * extremes for the first token. block 0: a scale a row. */
+TEST bool test_planes(const struct bn_gemm *f, struct many *m, size_t cols, size_t block)
+{
+    enum { ROWS = 90, ROOM = 160, BLOCKS = 2, TOK = 5, STRIDE = 2 * MANY_PADDED };
+    float unit[TOK * 3], row_scale[ROWS];
+    uint16_t scale[ROWS * BLOCKS], ordered[2][ROOM * BLOCKS];
+    const struct bn_gemm *gemm[2] = {&bn_gemm_t2_c, f};
+    struct bn_rng r = {40 + cols};
+    struct bn_packed w = {.rows = ROWS,
+                          .cols = cols,
+                          .scale_kind = block ? BN_SCALE_BLOCK : BN_SCALE_ROW,
+                          .row_scale = row_scale,
+                          .block = block};
+    fill(row_scale, ROWS, 41);
+    for (size_t i = 0; i < BN_ARRAY_LEN(scale); i++)
+        scale[i] = bn_f32_to_f16((float)bn_rng_unit(&r));
+    for (size_t t = 0; t < TOK; t++) {
+        float x[MANY_COLS];
+        fill(x, MANY_COLS, 42 + t);
+        for (size_t i = 0; t == 0 && i < cols; i++) x[i] = bn_rng_u64(&r) & 1 ? 9.0f : -9.0f;
+        bn_quant_planes_c(m->q + t * STRIDE, MANY_PADDED, 2, unit + 3 * t, x, cols);
+    }
+    for (size_t i = 0; i < ROWS * cols; i++)
+        m->w[i] = (int8_t)(i / cols % 2         ? 1 - 2 * (int)bn_rng_below(&r, 2)
+                           : m->q[i % cols] > 0 ? 1
+                                                : -1);
+    for (size_t i = 0; i < 2; i++) {
+        memset(ordered[i], 0, sizeof ordered[i]);
+        for (size_t k = 0; block && k < ROWS * BLOCKS; k++)
+            ordered[i][bn_scale_at(gemm[i], BLOCKS, k / BLOCKS, k % BLOCKS)] = scale[k];
+        if (!pack(m->packed[i], sizeof m->packed[i], gemm[i], m->w, ROWS, cols)) return false;
+    }
+    for (size_t n = 1; n <= 2; n++) /* the first plane alone, and both */
+        for (size_t tok = TOK; tok > 0; tok /= 2) {
+            struct bn_planes x = {m->q, n, MANY_PADDED, STRIDE, unit, 3};
+            for (size_t i = 0; i < 2; i++) {
+                w.data = m->packed[i];
+                w.block_scale = ordered[i];
+                gemm[i]->mul_planes(i ? m->b : m->a, ROWS, &w, 0, ROWS, &x, tok);
+            }
+            if (!same(m->a, m->b, tok * ROWS * sizeof m->a[0])) return false;
+        }
+    return true;
+}
+
 bool bn_self_test_layout(const struct bn_gemm *f, struct many *m, void *scratch)
 {
-    bool good = test_gemm(f, BN_SCALE_TENSOR, 384, 0, 0) &&
-                test_gemm(f, BN_SCALE_TENSOR, 300, 0, 1) && test_gemm(f, BN_SCALE_ROW, 333, 0, 0);
+    bool good = test_planes(f, m, 300, 0) && (!f->block_scales || test_planes(f, m, 256, 128));
+    if (!good || f->scale_rows > 1) return good; /* made for planes, the rest is the reference */
+    good = test_gemm(f, BN_SCALE_TENSOR, 384, 0, 0) && test_gemm(f, BN_SCALE_TENSOR, 300, 0, 1) &&
+           test_gemm(f, BN_SCALE_ROW, 333, 0, 0);
     if (good && f->mul_i8_many) good = test_many(f, m, scratch);
     if (!good || !f->block_scales) return good;
     return test_gemm(f, BN_SCALE_BLOCK, 320, 64, 1) && test_gemm(f, BN_SCALE_BLOCK, 384, 128, 0) &&

@@ -17,11 +17,13 @@ void bn_t2_pack(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols);
 void bn_t2_unpack(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols);
 bn_mul_i8_fn bn_t2_mul_i8_c;
 bn_mul_f32_fn bn_t2_mul_f32_c;
+bn_mul_planes_fn bn_t2_mul_planes_c;
 
 /* What every struct bn_gemm of this layout says alike; its multiplications follow. */
-#define BN_T2_LAYOUT                                                            \
-    .layout = "t2", .group_rows = BN_T2_ROWS, .w_max = 2, .block_scales = true, \
-    .group_bytes = bn_t2_group_bytes, .pack = bn_t2_pack, .unpack = bn_t2_unpack
+#define BN_T2_LAYOUT                                                                             \
+    .layout = "t2", .group_rows = BN_T2_ROWS, .scale_rows = 1, .w_max = 2, .block_scales = true, \
+    .group_bytes = bn_t2_group_bytes, .pack = bn_t2_pack, .unpack = bn_t2_unpack,                \
+    .mul_planes = bn_t2_mul_planes_c
 
 /* The first byte of the group that row r belongs to. */
 static inline const uint8_t *bn_t2_group(const struct bn_packed *w, size_t r)

@@ -14,15 +14,21 @@ enum {
     BN_T5_N_HIGH = 3 * 27 - 64 /* and how many such bytes there are for a weight of row 4 */
 };
 
+/* The bytes of five rows of a step, `stride` apart, and back. */
+void bn_t5_encode(uint8_t *to, const int8_t *w, size_t stride);
+void bn_t5_decode(int8_t *w, size_t stride, const uint8_t *from);
 size_t bn_t5_group_bytes(size_t cols);
 void bn_t5_pack(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols);
 void bn_t5_unpack(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols);
+bn_mul_i8_fn bn_t5_mul_i8_c;
 bn_mul_f32_fn bn_t5_mul_f32_c;
+bn_mul_planes_fn bn_t5_mul_planes_c;
 
 /* What every struct bn_gemm of this layout says alike; its multiplications follow. */
-#define BN_T5_LAYOUT                                                                        \
-    .layout = "t5", .group_rows = BN_T5_ROWS, .w_max = 1, .group_bytes = bn_t5_group_bytes, \
-    .pack = bn_t5_pack, .unpack = bn_t5_unpack
+#define BN_T5_LAYOUT                                                              \
+    .layout = "t5", .group_rows = BN_T5_ROWS, .scale_rows = 1, .w_max = 1,        \
+    .group_bytes = bn_t5_group_bytes, .pack = bn_t5_pack, .unpack = bn_t5_unpack, \
+    .mul_planes = bn_t5_mul_planes_c
 
 /* The first byte of the group that row r belongs to. */
 static inline const uint8_t *bn_t5_group(const struct bn_packed *w, size_t r)

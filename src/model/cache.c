@@ -131,8 +131,7 @@ static void note_unusable(struct bn_model *m)
     bn_buf_printf(&m->note,
                   "%sNo packed copy of the model is kept: '%s' cannot be written (%s); --no-cache "
                   "does not try.",
-                  m->note.len ? " " : "", m->cache->folder,
-                  strerror_r(errno, text, sizeof text));
+                  m->note.len ? " " : "", m->cache->folder, strerror_r(errno, text, sizeof text));
 }
 
 static struct bn_cache *open_cache(const struct bn_model *m, const struct bn_model_open_args *a)

@@ -17,8 +17,8 @@
 #define BN_CACHE_MAX_BYTES (UINT64_C(20) << 30)  /* of all entries */
 
 enum {
-    BN_CACHE_WAIT_S = 60,     /* for another process that packs the same */
-    BN_CACHE_GRACE_MS = 1000, /* at least, for an entry that is written when the model is closed */
+    BN_CACHE_WAIT_S = 60,      /* for another process that packs the same */
+    BN_CACHE_GRACE_MS = 1000,  /* at least, for an entry that is written when the model is closed */
     BN_CACHE_FREE_PERCENT = 10 /* of the disk stay free */
 };
 

@@ -31,7 +31,8 @@ static void wait_for(struct bn_cache_writer *w, const bool *what, uint64_t ns)
     ns += (uint64_t)until.tv_nsec;
     until.tv_sec += (time_t)(ns / 1000000000);
     until.tv_nsec = (long)(ns % 1000000000);
-    while (!*what && pthread_cond_timedwait(&w->changed, &w->mutex, &until) == 0) {}
+    while (!*what && pthread_cond_timedwait(&w->changed, &w->mutex, &until) == 0) {
+    }
 }
 
 static bitnet_status put(void *user, const void *p, size_t n, bitnet_error *err)
@@ -106,10 +107,11 @@ static bool has_room(struct bn_model *m, uint64_t bytes)
     uint64_t free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
     uint64_t spare = (uint64_t)disk.f_blocks * disk.f_frsize / 100 * BN_CACHE_FREE_PERCENT;
     if (free_bytes >= spare && free_bytes - spare >= bytes) return true;
-    note(m,
-         "No packed copy of the model is kept: %.0f MB would leave less than a tenth of the disk of "
-         "'%s' free; --no-cache does not try.",
-         bytes);
+    note(
+        m,
+        "No packed copy of the model is kept: %.0f MB would leave less than a tenth of the disk of "
+        "'%s' free; --no-cache does not try.",
+        bytes);
     return false;
 }
 

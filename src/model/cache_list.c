@@ -196,9 +196,8 @@ static bitnet_status find_image(struct bn_image_view *v, const struct bn_mapping
         return bn_image_look(v, map->data, map->bytes, path, err);
     BN_TRY(bn_source_open_memory(&s, map->data, map->bytes, path, err));
     const struct bn_tensor *t = bn_source_tensor(&s, BN_IMAGE_TENSOR);
-    bitnet_status status =
-        t ? bn_image_look(v, t->data, (size_t)t->bytes, path, err)
-          : bn_fail(err, BITNET_E_FORMAT, "'%s' holds no packed weights", path);
+    bitnet_status status = t ? bn_image_look(v, t->data, (size_t)t->bytes, path, err)
+                             : bn_fail(err, BITNET_E_FORMAT, "'%s' holds no packed weights", path);
     bn_source_close(&s);
     return status;
 }

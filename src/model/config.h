@@ -19,10 +19,23 @@ enum {
 };
 
 enum bn_act { BN_ACT_RELU2, BN_ACT_SILU };
+/* Input of ternary layers. Models are trained with the first or the second; floats can be taken as
+ * integers in groups instead, in one plane or two (kernels.h, quant_planes). */
 enum bn_act_quant {
-    BN_AQ_INT8,
-    BN_AQ_F32
-}; /* input of ternary layers: int8 per token, or floats */
+    BN_AQ_INT8, /* one factor a token */
+    BN_AQ_F32,
+    BN_AQ_INT16_GROUPS,
+    BN_AQ_INT8_GROUPS
+};
+static inline const char *bn_act_quant_name(enum bn_act_quant a)
+{
+    return a == BN_AQ_F32 ? "f32" : a == BN_AQ_INT16_GROUPS ? "int16" : "int8";
+}
+/* 0: not in groups */
+static inline size_t bn_act_planes(enum bn_act_quant a)
+{
+    return a == BN_AQ_INT16_GROUPS ? 2 : a == BN_AQ_INT8_GROUPS ? 1 : 0;
+}
 enum bn_rope_scaling { BN_RS_NONE, BN_RS_LINEAR, BN_RS_LLAMA3, BN_RS_YARN };
 /* Hugging Face: what weight_scale does, or that there is none */
 enum bn_hf_weights {

@@ -295,11 +295,6 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
     c->in_norm_eps = c->eps;
     bn_config_sampling_from_gguf(c, s, note);
     c->act_quant = guess_act_quant(c, s);
-    if (c->act_quant == BN_AQ_F32)
-        bn_buf_puts(
-            note,
-            "This model was trained without int8 activations, so its linear layers take floats; "
-            "--activations int8 is faster and a little less exact. ");
     return BITNET_OK;
 }
 
@@ -379,7 +374,7 @@ void bn_config_put(const struct bn_config *c, struct bn_gguf_writer *w)
                           BN_ARRAY_LEN(c->rope_sections), c->rope_sections);
     const char *act = c->act == BN_ACT_RELU2 ? "relu2" : "silu";
     bn_gguf_put_str(w, KEY("hidden_activation"), act, strlen(act));
-    const char *aq = c->act_quant == BN_AQ_INT8 ? "int8" : "f32";
+    const char *aq = bn_act_quant_name(c->act_quant);
     bn_gguf_put_str(w, "bitnet.activations", aq, strlen(aq));
     bn_config_sampling_put(c, w);
 #undef KEY

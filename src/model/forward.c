@@ -14,7 +14,7 @@
  *   qkv, z, alpha, beta a delta net: projections; its output is att, too
  *   gate, up            feed-forward; up then holds act(gate) * up
  *   out [n][n_embd]     what a block adds to x
- *   input               of a projection: normed floats, and the same as int8 with a factor and a sum
+ *   input               of a projection: normed floats, and the same as integers
  */
 #include "model/forward.h"
 
@@ -46,12 +46,13 @@ enum proj {
 };
 _Static_assert(BN_OP_MTP_IN == BN_OP_Q + MTP_IN && MTP_IN + 1 == BN_N_PROJ, "the same order");
 
-/* Rows as matrices want them: floats, or the same as int8 with a factor and a sum. */
+/* Rows as matrices want them: floats; or the same as int8 with a factor and a sum; or in planes. */
 struct face {
     float *h;     /* [n][wide] */
-    int8_t *q8;   /* [n][q8_stride] */
+    int8_t *q8;   /* [n][q8_stride], or [n][planes][q8_stride] */
     float *inv;   /* [n] */
     int32_t *sum; /* [n] */
+    float *unit;  /* [n][units], with planes */
 };
 
 /* The prepared input of projections, and where some of these have rotated columns, that rotated. A
@@ -82,6 +83,7 @@ struct bn_forward {
     uint64_t layer_bytes;
     size_t wide;            /* the widest activation */
     size_t q8_stride;       /* padded */
+    size_t planes, units;   /* of activations in groups; 0: they are not */
     size_t q_dim;           /* n_head * head_dim */
     size_t q_rows, kv_rows; /* of the matrices: q with its gates; k and v */
     size_t mix_dim;         /* the wider one of the outputs of attention and delta nets */
@@ -109,9 +111,10 @@ static struct face face_piece(const struct bn_forward *f, struct bn_plan *p, siz
 {
     struct face face;
     face.h = bn_plan_piece(p, n * f->wide, sizeof(float));
-    face.q8 = bn_plan_piece(p, n * f->q8_stride, 1);
+    face.q8 = bn_plan_piece(p, n * bn_max_size(1, f->planes) * f->q8_stride, 1);
     face.inv = bn_plan_piece(p, n, sizeof(float));
     face.sum = bn_plan_piece(p, n, sizeof(int32_t));
+    face.unit = bn_plan_piece(p, n * f->units, sizeof(float));
     return face;
 }
 
@@ -186,6 +189,8 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->wide = bn_config_widest(c);
     /* an odd multiple: tokens a power of two apart would share the same few lines of the caches */
     f->q8_stride = bn_align_up(f->wide, BN_K_ALIGN) | BN_K_ALIGN;
+    f->planes = bn_act_planes(c->act_quant);
+    f->units = f->planes ? f->q8_stride / BN_K_ALIGN : 0;
     f->many_bytes = many_bytes(f);
     struct bn_plan p = {0};
     lay_out(f, &p);
@@ -249,10 +254,14 @@ static void dense_mul(struct bn_forward *f, float *y, size_t y_stride, const str
 static void quantise(struct bn_forward *f, const struct face *face, size_t t, size_t cols,
                      uint32_t worker)
 {
-    if (f->m->config.act_quant != BN_AQ_INT8) return;
+    const struct bn_kernels *k = &f->m->kernels;
+    const float *h = face->h + t * f->wide;
+    if (f->m->config.act_quant == BN_AQ_F32) return;
     bn_prof_mark(f->prof, worker, BN_OP_QUANT);
-    face->inv[t] = f->m->kernels.quant_i8(face->q8 + t * f->q8_stride, &face->sum[t],
-                                          face->h + t * f->wide, cols);
+    if (f->planes)
+        k->quant_planes(face->q8 + t * f->planes * f->q8_stride, f->q8_stride, f->planes,
+                        face->unit + t * f->units, h, cols);
+    else face->inv[t] = k->quant_i8(face->q8 + t * f->q8_stride, &face->sum[t], h, cols);
 }
 
 static void prepare_token(struct bn_forward *f, const struct input *in, const struct recipe *r,
@@ -342,7 +351,15 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
     bn_prof_mark(f->prof, worker, BN_OP_Q + which);
     note_work(f, w, r, worker);
     if (w->dense) dense_mul(f, y, rows, &w->stored, r, x->h, f->wide, f->n, worker);
-    else if (f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many && f->n >= g->many_from)
+    else if (f->planes) {
+        struct bn_planes p = {.q = x->q8,
+                              .n_planes = f->planes,
+                              .plane_stride = f->q8_stride,
+                              .stride = f->planes * f->q8_stride,
+                              .unit = x->unit,
+                              .unit_stride = f->units};
+        g->mul_planes(y, rows, &w->packed, r.begin, r.end, &p, f->n);
+    } else if (f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many && f->n >= g->many_from)
         g->mul_i8_many(y, rows, &w->packed, r.begin, r.end, x->q8, f->q8_stride, x->sum, x->inv,
                        f->n, f->many + worker * f->many_bytes);
     else if (f->m->config.act_quant == BN_AQ_INT8)

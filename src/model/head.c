@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include <stdlib.h>
 
-enum { ROWS = BN_HEAD_DECODED };
+enum { ROWS = BN_HEAD_DECODED, PLANES = 2 };
 
 /* A page fault of the file's mapping brings its neighbours along: 140 KiB a row were seen, and 2 MiB
  * where the system caches the file in large pieces. So that the matrix does not come into memory row
@@ -28,6 +28,13 @@ static const uint64_t fault_bytes = 128 << 10;
 static const double survivor_share = 0.08;
 
 /* ------------------------------------------------------------------ life */
+
+/* A ternary head takes hidden states as integers where the layers do: always of 16 bits, since logits
+ * are at stake. */
+static bool in_planes(const struct bn_head *h)
+{
+    return !h->m->head.dense && bn_act_planes(h->m->config.act_quant);
+}
 
 static void lay_out(struct bn_head *h, struct bn_plan *p, uint32_t max_rows)
 {
@@ -46,6 +53,9 @@ static void lay_out(struct bn_head *h, struct bn_plan *p, uint32_t max_rows)
     h->found = bn_plan_piece(p, threads * screened, sizeof *h->found);
     h->decoded = bn_plan_piece(p, threads * ROWS * h->m->config.n_embd, sizeof *h->decoded);
     if (h->o.int8) bn_head_int8_lay_out(&h->int8, p, h->m, max_rows);
+    if (!in_planes(h)) return;
+    h->planes = bn_plan_piece(p, max_rows, PLANES * h->wide);
+    h->units = bn_plan_piece(p, max_rows * (h->wide / BN_K_ALIGN), sizeof *h->units);
 }
 
 bitnet_status bn_head_open(struct bn_head **out, const struct bn_model *m, struct bn_pool *pool,
@@ -142,6 +152,9 @@ static void norm(struct bn_head *h, const float *x, float *normed, uint32_t work
         h->m->kernels.rmsnorm(to, x + (size_t)h->rows[i].token * c->n_embd, h->norm, c->n_embd,
                               c->eps);
         if (h->m->head.rotated) bn_model_rotate(h->m, to, to, c->n_embd, false);
+        if (h->planes)
+            h->m->kernels.quant_planes(h->planes + i * PLANES * h->wide, h->wide, PLANES,
+                                       h->units + i * (h->wide / BN_K_ALIGN), to, c->n_embd);
         if (h->o.int8) bn_head_int8_put(&h->int8, i, to);
         if (h->rows[i].slot != UINT32_MAX) bn_head_screen_put(h, h->rows[i].slot, to, worker);
     }
@@ -189,13 +202,18 @@ static void packed_pass(struct bn_head *h, const float *normed, uint32_t worker)
 {
     const struct bn_matrix *w = &h->m->head;
     size_t vocab = h->m->config.n_vocab;
+    struct bn_planes x = {h->planes,        PLANES,   h->wide,
+                          PLANES * h->wide, h->units, h->wide / BN_K_ALIGN};
     struct bn_range r;
     bn_pool_deal(h->pool, worker, vocab, w->gemm->group_rows, false);
     while (bn_pool_take(h->pool, worker, &r)) {
         bn_prof_mark(h->prof, worker, BN_OP_HEAD);
         bn_head_note_work(h, h->m->head_packed_bytes, r, h->n_rows, worker);
-        w->gemm->mul_f32(h->logits, vocab, &w->packed, r.begin, r.end, normed, w->packed.cols,
-                         h->n_rows);
+        if (h->planes)
+            w->gemm->mul_planes(h->logits, vocab, &w->packed, r.begin, r.end, &x, h->n_rows);
+        else
+            w->gemm->mul_f32(h->logits, vocab, &w->packed, r.begin, r.end, normed, w->packed.cols,
+                             h->n_rows);
     }
 }
 

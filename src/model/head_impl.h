@@ -40,7 +40,7 @@ struct bn_head_best {
 };
 struct bn_head_found {
     struct bn_head_best coarse, fine;
-    float least; /* wanted logits are not below it */
+    float least, fine_least; /* wanted logits are not below them */
 };
 
 /* Rows that are estimated once more, by one worker. */
@@ -67,6 +67,8 @@ struct bn_head {
     struct bn_head_list *lists;       /* [threads] */
     float *decoded;                   /* [threads][BN_HEAD_DECODED][cols] */
     struct bn_head_int8 int8;         /* with o.int8 */
+    int8_t *planes;                   /* [max_rows][2][wide], of a ternary matrix, or NULL */
+    float *units;                     /* [max_rows][wide / BN_K_ALIGN] */
     void *block;                      /* all of the above */
     size_t bytes;
     struct bn_head_stats stats;

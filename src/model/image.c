@@ -141,11 +141,8 @@ static bitnet_status bring(const struct bn_model *m, struct bn_pool *pool,
     const struct bn_image_view *v = m->image.view;
     struct job *j = bn_calloc(1, sizeof *j);
     if (!j) return bn_fail_nomem(err, sizeof *j, "reading packed weights");
-    *j = (struct job){.pool = pool,
-                      .view = v,
-                      .file = file,
-                      .at = m->image.file_at + v->head.data_at,
-                      .to = to};
+    *j = (struct job){
+        .pool = pool, .view = v, .file = file, .at = m->image.file_at + v->head.data_at, .to = to};
     bn_pool_run(pool, bring_worker, j);
     bitnet_status s = BITNET_OK;
     for (uint32_t i = 0; s == BITNET_OK && i < bn_pool_threads(pool); i++)
@@ -197,8 +194,8 @@ static bitnet_status load_copy(struct bn_model *m, struct bn_pool *pool, bitnet_
 static void leave_aside(struct bn_model *m, enum bn_head_mode head, enum bn_ffn_mode ffn)
 {
     const void *copy = bn_head_copy_data(&m->screen, &m->head_int8);
-    if (copy && bn_head_copy_wanted(m, head) !=
-                    (m->head_int8.data ? BN_HEAD_INT8 : BN_HEAD_SCREENED)) {
+    if (copy &&
+        bn_head_copy_wanted(m, head) != (m->head_int8.data ? BN_HEAD_INT8 : BN_HEAD_SCREENED)) {
         m->packed_bytes -= m->head_copy_bytes;
         bn_head_copy_free(m);
         m->image.left_aside = true;

@@ -40,7 +40,7 @@ struct bn_image_head {
     uint64_t bytes; /* of the image */
     uint64_t record_at, record_bytes, record_sum;
     uint64_t data_at, data_bytes;
-    uint64_t sums_at; /* [pieces], and one of them */
+    uint64_t sums_at;  /* [pieces], and one of them */
     uint64_t head_sum; /* of what stands before */
 };
 
@@ -51,7 +51,7 @@ struct bn_image_view {
     const uint8_t *base; /* of the image */
     const uint8_t *record;
     const uint8_t *data;
-    const uint8_t *sums; /* u64 [pieces], unaligned */
+    const uint8_t *sums;                                  /* u64 [pieces], unaligned */
     char path[BN_IMAGE_MAX_TEXT], key[BN_IMAGE_MAX_TEXT]; /* what it was made of */
 };
 
@@ -105,8 +105,8 @@ struct bn_image_plan {
     uint8_t *kept; /* [source.n_tensors], as above */
 };
 
-bitnet_status bn_image_plan_make(struct bn_image_plan *p, const struct bn_model *m, const char *path,
-                                 const char *key, bitnet_error *err);
+bitnet_status bn_image_plan_make(struct bn_image_plan *p, const struct bn_model *m,
+                                 const char *path, const char *key, bitnet_error *err);
 void bn_image_plan_free(struct bn_image_plan *p);
 /* Called for one piece after the other; what fails, ends it. */
 typedef bitnet_status bn_image_put_fn(void *user, const void *p, size_t n, bitnet_error *err);

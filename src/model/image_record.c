@@ -272,8 +272,7 @@ static void layer_of(struct walk *w, uint32_t i)
     }
     const struct bn_matrix *up = &y->proj[BN_P_UP - BN_P_Q], *down = &y->proj[BN_P_DOWN - BN_P_Q];
     part_copy_of(w, &y->up_rows, up, up->packed.rows * bn_r2_row_bytes(up->packed.cols));
-    part_copy_of(w, &y->down_cols, down,
-                 down->packed.cols * bn_c2_column_bytes(down->packed.rows));
+    part_copy_of(w, &y->down_cols, down, down->packed.cols * bn_c2_column_bytes(down->packed.rows));
     f32_of(w, &y->up_scale_max);
 }
 

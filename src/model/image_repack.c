@@ -95,17 +95,15 @@ bitnet_status bn_image_repack(struct bn_model *m, struct bn_pool *pool, const ch
     const char *before = m->layout, *after = NULL;
     uint32_t n = bn_config_layers(&m->config);
     for (size_t i = 0; i <= (size_t)n * BN_N_PROJ; i++) {
-        struct bn_matrix *x = i < (size_t)n * BN_N_PROJ
-                                  ? &m->layers[i / BN_N_PROJ].proj[i % BN_N_PROJ]
-                                  : &m->head;
+        struct bn_matrix *x =
+            i < (size_t)n * BN_N_PROJ ? &m->layers[i / BN_N_PROJ].proj[i % BN_N_PROJ] : &m->head;
         if (x->dense) continue;
         const struct bn_gemm *to = wanted(m, x, named);
         uint64_t bytes = m->packed_bytes;
         if (to != x->gemm) BN_TRY(repack(m, x, to, pool, err));
         if (x == &m->head) m->head_packed_bytes += m->packed_bytes - bytes;
         else if (i / BN_N_PROJ >= m->config.n_layer) m->mtp_bytes += m->packed_bytes - bytes;
-        if (x != &m->head)
-            after = !after || strcmp(after, to->layout) == 0 ? to->layout : "mixed";
+        if (x != &m->head) after = !after || strcmp(after, to->layout) == 0 ? to->layout : "mixed";
     }
     if (!after || strcmp(before, after) == 0) return BITNET_OK;
     m->layout = after;

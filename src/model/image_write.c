@@ -56,8 +56,8 @@ static void lay_out(struct bn_image_head *h, size_t record_bytes)
     h->bytes = h->sums_at + (bn_div_up(h->data_bytes, BN_IMAGE_PIECE) + 1) * sizeof(uint64_t);
 }
 
-bitnet_status bn_image_plan_make(struct bn_image_plan *p, const struct bn_model *m, const char *path,
-                                 const char *key, bitnet_error *err)
+bitnet_status bn_image_plan_make(struct bn_image_plan *p, const struct bn_model *m,
+                                 const char *path, const char *key, bitnet_error *err)
 {
     *p = (struct bn_image_plan){0};
     bn_buf_init(&p->record, BN_IMAGE_MAX_RECORD_BYTES);

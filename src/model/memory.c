@@ -37,8 +37,8 @@ static bitnet_status lock_weights(struct bn_model *m, bitnet_error *err)
     const struct bn_matrix *w;
     BN_TRY(bn_slab_lock(&m->slab, "the weights", err));
     if (m->image.mapped)
-        BN_TRY(bn_backing_lock(&m->backing, m->image.data, bn_image_bytes(m),
-                               "the packed weights", err));
+        BN_TRY(bn_backing_lock(&m->backing, m->image.data, bn_image_bytes(m), "the packed weights",
+                               err));
     for (size_t i = 0; (w = matrix_at(m, i)); i++)
         if (is_mapped(m, w))
             BN_TRY(bn_backing_lock(&m->backing, w->stored.data, w->stored.bytes,

@@ -49,13 +49,25 @@ bitnet_status bn_choose_kernels(struct bn_kernels *out, const char *backend, bit
     return s;
 }
 
-static bitnet_status choose_activations(struct bn_config *c, const char *name, bitnet_error *err)
+/* Models that were trained with floats take 16-bit integers by default: docs/numerics.md has what that
+ * changes. int8 is what a model was trained with, or in groups. */
+static bitnet_status choose_activations(struct bn_model *m, const char *name, bitnet_error *err)
 {
-    if (!name || strcmp(name, "auto") == 0) return BITNET_OK;
-    if (strcmp(name, "int8") != 0 && strcmp(name, "f32") != 0)
-        return bn_fail(err, BITNET_E_ARG, "activations '%s' are unknown; auto, int8 and f32 exist",
-                       name);
-    c->act_quant = name[0] == 'i' ? BN_AQ_INT8 : BN_AQ_F32;
+    enum bn_act_quant *a = &m->config.act_quant;
+    bool by_default = !name || strcmp(name, "auto") == 0, floats = *a == BN_AQ_F32;
+    if (by_default && !floats) return BITNET_OK;
+    if (by_default || strcmp(name, "int16") == 0) *a = BN_AQ_INT16_GROUPS;
+    else if (strcmp(name, "int8") == 0) *a = floats ? BN_AQ_INT8_GROUPS : BN_AQ_INT8;
+    else if (strcmp(name, "f32") == 0) *a = BN_AQ_F32;
+    else
+        return bn_fail(err, BITNET_E_ARG,
+                       "activations '%s' are unknown; auto, int16, int8 and f32 exist", name);
+    if (by_default)
+        bn_buf_printf(&m->note,
+                      "%sThis model was trained with float activations: its linear layers take "
+                      "them as int16, which changes next to nothing (--activations f32: not at "
+                      "all, and slower; int8: faster, and less exact).",
+                      m->note.len ? " " : "");
     return BITNET_OK;
 }
 
@@ -73,10 +85,15 @@ static uint64_t t2_bytes(const struct bn_config *c)
     return weights / 4;
 }
 
-const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, bool int8, uint64_t bytes,
-                                     uint32_t threads)
+const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, enum bn_act_quant act,
+                                     uint64_t bytes, uint32_t threads)
 {
-    if (!int8 || bytes <= bn_last_cache_bytes()) return k->gemm_t2;
+    size_t planes = bn_act_planes(act);
+    if (planes && k->gemm_g5 != &bn_gemm_g5_c) return k->gemm_g5;
+    if (planes && k->gemm_g2 != &bn_gemm_g2_c)
+        return planes == 1 && k->gemm_g3 != &bn_gemm_g3_c && threads >= T3_THREADS ? k->gemm_g3
+                                                                                   : k->gemm_g2;
+    if (act != BN_AQ_INT8 || bytes <= bn_last_cache_bytes()) return k->gemm_t2;
     if (k->gemm_t5 != &bn_gemm_t5_c) return k->gemm_t5;
     return k->gemm_t3 != &bn_gemm_t3_c && threads >= T3_THREADS ? k->gemm_t3 : k->gemm_t2;
 }
@@ -87,16 +104,17 @@ static bitnet_status choose_layout(struct bn_model *m, const char *name, uint32_
                                    bitnet_error *err)
 {
     const struct bn_kernels *k = &m->kernels;
-    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_t5, k->gemm_b1};
+    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_t5, k->gemm_b1,
+                                   k->gemm_g2, k->gemm_g3, k->gemm_g5};
     for (size_t i = 0; name && i < BN_ARRAY_LEN(all); i++)
         if (strcmp(name, all[i]->layout) == 0) {
             m->gemm = m->gemm_binary = all[i];
             return BITNET_OK;
         }
     if (name && strcmp(name, "auto") != 0)
-        return bn_fail(err, BITNET_E_ARG, "layout '%s' is unknown; auto, t2, t3, t5 and b1 exist",
-                       name);
-    m->gemm = bn_layout_auto(k, m->config.act_quant == BN_AQ_INT8, t2_bytes(&m->config), threads);
+        return bn_fail(err, BITNET_E_ARG,
+                       "layout '%s' is unknown; auto, t2, t3, t5, b1, g2, g3 and g5 exist", name);
+    m->gemm = bn_layout_auto(k, m->config.act_quant, t2_bytes(&m->config), threads);
     m->gemm_binary = k->gemm_b1 != &bn_gemm_b1_c ? k->gemm_b1 : k->gemm_t2;
     return BITNET_OK;
 }
@@ -209,7 +227,7 @@ static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open
                                   enum bn_head_mode head, enum bn_ffn_mode ffn, bitnet_error *err)
 {
     BN_TRY(bn_config_read(&m->config, &m->source, &m->note, err));
-    BN_TRY(choose_activations(&m->config, a->activations, err));
+    BN_TRY(choose_activations(m, a->activations, err));
     struct bn_pool *pool;
     BN_TRY(open_pool(&pool, m, a->threads, err));
     bitnet_status s = choose_layout(m, a->layout, bn_pool_threads(pool), err);

@@ -24,6 +24,14 @@ struct bn_matrix {
     struct bn_stored stored;    /* dense: in the mapping, or in the slab */
 };
 
+/* Block scales of a packed matrix, in memory. */
+static inline size_t bn_matrix_scale_bytes(const struct bn_matrix *w)
+{
+    const struct bn_packed *p = &w->packed;
+    if (w->dense || p->scale_kind != BN_SCALE_BLOCK) return 0;
+    return bn_scale_count(w->gemm, p->cols / p->block, p->rows) * sizeof *p->block_scale;
+}
+
 /* As it lies in memory, scales apart. */
 static inline size_t bn_matrix_bytes(const struct bn_matrix *w)
 {
@@ -108,9 +116,9 @@ struct bn_model {
     struct bn_dense8 head_int8; /* its copy with one byte a weight; data NULL: none */
     struct bn_image image;
     struct bn_cache *cache; /* where the packed weights are kept for the next time; NULL: nowhere */
-    struct bn_slab slab;  /* norms, scales, packed matrices, in the order of their use, and ffn
+    struct bn_slab slab;    /* norms, scales, packed matrices, in the order of their use, and ffn
                                   * copies; dense tensors, if the file is not mapped */
-    struct bn_numa *numa; /* NULL: off, or there is one node only */
+    struct bn_numa *numa;   /* NULL: off, or there is one node only */
     struct bn_replica *replicas;        /* [n_replicas], of the nodes from 1 on */
     uint32_t n_replicas, n_nodes;       /* n_nodes: that weights lie in */
     uint64_t replica_bytes, near_bytes; /* near_bytes: of all layers, see bn_place_near */
@@ -206,9 +214,10 @@ const void *bn_head_copy_data(const struct bn_screen *s, const struct bn_dense8 
  * share the memory, and "t3" wins from two threads on. "t5" has the fewest bytes and, with a kernel of
  * its own, fewer instructions than "t3"; it is not behind "t2" with one thread either. With float
  * activations instructions are the limit anyway, and so they are without a kernel made for these
- * layouts, or if the caches hold the weights (docs/performance.md has the figures). (model.c) */
-const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, bool int8, uint64_t bytes,
-                                     uint32_t threads);
+ * layouts, or if the caches hold the weights (docs/performance.md has the figures). Activations in
+ * planes have layouts of their own. (model.c) */
+const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, enum bn_act_quant act,
+                                     uint64_t bytes, uint32_t threads);
 
 /* How memory is to be had, before any is taken; and when all is loaded: it is locked, and a note says
  * what was not there. (memory.c) */

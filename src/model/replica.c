@@ -42,8 +42,7 @@ static void copy_matrix(struct job *j, struct bn_matrix *w)
     p->data = copy(j, p->data, bn_matrix_bytes(w));
     p->row_scale = copy(j, p->row_scale, p->rows * sizeof *p->row_scale);
     if (p->scale_kind == BN_SCALE_BLOCK)
-        p->block_scale =
-            copy(j, p->block_scale, p->rows * (p->cols / p->block) * sizeof *p->block_scale);
+        p->block_scale = copy(j, p->block_scale, bn_matrix_scale_bytes(w));
 }
 
 /* A copy for lists has the scales of its matrix. */

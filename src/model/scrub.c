@@ -54,12 +54,12 @@ static bool add_vector(struct bn_scrub *s, const float *x, size_t n, enum bn_par
                                   .note = note});
 }
 
-static bool add_scales(struct bn_scrub *s, const struct bn_packed *w, enum bn_part p,
+static bool add_scales(struct bn_scrub *s, const struct bn_matrix *x, enum bn_part p,
                        uint32_t layer)
 {
-    size_t n = w->scale_kind == BN_SCALE_BLOCK ? w->rows * (w->cols / w->block) : 0;
+    const struct bn_packed *w = &x->packed;
     return add(s, (struct region){.data = (const uint8_t *)w->block_scale,
-                                  .bytes = n * sizeof *w->block_scale,
+                                  .bytes = bn_matrix_scale_bytes(x),
                                   .part = p,
                                   .layer = layer,
                                   .note = " (scales)"}) &&
@@ -74,7 +74,7 @@ static bool add_matrix(struct bn_scrub *s, const struct bn_matrix *w, enum bn_pa
                        .part = p,
                        .layer = layer,
                        .note = ""};
-    return add(s, r) && (w->dense || add_scales(s, &w->packed, p, layer));
+    return add(s, r) && (w->dense || add_scales(s, w, p, layer));
 }
 
 static bool add_copy(struct bn_scrub *s, const struct bn_part_copy *c, enum bn_part p,

@@ -53,7 +53,7 @@ struct bn_tensor {
     uint64_t dims[4]; /* innermost first; unused ones are 1 */
     const uint8_t *data;
     uint64_t bytes, offset; /* offset: in its file */
-    bool packed; /* the file has it in packed form only: data is NULL (image.h) */
+    bool packed;            /* the file has it in packed form only: data is NULL (image.h) */
 };
 
 struct bn_source {

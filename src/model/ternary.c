@@ -332,7 +332,7 @@ static bitnet_status look_at_scales(struct bn_ternary *t, const char *name, floa
     }
     settle(t, &a);
     t->binary = is_binary(st, trits);
-    t->w_max = t->binary ? 1 : bn_type_w_max(st->type);
+    t->w_max = !t->binary && bn_holds_two(st) ? 2 : 1;
     return BITNET_OK;
 }
 

@@ -79,6 +79,8 @@ struct bn_stored {
 bool bn_unpack_trits(int8_t *out, const struct bn_stored *t, uint64_t r);
 /* Are there such codes at all? */
 bool bn_type_has_bad_codes(enum bn_type t);
+/* Does a tensor hold a weight +2? Only a type with bn_type_w_max() 2 can. */
+bool bn_holds_two(const struct bn_stored *t);
 /* The scales of row r: 1 for TENSOR and ROW kinds, cols / block for BLOCK kinds, as f32 (exact).
  * Returns how many. */
 size_t bn_unpack_scales(float *out, const struct bn_stored *t, uint64_t r);

@@ -255,6 +255,20 @@ bool bn_unpack_trits(int8_t *out, const struct bn_stored *t, uint64_t r)
     }
 }
 
+/* Codes lie after the scale of a block, a multiple of eight bytes. */
+bool bn_holds_two(const struct bn_stored *t)
+{
+    const struct bn_type_info *i = bn_type_info(t->type);
+    uint64_t blocks = t->rows * (t->cols / i->block), found = 0;
+    if (bn_type_w_max(t->type) < 2) return false;
+    for (uint64_t b = 0; b < blocks && !found; b++)
+        for (uint32_t k = 2; k < i->block_bytes; k += 8) {
+            uint64_t x = bn_load_u64(t->data + b * i->block_bytes + k);
+            found |= x & x >> 1 & 0x5555555555555555u;
+        }
+    return found != 0;
+}
+
 bool bn_type_has_bad_codes(enum bn_type t)
 {
     switch (t) {

@@ -126,16 +126,20 @@ static void pack_worker(void *arg, uint32_t worker)
     const struct bn_gemm *g = j->gemm;
     uint64_t rows = j->t->stored.rows, cols = j->t->stored.cols;
     size_t blocks = j->t->block ? cols / j->t->block : 0, group_bytes = g->group_bytes(cols);
+    uint16_t scales[BN_COLS_MAX / 32];
     int8_t *w = j->l->trits + worker * j->l->max_group * j->l->max_cols;
     float *scratch = j->l->row + worker * j->l->max_cols;
     struct bn_range share = bn_pool_share(j->l->pool, worker, rows, g->group_rows);
     for (size_t r0 = share.begin; r0 < share.end; r0 += g->group_rows) {
         size_t n = bn_min_size(g->group_rows, rows - r0);
-        for (size_t r = r0; r < r0 + n; r++)
+        for (size_t r = r0; r < r0 + n; r++) {
             if (!bn_ternary_row(w + (r - r0) * cols, j->row_scale ? j->row_scale + r : NULL,
-                                j->block_scale ? j->block_scale + r * blocks : NULL, j->t,
+                                j->block_scale ? scales : NULL, j->t,
                                 bn_order_row(&j->l->m->config, j->part, r), scratch))
                 atomic_store(&j->bad_row, r);
+            for (size_t b = 0; j->block_scale && b < blocks; b++)
+                j->block_scale[bn_scale_at(g, blocks, r, b)] = scales[b];
+        }
         g->pack(j->data + r0 / g->group_rows * group_bytes, w, n, cols);
     }
 }
@@ -168,7 +172,7 @@ static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const st
         x->packed.scale_kind = BN_SCALE_ROW;
         x->packed.row_scale = j.row_scale;
     } else if (t->scale_kind == BN_TS_BLOCK_F16) {
-        size_t bytes = rows * (cols / t->block) * sizeof *j.block_scale;
+        size_t bytes = bn_scale_count(g, cols / t->block, rows) * sizeof *j.block_scale;
         j.block_scale = bn_slab_alloc(&l->m->slab, bytes);
         if (!j.block_scale) return bn_fail_nomem(l->err, bytes, tensor->name);
         x->packed.scale_kind = BN_SCALE_BLOCK;

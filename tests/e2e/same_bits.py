@@ -32,6 +32,7 @@ LOSSLESS = [("i2_s", []), ("iq2_bn", []), ("i2_s, head f32", ["--head-type", "f3
 ROUNDED = ["iq1_bn", "i2_s", "iq2_bn", "q2_0"]
 PERHAPS = ["tq2_0", "tq1_0"]  # blocks of 256, which the small model's FFN width does not fill
 Q1_0 = 41  # the GGUF type
+GROUPED = ("g2", "g3", "g5")  # for activations in planes
 HYBRID_IDS = ["--ids", ",".join(str(i * 71 % 160) for i in range(150))]  # several pages of keys
 
 count, failed = 0, 0
@@ -191,7 +192,7 @@ def files(judge, bits, bitnet, model, folder):
 
 
 def binary(pinned, bits, bitnet):
-    """A small binary model with a scale of its own for every block, with int8 and with float activations: the bits of t2."""
+    """A small binary model with a scale of its own for every block, with all kinds of activations: the bits of t2."""
     with tempfile.TemporaryDirectory() as t:
         path = pathlib.Path(t) / "binary.gguf"
         subprocess.run([*bitnet, "synth", "tiny", path, "--type", "q1_0"], check=True, capture_output=True)
@@ -201,11 +202,11 @@ def binary(pinned, bits, bitnet):
                 raw[at + 18 * block] ^= block * 37 & 255  # low bits of the scale
         path.write_bytes(raw)
         ids = ",".join(str(i * 71 % 512) for i in range(70))
-        for activations in ("int8", "f32"):
+        for activations in ("int16", "int8", "f32"):
             judge = Judge({"f16": pinned[f"q1_0-{activations}"]})
-            for layout in ("t2", "t3", "t5", "b1", "auto"):
-                for backend in ("auto", "scalar"):
-                    for threads, chunk in ((1, 0), (3, 7), (2, 1)):
+            for layout in ("t2", "t3", "t5", "b1", "auto") + (GROUPED if activations != "f32" else ()):
+                for backend in ("auto", "avx2", "scalar"):
+                    for threads, chunk in ((1, 0), (3, 7), (2, 1))[:1 if backend == "scalar" else 3]:
                         judge.see(f"binary, {activations}, layout {layout}, {backend}, threads {threads}, chunks of "
                                   f"{chunk or 'all'}", bits, path, "--ids", ids, "--activations", activations, "--layout",
                                   layout, "--backend", backend, "--threads", str(threads), "--chunk", str(chunk))
@@ -215,18 +216,21 @@ def binary(pinned, bits, bitnet):
 
 
 def hybrid_here(judge, bits, model):
-    """Delta nets, gated attention, rotated inputs; float activations, and int8 ones."""
+    """Delta nets, gated attention, rotated inputs; all kinds of activations, of which int16 is the default."""
     names = list(backends(bits, model))
     for backend in names:
         for threads in (1, 2, 3):
             for chunk in (0, 7, 1):
                 judge.see(f"hybrid, {backend}, threads {threads}, chunks of {chunk or 'all'}", bits, model, *HYBRID_IDS,
                           "--backend", backend, "--threads", str(threads), "--chunk", str(chunk), kv="hybrid")
-    for backend, threads, chunk in (("auto", 1, 0), ("scalar", 2, 7), ("avx2", 2, 40), ("auto", 3, 1)):
-        if backend in names:
-            judge.see(f"hybrid, int8, {backend}, threads {threads}, chunks of {chunk or 'all'}", bits, model, *HYBRID_IDS,
-                      "--activations", "int8", "--backend", backend, "--threads", str(threads), "--chunk", str(chunk),
-                      kv="hybrid-int8")
+    for activations in ("int16", "int8", "f32"):
+        kind = "hybrid" + ("" if activations == "int16" else "-" + activations)
+        for layout in ("auto", "t2", "t3", "t5") + (GROUPED if activations != "f32" else ()):
+            for backend, threads, chunk in (("auto", 1, 0), ("scalar", 2, 7), ("avx2", 2, 40), ("avx2", 3, 1)):
+                if backend in names:
+                    judge.see(f"hybrid, {activations}, layout {layout}, {backend}, threads {threads}, chunks of {chunk or 'all'}",
+                              bits, model, *HYBRID_IDS, "--activations", activations, "--layout", layout, "--backend", backend,
+                              "--threads", str(threads), "--chunk", str(chunk), kv=kind)
     judge.see("hybrid, steps of 5 tokens", bits, model, *HYBRID_IDS, "--batch", "5", kv="hybrid")
     for chunk, batch in (("7", "0"), ("1", "16"), ("40", "64")):
         judge.see(f"hybrid, in company, chunks of {chunk}", bits, model, *HYBRID_IDS, "--chunk", chunk, "--batch", batch,
@@ -245,6 +249,7 @@ def hybrid_foreign(judge, name, command, model):
     judge.see(f"{name}, hybrid, scalar, token by token", command, model, *HYBRID_IDS, "--backend", "scalar", "--chunk", "1",
               kv="hybrid")
     judge.see(f"{name}, hybrid, int8", command, model, *HYBRID_IDS, "--activations", "int8", "--chunk", "7", kv="hybrid-int8")
+    judge.see(f"{name}, hybrid, f32", command, model, *HYBRID_IDS, "--activations", "f32", "--chunk", "7", kv="hybrid-f32")
 
 
 def foreign(judge, name, command, model):

@@ -91,6 +91,7 @@ int main(int argc, char **argv)
     bitnet_model_options o;
     if (argc != 5) return 2;
     bitnet_model_options_init(&o);
+    o.activations = "f32";
     if (bitnet_model_open(&model, argv[1], &o, &err)) return fprintf(stderr, "%s\n", err.text), 1;
     const struct bn_model *m = model->m;
     struct bn_pool *pool = NULL;

@@ -33,7 +33,7 @@ except ImportError:
 from bitnet_ref import Model, read_safetensors
 from hybrid_ref import Hybrid
 
-BOUND, FLOAT_BOUND, TIE, EXACT_BOUND = 1e-3, 1e-4, 1e-4, 2e-5
+BOUND, FLOAT_BOUND, TIE, EXACT_BOUND, INT16_BOUND = 1e-3, 1e-4, 1e-4, 2e-5, 5e-3
 bitnet = sys.argv[1]
 data = sys.argv[2] if len(sys.argv) > 2 else os.path.join(os.path.dirname(__file__), "..", "data", "golden")
 drafts = sys.argv[3] if len(sys.argv) > 3 else None
@@ -41,16 +41,19 @@ scratch = tempfile.TemporaryDirectory()
 passed = failed = 0
 
 
-def ours(model, ids, *options):
+def ours(model, ids, *options, activations="f32"):
+    """With int8 activations for models that were trained so, else as asked for."""
     out = os.path.join(scratch.name, "logits")
-    subprocess.run([bitnet, "logits", model, "--ids", ",".join(map(str, ids)), "--out", out, *options], check=True,
+    how = ["--activations", activations] if takes_floats(model) else []
+    subprocess.run([bitnet, "logits", model, "--ids", ",".join(map(str, ids)), "--out", out, *how, *options], check=True,
                    stderr=subprocess.DEVNULL)
     return np.fromfile(out, "<f4").reshape(len(ids), -1)
 
 
 def embedding(model, ids, pooling):
+    how = ["--activations", "f32"] if takes_floats(model) else []
     text = subprocess.run([bitnet, "embed", model, "--ids", ",".join(map(str, ids)), "--pooling", pooling,
-                           "--no-normalize", "--kv-type", "f32"], check=True, capture_output=True, text=True).stdout
+                           "--no-normalize", "--kv-type", "f32", *how], check=True, capture_output=True, text=True).stdout
     return np.array(text.split(), np.float64)
 
 
@@ -114,8 +117,9 @@ def explain(model, ids, target, std):
             return None
 
 
-def takes_floats(folder):
-    """Weights are plain values: activations are not rounded, so there are no ties."""
+def takes_floats(model):
+    """Weights are plain values: activations are not rounded, so there are no ties. model: the folder, or a GGUF made from it."""
+    folder = os.path.join(data, os.path.basename(model).removesuffix(".gguf"))
     config = json.load(open(os.path.join(folder, "config.json")))
     return "quantization_config" not in config and config["architectures"] != ["BitnetForCausalLM"]
 
@@ -127,6 +131,7 @@ def judge(name, folder, model, ids, want):
     ok, why = True, ""
     if takes_floats(folder):
         ok = np.abs(got - want).max() / std <= FLOAT_BOUND
+        judge_int16(name, model, ids, want)
     elif len(bad_rows(got, want, std)):
         exact = Model(folder)
         mine, theirs = explain(exact, ids, got, std), explain(exact, ids, want, std)
@@ -136,6 +141,17 @@ def judge(name, folder, model, ids, want):
     worst = np.abs(got - want).max() / std
     print(f"{'ok' if ok else 'not ok'} - {name}, {len(ids)} ids: largest difference {worst:.1e}{why}")
     judge_embeddings(name, folder, model, ids, got if why else want)
+
+
+def judge_int16(name, model, ids, want):
+    """What floats become by default; twice, the second time by other means."""
+    global passed, failed
+    got = ours(model, ids, activations="int16")
+    worst = np.abs(got - want).max() / want.std()
+    same = (ours(model, ids, "--chunk", "3", "--backend", "scalar", activations="auto") == got).all()
+    ok = worst <= INT16_BOUND and same
+    passed, failed = passed + ok, failed + (not ok)
+    print(f"{'ok' if ok else 'not ok'} - {name}, {len(ids)} ids, int16: largest difference {worst:.1e}")
 
 
 def judge_embeddings(name, folder, model, ids, rows):

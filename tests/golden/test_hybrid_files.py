@@ -44,7 +44,8 @@ def report(ok, text):
 
 def logits(path, ids, *options):
     out = os.path.join(scratch.name, "logits")
-    subprocess.run([bitnet, "logits", path, "--ids", ",".join(map(str, ids)), "--out", out, *options], check=True,
+    subprocess.run([bitnet, "logits", path, "--ids", ",".join(map(str, ids)), "--out", out,
+                    *(() if "--activations" in options else ("--activations", "f32")), *options], check=True,
                    stderr=subprocess.DEVNULL)
     return np.fromfile(out, "<f4").reshape(len(ids), -1)
 
@@ -83,7 +84,8 @@ def converted(g, path, name, *options):
     run = subprocess.run([bitnet, "convert", path, to, "--force", *options], capture_output=True, text=True)
     if run.returncode:
         return report(False, f"{name}, converted {' '.join(options)}: {run.stderr.strip()}")
-    return report((logits(to, g.ids) == logits(path, g.ids)).all(), f"{name}, converted {' '.join(options)}: the same bits")
+    same = all((logits(to, g.ids, "--activations", a) == logits(path, g.ids, "--activations", a)).all() for a in ("f32", "int16"))
+    return report(same, f"{name}, converted {' '.join(options)}: the same bits")
 
 
 def plain(g):

@@ -2,35 +2,12 @@
  *
  * Checks of the ternary matrices: packing, and both multiplications with every kind of scale. The
  * integer results are compared exactly, also those of the reference (with int64 arithmetic). */
-#include "check.h"
+#include "check_gemm.h"
 
 #include <math.h>
 
-struct shape {
-    size_t rows, cols, tok;
-    size_t r0, r1;
-    enum bn_scale_kind kind;
-    size_t block;
-};
-
-/* weights times activations: the pairs that reach the largest sums */
-enum wfill { W_RANDOM, W_MINUS, W_PLUS, W_MOST, W_SIGN, W_ZERO, W_TERNARY, W_SIGN1, W_FILLS };
-enum qfill { Q_RANDOM, Q_MAX, Q_MIN, Q_EXTREME, Q_TURNS, Q_ZERO, Q_FILLS };
-static const char *const wname[] = {"random", "-1", "+1",      "most",
-                                    "sign",   "0",  "ternary", "sign +-1"};
-static const char *const qname[] = {"random", "127", "-127", "+-127", "127, -127", "0"};
-
-struct mul {
-    const struct bn_gemm *g;
-    bn_mul_i8_fn *i8; /* else f32 */
-    float *y;
-    struct bn_packed w;
-    size_t y_stride, r0, r1, x_stride, tok;
-    const int8_t *q;
-    const int32_t *sum;
-    const float *inv, *x;
-    void *scratch; /* of mul_i8_many, which is then meant */
-};
+const char *const ck_wname[] = {"random", "-1", "+1", "most", "sign", "0", "ternary", "sign +-1"};
+const char *const ck_qname[] = {"random", "127", "-127", "+-127", "127, -127", "0"};
 
 static void run_mul(void *p)
 {
@@ -38,9 +15,12 @@ static void run_mul(void *p)
     if (a->scratch)
         a->g->mul_i8_many(a->y, a->y_stride, &a->w, a->r0, a->r1, a->q, a->x_stride, a->sum, a->inv,
                           a->tok, a->scratch);
-    else if (a->i8)
-        a->i8(a->y, a->y_stride, &a->w, a->r0, a->r1, a->q, a->x_stride, a->sum, a->inv, a->tok);
-    else a->g->mul_f32(a->y, a->y_stride, &a->w, a->r0, a->r1, a->x, a->x_stride, a->tok);
+    else if (a->how == I8)
+        a->g->mul_i8(a->y, a->y_stride, &a->w, a->r0, a->r1, a->q, a->x_stride, a->sum, a->inv,
+                     a->tok);
+    else if (a->how == F32)
+        a->g->mul_f32(a->y, a->y_stride, &a->w, a->r0, a->r1, a->x, a->x_stride, a->tok);
+    else a->g->mul_planes(a->y, a->y_stride, &a->w, a->r0, a->r1, &a->planes, a->tok);
 }
 
 struct packing {
@@ -178,7 +158,7 @@ static void naive_i8(struct ck *c, const struct mul *a, const int8_t *w)
                 if (a->w.scale_kind == BN_SCALE_TENSOR) acc = (float)s * (a->w.scale * a->inv[t]);
                 else if (a->w.scale_kind == BN_SCALE_ROW)
                     acc = (float)s * (a->w.row_scale[r] * a->inv[t]);
-                else acc += (float)s * bn_f16_to_f32(a->w.block_scale[r * (cols / block) + b]);
+                else acc += (float)s * bn_f16_to_f32(a->scales[r * (cols / block) + b]);
             }
             if (a->w.scale_kind == BN_SCALE_BLOCK) acc *= a->inv[t];
             if (!ck_near(c, "y", acc, a->y[t * a->y_stride + r], 0, t * a->y_stride + r)) return;
@@ -195,7 +175,7 @@ static void naive_f32(struct ck *c, const struct mul *a, const int8_t *w)
                 double d = a->w.scale_kind == BN_SCALE_TENSOR ? a->w.scale
                            : a->w.scale_kind == BN_SCALE_ROW
                                ? a->w.row_scale[r]
-                               : bn_f16_to_f32(a->w.block_scale[r * (cols / block) + k / block]);
+                               : bn_f16_to_f32(a->scales[r * (cols / block) + k / block]);
                 double p = d * w[r * cols + k] * a->x[t * a->x_stride + k];
                 want += p;
                 size += fabs(p);
@@ -207,14 +187,26 @@ static void naive_f32(struct ck *c, const struct mul *a, const int8_t *w)
         }
 }
 
-/* Reference and variant on the same call; both get their own packing. */
-static void compare(struct ck *c, struct mul a, int8_t *w, bool i8,
-                    void (*naive)(struct ck *, const struct mul *, const int8_t *))
+/* The block scales in the order of a layout; NULL: it holds none. */
+static const uint16_t *order_scales(struct ck *c, const struct bn_gemm *g, const struct mul *a)
+{
+    if (a->w.scale_kind != BN_SCALE_BLOCK) return NULL;
+    size_t blocks = a->w.cols / a->w.block, n = bn_scale_count(g, blocks, a->w.rows);
+    uint16_t *to = ck_buffer(c, n * sizeof *to);
+    memset(to, 0, n * sizeof *to);
+    for (size_t r = 0; r < a->w.rows; r++)
+        for (size_t b = 0; b < blocks; b++)
+            to[bn_scale_at(g, blocks, r, b)] = a->scales[r * blocks + b];
+    return to;
+}
+
+void ck_compare(struct ck *c, struct mul a, int8_t *w,
+                void (*naive)(struct ck *, const struct mul *, const int8_t *))
 {
     size_t n_y = (a.tok - 1) * a.y_stride + a.w.rows;
     float *want = a.y = ck_buffer(c, n_y * sizeof *want);
     a.g = c->ref->gemm;
-    a.i8 = i8 ? a.g->mul_i8 : NULL;
+    a.w.block_scale = order_scales(c, a.g, &a);
     a.w.data = pack(c, a.g, w, a.w.rows, a.w.cols);
     if (!a.w.data || !ck_run(c, run_mul, &a)) return;
     if (c->naive && naive) naive(c, &a, w);
@@ -223,20 +215,20 @@ static void compare(struct ck *c, struct mul a, int8_t *w, bool i8,
     size_t r0 = a.r0, r1 = a.r1;
     if (c->naive) a.r0 = 0, a.r1 = a.w.rows; /* groups are cut elsewhere there */
     a.g = c->naive ? &bn_gemm_t2_c : c->v->gemm;
-    a.i8 = i8 ? a.g->mul_i8 : NULL;
+    a.w.block_scale = order_scales(c, a.g, &a);
     a.y = ck_buffer(c, n_y * sizeof *want);
     a.w.data = pack(c, a.g, w, a.w.rows, a.w.cols);
     if (!a.w.data || !ck_run(c, run_mul, &a)) return;
     for (size_t i = 0; c->naive && i < n_y; i++)
         if (i % a.y_stride < r0 || i % a.y_stride >= r1) a.y[i] = want[i];
     ck_same_f32(c, "y", want, a.y, n_y, a.y_stride);
-    if (!i8 || !a.g->mul_i8_many) return;
+    if (a.how != I8 || !a.g->mul_i8_many) return;
     a.y = ck_buffer(c, n_y * sizeof *want);
     a.scratch = ck_buffer(c, bn_align_up(a.g->many_bytes(a.r1 - a.r0, a.w.cols), 64));
     if (ck_run(c, run_mul, &a)) ck_same_f32(c, "y (many)", want, a.y, n_y, a.y_stride);
 }
 
-static void fill_scales(struct ck *c, struct mul *a, const struct shape *s)
+void ck_fill_scales(struct ck *c, struct mul *a, const struct shape *s)
 {
     float *row = ck_buffer(c, s->rows * sizeof *row);
     size_t n = s->kind == BN_SCALE_BLOCK ? s->rows * (s->cols / s->block) : 0;
@@ -248,17 +240,16 @@ static void fill_scales(struct ck *c, struct mul *a, const struct shape *s)
                               .scale_kind = s->kind,
                               .scale = 0.0173f,
                               .row_scale = row,
-                              .block_scale = block,
                               .block = s->block,
                               .ahead = bn_rng_below(&c->rng, 1025) * 64};
+    a->scales = block;
     a->r0 = s->r0;
     a->r1 = s->r1;
     a->tok = s->tok;
     a->y_stride = s->rows + s->tok % 3;
 }
 
-static void fill_weights(struct ck *c, int8_t *w, const struct shape *s, enum wfill f,
-                         const int8_t *q)
+void ck_fill_weights(struct ck *c, int8_t *w, const struct shape *s, enum wfill f, const int8_t *q)
 {
     int most = c->v->gemm->w_max;
     bool binary = c->v->gemm->binary; /* then everything random is a sign */
@@ -273,8 +264,8 @@ static void fill_weights(struct ck *c, int8_t *w, const struct shape *s, enum wf
                                          : same[f]);
 }
 
-static void describe(struct ck *c, const struct shape *s, const char *what, const char *w,
-                     const char *x)
+void ck_describe(struct ck *c, const struct shape *s, const char *what, const char *w,
+                 const char *x)
 {
     static const char *const kind[] = {"tensor", "row", "block"};
     ck_case(c, "%s rows=%zu [%zu,%zu) cols=%zu tokens=%zu scale=%s%zu weights=%s x=%s", what,
@@ -284,8 +275,8 @@ static void describe(struct ck *c, const struct shape *s, const char *what, cons
 static void check_i8(struct ck *c, struct shape s, enum wfill wf, enum qfill qf)
 {
     struct mul a = {0};
-    describe(c, &s, "i8", wname[wf], qname[qf]);
-    fill_scales(c, &a, &s);
+    ck_describe(c, &s, "i8", ck_wname[wf], ck_qname[qf]);
+    ck_fill_scales(c, &a, &s);
     size_t padded = bn_align_up(s.cols, BN_K_ALIGN), stride = padded + s.tok % 2 * 3;
     int8_t *q = ck_buffer(c, (s.tok - 1) * stride + padded), *w = ck_buffer(c, s.rows * s.cols);
     int32_t *sum = ck_buffer(c, s.tok * sizeof *sum);
@@ -305,27 +296,28 @@ static void check_i8(struct ck *c, struct shape s, enum wfill wf, enum qfill qf)
             sum[t] += q[t * stride + k];
         }
     }
-    fill_weights(c, w, &s, wf, q);
+    ck_fill_weights(c, w, &s, wf, q);
     a.q = q;
     a.x_stride = stride;
     a.sum = sum;
     a.inv = inv;
-    compare(c, a, w, true, naive_i8);
+    ck_compare(c, a, w, naive_i8);
 }
 
 static void check_f32(struct ck *c, struct shape s, enum wfill wf, enum ck_fill f)
 {
     struct mul a = {0};
-    describe(c, &s, "f32", wname[wf], ck_fill_name(f));
-    fill_scales(c, &a, &s);
+    ck_describe(c, &s, "f32", ck_wname[wf], ck_fill_name(f));
+    ck_fill_scales(c, &a, &s);
     size_t stride = s.cols + s.tok % 3, n_x = (s.tok - 1) * stride + s.cols;
     float *x = ck_buffer(c, n_x * sizeof *x);
     int8_t *w = ck_buffer(c, s.rows * s.cols);
     ck_fill_f32(c, x, n_x, f);
-    fill_weights(c, w, &s, wf == W_SIGN ? W_RANDOM : wf, NULL);
+    ck_fill_weights(c, w, &s, wf == W_SIGN ? W_RANDOM : wf, NULL);
     a.x = x;
     a.x_stride = stride;
-    compare(c, a, w, false, f <= CK_WIDE ? naive_f32 : NULL);
+    a.how = F32;
+    ck_compare(c, a, w, f <= CK_WIDE ? naive_f32 : NULL);
 }
 
 static void check_shape(struct ck *c, struct shape s, bool all_fills)
@@ -387,6 +379,13 @@ static void check_many(struct ck *c)
             check_i8(c, (struct shape){260, 640, 32, 0, 260, BN_SCALE_TENSOR, 0}, (enum wfill)wf,
                      (enum qfill)qf);
     check_i8(c, (struct shape){300, 192, 65, from, 300, BN_SCALE_ROW, 0}, W_TERNARY, Q_RANDOM);
+    for (size_t t = 1; t <= 33; t++) { /* tokens that do not fill a table, and those beside it */
+        struct shape s = {256 + t % 9, 257 + 31 * (t % 4), t, 0, 256 + t % 9, BN_SCALE_ROW, 0};
+        check_i8(c, s, W_TERNARY, Q_RANDOM);
+        check_i8(c, s, W_RANDOM, Q_RANDOM);
+        check_i8(c, s, W_SIGN1, Q_EXTREME);
+        check_i8(c, s, t % 2 ? W_PLUS : W_MINUS, t % 4 < 2 ? Q_MAX : Q_MIN);
+    }
     for (size_t r = 1919; r <= 1922; r++) /* one part and two */
         check_i8(c, (struct shape){from + r, 130, 33, from, from + r, BN_SCALE_ROW, 0}, W_TERNARY,
                  Q_RANDOM);
@@ -470,6 +469,14 @@ static void check_tokens(struct ck *c)
             check_i8(c, s, W_MINUS, Q_MAX);
         }
     }
+    for (int wf = 0; wf < W_FILLS;
+         wf++) /* two tokens: full sums, all columns that have room, more */
+        for (size_t n = 4096; n <= 7296; n += 1600) {
+            struct shape s = {13, n - wf % 2, 2, 0, 13, BN_SCALE_ROW, 0};
+            check_i8(c, s, (enum wfill)wf, (enum qfill)(wf % Q_FILLS));
+            check_i8(c, s, (enum wfill)wf, Q_MAX);
+            check_i8(c, s, (enum wfill)wf, Q_EXTREME);
+        }
     /* part of the rows */
     size_t from = bn_div_up(12, group) * group, to = from + 6 * group;
     for (size_t t = 2; t <= 9; t++)
@@ -503,6 +510,7 @@ void check_gemm_t2(struct ck *c)
     check_tokens(c);
     check_blocks(c);
     check_many(c);
+    ck_check_planes(c);
 }
 
 /* Whole groups with many blocks: scales turned over, columns taken in several parts. */
@@ -525,6 +533,7 @@ void check_gemm_b1(struct ck *c)
     check_blocks(c);
     check_groups(c);
     check_many(c);
+    ck_check_planes(c);
 }
 
 /* The layouts that hold one scale a row or matrix only. */
@@ -533,7 +542,22 @@ static void check_unblocked(struct ck *c)
     check_plain(c);
     check_tokens(c);
     check_many(c);
+    ck_check_planes(c);
 }
 
 void check_gemm_t3(struct ck *c) { check_unblocked(c); }
 void check_gemm_t5(struct ck *c) { check_unblocked(c); }
+
+/* Made for planes; what takes other activations is the reference in all of them. */
+static void check_grouped(struct ck *c)
+{
+    if (c->naive) {
+        check_plain(c);
+        check_blocks(c);
+    }
+    ck_check_planes(c);
+}
+
+void check_gemm_g2(struct ck *c) { check_grouped(c); }
+void check_gemm_g3(struct ck *c) { check_grouped(c); }
+void check_gemm_g5(struct ck *c) { check_grouped(c); }

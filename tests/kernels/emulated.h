@@ -74,6 +74,23 @@ static inline __m512i emulated_multishift_epi64_epi8(__m512i from, __m512i a)
     return a;
 }
 
+static inline __m512 emulated_cvtepi32_ps(__m512i a)
+{
+    int32_t from[16];
+    float x[16];
+    memcpy(from, &a, sizeof from);
+    for (size_t i = 0; i < 16; i++) x[i] = (float)from[i];
+    return _mm512_loadu_ps(x);
+}
+
+static inline __m512 emulated_cvtph_ps(__m256i a)
+{
+    float x[16];
+    _mm256_storeu_ps(x, _mm256_cvtph_ps(_mm256_castsi256_si128(a)));
+    _mm256_storeu_ps(x + 8, _mm256_cvtph_ps(_mm256_extracti128_si256(a, 1)));
+    return _mm512_loadu_ps(x);
+}
+
 #undef _mm512_srai_epi32
 #undef _mm512_reduce_add_epi32
 #undef _mm512_cvtepu8_epi32
@@ -81,6 +98,8 @@ static inline __m512i emulated_multishift_epi64_epi8(__m512i from, __m512i a)
 #undef _mm512_maskz_loadu_ps
 #undef _mm512_mask_storeu_ps
 #undef _mm512_multishift_epi64_epi8
+#undef _mm512_cvtepi32_ps
+#undef _mm512_cvtph_ps
 #define _mm512_srai_epi32            emulated_srai_epi32
 #define _mm512_reduce_add_epi32      emulated_reduce_add_epi32
 #define _mm512_cvtepu8_epi32         emulated_cvtepu8_epi32
@@ -88,5 +107,7 @@ static inline __m512i emulated_multishift_epi64_epi8(__m512i from, __m512i a)
 #define _mm512_maskz_loadu_ps        emulated_maskz_loadu_ps
 #define _mm512_mask_storeu_ps        emulated_mask_storeu_ps
 #define _mm512_multishift_epi64_epi8 emulated_multishift_epi64_epi8
+#define _mm512_cvtepi32_ps           emulated_cvtepi32_ps
+#define _mm512_cvtph_ps              emulated_cvtph_ps
 
 #endif

@@ -2,10 +2,7 @@
  *
  * Reference: attention over one block of keys with a running maximum (contract in kernels.h). The
  * f16 version widens keys and values, which is exact, and is otherwise the f32 version. */
-#include "kernels/exp.h"
-#include "kernels/ref/lanes.h"
-
-#include <math.h>
+#include "kernels/ref/softmax.h"
 
 enum {
     HEADS = 8, /* heads that share a key or value once it is widened */
@@ -18,29 +15,6 @@ static inline const float *piece(float *buf, const void *p, size_t at, size_t n,
     if (!half) return (const float *)p + at;
     bn_row_f16_c(buf, (const uint16_t *)p + at, n);
     return buf;
-}
-
-/* Scores to weights: p[j] = exp(s[j] - max); returns the maximum, *sum: lane sum of p. */
-static float softmax_block(float *s, size_t n, float *sum)
-{
-    struct bn_lanes lanes = {{0}};
-    float max = -INFINITY;
-    for (size_t j = 0; j < n; j++) max = s[j] > max ? s[j] : max;
-    max += 0.0f; /* a zero is +0, whichever key came first */
-    for (size_t j = 0; j < n; j++) s[j] = bn_exp(s[j] - max);
-    for (size_t j = 0; j < n; j++) lanes.l[j % BN_LANES] += s[j];
-    *sum = bn_lanes_sum(lanes);
-    return max;
-}
-
-/* The running state takes in a block: factors for the old state (*a) and for the block (*c). */
-static void fold_block(float *m, float *l, float mb, float lb, float *a, float *c)
-{
-    float mn = mb > *m ? mb : *m;
-    *a = bn_exp(*m - mn);
-    *c = bn_exp(mb - mn);
-    *l = *l * *a + lb * *c;
-    *m = mn;
 }
 
 static void fold_values(float *o, const float *ob, size_t n, float a, float c)
@@ -65,8 +39,8 @@ static inline void attn_heads(float *o, float *m, float *l, const float *q, size
         for (size_t h = 0; h < n_q; h++) p[h][j] = bn_lanes_sum(s[h]) * scale;
     }
     for (size_t h = 0; h < n_q; h++) {
-        float lb, mb = softmax_block(p[h], n, &lb);
-        fold_block(&m[h], &l[h], mb, lb, &a[h], &c[h]);
+        float lb, mb = bn_softmax_block(p[h], n, &lb);
+        bn_fold_block(&m[h], &l[h], mb, lb, &a[h], &c[h]);
     }
     for (size_t d0 = 0; d0 < dim; d0 += PIECE) {
         float ob[HEADS][PIECE] = {{0}};
@@ -105,6 +79,6 @@ void bn_attn_f16_c(float *o, float *m, float *l, const float *q, size_t n_q, con
 void bn_attn_fold_c(float *o, float *m, float *l, const float *ob, float mb, float lb, size_t dim)
 {
     float a, c;
-    fold_block(m, l, mb, lb, &a, &c);
+    bn_fold_block(m, l, mb, lb, &a, &c);
     fold_values(o, ob, dim, a, c);
 }

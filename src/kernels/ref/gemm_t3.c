@@ -56,36 +56,8 @@ static void decode(struct bn_step *s, const uint8_t *p)
             }
 }
 
-static const struct bn_steps t3 = {BN_T3_ROWS, BN_T3_STEP_BYTES, encode, decode};
+static const struct bn_steps t3 = {BN_T3_ROWS, BN_T3_STEP_BYTES, 1, encode, decode};
+BN_STEPS_LAYOUT(t3, t3)
 
-size_t bn_t3_group_bytes(size_t cols) { return bn_steps_group_bytes(&t3, cols); }
-
-void bn_t3_pack(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols)
-{
-    bn_steps_pack(&t3, dst, w, n_rows, cols);
-}
-
-void bn_t3_unpack(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols)
-{
-    bn_steps_unpack(&t3, w, src, n_rows, cols);
-}
-
-static void mul_i8(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                   const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                   size_t n_tok)
-{
-    (void)sum; /* weights are added up, not codes */
-    bn_steps_mul_i8(&t3, y, y_stride, w, r0, r1, q, q_stride, inv, n_tok);
-}
-
-static void mul_f32(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                    const float *x, size_t x_stride, size_t n_tok)
-{
-    bn_steps_mul_f32(&t3, y, y_stride, w, r0, r1, x, x_stride, n_tok);
-}
-
-const struct bn_gemm bn_gemm_t3_c = {
-    BN_T3_LAYOUT,
-    .mul_i8 = mul_i8,
-    .mul_f32 = mul_f32,
-};
+const struct bn_gemm bn_gemm_t3_c = {BN_T3_LAYOUT, .mul_i8 = bn_t3_mul_i8_c,
+                                     .mul_f32 = bn_t3_mul_f32_c};

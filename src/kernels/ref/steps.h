@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reference of the layouts "t3" and "t5": a group of rows is a sequence of steps of 128 columns, and
- * each of them is encoded and decoded by itself. What is left is the same for both. */
+ * Reference of all layouts: a group of rows is a sequence of steps of 128 columns, and each of them is
+ * encoded and decoded by itself. What is left, packing and multiplying, is the same for all. */
 #ifndef BN_KERNELS_REF_STEPS_H
 #define BN_KERNELS_REF_STEPS_H
 
@@ -9,7 +9,7 @@
 
 enum {
     BN_STEP_COLS = BN_K_ALIGN,
-    BN_STEP_ROWS = 6 /* of a group, the most */
+    BN_STEP_ROWS = 80 /* of a group, the most */
 };
 
 /* the weights of a step */
@@ -18,8 +18,10 @@ struct bn_step {
 };
 
 struct bn_steps {
-    size_t rows;  /* of a group */
-    size_t bytes; /* of a step */
+    size_t rows;       /* of a group */
+    size_t bytes;      /* of a step */
+    size_t scale_rows; /* as in struct bn_gemm */
+    /* Rows from n_rows on do not exist: they are zeros, or what the layout has in their place. */
     void (*encode)(uint8_t *to, const struct bn_step *s);
     void (*decode)(struct bn_step *s, const uint8_t *from);
 };
@@ -35,10 +37,43 @@ void bn_steps_mul_i8(const struct bn_steps *l, float *y, size_t y_stride, const 
 void bn_steps_mul_f32(const struct bn_steps *l, float *y, size_t y_stride,
                       const struct bn_packed *w, size_t r0, size_t r1, const float *x,
                       size_t x_stride, size_t n_tok);
+void bn_steps_mul_planes(const struct bn_steps *l, float *y, size_t y_stride,
+                         const struct bn_packed *w, size_t r0, size_t r1, const struct bn_planes *x,
+                         size_t n_tok);
 
 static inline size_t bn_steps_group_bytes(const struct bn_steps *l, size_t cols)
 {
     return l->bytes * bn_div_up(cols, BN_STEP_COLS);
 }
+
+/* The members of struct bn_gemm that are the same for all layouts, as functions bn_LAYOUT_NAME. Weights
+ * are added up, not codes: the sums of activations are for other variants. */
+#define BN_STEPS_LAYOUT(name, steps)                                                               \
+    size_t bn_##name##_group_bytes(size_t cols) { return bn_steps_group_bytes(&(steps), cols); }   \
+    void bn_##name##_pack(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols)               \
+    {                                                                                              \
+        bn_steps_pack(&(steps), dst, w, n_rows, cols);                                             \
+    }                                                                                              \
+    void bn_##name##_unpack(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols)             \
+    {                                                                                              \
+        bn_steps_unpack(&(steps), w, src, n_rows, cols);                                           \
+    }                                                                                              \
+    void bn_##name##_mul_i8_c(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,     \
+                              size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,     \
+                              const float *inv, size_t n_tok)                                      \
+    {                                                                                              \
+        (void)sum;                                                                                 \
+        bn_steps_mul_i8(&(steps), y, y_stride, w, r0, r1, q, q_stride, inv, n_tok);                \
+    }                                                                                              \
+    void bn_##name##_mul_f32_c(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,    \
+                               size_t r1, const float *x, size_t x_stride, size_t n_tok)           \
+    {                                                                                              \
+        bn_steps_mul_f32(&(steps), y, y_stride, w, r0, r1, x, x_stride, n_tok);                    \
+    }                                                                                              \
+    void bn_##name##_mul_planes_c(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, \
+                                  size_t r1, const struct bn_planes *x, size_t n_tok)              \
+    {                                                                                              \
+        bn_steps_mul_planes(&(steps), y, y_stride, w, r0, r1, x, n_tok);                           \
+    }
 
 #endif

@@ -59,6 +59,35 @@ float bn_quant_i8_c(int8_t *q, int32_t *sum, const float *x, size_t n)
     return m / 127.0f;
 }
 
+static void quant_group(int8_t *q, size_t plane_stride, size_t n_planes, float *unit,
+                        const float *x, size_t n)
+{
+    uint32_t size = 0;
+    for (size_t i = 0; i < n; i++) { /* as numbers the bits of |x| have its order, NaNs on top */
+        uint32_t bits = bn_f32_as_u32(x[i]) & 0x7fffffff;
+        size = bits > size ? bits : size;
+    }
+    float m = bn_u32_as_f32(size), most = n_planes == 2 ? (float)BN_PLANES_MOST : 127.0f;
+    bool finite = size < 0x7f800000, zero = !finite || m < 0x1p-100f;
+    *unit = !finite ? bn_u32_as_f32(0x7fc00000) : zero ? 0.0f : m / most;
+    for (size_t p = 0; p < n_planes; p++) memset(q + p * plane_stride, 0, BN_K_ALIGN);
+    float s = zero ? 0.0f : most / m;
+    for (size_t i = 0; !zero && i < n; i++) {
+        int k = (int)bn_f32_as_u32(x[i] * s + 0x1.8p+23f) - 0x4b400000;
+        int high = n_planes == 2 ? (k + 255 * 128 + 127) / 255 - 128 : k;
+        q[i] = (int8_t)high;
+        if (n_planes == 2) q[plane_stride + i] = (int8_t)(k - 255 * high);
+    }
+}
+
+void bn_quant_planes_c(int8_t *q, size_t plane_stride, size_t n_planes, float *unit, const float *x,
+                       size_t n)
+{
+    for (size_t k = 0; k < n; k += BN_K_ALIGN)
+        quant_group(q + k, plane_stride, n_planes, unit + k / BN_K_ALIGN, x + k,
+                    bn_min_size(BN_K_ALIGN, n - k));
+}
+
 void bn_add_c(float *y, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) y[i] += x[i];

@@ -46,6 +46,41 @@ ALWAYS void fetch_step(const void *p, size_t i, const bool near, const bool half
         else _mm_prefetch(line + x, _MM_HINT_T1);
 }
 
+/* ---- weights ---- */
+
+/* Scores of one head to weights: the block's maximum, and in *lb the sum of the weights. The block
+ * is always four registers; beyond n a score is -inf and a weight +0, which changes no maximum and
+ * no lane. */
+ALWAYS float weigh(float *p, size_t n, float *lb)
+{
+    __m256 s[4], max;
+    for (size_t i = n; i < BN_ATTN_BLOCK; i++) p[i] = -INFINITY;
+    for (size_t i = 0; i < 4; i++) s[i] = _mm256_loadu_ps(p + 8 * i);
+    max = _mm256_max_ps(s[0], _mm256_set1_ps(-INFINITY)); /* NaNs lose: they come first */
+    for (size_t i = 1; i < 4; i++) max = _mm256_max_ps(s[i], max);
+    __m128 h = _mm_max_ps(_mm256_castps256_ps128(max), _mm256_extractf128_ps(max, 1));
+    h = _mm_max_ps(h, _mm_movehl_ps(h, h));
+    float mb = _mm_cvtss_f32(_mm_max_ss(h, _mm_movehdup_ps(h))) + 0.0f;
+    for (size_t i = 0; i < 4; i++) {
+        s[i] = bn_exp8(_mm256_sub_ps(s[i], _mm256_set1_ps(mb)));
+        s[i] = _mm256_and_ps(s[i], _mm256_castsi256_ps(bn_mask8(n > 8 * i ? n - 8 * i : 0)));
+        _mm256_storeu_ps(p + 8 * i, s[i]);
+    }
+    *lb = bn_l16_sum((struct bn_l16){_mm256_add_ps(s[0], s[2]), _mm256_add_ps(s[1], s[3])});
+    return mb;
+}
+
+/* The same, and the state m, l takes in the block: factors for the old state and for the block. */
+ALWAYS void fold_block(float *p, size_t n, float *m, float *l, float *a, float *c)
+{
+    float lb, mb = weigh(p, n, &lb);
+    float mn = mb > *m ? mb : *m;
+    *a = bn_exp(*m - mn);
+    *c = bn_exp(mb - mn);
+    *l = *l * *a + lb * *c;
+    *m = mn;
+}
+
 /* ---- four queries ---- */
 
 /* Four weights a key: then maxima, sums and exponentials of four queries need no shuffles. */

@@ -54,6 +54,13 @@ ALWAYS __m256i bn_dot_add32(__m256i s, __m256i codes, __m256i x)
 #endif
 }
 
+/* Keeps v in its register, as it is here: compilers otherwise load it again or merge operations. */
+#if defined(SIMDE_VERSION)
+#define BN_KEEP(v) (void)(v)
+#else
+#define BN_KEEP(v) __asm__("" : "+v"(v))
+#endif
+
 /* the same 32 bytes in both halves */
 ALWAYS __m512i bn_load_twice(const void *p)
 {

@@ -9,8 +9,8 @@
  * use (20 KB) must not leave, and through which the rows' sums pass once for 32 columns. Codes are
  * used for 32 tokens, in two halves, before the next ones are read.
  *
- *   codes    [columns / 16][rows]         four offsets into four tables, 16 bits each: made once a
- *                                         call, by the layout (tables_avx2.h)
+ *   codes    [columns / 32][rows]         eight numbers of entries, a byte each: made once a call,
+ *                                         by the layout (tables_avx2.h)
  *   tables   [8][81][16 tokens]           int16: 32 columns
  *   part     [2 halves][rows][16 tokens]  int16: sums of up to 256 columns
  *   total    [2 halves][rows][16 tokens]  int32
@@ -30,12 +30,13 @@ enum {
     TOKENS = 32,
     HALF = 16, /* tokens of a table */
     ENTRIES = 81,
-    AT_ONCE = 8,                       /* tables in use */
-    STEP_PASSES = BN_TABLE_PASSES / 2, /* two rows of codes a pass */
-    SUM_PASSES = 2 * STEP_PASSES,      /* passes until a 16-bit sum is full */
-    MIN_ROWS = 256,                    /* below, building tables costs too much */
-    MIN_TOKENS = 24,                   /* multiplying is faster for so few */
-    CODE_BYTES = 6 << 20               /* of codes; else rows are taken in parts */
+    AT_ONCE = 8,                   /* tables in use */
+    STEP_PASSES = BN_TABLE_PASSES, /* a word of codes each */
+    SUM_PASSES = 2 * STEP_PASSES,  /* passes until a 16-bit sum is full */
+    MIN_ROWS = 256,                /* below, building tables costs too much */
+    MIN_TOKENS = BN_TABLE_FROM,    /* multiplying is faster for fewer, */
+    MIN_REST = 9,                  /* and for fewer beside those for which codes are made anyway */
+    CODE_BYTES = 6 << 20           /* of codes; else rows are taken in parts */
 };
 
 typedef int16_t table[ENTRIES][HALF];
@@ -162,21 +163,22 @@ static __attribute__((noinline)) void build(int16_t (*out)[HALF], const int8_t (
 
 /* ---- rows ---- */
 
-/* sum += an entry of each of four tables from number n on, their offsets in code. The entries are
- * operands of the additions, and code is shifted where it is: compilers load entries first, copy
- * code for every shift, or spend instructions on addresses. */
-#define NEXT_OFFSET "movzwl %w[c], %k[o]\n\tshr $16, %[c]\n\t"
-#define ADD_FOUR(sum, code, n)                                                                  \
-    do {                                                                                        \
-        uint64_t offset_;                                                                       \
-        __asm__(NEXT_OFFSET "vpaddw %c[d0](%[t], %[o]), %[s], %[s]\n\t" NEXT_OFFSET             \
-                            "vpaddw %c[d1](%[t], %[o]), %[s], %[s]\n\t" NEXT_OFFSET             \
-                            "vpaddw %c[d2](%[t], %[o]), %[s], %[s]\n\t"                         \
-                            "vpaddw %c[d3](%[t], %[c]), %[s], %[s]"                             \
-                : [s] "+&x"(sum), [c] "+&r"(code), [o] "=&r"(offset_)                           \
-                : [t] "r"(t), [d0] "i"((n) * sizeof(table)), [d1] "i"((n + 1) * sizeof(table)), \
-                  [d2] "i"((n + 2) * sizeof(table)), [d3] "i"((n + 3) * sizeof(table)), "m"(*t) \
-                : "cc");                                                                        \
+/* sum += an entry of each of eight tables, their numbers in the bytes of code: each is rotated to where
+ * it counts 32 and cut out. The entries are operands of the additions: compilers load them first, or
+ * spend instructions on addresses. */
+#define ADD_ENTRY(rotate, d)                                  \
+    "rorx $" #rotate ", %[c], %[o]\n\tand $0x1fe0, %k[o]\n\t" \
+    "vpaddw %c[" #d "](%[t], %[o]), %[s], %[s]\n\t"
+#define TABLE_AT(n) [d##n] "i"(n * sizeof(table))
+#define ADD_EIGHT(sum, code)                                                                     \
+    do {                                                                                         \
+        uint64_t offset_;                                                                        \
+        __asm__(ADD_ENTRY(59, d0) ADD_ENTRY(3, d1) ADD_ENTRY(11, d2) ADD_ENTRY(19, d3)           \
+                    ADD_ENTRY(27, d4) ADD_ENTRY(35, d5) ADD_ENTRY(43, d6) ADD_ENTRY(51, d7)      \
+                : [s] "+&x"(sum), [o] "=&r"(offset_)                                             \
+                : [c] "r"(code), [t] "r"(t), TABLE_AT(0), TABLE_AT(1), TABLE_AT(2), TABLE_AT(3), \
+                  TABLE_AT(4), TABLE_AT(5), TABLE_AT(6), TABLE_AT(7), "m"(*t)                    \
+                : "cc");                                                                         \
     } while (0)
 
 /* Every row adds its entries of the eight tables. A 16-bit sum begins in the first pass of a series
@@ -187,12 +189,9 @@ static inline __attribute__((always_inline)) void sweep(const struct memory *m, 
 {
     const table(*t)[AT_ONCE] = (const void *)m->tables;
     __m256i *part = (void *)m->part[half * m->rows], *total = (void *)m->total[half * m->rows];
-    const uint64_t *more = code + m->rows;
     for (size_t r = 0; r < rows; r++) {
-        uint64_t c = code[r], d = more[r];
         __m256i u = first ? _mm256_setzero_si256() : _mm256_load_si256(part + r);
-        ADD_FOUR(u, c, 0);
-        ADD_FOUR(u, d, 4);
+        ADD_EIGHT(u, code[r]);
         if (!last) {
             _mm256_store_si256(part + r, u);
             continue;
@@ -254,7 +253,7 @@ static void mul_tables(float *y, size_t y_stride, const struct memory *m, const 
     size_t passes = bn_div_up(w->cols, STEP) * STEP_PASSES;
     memset(m->total, 0, 2 * m->rows * sizeof m->total[0]);
     for (size_t p = 0; p < passes; p++) {
-        const uint64_t *code = m->code + 2 * p * m->rows;
+        const uint64_t *code = m->code + p * m->rows;
         size_t byte = p % STEP_PASSES * AT_ONCE;
         if (byte == 0) turn(column, q + p / STEP_PASSES * STEP, q_stride, nt);
         for (size_t half = 0; half * HALF < nt; half++) {
@@ -273,8 +272,8 @@ void bn_mul_tables_avx2(float *y, size_t y_stride, const struct bn_packed *w, si
                         const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
                         size_t n_tok, void *scratch, bn_codes_fn *codes, bn_mul_i8_fn *otherwise)
 {
-    size_t n = n_tok / TOKENS * TOKENS;
-    if (n_tok - n >= MIN_TOKENS) n = n_tok;
+    size_t n = n_tok / HALF * HALF;
+    if (n_tok - n >= (n > 0 ? MIN_REST : MIN_TOKENS)) n = n_tok;
     struct memory m;
     lay_out(&m, scratch, part_rows(r1 - r0, w->cols), w->cols);
     if (w->scale_kind == BN_SCALE_BLOCK || r1 - r0 < MIN_ROWS) n = 0;

@@ -7,7 +7,8 @@
  * with the tokens' activations, which are operands in memory, and every token has a sum in a
  * register. So the decoding, 7 instructions for 128 columns of t2, is shared by all tokens, and
  * nothing has to be moved between columns. Five tokens or fewer leave registers for a second row.
- * Layout t3 is first decoded into a byte a column of a triple, in which its rows have two bits each.
+ * Layout t3 is first decoded into a byte a column of a triple, in which its rows have two bits each;
+ * two tokens of it are in gemm_t3_two_avx2.c.
  *
  * Order: 8 tokens; units of 12 rows; in a unit, blocks of 10 steps of 128 columns; in a block the
  * rows. The activations of a block (1280 bytes a token) stay in the first cache, and so does what is
@@ -325,5 +326,6 @@ void bn_t3_mul_i8_tokens_avx2(float *y, size_t y_stride, const struct bn_packed 
                               size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
                               const float *inv, size_t n_tok)
 {
+    if (n_tok == 2 && bn_t3_mul_i8_two_avx2(y, y_stride, w, r0, r1, q, q_stride, inv)) return;
     bn_mul_tokens_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, &t3);
 }

@@ -78,6 +78,19 @@ ALWAYS struct bn_t5_tables bn_t5_load_differences(void)
     return t;
 }
 
+/* 64 columns, tables of differences. Rows 0-3 as one register, to be masked by and: a mask within the
+ * exclusive or takes copies, and they cost as much as they save where few instructions multiply. */
+ALWAYS struct bn_t5_fields bn_t5_xor_fields(__m512i v, const struct bn_t5_tables *t)
+{
+    BN_KEEP(v);
+    const __m512i above = _mm512_max_epu8(v, _mm512_set1_epi8((char)(BN_T5_HIGH - 1)));
+    __m512i four = _mm512_xor_si512(_mm512_permutexvar_epi8(v, t->low),
+                                    _mm512_permutexvar_epi8(above, t->high));
+    BN_KEEP(four);
+    __m512i fifth = _mm512_permutexvar_epi8(above, t->fifth);
+    return (struct bn_t5_fields){four, _mm512_ternarylogic_epi32(v, fifth, bn_t5_mask(4), 0x28)};
+}
+
 /* 64 columns: the codes of rows [r0, r1), tables of differences */
 ALWAYS void bn_t5_codes(__m512i *c, __m512i v, const struct bn_t5_tables *t, const size_t r0,
                         const size_t r1)

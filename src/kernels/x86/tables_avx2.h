@@ -10,13 +10,14 @@
 #include <immintrin.h>
 
 enum {
-    BN_TABLE_PASSES = 8,    /* codes of a row for 128 columns */
+    BN_TABLE_FROM = 11,     /* tokens from which tables win */
+    BN_TABLE_PASSES = 4,    /* words of codes of a row for 128 columns */
     BN_TABLE_ROW_BLOCK = 24 /* codes have room for a multiple of so many rows */
 };
 
-/* Writes the codes of rows [r0, r1), r0 the first row of a group: for codes p of the step from column
- * 128 s on, row r's are code[(BN_TABLE_PASSES * s + p) * stride + r - r0], four times 16 bits. Number
- * j of them stands for the columns 128 s + 32 f + 4 p + j, f = 0 .. 3, and is 32 times the sum of
+/* Writes the codes of rows [r0, r1), r0 the first row of a group: for pass p of the step from column
+ * 128 s on, row r's are the bytes of code[(BN_TABLE_PASSES * s + p) * stride + r - r0]. Byte j, from
+ * the lowest on, stands for the columns 128 s + 32 f + 8 p + j, f = 0 .. 3, and is the sum of
  * 3^f (w + 1). stride is a multiple of BN_TABLE_ROW_BLOCK; the codes of rows from r1 up to there may
  * be anything. Returns false if there is a weight +2. */
 typedef bool bn_codes_fn(uint64_t *code, size_t stride, const struct bn_packed *w, size_t r0,
@@ -33,16 +34,12 @@ size_t bn_tables_bytes_avx2(size_t rows, size_t cols);
 /* The codes of four rows, c[i] the sums 3^f (w + 1) of row i as bytes, for all passes of a step. */
 static inline void bn_codes_store4(uint64_t *out, size_t stride, const __m256i c[4])
 {
-    __m256i a = _mm256_unpacklo_epi32(c[0], c[1]), b = _mm256_unpackhi_epi32(c[0], c[1]);
-    __m256i d = _mm256_unpacklo_epi32(c[2], c[3]), e = _mm256_unpackhi_epi32(c[2], c[3]);
-    __m256i v[4] = {_mm256_unpacklo_epi64(a, d), _mm256_unpackhi_epi64(a, d),
-                    _mm256_unpacklo_epi64(b, e), _mm256_unpackhi_epi64(b, e)};
-    for (size_t p = 0; p < 4; p++) {
-        __m256i low = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(v[p]));
-        __m256i high = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(v[p], 1));
-        _mm256_storeu_si256((void *)(out + p * stride), _mm256_slli_epi16(low, 5));
-        _mm256_storeu_si256((void *)(out + (4 + p) * stride), _mm256_slli_epi16(high, 5));
-    }
+    __m256i a = _mm256_unpacklo_epi64(c[0], c[1]), b = _mm256_unpackhi_epi64(c[0], c[1]);
+    __m256i d = _mm256_unpacklo_epi64(c[2], c[3]), e = _mm256_unpackhi_epi64(c[2], c[3]);
+    _mm256_storeu_si256((void *)out, _mm256_permute2x128_si256(a, d, 0x20));
+    _mm256_storeu_si256((void *)(out + stride), _mm256_permute2x128_si256(b, e, 0x20));
+    _mm256_storeu_si256((void *)(out + 2 * stride), _mm256_permute2x128_si256(a, d, 0x31));
+    _mm256_storeu_si256((void *)(out + 3 * stride), _mm256_permute2x128_si256(b, e, 0x31));
 }
 
 #endif
