@@ -141,7 +141,8 @@ static void packed_of(struct walk *w, struct bn_matrix *x)
     p->scale_kind = (enum bn_scale_kind)choice_of(w, p->scale_kind, BN_SCALE_BLOCK + 1);
     f32_of(w, &p->scale);
     size_of(w, &p->block, BN_COLS_MAX);
-    if (!x->gemm || !p->rows || (p->scale_kind == BN_SCALE_BLOCK && (!p->block || p->cols % p->block)))
+    if (!x->gemm || !p->rows ||
+        (p->scale_kind == BN_SCALE_BLOCK && (!p->block || p->cols % p->block)))
         fail(w, "a matrix");
     if (w->bad) return;
     const void *data = p->data, *blocks = p->block_scale;
