@@ -110,6 +110,15 @@ typedef struct bitnet_model_options {
      * each thread's rows in its own; "isolate": all on the caller's node; "replicate": a copy of
      * the weights in every node. Holds for the model's engines. */
     const char *numa;
+    /* a folder in which packed weights are kept for the next time, in the background; what is there for
+     * this file as it is now is used instead of packing, and checked meanwhile: if it is found damaged,
+     * the next call of an engine is BITNET_E_FORMAT. NULL: none. One folder may serve any number of
+     * processes. Not used with no_mmap. */
+    const char *cache;
+    uint32_t cache_read_only; /* 1: nothing is added to the folder */
+    uint32_t verify;          /* 1: packed weights are checked before this call returns */
+    uint64_t cache_min_bytes; /* packed weights of fewer bytes are not kept; 0: 256 MiB */
+    uint64_t cache_max_bytes; /* of all that is kept; what was used longest ago goes. 0: 20 GiB */
 } bitnet_model_options;
 
 BITNET_API void bitnet_model_options_init(bitnet_model_options *o);
@@ -158,6 +167,9 @@ typedef struct bitnet_model_info {
     uint32_t n_layer_mtp;  /* beside n_layer: that draft tokens */
     uint64_t mtp_bytes;    /* their matrices, as they lie in memory */
     uint64_t state_bytes;  /* of a sequence, in f32; 0: no layer has a state */
+    const char
+        *packed_path; /* the file that packed weights were taken from; "" if they were packed */
+    uint32_t packed_mapped; /* 1: they are used where it is mapped, shared with other processes */
 } bitnet_model_info;
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
@@ -280,6 +292,9 @@ typedef struct bitnet_engine_options {
     uint64_t state_cache_bytes;
     /* "f32" (NULL); "bf16": half the memory, states rounded behind every token */
     const char *state_type;
+    /* For measurements, not of hybrids: the KV cache is full of random keys and values from the
+     * beginning, and prompts count as read but for their last tokens, up to a page of them. */
+    int random_kv;
 } bitnet_engine_options;
 
 BITNET_API void bitnet_engine_options_init(bitnet_engine_options *o);
@@ -659,6 +674,7 @@ typedef struct bitnet_tensor_info {
     /* 1: gives a delta net its decays or strengths. Published files have some of them in floats;
      * then they are a few in a thousand weights, and is_matrix is 0 */
     int is_gate;
+    int is_packed; /* 1: in packed form only: its bytes are what it took before, and not in the file */
 } bitnet_tensor_info;
 BITNET_API bitnet_status bitnet_file_tensor(const bitnet_file *f, size_t i,
                                             bitnet_tensor_info *info);
@@ -697,11 +713,38 @@ typedef struct bitnet_convert_options {
     /* 1: scales may be rounded to the 16 bits of tq1_0, tq2_0, iq1_bn, q1_0, q2_0, pq2_0, ptq1_0; 0: such a
      * conversion is refused. Weights never change. */
     uint32_t allow_scale_rounding;
+    /* 1: weights as the kernels of this CPU want them, with what is made at open beside them, so that a
+     * model is mapped and runs (docs/packed.md). Types and scales stay as they are */
+    uint32_t packed;
+    const char *layout;  /* packed: as in bitnet_model_options */
+    uint32_t threads;    /* packed: that will run it, for the choice of a layout; 0: all cores */
+    const char *backend; /* packed: as in bitnet_model_options */
 } bitnet_convert_options;
 BITNET_API void bitnet_convert_options_init(bitnet_convert_options *o);
 /* Safetensors or GGUF in, GGUF out. The output appears whole or not at all. */
 BITNET_API bitnet_status bitnet_convert(const char *in_path, const char *out_path,
                                         const bitnet_convert_options *o, bitnet_error *err);
+
+/* What is kept in a folder of packed weights (`cache` in bitnet_model_options). */
+typedef struct bitnet_cache_entry {
+    size_t size;
+    const char *path;   /* of the entry */
+    const char *source; /* the model that it was made of; "" if it cannot be read */
+    uint64_t bytes;
+    uint64_t used_s;  /* when it was last opened, in seconds since 1970 */
+    uint32_t good;    /* 1: of this version, and whole as far as its head tells */
+    uint32_t current; /* 1: the model is there, unchanged */
+} bitnet_cache_entry;
+/* Called for each; strings are borrowed until it returns. Not 0: enough. */
+typedef int (*bitnet_cache_fn)(void *user, const bitnet_cache_entry *e);
+BITNET_API bitnet_status bitnet_cache_list(const char *folder, bitnet_cache_fn fn, void *user,
+                                           bitnet_error *err);
+/* Removes all entries; models that use one go on. n, bytes: what was removed; may be NULL. */
+BITNET_API bitnet_status bitnet_cache_clear(const char *folder, uint64_t *n, uint64_t *bytes,
+                                            bitnet_error *err);
+/* Every checksum of an entry, or of a GGUF with packed weights. BITNET_E_FORMAT: it is damaged. */
+BITNET_API bitnet_status bitnet_cache_verify(const char *path, bitnet_progress_fn progress,
+                                             void *progress_user, bitnet_error *err);
 
 typedef struct bitnet_synth_options {
     size_t size;

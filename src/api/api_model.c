@@ -33,6 +33,11 @@ bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitn
                                    .mlock = opt.mlock != 0,
                                    .no_mmap = opt.no_mmap != 0,
                                    .prefetch_bytes = opt.prefetch_bytes,
+                                   .cache = opt.cache,
+                                   .cache_read_only = opt.cache_read_only != 0,
+                                   .cache_min_bytes = opt.cache_min_bytes,
+                                   .cache_max_bytes = opt.cache_max_bytes,
+                                   .verify = opt.verify != 0,
                                    .threads = opt.threads,
                                    .progress = opt.progress,
                                    .progress_user = opt.progress_user};
@@ -101,7 +106,9 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                            .n_layer_attention = bn_config_attn_before(c, c->n_layer),
                            .n_layer_mtp = c->n_mtp,
                            .mtp_bytes = m->mtp_bytes,
-                           .state_bytes = bn_state_slot_bytes(c, false)};
+                           .state_bytes = bn_state_slot_bytes(c, false),
+                           .packed_path = m->image.path ? m->image.path : "",
+                           .packed_mapped = m->image.mapped};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { OUT_BUFFER_BYTES = 1 << 20 };
+enum { OUT_BUFFER_BYTES = 1 << 20, DRAIN_BYTES = 64 << 20 };
 
 struct bn_reading {
     int fd; /* -1: let go */
@@ -28,7 +28,8 @@ static bitnet_status fail_errno(bitnet_error *err, const char *what, const char 
 }
 
 /* Opens a regular file. O_NONBLOCK keeps a FIFO without a writer from hanging the open. */
-static bitnet_status open_regular(int *fd, size_t *bytes, const char *path, bitnet_error *err)
+static bitnet_status open_regular(int *fd, struct bn_file_id *id, const char *path,
+                                  bitnet_error *err)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0) return fail_errno(err, "open", path);
@@ -45,15 +46,39 @@ static bitnet_status open_regular(int *fd, size_t *bytes, const char *path, bitn
         close(*fd);
         return s;
     }
-    *bytes = (size_t)st.st_size;
+    *id = (struct bn_file_id){.device = (uint64_t)st.st_dev,
+                              .inode = (uint64_t)st.st_ino,
+                              .bytes = (uint64_t)st.st_size,
+                              .links = (uint64_t)st.st_nlink,
+                              .modified_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 +
+                                             (int64_t)st.st_mtim.tv_nsec};
     return BITNET_OK;
 }
 
-static bitnet_status map_descriptor(struct bn_mapping *out, int fd, size_t bytes, const char *path,
-                                    bitnet_error *err)
+/* An address whose offset in a huge page is that of the file. More is reserved than needed, and the
+ * rest given back. */
+static void *map_aligned(int fd, size_t bytes)
 {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = bn_align_up(bytes, page);
+    uint8_t *p = mmap(NULL, whole + BN_HUGE_PAGE, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return MAP_FAILED;
+    size_t before = bn_align_up((uintptr_t)p, BN_HUGE_PAGE) - (uintptr_t)p;
+    if (before) munmap(p, before);
+    munmap(p + before + whole, BN_HUGE_PAGE - before);
+    void *at = mmap(p + before, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0);
+    if (at == MAP_FAILED) munmap(p + before, whole);
+    return at;
+}
+
+static bitnet_status map_descriptor(struct bn_mapping *out, int fd, const struct bn_file_id *id,
+                                    const char *path, bitnet_error *err)
+{
+    size_t bytes = (size_t)id->bytes;
+    out->id = *id;
     if (!bytes) return BITNET_OK;
-    void *p = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *p = bytes < BN_HUGE_PAGE ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0)
+                                   : map_aligned(fd, bytes);
     if (p == MAP_FAILED) return fail_errno(err, "map", path);
     out->data = p;
     out->bytes = bytes;
@@ -64,9 +89,9 @@ bitnet_status bn_map_file(struct bn_mapping *out, const char *path, bitnet_error
 {
     *out = (struct bn_mapping){0};
     int fd = -1;
-    size_t bytes = 0;
-    BN_TRY(open_regular(&fd, &bytes, path, err));
-    bitnet_status s = map_descriptor(out, fd, bytes, path, err);
+    struct bn_file_id id = {0};
+    BN_TRY(open_regular(&fd, &id, path, err));
+    bitnet_status s = map_descriptor(out, fd, &id, path, err);
     close(fd);
     return s;
 }
@@ -89,11 +114,11 @@ bitnet_status bn_map_file_to_read(struct bn_mapping *out, const char *path, bitn
     if (!r) return bn_fail_nomem(err, sizeof *r, path);
     r->fd = -1;
     r->path = strdup(path);
-    size_t bytes = 0;
+    struct bn_file_id id = {0};
     bitnet_status s =
-        r->path ? open_regular(&r->fd, &bytes, path, err) : bn_fail_nomem(err, strlen(path), path);
+        r->path ? open_regular(&r->fd, &id, path, err) : bn_fail_nomem(err, strlen(path), path);
     if (s == BITNET_OK && fstat(r->fd, &r->stat) != 0) s = fail_errno(err, "read", path);
-    if (s == BITNET_OK) s = map_descriptor(out, r->fd, bytes, path, err);
+    if (s == BITNET_OK) s = map_descriptor(out, r->fd, &id, path, err);
     if (s != BITNET_OK) bn_unmap_file(out);
     return s;
 }
@@ -152,9 +177,10 @@ bitnet_status bn_read_file(char **out, size_t *n, const char *path, size_t max_b
 {
     *out = NULL;
     int fd = -1;
-    size_t bytes = 0;
-    BN_TRY(open_regular(&fd, &bytes, path, err));
+    struct bn_file_id id = {0};
+    BN_TRY(open_regular(&fd, &id, path, err));
     bitnet_status s = BITNET_OK;
+    size_t bytes = (size_t)id.bytes;
     char *p = NULL;
     if (bytes > max_bytes)
         s = bn_fail(err, BITNET_E_LIMIT, "'%s' has %zu bytes; at most %zu are read", path, bytes,
@@ -183,6 +209,22 @@ bool bn_is_folder(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool bn_folder_make(const char *path)
+{
+    char *p = strdup(path);
+    int why = 0; /* that of the first that is not there and cannot be made */
+    for (char *at = p ? p + 1 : NULL; at;) {
+        at = strchr(at, '/');
+        if (at) *at = 0;
+        if (mkdir(p, 0777) != 0 && errno != EEXIST && !why) why = errno;
+        if (at) *at++ = '/';
+    }
+    free(p);
+    bool there = bn_is_folder(path);
+    if (!there && why) errno = why;
+    return there;
 }
 
 bool bn_exists(const char *path)
@@ -234,14 +276,21 @@ bitnet_status bn_out_open(struct bn_out *o, const char *path, bool overwrite, bi
     return BITNET_OK;
 }
 
-static bitnet_status flush_pending(struct bn_out *o, bitnet_error *err)
+static bitnet_status write_all(const struct bn_out *o, const uint8_t *p, size_t n,
+                               bitnet_error *err)
 {
-    for (size_t done = 0; done < o->n_pending;) {
-        ssize_t r = write(o->fd, o->pending + done, o->n_pending - done);
+    for (size_t done = 0; done < n;) {
+        ssize_t r = write(o->fd, p + done, n - done);
         if (r < 0 && errno == EINTR) continue;
         if (r < 0) return fail_errno(err, "write", o->path);
         done += (size_t)r;
     }
+    return BITNET_OK;
+}
+
+static bitnet_status flush_pending(struct bn_out *o, bitnet_error *err)
+{
+    BN_TRY(write_all(o, o->pending, o->n_pending, err));
     o->n_pending = 0;
     return BITNET_OK;
 }
@@ -249,6 +298,12 @@ static bitnet_status flush_pending(struct bn_out *o, bitnet_error *err)
 bitnet_status bn_out_write(struct bn_out *o, const void *p, size_t n, bitnet_error *err)
 {
     const uint8_t *s = p;
+    /* in one piece: the system may then keep it in one, too */
+    if (n >= OUT_BUFFER_BYTES) {
+        BN_TRY(flush_pending(o, err));
+        o->offset += n;
+        return write_all(o, s, n, err);
+    }
     while (n) {
         size_t take = bn_min_size(n, OUT_BUFFER_BYTES - o->n_pending);
         memcpy(o->pending + o->n_pending, s, take);
@@ -267,6 +322,18 @@ bitnet_status bn_out_zeros(struct bn_out *o, size_t n, bitnet_error *err)
     for (; n; n -= bn_min_size(n, sizeof zeros))
         BN_TRY(bn_out_write(o, zeros, bn_min_size(n, sizeof zeros), err));
     return BITNET_OK;
+}
+
+void bn_out_drain(struct bn_out *o)
+{
+    uint64_t at = o->offset - o->n_pending, begun = o->drained;
+    if (at - begun < DRAIN_BYTES) return;
+    if (begun)
+        sync_file_range(o->fd, 0, (off_t)begun,
+                        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                            SYNC_FILE_RANGE_WAIT_AFTER);
+    sync_file_range(o->fd, (off_t)begun, (off_t)(at - begun), SYNC_FILE_RANGE_WRITE);
+    o->drained = at;
 }
 
 bitnet_status bn_out_commit(struct bn_out *o, bitnet_error *err)

@@ -6,13 +6,21 @@
 
 #include "base/status.h"
 
+/* Which file it is, and in which state. */
+struct bn_file_id {
+    uint64_t device, inode, bytes, links;
+    int64_t modified_ns;
+};
+
 struct bn_mapping {
     const uint8_t *data; /* NULL if the file is empty */
     size_t bytes;
+    struct bn_file_id id;       /* when it was mapped */
     struct bn_reading *reading; /* NULL: mapped for good */
 };
 
-/* Only regular files: a folder, FIFO or device is refused with a sentence, never waited for. */
+/* Only regular files: a folder, FIFO or device is refused with a sentence, never waited for. Large
+ * ones lie as in huge pages, so that the system can use such pages for them. */
 bitnet_status bn_map_file(struct bn_mapping *out, const char *path, bitnet_error *err);
 void bn_unmap_file(struct bn_mapping *m);
 
@@ -33,6 +41,7 @@ bitnet_status bn_read_file(char **out, size_t *n, const char *path, size_t max_b
                            bitnet_error *err);
 
 bool bn_is_folder(const char *path);
+bool bn_folder_make(const char *path); /* also those above it; true: it is there */
 bool bn_exists(const char *path);
 
 /* Output that appears whole or not at all: written beside the target under a temporary name, then
@@ -44,10 +53,14 @@ struct bn_out {
     uint8_t *pending; /* write buffer */
     size_t n_pending;
     uint64_t offset; /* bytes written so far, pending ones included */
+    uint64_t drained;
 };
 bitnet_status bn_out_open(struct bn_out *o, const char *path, bool overwrite, bitnet_error *err);
 bitnet_status bn_out_write(struct bn_out *o, const void *p, size_t n, bitnet_error *err);
 bitnet_status bn_out_zeros(struct bn_out *o, size_t n, bitnet_error *err);
+/* What was written so far begins to go to the disk, all but the last few MiB have arrived: so that
+ * commit has little left to wait for. */
+void bn_out_drain(struct bn_out *o);
 bitnet_status bn_out_commit(struct bn_out *o, bitnet_error *err); /* flushes to disk, renames */
 /* The last piece, then commit. */
 bitnet_status bn_out_end(struct bn_out *o, const void *p, size_t n, bitnet_error *err);

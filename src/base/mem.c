@@ -3,12 +3,14 @@
 
 #include "base/tree.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE /* glibc before 2.35 */
+#define MADV_POPULATE_READ  22
 #define MADV_POPULATE_WRITE 23
 #endif
 
@@ -42,6 +44,50 @@ void bn_touch_read(const void *p, size_t bytes)
     uintptr_t page = small_page(), end = (uintptr_t)p + bytes;
     for (uintptr_t at = (uintptr_t)p; at < end; at = bn_align_up(at + 1, page))
         (void)*(const volatile uint8_t *)at;
+}
+
+void bn_touch_file(const void *p, size_t bytes)
+{
+    uintptr_t page = small_page(), from = (uintptr_t)p & ~(page - 1);
+    if (madvise((void *)from, (uintptr_t)p + bytes - from, MADV_POPULATE_READ) != 0)
+        bn_touch_read(p, bytes);
+}
+
+void bn_wish_huge(const void *p, size_t bytes)
+{
+    uintptr_t page = small_page(), from = (uintptr_t)p & ~(page - 1);
+    madvise((void *)from, (uintptr_t)p + bytes - from, MADV_HUGEPAGE); /* refusal is fine */
+}
+
+/* The lines of /proc/self/smaps behind the one of the mapping. */
+static uint64_t huge_in(FILE *f, uintptr_t p)
+{
+    static const char *const kinds_of[] = {"AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:"};
+    char line[256];
+    uint64_t bytes = 0;
+    bool here = false;
+    while (fgets(line, sizeof line, f)) {
+        unsigned long from, to, kb;
+        char after;
+        if (sscanf(line, "%lx-%lx%c", &from, &to, &after) == 3) {
+            if (here) break;
+            here = p >= from && p < to;
+        }
+        for (size_t i = 0; here && i < BN_ARRAY_LEN(kinds_of); i++)
+            if (strncmp(line, kinds_of[i], strlen(kinds_of[i])) == 0 &&
+                sscanf(line + strlen(kinds_of[i]), "%lu", &kb) == 1)
+                bytes += (uint64_t)kb << 10;
+    }
+    return bytes;
+}
+
+uint64_t bn_huge_bytes(const void *p)
+{
+    FILE *f = fopen("/proc/self/smaps", "re");
+    if (!f) return 0;
+    uint64_t bytes = huge_in(f, (uintptr_t)p);
+    fclose(f);
+    return bytes;
 }
 
 static const struct {
@@ -240,6 +286,17 @@ bitnet_status bn_slab_lock(struct bn_slab *s, const char *what, bitnet_error *er
 void bn_slab_touch(const struct bn_slab *s)
 {
     for (const struct bn_slab_chunk *c = s->chunk; c; c = c->next) bn_touch_read(c, c->used);
+}
+
+bool bn_slab_span(const struct bn_slab *s, size_t i, const uint8_t **p, size_t *bytes)
+{
+    const struct bn_slab_chunk *c = s->chunk;
+    size_t head = bn_align_up(sizeof *c, 64);
+    while (c && i--) c = c->next;
+    if (!c) return false;
+    *p = (const uint8_t *)c + head;
+    *bytes = c->used - head;
+    return true;
 }
 
 void bn_slab_free(struct bn_slab *s)

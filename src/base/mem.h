@@ -14,6 +14,12 @@ void *bn_calloc_now(size_t n, size_t size);
 /* Pages are brought into memory, with what is in them; those of bn_touch can then be written. */
 void bn_touch(void *p, size_t bytes);
 void bn_touch_read(const void *p, size_t bytes);
+/* The same for much of a file that is mapped, all at once. Huge pages are asked for apart, and for all
+ * of it together: what is asked for becomes a mapping of its own. */
+void bn_touch_file(const void *p, size_t bytes);
+void bn_wish_huge(const void *p, size_t bytes);
+/* Of the mapping that p lies in: bytes that lie in huge pages now. */
+uint64_t bn_huge_bytes(const void *p);
 
 /* A large block: page aligned, zeroed. From BN_HUGE_PAGE on it is aligned to that, and transparent
  * huge pages are asked for. Freed with its size. */
@@ -68,6 +74,8 @@ void *bn_slab_alloc(struct bn_slab *s,
 /* What has been handed out is locked, if s->how says so. */
 bitnet_status bn_slab_lock(struct bn_slab *s, const char *what, bitnet_error *err);
 void bn_slab_touch(const struct bn_slab *s); /* reads */
+/* What was handed out lies in pieces: piece i, 64-byte aligned; false: there are no more. */
+bool bn_slab_span(const struct bn_slab *s, size_t i, const uint8_t **p, size_t *bytes);
 void bn_slab_free(struct bn_slab *s);
 
 /* Grows *items (elements of `size` bytes) so that it holds at least `need`. false: out of memory,

@@ -52,17 +52,22 @@ struct bench_settings {
     uint64_t seed;
     const char *op;               /* kernels: this operation only; NULL: all */
     const char *text;             /* kv: a file whose perplexity is measured; NULL: none */
+    bool random_keys;             /* kv: in place of a prompt that is read */
     bool text_embedded;           /* by the embedded model, not the one whose speed is measured */
     bitnet_engine_options engine; /* threads, context, chunk and cache as the user wants them */
     const char *tuned;            /* what the tuning file had to say about it, "" if nothing */
 };
 
-/* kv: an engine with one request that goes on from round to round. */
+/* kv: an engine with one request that goes on from round to round; with random keys, requests of all
+ * depths in turn. */
 struct bench_kv {
-    bitnet_engine *engine; /* owned */
+    bitnet_kv_type type;
+    bitnet_engine *engine;
+    bool borrowed; /* the engine is that of an item before */
     bitnet_engine_info info;
     double bits; /* of a key's or value's number, scales included */
     bool started;
+    double attention_ms;   /* with random keys */
     bitnet_ppl_result ppl; /* n_tokens is 0 without a text */
 };
 
@@ -138,8 +143,9 @@ bitnet_status bench_kv_plan(struct bench *b, bitnet_error *err);
 bitnet_status bench_kv_measure(struct bench *b, struct bench_measurement *m, bool keep,
                                bitnet_error *err);
 bitnet_status bench_kv_perplexity(struct bench *b, bitnet_error *err);
-const struct bench_measurement *bench_kv_base(const struct bench *b); /* the default, f16 */
-void bench_kv_free(struct bench_kv *kv);                              /* NULL is fine */
+const struct bench_measurement *
+bench_kv_base(const struct bench *b, const struct bench_measurement *m); /* the default, f16 */
+void bench_kv_free(struct bench_kv *kv);                                 /* NULL is fine */
 void bench_print_kv(const json_t *items);
 
 /* bench_run.c, for the others */

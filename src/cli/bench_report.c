@@ -85,13 +85,14 @@ static json_t *json_kernel(const struct bench *b, const struct bench_measurement
 static void set_kv(json_t *o, const struct bench *b, const struct bench_measurement *m,
                    double median, double *scratch)
 {
-    const struct bench_measurement *base = bench_kv_base(b);
+    const struct bench_measurement *base = bench_kv_base(b, m);
     const struct bench_kv *kv = m->kv;
     double speed = bench_summarize(base->rates, base->n_repeats, scratch).median;
     set_text(o, "kv_type", kv->info.kv_type);
     set_int(o, "kv_token_bytes", kv->info.kv_token_bytes);
     set_real(o, "bits_per_value", kv->bits);
     set_real(o, "speed_change", speed > 0 ? median / speed - 1 : 0);
+    if (kv->attention_ms > 0) set_real(o, "attention_ms", kv->attention_ms);
     if (!kv->ppl.n_tokens) return;
     set_real(o, "perplexity", kv->ppl.perplexity);
     set_real(o, "nll_per_token", kv->ppl.nll_per_token);

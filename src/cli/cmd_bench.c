@@ -19,7 +19,7 @@ struct bench_config {
     const char *mode, *report, *plot, *fail_over, *op, *text;
     struct opt_u32s prompt_tokens, batch_sizes, depths;
     uint32_t max_new_tokens, warmup, repeat;
-    bool engine_warmup;
+    bool engine_warmup, random_keys;
     uint32_t pairs;
     bool json, run;
     struct tune_opts tune;
@@ -74,11 +74,17 @@ static const struct opt measure_table[] = {
      .name = "depths",
      .metavar = "LIST",
      .help = "depth: tokens in the cache before decoding, as far as the context goes; kv: the "
-             "last one counts",
+             "last one counts, with --random-keys all of them",
      .offset = AT(depths),
      .initial = "0,512,1024,2048,3072,4096",
      .min = 0,
      .max = 1 << 20},
+    {.kind = OPT_FLAG,
+     .name = "random-keys",
+     .help =
+         "kv: the cache is full of random keys and values, so that nothing has to be read before; "
+         "attention's own time is shown as well",
+     .offset = AT(random_keys)},
     {.kind = OPT_U32,
      .name = "warmup",
      .metavar = "N",
@@ -190,6 +196,7 @@ static void fill_settings(struct bench_settings *s, struct bench_config *c)
                                  .seed = c->made.seed,
                                  .op = c->op,
                                  .text = c->text,
+                                 .random_keys = c->random_keys,
                                  .text_embedded = c->made.shape != NULL,
                                  .tuned = c->tuned};
     model_engine_options(&s->engine, &c->model, &c->engine);
@@ -344,6 +351,7 @@ static int run(void *config, const struct arg_words *words)
     if (c->op && !kernels_only(c)) return term_usage("bench", "--op needs --mode kernels");
     bool kv = c->mode && strcmp(c->mode, "kv") == 0;
     if (c->text && !kv) return term_usage("bench", "--text needs --mode kv");
+    if (c->random_keys && !kv) return term_usage("bench", "--random-keys needs --mode kv");
     if (c->plot && (kv || kernels_only(c)))
         return term_usage("bench", "--plot does not draw %s", c->mode);
     if (c->tune.exhaustive && !c->tune.autotune)
@@ -362,9 +370,9 @@ const struct command cmd_bench = {
         "operation\n"
         "in every variant this CPU can run, on the sizes of the model, by one thread. kv: every "
         "type of the\n"
-        "KV cache: its memory, decoding behind a long text, and with --text the perplexity. Every "
-        "round\n"
-        "takes each measurement once;\n"
+        "KV cache, with --kv-type f16 and that one: its memory, decoding behind a long text, and "
+        "with\n"
+        "--text the perplexity. Every round takes each measurement once;\n"
         "the table shows medians over the rounds, spread is the distance of the quartiles. "
         "roofline is\n"
         "the share of the memory's read bandwidth, measured in the same run, that the bytes read "

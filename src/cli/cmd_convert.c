@@ -10,8 +10,9 @@
 #include "cli/written.h"
 
 struct convert_config {
-    const char *type, *head_type, *name, *i2s_layout;
-    bool allow_scale_rounding, force, json;
+    const char *type, *head_type, *name, *i2s_layout, *layout, *backend;
+    uint32_t threads;
+    bool allow_scale_rounding, force, json, packed;
 };
 
 #define AT(field) offsetof(struct convert_config, field)
@@ -45,6 +46,33 @@ static const struct opt table[] = {
      .help =
          "scales may be rounded to 16 bits where the type has no more; the weights never change",
      .offset = AT(allow_scale_rounding)},
+    {.kind = OPT_FLAG,
+     .name = "packed",
+     .help = "weights as the kernels of this machine want them: the file is mapped and runs at "
+             "once, and processes share it; other machines pack it again if they want another "
+             "layout",
+     .offset = AT(packed)},
+    {.kind = OPT_CHOICE,
+     .name = "layout",
+     .help = "--packed: layout of the weights, as in 'bitnet run'",
+     .offset = AT(layout),
+     .initial = "auto",
+     .choices = "auto|t2|t3|t5|b1|g2|g3|g5"},
+    {.kind = OPT_STR,
+     .name = "backend",
+     .metavar = "NAME",
+     .help = "--packed: for which kernels, as in 'bitnet run'",
+     .offset = AT(backend),
+     .initial = "auto"},
+    {.kind = OPT_U32,
+     .letter = 't',
+     .name = "threads",
+     .metavar = "N",
+     .help = "--packed: threads that will run it; 0 takes all usable cores",
+     .offset = AT(threads),
+     .initial = "0",
+     .min = 0,
+     .max = 512},
     {.kind = OPT_FLAG, .name = "force", .help = "replace OUT if it exists", .offset = AT(force)},
     {.kind = OPT_FLAG, .name = "json", .help = "print the summary as JSON", .offset = AT(json)},
     {.kind = OPT_END},
@@ -57,7 +85,8 @@ static int run(void *config, const struct arg_words *words)
     const struct convert_config *c = config;
     if (words->n != 2) return term_usage("convert", "two paths are needed: bitnet convert IN OUT");
     const char *in = model_path_resolve(words->items[0]), *out = words->items[1];
-    int code = written_check(out, c->force);
+    int code = model_backend_check(c->backend, "convert");
+    if (code == EXIT_DONE) code = written_check(out, c->force);
     if (code != EXIT_DONE) return code;
     struct term_progress bar = {0};
     bitnet_error err = {0};
@@ -69,6 +98,10 @@ static int run(void *config, const struct arg_words *words)
     o.i2s_layout = c->i2s_layout;
     o.overwrite = c->force;
     o.allow_scale_rounding = c->allow_scale_rounding;
+    o.packed = c->packed;
+    o.layout = c->layout;
+    o.backend = c->backend;
+    o.threads = c->threads;
     o.progress = term_progress_show;
     o.progress_user = &bar;
     uint64_t start_ns = bn_now_ns();
@@ -89,7 +122,8 @@ const struct command cmd_convert = {
              "hold the input exactly, that is an error.\n"
              "\n"
              "  bitnet convert ./bitnet-b1.58-2B-4T model.gguf\n"
-             "  bitnet convert model.gguf small.gguf --type tq1_0 --head-type q6_k\n",
+             "  bitnet convert model.gguf small.gguf --type tq1_0 --head-type q6_k\n"
+             "  bitnet convert model.gguf packed.gguf --packed\n",
     .parts = parts,
     .config_bytes = sizeof(struct convert_config),
     .max_words = 2,

@@ -48,6 +48,7 @@ static int add_models(struct doctor_facts *f, const char *typed, struct model_op
 {
     bitnet_model *model = NULL;
     if (f->recorded && !typed) return EXIT_DONE; /* nothing to reckon with */
+    o->cache_read_only = true;
     int code = model_open(&model, typed, o, "auto", "auto", "doctor");
     if (code == EXIT_DONE) doctor_add_model(f, model);
     bitnet_model_close(model);

@@ -64,6 +64,7 @@ struct contents {
     struct row *rows;
     size_t n_rows;
     bool counted; /* the matrices were read */
+    bool packed;  /* some weights are in packed form only */
     bitnet_file_model model;
     bitnet_error why_not; /* status other than BITNET_OK: the model cannot be read */
     /* over the projection matrices */
@@ -107,7 +108,8 @@ static bitnet_status read_rows(struct contents *c, bool count, bitnet_error *err
         r->stats.size = sizeof r->stats;
         if (bitnet_file_tensor(c->file, i, &r->info) != BITNET_OK)
             return bn_fail(err, BITNET_E_INTERNAL, "tensor %zu of the file could not be listed", i);
-        r->counted = count && (r->info.is_matrix || r->info.is_ternary_type);
+        r->counted = count && !r->info.is_packed && (r->info.is_matrix || r->info.is_ternary_type);
+        c->packed |= r->info.is_packed != 0;
         if (r->counted) total += r->info.bytes;
     }
     bitnet_status s = BITNET_OK;
@@ -237,6 +239,7 @@ static void print_weights(const struct contents *c)
             if (r->stats.n_nonfinite)
                 printf("  %llu not finite", (unsigned long long)r->stats.n_nonfinite);
         }
+        if (r->info.is_packed) fputs("  packed", stdout);
         fputc('\n', stdout);
     }
 }
@@ -369,11 +372,11 @@ static json_t *json_tensor(const struct row *r)
     for (uint32_t d = 0; d < t->n_dims && d < BN_ARRAY_LEN(t->dims); d++)
         json_array_append_new(dims, json_integer((json_int_t)t->dims[d]));
     json_t *j =
-        json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:b, s:b, s:b}", "name",
+        json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:b, s:b, s:b, s:b}", "name",
                   term_json_string(t->name, strlen(t->name)), "type", t->type, "dims", dims,
                   "bytes", (json_int_t)t->bytes, "offset", (json_int_t)t->offset, "bits_per_weight",
                   bn_json_real(t->bits_per_weight), "is_matrix", t->is_matrix, "is_ternary_type",
-                  t->is_ternary_type, "is_gate", t->is_gate);
+                  t->is_ternary_type, "is_gate", t->is_gate, "is_packed", t->is_packed);
     if (!j || !r->counted) return j;
     const bitnet_tensor_stats *s = &r->stats;
     json_t *found = json_pack(
@@ -493,6 +496,10 @@ static int print_json(const struct contents *c)
 static int check_required(const struct contents *c, const char *require)
 {
     const char *path = model_path_name(c->path);
+    if (c->packed)
+        return term_fail_text("the weights of %s are packed and are not counted; look at the file "
+                              "that it was made of",
+                              path);
     if (c->n_matrices == 0)
         return term_fail_text("%s holds no weight matrices, so it is not %s", path, require);
     if (c->nonfinite)
@@ -521,7 +528,7 @@ static int run(void *config, const struct arg_words *words)
     if (s == BITNET_OK) bitnet_file_get_model(c.file, &c.model, &c.why_not);
     if (s == BITNET_OK) s = read_rows(&c, count, &err);
     if (s == BITNET_OK) {
-        summarise(&c, count);
+        summarise(&c, count && !c.packed);
         code = o->json ? print_json(&c) : print_text(o, &c);
         if (code == EXIT_DONE && o->require) code = check_required(&c, o->require);
     } else {

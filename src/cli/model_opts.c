@@ -4,6 +4,7 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/suggest.h"
+#include "cli/cache_folder.h"
 #include "cli/command.h"
 #include "cli/term.h"
 #include <errno.h>
@@ -82,7 +83,8 @@ const struct opt model_opts_table[] = {
     {.kind = OPT_CHOICE,
      .name = "layout",
      .help = "layout of weights in memory; auto: b1 for binary ones; for large models t5 with "
-             "AVX-512, t3 from 2 threads on with AVX2; else t2",
+             "AVX-512, t3 from 2 threads on with AVX2; else t2; g2, g3 and g5 are for activations "
+             "in groups",
      .offset = offsetof(struct model_opts, layout),
      .initial = "auto",
      .choices = "auto|t2|t3|t5|b1|g2|g3|g5",
@@ -103,6 +105,34 @@ const struct opt model_opts_table[] = {
      .name = "no-mmap",
      .help = "read the model's file into memory instead of mapping it",
      .offset = offsetof(struct model_opts, no_mmap)},
+    {.kind = OPT_STR,
+     .name = "cache",
+     .metavar = "DIR",
+     .help = "where packed copies of large models are kept, so that the next start need not pack "
+             "them; 'off': nowhere; auto: bitnet in $XDG_CACHE_HOME or ~/.cache",
+     .offset = offsetof(struct model_opts, cache),
+     .initial = "auto",
+     .env = "BITNET_CACHE"},
+    {.kind = OPT_FLAG,
+     .name = "no-cache",
+     .help = "the same as --cache off",
+     .offset = offsetof(struct model_opts, no_cache)},
+    {.kind = OPT_SIZE,
+     .name = "cache-size",
+     .metavar = "BYTES",
+     .help = "what all copies in it may take; those used longest ago go first; auto is 20G",
+     .offset = offsetof(struct model_opts, cache_max_bytes),
+     .initial = "auto"},
+    {.kind = OPT_SIZE,
+     .name = "cache-from",
+     .metavar = "BYTES",
+     .help = "packed weights of fewer bytes are not kept; auto is 256M",
+     .offset = offsetof(struct model_opts, cache_min_bytes),
+     .initial = "auto"},
+    {.kind = OPT_FLAG,
+     .name = "verify",
+     .help = "check packed weights before the first token, not beside it",
+     .offset = offsetof(struct model_opts, verify)},
     {.kind = OPT_U32,
      .name = "prefetch-distance",
      .metavar = "BYTES",
@@ -374,6 +404,7 @@ void model_options(bitnet_model_options *out, const struct model_opts *o, const 
     out->no_mmap = o->no_mmap;
     out->prefetch_bytes = o->prefetch_bytes;
     out->numa = o->numa;
+    out->verify = o->verify;
     out->head = head;
     out->ffn = ffn;
 }
@@ -387,7 +418,14 @@ int model_open(bitnet_model **out, const char *typed, struct model_opts *o, cons
     if (code != EXIT_DONE) return code;
     take_tuning(o, model_path_resolve(typed));
     bitnet_model_options mo;
+    char folder[CACHE_PATH_BYTES];
     model_options(&mo, o, head, ffn);
+    if (!o->no_cache && cache_folder(folder, o->cache)) {
+        mo.cache = folder;
+        mo.cache_read_only = o->cache_read_only;
+        mo.cache_min_bytes = o->cache_min_bytes;
+        mo.cache_max_bytes = o->cache_max_bytes;
+    }
     return open_with(out, typed, &mo);
 }
 

@@ -17,9 +17,11 @@ extern const struct opt model_path_table[];
 
 struct model_opts {
     const char *model, *backend, *activations, *i2s_layout, *layout, *pin, *cpus, *hugepages, *numa,
-        *tuning;
+        *tuning, *cache;
     uint32_t threads, prefetch_bytes;
-    bool mlock, no_mmap;
+    uint64_t cache_min_bytes, cache_max_bytes;
+    bool mlock, no_mmap, no_cache, verify;
+    bool cache_read_only; /* for commands that measure: nothing is written beside them */
     bool threads_given, layout_given, pin_given, prefetch_given;
     struct tuning tuned; /* what was taken from the tuning file, set by model_open */
 };

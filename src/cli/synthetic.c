@@ -110,6 +110,7 @@ int synthetic_or_word(bitnet_model **out, const struct synthetic_opts *made, str
 {
     struct synthetic_source from;
     int code = synthetic_find(&from, made, o->model, words, command);
+    o->cache_read_only = true;
     if (code == EXIT_DONE) code = model_open(out, from.typed, o, head, ffn, command);
     synthetic_end(&from); /* the model holds what it needs of it */
     return code;

@@ -17,7 +17,7 @@ static size_t sum_types(struct type_sum sums[TYPES_MAX], const bitnet_file *f)
     size_t n = 0;
     for (size_t i = 0; i < bitnet_file_n_tensors(f); i++) {
         bitnet_tensor_info t = {.size = sizeof t};
-        if (bitnet_file_tensor(f, i, &t) != BITNET_OK) continue;
+        if (bitnet_file_tensor(f, i, &t) != BITNET_OK || t.is_packed) continue;
         size_t k = 0;
         while (k < n && strcmp(sums[k].type, t.type) != 0) k++;
         if (k == TYPES_MAX) continue;

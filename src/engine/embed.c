@@ -147,6 +147,7 @@ static bitnet_status run(struct embedding *m, bitnet_error *err)
 bitnet_status bn_engine_embed(struct bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
                               const bitnet_embed_options *o, float *out, bitnet_error *err)
 {
+    BN_TRY(bn_model_check(e->m, err));
     struct embedding m = {
         .e = e, .inputs = inputs, .n_inputs = n, .o = o, .out = out, .n_embd = e->m->config.n_embd};
     m.sum = bn_calloc(m.n_embd, sizeof *m.sum);

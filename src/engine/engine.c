@@ -117,6 +117,17 @@ static uint32_t choose_snapshots(const struct bitnet_engine *e, const bitnet_eng
     return (uint32_t)bn_min_size(bytes / slot_bytes, bn_min_size(n_pages, BN_MAX_SNAPSHOTS));
 }
 
+static bitnet_status fill_cache(struct bitnet_engine *e, bool random, bitnet_error *err)
+{
+    e->random_kv = random;
+    if (!random) return BITNET_OK;
+    if (bn_state_slot_bytes(&e->m->config, false))
+        return bn_fail(err, BITNET_E_ARG, "random keys are not for models that also have states");
+    if (!bn_kv_fill(&e->kv, &e->m->kernels, 1))
+        return bn_fail(err, BITNET_E_NOMEM, "out of memory while the KV cache is filled");
+    return BITNET_OK;
+}
+
 static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_options *o,
                                 bitnet_error *err)
 {
@@ -129,6 +140,7 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
     BN_TRY(bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages,
                       &e->backing, err));
     bn_place_shared(e->m, e->kv.data, e->kv.bytes);
+    BN_TRY(fill_cache(e, o->random_kv, err));
     BN_TRY(parse_state_type(&bf16, o->state_type, err));
     uint32_t n_snapshots = prefix == OFF ? 0 : choose_snapshots(e, o, n_pages, bf16);
     BN_TRY(bn_states_open(&e->states, &e->m->config, bf16, e->max_seqs + n_snapshots, e->draft,
@@ -372,6 +384,7 @@ bitnet_status bn_engine_eval(struct bitnet_engine *e, uint32_t seq, const int32_
     struct bn_kv_seq *s = NULL;
     BN_TRY(find_seq(e, seq, &s, err));
     BN_TRY(bn_engine_check_tokens(e, tokens, n, err));
+    BN_TRY(bn_model_check(e->m, err));
     if (n > e->ctx - s->n_tokens)
         return bn_fail(err, BITNET_E_LIMIT, "%zu tokens after %u do not fit a context of %u", n,
                        s->n_tokens, e->ctx);

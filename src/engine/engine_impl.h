@@ -32,6 +32,7 @@ struct bitnet_engine {
     uint32_t ctx, max_seqs, max_batch;
     uint32_t draft, draft_rows; /* guesses of one answer, and of all, in a step */
     bool always_guess;
+    bool random_kv;               /* what is known of a prompt are random pages */
     uint32_t n_pinned;            /* workers bound to a CPU */
     enum bn_head_mode head;       /* screened: where sampling allows it; never auto */
     struct bn_kv_seq *seqs;       /* [max_seqs] of answers that run, and of the plain door */

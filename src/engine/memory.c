@@ -4,6 +4,11 @@
  * step on that filled them, so giving way adds nothing. */
 #include "engine/engine_impl.h"
 
+/* A step cannot be stopped, so that Ctrl-C, a client that went away and the end of a server wait for
+ * it. What it takes is learned; the guess before is that a core makes so many products a nanosecond. */
+static const uint64_t STEP_MOST_NS = 4 * UINT64_C(1000000000);
+static const double GUESS_MACS_NS = 100;
+
 /* A page that is written to has one holder: start copies what it shares in part, and the prefix cache
  * gets pages only when they are full or their text has ended. */
 bool bn_engine_reserve(struct bitnet_engine *e, struct bn_kv_seq *s, uint32_t n_tokens)
@@ -48,6 +53,12 @@ static const struct bn_answer *sibling_with_prompt(const struct bn_answer *a)
  * computed. False: n_tokens could not fit anyway. */
 static bool take_known(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_tokens)
 {
+    if (e->random_kv) {
+        uint32_t n = (a->job.n_tokens - 1) / BN_ATTN_BLOCK * BN_ATTN_BLOCK;
+        if (!bn_engine_reserve(e, a->kv, n)) return false;
+        a->kv->n_tokens = n;
+        return true;
+    }
     /* a sibling's state has gone on: with states, the prefix cache is the only way */
     const struct bn_answer *sibling = a->kv->state ? NULL : sibling_with_prompt(a);
     if (sibling && a->job.n_tokens == a->request->n_prompt) {
@@ -128,9 +139,13 @@ static void drop(void *user, struct bn_sched_job *j)
 bitnet_status bn_engine_open_sched(struct bitnet_engine *e, uint64_t step_target_ns,
                                    bitnet_error *err)
 {
-    const struct bn_sched_limits limits = {.max_seqs = e->max_seqs,
-                                           .max_batch_tokens = e->max_batch,
-                                           .step_target_ns = step_target_ns};
+    const struct bn_sched_limits limits = {
+        .max_seqs = e->max_seqs,
+        .max_batch_tokens = e->max_batch,
+        .step_target_ns = step_target_ns,
+        .step_most_ns = STEP_MOST_NS,
+        .prompt_guess_ns =
+            (uint64_t)((double)e->m->n_params / (GUESS_MACS_NS * bn_pool_threads(e->pool)))};
     const struct bn_sched_host host = {.user = e, .start = start, .grow = grow, .drop = drop};
     return bn_sched_open(&e->sched, &limits, &host, err);
 }

@@ -14,7 +14,7 @@
  * once it runs undisturbed, for every plan gives to every running job its one token or, of a prompt,
  * at least q, where
  *     q = max(1, b / max_seqs), b = (max_batch_tokens - max_seqs + 2) / 2;
- *     with a target for steps b = min(BN_SCHED_MIN_PROMPT, max_batch_tokens - max_seqs + 1)
+ *     where the time of steps is limited b = min(BN_SCHED_MIN_PROMPT, max_batch_tokens - max_seqs + 1)
  * (divisions rounded down). That is so since with n prompts at most max_seqs - n tokens are answers,
  * prompts are promised half of the rest or BN_SCHED_MIN_PROMPT, and a share is an n-th of that. What a
  * preempted job has answered already costs no more as part of its prompt than as an answer.
@@ -125,6 +125,7 @@ bitnet_status bn_sched_open(struct bn_sched **out, const struct bn_sched_limits 
     struct bn_sched *s = bn_calloc(1, sizeof *s);
     if (!s) return bn_fail_nomem(err, sizeof *s, "the scheduler");
     s->limits = *limits;
+    s->cost.prompt_ns = (double)limits->prompt_guess_ns;
     s->host = *host;
     *out = s;
     return BITNET_OK;
@@ -204,13 +205,21 @@ static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 /* Has this step a target? Where nobody waits for a next token, it has none. */
 static bool is_timed(const struct bn_sched *s) { return s->limits.step_target_ns && s->n_answers; }
 
+/* What it may take; 0: as long as it wants. */
+static double most_ns(const struct bn_sched *s)
+{
+    uint64_t target = is_timed(s) ? s->limits.step_target_ns : 0, most = s->limits.step_most_ns;
+    return (double)(target && (!most || target < most) ? target : most);
+}
+
 /* How many tokens of that price fit into the step beside these answers and prompt tokens. */
 static uint32_t room(const struct bn_sched *s, uint32_t answers, uint32_t prompts, double token_ns)
 {
     uint32_t left = s->limits.max_batch_tokens - answers - prompts;
-    if (!is_timed(s)) return left;
-    double ns = (double)s->limits.step_target_ns - bn_step_cost_ns(&s->cost, answers, prompts);
-    if (ns <= 0 || token_ns == 0) return 0; /* too late, or not learned yet */
+    double most = most_ns(s), ns = most - bn_step_cost_ns(&s->cost, answers, prompts);
+    if (most == 0) return left;
+    if (token_ns == 0) return is_timed(s) ? 0 : left; /* not learned yet */
+    if (ns <= 0) return 0;
     return token_ns * left <= ns ? left : (uint32_t)(ns / token_ns);
 }
 

@@ -38,6 +38,9 @@ struct bn_sched_limits {
     uint32_t max_batch_tokens; /* of a step; at least max_seqs */
     uint64_t step_target_ns;   /* prompts are cut so that a step with answers in it takes about so
                                 * long; 0: as much as fits */
+    /* And so that no step takes much longer than this, since nothing can be stopped within one; 0: as
+     * much as fits. Until steps have been seen, a prompt's token is taken to cost prompt_guess_ns. */
+    uint64_t step_most_ns, prompt_guess_ns;
 };
 
 struct bn_sched;

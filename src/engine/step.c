@@ -233,6 +233,7 @@ bitnet_status bn_engine_step(struct bitnet_engine *e, bitnet_event *events, size
     size_t room = *n;
     *n = 0;
     if (!room) return bn_fail(err, BITNET_E_ARG, "room for 0 events; at least 1 is needed");
+    BN_TRY(bn_model_check(e->m, err));
     if (e->next_event == e->n_events) BN_TRY(compute_step(e, err));
     for (; *n < room && e->next_event < e->n_events; (*n)++)
         events[*n] = e->events[e->next_event++];

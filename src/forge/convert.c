@@ -97,8 +97,8 @@ fail:
     return s;
 }
 
-bitnet_status bn_convert(const char *in, const char *out, const bitnet_convert_options *o,
-                         bitnet_error *err)
+static bitnet_status to_gguf(const char *in, const char *out, const bitnet_convert_options *o,
+                             bitnet_error *err)
 {
     struct bn_source src = {0};
     struct bn_config config;
@@ -118,7 +118,9 @@ bitnet_status bn_convert(const char *in, const char *out, const bitnet_convert_o
     bn_buf_init(&note, NOTE_MAX_BYTES);
     bitnet_status s = bn_source_open(&src, in, layout, err);
     if (s != BITNET_OK) goto fail;
-    s = bn_config_read(&config, &src, &note, err);
+    for (size_t i = 0; i < src.n_tensors && s == BITNET_OK; i++)
+        if (src.tensors[i].packed) s = bn_tensor_fail_packed(&src, &src.tensors[i], err);
+    if (s == BITNET_OK) s = bn_config_read(&config, &src, &note, err);
     if (s == BITNET_OK) s = bn_convert_plan_make(&plan, err);
     if (s == BITNET_OK) s = write_file(&plan, out, o, err);
 fail:
@@ -126,4 +128,10 @@ fail:
     bn_source_close(&src);
     bn_buf_free(&note);
     return s;
+}
+
+bitnet_status bn_convert(const char *in, const char *out, const bitnet_convert_options *o,
+                         bitnet_error *err)
+{
+    return o->packed ? bn_convert_packed(in, out, o, to_gguf, err) : to_gguf(in, out, o, err);
 }

@@ -66,4 +66,12 @@ bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_roun
 bitnet_status bn_convert_write(const struct bn_convert_item *it, struct bn_gguf_writer *w,
                                struct bn_convert_rows *r, struct bn_work *work, bitnet_error *err);
 
+/* A GGUF with packed weights (model/image.h). Storage types are those of the model as it would be
+ * converted without; what is no GGUF, or is to have other types, becomes one first, beside the
+ * output. (convert_packed.c) */
+typedef bitnet_status bn_convert_fn(const char *in, const char *out,
+                                    const bitnet_convert_options *o, bitnet_error *err);
+bitnet_status bn_convert_packed(const char *in, const char *out, const bitnet_convert_options *o,
+                                bn_convert_fn *convert, bitnet_error *err);
+
 #endif

@@ -346,6 +346,7 @@ bitnet_status bn_file_tensor(const struct bitnet_file *f, size_t i, bitnet_tenso
     info->bits_per_weight = n > 0 ? 8.0 * (double)t->bytes / n : 0;
     info->is_ternary_type = type->ternary;
     info->is_gate = f->places[i].part == BN_P_DELTA_ALPHA || f->places[i].part == BN_P_DELTA_BETA;
+    info->is_packed = t->packed;
     info->is_matrix = is_projection(f->places[i]) && (!info->is_gate || type->ternary);
     return BITNET_OK;
 }
@@ -357,6 +358,7 @@ bitnet_status bn_file_tensor_stats(const struct bitnet_file *f, size_t i,
         return bn_fail(err, BITNET_E_ARG, "there is no tensor %zu; the file has %zu", i,
                        f->src.n_tensors);
     const struct bn_tensor *t = &f->src.tensors[i];
+    if (t->packed) return bn_tensor_fail_packed(&f->src, t, err);
     struct bn_stored st = stored(f, i);
     bitnet_status s = bn_stats_read(stats, &st, t->name, is_projection(f->places[i]), err);
     bn_source_release(&f->src, t);

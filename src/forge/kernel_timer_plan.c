@@ -86,8 +86,22 @@ static void add_attention(struct bitnet_kernel_timer *t, const struct bn_kernel_
     size_t queries = tokens * (t->c->n_head / t->c->n_head_kv), dim = t->c->head_dim;
     struct task *k = add(t, v, (struct size){.rows = queries, .cols = dim});
     k->macs = 2.0 * BN_ATTN_BLOCK * (double)queries * (double)dim;
-    k->bytes = 2.0 * BN_ATTN_BLOCK * (double)dim * (k->op == OP_attn_f16 ? 2 : 4);
+    bool half = k->op == OP_attn_f16 || k->op == OP_attn_bf16;
+    k->bytes = 2.0 * BN_ATTN_BLOCK * (double)dim * (k->op == OP_attn_f32 ? 4 : half ? 2 : 1);
     snprintf(k->work, sizeof k->work, "%zu queries of %zu, %d keys", queries, dim, BN_ATTN_BLOCK);
+}
+
+/* The same over codes; s.block: their bits. */
+static void add_attention_codes(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v,
+                                size_t tokens, unsigned bits)
+{
+    size_t queries = tokens * (t->c->n_head / t->c->n_head_kv), dim = t->c->head_dim;
+    if (dim % BN_KV_GROUP != 0) return;
+    struct task *k = add(t, v, (struct size){.rows = queries, .cols = dim, .block = bits});
+    k->macs = 2.0 * BN_ATTN_BLOCK * (double)queries * (double)dim;
+    k->bytes = 2.0 * (double)bn_kv_block_bytes(dim, bits);
+    snprintf(k->work, sizeof k->work, "%zu queries of %zu, %d keys, %u bits", queries, dim,
+             BN_ATTN_BLOCK, bits);
 }
 
 /* Keys or values of a block; s.block: bits of a code. */
@@ -328,9 +342,20 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
     case OP_attn_fold: add_vector(t, v, c->head_dim); break;
     case OP_attn_f32:
     case OP_attn_f16:
+    case OP_attn_bf16:
+    case OP_attn_e4m3:
+    case OP_attn_e5m2:
         add_attention(t, v, 1);
         add_attention(t, v, MANY_TOKENS);
         break;
+    case OP_attn_codes:
+        for (unsigned bits = 8; bits >= 2; bits /= 2) {
+            add_attention_codes(t, v, 1, bits);
+            add_attention_codes(t, v, MANY_TOKENS, bits);
+        }
+        break;
+    case OP_short_query:
+    case OP_quant_query: add_vector(t, v, c->head_dim); break;
     case OP_conv_silu:
         add_conv(t, v, 1);
         add_conv(t, v, BN_TIMER_TOKENS);

@@ -28,7 +28,6 @@ enum {
     BN_LANES = 16,
     BN_K_ALIGN = 128,              /* rows of int8 activations are padded with zeros to this */
     BN_COLS_MAX = 32768,           /* columns of a packed matrix */
-    BN_ATTN_BLOCK = 32,            /* keys in one step of attention */
     BN_SCREEN2_ROWS = 16,          /* rows of a group of a coarse copy */
     BN_SCREEN2_BLOCK = BN_K_ALIGN, /* columns that share a weight there */
     BN_SCREEN2_BASE = 192,         /* the least weight; a byte is added to it */
@@ -83,34 +82,8 @@ typedef bn_row_fn bn_row_f16_fn, bn_row_bf16_fn, bn_row_q8_0_fn, bn_row_q4_0_fn,
     bn_row_q6_k_fn;
 typedef void bn_f32_to_f16_fn(uint16_t *y, const float *x, size_t n); /* round half even */
 
-/* ---- keys and values in fewer bits ----
- * Elements: bf16, and the 8-bit floats of kernels/fp8.h; rounded half to even. Numbers beyond the
- * largest 8-bit float become that; an infinity stays one in e5m2 and is a NaN in e4m3.
- * f32_to_q8_0: blocks of 32 (n is a multiple): d = f16(max|x| / 127), inv = 1 / d (0 if d is 0),
- * q = round_half_even(x * inv) within +-127; if a value or d is not finite, d is BN_F16_NAN and
- * q = 0, so that all are NaNs when read. */
-typedef bn_row_fn bn_row_e4m3_fn, bn_row_e5m2_fn;
-typedef void bn_narrow_fn(void *row, const float *x, size_t n);
-typedef bn_narrow_fn bn_f32_to_bf16_fn, bn_f32_to_e4m3_fn, bn_f32_to_e5m2_fn, bn_f32_to_q8_0_fn;
-
-/* A block of BN_ATTN_BLOCK tokens of `dim` channels, a multiple of BN_KV_GROUP, in codes of `bits`,
- * 4 or 2. Groups of 32 values have a step and a minimum: of keys the values of a channel, since
- * channels differ in size; of values those of a token and 32 channels.
- *   step = f16((max - min) / most), most = 2^bits - 1; min = f16(min + 0); inv = 1 / step (or 0)
- *   q = round_half_even((x - min) * inv) within 0 .. most;  read as  min + q * step
- * If a value, step or min is not finite, step is BN_F16_NAN, min 0, q = 0. The block:
- *   f16 step[dim], f16 min[dim], group after group: keys channel by channel, values token by token;
- *   codes [BN_ATTN_BLOCK][dim * bits / 8], token after token, for every 32 channels 4 * bits bytes:
- *   byte i holds, from its lowest bits on, channels i, i + 4 * bits, i + 8 * bits, ... */
-enum { BN_KV_GROUP = 32, BN_F16_NAN = 0x7e00 };
-size_t bn_kv_block_bytes(size_t dim, unsigned bits);
-/* x: [BN_ATTN_BLOCK][dim] */
-typedef void bn_kv_put_fn(uint8_t *block, const float *x, size_t dim, unsigned bits);
-typedef bn_kv_put_fn bn_kv_put_keys_fn, bn_kv_put_values_fn;
-/* y: [n][dim], tokens t0 to t0 + n - 1 */
-typedef void bn_kv_get_fn(float *y, const uint8_t *block, size_t t0, size_t n, size_t dim,
-                          unsigned bits);
-typedef bn_kv_get_fn bn_kv_get_keys_fn, bn_kv_get_values_fn;
+/* ---- keys, values and attention: kernels/attention.h ---- */
+#include "kernels/attention.h"
 
 /* y[t * y_stride + r] = lane sum of rows[r * n + i] * x[t * x_stride + i] */
 typedef void bn_dots_fn(float *y, size_t y_stride, const float *rows, size_t n_rows, const float *x,
@@ -187,30 +160,6 @@ size_t bn_dense8_group_bytes(size_t cols);
 /* One group from x[n_rows][cols]: scale = max|x| / 127, q = round_half_even(x * (127 / max|x|)), in
  * double. Of a row with a value that is not finite, scale is a NaN. */
 void bn_dense8_pack(int8_t *dst, float *scale, const float *x, size_t n_rows, size_t cols);
-
-/* ---- attention: one block of keys for the query heads that share a KV head ----
- * For each of n_q queries (q: [n_q][dim]): s_j = dot(q, k_j) * scale for the n keys
- * (1 <= n <= BN_ATTN_BLOCK), mb = max s_j + 0 (so that a zero is +0; NaNs count as nothing),
- * p_j = exp(s_j - mb), lb = lane sum of p_j, ob[d] = sum over j in order of p_j * v_j[d] (from +0);
- * then folded into the running state, which starts as m = -inf, l = 0, o = 0 (m, l: [n_q],
- * o: [n_q][dim]):
- *   mn = max(m, mb), a = exp(m - mn), c = exp(mb - mn), l = l * a + lb * c,
- *   o[d] = o[d] * a + ob[d] * c, m = mn.
- * k, v: [n][dim] with kv_stride elements from one token to the next. Blocks are taken in order; the
- * answer is o / l. next_k, next_v: what the caller will ask for next, laid out like k and v, so that
- * it can be on its way from memory meanwhile; NULL if nothing. A hint: nothing there is read. */
-typedef void bn_attn_f32_fn(float *o, float *m, float *l, const float *q, size_t n_q,
-                            const float *k, const float *v, size_t kv_stride, size_t n, size_t dim,
-                            float scale, const float *next_k, const float *next_v);
-typedef void bn_attn_f16_fn(float *o, float *m, float *l, const float *q, size_t n_q,
-                            const uint16_t *k, const uint16_t *v, size_t kv_stride, size_t n,
-                            size_t dim, float scale, const uint16_t *next_k,
-                            const uint16_t *next_v);
-
-/* The folding alone, of one query: o, m, l take in ob[dim], mb, lb of a block. For blocks that were
- * computed apart, each into a state of its own that was new: that leaves mb, lb and ob in it. */
-typedef void bn_attn_fold_fn(float *o, float *m, float *l, const float *ob, float mb, float lb,
-                             size_t dim);
 
 /* ---- gated delta net (docs/numerics.md, "Delta net") ---- */
 
@@ -340,6 +289,11 @@ struct bn_planes {
 typedef void bn_mul_planes_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
                               size_t r1, const struct bn_planes *x, size_t n_tok);
 
+/* The same with memory of the caller, aligned to 64 bytes. */
+typedef void bn_mul_planes_many_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                                   size_t r1, const struct bn_planes *x, size_t n_tok,
+                                   void *scratch);
+
 /* A matrix kernel brings its packing with it. */
 struct bn_gemm {
     const char *layout; /* name of the packed form, e.g. "t2" */
@@ -358,6 +312,7 @@ struct bn_gemm {
     /* May be NULL: what gives the results of mul_i8 faster from many_from tokens on, if it gets
      * many_bytes(rows, cols) bytes, rows >= r1 - r0. */
     bn_mul_i8_many_fn *mul_i8_many;
+    bn_mul_planes_many_fn *mul_planes_many; /* likewise; a layout has one of the two at most */
     size_t (*many_bytes)(size_t rows, size_t cols);
     size_t many_from;
 };

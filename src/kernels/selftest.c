@@ -322,6 +322,69 @@ TEST bool test_attn_f16(bn_attn_f16_fn *f, const struct attn_shape *s)
     return same(&a, &b, sizeof a);
 }
 
+TEST bool test_attn_rows(bn_attn_rows_fn *f, bn_attn_rows_fn *ref, bn_narrow_fn *narrow,
+                         const struct attn_shape *s)
+{
+    float q[QUERIES_MAX * DIM_MAX], x[KEYS_MAX * DIM_MAX];
+    uint16_t k[KEYS_MAX * DIM_MAX], v[KEYS_MAX * DIM_MAX];
+    struct attn_state a = attn_start(), b = a;
+    fill(q, s->n_q * s->dim, 19);
+    bn_short_query_c(q, q, s->n_q * s->dim);
+    for (uint64_t block = 0; block < 2; block++) {
+        fill(x, s->keys * s->dim, 20 + block);
+        narrow(k, x, s->keys * s->dim);
+        fill(x, s->keys * s->dim, 22 + block);
+        narrow(v, x, s->keys * s->dim);
+        ref(a.o, a.m, a.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
+        f(b.o, b.m, b.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
+    }
+    return same(&a, &b, sizeof a);
+}
+
+TEST bool test_short_query(bn_short_query_fn *f)
+{
+    float x[N], a[N], b[N];
+    fill(x, N, 49);
+    bn_short_query_c(a, x, N);
+    f(b, x, N);
+    return same(a, b, sizeof a);
+}
+
+TEST bool test_quant_query(bn_quant_query_fn *f)
+{
+    float x[N];
+    int16_t a[N], b[N];
+    fill(x, N, 50);
+    float ua = bn_quant_query_c(a, x, N), ub = f(b, x, N);
+    return same(a, b, sizeof a) && same(&ua, &ub, sizeof ua);
+}
+
+/* Keys and values of all widths; blocks that the reference makes of random numbers, with 8 bits random
+ * codes with small steps. */
+TEST bool test_attn_codes(bn_attn_codes_fn *f, size_t n_q, unsigned k_bits, unsigned v_bits)
+{
+    enum { DIM = 32, BYTES = DIM * (2 + BN_ATTN_BLOCK) };
+    float q[QUERIES_MAX * DIM], x[BN_ATTN_BLOCK * DIM], units[QUERIES_MAX];
+    int16_t codes[QUERIES_MAX * DIM];
+    uint8_t block[2][BYTES];
+    struct attn_state a = attn_start(), b = a;
+    fill(q, n_q * DIM, 51);
+    for (size_t i = 0; i < n_q; i++) units[i] = bn_quant_query_c(codes + i * DIM, q + i * DIM, DIM);
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned bits = i ? v_bits : k_bits;
+        fill(x, BN_ARRAY_LEN(x), 52 + i);
+        fill_bytes(block[i], BYTES, 54 + i);
+        for (size_t j = 1; j < (size_t)2 * DIM; j += 2) block[i][j] &= 0x13;
+        if (bits < 8) (i ? bn_kv_put_values_c : bn_kv_put_keys_c)(block[i], x, DIM, bits);
+    }
+    struct bn_attn_codes s = {a.o,      a.m,    a.l,    q,  codes, units, n_q,  block[0],
+                              block[1], k_bits, v_bits, 32, DIM,   0.01f, NULL, NULL};
+    bn_attn_codes_c(&s);
+    s.o = b.o, s.m = b.m, s.l = b.l;
+    f(&s);
+    return same(&a, &b, sizeof a);
+}
+
 TEST bool test_attn_fold(bn_attn_fold_fn *f)
 {
     enum { DIM = 44 };
@@ -414,10 +477,11 @@ TEST bool test_hadamard(bn_hadamard_fn *f, size_t block)
 
 size_t bn_kernels_self_test_bytes(const struct bn_kernels *k)
 {
-    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_t5, k->gemm_b1};
+    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_t5, k->gemm_b1,
+                                   k->gemm_g2, k->gemm_g3, k->gemm_g5};
     size_t most = 0;
     for (size_t i = 0; i < BN_ARRAY_LEN(all); i++)
-        if (all[i]->mul_i8_many) most = bn_max_size(most, all[i]->many_bytes(MANY_ROWS, MANY_COLS));
+        if (all[i]->many_bytes) most = bn_max_size(most, all[i]->many_bytes(MANY_ROWS, MANY_COLS));
     return bn_align_up(most, 64) + sizeof(struct many);
 }
 
@@ -480,8 +544,17 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
     CHECK(cols_c2, test_cols_c2(k->cols_c2, false) && test_cols_c2(k->cols_c2, true));
     for (size_t i = 0; i < BN_ARRAY_LEN(attn_shapes); i++) {
         CHECK(attn_f32, test_attn_f32(k->attn_f32, &attn_shapes[i]));
-        CHECK(attn_f16, test_attn_f16(k->attn_f16, &attn_shapes[i]));
+        const struct attn_shape *shape = &attn_shapes[i];
+        CHECK(attn_f16, test_attn_f16(k->attn_f16, shape));
+        CHECK(attn_bf16, test_attn_rows(k->attn_bf16, bn_attn_bf16_c, bn_f32_to_bf16_c, shape));
+        CHECK(attn_e4m3, test_attn_rows(k->attn_e4m3, bn_attn_e4m3_c, bn_f32_to_e4m3_c, shape));
+        CHECK(attn_e5m2, test_attn_rows(k->attn_e5m2, bn_attn_e5m2_c, bn_f32_to_e5m2_c, shape));
     }
+    CHECK(short_query, test_short_query(k->short_query));
+    CHECK(quant_query, test_quant_query(k->quant_query));
+    for (unsigned i = 0; i < 9; i++) /* seven queries: all ways to take them together */
+        CHECK(attn_codes,
+              test_attn_codes(k->attn_codes, i % 2 ? 7 : QUERIES_MAX, 8u >> i % 3, 8u >> i / 3));
     CHECK(attn_fold, test_attn_fold(k->attn_fold));
     CHECK(conv_silu, test_conv_silu(k->conv_silu));
     CHECK(delta, test_delta(k->delta, 1) && test_delta(k->delta, DELTA_TOK));

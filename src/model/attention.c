@@ -48,6 +48,11 @@ static size_t lay_out(struct bn_attention *a, uint8_t *base, uint32_t n_ctx, uin
     a->states = piece(base, &used, threads * a->state_floats, sizeof(float));
     a->blocks = piece(base, &used, a->blocks_room * a->block_floats, sizeof(float));
     a->buffers = piece(base, &used, buffers, sizeof(float));
+    size_t codes = a->codes ? threads * a->state_queries : 0;
+    a->query_codes = piece(base, &used, codes * a->dim, sizeof *a->query_codes);
+    a->query_units = piece(base, &used, codes, sizeof *a->query_units);
+    a->query_shorts = piece(base, &used, a->shorts ? threads * a->state_queries * a->dim : 0,
+                            sizeof *a->query_shorts);
     a->spans = piece(base, &used, bn_kv_has_blocks(a->kv) ? max_tokens : 0, sizeof *a->spans);
     a->first = piece(base, &used, (size_t)max_tokens + 1, sizeof(size_t));
     return used;
@@ -69,8 +74,10 @@ bitnet_status bn_attention_open(struct bn_attention **out, const struct bn_model
     a->group = c->n_head / c->n_head_kv;
     a->q_row = (size_t)c->n_head * a->dim;
     a->kv_row = (size_t)c->n_head_kv * a->dim;
-    a->in_place = kv->keys.type == kv->values.type &&
-                  (kv->keys.type == BITNET_KV_F16 || kv->keys.type == BITNET_KV_F32);
+    a->in_place = kv->keys.type == kv->values.type && !kv->keys.code_bits;
+    a->shorts =
+        a->in_place && (kv->keys.type == BITNET_KV_FP8_E4M3 || kv->keys.type == BITNET_KV_FP8_E5M2);
+    a->codes = kv->keys.code_bits != 0 && kv->values.code_bits != 0 && a->dim % BN_KV_GROUP == 0;
     a->state_queries = bn_max_size(a->group, RUN_QUERIES);
     a->state_floats = bn_align_up(2 * a->state_queries * (a->dim + 1), 16);
     a->block_floats = bn_align_up(a->group * (a->dim + 2), 16);
@@ -154,20 +161,60 @@ static void for_share(struct bn_attention *a, const struct bn_attention_layer *y
 
 /* ------------------------------------------------------------------ tasks */
 
+/* Queries of a task, with codes as a worker's kernels want them. */
+struct queries {
+    const float *q; /* [n][dim] */
+    const int16_t *codes;
+    const float *units;
+};
+
+static struct queries take_queries(const struct bn_attention *a, const float *q, size_t n,
+                                   uint32_t worker)
+{
+    struct queries out = {q, NULL, NULL};
+    if (a->shorts) {
+        float *shorts = a->query_shorts + worker * a->state_queries * a->dim;
+        a->m->kernels.short_query(shorts, q, n * a->dim);
+        out.q = shorts;
+    }
+    if (!a->codes) return out;
+    int16_t *codes = a->query_codes + worker * a->state_queries * a->dim;
+    float *units = a->query_units + worker * a->state_queries;
+    for (size_t i = 0; i < n; i++)
+        units[i] = a->m->kernels.quant_query(codes + i * a->dim, q + i * a->dim, a->dim);
+    return (struct queries){q, codes, units};
+}
+
+static struct queries from_query(const struct bn_attention *a, struct queries s, size_t i)
+{
+    if (!s.codes) return (struct queries){s.q + i * a->dim, NULL, NULL};
+    return (struct queries){s.q + i * a->dim, s.codes + i * a->dim, s.units + i};
+}
+
 /* The first n keys of a block, at most all, for n_q queries. */
 static void attend_block(const struct bn_attention *a, const struct bn_attention_view *w, size_t n,
-                         struct state s, const float *q, size_t n_q)
+                         struct state s, struct queries q, size_t n_q)
 {
     const struct bn_kernels *kn = &a->m->kernels;
     size_t dim = a->dim, stride = a->in_place ? dim : a->kv->keys.wide;
     float scale = 1.0f / sqrtf((float)dim);
     n = bn_min_size(n, BN_ATTN_BLOCK);
-    if (a->in_place && a->kv->keys.type == BITNET_KV_F16)
-        kn->attn_f16(s.o, s.m, s.l, q, n_q, w->k, w->v, stride, n, dim, scale, w->next_k,
-                     w->next_v);
-    else
-        kn->attn_f32(s.o, s.m, s.l, q, n_q, w->k, w->v, stride, n, dim, scale, w->next_k,
-                     w->next_v);
+    if (w->codes) {
+        kn->attn_codes(&(struct bn_attn_codes){s.o, s.m, s.l, q.q, q.codes, q.units, n_q, w->k,
+                                               w->v, a->kv->keys.code_bits, a->kv->values.code_bits,
+                                               n, dim, scale, w->next_k, w->next_v});
+        return;
+    }
+#define ATTEND(op) \
+    kn->op(s.o, s.m, s.l, q.q, n_q, w->k, w->v, stride, n, dim, scale, w->next_k, w->next_v)
+    switch (a->in_place ? a->kv->keys.type : BITNET_KV_F32) {
+    case BITNET_KV_F16: ATTEND(attn_f16); break;
+    case BITNET_KV_BF16: ATTEND(attn_bf16); break;
+    case BITNET_KV_FP8_E4M3: ATTEND(attn_e4m3); break;
+    case BITNET_KV_FP8_E5M2: ATTEND(attn_e5m2); break;
+    default: ATTEND(attn_f32); break;
+    }
+#undef ATTEND
 }
 
 /* What a profile should know: keys and values of so many positions are read, as pages hold them, and
@@ -220,10 +267,11 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *y, s
             memcpy(side + i * wide, q + i * y->q_stride, wide * sizeof *q);
         q = side;
     }
+    struct queries all = take_queries(a, q, nt * group, worker);
     reset(a, s, nt * group);
     for (; (block + 1) * BN_ATTN_BLOCK <= b->pos + 1; block++) {
         struct bn_attention_view w = bn_attention_view(a, y, t, kv_head, next_head, block, worker);
-        attend_block(a, &w, BN_ATTN_BLOCK, s, q, nt * group);
+        attend_block(a, &w, BN_ATTN_BLOCK, s, all, nt * group);
     }
     struct bn_attention_view last = {0};
     bool more = block <= b->pos / BN_ATTN_BLOCK;
@@ -231,7 +279,8 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *y, s
     for (size_t i = 0; i < nt; i++) {
         struct state one = {s.o + i * wide, s.m + i * group, s.l + i * group};
         if (more)
-            attend_block(a, &last, b[i].pos + 1 - block * BN_ATTN_BLOCK, one, q + i * wide, group);
+            attend_block(a, &last, b[i].pos + 1 - block * BN_ATTN_BLOCK, one,
+                         from_query(a, all, i * group), group);
         for (size_t h = 0; h < group; h++) finish(a, y, t + i, kv_head * group + h, one, h);
     }
 }
@@ -295,13 +344,14 @@ static void attend_share(struct bn_attention *a, const struct bn_attention_layer
         size_t positions = end - (from - task.begin) * BN_ATTN_BLOCK;
         note_work(a, positions, a->group * positions, worker);
     }
+    struct queries all = take_queries(a, q, a->group, worker);
     for (size_t i = from; i < to; i++) {
         struct state s = block_state(a, from == task.begin ? from : i);
         if (i == from || from != task.begin) reset(a, s, a->group);
         size_t block = i - task.begin;
         struct bn_attention_view w =
             bn_attention_view(a, y, t, kv_head, kv_head + 1, block, worker);
-        attend_block(a, &w, a->batch[t].pos + 1 - block * BN_ATTN_BLOCK, s, q, a->group);
+        attend_block(a, &w, a->batch[t].pos + 1 - block * BN_ATTN_BLOCK, s, all, a->group);
     }
 }
 

@@ -26,7 +26,12 @@ struct bn_attention {
     size_t block_floats, blocks_room; /* for all pages of the cache, each in one sequence */
     float *buffers;                   /* [threads][2][BN_ATTN_BLOCK][wide], unless `in_place` */
     struct bn_attention_span *spans;  /* [max_tokens], with blocks in the cache */
-    bool in_place;                    /* keys and values are used where they lie */
+    bool in_place;                    /* floats: keys and values are used where they lie */
+    bool shorts;                      /* and queries are short floats for that */
+    bool codes;                       /* blocks of codes: the same, but for a page of the tail */
+    int16_t *query_codes;             /* [threads][state_queries][dim], with codes */
+    float *query_units;               /* [threads][state_queries] */
+    float *query_shorts;              /* [threads][state_queries][dim] */
     size_t *first; /* [max_tokens + 1] blocks of all heads of the tokens before */
     void *memory;  /* all of these */
     size_t memory_bytes;
@@ -61,6 +66,7 @@ void bn_attention_store_tail(struct bn_attention *a, const struct bn_attention_l
 /* Keys and values of a block for the kernels; what comes next is on its way meanwhile. */
 struct bn_attention_view {
     const void *k, *v, *next_k, *next_v;
+    bool codes; /* blocks of codes; else rows of floats */
 };
 /* One block of token t's keys and values, as far as it sees them. Next comes its next block, or the
  * first one of `next_head` if there is such a head. Holds until the worker's next call. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys and values that are float16 or float32 are used where they lie in the cache. Others are read
- * into a worker's buffer, a block at a time, once for all queries that see it. Where the cache holds
+ * Keys and values that are floats of one type, or both codes, are used where they lie in the cache.
+ * Others are read into a worker's buffer, a block at a time, once for all queries that see it. Where the cache holds
  * blocks (kv.h), a token's own page comes from the batch and from the sequence's tail; the tail is
  * written last, since the batch may need what it replaces. */
 #include "model/attention_impl.h"
@@ -89,7 +89,8 @@ struct bn_attention_view bn_attention_view(const struct bn_attention *a,
     uint32_t il = y->index;
     bool own = block == b->pos / BN_ATTN_BLOCK;
     struct bn_attention_view w = {bn_kv_head(a->kv, il, page[0], kv_head, false),
-                                  bn_kv_head(a->kv, il, page[0], kv_head, true), NULL, NULL};
+                                  bn_kv_head(a->kv, il, page[0], kv_head, true), NULL, NULL,
+                                  a->codes && !(own && bn_kv_has_blocks(a->kv))};
     if (!own) {
         w.next_k = bn_kv_head(a->kv, il, page[1], kv_head, false);
         w.next_v = bn_kv_head(a->kv, il, page[1], kv_head, true);
@@ -97,7 +98,7 @@ struct bn_attention_view bn_attention_view(const struct bn_attention *a,
         w.next_k = bn_kv_head(a->kv, il, b->seq->pages[0], next_head, false);
         w.next_v = bn_kv_head(a->kv, il, b->seq->pages[0], next_head, true);
     }
-    if (a->in_place) return w;
+    if (a->in_place || w.codes) return w;
     size_t n = bn_min_size(BN_ATTN_BLOCK, b->pos + 1 - block * BN_ATTN_BLOCK);
     for (int values = 0; values < 2; values++) {
         const struct bn_kv_side *side = side_of(a, values);
@@ -108,7 +109,7 @@ struct bn_attention_view bn_attention_view(const struct bn_attention *a,
                       values ? w.next_v : w.next_k);
     }
     return (struct bn_attention_view){buffer_of(a, worker, false), buffer_of(a, worker, true), NULL,
-                                      NULL};
+                                      NULL, false};
 }
 
 /* Spans, whether a page ends, and what will be in the tails. */

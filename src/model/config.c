@@ -366,6 +366,7 @@ bitnet_status bn_part_stored(struct bn_stored *out, bool *online, const struct b
     bn_part_shape(c, p, &rows, &cols);
     const struct bn_tensor *t = bn_part_find(s, p, layer);
     if (!t) return bn_part_missing(s, p, layer, err);
+    if (t->packed) return bn_tensor_fail_packed(s, t, err);
     *out = bn_tensor_stored(t);
     bool projection = bn_part_is_projection(p);
     const struct bn_tensor *scale = projection ? bn_part_scale(s, p, layer) : NULL;

@@ -36,7 +36,9 @@ bitnet_status bn_ffn_mode_parse(enum bn_ffn_mode *out, const char *name, bitnet_
 
 /* ---- the copies ---- */
 
-/* Makes the layers' ffn copies if the mode asks for it: for ReLU^2, int8 activations and matrices
+/* Does the mode ask for copies of this model's layers? */
+bool bn_ffn_copy_wanted(const struct bn_model *m, enum bn_ffn_mode mode);
+/* Makes the layers' ffn copies if the mode asks for it and there are none: for ReLU^2, int8 activations and matrices
  * with one scale a row or matrix and two bits a weight or nearly so. */
 bitnet_status bn_ffn_copy_make(struct bn_model *m, struct bn_pool *pool, enum bn_ffn_mode mode,
                                bitnet_error *err);

@@ -13,7 +13,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-enum { MIN_ALIGNMENT = 8, MAX_ALIGNMENT = 65536, DEFAULT_ALIGNMENT = 32 };
+enum { MIN_ALIGNMENT = 8, MAX_ALIGNMENT = BN_HUGE_PAGE, DEFAULT_ALIGNMENT = 32 };
 
 struct cursor {
     const uint8_t *data;
@@ -438,5 +438,6 @@ bitnet_status bn_gguf_read(struct bn_source *s, const struct bn_mapping *file, c
     BN_TRY(read_meta(s, &c, n_meta));
     BN_TRY(refuse_split(s, &c));
     BN_TRY(read_alignment(s, &c, &alignment));
-    return read_tensors(s, &c, n_tensors, alignment, i2s);
+    BN_TRY(read_tensors(s, &c, n_tensors, alignment, i2s));
+    return bn_gguf_read_packed(s, err);
 }

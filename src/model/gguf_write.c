@@ -15,7 +15,7 @@ enum {
 bitnet_status bn_gguf_create(struct bn_gguf_writer *w, const char *path, bool overwrite,
                              bitnet_error *err)
 {
-    *w = (struct bn_gguf_writer){0};
+    *w = (struct bn_gguf_writer){.alignment = ALIGNMENT};
     bn_buf_init(&w->meta, MAX_META_BYTES);
     bn_buf_init(&w->directory, MAX_DIRECTORY_BYTES);
     return bn_out_open(&w->out, path, overwrite, err);
@@ -128,6 +128,12 @@ void bn_gguf_put_raw(struct bn_gguf_writer *w, const struct bn_meta *m)
 
 /* ------------------------------------------------------------------ tensors */
 
+void bn_gguf_put_alignment(struct bn_gguf_writer *w, uint32_t alignment)
+{
+    w->alignment = alignment;
+    bn_gguf_put_u32(w, "general.alignment", alignment);
+}
+
 bitnet_status bn_gguf_declare(struct bn_gguf_writer *w, const char *name, enum bn_type type,
                               uint32_t n_dims, const uint64_t dims[4], bitnet_error *err)
 {
@@ -159,14 +165,14 @@ bitnet_status bn_gguf_declare(struct bn_gguf_writer *w, const char *name, enum b
     for (uint32_t d = 0; d < n_dims; d++) put_u64(&w->directory, dims[d]);
     put_u32(&w->directory, (uint32_t)i->gguf_id);
     put_u64(&w->directory, w->data_offset);
-    w->data_offset = bn_align_up(end, ALIGNMENT);
+    w->data_offset = bn_align_up(end, w->alignment);
     return BITNET_OK;
 }
 
 static bitnet_status pad(struct bn_gguf_writer *w, bitnet_error *err)
 {
     uint64_t at = w->out.offset;
-    return bn_out_zeros(&w->out, (size_t)(bn_align_up(at, ALIGNMENT) - at), err);
+    return bn_out_zeros(&w->out, (size_t)(bn_align_up(at, w->alignment) - at), err);
 }
 
 static bitnet_status write_header(struct bn_gguf_writer *w, bitnet_error *err)

@@ -19,6 +19,7 @@ struct bn_gguf_writer {
     size_t sizes_room;
     uint64_t next, written; /* tensor being written, and its bytes so far */
     bool header_written;
+    uint32_t alignment; /* of tensors */
 };
 
 bitnet_status bn_gguf_create(struct bn_gguf_writer *w, const char *path, bool overwrite,
@@ -42,6 +43,11 @@ void bn_gguf_put_raw(struct bn_gguf_writer *w,
                      const struct bn_meta *m); /* copies an entry as it is */
 void bn_gguf_put_vocab(struct bn_gguf_writer *w,
                        const struct bn_vocab *v); /* all tokenizer.* keys */
+
+/* Tensors of s that are not kept: the file has them in packed form only. (gguf_packed.c) */
+void bn_gguf_put_packed(struct bn_gguf_writer *w, const struct bn_source *s, const uint8_t *kept);
+/* Other than the format's default; before any tensor is declared. */
+void bn_gguf_put_alignment(struct bn_gguf_writer *w, uint32_t alignment);
 
 bitnet_status bn_gguf_declare(struct bn_gguf_writer *w, const char *name, enum bn_type type,
                               uint32_t n_dims, const uint64_t dims[4], bitnet_error *err);

@@ -47,10 +47,14 @@ struct bn_want {
  * weight, which is not the file's precision and so never taken by itself. */
 bitnet_status bn_head_mode_parse(enum bn_head_mode *out, const char *name, bitnet_error *err);
 const char *bn_head_mode_name(enum bn_head_mode mode);
-/* Makes m->screen or m->head_int8 if the mode asks for it and the head allows it. */
+/* Which copy the mode asks for, of this head: SCREENED, INT8, or EXACT: none. */
+enum bn_head_mode bn_head_copy_wanted(const struct bn_model *m, enum bn_head_mode mode);
+/* Makes m->screen or m->head_int8 if the mode asks for it and the head allows it; one that is there is
+ * kept. */
 bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum bn_head_mode mode,
                                 bitnet_error *err);
 void bn_head_copy_free(struct bn_model *m);
+void bn_head_copy_place(const struct bn_model *m, const struct bn_pool *pool); /* to its nodes */
 /* Of a screening copy: what every call reads, all but the fine code. */
 uint64_t bn_head_coarse_bytes(const struct bn_model *m);
 

@@ -215,22 +215,21 @@ static bitnet_status take_memory(struct job *j, bitnet_error *err)
     return BITNET_OK;
 }
 
-static void place(const struct job *j)
+void bn_head_copy_place(const struct bn_model *m, const struct bn_pool *pool)
 {
-    const struct bn_model *m = j->m;
     const struct bn_screen *s = &m->screen;
     size_t rows = m->head.stored.rows, wide = padded(m->head.stored.cols);
     if (m->head_copy_bytes < BN_HUGE_PAGE) return;
-    if (j->int8) {
-        bn_place_weights(m, j->pool, (void *)m->head_int8.data,
+    if (m->head_int8.data) {
+        bn_place_weights(m, pool, (void *)m->head_int8.data,
                          bn_div_up(rows, BN_DENSE8_ROWS) *
                              bn_dense8_group_bytes(m->head.stored.cols),
                          rows, BN_DENSE8_ROWS);
         return;
     }
-    bn_place_weights(m, j->pool, (void *)s->coarse.data,
+    bn_place_weights(m, pool, (void *)s->coarse.data,
                      bn_div_up(rows, ROWS) * bn_screen2_group_bytes(wide), rows, ROWS);
-    bn_place_weights(m, j->pool, (void *)s->fine.data, rows * bn_r2_row_bytes(wide), rows, ROWS);
+    bn_place_weights(m, pool, (void *)s->fine.data, rows * bn_r2_row_bytes(wide), rows, ROWS);
 }
 
 static bitnet_status make(struct job *j, bitnet_error *err)
@@ -247,12 +246,19 @@ static bitnet_status make(struct job *j, bitnet_error *err)
     for (size_t i = 0; i < threads; i++) lay_out_desk(&j->desks[i], &p, cols);
     bitnet_status s = take_memory(j, err);
     if (s == BITNET_OK) {
-        place(j);
+        bn_head_copy_place(j->m, j->pool);
         if (!j->int8) bn_pool_run(j->pool, draw_worker, j);
         bn_pool_run(j->pool, copy_worker, j);
     }
     bn_block_free(scratch, bytes);
     return s;
+}
+
+enum bn_head_mode bn_head_copy_wanted(const struct bn_model *m, enum bn_head_mode mode)
+{
+    if (!m->head.dense) return BN_HEAD_EXACT;
+    if (mode != BN_HEAD_AUTO) return mode;
+    return worth_it(&m->head.stored) ? BN_HEAD_SCREENED : BN_HEAD_EXACT;
 }
 
 bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum bn_head_mode mode,
@@ -265,8 +271,7 @@ bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum b
             "head '%s' needs a head of floats; this one is ternary and computed as it is "
             "('exact')",
             bn_head_mode_name(mode));
-    if (!m->head.dense) return BITNET_OK;
-    if (mode == BN_HEAD_EXACT || (mode == BN_HEAD_AUTO && !worth_it(s))) return BITNET_OK;
+    if (bn_head_copy_wanted(m, mode) == BN_HEAD_EXACT || m->head_copy_bytes) return BITNET_OK;
     if (mode != BN_HEAD_INT8 && s->cols > BN_SCREEN2_COLS_MAX)
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "a screened head has at most %d columns; this one has %llu",
@@ -302,7 +307,9 @@ uint64_t bn_head_coarse_bytes(const struct bn_model *m)
 
 void bn_head_copy_free(struct bn_model *m)
 {
-    bn_block_free((void *)bn_head_copy_data(&m->screen, &m->head_int8), m->head_copy_bytes);
+    if (!m->image.head_copy)
+        bn_block_free((void *)bn_head_copy_data(&m->screen, &m->head_int8), m->head_copy_bytes);
+    m->image.head_copy = false;
     m->screen = (struct bn_screen){0};
     m->head_int8 = (struct bn_dense8){0};
     m->head_copy_bytes = 0;

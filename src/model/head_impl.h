@@ -40,7 +40,7 @@ struct bn_head_best {
 };
 struct bn_head_found {
     struct bn_head_best coarse, fine;
-    float least; /* wanted logits are not below it */
+    float least, fine_least; /* wanted logits are not below them */
 };
 
 /* Rows that are estimated once more, by one worker. */

@@ -4,11 +4,14 @@
  *
  *   coarse    estimates of all logits from 2 bits a weight, and the best of them
  *   --------- barrier
- *   refine    every worker computes the few candidates with the best estimates exactly and takes from
- *             them the same threshold; rows whose bound reaches it get a better estimate and bound
- *             from 2 bits more
+ *   refine    the few candidates with the best estimates are computed exactly, which gives a threshold;
+ *             rows whose bound reaches it get a better estimate and bound from 2 bits more
  *   --------- barrier
  *   collect   a threshold from the best of these estimates; rows whose bound reaches it survive
+ *
+ * A worker finds the thresholds of all tokens by itself, or, where tokens are many, those of some; then
+ * the workers meet once more. Tokens of a batch share what is read: a tile of the coarse copy meets all
+ * of them, and so does a piece of the finer one.
  *
  * Why no wanted row is lost: a threshold is the k-th largest of at least k true logits, so not above
  * the k-th largest of all, and a bound is not below its row's logit (docs/numerics.md says with which
@@ -233,6 +236,36 @@ static float threshold(struct bn_head *h, size_t slot, bool fine, const float *x
     return best_threshold(want, logit, best.n);
 }
 
+/* Whether each worker finds the thresholds of some tokens, not of all. */
+static bool thresholds_shared(const struct bn_head *h)
+{
+    uint32_t threads = bn_pool_threads(h->pool);
+    return threads > 1 && h->n_slots >= threads;
+}
+
+static float *least_of(const struct bn_head *h, uint32_t worker, size_t slot, bool fine)
+{
+    struct bn_head_found *f = found_by(h, worker, slot);
+    return fine ? &f->fine_least : &f->least;
+}
+
+static void find_thresholds(struct bn_head *h, bool fine, const float *normed, uint32_t worker)
+{
+    bool shared = thresholds_shared(h);
+    for (size_t i = 0; i < h->n_slots; i++) {
+        const float *x = normed + h->slots[i].row * (size_t)h->m->config.n_embd;
+        if (!h->slots[i].good || (shared && i % bn_pool_threads(h->pool) != worker)) continue;
+        *least_of(h, worker, i, fine) = threshold(h, i, fine, x, worker);
+    }
+    if (shared) bn_pool_barrier(h->pool, worker);
+}
+
+static float least_found(const struct bn_head *h, size_t slot, bool fine, uint32_t worker)
+{
+    if (thresholds_shared(h)) worker = (uint32_t)(slot % bn_pool_threads(h->pool));
+    return *least_of(h, worker, slot, fine);
+}
+
 /* ------------------------------------------------------------------ refine */
 
 /* Rows of [r, end) whose bound reaches `least`, added to a list of n. */
@@ -261,10 +294,11 @@ static void refine_piece(struct bn_head *h, size_t slot, size_t r, size_t end, u
     const struct bn_want *want = want_of(h, slot);
     struct bn_head_found *found = found_by(h, worker, slot);
     float *fine = h->lists[worker].fine, *logits = logits_of(h, slot), half = (float)v->sum / 2;
+    float least = least_found(h, slot, false, worker);
     uint32_t *list = h->lists[worker].id;
     size_t n = 0;
     for (size_t i = r; i < end; i += TILE)
-        n = list_tile(h, slot, copy->noise, i, bn_min_size(i + TILE, end), found->least, list, n);
+        n = list_tile(h, slot, copy->noise, i, bn_min_size(i + TILE, end), least, list, n);
     if (n) h->m->kernels.rows_r2(fine, &copy->fine, list, n, v->coarse.k, v->sum, 1);
     for (size_t i = 0; i < n; i++)
         fine[i] = logits[list[i]] + copy->fine_scale[list[i]] * v->unit * (fine[i] - half);
@@ -282,26 +316,27 @@ static void refine_piece(struct bn_head *h, size_t slot, size_t r, size_t end, u
     atomic_fetch_add(&h->slots[slot].n_refined, (uint32_t)n);
 }
 
-static void refine(struct bn_head *h, size_t slot, const float *x, uint32_t worker)
+static void refine(struct bn_head *h, uint32_t worker)
 {
     struct bn_range some;
-    found_by(h, worker, slot)->least = threshold(h, slot, false, x, worker);
     bn_prof_mark(h->prof, worker, BN_OP_REFINE);
     bn_pool_deal(h->pool, worker, h->m->config.n_vocab, BN_SCREEN2_ROWS, false);
     while (bn_pool_take(h->pool, worker, &some))
         for (size_t r = some.begin; r < some.end; r += BN_HEAD_PIECE)
-            refine_piece(h, slot, r, bn_min_size(r + BN_HEAD_PIECE, some.end), worker);
+            for (size_t i = 0; i < h->n_slots; i++)
+                if (h->slots[i].good)
+                    refine_piece(h, i, r, bn_min_size(r + BN_HEAD_PIECE, some.end), worker);
 }
 
 /* ------------------------------------------------------------------ survivors */
 
 /* This worker's rows: those that may reach the threshold join the list, all become -infinity. */
-static void collect(struct bn_head *h, size_t slot, const float *x, uint32_t worker)
+static void collect(struct bn_head *h, size_t slot, uint32_t worker)
 {
     struct bn_head_slot *s = &h->slots[slot];
     struct bn_range share = bn_pool_share(h->pool, worker, h->m->config.n_vocab, BN_SCREEN2_ROWS);
-    float least = threshold(h, slot, true, x, worker), *bound = logits_of(h, slot);
-    float before = found_by(h, worker, slot)->least;
+    float least = least_found(h, slot, true, worker), *bound = logits_of(h, slot);
+    float before = least_found(h, slot, false, worker);
     uint32_t n = 0;
     if (before > least) least = before;
     for (size_t r = share.begin; r < share.end; r++) n += bound[r] >= least;
@@ -316,14 +351,14 @@ static void collect(struct bn_head *h, size_t slot, const float *x, uint32_t wor
 
 void bn_head_screen_all(struct bn_head *h, const float *normed, uint32_t worker)
 {
-    size_t cols = h->m->config.n_embd;
     coarse(h, worker);
     bn_pool_barrier(h->pool, worker);
-    for (size_t i = 0; i < h->n_slots; i++)
-        if (h->slots[i].good) refine(h, i, normed + h->slots[i].row * cols, worker);
+    find_thresholds(h, false, normed, worker);
+    refine(h, worker);
     bn_pool_barrier(h->pool, worker);
+    find_thresholds(h, true, normed, worker);
     for (size_t i = 0; i < h->n_slots; i++)
-        if (h->slots[i].good) collect(h, i, normed + h->slots[i].row * cols, worker);
+        if (h->slots[i].good) collect(h, i, worker);
 }
 
 void bn_head_rescore(struct bn_head *h, size_t slot, const float *x, uint32_t worker)

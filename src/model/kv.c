@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/rng.h"
 #include "model/kv.h"
 
 #include <stdlib.h>
@@ -43,6 +44,40 @@ void bn_kv_close(struct bn_kv *kv)
     free(kv->free_pages);
     free(kv->holders);
     *kv = (struct bn_kv){0};
+}
+
+enum { FILL_PERIOD = 8191 /* prime, so that no two rows are alike */ };
+
+/* One head's part of a page, from rows of [wide] numbers; those beyond dim are zeros. */
+static void fill_head(const struct bn_kv_side *s, const struct bn_kernels *k, uint8_t *head,
+                      float *rows, const float *numbers, uint64_t at)
+{
+    for (size_t t = 0; t < BN_ATTN_BLOCK; t++)
+        for (size_t i = 0; i < s->dim; i++)
+            rows[t * s->wide + i] = numbers[(at + t * s->dim + i) % FILL_PERIOD];
+    if (s->block_bits) bn_kv_put_block(s, k, head, rows);
+    else
+        for (uint32_t t = 0; t < BN_ATTN_BLOCK; t++)
+            bn_kv_put_row(s, k, head, t, rows + t * s->wide);
+}
+
+bool bn_kv_fill(struct bn_kv *kv, const struct bn_kernels *k, uint64_t seed)
+{
+    float *numbers = bn_calloc(FILL_PERIOD + BN_ATTN_BLOCK * kv->keys.wide, sizeof *numbers);
+    if (!numbers) return false;
+    float *rows = numbers + FILL_PERIOD;
+    struct bn_rng r = {seed};
+    for (size_t i = 0; i < FILL_PERIOD; i++) numbers[i] = (float)(bn_rng_unit(&r) * 4 - 2);
+    for (uint32_t page = 0; page < kv->n_pages; page++)
+        for (uint32_t layer = 0; layer < kv->n_layer; layer++)
+            for (uint32_t head = 0; head < 2 * kv->n_head_kv; head++) {
+                bool values = head >= kv->n_head_kv;
+                fill_head(values ? &kv->values : &kv->keys, k,
+                          bn_kv_head(kv, layer, page, head % kv->n_head_kv, values), rows, numbers,
+                          bn_rng_u64(&r) >> 1);
+            }
+    free(numbers);
+    return true;
 }
 
 static void forget_tail(struct bn_kv_seq *s)

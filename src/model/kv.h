@@ -56,6 +56,8 @@ bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bitnet_kv_
                          bitnet_kv_type values, uint32_t n_pages, struct bn_backing *how,
                          bitnet_error *err);
 void bn_kv_close(struct bn_kv *kv);
+/* All pages with random keys and values, as they would be stored; false: out of memory. */
+bool bn_kv_fill(struct bn_kv *kv, const struct bn_kernels *k, uint64_t seed);
 
 /* false: out of memory */
 bool bn_kv_seq_open(struct bn_kv_seq *s, const struct bn_kv *kv, uint32_t max_tokens);

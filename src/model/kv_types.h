@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How keys or values of a head lie in a page of the KV cache: token by token (floats of 32, 16 and 8
- * bits, int8 as blocks q8_0), or as one block of all tokens (int4, int2), which is made when its last
- * token is there. */
+ * How keys or values of a head lie in a page of the KV cache: as rows (floats of 32, 16 and 8 bits), or
+ * as a block of codes (kernels/attention.h), to which tokens are added one by one (int8) or which is
+ * made when its last token is there (int4, int2). */
 #ifndef BN_MODEL_KV_TYPES_H
 #define BN_MODEL_KV_TYPES_H
 
@@ -11,11 +11,13 @@
 struct bn_kv_side {
     bitnet_kv_type type; /* never AUTO */
     bool values;
-    unsigned block_bits; /* of a code in a block of all tokens; 0: token by token */
-    size_t dim;          /* of a head */
-    size_t wide;         /* dim up to a multiple of BN_KV_GROUP: floats of a row when it is read */
-    size_t row_bytes;    /* token by token: of a row */
-    size_t head_bytes;   /* of a head in one page */
+    unsigned code_bits; /* of a code in a block (kernels/attention.h); 0: floats */
+    unsigned
+        block_bits;    /* the same where a block is made of all tokens at once; 0: token by token */
+    size_t dim;        /* of a head */
+    size_t wide;       /* dim up to a multiple of BN_KV_GROUP: floats of a row when it is read */
+    size_t row_bytes;  /* of floats: of a row */
+    size_t head_bytes; /* of a head in one page */
 };
 
 const char *bn_kv_type_name(bitnet_kv_type t); /* NULL: there is no such type */

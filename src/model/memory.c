@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a model's memory lies in: the choices, locks, what is to be told of it, and touching it. */
-#include "model/model.h"
+#include "model/image.h"
 
 bitnet_status bn_memory_choose(struct bn_model *m, const struct bn_model_open_args *a,
                                bitnet_error *err)
@@ -36,6 +36,9 @@ static bitnet_status lock_weights(struct bn_model *m, bitnet_error *err)
 {
     const struct bn_matrix *w;
     BN_TRY(bn_slab_lock(&m->slab, "the weights", err));
+    if (m->image.mapped)
+        BN_TRY(bn_backing_lock(&m->backing, m->image.data, bn_image_bytes(m), "the packed weights",
+                               err));
     for (size_t i = 0; (w = matrix_at(m, i)); i++)
         if (is_mapped(m, w))
             BN_TRY(bn_backing_lock(&m->backing, w->stored.data, w->stored.bytes,
@@ -68,6 +71,7 @@ void bn_model_touch(const struct bn_model *m)
 {
     const struct bn_matrix *w;
     bn_slab_touch(&m->slab);
+    if (m->image.mapped) bn_touch_read(m->image.data, bn_image_bytes(m));
     bn_touch_read(bn_head_copy_data(&m->screen, &m->head_int8), m->head_copy_bytes);
     for (size_t i = 0; (w = matrix_at(m, i)); i++)
         if (is_mapped(m, w)) bn_touch_read(w->stored.data, w->stored.bytes);

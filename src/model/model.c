@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Opening a model: file, configuration, tokenizer, weights, in this order, so that what is cheap to
  * refuse is refused first. bn_model_close takes half-built models. */
+#include "model/cache.h"
 #include "model/ffn.h"
 #include "model/head.h"
 
@@ -161,6 +162,67 @@ static bitnet_status open_pool(struct bn_pool **out, struct bn_model *m, uint32_
     return BITNET_OK;
 }
 
+/* Packed weights that are there already: in the file itself, or in the cache. */
+static bitnet_status find_image(struct bn_model *m, const struct bn_model_open_args *a,
+                                bitnet_error *err)
+{
+    struct bn_image *i = &m->image;
+    const struct bn_tensor *t = bn_source_tensor(&m->source, BN_IMAGE_TENSOR);
+    if (!t) return bn_cache_look(m, a, err);
+    /* mapped once more: the source's own mapping may be detached */
+    i->file_at = t->offset;
+    i->path = strdup(m->source.path);
+    i->view = bn_calloc(1, sizeof *i->view);
+    if (!i->path || !i->view) return bn_fail_nomem(err, sizeof *i->view, "a packed file");
+    BN_TRY(bn_image_map(&i->map, i->path, err));
+    if (i->map.bytes < t->offset + t->bytes)
+        return bn_fail(err, BITNET_E_IO, "'%s' has changed while it was read", i->path);
+    return bn_image_look(i->view, i->map.data + t->offset, (size_t)t->bytes, i->path, err);
+}
+
+static bitnet_status load_image(struct bn_model *m, const struct bn_model_open_args *a,
+                                struct bn_pool *pool, enum bn_head_mode head, enum bn_ffn_mode ffn,
+                                bitnet_error *err)
+{
+    BN_TRY(bn_image_load(m, pool, head, ffn, err));
+    if (a->verify) BN_TRY(bn_image_verify(m, pool, err));
+    return bn_image_repack(m, pool, a->layout, err);
+}
+
+/* An entry of the cache that cannot be used is no reason to fail: as if it had not been there. */
+static void forget_image(struct bn_model *m)
+{
+    bn_head_copy_free(m);
+    bn_weights_free(m);
+    bn_image_close(m);
+    m->embed = m->head = (struct bn_matrix){0};
+    m->n_params = m->n_params_ternary = m->packed_bytes = m->mtp_bytes = m->ffn_bytes = 0;
+    m->head_packed_bytes = 0;
+    m->weight_type = m->layout = NULL;
+    m->slab.how = &m->backing;
+    bn_buf_printf(&m->note, "%sThe packed copy of this model is damaged; it was packed anew.",
+                  m->note.len ? " " : "");
+}
+
+/* What the weights themselves become; copies of some of them are made of that. */
+static bitnet_status load_weights(struct bn_model *m, const struct bn_model_open_args *a,
+                                  struct bn_pool *pool, enum bn_head_mode head,
+                                  enum bn_ffn_mode ffn, bitnet_error *err)
+{
+    BN_TRY(find_image(m, a, err));
+    if (m->image.view) {
+        bitnet_status s = load_image(m, a, pool, head, ffn, err);
+        if (s != BITNET_E_FORMAT || !m->image.entry) BN_TRY(s);
+        else forget_image(m);
+    }
+    if (!m->image.view) BN_TRY(bn_weights_load(m, pool, a->progress, a->progress_user, err));
+    uint64_t before = m->ffn_bytes + m->head_copy_bytes;
+    BN_TRY(bn_ffn_copy_make(m, pool, ffn, err));
+    BN_TRY(bn_head_copy_make(m, pool, head, err));
+    m->image.lacked = m->ffn_bytes + m->head_copy_bytes > before;
+    return bn_replicas_make(m, pool, err);
+}
+
 static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open_args *a,
                                   enum bn_head_mode head, enum bn_ffn_mode ffn, bitnet_error *err)
 {
@@ -169,10 +231,7 @@ static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open
     struct bn_pool *pool;
     BN_TRY(open_pool(&pool, m, a->threads, err));
     bitnet_status s = choose_layout(m, a->layout, bn_pool_threads(pool), err);
-    if (s == BITNET_OK) s = bn_weights_load(m, pool, a->progress, a->progress_user, err);
-    if (s == BITNET_OK) s = bn_ffn_copy_make(m, pool, ffn, err);
-    if (s == BITNET_OK) s = bn_head_copy_make(m, pool, head, err);
-    if (s == BITNET_OK) s = bn_replicas_make(m, pool, err);
+    if (s == BITNET_OK) s = load_weights(m, a, pool, head, ffn, err);
     if (s == BITNET_OK) m->near_bytes = bn_place_near(m, pool);
     bn_pool_close(pool);
     if (s == BITNET_OK) s = bn_source_fetch_end(&m->source, err);
@@ -184,6 +243,8 @@ static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open
                        "'%s': the tokenizer knows %u tokens, the embedding %u", m->source.path,
                        bn_tokenizer_vocab(m->tokenizer)->n_tokens, m->config.n_vocab);
 #endif
+    if (m->image.view && !a->verify) bn_image_check_start(m);
+    bn_cache_keep(m);
     return BITNET_OK;
 }
 
@@ -234,9 +295,12 @@ void bn_model_close(struct bn_model *m)
 #if BN_HAVE_TEXT
     bn_tokenizer_close(m->tokenizer);
 #endif
+    bn_cache_close(m); /* reads weights until then */
+    bn_image_check_stop(m);
     bn_replicas_free(m);
     bn_weights_free(m);
     bn_head_copy_free(m);
+    bn_image_close(m);
     bn_numa_close(m->numa);
     bn_buf_free(&m->note);
     bn_source_close(&m->source);

@@ -80,6 +80,21 @@ struct bn_replica {
     size_t bytes;
 };
 
+/* Weights that were packed before and lie in a file (image.h). */
+struct bn_image {
+    char *path;                 /* of the file; NULL: no image */
+    struct bn_mapping map;      /* of an entry of the cache; a GGUF is mapped by the source */
+    struct bn_image_view *view; /* in that mapping */
+    uint64_t file_at;           /* where the image begins in its file */
+    const uint8_t *data;        /* the view's, or a copy of it in the slab */
+    bool entry;                 /* of the cache: it goes if it is found damaged */
+    bool mapped;                /* data are used where the file is mapped */
+    bool head_copy;             /* the head's copy lies in it */
+    bool left_aside;            /* it holds copies that were not asked for */
+    bool lacked;                /* copies were asked for that it does not hold */
+    struct bn_image_check *check;
+};
+
 struct bn_model {
     struct bn_source source;   /* mappings stay open: dense tensors live there */
     struct bn_backing backing; /* of the slab and the head's copy; how engines have theirs */
@@ -99,9 +114,11 @@ struct bn_model {
     bool delta_out_tiled;       /* the delta nets' output is wanted in the file's order */
     struct bn_screen screen;    /* copy of the head for screening (head_copy.c), or none */
     struct bn_dense8 head_int8; /* its copy with one byte a weight; data NULL: none */
-    struct bn_slab slab;  /* norms, scales, packed matrices, in the order of their use, and ffn
+    struct bn_image image;
+    struct bn_cache *cache; /* where the packed weights are kept for the next time; NULL: nowhere */
+    struct bn_slab slab;    /* norms, scales, packed matrices, in the order of their use, and ffn
                                   * copies; dense tensors, if the file is not mapped */
-    struct bn_numa *numa; /* NULL: off, or there is one node only */
+    struct bn_numa *numa;   /* NULL: off, or there is one node only */
     struct bn_replica *replicas;        /* [n_replicas], of the nodes from 1 on */
     uint32_t n_replicas, n_nodes;       /* n_nodes: that weights lie in */
     uint64_t replica_bytes, near_bytes; /* near_bytes: of all layers, see bn_place_near */
@@ -128,6 +145,11 @@ struct bn_model_open_args {
     const char *numa;                           /* NULL: off */
     const struct bn_numa_pretend *numa_pretend; /* tests only */
     bool vocab_only, mlock, no_mmap;
+    const char *cache;        /* folder for packed copies of models; NULL: none */
+    bool cache_read_only;     /* what is there is used, nothing is added */
+    uint64_t cache_min_bytes; /* 0: BN_CACHE_MIN_BYTES */
+    uint64_t cache_max_bytes; /* of all entries; 0: BN_CACHE_MAX_BYTES */
+    bool verify;              /* packed files are checked before they are used, not meanwhile */
     uint32_t threads;
     uint32_t prefetch_bytes; /* 0: BN_PREFETCH_DEFAULT; 1: none */
     bitnet_progress_fn progress;
@@ -144,6 +166,8 @@ static inline bool bn_model_keeps_pages(const struct bn_model *m)
 }
 /* Reads from every page of the weights. (memory.c) */
 void bn_model_touch(const struct bn_model *m);
+/* BITNET_E_FORMAT: packed weights were found damaged meanwhile. (image_check.c) */
+bitnet_status bn_model_check(const struct bn_model *m, bitnet_error *err);
 /* All matrices of the layers, without those that draft, as they lie in memory. */
 uint64_t bn_model_layer_bytes(const struct bn_model *m);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/scrub.h"
 
-#include "base/rng.h"
+#include "base/checksum.h"
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LANES = 8, STRIPE = LANES * 8, NOTE_BYTES = 16, NODE_BYTES = 16 };
+enum { NOTE_BYTES = 16, NODE_BYTES = 16 };
 
 /* A piece of the weights in memory. */
 struct region {
@@ -199,29 +199,6 @@ void bn_scrub_close(struct bn_scrub *s)
 
 /* ------------------------------------------------------------------ walking */
 
-/* Eight lanes of 64 bits that do not wait for each other. For given other words a lane is a one-to-one
- * function of each of its words, and so is the sum of the lanes of each lane: a change inside one word
- * is always seen. */
-static void put_stripe(uint64_t lanes[LANES], const uint8_t *stripe)
-{
-    for (size_t i = 0; i < LANES; i++) {
-        uint64_t word;
-        memcpy(&word, stripe + i * sizeof word, sizeof word);
-        lanes[i] = ((lanes[i] << 29 | lanes[i] >> 35) ^ word) * 0x9e3779b97f4a7c15u;
-    }
-}
-
-static uint64_t checksum(const uint8_t *data, size_t n)
-{
-    uint64_t lanes[LANES] = {1, 2, 3, 4, 5, 6, 7, 8}, sum = n;
-    uint8_t last[STRIPE] = {0};
-    for (; n >= STRIPE; n -= STRIPE, data += STRIPE) put_stripe(lanes, data);
-    memcpy(last, data, n);
-    put_stripe(lanes, last);
-    for (size_t i = 0; i < LANES; i++) sum += bn_mix64(lanes[i]);
-    return sum;
-}
-
 static void found(struct bn_scrub *s, const struct region *r)
 {
     bn_part_name(s->tensor, r->part, bn_config_named_layer(&s->m->config, r->layer),
@@ -249,7 +226,7 @@ static size_t walk_block(struct bn_scrub *s, bool keep)
 {
     const struct region *r = &s->regions[s->region];
     size_t n = bn_min_size(BN_SCRUB_BLOCK, r->bytes - s->at);
-    uint64_t sum = checksum(r->data + s->at, n);
+    uint64_t sum = bn_checksum(r->data + s->at, n);
     if (s->passes && sum != s->sums[s->block]) found(s, r);
     s->sums[s->block++] = sum; /* so that a change is counted once */
     s->at += n;

@@ -53,6 +53,7 @@ struct bn_tensor {
     uint64_t dims[4]; /* innermost first; unused ones are 1 */
     const uint8_t *data;
     uint64_t bytes, offset; /* offset: in its file */
+    bool packed;            /* the file has it in packed form only: data is NULL (image.h) */
 };
 
 struct bn_source {
@@ -104,6 +105,9 @@ const struct bn_tensor *bn_source_tensor(const struct bn_source *s,
                                          const char *name); /* NULL: absent */
 /* Of a checkpoint: part of what is no language model, and left aside. */
 bool bn_source_is_aside(const struct bn_source *s, const char *name);
+/* Says that a file has it in packed form only. */
+bitnet_status bn_tensor_fail_packed(const struct bn_source *s, const struct bn_tensor *t,
+                                    bitnet_error *err);
 /* The tensor as a matrix: rows = product of the outer dimensions. hf_scale is left 1. */
 struct bn_stored bn_tensor_stored(const struct bn_tensor *t);
 /* Its pages may leave memory. */
@@ -134,6 +138,8 @@ void bn_meta_print(const struct bn_meta *m, struct bn_buf *type, struct bn_buf *
 /* ---- inside the room: the readers ---- */
 bitnet_status bn_gguf_read(struct bn_source *s, const struct bn_mapping *file, const char *path,
                            enum bn_i2s_layout i2s, bitnet_error *err);
+/* Tensors that a GGUF has in packed form only, as its metadata list them. (gguf_packed.c) */
+bitnet_status bn_gguf_read_packed(struct bn_source *s, bitnet_error *err);
 bitnet_status bn_safetensors_read(struct bn_source *s, const char *path, bitnet_error *err);
 /* One safetensors file in memory: its header checked and its tensors added. name: for errors. */
 bitnet_status bn_safetensors_parse(struct bn_source *s, const uint8_t *data, size_t bytes,

@@ -12,7 +12,10 @@ const char *const ck_qname[] = {"random", "127", "-127", "+-127", "127, -127", "
 static void run_mul(void *p)
 {
     struct mul *a = p;
-    if (a->scratch)
+    if (a->scratch && a->how == PLANES)
+        a->g->mul_planes_many(a->y, a->y_stride, &a->w, a->r0, a->r1, &a->planes, a->tok,
+                              a->scratch);
+    else if (a->scratch)
         a->g->mul_i8_many(a->y, a->y_stride, &a->w, a->r0, a->r1, a->q, a->x_stride, a->sum, a->inv,
                           a->tok, a->scratch);
     else if (a->how == I8)
@@ -222,7 +225,7 @@ void ck_compare(struct ck *c, struct mul a, int8_t *w,
     for (size_t i = 0; c->naive && i < n_y; i++)
         if (i % a.y_stride < r0 || i % a.y_stride >= r1) a.y[i] = want[i];
     ck_same_f32(c, "y", want, a.y, n_y, a.y_stride);
-    if (a.how != I8 || !a.g->mul_i8_many) return;
+    if (a.how == F32 || (a.how == I8 ? !a.g->mul_i8_many : !a.g->mul_planes_many)) return;
     a.y = ck_buffer(c, n_y * sizeof *want);
     a.scratch = ck_buffer(c, bn_align_up(a.g->many_bytes(a.r1 - a.r0, a.w.cols), 64));
     if (ck_run(c, run_mul, &a)) ck_same_f32(c, "y (many)", want, a.y, n_y, a.y_stride);
@@ -332,10 +335,10 @@ static void check_shape(struct ck *c, struct shape s, bool all_fills)
 }
 
 /* What is enough for many rows is enough for fewer. */
-static void check_many_bytes(struct ck *c)
+void ck_check_many_bytes(struct ck *c)
 {
     const struct bn_gemm *g = c->v->gemm;
-    if (!g->mul_i8_many) return;
+    if (!g->many_bytes) return;
     ck_case(c, "many_bytes");
     for (size_t cols = 128; cols <= BN_COLS_MAX; cols *= 4)
         for (size_t rows = 1; rows < 5000; rows++)
@@ -379,12 +382,19 @@ static void check_many(struct ck *c)
             check_i8(c, (struct shape){260, 640, 32, 0, 260, BN_SCALE_TENSOR, 0}, (enum wfill)wf,
                      (enum qfill)qf);
     check_i8(c, (struct shape){300, 192, 65, from, 300, BN_SCALE_ROW, 0}, W_TERNARY, Q_RANDOM);
+    for (size_t t = 1; t <= 33; t++) { /* tokens that do not fill a table, and those beside it */
+        struct shape s = {256 + t % 9, 257 + 31 * (t % 4), t, 0, 256 + t % 9, BN_SCALE_ROW, 0};
+        check_i8(c, s, W_TERNARY, Q_RANDOM);
+        check_i8(c, s, W_RANDOM, Q_RANDOM);
+        check_i8(c, s, W_SIGN1, Q_EXTREME);
+        check_i8(c, s, t % 2 ? W_PLUS : W_MINUS, t % 4 < 2 ? Q_MAX : Q_MIN);
+    }
     for (size_t r = 1919; r <= 1922; r++) /* one part and two */
         check_i8(c, (struct shape){from + r, 130, 33, from, from + r, BN_SCALE_ROW, 0}, W_TERNARY,
                  Q_RANDOM);
     if (c->v->gemm->block_scales)
         check_i8(c, (struct shape){300, 192, 65, 0, 300, BN_SCALE_BLOCK, 64}, W_TERNARY, Q_RANDOM);
-    check_many_bytes(c);
+    ck_check_many_bytes(c);
     if (c->quick) return;
     for (enum wfill wf = W_MINUS; wf <= W_PLUS; wf++) { /* the largest sums, and ones that cancel */
         for (enum qfill qf = Q_MAX; qf <= Q_TURNS; qf++)
@@ -462,6 +472,14 @@ static void check_tokens(struct ck *c)
             check_i8(c, s, W_MINUS, Q_MAX);
         }
     }
+    for (int wf = 0; wf < W_FILLS;
+         wf++) /* two tokens: full sums, all columns that have room, more */
+        for (size_t n = 4096; n <= 7296; n += 1600) {
+            struct shape s = {13, n - wf % 2, 2, 0, 13, BN_SCALE_ROW, 0};
+            check_i8(c, s, (enum wfill)wf, (enum qfill)(wf % Q_FILLS));
+            check_i8(c, s, (enum wfill)wf, Q_MAX);
+            check_i8(c, s, (enum wfill)wf, Q_EXTREME);
+        }
     /* part of the rows */
     size_t from = bn_div_up(12, group) * group, to = from + 6 * group;
     for (size_t t = 2; t <= 9; t++)

@@ -214,23 +214,23 @@ static void run_get(void *p)
     a->get(a->x, a->block, a->t0, a->n, a->dim, a->bits);
 }
 
-/* The code of token t and channel ch, by its place. */
-static unsigned code_of(const struct block *a, size_t t, size_t ch)
+/* The code of token t and channel ch, by its place: row after row of 64 codes, in which token or
+ * channel number `lane` has two. */
+static unsigned code_of(const struct block *a, size_t t, size_t ch, bool values)
 {
-    size_t bytes = 4 * a->bits, row = 4 * a->dim + t * a->dim * a->bits / 8;
-    uint8_t byte = a->block[row + ch / 32 * bytes + ch % 32 % bytes];
-    return byte >> ch % 32 / bytes * a->bits & ((1u << a->bits) - 1);
+    size_t row = 4 * a->dim + ch / 32 * 128 * a->bits + (values ? t : ch % 32) / 2 * 8 * a->bits;
+    size_t i = 2 * (values ? ch % 32 : t) + (values ? t : ch) % 2;
+    uint8_t byte = a->block[row + (a->bits == 4 ? i / 32 * 16 : 0) + i % 16];
+    unsigned shift = (unsigned)(a->bits == 4 ? i / 16 % 2 * 4 : i / 16 * 2);
+    return byte >> shift & ((1u << a->bits) - 1);
 }
 
-static size_t group_of(const struct block *a, size_t t, size_t ch, bool values)
-{
-    return values ? t * (a->dim / 32) + ch / 32 : ch;
-}
+static size_t group_of(size_t t, size_t ch, bool values) { return values ? ch / 32 * 32 + t : ch; }
 
 static void naive_put(struct ck *c, const struct block *a, bool values)
 {
     for (size_t i = 0; i < BN_ATTN_BLOCK * a->dim; i++) {
-        size_t t = i / a->dim, ch = i % a->dim, g = group_of(a, t, ch, values);
+        size_t t = i / a->dim, ch = i % a->dim, g = group_of(t, ch, values);
         const float *group = values ? a->x + t * a->dim + ch / 32 * 32 : a->x + ch;
         size_t stride = values ? 1 : a->dim;
         double step = half(a->block + 2 * g), min = half(a->block + 2 * (a->dim + g));
@@ -248,7 +248,8 @@ static void naive_put(struct ck *c, const struct block *a, bool values)
         /* half a step; what the roundings of step and minimum cut off or push out */
         double bound = step / 2 * (1 + 0x1p-10) + fabs(lo - min) + fmax(0, hi - min - most * step) +
                        fabs(lo) * 0x1p-22;
-        if (finite && !ck_near(c, "x", a->x[i], min + code_of(a, t, ch) * step, bound, i)) return;
+        if (finite && !ck_near(c, "x", a->x[i], min + code_of(a, t, ch, values) * step, bound, i))
+            return;
     }
 }
 
@@ -286,9 +287,9 @@ static void check_get_case(struct ck *c, size_t dim, unsigned bits, size_t t0, s
     a.x = ck_buffer(c, n * dim * sizeof *a.x);
     if (!ck_run(c, run_get, &a)) return;
     for (size_t i = 0; c->naive && i < n * dim; i++) {
-        size_t t = t0 + i / dim, g = group_of(&a, t, i % dim, values);
+        size_t t = t0 + i / dim, g = group_of(t, i % dim, values);
         double step = half(a.block + 2 * g), min = half(a.block + 2 * (dim + g));
-        double want = min + code_of(&a, t, i % dim) * step;
+        double want = min + code_of(&a, t, i % dim, values) * step;
         if (!isfinite(want) && !isfinite(a.x[i])) continue;
         if (!ck_near(c, "y", want, a.x[i], fabs(want) * 0x1p-24, i)) return;
     }

@@ -352,23 +352,35 @@ static void layouts_are_what_was_asked_for(void **state)
 }
 
 /* "auto": where activations are int8 and the caches do not hold the weights, t5 if it has a kernel of
- * its own, else t3 if it has one and several threads share the memory. */
+ * its own, else t3 if it has one and several threads share the memory. Likewise for planes. */
 static void the_layout_follows_threads_and_size(void **state)
 {
     (void)state;
     struct bn_kernels k = bn_kernels_select(0);
-    struct bn_gemm t3 = *k.gemm_t3, t5 = *k.gemm_t5; /* stand for kernels made for a CPU */
+    /* stand for kernels made for a CPU */
+    struct bn_gemm t3 = *k.gemm_t3, t5 = *k.gemm_t5, g2 = *k.gemm_g2, g3 = *k.gemm_g3,
+                   g5 = *k.gemm_g5;
     size_t cache = bn_last_cache_bytes(), large = cache + 1;
-    for (uint32_t threads = 1; threads <= 2; threads++)
-        assert_ptr_equal(bn_layout_auto(&k, true, large, threads), k.gemm_t2);
-    k.gemm_t3 = &t3;
-    assert_ptr_equal(bn_layout_auto(&k, true, large, 2), &t3);
-    assert_ptr_equal(bn_layout_auto(&k, true, large, 1), k.gemm_t2);
-    k.gemm_t5 = &t5;
     for (uint32_t threads = 1; threads <= 2; threads++) {
-        assert_ptr_equal(bn_layout_auto(&k, true, large, threads), &t5);
-        assert_ptr_equal(bn_layout_auto(&k, true, cache, threads), k.gemm_t2);
-        assert_ptr_equal(bn_layout_auto(&k, false, large, threads), k.gemm_t2);
+        assert_ptr_equal(bn_layout_auto(&k, BN_AQ_INT8, large, threads), k.gemm_t2);
+        assert_ptr_equal(bn_layout_auto(&k, BN_AQ_INT16_GROUPS, large, threads), k.gemm_t2);
+    }
+    k.gemm_t3 = &t3;
+    k.gemm_g2 = &g2;
+    k.gemm_g3 = &g3;
+    assert_ptr_equal(bn_layout_auto(&k, BN_AQ_INT8, large, 2), &t3);
+    assert_ptr_equal(bn_layout_auto(&k, BN_AQ_INT8, large, 1), k.gemm_t2);
+    assert_ptr_equal(bn_layout_auto(&k, BN_AQ_INT8_GROUPS, large, 2), &g3);
+    assert_ptr_equal(bn_layout_auto(&k, BN_AQ_INT8_GROUPS, large, 1), &g2);
+    assert_ptr_equal(bn_layout_auto(&k, BN_AQ_INT16_GROUPS, large, 2), &g2);
+    k.gemm_t5 = &t5;
+    k.gemm_g5 = &g5;
+    for (uint32_t threads = 1; threads <= 2; threads++) {
+        assert_ptr_equal(bn_layout_auto(&k, BN_AQ_INT8, large, threads), &t5);
+        assert_ptr_equal(bn_layout_auto(&k, BN_AQ_INT8, cache, threads), k.gemm_t2);
+        assert_ptr_equal(bn_layout_auto(&k, BN_AQ_F32, large, threads), k.gemm_t2);
+        assert_ptr_equal(bn_layout_auto(&k, BN_AQ_INT16_GROUPS, large, threads), &g5);
+        assert_ptr_equal(bn_layout_auto(&k, BN_AQ_INT8_GROUPS, cache, threads), &g5);
     }
 }
 

@@ -223,7 +223,8 @@ static void make_item(struct bn_convert_item *it, struct bn_tensor *from, const 
     bitnet_error err = {0};
     bool dense;
     struct bn_stored st = stored(m);
-    *from = (struct bn_tensor){name, m->type, 2, {m->cols, m->rows, 1, 1}, m->data, m->bytes, 0};
+    *from =
+        (struct bn_tensor){name, m->type, 2, {m->cols, m->rows, 1, 1}, m->data, m->bytes, 0, false};
     *it = (struct bn_convert_item){.how = BN_ITEM_TRITS,
                                    .name = name,
                                    .from = from,

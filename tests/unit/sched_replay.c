@@ -189,7 +189,9 @@ static void run(struct replay *r, double stretch, const struct setting *set)
     read_trace(r, stretch);
     r->next_ms = malloc(MAX_ROWS * CTX / 2 * sizeof *r->next_ms);
     assert_non_null(r->next_ms);
-    struct bn_sched_limits limits = {SEQS, set->batch, set->target_ms * 1000000ull};
+    struct bn_sched_limits limits = {.max_seqs = SEQS,
+                                     .max_batch_tokens = set->batch,
+                                     .step_target_ns = set->target_ms * 1000000ull};
     sim_open(&r->sim, &limits, set->pages);
     while (r->n_ended < r->n) {
         add_arrived(r);

@@ -166,7 +166,8 @@ static inline uint32_t sim_steps_alone(const struct sim *sim, const struct sim_j
 {
     const struct bn_sched_limits *l = &sim->limits;
     size_t b = (l->max_batch_tokens - l->max_seqs + 2) / 2;
-    if (l->step_target_ns) b = bn_min_size(16, l->max_batch_tokens - l->max_seqs + 1);
+    if (l->step_target_ns || l->step_most_ns)
+        b = bn_min_size(16, l->max_batch_tokens - l->max_seqs + 1);
     return (uint32_t)bn_div_up(j->prompt, bn_max_size(1, b / l->max_seqs)) + j->answer - 1;
 }
 

@@ -76,6 +76,8 @@ static void make_world(struct world *w, uint64_t seed)
     struct bn_sched_limits limits = {.max_seqs = between(r, 1, chance(r, 50) ? 4 : 16)};
     limits.max_batch_tokens = limits.max_seqs + bn_rng_below(r, chance(r, 50) ? 16 : 300);
     limits.step_target_ns = chance(r, 50) ? between(r, 10, 1000) * 1000000ull : 0;
+    limits.step_most_ns = chance(r, 30) ? between(r, 100, 5000) * 1000000ull : 0;
+    limits.prompt_guess_ns = chance(r, 50) ? between(r, 1, 100000) * 1000ull : 0;
     sim_open(&w->sim, &limits, n_pages);
 }
 
@@ -354,7 +356,8 @@ static void bad_limits(void **state)
     (void)state;
     struct bn_sched *s;
     struct bn_sched_host host = {0};
-    struct bn_sched_limits none = {0, 8, 0}, narrow = {8, 7, 0};
+    struct bn_sched_limits none = {.max_batch_tokens = 8},
+                           narrow = {.max_seqs = 8, .max_batch_tokens = 7};
     bitnet_error err;
     assert_int_equal(bn_sched_open(&s, &none, &host, &err), BITNET_E_ARG);
     assert_int_equal(bn_sched_open(&s, &narrow, &host, &err), BITNET_E_ARG);
@@ -405,7 +408,10 @@ static void target_is_kept(void **state)
     struct sim sim;
     struct sim_job jobs[JOBS];
     struct bn_rng r = {7};
-    sim_open(&sim, &(struct bn_sched_limits){JOBS, 512, (uint64_t)target}, AMPLE);
+    sim_open(&sim,
+             &(struct bn_sched_limits){
+                 .max_seqs = JOBS, .max_batch_tokens = 512, .step_target_ns = (uint64_t)target},
+             AMPLE);
     for (int i = 0; i < JOBS; i++)
         add_job(&sim, &jobs[i], between(&r, 100, 3000), between(&r, 1, 90));
     uint32_t mixed = 0, within = 0, full = 0;

@@ -64,33 +64,23 @@ void bn_f32_to_q8_0_c(void *row, const float *x, size_t n)
 
 /* ---- blocks ---- */
 
-size_t bn_kv_block_bytes(size_t dim, unsigned bits)
-{
-    return dim * (2 * sizeof(uint16_t) + BN_ATTN_BLOCK * bits / 8);
-}
-
-/* the places of a group's step and minimum, and of a token's codes */
+/* The places of a group's step and minimum. */
 static uint8_t *step_at(uint8_t *block, size_t i) { return block + 2 * i; }
 static uint8_t *min_at(uint8_t *block, size_t dim, size_t i) { return block + 2 * (dim + i); }
-static size_t codes_at(size_t dim, size_t t, unsigned bits) { return 4 * dim + t * dim * bits / 8; }
 
-/* Channel c of a row of codes: its byte, and the shift in it. Groups of 32 channels have 4 * bits
- * bytes; byte i holds channels i, i + 4 * bits, ... */
-static size_t code_byte(size_t c, unsigned bits)
+/* A group's number among the steps: by channel, or by 32 channels and token. */
+static size_t group_of(size_t token, size_t channel, bool values)
 {
-    return c / BN_KV_GROUP * 4 * bits + c % BN_KV_GROUP % (4 * bits);
-}
-static unsigned code_shift(size_t c, unsigned bits)
-{
-    return (unsigned)(c % BN_KV_GROUP / (4 * bits)) * bits;
+    return values ? channel / BN_KV_GROUP * BN_ATTN_BLOCK + token : channel;
 }
 
-/* A group: 32 values of a channel or of a token, `stride` apart; number `group` of the block. The
- * first value is of token t and channel c, the next ones of the next tokens or channels. */
+/* A group: 32 values of a channel or of a token, `stride` apart. The first one is of token t and
+ * channel c, the next ones of the next tokens or channels. */
 static void put_group(uint8_t *block, const float *x, size_t stride, size_t dim, unsigned bits,
-                      size_t group, size_t t, size_t c, bool by_token)
+                      size_t t, size_t c, bool values)
 {
     const float most = (float)((1 << bits) - 1);
+    size_t group = group_of(t, c, values);
     float lo = x[0], hi = x[0];
     bool finite = true;
     for (size_t i = 0; i < BN_KV_GROUP; i++) {
@@ -105,38 +95,37 @@ static void put_group(uint8_t *block, const float *x, size_t stride, size_t dim,
     bn_store_u16(step_at(block, group), finite ? step : BN_F16_NAN);
     bn_store_u16(min_at(block, dim, group), finite ? min : 0);
     for (size_t i = 0; i < BN_KV_GROUP; i++) {
-        size_t token = by_token ? t : t + i, channel = by_token ? c + i : c;
         float q = finite ? round_even(clamp((x[i * stride] - base) * inv, 0, most)) : 0;
-        uint8_t *p = block + codes_at(dim, token, bits) + code_byte(channel, bits);
-        *p = (uint8_t)(*p | (unsigned)q << code_shift(channel, bits));
+        struct bn_kv_place at =
+            bn_kv_code_at(dim, bits, values, values ? t : t + i, values ? c + i : c);
+        block[at.byte] = (uint8_t)(block[at.byte] | (unsigned)q << at.shift);
     }
 }
 
 void bn_kv_put_keys_c(uint8_t *block, const float *x, size_t dim, unsigned bits)
 {
     memset(block, 0, bn_kv_block_bytes(dim, bits));
-    for (size_t c = 0; c < dim; c++) put_group(block, x + c, dim, dim, bits, c, 0, c, false);
+    for (size_t c = 0; c < dim; c++) put_group(block, x + c, dim, dim, bits, 0, c, false);
 }
 
 void bn_kv_put_values_c(uint8_t *block, const float *x, size_t dim, unsigned bits)
 {
     memset(block, 0, bn_kv_block_bytes(dim, bits));
-    for (size_t g = 0; g < dim; g++) {
-        size_t t = g / (dim / BN_KV_GROUP), c = g % (dim / BN_KV_GROUP) * BN_KV_GROUP;
-        put_group(block, x + t * dim + c, 1, dim, bits, g, t, c, true);
-    }
+    for (size_t t = 0; t < BN_ATTN_BLOCK; t++)
+        for (size_t c = 0; c < dim; c += BN_KV_GROUP)
+            put_group(block, x + t * dim + c, 1, dim, bits, t, c, true);
 }
 
 static void get(float *y, const uint8_t *block, size_t t0, size_t n, size_t dim, unsigned bits,
-                bool by_token)
+                bool values)
 {
     for (size_t t = t0; t < t0 + n; t++)
         for (size_t c = 0; c < dim; c++) {
-            size_t group = by_token ? (t * dim + c) / BN_KV_GROUP : c;
+            size_t group = group_of(t, c, values);
             float d = bn_f16_to_f32(bn_load_u16(block + 2 * group));
             float base = bn_f16_to_f32(bn_load_u16(block + 2 * (dim + group)));
-            uint8_t byte = block[codes_at(dim, t, bits) + code_byte(c, bits)];
-            *y++ = base + d * (float)(byte >> code_shift(c, bits) & ((1 << bits) - 1));
+            struct bn_kv_place at = bn_kv_code_at(dim, bits, values, t, c);
+            *y++ = base + d * (float)(block[at.byte] >> at.shift & ((1 << bits) - 1));
         }
 }
 

@@ -21,8 +21,7 @@
 #include "kernels/x86/tables_avx2.h"
 
 enum {
-    STEPS_MASKED = 8, /* steps between widenings */
-    MANY_FROM = 32    /* tokens from which tables win */
+    STEPS_MASKED = 8 /* steps between widenings */
 };
 
 /* y of up to 4 rows: (float)sum * (scale * inv) */
@@ -119,7 +118,7 @@ const struct bn_gemm bn_gemm_t2_avx2 = {
     BN_T2_LAYOUT,
     .mul_i8 = mul_i8_avx2,
     .mul_f32 = bn_t2_mul_f32_avx2,
-    .many_from = MANY_FROM,
+    .many_from = BN_TABLE_FROM,
     .many_bytes = bn_tables_bytes_avx2,
     .mul_i8_many = bn_t2_mul_i8_many_avx2,
 };

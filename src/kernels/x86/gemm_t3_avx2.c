@@ -23,8 +23,7 @@
 #define ALWAYS static inline __attribute__((always_inline))
 
 enum {
-    WIDEN_STEPS = 32, /* steps between widenings */
-    MANY_FROM = 32    /* tokens from which tables win */
+    WIDEN_STEPS = 32 /* steps between widenings */
 };
 
 ALWAYS __m256i table16(int8_t a, int8_t b, int8_t c, int8_t d, int8_t e, int8_t f, int8_t g,
@@ -129,7 +128,7 @@ const struct bn_gemm bn_gemm_t3_avx2 = {
     BN_T3_LAYOUT,
     .mul_i8 = mul_i8_avx2,
     .mul_f32 = bn_t3_mul_f32_avx2,
-    .many_from = MANY_FROM,
+    .many_from = BN_TABLE_FROM,
     .many_bytes = bn_tables_bytes_avx2,
     .mul_i8_many = bn_t3_mul_i8_many_avx2,
 };

@@ -34,45 +34,51 @@ static const int8_t weight[3][4][16] = {ALL(T0), ALL(T1), ALL(T2)};
 #undef T1
 #undef T0
 
-/* The sums of a group's six rows for one step. Where m < 0, x is subtracted as (x ^ -1) + 1; these
- * ones are the same for the three rows and counted apart. */
+/* The sums of a group's six rows for one step. The top bits of `sign` are the signs, first of one
+ * triple, then of the other; psign takes them from any number that is not 0. */
 static inline void group_codes(__m256i *c, const uint8_t *p)
 {
-    const __m256i m15 = _mm256_set1_epi8(15), zero = _mm256_setzero_si256();
+    const __m256i m15 = _mm256_set1_epi8(15), one = _mm256_set1_epi8(1);
     __m256i sign = _mm256_loadu_si256((const void *)(p + BN_T3_STEP));
-    __m256i s[6] = {zero, zero, zero, zero, zero, zero};
-    __m256i ones[2] = {_mm256_set1_epi8(40), _mm256_set1_epi8(40)};
+    for (size_t r = 0; r < BN_T3_ROWS; r++) c[r] = _mm256_set1_epi8(40);
     for (size_t f = 0; f < 4; f++) {
         __m256i n = _mm256_loadu_si256((const void *)(p + 32 * f));
         for (size_t h = 0; h < 2; h++) {
             __m256i v = _mm256_and_si256(h ? _mm256_srli_epi16(n, 4) : n, m15);
-            __m256i minus = _mm256_cmpgt_epi8(zero, sign);
+            __m256i s = _mm256_or_si256(sign, one);
             for (size_t j = 0; j < 3; j++) {
                 __m256i table =
                     _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)weight[j][f]));
-                __m256i x = _mm256_shuffle_epi8(table, v);
-                s[3 * h + j] = _mm256_add_epi8(s[3 * h + j], _mm256_xor_si256(x, minus));
+                __m256i x = _mm256_sign_epi8(_mm256_shuffle_epi8(table, v), s);
+                c[3 * h + j] = _mm256_add_epi8(c[3 * h + j], x);
             }
-            ones[h] = _mm256_sub_epi8(ones[h], minus);
             sign = _mm256_add_epi8(sign, sign);
         }
     }
-    for (size_t r = 0; r < 6; r++) c[r] = _mm256_add_epi8(s[r], ones[r / 3]);
 }
 
+/* Pair after pair of groups, so that the matrix is read as one stream; what lies a pair ahead is
+ * prefetched meanwhile. */
 bool bn_t3_codes_avx2(uint64_t *code, size_t stride, const struct bn_packed *w, size_t r0,
                       size_t r1)
 {
-    size_t steps = bn_div_up(w->cols, BN_T3_STEP);
-    for (size_t s = 0; s < steps; s++, code += BN_TABLE_PASSES * stride)
-        for (size_t r = r0; r < r1; r += PAIR) {
-            size_t second = r + BN_T3_ROWS < r1 ? r + BN_T3_ROWS : r;
+    size_t steps = bn_div_up(w->cols, BN_T3_STEP), ahead = 2 * steps * BN_T3_STEP_BYTES;
+    for (size_t r = r0; r < r1; r += PAIR) {
+        const uint8_t *p = bn_t3_group(w, r);
+        const uint8_t *q = r + BN_T3_ROWS < r1 ? bn_t3_group(w, r + BN_T3_ROWS) : p;
+        uint64_t *out = code + (r - r0);
+        for (size_t s = 0; s < steps; s++, out += BN_TABLE_PASSES * stride) {
             __m256i c[PAIR];
-            group_codes(c, bn_t3_group(w, r) + s * BN_T3_STEP_BYTES);
-            group_codes(c + BN_T3_ROWS, bn_t3_group(w, second) + s * BN_T3_STEP_BYTES);
-            for (size_t i = 0; i < PAIR; i += 4)
-                bn_codes_store4(code + (r - r0) + i, stride, c + i);
+            for (size_t i = 0; i < BN_T3_STEP_BYTES; i += 64) {
+                _mm_prefetch((const char *)p + ahead + i, _MM_HINT_T1);
+                _mm_prefetch((const char *)q + ahead + i, _MM_HINT_T1);
+            }
+            group_codes(c, p);
+            group_codes(c + BN_T3_ROWS, q);
+            for (size_t i = 0; i < PAIR; i += 4) bn_codes_store4(out + i, stride, c + i);
+            p += BN_T3_STEP_BYTES, q += BN_T3_STEP_BYTES;
         }
+    }
     return true; /* the layout has no weight +2 */
 }
 

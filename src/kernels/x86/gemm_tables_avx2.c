@@ -9,8 +9,8 @@
  * use (20 KB) must not leave, and through which the rows' sums pass once for 32 columns. Codes are
  * used for 32 tokens, in two halves, before the next ones are read.
  *
- *   codes    [columns / 16][rows]         four offsets into four tables, 16 bits each: made once a
- *                                         call, by the layout (tables_avx2.h)
+ *   codes    [columns / 32][rows]         eight numbers of entries, a byte each: made once a call,
+ *                                         by the layout (tables_avx2.h)
  *   tables   [8][81][16 tokens]           int16: 32 columns
  *   part     [2 halves][rows][16 tokens]  int16: sums of up to 256 columns
  *   total    [2 halves][rows][16 tokens]  int32
@@ -28,17 +28,15 @@
 enum {
     STEP = BN_K_ALIGN, /* columns */
     TOKENS = 32,
-    HALF = 16, /* tokens of a table */
-    ENTRIES = 81,
-    AT_ONCE = 8,                       /* tables in use */
-    STEP_PASSES = BN_TABLE_PASSES / 2, /* two rows of codes a pass */
-    SUM_PASSES = 2 * STEP_PASSES,      /* passes until a 16-bit sum is full */
-    MIN_ROWS = 256,                    /* below, building tables costs too much */
-    MIN_TOKENS = 24,                   /* multiplying is faster for so few */
-    CODE_BYTES = 6 << 20               /* of codes; else rows are taken in parts */
+    HALF = 16,                     /* tokens of a table */
+    AT_ONCE = BN_TABLES,           /* in use */
+    STEP_PASSES = BN_TABLE_PASSES, /* a word of codes each */
+    SUM_PASSES = 2 * STEP_PASSES,  /* passes until a 16-bit sum is full */
+    MIN_ROWS = 256,                /* below, building tables costs too much */
+    MIN_TOKENS = BN_TABLE_FROM,    /* multiplying is faster for fewer, */
+    MIN_REST = 9,                  /* and for fewer beside those for which codes are made anyway */
+    CODE_BYTES = 6 << 20           /* of codes; else rows are taken in parts */
 };
-
-typedef int16_t table[ENTRIES][HALF];
 
 static size_t code_bytes(size_t cols)
 {
@@ -64,7 +62,7 @@ static size_t part_rows(size_t rows, size_t cols)
 }
 
 struct memory {
-    table *tables;
+    bn_table *tables;
     int32_t (*total)[HALF];
     int16_t (*part)[HALF];
     uint64_t *code;
@@ -80,7 +78,7 @@ static size_t lay_out(struct memory *m, uint8_t *base, size_t rows, size_t cols)
     size_t at = 0;
     m->rows = rows;
     m->tables = (void *)base;
-    at += bn_align_up(AT_ONCE * sizeof(table), 64);
+    at += bn_align_up(AT_ONCE * sizeof(bn_table), 64);
     m->total = at_or_null(base, at);
     at += 2 * rows * sizeof m->total[0];
     m->part = at_or_null(base, at);
@@ -126,58 +124,13 @@ static void turn(int8_t (*out)[TOKENS], const int8_t *q, size_t q_stride, size_t
                    n > t ? n - t : 0);
 }
 
-/* A table for byte i of the pieces: entry c0 + 3 c1 + 9 c2 + 27 c3 is the sum of
- * (c_f - 1) times the activations of column 32 f + i. */
-static __attribute__((noinline)) void build(int16_t (*out)[HALF], const int8_t (*column)[TOKENS],
-                                            size_t i)
+/* The table for byte i of the pieces: columns i, 32 + i, 64 + i and 96 + i of a step. */
+static void build(bn_table out, const int8_t (*column)[TOKENS], size_t i)
 {
-    __m256i a[4], low[9];
-    for (size_t f = 0; f < 4; f++)
-        a[f] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)column[32 * f + i]));
-    low[4] = _mm256_setzero_si256();
-    low[3] = _mm256_sub_epi16(low[4], a[0]);
-    low[5] = a[0];
-    for (size_t c = 3; c < 6; c++) {
-        low[c - 3] = _mm256_sub_epi16(low[c], a[1]);
-        low[c + 3] = _mm256_add_epi16(low[c], a[1]);
-    }
-    __m256i row = _mm256_sub_epi16(_mm256_sub_epi16(_mm256_setzero_si256(), a[2]), a[3]);
-    for (size_t c3 = 0; c3 < 3; c3++) {
-        __m256i base = row;
-        for (size_t c2 = 0; c2 < 3; c2++, out += 9) {
-            _mm256_store_si256((void *)out[0], _mm256_add_epi16(base, low[0]));
-            _mm256_store_si256((void *)out[1], _mm256_add_epi16(base, low[1]));
-            _mm256_store_si256((void *)out[2], _mm256_add_epi16(base, low[2]));
-            _mm256_store_si256((void *)out[3], _mm256_add_epi16(base, low[3]));
-            _mm256_store_si256((void *)out[4], base);
-            _mm256_store_si256((void *)out[5], _mm256_add_epi16(base, low[5]));
-            _mm256_store_si256((void *)out[6], _mm256_add_epi16(base, low[6]));
-            _mm256_store_si256((void *)out[7], _mm256_add_epi16(base, low[7]));
-            _mm256_store_si256((void *)out[8], _mm256_add_epi16(base, low[8]));
-            base = _mm256_add_epi16(base, a[2]);
-        }
-        row = _mm256_add_epi16(row, a[3]);
-    }
+    bn_table_build(out, column[i], column[32 + i], column[64 + i], column[96 + i]);
 }
 
 /* ---- rows ---- */
-
-/* sum += an entry of each of four tables from number n on, their offsets in code. The entries are
- * operands of the additions, and code is shifted where it is: compilers load entries first, copy
- * code for every shift, or spend instructions on addresses. */
-#define NEXT_OFFSET "movzwl %w[c], %k[o]\n\tshr $16, %[c]\n\t"
-#define ADD_FOUR(sum, code, n)                                                                  \
-    do {                                                                                        \
-        uint64_t offset_;                                                                       \
-        __asm__(NEXT_OFFSET "vpaddw %c[d0](%[t], %[o]), %[s], %[s]\n\t" NEXT_OFFSET             \
-                            "vpaddw %c[d1](%[t], %[o]), %[s], %[s]\n\t" NEXT_OFFSET             \
-                            "vpaddw %c[d2](%[t], %[o]), %[s], %[s]\n\t"                         \
-                            "vpaddw %c[d3](%[t], %[c]), %[s], %[s]"                             \
-                : [s] "+&x"(sum), [c] "+&r"(code), [o] "=&r"(offset_)                           \
-                : [t] "r"(t), [d0] "i"((n) * sizeof(table)), [d1] "i"((n + 1) * sizeof(table)), \
-                  [d2] "i"((n + 2) * sizeof(table)), [d3] "i"((n + 3) * sizeof(table)), "m"(*t) \
-                : "cc");                                                                        \
-    } while (0)
 
 /* Every row adds its entries of the eight tables. A 16-bit sum begins in the first pass of a series
  * and is added to the total in the last one. */
@@ -185,14 +138,11 @@ static inline __attribute__((always_inline)) void sweep(const struct memory *m, 
                                                         const uint64_t *code, size_t rows,
                                                         const bool first, const bool last)
 {
-    const table(*t)[AT_ONCE] = (const void *)m->tables;
+    const bn_table(*t)[AT_ONCE] = (const void *)m->tables;
     __m256i *part = (void *)m->part[half * m->rows], *total = (void *)m->total[half * m->rows];
-    const uint64_t *more = code + m->rows;
     for (size_t r = 0; r < rows; r++) {
-        uint64_t c = code[r], d = more[r];
         __m256i u = first ? _mm256_setzero_si256() : _mm256_load_si256(part + r);
-        ADD_FOUR(u, c, 0);
-        ADD_FOUR(u, d, 4);
+        BN_ADD_EIGHT(u, t, code[r]);
         if (!last) {
             _mm256_store_si256(part + r, u);
             continue;
@@ -254,7 +204,7 @@ static void mul_tables(float *y, size_t y_stride, const struct memory *m, const 
     size_t passes = bn_div_up(w->cols, STEP) * STEP_PASSES;
     memset(m->total, 0, 2 * m->rows * sizeof m->total[0]);
     for (size_t p = 0; p < passes; p++) {
-        const uint64_t *code = m->code + 2 * p * m->rows;
+        const uint64_t *code = m->code + p * m->rows;
         size_t byte = p % STEP_PASSES * AT_ONCE;
         if (byte == 0) turn(column, q + p / STEP_PASSES * STEP, q_stride, nt);
         for (size_t half = 0; half * HALF < nt; half++) {
@@ -273,8 +223,8 @@ void bn_mul_tables_avx2(float *y, size_t y_stride, const struct bn_packed *w, si
                         const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
                         size_t n_tok, void *scratch, bn_codes_fn *codes, bn_mul_i8_fn *otherwise)
 {
-    size_t n = n_tok / TOKENS * TOKENS;
-    if (n_tok - n >= MIN_TOKENS) n = n_tok;
+    size_t n = n_tok / HALF * HALF;
+    if (n_tok - n >= (n > 0 ? MIN_REST : MIN_TOKENS)) n = n_tok;
     struct memory m;
     lay_out(&m, scratch, part_rows(r1 - r0, w->cols), w->cols);
     if (w->scale_kind == BN_SCALE_BLOCK || r1 - r0 < MIN_ROWS) n = 0;

@@ -189,36 +189,81 @@ ALWAYS struct scale make_scale(__m128i *step, __m128i *min, __m256 lo, __m256 hi
     return s;
 }
 
-/* 32 codes in their bytes. inv is 0 where a group is not finite; max() then drops the NaNs. */
-ALWAYS void put_codes(uint8_t *p, const float *x, const struct scale *s, const unsigned bits)
+/* 32 codes, a byte each. inv is 0 where a group is not finite; max() then drops the NaNs. */
+ALWAYS void make_codes(uint8_t *to, const float *x, const struct scale *s, const unsigned bits)
 {
-    __m256i q[4];
     for (size_t i = 0; i < 4; i++) {
         __m256 v = _mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(x + 8 * i), s[i].min), s[i].inv);
-        q[i] = _mm256_cvtps_epi32(clamp(v, 0, (float)((1 << bits) - 1)));
+        __m256i q = _mm256_cvtps_epi32(clamp(v, 0, (float)((1 << bits) - 1)));
+        _mm_storel_epi64((void *)(to + 8 * i), low_bytes(q));
     }
-    if (bits == 4) {
-        for (size_t i = 0; i < 2; i++)
-            _mm_storel_epi64((void *)(p + 8 * i),
-                             low_bytes(_mm256_or_si256(q[i], _mm256_slli_epi32(q[i + 2], 4))));
-        return;
-    }
-    __m256i lo = _mm256_or_si256(q[0], _mm256_slli_epi32(q[1], 2));
-    __m256i hi = _mm256_or_si256(_mm256_slli_epi32(q[2], 4), _mm256_slli_epi32(q[3], 6));
-    _mm_storel_epi64((void *)p, low_bytes(_mm256_or_si256(lo, hi)));
 }
 
-/* The values of 32 codes. A product has at most 15 bits, so fusing changes nothing. */
-ALWAYS void get_codes(float *y, const uint8_t *p, const struct scale *s, const unsigned bits)
+/* The 32 tokens and 32 channels of a tile, a byte each. */
+typedef uint8_t tile[BN_ATTN_BLOCK][BN_KV_GROUP];
+
+/* Turns a tile over in pairs of channels: 16 rows of 32 pairs. */
+ALWAYS void turn_pairs(uint16_t out[BN_KV_ROWS][BN_ATTN_BLOCK], const tile t)
 {
-    const __m256i mask = _mm256_set1_epi32((1 << bits) - 1);
-    for (unsigned i = 0; i < 4; i++) {
-        size_t at = bits == 4 ? 8 * (i % 2) : 0;
-        int shift = (int)(bits == 4 ? i / 2 * 4 : i * 2);
-        __m256i c = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(p + at)));
-        c = _mm256_and_si256(_mm256_srli_epi32(c, shift), mask);
-        _mm256_storeu_ps(y + 8 * i, _mm256_fmadd_ps(_mm256_cvtepi32_ps(c), s[i].step, s[i].min));
+    for (size_t j = 0; j < BN_ATTN_BLOCK; j++) {
+        uint16_t pair[BN_KV_ROWS];
+        memcpy(pair, t[j], sizeof pair);
+        for (size_t r = 0; r < BN_KV_ROWS; r++) out[r][j] = pair[r];
     }
+}
+
+/* Rows of 64 codes to their bytes in the tile. */
+ALWAYS void put_row(uint8_t *p, const __m128i *octet, const unsigned bits)
+{
+    if (bits == 4) {
+        for (size_t i = 0; i < 2; i++)
+            _mm_storeu_si128((void *)(p + 16 * i),
+                             _mm_or_si128(octet[2 * i], _mm_slli_epi16(octet[2 * i + 1], 4)));
+        return;
+    }
+    __m128i lo = _mm_or_si128(octet[0], _mm_slli_epi16(octet[1], 2));
+    __m128i hi = _mm_or_si128(_mm_slli_epi16(octet[2], 4), _mm_slli_epi16(octet[3], 6));
+    _mm_storeu_si128((void *)p, _mm_or_si128(lo, hi));
+}
+
+ALWAYS void put_tile_keys(uint8_t *p, const tile t, const unsigned bits)
+{
+    uint16_t pairs[BN_KV_ROWS][BN_ATTN_BLOCK];
+    turn_pairs(pairs, t);
+    for (size_t r = 0; r < BN_KV_ROWS; r++) {
+        __m128i octet[4];
+        for (size_t i = 0; i < 4; i++) octet[i] = _mm_loadu_si128((const void *)(pairs[r] + 8 * i));
+        put_row(p + r * 8 * bits, octet, bits);
+    }
+}
+
+ALWAYS void put_tile_values(uint8_t *p, const tile t, const unsigned bits)
+{
+    for (size_t r = 0; r < BN_KV_ROWS; r++) {
+        __m128i octet[4];
+        for (size_t i = 0; i < 2; i++) {
+            __m128i a = _mm_loadu_si128((const void *)(t[2 * r] + 16 * i));
+            __m128i b = _mm_loadu_si128((const void *)(t[2 * r + 1] + 16 * i));
+            octet[2 * i] = _mm_unpacklo_epi8(a, b);
+            octet[2 * i + 1] = _mm_unpackhi_epi8(a, b);
+        }
+        put_row(p + r * 8 * bits, octet, bits);
+    }
+}
+
+/* The pairs of an octet as 16 bits. */
+ALWAYS __m256i octet_codes(const uint8_t *row, size_t octet, const unsigned bits)
+{
+    const size_t per = 8 / bits;
+    __m256i x = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)(row + octet / per * 16)));
+    __m128i by = _mm_cvtsi32_si128((int)(octet % per * bits));
+    return _mm256_and_si256(_mm256_srl_epi16(x, by), _mm256_set1_epi16((1 << bits) - 1));
+}
+
+/* min + code * step; a product has at most 15 bits, so fusing changes nothing */
+ALWAYS __m256 value_of(__m256i code, __m256 step, __m256 min)
+{
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(code), step, min);
 }
 
 ALWAYS void put_keys(uint8_t *block, const float *x, size_t dim, const unsigned bits)
@@ -239,58 +284,85 @@ ALWAYS void put_keys(uint8_t *block, const float *x, size_t dim, const unsigned 
             _mm_storeu_si128((void *)(block + 2 * (c + 8 * i)), step);
             _mm_storeu_si128((void *)(block + 2 * (dim + c + 8 * i)), min);
         }
-        for (size_t t = 0; t < BN_ATTN_BLOCK; t++)
-            put_codes(block + 4 * dim + (t * dim + c) * bits / 8, x + t * dim + c, s, bits);
+        tile codes;
+        for (size_t t = 0; t < BN_ATTN_BLOCK; t++) make_codes(codes[t], x + t * dim + c, s, bits);
+        put_tile_keys(block + bn_kv_tile_at(dim, bits, c / BN_KV_GROUP), codes, bits);
     }
+}
+
+/* Token t's 32 channels of group g: its step and minimum to their places, its codes to `to`. */
+ALWAYS void put_token(uint8_t *block, uint8_t *to, const float *from, size_t dim, size_t at,
+                      const unsigned bits)
+{
+    __m256 v = _mm256_loadu_ps(from), lo = v, hi = v, bad = not_finite(v);
+    for (size_t i = 1; i < 4; i++) {
+        v = _mm256_loadu_ps(from + 8 * i);
+        lo = _mm256_min_ps(v, lo);
+        hi = _mm256_max_ps(v, hi);
+        bad = _mm256_or_ps(bad, not_finite(v));
+    }
+    bad = _mm256_castsi256_ps(_mm256_set1_epi32(_mm256_movemask_ps(bad) ? -1 : 0));
+    __m128i step, min;
+    struct scale one = make_scale(&step, &min, _mm256_set1_ps(-largest(negative(lo))),
+                                  _mm256_set1_ps(largest(hi)), bad, bits);
+    const struct scale s[4] = {one, one, one, one};
+    bn_store_u16(block + 2 * at, (uint16_t)_mm_extract_epi16(step, 0));
+    bn_store_u16(block + 2 * (dim + at), (uint16_t)_mm_extract_epi16(min, 0));
+    make_codes(to, from, s, bits);
 }
 
 ALWAYS void put_values(uint8_t *block, const float *x, size_t dim, const unsigned bits)
 {
-    for (size_t g = 0; g < dim; g++) { /* in order of token and channel */
-        const float *from = x + g * BN_KV_GROUP;
-        __m256 v = _mm256_loadu_ps(from), lo = v, hi = v, bad = not_finite(v);
-        for (size_t i = 1; i < 4; i++) {
-            v = _mm256_loadu_ps(from + 8 * i);
-            lo = _mm256_min_ps(v, lo);
-            hi = _mm256_max_ps(v, hi);
-            bad = _mm256_or_ps(bad, not_finite(v));
-        }
-        bad = _mm256_castsi256_ps(_mm256_set1_epi32(_mm256_movemask_ps(bad) ? -1 : 0));
-        __m128i step, min;
-        struct scale one = make_scale(&step, &min, _mm256_set1_ps(-largest(negative(lo))),
-                                      _mm256_set1_ps(largest(hi)), bad, bits);
-        const struct scale s[4] = {one, one, one, one};
-        bn_store_u16(block + 2 * g, (uint16_t)_mm_extract_epi16(step, 0));
-        bn_store_u16(block + 2 * (dim + g), (uint16_t)_mm_extract_epi16(min, 0));
-        put_codes(block + 4 * dim + g * 4 * bits, from, s, bits);
+    for (size_t g = 0; g < dim / BN_KV_GROUP; g++) {
+        tile codes;
+        for (size_t t = 0; t < BN_ATTN_BLOCK; t++)
+            put_token(block, codes[t], x + t * dim + g * BN_KV_GROUP, dim, g * BN_ATTN_BLOCK + t,
+                      bits);
+        put_tile_values(block + bn_kv_tile_at(dim, bits, g), codes, bits);
     }
 }
 
+/* Tokens are lanes of a row: channels of all that are asked for are made, then turned over. */
 ALWAYS void get_keys(float *y, const uint8_t *block, size_t t0, size_t n, size_t dim,
                      const unsigned bits)
 {
-    for (size_t c = 0; c < dim; c += BN_KV_GROUP) {
-        struct scale s[4];
+    for (size_t c = 0; c < dim; c += 2) {
+        const uint8_t *row =
+            block + bn_kv_tile_at(dim, bits, c / BN_KV_GROUP) + c % BN_KV_GROUP / 2 * 8 * bits;
+        float out[2][BN_ATTN_BLOCK];
         for (size_t i = 0; i < 4; i++) {
-            s[i].step = bn_load_f16((const void *)(block + 2 * (c + 8 * i)));
-            s[i].min = bn_load_f16((const void *)(block + 2 * (dim + c + 8 * i)));
+            __m256i x = octet_codes(row, i, bits), code[2];
+            code[0] = _mm256_and_si256(x, _mm256_set1_epi32(0xffff));
+            code[1] = _mm256_srli_epi32(x, 16);
+            for (size_t b = 0; b < 2; b++) {
+                __m256 step = _mm256_set1_ps(_cvtsh_ss(bn_load_u16(block + 2 * (c + b))));
+                __m256 min = _mm256_set1_ps(_cvtsh_ss(bn_load_u16(block + 2 * (dim + c + b))));
+                _mm256_storeu_ps(out[b] + 8 * i, value_of(code[b], step, min));
+            }
         }
-        for (size_t t = 0; t < n; t++)
-            get_codes(y + t * dim + c, block + 4 * dim + ((t0 + t) * dim + c) * bits / 8, s, bits);
+        for (size_t t = 0; t < n; t++) {
+            y[t * dim + c] = out[0][t0 + t];
+            y[t * dim + c + 1] = out[1][t0 + t];
+        }
     }
 }
 
 ALWAYS void get_values(float *y, const uint8_t *block, size_t t0, size_t n, size_t dim,
                        const unsigned bits)
 {
-    size_t first = t0 * dim / BN_KV_GROUP;
-    for (size_t i = 0; i < n * dim / BN_KV_GROUP; i++) {
-        size_t g = first + i;
-        struct scale one = {.step = _mm256_set1_ps(_cvtsh_ss(bn_load_u16(block + 2 * g))),
-                            .min = _mm256_set1_ps(_cvtsh_ss(bn_load_u16(block + 2 * (dim + g))))};
-        const struct scale s[4] = {one, one, one, one};
-        get_codes(y + i * BN_KV_GROUP, block + 4 * dim + g * 4 * bits, s, bits);
-    }
+    for (size_t t = t0; t < t0 + n; t++, y += dim)
+        for (size_t g = 0; g < dim / BN_KV_GROUP; g++) {
+            size_t at = g * BN_ATTN_BLOCK + t;
+            const uint8_t *row = block + bn_kv_tile_at(dim, bits, g) + t / 2 * 8 * bits;
+            __m256 step = _mm256_set1_ps(_cvtsh_ss(bn_load_u16(block + 2 * at)));
+            __m256 min = _mm256_set1_ps(_cvtsh_ss(bn_load_u16(block + 2 * (dim + at))));
+            for (size_t i = 0; i < 4; i++) {
+                __m256i x = octet_codes(row, i, bits);
+                x = t % 2 ? _mm256_srli_epi32(x, 16)
+                          : _mm256_and_si256(x, _mm256_set1_epi32(0xffff));
+                _mm256_storeu_ps(y + g * BN_KV_GROUP + 8 * i, value_of(x, step, min));
+            }
+        }
 }
 
 void bn_kv_put_keys_avx2(uint8_t *block, const float *x, size_t dim, unsigned bits)
