@@ -29,7 +29,7 @@ enum {
 
 static const struct shape {
     uint32_t n_head, n_head_kv, head_dim;
-} shapes[] = {{4, 1, 128}, {3, 3, 100}, {4, 2, 64}}; /* the first one is split among workers */
+} shapes[] = {{4, 1, 128}, {3, 3, 100}, {4, 2, 64}, {7, 1, 256}}; /* the first one is split */
 
 /* error: of the outputs against float32, as a share of their size (root mean squares) */
 static const struct types {

@@ -234,6 +234,20 @@ def test_kv(t):
     t.fails(*base, "--text", "nothing.txt", says="nothing.txt")
 
 
+def test_kv_random(t):
+    """With random keys every depth has a line, for f16 and the type that was asked for, and attention its own time."""
+    base = ["bench", *SHORT, "--mode", "kv", "--random-keys", "--depths", "0,64,100"]
+    j = t.run(*base, "--kv-type", "int4", "--json").json()
+    t.equal([(m["name"], m["at"]) for m in j["measurements"]],
+            [(f"kv {k} {d}", d) for k in ("f16", "int4") for d in (1, 64, 100)], "lines")
+    for m in j["measurements"]:
+        check_measurement(t, m, 2)
+        t.check(0 < m["attention_ms"] < m["step_ms"]["p99"], "attention")
+    t.equal([m["speed_change"] for m in j["measurements"][:3]], [0, 0, 0], "each depth has its base")
+    t.check("attention" in t.run(*base, "--kv-type", "int8").text, "the table")
+    t.usage("bench", "--random-keys", says="--random-keys needs --mode kv")
+
+
 def test_kernels(t):
     """Every variant that this CPU can run is timed, and one of each operation is the chosen one."""
     t.keeps("k.json")
