@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long from nothing to the first token: starts the program again and again and looks at the clock from outside.
 
-usage: cold_start.py PROGRAM [--runs N] [--evict] [--json] [-- OPTIONS OF run]
+usage: cold_start.py PROGRAM [--runs N] [--prompt TEXT] [--evict] [--cold FILE]... [--json] [-- OPTIONS OF run]
 
 Every time is that of one process, from just before it is made to the first byte of its answer. 'version' says what
 the process alone takes. A run of one token is split by what the program itself reports: loading the model, opening the
 engine, reading the prompt up to the first token; 'start' is all the rest: the process, options, the prompt's token
-ids, and printing. The program's file is in the page cache, unless --evict drops it from there before every run.
+ids, and printing. The program's file is in the page cache, unless --evict drops it from there before every run; --cold does
+the same with a model's file or its packed copy.
 """
 import argparse
 import json
@@ -28,8 +29,8 @@ def evict(path):
 
 def run(words, cold):
     """What the program wrote, and the milliseconds to the first byte of it."""
-    if cold:
-        evict(words[0])
+    for path in cold:
+        evict(path)
     read_end, write_end = os.pipe()
     began = time.monotonic_ns()
     pid = os.posix_spawn(words[0], words, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, write_end, 1)])
@@ -45,10 +46,10 @@ def run(words, cold):
     return text, took_ms
 
 
-def one_round(program, options, cold):
+def one_round(program, prompt, options, cold):
     """Milliseconds by name. The parts of 'answer' add up to it."""
     _, version = run([program, "version"], cold)
-    text, answer = run([program, "run", "-p", "Once upon a time", "-n", "1", "--seed", "1", "--json", *options], cold)
+    text, answer = run([program, "run", "-p", prompt, "-n", "1", "--seed", "1", "--json", *options], cold)
     timings = json.loads(text)["timings"]
     parts = {name: timings[key] for name, key in PARTS.items()}
     return {"version": version, "answer": answer, "start": answer - sum(parts.values()), **parts}
@@ -58,13 +59,16 @@ def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("program", type=os.path.realpath)
     a.add_argument("--runs", type=int, default=20)
+    a.add_argument("--prompt", default="Once upon a time")
     a.add_argument("--evict", action="store_true")
+    a.add_argument("--cold", action="append", default=[])
     a.add_argument("--json", action="store_true")
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
     options = words[end + 1:]
     a = a.parse_args(words[:end])
-    rounds = [one_round(a.program, options, a.evict) for _ in range(WARM_UP + a.runs)][WARM_UP:]
+    cold = a.cold + [a.program] * a.evict
+    rounds = [one_round(a.program, a.prompt, options, cold) for _ in range(WARM_UP + a.runs)][WARM_UP:]
     if a.json:
         print(json.dumps({"program": a.program, "bytes": os.path.getsize(a.program), "evicted": a.evict, "rounds": rounds}))
         return

@@ -203,9 +203,12 @@ static void call_attention(struct bitnet_kernel_timer *t, const struct task *k)
     if (k->op == OP_attn_f16)
         ((bn_attn_f16_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->half, t->half, stride, BN_ATTN_BLOCK,
                                      dim, 0.1f, NULL, NULL);
-    else
+    else if (k->op == OP_attn_f32)
         ((bn_attn_f32_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->x, t->x, stride, BN_ATTN_BLOCK, dim,
                                      0.1f, NULL, NULL);
+    else /* ones: their bytes are numbers in all of these types */
+        ((bn_attn_rows_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->ones, t->ones, stride,
+                                      BN_ATTN_BLOCK, dim, 0.1f, NULL, NULL);
 }
 
 /* Halves serve as blocks and as queries: the time does not depend on what is there. */
@@ -319,7 +322,11 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
         ((bn_attn_fold_fn *)fn)(t->y, t->inv, t->inv + 1, t->ones, 0.5f, 2, s->cols);
         break;
     case OP_attn_f32:
-    case OP_attn_f16: call_attention(t, k); break;
+    case OP_attn_f16:
+    case OP_attn_bf16:
+    case OP_attn_e4m3:
+    case OP_attn_e5m2: call_attention(t, k); break;
+    case OP_short_query: ((bn_short_query_fn *)fn)(t->y, t->x, s->cols); break;
     case OP_attn_codes: call_attn_codes(t, k); break;
     case OP_quant_query: ((bn_quant_query_fn *)fn)((int16_t *)t->row, t->x, s->cols); break;
     case OP_conv_silu: call_conv(t, k); break;

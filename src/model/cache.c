@@ -82,7 +82,7 @@ static bool find(struct bn_model *m)
 {
     struct bn_cache *c = m->cache;
     struct bn_image *i = &m->image;
-    if (bn_map_file(&i->map, c->path, NULL) != BITNET_OK) return false;
+    if (bn_image_map(&i->map, c->path, NULL) != BITNET_OK) return false;
     i->view = bn_calloc(1, sizeof *i->view);
     i->path = strdup(c->path);
     if (i->view && i->path &&

@@ -58,7 +58,7 @@ static bool look(struct bn_cache_entry *e, const char *folder, const char *name)
     e->used_s = (uint64_t)st.st_mtim.tv_sec;
     struct bn_mapping map;
     struct bn_image_view *v = malloc(sizeof *v);
-    if (v && bn_map_file(&map, e->path, NULL) == BITNET_OK) {
+    if (v && bn_image_map(&map, e->path, NULL) == BITNET_OK) {
         e->good = bn_image_look(v, map.data, map.bytes, e->path, NULL) == BITNET_OK;
         if (e->good) {
             memcpy(e->source, v->path, sizeof e->source);
@@ -221,7 +221,7 @@ bitnet_status bn_cache_verify(const char *path, bitnet_progress_fn progress, voi
                               bitnet_error *err)
 {
     struct bn_mapping map;
-    BN_TRY(bn_map_file(&map, path, err));
+    BN_TRY(bn_image_map(&map, path, err));
     struct bn_image_view *v = bn_calloc(1, sizeof *v);
     bitnet_status s = v ? find_image(v, &map, path, err)
                         : bn_fail_nomem(err, sizeof *v, "verifying a packed file");

@@ -123,13 +123,24 @@ bool bn_ffn_copy_wanted(const struct bn_model *m, enum bn_ffn_mode mode)
            m->config.act == BN_ACT_RELU2 && m->config.act_quant == BN_AQ_INT8;
 }
 
+/* Rows of a group of any matrix that is copied. */
+static size_t largest_group(const struct bn_model *m)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < m->config.n_layer; i++) {
+        const struct bn_matrix *proj = m->layers[i].proj;
+        most = bn_max_size(most, proj[BN_P_UP - BN_P_Q].gemm->group_rows);
+        most = bn_max_size(most, proj[BN_P_DOWN - BN_P_Q].gemm->group_rows);
+    }
+    return most;
+}
+
 bitnet_status bn_ffn_copy_make(struct bn_model *m, struct bn_pool *pool, enum bn_ffn_mode mode,
                                bitnet_error *err)
 {
     const struct bn_config *c = &m->config;
     if (m->ffn_bytes || !bn_ffn_copy_wanted(m, mode)) return BITNET_OK;
-    size_t group = bn_max_size(m->kernels.gemm_t2->group_rows, m->gemm->group_rows);
-    size_t threads = bn_pool_threads(pool);
+    size_t group = largest_group(m), threads = bn_pool_threads(pool);
     struct job j = {.pool = pool,
                     .room = (BN_PART_ROWS + 2 * group) * bn_max_size(c->n_embd, c->n_ff)};
     j.trits = bn_calloc(threads, j.room);

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 enum {
-    PROBES = 8, /* huge pages that are looked at before a file stays mapped */
-    PROBES_NEEDED = 7,
+    PROBES = 8,        /* huge pages that are looked at before a file stays mapped */
+    PROBES_NEEDED = 6, /* those at the ends may have come in with their neighbours */
     COPY_GRAIN = 2 << 20
 };
 
@@ -87,6 +87,13 @@ bitnet_status bn_image_look(struct bn_image_view *v, const void *base, size_t by
     return BITNET_OK;
 }
 
+bitnet_status bn_image_map(struct bn_mapping *map, const char *path, bitnet_error *err)
+{
+    BN_TRY(bn_map_file(map, path, err));
+    if (map->bytes) bn_wish_huge(map->data, map->bytes); /* before the first page comes in */
+    return BITNET_OK;
+}
+
 size_t bn_image_bytes(const struct bn_model *m)
 {
     return m->image.view ? (size_t)m->image.view->head.data_bytes : 0;
@@ -100,7 +107,6 @@ static bool in_huge_pages(const struct bn_image_view *v)
 {
     uint64_t pages = v->head.data_bytes / BN_HUGE_PAGE;
     if (pages < PROBES) return false;
-    bn_wish_huge(v->data, (size_t)v->head.data_bytes);
     for (uint64_t i = 0; i < PROBES; i++)
         bn_touch_read(v->data + i * (pages - 1) / (PROBES - 1) * BN_HUGE_PAGE, 1);
     return bn_huge_bytes(v->data) >= PROBES_NEEDED * (uint64_t)BN_HUGE_PAGE;

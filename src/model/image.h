@@ -55,6 +55,8 @@ struct bn_image_view {
     char path[BN_IMAGE_MAX_TEXT], key[BN_IMAGE_MAX_TEXT]; /* what it was made of */
 };
 
+/* Maps a file that holds one, in huge pages if the system has such for files. */
+bitnet_status bn_image_map(struct bn_mapping *map, const char *path, bitnet_error *err);
 /* path: of the file, for errors. BITNET_E_UNSUPPORTED: another version; BITNET_E_FORMAT: damaged or no
  * image at all. */
 bitnet_status bn_image_look(struct bn_image_view *v, const void *base, size_t bytes,

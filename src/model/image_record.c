@@ -141,16 +141,20 @@ static void packed_of(struct walk *w, struct bn_matrix *x)
     p->scale_kind = (enum bn_scale_kind)choice_of(w, p->scale_kind, BN_SCALE_BLOCK + 1);
     f32_of(w, &p->scale);
     size_of(w, &p->block, BN_COLS_MAX);
-    if (!x->gemm || !p->rows || (p->scale_kind == BN_SCALE_BLOCK && !p->block)) fail(w, "a matrix");
+    if (!x->gemm || !p->rows ||
+        (p->scale_kind == BN_SCALE_BLOCK && (!p->block || p->cols % p->block)))
+        fail(w, "a matrix");
     if (w->bad) return;
     const void *data = p->data, *blocks = p->block_scale;
     place_of(w, &data, bn_matrix_bytes(x));
-    place_of(w, &blocks, p->block ? p->rows * (p->cols / p->block) * sizeof *p->block_scale : 0);
+    place_of(w, &blocks, bn_matrix_scale_bytes(x));
     floats_of(w, &p->row_scale, p->rows);
     p->data = data;
     p->block_scale = blocks;
     p->ahead = w->m->prefetch_bytes;
-    if (!w->bad && (!data || (p->scale_kind == BN_SCALE_ROW && !p->row_scale))) fail(w, "weights");
+    if (!w->bad && (!data || (p->scale_kind == BN_SCALE_ROW && !p->row_scale) ||
+                    (p->scale_kind == BN_SCALE_BLOCK && !blocks)))
+        fail(w, "weights");
 }
 
 /* In memory that was taken for it, if the source is read. */

@@ -41,28 +41,46 @@ static void repack_worker(void *arg, uint32_t worker)
     }
 }
 
+/* Block scales stand in the order of the layout. */
+static bool order_scales(struct bn_model *m, struct bn_matrix *x, const struct bn_gemm *to)
+{
+    struct bn_packed *p = &x->packed;
+    if (p->scale_kind != BN_SCALE_BLOCK || to->scale_rows == x->gemm->scale_rows) return true;
+    size_t blocks = p->cols / p->block, n = bn_scale_count(to, blocks, p->rows);
+    uint16_t *scales = bn_slab_alloc(&m->slab, n * sizeof *scales);
+    if (!scales) return false;
+    for (size_t r = 0; r < p->rows; r++)
+        for (size_t b = 0; b < blocks; b++)
+            scales[bn_scale_at(to, blocks, r, b)] =
+                p->block_scale[bn_scale_at(x->gemm, blocks, r, b)];
+    p->block_scale = scales;
+    return true;
+}
+
 static bitnet_status repack(struct bn_model *m, struct bn_matrix *x, const struct bn_gemm *to,
                             struct bn_pool *pool, bitnet_error *err)
 {
     size_t rows = x->packed.rows, cols = x->packed.cols, threads = bn_pool_threads(pool);
     size_t bytes = bn_div_up(rows, to->group_rows) * to->group_bytes(cols);
+    size_t before = bn_matrix_bytes(x) + bn_matrix_scale_bytes(x);
     struct job j = {.pool = pool, .from = x, .to = to, .room = step_rows(x->gemm, to) * cols};
     j.data = bn_slab_alloc(&m->slab, bytes);
     j.trits = bn_calloc(threads, j.room);
-    if (!j.data || !j.trits) {
+    if (!j.data || !j.trits || !order_scales(m, x, to)) {
         free(j.trits);
         return bn_fail_nomem(err, bytes, "packing weights again");
     }
     bn_place_weights(m, pool, j.data, bytes, rows, to->group_rows);
     bn_pool_run(pool, repack_worker, &j);
     free(j.trits);
-    m->packed_bytes += bytes - bn_matrix_bytes(x);
     x->gemm = to;
     x->packed.data = j.data;
+    m->packed_bytes += bn_matrix_bytes(x) + bn_matrix_scale_bytes(x) - before;
     return BITNET_OK;
 }
 
-static bool by_reference(const struct bn_gemm *g)
+/* Has a layout more than the reference for the model's activations? */
+static bool has_kernel(const struct bn_model *m, const struct bn_gemm *g)
 {
     static const struct bn_gemm *const all[] = {
 #define K_REF(op, fn)
@@ -71,21 +89,21 @@ static bool by_reference(const struct bn_gemm *g)
 #define G(op, isa, needs, obj)
 #include "kernels/kernels.def"
     };
+    enum bn_act_quant act = m->config.act_quant;
+    const struct bn_gemm *ref = g;
     for (size_t i = 0; i < BN_ARRAY_LEN(all); i++)
-        if (g == all[i]) return true;
-    return false;
+        if (strcmp(all[i]->layout, g->layout) == 0) ref = all[i];
+    if (act == BN_AQ_F32) return g->mul_f32 != ref->mul_f32;
+    return bn_act_planes(act) ? g->mul_planes != ref->mul_planes : g->mul_i8 != ref->mul_i8;
 }
 
-/* The layout that a matrix should have here. Of what lies in "t2" it is not known if another one could
- * hold it, and that one has kernels everywhere. */
+/* The layout that a matrix should have here; "t2" holds everything. */
 static const struct bn_gemm *wanted(const struct bn_model *m, const struct bn_matrix *x, bool named)
 {
-    const struct bn_gemm *g = x->gemm->binary ? m->gemm_binary : m->gemm;
-    if (x->gemm == m->kernels.gemm_t2 || x->gemm == g) return x->gemm;
-    if (!named && !by_reference(x->gemm)) return x->gemm;
-    bool holds = bn_gemm_accepts(g, x->packed.scale_kind, 1, x->gemm->binary);
-    g = holds ? g : m->kernels.gemm_t2;
-    return !named && by_reference(g) ? x->gemm : g;
+    const struct bn_gemm *g = x->gemm->binary ? m->gemm_binary : m->gemm, *now = x->gemm;
+    if (!bn_gemm_accepts(g, x->packed.scale_kind, now->w_max, now->binary)) g = m->kernels.gemm_t2;
+    if (now == g || named) return g;
+    return !has_kernel(m, now) && has_kernel(m, g) ? g : now;
 }
 
 bitnet_status bn_image_repack(struct bn_model *m, struct bn_pool *pool, const char *layout,

@@ -174,7 +174,7 @@ static bitnet_status find_image(struct bn_model *m, const struct bn_model_open_a
     i->path = strdup(m->source.path);
     i->view = bn_calloc(1, sizeof *i->view);
     if (!i->path || !i->view) return bn_fail_nomem(err, sizeof *i->view, "a packed file");
-    BN_TRY(bn_map_file(&i->map, i->path, err));
+    BN_TRY(bn_image_map(&i->map, i->path, err));
     if (i->map.bytes < t->offset + t->bytes)
         return bn_fail(err, BITNET_E_IO, "'%s' has changed while it was read", i->path);
     return bn_image_look(i->view, i->map.data + t->offset, (size_t)t->bytes, i->path, err);

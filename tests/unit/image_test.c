@@ -90,8 +90,6 @@ static struct bn_model *open_by(const struct bn_model_open_args *a)
     return m;
 }
 
-/* A number for all memory that the forward pass reads: matrices as trits would be the same in any
- * layout, so what is compared is what was made of them. */
 static void logits_of(float **out, size_t *n, const struct bn_model_open_args *a)
 {
     bitnet_model_options o;
@@ -422,7 +420,7 @@ static void pack(const char *layout)
 static void packed_file_is_the_same(void **state)
 {
     (void)state;
-    static const char *const layouts[] = {"auto", "t2", "t3", "t5"};
+    static const char *const layouts[] = {"auto", "t2", "t3", "t5", "g2", "g3", "g5"};
     for (size_t i = 0; i < BN_ARRAY_LEN(shapes); i++) {
         put_model(shapes[i]);
         struct bn_model_open_args plain = usual(), a = usual();
@@ -430,16 +428,17 @@ static void packed_file_is_the_same(void **state)
         a.path = packed_path;
         for (size_t k = 0; k < BN_ARRAY_LEN(layouts); k++) {
             pack(layouts[k]);
+            a.layout = a.backend = NULL;
+            same_logits(&plain, &a);
+            a.backend = "scalar";
+            same_logits(&plain, &a);
+            a.backend = NULL;
+            a.layout = layouts[(k + 1) % BN_ARRAY_LEN(layouts)];
             same_logits(&plain, &a);
         }
         a.no_mmap = true;
         same_logits(&plain, &a);
         a.no_mmap = false;
-        a.backend = "scalar";
-        same_logits(&plain, &a);
-        a.backend = NULL;
-        a.layout = "t2";
-        same_logits(&plain, &a);
         a.verify = true;
         same_logits(&plain, &a);
         assert_int_equal(bn_cache_verify(packed_path, NULL, NULL, NULL), BITNET_OK);
