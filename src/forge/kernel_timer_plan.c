@@ -11,7 +11,7 @@ enum {
     STATE_DIM = 128, /* keys and values of a delta net's head, as in 27B */
     BLOCK = 1024     /* of a transform */
 };
-static const uint32_t token_counts[] = {1, 4, 8, 32, BN_TIMER_TOKENS};
+static const uint32_t token_counts[] = {1, 2, 4, 8, 16, 32, BN_TIMER_TOKENS};
 
 static bool is_chosen(const struct bn_kernels *k, enum op op, const struct bn_kernel_info *v)
 {
