@@ -273,6 +273,16 @@ static bitnet_status measure_bandwidth(struct profile *p, bitnet_error *err)
     return BITNET_OK;
 }
 
+/* Is it what prompts take? With activations in groups, as int8 or int16, all cases are from memory,
+ * which is no limit for many tokens. */
+static bool is_case_of_prefill(const struct profile *p, const bitnet_kernel_case *c)
+{
+    char planes[16];
+    snprintf(planes, sizeof planes, " %s,", p->info.act_quant);
+    if (p->info.layout[0] == 'g') return c->chosen && strstr(c->work, planes);
+    return c->chosen && bn_ends_with(c->work, "cache");
+}
+
 /* The limit of prefill, where matrices are read once for many tokens: the kernel of the largest one
  * on the most tokens, its weights in the cache, as often as there are threads. */
 static void measure_kernel(struct profile *p)
@@ -284,7 +294,7 @@ static void measure_kernel(struct profile *p)
     size_t best = 0;
     double macs = 0;
     snprintf(op, sizeof op, "gemm_%s", p->info.layout);
-    if (strcmp(p->info.act_quant, "int8") != 0 ||
+    if (strcmp(p->info.act_quant, "f32") == 0 ||
         bitnet_kernel_timer_open(&t, p->model, op, &err) != BITNET_OK) {
         profile_note(p,
                      "prefill is not compared with its kernel: matrices are of layout '%s' with %s "
@@ -293,7 +303,7 @@ static void measure_kernel(struct profile *p)
         return;
     }
     for (size_t i = 0; bitnet_kernel_timer_case(t, i, &c); i++) {
-        if (!c.chosen || !bn_ends_with(c.work, "cache") || c.macs <= macs) continue;
+        if (!is_case_of_prefill(p, &c) || c.macs <= macs) continue;
         best = i;
         macs = c.macs;
     }

@@ -46,7 +46,7 @@ static void count_operands(struct bitnet_kernel_timer *t)
     bool memory = false;
     for (size_t i = 0; i < t->n_tasks; i++) {
         const struct task *k = &t->tasks[i];
-        if (k->v->gemm && k->v->gemm->mul_i8_many)
+        if (k->v->gemm && (k->v->gemm->mul_i8_many || k->v->gemm->mul_planes_many))
             t->n_scratch = bn_max_size(t->n_scratch, k->v->gemm->many_bytes(k->s.rows, k->s.cols));
         if (k->op == OP_delta) {
             t->states_bytes = bn_beyond_caches_bytes();
@@ -158,7 +158,9 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
             (const void *)(w.data + g->group_bytes(s->cols) * bn_div_up(s->rows, g->group_rows));
     if (s->planes) {
         struct bn_planes x = {t->q, s->planes, stride, s->planes * stride, t->ones, 0};
-        g->mul_planes(t->y, s->rows, &w, 0, s->rows, &x, s->tok);
+        if (g->mul_planes_many && s->tok >= g->many_from)
+            g->mul_planes_many(t->y, s->rows, &w, 0, s->rows, &x, s->tok, t->scratch);
+        else g->mul_planes(t->y, s->rows, &w, 0, s->rows, &x, s->tok);
     } else if (s->f32) g->mul_f32(t->y, s->rows, &w, 0, s->rows, t->x, stride, s->tok);
     else if (g->mul_i8_many && !s->block && s->tok >= g->many_from)
         g->mul_i8_many(t->y, s->rows, &w, 0, s->rows, t->q, stride, t->sum, t->inv, s->tok,
@@ -201,9 +203,12 @@ static void call_attention(struct bitnet_kernel_timer *t, const struct task *k)
     if (k->op == OP_attn_f16)
         ((bn_attn_f16_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->half, t->half, stride, BN_ATTN_BLOCK,
                                      dim, 0.1f, NULL, NULL);
-    else
+    else if (k->op == OP_attn_f32)
         ((bn_attn_f32_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->x, t->x, stride, BN_ATTN_BLOCK, dim,
                                      0.1f, NULL, NULL);
+    else /* ones: their bytes are numbers in all of these types */
+        ((bn_attn_rows_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->ones, t->ones, stride,
+                                      BN_ATTN_BLOCK, dim, 0.1f, NULL, NULL);
 }
 
 /* Halves serve as blocks and as queries: the time does not depend on what is there. */
@@ -317,7 +322,11 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
         ((bn_attn_fold_fn *)fn)(t->y, t->inv, t->inv + 1, t->ones, 0.5f, 2, s->cols);
         break;
     case OP_attn_f32:
-    case OP_attn_f16: call_attention(t, k); break;
+    case OP_attn_f16:
+    case OP_attn_bf16:
+    case OP_attn_e4m3:
+    case OP_attn_e5m2: call_attention(t, k); break;
+    case OP_short_query: ((bn_short_query_fn *)fn)(t->y, t->x, s->cols); break;
     case OP_attn_codes: call_attn_codes(t, k); break;
     case OP_quant_query: ((bn_quant_query_fn *)fn)((int16_t *)t->row, t->x, s->cols); break;
     case OP_conv_silu: call_conv(t, k); break;

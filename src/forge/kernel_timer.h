@@ -12,7 +12,7 @@ enum {
     BN_TIMER_CHANNELS = 10240, /* of a delta net's inputs, of 27B */
     BN_TIMER_TAPS = 4,
     BN_TIMER_PARTS = 5, /* a list has one row or column in as many */
-    BN_TIMER_CASES = 1024,
+    BN_TIMER_CASES = 2048,
     BN_TIMER_WORK_BYTES = 64
 };
 

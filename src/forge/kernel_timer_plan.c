@@ -86,7 +86,8 @@ static void add_attention(struct bitnet_kernel_timer *t, const struct bn_kernel_
     size_t queries = tokens * (t->c->n_head / t->c->n_head_kv), dim = t->c->head_dim;
     struct task *k = add(t, v, (struct size){.rows = queries, .cols = dim});
     k->macs = 2.0 * BN_ATTN_BLOCK * (double)queries * (double)dim;
-    k->bytes = 2.0 * BN_ATTN_BLOCK * (double)dim * (k->op == OP_attn_f16 ? 2 : 4);
+    bool half = k->op == OP_attn_f16 || k->op == OP_attn_bf16;
+    k->bytes = 2.0 * BN_ATTN_BLOCK * (double)dim * (k->op == OP_attn_f32 ? 4 : half ? 2 : 1);
     snprintf(k->work, sizeof k->work, "%zu queries of %zu, %d keys", queries, dim, BN_ATTN_BLOCK);
 }
 
@@ -341,6 +342,9 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
     case OP_attn_fold: add_vector(t, v, c->head_dim); break;
     case OP_attn_f32:
     case OP_attn_f16:
+    case OP_attn_bf16:
+    case OP_attn_e4m3:
+    case OP_attn_e5m2:
         add_attention(t, v, 1);
         add_attention(t, v, MANY_TOKENS);
         break;
@@ -350,6 +354,7 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
             add_attention_codes(t, v, MANY_TOKENS, bits);
         }
         break;
+    case OP_short_query:
     case OP_quant_query: add_vector(t, v, c->head_dim); break;
     case OP_conv_silu:
         add_conv(t, v, 1);
@@ -363,8 +368,11 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
     case OP_hadamard: add_hadamard(t, v, bn_align_up(c->n_ff, BLOCK)); break;
     case OP_gemm_t2:
     case OP_gemm_t3:
-    case OP_gemm_t5:
-    case OP_gemm_b1: add_matrices(t, v); break;
+    case OP_gemm_t5: add_matrices(t, v); break;
+    case OP_gemm_b1:
+        add_matrices(t, v);
+        add_planes(t, v);
+        break;
     case OP_gemm_g2:
     case OP_gemm_g3:
     case OP_gemm_g5: add_planes(t, v); break;

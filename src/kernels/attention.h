@@ -92,6 +92,17 @@ typedef void bn_attn_f16_fn(float *o, float *m, float *l, const float *q, size_t
                             size_t dim, float scale, const uint16_t *next_k,
                             const uint16_t *next_v);
 
+/* bf16: the same over rows of bf16. e4m3, e5m2: over 8-bit floats, with short floats: queries are those
+ * of short_query, and so are weights in ob, not those in lb. Their products are exact. A row of e4m3
+ * that has a NaN has nothing else. */
+typedef void bn_attn_rows_fn(float *o, float *m, float *l, const float *q, size_t n_q,
+                             const void *k, const void *v, size_t kv_stride, size_t n, size_t dim,
+                             float scale, const void *next_k, const void *next_v);
+typedef bn_attn_rows_fn bn_attn_bf16_fn, bn_attn_e4m3_fn, bn_attn_e5m2_fn;
+
+/* y = x rounded half to even to 16 bits of significand, 0 below 2^-60, and a NaN from 2^100 on. */
+typedef void bn_short_query_fn(float *y, const float *x, size_t n);
+
 /* Queries for attention over codes: y = round_half_even(x * inv), inv = 32767 / max|x|, or 0 where the
  * maximum is below 2^-100; returns the unit max|x| / 32767. If a value is not finite, the unit is a
  * NaN and y 0. */

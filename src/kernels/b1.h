@@ -21,10 +21,10 @@ bn_mul_f32_fn bn_b1_mul_f32_c;
 bn_mul_planes_fn bn_b1_mul_planes_c;
 
 /* What every struct bn_gemm of this layout says alike; its multiplications follow. */
-#define BN_B1_LAYOUT                                                                              \
-    .layout = "b1", .group_rows = BN_B1_ROWS, .scale_rows = 1, .w_max = 1, .block_scales = true,  \
-    .binary = true, .group_bytes = bn_b1_group_bytes, .pack = bn_b1_pack, .unpack = bn_b1_unpack, \
-    .mul_planes = bn_b1_mul_planes_c
+#define BN_B1_LAYOUT                                                                            \
+    .layout = "b1", .group_rows = BN_B1_ROWS, .scale_rows = BN_B1_ROWS, .w_max = 1,             \
+    .block_scales = true, .binary = true, .group_bytes = bn_b1_group_bytes, .pack = bn_b1_pack, \
+    .unpack = bn_b1_unpack
 
 /* The first byte of the group that row r belongs to. */
 static inline const uint8_t *bn_b1_group(const struct bn_packed *w, size_t r)

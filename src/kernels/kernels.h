@@ -289,6 +289,11 @@ struct bn_planes {
 typedef void bn_mul_planes_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
                               size_t r1, const struct bn_planes *x, size_t n_tok);
 
+/* The same with memory of the caller, aligned to 64 bytes. */
+typedef void bn_mul_planes_many_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                                   size_t r1, const struct bn_planes *x, size_t n_tok,
+                                   void *scratch);
+
 /* A matrix kernel brings its packing with it. */
 struct bn_gemm {
     const char *layout; /* name of the packed form, e.g. "t2" */
@@ -307,6 +312,7 @@ struct bn_gemm {
     /* May be NULL: what gives the results of mul_i8 faster from many_from tokens on, if it gets
      * many_bytes(rows, cols) bytes, rows >= r1 - r0. */
     bn_mul_i8_many_fn *mul_i8_many;
+    bn_mul_planes_many_fn *mul_planes_many; /* likewise; a layout has one of the two at most */
     size_t (*many_bytes)(size_t rows, size_t cols);
     size_t many_from;
 };

@@ -322,6 +322,34 @@ TEST bool test_attn_f16(bn_attn_f16_fn *f, const struct attn_shape *s)
     return same(&a, &b, sizeof a);
 }
 
+TEST bool test_attn_rows(bn_attn_rows_fn *f, bn_attn_rows_fn *ref, bn_narrow_fn *narrow,
+                         const struct attn_shape *s)
+{
+    float q[QUERIES_MAX * DIM_MAX], x[KEYS_MAX * DIM_MAX];
+    uint16_t k[KEYS_MAX * DIM_MAX], v[KEYS_MAX * DIM_MAX];
+    struct attn_state a = attn_start(), b = a;
+    fill(q, s->n_q * s->dim, 19);
+    bn_short_query_c(q, q, s->n_q * s->dim);
+    for (uint64_t block = 0; block < 2; block++) {
+        fill(x, s->keys * s->dim, 20 + block);
+        narrow(k, x, s->keys * s->dim);
+        fill(x, s->keys * s->dim, 22 + block);
+        narrow(v, x, s->keys * s->dim);
+        ref(a.o, a.m, a.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
+        f(b.o, b.m, b.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
+    }
+    return same(&a, &b, sizeof a);
+}
+
+TEST bool test_short_query(bn_short_query_fn *f)
+{
+    float x[N], a[N], b[N];
+    fill(x, N, 49);
+    bn_short_query_c(a, x, N);
+    f(b, x, N);
+    return same(a, b, sizeof a);
+}
+
 TEST bool test_quant_query(bn_quant_query_fn *f)
 {
     float x[N];
@@ -449,10 +477,11 @@ TEST bool test_hadamard(bn_hadamard_fn *f, size_t block)
 
 size_t bn_kernels_self_test_bytes(const struct bn_kernels *k)
 {
-    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_t5, k->gemm_b1};
+    const struct bn_gemm *all[] = {k->gemm_t2, k->gemm_t3, k->gemm_t5, k->gemm_b1,
+                                   k->gemm_g2, k->gemm_g3, k->gemm_g5};
     size_t most = 0;
     for (size_t i = 0; i < BN_ARRAY_LEN(all); i++)
-        if (all[i]->mul_i8_many) most = bn_max_size(most, all[i]->many_bytes(MANY_ROWS, MANY_COLS));
+        if (all[i]->many_bytes) most = bn_max_size(most, all[i]->many_bytes(MANY_ROWS, MANY_COLS));
     return bn_align_up(most, 64) + sizeof(struct many);
 }
 
@@ -515,8 +544,13 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
     CHECK(cols_c2, test_cols_c2(k->cols_c2, false) && test_cols_c2(k->cols_c2, true));
     for (size_t i = 0; i < BN_ARRAY_LEN(attn_shapes); i++) {
         CHECK(attn_f32, test_attn_f32(k->attn_f32, &attn_shapes[i]));
-        CHECK(attn_f16, test_attn_f16(k->attn_f16, &attn_shapes[i]));
+        const struct attn_shape *shape = &attn_shapes[i];
+        CHECK(attn_f16, test_attn_f16(k->attn_f16, shape));
+        CHECK(attn_bf16, test_attn_rows(k->attn_bf16, bn_attn_bf16_c, bn_f32_to_bf16_c, shape));
+        CHECK(attn_e4m3, test_attn_rows(k->attn_e4m3, bn_attn_e4m3_c, bn_f32_to_e4m3_c, shape));
+        CHECK(attn_e5m2, test_attn_rows(k->attn_e5m2, bn_attn_e5m2_c, bn_f32_to_e5m2_c, shape));
     }
+    CHECK(short_query, test_short_query(k->short_query));
     CHECK(quant_query, test_quant_query(k->quant_query));
     for (unsigned i = 0; i < 9; i++) /* seven queries: all ways to take them together */
         CHECK(attn_codes,

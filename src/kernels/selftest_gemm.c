@@ -2,6 +2,7 @@
  * The check at start: matrix kernels. */
 #include "base/half.h"
 #include "kernels/selftest.h"
+#include "kernels/t2.h"
 
 /* One group after the other of w[rows][cols]; false if `bytes` do not suffice. */
 static bool pack(uint8_t *dst, size_t bytes, const struct bn_gemm *g, const int8_t *w, size_t rows,
@@ -21,11 +22,11 @@ static bool pack(uint8_t *dst, size_t bytes, const struct bn_gemm *g, const int8
 TEST bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t cols, size_t block,
                     int mode)
 {
-    enum { ROWS = 7, TOK = 7, COLS = 384 };
+    enum { ROWS = 7, TOK = 7, COLS = 384, BLOCKS = 6 };
     int8_t w[8 * COLS], q[TOK * COLS];
     uint8_t packed[2][8 * COLS];
     float x[COLS], row_scale[ROWS], inv[TOK], a[TOK * ROWS], b[TOK * ROWS];
-    uint16_t block_scale[ROWS * COLS / 32];
+    uint16_t block_scale[ROWS * BLOCKS], ordered[64 * BLOCKS] = {0};
     int32_t sum[TOK];
     const struct bn_gemm *gemm[2] = {&bn_gemm_t2_c, f};
     struct bn_rng r = {24 + cols};
@@ -52,21 +53,23 @@ TEST bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t col
                         : q[i % cols] > 0  ? f->w_max
                                            : -1);
 
+    for (size_t i = 0, n = block ? cols / block : 0; i < ROWS * n; i++)
+        ordered[bn_scale_at(f, n, i / n, i % n)] = block_scale[i];
     for (int i = 0; i < 2; i++)
         if (!pack(packed[i], sizeof packed[i], gemm[i], w, ROWS, cols)) return false;
+    struct bn_packed mine = m;
     m.data = packed[0];
+    mine.data = packed[1];
+    mine.block_scale = ordered;
     bn_gemm_t2_c.mul_i8(a, ROWS, &m, 0, ROWS, q, COLS, sum, inv, TOK);
-    m.data = packed[1];
-    f->mul_i8(b, ROWS, &m, 0, ROWS, q, COLS, sum, inv, TOK);
+    f->mul_i8(b, ROWS, &mine, 0, ROWS, q, COLS, sum, inv, TOK);
     if (!same(a, b, sizeof a)) return false;
     for (size_t t = 1; t <= 2; t++) {
-        f->mul_i8(b, ROWS, &m, 0, ROWS, q, COLS, sum, inv, t);
+        f->mul_i8(b, ROWS, &mine, 0, ROWS, q, COLS, sum, inv, t);
         if (!same(a, b, t * ROWS * sizeof a[0])) return false;
     }
-    m.data = packed[0];
     bn_gemm_t2_c.mul_f32(a, ROWS, &m, 0, ROWS, x, 0, 2);
-    m.data = packed[1];
-    f->mul_f32(b, ROWS, &m, 0, ROWS, x, 0, 2);
+    f->mul_f32(b, ROWS, &mine, 0, ROWS, x, 0, 2);
     return same(a, b, 2 * ROWS * sizeof a[0]);
 }
 
@@ -154,10 +157,36 @@ TEST bool test_planes(const struct bn_gemm *f, struct many *m, size_t cols, size
     return true;
 }
 
+/* The same by the kernel for many tokens: both planes, more rows than it wants at least. */
+TEST bool test_planes_many(const struct bn_gemm *f, struct many *m, void *scratch)
+{
+    enum { TOK = 16, COLS = 256, STRIDE = 2 * MANY_PADDED };
+    float unit[TOK * 2];
+    _Static_assert(TOK * STRIDE <= sizeof m->q, "room for planes");
+    struct bn_packed w = {.rows = MANY_ROWS, .cols = COLS, .scale = 0.037f};
+    struct bn_planes x = {m->q, 2, MANY_PADDED, STRIDE, unit, 2};
+    const struct bn_gemm *gemm[2] = {&bn_gemm_t2_c, f};
+    fill_many(m);
+    for (size_t t = 0; t < TOK; t++) {
+        float v[COLS];
+        fill(v, COLS, 50 + t);
+        bn_quant_planes_c(m->q + t * STRIDE, MANY_PADDED, 2, unit + 2 * t, v, COLS);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (!pack(m->packed[i], sizeof m->packed[i], gemm[i], m->w, MANY_ROWS, COLS)) return false;
+        w.data = m->packed[i];
+        if (i == 0) bn_t2_mul_planes_c(m->a, MANY_ROWS, &w, 0, MANY_ROWS, &x, TOK);
+        else f->mul_planes_many(m->b, MANY_ROWS, &w, 0, MANY_ROWS, &x, TOK, scratch);
+    }
+    return same(m->a, m->b, TOK * MANY_ROWS * sizeof m->a[0]);
+}
+
 bool bn_self_test_layout(const struct bn_gemm *f, struct many *m, void *scratch)
 {
     bool good = test_planes(f, m, 300, 0) && (!f->block_scales || test_planes(f, m, 256, 128));
-    if (!good || f->scale_rows > 1) return good; /* made for planes, the rest is the reference */
+    if (good && f->mul_planes_many) good = test_planes_many(f, m, scratch);
+    /* rows in lanes: made for planes, the rest is the reference */
+    if (!good || (f->scale_rows > 1 && !f->binary)) return good;
     good = test_gemm(f, BN_SCALE_TENSOR, 384, 0, 0) && test_gemm(f, BN_SCALE_TENSOR, 300, 0, 1) &&
            test_gemm(f, BN_SCALE_ROW, 333, 0, 0);
     if (good && f->mul_i8_many) good = test_many(f, m, scratch);

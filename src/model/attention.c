@@ -51,6 +51,8 @@ static size_t lay_out(struct bn_attention *a, uint8_t *base, uint32_t n_ctx, uin
     size_t codes = a->codes ? threads * a->state_queries : 0;
     a->query_codes = piece(base, &used, codes * a->dim, sizeof *a->query_codes);
     a->query_units = piece(base, &used, codes, sizeof *a->query_units);
+    a->query_shorts = piece(base, &used, a->shorts ? threads * a->state_queries * a->dim : 0,
+                            sizeof *a->query_shorts);
     a->spans = piece(base, &used, bn_kv_has_blocks(a->kv) ? max_tokens : 0, sizeof *a->spans);
     a->first = piece(base, &used, (size_t)max_tokens + 1, sizeof(size_t));
     return used;
@@ -72,8 +74,9 @@ bitnet_status bn_attention_open(struct bn_attention **out, const struct bn_model
     a->group = c->n_head / c->n_head_kv;
     a->q_row = (size_t)c->n_head * a->dim;
     a->kv_row = (size_t)c->n_head_kv * a->dim;
-    a->in_place = kv->keys.type == kv->values.type &&
-                  (kv->keys.type == BITNET_KV_F16 || kv->keys.type == BITNET_KV_F32);
+    a->in_place = kv->keys.type == kv->values.type && !kv->keys.code_bits;
+    a->shorts =
+        a->in_place && (kv->keys.type == BITNET_KV_FP8_E4M3 || kv->keys.type == BITNET_KV_FP8_E5M2);
     a->codes = kv->keys.code_bits != 0 && kv->values.code_bits != 0 && a->dim % BN_KV_GROUP == 0;
     a->state_queries = bn_max_size(a->group, RUN_QUERIES);
     a->state_floats = bn_align_up(2 * a->state_queries * (a->dim + 1), 16);
@@ -169,6 +172,11 @@ static struct queries take_queries(const struct bn_attention *a, const float *q,
                                    uint32_t worker)
 {
     struct queries out = {q, NULL, NULL};
+    if (a->shorts) {
+        float *shorts = a->query_shorts + worker * a->state_queries * a->dim;
+        a->m->kernels.short_query(shorts, q, n * a->dim);
+        out.q = shorts;
+    }
     if (!a->codes) return out;
     int16_t *codes = a->query_codes + worker * a->state_queries * a->dim;
     float *units = a->query_units + worker * a->state_queries;
@@ -191,16 +199,22 @@ static void attend_block(const struct bn_attention *a, const struct bn_attention
     size_t dim = a->dim, stride = a->in_place ? dim : a->kv->keys.wide;
     float scale = 1.0f / sqrtf((float)dim);
     n = bn_min_size(n, BN_ATTN_BLOCK);
-    if (w->codes)
+    if (w->codes) {
         kn->attn_codes(&(struct bn_attn_codes){s.o, s.m, s.l, q.q, q.codes, q.units, n_q, w->k,
                                                w->v, a->kv->keys.code_bits, a->kv->values.code_bits,
                                                n, dim, scale, w->next_k, w->next_v});
-    else if (a->in_place && a->kv->keys.type == BITNET_KV_F16)
-        kn->attn_f16(s.o, s.m, s.l, q.q, n_q, w->k, w->v, stride, n, dim, scale, w->next_k,
-                     w->next_v);
-    else
-        kn->attn_f32(s.o, s.m, s.l, q.q, n_q, w->k, w->v, stride, n, dim, scale, w->next_k,
-                     w->next_v);
+        return;
+    }
+#define ATTEND(op) \
+    kn->op(s.o, s.m, s.l, q.q, n_q, w->k, w->v, stride, n, dim, scale, w->next_k, w->next_v)
+    switch (a->in_place ? a->kv->keys.type : BITNET_KV_F32) {
+    case BITNET_KV_F16: ATTEND(attn_f16); break;
+    case BITNET_KV_BF16: ATTEND(attn_bf16); break;
+    case BITNET_KV_FP8_E4M3: ATTEND(attn_e4m3); break;
+    case BITNET_KV_FP8_E5M2: ATTEND(attn_e5m2); break;
+    default: ATTEND(attn_f32); break;
+    }
+#undef ATTEND
 }
 
 /* What a profile should know: keys and values of so many positions are read, as pages hold them, and

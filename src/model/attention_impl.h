@@ -27,9 +27,11 @@ struct bn_attention {
     float *buffers;                   /* [threads][2][BN_ATTN_BLOCK][wide], unless `in_place` */
     struct bn_attention_span *spans;  /* [max_tokens], with blocks in the cache */
     bool in_place;                    /* floats: keys and values are used where they lie */
+    bool shorts;                      /* and queries are short floats for that */
     bool codes;                       /* blocks of codes: the same, but for a page of the tail */
     int16_t *query_codes;             /* [threads][state_queries][dim], with codes */
     float *query_units;               /* [threads][state_queries] */
+    float *query_shorts;              /* [threads][state_queries][dim] */
     size_t *first; /* [max_tokens + 1] blocks of all heads of the tokens before */
     void *memory;  /* all of these */
     size_t memory_bytes;

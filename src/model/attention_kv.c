@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys and values that are float16 or float32, or both codes, are used where they lie in the cache.
+ * Keys and values that are floats of one type, or both codes, are used where they lie in the cache.
  * Others are read into a worker's buffer, a block at a time, once for all queries that see it. Where the cache holds
  * blocks (kv.h), a token's own page comes from the batch and from the sequence's tail; the tail is
  * written last, since the batch may need what it replaces. */

@@ -154,12 +154,13 @@ static void lay_out(struct bn_forward *f, struct bn_plan *p)
 static size_t many_bytes(const struct bn_forward *f)
 {
     size_t most = 0, threads = bn_pool_threads(f->pool);
-    if (f->m->config.act_quant != BN_AQ_INT8) return 0;
+    if (f->m->config.act_quant == BN_AQ_F32) return 0;
     for (uint32_t il = 0; il < bn_config_layers(&f->m->config); il++)
         for (size_t i = 0; i < BN_N_PROJ; i++) {
             const struct bn_matrix *w = &f->m->layers[il].proj[i];
             const struct bn_gemm *g = w->gemm;
-            if (w->dense || !g->mul_i8_many || f->max_tokens < g->many_from) continue;
+            bool many = f->planes ? g->mul_planes_many != NULL : g->mul_i8_many != NULL;
+            if (w->dense || !many || f->max_tokens < g->many_from) continue;
             for (uint32_t worker = 0; worker < threads; worker++) {
                 struct bn_range r = bn_pool_share(f->pool, worker, w->packed.rows, g->group_rows);
                 most = bn_max_size(most, g->many_bytes(r.end - r.begin, w->packed.cols));
@@ -340,6 +341,14 @@ static void note_work(struct bn_forward *f, const struct bn_matrix *w, struct bn
                  (r.end - r.begin) * cols * f->n);
 }
 
+/* Whether the kernel for many tokens is taken. */
+static bool takes_many(const struct bn_forward *f, const struct bn_gemm *g)
+{
+    if (f->n < g->many_from) return false;
+    if (f->planes) return g->mul_planes_many != NULL;
+    return f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many;
+}
+
 /* Rows of y[n][rows of w] = a layer's matrix times input. */
 static void project(struct bn_forward *f, float *y, const struct bn_layer *layer, enum proj which,
                     const struct input *in, struct bn_range r, uint32_t worker)
@@ -358,8 +367,11 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
                               .stride = f->planes * f->q8_stride,
                               .unit = x->unit,
                               .unit_stride = f->units};
-        g->mul_planes(y, rows, &w->packed, r.begin, r.end, &p, f->n);
-    } else if (f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many && f->n >= g->many_from)
+        if (takes_many(f, g))
+            g->mul_planes_many(y, rows, &w->packed, r.begin, r.end, &p, f->n,
+                               f->many + worker * f->many_bytes);
+        else g->mul_planes(y, rows, &w->packed, r.begin, r.end, &p, f->n);
+    } else if (takes_many(f, g))
         g->mul_i8_many(y, rows, &w->packed, r.begin, r.end, x->q8, f->q8_stride, x->sum, x->inv,
                        f->n, f->many + worker * f->many_bytes);
     else if (f->m->config.act_quant == BN_AQ_INT8)
@@ -371,7 +383,8 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
  * many tokens a kernel wants its rows together. */
 static void deal(struct bn_forward *f, const struct bn_matrix *w, uint32_t worker)
 {
-    bn_pool_deal(f->pool, worker, rows_of(w), w->gemm->group_rows, f->n >= DEAL_TOKENS);
+    bool whole = f->n >= DEAL_TOKENS || (!w->dense && takes_many(f, w->gemm));
+    bn_pool_deal(f->pool, worker, rows_of(w), w->gemm->group_rows, whole);
 }
 
 static void project_all(struct bn_forward *f, float *y, const struct bn_layer *layer,

@@ -68,6 +68,16 @@ static void get_int8(float *y, const struct bn_kv_side *s, const struct bn_kerne
     k->row_q8_0(y, q, s->wide);
 }
 
+/* A row with a NaN is nothing but NaNs, as the kernels want it: an infinity becomes one, too. */
+static void put_e4m3(const struct bn_kv_side *s, const struct bn_kernels *k, uint8_t *row,
+                     const float *x)
+{
+    bool nan = false;
+    k->f32_to_e4m3(row, x, s->dim);
+    for (size_t i = 0; i < s->dim; i++) nan |= (row[i] & 0x7f) == 0x7f;
+    if (nan) memset(row, 0x7f, s->dim);
+}
+
 void bn_kv_put_row(const struct bn_kv_side *s, const struct bn_kernels *k, uint8_t *head,
                    uint32_t slot, const float *x)
 {
@@ -76,7 +86,7 @@ void bn_kv_put_row(const struct bn_kv_side *s, const struct bn_kernels *k, uint8
     case BITNET_KV_F32: memcpy(row, x, s->row_bytes); break;
     case BITNET_KV_F16: k->f32_to_f16((uint16_t *)row, x, s->dim); break;
     case BITNET_KV_BF16: k->f32_to_bf16(row, x, s->dim); break;
-    case BITNET_KV_FP8_E4M3: k->f32_to_e4m3(row, x, s->dim); break;
+    case BITNET_KV_FP8_E4M3: put_e4m3(s, k, row, x); break;
     case BITNET_KV_FP8_E5M2: k->f32_to_e5m2(row, x, s->dim); break;
     case BITNET_KV_INT8: put_int8(s, k, head, slot, x); break;
     case BITNET_KV_AUTO:

@@ -12,7 +12,10 @@ const char *const ck_qname[] = {"random", "127", "-127", "+-127", "127, -127", "
 static void run_mul(void *p)
 {
     struct mul *a = p;
-    if (a->scratch)
+    if (a->scratch && a->how == PLANES)
+        a->g->mul_planes_many(a->y, a->y_stride, &a->w, a->r0, a->r1, &a->planes, a->tok,
+                              a->scratch);
+    else if (a->scratch)
         a->g->mul_i8_many(a->y, a->y_stride, &a->w, a->r0, a->r1, a->q, a->x_stride, a->sum, a->inv,
                           a->tok, a->scratch);
     else if (a->how == I8)
@@ -222,7 +225,7 @@ void ck_compare(struct ck *c, struct mul a, int8_t *w,
     for (size_t i = 0; c->naive && i < n_y; i++)
         if (i % a.y_stride < r0 || i % a.y_stride >= r1) a.y[i] = want[i];
     ck_same_f32(c, "y", want, a.y, n_y, a.y_stride);
-    if (a.how != I8 || !a.g->mul_i8_many) return;
+    if (a.how == F32 || (a.how == I8 ? !a.g->mul_i8_many : !a.g->mul_planes_many)) return;
     a.y = ck_buffer(c, n_y * sizeof *want);
     a.scratch = ck_buffer(c, bn_align_up(a.g->many_bytes(a.r1 - a.r0, a.w.cols), 64));
     if (ck_run(c, run_mul, &a)) ck_same_f32(c, "y (many)", want, a.y, n_y, a.y_stride);
@@ -332,10 +335,10 @@ static void check_shape(struct ck *c, struct shape s, bool all_fills)
 }
 
 /* What is enough for many rows is enough for fewer. */
-static void check_many_bytes(struct ck *c)
+void ck_check_many_bytes(struct ck *c)
 {
     const struct bn_gemm *g = c->v->gemm;
-    if (!g->mul_i8_many) return;
+    if (!g->many_bytes) return;
     ck_case(c, "many_bytes");
     for (size_t cols = 128; cols <= BN_COLS_MAX; cols *= 4)
         for (size_t rows = 1; rows < 5000; rows++)
@@ -391,7 +394,7 @@ static void check_many(struct ck *c)
                  Q_RANDOM);
     if (c->v->gemm->block_scales)
         check_i8(c, (struct shape){300, 192, 65, 0, 300, BN_SCALE_BLOCK, 64}, W_TERNARY, Q_RANDOM);
-    check_many_bytes(c);
+    ck_check_many_bytes(c);
     if (c->quick) return;
     for (enum wfill wf = W_MINUS; wf <= W_PLUS; wf++) { /* the largest sums, and ones that cancel */
         for (enum qfill qf = Q_MAX; qf <= Q_TURNS; qf++)

@@ -45,6 +45,8 @@ void ck_describe(struct ck *c, const struct shape *s, const char *what, const ch
  * packing. */
 void ck_compare(struct ck *c, struct mul a, int8_t *w,
                 void (*naive)(struct ck *, const struct mul *, const int8_t *));
+/* What is enough for many rows is enough for fewer. */
+void ck_check_many_bytes(struct ck *c);
 /* Every kind of scale and number of planes, for all layouts. */
 void ck_check_planes(struct ck *c);
 

@@ -163,6 +163,31 @@ static void check_both(struct ck *c, struct shape s)
     }
 }
 
+/* Kernels for many tokens: enough rows, edges of groups and of halves of tokens, rows in parts. */
+static void check_many(struct ck *c)
+{
+    static const size_t tok[] = {6, 8, 9, 12, 13, 16, 17, 24, 25, 31, 32, 33, 40};
+    static const size_t cols[] = {128, 256, 384, 768};
+    size_t group = c->v->gemm->group_rows;
+    if (!c->v->gemm->mul_planes_many) return;
+    for (size_t i = 0; i < BN_ARRAY_LEN(tok); i++)
+        for (size_t block = c->quick ? 128 : 32; block <= 256; block *= 2) {
+            size_t n = cols[i % BN_ARRAY_LEN(cols)] + (block == 256 ? 256 : 0);
+            struct shape s = {256 + i * 7, n / block * block, tok[i], 0, 0, BN_SCALE_BLOCK, block};
+            check_both(c, s);
+        }
+    for (size_t i = 0; i < BN_ARRAY_LEN(tok); i += 3)
+        check_both(c, (struct shape){300, 200 + i, tok[i], 0, 0, BN_SCALE_ROW, 0});
+    check_both(c, (struct shape){5 * group + 300, 130, 17, group, 0, BN_SCALE_TENSOR, 0});
+    check_both(c, (struct shape){260, c->quick ? 4096 : BN_COLS_MAX, 16, 0, 0, BN_SCALE_ROW, 0});
+    for (int wf = W_MINUS; wf <= W_PLUS; wf++)
+        for (int qf = Q_MAX; qf <= Q_TURNS; qf++)
+            for (size_t planes = 1; planes <= 2; planes++)
+                check_mul(c, (struct shape){260, 256, 16, 0, 0, BN_SCALE_BLOCK, 128}, planes,
+                          (enum wfill)wf, (enum qfill)qf);
+    ck_check_many_bytes(c);
+}
+
 /* Tokens at which kernels change their ways, groups that are not full, parts of the rows, every size of
  * a block, and the largest sums. */
 void ck_check_planes(struct ck *c)
@@ -195,6 +220,7 @@ void ck_check_planes(struct ck *c)
                 for (size_t planes = 1; planes <= 2; planes++)
                     check_mul(c, (struct shape){group, 384, tok, 0, 0, BN_SCALE_BLOCK, 128}, planes,
                               (enum wfill)wf, (enum qfill)qf);
+    check_many(c);
     check_both(c, (struct shape){group, BN_COLS_MAX, 1, 0, 0, BN_SCALE_BLOCK, 128});
     check_both(c, (struct shape){group, BN_COLS_MAX, 3, 0, 0, BN_SCALE_ROW, 0});
 }

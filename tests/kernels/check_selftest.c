@@ -28,6 +28,16 @@ static void wrong_attn_f16(float *o, float *m, float *l, const float *q, size_t 
     spoil(o + n_q * dim - 1, n_q);
 }
 
+static bn_attn_rows_fn *right_rows;
+
+static void wrong_attn_rows(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
+                            const void *v, size_t kv_stride, size_t n, size_t dim, float scale,
+                            const void *next_k, const void *next_v)
+{
+    right_rows(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
+    spoil(o + n_q * dim - 1, n_q);
+}
+
 static void wrong_attn_codes(const struct bn_attn_codes *a)
 {
     right.attn_codes(a);
@@ -174,6 +184,15 @@ void check_self_test(struct ck *c, uint32_t features)
         k = right;
         k.attn_f16 = wrong_attn_f16;
         expect(c, &k, "attn_f16", fault[i].what);
+        k = right;
+        k.attn_bf16 = wrong_attn_rows, right_rows = right.attn_bf16;
+        expect(c, &k, "attn_bf16", fault[i].what);
+        k = right;
+        k.attn_e4m3 = wrong_attn_rows, right_rows = right.attn_e4m3;
+        expect(c, &k, "attn_e4m3", fault[i].what);
+        k = right;
+        k.attn_e5m2 = wrong_attn_rows, right_rows = right.attn_e5m2;
+        expect(c, &k, "attn_e5m2", fault[i].what);
         k = right;
         k.attn_codes = wrong_attn_codes;
         expect(c, &k, "attn_codes", fault[i].what);

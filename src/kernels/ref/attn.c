@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reference: attention over one block of keys with a running maximum (contract in kernels.h). The
- * f16 version widens keys and values, which is exact, and is otherwise the f32 version. */
+ * other versions widen keys and values, which is exact, and are otherwise the f32 version. */
+#include "base/half.h"
 #include "kernels/ref/softmax.h"
 
 enum {
@@ -9,12 +10,32 @@ enum {
     PIECE = 64 /* elements of a head taken at a time; a multiple of 16 keeps the lanes */
 };
 
+enum kind { F32, F16, BF16, E4M3, E5M2 };
+
 /* n elements of keys or values as floats, in place or widened into buf */
-static inline const float *piece(float *buf, const void *p, size_t at, size_t n, bool half)
+static inline const float *piece(float *buf, const void *p, size_t at, size_t n, enum kind kind)
 {
-    if (!half) return (const float *)p + at;
-    bn_row_f16_c(buf, (const uint16_t *)p + at, n);
+    switch (kind) {
+    case F32: return (const float *)p + at;
+    case F16: bn_row_f16_c(buf, (const uint16_t *)p + at, n); break;
+    case BF16: bn_row_bf16_c(buf, (const uint8_t *)p + 2 * at, n); break;
+    case E4M3: bn_row_e4m3_c(buf, (const uint8_t *)p + at, n); break;
+    case E5M2: bn_row_e5m2_c(buf, (const uint8_t *)p + at, n); break;
+    }
     return buf;
+}
+
+static float short_float(float x)
+{
+    uint32_t u = bn_f32_as_u32(x);
+    float size = x < 0 ? -x : x;
+    if (!(size < 0x1p100f)) return bn_f16_to_f32(BN_F16_NAN);
+    return size < 0x1p-60f ? 0 : bn_u32_as_f32((u + 0x7f + (u >> 8 & 1)) & ~0xffu);
+}
+
+void bn_short_query_c(float *y, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) y[i] = short_float(x[i]);
 }
 
 static void fold_values(float *o, const float *ob, size_t n, float a, float c)
@@ -25,14 +46,14 @@ static void fold_values(float *o, const float *ob, size_t n, float a, float c)
 /* n_q <= HEADS */
 static inline void attn_heads(float *o, float *m, float *l, const float *q, size_t n_q,
                               const void *k, const void *v, size_t kv_stride, size_t n, size_t dim,
-                              float scale, bool half)
+                              float scale, enum kind kind)
 {
     float p[HEADS][BN_ATTN_BLOCK], a[HEADS], c[HEADS], buf[PIECE];
     for (size_t j = 0; j < n; j++) {
         struct bn_lanes s[HEADS] = {{{0}}};
         for (size_t d = 0; d < dim; d += PIECE) {
             size_t nd = bn_min_size(PIECE, dim - d);
-            const float *key = piece(buf, k, j * kv_stride + d, nd, half);
+            const float *key = piece(buf, k, j * kv_stride + d, nd, kind);
             for (size_t h = 0; h < n_q; h++)
                 s[h] = bn_lanes_mul_add(s[h], q + h * dim + d, key, nd);
         }
@@ -41,12 +62,13 @@ static inline void attn_heads(float *o, float *m, float *l, const float *q, size
     for (size_t h = 0; h < n_q; h++) {
         float lb, mb = bn_softmax_block(p[h], n, &lb);
         bn_fold_block(&m[h], &l[h], mb, lb, &a[h], &c[h]);
+        if (kind >= E4M3) bn_short_query_c(p[h], p[h], n);
     }
     for (size_t d0 = 0; d0 < dim; d0 += PIECE) {
         float ob[HEADS][PIECE] = {{0}};
         size_t nd = bn_min_size(PIECE, dim - d0);
         for (size_t j = 0; j < n; j++) {
-            const float *val = piece(buf, v, j * kv_stride + d0, nd, half);
+            const float *val = piece(buf, v, j * kv_stride + d0, nd, kind);
             for (size_t h = 0; h < n_q; h++)
                 for (size_t d = 0; d < nd; d++) ob[h][d] += p[h][j] * val[d];
         }
@@ -54,27 +76,28 @@ static inline void attn_heads(float *o, float *m, float *l, const float *q, size
     }
 }
 
-void bn_attn_f32_c(float *o, float *m, float *l, const float *q, size_t n_q, const float *k,
-                   const float *v, size_t kv_stride, size_t n, size_t dim, float scale,
-                   const float *next_k, const float *next_v)
+static void attn(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
+                 const void *v, size_t kv_stride, size_t n, size_t dim, float scale, enum kind kind)
 {
-    (void)next_k;
-    (void)next_v;
     for (size_t h = 0; h < n_q; h += HEADS)
         attn_heads(o + h * dim, m + h, l + h, q + h * dim, bn_min_size(HEADS, n_q - h), k, v,
-                   kv_stride, n, dim, scale, false);
+                   kv_stride, n, dim, scale, kind);
 }
 
-void bn_attn_f16_c(float *o, float *m, float *l, const float *q, size_t n_q, const uint16_t *k,
-                   const uint16_t *v, size_t kv_stride, size_t n, size_t dim, float scale,
-                   const uint16_t *next_k, const uint16_t *next_v)
-{
-    (void)next_k;
-    (void)next_v;
-    for (size_t h = 0; h < n_q; h += HEADS)
-        attn_heads(o + h * dim, m + h, l + h, q + h * dim, bn_min_size(HEADS, n_q - h), k, v,
-                   kv_stride, n, dim, scale, true);
-}
+#define ATTN(name, element, kind)                                                                  \
+    void bn_attn_##name##_c(float *o, float *m, float *l, const float *q, size_t n_q,              \
+                            const element *k, const element *v, size_t kv_stride, size_t n,        \
+                            size_t dim, float scale, const element *next_k, const element *next_v) \
+    {                                                                                              \
+        (void)next_k;                                                                              \
+        (void)next_v;                                                                              \
+        attn(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, kind);                               \
+    }
+ATTN(f32, float, F32)
+ATTN(f16, uint16_t, F16)
+ATTN(bf16, void, BF16)
+ATTN(e4m3, void, E4M3)
+ATTN(e5m2, void, E5M2)
 
 void bn_attn_fold_c(float *o, float *m, float *l, const float *ob, float mb, float lb, size_t dim)
 {

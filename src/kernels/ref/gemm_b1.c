@@ -7,7 +7,8 @@
  * column j of the octet. Rows 0-15 and 16-31 alternate in the first 32 bytes, rows 32-47 and 48-63
  * in the others: whoever adds up bytes in pairs to 16 bits then finds the rows in order. So the
  * whole matrix is one stream in the order of use. Rows and columns that do not exist are -1: the
- * activations of such columns are 0, and the results of such rows are not asked for. */
+ * activations of such columns are 0, and the results of such rows are not asked for.
+ * Block scales: those of a group's rows stand together, block after block. */
 #include "kernels/b1.h"
 #include "kernels/ref/steps.h"
 
@@ -35,8 +36,8 @@ static void decode(struct bn_step *s, const uint8_t *p)
             s->w[r][k] = (int8_t)(2 * (p[k / OCTET * ROWS + bn_b1_place(r)] >> k % OCTET & 1) - 1);
 }
 
-static const struct bn_steps b1 = {ROWS, BN_B1_STEP_BYTES, 1, encode, decode};
+static const struct bn_steps b1 = {ROWS, BN_B1_STEP_BYTES, ROWS, encode, decode};
 BN_STEPS_LAYOUT(b1, b1)
 
 const struct bn_gemm bn_gemm_b1_c = {BN_B1_LAYOUT, .mul_i8 = bn_b1_mul_i8_c,
-                                     .mul_f32 = bn_b1_mul_f32_c};
+                                     .mul_f32 = bn_b1_mul_f32_c, .mul_planes = bn_b1_mul_planes_c};

@@ -15,22 +15,61 @@ enum {
     ATTN_MANY_DIM = 128 /* ... if they have at most so many dimensions: a buffer holds 16 keys */
 };
 
-/* eight elements of keys or values of either kind */
-ALWAYS __m256 load(const void *p, size_t at, bool half)
+/* What keys and values lie there as. Those from E4M3 on have so few bits that their products with
+ * short floats (kernels/attention.h) are exact: then a fused operation gives the same bits. SHORT:
+ * such ones, widened. */
+enum kind { F32, F16, BF16, E4M3, E5M2, SHORT };
+
+ALWAYS size_t size_of(const enum kind kind)
 {
-    return half ? bn_load_f16((const uint16_t *)p + at) : _mm256_loadu_ps((const float *)p + at);
+    return kind == F32 || kind == SHORT ? 4 : kind == F16 || kind == BF16 ? 2 : 1;
 }
 
-/* the address of element d */
-ALWAYS const void *at(const void *p, size_t d, bool half)
+/* s + a * b */
+ALWAYS __m256 mul_add(__m256 s, __m256 a, __m256 b, const enum kind kind)
 {
-    return half ? (const void *)((const uint16_t *)p + d) : (const void *)((const float *)p + d);
+    return kind >= E4M3 ? _mm256_fmadd_ps(a, b, s) : _mm256_add_ps(s, _mm256_mul_ps(a, b));
+}
+
+/* The address of element d. */
+ALWAYS const void *at(const void *p, size_t d, const enum kind kind)
+{
+    return (const char *)p + d * size_of(kind);
+}
+
+/* Eight bytes of an 8-bit float as halves; e4m3 by 2^-8, and a NaN as a number. */
+ALWAYS __m256 widen_fp8(__m128i bytes, const enum kind kind)
+{
+    __m128i half = _mm_unpacklo_epi8(_mm_setzero_si128(), bytes);
+    if (kind == E4M3) half = _mm_and_si128(_mm_srai_epi16(half, 1), _mm_set1_epi16((short)0xbf80));
+    return _mm256_cvtph_ps(half);
+}
+
+/* eight elements of keys or values */
+ALWAYS __m256 load(const void *p, size_t i, const enum kind kind)
+{
+    const void *from = at(p, i, kind);
+    if (kind == F16) return bn_load_f16(from);
+    if (kind == BF16)
+        return _mm256_castsi256_ps(
+            _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(from)), 16));
+    if (kind == E4M3 || kind == E5M2) return widen_fp8(_mm_loadl_epi64(from), kind);
+    return _mm256_loadu_ps(from);
+}
+
+/* Sixteen of e4m3 take fewer steps together: the first eight and the others. */
+ALWAYS void widen16_e4m3(__m256 *lo, __m256 *hi, __m128i bytes)
+{
+    __m256i x = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);
+    x = _mm256_and_si256(x, _mm256_set1_epi16((short)0xbf80));
+    *lo = _mm256_cvtph_ps(_mm256_castsi256_si128(x));
+    *hi = _mm256_cvtph_ps(_mm256_extracti128_si256(x, 1));
 }
 
 /* Asks for the lines of elements [d, d + n) of a row, if the block is known and they begin there. */
-ALWAYS void fetch(const void *next, size_t row, size_t d, size_t n, bool half)
+ALWAYS void fetch(const void *next, size_t row, size_t d, size_t n, const enum kind kind)
 {
-    const size_t size = half ? 2 : 4;
+    const size_t size = size_of(kind);
     if (!next || d * size % 64 != 0) return;
     const char *p = (const char *)next + (row + d) * size;
     for (size_t i = 0; i < n * size; i += 64) _mm_prefetch(p + i, _MM_HINT_T1);
@@ -38,12 +77,25 @@ ALWAYS void fetch(const void *next, size_t row, size_t d, size_t n, bool half)
 
 /* For the step at dimension i, of 16, through two rows: asks for as much of the two rows at p, which
  * mostly lie side by side. Into the second cache, or, what is there by now, into the first. */
-ALWAYS void fetch_step(const void *p, size_t i, const bool near, const bool half)
+ALWAYS void fetch_step(const void *p, size_t i, const bool near, const enum kind kind)
 {
-    const char *line = at(p, 2 * i, half);
-    for (size_t x = 0; x < (half ? 64 : 128); x += 64)
+    const char *line = at(p, 2 * i, kind);
+    for (size_t x = 0; x < 32 * size_of(kind); x += 64)
         if (near) _mm_prefetch(line + x, _MM_HINT_T0);
         else _mm_prefetch(line + x, _MM_HINT_T1);
+}
+
+/* bn_short() of eight */
+ALWAYS __m256 bn_short8(__m256 x)
+{
+    __m256i u = _mm256_castps_si256(x),
+            odd = _mm256_and_si256(_mm256_srli_epi32(u, 8), _mm256_set1_epi32(1));
+    u = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7f)));
+    __m256 y = _mm256_castsi256_ps(_mm256_and_si256(u, _mm256_set1_epi32(~0xff)));
+    __m256 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+    y = _mm256_and_ps(y, _mm256_cmp_ps(size, _mm256_set1_ps(0x1p-60f), _CMP_GE_OQ));
+    __m256 wrong = _mm256_cmp_ps(size, _mm256_set1_ps(0x1p100f), _CMP_NLT_UQ);
+    return _mm256_or_ps(y, wrong); /* all bits: a NaN */
 }
 
 /* ---- weights ---- */

@@ -140,10 +140,12 @@ SUMS(4, 2)
 SUMS(2, 8)
 SUMS(2, 4)
 SUMS(2, 2)
-SUMS(1, 8) SUMS(1, 4) SUMS(1, 2)
+SUMS(1, 8)
+SUMS(1, 4)
+SUMS(1, 2)
 
-    ALWAYS void all_sums(sums s, const uint8_t *codes, size_t rows, const int16_t *w,
-                         size_t w_stride, const unsigned bits, const uint8_t *next, const size_t nq)
+ALWAYS void all_sums(sums s, const uint8_t *codes, size_t rows, const int16_t *w, size_t w_stride,
+                     const unsigned bits, const uint8_t *next, const size_t nq)
 {
     if (nq == 4)
         (bits == 8 ? sums_4_8 : bits == 4 ? sums_4_4 : sums_4_2)(s, codes, rows, w, w_stride, next);
@@ -362,10 +364,19 @@ ALWAYS void some_queries(const struct bn_attn_codes *a, size_t query, const stru
     else values(a, query, w, lb, fa, fc, e, next_v, nq, 2);
 }
 
+/* Asks for the steps and minima of a block; its codes follow row by row. */
+ALWAYS void fetch_steps(const uint8_t *block, size_t dim, unsigned bits)
+{
+    for (size_t i = 0; i < bn_kv_tile_at(dim, bits, 0); i += 64)
+        _mm_prefetch((const char *)block + i, _MM_HINT_T1);
+}
+
 ALWAYS void attn_codes(const struct bn_attn_codes *a)
 {
     struct shares e;
     const uint8_t *next_k = a->next_k ? a->next_k : a->k, *next_v = a->next_v ? a->next_v : a->v;
+    fetch_steps(next_k, a->dim, a->k_bits);
+    fetch_steps(next_v, a->dim, a->v_bits);
     if (a->k_bits < 8) e.k_most = make_shares(e.k, a->k, a->dim, a->dim);
     for (size_t g = 0; g < a->dim / BN_KV_GROUP; g++)
         e.v_most[g] =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AVX2: int8 activations times matrices in layout "b1" (ref/gemm_b1.c), without multiplying. Float
- * activations are in gemm_b1_f32_avx2.c.
+ * AVX2: int8 activations, and those in planes, times matrices in layout "b1" (ref/gemm_b1.c), without
+ * multiplying. Float activations are in gemm_b1_f32_avx2.c.
  *
  * Four columns have 16 combinations of weights: their 16 sums are a table that a byte shuffle looks
  * up for 32 rows at once. To keep the numbers small an entry is not the sum s of weights times
@@ -17,7 +17,12 @@
  *   between      |partial sum| <= 127 * 32768 < 2^22 waits in y as a float, exactly; so does the
  *                fold over blocks
  *
- * The tables of 1792 columns, or of fewer for two tokens, lie on the stack; all rows pass, a
+ * A plane is looked up as a token is; the sums of two are put together before they are floats.
+ *
+ * What comes next is asked for into the second cache: the stream jumps from group to group, so that the
+ * hardware does not help, and the first cache waits for too few lines at once to be fast alone.
+ *
+ * The tables of 1792 columns, or of fewer for two tokens or planes, lie on the stack; all rows pass, a
  * group at a time, before the next columns come. */
 #include "kernels/b1.h"
 #include "kernels/x86/avx2.h"
@@ -27,8 +32,8 @@
 
 enum {
     ROWS = BN_B1_ROWS,
-    SPAN = 1792,    /* columns whose tables exist, all tokens together */
-    TOKENS = 2,     /* tokens that share a pass over the rows */
+    SPAN = 1792,    /* columns whose tables exist, all vectors together */
+    VECTORS = 2,    /* tokens, or planes of them, that share a pass over the rows */
     PLAIN = 512,    /* columns that 16 bits hold */
     BLOCK_MIN = 32, /* the smallest block */
     BLOCK_MAX = 256
@@ -38,10 +43,11 @@ enum {
 typedef uint8_t octet_tables[4][16];
 
 struct span {
-    _Alignas(64) octet_tables table[SPAN / BN_B1_OCTET]; /* [token][cols / 8] */
-    int32_t size[SPAN / BLOCK_MIN]; /* [token][cols / block]: sums of |activation| */
+    _Alignas(64) octet_tables table[SPAN / BN_B1_OCTET]; /* [token][plane][cols / 8] */
+    int32_t size[SPAN / BLOCK_MIN]; /* [token][piece]: sums of |activation|, planes as one number */
     size_t first, cols;             /* columns, a multiple of a step */
-    size_t ahead;                   /* bytes to prefetch ahead */
+    size_t piece, n_pieces;         /* those that are folded at once */
+    const struct bn_planes *x;      /* of the first token */
 };
 
 typedef uint16_t scales[ROWS]; /* of one block, the rows of a group */
@@ -82,15 +88,20 @@ static int32_t sum_abs(const int8_t *q, size_t n)
     return _mm_cvtsi128_si32(_mm_add_epi64(h, _mm_unpackhi_epi64(h, h)));
 }
 
-/* Tables and sizes of token t; block: columns a size is wanted for. */
-static __attribute__((noinline)) void build(struct span *s, size_t t, const int8_t *q, size_t block)
+/* Tables and sizes of token t */
+static __attribute__((noinline)) void build(struct span *s, size_t t)
 {
-    size_t cols = s->cols;
-    octet_tables *table = s->table + t * (cols / BN_B1_OCTET);
-    int32_t *size = s->size + t * (cols / block);
-    q += s->first;
-    for (size_t k = 0; k < cols; k += BN_B1_OCTET) build_octet(table[k / BN_B1_OCTET], q + k);
-    for (size_t k = 0; k < cols; k += block) size[k / block] = sum_abs(q + k, block);
+    size_t np = s->x->n_planes, octets = s->cols / BN_B1_OCTET;
+    int32_t *size = s->size + t * s->n_pieces;
+    for (size_t h = 0; h < np; h++) {
+        const int8_t *q = s->x->q + t * s->x->stride + h * s->x->plane_stride + s->first;
+        octet_tables *table = s->table + (t * np + h) * octets;
+        for (size_t k = 0; k < octets; k++) build_octet(table[k], q + k * BN_B1_OCTET);
+        for (size_t i = 0; i < s->n_pieces; i++) {
+            size_t k = i * s->piece;
+            size[i] = (h ? 255 * size[i] : 0) + sum_abs(q + k, bn_min_size(s->piece, s->cols - k));
+        }
+    }
 }
 
 /* ---- sums of 64 rows ---- */
@@ -151,8 +162,8 @@ ALWAYS void add_octets(__m256i s[4], const uint8_t *p, const uint8_t *ahead, con
     __m256i high0 = all0, high1 = all0;
     for (; n > 0; n -= 2, p += 2 * ROWS, ahead += 2 * ROWS, t += 2) {
         __m256i table[4], low0, low1;
-        _mm_prefetch((const char *)ahead, _MM_HINT_T0);
-        _mm_prefetch((const char *)ahead + ROWS, _MM_HINT_T0);
+        _mm_prefetch((const char *)ahead, _MM_HINT_T1);
+        _mm_prefetch((const char *)ahead + ROWS, _MM_HINT_T1);
         load_tables(table, t);
         look_up(&low0, &high0, p, table, true);
         look_up(&low1, &high1, p + 32, table, true);
@@ -166,153 +177,140 @@ ALWAYS void add_octets(__m256i s[4], const uint8_t *p, const uint8_t *ahead, con
     add_sums(s + 2, all1, odd1, high1);
 }
 
-/* Sums of `cols` <= PLAIN columns from column k of the span on; `next` is where the stream goes on
- * after the span. */
+/* Where a group's part of the stream is, and where it goes on after it; what to prefetch. */
+struct stream {
+    const uint8_t *p, *next;
+    const scales *d; /* of the span's first block, NULL if there are none */
+    bool halves;     /* a block has two pieces, not one */
+    size_t ahead;
+};
+
+/* Sums of n columns from column k of the span on, at most PLAIN. */
 static __attribute__((noinline)) void sum_columns(__m256i s[4], const struct span *x,
                                                   const octet_tables *t, size_t k, size_t cols,
-                                                  const uint8_t *p, const uint8_t *next)
+                                                  const struct stream *in)
 {
     for (size_t i = 0; i < 4; i++) s[i] = _mm256_setzero_si256();
     size_t end = k + cols;
     for (size_t n; k < end; k += n) {
         n = bn_min_size(end - k, BN_B1_STEP);
         size_t at = k / BN_B1_OCTET * ROWS, all = x->cols / BN_B1_OCTET * ROWS;
-        size_t then = at + bn_min_size(x->ahead, all);
-        const uint8_t *ahead = then < all ? p + then : next + (then - all);
-        add_octets(s, p + at, ahead, t + k / BN_B1_OCTET, n / BN_B1_OCTET);
+        size_t then = at + bn_min_size(in->ahead, all);
+        const uint8_t *ahead = then < all ? in->p + then : in->next + (then - all);
+        add_octets(s, in->p + at, ahead, t + k / BN_B1_OCTET, n / BN_B1_OCTET);
     }
 }
 
-/* (float)(2 s - size) of rows 8 i .. 8 i + 7 */
-ALWAYS __m256 eight_rows(const __m256i s[4], size_t i, int32_t size)
+/* Rows 16 i .. 16 i + 15: those of two planes, of 128 columns, are at most 16256 < 2^15. */
+ALWAYS void widen(__m256i e[2], const __m256i s[][4], size_t i, const bool two)
 {
-    __m128i half = i % 2 ? _mm256_extracti128_si256(s[i / 2], 1) : _mm256_castsi256_si128(s[i / 2]);
-    __m256i v = _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 1);
-    return _mm256_cvtepi32_ps(_mm256_sub_epi32(v, _mm256_set1_epi32(size)));
-}
-
-/* acc += the span's part of the sums */
-static void group_plain(__m256 acc[8], const struct span *x, size_t t, const uint8_t *p,
-                        const uint8_t *next)
-{
-    const octet_tables *table = x->table + t * (x->cols / BN_B1_OCTET);
-    const int32_t *size = x->size + t * (x->cols / BN_B1_STEP);
-    for (size_t k = 0; k < x->cols; k += PLAIN) {
-        __m256i s[4];
-        int32_t m = 0;
-        size_t n = bn_min_size(PLAIN, x->cols - k);
-        sum_columns(s, x, table, k, n, p, next);
-        for (size_t i = 0; i < n; i += BN_B1_STEP) m += *size++;
-        for (size_t i = 0; i < 8; i++) acc[i] = _mm256_add_ps(acc[i], eight_rows(s, i, m));
+    if (!two) {
+        e[0] = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(s[0][i]));
+        e[1] = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(s[0][i], 1));
+        return;
     }
+    const __m256i factors = _mm256_set1_epi32(1 << 16 | 255);
+    __m256i a = _mm256_madd_epi16(_mm256_unpacklo_epi16(s[0][i], s[1][i]), factors);
+    __m256i b = _mm256_madd_epi16(_mm256_unpackhi_epi16(s[0][i], s[1][i]), factors);
+    e[0] = _mm256_permute2x128_si256(a, b, 0x20);
+    e[1] = _mm256_permute2x128_si256(a, b, 0x31);
 }
 
-/* acc folded with the span's blocks; the last columns, if they are no block, do not exist */
-static void group_blocks(__m256 acc[8], const struct span *x, size_t t, const uint8_t *p,
-                         const uint8_t *next, const scales *d, size_t block, size_t n_blocks)
+/* acc += (2 s - size) * (d * unit); a factor that is not there is NULL */
+ALWAYS void fold(__m256 acc[8], const __m256i s[][4], int32_t size, const scales *d,
+                 const float *unit, const bool two)
 {
-    const octet_tables *table = x->table + t * (x->cols / BN_B1_OCTET);
-    const int32_t *size = x->size + t * (x->cols / block);
-    for (size_t b = 0; b < n_blocks; b++) {
-        __m256i s[4];
-        sum_columns(s, x, table, b * block, block, p, next);
-        for (size_t i = 0; i < 8; i++)
-            acc[i] = _mm256_add_ps(
-                acc[i], _mm256_mul_ps(eight_rows(s, i, size[b]), bn_load_f16(d[b] + 8 * i)));
-    }
-}
-
-/* ---- block scales ---- */
-
-static inline void turn8(scales *out, const uint16_t *in, size_t stride)
-{
-    __m128i a[8], b[8];
-    for (size_t i = 0; i < 8; i++) a[i] = _mm_loadu_si128((const void *)(in + i * stride));
-    for (size_t round = 0; round < 3; round++) { /* the two halves interleaved */
-        for (size_t i = 0; i < 4; i++) {
-            b[2 * i] = _mm_unpacklo_epi16(a[i], a[i + 4]);
-            b[2 * i + 1] = _mm_unpackhi_epi16(a[i], a[i + 4]);
+    for (size_t i = 0; i < 4; i++) {
+        __m256i e[2];
+        widen(e, s, i, two);
+        for (size_t j = 2 * i; j < 2 * i + 2; j++) {
+            __m256i v = _mm256_slli_epi32(e[j % 2], 1);
+            __m256 p = _mm256_cvtepi32_ps(_mm256_sub_epi32(v, _mm256_set1_epi32(size)));
+            __m256 u = unit ? _mm256_set1_ps(*unit) : _mm256_setzero_ps();
+            __m256 k = d ? bn_load_f16(*d + 8 * j) : u;
+            if (d && unit) k = _mm256_mul_ps(k, u);
+            if (d || unit) p = _mm256_mul_ps(p, k);
+            acc[j] = _mm256_add_ps(acc[j], p);
         }
-        memcpy(a, b, sizeof a);
     }
-    for (size_t i = 0; i < 8; i++) _mm_storeu_si128((void *)out[i], a[i]);
-}
-
-/* Scales of the blocks [b0, b0 + n), rows r .. r + n_rows - 1, 0 for rows that do not exist. They are
- * turned over eight blocks at a time, the last of a row at the end of it; so there are up to 7 others
- * in front. Returns those of block b0. */
-static const scales *turn_scales(scales *d, const struct bn_packed *w, size_t r, size_t n_rows,
-                                 size_t b0, size_t n)
-{
-    size_t per = w->cols / w->block;
-    const uint16_t *from = w->block_scale + r * per;
-    if (n_rows < ROWS || per < 8) {
-        memset(d, 0, n * sizeof *d);
-        for (size_t i = 0; i < n_rows; i++)
-            for (size_t b = 0; b < n; b++) d[b][i] = from[i * per + b0 + b];
-        return (const scales *)d;
-    }
-    size_t base = bn_min_size(b0, per - 8);
-    for (size_t i = 0; i < ROWS; i += 8)
-        for (size_t b = base; b < b0 + n; b += 8) {
-            size_t at = bn_min_size(b, per - 8);
-            turn8((scales *)&d[at - base][i], from + i * per + at, per);
-        }
-    return (const scales *)d + (b0 - base);
 }
 
 /* ---- the loops ---- */
 
+/* acc folded with the span's pieces */
+ALWAYS void group_pieces(__m256 acc[8], const struct span *x, size_t t, const struct stream *in,
+                         const bool two)
+{
+    const size_t np = two ? 2 : 1, octets = x->cols / BN_B1_OCTET;
+    const octet_tables *table = x->table + t * np * octets;
+    const float *unit = x->x->unit ? x->x->unit + t * x->x->unit_stride : NULL;
+    for (size_t i = 0; i < x->n_pieces; i++) {
+        size_t k = i * x->piece, n = bn_min_size(x->piece, x->cols - k);
+        __m256i s[2][4];
+        for (size_t h = 0; h < np; h++) sum_columns(s[h], x, table + h * octets, k, n, in);
+        const scales *d = in->d ? in->d + (i >> in->halves) : NULL;
+        const float *u = unit ? unit + (x->first + k) / BN_B1_STEP : NULL;
+        fold(acc, (const __m256i(*)[4])s, x->size[t * x->n_pieces + i], d, u, two);
+    }
+}
+
 /* A group of n rows and token t: what is in y counts unless the span is the first. */
-static void mul_group(float *y, const struct span *x, size_t t, size_t n, const uint8_t *p,
-                      const uint8_t *next, const scales *d, size_t block, size_t n_blocks)
+static void mul_group(float *y, const struct span *x, size_t t, size_t n, const struct stream *in)
 {
     _Alignas(32) float part[ROWS];
     __m256 acc[8];
     float *to = n < ROWS ? memcpy(part, y, n * sizeof *y) : y;
     for (size_t i = 0; i < 8; i++)
         acc[i] = x->first == 0 ? _mm256_setzero_ps() : _mm256_loadu_ps(to + 8 * i);
-    if (block) group_blocks(acc, x, t, p, next, d, block, n_blocks);
-    else group_plain(acc, x, t, p, next);
+    if (x->x->n_planes == 2) group_pieces(acc, x, t, in, true);
+    else group_pieces(acc, x, t, in, false);
     for (size_t i = 0; i < 8; i++) _mm256_storeu_ps(to + 8 * i, acc[i]);
     if (n < ROWS) memcpy(y, part, n * sizeof *y);
 }
 
-static __attribute__((noinline)) void mul_span(float *y, size_t y_stride, const struct bn_packed *w,
-                                               size_t r0, size_t r1, struct span *x, size_t n_tok)
+static void mul_span(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
+                     const struct span *x, size_t n_tok)
 {
-    scales d[SPAN / BLOCK_MIN + 14];
-    const scales *of_group = NULL;
     bool blocks = w->scale_kind == BN_SCALE_BLOCK;
-    size_t skip = x->first / BN_B1_OCTET * ROWS;
-    size_t n_blocks = blocks ? bn_min_size(x->cols, w->cols - x->first) / w->block : 0;
+    size_t skip = x->first / BN_B1_OCTET * ROWS, per_row = blocks ? w->cols / w->block : 0;
+    struct stream in = {.ahead = w->ahead, .halves = blocks && w->block > x->piece};
     for (size_t r = r0; r < r1; r += ROWS) {
-        size_t n = bn_min_size(ROWS, r1 - r);
-        const uint8_t *p = bn_b1_group(w, r) + skip, *next = bn_b1_group(w, r + ROWS) + skip;
-        if (blocks) of_group = turn_scales(d, w, r, n, x->first / w->block, n_blocks);
+        in.p = bn_b1_group(w, r) + skip;
+        in.next = bn_b1_group(w, r + ROWS) + skip;
+        if (blocks)
+            in.d = (const scales *)w->block_scale + r / ROWS * per_row + x->first / w->block;
+        for (size_t i = 0; blocks && i < x->n_pieces; i++) /* of the next group */
+            for (size_t k = 0; k < sizeof *in.d; k += 64)
+                _mm_prefetch((const char *)(in.d + per_row + (i >> in.halves)) + k, _MM_HINT_T1);
         for (size_t t = 0; t < n_tok; t++)
-            mul_group(y + t * y_stride + r, x, t, n, p, next, of_group, blocks ? w->block : 0,
-                      n_blocks);
+            mul_group(y + t * y_stride + r, x, t, bn_min_size(ROWS, r1 - r), &in);
     }
 }
 
+/* inv: of mul_i8, or NULL */
 static void mul_tokens(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                       const int8_t *q, size_t q_stride, const float *inv, size_t n_tok)
+                       const struct bn_planes *x, const float *inv, size_t n_tok)
 {
-    struct span x;
-    x.ahead = w->ahead;
-    size_t cols = bn_align_up(w->cols, BN_K_ALIGN), most = SPAN / n_tok / BLOCK_MAX * BLOCK_MAX;
-    most = bn_align_up(bn_div_up(cols, bn_div_up(cols, most)), BLOCK_MAX); /* equal parts */
+    struct span s;
     bool blocks = w->scale_kind == BN_SCALE_BLOCK;
-    for (x.first = 0; x.first < cols; x.first += x.cols) {
-        x.cols = bn_min_size(most, cols - x.first);
-        for (size_t t = 0; t < n_tok; t++)
-            build(&x, t, q + t * q_stride, blocks ? w->block : BN_B1_STEP);
-        mul_span(y, y_stride, w, r0, r1, &x, n_tok);
+    size_t cols = bn_align_up(w->cols, BN_K_ALIGN), step = BLOCK_MAX;
+    size_t most = SPAN / (n_tok * x->n_planes) / step * step;
+    most = bn_align_up(bn_div_up(cols, bn_div_up(cols, most)), step); /* equal parts */
+    s.x = x;
+    s.piece = blocks ? w->block : PLAIN;
+    if (x->unit) s.piece = bn_min_size(s.piece, BN_K_ALIGN);
+    for (s.first = 0; s.first < cols; s.first += s.cols) {
+        s.cols = bn_min_size(most, cols - s.first);
+        /* the last columns, if they are no block, do not exist */
+        s.n_pieces =
+            blocks ? bn_min_size(s.cols, w->cols - s.first) / s.piece : bn_div_up(s.cols, s.piece);
+        for (size_t t = 0; t < n_tok; t++) build(&s, t);
+        mul_span(y, y_stride, w, r0, r1, &s, n_tok);
     }
-    for (size_t t = 0; t < n_tok; t++)
-        for (size_t r = r0; r < r1; r++)
-            y[t * y_stride + r] *= blocks ? inv[t] : bn_row_scale(w, r) * inv[t];
+    for (size_t t = 0; (inv || !blocks) && t < n_tok; t++) {
+        const float k = inv ? inv[t] : 1;
+        for (size_t r = r0; r < r1; r++) y[t * y_stride + r] *= blocks ? k : bn_row_scale(w, r) * k;
+    }
 }
 
 static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
@@ -320,13 +318,29 @@ static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, si
                         size_t n_tok)
 {
     (void)sum; /* that of the sizes is what counts here */
-    for (size_t t = 0; t < n_tok; t += TOKENS)
-        mul_tokens(y + t * y_stride, y_stride, w, r0, r1, q + t * q_stride, q_stride, inv + t,
-                   bn_min_size(TOKENS, n_tok - t));
+    for (size_t t = 0; t < n_tok; t += VECTORS) {
+        struct bn_planes x = {.q = q + t * q_stride, .n_planes = 1, .stride = q_stride};
+        mul_tokens(y + t * y_stride, y_stride, w, r0, r1, &x, inv + t,
+                   bn_min_size(VECTORS, n_tok - t));
+    }
+}
+
+static void mul_planes_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                            size_t r1, const struct bn_planes *x, size_t n_tok)
+{
+    size_t most = VECTORS / x->n_planes;
+    for (size_t t = 0; t < n_tok; t += most) {
+        struct bn_planes some = *x;
+        some.q += t * x->stride;
+        some.unit += t * x->unit_stride;
+        mul_tokens(y + t * y_stride, y_stride, w, r0, r1, &some, NULL,
+                   bn_min_size(most, n_tok - t));
+    }
 }
 
 const struct bn_gemm bn_gemm_b1_avx2 = {
     BN_B1_LAYOUT,
     .mul_i8 = mul_i8_avx2,
     .mul_f32 = bn_b1_mul_f32_avx2,
+    .mul_planes = mul_planes_avx2,
 };

@@ -128,18 +128,18 @@ static void group_blocks(float *y, size_t y_stride, const struct bn_packed *w, s
                          size_t n_rows, const float *x, size_t x_stride, size_t nt)
 {
     _Alignas(32) lanes s[TOKENS];
-    __m128 acc[TOKENS][ROWS / 4], d[ROWS / 4][8];
+    __m128 acc[TOKENS][ROWS / 4];
     const uint8_t *p = bn_b1_group(w, r);
     size_t n_blocks = w->cols / w->block, quads = bn_div_up(n_rows, 4);
     for (size_t b = 0; b < n_blocks; b++, p += w->block / 8 * ROWS, x += w->block) {
-        for (size_t i = 0; b % 8 == 0 && i < quads; i++)
-            bn_t2_block_scales(d[i], w, r + 4 * i, bn_min_size(4, n_rows - 4 * i), b, n_blocks);
+        const uint16_t *scale = w->block_scale + (r / ROWS * n_blocks + b) * ROWS;
         prefetch(p + w->ahead, w->block);
         piece_rows(s, p, x, x_stride, w->block, true, nt);
         for (size_t t = 0; t < nt; t++)
             for (size_t i = 0; i < quads; i++) {
                 __m128 a = b == 0 ? _mm_setzero_ps() : acc[t][i];
-                acc[t][i] = _mm_add_ps(a, _mm_mul_ps(d[i][b % 8], sum_four_rows(s + t, 4 * i)));
+                __m128 d = _mm_cvtph_ps(_mm_loadl_epi64((const void *)(scale + 4 * i)));
+                acc[t][i] = _mm_add_ps(a, _mm_mul_ps(d, sum_four_rows(s + t, 4 * i)));
             }
     }
     for (size_t t = 0; t < nt; t++) memcpy(y + t * y_stride + r, acc[t], n_rows * sizeof *y);

@@ -121,4 +121,17 @@ static void mul_planes(float *y, size_t y_stride, const struct bn_packed *w, siz
     else bn_mul_planes_avx2(y, y_stride, w, r0, r1, x, n_tok, &g2);
 }
 
-const struct bn_gemm bn_gemm_g2_avx2 = {BN_GROUPS_LAYOUT(g2, BN_G2_ROWS), .mul_planes = mul_planes};
+static void mul_many(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
+                     const struct bn_planes *x, size_t n_tok, void *scratch)
+{
+    bn_mul_planes_tables_avx2(y, y_stride, w, r0, r1, x, n_tok, scratch, &g2, mul_planes);
+}
+
+static size_t many_bytes(size_t rows, size_t cols)
+{
+    return bn_planes_tables_bytes_avx2(rows, cols, BN_G2_ROWS);
+}
+
+const struct bn_gemm bn_gemm_g2_avx2 = {BN_GROUPS_LAYOUT(g2, BN_G2_ROWS), .mul_planes = mul_planes,
+                                        .many_from = BN_PLANES_MANY_FROM, .many_bytes = many_bytes,
+                                        .mul_planes_many = mul_many};

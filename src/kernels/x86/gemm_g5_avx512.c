@@ -15,7 +15,7 @@
  * rows below with them, so a byte is at most 2 * 85. A sum of a plane is then no larger than
  * 128 * 170 * 127 < 2^22, of two planes 256 times that, < 2^30. The weights' own sum is as small as in
  * the reference, exact as a float. */
-#include "kernels/groups.h"
+#include "kernels/x86/planes_avx2.h"
 #include "kernels/x86/t5_avx512.h"
 
 enum {
@@ -24,17 +24,21 @@ enum {
     FIVE = ROWS / LANES,
     STEP = BN_K_ALIGN,
     VECTORS = 4, /* of a tile */
+    PIECES = 8,  /* that stay in the first cache for all tiles */
     TOKENS = 32, /* that share a pass over the rows */
     SUMS = 2048  /* of activations that are kept; one token has at most 1024 */
 };
 
-/* Columns [first, first + cols) of a few tokens. */
+/* A few tokens and some of the pieces that columns are folded in. */
 struct span {
     const struct bn_packed *w;
     const struct bn_planes *x; /* of the first of them */
-    size_t n_tok, first, cols;
-    size_t piece;      /* columns that are folded at once */
-    int32_t sum[SUMS]; /* [piece][token] of activations k */
+    size_t n_tok;
+    struct bn_pieces in;
+    size_t first, n; /* pieces */
+    size_t
+        scales_ahead; /* from a scale to the one that codes will need that are asked for meanwhile */
+    int32_t sum[SUMS]; /* [n][n_tok] of activations k */
 };
 
 typedef float results[ROWS]; /* of a group and a token; aligned to a register */
@@ -63,12 +67,13 @@ static int32_t plane_sum(const int8_t *q, size_t n)
 static __attribute__((noinline)) void sum_activations(struct span *s)
 {
     const struct bn_planes *x = s->x;
-    int32_t *sum = s->sum;
-    for (size_t k = s->first; k < s->first + s->cols; k += s->piece)
-        for (size_t t = 0; t < s->n_tok; t++, sum++) {
-            const int8_t *q = x->q + t * x->stride + k;
-            *sum = plane_sum(q, s->piece);
-            if (x->n_planes == 2) *sum = 255 * *sum + plane_sum(q + x->plane_stride, s->piece);
+    size_t cols = s->in.cols;
+    for (size_t i = 0; i < s->n; i++)
+        for (size_t t = 0; t < s->n_tok; t++) {
+            const int8_t *q = x->q + t * x->stride + (s->first + i) * cols;
+            int32_t sum = plane_sum(q, cols);
+            if (x->n_planes == 2) sum = 255 * sum + plane_sum(q + x->plane_stride, cols);
+            s->sum[i * s->n_tok + t] = sum;
         }
 }
 
@@ -77,27 +82,23 @@ static __attribute__((noinline)) void sum_activations(struct span *s)
 /* in the place of block scales, where there are none */
 static const uint16_t ones[ROWS] = {[0 ... ROWS - 1] = 0x3c00};
 
-/* Piece i of the span, rows from r on. Scales that will be needed when the codes are that are asked for
- * now are asked for as well. */
+/* Piece i of the span, rows from r on. */
 static struct piece piece_at(const struct span *s, size_t r, size_t i)
 {
     const struct bn_packed *w = s->w;
-    size_t k = s->first + i * s->piece, group = r / ROWS;
-    struct piece a = {.p = w->data + group * bn_g5_group_bytes(w->cols) +
-                           k / BN_QUAD * BN_G5_QUAD_BYTES,
-                      .ahead = w->ahead,
-                      .quads = s->piece / BN_QUAD,
-                      .x = s->x,
-                      .q = s->x->q + k,
-                      .unit = s->x->unit + k / STEP,
-                      .sum = s->sum + i * s->n_tok};
-    a.d = ones;
-    if (w->scale_kind != BN_SCALE_BLOCK) return a;
-    a.d = w->block_scale + (group * (w->cols / w->block) + k / w->block) * ROWS;
-    const char *then =
-        (const char *)(a.d + w->ahead / (w->block / BN_QUAD * BN_G5_QUAD_BYTES) * ROWS);
-    for (size_t b = 0; b < ROWS * sizeof *a.d; b += 64) _mm_prefetch(then + b, _MM_HINT_T0);
-    return a;
+    size_t k = (s->first + i) * s->in.cols;
+    const uint16_t *d = bn_piece_scales(w, &s->in, r, ROWS, s->first + i);
+    for (size_t b = 0; d && b < ROWS; b += 64 / sizeof *d)
+        _mm_prefetch((const char *)(d + s->scales_ahead + b), _MM_HINT_T1);
+    return (struct piece){.p = w->data + r / ROWS * bn_g5_group_bytes(w->cols) +
+                               k / BN_QUAD * BN_G5_QUAD_BYTES,
+                          .ahead = w->ahead,
+                          .quads = s->in.cols / BN_QUAD,
+                          .d = d ? d : ones,
+                          .x = s->x,
+                          .q = s->x->q + k,
+                          .unit = s->x->unit + k / STEP,
+                          .sum = s->sum + i * s->n_tok};
 }
 
 /* ---- a tile ---- */
@@ -135,7 +136,7 @@ ALWAYS void sum_tile(__m512i s[][FIVE], const struct piece *a, size_t t, const s
     const uint8_t *p = a->p, *end = p + a->quads * BN_G5_QUAD_BYTES;
     do { /* at least once: compilers then need no copies of the sums */
         __m512i c[FIVE];
-        _mm_prefetch((const char *)p + a->ahead, _MM_HINT_T0);
+        _mm_prefetch((const char *)p + a->ahead, _MM_HINT_T1);
         decode(c, p, &tables);
         UNROLL
         for (size_t v = 0; v < nt * np; v++) {
@@ -216,16 +217,17 @@ static __attribute__((noinline)) void mul_group(float *y, size_t y_stride, const
                                                 size_t r, size_t n)
 {
     _Alignas(64) results acc[TOKENS];
-    bool scaled = s->w->scale_kind != BN_SCALE_BLOCK && s->first + s->cols >= s->w->cols;
+    bool scaled = !s->in.blocks && s->first + s->n == s->in.count;
     for (size_t t = 0; t < s->n_tok; t++) {
         memset(acc[t], 0, sizeof acc[t]);
         if (s->first > 0) memcpy(acc[t], y + t * y_stride + r, n * sizeof *y);
     }
-    size_t np = s->x->n_planes, most = VECTORS / np, end = s->cols / s->piece;
-    size_t some = s->n_tok > most ? 1 : end; /* a piece stays in the first cache for all tiles */
-    for (size_t i = 0; i < end; i += some)
+    size_t np = s->x->n_planes, most = VECTORS / np;
+    size_t some = s->n_tok > most ? PIECES : s->n;
+    for (size_t i = 0; i < s->n; i += some)
         for (size_t t = 0; t < s->n_tok; t += most)
-            tiles[np][bn_min_size(most, s->n_tok - t)](acc, s, r, i, bn_min_size(end, i + some), t);
+            tiles[np][bn_min_size(most, s->n_tok - t)](acc, s, r, i, bn_min_size(s->n, i + some),
+                                                       t);
     for (size_t t = 0; t < s->n_tok; t++) {
         for (size_t i = 0; scaled && i < n; i++) acc[t][i] *= bn_row_scale(s->w, r + i);
         memcpy(y + t * y_stride + r, acc[t], n * sizeof *y);
@@ -236,15 +238,14 @@ static void mul_tokens(float *y, size_t y_stride, const struct bn_packed *w, siz
                        const struct bn_planes *x, size_t n_tok)
 {
     struct span s;
-    size_t cols = bn_align_up(w->cols, STEP);
+    size_t most = SUMS / n_tok;
     s.w = w;
     s.x = x;
     s.n_tok = n_tok;
-    s.piece = w->scale_kind == BN_SCALE_BLOCK ? bn_min_size(w->block, STEP) : STEP;
-    if (s.piece < STEP) cols = w->cols;
-    size_t most = SUMS / n_tok * s.piece / STEP * STEP;
-    for (s.first = 0; s.first < cols; s.first += s.cols) {
-        s.cols = bn_min_size(most, cols - s.first);
+    s.in = bn_pieces(w);
+    s.scales_ahead = w->ahead / (s.in.block * BN_G5_QUAD_BYTES / BN_QUAD) * ROWS;
+    for (s.first = 0; s.first < s.in.count; s.first += s.n) {
+        s.n = bn_min_size(most, s.in.count - s.first);
         sum_activations(&s);
         for (size_t r = r0; r < r1; r += ROWS)
             mul_group(y, y_stride, &s, r, bn_min_size(ROWS, r1 - r));

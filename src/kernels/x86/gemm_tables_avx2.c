@@ -28,9 +28,8 @@
 enum {
     STEP = BN_K_ALIGN, /* columns */
     TOKENS = 32,
-    HALF = 16, /* tokens of a table */
-    ENTRIES = 81,
-    AT_ONCE = 8,                   /* tables in use */
+    HALF = 16,                     /* tokens of a table */
+    AT_ONCE = BN_TABLES,           /* in use */
     STEP_PASSES = BN_TABLE_PASSES, /* a word of codes each */
     SUM_PASSES = 2 * STEP_PASSES,  /* passes until a 16-bit sum is full */
     MIN_ROWS = 256,                /* below, building tables costs too much */
@@ -38,8 +37,6 @@ enum {
     MIN_REST = 9,                  /* and for fewer beside those for which codes are made anyway */
     CODE_BYTES = 6 << 20           /* of codes; else rows are taken in parts */
 };
-
-typedef int16_t table[ENTRIES][HALF];
 
 static size_t code_bytes(size_t cols)
 {
@@ -65,7 +62,7 @@ static size_t part_rows(size_t rows, size_t cols)
 }
 
 struct memory {
-    table *tables;
+    bn_table *tables;
     int32_t (*total)[HALF];
     int16_t (*part)[HALF];
     uint64_t *code;
@@ -81,7 +78,7 @@ static size_t lay_out(struct memory *m, uint8_t *base, size_t rows, size_t cols)
     size_t at = 0;
     m->rows = rows;
     m->tables = (void *)base;
-    at += bn_align_up(AT_ONCE * sizeof(table), 64);
+    at += bn_align_up(AT_ONCE * sizeof(bn_table), 64);
     m->total = at_or_null(base, at);
     at += 2 * rows * sizeof m->total[0];
     m->part = at_or_null(base, at);
@@ -127,59 +124,13 @@ static void turn(int8_t (*out)[TOKENS], const int8_t *q, size_t q_stride, size_t
                    n > t ? n - t : 0);
 }
 
-/* A table for byte i of the pieces: entry c0 + 3 c1 + 9 c2 + 27 c3 is the sum of
- * (c_f - 1) times the activations of column 32 f + i. */
-static __attribute__((noinline)) void build(int16_t (*out)[HALF], const int8_t (*column)[TOKENS],
-                                            size_t i)
+/* The table for byte i of the pieces: columns i, 32 + i, 64 + i and 96 + i of a step. */
+static void build(bn_table out, const int8_t (*column)[TOKENS], size_t i)
 {
-    __m256i a[4], low[9];
-    for (size_t f = 0; f < 4; f++)
-        a[f] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)column[32 * f + i]));
-    low[4] = _mm256_setzero_si256();
-    low[3] = _mm256_sub_epi16(low[4], a[0]);
-    low[5] = a[0];
-    for (size_t c = 3; c < 6; c++) {
-        low[c - 3] = _mm256_sub_epi16(low[c], a[1]);
-        low[c + 3] = _mm256_add_epi16(low[c], a[1]);
-    }
-    __m256i row = _mm256_sub_epi16(_mm256_sub_epi16(_mm256_setzero_si256(), a[2]), a[3]);
-    for (size_t c3 = 0; c3 < 3; c3++) {
-        __m256i base = row;
-        for (size_t c2 = 0; c2 < 3; c2++, out += 9) {
-            _mm256_store_si256((void *)out[0], _mm256_add_epi16(base, low[0]));
-            _mm256_store_si256((void *)out[1], _mm256_add_epi16(base, low[1]));
-            _mm256_store_si256((void *)out[2], _mm256_add_epi16(base, low[2]));
-            _mm256_store_si256((void *)out[3], _mm256_add_epi16(base, low[3]));
-            _mm256_store_si256((void *)out[4], base);
-            _mm256_store_si256((void *)out[5], _mm256_add_epi16(base, low[5]));
-            _mm256_store_si256((void *)out[6], _mm256_add_epi16(base, low[6]));
-            _mm256_store_si256((void *)out[7], _mm256_add_epi16(base, low[7]));
-            _mm256_store_si256((void *)out[8], _mm256_add_epi16(base, low[8]));
-            base = _mm256_add_epi16(base, a[2]);
-        }
-        row = _mm256_add_epi16(row, a[3]);
-    }
+    bn_table_build(out, column[i], column[32 + i], column[64 + i], column[96 + i]);
 }
 
 /* ---- rows ---- */
-
-/* sum += an entry of each of eight tables, their numbers in the bytes of code: each is rotated to where
- * it counts 32 and cut out. The entries are operands of the additions: compilers load them first, or
- * spend instructions on addresses. */
-#define ADD_ENTRY(rotate, d)                                  \
-    "rorx $" #rotate ", %[c], %[o]\n\tand $0x1fe0, %k[o]\n\t" \
-    "vpaddw %c[" #d "](%[t], %[o]), %[s], %[s]\n\t"
-#define TABLE_AT(n) [d##n] "i"(n * sizeof(table))
-#define ADD_EIGHT(sum, code)                                                                     \
-    do {                                                                                         \
-        uint64_t offset_;                                                                        \
-        __asm__(ADD_ENTRY(59, d0) ADD_ENTRY(3, d1) ADD_ENTRY(11, d2) ADD_ENTRY(19, d3)           \
-                    ADD_ENTRY(27, d4) ADD_ENTRY(35, d5) ADD_ENTRY(43, d6) ADD_ENTRY(51, d7)      \
-                : [s] "+&x"(sum), [o] "=&r"(offset_)                                             \
-                : [c] "r"(code), [t] "r"(t), TABLE_AT(0), TABLE_AT(1), TABLE_AT(2), TABLE_AT(3), \
-                  TABLE_AT(4), TABLE_AT(5), TABLE_AT(6), TABLE_AT(7), "m"(*t)                    \
-                : "cc");                                                                         \
-    } while (0)
 
 /* Every row adds its entries of the eight tables. A 16-bit sum begins in the first pass of a series
  * and is added to the total in the last one. */
@@ -187,11 +138,11 @@ static inline __attribute__((always_inline)) void sweep(const struct memory *m, 
                                                         const uint64_t *code, size_t rows,
                                                         const bool first, const bool last)
 {
-    const table(*t)[AT_ONCE] = (const void *)m->tables;
+    const bn_table(*t)[AT_ONCE] = (const void *)m->tables;
     __m256i *part = (void *)m->part[half * m->rows], *total = (void *)m->total[half * m->rows];
     for (size_t r = 0; r < rows; r++) {
         __m256i u = first ? _mm256_setzero_si256() : _mm256_load_si256(part + r);
-        ADD_EIGHT(u, code[r]);
+        BN_ADD_EIGHT(u, t, code[r]);
         if (!last) {
             _mm256_store_si256(part + r, u);
             continue;

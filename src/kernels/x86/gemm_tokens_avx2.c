@@ -147,17 +147,28 @@ ALWAYS void t2_rows(__m256i *sum, const uint8_t *p, const struct bn_block *b,
     if (two) add_sums(sum + TOKENS, &s1, b->first, nt);
 }
 
-/* A row of a triple of t3: two bits from `shift` on of a byte a column */
+/* Two bits from `shift` on of 32 bytes. The empty statement keeps this in front of what is added to
+ * the sum next. */
+ALWAYS __m256i t3_codes(const uint8_t *codes, const int shift, __m256i *sum)
+{
+    __m256i c = field(_mm256_load_si256((const void *)codes), shift);
+    __asm__("" : "+x"(c), "+x"(*sum));
+    return c;
+}
+
+/* A row of a triple of t3: two bits from `shift` on of a byte a column. They are cut out 32 columns
+ * ahead: products that wait for them would fill the scheduler. */
 ALWAYS void t3_row(__m256i *sum, const uint8_t *codes, const struct bn_block *b, const int shift,
                    struct bn_tokens tokens, const size_t nt)
 {
     struct place x = place(tokens, nt);
     struct sums s = no_sums();
+    __m256i u = t3_codes(codes, shift, &s.s0), v;
     for (size_t n = 2 * b->steps; n > 0; n--, codes += 64) {
-        __m256i u = _mm256_load_si256((const void *)codes);
-        __m256i v = _mm256_load_si256((const void *)(codes + 32));
-        add_codes(&s, field(u, shift), &x, 0, nt);
-        add_codes(&s, field(v, shift), &x, 32, nt);
+        v = t3_codes(codes + 32, shift, &s.s0);
+        add_codes(&s, u, &x, 0, nt);
+        u = t3_codes(codes + 64, shift, &s.s0); /* in the end not used */
+        add_codes(&s, v, &x, 32, nt);
         move(&x, 64);
     }
     add_sums(sum, &s, b->first, nt);
@@ -261,7 +272,7 @@ static void t2_block(__m256i *sum, const struct bn_block *b, struct bn_tokens x,
 
 static void t3_block(__m256i *sum, const struct bn_block *b, struct bn_tokens x, size_t n_tok)
 {
-    _Alignas(32) uint8_t codes[UNIT_ROWS / 3][BLOCK_STEPS * STEP];
+    _Alignas(32) uint8_t codes[UNIT_ROWS / 3 + 1][BLOCK_STEPS * STEP]; /* rows look ahead */
     for (size_t g = 0; g < b->groups; g++)
         t3_decode(codes[2 * g], codes[2 * g + 1], b->p + g * b->group_bytes, b);
     for (size_t i = 0; i < 2 * b->groups; i++)

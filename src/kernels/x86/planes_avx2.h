@@ -11,7 +11,10 @@
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-enum { BN_LANE_ROWS = 8 }; /* of a register */
+enum {
+    BN_LANE_ROWS = 8,       /* of a register */
+    BN_PLANES_MANY_FROM = 6 /* tokens for which tables may win, with two planes */
+};
 
 /* s + codes times activations. The empty statement keeps a sum in its register: compilers otherwise
  * add up products first, in the order they like, and run out of registers. */
@@ -95,5 +98,13 @@ struct bn_planes_plan {
 };
 void bn_mul_planes_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
                         const struct bn_planes *x, size_t n_tok, const struct bn_planes_plan *l);
+
+/* ---- many tokens (gemm_planes_tables_avx2.c) ---- */
+
+/* bn_mul_planes_many_fn with the layout's plan and its kernel for fewer tokens or rows */
+void bn_mul_planes_tables_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                               size_t r1, const struct bn_planes *x, size_t n_tok, void *scratch,
+                               const struct bn_planes_plan *l, bn_mul_planes_fn *otherwise);
+size_t bn_planes_tables_bytes_avx2(size_t rows, size_t cols, size_t group_rows);
 
 #endif

@@ -10,10 +10,73 @@
 #include <immintrin.h>
 
 enum {
-    BN_TABLE_FROM = 11,     /* tokens from which tables win */
+    BN_TABLE_FROM = 11, /* tokens from which tables win */
+    BN_TABLE_ENTRIES = 81,
+    BN_TABLE_VECTORS = 16,  /* whose sums are an entry */
+    BN_TABLES = 8,          /* in use at a time */
     BN_TABLE_PASSES = 4,    /* words of codes of a row for 128 columns */
     BN_TABLE_ROW_BLOCK = 24 /* codes have room for a multiple of so many rows */
 };
+
+typedef int16_t bn_table[BN_TABLE_ENTRIES][BN_TABLE_VECTORS];
+
+/* Entry c0 + 3 c1 + 9 c2 + 27 c3 is the sum of (c_f - 1) times the activations of column f, each of 16
+ * vectors. */
+static __attribute__((noinline, unused)) void bn_table_build(bn_table table, const int8_t *column0,
+                                                             const int8_t *column1,
+                                                             const int8_t *column2,
+                                                             const int8_t *column3)
+{
+    const int8_t *column[4] = {column0, column1, column2, column3};
+    int16_t(*out)[BN_TABLE_VECTORS] = table;
+    __m256i a[4], low[9];
+    for (size_t f = 0; f < 4; f++)
+        a[f] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)column[f]));
+    low[4] = _mm256_setzero_si256();
+    low[3] = _mm256_sub_epi16(low[4], a[0]);
+    low[5] = a[0];
+    for (size_t c = 3; c < 6; c++) {
+        low[c - 3] = _mm256_sub_epi16(low[c], a[1]);
+        low[c + 3] = _mm256_add_epi16(low[c], a[1]);
+    }
+    __m256i row = _mm256_sub_epi16(_mm256_sub_epi16(_mm256_setzero_si256(), a[2]), a[3]);
+    for (size_t c3 = 0; c3 < 3; c3++) {
+        __m256i base = row;
+        for (size_t c2 = 0; c2 < 3; c2++, out += 9) {
+            _mm256_store_si256((void *)out[0], _mm256_add_epi16(base, low[0]));
+            _mm256_store_si256((void *)out[1], _mm256_add_epi16(base, low[1]));
+            _mm256_store_si256((void *)out[2], _mm256_add_epi16(base, low[2]));
+            _mm256_store_si256((void *)out[3], _mm256_add_epi16(base, low[3]));
+            _mm256_store_si256((void *)out[4], base);
+            _mm256_store_si256((void *)out[5], _mm256_add_epi16(base, low[5]));
+            _mm256_store_si256((void *)out[6], _mm256_add_epi16(base, low[6]));
+            _mm256_store_si256((void *)out[7], _mm256_add_epi16(base, low[7]));
+            _mm256_store_si256((void *)out[8], _mm256_add_epi16(base, low[8]));
+            base = _mm256_add_epi16(base, a[2]);
+        }
+        row = _mm256_add_epi16(row, a[3]);
+    }
+}
+
+/* sum += an entry of each of eight tables, their numbers in the bytes of code: each is rotated to where
+ * it counts 32 and cut out. The entries are operands of the additions: compilers load them first, or
+ * spend instructions on addresses. */
+#define BN_ADD_ENTRY(rotate, d)                               \
+    "rorx $" #rotate ", %[c], %[o]\n\tand $0x1fe0, %k[o]\n\t" \
+    "vpaddw %c[" #d "](%[t], %[o]), %[s], %[s]\n\t"
+#define BN_TABLE_AT(n) [d##n] "i"(n * sizeof(bn_table))
+#define BN_ADD_EIGHT(sum, t, code)                                                                 \
+    do {                                                                                           \
+        uint64_t offset_;                                                                          \
+        __asm__(BN_ADD_ENTRY(59, d0) BN_ADD_ENTRY(3, d1) BN_ADD_ENTRY(11, d2) BN_ADD_ENTRY(19, d3) \
+                    BN_ADD_ENTRY(27, d4) BN_ADD_ENTRY(35, d5) BN_ADD_ENTRY(43, d6)                 \
+                        BN_ADD_ENTRY(51, d7)                                                       \
+                : [s] "+&x"(sum), [o] "=&r"(offset_)                                               \
+                : [c] "r"(code), [t] "r"(t), BN_TABLE_AT(0), BN_TABLE_AT(1), BN_TABLE_AT(2),       \
+                  BN_TABLE_AT(3), BN_TABLE_AT(4), BN_TABLE_AT(5), BN_TABLE_AT(6), BN_TABLE_AT(7),  \
+                  "m"(*t)                                                                          \
+                : "cc");                                                                           \
+    } while (0)
 
 /* Writes the codes of rows [r0, r1), r0 the first row of a group: for pass p of the step from column
  * 128 s on, row r's are the bytes of code[(BN_TABLE_PASSES * s + p) * stride + r - r0]. Byte j, from
