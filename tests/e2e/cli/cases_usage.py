@@ -7,7 +7,7 @@ import subprocess
 from run_cli import Skipped
 
 COMMANDS = ["run", "chat", "serve", "batch", "tokenize", "embed", "logits", "perplexity", "inspect", "convert",
-            "synth", "bench", "profile", "loadtest", "doctor", "version"]
+            "cache", "synth", "bench", "profile", "loadtest", "doctor", "version"]
 PLANNED = ["eval", "prune", "calibrate"]
 
 
