@@ -39,9 +39,9 @@ static void count_operands(struct bitnet_kernel_timer *t)
     size_t kv = (size_t)BN_ATTN_BLOCK * c->n_head_kv * c->head_dim;
     t->n_x =
         bn_max_size(bn_max_size(BN_TIMER_TOKENS * wide, kv), wide * wide / BN_TIMER_SCALE_BLOCK);
-    t->n_x = bn_max_size(t->n_x, BN_TIMER_TOKENS * BN_TIMER_CHANNELS);
+    t->n_x = bn_max_size(t->n_x, BN_TIMER_TOKENS * bn_timer_stride(BN_TIMER_CHANNELS));
     t->n_y = bn_max_size(BN_TIMER_TOKENS * wide, 4 * BN_TIMER_HEAD_ROWS);
-    t->n_y = bn_max_size(t->n_y, BN_TIMER_TOKENS * BN_TIMER_CHANNELS);
+    t->n_y = bn_max_size(t->n_y, BN_TIMER_TOKENS * bn_timer_stride(BN_TIMER_CHANNELS));
     size_t weights = 0;
     bool memory = false;
     for (size_t i = 0; i < t->n_tasks; i++) {
