@@ -97,9 +97,11 @@ ALWAYS void triple(__m256i (*sum)[TWO], const uint8_t *p, const struct block *b,
     }
 }
 
-/* y of up to UNIT_ROWS rows from r on; b: what stays the same from unit to unit */
-static void mul_unit(float *y, size_t y_stride, const struct bn_packed *w, size_t r, size_t n_rows,
-                     struct block b, const float *inv)
+/* y of up to UNIT_ROWS rows from r on; b: what stays the same from unit to unit. Not inlined: its sums
+ * and the negatives would be too much for one frame. */
+static __attribute__((noinline)) void mul_unit(float *y, size_t y_stride, const struct bn_packed *w,
+                                               size_t r, size_t n_rows, struct block b,
+                                               const float *inv)
 {
     __m256i sum[UNIT_ROWS][TWO];
     size_t steps = bn_div_up(w->cols, STEP), most = bn_div_up(steps, bn_div_up(steps, BLOCK_STEPS));
