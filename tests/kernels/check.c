@@ -40,6 +40,7 @@ static const struct bn_kernel_info *find_ref(const char *op)
 
 struct options {
     const char *op, *isa;
+    size_t part, parts; /* every parts-th variant, from number `part` on; the rest in part 0 */
     uint32_t features;
 };
 
@@ -63,7 +64,7 @@ static int run_checks(struct ck *c, const struct options *o)
     printf("# seed %llu\n", (unsigned long long)c->seed);
     for (size_t i = 0; i < bn_kernel_count; i++) {
         const struct bn_kernel_info *v = &bn_kernel_list[i];
-        if (!selected(o, v)) continue;
+        if (!selected(o, v) || i % o->parts != o->part) continue;
         n++;
         if ((o->features & v->needs) != v->needs) {
             printf("ok %zu - %s_%s # SKIP this CPU lacks it\n", n, v->op, v->isa);
@@ -78,11 +79,15 @@ static int run_checks(struct ck *c, const struct options *o)
         fflush(stdout);
         bad += !ok;
     }
-    if (selected(o, &exp_info)) {
+    if (selected(o, &exp_info) && o->part == 0) {
         use(c, &exp_info);
         check_exp(c);
         printf("%sok %zu - exp (%zu cases)\n", c->n_failed ? "not " : "", ++n, c->n_cases);
         bad += c->n_failed != 0;
+    }
+    if (o->part > 0) {
+        printf("1..%zu\n", n);
+        return bad != 0;
     }
     use(c, &(struct bn_kernel_info){"self test", bn_kernels_select(o->features).backend, 0, NULL,
                                     NULL});
@@ -96,8 +101,8 @@ static int run_checks(struct ck *c, const struct options *o)
 
 static int usage(void)
 {
-    fputs("check_kernels [--op OP] [--isa ISA] [--seed N] [--quick]\n"
-          "  --seed 0 takes the clock\n",
+    fputs("check_kernels [--op OP] [--isa ISA] [--seed N] [--quick] [--part I/N]\n"
+          "  --seed 0 takes the clock; --part 0/2 and 1/2 are all, to run side by side\n",
           stderr);
     return 2;
 }
@@ -105,7 +110,7 @@ static int usage(void)
 int main(int argc, char **argv)
 {
     struct ck *c = calloc(1, sizeof *c);
-    struct options o = {.features = bn_cpu_detect()};
+    struct options o = {.features = bn_cpu_detect(), .parts = 1};
 #if defined(SIMDE_VERSION)
     o.features |= BN_CPU_AVX512; /* emulated */
 #endif
@@ -117,6 +122,9 @@ int main(int argc, char **argv)
         else if (strcmp(a, "--op") == 0 && value) o.op = value, i++;
         else if (strcmp(a, "--isa") == 0 && value) o.isa = value, i++;
         else if (strcmp(a, "--seed") == 0 && value) c->seed = strtoull(value, NULL, 0), i++;
+        else if (strcmp(a, "--part") == 0 && value &&
+                 sscanf(value, "%zu/%zu", &o.part, &o.parts) == 2 && o.part < o.parts)
+            i++;
         else return usage();
     }
     if (c->seed == 0) c->seed = bn_now_ns();
