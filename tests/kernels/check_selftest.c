@@ -118,6 +118,20 @@ static const struct layout {
     {"gemm_t5", offsetof(struct bn_kernels, gemm_t5), wrong_i8_t5, wrong_many_t5, wrong_f32_t5},
 };
 
+static const struct bn_gemm *right_grouped;
+static void wrong_planes(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
+                         const struct bn_planes *x, size_t n_tok)
+{
+    right_grouped->mul_planes(y, y_stride, w, r0, r1, x, n_tok);
+    spoil(y + (n_tok - 1) * y_stride + r1 - 1, n_tok * x->n_planes);
+}
+static void wrong_planes_many(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                              size_t r1, const struct bn_planes *x, size_t n_tok, void *scratch)
+{
+    (void)scratch;
+    wrong_planes(y, y_stride, w, r0, r1, x, n_tok);
+}
+
 static size_t no_bytes(size_t rows, size_t cols)
 {
     (void)rows;
@@ -164,6 +178,31 @@ static void plant_in_layout(struct ck *c, const struct layout *l)
         wrong_from = fault[i].from;
         wrong_to = fault[i].to;
         expect(c, &k, fault[i].what ? l->op : NULL, fault[i].what ? fault[i].what : "");
+    }
+}
+
+/* Activations in planes: by number of vectors. */
+static void plant_in_planes(struct ck *c, const char *op, size_t at)
+{
+    static const struct {
+        const char *what;
+        size_t from, to;
+        bool many;
+    } fault[] = {{"one vector", 1, 1, false},
+                 {"two vectors", 2, 2, false},
+                 {"several vectors", 3, 100, false},
+                 {"many vectors", 1, 100, true}};
+    for (size_t i = 0; i < BN_ARRAY_LEN(fault); i++) {
+        struct bn_kernels k = right;
+        const struct bn_gemm **place = (const struct bn_gemm **)((char *)&k + at);
+        struct bn_gemm g = *(right_grouped = *place);
+        if (!fault[i].many) g.mul_planes = wrong_planes;
+        g.mul_planes_many = fault[i].many ? wrong_planes_many : NULL;
+        g.many_bytes = no_bytes;
+        *place = &g;
+        wrong_from = fault[i].from;
+        wrong_to = fault[i].to;
+        expect(c, &k, op, fault[i].what);
     }
 }
 
@@ -227,4 +266,8 @@ void check_self_test(struct ck *c, uint32_t features)
     k.turn = wrong_turn;
     expect(c, &k, "turn", "the last vector");
     for (size_t i = 0; i < BN_ARRAY_LEN(layouts); i++) plant_in_layout(c, &layouts[i]);
+    plant_in_planes(c, "gemm_b1", offsetof(struct bn_kernels, gemm_b1));
+    plant_in_planes(c, "gemm_g2", offsetof(struct bn_kernels, gemm_g2));
+    plant_in_planes(c, "gemm_g3", offsetof(struct bn_kernels, gemm_g3));
+    plant_in_planes(c, "gemm_g5", offsetof(struct bn_kernels, gemm_g5));
 }
