@@ -71,7 +71,7 @@ void bitnet_model_get_info(const bitnet_model *model, bitnet_model_info *info)
                                                     : "",
                            .architecture = c->arch,
                            .activation = c->act == BN_ACT_RELU2 ? "relu2" : "silu",
-                           .act_quant = bn_act_quant_name(c->act_quant),
+                           .act_quant = bn_act_quant_name(loaded ? m->activations : c->act_quant),
                            .weight_type = loaded ? m->weight_type : "",
                            .head_type = loaded ? bn_type_info(m->head.stored.type)->name : "",
                            .backend = loaded ? m->kernels.backend : "",

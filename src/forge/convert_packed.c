@@ -31,7 +31,7 @@ static void put_meta(struct bn_gguf_writer *w, const struct bn_model *m, const u
     }
     if (name) bn_gguf_put_str(w, "general.name", name, strlen(name));
     if (!bn_meta_find(s, "bitnet.activations")) {
-        const char *a = m->config.act_quant == BN_AQ_F32 ? "f32" : "int8";
+        const char *a = bn_act_quant_name(m->config.act_quant);
         bn_gguf_put_str(w, "bitnet.activations", a, strlen(a));
     }
     bn_gguf_put_alignment(w, BN_HUGE_PAGE); /* so that the data lie as in huge pages */

@@ -120,7 +120,7 @@ static bitnet_status make(struct bn_model *m, struct job *j, bitnet_error *err)
 bool bn_ffn_copy_wanted(const struct bn_model *m, enum bn_ffn_mode mode)
 {
     return mode != BN_FFN_DENSE && (mode != BN_FFN_AUTO || worth_it(m)) &&
-           m->config.act == BN_ACT_RELU2 && m->config.act_quant == BN_AQ_INT8;
+           m->config.act == BN_ACT_RELU2 && m->activations == BN_AQ_INT8;
 }
 
 /* Rows of a group of any matrix that is copied. */

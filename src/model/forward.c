@@ -154,7 +154,7 @@ static void lay_out(struct bn_forward *f, struct bn_plan *p)
 static size_t many_bytes(const struct bn_forward *f)
 {
     size_t most = 0, threads = bn_pool_threads(f->pool);
-    if (f->m->config.act_quant == BN_AQ_F32) return 0;
+    if (f->m->activations == BN_AQ_F32) return 0;
     for (uint32_t il = 0; il < bn_config_layers(&f->m->config); il++)
         for (size_t i = 0; i < BN_N_PROJ; i++) {
             const struct bn_matrix *w = &f->m->layers[il].proj[i];
@@ -190,7 +190,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->wide = bn_config_widest(c);
     /* an odd multiple: tokens a power of two apart would share the same few lines of the caches */
     f->q8_stride = bn_align_up(f->wide, BN_K_ALIGN) | BN_K_ALIGN;
-    f->planes = bn_act_planes(c->act_quant);
+    f->planes = bn_act_planes(m->activations);
     f->units = f->planes ? f->q8_stride / BN_K_ALIGN : 0;
     f->many_bytes = many_bytes(f);
     struct bn_plan p = {0};
@@ -257,7 +257,7 @@ static void quantise(struct bn_forward *f, const struct face *face, size_t t, si
 {
     const struct bn_kernels *k = &f->m->kernels;
     const float *h = face->h + t * f->wide;
-    if (f->m->config.act_quant == BN_AQ_F32) return;
+    if (f->m->activations == BN_AQ_F32) return;
     bn_prof_mark(f->prof, worker, BN_OP_QUANT);
     if (f->planes)
         k->quant_planes(face->q8 + t * f->planes * f->q8_stride, f->q8_stride, f->planes,
@@ -346,7 +346,7 @@ static bool takes_many(const struct bn_forward *f, const struct bn_gemm *g)
 {
     if (f->n < g->many_from) return false;
     if (f->planes) return g->mul_planes_many != NULL;
-    return f->m->config.act_quant == BN_AQ_INT8 && g->mul_i8_many;
+    return f->m->activations == BN_AQ_INT8 && g->mul_i8_many;
 }
 
 /* Rows of y[n][rows of w] = a layer's matrix times input. */
@@ -374,7 +374,7 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
     } else if (takes_many(f, g))
         g->mul_i8_many(y, rows, &w->packed, r.begin, r.end, x->q8, f->q8_stride, x->sum, x->inv,
                        f->n, f->many + worker * f->many_bytes);
-    else if (f->m->config.act_quant == BN_AQ_INT8)
+    else if (f->m->activations == BN_AQ_INT8)
         g->mul_i8(y, rows, &w->packed, r.begin, r.end, x->q8, f->q8_stride, x->sum, x->inv, f->n);
     else g->mul_f32(y, rows, &w->packed, r.begin, r.end, x->h, f->wide, f->n);
 }
@@ -470,7 +470,7 @@ static void project_down(struct bn_forward *f, uint32_t il, const struct input *
 static void note_activity(struct bn_forward *f, uint32_t il, const struct input *in)
 {
     size_t t = f->n - 1;
-    bool int8 = f->m->config.act_quant == BN_AQ_INT8;
+    bool int8 = f->m->activations == BN_AQ_INT8;
     bn_prof_mark(f->prof, 0, BN_OP_CHECK);
     bn_activity_note(&f->activity, il, f->gate + t * f->m->config.n_ff,
                      int8 ? in->plain.q8 + t * f->q8_stride : NULL, in->plain.h + t * f->wide);

@@ -33,7 +33,7 @@ static const double survivor_share = 0.08;
  * are at stake. */
 static bool in_planes(const struct bn_head *h)
 {
-    return !h->m->head.dense && bn_act_planes(h->m->config.act_quant);
+    return !h->m->head.dense && bn_act_planes(h->m->activations);
 }
 
 static void lay_out(struct bn_head *h, struct bn_plan *p, uint32_t max_rows)

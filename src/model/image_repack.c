@@ -89,7 +89,7 @@ static bool has_kernel(const struct bn_model *m, const struct bn_gemm *g)
 #define G(op, isa, needs, obj)
 #include "kernels/kernels.def"
     };
-    enum bn_act_quant act = m->config.act_quant;
+    enum bn_act_quant act = m->activations;
     const struct bn_gemm *ref = g;
     for (size_t i = 0; i < BN_ARRAY_LEN(all); i++)
         if (strcmp(all[i]->layout, g->layout) == 0) ref = all[i];

@@ -59,8 +59,10 @@ bitnet_status bn_choose_kernels(struct bn_kernels *out, const char *backend, bit
  * changes. int8 is what a model was trained with, or in groups. */
 static bitnet_status choose_activations(struct bn_model *m, const char *name, bitnet_error *err)
 {
-    enum bn_act_quant *a = &m->config.act_quant;
-    bool by_default = !name || strcmp(name, "auto") == 0, floats = *a == BN_AQ_F32;
+    enum bn_act_quant *a = &m->activations;
+    bool by_default = !name || strcmp(name, "auto") == 0;
+    bool floats = m->config.act_quant == BN_AQ_F32;
+    *a = m->config.act_quant;
     if (by_default && !floats) return BITNET_OK;
     if (by_default || strcmp(name, "int16") == 0) *a = BN_AQ_INT16_GROUPS;
     else if (strcmp(name, "int8") == 0) *a = floats ? BN_AQ_INT8_GROUPS : BN_AQ_INT8;
@@ -120,7 +122,7 @@ static bitnet_status choose_layout(struct bn_model *m, const char *name, uint32_
     if (name && strcmp(name, "auto") != 0)
         return bn_fail(err, BITNET_E_ARG,
                        "layout '%s' is unknown; auto, t2, t3, t5, b1, g2, g3 and g5 exist", name);
-    m->gemm = bn_layout_auto(k, m->config.act_quant, t2_bytes(&m->config), threads);
+    m->gemm = bn_layout_auto(k, m->activations, t2_bytes(&m->config), threads);
     m->gemm_binary = k->gemm_b1 != &bn_gemm_b1_c ? k->gemm_b1 : k->gemm_t2;
     return BITNET_OK;
 }

@@ -100,6 +100,8 @@ struct bn_model {
     struct bn_backing backing; /* of the slab and the head's copy; how engines have theirs */
     uint32_t prefetch_bytes;   /* how far ahead kernels ask for weights */
     struct bn_config config;
+    enum bn_act_quant activations; /* as linear layers take them here; the config says how the model
+                                    * was trained */
     struct bn_kernels kernels;
     const struct bn_gemm *gemm;        /* the layout wanted; what it cannot hold is in gemm_t2 */
     const struct bn_gemm *gemm_binary; /* the same for matrices of -1 and +1 only */
