@@ -34,14 +34,14 @@ static size_t weights_bytes(const struct task *k)
 static void count_operands(struct bitnet_kernel_timer *t)
 {
     const struct bn_config *c = t->c;
-    size_t wide = bn_timer_stride(bn_max_size(c->n_ff, c->n_embd));
-    wide = bn_max_size(wide, bn_timer_stride((size_t)c->n_head * c->head_dim));
+    size_t wide = bn_q8_stride(bn_max_size(c->n_ff, c->n_embd));
+    wide = bn_max_size(wide, bn_q8_stride((size_t)c->n_head * c->head_dim));
     size_t kv = (size_t)BN_ATTN_BLOCK * c->n_head_kv * c->head_dim;
     t->n_x =
         bn_max_size(bn_max_size(BN_TIMER_TOKENS * wide, kv), wide * wide / BN_TIMER_SCALE_BLOCK);
-    t->n_x = bn_max_size(t->n_x, BN_TIMER_TOKENS * bn_timer_stride(BN_TIMER_CHANNELS));
+    t->n_x = bn_max_size(t->n_x, BN_TIMER_TOKENS * bn_q8_stride(BN_TIMER_CHANNELS));
     t->n_y = bn_max_size(BN_TIMER_TOKENS * wide, 4 * BN_TIMER_HEAD_ROWS);
-    t->n_y = bn_max_size(t->n_y, BN_TIMER_TOKENS * bn_timer_stride(BN_TIMER_CHANNELS));
+    t->n_y = bn_max_size(t->n_y, BN_TIMER_TOKENS * bn_q8_stride(BN_TIMER_CHANNELS));
     size_t weights = 0;
     bool memory = false;
     for (size_t i = 0; i < t->n_tasks; i++) {
@@ -111,7 +111,7 @@ static void begin(struct bitnet_kernel_timer *t, const struct task *k)
 {
     if (bn_timer_row_type(k->op) != BN_TYPE_COUNT)
         bn_quant_row(t->row, bn_timer_row_type(k->op), t->x, k->s.cols);
-    size_t stride = bn_timer_stride(k->s.cols);
+    size_t stride = bn_q8_stride(k->s.cols);
     if (k->op == OP_screen2)
         for (size_t i = 0; i < 2 * stride; i++) t->q[i] = (int8_t)(i % 127 - 63);
     if (k->op == OP_rope)
@@ -144,7 +144,7 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
 {
     const struct bn_gemm *g = k->v->gemm;
     const struct size *s = &k->s;
-    size_t stride = bn_timer_stride(s->cols);
+    size_t stride = bn_q8_stride(s->cols);
     struct bn_packed w = {.data = next_weights(t, k),
                           .rows = s->rows,
                           .cols = s->cols,

@@ -66,13 +66,6 @@ struct bitnet_kernel_timer {
     uint32_t *lists; /* [BN_TIMER_PARTS][n_ff / BN_TIMER_PARTS] */
 };
 
-/* From token to token, as in a forward pass: an odd multiple, since tokens a power of two apart would
- * share the same few lines of the caches. */
-static inline size_t bn_timer_stride(size_t cols)
-{
-    return bn_align_up(cols, BN_K_ALIGN) | BN_K_ALIGN;
-}
-
 /* The storage type of row_*; BN_TYPE_COUNT for the other operations. */
 enum bn_type bn_timer_row_type(enum op op);
 

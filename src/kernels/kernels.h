@@ -38,6 +38,13 @@ enum {
     BN_DENSE8_ROWS = 4                /* rows of a group of a matrix with one byte a weight */
 };
 
+/* From token to token of int8 activations: an odd multiple, since tokens a power of two apart would
+ * share the same few lines of the caches. */
+static inline size_t bn_q8_stride(size_t cols)
+{
+    return bn_align_up(cols, BN_K_ALIGN) | BN_K_ALIGN;
+}
+
 /* ---- vectors of floats ---- */
 
 /* y[i] = g[i] * (x[i] * r), r = 1 / sqrt(sum(x*x) / n + eps); sum in lanes. y may be x. */

@@ -188,8 +188,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->kv_rows = (size_t)c->n_head_kv * c->head_dim;
     f->mix_dim = bn_max_size(f->q_dim, bn_delta_value_width(&c->delta));
     f->wide = bn_config_widest(c);
-    /* an odd multiple: tokens a power of two apart would share the same few lines of the caches */
-    f->q8_stride = bn_align_up(f->wide, BN_K_ALIGN) | BN_K_ALIGN;
+    f->q8_stride = bn_q8_stride(f->wide);
     f->planes = bn_act_planes(m->activations);
     f->units = f->planes ? f->q8_stride / BN_K_ALIGN : 0;
     f->many_bytes = many_bytes(f);

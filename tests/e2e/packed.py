@@ -224,6 +224,24 @@ def processes_share_it(h):
     return f"Rss {sums[0][0] >> 20} MiB, Pss {sums[0][1] >> 20} MiB"
 
 
+@case
+def trained_with_floats(h):
+    """Files of other engines do not say how activations were trained; a packed one made of them must not say it wrong."""
+    model, packed, out = (os.path.join(h.folder, name) for name in ("floats.gguf", "packed.gguf", "logits"))
+    subprocess.run([BITNET, "synth", "qwen35-tiny", model], check=True, capture_output=True)
+    raw = open(model, "rb").read()
+    check(raw.count(b"bitnet.activations") == 1, "the key is not there")
+    open(model, "wb").write(raw.replace(b"bitnet.activations", b"bitnet.activationZ"))
+    subprocess.run([BITNET, "convert", model, packed, "--packed"], check=True, capture_output=True)
+    for activations in ("auto", "f32"):
+        bits = []
+        for path in (model, packed):
+            subprocess.run([BITNET, "logits", path, "--ids", "1,2,3,4,5", "--out", out, "--activations", activations], check=True,
+                           capture_output=True)
+            bits.append(open(out, "rb").read())
+        check(bits[0] == bits[1], f"other logits, activations {activations}")
+
+
 def shared(pid, ending):
     """Rss and Pss of what a process has mapped of such files."""
     rss = pss = 0

@@ -133,7 +133,7 @@ static void turn(int8_t (*out)[VECTORS], const struct round *a, size_t half, siz
     static const int8_t zeros[PASS];
     const struct bn_planes *x = a->x;
     for (size_t k = 0; k < PASS; k += 16) {
-        __m128i u[16], v[16];
+        __m128i u[16];
         for (size_t i = 0; i < VECTORS; i++) {
             size_t t = half * a->half_tokens + i % a->half_tokens, plane = i / a->half_tokens;
             const int8_t *q =
@@ -141,13 +141,7 @@ static void turn(int8_t (*out)[VECTORS], const struct round *a, size_t half, siz
                              : zeros;
             u[i] = _mm_loadu_si128((const void *)q);
         }
-        for (size_t turns = 0; turns < 4; turns++) {
-            for (size_t i = 0; i < 8; i++) {
-                v[2 * i] = _mm_unpacklo_epi8(u[i], u[i + 8]);
-                v[2 * i + 1] = _mm_unpackhi_epi8(u[i], u[i + 8]);
-            }
-            memcpy(u, v, sizeof u);
-        }
+        bn_turn16(u);
         for (size_t i = 0; i < 16; i++) _mm_storeu_si128((void *)out[k + i], u[i]);
     }
 }

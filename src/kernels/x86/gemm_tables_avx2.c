@@ -98,21 +98,14 @@ size_t bn_tables_bytes_avx2(size_t rows, size_t cols)
 
 /* ---- tables ---- */
 
-/* 16 tokens of 16 columns, 8 bits each, to 16 columns of 16 tokens: four times the two halves
- * interleaved. Rows beyond n are zeros. */
+/* 16 tokens of 16 columns, 8 bits each, to 16 columns of 16 tokens. Rows beyond n are zeros. */
 static inline void turn16(int8_t (*out)[TOKENS], const int8_t *q, size_t q_stride, size_t n)
 {
     static const int8_t zeros[16];
-    __m128i a[16], b[16];
+    __m128i a[16];
     for (size_t i = 0; i < 16; i++)
         a[i] = _mm_loadu_si128((const void *)(i < n ? q + i * q_stride : zeros));
-    for (size_t round = 0; round < 4; round++) {
-        for (size_t i = 0; i < 8; i++) {
-            b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 8]);
-            b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 8]);
-        }
-        memcpy(a, b, sizeof a);
-    }
+    bn_turn16(a);
     for (size_t i = 0; i < 16; i++) _mm_storeu_si128((void *)out[i], a[i]);
 }
 

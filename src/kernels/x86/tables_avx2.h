@@ -20,6 +20,19 @@ enum {
 
 typedef int16_t bn_table[BN_TABLE_ENTRIES][BN_TABLE_VECTORS];
 
+/* 16 rows of 16 bytes turned over: four times the two halves interleaved. */
+static inline void bn_turn16(__m128i a[16])
+{
+    __m128i b[16];
+    for (size_t round = 0; round < 4; round++) {
+        for (size_t i = 0; i < 8; i++) {
+            b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 8]);
+            b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 8]);
+        }
+        memcpy(a, b, sizeof b);
+    }
+}
+
 /* Entry c0 + 3 c1 + 9 c2 + 27 c3 is the sum of (c_f - 1) times the activations of column f, each of 16
  * vectors. */
 static __attribute__((noinline, unused)) void bn_table_build(bn_table table, const int8_t *column0,
