@@ -227,7 +227,7 @@ def processes_share_it(h):
 @case
 def trained_with_floats(h):
     """Files of other engines do not say how activations were trained; a packed one made of them must not say it wrong."""
-    model, packed, out = (os.path.join(h.folder, name) for name in ("floats.gguf", "packed.gguf", "logits"))
+    model, packed, out = (os.path.join(h.folder, name) for name in ("floats.gguf", "floats-packed.gguf", "logits"))
     subprocess.run([BITNET, "synth", "qwen35-tiny", model], check=True, capture_output=True)
     raw = open(model, "rb").read()
     check(raw.count(b"bitnet.activations") == 1, "the key is not there")
