@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/mem.h"
-#include <stdatomic.h>
 #include <stdlib.h>
 
 enum {
@@ -41,17 +40,12 @@ bitnet_status bn_choose_kernels(struct bn_kernels *out, const char *backend, bit
         if (strcmp(backend, bn_cpu_backend(i, &needs)) == 0 && (have & needs) != needs)
             return bn_fail(err, BITNET_E_UNSUPPORTED, "this CPU cannot run the backend '%s'",
                            backend);
-    /* kernels do not change: what a process has compared once holds for its other models */
-    static _Atomic uint64_t compared;
-    const uint64_t mark = (uint64_t)1 << 32 | features;
     *out = bn_kernels_select(features);
-    if (atomic_load(&compared) == mark) return BITNET_OK;
     size_t bytes = bn_kernels_self_test_bytes(out);
     void *memory = bn_block_alloc(bytes);
     if (!memory) return bn_fail_nomem(err, bytes, "the check of the kernels");
     bitnet_status s = bn_kernels_self_test(out, memory, err);
     bn_block_free(memory, bytes);
-    if (s == BITNET_OK) atomic_store(&compared, mark);
     return s;
 }
 
