@@ -63,29 +63,44 @@ static void decode2(struct bn_step *s, const uint8_t *p)
 
 enum { PART = BN_G3_PART_QUADS * BN_QUAD }; /* columns with their signs */
 
-/* A part of a lane: nibbles and signs of triple h. */
-static void encode_triple(uint8_t *nibbles, uint8_t *signs, const struct bn_step *s, size_t lane,
-                          size_t h, size_t k)
+/* A lane's two triples: their nibbles, and their signs in the top two bits. Every column is computed
+ * alike, so that compilers use vector instructions. */
+static void encode_triples(uint8_t nibbles[STEP], uint8_t signs[STEP], const struct bn_step *s,
+                           size_t lane)
 {
-    const int8_t *w0 = s->w[3 * h * BN_G3_LANES + lane] + k, *w1 = w0 + BN_G3_LANES * STEP;
-    const int8_t *w2 = w1 + BN_G3_LANES * STEP;
-    for (size_t i = 0; i < PART; i++) {
-        int m = w0[i] + 3 * w1[i] + 9 * w2[i];
-        nibbles[i] |= (uint8_t)((m < 0 ? -m : m) << 4 * h);
-        signs[i % BN_QUAD] |= (uint8_t)((m < 0) << (7 - 2 * (i / BN_QUAD) - h));
+    const int8_t *w[6];
+    for (size_t r = 0; r < 6; r++) w[r] = s->w[r * BN_G3_LANES + lane];
+    for (size_t k = 0; k < STEP; k++) {
+        int8_t m0 = (int8_t)(w[0][k] + 3 * w[1][k] + 9 * w[2][k]);
+        int8_t m1 = (int8_t)(w[3][k] + 3 * w[4][k] + 9 * w[5][k]);
+        uint8_t a0 = (uint8_t)(m0 < 0 ? -m0 : m0), a1 = (uint8_t)(m1 < 0 ? -m1 : m1);
+        nibbles[k] = (uint8_t)(a0 | a1 << 4);
+        signs[k] = (uint8_t)((m0 < 0 ? 0x80 : 0) | (m1 < 0 ? 0x40 : 0));
     }
+}
+
+/* The signs of a part, four columns at a time: those of the quads one below the other. */
+static void join_signs(uint8_t to[BN_QUAD], const uint8_t *signs)
+{
+    uint32_t all = 0, quad;
+    for (unsigned i = 0; i < BN_G3_PART_QUADS; i++) {
+        memcpy(&quad, signs + i * BN_QUAD, sizeof quad);
+        all |= quad >> 2 * i;
+    }
+    memcpy(to, &all, sizeof all);
 }
 
 static void encode3(uint8_t *to, const struct bn_step *s)
 {
-    for (size_t k = 0; k < STEP; k += PART, to += BN_G3_PART_BYTES)
-        for (size_t d = 0; d < BN_G3_LANES; d++) {
-            uint8_t nibbles[PART] = {0}, signs[BN_QUAD] = {0};
-            for (size_t h = 0; h < 2; h++) encode_triple(nibbles, signs, s, d, h, k);
+    for (size_t d = 0; d < BN_G3_LANES; d++) {
+        uint8_t nibbles[STEP], signs[STEP], *part = to + d * BN_QUAD;
+        encode_triples(nibbles, signs, s, d);
+        for (size_t k = 0; k < STEP; k += PART, part += BN_G3_PART_BYTES) {
             for (size_t i = 0; i < BN_G3_PART_QUADS; i++)
-                memcpy(to + i * BN_G3_QUAD_BYTES + d * BN_QUAD, nibbles + i * BN_QUAD, BN_QUAD);
-            memcpy(to + BN_G3_PART_QUADS * BN_G3_QUAD_BYTES + d * BN_QUAD, signs, BN_QUAD);
+                memcpy(part + i * BN_G3_QUAD_BYTES, nibbles + k + i * BN_QUAD, BN_QUAD);
+            join_signs(part + BN_G3_PART_QUADS * BN_G3_QUAD_BYTES, signs + k);
         }
+    }
 }
 
 static void decode3(struct bn_step *s, const uint8_t *p)
