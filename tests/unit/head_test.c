@@ -26,7 +26,7 @@ static int open_model(void **state)
     return 0;
 }
 
-static uint32_t steps_wanted(void) { return (uint32_t)repeats(STEPS, CTX); }
+static uint32_t steps_wanted(void) { return full_effort() ? STEPS : CTX; }
 
 /* ---- one sequence after the other through the forward pass ---- */
 
@@ -278,7 +278,8 @@ static void a_head_without_margin_is_noticed(void **state)
     struct bn_head_options o = {.screened = true, .max_screened = 1, .no_margin = true};
     struct bn_head_stats stats;
     uint32_t differ = 0;
-    for (size_t i = 0; i < 2; i++) differ += compare(&o, ways[i].s, STEPS / 8, &stats);
+    for (size_t i = 0; i < 2 && (full_effort() || !differ); i++)
+        differ += compare(&o, ways[i].s, STEPS / 8, &stats);
     printf("# %u tokens differ without a margin\n", differ);
     assert_true(differ > 0);
 }

@@ -440,7 +440,8 @@ static void packed_file_is_the_same(void **state)
         a.cache = NULL;
         a.path = packed_path;
         for (size_t k = 0; k < BN_ARRAY_LEN(layouts); k++) {
-            size_t turn = full_effort() ? 3 : (i + k) % 3; /* all ways, or one */
+            if (!full_effort() && i < 2 && k % 3) continue;        /* the two large ones */
+            size_t turn = full_effort() ? 3 : (i + k + k / 3) % 3; /* all ways, or one */
             pack(layouts[k]);
             a.layout = a.backend = NULL;
             if (turn == 0 || turn == 3) same_logits(&a);

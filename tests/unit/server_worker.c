@@ -312,20 +312,20 @@ static void cancelled_in_every_phase(void **state)
 static void cancelled_at_any_time(void **state)
 {
     (void)state;
-    enum { N = 60 };
+    uint32_t n = (uint32_t)repeats(60, 30);
     bitnet_engine *e = small_engine(3, 0);
     struct worker *w = open_worker(e, false, 0);
-    struct job *jobs = new_jobs(N);
+    struct job *jobs = new_jobs(n);
     uint32_t n_cancelled = 0;
-    for (uint32_t i = 0; i < N; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         make_request(&jobs[i], i, 20);
         worker_submit(w, &jobs[i].task, &jobs[i].r);
         sleep_us(500);
         for (uint32_t k = 0; k < 3; k++) worker_cancel(w, &jobs[(i * 7 + k * 13) % (i + 1)].task);
         worker_deliver(w);
     }
-    finish_jobs(w, jobs, N);
-    for (uint32_t i = 0; i < N; i++) {
+    finish_jobs(w, jobs, n);
+    for (uint32_t i = 0; i < n; i++) {
         assert_int_equal(jobs[i].n_ends, 1);
         n_cancelled += jobs[i].n_failed || jobs[i].answers[0].finish == BITNET_FINISH_CANCELLED;
     }
