@@ -108,7 +108,8 @@ struct bench {
     bitnet_kernel_timer *timer;                 /* owned; kernels only, without engines */
     struct bench_measurement *items;            /* owned */
     size_t n_items;
-    double *bandwidth; /* bytes a second, the best pass of every round */
+    double *bandwidth;     /* bytes a second, the best pass of every round */
+    double read_bandwidth; /* their median: now and then a pass is much faster than all others */
     size_t n_bandwidth, bandwidth_buffer_bytes;
     uint64_t peak_rss_bytes; /* before the buffer of the bandwidth measurement came */
     struct bench_load load;

@@ -36,14 +36,6 @@ static json_t *step_times(double *ms, size_t n)
     return o;
 }
 
-static double best_bandwidth(const struct bench *b)
-{
-    double best = 0;
-    for (size_t i = 0; i < b->n_bandwidth; i++)
-        if (b->bandwidth[i] > best) best = b->bandwidth[i];
-    return best;
-}
-
 static void set_summary(json_t *o, const struct bench_measurement *m, const char *unit,
                         const struct bench_summary *s)
 {
@@ -106,7 +98,7 @@ static json_t *json_measurement(const struct bench *b, const struct bench_measur
     if (m->mode == BENCH_KERNELS) return json_kernel(b, m, scratch);
     json_t *o = json_object();
     struct bench_summary s = bench_summarize(m->rates, m->n_repeats, scratch);
-    double seqs = m->mode == BENCH_BATCH ? m->at : 1, bandwidth = best_bandwidth(b);
+    double seqs = m->mode == BENCH_BATCH ? m->at : 1, bandwidth = b->read_bandwidth;
     set_summary(o, m, "tok/s", &s);
     set_int(o, "at", m->at);
     if (m->mode == BENCH_STREAM || m->mode == BENCH_PREFILL) {
@@ -164,7 +156,7 @@ static json_t *json_machine(const struct bench *b)
     set(o, "load_average", b->load.average < 0 ? json_null() : json_real(b->load.average));
     set(o, "other_programs_share", b->load.others < 0 ? json_null() : json_real(b->load.others));
     set(o, "disturbed", json_boolean(b->load.disturbed));
-    set_real(o, "read_bandwidth_gb_s", best_bandwidth(b) / 1e9);
+    set_real(o, "read_bandwidth_gb_s", b->read_bandwidth / 1e9);
     json_t *all = json_array();
     for (size_t i = 0; i < b->n_bandwidth; i++)
         json_array_append_new(all, json_real(b->bandwidth[i] / 1e9));

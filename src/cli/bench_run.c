@@ -382,6 +382,7 @@ static void judge(struct bench *b, const struct bench_clock *from)
         bench_note(b, "other programs used %.0f %% of the machine meanwhile", b->load.others * 100);
     double *scratch = bn_calloc(b->settings->repeat, sizeof *scratch), worst = 0;
     size_t n_wide = 0;
+    if (scratch) b->read_bandwidth = bench_summarize(b->bandwidth, b->n_bandwidth, scratch).median;
     for (size_t i = 0; scratch && i < b->n_items; i++) {
         double spread = bench_summarize(b->items[i].rates, b->items[i].n_repeats, scratch).spread;
         n_wide += spread > wide_spread;
