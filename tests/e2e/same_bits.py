@@ -5,15 +5,16 @@ threads, chunking and company, layout of the weights in memory, for every file t
 other CPUs.
 
 usage: same_bits.py --bits BITS --bitnet BITNET --model MODEL.gguf [--folder DIR] [--hybrid TINY.gguf]
-                    [--foreign NAME 'COMMAND...']... [--skipped NAME REASON]... [--only-foreign]
+                    [--foreign NAME 'COMMAND...']... [--skipped NAME REASON]... [--only-foreign] [--jobs N]
 
 --bits, --bitnet: this machine's build. --folder: config.json and tokenizer.json of the same model as a Hugging Face
 folder; its weights are made from MODEL by hf_folder.py. --hybrid: a small model with delta nets and rotated matrices.
 --foreign: a `bits` for another CPU or from another compiler, with the emulator it needs in front.
---skipped: something that could not be built; shown and counted as skipped.
+--skipped: something that could not be built; shown and counted as skipped. --jobs: runs of foreign builds side by side.
 tests/e2e/same_bits.sha256, when there, pins the hashes: a change of one is a change of the numbers and must be explained.
 Prints TAP."""
 import argparse
+import concurrent.futures
 import pathlib
 import platform
 import re
@@ -57,13 +58,27 @@ def skip(name, why):
 class Judge:
     """Holds the first hash seen for a kind of KV cache, of head or of answers; every later one must be the same."""
 
-    def __init__(self, pinned):
+    def __init__(self, pinned, jobs=0):
+        """jobs: so many runs side by side, which settle() waits for and judges in their order; 0: each one at once."""
         self.want = pinned
         self.first = {}
+        self.pool = concurrent.futures.ThreadPoolExecutor(jobs) if jobs else None
+        self.running = []
 
     def see(self, name, command, model, *options, kv="f16"):
         options = ["--kv", kv, *options] if kv in KV_TYPES else options
-        p = subprocess.run([*command, str(model), *options], capture_output=True, text=True)
+        call = [*command, str(model), *options]
+        if self.pool:
+            self.running.append((name, kv, self.pool.submit(subprocess.run, call, capture_output=True, text=True)))
+        else:
+            self.judge(name, kv, subprocess.run(call, capture_output=True, text=True))
+
+    def settle(self):
+        for name, kv, run in self.running:
+            self.judge(name, kv, run.result())
+        self.running = []
+
+    def judge(self, name, kv, p):
         got = p.stdout.strip()
         used = re.findall(r"^bits: (?:kernels|layout) (\S+)$", p.stderr, re.M)
         name += f" [{', '.join(used)}]" if used else ""  # what really ran, not what was asked for
@@ -275,11 +290,12 @@ def main():
     a.add_argument("--foreign", nargs=2, action="append", default=[])
     a.add_argument("--skipped", nargs=2, action="append", default=[])
     a.add_argument("--only-foreign", action="store_true", help="of this machine's build one run only, to compare with")
+    a.add_argument("--jobs", type=int, default=1)
     a = a.parse_args()
     if not a.model.exists():
         print(f"1..0 # SKIP no {a.model}")
         return 77
-    judge = Judge(read_pinned())
+    judge = Judge(read_pinned(), a.jobs if a.only_foreign else 0)
     if a.bits and a.only_foreign:
         for kv in KV_TYPES:
             judge.see(f"this machine, kv {kv}", a.bits, a.model, kv=kv)
@@ -299,6 +315,7 @@ def main():
         foreign(judge, name, command, a.model)
         if a.hybrid:
             hybrid_foreign(judge, name, command, a.hybrid)
+    judge.settle()
     for name, why in a.skipped:
         skip(name, why)
     for kv, got in judge.first.items():

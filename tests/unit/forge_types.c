@@ -11,6 +11,7 @@
 
 #include "base/half.h"
 #include "base/rng.h"
+#include "effort.h"
 #include "forge/convert.h"
 #include <math.h>
 #include <stdio.h>
@@ -19,11 +20,7 @@
 
 enum { ROWS_MAX = 8, COLS_MAX = 768 };
 
-static size_t n_tensors(void)
-{
-    const char *s = getenv("FORGE_TYPES_TENSORS"); /* fewer under sanitizers */
-    return s && atoi(s) > 0 ? (size_t)atoi(s) : 1000;
-}
+static size_t n_tensors(void) { return repeats(1000, 200); }
 
 /* a matrix and how it is stored */
 struct matrix {

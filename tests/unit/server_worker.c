@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "effort.h"
 #include "server/worker_impl.h"
 #include <dirent.h>
 #include <poll.h>
@@ -217,14 +218,15 @@ static void compare_with_plain(size_t n, size_t most_prompt, uint32_t n_new, uin
 static void answers_are_those_of_a_plain_loop(void **state)
 {
     (void)state;
-    compare_with_plain(24, MAX_PROMPT, 30, 5, 0);
-    compare_with_plain(24, MAX_PROMPT, 30, 6, 256); /* answers give way to each other */
+    size_t n = repeats(24, 12);
+    compare_with_plain(n, MAX_PROMPT, 30, 5, 0);
+    compare_with_plain(n, MAX_PROMPT, 30, 6, 256); /* answers give way to each other */
 }
 
 static void two_hundred_at_once(void **state)
 {
     (void)state;
-    compare_with_plain(200, 12, 3, 16, 0);
+    compare_with_plain(200, 12, full_effort() ? 3 : 2, 16, 0);
 }
 
 /* ------------------------------------------------------------------ cancelling */
@@ -310,20 +312,20 @@ static void cancelled_in_every_phase(void **state)
 static void cancelled_at_any_time(void **state)
 {
     (void)state;
-    enum { N = 60 };
+    uint32_t n = (uint32_t)repeats(60, 30);
     bitnet_engine *e = small_engine(3, 0);
     struct worker *w = open_worker(e, false, 0);
-    struct job *jobs = new_jobs(N);
+    struct job *jobs = new_jobs(n);
     uint32_t n_cancelled = 0;
-    for (uint32_t i = 0; i < N; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         make_request(&jobs[i], i, 20);
         worker_submit(w, &jobs[i].task, &jobs[i].r);
         sleep_us(500);
         for (uint32_t k = 0; k < 3; k++) worker_cancel(w, &jobs[(i * 7 + k * 13) % (i + 1)].task);
         worker_deliver(w);
     }
-    finish_jobs(w, jobs, N);
-    for (uint32_t i = 0; i < N; i++) {
+    finish_jobs(w, jobs, n);
+    for (uint32_t i = 0; i < n; i++) {
         assert_int_equal(jobs[i].n_ends, 1);
         n_cancelled += jobs[i].n_failed || jobs[i].answers[0].finish == BITNET_FINISH_CANCELLED;
     }
@@ -395,7 +397,7 @@ static void embed_beside_answers(uint32_t seqs, uint32_t kv_tokens)
 static void embeddings_are_those_of_a_plain_call(void **state)
 {
     (void)state;
-    embed_beside_answers(4, 0);
+    if (full_effort()) embed_beside_answers(4, 0);
     embed_beside_answers(1, 0);   /* its one sequence is taken */
     embed_beside_answers(4, 160); /* pages are short */
 }
