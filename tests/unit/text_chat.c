@@ -446,7 +446,7 @@ static void test_json_limits(void **state)
     assert_int_equal(bn_chat_render_json(c, json.data, BN_CHAT_MAX_JSON + 1, true, &out, &err),
                      BITNET_E_LIMIT);
     assert_non_null(strstr(err.text, "a conversation of 33554433 bytes"));
-    assert_int_equal(bn_chat_render_json(c, json.data, json.len - 1, true, &out, &err),
+    assert_int_equal(bn_chat_render_json(c, "{\"messages\":[]", 14, true, &out, &err),
                      BITNET_E_FORMAT);
     bn_buf_free(&json);
     bn_buf_free(&out);
