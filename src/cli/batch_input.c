@@ -130,7 +130,7 @@ bitnet_status batch_input_parse(const struct batch_input *in, struct openai_requ
     if (!in->line.whole)
         return bn_fail(err, BITNET_E_LIMIT, "the line is longer than %d bytes", LINES_MAX_BYTES);
     struct bn_json *j;
-    BN_TRY(bn_json_parse(&j, in->line.text, in->line.n, BN_JSON_UNIQUE, "request", err));
+    BN_TRY(bn_json_parse(&j, in->line.text, in->line.n, BN_JSON_UNIQUE, NULL, err));
     bitnet_status s = parse_object(in, r, custom_id, j, err);
     bn_json_free(j);
     return s;

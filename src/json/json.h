@@ -152,7 +152,7 @@ enum {
 };
 
 /* Strict JSON in strict UTF-8; whole numbers beyond 64 bits become reals. `what` names the text in errors,
- * usually a path. *used (may be NULL): bytes read. BITNET_E_FORMAT, BITNET_E_NOMEM, or BITNET_E_LIMIT where
+ * usually a path; NULL: a text of one line, which needs no name. *used (may be NULL): bytes read. BITNET_E_FORMAT, BITNET_E_NOMEM, or BITNET_E_LIMIT where
  * it is too deep. */
 bitnet_status bn_json_parse(struct bn_json **out, const char *text, size_t n, unsigned flags,
                             const char *what, bitnet_error *err);

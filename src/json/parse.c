@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_MAX = 1024 /* bytes of one that is no whole number */ };
+enum { NUMBER_BYTES = 64 /* of one that needs no memory of its own */ };
 
 struct parser {
     const char *begin, *p, *end;
@@ -137,15 +137,17 @@ static size_t digits(struct parser *s)
 /* What the text from `from` to s->p means, whatever the locale has for a decimal point. */
 static struct bn_json *parse_real(struct parser *s, const char *from)
 {
-    char text[NUMBER_MAX + 1], point[8];
+    char room[NUMBER_BYTES], point[8];
     size_t n = (size_t)(s->p - from);
-    if (n > NUMBER_MAX) return wrong(s, "a number is too long");
+    char *text = n < sizeof room ? room : malloc(n + 1);
+    if (!text) return NULL;
     memcpy(text, from, n);
     text[n] = 0;
     snprintf(point, sizeof point, "%.1f", 0.5);
     char *dot = strchr(text, '.');
     if (dot) *dot = point[1];
     double v = strtod(text, NULL);
+    if (text != room) free(text);
     return isfinite(v) ? bn_json_real(v) : wrong(s, "a number is too large");
 }
 
@@ -334,6 +336,8 @@ bitnet_status bn_json_parse_prefix(struct bn_json **out, const char *text, size_
     bn_json_free(*out);
     *out = NULL;
     if (!s.wrong) return bn_fail_nomem(err, n, "JSON");
+    if (!what)
+        return bn_fail(err, s.status, "bad JSON at byte %zu: %s", (size_t)(s.p - text), s.wrong);
     size_t line = 1, column = 1;
     for (const char *p = text; p < s.p; p++, column++)
         if (*p == '\n') line++, column = 0;
