@@ -19,7 +19,7 @@ apt() {
 }
 apt update
 cd "$folder/archives"
-apt download libpcre2-dev libjansson-dev libutf8proc-dev
+apt download libpcre2-dev libutf8proc-dev
 for package in *.deb; do dpkg -x "$package" "$folder/root"; done
 
 cat >"$folder/libs.ini" <<EOF

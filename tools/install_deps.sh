@@ -38,7 +38,6 @@ look() {
     has pkg-config || need="$need pkg-config"
     has python3 && python3 -c 'import json, subprocess, unittest' 2>/dev/null || need="$need python3"
     lib libpcre2-8 || need="$need libpcre2-dev"
-    lib jansson || need="$need libjansson-dev"
     lib libutf8proc || need="$need libutf8proc-dev"
     lib libevent_core || need="$need libevent-dev"
     lib hwloc || wish="$wish libhwloc-dev"

@@ -70,7 +70,7 @@ bitnet_status batch_output_open(struct batch_output *o, struct batch_input *in, 
                                 bitnet_error *err);
 /* The line of a request: body (taken; NULL: out of memory) with its HTTP status. NULL: out of
  * memory. */
-char *batch_output_line(uint64_t key, const char *custom_id, int status, json_t *body);
+char *batch_output_line(uint64_t key, const char *custom_id, int status, struct bn_json *body);
 bitnet_status batch_output_write(struct batch_output *o, const char *line, bitnet_error *err);
 bitnet_status batch_output_close(struct batch_output *o, bitnet_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json.h"
+#include "json/json.h"
 #include "base/rng.h"
 #include "cli/batch.h"
 #include <stdio.h>
@@ -72,41 +72,43 @@ bitnet_status batch_input_next(struct batch_input *in, bool *got, bitnet_error *
 
 /* OpenAI's form wraps the body: {"custom_id", "method", "url", "body"}. A plain line is a body that
  * may have a custom_id. */
-static bitnet_status unwrap(json_t **body, enum openai_kind *kind, json_t *j, bitnet_error *err)
+static bitnet_status unwrap(struct bn_json **body, enum openai_kind *kind, struct bn_json *j,
+                            bitnet_error *err)
 {
-    *body = json_object_get(j, "body");
+    *body = bn_json_get(j, "body");
     if (!*body) {
-        json_object_del(j, "custom_id");
-        *kind = json_object_get(j, "messages") ? OPENAI_CHAT : OPENAI_COMPLETION;
+        bn_json_del(j, "custom_id");
+        *kind = bn_json_get(j, "messages") ? OPENAI_CHAT : OPENAI_COMPLETION;
         *body = j;
         return BITNET_OK;
     }
     const char *method = "POST", *url = NULL;
-    BN_TRY(bn_json_str(&method, j, "method", "request", err));
-    BN_TRY(bn_json_str(&url, j, "url", "request", err));
+    BN_TRY(bn_json_read_str(&method, j, "method", "request", err));
+    BN_TRY(bn_json_read_str(&url, j, "url", "request", err));
     if (strcmp(method, "POST") != 0)
         return bn_fail(err, BITNET_E_ARG, "the method is '%.20s'; only POST is possible", method);
     if (!url) return bn_fail(err, BITNET_E_ARG, "the request has no 'url'");
     return openai_kind_of(kind, url, err);
 }
 
-static bitnet_status get_custom_id(char **out, const json_t *j, uint64_t index, bitnet_error *err)
+static bitnet_status get_custom_id(char **out, const struct bn_json *j, uint64_t index,
+                                   bitnet_error *err)
 {
-    const json_t *v = json_object_get(j, "custom_id");
+    const struct bn_json *v = bn_json_get(j, "custom_id");
     char numbered[32];
     snprintf(numbered, sizeof numbered, "request-%llu", (unsigned long long)index);
-    if (v && (!json_is_string(v) || strlen(json_string_value(v)) != json_string_length(v)))
+    if (v && (!bn_json_is_string(v) || strlen(bn_json_text(v)) != bn_json_bytes(v)))
         return bn_fail(err, BITNET_E_ARG, "'custom_id' is not a string");
-    *out = strdup(v ? json_string_value(v) : numbered);
+    *out = strdup(v ? bn_json_text(v) : numbered);
     return *out ? BITNET_OK : bn_fail_nomem(err, sizeof numbered, "a custom_id");
 }
 
 static bitnet_status parse_object(const struct batch_input *in, struct openai_request *r,
-                                  char **custom_id, json_t *j, bitnet_error *err)
+                                  char **custom_id, struct bn_json *j, bitnet_error *err)
 {
-    if (!json_is_object(j)) return bn_fail(err, BITNET_E_ARG, "the line is not a JSON object");
+    if (!bn_json_is_object(j)) return bn_fail(err, BITNET_E_ARG, "the line is not a JSON object");
     enum openai_kind kind;
-    json_t *body;
+    struct bn_json *body;
     BN_TRY(get_custom_id(custom_id, j, in->index, err));
     struct openai_defaults d = {.max_tokens = in->config->max_tokens,
                                 .model = in->model,
@@ -127,11 +129,9 @@ bitnet_status batch_input_parse(const struct batch_input *in, struct openai_requ
     *custom_id = NULL;
     if (!in->line.whole)
         return bn_fail(err, BITNET_E_LIMIT, "the line is longer than %d bytes", LINES_MAX_BYTES);
-    json_t *j;
-    json_error_t e;
-    if (!(j = json_loadb(in->line.text, in->line.n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &e)))
-        return bn_fail(err, BITNET_E_FORMAT, "bad JSON at byte %d: %s", e.position, e.text);
+    struct bn_json *j;
+    BN_TRY(bn_json_parse(&j, in->line.text, in->line.n, BN_JSON_UNIQUE, NULL, err));
     bitnet_status s = parse_object(in, r, custom_id, j, err);
-    json_decref(j);
+    bn_json_free(j);
     return s;
 }

@@ -122,17 +122,17 @@ bitnet_status batch_output_open(struct batch_output *o, struct batch_input *in, 
     return s;
 }
 
-char *batch_output_line(uint64_t key, const char *custom_id, int status, json_t *body)
+char *batch_output_line(uint64_t key, const char *custom_id, int status, struct bn_json *body)
 {
     char id[BATCH_ID_BYTES], line_id[40], request_id[40];
     batch_id(id, key);
     snprintf(line_id, sizeof line_id, "batch_req_%s", id);
     snprintf(request_id, sizeof request_id, "req_%s", id);
-    json_t *j = json_pack("{s:s, s:s?, s:{s:i, s:s, s:o}, s:n}", "id", line_id, "custom_id",
-                          custom_id, "response", "status_code", status, "request_id", request_id,
-                          "body", body, "error");
-    char *line = j ? json_dumps(j, OPENAI_DUMP_FLAGS) : NULL;
-    json_decref(j);
+    struct bn_json *j = bn_json_pack("{s:s, s:s?, s:{s:i, s:s, s:o}, s:n}", "id", line_id,
+                                     "custom_id", custom_id, "response", "status_code", status,
+                                     "request_id", request_id, "body", body, "error");
+    char *line = j ? bn_json_dump(j, OPENAI_DUMP_FLAGS) : NULL;
+    bn_json_free(j);
     size_t n = line ? strlen(line) : 0;
     char *ended = line ? realloc(line, n + 2) : NULL;
     if (!ended) {

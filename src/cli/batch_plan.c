@@ -15,7 +15,7 @@ struct plan {
     bitnet_event *events; /* [2 * max_seqs] */
     uint64_t n, n_bad;
     uint64_t prompt_tokens, prompt_tokens_max, answer_tokens_max;
-    json_t *bad; /* [{"line", "custom_id", "message"}], at most BAD_SHOWN_MAX */
+    struct bn_json *bad; /* [{"line", "custom_id", "message"}], at most BAD_SHOWN_MAX */
 };
 
 /* The engine itself says what it would not take: the request is submitted and withdrawn. */
@@ -59,10 +59,10 @@ static bitnet_status look_at(struct plan *p, bitnet_error *err)
     p->n++;
     if (s != BITNET_OK && openai_error_code(s) == 400) {
         if (p->n_bad++ < BAD_SHOWN_MAX)
-            json_array_append_new(p->bad,
-                                  json_pack("{s:I, s:s?, s:o}", "line",
-                                            (json_int_t)p->in->line.number, "custom_id", custom_id,
-                                            "message", openai_text(why.text, strlen(why.text))));
+            bn_json_append(p->bad,
+                           bn_json_pack("{s:I, s:s?, s:o}", "line", (int64_t)p->in->line.number,
+                                        "custom_id", custom_id, "message",
+                                        openai_text(why.text, strlen(why.text))));
         s = BITNET_OK;
     }
     free(custom_id);
@@ -106,28 +106,27 @@ static struct memory estimate(const struct plan *p)
 
 static int print_json(struct plan *p, const struct memory *m)
 {
-    json_t *bad = p->bad;
+    struct bn_json *bad = p->bad;
     p->bad = NULL;
-    return term_print_json(json_pack(
+    return term_print_json(bn_json_pack(
         "{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I}}",
-        "requests", (json_int_t)p->n, "bad", (json_int_t)p->n_bad, "bad_lines", bad,
-        "prompt_tokens", (json_int_t)p->prompt_tokens, "prompt_tokens_max",
-        (json_int_t)p->prompt_tokens_max, "answer_tokens_max", (json_int_t)p->answer_tokens_max,
-        "sequences", (json_int_t)p->info.max_seqs, "sequences_fit", (json_int_t)m->fit,
-        "ctx_tokens", (json_int_t)p->info.ctx_tokens, "memory", "weights_bytes",
-        (json_int_t)m->weights, "kv_bytes", (json_int_t)m->kv, "state_bytes", (json_int_t)m->states,
-        "scratch_bytes", (json_int_t)m->scratch, "total_bytes", (json_int_t)m->total,
-        "sequence_bytes", (json_int_t)m->sequence, "available_bytes", (json_int_t)m->available));
+        "requests", (int64_t)p->n, "bad", (int64_t)p->n_bad, "bad_lines", bad, "prompt_tokens",
+        (int64_t)p->prompt_tokens, "prompt_tokens_max", (int64_t)p->prompt_tokens_max,
+        "answer_tokens_max", (int64_t)p->answer_tokens_max, "sequences", (int64_t)p->info.max_seqs,
+        "sequences_fit", (int64_t)m->fit, "ctx_tokens", (int64_t)p->info.ctx_tokens, "memory",
+        "weights_bytes", (int64_t)m->weights, "kv_bytes", (int64_t)m->kv, "state_bytes",
+        (int64_t)m->states, "scratch_bytes", (int64_t)m->scratch, "total_bytes", (int64_t)m->total,
+        "sequence_bytes", (int64_t)m->sequence, "available_bytes", (int64_t)m->available));
 }
 
 static void print_bad(const struct plan *p)
 {
     size_t i;
-    const json_t *b;
-    json_array_foreach(p->bad, i, b)
+    const struct bn_json *b;
+    bn_json_each(p->bad, i, b)
     {
-        printf("  line %lld: ", (long long)json_integer_value(json_object_get(b, "line")));
-        term_print_clean(stdout, json_string_value(json_object_get(b, "message")));
+        printf("  line %lld: ", (long long)bn_json_integer(bn_json_get(b, "line")));
+        term_print_clean(stdout, bn_json_text(bn_json_get(b, "message")));
         fputc('\n', stdout);
     }
     if (p->n_bad > BAD_SHOWN_MAX)
@@ -160,7 +159,7 @@ int batch_plan(struct batch_input *in, bitnet_engine *e)
                      .engine = e,
                      .model.size = sizeof p.model,
                      .info.size = sizeof p.info,
-                     .bad = json_array()};
+                     .bad = bn_json_array()};
     bitnet_model_get_info(in->model, &p.model);
     bitnet_engine_get_info(e, &p.info);
     struct memory m = estimate(&p);
@@ -173,6 +172,6 @@ int batch_plan(struct batch_input *in, bitnet_engine *e)
     else if (in->config->json) code = print_json(&p, &m);
     else print_text(&p, &m);
     free(p.events);
-    json_decref(p.bad);
+    bn_json_free(p.bad);
     return code;
 }

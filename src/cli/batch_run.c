@@ -56,7 +56,7 @@ static void free_item(struct item *it)
 
 /* ------------------------------------------------------------------ in */
 
-static bitnet_status set_line(struct item *it, int status, json_t *body, bitnet_error *err)
+static bitnet_status set_line(struct item *it, int status, struct bn_json *body, bitnet_error *err)
 {
     it->line = batch_output_line(it->key, it->custom_id, status, body);
     return it->line ? BITNET_OK : bn_fail_nomem(err, 0, "an output line");

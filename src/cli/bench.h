@@ -12,7 +12,7 @@
 #ifndef BN_CLI_BENCH_H
 #define BN_CLI_BENCH_H
 
-#include "base/json.h"
+#include "json/json.h"
 #include "cli/args.h"
 #include "cli/bench_stats.h"
 #include "cli/prompts.h"
@@ -137,7 +137,7 @@ double bench_kernel_amount(const bitnet_kernel_case *c); /* over nanoseconds: th
 const char *bench_kernel_unit(const bitnet_kernel_case *c);
 const struct bench_measurement *bench_kernel_reference(const struct bench *b,
                                                        const bitnet_kernel_case *c);
-void bench_print_kernels(const json_t *items);
+void bench_print_kernels(const struct bn_json *items);
 
 /* bench_kv.c */
 bitnet_status bench_kv_plan(struct bench *b, bitnet_error *err);
@@ -147,7 +147,7 @@ bitnet_status bench_kv_perplexity(struct bench *b, bitnet_error *err);
 const struct bench_measurement *
 bench_kv_base(const struct bench *b, const struct bench_measurement *m); /* the default, f16 */
 void bench_kv_free(struct bench_kv *kv);                                 /* NULL is fine */
-void bench_print_kv(const json_t *items);
+void bench_print_kv(const struct bn_json *items);
 
 /* bench_run.c, for the others */
 void bench_make_prompt(struct bench *b, int32_t *tokens, size_t n);
@@ -167,23 +167,24 @@ double bench_others(const struct bench_clock *from, const struct bench_clock *to
 const char *bench_commit(void);
 
 /* bench_report.c */
-json_t *bench_report(const struct bench *b);   /* NULL: out of memory */
-void bench_print_report(const json_t *report); /* the table, on standard output */
+struct bn_json *bench_report(const struct bench *b);   /* NULL: out of memory */
+void bench_print_report(const struct bn_json *report); /* the table, on standard output */
 /* Three lines about program, machine and model, from a report with bench's members for them. */
-void bench_print_subject(const json_t *report);
-json_t *bench_model_json(const bitnet_model_info *m);
-json_t *bench_engine_json(const bitnet_engine_info *e, const char *backend); /* its settings */
+void bench_print_subject(const struct bn_json *report);
+struct bn_json *bench_model_json(const bitnet_model_info *m);
+struct bn_json *bench_engine_json(const bitnet_engine_info *e,
+                                  const char *backend); /* its settings */
 
 /* bench_read.c */
 /* Reads a report back; says what is wrong with it if it is not one. */
-bitnet_status bench_read_report(json_t **out, const char *path, bitnet_error *err);
+bitnet_status bench_read_report(struct bn_json **out, const char *path, bitnet_error *err);
 /* Members of objects: a text or "", a number or 0. */
-const char *bench_text(const json_t *o, const char *key);
-double bench_number(const json_t *o, const char *key);
+const char *bench_text(const struct bn_json *o, const char *key);
+double bench_number(const struct bn_json *o, const char *key);
 
 /* bench_plot.c: the drawing as SVG or, with html, a page around it. Owned text (free()), NULL when
  * memory is out. */
-char *bench_plot(const json_t *report, bool html);
+char *bench_plot(const struct bn_json *report, bool html);
 
 /* bench_diff.c: returns the exit code. */
 struct bench_diff_options {
@@ -193,7 +194,7 @@ struct bench_diff_options {
     bool paired; /* repeat i of both reports was taken in turn */
 };
 int bench_diff(const struct bench_diff_options *o);
-int bench_diff_reports(const json_t *old_report, const json_t *new_report,
+int bench_diff_reports(const struct bn_json *old_report, const struct bn_json *new_report,
                        const struct bench_diff_options *o);
 
 /* bench_pairs.c: runs `PROGRAM bench ARGS` of two programs in turn, n times each, and compares the

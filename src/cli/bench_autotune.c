@@ -42,20 +42,20 @@ static const double busy_others = 0.05; /* share above which a note is made */
 /* Reads what is there already, to find it damaged now if it is. */
 static bitnet_status check_file(const char *path, bitnet_error *err)
 {
-    json_t *file = NULL;
+    struct bn_json *file = NULL;
     if (!bn_exists(path)) return BITNET_OK;
     bitnet_status s = tuning_read(&file, path, err);
-    json_decref(file);
+    bn_json_free(file);
     return s;
 }
 
-static bitnet_status write_entry(const struct tune *t, const char *path, const json_t *key,
+static bitnet_status write_entry(const struct tune *t, const char *path, const struct bn_json *key,
                                  bitnet_error *err)
 {
-    json_t *entry = tune_entry(t);
+    struct bn_json *entry = tune_entry(t);
     bitnet_status s = entry ? tuning_write(path, key, entry, err)
                             : bn_fail_nomem(err, 0, "the entry of the tuning file");
-    json_decref(entry);
+    bn_json_free(entry);
     return s;
 }
 
@@ -98,22 +98,21 @@ static void print_notes(const struct tune *t)
     }
 }
 
-static int show(const struct tune *t, const json_t *key, struct bn_out *report, bool json,
+static int show(const struct tune *t, const struct bn_json *key, struct bn_out *report, bool json,
                 bitnet_error *err)
 {
-    json_t *j = tune_report(t);
-    char *text = j && json_object_update(j, (json_t *)key) == 0
-                     ? json_dumps(j, JSON_INDENT(1) | JSON_REAL_PRECISION(12))
-                     : NULL;
+    struct bn_json *j = tune_report(t);
+    bn_json_update(j, key, true);
+    char *text = bn_json_dump(j, BN_JSON_INDENT(1) | BN_JSON_DIGITS(12));
     int code = text ? EXIT_DONE : term_fail_text("out of memory while building the report");
     if (text && report->fd >= 0 &&
         (bn_out_write(report, text, strlen(text), err) != BITNET_OK ||
          bn_out_commit(report, err) != BITNET_OK))
         code = term_fail(err);
-    if (code == EXIT_DONE && json) code = term_print_json(json_incref(j));
+    if (code == EXIT_DONE && json) code = term_print_json(bn_json_ref(j));
     else if (code == EXIT_DONE) tune_print(t);
     free(text);
-    json_decref(j);
+    bn_json_free(j);
     fflush(stdout);
     return code;
 }
@@ -123,7 +122,7 @@ static int tune_and_write(struct tune *t, const char *path, struct bn_out *repor
                           bitnet_error *err)
 {
     const struct tune_settings *s = t->settings;
-    json_t *key = NULL;
+    struct bn_json *key = NULL;
     int code = EXIT_DONE;
     if (tuning_key(&key, s->path, s->model.backend, s->model.activations, err) != BITNET_OK ||
         tune_run(t, err) != BITNET_OK || (path && write_entry(t, path, key, err) != BITNET_OK))
@@ -136,7 +135,7 @@ static int tune_and_write(struct tune *t, const char *path, struct bn_out *repor
                  path);
         term_note(note);
     }
-    json_decref(key);
+    bn_json_free(key);
     return code;
 }
 

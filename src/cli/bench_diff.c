@@ -12,9 +12,9 @@
 #include <stdlib.h>
 
 struct diff {
-    const json_t *old_report, *new_report;
+    const struct bn_json *old_report, *new_report;
     double fail_over;
-    json_t *lines; /* owned: one object a comparison */
+    struct bn_json *lines; /* owned: one object a comparison */
     size_t n_slower, n_disturbed;
     bool old_disturbed, new_disturbed; /* as the reports say of themselves */
     bool paired;                       /* repeat i of both was taken in turn (bench_pairs.c) */
@@ -22,26 +22,26 @@ struct diff {
     double kernels_alpha;              /* level for each line of kernels, so many are they */
 };
 
-static double *values_of(const json_t *array, size_t *n)
+static double *values_of(const struct bn_json *array, size_t *n)
 {
-    *n = json_array_size(array);
+    *n = bn_json_size(array);
     double *x = bn_calloc(*n ? *n : 1, sizeof *x);
-    for (size_t i = 0; x && i < *n; i++) x[i] = json_number_value(json_array_get(array, i));
+    for (size_t i = 0; x && i < *n; i++) x[i] = bn_json_number(bn_json_at(array, i));
     return x;
 }
 
-static const json_t *find_measurement(const json_t *report, const char *name)
+static const struct bn_json *find_measurement(const struct bn_json *report, const char *name)
 {
-    const json_t *items = json_object_get(report, "measurements");
-    for (size_t i = 0; i < json_array_size(items); i++)
-        if (strcmp(bench_text(json_array_get(items, i), "name"), name) == 0)
-            return json_array_get(items, i);
+    const struct bn_json *items = bn_json_get(report, "measurements");
+    for (size_t i = 0; i < bn_json_size(items); i++)
+        if (strcmp(bench_text(bn_json_at(items, i), "name"), name) == 0)
+            return bn_json_at(items, i);
     return NULL;
 }
 
-static bool is_disturbed(const json_t *report)
+static bool is_disturbed(const struct bn_json *report)
 {
-    return json_is_true(json_object_get(json_object_get(report, "machine"), "disturbed"));
+    return bn_json_is_true(bn_json_get(bn_json_get(report, "machine"), "disturbed"));
 }
 
 /* A busy machine slows whole runs down, and so does one whose memory became slower: their own
@@ -56,7 +56,7 @@ static bool proves_nothing(const struct diff *d, const struct bench_comparison *
 
 struct line {
     const char *name, *unit;
-    const json_t *old_values, *new_values; /* arrays of repeats */
+    const struct bn_json *old_values, *new_values; /* arrays of repeats */
     bool higher_is_better;
     double alpha;
 };
@@ -86,27 +86,30 @@ static bool compare_values(struct diff *d, const struct line *l)
         ok = c.p_value >= 0 && !isnan(c.ratio);
         d->n_disturbed += c.verdict == BENCH_DISTURBED;
         d->n_slower += c.verdict == BENCH_SLOWER;
-        json_array_append_new(
-            d->lines,
-            json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:s}", "name", l->name, "unit",
-                      l->unit, "old", c.old_median, "new", c.new_median, "speed_ratio", c.ratio,
-                      "p_value", c.p_value, "old_repeats", (json_int_t)n_old, "new_repeats",
-                      (json_int_t)n_new, "verdict", bench_verdict_name(c.verdict)));
+        bn_json_append(d->lines,
+                       bn_json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:s}", "name",
+                                    l->name, "unit", l->unit, "old", c.old_median, "new",
+                                    c.new_median, "speed_ratio", c.ratio, "p_value", c.p_value,
+                                    "old_repeats", (int64_t)n_old, "new_repeats", (int64_t)n_new,
+                                    "verdict", bench_verdict_name(c.verdict)));
     }
     free(old_x);
     free(new_x);
     return ok;
 }
 
-static bool is_kernel(const json_t *m) { return strcmp(bench_text(m, "mode"), "kernels") == 0; }
+static bool is_kernel(const struct bn_json *m)
+{
+    return strcmp(bench_text(m, "mode"), "kernels") == 0;
+}
 
 /* Times that stand beside a measurement's rate, if both reports have them. */
-static bool compare_times(struct diff *d, const json_t *old_m, const json_t *new_m, const char *key,
-                          const char *what)
+static bool compare_times(struct diff *d, const struct bn_json *old_m, const struct bn_json *new_m,
+                          const char *key, const char *what)
 {
-    const json_t *old_x = json_object_get(old_m, key), *new_x = json_object_get(new_m, key);
+    const struct bn_json *old_x = bn_json_get(old_m, key), *new_x = bn_json_get(new_m, key);
     char label[128];
-    if (!json_array_size(old_x) || !json_array_size(new_x)) return true;
+    if (!bn_json_size(old_x) || !bn_json_size(new_x)) return true;
     snprintf(label, sizeof label, "%.96s, %s", bench_text(old_m, "name"), what);
     struct line l = {label, "ms", old_x, new_x, false, BENCH_ALPHA};
     return compare_values(d, &l);
@@ -115,21 +118,21 @@ static bool compare_times(struct diff *d, const json_t *old_m, const json_t *new
 static bool compare_all(struct diff *d)
 {
     bool ok = true;
-    const json_t *items = json_object_get(d->old_report, "measurements");
+    const struct bn_json *items = bn_json_get(d->old_report, "measurements");
     size_t n_kernels = 0;
-    for (size_t i = 0; i < json_array_size(items); i++) {
-        const json_t *m = json_array_get(items, i);
+    for (size_t i = 0; i < bn_json_size(items); i++) {
+        const struct bn_json *m = bn_json_at(items, i);
         n_kernels += is_kernel(m) && find_measurement(d->new_report, bench_text(m, "name"));
     }
     d->kernels_alpha = n_kernels ? BENCH_ALPHA / (double)n_kernels : 0;
-    for (size_t i = 0; ok && i < json_array_size(items); i++) {
-        const json_t *old_m = json_array_get(items, i);
-        const json_t *new_m = find_measurement(d->new_report, bench_text(old_m, "name"));
+    for (size_t i = 0; ok && i < bn_json_size(items); i++) {
+        const struct bn_json *old_m = bn_json_at(items, i);
+        const struct bn_json *new_m = find_measurement(d->new_report, bench_text(old_m, "name"));
         if (!new_m) continue;
         struct line l = {bench_text(old_m, "name"),
                          bench_text(old_m, "unit"),
-                         json_object_get(old_m, "repeats"),
-                         json_object_get(new_m, "repeats"),
+                         bn_json_get(old_m, "repeats"),
+                         bn_json_get(new_m, "repeats"),
                          true,
                          is_kernel(old_m) ? d->kernels_alpha : BENCH_ALPHA};
         ok = compare_values(d, &l) && compare_times(d, old_m, new_m, "step_ms_repeats", "step P50");
@@ -142,20 +145,20 @@ static bool compare_all(struct diff *d)
 
 /* ------------------------------------------------------------------ notes and output */
 
-static void note_if_different(const struct diff *d, json_t *notes, const char *part,
+static void note_if_different(const struct diff *d, struct bn_json *notes, const char *part,
                               const char *key, const char *what)
 {
-    const json_t *a = json_object_get(json_object_get(d->old_report, part), key),
-                 *b = json_object_get(json_object_get(d->new_report, part), key);
+    const struct bn_json *a = bn_json_get(bn_json_get(d->old_report, part), key),
+                         *b = bn_json_get(bn_json_get(d->new_report, part), key);
     char text[256];
-    if (!a || !b || json_equal(a, b)) return;
-    if (json_is_string(a) && json_is_string(b))
-        snprintf(text, sizeof text, "%s differs: %.80s, %.80s", what, json_string_value(a),
-                 json_string_value(b));
+    if (!a || !b || bn_json_equal(a, b)) return;
+    if (bn_json_is_string(a) && bn_json_is_string(b))
+        snprintf(text, sizeof text, "%s differs: %.80s, %.80s", what, bn_json_text(a),
+                 bn_json_text(b));
     else
-        snprintf(text, sizeof text, "%s differs: %.12g, %.12g", what, json_number_value(a),
-                 json_number_value(b));
-    json_array_append_new(notes, term_json_string(text, strlen(text)));
+        snprintf(text, sizeof text, "%s differs: %.12g, %.12g", what, bn_json_number(a),
+                 bn_json_number(b));
+    bn_json_append(notes, term_json_string(text, strlen(text)));
 }
 
 /* The memory's own speed in both runs; ratio 1 if a report does not say. */
@@ -164,8 +167,8 @@ static struct bench_comparison compare_bandwidth(const struct diff *d)
     static const char key[] = "read_bandwidth_gb_s_repeats";
     struct bench_comparison c = {.ratio = 1, .verdict = BENCH_SAME};
     size_t n_old, n_new;
-    double *a = values_of(json_object_get(json_object_get(d->old_report, "machine"), key), &n_old);
-    double *b = values_of(json_object_get(json_object_get(d->new_report, "machine"), key), &n_new);
+    double *a = values_of(bn_json_get(bn_json_get(d->old_report, "machine"), key), &n_old);
+    double *b = values_of(bn_json_get(bn_json_get(d->new_report, "machine"), key), &n_new);
     if (a && b && n_old && n_new)
         c = bench_compare(a, n_old, b, n_new, 1, d->fail_over, BENCH_ALPHA);
     free(a);
@@ -173,7 +176,7 @@ static struct bench_comparison compare_bandwidth(const struct diff *d)
     return c;
 }
 
-static void note_bandwidth(const struct diff *d, json_t *notes)
+static void note_bandwidth(const struct diff *d, struct bn_json *notes)
 {
     struct bench_comparison c = compare_bandwidth(d);
     char text[160];
@@ -181,10 +184,10 @@ static void note_bandwidth(const struct diff *d, json_t *notes)
              "the memory itself was %s in the new run: %.1f GB/s after %.1f GB/s",
              bench_verdict_name(c.verdict), c.new_median, c.old_median);
     if (c.verdict == BENCH_SLOWER || c.verdict == BENCH_FASTER)
-        json_array_append_new(notes, json_string(text));
+        bn_json_append(notes, bn_json_string(text));
 }
 
-static void note_disturbed(const struct diff *d, json_t *notes)
+static void note_disturbed(const struct diff *d, struct bn_json *notes)
 {
     char text[160];
     if (!d->old_disturbed && !d->new_disturbed)
@@ -199,12 +202,12 @@ static void note_disturbed(const struct diff *d, json_t *notes)
                  : d->old_disturbed ? "old and the new"
                                     : "new",
                  d->old_disturbed && d->new_disturbed ? "s" : "");
-    json_array_append_new(notes, json_string(text));
+    bn_json_append(notes, bn_json_string(text));
 }
 
-static json_t *make_notes(const struct diff *d)
+static struct bn_json *make_notes(const struct diff *d)
 {
-    json_t *notes = json_array();
+    struct bn_json *notes = bn_json_array();
     note_if_different(d, notes, "machine", "cpu", "the CPU");
     note_if_different(d, notes, "machine", "cpus", "the list of CPUs");
     note_if_different(d, notes, "model", "name", "the model");
@@ -225,20 +228,20 @@ static json_t *make_notes(const struct diff *d)
     return notes;
 }
 
-static json_t *single_values(const struct diff *d)
+static struct bn_json *single_values(const struct diff *d)
 {
     static const char *const keys[] = {"load_ms", "peak_rss_bytes"};
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     for (size_t i = 0; i < BN_ARRAY_LEN(keys); i++)
-        json_object_set_new(o, keys[i],
-                            json_pack("{s:f, s:f}", "old", bench_number(d->old_report, keys[i]),
-                                      "new", bench_number(d->new_report, keys[i])));
+        bn_json_set(o, keys[i],
+                    bn_json_pack("{s:f, s:f}", "old", bench_number(d->old_report, keys[i]), "new",
+                                 bench_number(d->new_report, keys[i])));
     return o;
 }
 
 enum { NAME_MIN = 24, NAME_MAX = 64 };
 
-static void print_line(const json_t *line, int width)
+static void print_line(const struct bn_json *line, int width)
 {
     const char *verdict = bench_text(line, "verdict");
     enum term_style style = strcmp(verdict, "slower") == 0   ? TERM_RED
@@ -255,45 +258,44 @@ static void print_line(const json_t *line, int width)
            *on ? term_style(stdout, TERM_PLAIN) : "");
 }
 
-static void print_table(const struct diff *d, const json_t *notes)
+static void print_table(const struct diff *d, const struct bn_json *notes)
 {
     char a[TERM_SIZE_BYTES], b[TERM_SIZE_BYTES];
     size_t width = NAME_MIN;
-    for (size_t i = 0; i < json_array_size(d->lines); i++)
-        width = bn_max_size(width, strlen(bench_text(json_array_get(d->lines, i), "name")));
+    for (size_t i = 0; i < bn_json_size(d->lines); i++)
+        width = bn_max_size(width, strlen(bench_text(bn_json_at(d->lines, i), "name")));
     width = bn_min_size(width, NAME_MAX);
     printf("%-*s %10s %10s %-6s %7s %8s\n", (int)width, "", "old", "new", "", "speed", "p");
-    for (size_t i = 0; i < json_array_size(d->lines); i++)
-        print_line(json_array_get(d->lines, i), (int)width);
+    for (size_t i = 0; i < bn_json_size(d->lines); i++)
+        print_line(bn_json_at(d->lines, i), (int)width);
     printf("\nload %.0f ms, then %.0f ms; peak memory %s, then %s\n",
            bench_number(d->old_report, "load_ms"), bench_number(d->new_report, "load_ms"),
            term_size(a, (uint64_t)bench_number(d->old_report, "peak_rss_bytes")),
            term_size(b, (uint64_t)bench_number(d->new_report, "peak_rss_bytes")));
     printf("%zu of %zu slower by more than %.3g %% (p < %.2g)\n", d->n_slower,
-           json_array_size(d->lines), d->fail_over * 100,
+           bn_json_size(d->lines), d->fail_over * 100,
            d->kernels_alpha > 0 ? d->kernels_alpha : BENCH_ALPHA);
     fflush(stdout);
-    for (size_t i = 0; i < json_array_size(notes); i++)
-        term_note(json_string_value(json_array_get(notes, i)));
+    for (size_t i = 0; i < bn_json_size(notes); i++) term_note(bn_json_text(bn_json_at(notes, i)));
 }
 
 static int show(struct diff *d, bool json)
 {
-    json_t *notes = make_notes(d);
+    struct bn_json *notes = make_notes(d);
     int code = EXIT_DONE;
     if (json) {
-        code = term_print_json(json_pack(
+        code = term_print_json(bn_json_pack(
             "{s:f, s:f, s:O, s:o, s:O, s:b, s:b}", "fail_over", d->fail_over, "alpha", BENCH_ALPHA,
             "comparisons", d->lines, "single_values", single_values(d), "notes", notes,
             "regression", d->n_slower > 0, "disturbed", d->n_disturbed > 0));
     } else {
         print_table(d, notes);
     }
-    json_decref(notes);
+    bn_json_free(notes);
     return code != EXIT_DONE || d->n_slower ? EXIT_FAILED : EXIT_DONE;
 }
 
-int bench_diff_reports(const json_t *old_report, const json_t *new_report,
+int bench_diff_reports(const struct bn_json *old_report, const struct bn_json *new_report,
                        const struct bench_diff_options *o)
 {
     int code;
@@ -301,25 +303,25 @@ int bench_diff_reports(const json_t *old_report, const json_t *new_report,
                      .new_report = new_report,
                      .fail_over = o->fail_over,
                      .paired = o->paired,
-                     .lines = json_array(),
+                     .lines = bn_json_array(),
                      .old_disturbed = is_disturbed(old_report),
                      .new_disturbed = is_disturbed(new_report)};
     struct bench_comparison memory = compare_bandwidth(&d);
     d.memory_ratio =
         memory.verdict == BENCH_SLOWER || memory.verdict == BENCH_FASTER ? memory.ratio : 1;
     if (!d.lines || !compare_all(&d)) code = term_fail_text("out of memory");
-    else if (json_array_size(d.lines) == 0) {
+    else if (bn_json_size(d.lines) == 0) {
         term_fail_text("'%s' and '%s' have no measurement in common", o->old_name, o->new_name);
         code = EXIT_USAGE;
     } else code = show(&d, o->json);
-    json_decref(d.lines);
+    bn_json_free(d.lines);
     return code;
 }
 
 int bench_diff(const struct bench_diff_options *o)
 {
     bitnet_error err = {0};
-    json_t *old_report = NULL, *new_report = NULL;
+    struct bn_json *old_report = NULL, *new_report = NULL;
     int code;
     if (bench_read_report(&old_report, o->old_name, &err) != BITNET_OK ||
         bench_read_report(&new_report, o->new_name, &err) != BITNET_OK) {
@@ -328,7 +330,7 @@ int bench_diff(const struct bench_diff_options *o)
     } else {
         code = bench_diff_reports(old_report, new_report, o);
     }
-    json_decref(old_report);
-    json_decref(new_report);
+    bn_json_free(old_report);
+    bn_json_free(new_report);
     return code;
 }

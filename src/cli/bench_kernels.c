@@ -56,9 +56,9 @@ const struct bench_measurement *bench_kernel_reference(const struct bench *b,
 
 /* ------------------------------------------------------------------ the table */
 
-static void print_kernel(const json_t *m)
+static void print_kernel(const struct bn_json *m)
 {
-    bool chosen = json_is_true(json_object_get(m, "chosen"));
+    bool chosen = bn_json_is_true(bn_json_get(m, "chosen"));
     bool products = strcmp(bench_text(m, "unit"), "GMAC/s") == 0;
     printf("%-13s %-8s%c %-40s %11.2f %7.1f %%", bench_text(m, "op"), bench_text(m, "isa"),
            chosen ? '*' : ' ', bench_text(m, "work"), bench_number(m, "ns") / 1e3,
@@ -68,10 +68,10 @@ static void print_kernel(const json_t *m)
     printf(" %8.2f %7.2fx\n", bench_number(m, "gb_s"), bench_number(m, "ratio_to_scalar"));
 }
 
-void bench_print_kernels(const json_t *items)
+void bench_print_kernels(const struct bn_json *items)
 {
     printf("%s%-13s %-8s  %-40s %11s %9s %8s %8s %8s%s\n", term_style(stdout, TERM_BOLD), "", "",
            "", "us", "spread", "GMAC/s", "GB/s", "scalar", term_style(stdout, TERM_PLAIN));
-    for (size_t i = 0; i < json_array_size(items); i++) print_kernel(json_array_get(items, i));
+    for (size_t i = 0; i < bn_json_size(items); i++) print_kernel(bn_json_at(items, i));
     printf("\n*: the variant that is used\n");
 }

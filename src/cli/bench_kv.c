@@ -238,32 +238,32 @@ bitnet_status bench_kv_perplexity(struct bench *b, bitnet_error *err)
 
 /* ------------------------------------------------------------------ the table */
 
-static void print_type(const json_t *m)
+static void print_type(const struct bn_json *m)
 {
-    const json_t *attention = json_object_get(m, "attention_ms");
+    const struct bn_json *attention = bn_json_get(m, "attention_ms");
     printf("%-10s %7.0f %13.0f %6.2f %9.2f %9.2f %7.1f %% %+7.1f %%", bench_text(m, "kv_type"),
            bench_number(m, "at"), bench_number(m, "kv_token_bytes"),
            bench_number(m, "bits_per_value"), bench_number(m, "median"),
            1e3 / bench_number(m, "median"), bench_number(m, "spread") * 100,
            bench_number(m, "speed_change") * 100);
-    if (attention) printf(" %9.2f", json_number_value(attention));
-    if (json_object_get(m, "perplexity"))
+    if (attention) printf(" %9.2f", bn_json_number(attention));
+    if (bn_json_get(m, "perplexity"))
         printf(" %11.4f %+8.2f %%", bench_number(m, "perplexity"),
                bench_number(m, "perplexity_change") * 100);
     putchar('\n');
 }
 
-void bench_print_kv(const json_t *items)
+void bench_print_kv(const struct bn_json *items)
 {
-    const json_t *first = json_array_get(items, 0);
+    const struct bn_json *first = bn_json_at(items, 0);
     printf("%s%-10s %7s %13s %6s %9s %9s %9s %9s", term_style(stdout, TERM_BOLD), "", "behind",
            "bytes a token", "bits", "tok/s", "ms", "spread", "change");
-    if (json_object_get(first, "attention_ms")) printf(" %9s", "attention");
-    if (json_object_get(first, "perplexity")) printf(" %11s %10s", "perplexity", "change");
+    if (bn_json_get(first, "attention_ms")) printf(" %9s", "attention");
+    if (bn_json_get(first, "perplexity")) printf(" %11s %10s", "perplexity", "change");
     printf("%s\n", term_style(stdout, TERM_PLAIN));
-    for (size_t i = 0; i < json_array_size(items); i++) print_type(json_array_get(items, i));
+    for (size_t i = 0; i < bn_json_size(items); i++) print_type(bn_json_at(items, i));
     printf("\ntok/s, ms: decoding behind so many tokens and more; changes: from f16%s\n",
-           json_object_get(first, "attention_ms")
+           bn_json_get(first, "attention_ms")
                ? "; attention: its ms a token, the least of all rounds"
                : "");
 }

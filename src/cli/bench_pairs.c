@@ -24,7 +24,7 @@ extern char **environ;
 
 struct side {
     const char *program;
-    json_t *report; /* owned: of the first run, with the repeats of all */
+    struct bn_json *report; /* owned: of the first run, with the repeats of all */
 };
 
 /* ------------------------------------------------------------------ one run */
@@ -49,7 +49,7 @@ static bool spawn(char *const *argv, int out_fd, int *failed)
 }
 
 /* argv[0] is the program. */
-static int run_once(json_t **report, char *const *argv)
+static int run_once(struct bn_json **report, char *const *argv)
 {
     char path[64];
     bitnet_error err = {0};
@@ -69,32 +69,32 @@ static int run_once(json_t **report, char *const *argv)
 
 /* ------------------------------------------------------------------ many runs */
 
-static void append(json_t *o, const char *key, double value)
+static void append(struct bn_json *o, const char *key, double value)
 {
-    json_array_append_new(json_object_get(o, key), json_real(value));
+    bn_json_append(bn_json_get(o, key), bn_json_real(value));
 }
 
 /* Adds what one run found to the side; the first run's report is the one that is kept. */
-static bool collect(struct side *s, json_t *report)
+static bool collect(struct side *s, struct bn_json *report)
 {
     bool first = !s->report;
-    if (first) s->report = json_incref(report);
-    json_t *items = json_object_get(s->report, "measurements"),
-           *machine = json_object_get(s->report, "machine");
-    const json_t *others = json_object_get(report, "measurements");
-    double bandwidth = bench_number(json_object_get(report, "machine"), "read_bandwidth_gb_s");
-    if (json_array_size(items) != json_array_size(others)) return false;
-    if (first) json_object_set_new(machine, "read_bandwidth_gb_s_repeats", json_array());
+    if (first) s->report = bn_json_ref(report);
+    struct bn_json *items = bn_json_get(s->report, "measurements"),
+                   *machine = bn_json_get(s->report, "machine");
+    const struct bn_json *others = bn_json_get(report, "measurements");
+    double bandwidth = bench_number(bn_json_get(report, "machine"), "read_bandwidth_gb_s");
+    if (bn_json_size(items) != bn_json_size(others)) return false;
+    if (first) bn_json_set(machine, "read_bandwidth_gb_s_repeats", bn_json_array());
     append(machine, "read_bandwidth_gb_s_repeats", bandwidth);
-    for (size_t i = 0; i < json_array_size(items); i++) {
-        json_t *m = json_array_get(items, i);
-        const json_t *other = json_array_get(others, i);
+    for (size_t i = 0; i < bn_json_size(items); i++) {
+        struct bn_json *m = bn_json_at(items, i);
+        const struct bn_json *other = bn_json_at(others, i);
         double median = bench_number(other, "median"), ttft = bench_number(other, "ttft_ms");
-        double step = bench_number(json_object_get(other, "step_ms"), "p50");
+        double step = bench_number(bn_json_get(other, "step_ms"), "p50");
         if (strcmp(bench_text(m, "name"), bench_text(other, "name")) != 0) return false;
-        if (first) json_object_set_new(m, "repeats", json_array());
-        if (first && ttft > 0) json_object_set_new(m, "ttft_ms_repeats", json_array());
-        if (first && step > 0) json_object_set_new(m, "step_ms_repeats", json_array());
+        if (first) bn_json_set(m, "repeats", bn_json_array());
+        if (first && ttft > 0) bn_json_set(m, "ttft_ms_repeats", bn_json_array());
+        if (first && step > 0) bn_json_set(m, "step_ms_repeats", bn_json_array());
         append(m, "repeats", median);
         if (ttft > 0) append(m, "ttft_ms_repeats", ttft);
         if (step > 0) append(m, "step_ms_repeats", step);
@@ -104,12 +104,12 @@ static bool collect(struct side *s, json_t *report)
 
 static int run_side(struct side *s, char **argv)
 {
-    json_t *report = NULL;
+    struct bn_json *report = NULL;
     argv[0] = (char *)s->program;
     int code = run_once(&report, argv);
     if (code == EXIT_DONE && !collect(s, report))
         code = term_fail_text("'%s' does not measure the same each time", s->program);
-    json_decref(report);
+    bn_json_free(report);
     return code;
 }
 
@@ -141,8 +141,8 @@ int bench_pairs(const struct bench_diff_options *o, uint32_t n, char *const *arg
     struct bench_diff_options paired = *o;
     paired.paired = true;
     if (code == EXIT_DONE) code = bench_diff_reports(sides[0].report, sides[1].report, &paired);
-    json_decref(sides[0].report);
-    json_decref(sides[1].report);
+    bn_json_free(sides[0].report);
+    bn_json_free(sides[1].report);
     free(argv);
     return code;
 }

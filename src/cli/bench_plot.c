@@ -27,7 +27,7 @@ static const struct {
 
 struct panel {
     struct svg_panel svg;
-    const json_t *items[BENCH_MEASUREMENTS_MAX];
+    const struct bn_json *items[BENCH_MEASUREMENTS_MAX];
     size_t n;
 };
 
@@ -43,7 +43,7 @@ static double x_of(const struct panel *p, size_t i)
 static void draw_point(const struct panel *p, size_t i)
 {
     struct bn_buf *b = p->svg.out;
-    const json_t *m = p->items[i];
+    const struct bn_json *m = p->items[i];
     double x = x_of(p, i), median = bench_number(m, "median");
     double low = y_of(p, bench_number(m, "q1")), high = y_of(p, bench_number(m, "q3"));
     bn_buf_printf(b, "<path d=\"M%.1f %.1fH%.1fM%.1f %.1fV%.1fM%.1f %.1fH%.1f\" class=\"bar\"/>\n",
@@ -76,11 +76,11 @@ static void draw_panel(struct panel *p, const char *title, const char *axis)
     for (size_t i = 0; i < p->n; i++) draw_point(p, i);
 }
 
-static void draw_head(struct bn_buf *b, const json_t *r)
+static void draw_head(struct bn_buf *b, const struct bn_json *r)
 {
-    const json_t *machine = json_object_get(r, "machine"), *s = json_object_get(r, "settings");
+    const struct bn_json *machine = bn_json_get(r, "machine"), *s = bn_json_get(r, "settings");
     bn_buf_printf(b, "<text x=\"%d\" y=\"30\" class=\"title\">", SVG_LEFT);
-    svg_text(b, bench_text(json_object_get(r, "model"), "name"));
+    svg_text(b, bench_text(bn_json_get(r, "model"), "name"));
     bn_buf_printf(b, "</text>\n<text x=\"%d\" y=\"50\">", SVG_LEFT);
     svg_text(b, bench_text(machine, "cpu"));
     bn_buf_printf(b, ", %.0f threads, ", bench_number(s, "threads"));
@@ -92,16 +92,16 @@ static void draw_head(struct bn_buf *b, const json_t *r)
     bn_buf_puts(b, "</text>\n");
 }
 
-static void collect(struct panel *p, const json_t *r, const char *mode)
+static void collect(struct panel *p, const struct bn_json *r, const char *mode)
 {
-    const json_t *items = json_object_get(r, "measurements");
+    const struct bn_json *items = bn_json_get(r, "measurements");
     p->n = 0;
-    for (size_t i = 0; i < json_array_size(items) && p->n < BN_ARRAY_LEN(p->items); i++)
-        if (strcmp(bench_text(json_array_get(items, i), "mode"), mode) == 0)
-            p->items[p->n++] = json_array_get(items, i);
+    for (size_t i = 0; i < bn_json_size(items) && p->n < BN_ARRAY_LEN(p->items); i++)
+        if (strcmp(bench_text(bn_json_at(items, i), "mode"), mode) == 0)
+            p->items[p->n++] = bn_json_at(items, i);
 }
 
-static void draw(struct bn_buf *b, const json_t *r)
+static void draw(struct bn_buf *b, const struct bn_json *r)
 {
     struct panel p = {.svg = {.out = b, .height = PANEL_HEIGHT}};
     int n_panels = 0;
@@ -122,14 +122,14 @@ static void draw(struct bn_buf *b, const json_t *r)
     svg_end(b);
 }
 
-char *bench_plot(const json_t *report, bool html)
+char *bench_plot(const struct bn_json *report, bool html)
 {
     struct bn_buf b;
     bn_buf_init(&b, PLOT_MAX_BYTES);
     if (html) {
         bn_buf_puts(&b, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
                         "<title>bitnet bench: ");
-        svg_text(&b, bench_text(json_object_get(report, "model"), "name"));
+        svg_text(&b, bench_text(bn_json_get(report, "model"), "name"));
         bn_buf_puts(&b, "</title>\n</head>\n<body>\n");
     } else {
         bn_buf_puts(&b, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");

@@ -13,17 +13,17 @@
 
 /* ------------------------------------------------------------------ making it */
 
-static json_t *numbers(const double *x, size_t n)
+static struct bn_json *numbers(const double *x, size_t n)
 {
-    json_t *a = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_real(x[i]));
+    struct bn_json *a = bn_json_array();
+    for (size_t i = 0; i < n; i++) bn_json_append(a, bn_json_real(x[i]));
     return a;
 }
 
 /* Times of single steps, from all repeats together. sorted: in place. */
-static json_t *step_times(double *ms, size_t n)
+static struct bn_json *step_times(double *ms, size_t n)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += ms[i];
     bench_sort(ms, n);
@@ -36,7 +36,7 @@ static json_t *step_times(double *ms, size_t n)
     return o;
 }
 
-static void set_summary(json_t *o, const struct bench_measurement *m, const char *unit,
+static void set_summary(struct bn_json *o, const struct bench_measurement *m, const char *unit,
                         const struct bench_summary *s)
 {
     set_text(o, "name", m->name);
@@ -53,10 +53,10 @@ static void set_summary(json_t *o, const struct bench_measurement *m, const char
     set(o, "repeats", numbers(m->rates, m->n_repeats));
 }
 
-static json_t *json_kernel(const struct bench *b, const struct bench_measurement *m,
-                           double *scratch)
+static struct bn_json *json_kernel(const struct bench *b, const struct bench_measurement *m,
+                                   double *scratch)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     const bitnet_kernel_case *c = &m->kernel;
     const struct bench_measurement *ref = bench_kernel_reference(b, c);
     struct bench_summary s = bench_summarize(m->rates, m->n_repeats, scratch);
@@ -65,16 +65,16 @@ static json_t *json_kernel(const struct bench *b, const struct bench_measurement
     set_text(o, "op", c->op);
     set_text(o, "isa", c->isa);
     set_text(o, "work", c->work);
-    set(o, "chosen", json_boolean(c->chosen));
+    set(o, "chosen", bn_json_bool(c->chosen));
     set_real(o, "ns", ns);
     set_real(o, "gb_s", ns > 0 ? c->bytes / ns : 0);
     double ref_rate = ref ? bench_summarize(ref->rates, ref->n_repeats, scratch).median : 0;
-    set(o, "ratio_to_scalar", ref_rate > 0 ? json_real(s.median / ref_rate) : json_null());
+    set(o, "ratio_to_scalar", ref_rate > 0 ? bn_json_real(s.median / ref_rate) : bn_json_null());
     return o;
 }
 
 /* Changes are those from the default type. */
-static void set_kv(json_t *o, const struct bench *b, const struct bench_measurement *m,
+static void set_kv(struct bn_json *o, const struct bench *b, const struct bench_measurement *m,
                    double median, double *scratch)
 {
     const struct bench_measurement *base = bench_kv_base(b, m);
@@ -92,11 +92,11 @@ static void set_kv(json_t *o, const struct bench *b, const struct bench_measurem
     set_real(o, "perplexity_change", kv->ppl.perplexity / base->kv->ppl.perplexity - 1);
 }
 
-static json_t *json_measurement(const struct bench *b, const struct bench_measurement *m,
-                                double *scratch)
+static struct bn_json *json_measurement(const struct bench *b, const struct bench_measurement *m,
+                                        double *scratch)
 {
     if (m->mode == BENCH_KERNELS) return json_kernel(b, m, scratch);
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     struct bench_summary s = bench_summarize(m->rates, m->n_repeats, scratch);
     double seqs = m->mode == BENCH_BATCH ? m->at : 1, bandwidth = b->read_bandwidth;
     set_summary(o, m, "tok/s", &s);
@@ -113,14 +113,14 @@ static json_t *json_measurement(const struct bench *b, const struct bench_measur
     set_real(o, "bytes_per_token", m->bytes_per_step / seqs);
     double read = m->bytes_per_step * s.median / seqs;
     set_real(o, "read_gb_s", read / 1e9);
-    set(o, "roofline_share", bandwidth > 0 ? json_real(read / bandwidth) : json_null());
+    set(o, "roofline_share", bandwidth > 0 ? bn_json_real(read / bandwidth) : bn_json_null());
     if (m->step_ns > 0) set_real(o, "forward_share", m->forward_ns / m->step_ns);
     return o;
 }
 
-json_t *bench_model_json(const bitnet_model_info *m)
+struct bn_json *bench_model_json(const bitnet_model_info *m)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     set_text(o, "name", m->name);
     set_text(o, "architecture", m->architecture);
     set_int(o, "parameters", m->n_params);
@@ -142,9 +142,9 @@ json_t *bench_model_json(const bitnet_model_info *m)
     return o;
 }
 
-static json_t *json_machine(const struct bench *b)
+static struct bn_json *json_machine(const struct bench *b)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     char text[256];
     double *scratch = bn_calloc(b->n_bandwidth + 1, sizeof *scratch);
     bench_cpu_name(text, sizeof text);
@@ -153,13 +153,14 @@ static json_t *json_machine(const struct bench *b)
     set_text(o, "cpus", text);
     set_int(o, "cores", b->load.cores);
     set_int(o, "usable_cores", bitnet_default_threads());
-    set(o, "load_average", b->load.average < 0 ? json_null() : json_real(b->load.average));
-    set(o, "other_programs_share", b->load.others < 0 ? json_null() : json_real(b->load.others));
-    set(o, "disturbed", json_boolean(b->load.disturbed));
+    set(o, "load_average", b->load.average < 0 ? bn_json_null() : bn_json_real(b->load.average));
+    set(o, "other_programs_share",
+        b->load.others < 0 ? bn_json_null() : bn_json_real(b->load.others));
+    set(o, "disturbed", bn_json_bool(b->load.disturbed));
     set_real(o, "read_bandwidth_gb_s", b->read_bandwidth / 1e9);
-    json_t *all = json_array();
+    struct bn_json *all = bn_json_array();
     for (size_t i = 0; i < b->n_bandwidth; i++)
-        json_array_append_new(all, json_real(b->bandwidth[i] / 1e9));
+        bn_json_append(all, bn_json_real(b->bandwidth[i] / 1e9));
     set(o, "read_bandwidth_gb_s_repeats", all);
     if (scratch)
         set_real(o, "read_bandwidth_spread",
@@ -169,9 +170,9 @@ static json_t *json_machine(const struct bench *b)
     return o;
 }
 
-json_t *bench_engine_json(const bitnet_engine_info *e, const char *backend)
+struct bn_json *bench_engine_json(const bitnet_engine_info *e, const char *backend)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     set_int(o, "threads", e->threads);
     set_int(o, "pinned", e->pinned);
     set_text(o, "backend", backend);
@@ -183,10 +184,10 @@ json_t *bench_engine_json(const bitnet_engine_info *e, const char *backend)
     return o;
 }
 
-static json_t *json_settings(const struct bench *b)
+static struct bn_json *json_settings(const struct bench *b)
 {
     const struct bench_settings *s = b->settings;
-    json_t *o = bench_engine_json(&b->single_info, b->info.backend);
+    struct bn_json *o = bench_engine_json(&b->single_info, b->info.backend);
     set_text(o, "hugepages", b->info.hugepages);
     set_text(o, "hugepages_engine", b->single_info.hugepages ? b->single_info.hugepages : "");
     set_int(o, "locked_bytes", b->info.locked_bytes + b->single_info.locked_bytes);
@@ -201,22 +202,22 @@ static json_t *json_settings(const struct bench *b)
     return o;
 }
 
-json_t *bench_report(const struct bench *b)
+struct bn_json *bench_report(const struct bench *b)
 {
-    json_t *o = json_object(), *items = json_array(), *notes = json_array();
+    struct bn_json *o = bn_json_object(), *items = bn_json_array(), *notes = bn_json_array();
     double *scratch = bn_calloc(b->settings->repeat, sizeof *scratch);
     char date[32];
     bench_date(date, sizeof date);
     if (!o || !items || !notes || !scratch) {
-        json_decref(o);
-        json_decref(items);
-        json_decref(notes);
+        bn_json_free(o);
+        bn_json_free(items);
+        bn_json_free(notes);
         free(scratch);
         return NULL;
     }
     for (size_t i = 0; i < b->n_items; i++)
-        json_array_append_new(items, json_measurement(b, &b->items[i], scratch));
-    for (size_t i = 0; i < b->n_notes; i++) json_array_append_new(notes, json_string(b->notes[i]));
+        bn_json_append(items, json_measurement(b, &b->items[i], scratch));
+    for (size_t i = 0; i < b->n_notes; i++) bn_json_append(notes, bn_json_string(b->notes[i]));
     set_text(o, "format", BENCH_FORMAT);
     set_text(o, "date", date);
     set_text(o, "version", bitnet_version());
@@ -238,28 +239,28 @@ json_t *bench_report(const struct bench *b)
 
 /* ------------------------------------------------------------------ showing it */
 
-static double mean_share(const json_t *shares)
+static double mean_share(const struct bn_json *shares)
 {
     double sum = 0, n = 0;
-    for (size_t i = 0; i < json_array_size(shares); i++)
-        if (json_is_number(json_array_get(shares, i)))
-            sum += json_number_value(json_array_get(shares, i)), n++;
+    for (size_t i = 0; i < bn_json_size(shares); i++)
+        if (bn_json_is_number(bn_json_at(shares, i)))
+            sum += bn_json_number(bn_json_at(shares, i)), n++;
     return n > 0 ? sum / n : 0;
 }
 
 /* Feed-forward layers, if a token decoded alone takes them in part. */
-static void print_ffn(const json_t *ffn)
+static void print_ffn(const struct bn_json *ffn)
 {
     if (bench_number(ffn, "tokens") == 0) return;
     printf(", ffn %s (open gates %.0f %%, inputs %.0f %%)", bench_text(ffn, "mode"),
-           mean_share(json_object_get(ffn, "gates_open")) * 100,
-           mean_share(json_object_get(ffn, "inputs_nonzero")) * 100);
+           mean_share(bn_json_get(ffn, "gates_open")) * 100,
+           mean_share(bn_json_get(ffn, "inputs_nonzero")) * 100);
 }
 
-void bench_print_subject(const json_t *r)
+void bench_print_subject(const struct bn_json *r)
 {
-    const json_t *machine = json_object_get(r, "machine"), *model = json_object_get(r, "model"),
-                 *s = json_object_get(r, "settings");
+    const struct bn_json *machine = bn_json_get(r, "machine"), *model = bn_json_get(r, "model"),
+                         *s = bn_json_get(r, "settings");
     char params[TERM_SIZE_BYTES], file[TERM_SIZE_BYTES];
     int threads = (int)bench_number(s, "threads");
     double p = bench_number(model, "parameters");
@@ -269,7 +270,7 @@ void bench_print_subject(const json_t *r)
     printf("\n%s kernels, %d thread%s on CPU %s", bench_text(s, "backend"), threads,
            threads == 1 ? "" : "s", bench_text(machine, "cpus"));
     if (*bench_text(s, "kv_type")) printf(", KV cache %s", bench_text(s, "kv_type"));
-    print_ffn(json_object_get(r, "ffn"));
+    print_ffn(bn_json_get(r, "ffn"));
     printf("\n");
     term_print_clean(stdout, bench_text(model, "name"));
     printf(": %s parameters, %s as %s, head %s%s%s, file %s\n", params,
@@ -279,9 +280,9 @@ void bench_print_subject(const json_t *r)
            term_size(file, (uint64_t)bench_number(model, "file_bytes")));
 }
 
-static void print_head(const json_t *r)
+static void print_head(const struct bn_json *r)
 {
-    const json_t *machine = json_object_get(r, "machine");
+    const struct bn_json *machine = bn_json_get(r, "machine");
     char rss[TERM_SIZE_BYTES];
     bench_print_subject(r);
     printf("load %.0f ms, peak memory %s, memory read %.1f GB/s\n\n", bench_number(r, "load_ms"),
@@ -289,13 +290,13 @@ static void print_head(const json_t *r)
            bench_number(machine, "read_bandwidth_gb_s"));
 }
 
-static void print_line(const json_t *m)
+static void print_line(const struct bn_json *m)
 {
-    const json_t *step = json_object_get(m, "step_ms"), *first = json_object_get(m, "ttft_ms"),
-                 *share = json_object_get(m, "roofline_share");
+    const struct bn_json *step = bn_json_get(m, "step_ms"), *first = bn_json_get(m, "ttft_ms"),
+                         *share = bn_json_get(m, "roofline_share");
     printf("%-14s %9.1f %7.1f %%", bench_text(m, "name"), bench_number(m, "median"),
            bench_number(m, "spread") * 100);
-    if (first) printf(" %9.1f", json_number_value(first));
+    if (first) printf(" %9.1f", bn_json_number(first));
     else printf(" %9s", "-");
     if (!step) {
         printf(" %8s %8s %8s %9s %8s %8s\n", "-", "-", "-", "-", "-", "-");
@@ -303,25 +304,25 @@ static void print_line(const json_t *m)
     }
     printf(" %8.2f %8.2f %8.2f %9.1f", bench_number(step, "p50"), bench_number(step, "p95"),
            bench_number(step, "p99"), bench_number(m, "bytes_per_token") / 1e6);
-    if (json_is_number(share)) printf(" %6.0f %%", json_number_value(share) * 100);
+    if (bn_json_is_number(share)) printf(" %6.0f %%", bn_json_number(share) * 100);
     else printf(" %8s", "-");
     printf(" %6.1f %%\n", bench_number(m, "forward_share") * 100);
 }
 
-void bench_print_report(const json_t *r)
+void bench_print_report(const struct bn_json *r)
 {
-    const json_t *items = json_object_get(r, "measurements");
+    const struct bn_json *items = bn_json_get(r, "measurements");
     print_head(r);
-    if (strcmp(bench_text(json_array_get(items, 0), "mode"), "kernels") == 0) {
+    if (strcmp(bench_text(bn_json_at(items, 0), "mode"), "kernels") == 0) {
         bench_print_kernels(items);
         return;
     }
-    if (strcmp(bench_text(json_array_get(items, 0), "mode"), "kv") == 0) {
+    if (strcmp(bench_text(bn_json_at(items, 0), "mode"), "kv") == 0) {
         bench_print_kv(items);
         return;
     }
     printf("%s%-14s %9s %9s %9s %8s %8s %8s %9s %8s %8s%s\n", term_style(stdout, TERM_BOLD), "",
            "tok/s", "spread", "first ms", "step P50", "P95", "P99 ms", "MB/token", "roofline",
            "forward", term_style(stdout, TERM_PLAIN));
-    for (size_t i = 0; i < json_array_size(items); i++) print_line(json_array_get(items, i));
+    for (size_t i = 0; i < bn_json_size(items); i++) print_line(bn_json_at(items, i));
 }

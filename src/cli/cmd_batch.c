@@ -100,14 +100,14 @@ static int print_totals(const struct batch_config *c, const struct batch_totals 
     double seconds = (double)t->ns / 1e9;
     double speed = seconds > 0 ? (double)t->answer_tokens / seconds : 0;
     if (c->json)
-        return term_print_json(json_pack(
+        return term_print_json(bn_json_pack(
             "{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:{s:I, s:I, s:I, s:I, s:I}}", "requests",
-            (json_int_t)(t->n_found + t->n_done), "found", (json_int_t)t->n_found, "failed",
-            (json_int_t)t->n_failed, "prompt_tokens", (json_int_t)t->prompt_tokens, "answer_tokens",
-            (json_int_t)t->answer_tokens, "seconds", seconds, "tok_s", speed, "engine", "steps",
-            (json_int_t)info.steps, "preemptions", (json_int_t)info.preemptions,
-            "prefix_hit_tokens", (json_int_t)info.prefix_hit_tokens, "draft_tokens",
-            (json_int_t)info.draft_tokens, "draft_accepted", (json_int_t)info.draft_accepted));
+            (int64_t)(t->n_found + t->n_done), "found", (int64_t)t->n_found, "failed",
+            (int64_t)t->n_failed, "prompt_tokens", (int64_t)t->prompt_tokens, "answer_tokens",
+            (int64_t)t->answer_tokens, "seconds", seconds, "tok_s", speed, "engine", "steps",
+            (int64_t)info.steps, "preemptions", (int64_t)info.preemptions, "prefix_hit_tokens",
+            (int64_t)info.prefix_hit_tokens, "draft_tokens", (int64_t)info.draft_tokens,
+            "draft_accepted", (int64_t)info.draft_accepted));
     if (c->quiet) return EXIT_DONE;
     fprintf(stderr, "%llu requests answered", (unsigned long long)t->n_done);
     if (t->n_failed) fprintf(stderr, ", %llu with an error", (unsigned long long)t->n_failed);

@@ -213,13 +213,14 @@ struct outputs {
     struct bn_out report, plot;
 };
 
-static int write_files(struct outputs *out, const json_t *report, const struct bench_config *c)
+static int write_files(struct outputs *out, const struct bn_json *report,
+                       const struct bench_config *c)
 {
     bitnet_error err = {0};
     bitnet_status s = BITNET_OK;
     char *text = NULL;
     if (c->report) {
-        text = json_dumps(report, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+        text = bn_json_dump(report, BN_JSON_INDENT(1) | BN_JSON_DIGITS(12));
         s = text ? bn_out_end(&out->report, text, strlen(text), &err)
                  : bn_fail_nomem(&err, 0, "the report");
         free(text);
@@ -235,14 +236,14 @@ static int write_files(struct outputs *out, const json_t *report, const struct b
 
 static int deliver(struct outputs *out, const struct bench *b, const struct bench_config *c)
 {
-    json_t *report = bench_report(b);
+    struct bn_json *report = bench_report(b);
     if (!report) return term_fail_text("out of memory while building the report");
     int code = write_files(out, report, c);
-    if (code == EXIT_DONE && c->json) code = term_print_json(json_incref(report));
+    if (code == EXIT_DONE && c->json) code = term_print_json(bn_json_ref(report));
     else if (code == EXIT_DONE) bench_print_report(report);
     fflush(stdout);
     for (size_t i = 0; !c->json && i < b->n_notes; i++) term_note(b->notes[i]);
-    json_decref(report);
+    bn_json_free(report);
     return code;
 }
 

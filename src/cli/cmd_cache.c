@@ -30,7 +30,7 @@ static const struct opt_part parts[] = {{"Cache", table, 0}, {NULL, NULL, 0}};
 #undef AT
 
 struct report {
-    json_t *entries;
+    struct bn_json *entries;
     bool json, verify, failed; /* failed: one is damaged */
     bool stopped;
     uint64_t n, bytes;
@@ -58,12 +58,12 @@ static void print_entry(const bitnet_cache_entry *e, const char *verdict)
     fputc('\n', stdout);
 }
 
-static json_t *json_entry(const bitnet_cache_entry *e, const char *verdict)
+static struct bn_json *json_entry(const bitnet_cache_entry *e, const char *verdict)
 {
-    return json_pack("{s:o, s:o, s:I, s:I, s:s}", "path",
-                     term_json_string(e->path, strlen(e->path)), "model",
-                     term_json_string(e->source, strlen(e->source)), "bytes", (json_int_t)e->bytes,
-                     "used", (json_int_t)e->used_s, "state", verdict);
+    return bn_json_pack("{s:o, s:o, s:I, s:I, s:s}", "path",
+                        term_json_string(e->path, strlen(e->path)), "model",
+                        term_json_string(e->source, strlen(e->source)), "bytes", (int64_t)e->bytes,
+                        "used", (int64_t)e->used_s, "state", verdict);
 }
 
 static int show(void *user, const bitnet_cache_entry *e)
@@ -83,7 +83,7 @@ static int show(void *user, const bitnet_cache_entry *e)
     }
     r->n++;
     r->bytes += e->bytes;
-    if (r->json) json_array_append_new(r->entries, json_entry(e, verdict));
+    if (r->json) bn_json_append(r->entries, json_entry(e, verdict));
     else print_entry(e, verdict);
     return 0;
 }
@@ -93,13 +93,13 @@ static int list(const struct cache_config *c, const char *folder, bool verify)
     char size[TERM_SIZE_BYTES];
     bitnet_error err = {0};
     struct report r = {.json = c->json, .verify = verify};
-    if (c->json && !(r.entries = json_array())) return term_fail_text("out of memory");
+    if (c->json && !(r.entries = bn_json_array())) return term_fail_text("out of memory");
     if (bitnet_cache_list(folder, show, &r, &err) != BITNET_OK) return term_fail(&err);
     int code = r.stopped ? EXIT_INTERRUPTED : r.failed ? EXIT_FAILED : EXIT_DONE;
     if (c->json) {
-        int printed = term_print_json(json_pack("{s:o, s:I, s:o}", "folder",
-                                                term_json_string(folder, strlen(folder)), "bytes",
-                                                (json_int_t)r.bytes, "entries", r.entries));
+        int printed = term_print_json(
+            bn_json_pack("{s:o, s:I, s:o}", "folder", term_json_string(folder, strlen(folder)),
+                         "bytes", (int64_t)r.bytes, "entries", r.entries));
         return printed == EXIT_DONE ? code : printed;
     }
     printf("%llu packed %s, %s, in ", (unsigned long long)r.n, r.n == 1 ? "copy" : "copies",
@@ -117,7 +117,7 @@ static int clear(const struct cache_config *c, const char *folder)
     if (bitnet_cache_clear(folder, &n, &bytes, &err) != BITNET_OK) return term_fail(&err);
     if (c->json)
         return term_print_json(
-            json_pack("{s:I, s:I}", "removed", (json_int_t)n, "bytes", (json_int_t)bytes));
+            bn_json_pack("{s:I, s:I}", "removed", (int64_t)n, "bytes", (int64_t)bytes));
     printf("%llu packed %s removed, %s\n", (unsigned long long)n, n == 1 ? "copy" : "copies",
            term_size(size, bytes));
     return EXIT_DONE;

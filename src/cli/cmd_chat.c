@@ -114,14 +114,14 @@ static bitnet_status set_system(struct chat *c, const char *text, bitnet_error *
 
 static bitnet_status save(struct chat *c, const char *path, bitnet_error *err)
 {
-    json_t *list = json_array();
+    struct bn_json *list = bn_json_array();
     for (size_t i = 0; i < c->n; i++)
-        json_array_append_new(
-            list, json_pack("{s:s, s:o}", "role", c->msgs[i].role, "content",
-                            term_json_string(c->msgs[i].content, strlen(c->msgs[i].content))));
-    json_t *all = json_pack("{s:o}", "messages", list);
-    char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
-    json_decref(all);
+        bn_json_append(
+            list, bn_json_pack("{s:s, s:o}", "role", c->msgs[i].role, "content",
+                               term_json_string(c->msgs[i].content, strlen(c->msgs[i].content))));
+    struct bn_json *all = bn_json_pack("{s:o}", "messages", list);
+    char *text = all ? bn_json_dump(all, BN_JSON_INDENT(2)) : NULL;
+    bn_json_free(all);
     if (!text) return bn_fail(err, BITNET_E_NOMEM, "out of memory while writing the conversation");
     struct bn_out out;
     bool again = c->saved_path && strcmp(c->saved_path, path) == 0;

@@ -5,7 +5,7 @@
  * counted, unless --no-stats or --meta asks for the directory alone.
  */
 #include "base/file.h"
-#include "base/json.h"
+#include "json/json.h"
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/model_opts.h"
@@ -365,46 +365,47 @@ static int print_text(const struct inspect_config *o, const struct contents *c)
 
 /* ------------------------------------------------------------------ as JSON */
 
-static json_t *json_tensor(const struct row *r)
+static struct bn_json *json_tensor(const struct row *r)
 {
     const bitnet_tensor_info *t = &r->info;
-    json_t *dims = json_array();
+    struct bn_json *dims = bn_json_array();
     for (uint32_t d = 0; d < t->n_dims && d < BN_ARRAY_LEN(t->dims); d++)
-        json_array_append_new(dims, json_integer((json_int_t)t->dims[d]));
-    json_t *j =
-        json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:b, s:b, s:b, s:b}", "name",
-                  term_json_string(t->name, strlen(t->name)), "type", t->type, "dims", dims,
-                  "bytes", (json_int_t)t->bytes, "offset", (json_int_t)t->offset, "bits_per_weight",
-                  bn_json_real(t->bits_per_weight), "is_matrix", t->is_matrix, "is_ternary_type",
-                  t->is_ternary_type, "is_gate", t->is_gate, "is_packed", t->is_packed);
+        bn_json_append(dims, bn_json_int((int64_t)t->dims[d]));
+    struct bn_json *j =
+        bn_json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:b, s:b, s:b, s:b}", "name",
+                     term_json_string(t->name, strlen(t->name)), "type", t->type, "dims", dims,
+                     "bytes", (int64_t)t->bytes, "offset", (int64_t)t->offset, "bits_per_weight",
+                     bn_json_real(t->bits_per_weight), "is_matrix", t->is_matrix, "is_ternary_type",
+                     t->is_ternary_type, "is_gate", t->is_gate, "is_packed", t->is_packed);
     if (!j || !r->counted) return j;
     const bitnet_tensor_stats *s = &r->stats;
-    json_t *found = json_pack(
+    struct bn_json *found = bn_json_pack(
         "{s:s, s:s, s:[I, I, I, I], s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:I}", "values",
-        s->values, "dtype", s->dtype, "counts", (json_int_t)s->count[0], (json_int_t)s->count[1],
-        (json_int_t)s->count[2], (json_int_t)s->count[3], "zero_share", bn_json_real(s->zero_share),
+        s->values, "dtype", s->dtype, "counts", (int64_t)s->count[0], (int64_t)s->count[1],
+        (int64_t)s->count[2], (int64_t)s->count[3], "zero_share", bn_json_real(s->zero_share),
         "scale_min", bn_json_real(s->scale_min), "scale_max", bn_json_real(s->scale_max),
-        "n_scales", (json_int_t)s->n_scales, "dead_rows", (json_int_t)s->dead_rows, "value_min",
+        "n_scales", (int64_t)s->n_scales, "dead_rows", (int64_t)s->dead_rows, "value_min",
         bn_json_real(s->value_min), "value_max", bn_json_real(s->value_max), "mean_abs",
-        bn_json_real(s->mean_abs), "nonfinite", (json_int_t)s->n_nonfinite);
-    json_object_update(j, found);
-    json_decref(found);
+        bn_json_real(s->mean_abs), "nonfinite", (int64_t)s->n_nonfinite);
+    bn_json_update(j, found, true);
+    bn_json_free(found);
     return j;
 }
 
 /* The library writes values as JSON does, but cuts long ones; those, and what JSON cannot hold,
  * stay text. */
-static json_t *json_value(const char *type, const char *value)
+static struct bn_json *json_value(const char *type, const char *value)
 {
-    json_t *j = json_loads(value, JSON_DECODE_ANY, NULL);
-    if (j && json_is_string(j) == (strcmp(type, "str") == 0)) return j;
-    json_decref(j);
+    struct bn_json *j;
+    if (!bn_json_try(&j, value, strlen(value), BN_JSON_ANY)) return NULL;
+    if (j && bn_json_is_string(j) == (strcmp(type, "str") == 0)) return j;
+    bn_json_free(j);
     return term_json_string(value, strlen(value));
 }
 
-static json_t *json_meta(const bitnet_file *f)
+static struct bn_json *json_meta(const bitnet_file *f)
 {
-    json_t *all = json_object();
+    struct bn_json *all = bn_json_object();
     for (size_t i = 0; i < bitnet_file_n_meta(f); i++) {
         const char *key, *type;
         char *value;
@@ -412,7 +413,7 @@ static json_t *json_meta(const bitnet_file *f)
         struct bn_buf name; /* a key that is not UTF-8 must not vanish from the report */
         bn_buf_init(&name, SIZE_MAX / 2);
         term_clean(&name, key, strlen(key), false);
-        json_object_set_new(all, name.data ? name.data : "", json_value(type, value));
+        bn_json_set(all, name.data ? name.data : "", json_value(type, value));
         bn_buf_free(&name);
         free(value);
     }
@@ -420,74 +421,76 @@ static json_t *json_meta(const bitnet_file *f)
 }
 
 /* As numbers with six digits: they were floats. */
-static json_t *json_advice(const bitnet_file *f)
+static struct bn_json *json_advice(const bitnet_file *f)
 {
     struct advice a[MAX_ADVICE];
     size_t n = read_advice(a, f);
-    json_t *j = json_object();
+    struct bn_json *j = bn_json_object();
     for (size_t i = 0; i < n; i++) {
         char text[32];
         snprintf(text, sizeof text, "%g", a[i].value);
-        json_object_set_new(j, a[i].member, json_loads(text, JSON_DECODE_ANY, NULL));
+        struct bn_json *number;
+        bn_json_try(&number, text, strlen(text), BN_JSON_ANY);
+        bn_json_set(j, a[i].member, number);
     }
     return j;
 }
 
-static json_t *json_delta(const bitnet_file_model *m)
+static struct bn_json *json_delta(const bitnet_file_model *m)
 {
-    if (!m->n_delta) return json_null();
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "key_heads", (json_int_t)m->delta_k_heads,
-                     "key_dim", (json_int_t)m->delta_k_dim, "value_heads",
-                     (json_int_t)m->delta_v_heads, "value_dim", (json_int_t)m->delta_v_dim, "taps",
-                     (json_int_t)m->delta_taps, "state_bytes", (json_int_t)m->state_bytes);
+    if (!m->n_delta) return bn_json_null();
+    return bn_json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "key_heads", (int64_t)m->delta_k_heads,
+                        "key_dim", (int64_t)m->delta_k_dim, "value_heads",
+                        (int64_t)m->delta_v_heads, "value_dim", (int64_t)m->delta_v_dim, "taps",
+                        (int64_t)m->delta_taps, "state_bytes", (int64_t)m->state_bytes);
 }
 
-static json_t *json_rotation(const bitnet_file_model *m)
+static struct bn_json *json_rotation(const bitnet_file_model *m)
 {
-    if (!m->rotation_block) return json_null();
-    return json_pack("{s:I, s:I, s:b, s:I}", "block", (json_int_t)m->rotation_block, "matrices",
-                     (json_int_t)m->n_rotated, "embedding", m->rotated_embedding, "signs",
-                     (json_int_t)m->rotation_signs);
+    if (!m->rotation_block) return bn_json_null();
+    return bn_json_pack("{s:I, s:I, s:b, s:I}", "block", (int64_t)m->rotation_block, "matrices",
+                        (int64_t)m->n_rotated, "embedding", m->rotated_embedding, "signs",
+                        (int64_t)m->rotation_signs);
 }
 
 /* null: it cannot be read; model_error says why. */
-static json_t *json_model(const struct contents *c)
+static struct bn_json *json_model(const struct contents *c)
 {
     const bitnet_file_model *m = &c->model;
-    if (c->why_not.status != BITNET_OK) return json_null();
-    return json_pack(
+    if (c->why_not.status != BITNET_OK) return bn_json_null();
+    return bn_json_pack(
         "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
-        "architecture", m->architecture, "vocab", (json_int_t)m->n_vocab, "embd",
-        (json_int_t)m->n_embd, "ff", (json_int_t)m->n_ff, "heads", (json_int_t)m->n_head,
-        "kv_heads", (json_int_t)m->n_head_kv, "head_dim", (json_int_t)m->head_dim, "context",
-        (json_int_t)m->n_ctx_train, "layers", (json_int_t)m->n_layer, "attention_layers",
-        (json_int_t)m->n_attention, "delta_layers", (json_int_t)m->n_delta, "attention_every",
-        (json_int_t)m->attention_every, "mtp_layers", (json_int_t)m->n_mtp, "kv_token_bytes",
-        (json_int_t)m->kv_token_bytes, "delta_net", json_delta(m), "rotation", json_rotation(m));
+        "architecture", m->architecture, "vocab", (int64_t)m->n_vocab, "embd", (int64_t)m->n_embd,
+        "ff", (int64_t)m->n_ff, "heads", (int64_t)m->n_head, "kv_heads", (int64_t)m->n_head_kv,
+        "head_dim", (int64_t)m->head_dim, "context", (int64_t)m->n_ctx_train, "layers",
+        (int64_t)m->n_layer, "attention_layers", (int64_t)m->n_attention, "delta_layers",
+        (int64_t)m->n_delta, "attention_every", (int64_t)m->attention_every, "mtp_layers",
+        (int64_t)m->n_mtp, "kv_token_bytes", (int64_t)m->kv_token_bytes, "delta_net", json_delta(m),
+        "rotation", json_rotation(m));
 }
 
 static int print_json(const struct contents *c)
 {
     const char *path = model_path_name(c->path);
-    json_t *tensors = json_array();
-    for (size_t i = 0; i < c->n_rows; i++) json_array_append_new(tensors, json_tensor(&c->rows[i]));
+    struct bn_json *tensors = bn_json_array();
+    for (size_t i = 0; i < c->n_rows; i++) bn_json_append(tensors, json_tensor(&c->rows[i]));
     bool known = c->counted && c->n_matrices;
-    return term_print_json(json_pack(
+    return term_print_json(bn_json_pack(
         "{s:o, s:s, s:I, s:o, s:o, s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, "
         "s:o}",
         "path", term_json_string(path, strlen(path)), "format", bitnet_file_format(c->file),
-        "file_bytes", (json_int_t)bitnet_file_bytes(c->file), "model", json_model(c), "model_error",
-        c->why_not.status == BITNET_OK ? json_null()
+        "file_bytes", (int64_t)bitnet_file_bytes(c->file), "model", json_model(c), "model_error",
+        c->why_not.status == BITNET_OK ? bn_json_null()
                                        : term_json_string(c->why_not.text, strlen(c->why_not.text)),
         "weight_dtype", c->weight_dtype, "bit_width",
-        known ? bn_json_real(c->bit_width) : json_null(), "has_zero_point",
-        known ? json_boolean(c->has_zero_point) : json_null(), "matrices",
-        (json_int_t)c->n_matrices, "matrix_weights", (json_int_t)c->weights, "matrix_bytes",
-        (json_int_t)c->bytes, "float_gates", (json_int_t)c->n_float_gates, "zero_share",
-        known ? bn_json_real((double)c->zeros / (double)c->weights) : json_null(), "dead_rows",
-        known ? json_integer((json_int_t)c->dead_rows) : json_null(), "nonfinite",
-        known ? json_integer((json_int_t)c->nonfinite) : json_null(), "tensors", tensors,
-        "metadata", json_meta(c->file), "sampling", json_advice(c->file)));
+        known ? bn_json_real(c->bit_width) : bn_json_null(), "has_zero_point",
+        known ? bn_json_bool(c->has_zero_point) : bn_json_null(), "matrices",
+        (int64_t)c->n_matrices, "matrix_weights", (int64_t)c->weights, "matrix_bytes",
+        (int64_t)c->bytes, "float_gates", (int64_t)c->n_float_gates, "zero_share",
+        known ? bn_json_real((double)c->zeros / (double)c->weights) : bn_json_null(), "dead_rows",
+        known ? bn_json_int((int64_t)c->dead_rows) : bn_json_null(), "nonfinite",
+        known ? bn_json_int((int64_t)c->nonfinite) : bn_json_null(), "tensors", tensors, "metadata",
+        json_meta(c->file), "sampling", json_advice(c->file)));
 }
 
 /* ------------------------------------------------------------------ the command */

@@ -28,11 +28,12 @@ static bitnet_status ask_model(struct job *j, bitnet_error *err)
     char *body = NULL;
     int status;
     BN_TRY(load_get(&j->test.target, "/v1/models", GET_TIMEOUT_S, &status, &body, err));
-    json_t *models = body ? json_loads(body, 0, NULL) : NULL;
-    const json_t *first = json_array_get(json_object_get(models, "data"), 0);
-    const char *id = json_string_value(json_object_get(first, "id"));
+    struct bn_json *models = NULL;
+    if (body) bn_json_try(&models, body, strlen(body), 0);
+    const struct bn_json *first = bn_json_at(bn_json_get(models, "data"), 0);
+    const char *id = bn_json_text(bn_json_get(first, "id"));
     j->model = id ? strdup(id) : NULL;
-    json_decref(models);
+    bn_json_free(models);
     free(body);
     if (!j->model)
         return bn_fail(err, BITNET_E_IO,
@@ -92,8 +93,8 @@ static bitnet_status put_file(struct bn_out *out, struct bn_buf *text, bitnet_er
     return s;
 }
 
-static bitnet_status write_files(struct job *j, const struct load_options *c, const json_t *report,
-                                 bitnet_error *err)
+static bitnet_status write_files(struct job *j, const struct load_options *c,
+                                 const struct bn_json *report, bitnet_error *err)
 {
     struct bn_buf text;
     bn_buf_init(&text, FILE_MAX_BYTES);
@@ -126,13 +127,13 @@ static bool any_ok(const struct job *j)
 static int deliver(struct job *j, const struct load_options *c)
 {
     bitnet_error err = {0};
-    json_t *report = load_report(&j->test.settings, j->runs, j->n_runs);
+    struct bn_json *report = load_report(&j->test.settings, j->runs, j->n_runs);
     if (!report) return term_fail_text("out of memory while building the report");
     int code = EXIT_DONE;
     if (write_files(j, c, report, &err) != BITNET_OK) code = term_fail(&err);
-    if (c->json) code = term_print_json(json_incref(report)) == EXIT_DONE ? code : EXIT_FAILED;
+    if (c->json) code = term_print_json(bn_json_ref(report)) == EXIT_DONE ? code : EXIT_FAILED;
     else load_print_table(report);
-    json_decref(report);
+    bn_json_free(report);
     if (code == EXIT_DONE && interrupt_pending()) return interrupt_exit_code();
     if (code == EXIT_DONE && !any_ok(j)) return term_fail_text("not one request went well");
     return code;

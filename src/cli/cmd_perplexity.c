@@ -86,10 +86,10 @@ static int print_result(const struct perplexity_config *c, const bitnet_ppl_resu
 {
     double seconds = (double)r->ns / 1e9, speed = seconds > 0 ? (double)r->n_tokens / seconds : 0;
     if (c->json)
-        return term_print_json(json_pack(
-            "{s:I, s:f, s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f}", "tokens", (json_int_t)r->n_tokens,
+        return term_print_json(bn_json_pack(
+            "{s:I, s:f, s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f}", "tokens", (int64_t)r->n_tokens,
             "nll_per_token", r->nll_per_token, "perplexity", r->perplexity, "std_error",
-            r->std_error, "windows", (json_int_t)r->n_windows, "ctx", (json_int_t)ctx, "protocol",
+            r->std_error, "windows", (int64_t)r->n_windows, "ctx", (int64_t)ctx, "protocol",
             c->protocol, "head", c->head, "seconds", seconds, "tok_s", speed));
     printf("perplexity     %.4f +/- %.4f\n"
            "nll per token  %.6f\n"

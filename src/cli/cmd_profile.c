@@ -118,21 +118,21 @@ static bitnet_status write_text(struct bn_out *out, char *text, bitnet_error *er
 static int deliver(struct outputs *out, const struct profile *p, const struct profile_config *c)
 {
     bitnet_error err = {0};
-    json_t *report = profile_report(p);
+    struct bn_json *report = profile_report(p);
     if (!report) return term_fail_text("out of memory while building the report");
     bitnet_status s = BITNET_OK;
     if (c->report)
-        s = write_text(&out->report, json_dumps(report, JSON_INDENT(1) | JSON_REAL_PRECISION(12)),
+        s = write_text(&out->report, bn_json_dump(report, BN_JSON_INDENT(1) | BN_JSON_DIGITS(12)),
                        &err);
     if (s == BITNET_OK && c->html) s = write_text(&out->html, profile_html(report), &err);
     if (s == BITNET_OK && c->trace) s = profile_trace(&out->trace, p, &err);
     if (s == BITNET_OK && c->folded) s = profile_folded(&out->folded, p, &err);
     int code = s == BITNET_OK ? EXIT_DONE : term_fail(&err);
-    if (code == EXIT_DONE && c->json) code = term_print_json(json_incref(report));
+    if (code == EXIT_DONE && c->json) code = term_print_json(bn_json_ref(report));
     else if (code == EXIT_DONE) profile_print(report, c->by_layer);
     fflush(stdout);
     for (size_t i = 0; code == EXIT_DONE && !c->json && i < p->n_notes; i++) term_note(p->notes[i]);
-    json_decref(report);
+    bn_json_free(report);
     return code;
 }
 

@@ -174,7 +174,7 @@ struct report {
     bitnet_model_info model;
     bitnet_engine_info engine;
     uint64_t engine_ns;                 /* opening it */
-    json_t *ffn;                        /* with --json; owned by print_report */
+    struct bn_json *ffn;                /* with --json; owned by print_report */
     const struct health_report *health; /* NULL: not asked for */
 };
 
@@ -195,95 +195,95 @@ static void print_timing(const struct report *r)
             term_style(stderr, TERM_PLAIN));
 }
 
-static json_t *json_ids(const int32_t *ids, size_t n)
+static struct bn_json *json_ids(const int32_t *ids, size_t n)
 {
-    json_t *a = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_integer(ids[i]));
+    struct bn_json *a = bn_json_array();
+    for (size_t i = 0; i < n; i++) bn_json_append(a, bn_json_int(ids[i]));
     return a;
 }
 
-static json_t *json_model(const bitnet_model_info *m)
+static struct bn_json *json_model(const bitnet_model_info *m)
 {
-    return json_pack("{s:o, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name",
-                     term_json_string(m->name, strlen(m->name)), "architecture", m->architecture,
-                     "weight_type", m->weight_type, "head_type", m->head_type, "activation",
-                     m->activation, "act_quant", m->act_quant, "parameters",
-                     (json_int_t)m->n_params, "parameters_ternary", (json_int_t)m->n_params_ternary,
-                     "vocab", (json_int_t)m->n_vocab, "file_bytes", (json_int_t)m->file_bytes);
+    return bn_json_pack("{s:o, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "name",
+                        term_json_string(m->name, strlen(m->name)), "architecture", m->architecture,
+                        "weight_type", m->weight_type, "head_type", m->head_type, "activation",
+                        m->activation, "act_quant", m->act_quant, "parameters",
+                        (int64_t)m->n_params, "parameters_ternary", (int64_t)m->n_params_ternary,
+                        "vocab", (int64_t)m->n_vocab, "file_bytes", (int64_t)m->file_bytes);
 }
 
-static json_t *json_head(const bitnet_engine_info *e)
+static struct bn_json *json_head(const bitnet_engine_info *e)
 {
-    json_t *histogram = json_array();
+    struct bn_json *histogram = bn_json_array();
     size_t n = sizeof e->head_histogram / sizeof e->head_histogram[0];
     while (n && !e->head_histogram[n - 1]) n--;
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(histogram, json_integer((json_int_t)e->head_histogram[i]));
+        bn_json_append(histogram, bn_json_int((int64_t)e->head_histogram[i]));
     double mean = e->head_screened ? (double)e->head_survivors / (double)e->head_screened : 0;
     double tried = (double)(e->head_screened + e->head_fallbacks);
     double refined = tried > 0 ? (double)e->head_refined / tried : 0;
-    return json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:o}", "mode", e->head, "tokens_full",
-                     (json_int_t)e->head_full, "tokens_screened", (json_int_t)e->head_screened,
-                     "fallbacks", (json_int_t)e->head_fallbacks, "mean_refined", refined,
-                     "mean_survivors", mean, "max_survivors", (json_int_t)e->head_survivors_max,
-                     "histogram", histogram);
+    return bn_json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:o}", "mode", e->head, "tokens_full",
+                        (int64_t)e->head_full, "tokens_screened", (int64_t)e->head_screened,
+                        "fallbacks", (int64_t)e->head_fallbacks, "mean_refined", refined,
+                        "mean_survivors", mean, "max_survivors", (int64_t)e->head_survivors_max,
+                        "histogram", histogram);
 }
 
-static json_t *json_logprob(const bitnet_model *m, const bitnet_logprob *p)
+static struct bn_json *json_logprob(const bitnet_model *m, const bitnet_logprob *p)
 {
     const char *text = bitnet_token_text(m, p->token);
     text = text ? text : "";
-    return json_pack("{s:i, s:o, s:f}", "id", (int)p->token, "token",
-                     term_json_string(text, strlen(text)), "logprob", (double)p->logprob);
+    return bn_json_pack("{s:i, s:o, s:f}", "id", (int)p->token, "token",
+                        term_json_string(text, strlen(text)), "logprob", (double)p->logprob);
 }
 
 /* One object a token, as llama.cpp's server words them. */
-static json_t *json_logprobs(const bitnet_model *m, const struct generation *g)
+static struct bn_json *json_logprobs(const bitnet_model *m, const struct generation *g)
 {
-    json_t *list = json_array();
+    struct bn_json *list = bn_json_array();
     for (size_t at = 0; at < g->n_probs; at += 1 + g->n_top) {
         const bitnet_logprob *p = &g->probs[at];
-        json_t *one = json_logprob(m, p), *top = json_array();
-        for (uint32_t i = 1; i <= g->n_top; i++) json_array_append_new(top, json_logprob(m, &p[i]));
-        json_object_set_new(one, "top_logprobs", top);
-        json_array_append_new(list, one);
+        struct bn_json *one = json_logprob(m, p), *top = bn_json_array();
+        for (uint32_t i = 1; i <= g->n_top; i++) bn_json_append(top, json_logprob(m, &p[i]));
+        bn_json_set(one, "top_logprobs", top);
+        bn_json_append(list, one);
     }
     return list;
 }
 
 /* Of models with recurrent states. */
-static json_t *json_states(const bitnet_engine_info *e)
+static struct bn_json *json_states(const bitnet_engine_info *e)
 {
-    return json_pack("{s:I, s:I, s:I, s:I}", "bytes", (json_int_t)e->state_bytes, "sequence_bytes",
-                     (json_int_t)e->state_seq_bytes, "snapshots", (json_int_t)e->state_snapshots,
-                     "snapshots_used", (json_int_t)e->state_snapshots_used);
+    return bn_json_pack("{s:I, s:I, s:I, s:I}", "bytes", (int64_t)e->state_bytes, "sequence_bytes",
+                        (int64_t)e->state_seq_bytes, "snapshots", (int64_t)e->state_snapshots,
+                        "snapshots_used", (int64_t)e->state_snapshots_used);
 }
 
 static int print_report(const struct report *r)
 {
     const struct generation *g = r->g;
-    json_t *j = json_pack(
+    struct bn_json *j = bn_json_pack(
         "{s:o, s:o, s:I, s:I, s:s, s:I, s:{s:f, s:f, s:f, s:f, s:f, s:f}, s:{s:I, s:I, s:I, s:I}, "
         "s:o, "
         "s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:o}",
         "text", term_json_string(g->text.data ? g->text.data : "", g->text.len), "tokens",
-        json_ids(g->ids, g->n_ids), "prompt_tokens", (json_int_t)g->n_prompt, "generated_tokens",
-        (json_int_t)g->n_generated, "finish_reason", generation_finish_name(g->finish), "seed",
-        (json_int_t)g->seed, "timings", "load_ms", ms(r->model.load_ns), "engine_ms",
-        ms(r->engine_ns), "ttft_ms", ms(g->first_token_ns), "prompt_tok_s",
-        generation_prompt_rate(g), "gen_tok_s", generation_decode_rate(g), "total_ms",
-        ms(g->total_ns), "memory", "peak_rss_bytes", (json_int_t)term_peak_rss_bytes(), "kv_bytes",
-        (json_int_t)r->engine.kv_bytes, "scratch_bytes", (json_int_t)r->engine.scratch_bytes,
-        "packed_bytes", (json_int_t)r->model.packed_bytes, "model", json_model(&r->model),
-        "threads", (json_int_t)r->engine.threads, "ctx_size", (json_int_t)r->engine.ctx_tokens,
-        "kv_type", r->engine.kv_type, "kv_type_v", r->engine.kv_type_v, "backend", r->model.backend,
-        "layout", r->model.layout, "head", json_head(&r->engine), "ffn", r->ffn);
-    if (r->engine.state_seq_bytes) json_object_set_new(j, "states", json_states(&r->engine));
-    json_object_set_new(j, "speculation",
-                        json_pack("{s:I, s:I}", "draft_tokens", (json_int_t)r->engine.draft_tokens,
-                                  "draft_accepted", (json_int_t)r->engine.draft_accepted));
-    if (g->logprobs) json_object_set_new(j, "logprobs", json_logprobs(r->m, g));
-    if (r->health) json_object_set_new(j, "health", health_report_json(r->health));
+        json_ids(g->ids, g->n_ids), "prompt_tokens", (int64_t)g->n_prompt, "generated_tokens",
+        (int64_t)g->n_generated, "finish_reason", generation_finish_name(g->finish), "seed",
+        (int64_t)g->seed, "timings", "load_ms", ms(r->model.load_ns), "engine_ms", ms(r->engine_ns),
+        "ttft_ms", ms(g->first_token_ns), "prompt_tok_s", generation_prompt_rate(g), "gen_tok_s",
+        generation_decode_rate(g), "total_ms", ms(g->total_ns), "memory", "peak_rss_bytes",
+        (int64_t)term_peak_rss_bytes(), "kv_bytes", (int64_t)r->engine.kv_bytes, "scratch_bytes",
+        (int64_t)r->engine.scratch_bytes, "packed_bytes", (int64_t)r->model.packed_bytes, "model",
+        json_model(&r->model), "threads", (int64_t)r->engine.threads, "ctx_size",
+        (int64_t)r->engine.ctx_tokens, "kv_type", r->engine.kv_type, "kv_type_v",
+        r->engine.kv_type_v, "backend", r->model.backend, "layout", r->model.layout, "head",
+        json_head(&r->engine), "ffn", r->ffn);
+    if (r->engine.state_seq_bytes) bn_json_set(j, "states", json_states(&r->engine));
+    bn_json_set(j, "speculation",
+                bn_json_pack("{s:I, s:I}", "draft_tokens", (int64_t)r->engine.draft_tokens,
+                             "draft_accepted", (int64_t)r->engine.draft_accepted));
+    if (g->logprobs) bn_json_set(j, "logprobs", json_logprobs(r->m, g));
+    if (r->health) bn_json_set(j, "health", health_report_json(r->health));
     return term_print_json(j);
 }
 

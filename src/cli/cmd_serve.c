@@ -339,9 +339,9 @@ static int serve(const struct serve_config *c, const bitnet_model *m, bitnet_eng
         .note = note,
         .stop_asked = stop_asked,
     };
-    json_t *all = settings_json(c, parts);
-    s.config_json = shown = all ? json_dumps(all, JSON_COMPACT) : NULL;
-    json_decref(all);
+    struct bn_json *all = settings_json(c, parts);
+    s.config_json = shown = all ? bn_json_dump(all, BN_JSON_COMPACT) : NULL;
+    bn_json_free(all);
     bitnet_status status =
         shown ? textio_chat_template(&owned, &s.chat_template, c->chat_template, &err)
               : bn_fail_nomem(&err, 0, "the configuration");

@@ -77,16 +77,16 @@ static const struct opt_part parts[] = {{"Model", table, 0}, {NULL, NULL, 0}};
 
 static int list_shapes(bool json)
 {
-    json_t *all = json_array();
+    struct bn_json *all = bn_json_array();
     const char *name, *text = NULL;
     for (size_t i = 0; (name = bitnet_synth_shape(i, &text)); i++) {
         if (json)
-            json_array_append_new(
-                all, json_pack("{s:s, s:s}", "name", name, "description", text ? text : ""));
+            bn_json_append(
+                all, bn_json_pack("{s:s, s:s}", "name", name, "description", text ? text : ""));
         else printf("%-20s %s\n", name, text ? text : "");
     }
     if (json) return term_print_json(all);
-    json_decref(all);
+    bn_json_free(all);
     return EXIT_DONE;
 }
 

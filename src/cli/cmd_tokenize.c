@@ -58,11 +58,13 @@ static int print_json(const bitnet_model *m, const int32_t *ids, size_t n)
     for (size_t i = 0; i < n; i++) {
         const char *text = bitnet_token_text(m, ids[i]);
         if (!text) text = "";
-        json_t *s = term_json_string(text, strlen(text));
-        if (!s) return term_fail_text("out of memory while printing tokens");
+        struct bn_json *s = term_json_string(text, strlen(text));
+        char *quoted = bn_json_dump(s, 0);
+        bn_json_free(s);
+        if (!quoted) return term_fail_text("out of memory while printing tokens");
         if (i) fputs(", ", stdout);
-        json_dumpf(s, stdout, JSON_ENCODE_ANY);
-        json_decref(s);
+        fputs(quoted, stdout);
+        free(quoted);
     }
     printf("]}\n");
     return EXIT_DONE;
@@ -99,7 +101,7 @@ static int print_decoded(const struct tokenize_config *c, const char *text, size
             "the ids give bytes that are not UTF-8 (byte %zu), which JSON cannot hold; "
             "leave out --json to have them as they are",
             bad_at);
-    return term_print_json(json_pack("{s:o}", "text", json_stringn(text, n)));
+    return term_print_json(bn_json_pack("{s:o}", "text", bn_json_stringn(text, n)));
 }
 
 static int decode(const struct tokenize_config *c, const bitnet_model *m, const char *input,

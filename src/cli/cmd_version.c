@@ -23,20 +23,19 @@ static int run(void *config, const struct arg_words *words)
 {
     const struct version_config *c = config;
     (void)words;
-    json_t *backends = json_array();
+    struct bn_json *backends = bn_json_array();
     const char *name;
     int supported;
     if (!c->json) printf("bitnet %s\nkernels:", bitnet_version());
     for (size_t i = 0; (name = bitnet_backend_name(i, &supported)); i++) {
-        json_array_append_new(backends,
-                              json_pack("{s:s, s:b}", "name", name, "supported", supported));
+        bn_json_append(backends, bn_json_pack("{s:s, s:b}", "name", name, "supported", supported));
         if (!c->json) printf(" %s%s", name, supported ? "" : " (not on this CPU)");
     }
     if (c->json)
-        return term_print_json(json_pack("{s:s, s:o, s:I}", "version", bitnet_version(), "backends",
-                                         backends, "default_threads",
-                                         (json_int_t)bitnet_default_threads()));
-    json_decref(backends);
+        return term_print_json(bn_json_pack("{s:s, s:o, s:I}", "version", bitnet_version(),
+                                            "backends", backends, "default_threads",
+                                            (int64_t)bitnet_default_threads()));
+    bn_json_free(backends);
     printf("\nthreads: %u\n", bitnet_default_threads());
     return EXIT_DONE;
 }

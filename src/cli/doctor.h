@@ -7,7 +7,7 @@
 #ifndef BN_CLI_DOCTOR_H
 #define BN_CLI_DOCTOR_H
 
-#include "base/json.h"
+#include "json/json.h"
 #include "base/machine.h"
 #include <bitnet/bitnet.h>
 
@@ -74,7 +74,7 @@ struct doctor_op {
 bool doctor_kernel_op(struct doctor_op *out, size_t i, const char *backend);
 const char *doctor_best_backend(void);
 void doctor_print_backends(const struct doctor_facts *f);
-json_t *doctor_json_kernels(const struct doctor_facts *f);
+struct bn_json *doctor_json_kernels(const struct doctor_facts *f);
 void doctor_print_kernels(const struct doctor_facts *f);
 
 /* ------------------------------------------------------------------ findings */
@@ -114,7 +114,7 @@ void doctor_judge_memory(struct doctor_findings *out, const struct doctor_facts 
 
 /* ------------------------------------------------------------------ reports */
 
-json_t *doctor_json(const struct doctor_facts *f, const struct doctor_findings *d);
+struct bn_json *doctor_json(const struct doctor_facts *f, const struct doctor_findings *d);
 void doctor_print(const struct doctor_facts *f, const struct doctor_findings *d);
 
 #endif

@@ -37,26 +37,25 @@ bool doctor_kernel_op(struct doctor_op *out, size_t i, const char *backend)
     return true;
 }
 
-json_t *doctor_json_kernels(const struct doctor_facts *f)
+struct bn_json *doctor_json_kernels(const struct doctor_facts *f)
 {
-    json_t *backends = json_array(), *ops = json_array();
+    struct bn_json *backends = bn_json_array(), *ops = bn_json_array();
     struct doctor_op op;
     const char *name;
     int supported;
     for (size_t i = 0; (name = bitnet_backend_name(i, &supported)); i++)
-        json_array_append_new(backends,
-                              json_pack("{s:s, s:b}", "name", name, "supported", supported));
+        bn_json_append(backends, bn_json_pack("{s:s, s:b}", "name", name, "supported", supported));
     for (size_t i = 0; doctor_kernel_op(&op, i, f->backend); i++) {
-        json_t *compiled = json_array();
+        struct bn_json *compiled = bn_json_array();
         for (size_t v = 0; v < op.n_compiled; v++)
-            json_array_append_new(compiled, json_string(op.compiled[v]));
-        json_array_append_new(ops, json_pack("{s:s, s:o, s:s}", "op", op.op, "compiled", compiled,
-                                             "used", op.compiled[op.used]));
+            bn_json_append(compiled, bn_json_string(op.compiled[v]));
+        bn_json_append(ops, bn_json_pack("{s:s, s:o, s:s}", "op", op.op, "compiled", compiled,
+                                         "used", op.compiled[op.used]));
     }
     bool passed = f->selftest.status == BITNET_OK;
-    return json_pack("{s:o, s:s, s:s, s:s, s:b, s:s, s:o}", "compiled", backends, "detected",
-                     f->detected, "best", f->best_backend, "used", f->backend, "selftest_passed",
-                     passed, "selftest", passed ? "" : f->selftest.text, "operations", ops);
+    return bn_json_pack("{s:o, s:s, s:s, s:s, s:b, s:s, s:o}", "compiled", backends, "detected",
+                        f->detected, "best", f->best_backend, "used", f->backend, "selftest_passed",
+                        passed, "selftest", passed ? "" : f->selftest.text, "operations", ops);
 }
 
 void doctor_print_backends(const struct doctor_facts *f)

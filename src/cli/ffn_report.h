@@ -5,11 +5,11 @@
 #ifndef BN_CLI_FFN_REPORT_H
 #define BN_CLI_FFN_REPORT_H
 
-#include "base/json.h"
+#include "json/json.h"
 #include <bitnet/bitnet.h>
 
 /* mode, tokens, matrices taken in part, bytes; and layer by layer the shares of open gates and of
  * inputs that are not zero, null where they were not looked at. NULL: out of memory. */
-json_t *ffn_report(const bitnet_engine *e);
+struct bn_json *ffn_report(const bitnet_engine *e);
 
 #endif

@@ -6,7 +6,7 @@
 #define BN_CLI_GENERATE_H
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "json/json.h"
 #include "cli/form_opts.h"
 #include "cli/sampling_opts.h"
 

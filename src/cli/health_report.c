@@ -62,33 +62,35 @@ void health_report_print(FILE *to, const struct health_report *r)
 
 /* ------------------------------------------------------------------ as JSON */
 
-static json_t *json_side(const bitnet_kv_side_health *s)
+static struct bn_json *json_side(const bitnet_kv_side_health *s)
 {
-    return json_pack("{s:f, s:f, s:f, s:f}", "entropy_bits", s->entropy_bits, "peaks", s->peaks,
-                     "saturated", s->saturated, "max_abs", s->max_abs);
+    return bn_json_pack("{s:f, s:f, s:f, s:f}", "entropy_bits", s->entropy_bits, "peaks", s->peaks,
+                        "saturated", s->saturated, "max_abs", s->max_abs);
 }
 
-static json_t *json_layers(const bitnet_engine *e)
+static struct bn_json *json_layers(const bitnet_engine *e)
 {
     struct layer y;
-    json_t *list = json_array();
+    struct bn_json *list = bn_json_array();
     for (uint32_t i = 0; get_layer(e, i, &y); i++)
-        json_array_append_new(
-            list, json_pack("{s:I, s:o, s:o, s:f, s:f}", "kv_rows", (json_int_t)y.kv.rows, "keys",
-                            json_side(&y.kv.keys), "values", json_side(&y.kv.values), "gates_open",
-                            y.ffn.sampled_gates, "inputs_zero", y.ffn.sampled_zeros));
+        bn_json_append(list, bn_json_pack("{s:I, s:o, s:o, s:f, s:f}", "kv_rows",
+                                          (int64_t)y.kv.rows, "keys", json_side(&y.kv.keys),
+                                          "values", json_side(&y.kv.values), "gates_open",
+                                          y.ffn.sampled_gates, "inputs_zero", y.ffn.sampled_zeros));
     return list;
 }
 
-json_t *health_report_json(const struct health_report *r)
+struct bn_json *health_report_json(const struct health_report *r)
 {
     bitnet_health h = get_health(r->engine);
-    json_t *scrub = json_pack("{s:I, s:I, s:I, s:s}", "bytes", (json_int_t)r->scrub.total_bytes,
-                              "passes", (json_int_t)r->scrub.passes, "mismatches",
-                              (json_int_t)r->scrub.mismatches, "tensor", r->scrub.tensor);
-    return json_pack("{s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:o}", "repetition",
-                     r->repetition, "logit_rows", (json_int_t)h.logit_rows, "nonfinite_rows",
-                     (json_int_t)h.nonfinite_rows, "ffn_samples", (json_int_t)h.ffn_samples,
-                     "gates_open", h.gates_open, "inputs_zero", h.inputs_zero, "kv_used", h.kv_used,
-                     "kv_cached", h.kv_cached, "weights", scrub, "layers", json_layers(r->engine));
+    struct bn_json *scrub =
+        bn_json_pack("{s:I, s:I, s:I, s:s}", "bytes", (int64_t)r->scrub.total_bytes, "passes",
+                     (int64_t)r->scrub.passes, "mismatches", (int64_t)r->scrub.mismatches, "tensor",
+                     r->scrub.tensor);
+    return bn_json_pack("{s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:o}", "repetition",
+                        r->repetition, "logit_rows", (int64_t)h.logit_rows, "nonfinite_rows",
+                        (int64_t)h.nonfinite_rows, "ffn_samples", (int64_t)h.ffn_samples,
+                        "gates_open", h.gates_open, "inputs_zero", h.inputs_zero, "kv_used",
+                        h.kv_used, "kv_cached", h.kv_cached, "weights", scrub, "layers",
+                        json_layers(r->engine));
 }

@@ -4,7 +4,7 @@
 #ifndef BN_CLI_HEALTH_REPORT_H
 #define BN_CLI_HEALTH_REPORT_H
 
-#include "base/json.h"
+#include "json/json.h"
 #include <bitnet/bitnet.h>
 #include <stdio.h>
 
@@ -19,6 +19,6 @@ struct health_report {
 
 void health_report_print(FILE *to, const struct health_report *r);
 /* NULL: out of memory. */
-json_t *health_report_json(const struct health_report *r);
+struct bn_json *health_report_json(const struct health_report *r);
 
 #endif

@@ -114,12 +114,13 @@ bool load_record_good(const struct load_record *r, const struct load_settings *s
 double load_record_ms(const struct load_record *r, enum load_goal what);
 
 /* The report of all runs. NULL: out of memory. */
-json_t *load_report(const struct load_settings *s, const struct load_run *runs, size_t n_runs);
-void load_print_table(const json_t *report);
-void load_csv(struct bn_buf *out, const json_t *report);
+struct bn_json *load_report(const struct load_settings *s, const struct load_run *runs,
+                            size_t n_runs);
+void load_print_table(const struct bn_json *report);
+void load_csv(struct bn_buf *out, const struct bn_json *report);
 bitnet_status load_requests_jsonl(struct bn_out *out, const struct load_run *runs, size_t n_runs,
                                   bitnet_error *err);
-void load_plot(struct bn_buf *out, const json_t *report, const struct load_run *runs,
+void load_plot(struct bn_buf *out, const struct bn_json *report, const struct load_run *runs,
                size_t n_runs);
 
 #endif

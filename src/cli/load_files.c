@@ -8,11 +8,11 @@
 enum { LINE_BYTES = 2048 };
 
 /* A column that may be missing is empty. */
-static void put_number(struct bn_buf *out, const json_t *o, const char *key)
+static void put_number(struct bn_buf *out, const struct bn_json *o, const char *key)
 {
-    const json_t *v = json_object_get(o, key);
-    if (json_is_integer(v)) bn_buf_printf(out, ",%lld", (long long)json_integer_value(v));
-    else if (json_is_real(v)) bn_buf_printf(out, ",%.6g", json_real_value(v));
+    const struct bn_json *v = bn_json_get(o, key);
+    if (bn_json_is_int(v)) bn_buf_printf(out, ",%lld", (long long)bn_json_integer(v));
+    else if (bn_json_is_real(v)) bn_buf_printf(out, ",%.6g", bn_json_number(v));
     else bn_buf_putc(out, ',');
 }
 
@@ -24,18 +24,18 @@ static const char *const token_counts[] = {"asked_prompt_mean", "prompt_mean", "
 static const char *const times[] = {"ttft_ms", "itl_ms", "tpot_ms", "e2e_ms", "send_delay_ms"};
 
 /* Number i of the members of a summary that become columns; "" when there are no more. */
-static const char *time_key(char out[24], const json_t *report, size_t i)
+static const char *time_key(char out[24], const struct bn_json *report, size_t i)
 {
-    const json_t *percentiles = json_object_get(report, "percentiles");
+    const struct bn_json *percentiles = bn_json_get(report, "percentiles");
     static const char *const fixed[] = {"mean", "sd", "max"};
     if (i < BN_ARRAY_LEN(fixed)) return fixed[i];
     i -= BN_ARRAY_LEN(fixed);
-    if (i >= json_array_size(percentiles)) return "";
-    snprintf(out, 24, "p%.6g", json_number_value(json_array_get(percentiles, i)));
+    if (i >= bn_json_size(percentiles)) return "";
+    snprintf(out, 24, "p%.6g", bn_json_number(bn_json_at(percentiles, i)));
     return out;
 }
 
-static void put_names(struct bn_buf *out, const json_t *report)
+static void put_names(struct bn_buf *out, const struct bn_json *report)
 {
     char key[24];
     bn_buf_puts(out, "loop");
@@ -53,37 +53,36 @@ static void put_names(struct bn_buf *out, const json_t *report)
     bn_buf_puts(out, ",server_memory_first_bytes,server_memory_last_bytes\n");
 }
 
-static void put_run(struct bn_buf *out, const json_t *report, const json_t *run)
+static void put_run(struct bn_buf *out, const struct bn_json *report, const struct bn_json *run)
 {
-    const json_t *memory = json_object_get(run, "server_memory");
+    const struct bn_json *memory = bn_json_get(run, "server_memory");
     char key[24];
     bn_buf_puts(out, bench_text(report, "loop"));
     for (size_t i = 0; i < BN_ARRAY_LEN(counts); i++) put_number(out, run, counts[i]);
     for (int i = LOAD_OK + 1; i < LOAD_OUTCOMES; i++) {
-        const json_t *one =
-            json_object_get(json_object_get(run, "outcomes"), load_outcome_names[i]);
+        const struct bn_json *one =
+            bn_json_get(bn_json_get(run, "outcomes"), load_outcome_names[i]);
         bn_buf_printf(out, ",%.0f", bench_number(one, "n"));
     }
     for (size_t i = 0; i < BN_ARRAY_LEN(token_counts); i++)
-        put_number(out, json_object_get(run, "tokens"), token_counts[i]);
+        put_number(out, bn_json_get(run, "tokens"), token_counts[i]);
     for (size_t i = 0; i < BN_ARRAY_LEN(times); i++)
         for (size_t k = 0; *time_key(key, report, k); k++)
-            put_number(out, json_object_get(run, times[i]), time_key(key, report, k));
-    put_number(out, json_object_get(run, "goodput"), "share");
-    put_number(out, json_object_get(run, "goodput"), "rps");
+            put_number(out, bn_json_get(run, times[i]), time_key(key, report, k));
+    put_number(out, bn_json_get(run, "goodput"), "share");
+    put_number(out, bn_json_get(run, "goodput"), "rps");
     for (int i = 0; i < LOAD_METRICS; i++)
-        put_number(out, json_object_get(run, "server"), load_metric_infos[i].key);
+        put_number(out, bn_json_get(run, "server"), load_metric_infos[i].key);
     put_number(out, memory, "first_bytes");
     put_number(out, memory, "last_bytes");
     bn_buf_putc(out, '\n');
 }
 
-void load_csv(struct bn_buf *out, const json_t *report)
+void load_csv(struct bn_buf *out, const struct bn_json *report)
 {
-    const json_t *runs = json_object_get(report, "runs");
+    const struct bn_json *runs = bn_json_get(report, "runs");
     put_names(out, report);
-    for (size_t i = 0; i < json_array_size(runs); i++)
-        put_run(out, report, json_array_get(runs, i));
+    for (size_t i = 0; i < bn_json_size(runs); i++) put_run(out, report, bn_json_at(runs, i));
 }
 
 /* ------------------------------------------------------------------ requests */

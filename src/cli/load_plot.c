@@ -183,23 +183,23 @@ static void draw_distribution(struct panel *p, const struct load_run *runs, size
 
 /* ------------------------------------------------------------------ several runs */
 
-static void draw_sizes(struct panel *p, const json_t *report)
+static void draw_sizes(struct panel *p, const struct bn_json *report)
 {
-    const json_t *runs = json_object_get(report, "runs");
+    const struct bn_json *runs = bn_json_get(report, "runs");
     struct curve *c = &p->curves[0];
     char text[24];
     p->n_curves = 1;
     memset(c, 0, sizeof *c);
-    for (size_t i = 0; i < json_array_size(runs); i++) {
+    for (size_t i = 0; i < bn_json_size(runs); i++) {
         c->x[i] = (double)i + 0.5;
-        c->y[i] = bench_number(json_array_get(runs, i), "output_tok_s");
+        c->y[i] = bench_number(bn_json_at(runs, i), "output_tok_s");
         c->n = i + 1;
     }
     fit(p);
     p->max_x = (double)c->n;
     svg_frame(&p->svg, "Output of all requests", "tok/s", "requests open at a time");
     for (size_t i = 0; i < c->n; i++) {
-        snprintf(text, sizeof text, "%.0f", bench_number(json_array_get(runs, i), "at_a_time"));
+        snprintf(text, sizeof text, "%.0f", bench_number(bn_json_at(runs, i), "at_a_time"));
         svg_mark(&p->svg, x_of(p, c->x[i]), text);
         bn_buf_printf(p->svg.out, "<text x=\"%.1f\" y=\"%.1f\" class=\"mid\">%.4g</text>\n",
                       x_of(p, c->x[i]), y_of(p, c->y[i]) - 10, c->y[i]);
@@ -208,10 +208,10 @@ static void draw_sizes(struct panel *p, const json_t *report)
     p->svg.y0 += PANEL_HEIGHT;
 }
 
-static void draw_head(struct bn_buf *b, const json_t *report)
+static void draw_head(struct bn_buf *b, const struct bn_json *report)
 {
     bn_buf_printf(b, "<text x=\"%d\" y=\"30\" class=\"title\">", SVG_LEFT);
-    svg_text(b, bench_text(json_object_get(report, "settings"), "model"));
+    svg_text(b, bench_text(bn_json_get(report, "settings"), "model"));
     bn_buf_printf(b, "</text>\n<text x=\"%d\" y=\"50\">", SVG_LEFT);
     svg_text(b, bench_text(report, "url"));
     bn_buf_printf(b, ", times from when a request was %s, ", bench_text(report, "latency_from"));
@@ -219,7 +219,8 @@ static void draw_head(struct bn_buf *b, const json_t *report)
     bn_buf_puts(b, "</text>\n");
 }
 
-void load_plot(struct bn_buf *out, const json_t *report, const struct load_run *runs, size_t n_runs)
+void load_plot(struct bn_buf *out, const struct bn_json *report, const struct load_run *runs,
+               size_t n_runs)
 {
     int n_panels = n_runs == 1 ? 5 : 4;
     size_t most = 1;

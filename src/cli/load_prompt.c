@@ -47,40 +47,40 @@ uint32_t load_length_draw(const struct load_length *l, struct bn_rng *r)
 
 /* ------------------------------------------------------------------ a file of prompts */
 
-static json_t *user_message(json_t *content)
+static struct bn_json *user_message(struct bn_json *content)
 {
-    return json_pack("[{s:s, s:O}]", "role", "user", "content", content);
+    return bn_json_pack("[{s:s, s:O}]", "role", "user", "content", content);
 }
 
 /* The messages of one line; NULL: it has none. */
-static json_t *messages_of(const json_t *line)
+static struct bn_json *messages_of(const struct bn_json *line)
 {
-    json_t *messages = json_object_get(line, "messages"), *prompt = json_object_get(line, "prompt");
-    json_t *turn = json_array_get(json_object_get(line, "turns"), 0);
-    if (json_array_size(messages)) return json_incref(messages);
-    if (json_is_string(prompt)) return user_message(prompt);
-    return json_is_string(turn) ? user_message(turn) : NULL;
+    struct bn_json *messages = bn_json_get(line, "messages"), *prompt = bn_json_get(line, "prompt");
+    struct bn_json *turn = bn_json_at(bn_json_get(line, "turns"), 0);
+    if (bn_json_size(messages)) return bn_json_ref(messages);
+    if (bn_json_is_string(prompt)) return user_message(prompt);
+    return bn_json_is_string(turn) ? user_message(turn) : NULL;
 }
 
 static bitnet_status read_prompt(struct load_dataset *d, const struct line *l, const char *path,
                                  uint64_t *bytes, bitnet_error *err)
 {
     char what[300];
-    json_t *line = NULL;
+    struct bn_json *line = NULL;
     snprintf(what, sizeof what, "line %llu of '%.200s'", (unsigned long long)l->number, path);
     if (!l->whole || (*bytes += l->n) > LOAD_MAX_DATASET_BYTES ||
-        json_array_size(d->items) == LOAD_MAX_PROMPTS)
+        bn_json_size(d->items) == LOAD_MAX_PROMPTS)
         return bn_fail(err, BITNET_E_LIMIT,
                        "%s is longer than %d bytes, or the file has more than %d prompts or %d "
                        "bytes",
                        what, LINES_MAX_BYTES, LOAD_MAX_PROMPTS, LOAD_MAX_DATASET_BYTES);
-    BN_TRY(bn_json_parse(&line, l->text, l->n, what, err));
-    json_t *messages = messages_of(line);
-    json_decref(line);
+    BN_TRY(bn_json_parse(&line, l->text, l->n, 0, what, err));
+    struct bn_json *messages = messages_of(line);
+    bn_json_free(line);
     if (!messages)
         return bn_fail(err, BITNET_E_FORMAT,
                        "%s has neither \"messages\" nor \"prompt\" nor \"turns\"", what);
-    if (json_array_append_new(d->items, messages) != 0) return bn_fail_nomem(err, l->n, what);
+    if (!bn_json_append(d->items, messages)) return bn_fail_nomem(err, l->n, what);
     return BITNET_OK;
 }
 
@@ -90,7 +90,7 @@ bitnet_status load_dataset_read(struct load_dataset *d, const char *path, bitnet
     struct line l;
     bool got = true;
     uint64_t bytes = 0;
-    d->items = json_array();
+    d->items = bn_json_array();
     bitnet_status s = lines_open(&lines, path, err);
     while (s == BITNET_OK) {
         s = lines_next(&lines, &l, &got, err);
@@ -98,14 +98,14 @@ bitnet_status load_dataset_read(struct load_dataset *d, const char *path, bitnet
         if (l.n) s = read_prompt(d, &l, path, &bytes, err);
     }
     lines_close(&lines);
-    if (s == BITNET_OK && json_array_size(d->items) == 0)
+    if (s == BITNET_OK && bn_json_size(d->items) == 0)
         s = bn_fail(err, BITNET_E_FORMAT, "'%.200s' holds no prompts", path);
     return s;
 }
 
 void load_dataset_free(struct load_dataset *d)
 {
-    json_decref(d->items);
+    bn_json_free(d->items);
     d->items = NULL;
 }
 
@@ -139,17 +139,18 @@ static struct bn_rng rng_for(uint64_t seed, uint64_t index, enum use use)
     return (struct bn_rng){bn_mix64(bn_mix64(seed + 1) ^ bn_mix64(index * 4 + (uint64_t)use))};
 }
 
-static json_t *word_message(const struct load_prompts *p, const struct load_ask *ask)
+static struct bn_json *word_message(const struct load_prompts *p, const struct load_ask *ask)
 {
     struct bn_buf text;
     uint32_t shared = p->shared_prefix < ask->n_in ? p->shared_prefix : ask->n_in;
     bn_buf_init(&text, LOAD_MAX_BODY_BYTES);
     put_words(&text, shared, rng_for(p->seed, 0, USE_PREFIX));
     put_words(&text, ask->n_in - shared, rng_for(p->seed, ask->index, USE_WORDS));
-    json_t *content = text.failed ? NULL : json_stringn(text.data ? text.data : "", text.len);
+    struct bn_json *content =
+        text.failed ? NULL : bn_json_stringn(text.data ? text.data : "", text.len);
     bn_buf_free(&text);
-    json_t *messages = user_message(content);
-    json_decref(content);
+    struct bn_json *messages = user_message(content);
+    bn_json_free(content);
     return messages;
 }
 
@@ -163,46 +164,39 @@ struct load_ask load_prompts_ask(const struct load_prompts *p, uint64_t index)
 }
 
 /* For /v1/completions: the texts of the messages, one after the other. */
-static json_t *plain_prompt(const json_t *messages)
+static struct bn_json *plain_prompt(const struct bn_json *messages)
 {
     struct bn_buf text;
     bn_buf_init(&text, LOAD_MAX_BODY_BYTES);
-    for (size_t i = 0; i < json_array_size(messages); i++) {
-        const char *s = json_string_value(json_object_get(json_array_get(messages, i), "content"));
+    for (size_t i = 0; i < bn_json_size(messages); i++) {
+        const char *s = bn_json_text(bn_json_get(bn_json_at(messages, i), "content"));
         if (text.len) bn_buf_putc(&text, '\n');
         bn_buf_puts(&text, s ? s : "");
     }
-    json_t *j = text.failed ? NULL : json_stringn(text.data ? text.data : "", text.len);
+    struct bn_json *j = text.failed ? NULL : bn_json_stringn(text.data ? text.data : "", text.len);
     bn_buf_free(&text);
     return j;
 }
 
-static json_t *messages_for(const struct load_prompts *p, const struct load_ask *ask)
+static struct bn_json *messages_for(const struct load_prompts *p, const struct load_ask *ask)
 {
     if (!p->dataset) return word_message(p, ask);
-    size_t n = json_array_size(p->dataset->items);
-    return json_incref(json_array_get(p->dataset->items, ask->index % n));
-}
-
-static int append(const char *text, size_t n, void *to)
-{
-    return bn_buf_append(to, text, n) ? 0 : -1;
+    size_t n = bn_json_size(p->dataset->items);
+    return bn_json_ref(bn_json_at(p->dataset->items, ask->index % n));
 }
 
 bool load_prompts_body(const struct load_prompts *p, const struct load_ask *ask, struct bn_buf *out)
 {
-    json_t *messages = messages_for(p, ask);
-    json_t *asked = p->chat ? json_incref(messages) : plain_prompt(messages);
-    json_decref(messages);
-    json_t *body = json_pack("{s:s, s:o, s:i, s:I, s:b, s:{s:b}}", "model", p->model,
-                             p->chat ? "messages" : "prompt", asked, "max_tokens", (int)ask->n_out,
-                             "seed", (json_int_t)((p->seed + ask->index) & INT32_MAX), "stream", 1,
-                             "stream_options", "include_usage", 1);
-    if (p->ignore_eos) json_object_set_new(body, "ignore_eos", json_true());
-    if (p->has_temperature)
-        json_object_set_new(body, "temperature", json_real((double)p->temperature));
-    bool ok =
-        body && json_dump_callback(body, append, out, JSON_COMPACT | JSON_REAL_PRECISION(6)) == 0;
-    json_decref(body);
+    struct bn_json *messages = messages_for(p, ask);
+    struct bn_json *asked = p->chat ? bn_json_ref(messages) : plain_prompt(messages);
+    bn_json_free(messages);
+    struct bn_json *body = bn_json_pack(
+        "{s:s, s:o, s:i, s:I, s:b, s:{s:b}}", "model", p->model, p->chat ? "messages" : "prompt",
+        asked, "max_tokens", (int)ask->n_out, "seed", (int64_t)((p->seed + ask->index) & INT32_MAX),
+        "stream", 1, "stream_options", "include_usage", 1);
+    if (p->ignore_eos) bn_json_set(body, "ignore_eos", bn_json_bool(true));
+    if (p->has_temperature) bn_json_set(body, "temperature", bn_json_real((double)p->temperature));
+    bool ok = bn_json_write(out, body, BN_JSON_COMPACT | BN_JSON_DIGITS(6));
+    bn_json_free(body);
     return ok;
 }

@@ -8,7 +8,7 @@
 #define BN_CLI_LOAD_PROMPT_H
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "json/json.h"
 #include "base/rng.h"
 
 enum {
@@ -31,7 +31,7 @@ uint32_t load_length_draw(const struct load_length *l, struct bn_rng *r);
 
 /* Prompts of a JSONL file: "messages", "prompt", or the first of "turns". */
 struct load_dataset {
-    json_t *items; /* array of arrays of messages */
+    struct bn_json *items; /* array of arrays of messages */
 };
 bitnet_status load_dataset_read(struct load_dataset *d, const char *path, bitnet_error *err);
 void load_dataset_free(struct load_dataset *d);

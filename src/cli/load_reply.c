@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/load_reply.h"
 
-#include <jansson.h>
+#include "json/json.h"
 #include <stdio.h>
 
 /* Members of a choice, or of its delta, that hold text of the model. */
-static bool has_text(const json_t *o)
+static bool has_text(const struct bn_json *o)
 {
     static const char *const keys[] = {"content", "text", "reasoning_content", "reasoning"};
     for (size_t i = 0; i < BN_ARRAY_LEN(keys); i++)
-        if (json_string_length(json_object_get(o, keys[i]))) return true;
-    return json_array_size(json_object_get(o, "tool_calls")) > 0;
+        if (bn_json_bytes(bn_json_get(o, keys[i]))) return true;
+    return bn_json_size(bn_json_get(o, "tool_calls")) > 0;
 }
 
 static void take_chunk(struct load_reply *r)
@@ -25,39 +25,39 @@ static void take_chunk(struct load_reply *r)
     r->n_chunks++;
 }
 
-static void read_choices(struct load_reply *r, const json_t *choices)
+static void read_choices(struct load_reply *r, const struct bn_json *choices)
 {
     bool text = false;
-    for (size_t i = 0; i < json_array_size(choices); i++) {
-        const json_t *c = json_array_get(choices, i);
-        text = text || has_text(c) || has_text(json_object_get(c, "delta"));
-        if (json_is_string(json_object_get(c, "finish_reason"))) r->finished = true;
+    for (size_t i = 0; i < bn_json_size(choices); i++) {
+        const struct bn_json *c = bn_json_at(choices, i);
+        text = text || has_text(c) || has_text(bn_json_get(c, "delta"));
+        if (bn_json_is_string(bn_json_get(c, "finish_reason"))) r->finished = true;
     }
     if (text) take_chunk(r);
 }
 
-static uint32_t count_of(const json_t *usage, const char *key)
+static uint32_t count_of(const struct bn_json *usage, const char *key)
 {
-    json_int_t n = json_integer_value(json_object_get(usage, key));
+    int64_t n = bn_json_integer(bn_json_get(usage, key));
     return n < 0 ? 0 : n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
 /* Some servers send a usage with every chunk: the last one counts. */
-static void read_usage(struct load_reply *r, const json_t *usage)
+static void read_usage(struct load_reply *r, const struct bn_json *usage)
 {
-    if (!json_is_object(usage)) return;
+    if (!bn_json_is_object(usage)) return;
     r->has_usage = true;
     r->n_prompt = count_of(usage, "prompt_tokens");
     r->n_output = count_of(usage, "completion_tokens");
-    r->n_cached = count_of(json_object_get(usage, "prompt_tokens_details"), "cached_tokens");
+    r->n_cached = count_of(bn_json_get(usage, "prompt_tokens_details"), "cached_tokens");
 }
 
 /* Where servers put the sentence: {"error": {"message": ...}}, {"error": ...}, {"message": ...} */
-static const char *message_of(const json_t *j)
+static const char *message_of(const struct bn_json *j)
 {
-    const json_t *e = json_object_get(j, "error");
-    const json_t *m = json_object_get(json_is_object(e) ? e : j, "message");
-    return json_is_string(m) ? json_string_value(m) : json_string_value(e);
+    const struct bn_json *e = bn_json_get(j, "error");
+    const struct bn_json *m = bn_json_get(bn_json_is_object(e) ? e : j, "message");
+    return bn_json_is_string(m) ? bn_json_text(m) : bn_json_text(e);
 }
 
 static void on_event(void *user, const char *data, size_t n)
@@ -67,17 +67,19 @@ static void on_event(void *user, const char *data, size_t n)
         r->finished = true;
         return;
     }
-    json_t *j = json_loadb(data, n, 0, NULL);
-    if (!json_is_object(j)) {
+    struct bn_json *j;
+    if (!bn_json_try(&j, data, n, 0)) {
+        snprintf(r->error, sizeof r->error, "out of memory for an event");
+    } else if (!bn_json_is_object(j)) {
         snprintf(r->error, sizeof r->error, "an event is no JSON object: %.60s", data);
-    } else if (json_object_get(j, "error") && !json_is_null(json_object_get(j, "error"))) {
+    } else if (bn_json_get(j, "error") && !bn_json_is_null(bn_json_get(j, "error"))) {
         const char *m = message_of(j);
         snprintf(r->error, sizeof r->error, "error in the stream: %.120s", m ? m : "no message");
     } else {
-        read_choices(r, json_object_get(j, "choices"));
-        read_usage(r, json_object_get(j, "usage"));
+        read_choices(r, bn_json_get(j, "choices"));
+        read_usage(r, bn_json_get(j, "usage"));
     }
-    json_decref(j);
+    bn_json_free(j);
 }
 
 void load_reply_init(struct load_reply *r)
@@ -105,9 +107,10 @@ void load_reply_free(struct load_reply *r) { load_sse_free(&r->sse); }
 
 void load_reply_error(char *out, size_t room, const char *body, size_t n)
 {
-    json_t *j = n ? json_loadb(body, n, 0, NULL) : NULL;
+    struct bn_json *j = NULL;
+    if (n) bn_json_try(&j, body, n, 0);
     const char *m = message_of(j);
     if (m) snprintf(out, room, "%s", m);
     else snprintf(out, room, "%.*s", (int)bn_min_size(n, room), n ? body : "");
-    json_decref(j);
+    bn_json_free(j);
 }

@@ -55,9 +55,9 @@ static double offered(const struct load_run *run, const struct totals *t)
     return span > 0 ? (double)(run->n_due - 1) / span : NAN;
 }
 
-static json_t *json_summary(const struct load_summary *m, const struct load_settings *s)
+static struct bn_json *json_summary(const struct load_summary *m, const struct load_settings *s)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     set_int(o, "n", m->n);
     set_real(o, "mean", m->n ? m->mean : NAN);
     set_real(o, "sd", m->n > 1 ? m->deviation : NAN);
@@ -71,7 +71,7 @@ static json_t *json_summary(const struct load_summary *m, const struct load_sett
 }
 
 /* Times of requests that went well; scratch: [n_records]. */
-static json_t *json_times(const struct load_run *run, enum load_goal what, double *scratch)
+static struct bn_json *json_times(const struct load_run *run, enum load_goal what, double *scratch)
 {
     const struct load_settings *s = run->settings;
     size_t n = 0;
@@ -84,7 +84,7 @@ static json_t *json_times(const struct load_run *run, enum load_goal what, doubl
     return json_summary(&m, s);
 }
 
-static json_t *json_send_delay(const struct load_run *run, double *scratch)
+static struct bn_json *json_send_delay(const struct load_run *run, double *scratch)
 {
     const struct load_settings *s = run->settings;
     size_t n = 0;
@@ -95,12 +95,12 @@ static json_t *json_send_delay(const struct load_run *run, double *scratch)
     return json_summary(&m, s);
 }
 
-static json_t *json_outcomes(const struct load_run *run, const struct totals *t)
+static struct bn_json *json_outcomes(const struct load_run *run, const struct totals *t)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     for (int i = 0; i < LOAD_OUTCOMES; i++) {
         if (!t->outcomes[i] && i != LOAD_OK) continue;
-        json_t *one = json_object();
+        struct bn_json *one = bn_json_object();
         set_int(one, "n", t->outcomes[i]);
         if (*run->why[i]) set_text(one, "first_reason", run->why[i]);
         set(o, load_outcome_names[i], one);
@@ -108,10 +108,10 @@ static json_t *json_outcomes(const struct load_run *run, const struct totals *t)
     return o;
 }
 
-static json_t *json_tokens(const struct totals *t)
+static struct bn_json *json_tokens(const struct totals *t)
 {
     double n = t->n_ok ? (double)t->n_ok : NAN;
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     set_real(o, "asked_prompt_mean", t->asked_in / n);
     set_real(o, "prompt_mean", t->prompt / n);
     set_real(o, "cached_mean", t->cached / n);
@@ -122,9 +122,10 @@ static json_t *json_tokens(const struct totals *t)
     return o;
 }
 
-static json_t *json_goodput(const struct load_run *run, const struct totals *t, double seconds)
+static struct bn_json *json_goodput(const struct load_run *run, const struct totals *t,
+                                    double seconds)
 {
-    json_t *o = json_object(), *goals = json_object();
+    struct bn_json *o = bn_json_object(), *goals = bn_json_object();
     for (int g = 0; g < LOAD_GOALS; g++)
         if (run->settings->goals_ms[g] > 0)
             set_real(goals, load_goal_names[g], run->settings->goals_ms[g]);
@@ -135,9 +136,9 @@ static json_t *json_goodput(const struct load_run *run, const struct totals *t, 
     return o;
 }
 
-static json_t *json_server(const struct load_run *run)
+static struct bn_json *json_server(const struct load_run *run)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     for (int m = 0; m < LOAD_METRICS; m++) {
         double mean = load_scrape_mean(&run->before, &run->after, (enum load_metric)m);
         if (!isnan(mean)) set_real(o, load_metric_infos[m].key, mean * load_metric_infos[m].factor);
@@ -145,9 +146,9 @@ static json_t *json_server(const struct load_run *run)
     return o;
 }
 
-static json_t *json_memory(const struct load_memory *m)
+static struct bn_json *json_memory(const struct load_memory *m)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     double first = m->bytes[0], last = m->bytes[m->n - 1];
     set_real(o, "first_bytes", first);
     set_real(o, "last_bytes", last);
@@ -157,7 +158,7 @@ static json_t *json_memory(const struct load_memory *m)
     return o;
 }
 
-static void set_counts(json_t *o, const struct load_run *run, const struct totals *t)
+static void set_counts(struct bn_json *o, const struct load_run *run, const struct totals *t)
 {
     set_int(o, "requests", run->n_due);
     set_int(o, "ok", t->n_ok);
@@ -169,7 +170,7 @@ static void set_counts(json_t *o, const struct load_run *run, const struct total
     set(o, "outcomes", json_outcomes(run, t));
 }
 
-static json_t *json_run(const struct load_run *run, double *scratch)
+static struct bn_json *json_run(const struct load_run *run, double *scratch)
 {
     const struct load_settings *s = run->settings;
     struct totals t = {0};
@@ -177,7 +178,7 @@ static json_t *json_run(const struct load_run *run, double *scratch)
     if (run->until_ns > t.last_end_ns) t.last_end_ns = run->until_ns;
     double seconds = seconds_between(t.first_due_ns, t.last_end_ns);
     if (seconds == 0) seconds = NAN;
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     set_int(o, "at_a_time", run->at_a_time);
     if (s->loop != LOAD_CLOSED) set_real(o, "offered_rps", offered(run, &t));
     set_counts(o, run, &t);
@@ -197,14 +198,14 @@ static json_t *json_run(const struct load_run *run, double *scratch)
     if (run->before.found && run->after.found) set(o, "server", json_server(run));
     if (run->memory.n) set(o, "server_memory", json_memory(&run->memory));
     set_real(o, "own_cpu_share", run->own_cpu_share);
-    set(o, "interrupted", json_boolean(run->interrupted));
-    set(o, "record_limit_reached", json_boolean(run->full));
+    set(o, "interrupted", bn_json_bool(run->interrupted));
+    set(o, "record_limit_reached", bn_json_bool(run->full));
     return o;
 }
 
-static json_t *json_settings(const struct load_settings *s)
+static struct bn_json *json_settings(const struct load_settings *s)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     set_text(o, "endpoint", s->prompts.chat ? "chat" : "completions");
     set_text(o, "model", s->prompts.model);
     set_int(o, "seed", s->prompts.seed);
@@ -213,13 +214,13 @@ static json_t *json_settings(const struct load_settings *s)
     else if (!s->trace) set_text(o, "input_len", s->input_len);
     if (!s->trace) set_text(o, "output_len", s->output_len);
     set_real(o, "duration_s", s->duration_s > 0 ? s->duration_s : NAN);
-    set(o, "requests", s->n_requests ? json_integer((json_int_t)s->n_requests) : json_null());
+    set(o, "requests", s->n_requests ? bn_json_int((int64_t)s->n_requests) : bn_json_null());
     set_real(o, "ramp_up_s", s->ramp_s);
     set_real(o, "warmup_s", s->warmup_s);
     set_int(o, "warmup_requests", s->warmup_requests);
     set_real(o, "timeout_s", s->timeout_s);
     set_int(o, "shared_prefix", s->prompts.shared_prefix);
-    set(o, "ignore_eos", json_boolean(s->prompts.ignore_eos));
+    set(o, "ignore_eos", bn_json_bool(s->prompts.ignore_eos));
     if (s->loop != LOAD_RATE) return o;
     set_real(o, "rps", s->arrivals.rate);
     set_text(o, "arrival", s->arrivals.shape > 0 ? "poisson" : "constant");
@@ -227,21 +228,22 @@ static json_t *json_settings(const struct load_settings *s)
     return o;
 }
 
-json_t *load_report(const struct load_settings *s, const struct load_run *runs, size_t n_runs)
+struct bn_json *load_report(const struct load_settings *s, const struct load_run *runs,
+                            size_t n_runs)
 {
     static const char *const loops[] = {
         [LOAD_CLOSED] = "closed", [LOAD_RATE] = "rate", [LOAD_TRACE] = "trace"};
-    json_t *o = json_object(), *items = json_array(), *percentiles = json_array();
+    struct bn_json *o = bn_json_object(), *items = bn_json_array(), *percentiles = bn_json_array();
     char date[32];
     size_t most = 1;
     bench_date(date, sizeof date);
     for (size_t i = 0; i < n_runs; i++) most = bn_max_size(most, runs[i].n_records);
     double *scratch = bn_calloc(most, sizeof *scratch);
     for (size_t i = 0; scratch && i < n_runs; i++)
-        json_array_append_new(items, json_run(&runs[i], scratch));
+        bn_json_append(items, json_run(&runs[i], scratch));
     free(scratch);
     for (size_t i = 0; i < s->n_percentiles; i++)
-        json_array_append_new(percentiles, json_real(s->percentiles[i]));
+        bn_json_append(percentiles, bn_json_real(s->percentiles[i]));
     set_text(o, "format", LOAD_FORMAT);
     set_text(o, "date", date);
     set_text(o, "version", bitnet_version());
@@ -251,7 +253,7 @@ json_t *load_report(const struct load_settings *s, const struct load_run *runs, 
     set(o, "percentiles", percentiles);
     set(o, "settings", json_settings(s));
     set(o, "runs", items);
-    if (scratch && json_array_size(items) == n_runs) return o;
-    json_decref(o);
+    if (scratch && bn_json_size(items) == n_runs) return o;
+    bn_json_free(o);
     return NULL;
 }

@@ -12,15 +12,15 @@ static const double busy_share = 0.7;
 /* Templates of chats are found in prefix caches; more than this is not due to them. */
 static const double known_share = 0.5;
 
-static bool is_closed(const json_t *report)
+static bool is_closed(const struct bn_json *report)
 {
     return strcmp(bench_text(report, "loop"), "closed") == 0;
 }
 
-static void print_head(const json_t *report)
+static void print_head(const struct bn_json *report)
 {
-    const json_t *s = json_object_get(report, "settings");
-    size_t n_runs = json_array_size(json_object_get(report, "runs"));
+    const struct bn_json *s = bn_json_get(report, "settings");
+    size_t n_runs = bn_json_size(bn_json_get(report, "runs"));
     term_print_clean(stdout, bench_text(report, "url"));
     printf(", %s, model ", bench_text(s, "endpoint"));
     term_print_clean(stdout, bench_text(s, "model"));
@@ -39,11 +39,11 @@ static void print_head(const json_t *report)
                is_closed(report) ? "numbers of clients" : "requests that may be open at a time");
 }
 
-static void print_outcomes(const json_t *run)
+static void print_outcomes(const struct bn_json *run)
 {
     const char *name;
-    json_t *one;
-    json_object_foreach(json_object_get(run, "outcomes"), name, one)
+    struct bn_json *one;
+    bn_json_each_member(bn_json_get(run, "outcomes"), name, one)
     {
         if (strcmp(name, "ok") == 0) continue;
         printf("  %-11s %.0f", name, bench_number(one, "n"));
@@ -55,7 +55,7 @@ static void print_outcomes(const json_t *run)
     }
 }
 
-static void print_counts(const json_t *run)
+static void print_counts(const struct bn_json *run)
 {
     printf("requests      %.0f: %.0f ok, %.0f failed", bench_number(run, "requests"),
            bench_number(run, "ok"), bench_number(run, "failed"));
@@ -68,11 +68,11 @@ static void print_counts(const json_t *run)
     print_outcomes(run);
 }
 
-static void print_rates(const json_t *run)
+static void print_rates(const struct bn_json *run)
 {
-    const json_t *t = json_object_get(run, "tokens");
+    const struct bn_json *t = bn_json_get(run, "tokens");
     printf("rate          %.4g requests/s", bench_number(run, "rps"));
-    if (json_is_number(json_object_get(run, "offered_rps")))
+    if (bn_json_is_number(bn_json_get(run, "offered_rps")))
         printf(" of %.4g offered", bench_number(run, "offered_rps"));
     printf(", %.1f s; prompts %.1f tok/s, output %.1f tok/s\n", bench_number(run, "seconds"),
            bench_number(run, "prompt_tok_s"), bench_number(run, "output_tok_s"));
@@ -85,23 +85,22 @@ static void print_rates(const json_t *run)
            bench_number(t, "asked_output_mean"));
 }
 
-static void print_cell(const json_t *o, const char *key)
+static void print_cell(const struct bn_json *o, const char *key)
 {
-    const json_t *v = json_object_get(o, key);
-    if (json_is_number(v)) printf(" %10.2f", json_number_value(v));
+    const struct bn_json *v = bn_json_get(o, key);
+    if (bn_json_is_number(v)) printf(" %10.2f", bn_json_number(v));
     else printf(" %10s", "-");
 }
 
-static void percentile_key(char out[24], const json_t *report, size_t i)
+static void percentile_key(char out[24], const struct bn_json *report, size_t i)
 {
-    snprintf(out, 24, "p%.6g",
-             json_number_value(json_array_get(json_object_get(report, "percentiles"), i)));
+    snprintf(out, 24, "p%.6g", bn_json_number(bn_json_at(bn_json_get(report, "percentiles"), i)));
 }
 
-static void print_times(const json_t *report, const json_t *run)
+static void print_times(const struct bn_json *report, const struct bn_json *run)
 {
     static const char *const names[] = {"ttft", "itl", "tpot", "e2e"};
-    size_t n = json_array_size(json_object_get(report, "percentiles"));
+    size_t n = bn_json_size(bn_json_get(report, "percentiles"));
     char key[24];
     printf("%s%-8s %10s %10s", term_style(stdout, TERM_BOLD), "ms", "mean", "sd");
     for (size_t i = 0; i < n; i++) {
@@ -111,7 +110,7 @@ static void print_times(const json_t *report, const json_t *run)
     printf(" %10s%s\n", "max", term_style(stdout, TERM_PLAIN));
     for (size_t k = 0; k < BN_ARRAY_LEN(names); k++) {
         snprintf(key, sizeof key, "%s_ms", names[k]);
-        const json_t *o = json_object_get(run, key);
+        const struct bn_json *o = bn_json_get(run, key);
         printf("%-8s", names[k]);
         print_cell(o, "mean");
         print_cell(o, "sd");
@@ -124,31 +123,31 @@ static void print_times(const json_t *report, const json_t *run)
     }
 }
 
-static void print_goodput(const json_t *run)
+static void print_goodput(const struct bn_json *run)
 {
-    const json_t *g = json_object_get(run, "goodput");
+    const struct bn_json *g = bn_json_get(run, "goodput");
     const char *name;
-    json_t *ms;
-    if (json_object_size(json_object_get(g, "goals_ms")) == 0) return;
+    struct bn_json *ms;
+    if (bn_json_size(bn_json_get(g, "goals_ms")) == 0) return;
     printf("goodput       %.1f %%, %.4g requests/s with", bench_number(g, "share") * 100,
            bench_number(g, "rps"));
-    json_object_foreach(json_object_get(g, "goals_ms"), name, ms)
-        printf(" %s <= %.6g ms", name, json_number_value(ms));
+    bn_json_each_member(bn_json_get(g, "goals_ms"), name, ms)
+        printf(" %s <= %.6g ms", name, bn_json_number(ms));
     printf("\n");
 }
 
-static void print_server(const json_t *run)
+static void print_server(const struct bn_json *run)
 {
-    const json_t *s = json_object_get(run, "server"), *m = json_object_get(run, "server_memory");
+    const struct bn_json *s = bn_json_get(run, "server"), *m = bn_json_get(run, "server_memory");
     char first[TERM_SIZE_BYTES], last[TERM_SIZE_BYTES];
     const char *comma = "server says   means: ";
     for (int i = 0; i < LOAD_METRICS; i++) {
-        if (!json_object_get(s, load_metric_infos[i].key)) continue;
+        if (!bn_json_get(s, load_metric_infos[i].key)) continue;
         printf("%s%s %.4g %s", comma, load_metric_infos[i].label,
                bench_number(s, load_metric_infos[i].key), load_metric_infos[i].unit);
         comma = ", ";
     }
-    if (json_object_size(s)) printf("\n");
+    if (bn_json_size(s)) printf("\n");
     if (!m) return;
     printf("server memory %s, then %s: %+.2f %%, slope %+.2f MB/h\n",
            term_size(first, (uint64_t)bench_number(m, "first_bytes")),
@@ -156,9 +155,9 @@ static void print_server(const json_t *run)
            bench_number(m, "growth") * 100, bench_number(m, "slope_bytes_per_hour") / 1e6);
 }
 
-static void print_warnings(const json_t *settings, const json_t *run)
+static void print_warnings(const struct bn_json *settings, const struct bn_json *run)
 {
-    const json_t *t = json_object_get(run, "tokens");
+    const struct bn_json *t = bn_json_get(run, "tokens");
     double cached = bench_number(t, "cached_mean") / bench_number(t, "prompt_mean");
     if (cached > known_share && bench_number(settings, "shared_prefix") == 0 &&
         !*bench_text(settings, "dataset"))
@@ -181,18 +180,18 @@ static void print_warnings(const json_t *settings, const json_t *run)
     if (bench_number(t, "replies_without_text") > 0)
         printf("! %.0f replies had no text: they have no ttft\n",
                bench_number(t, "replies_without_text"));
-    if (json_is_true(json_object_get(run, "record_limit_reached")))
+    if (bn_json_is_true(bn_json_get(run, "record_limit_reached")))
         printf("! the run was ended after %d requests, the most it can hold\n", LOAD_MAX_RECORDS);
-    if (json_is_true(json_object_get(run, "interrupted")))
+    if (bn_json_is_true(bn_json_get(run, "interrupted")))
         printf("! interrupted: this is what there was until then\n");
 }
 
-void load_print_table(const json_t *report)
+void load_print_table(const struct bn_json *report)
 {
-    const json_t *runs = json_object_get(report, "runs");
+    const struct bn_json *runs = bn_json_get(report, "runs");
     print_head(report);
-    for (size_t i = 0; i < json_array_size(runs); i++) {
-        const json_t *run = json_array_get(runs, i);
+    for (size_t i = 0; i < bn_json_size(runs); i++) {
+        const struct bn_json *run = bn_json_at(runs, i);
         printf("\n");
         printf("%-13s %.0f\n", is_closed(report) ? "clients" : "open at most",
                bench_number(run, "at_a_time"));
@@ -201,6 +200,6 @@ void load_print_table(const json_t *report)
         print_times(report, run);
         print_goodput(run);
         print_server(run);
-        print_warnings(json_object_get(report, "settings"), run);
+        print_warnings(bn_json_get(report, "settings"), run);
     }
 }

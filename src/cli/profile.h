@@ -15,7 +15,7 @@
 #define BN_CLI_PROFILE_H
 
 #include "base/file.h"
-#include "base/json.h"
+#include "json/json.h"
 #include "cli/bench.h"
 #include "cli/counters.h"
 #include "cli/sensors.h"
@@ -115,14 +115,14 @@ bitnet_status profile_sum_up(struct profile *p, bitnet_error *err);
 const char *profile_phase_name(bitnet_phase phase);
 
 /* profile_report.c */
-json_t *profile_report(const struct profile *p); /* NULL: out of memory */
+struct bn_json *profile_report(const struct profile *p); /* NULL: out of memory */
 
 /* profile_verdict.c: what limits decoding and what would help, from a report alone. free(); NULL:
  * out of memory. */
-char *profile_verdict(const json_t *report);
+char *profile_verdict(const struct bn_json *report);
 
 /* profile_print.c: tables on standard output. */
-void profile_print(const json_t *report, bool by_layer);
+void profile_print(const struct bn_json *report, bool by_layer);
 
 /* profile_trace.c: Chrome's trace events; profile_folded.c: folded stacks, nanoseconds summed over
  * workers. Both write all and commit. */

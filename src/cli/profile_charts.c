@@ -37,14 +37,14 @@ const char *chart_kind_class(const char *kind)
     return "k-other";
 }
 
-static const json_t *item(const json_t *phase, const char *list, size_t i)
+static const struct bn_json *item(const struct bn_json *phase, const char *list, size_t i)
 {
-    return json_array_get(json_object_get(phase, list), i);
+    return bn_json_at(bn_json_get(phase, list), i);
 }
 
-static size_t count(const json_t *phase, const char *list)
+static size_t count(const struct bn_json *phase, const char *list)
 {
-    return json_array_size(json_object_get(phase, list));
+    return bn_json_size(bn_json_get(phase, list));
 }
 
 /* ------------------------------------------------------------------ bars */
@@ -72,7 +72,7 @@ static double draw_part(struct bn_buf *b, double x, double ns, double whole, int
     return x + width;
 }
 
-void chart_kinds(struct bn_buf *b, const json_t *phase)
+void chart_kinds(struct bn_buf *b, const struct bn_json *phase)
 {
     char text[SHOW_BYTES];
     double sum = 0, x = 0;
@@ -80,14 +80,14 @@ void chart_kinds(struct bn_buf *b, const json_t *phase)
         sum += bench_number(item(phase, "kinds", i), "ns_per_token");
     svg_fluid_begin(b, BAR_HEIGHT, "time of a token by kind of work");
     for (size_t i = 0; i < count(phase, "kinds"); i++) {
-        const json_t *k = item(phase, "kinds", i);
+        const struct bn_json *k = item(phase, "kinds", i);
         x = draw_part(b, x, bench_number(k, "ns_per_token"), sum, BAR_HEIGHT, bench_text(k, "kind"),
                       bench_text(k, "kind"));
     }
     svg_end(b);
     bn_buf_puts(b, "<ul class=\"legend\">\n");
     for (size_t i = 0; i < count(phase, "kinds"); i++) {
-        const json_t *k = item(phase, "kinds", i);
+        const struct bn_json *k = item(phase, "kinds", i);
         bn_buf_printf(b, "<li><i class=\"%s\"></i>", chart_kind_class(bench_text(k, "kind")));
         svg_text(b, bench_text(k, "kind"));
         bn_buf_printf(b, " <b>%s</b> ", show_share(text, bench_number(k, "share")));
@@ -97,16 +97,16 @@ void chart_kinds(struct bn_buf *b, const json_t *phase)
     bn_buf_puts(b, "</ul>\n");
 }
 
-static double worker_ns(const json_t *phase, const json_t *worker)
+static double worker_ns(const struct bn_json *phase, const struct bn_json *worker)
 {
-    const json_t *kinds = json_object_get(worker, "kinds");
+    const struct bn_json *kinds = bn_json_get(worker, "kinds");
     double sum = 0;
     for (size_t i = 0; i < count(phase, "kinds"); i++)
         sum += bench_number(kinds, bench_text(item(phase, "kinds", i), "kind"));
     return sum;
 }
 
-void chart_workers(struct bn_buf *b, const json_t *phase)
+void chart_workers(struct bn_buf *b, const struct bn_json *phase)
 {
     char text[SHOW_BYTES];
     double most = 0;
@@ -114,7 +114,7 @@ void chart_workers(struct bn_buf *b, const json_t *phase)
         most = fmax(most, worker_ns(phase, item(phase, "workers", i)));
     bn_buf_puts(b, "<table class=\"workers\">\n");
     for (size_t i = 0; i < count(phase, "workers"); i++) {
-        const json_t *w = item(phase, "workers", i), *kinds = json_object_get(w, "kinds");
+        const struct bn_json *w = item(phase, "workers", i), *kinds = bn_json_get(w, "kinds");
         double x = 0;
         bn_buf_printf(b, "<tr><th>worker %.0f</th><td>", bench_number(w, "worker"));
         svg_fluid_begin(b, WORKER_HEIGHT, "what this worker does");
@@ -167,20 +167,20 @@ static void plot_end(struct bn_buf *b)
 }
 
 /* ops: an object of operations and their times. */
-static double kind_ns(const json_t *phase, const json_t *ops, const char *kind)
+static double kind_ns(const struct bn_json *phase, const struct bn_json *ops, const char *kind)
 {
     double sum = 0;
     for (size_t i = 0; i < count(phase, "ops"); i++) {
-        const json_t *op = item(phase, "ops", i);
+        const struct bn_json *op = item(phase, "ops", i);
         if (strcmp(bench_text(op, "kind"), kind) == 0)
             sum += bench_number(ops, bench_text(op, "op"));
     }
     return sum;
 }
 
-static void draw_column(struct bn_buf *b, const json_t *phase, size_t i, double max)
+static void draw_column(struct bn_buf *b, const struct bn_json *phase, size_t i, double max)
 {
-    const json_t *layer = item(phase, "layers", i), *ops = json_object_get(layer, "ops");
+    const struct bn_json *layer = item(phase, "layers", i), *ops = bn_json_get(layer, "ops");
     double n = (double)count(phase, "layers"), whole = bench_number(layer, "ns_per_token"), at = 0;
     for (size_t k = 0; k < count(phase, "kinds"); k++) {
         const char *kind = bench_text(item(phase, "kinds", k), "kind");
@@ -200,7 +200,7 @@ static void draw_column(struct bn_buf *b, const json_t *phase, size_t i, double 
     }
 }
 
-void chart_layers(struct bn_buf *b, const json_t *phase)
+void chart_layers(struct bn_buf *b, const struct bn_json *phase)
 {
     size_t n = count(phase, "layers");
     double most = 0;
@@ -218,14 +218,14 @@ void chart_layers(struct bn_buf *b, const json_t *phase)
     plot_end(b);
 }
 
-void chart_line(struct bn_buf *b, const json_t *points, const char *what)
+void chart_line(struct bn_buf *b, const struct bn_json *points, const char *what)
 {
-    size_t n = json_array_size(points);
+    size_t n = bn_json_size(points);
     double most = 0, last = 1;
     for (size_t i = 0; i < n; i++) {
-        const json_t *p = json_array_get(points, i);
-        last = json_number_value(json_array_get(p, 0));
-        most = fmax(most, json_number_value(json_array_get(p, 1)));
+        const struct bn_json *p = bn_json_at(points, i);
+        last = bn_json_number(bn_json_at(p, 0));
+        most = fmax(most, bn_json_number(bn_json_at(p, 1)));
     }
     most = svg_round_up(most);
     plot_begin(b, most, show_count, what);
@@ -233,10 +233,10 @@ void chart_line(struct bn_buf *b, const json_t *points, const char *what)
                   "<svg viewBox=\"0 0 1000 %d\" preserveAspectRatio=\"none\"><polyline points=\"",
                   PLOT_HEIGHT);
     for (size_t i = 0; i < n; i++) {
-        const json_t *p = json_array_get(points, i);
+        const struct bn_json *p = bn_json_at(points, i);
         bn_buf_printf(b, "%s%.1f,%.1f", i ? " " : "",
-                      1000 * json_number_value(json_array_get(p, 0)) / (last > 0 ? last : 1),
-                      plot_y(json_number_value(json_array_get(p, 1)), most));
+                      1000 * bn_json_number(bn_json_at(p, 0)) / (last > 0 ? last : 1),
+                      plot_y(bn_json_number(bn_json_at(p, 1)), most));
     }
     bn_buf_puts(b, "\"/></svg>\n");
     char text[SHOW_BYTES];
@@ -249,7 +249,7 @@ void chart_line(struct bn_buf *b, const json_t *points, const char *what)
 
 struct flame {
     struct bn_buf *out;
-    const json_t *phase;
+    const struct bn_json *phase;
     const char *name;
     double whole; /* ns of a token */
 };
@@ -274,12 +274,12 @@ static double layers_ns(const struct flame *f, const char *op, size_t from, size
 {
     double sum = 0;
     for (size_t i = from; i < to; i++)
-        sum += bench_number(json_object_get(item(f->phase, "layers", i), "ops"), op);
+        sum += bench_number(bn_json_get(item(f->phase, "layers", i), "ops"), op);
     return sum;
 }
 
 /* Of an operation in a group: layers [from, to), or if there are none what is outside of layers. */
-static double group_ns(const struct flame *f, const json_t *op, size_t from, size_t to)
+static double group_ns(const struct flame *f, const struct bn_json *op, size_t from, size_t to)
 {
     const char *name = bench_text(op, "op");
     if (from < to) return layers_ns(f, name, from, to);
@@ -298,7 +298,7 @@ static double flame_group(const struct flame *f, double x, const char *label, si
         double begin = at;
         snprintf(path, sizeof path, "%s, %s, %s, ", f->name, label, kind);
         for (size_t i = 0; i < count(f->phase, "ops"); i++) {
-            const json_t *op = item(f->phase, "ops", i);
+            const struct bn_json *op = item(f->phase, "ops", i);
             if (strcmp(bench_text(op, "kind"), kind) != 0) continue;
             double ns = group_ns(f, op, from, to);
             flame_block(f, ROW_OP, at, ns, chart_kind_class(kind), path, bench_text(op, "op"));
@@ -312,7 +312,7 @@ static double flame_group(const struct flame *f, double x, const char *label, si
     return at;
 }
 
-void chart_flame(struct bn_buf *b, const char *name, const json_t *phase)
+void chart_flame(struct bn_buf *b, const char *name, const struct bn_json *phase)
 {
     struct flame f = {b, phase, name, 0};
     size_t n = count(phase, "layers"), n_groups = n < FLAME_GROUPS ? n : FLAME_GROUPS;

@@ -14,9 +14,9 @@
 enum { PAGE_MAX_BYTES = 16 << 20 };
 
 /* Why a part of the report is not there; NULL: it is. */
-static const char *missing(const json_t *part)
+static const char *missing(const struct bn_json *part)
 {
-    return json_string_value(json_object_get(part, "unavailable"));
+    return bn_json_text(bn_json_get(part, "unavailable"));
 }
 
 static void put_missing(struct bn_buf *b, const char *what, const char *why)
@@ -39,9 +39,9 @@ static void card(struct bn_buf *b, const char *phase, const char *member, const 
 
 static void card_end(struct bn_buf *b) { bn_buf_puts(b, "</div>\n"); }
 
-static void card_speed(struct bn_buf *b, const char *name, const json_t *p)
+static void card_speed(struct bn_buf *b, const char *name, const struct bn_json *p)
 {
-    const json_t *ms = json_object_get(p, "step_ms");
+    const struct bn_json *ms = bn_json_get(p, "step_ms");
     double speed = bench_number(p, "tok_per_s");
     char text[SHOW_BYTES], high[SHOW_BYTES];
     snprintf(text, sizeof text, "%.*f", speed < 100, speed);
@@ -51,37 +51,37 @@ static void card_speed(struct bn_buf *b, const char *name, const json_t *p)
     card_end(b);
 }
 
-static void card_bytes(struct bn_buf *b, const char *name, const json_t *p, double bandwidth)
+static void card_bytes(struct bn_buf *b, const char *name, const struct bn_json *p,
+                       double bandwidth)
 {
-    const json_t *share = json_object_get(p, "roofline_share");
+    const struct bn_json *share = bn_json_get(p, "roofline_share");
     char text[SHOW_BYTES], rate[SHOW_BYTES];
     card(b, name, "bytes_per_s", "Read from memory",
          show_rate(text, bench_number(p, "bytes_per_s")));
     bn_buf_printf(b, "<p>%s a token</p>\n", show_size(text, bench_number(p, "bytes_per_token")));
     card_end(b);
-    if (!json_is_number(share)) return;
+    if (!bn_json_is_number(share)) return;
     card(b, name, "roofline_share", "Share of the roofline",
-         show_share(text, json_number_value(share)));
-    chart_gauge(b, json_number_value(share), "share of the roofline");
+         show_share(text, bn_json_number(share)));
+    chart_gauge(b, bn_json_number(share), "share of the roofline");
     bn_buf_printf(b, "<p>of %s, measured here</p>\n", show_rate(rate, bandwidth));
     card_end(b);
 }
 
-static void card_kernel(struct bn_buf *b, const char *name, const json_t *p)
+static void card_kernel(struct bn_buf *b, const char *name, const struct bn_json *p)
 {
-    const json_t *share = json_object_get(p, "kernel_share");
+    const struct bn_json *share = bn_json_get(p, "kernel_share");
     char text[SHOW_BYTES];
-    if (!json_is_number(share)) return;
-    card(b, name, "kernel_share", "Share of the kernel",
-         show_share(text, json_number_value(share)));
-    chart_gauge(b, json_number_value(share), "share of the kernel's speed");
+    if (!bn_json_is_number(share)) return;
+    card(b, name, "kernel_share", "Share of the kernel", show_share(text, bn_json_number(share)));
+    chart_gauge(b, bn_json_number(share), "share of the kernel's speed");
     bn_buf_puts(b, "<p>of its speed with weights in the cache</p>\n");
     card_end(b);
 }
 
-static void card_system(struct bn_buf *b, const char *name, const json_t *p)
+static void card_system(struct bn_buf *b, const char *name, const struct bn_json *p)
 {
-    const json_t *faults = json_object_get(p, "page_faults");
+    const struct bn_json *faults = bn_json_get(p, "page_faults");
     char minor[SHOW_BYTES], major[SHOW_BYTES], text[SHOW_BYTES];
     double n_minor = bench_number(faults, "minor_per_token"),
            n_major = bench_number(faults, "major_per_token");
@@ -95,9 +95,9 @@ static void card_system(struct bn_buf *b, const char *name, const json_t *p)
     card_end(b);
 }
 
-static void card_energy(struct bn_buf *b, const char *name, const json_t *p)
+static void card_energy(struct bn_buf *b, const char *name, const struct bn_json *p)
 {
-    const json_t *e = json_object_get(p, "energy");
+    const struct bn_json *e = bn_json_get(p, "energy");
     char text[SHOW_BYTES];
     if (missing(e)) return;
     card(b, name, "joules_per_token", "Joules a token",
@@ -114,12 +114,12 @@ static void put_cell(struct bn_buf *b, bool known, const char *text)
     bn_buf_printf(b, "<td class=\"n\">%s</td>", known ? text : "–");
 }
 
-static void put_op(struct bn_buf *b, const json_t *op, double most)
+static void put_op(struct bn_buf *b, const struct bn_json *op, double most)
 {
     char text[SHOW_BYTES];
     double bytes = bench_number(op, "bytes_per_token"), macs = bench_number(op, "macs_per_s"),
            ns = bench_number(op, "ns_per_token");
-    const json_t *roofline = json_object_get(op, "roofline_share");
+    const struct bn_json *roofline = bn_json_get(op, "roofline_share");
     const char *css = chart_kind_class(bench_text(op, "kind"));
     bn_buf_puts(b, "<tr data-op=\"");
     svg_text(b, bench_text(op, "op"));
@@ -136,45 +136,45 @@ static void put_op(struct bn_buf *b, const json_t *op, double most)
     put_cell(b, true, show_count(text, bench_number(op, "calls_per_token")));
     put_cell(b, bytes > 0, show_size(text, bytes));
     put_cell(b, bytes > 0, show_rate(text, bench_number(op, "bytes_per_s")));
-    put_cell(b, bytes > 0 && json_is_number(roofline),
-             show_share(text, json_number_value(roofline)));
+    put_cell(b, bytes > 0 && bn_json_is_number(roofline),
+             show_share(text, bn_json_number(roofline)));
     put_cell(b, macs > 0, show_count(text, macs));
     bn_buf_puts(b, "</tr>\n");
 }
 
-static void put_ops(struct bn_buf *b, const json_t *phase)
+static void put_ops(struct bn_buf *b, const struct bn_json *phase)
 {
-    const json_t *ops = json_object_get(phase, "ops");
+    const struct bn_json *ops = bn_json_get(phase, "ops");
     bn_buf_puts(b,
                 "<div class=\"scroll\"><table class=\"ops\">\n<thead><tr><th>operation</th>"
                 "<th class=\"n\">time a token</th><th></th><th class=\"n\">share</th>"
                 "<th class=\"n\">calls</th><th class=\"n\">bytes</th><th class=\"n\">read</th>"
                 "<th class=\"n\">roofline</th><th class=\"n\">MAC/s</th></tr></thead>\n<tbody>\n");
-    double most = bench_number(json_array_get(ops, 0), "ns_per_token");
-    for (size_t i = 0; i < json_array_size(ops); i++) put_op(b, json_array_get(ops, i), most);
+    double most = bench_number(bn_json_at(ops, 0), "ns_per_token");
+    for (size_t i = 0; i < bn_json_size(ops); i++) put_op(b, bn_json_at(ops, i), most);
     bn_buf_puts(b, "</tbody></table></div>\n");
 }
 
 /* Members of a counter beside its count: what they are called, with their units. */
-static void put_ratio(struct bn_buf *b, const json_t *counter)
+static void put_ratio(struct bn_buf *b, const struct bn_json *counter)
 {
     static const char *const ratios[][2] = {{"ghz", "GHz"},
                                             {"per_cycle", "per cycle"},
                                             {"per_1000_instructions", "per 1000 instructions"}};
     bn_buf_puts(b, "<td>");
     for (size_t i = 0; i < BN_ARRAY_LEN(ratios); i++)
-        if (json_object_get(counter, ratios[i][0]))
+        if (bn_json_get(counter, ratios[i][0]))
             bn_buf_printf(b, "%.2f %s", bench_number(counter, ratios[i][0]), ratios[i][1]);
     bn_buf_puts(b, "</td>");
 }
 
 /* Those that are missing for the same reason, in one sentence; `first` is the first of them. */
-static void put_uncounted(struct bn_buf *b, const json_t *counters, const char *first)
+static void put_uncounted(struct bn_buf *b, const struct bn_json *counters, const char *first)
 {
-    const char *name, *why = missing(json_object_get(counters, first)), *between = "";
-    json_t *c;
+    const char *name, *why = missing(bn_json_get(counters, first)), *between = "";
+    struct bn_json *c;
     bn_buf_puts(b, "<p class=\"missing\">Not counted: ");
-    json_object_foreach((json_t *)counters, name, c)
+    bn_json_each_member(counters, name, c)
     {
         if (!missing(c) || strcmp(missing(c), why) != 0) continue;
         bn_buf_puts(b, between);
@@ -186,28 +186,28 @@ static void put_uncounted(struct bn_buf *b, const json_t *counters, const char *
     bn_buf_puts(b, ").</p>\n");
 }
 
-static bool is_first(const json_t *counters, const char *wanted)
+static bool is_first(const struct bn_json *counters, const char *wanted)
 {
-    const char *name, *why = missing(json_object_get(counters, wanted));
-    json_t *c;
-    json_object_foreach((json_t *)counters, name, c)
+    const char *name, *why = missing(bn_json_get(counters, wanted));
+    struct bn_json *c;
+    bn_json_each_member(counters, name, c)
     {
         if (missing(c) && strcmp(missing(c), why) == 0) return strcmp(name, wanted) == 0;
     }
     return false;
 }
 
-static void put_counters(struct bn_buf *b, const json_t *counters)
+static void put_counters(struct bn_buf *b, const struct bn_json *counters)
 {
     const char *name, *why = missing(counters);
     char text[SHOW_BYTES];
-    json_t *c;
+    struct bn_json *c;
     if (why) {
         put_missing(b, "Counters of the CPU", why);
         return;
     }
     bn_buf_puts(b, "<h3>Counters of the CPU, a token</h3>\n<table class=\"counters\">\n");
-    json_object_foreach((json_t *)counters, name, c)
+    bn_json_each_member(counters, name, c)
     {
         double n = bench_number(c, "per_token");
         if (missing(c)) continue;
@@ -219,7 +219,7 @@ static void put_counters(struct bn_buf *b, const json_t *counters)
         bn_buf_puts(b, "</tr>\n");
     }
     bn_buf_puts(b, "</table>\n");
-    json_object_foreach((json_t *)counters, name, c)
+    bn_json_each_member(counters, name, c)
     {
         if (missing(c) && is_first(counters, name)) put_uncounted(b, counters, name);
     }
@@ -229,24 +229,24 @@ static void put_counters(struct bn_buf *b, const json_t *counters)
 
 static int longer_first(const void *a, const void *b)
 {
-    double x = bench_number(*(json_t *const *)a, "ns_per_token"),
-           y = bench_number(*(json_t *const *)b, "ns_per_token");
+    double x = bench_number(*(struct bn_json *const *)a, "ns_per_token"),
+           y = bench_number(*(struct bn_json *const *)b, "ns_per_token");
     return (x < y) - (x > y);
 }
 
 /* The same list, longest times first. NULL: out of memory. */
-static json_t *sorted(const json_t *list)
+static struct bn_json *sorted(const struct bn_json *list)
 {
-    size_t n = json_array_size(list);
-    json_t **items = bn_calloc(n + 1, sizeof *items), *out = items ? json_array() : NULL;
-    for (size_t i = 0; out && i < n; i++) items[i] = json_array_get(list, i);
+    size_t n = bn_json_size(list);
+    struct bn_json **items = bn_calloc(n + 1, sizeof *items), *out = items ? bn_json_array() : NULL;
+    for (size_t i = 0; out && i < n; i++) items[i] = bn_json_at(list, i);
     if (out) qsort(items, n, sizeof *items, longer_first);
-    for (size_t i = 0; out && i < n; i++) json_array_append(out, items[i]);
+    for (size_t i = 0; out && i < n; i++) bn_json_append(out, bn_json_ref(items[i]));
     free(items);
     return out;
 }
 
-static void put_phase_charts(struct bn_buf *b, const char *name, const json_t *p)
+static void put_phase_charts(struct bn_buf *b, const char *name, const struct bn_json *p)
 {
     bn_buf_puts(b, "<h3>Where the time of a token goes</h3>\n");
     chart_kinds(b, p);
@@ -254,7 +254,7 @@ static void put_phase_charts(struct bn_buf *b, const char *name, const json_t *p
     chart_flame(b, name, p);
     bn_buf_puts(b, "<h3>Operations</h3>\n");
     put_ops(b, p);
-    if (json_array_size(json_object_get(p, "layers")) > 0) {
+    if (bn_json_size(bn_json_get(p, "layers")) > 0) {
         bn_buf_puts(b, "<h3>Layers</h3>\n");
         chart_layers(b, p);
     }
@@ -263,16 +263,17 @@ static void put_phase_charts(struct bn_buf *b, const char *name, const json_t *p
 }
 
 /* title, and what the phase is called in the report. */
-static void put_phase(struct bn_buf *b, const json_t *report, const char *title, const char *name)
+static void put_phase(struct bn_buf *b, const struct bn_json *report, const char *title,
+                      const char *name)
 {
-    const json_t *phase = json_object_get(json_object_get(report, "phases"), name);
-    double bandwidth = bench_number(json_object_get(report, "machine"), "bandwidth_bytes_per_s");
+    const struct bn_json *phase = bn_json_get(bn_json_get(report, "phases"), name);
+    double bandwidth = bench_number(bn_json_get(report, "machine"), "bandwidth_bytes_per_s");
     double steps = bench_number(phase, "steps");
     char time[SHOW_BYTES];
     if (!(bench_number(phase, "tokens") > 0)) return;
-    json_t *p = json_copy((json_t *)phase);
-    json_object_set_new(p, "kinds", sorted(json_object_get(phase, "kinds")));
-    json_object_set_new(p, "ops", sorted(json_object_get(phase, "ops")));
+    struct bn_json *p = bn_json_copy((struct bn_json *)phase);
+    bn_json_set(p, "kinds", sorted(bn_json_get(phase, "kinds")));
+    bn_json_set(p, "ops", sorted(bn_json_get(phase, "ops")));
     bn_buf_printf(b,
                   "<section id=\"%s\"><h2>%s</h2>\n<p class=\"lead\">%.0f tokens in %.0f step%s, ",
                   name, title, bench_number(p, "tokens"), steps, steps == 1 ? "" : "s");
@@ -286,12 +287,12 @@ static void put_phase(struct bn_buf *b, const json_t *report, const char *title,
     card_energy(b, name, p);
     bn_buf_puts(b, "</div>\n");
     put_phase_charts(b, name, p);
-    put_counters(b, json_object_get(p, "counters"));
-    const char *no_energy = missing(json_object_get(p, "energy"));
+    put_counters(b, bn_json_get(p, "counters"));
+    const char *no_energy = missing(bn_json_get(p, "energy"));
     if (no_energy) put_missing(b, "Energy", no_energy);
     bn_buf_puts(b, "</section>\n");
-    if (!json_object_get(p, "kinds") || !json_object_get(p, "ops")) b->failed = true;
-    json_decref(p);
+    if (!bn_json_get(p, "kinds") || !bn_json_get(p, "ops")) b->failed = true;
+    bn_json_free(p);
 }
 
 /* ------------------------------------------------------------------ the small print */
@@ -306,12 +307,12 @@ static const struct unit {
     {"share", show_share, true},        {"others", show_share, true},
 };
 
-static void put_fact(struct bn_buf *b, const char *key, const json_t *v)
+static void put_fact(struct bn_buf *b, const char *key, const struct bn_json *v)
 {
     char text[SHOW_BYTES], name[64];
     const struct unit *unit = NULL;
     for (size_t i = 0; i < BN_ARRAY_LEN(units); i++)
-        if (json_is_number(v) && !unit && bn_ends_with(key, units[i].end)) unit = &units[i];
+        if (bn_json_is_number(v) && !unit && bn_ends_with(key, units[i].end)) unit = &units[i];
     size_t cut = unit && !unit->keep ? strlen(unit->end) : 0;
     snprintf(name, sizeof name, "%.*s", (int)(strlen(key) - cut), key);
     for (char *c = name; *c; c++)
@@ -319,64 +320,64 @@ static void put_fact(struct bn_buf *b, const char *key, const json_t *v)
     bn_buf_puts(b, "<dt>");
     svg_text(b, name);
     bn_buf_puts(b, "</dt><dd>");
-    if (unit) bn_buf_puts(b, unit->show(text, json_number_value(v)));
-    else if (json_is_number(v)) bn_buf_printf(b, "%.10g", json_number_value(v));
-    else if (json_is_string(v)) svg_text(b, json_string_value(v));
-    else bn_buf_puts(b, json_is_true(v) ? "yes" : json_is_false(v) ? "no" : "not known");
+    if (unit) bn_buf_puts(b, unit->show(text, bn_json_number(v)));
+    else if (bn_json_is_number(v)) bn_buf_printf(b, "%.10g", bn_json_number(v));
+    else if (bn_json_is_string(v)) svg_text(b, bn_json_text(v));
+    else bn_buf_puts(b, bn_json_is_true(v) ? "yes" : bn_json_is_false(v) ? "no" : "not known");
     bn_buf_puts(b, "</dd>\n");
 }
 
 /* All plain members of an object. */
-static void put_facts(struct bn_buf *b, const char *title, const json_t *o)
+static void put_facts(struct bn_buf *b, const char *title, const struct bn_json *o)
 {
     const char *key, *why = missing(o);
-    json_t *v;
+    struct bn_json *v;
     if (why) {
         put_missing(b, title, why);
         return;
     }
     bn_buf_printf(b, "<div class=\"facts\"><h3>%s</h3><dl>\n", title);
-    json_object_foreach((json_t *)o, key, v)
+    bn_json_each_member(o, key, v)
     {
-        if (!json_is_array(v) && !json_is_object(v)) put_fact(b, key, v);
+        if (!bn_json_is_array(v) && !bn_json_is_object(v)) put_fact(b, key, v);
     }
     bn_buf_puts(b, "</dl></div>\n");
 }
 
-static void put_small_print(struct bn_buf *b, const json_t *r)
+static void put_small_print(struct bn_buf *b, const struct bn_json *r)
 {
-    const json_t *notes = json_object_get(r, "notes"),
-                 *series = json_object_get(json_object_get(r, "frequency"), "series");
+    const struct bn_json *notes = bn_json_get(r, "notes"),
+                         *series = bn_json_get(bn_json_get(r, "frequency"), "series");
     bn_buf_puts(b, "<section><h2>How it was measured</h2>\n");
-    if (json_array_size(series) > 1) {
+    if (bn_json_size(series) > 1) {
         bn_buf_puts(b, "<h3>Clock of the CPU in MHz</h3>\n");
         chart_line(b, series, "clock of the CPU over time");
     }
-    if (json_array_size(notes) > 0) bn_buf_puts(b, "<ul class=\"notes\">\n");
-    for (size_t i = 0; i < json_array_size(notes); i++) {
+    if (bn_json_size(notes) > 0) bn_buf_puts(b, "<ul class=\"notes\">\n");
+    for (size_t i = 0; i < bn_json_size(notes); i++) {
         bn_buf_puts(b, "<li>");
-        svg_text(b, json_string_value(json_array_get(notes, i)));
+        svg_text(b, bn_json_text(bn_json_at(notes, i)));
         bn_buf_puts(b, "</li>\n");
     }
-    if (json_array_size(notes) > 0) bn_buf_puts(b, "</ul>\n");
+    if (bn_json_size(notes) > 0) bn_buf_puts(b, "</ul>\n");
     bn_buf_puts(b, "<div class=\"columns\">\n");
-    put_facts(b, "Machine", json_object_get(r, "machine"));
-    put_facts(b, "Model", json_object_get(r, "model"));
-    put_facts(b, "Settings", json_object_get(r, "settings"));
-    put_facts(b, "Memory", json_object_get(r, "memory"));
-    put_facts(b, "Clock of the CPU", json_object_get(r, "frequency"));
-    put_facts(b, "Cost of measuring", json_object_get(r, "overhead"));
+    put_facts(b, "Machine", bn_json_get(r, "machine"));
+    put_facts(b, "Model", bn_json_get(r, "model"));
+    put_facts(b, "Settings", bn_json_get(r, "settings"));
+    put_facts(b, "Memory", bn_json_get(r, "memory"));
+    put_facts(b, "Clock of the CPU", bn_json_get(r, "frequency"));
+    put_facts(b, "Cost of measuring", bn_json_get(r, "overhead"));
     bn_buf_puts(b, "</div></section>\n");
 }
 
 /* ------------------------------------------------------------------ the page */
 
-static void put_head(struct bn_buf *b, const json_t *r)
+static void put_head(struct bn_buf *b, const struct bn_json *r)
 {
-    const json_t *machine = json_object_get(r, "machine"), *s = json_object_get(r, "settings");
+    const struct bn_json *machine = bn_json_get(r, "machine"), *s = bn_json_get(r, "settings");
     double threads = bench_number(machine, "threads");
     bn_buf_puts(b, "<header><p>bitnet profile</p>\n<h1>");
-    svg_text(b, bench_text(json_object_get(r, "model"), "name"));
+    svg_text(b, bench_text(bn_json_get(r, "model"), "name"));
     bn_buf_puts(b, "</h1>\n<p>");
     svg_text(b, bench_text(machine, "cpu"));
     bn_buf_printf(b, ", %.0f thread%s, ", threads, threads == 1 ? "" : "s");
@@ -392,14 +393,14 @@ static void put_head(struct bn_buf *b, const json_t *r)
     bn_buf_puts(b, "</p>\n");
 }
 
-char *profile_html(const json_t *report)
+char *profile_html(const struct bn_json *report)
 {
     struct bn_buf b;
     bn_buf_init(&b, PAGE_MAX_BYTES);
     bn_buf_puts(&b, "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n"
                     "<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" "
                     "content=\"width=device-width, initial-scale=1\"/>\n<title>bitnet profile: ");
-    svg_text(&b, bench_text(json_object_get(report, "model"), "name"));
+    svg_text(&b, bench_text(bn_json_get(report, "model"), "name"));
     bn_buf_puts(&b, "</title>\n<style>\n");
     bn_buf_puts(&b, profile_style);
     bn_buf_puts(&b,

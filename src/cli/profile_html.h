@@ -6,10 +6,10 @@
 #ifndef BN_CLI_PROFILE_HTML_H
 #define BN_CLI_PROFILE_HTML_H
 
-#include "base/json.h"
+#include "json/json.h"
 
 /* free(); NULL: out of memory. */
-char *profile_html(const json_t *report);
+char *profile_html(const struct bn_json *report);
 
 extern const char profile_style[]; /* profile_style.c: the page's CSS */
 

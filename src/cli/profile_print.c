@@ -30,8 +30,8 @@ static void print_wrapped(const char *text, int indent)
 
 static int dearest_first(const void *a, const void *b)
 {
-    double x = bench_number(*(json_t *const *)a, "ns_per_token"),
-           y = bench_number(*(json_t *const *)b, "ns_per_token");
+    double x = bench_number(*(struct bn_json *const *)a, "ns_per_token"),
+           y = bench_number(*(struct bn_json *const *)b, "ns_per_token");
     return (x < y) - (x > y);
 }
 
@@ -42,7 +42,7 @@ static void column(const char *fmt, int width, double v)
     else printf(" %*s", width, "-");
 }
 
-static void print_op(const json_t *op)
+static void print_op(const struct bn_json *op)
 {
     printf("  %-14s %-11s %10.1f %6.1f %%", bench_text(op, "op"), bench_text(op, "kind"),
            bench_number(op, "ns_per_token") / 1e3, bench_number(op, "share") * 100);
@@ -54,12 +54,12 @@ static void print_op(const json_t *op)
     putchar('\n');
 }
 
-static void print_ops(const json_t *phase)
+static void print_ops(const struct bn_json *phase)
 {
-    const json_t *ops = json_object_get(phase, "ops");
-    const json_t *sorted[PROFILE_OPS_MAX];
-    size_t n = bn_min_size(json_array_size(ops), PROFILE_OPS_MAX);
-    for (size_t i = 0; i < n; i++) sorted[i] = json_array_get(ops, i);
+    const struct bn_json *ops = bn_json_get(phase, "ops");
+    const struct bn_json *sorted[PROFILE_OPS_MAX];
+    size_t n = bn_min_size(bn_json_size(ops), PROFILE_OPS_MAX);
+    for (size_t i = 0; i < n; i++) sorted[i] = bn_json_at(ops, i);
     qsort(sorted, n, sizeof *sorted, dearest_first);
     printf("%s  %-14s %-11s %10s %8s %8s %10s %8s %10s %9s%s\n", term_style(stdout, TERM_BOLD),
            "operation", "kind", "us/token", "share", "calls", "kB/token", "GB/s", "roofline",
@@ -67,14 +67,14 @@ static void print_ops(const json_t *phase)
     for (size_t i = 0; i < n; i++) print_op(sorted[i]);
 }
 
-static void print_kinds(const json_t *phase)
+static void print_kinds(const struct bn_json *phase)
 {
-    const json_t *kinds = json_object_get(phase, "kinds");
+    const struct bn_json *kinds = bn_json_get(phase, "kinds");
     struct bn_buf b;
     bn_buf_init(&b, TEXT_MAX_BYTES);
     bn_buf_puts(&b, "  in all:");
-    for (size_t i = 0; i < json_array_size(kinds); i++) {
-        const json_t *k = json_array_get(kinds, i);
+    for (size_t i = 0; i < bn_json_size(kinds); i++) {
+        const struct bn_json *k = bn_json_at(kinds, i);
         bn_buf_printf(&b, "%s %s %.1f %%", i ? "," : "", bench_text(k, "kind"),
                       bench_number(k, "share") * 100);
     }
@@ -84,13 +84,13 @@ static void print_kinds(const json_t *phase)
 
 /* ------------------------------------------------------------------ workers and layers */
 
-static void print_workers(const json_t *phase)
+static void print_workers(const struct bn_json *phase)
 {
-    const json_t *workers = json_object_get(phase, "workers");
+    const struct bn_json *workers = bn_json_get(phase, "workers");
     printf("%s  %-14s %10s %10s %10s %8s%s\n", term_style(stdout, TERM_BOLD), "worker", "busy us",
            "wait us", "idle us", "waiting", term_style(stdout, TERM_PLAIN));
-    for (size_t i = 0; i < json_array_size(workers); i++) {
-        const json_t *w = json_array_get(workers, i);
+    for (size_t i = 0; i < bn_json_size(workers); i++) {
+        const struct bn_json *w = bn_json_at(workers, i);
         printf("  %-14.0f %10.1f %10.1f %10.1f %6.1f %%\n", bench_number(w, "worker"),
                bench_number(w, "busy_ns_per_token") / 1e3,
                bench_number(w, "wait_ns_per_token") / 1e3,
@@ -99,22 +99,22 @@ static void print_workers(const json_t *phase)
 }
 
 /* The operations of a layer, in its order. */
-static void print_split(const json_t *layer)
+static void print_split(const struct bn_json *layer)
 {
     const char *op;
-    json_t *ns;
-    json_object_foreach(json_object_get(layer, "ops"), op, ns)
-        printf(" %s %.1f", op, json_number_value(ns) / 1e3);
+    struct bn_json *ns;
+    bn_json_each_member(bn_json_get(layer, "ops"), op, ns)
+        printf(" %s %.1f", op, bn_json_number(ns) / 1e3);
 }
 
-static void print_layers(const json_t *phase, bool all)
+static void print_layers(const struct bn_json *phase, bool all)
 {
-    const json_t *layers = json_object_get(phase, "layers"), *least = NULL, *most = NULL;
-    size_t n = json_array_size(layers);
+    const struct bn_json *layers = bn_json_get(phase, "layers"), *least = NULL, *most = NULL;
+    size_t n = bn_json_size(layers);
     double sum = 0;
     if (!n) return;
     for (size_t i = 0; i < n; i++) {
-        const json_t *l = json_array_get(layers, i);
+        const struct bn_json *l = bn_json_at(layers, i);
         double ns = bench_number(l, "ns_per_token");
         sum += ns;
         if (!least || ns < bench_number(least, "ns_per_token")) least = l;
@@ -134,13 +134,13 @@ static void print_layers(const json_t *phase, bool all)
 /* ------------------------------------------------------------------ counters, faults, energy */
 
 /* Events that were refused, with the reason behind those that share it. */
-static void print_refused(const json_t *counters)
+static void print_refused(const struct bn_json *counters)
 {
     const char *name, *last = "";
-    json_t *c;
+    struct bn_json *c;
     struct bn_buf b;
     bn_buf_init(&b, TEXT_MAX_BYTES);
-    json_object_foreach((json_t *)counters, name, c)
+    bn_json_each_member(counters, name, c)
     {
         const char *why = bench_text(c, "unavailable");
         if (!*why) continue;
@@ -153,35 +153,35 @@ static void print_refused(const json_t *counters)
     bn_buf_free(&b);
 }
 
-static void print_counted(const char *name, const json_t *c)
+static void print_counted(const char *name, const struct bn_json *c)
 {
     printf("  %-16s %14.0f%s", name, bench_number(c, "per_token"),
            strcmp(name, "task-clock") == 0 ? " ns" : "");
-    if (json_object_get(c, "ghz")) printf("   %.2f GHz", bench_number(c, "ghz"));
-    if (json_object_get(c, "per_cycle")) printf("   %.2f a cycle", bench_number(c, "per_cycle"));
-    if (json_object_get(c, "per_1000_instructions"))
+    if (bn_json_get(c, "ghz")) printf("   %.2f GHz", bench_number(c, "ghz"));
+    if (bn_json_get(c, "per_cycle")) printf("   %.2f a cycle", bench_number(c, "per_cycle"));
+    if (bn_json_get(c, "per_1000_instructions"))
         printf("   %.2f a 1000 instructions", bench_number(c, "per_1000_instructions"));
     putchar('\n');
 }
 
-static void print_counters(const json_t *phase)
+static void print_counters(const struct bn_json *phase)
 {
-    const json_t *counters = json_object_get(phase, "counters");
+    const struct bn_json *counters = bn_json_get(phase, "counters");
     const char *why = bench_text(counters, "unavailable"), *name;
-    json_t *c;
+    struct bn_json *c;
     if (*why) {
         printf("  no hardware counters: %s\n", why);
         return;
     }
-    json_object_foreach((json_t *)counters, name, c) if (!json_object_get(c, "unavailable"))
+    bn_json_each_member(counters, name, c) if (!bn_json_get(c, "unavailable"))
         print_counted(name, c);
     print_refused(counters);
 }
 
-static void print_rest(const json_t *phase)
+static void print_rest(const struct bn_json *phase)
 {
-    const json_t *faults = json_object_get(phase, "page_faults"),
-                 *energy = json_object_get(phase, "energy");
+    const struct bn_json *faults = bn_json_get(phase, "page_faults"),
+                         *energy = bn_json_get(phase, "energy");
     printf("  a token: %.3f page faults (%.3f from disk), %.3f heap allocations, %.2f context "
            "switches (%.2f forced)\n",
            bench_number(faults, "minor_per_token") + bench_number(faults, "major_per_token"),
@@ -190,7 +190,7 @@ static void print_rest(const json_t *phase)
            bench_number(phase, "context_switches_per_token") +
                bench_number(phase, "forced_switches_per_token"),
            bench_number(phase, "forced_switches_per_token"));
-    if (json_object_get(energy, "unavailable"))
+    if (bn_json_get(energy, "unavailable"))
         printf("  energy: %s\n", bench_text(energy, "unavailable"));
     else
         printf("  energy: %.3f J a token, %.1f W\n", bench_number(energy, "joules_per_token"),
@@ -199,11 +199,11 @@ static void print_rest(const json_t *phase)
 
 /* ------------------------------------------------------------------ the report */
 
-static void print_phase(const json_t *report, const char *name, bool by_layer)
+static void print_phase(const struct bn_json *report, const char *name, bool by_layer)
 {
-    const json_t *p = json_object_get(json_object_get(report, "phases"), name),
-                 *steps = json_object_get(p, "step_ms"),
-                 *kernel = json_object_get(p, "kernel_share");
+    const struct bn_json *p = bn_json_get(bn_json_get(report, "phases"), name),
+                         *steps = bn_json_get(p, "step_ms"),
+                         *kernel = bn_json_get(p, "kernel_share");
     char bytes[TERM_SIZE_BYTES];
     printf(
         "\n%s%s%s: %.0f tokens in %.0f step%s, %.1f tok/s; steps P50 %.2f, P90 %.2f, P99 %.2f, max "
@@ -221,7 +221,7 @@ static void print_phase(const json_t *report, const char *name, bool by_layer)
         bench_number(p, "parts_share") * 100);
     if (kernel)
         printf("  matrices at %.0f %% of what their kernel does with weights in the cache\n",
-               json_number_value(kernel) * 100);
+               bn_json_number(kernel) * 100);
     print_ops(p);
     print_kinds(p);
     print_layers(p, by_layer);
@@ -230,34 +230,34 @@ static void print_phase(const json_t *report, const char *name, bool by_layer)
     print_rest(p);
 }
 
-static void print_frequency(const json_t *f)
+static void print_frequency(const struct bn_json *f)
 {
-    if (json_object_get(f, "unavailable")) {
+    if (bn_json_get(f, "unavailable")) {
         printf("clock: %s\n", bench_text(f, "unavailable"));
         return;
     }
     printf("clock: %.0f MHz (%.0f to %.0f, %s, %.0f samples)", bench_number(f, "mean_mhz"),
            bench_number(f, "min_mhz"), bench_number(f, "max_mhz"), bench_text(f, "source"),
            bench_number(f, "samples"));
-    if (json_is_number(json_object_get(f, "throttle_events")))
+    if (bn_json_is_number(bn_json_get(f, "throttle_events")))
         printf(", slowed down for heat %.0f times", bench_number(f, "throttle_events"));
-    if (json_is_number(json_object_get(f, "temperature_c")))
+    if (bn_json_is_number(bn_json_get(f, "temperature_c")))
         printf(", %.0f C", bench_number(f, "temperature_c"));
     putchar('\n');
 }
 
-void profile_print(const json_t *r, bool by_layer)
+void profile_print(const struct bn_json *r, bool by_layer)
 {
-    const json_t *overhead = json_object_get(r, "overhead"), *memory = json_object_get(r, "memory");
+    const struct bn_json *overhead = bn_json_get(r, "overhead"), *memory = bn_json_get(r, "memory");
     char rss[TERM_SIZE_BYTES];
     bench_print_subject(r);
     printf("peak memory %s, memory read %.1f GB/s\n",
            term_size(rss, (uint64_t)bench_number(memory, "peak_rss_bytes")),
-           bench_number(json_object_get(r, "machine"), "bandwidth_bytes_per_s") / 1e9);
+           bench_number(bn_json_get(r, "machine"), "bandwidth_bytes_per_s") / 1e9);
     print_phase(r, "prefill", by_layer);
     print_phase(r, "decode", by_layer);
     putchar('\n');
-    print_frequency(json_object_get(r, "frequency"));
+    print_frequency(bn_json_get(r, "frequency"));
     printf("noting: %.0f marks a token, %.0f ns each: about %.2f %% of decoding\n\n",
            bench_number(overhead, "marks_per_token"), bench_number(overhead, "mark_ns"),
            bench_number(overhead, "share") * 100);

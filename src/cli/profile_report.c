@@ -13,9 +13,9 @@
 
 static double per(double a, double b) { return b > 0 ? a / b : 0; }
 
-static json_t *unavailable(const char *why)
+static struct bn_json *unavailable(const char *why)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     set_text(o, "unavailable", why);
     return o;
 }
@@ -48,22 +48,22 @@ static double ns_per_token(const struct view *v, uint64_t ns)
     return per((double)ns, v->workers * v->tokens);
 }
 
-static void set_speed(json_t *o, const struct view *v, double bytes, double seconds)
+static void set_speed(struct bn_json *o, const struct view *v, double bytes, double seconds)
 {
     double speed = per(bytes, seconds);
     set_real(o, "bytes_per_s", speed);
     set(o, "roofline_share",
-        v->p->bandwidth > 0 ? json_real(speed / v->p->bandwidth) : json_null());
+        v->p->bandwidth > 0 ? bn_json_real(speed / v->p->bandwidth) : bn_json_null());
 }
 
-static json_t *json_ops(const struct view *v, double all_ns)
+static struct bn_json *json_ops(const struct view *v, double all_ns)
 {
-    json_t *a = json_array();
+    struct bn_json *a = bn_json_array();
     for (uint32_t i = 0; i < v->p->n_ops; i++) {
         struct profile_sum s = op_sum(v, i);
         if (!s.ns && !s.calls) continue;
         double mean_ns = (double)s.ns / v->workers;
-        json_t *o = json_object();
+        struct bn_json *o = bn_json_object();
         set_text(o, "op", v->p->ops[i].name);
         set_text(o, "kind", v->p->ops[i].kind);
         set_real(o, "calls_per_token", per((double)s.calls, v->tokens));
@@ -72,15 +72,15 @@ static json_t *json_ops(const struct view *v, double all_ns)
         set_real(o, "bytes_per_token", per((double)s.bytes, v->tokens));
         set_speed(o, v, (double)s.bytes, mean_ns / 1e9);
         set_real(o, "macs_per_s", per((double)s.macs, mean_ns / 1e9));
-        json_array_append_new(a, o);
+        bn_json_append(a, o);
     }
     return a;
 }
 
 /* In the order of their first operations. */
-static json_t *json_kinds(const struct view *v, double all_ns)
+static struct bn_json *json_kinds(const struct view *v, double all_ns)
 {
-    json_t *a = json_array();
+    struct bn_json *a = bn_json_array();
     for (uint32_t i = 0; i < v->p->n_ops; i++) {
         const char *kind = v->p->ops[i].kind;
         uint32_t first = 0;
@@ -94,22 +94,22 @@ static json_t *json_kinds(const struct view *v, double all_ns)
             s.bytes += one.bytes;
         }
         if (!s.ns) continue;
-        json_t *o = json_object();
+        struct bn_json *o = bn_json_object();
         set_text(o, "kind", kind);
         set_real(o, "ns_per_token", ns_per_token(v, s.ns));
         set_real(o, "share", per((double)s.ns / v->workers, all_ns));
         set_real(o, "bytes_per_token", per((double)s.bytes, v->tokens));
-        json_array_append_new(a, o);
+        bn_json_append(a, o);
     }
     return a;
 }
 
-static json_t *json_layers(const struct view *v)
+static struct bn_json *json_layers(const struct view *v)
 {
-    json_t *a = json_array();
+    struct bn_json *a = bn_json_array();
     for (uint32_t row = 1; row < v->p->n_rows; row++) {
         const struct profile_sum *sums = &v->x->by_row[(size_t)row * v->p->n_ops];
-        json_t *o = json_object(), *ops = json_object();
+        struct bn_json *o = bn_json_object(), *ops = bn_json_object();
         uint64_t ns = 0;
         for (uint32_t i = 0; i < v->p->n_ops; i++) {
             if (!sums[i].ns) continue;
@@ -119,15 +119,15 @@ static json_t *json_layers(const struct view *v)
         set_int(o, "layer", row - 1);
         set_real(o, "ns_per_token", ns_per_token(v, ns));
         set(o, "ops", ops);
-        json_array_append_new(a, o);
+        bn_json_append(a, o);
     }
     return a;
 }
 
-static json_t *json_worker(const struct view *v, uint32_t worker)
+static struct bn_json *json_worker(const struct view *v, uint32_t worker)
 {
     const struct profile_sum *sums = &v->x->by_worker[(size_t)worker * v->p->n_ops];
-    json_t *o = json_object(), *kinds = json_object();
+    struct bn_json *o = bn_json_object(), *kinds = bn_json_object();
     double all = 0, wait = 0, idle = 0;
     for (uint32_t i = 0; i < v->p->n_ops; i++) {
         const struct profile_op *op = &v->p->ops[i];
@@ -136,7 +136,7 @@ static json_t *json_worker(const struct view *v, uint32_t worker)
         all += ns;
         if (strcmp(op->name, "wait") == 0) wait += ns;
         if (strcmp(op->name, "idle") == 0) idle += ns;
-        set_real(kinds, op->kind, ns + json_number_value(json_object_get(kinds, op->kind)));
+        set_real(kinds, op->kind, ns + bn_json_number(bn_json_get(kinds, op->kind)));
     }
     set_int(o, "worker", worker);
     set(o, "kinds", kinds);
@@ -149,9 +149,9 @@ static json_t *json_worker(const struct view *v, uint32_t worker)
 
 /* ------------------------------------------------------------------ steps, counters, energy */
 
-static json_t *json_step_times(const struct profile *p, bitnet_phase phase)
+static struct bn_json *json_step_times(const struct profile *p, bitnet_phase phase)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     double *ms = bn_calloc(p->n_steps + 1, sizeof *ms);
     size_t n = 0;
     for (size_t i = 0; ms && i < p->n_steps; i++)
@@ -165,9 +165,9 @@ static json_t *json_step_times(const struct profile *p, bitnet_phase phase)
     return o;
 }
 
-static json_t *json_counter(const double *count, enum counter c, double tokens)
+static struct bn_json *json_counter(const double *count, enum counter c, double tokens)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     set_real(o, "per_token", per(count[c], tokens));
     if (c == COUNTER_CYCLES && count[COUNTER_TASK_CLOCK] > 0)
         set_real(o, "ghz", count[c] / count[COUNTER_TASK_CLOCK]);
@@ -179,10 +179,10 @@ static json_t *json_counter(const double *count, enum counter c, double tokens)
     return o;
 }
 
-static json_t *json_counters(const struct view *v)
+static struct bn_json *json_counters(const struct view *v)
 {
     const struct counters *c = &v->p->counters;
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     double count[COUNTERS];
     char why[200];
     int n = 0, paranoid = counters_paranoid("");
@@ -191,7 +191,7 @@ static json_t *json_counters(const struct view *v)
         n += !c->refused[i];
     }
     if (!n) {
-        json_decref(o);
+        bn_json_free(o);
         counters_explain(why, sizeof why, c->refused[0], paranoid);
         return unavailable(why);
     }
@@ -203,12 +203,12 @@ static json_t *json_counters(const struct view *v)
     return o;
 }
 
-static json_t *json_energy(const struct view *v)
+static struct bn_json *json_energy(const struct view *v)
 {
     if (v->p->energy.none) return unavailable(v->p->energy.none);
     const struct profile_gauges *from = &v->x->from, *to = &v->x->to;
     double joules = to->joules - from->joules;
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     set_real(o, "joules_per_token", per(joules, v->tokens));
     set_real(o, "watts", per(joules, (double)(to->at_ns - from->at_ns) / 1e9));
     return o;
@@ -216,12 +216,12 @@ static json_t *json_energy(const struct view *v)
 
 /* ------------------------------------------------------------------ phases */
 
-static json_t *json_phase(const struct profile *p, bitnet_phase phase)
+static struct bn_json *json_phase(const struct profile *p, bitnet_phase phase)
 {
     const struct profile_phase *x = &p->phases[phase];
     struct view v = {p, x, (double)x->n_tokens, p->n_workers};
     double wall_ns = (double)x->wall_ns, parts_ns = 0, bytes = 0, matrix_ns = 0, macs = 0;
-    json_t *o = json_object(), *workers = json_array(), *faults = json_object();
+    struct bn_json *o = bn_json_object(), *workers = bn_json_array(), *faults = bn_json_object();
     for (uint32_t i = 0; i < p->n_ops; i++) {
         struct profile_sum s = op_sum(&v, i);
         parts_ns += (double)s.ns / v.workers;
@@ -243,7 +243,7 @@ static json_t *json_phase(const struct profile *p, bitnet_phase phase)
     set(o, "kinds", json_kinds(&v, parts_ns));
     set(o, "ops", json_ops(&v, parts_ns));
     set(o, "layers", json_layers(&v));
-    for (uint32_t w = 0; w < p->n_workers; w++) json_array_append_new(workers, json_worker(&v, w));
+    for (uint32_t w = 0; w < p->n_workers; w++) bn_json_append(workers, json_worker(&v, w));
     set(o, "workers", workers);
     set(o, "step_ms", json_step_times(p, phase));
     set(o, "counters", json_counters(&v));
@@ -259,9 +259,9 @@ static json_t *json_phase(const struct profile *p, bitnet_phase phase)
 
 /* ------------------------------------------------------------------ the machine */
 
-static json_t *json_machine(const struct profile *p)
+static struct bn_json *json_machine(const struct profile *p)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     char text[256];
     bench_cpu_name(text, sizeof text);
     set_text(o, "cpu", text);
@@ -271,38 +271,38 @@ static json_t *json_machine(const struct profile *p)
     set_int(o, "usable_cpus", (uint64_t)CPU_COUNT(&p->cpus));
     set_int(o, "default_threads", bitnet_default_threads());
     set_real(o, "bandwidth_bytes_per_s", p->bandwidth);
-    set(o, "others", p->others < 0 ? json_null() : json_real(p->others));
+    set(o, "others", p->others < 0 ? bn_json_null() : bn_json_real(p->others));
     return o;
 }
 
-static json_t *json_settings(const struct profile *p)
+static struct bn_json *json_settings(const struct profile *p)
 {
     const struct profile_settings *s = p->settings;
-    json_t *o = bench_engine_json(&p->engine_info, p->info.backend);
+    struct bn_json *o = bench_engine_json(&p->engine_info, p->info.backend);
     set_int(o, "prompt_tokens", s->prompt_tokens);
     set_int(o, "max_new_tokens", s->new_tokens);
     set_int(o, "batch", s->batch);
     set_int(o, "seed", s->seed);
-    set(o, "trace", json_boolean(s->trace));
+    set(o, "trace", bn_json_bool(s->trace));
     return o;
 }
 
-static json_t *json_frequency(const struct profile *p)
+static struct bn_json *json_frequency(const struct profile *p)
 {
     if (!p->n_clocks) return unavailable("neither cpufreq nor /proc/cpuinfo tells the CPU's clock");
     struct sensor_clock all = p->clocks[0].clock;
-    json_t *series = json_array(); /* of seconds and MHz */
+    struct bn_json *series = bn_json_array(); /* of seconds and MHz */
     double sum = 0, celsius;
     for (size_t i = 0; i < p->n_clocks; i++) {
         const struct sensor_clock *c = &p->clocks[i].clock;
         double seconds = (double)(p->clocks[i].at_ns - p->clocks[0].at_ns) / 1e9;
-        json_array_append_new(series, json_pack("[f, f]", seconds, c->mean_mhz));
+        bn_json_append(series, bn_json_pack("[f, f]", seconds, c->mean_mhz));
         sum += c->mean_mhz;
         if (c->min_mhz < all.min_mhz) all.min_mhz = c->min_mhz;
         if (c->max_mhz > all.max_mhz) all.max_mhz = c->max_mhz;
     }
     bool cpuinfo = p->clock_source == SENSOR_CPUINFO;
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     set_text(o, "source", cpuinfo ? "cpuinfo" : "cpufreq");
     set_int(o, "samples", p->n_clocks);
     set_real(o, "mean_mhz", sum / (double)p->n_clocks);
@@ -311,26 +311,28 @@ static json_t *json_frequency(const struct profile *p)
     set(o, "series", series);
     double before = p->phases[BITNET_PHASE_PREFILL].from.throttled,
            after = p->phases[BITNET_PHASE_DECODE].to.throttled;
-    set(o, "throttle_events", before < 0 || after < 0 ? json_null() : json_real(after - before));
-    set(o, "temperature_c", sensors_temperature(&celsius, "") ? json_real(celsius) : json_null());
+    set(o, "throttle_events",
+        before < 0 || after < 0 ? bn_json_null() : bn_json_real(after - before));
+    set(o, "temperature_c",
+        sensors_temperature(&celsius, "") ? bn_json_real(celsius) : bn_json_null());
     return o;
 }
 
 /* What the marks of the busiest worker cost while decoding. */
-static json_t *json_overhead(const struct profile *p)
+static struct bn_json *json_overhead(const struct profile *p)
 {
     const struct profile_phase *x = &p->phases[BITNET_PHASE_DECODE];
     double marks = (double)(x->to.marks - x->from.marks);
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     set_real(o, "mark_ns", p->prof.mark_ns);
     set_real(o, "marks_per_token", per(marks, (double)x->n_tokens));
     set_real(o, "share", per(marks * p->prof.mark_ns, (double)x->wall_ns));
     return o;
 }
 
-static json_t *json_memory(const struct profile *p)
+static struct bn_json *json_memory(const struct profile *p)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     set_int(o, "peak_rss_bytes", p->peak_rss_bytes);
     set_int(o, "packed_bytes", p->info.packed_bytes);
     set_int(o, "kv_bytes", p->engine_info.kv_bytes);
@@ -340,9 +342,9 @@ static json_t *json_memory(const struct profile *p)
     return o;
 }
 
-json_t *profile_report(const struct profile *p)
+struct bn_json *profile_report(const struct profile *p)
 {
-    json_t *o = json_object(), *phases = json_object(), *notes = json_array();
+    struct bn_json *o = bn_json_object(), *phases = bn_json_object(), *notes = bn_json_array();
     char date[32];
     bench_date(date, sizeof date);
     set_text(o, "format", PROFILE_FORMAT);
@@ -362,9 +364,9 @@ json_t *profile_report(const struct profile *p)
     if (verdict) set_text(o, "verdict", verdict);
     free(verdict);
     for (size_t i = 0; i < p->n_notes; i++)
-        json_array_append_new(notes, term_json_string(p->notes[i], strlen(p->notes[i])));
+        bn_json_append(notes, term_json_string(p->notes[i], strlen(p->notes[i])));
     set(o, "notes", notes);
-    if (json_object_get(o, "verdict") && json_object_get(o, "notes")) return o;
-    json_decref(o);
+    if (bn_json_get(o, "verdict") && bn_json_get(o, "notes")) return o;
+    bn_json_free(o);
     return NULL;
 }

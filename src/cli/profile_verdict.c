@@ -18,36 +18,36 @@ static const double good_kernel = 0.70;
 
 /* ------------------------------------------------------------------ looking things up */
 
-static const json_t *decode_of(const json_t *report)
+static const struct bn_json *decode_of(const struct bn_json *report)
 {
-    return json_object_get(json_object_get(report, "phases"), "decode");
+    return bn_json_get(bn_json_get(report, "phases"), "decode");
 }
 
 /* A number of one kind of operations; 0 if it did not occur. */
-static double kind_number(const json_t *phase, const char *kind, const char *key)
+static double kind_number(const struct bn_json *phase, const char *kind, const char *key)
 {
-    const json_t *kinds = json_object_get(phase, "kinds");
-    for (size_t i = 0; i < json_array_size(kinds); i++)
-        if (strcmp(bench_text(json_array_get(kinds, i), "kind"), kind) == 0)
-            return bench_number(json_array_get(kinds, i), key);
+    const struct bn_json *kinds = bn_json_get(phase, "kinds");
+    for (size_t i = 0; i < bn_json_size(kinds); i++)
+        if (strcmp(bench_text(bn_json_at(kinds, i), "kind"), kind) == 0)
+            return bench_number(bn_json_at(kinds, i), key);
     return 0;
 }
 
 /* The operation that takes most of the time, but for waiting. */
-static const json_t *largest_op(const json_t *phase)
+static const struct bn_json *largest_op(const struct bn_json *phase)
 {
-    const json_t *ops = json_object_get(phase, "ops"), *best = NULL;
-    for (size_t i = 0; i < json_array_size(ops); i++) {
-        const json_t *op = json_array_get(ops, i);
+    const struct bn_json *ops = bn_json_get(phase, "ops"), *best = NULL;
+    for (size_t i = 0; i < bn_json_size(ops); i++) {
+        const struct bn_json *op = bn_json_at(ops, i);
         if (strcmp(bench_text(op, "kind"), "wait") == 0) continue;
         if (!best || bench_number(op, "share") > bench_number(best, "share")) best = op;
     }
     return best;
 }
 
-static double of_member(const json_t *o, const char *object, const char *key)
+static double of_member(const struct bn_json *o, const char *object, const char *key)
 {
-    return bench_number(json_object_get(o, object), key);
+    return bench_number(bn_json_get(o, object), key);
 }
 
 static void put_bytes(struct bn_buf *b, double bytes)
@@ -58,12 +58,12 @@ static void put_bytes(struct bn_buf *b, double bytes)
 /* ------------------------------------------------------------------ what limits decoding */
 
 /* Fewer bytes are all that helps. */
-static void say_memory(struct bn_buf *b, const json_t *r)
+static void say_memory(struct bn_buf *b, const struct bn_json *r)
 {
-    const json_t *d = decode_of(r), *settings = json_object_get(r, "settings");
+    const struct bn_json *d = decode_of(r), *settings = bn_json_get(r, "settings");
     double all = bench_number(d, "bytes_per_token");
     double head = all > 0 ? kind_number(d, "head", "bytes_per_token") / all : 0;
-    const char *layout = bench_text(json_object_get(r, "model"), "layout");
+    const char *layout = bench_text(bn_json_get(r, "model"), "layout");
     bn_buf_puts(b, "memory-bound");
     if (head >= large_head) {
         bn_buf_printf(b, "; the head is %.0f %% of it: a smaller head would help most", head * 100);
@@ -78,9 +78,9 @@ static void say_memory(struct bn_buf *b, const json_t *r)
 }
 
 /* Why workers wait, as far as the report knows. */
-static void say_waiting(struct bn_buf *b, const json_t *r, double waiting)
+static void say_waiting(struct bn_buf *b, const struct bn_json *r, double waiting)
 {
-    const json_t *machine = json_object_get(r, "machine");
+    const struct bn_json *machine = bn_json_get(r, "machine");
     double threads = bench_number(machine, "threads"), cpus = bench_number(machine, "usable_cpus");
     double others = bench_number(machine, "others");
     bn_buf_printf(b, "held up by waiting: %.0f %% of the %.0f threads' time; ", waiting * 100,
@@ -95,9 +95,9 @@ static void say_waiting(struct bn_buf *b, const json_t *r, double waiting)
                        "(-t), or a larger batch. ");
 }
 
-static void say_computing(struct bn_buf *b, const json_t *r, bool caches)
+static void say_computing(struct bn_buf *b, const struct bn_json *r, bool caches)
 {
-    const json_t *op = largest_op(decode_of(r)), *machine = json_object_get(r, "machine");
+    const struct bn_json *op = largest_op(decode_of(r)), *machine = bn_json_get(r, "machine");
     double threads = bench_number(machine, "threads"),
            usual = bench_number(machine, "default_threads");
     bn_buf_puts(b, caches ? "the weights come from the caches, so the CPU is the limit"
@@ -112,9 +112,9 @@ static void say_computing(struct bn_buf *b, const json_t *r, bool caches)
     bn_buf_puts(b, ". ");
 }
 
-static void say_limit(struct bn_buf *b, const json_t *r)
+static void say_limit(struct bn_buf *b, const struct bn_json *r)
 {
-    const json_t *d = decode_of(r), *machine = json_object_get(r, "machine");
+    const struct bn_json *d = decode_of(r), *machine = bn_json_get(r, "machine");
     double share = bench_number(d, "roofline_share"), waiting = kind_number(d, "wait", "share");
     bn_buf_puts(b, "Decode reads ");
     put_bytes(b, bench_number(d, "bytes_per_token"));
@@ -128,9 +128,9 @@ static void say_limit(struct bn_buf *b, const json_t *r)
 
 /* ------------------------------------------------------------------ what else is worth a word */
 
-static void say_parts(struct bn_buf *b, const json_t *r)
+static void say_parts(struct bn_buf *b, const struct bn_json *r)
 {
-    const json_t *d = decode_of(r), *settings = json_object_get(r, "settings");
+    const struct bn_json *d = decode_of(r), *settings = bn_json_get(r, "settings");
     double attention = kind_number(d, "attention", "share"),
            sampling = kind_number(d, "sampling", "share");
     const char *kv = bench_text(settings, "kv_type");
@@ -148,25 +148,25 @@ static void say_parts(struct bn_buf *b, const json_t *r)
                       sampling * 100);
 }
 
-static void say_prefill(struct bn_buf *b, const json_t *r)
+static void say_prefill(struct bn_buf *b, const struct bn_json *r)
 {
-    const json_t *p = json_object_get(json_object_get(r, "phases"), "prefill");
-    const json_t *kernel = json_object_get(p, "kernel_share");
+    const struct bn_json *p = bn_json_get(bn_json_get(r, "phases"), "prefill");
+    const struct bn_json *kernel = bn_json_get(p, "kernel_share");
     double waiting = kind_number(p, "wait", "share");
     if (!(bench_number(p, "tok_per_s") > 0)) return;
     bn_buf_printf(b, "Prefill reads %.0f tokens a second", bench_number(p, "tok_per_s"));
     if (kernel)
         bn_buf_printf(b, ", its matrices at %.0f %% of what their kernel does in the cache%s",
-                      json_number_value(kernel) * 100,
-                      json_number_value(kernel) >= good_kernel ? ": compute-bound" : "");
+                      bn_json_number(kernel) * 100,
+                      bn_json_number(kernel) >= good_kernel ? ": compute-bound" : "");
     if (waiting > much_waiting) bn_buf_printf(b, "; %.0f %% of it is waiting", waiting * 100);
     bn_buf_puts(b, ". ");
 }
 
 /* What should be zero while decoding, or is somebody else's doing. */
-static void say_faults(struct bn_buf *b, const json_t *r)
+static void say_faults(struct bn_buf *b, const struct bn_json *r)
 {
-    const json_t *d = decode_of(r);
+    const struct bn_json *d = decode_of(r);
     double minor = of_member(d, "page_faults", "minor_per_token"),
            major = of_member(d, "page_faults", "major_per_token"),
            heap = bench_number(d, "heap_allocations_per_token"),
@@ -185,7 +185,7 @@ static void say_faults(struct bn_buf *b, const json_t *r)
         bn_buf_printf(b, "Other programs used %.0f %% of the machine meanwhile. ", others * 100);
 }
 
-char *profile_verdict(const json_t *report)
+char *profile_verdict(const struct bn_json *report)
 {
     struct bn_buf b;
     bn_buf_init(&b, VERDICT_MAX_BYTES);

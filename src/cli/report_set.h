@@ -6,16 +6,22 @@
 #ifndef BN_CLI_REPORT_SET_H
 #define BN_CLI_REPORT_SET_H
 
-#include "base/json.h"
+#include "json/json.h"
 #include "cli/term.h"
 
-static inline void set(json_t *o, const char *key, json_t *v) { json_object_set_new(o, key, v); }
-static inline void set_real(json_t *o, const char *key, double v) { set(o, key, bn_json_real(v)); }
-static inline void set_int(json_t *o, const char *key, uint64_t v)
+static inline void set(struct bn_json *o, const char *key, struct bn_json *v)
 {
-    set(o, key, json_integer((json_int_t)v));
+    bn_json_set(o, key, v);
 }
-static inline void set_text(json_t *o, const char *key, const char *s)
+static inline void set_real(struct bn_json *o, const char *key, double v)
+{
+    set(o, key, bn_json_real(v));
+}
+static inline void set_int(struct bn_json *o, const char *key, uint64_t v)
+{
+    set(o, key, bn_json_int((int64_t)v));
+}
+static inline void set_text(struct bn_json *o, const char *key, const char *s)
 {
     set(o, key, term_json_string(s, strlen(s)));
 }

@@ -29,19 +29,20 @@ static const char *find_file(char **argv, size_t argc)
 /* ------------------------------------------------------------------ the file */
 
 /* A value as it would be typed. Lists of numbers are one value, lists of texts several. */
-static const char *as_text(struct settings *s, const json_t *v)
+static const char *as_text(struct settings *s, const struct bn_json *v)
 {
     struct bn_buf text;
     bn_buf_init(&text, FILE_MAX_BYTES);
-    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    size_t n = bn_json_is_array(v) ? bn_json_size(v) : 1;
     for (size_t i = 0; i < n; i++) {
-        const json_t *item = json_is_array(v) ? json_array_get(v, i) : v;
+        const struct bn_json *item = bn_json_is_array(v) ? bn_json_at(v, i) : v;
         if (i) bn_buf_putc(&text, ',');
-        if (json_is_string(item)) bn_buf_puts(&text, json_string_value(item));
-        else if (json_is_boolean(item)) bn_buf_puts(&text, json_is_true(item) ? "true" : "false");
-        else if (json_is_integer(item))
-            bn_buf_printf(&text, "%lld", (long long)json_integer_value(item));
-        else if (json_is_real(item)) bn_buf_printf(&text, "%.9g", json_real_value(item));
+        if (bn_json_is_string(item)) bn_buf_puts(&text, bn_json_text(item));
+        else if (bn_json_is_bool(item))
+            bn_buf_puts(&text, bn_json_is_true(item) ? "true" : "false");
+        else if (bn_json_is_int(item))
+            bn_buf_printf(&text, "%lld", (long long)bn_json_integer(item));
+        else if (bn_json_is_real(item)) bn_buf_printf(&text, "%.9g", bn_json_number(item));
         else text.failed = true;
     }
     const char *kept =
@@ -63,7 +64,7 @@ static bitnet_status unknown_member(const struct opt_part *parts, const char *pa
 }
 
 static bitnet_status set_member(struct settings *s, void *config, const struct opt_part *parts,
-                                const char *path, const char *name, const json_t *v,
+                                const char *path, const char *name, const struct bn_json *v,
                                 bitnet_error *err)
 {
     char source[NAME_BYTES];
@@ -84,22 +85,22 @@ static bitnet_status set_member(struct settings *s, void *config, const struct o
 }
 
 static bitnet_status set_members(struct settings *s, void *config, const struct opt_part *parts,
-                                 const char *path, json_t *file, bitnet_error *err)
+                                 const char *path, struct bn_json *file, bitnet_error *err)
 {
-    if (!json_is_object(file))
+    if (!bn_json_is_object(file))
         return bn_fail(err, BITNET_E_ARG, "%s does not hold a JSON object", path);
     const char *name;
-    json_t *v;
-    json_object_foreach(file, name, v)
+    struct bn_json *v;
+    bn_json_each_member(file, name, v)
     {
-        if (json_is_null(v)) continue;
-        if (!json_is_string(json_array_get(v, 0))) {
-            if (!json_is_array(v) || json_array_size(v))
+        if (bn_json_is_null(v)) continue;
+        if (!bn_json_is_string(bn_json_at(v, 0))) {
+            if (!bn_json_is_array(v) || bn_json_size(v))
                 BN_TRY(set_member(s, config, parts, path, name, v, err));
             continue;
         }
-        for (size_t i = 0; i < json_array_size(v); i++)
-            BN_TRY(set_member(s, config, parts, path, name, json_array_get(v, i), err));
+        for (size_t i = 0; i < bn_json_size(v); i++)
+            BN_TRY(set_member(s, config, parts, path, name, bn_json_at(v, i), err));
     }
     return BITNET_OK;
 }
@@ -107,10 +108,10 @@ static bitnet_status set_members(struct settings *s, void *config, const struct 
 static bitnet_status read_file(struct settings *s, void *config, const struct opt_part *parts,
                                const char *path, bitnet_error *err)
 {
-    json_t *file;
-    BN_TRY(bn_json_read(&file, path, FILE_MAX_BYTES, err));
+    struct bn_json *file;
+    BN_TRY(bn_json_read_file(&file, path, FILE_MAX_BYTES, err));
     bitnet_status status = set_members(s, config, parts, path, file, err);
-    json_decref(file);
+    bn_json_free(file);
     return status;
 }
 
@@ -151,37 +152,37 @@ void settings_free(struct settings *s) { bn_arena_free(&s->texts); }
 
 /* ------------------------------------------------------------------ shown */
 
-static json_t *value_json(const struct opt *o, const void *at)
+static struct bn_json *value_json(const struct opt *o, const void *at)
 {
     switch (o->kind) {
-    case OPT_FLAG: return json_boolean(*(const bool *)at);
+    case OPT_FLAG: return bn_json_bool(*(const bool *)at);
     case OPT_STR:
     case OPT_CHOICE: {
         const char *text = *(const char *const *)at;
-        return text ? term_json_string(text, strlen(text)) : json_null();
+        return text ? term_json_string(text, strlen(text)) : bn_json_null();
     }
-    case OPT_U32: return json_integer(*(const uint32_t *)at);
-    case OPT_U64: return json_integer((json_int_t) * (const uint64_t *)at);
+    case OPT_U32: return bn_json_int(*(const uint32_t *)at);
+    case OPT_U64: return bn_json_int((int64_t) * (const uint64_t *)at);
     case OPT_SIZE: {
         uint64_t bytes = *(const uint64_t *)at;
-        return bytes > 1 ? json_integer((json_int_t)bytes) : json_string(bytes ? "off" : "auto");
+        return bytes > 1 ? bn_json_int((int64_t)bytes) : bn_json_string(bytes ? "off" : "auto");
     }
     case OPT_F32: { /* the decimals that were typed, not those of the nearest float */
         char text[NAME_BYTES];
         snprintf(text, sizeof text, "%.7g", (double)*(const float *)at);
-        return json_real(strtod(text, NULL));
+        return bn_json_real(strtod(text, NULL));
     }
     case OPT_LIST: {
         const struct opt_list *list = at;
-        json_t *j = json_array();
+        struct bn_json *j = bn_json_array();
         for (size_t i = 0; i < list->n; i++)
-            json_array_append_new(j, term_json_string(list->items[i], strlen(list->items[i])));
+            bn_json_append(j, term_json_string(list->items[i], strlen(list->items[i])));
         return j;
     }
     case OPT_U32S: {
         const struct opt_u32s *list = at;
-        json_t *j = json_array();
-        for (size_t i = 0; i < list->n; i++) json_array_append_new(j, json_integer(list->items[i]));
+        struct bn_json *j = bn_json_array();
+        for (size_t i = 0; i < list->n; i++) bn_json_append(j, bn_json_int(list->items[i]));
         return j;
     }
     case OPT_END: break;
@@ -189,17 +190,17 @@ static json_t *value_json(const struct opt *o, const void *at)
     return NULL;
 }
 
-json_t *settings_json(const void *config, const struct opt_part *parts)
+struct bn_json *settings_json(const void *config, const struct opt_part *parts)
 {
-    json_t *all = json_object();
+    struct bn_json *all = bn_json_object();
     for (; all && parts->table; parts++)
         for (const struct opt *o = parts->table; o->kind != OPT_END; o++) {
             if (o->secret || strcmp(o->name, file_option) == 0 ||
                 strcmp(o->name, print_option) == 0)
                 continue;
             const char *base = (const char *)config + parts->offset;
-            if (json_object_set_new(all, o->name, value_json(o, base + o->offset)) == 0) continue;
-            json_decref(all);
+            if (bn_json_set(all, o->name, value_json(o, base + o->offset))) continue;
+            bn_json_free(all);
             return NULL;
         }
     return all;

@@ -7,7 +7,7 @@
 #ifndef BN_CLI_SETTINGS_H
 #define BN_CLI_SETTINGS_H
 
-#include "base/json.h"
+#include "json/json.h"
 #include "base/mem.h"
 #include "cli/args.h"
 
@@ -34,7 +34,7 @@ struct settings {
 bitnet_status settings_read(struct settings *s, void *config, const struct opt_part *parts,
                             char **argv, size_t argc, bitnet_error *err);
 /* All options but secrets and those above. NULL: out of memory. */
-json_t *settings_json(const void *config, const struct opt_part *parts);
+struct bn_json *settings_json(const void *config, const struct opt_part *parts);
 void settings_free(struct settings *s);
 
 #endif

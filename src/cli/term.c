@@ -196,13 +196,13 @@ void term_note(const char *text) { say("note: ", text, ""); }
 
 /* ------------------------------------------------------------------ reports */
 
-int term_print_json(json_t *j)
+int term_print_json(struct bn_json *j)
 {
     if (!j) return term_fail_text("out of memory while building the JSON report");
     /* a program reads one line, a person reads many */
     bool person = term_is_tty(stdout);
-    char *text = json_dumps(j, (person ? JSON_INDENT(2) : 0) | JSON_REAL_PRECISION(12));
-    json_decref(j);
+    char *text = bn_json_dump(j, (person ? BN_JSON_INDENT(2) : 0) | BN_JSON_DIGITS(12));
+    bn_json_free(j);
     if (!text) return term_fail_text("out of memory while printing the JSON report");
     /* JSON lets DEL and the second block of control characters through: a terminal must not see
      * them, which term_print_text takes care of */
@@ -212,13 +212,13 @@ int term_print_json(json_t *j)
     return term_finish(ok ? EXIT_DONE : EXIT_FAILED);
 }
 
-json_t *term_json_string(const char *s, size_t n)
+struct bn_json *term_json_string(const char *s, size_t n)
 {
-    if (bn_utf8_valid(s, n, NULL)) return json_stringn(s, n);
+    if (bn_utf8_valid(s, n, NULL)) return bn_json_stringn(s, n);
     struct bn_buf b;
     bn_buf_init(&b, SIZE_MAX / 2);
     term_clean(&b, s, n, true);
-    json_t *j = b.failed ? NULL : json_stringn(b.data ? b.data : "", b.len);
+    struct bn_json *j = b.failed ? NULL : bn_json_stringn(b.data ? b.data : "", b.len);
     bn_buf_free(&b);
     return j;
 }

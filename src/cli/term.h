@@ -8,7 +8,7 @@
 #define BN_CLI_TERM_H
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "json/json.h"
 #include <stdio.h>
 
 bool term_is_tty(FILE *f);
@@ -52,9 +52,9 @@ void term_note(const char *text);
 
 /* Prints *j (taken) and a newline on standard output, and returns the exit code. NULL: out of
  * memory. */
-int term_print_json(json_t *j);
-/* A string for jansson, which takes strict UTF-8 only: other bytes appear as \xNN. */
-json_t *term_json_string(const char *s, size_t n);
+int term_print_json(struct bn_json *j);
+/* A JSON string, which is strict UTF-8: other bytes appear as \xNN. */
+struct bn_json *term_json_string(const char *s, size_t n);
 
 /* Flushes standard output; `code` if all went well, 1 with an error line if not. */
 int term_finish(int code);

@@ -93,8 +93,8 @@ void tune_result(const struct tune *t, struct tuning *out);
 
 #define TUNE_FORMAT "bitnet-autotune-1" /* first member of the report */
 
-json_t *tune_entry(const struct tune *t);  /* for tuning_write */
-json_t *tune_report(const struct tune *t); /* the same with all measurements */
+struct bn_json *tune_entry(const struct tune *t);  /* for tuning_write */
+struct bn_json *tune_report(const struct tune *t); /* the same with all measurements */
 void tune_print(const struct tune *t);
 
 /* bench_autotune.c: measures, writes the tuning file and a report (NULL: none), prints. Returns the

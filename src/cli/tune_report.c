@@ -32,83 +32,81 @@ static double distance(const struct tune_stage *g)
 
 /* ------------------------------------------------------------------ JSON */
 
-static json_t *point_json(const struct tune_point *p)
+static struct bn_json *point_json(const struct tune_point *p)
 {
-    return json_pack("{s:I, s:s, s:b, s:o, s:I}", "threads", (json_int_t)p->threads, "layout",
-                     p->layout, "pin", p->pin, "prefetch",
-                     p->prefetch_bytes ? json_integer(p->prefetch_bytes) : json_null(), "batch",
-                     (json_int_t)p->batch_tokens);
+    return bn_json_pack("{s:I, s:s, s:b, s:o, s:I}", "threads", (int64_t)p->threads, "layout",
+                        p->layout, "pin", p->pin, "prefetch",
+                        p->prefetch_bytes ? bn_json_int(p->prefetch_bytes) : bn_json_null(),
+                        "batch", (int64_t)p->batch_tokens);
 }
 
-static json_t *candidate_json(const struct tune_stage *g, size_t i)
+static struct bn_json *candidate_json(const struct tune_stage *g, size_t i)
 {
     const struct tune_candidate *c = &g->search->candidates[i];
     struct bench_summary s = summary(c);
-    json_t *o = point_json(&g->points[i]), *repeats = json_array();
-    for (size_t k = 0; k < c->n; k++) json_array_append_new(repeats, json_real(c->values[k]));
-    json_object_set_new(o, "median", json_real(s.median));
-    json_object_set_new(o, "spread", json_real(s.spread));
-    json_object_set_new(o, "left", json_boolean(!c->dropped));
-    json_object_set_new(o, "repeats", repeats);
+    struct bn_json *o = point_json(&g->points[i]), *repeats = bn_json_array();
+    for (size_t k = 0; k < c->n; k++) bn_json_append(repeats, bn_json_real(c->values[k]));
+    bn_json_set(o, "median", bn_json_real(s.median));
+    bn_json_set(o, "spread", bn_json_real(s.spread));
+    bn_json_set(o, "left", bn_json_bool(!c->dropped));
+    bn_json_set(o, "repeats", repeats);
     return o;
 }
 
-static json_t *stage_json(const struct tune_stage *g)
+static struct bn_json *stage_json(const struct tune_stage *g)
 {
     const struct tune_search *s = g->search;
-    json_t *all = json_array();
-    for (size_t i = 0; i < s->n; i++) json_array_append_new(all, candidate_json(g, i));
-    json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:I, s:I, s:I}", "name", g->name, "metric",
-                          tune_metric_name(g->metric), "unit", "tok/s", "candidates", all,
-                          "preferred", (json_int_t)s->preferred, "best", (json_int_t)s->best,
-                          "choice", (json_int_t)s->choice);
-    if (g->is_sweep || g->is_rematch) json_object_set_new(o, "distance", json_real(distance(g)));
+    struct bn_json *all = bn_json_array();
+    for (size_t i = 0; i < s->n; i++) bn_json_append(all, candidate_json(g, i));
+    struct bn_json *o =
+        bn_json_pack("{s:s, s:s, s:s, s:o, s:I, s:I, s:I}", "name", g->name, "metric",
+                     tune_metric_name(g->metric), "unit", "tok/s", "candidates", all, "preferred",
+                     (int64_t)s->preferred, "best", (int64_t)s->best, "choice", (int64_t)s->choice);
+    if (g->is_sweep || g->is_rematch) bn_json_set(o, "distance", bn_json_real(distance(g)));
     return o;
 }
 
 /* {"decode": {"default": 40.1, "tuned": 42.3}}: from the check, if there was one; else the default
  * stayed, and the first stage knows it. */
-static json_t *measured_json(const struct tune *t)
+static struct bn_json *measured_json(const struct tune *t)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     for (size_t i = 0; i < t->n_stages; i++) {
         const struct tune_stage *g = &t->stages[i];
         const struct tune_search *s = g->search;
         bool check = strcmp(g->name, "check") == 0;
         if (g->is_sweep || (i && !check) || s->rounds == 0) continue;
-        json_t *of =
-            json_pack("{s:f}", "default", tune_search_median(&s->candidates[s->preferred]));
+        struct bn_json *of =
+            bn_json_pack("{s:f}", "default", tune_search_median(&s->candidates[s->preferred]));
         if (check)
-            json_object_set_new(of, "tuned",
-                                json_real(tune_search_median(&s->candidates[s->n - 1])));
-        json_object_set_new(o, tune_metric_name(g->metric), of);
+            bn_json_set(of, "tuned", bn_json_real(tune_search_median(&s->candidates[s->n - 1])));
+        bn_json_set(o, tune_metric_name(g->metric), of);
     }
     return o;
 }
 
-json_t *tune_entry(const struct tune *t)
+struct bn_json *tune_entry(const struct tune *t)
 {
     struct tuning use;
     tune_result(t, &use);
-    return json_pack("{s:s, s:s, s:s, s:o, s:o}", "date", use.date, "version", bitnet_version(),
-                     "for", tune_metric_name(t->settings->metric), "use", tuning_use_json(&use),
-                     "measured", measured_json(t));
+    return bn_json_pack("{s:s, s:s, s:s, s:o, s:o}", "date", use.date, "version", bitnet_version(),
+                        "for", tune_metric_name(t->settings->metric), "use", tuning_use_json(&use),
+                        "measured", measured_json(t));
 }
 
-json_t *tune_report(const struct tune *t)
+struct bn_json *tune_report(const struct tune *t)
 {
-    json_t *o = json_pack("{s:s, s:s, s:i, s:f, s:b, s:o, s:o}", "format", TUNE_FORMAT, "commit",
-                          bench_commit(), "budget_s", (int)t->settings->budget_s, "used_s",
-                          t->used_s, "checked", t->checked, "default", point_json(&t->start),
-                          "choice", point_json(&t->choice));
-    json_t *stages = json_array(), *entry = tune_entry(t);
-    for (size_t i = 0; i < t->n_stages; i++)
-        json_array_append_new(stages, stage_json(&t->stages[i]));
-    json_object_update(o, entry);
-    json_decref(entry);
-    json_object_set_new(o, "other_programs_share",
-                        t->others < 0 ? json_null() : json_real(t->others));
-    json_object_set_new(o, "stages", stages);
+    struct bn_json *o = bn_json_pack(
+        "{s:s, s:s, s:i, s:f, s:b, s:o, s:o}", "format", TUNE_FORMAT, "commit", bench_commit(),
+        "budget_s", (int)t->settings->budget_s, "used_s", t->used_s, "checked", t->checked,
+        "default", point_json(&t->start), "choice", point_json(&t->choice));
+    struct bn_json *stages = bn_json_array(), *entry = tune_entry(t);
+    for (size_t i = 0; i < t->n_stages; i++) bn_json_append(stages, stage_json(&t->stages[i]));
+    bn_json_update(o, entry, true);
+    bn_json_free(entry);
+    bn_json_set(o, "other_programs_share",
+                t->others < 0 ? bn_json_null() : bn_json_real(t->others));
+    bn_json_set(o, "stages", stages);
     return o;
 }
 

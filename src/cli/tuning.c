@@ -49,31 +49,31 @@ static void make_folders(const char *path)
 
 /* ------------------------------------------------------------------ whose it is */
 
-static json_t *machine_json(void)
+static struct bn_json *machine_json(void)
 {
     char cpu[256];
     bench_cpu_name(cpu, sizeof cpu);
-    json_t *name = json_string(cpu);
-    return json_pack("{s:o, s:I, s:I}", "cpu", name ? name : json_string("unknown"), "cores",
-                     (json_int_t)bn_usable_cores(), "cache_bytes",
-                     (json_int_t)bn_last_cache_bytes());
+    struct bn_json *name = bn_json_string(cpu);
+    return bn_json_pack("{s:o, s:I, s:I}", "cpu", name ? name : bn_json_string("unknown"), "cores",
+                        (int64_t)bn_usable_cores(), "cache_bytes", (int64_t)bn_last_cache_bytes());
 }
 
 /* What the file calls its architecture; null if it does not say. */
-static json_t *architecture(const bitnet_file *f)
+static struct bn_json *architecture(const bitnet_file *f)
 {
     for (size_t i = 0; i < bitnet_file_n_meta(f); i++) {
+        struct bn_json *found;
         const char *key, *type;
         char value[VALUE_BYTES];
         size_t n = sizeof value;
         if (bitnet_file_meta(f, i, &key, &type, value, &n) != BITNET_OK) continue;
         if (strcmp(key, "general.architecture") == 0 || strcmp(key, "config.model_type") == 0)
-            return json_loads(value, JSON_DECODE_ANY, NULL);
+            return bn_json_try(&found, value, strlen(value), BN_JSON_ANY) ? found : NULL;
     }
-    return json_null();
+    return bn_json_null();
 }
 
-static bitnet_status model_json(json_t **out, const char *path, bitnet_error *err)
+static bitnet_status model_json(struct bn_json **out, const char *path, bitnet_error *err)
 {
     bitnet_file *f;
     BN_TRY(bitnet_file_open(&f, path, err));
@@ -93,78 +93,78 @@ static bitnet_status model_json(json_t **out, const char *path, bitnet_error *er
     char hash[24];
     snprintf(hash, sizeof hash, "%016llx",
              (unsigned long long)bn_hash(shapes.data ? shapes.data : "", shapes.len));
-    *out = json_pack("{s:o, s:I, s:I, s:s}", "architecture", architecture(f), "tensors",
-                     (json_int_t)n, "tensor_bytes", (json_int_t)bytes, "shapes", hash);
+    *out = bn_json_pack("{s:o, s:I, s:I, s:s}", "architecture", architecture(f), "tensors",
+                        (int64_t)n, "tensor_bytes", (int64_t)bytes, "shapes", hash);
     bool ok = *out && !shapes.failed;
     bn_buf_free(&shapes);
     bitnet_file_close(f);
     return ok ? BITNET_OK : bn_fail_nomem(err, bytes, "the shapes of the model");
 }
 
-bitnet_status tuning_key(json_t **out, const char *model_path, const char *backend,
+bitnet_status tuning_key(struct bn_json **out, const char *model_path, const char *backend,
                          const char *activations, bitnet_error *err)
 {
-    json_t *model;
+    struct bn_json *model;
     *out = NULL;
     BN_TRY(model_json(&model, model_path, err));
-    *out = json_pack("{s:o, s:o, s:{s:s, s:s}}", "machine", machine_json(), "model", model,
-                     "options", "backend", backend, "activations", activations);
-    return *out ? BITNET_OK : bn_fail_nomem(err, sizeof **out, "the key of the tuning file");
+    *out = bn_json_pack("{s:o, s:o, s:{s:s, s:s}}", "machine", machine_json(), "model", model,
+                        "options", "backend", backend, "activations", activations);
+    return *out ? BITNET_OK : bn_fail_nomem(err, 0, "the key of the tuning file");
 }
 
 /* ------------------------------------------------------------------ reading */
 
-bitnet_status tuning_read(json_t **out, const char *path, bitnet_error *err)
+bitnet_status tuning_read(struct bn_json **out, const char *path, bitnet_error *err)
 {
-    json_t *file;
+    struct bn_json *file;
     *out = NULL;
-    BN_TRY(bn_json_read(&file, path, TUNING_MAX_BYTES, err));
-    const json_t *entries = json_object_get(file, "entries");
-    const char *format = json_string_value(json_object_get(file, "format"));
-    bool ok = format && strcmp(format, TUNING_FORMAT) == 0 && json_is_array(entries);
-    for (size_t i = 0; ok && i < json_array_size(entries); i++)
-        ok = json_is_object(json_array_get(entries, i));
+    BN_TRY(bn_json_read_file(&file, path, TUNING_MAX_BYTES, err));
+    const struct bn_json *entries = bn_json_get(file, "entries");
+    const char *format = bn_json_text(bn_json_get(file, "format"));
+    bool ok = format && strcmp(format, TUNING_FORMAT) == 0 && bn_json_is_array(entries);
+    for (size_t i = 0; ok && i < bn_json_size(entries); i++)
+        ok = bn_json_is_object(bn_json_at(entries, i));
     if (ok) {
         *out = file;
         return BITNET_OK;
     }
-    json_decref(file);
+    bn_json_free(file);
     return bn_fail(err, BITNET_E_FORMAT, "'%s' is no tuning file of bitnet bench --autotune (%s)",
                    path, TUNING_FORMAT);
 }
 
-static bool belongs_to(const json_t *entry, const json_t *key)
+static bool belongs_to(const struct bn_json *entry, const struct bn_json *key)
 {
     static const char *const members[] = {"machine", "model", "options"};
     for (size_t i = 0; i < BN_ARRAY_LEN(members); i++)
-        if (!json_equal(json_object_get(entry, members[i]), json_object_get(key, members[i])))
+        if (!bn_json_equal(bn_json_get(entry, members[i]), bn_json_get(key, members[i])))
             return false;
     return true;
 }
 
-const json_t *tuning_find(const json_t *file, const json_t *key)
+const struct bn_json *tuning_find(const struct bn_json *file, const struct bn_json *key)
 {
-    const json_t *entries = json_object_get(file, "entries");
-    for (size_t i = 0; i < json_array_size(entries); i++)
-        if (belongs_to(json_array_get(entries, i), key)) return json_array_get(entries, i);
+    const struct bn_json *entries = bn_json_get(file, "entries");
+    for (size_t i = 0; i < bn_json_size(entries); i++)
+        if (belongs_to(bn_json_at(entries, i), key)) return bn_json_at(entries, i);
     return NULL;
 }
 
-static bitnet_status get_number(uint32_t *out, const json_t *use, const char *name, uint32_t max,
-                                const char *path, bitnet_error *err)
+static bitnet_status get_number(uint32_t *out, const struct bn_json *use, const char *name,
+                                uint32_t max, const char *path, bitnet_error *err)
 {
-    BN_TRY(bn_json_u32(out, use, name, path, err));
+    BN_TRY(bn_json_read_u32(out, use, name, path, err));
     if (*out > max)
         return bn_fail(err, BITNET_E_FORMAT, "%s: '%s' is %u; at most %u is possible", path, name,
                        *out, max);
     return BITNET_OK;
 }
 
-static bitnet_status get_word(char out[8], const json_t *use, const char *name,
+static bitnet_status get_word(char out[8], const struct bn_json *use, const char *name,
                               const char *const *words, const char *path, bitnet_error *err)
 {
     const char *value = "";
-    BN_TRY(bn_json_str(&value, use, name, path, err));
+    BN_TRY(bn_json_read_str(&value, use, name, path, err));
     for (; *value && *words; words++)
         if (strcmp(value, *words) == 0) break;
     if (*value && !*words)
@@ -174,14 +174,14 @@ static bitnet_status get_word(char out[8], const json_t *use, const char *name,
     return BITNET_OK;
 }
 
-bitnet_status tuning_values(struct tuning *out, const json_t *entry, const char *path,
+bitnet_status tuning_values(struct tuning *out, const struct bn_json *entry, const char *path,
                             bitnet_error *err)
 {
     static const char *const layouts[] = {"t2", "t3", "t5", "b1", "g2", "g3", "g5", NULL},
                              *const pins[] = {"on", NULL};
-    const json_t *use = json_object_get(entry, "use");
+    const struct bn_json *use = bn_json_get(entry, "use");
     struct tuning t = {0};
-    if (!json_is_object(use))
+    if (!bn_json_is_object(use))
         return bn_fail(err, BITNET_E_FORMAT, "%s: an entry has no object 'use'", path);
     BN_TRY(get_number(&t.threads, use, "threads", TUNING_MAX_THREADS, path, err));
     BN_TRY(get_word(t.layout, use, "layout", layouts, path, err));
@@ -189,7 +189,7 @@ bitnet_status tuning_values(struct tuning *out, const json_t *entry, const char 
     BN_TRY(get_number(&t.prefetch_bytes, use, "prefetch", TUNING_MAX_PREFETCH, path, err));
     BN_TRY(get_number(&t.batch_tokens, use, "batch", TUNING_MAX_BATCH, path, err));
     const char *date = "undated";
-    BN_TRY(bn_json_str(&date, entry, "date", path, err));
+    BN_TRY(bn_json_read_str(&date, entry, "date", path, err));
     snprintf(t.date, sizeof t.date, "%.10s", date); /* the day */
     *out = t;
     return BITNET_OK;
@@ -202,40 +202,41 @@ bitnet_status tuning_look(struct tuning *out, const char *typed, const char *mod
     *out = (struct tuning){0};
     if (!tuning_path(path, typed) || (strcmp(typed, "auto") == 0 && !bn_exists(path)))
         return BITNET_OK;
-    json_t *file, *key = NULL;
+    struct bn_json *file, *key = NULL;
     BN_TRY(tuning_read(&file, path, err));
     bitnet_error unused; /* opening the model will say what is wrong with it */
-    const json_t *entry = NULL;
+    const struct bn_json *entry = NULL;
     if (tuning_key(&key, model_path, backend, activations, &unused) == BITNET_OK)
         entry = tuning_find(file, key);
     bitnet_status s = entry ? tuning_values(out, entry, path, err) : BITNET_OK;
-    json_decref(key);
-    json_decref(file);
+    bn_json_free(key);
+    bn_json_free(file);
     return s;
 }
 
 /* ------------------------------------------------------------------ writing */
 
-json_t *tuning_use_json(const struct tuning *t)
+struct bn_json *tuning_use_json(const struct tuning *t)
 {
-    json_t *use = json_object();
-    if (t->threads) json_object_set_new(use, "threads", json_integer(t->threads));
-    if (*t->layout) json_object_set_new(use, "layout", json_string(t->layout));
-    if (*t->pin) json_object_set_new(use, "pin", json_string(t->pin));
-    if (t->prefetch_bytes) json_object_set_new(use, "prefetch", json_integer(t->prefetch_bytes));
-    if (t->batch_tokens) json_object_set_new(use, "batch", json_integer(t->batch_tokens));
+    struct bn_json *use = bn_json_object();
+    if (t->threads) bn_json_set(use, "threads", bn_json_int(t->threads));
+    if (*t->layout) bn_json_set(use, "layout", bn_json_string(t->layout));
+    if (*t->pin) bn_json_set(use, "pin", bn_json_string(t->pin));
+    if (t->prefetch_bytes) bn_json_set(use, "prefetch", bn_json_int(t->prefetch_bytes));
+    if (t->batch_tokens) bn_json_set(use, "batch", bn_json_int(t->batch_tokens));
     return use;
 }
 
 /* The file's entries, less the key's own and the oldest beyond the maximum, and the new one. */
-static void replace_entry(json_t *file, const json_t *key, const json_t *entry)
+static void replace_entry(struct bn_json *file, const struct bn_json *key,
+                          const struct bn_json *entry)
 {
-    json_t *entries = json_object_get(file, "entries"), *whole = json_deep_copy(key);
-    for (size_t i = json_array_size(entries); i-- > 0;)
-        if (belongs_to(json_array_get(entries, i), key)) json_array_remove(entries, i);
-    while (json_array_size(entries) >= TUNING_MAX_ENTRIES) json_array_remove(entries, 0);
-    json_object_update(whole, (json_t *)entry);
-    json_array_append_new(entries, whole);
+    struct bn_json *entries = bn_json_get(file, "entries"), *whole = bn_json_deep_copy(key);
+    for (size_t i = bn_json_size(entries); i-- > 0;)
+        if (belongs_to(bn_json_at(entries, i), key)) bn_json_remove(entries, i);
+    while (bn_json_size(entries) >= TUNING_MAX_ENTRIES) bn_json_remove(entries, 0);
+    bn_json_update(whole, entry, true);
+    bn_json_append(entries, whole);
 }
 
 static bitnet_status write_text(const char *path, const char *text, bitnet_error *err)
@@ -250,17 +251,17 @@ static bitnet_status write_text(const char *path, const char *text, bitnet_error
     return s;
 }
 
-bitnet_status tuning_write(const char *path, const json_t *key, const json_t *entry,
+bitnet_status tuning_write(const char *path, const struct bn_json *key, const struct bn_json *entry,
                            bitnet_error *err)
 {
-    json_t *file = NULL;
+    struct bn_json *file = NULL;
     if (bn_exists(path)) BN_TRY(tuning_read(&file, path, err));
-    else file = json_pack("{s:s, s:[]}", "format", TUNING_FORMAT, "entries");
+    else file = bn_json_pack("{s:s, s:[]}", "format", TUNING_FORMAT, "entries");
     replace_entry(file, key, entry);
-    char *text = json_dumps(file, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    char *text = bn_json_dump(file, BN_JSON_INDENT(1) | BN_JSON_DIGITS(6));
     bitnet_status s = text ? write_text(path, text, err) : bn_fail_nomem(err, 0, "the tuning file");
     free(text);
-    json_decref(file);
+    bn_json_free(file);
     return s;
 }
 

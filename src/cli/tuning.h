@@ -8,7 +8,7 @@
 #ifndef BN_CLI_TUNING_H
 #define BN_CLI_TUNING_H
 
-#include "base/json.h"
+#include "json/json.h"
 
 #define TUNING_FORMAT "bitnet-tuning-1" /* first member of the file */
 enum {
@@ -32,22 +32,22 @@ struct tuning {
 bool tuning_path(char out[TUNING_PATH_BYTES], const char *typed);
 
 /* Whom an entry belongs to. model_path: NULL for the embedded model. */
-bitnet_status tuning_key(json_t **out, const char *model_path, const char *backend,
+bitnet_status tuning_key(struct bn_json **out, const char *model_path, const char *backend,
                          const char *activations, bitnet_error *err);
 
 /* Reads and checks a file. */
-bitnet_status tuning_read(json_t **out, const char *path, bitnet_error *err);
+bitnet_status tuning_read(struct bn_json **out, const char *path, bitnet_error *err);
 /* The entry for the key in a file that was read; NULL: none. Borrowed. */
-const json_t *tuning_find(const json_t *file, const json_t *key);
+const struct bn_json *tuning_find(const struct bn_json *file, const struct bn_json *key);
 /* The values of an entry of the file `path`. */
-bitnet_status tuning_values(struct tuning *out, const json_t *entry, const char *path,
+bitnet_status tuning_values(struct tuning *out, const struct bn_json *entry, const char *path,
                             bitnet_error *err);
 /* As the "use" of an entry. NULL: out of memory. */
-json_t *tuning_use_json(const struct tuning *t);
+struct bn_json *tuning_use_json(const struct tuning *t);
 
 /* Puts the entry, an object that is added to the key's members, into the file, in place of an older
  * one for the same key; those of others stay. A file that is damaged is an error and stays as it is. */
-bitnet_status tuning_write(const char *path, const json_t *key, const json_t *entry,
+bitnet_status tuning_write(const char *path, const struct bn_json *key, const struct bn_json *entry,
                            bitnet_error *err);
 
 /* All of the above for a command that is about to open a model: out->date is "" if nothing was

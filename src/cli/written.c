@@ -34,16 +34,15 @@ static size_t sum_types(struct type_sum sums[TYPES_MAX], const bitnet_file *f)
 static int report_json(const bitnet_file *f, const char *path, double seconds,
                        const struct type_sum *sums, size_t n)
 {
-    json_t *types = json_object();
+    struct bn_json *types = bn_json_object();
     for (size_t i = 0; i < n; i++)
-        json_object_set_new(types, sums[i].type,
-                            json_pack("{s:I, s:I, s:I}", "tensors", (json_int_t)sums[i].tensors,
-                                      "weights", (json_int_t)sums[i].weights, "bytes",
-                                      (json_int_t)sums[i].bytes));
-    return term_print_json(json_pack(
+        bn_json_set(types, sums[i].type,
+                    bn_json_pack("{s:I, s:I, s:I}", "tensors", (int64_t)sums[i].tensors, "weights",
+                                 (int64_t)sums[i].weights, "bytes", (int64_t)sums[i].bytes));
+    return term_print_json(bn_json_pack(
         "{s:o, s:s, s:I, s:I, s:f, s:o}", "output", term_json_string(path, strlen(path)), "format",
-        bitnet_file_format(f), "file_bytes", (json_int_t)bitnet_file_bytes(f), "tensors",
-        (json_int_t)bitnet_file_n_tensors(f), "seconds", seconds, "types", types));
+        bitnet_file_format(f), "file_bytes", (int64_t)bitnet_file_bytes(f), "tensors",
+        (int64_t)bitnet_file_n_tensors(f), "seconds", seconds, "types", types));
 }
 
 static void report_text(const bitnet_file *f, const char *path, double seconds,

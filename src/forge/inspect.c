@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #if BN_HAVE_TEXT
-#include "base/json.h"
+#include "json/json.h"
 #endif
 
 enum {
@@ -77,15 +77,15 @@ static bitnet_status list_gguf_meta(struct bitnet_file *f, bitnet_error *err)
 }
 
 #if BN_HAVE_TEXT
-static const char *type_word(const json_t *j)
+static const char *type_word(const struct bn_json *j)
 {
-    switch (json_typeof(j)) {
-    case JSON_STRING: return "str";
-    case JSON_TRUE:
-    case JSON_FALSE: return "bool";
-    case JSON_REAL: return "f64";
-    case JSON_INTEGER: {
-        json_int_t v = json_integer_value(j);
+    switch (bn_json_typeof(j)) {
+    case BN_JSON_STRING: return "str";
+    case BN_JSON_TRUE:
+    case BN_JSON_FALSE: return "bool";
+    case BN_JSON_REAL: return "f64";
+    case BN_JSON_INT: {
+        int64_t v = bn_json_integer(j);
         return v >= 0 && v <= UINT32_MAX ? "u32" : "i64";
     }
     default: return "null";
@@ -93,22 +93,22 @@ static const char *type_word(const json_t *j)
 }
 
 /* Strings in quotes, as metadata of GGUF is printed. */
-static void print_json(struct bn_buf *out, const json_t *j)
+static void print_json(struct bn_buf *out, const struct bn_json *j)
 {
-    char *text = json_dumps(j, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = bn_json_dump(j, BN_JSON_COMPACT);
     bn_buf_puts(out, text ? text : "");
     free(text);
 }
 
 /* Members of an object, one entry each; key holds the name so far. */
-static bitnet_status flatten(struct bitnet_file *f, struct bn_buf *key, const json_t *j, int depth,
-                             bitnet_error *err)
+static bitnet_status flatten(struct bitnet_file *f, struct bn_buf *key, const struct bn_json *j,
+                             int depth, bitnet_error *err)
 {
-    if (json_is_object(j) && json_object_size(j) && depth < CONFIG_MAX_DEPTH) {
+    if (bn_json_is_object(j) && bn_json_size(j) && depth < CONFIG_MAX_DEPTH) {
         const char *name;
-        json_t *member;
+        struct bn_json *member;
         size_t stem = key->len;
-        json_object_foreach((json_t *)j, name, member)
+        bn_json_each_member(j, name, member)
         {
             key->len = stem;
             bn_buf_printf(key, ".%s", name);
@@ -121,14 +121,14 @@ static bitnet_status flatten(struct bitnet_file *f, struct bn_buf *key, const js
     struct bn_buf value;
     char type[48];
     bn_buf_init(&value, CONFIG_MAX_BYTES);
-    if (json_is_array(j)) {
-        const json_t *first = json_array_get(j, 0);
+    if (bn_json_is_array(j)) {
+        const struct bn_json *first = bn_json_at(j, 0);
         bool same = first != NULL;
-        for (size_t i = 1; i < json_array_size(j) && same; i++)
-            same = strcmp(type_word(first), type_word(json_array_get(j, i))) == 0;
-        snprintf(type, sizeof type, "%s[%zu]", same ? type_word(first) : "any", json_array_size(j));
+        for (size_t i = 1; i < bn_json_size(j) && same; i++)
+            same = strcmp(type_word(first), type_word(bn_json_at(j, i))) == 0;
+        snprintf(type, sizeof type, "%s[%zu]", same ? type_word(first) : "any", bn_json_size(j));
     } else {
-        snprintf(type, sizeof type, "%s", json_is_object(j) ? "object" : type_word(j));
+        snprintf(type, sizeof type, "%s", bn_json_is_object(j) ? "object" : type_word(j));
     }
     print_json(&value, j);
     bitnet_status s = value.failed
@@ -141,7 +141,7 @@ static bitnet_status flatten(struct bitnet_file *f, struct bn_buf *key, const js
 static bitnet_status list_config_json(struct bitnet_file *f, bitnet_error *err)
 {
     struct bn_buf path, key;
-    json_t *j = NULL;
+    struct bn_json *j = NULL;
     bitnet_status s = BITNET_OK;
     bn_buf_init(&path, 1 << 13);
     bn_buf_init(&key, 1 << 12);
@@ -149,9 +149,9 @@ static bitnet_status list_config_json(struct bitnet_file *f, bitnet_error *err)
     bn_buf_puts(&key, "config");
     if (path.failed || key.failed) s = bn_fail_nomem(err, 1 << 12, "a path");
     else if (bn_exists(path.data)) /* a lone safetensors file may have none */
-        s = bn_json_read(&j, path.data, CONFIG_MAX_BYTES, err);
+        s = bn_json_read_file(&j, path.data, CONFIG_MAX_BYTES, err);
     if (j && s == BITNET_OK) s = flatten(f, &key, j, 0, err);
-    json_decref(j);
+    bn_json_free(j);
     bn_buf_free(&path);
     bn_buf_free(&key);
     return s;

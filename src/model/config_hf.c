@@ -11,11 +11,11 @@
 
 enum { MAX_CONFIG_BYTES = 1 << 20 };
 
-static bitnet_status read_quantization(struct bn_config *c, const json_t *j, bool one_bit_llm,
-                                       const char *path, bitnet_error *err)
+static bitnet_status read_quantization(struct bn_config *c, const struct bn_json *j,
+                                       bool one_bit_llm, const char *path, bitnet_error *err)
 {
-    const json_t *q = json_object_get(j, "quantization_config");
-    if (!json_is_object(q)) {
+    const struct bn_json *q = bn_json_get(j, "quantization_config");
+    if (!bn_json_is_object(q)) {
         /* 1bitLLM trains with quantisation and publishes the master weights; anything else without
          * a quantization_config may hold values that are ternary already (TriLM) */
         c->hf = one_bit_llm ? BN_HF_ONLINE : BN_HF_TERNARY_VALUES;
@@ -24,10 +24,10 @@ static bitnet_status read_quantization(struct bn_config *c, const json_t *j, boo
     }
     const char *method = "", *linear = "bitlinear", *mode = "offline";
     bool in_norms = false;
-    BN_TRY(bn_json_str(&method, q, "quant_method", path, err));
-    BN_TRY(bn_json_str(&linear, q, "linear_class", path, err));
-    BN_TRY(bn_json_str(&mode, q, "quantization_mode", path, err));
-    BN_TRY(bn_json_bool(&in_norms, q, "use_rms_norm", path, err));
+    BN_TRY(bn_json_read_str(&method, q, "quant_method", path, err));
+    BN_TRY(bn_json_read_str(&linear, q, "linear_class", path, err));
+    BN_TRY(bn_json_read_str(&mode, q, "quantization_mode", path, err));
+    BN_TRY(bn_json_read_bool(&in_norms, q, "use_rms_norm", path, err));
     if (strcmp(method, "bitnet") != 0)
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "%s: quant_method '%s' is not supported (bitnet is)", path, method);
@@ -44,15 +44,15 @@ static bitnet_status read_quantization(struct bn_config *c, const json_t *j, boo
     c->act_quant = BN_AQ_INT8;
     c->in_norms = in_norms;
     c->in_norm_eps = 1e-6f;
-    return bn_json_f32(&c->in_norm_eps, q, "rms_norm_eps", path, err);
+    return bn_json_read_f32(&c->in_norm_eps, q, "rms_norm_eps", path, err);
 }
 
-static bitnet_status read_family(struct bn_config *c, const json_t *j, bool *one_bit_llm,
+static bitnet_status read_family(struct bn_config *c, const struct bn_json *j, bool *one_bit_llm,
                                  const char *path, bitnet_error *err)
 {
-    const json_t *list = json_object_get(j, "architectures");
-    const char *arch = json_string_value(json_array_get(list, 0)), *act = NULL, *model_type = "";
-    BN_TRY(bn_json_str(&model_type, j, "model_type", path, err));
+    const struct bn_json *list = bn_json_get(j, "architectures");
+    const char *arch = bn_json_text(bn_json_at(list, 0)), *act = NULL, *model_type = "";
+    BN_TRY(bn_json_read_str(&model_type, j, "model_type", path, err));
     if (!arch) arch = model_type;
     *one_bit_llm = strcmp(arch, "BitnetForCausalLM") == 0;
     bool bitnet =
@@ -67,7 +67,7 @@ static bitnet_status read_family(struct bn_config *c, const json_t *j, bool *one
                        "%s: architecture '%s' is not supported (BitNetForCausalLM, "
                        "LlamaForCausalLM, Qwen3ForCausalLM, Qwen3_5ForCausalLM are)",
                        path, arch);
-    BN_TRY(bn_json_str(&act, j, "hidden_act", path, err));
+    BN_TRY(bn_json_read_str(&act, j, "hidden_act", path, err));
     if (!act) act = bitnet && !*one_bit_llm ? "relu2" : "silu"; /* transformers' defaults */
     if (strcmp(act, "relu2") == 0) c->act = BN_ACT_RELU2;
     else if (strcmp(act, "silu") == 0) c->act = BN_ACT_SILU;
@@ -87,14 +87,14 @@ static bitnet_status read_family(struct bn_config *c, const json_t *j, bool *one
 }
 
 /* Which layers have a delta net. */
-static bitnet_status read_layer_kinds(struct bn_config *c, const json_t *j, const char *path,
-                                      bitnet_error *err)
+static bitnet_status read_layer_kinds(struct bn_config *c, const struct bn_json *j,
+                                      const char *path, bitnet_error *err)
 {
-    const json_t *kinds = json_object_get(j, "layer_types");
+    const struct bn_json *kinds = bn_json_get(j, "layer_types");
     uint32_t interval = BN_ATTN_INTERVAL;
-    BN_TRY(bn_json_u32(&interval, j, "full_attention_interval", path, err));
+    BN_TRY(bn_json_read_u32(&interval, j, "full_attention_interval", path, err));
     for (uint32_t i = 0; i < c->n_layer && i < BN_MAX_LAYERS; i++) {
-        const char *kind = json_string_value(json_array_get(kinds, i));
+        const char *kind = bn_json_text(bn_json_at(kinds, i));
         bool delta = interval && (i + 1) % interval;
         if (kinds) {
             delta = kind && strcmp(kind, "linear_attention") == 0;
@@ -109,54 +109,54 @@ static bitnet_status read_layer_kinds(struct bn_config *c, const json_t *j, cons
     return BITNET_OK;
 }
 
-static bitnet_status read_hybrid(struct bn_config *c, const json_t *j, const char *path,
+static bitnet_status read_hybrid(struct bn_config *c, const struct bn_json *j, const char *path,
                                  bitnet_error *err)
 {
     c->delta = (struct bn_delta_shape){16, 32, 128, 128, 4}; /* transformers' defaults */
-    BN_TRY(bn_json_u32(&c->delta.n_k_heads, j, "linear_num_key_heads", path, err));
-    BN_TRY(bn_json_u32(&c->delta.n_v_heads, j, "linear_num_value_heads", path, err));
-    BN_TRY(bn_json_u32(&c->delta.k_dim, j, "linear_key_head_dim", path, err));
-    BN_TRY(bn_json_u32(&c->delta.v_dim, j, "linear_value_head_dim", path, err));
-    BN_TRY(bn_json_u32(&c->delta.taps, j, "linear_conv_kernel_dim", path, err));
-    BN_TRY(bn_json_u32(&c->n_mtp, j, "mtp_num_hidden_layers", path, err));
+    BN_TRY(bn_json_read_u32(&c->delta.n_k_heads, j, "linear_num_key_heads", path, err));
+    BN_TRY(bn_json_read_u32(&c->delta.n_v_heads, j, "linear_num_value_heads", path, err));
+    BN_TRY(bn_json_read_u32(&c->delta.k_dim, j, "linear_key_head_dim", path, err));
+    BN_TRY(bn_json_read_u32(&c->delta.v_dim, j, "linear_value_head_dim", path, err));
+    BN_TRY(bn_json_read_u32(&c->delta.taps, j, "linear_conv_kernel_dim", path, err));
+    BN_TRY(bn_json_read_u32(&c->n_mtp, j, "mtp_num_hidden_layers", path, err));
     if (c->delta.n_v_heads == 0)
         return bn_fail(err, BITNET_E_FORMAT, "%s: linear_num_value_heads is 0", path);
     return read_layer_kinds(c, j, path, err);
 }
 
-static bitnet_status refuse_biases(const json_t *j, const char *path, bitnet_error *err)
+static bitnet_status refuse_biases(const struct bn_json *j, const char *path, bitnet_error *err)
 {
     bool attention = false, mlp = false;
-    BN_TRY(bn_json_bool(&attention, j, "attention_bias", path, err));
-    BN_TRY(bn_json_bool(&mlp, j, "mlp_bias", path, err));
+    BN_TRY(bn_json_read_bool(&attention, j, "attention_bias", path, err));
+    BN_TRY(bn_json_read_bool(&mlp, j, "mlp_bias", path, err));
     if (attention || mlp)
         return bn_fail(err, BITNET_E_UNSUPPORTED, "%s: linear layers with biases are not supported",
                        path);
     return BITNET_OK;
 }
 
-static bitnet_status read_config(struct bn_config *c, const json_t *j, const char *path,
+static bitnet_status read_config(struct bn_config *c, const struct bn_json *j, const char *path,
                                  bitnet_error *err)
 {
     bool one_bit_llm, tied = false;
-    if (!json_is_object(j)) return bn_fail(err, BITNET_E_FORMAT, "%s: not a JSON object", path);
+    if (!bn_json_is_object(j)) return bn_fail(err, BITNET_E_FORMAT, "%s: not a JSON object", path);
     BN_TRY(read_family(c, j, &one_bit_llm, path, err));
     BN_TRY(refuse_biases(j, path, err));
-    BN_TRY(bn_json_u32(&c->n_embd, j, "hidden_size", path, err));
-    BN_TRY(bn_json_u32(&c->n_ff, j, "intermediate_size", path, err));
-    BN_TRY(bn_json_u32(&c->n_layer, j, "num_hidden_layers", path, err));
-    BN_TRY(bn_json_u32(&c->n_head, j, "num_attention_heads", path, err));
-    BN_TRY(bn_json_u32(&c->n_vocab, j, "vocab_size", path, err));
+    BN_TRY(bn_json_read_u32(&c->n_embd, j, "hidden_size", path, err));
+    BN_TRY(bn_json_read_u32(&c->n_ff, j, "intermediate_size", path, err));
+    BN_TRY(bn_json_read_u32(&c->n_layer, j, "num_hidden_layers", path, err));
+    BN_TRY(bn_json_read_u32(&c->n_head, j, "num_attention_heads", path, err));
+    BN_TRY(bn_json_read_u32(&c->n_vocab, j, "vocab_size", path, err));
     c->n_head_kv = c->n_head;
-    BN_TRY(bn_json_u32(&c->n_head_kv, j, "num_key_value_heads", path, err));
+    BN_TRY(bn_json_read_u32(&c->n_head_kv, j, "num_key_value_heads", path, err));
     c->head_dim = c->n_head ? c->n_embd / c->n_head : 0;
-    BN_TRY(bn_json_u32(&c->head_dim, j, "head_dim", path, err));
+    BN_TRY(bn_json_read_u32(&c->head_dim, j, "head_dim", path, err));
     c->rope_dim = c->head_dim;
     c->n_ctx = 2048;
-    BN_TRY(bn_json_u32(&c->n_ctx, j, "max_position_embeddings", path, err));
+    BN_TRY(bn_json_read_u32(&c->n_ctx, j, "max_position_embeddings", path, err));
     c->eps = 1e-6f;
-    BN_TRY(bn_json_f32(&c->eps, j, "rms_norm_eps", path, err));
-    BN_TRY(bn_json_bool(&tied, j, "tie_word_embeddings", path, err));
+    BN_TRY(bn_json_read_f32(&c->eps, j, "rms_norm_eps", path, err));
+    BN_TRY(bn_json_read_bool(&tied, j, "tie_word_embeddings", path, err));
     c->tied_head = tied;
     BN_TRY(bn_config_hf_rope(c, j, path, err));
     if (c->attn_gate) BN_TRY(read_hybrid(c, j, path, err));
@@ -169,17 +169,17 @@ bitnet_status bn_config_from_hf(struct bn_config *c, const struct bn_source *s, 
     struct bn_buf path;
     bn_buf_init(&path, 1 << 16);
     bn_buf_printf(&path, "%s/config.json", s->folder);
-    json_t *j = NULL;
+    struct bn_json *j = NULL;
     bitnet_status st = path.failed ? bn_fail_nomem(err, strlen(s->folder), "a path")
-                                   : bn_json_read(&j, path.data, MAX_CONFIG_BYTES, err);
-    const json_t *text = json_object_get(j, "text_config"); /* beside a vision tower's */
-    bool nested = json_is_object(text), tied = false;
+                                   : bn_json_read_file(&j, path.data, MAX_CONFIG_BYTES, err);
+    const struct bn_json *text = bn_json_get(j, "text_config"); /* beside a vision tower's */
+    bool nested = bn_json_is_object(text), tied = false;
     if (st == BITNET_OK) st = read_config(c, nested ? text : j, path.data, err);
-    if (st == BITNET_OK && nested && json_object_get(j, "tie_word_embeddings")) {
-        st = bn_json_bool(&tied, j, "tie_word_embeddings", path.data, err);
+    if (st == BITNET_OK && nested && bn_json_get(j, "tie_word_embeddings")) {
+        st = bn_json_read_bool(&tied, j, "tie_word_embeddings", path.data, err);
         c->tied_head = tied;
     }
-    json_decref(j);
+    bn_json_free(j);
     bn_buf_free(&path);
     if (st != BITNET_OK) return st;
     /* a tied head that is stored all the same is not read, as in transformers */

@@ -3,12 +3,12 @@
 #ifndef BN_MODEL_CONFIG_HF_H
 #define BN_MODEL_CONFIG_HF_H
 
-#include "base/json.h"
+#include "json/json.h"
 #include "model/config.h"
 
 /* All about rotation (config_hf_rope.c). Before: n_ctx, head_dim, and in rope_dim what is rotated
  * where the file does not say it. j: the object with the model's members. */
-bitnet_status bn_config_hf_rope(struct bn_config *c, const json_t *j, const char *path,
+bitnet_status bn_config_hf_rope(struct bn_config *c, const struct bn_json *j, const char *path,
                                 bitnet_error *err);
 
 #endif

@@ -6,7 +6,7 @@
 #include "model/source.h"
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "json/json.h"
 #include <stdlib.h>
 
 enum { MAX_INDEX_BYTES = 64 << 20, MAX_SHARD_NAME_BYTES = 255 };
@@ -18,10 +18,10 @@ static const struct {
               {"I8", BN_I8},   {"BOOL", BN_U8}, {"I16", BN_I16},   {"I32", BN_I32},
               {"I64", BN_I64}, {"F64", BN_F64}};
 
-static bitnet_status read_dtype(struct bn_tensor *t, const json_t *v, const char *file,
+static bitnet_status read_dtype(struct bn_tensor *t, const struct bn_json *v, const char *file,
                                 bitnet_error *err)
 {
-    const char *name = json_string_value(v);
+    const char *name = bn_json_text(v);
     if (!name)
         return bn_fail(err, BITNET_E_FORMAT, "'%s': tensor '%s' has no dtype", file, t->name);
     for (size_t i = 0; i < BN_ARRAY_LEN(dtypes); i++)
@@ -33,12 +33,12 @@ static bitnet_status read_dtype(struct bn_tensor *t, const json_t *v, const char
                    "'%s': tensor '%s' has dtype %.16s, which is not read", file, t->name, name);
 }
 
-static bitnet_status read_shape(struct bn_tensor *t, uint64_t *rows, const json_t *v,
+static bitnet_status read_shape(struct bn_tensor *t, uint64_t *rows, const struct bn_json *v,
                                 const char *file, bitnet_error *err)
 {
-    size_t n = json_array_size(v);
+    size_t n = bn_json_size(v);
     uint64_t product = 1;
-    if (!json_is_array(v))
+    if (!bn_json_is_array(v))
         return bn_fail(err, BITNET_E_FORMAT, "'%s': tensor '%s' has no shape", file, t->name);
     if (n > 4)
         return bn_fail(err, BITNET_E_UNSUPPORTED,
@@ -49,9 +49,9 @@ static bitnet_status read_shape(struct bn_tensor *t, uint64_t *rows, const json_
     for (size_t d = 0; d < 4; d++) {
         t->dims[d] = 1;
         if (d >= n) continue;
-        const json_t *item = json_array_get(v, n - 1 - d);
-        json_int_t size = json_integer_value(item);
-        if (!json_is_integer(item) || size < 0)
+        const struct bn_json *item = bn_json_at(v, n - 1 - d);
+        int64_t size = bn_json_integer(item);
+        if (!bn_json_is_int(item) || size < 0)
             return bn_fail(err, BITNET_E_FORMAT,
                            "'%s': dimension %zu of tensor '%s' is not a whole number", file,
                            n - 1 - d, t->name);
@@ -73,27 +73,27 @@ struct section {
 };
 
 static bitnet_status read_tensor(struct bn_source *s, const struct section *in, const char *name,
-                                 const json_t *v, bitnet_error *err)
+                                 const struct bn_json *v, bitnet_error *err)
 {
     struct bn_tensor t = {.name = name};
     if (strlen(name) >= BN_MAX_NAME_BYTES)
         return bn_fail(err, BITNET_E_LIMIT,
                        "'%s': a tensor name has %zu bytes; at most %d are read", in->file,
                        strlen(name), BN_MAX_NAME_BYTES - 1);
-    if (!json_is_object(v))
+    if (!bn_json_is_object(v))
         return bn_fail(err, BITNET_E_FORMAT, "'%s': the header's entry '%s' is no object", in->file,
                        name);
     t.name = bn_arena_strn(&s->arena, name, strlen(name));
     if (!t.name) return bn_fail_nomem(err, strlen(name), "a tensor name");
     uint64_t rows = 0, need;
-    BN_TRY(read_dtype(&t, json_object_get(v, "dtype"), in->file, err));
-    BN_TRY(read_shape(&t, &rows, json_object_get(v, "shape"), in->file, err));
-    const json_t *range = json_object_get(v, "data_offsets");
-    const json_t *first = json_array_get(range, 0), *last = json_array_get(range, 1);
-    if (json_array_size(range) != 2 || !json_is_integer(first) || !json_is_integer(last))
+    BN_TRY(read_dtype(&t, bn_json_get(v, "dtype"), in->file, err));
+    BN_TRY(read_shape(&t, &rows, bn_json_get(v, "shape"), in->file, err));
+    const struct bn_json *range = bn_json_get(v, "data_offsets");
+    const struct bn_json *first = bn_json_at(range, 0), *last = bn_json_at(range, 1);
+    if (bn_json_size(range) != 2 || !bn_json_is_int(first) || !bn_json_is_int(last))
         return bn_fail(err, BITNET_E_FORMAT, "'%s': tensor '%s' has no data_offsets of two numbers",
                        in->file, name);
-    json_int_t begin = json_integer_value(first), end = json_integer_value(last);
+    int64_t begin = bn_json_integer(first), end = bn_json_integer(last);
     if (begin < 0 || begin > end || (uint64_t)end > in->bytes)
         return bn_fail(err, BITNET_E_FORMAT,
                        "'%s': tensor '%s' lies at %lld to %lld of %llu bytes of data", in->file,
@@ -150,24 +150,23 @@ bitnet_status bn_safetensors_parse(struct bn_source *s, const uint8_t *data, siz
         return bn_fail(err, BITNET_E_FORMAT,
                        "'%s' is cut short: the header needs %llu bytes and the file has %zu", name,
                        (unsigned long long)header, bytes);
-    json_error_t e;
-    json_t *root = json_loadb((const char *)data + 8, (size_t)header, JSON_REJECT_DUPLICATES, &e);
-    if (!root)
-        return bn_fail(err, BITNET_E_FORMAT, "'%s': bad safetensors header at byte %d: %s", name,
-                       e.position, e.text);
+    struct bn_json *root;
+    bitnet_error e;
+    bitnet_status status = bn_json_parse(&root, (const char *)data + 8, (size_t)header,
+                                         BN_JSON_UNIQUE, "bad safetensors header", &e);
+    if (status != BITNET_OK) return bn_fail(err, status, "'%s': %s", name, e.text);
     const struct section in = {data, 8 + header, bytes - 8 - header, name};
     size_t from = s->n_tensors;
-    bitnet_status status = BITNET_OK;
-    if (!json_is_object(root))
+    if (!bn_json_is_object(root))
         status = bn_fail(err, BITNET_E_FORMAT, "'%s': the safetensors header is no object", name);
     const char *key;
-    json_t *value;
-    json_object_foreach(root, key, value)
+    struct bn_json *value;
+    bn_json_each_member(root, key, value)
     {
         if (status != BITNET_OK) break;
         if (strcmp(key, "__metadata__") != 0) status = read_tensor(s, &in, key, value, err);
     }
-    json_decref(root);
+    bn_json_free(root);
     return status == BITNET_OK ? check_overlaps(s, from, name, err) : status;
 }
 
@@ -200,15 +199,15 @@ static bitnet_status check_shard_name(const char *name, const char *path, bitnet
 }
 
 /* After all shards are read: every tensor of the index must have come, from the shard it names. */
-static bitnet_status check_index(const struct bn_source *s, json_t *map,
+static bitnet_status check_index(const struct bn_source *s, struct bn_json *map,
                                  const struct bn_map *shards, const char *path, bitnet_error *err)
 {
     const char *key;
-    json_t *value;
-    json_object_foreach(map, key, value)
+    struct bn_json *value;
+    bn_json_each_member(map, key, value)
     {
         const struct bn_tensor *t = bn_source_tensor(s, key);
-        const char *shard = json_string_value(value);
+        const char *shard = bn_json_text(value);
         uint32_t i = 0;
         bool known = bn_map_get(shards, shard, strlen(shard), &i);
         const struct bn_mapping *m = &s->maps[i];
@@ -219,17 +218,17 @@ static bitnet_status check_index(const struct bn_source *s, json_t *map,
     return BITNET_OK;
 }
 
-static bitnet_status read_shards(struct bn_source *s, json_t *map, const char *path,
+static bitnet_status read_shards(struct bn_source *s, struct bn_json *map, const char *path,
                                  bitnet_error *err)
 {
     struct bn_map shards = {0};
     bitnet_status status = BITNET_OK;
     if (!bn_map_init(&shards, 16)) return bn_fail_nomem(err, 1024, "the list of shards");
     const char *key;
-    json_t *value;
-    json_object_foreach(map, key, value)
+    struct bn_json *value;
+    bn_json_each_member(map, key, value)
     {
-        const char *name = json_string_value(value);
+        const char *name = bn_json_text(value);
         uint32_t index = (uint32_t)s->n_maps;
         bool existing = false;
         if (!name)
@@ -262,13 +261,13 @@ static bitnet_status read_shards(struct bn_source *s, json_t *map, const char *p
 
 static bitnet_status read_index(struct bn_source *s, const char *path, bitnet_error *err)
 {
-    json_t *root;
-    BN_TRY(bn_json_read(&root, path, MAX_INDEX_BYTES, err));
-    json_t *map = json_object_get(root, "weight_map");
+    struct bn_json *root;
+    BN_TRY(bn_json_read_file(&root, path, MAX_INDEX_BYTES, err));
+    struct bn_json *map = bn_json_get(root, "weight_map");
     bitnet_status status;
-    if (json_is_object(map) && json_object_size(map) > 0) status = read_shards(s, map, path, err);
+    if (bn_json_is_object(map) && bn_json_size(map) > 0) status = read_shards(s, map, path, err);
     else status = bn_fail(err, BITNET_E_FORMAT, "'%s' has no weight_map with tensors in it", path);
-    json_decref(root);
+    bn_json_free(root);
     return status;
 }
 

@@ -3,14 +3,14 @@
  * tokenizer.model), with the end tokens that config.json names. */
 #include "model/model.h"
 
-#include "base/json.h"
+#include "json/json.h"
 #include "model/gguf_write.h"
 
 enum { MAX_CONFIG_BYTES = 1 << 20 };
 
-static void add_end(struct bn_vocab *v, json_int_t id)
+static void add_end(struct bn_vocab *v, int64_t id)
 {
-    if (id < 0 || id >= (json_int_t)v->n_tokens || id == v->eos || id == v->eot) return;
+    if (id < 0 || id >= (int64_t)v->n_tokens || id == v->eos || id == v->eot) return;
     if (v->eos < 0) {
         v->eos = (int32_t)id;
         return;
@@ -23,19 +23,19 @@ static void add_end(struct bn_vocab *v, json_int_t id)
 /* eos_token_id is a number or a list of them */
 static bitnet_status read_ends(struct bn_vocab *v, const char *path, bitnet_error *err)
 {
-    json_t *j;
-    BN_TRY(bn_json_read(&j, path, MAX_CONFIG_BYTES, err));
-    const json_t *eos = json_object_get(j, "eos_token_id");
-    if (json_is_integer(eos)) add_end(v, json_integer_value(eos));
-    for (size_t i = 0; i < json_array_size(eos); i++) {
-        const json_t *one = json_array_get(eos, i);
-        if (json_is_integer(one)) add_end(v, json_integer_value(one));
+    struct bn_json *j;
+    BN_TRY(bn_json_read_file(&j, path, MAX_CONFIG_BYTES, err));
+    const struct bn_json *eos = bn_json_get(j, "eos_token_id");
+    if (bn_json_is_int(eos)) add_end(v, bn_json_integer(eos));
+    for (size_t i = 0; i < bn_json_size(eos); i++) {
+        const struct bn_json *one = bn_json_at(eos, i);
+        if (bn_json_is_int(one)) add_end(v, bn_json_integer(one));
     }
-    const json_t *bos = json_object_get(j, "bos_token_id");
-    if (v->bos < 0 && json_is_integer(bos) && json_integer_value(bos) >= 0 &&
-        json_integer_value(bos) < (json_int_t)v->n_tokens)
-        v->bos = (int32_t)json_integer_value(bos);
-    json_decref(j);
+    const struct bn_json *bos = bn_json_get(j, "bos_token_id");
+    if (v->bos < 0 && bn_json_is_int(bos) && bn_json_integer(bos) >= 0 &&
+        bn_json_integer(bos) < (int64_t)v->n_tokens)
+        v->bos = (int32_t)bn_json_integer(bos);
+    bn_json_free(j);
     return BITNET_OK;
 }
 

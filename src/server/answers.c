@@ -302,9 +302,8 @@ static uint64_t random_seed(void)
 static size_t prompt_bytes(const struct openai_request *q, size_t i)
 {
     size_t n = q->prompts[i].text ? q->prompts[i].bytes : 0, at;
-    const json_t *message;
-    json_array_foreach(q->messages, at, message) n +=
-        json_string_length(json_object_get(message, "content"));
+    const struct bn_json *message;
+    bn_json_each(q->messages, at, message) n += bn_json_bytes(bn_json_get(message, "content"));
     return n;
 }
 
@@ -322,7 +321,7 @@ static bitnet_status check_bytes(struct openai_request *q, uint64_t most, bitnet
     return BITNET_OK;
 }
 
-static bitnet_status read_request(struct answer *a, enum openai_kind kind, json_t *body,
+static bitnet_status read_request(struct answer *a, enum openai_kind kind, struct bn_json *body,
                                   bitnet_error *err)
 {
     struct server *s = a->v.s;
@@ -376,7 +375,7 @@ static void submit(struct answer *a)
 }
 
 /* false: the client was told why not */
-static bool begin(struct answer *a, enum openai_kind kind, json_t *body)
+static bool begin(struct answer *a, enum openai_kind kind, struct bn_json *body)
 {
     bitnet_error err = {0};
     if (read_request(a, kind, body, &err) != BITNET_OK) {
@@ -396,7 +395,7 @@ static bool begin(struct answer *a, enum openai_kind kind, json_t *body)
 
 static void serve(struct visit *v, enum openai_kind kind)
 {
-    json_t *body;
+    struct bn_json *body;
     if (!visit_check_places(v, 1) || !visit_body(v, &body)) return;
     struct answer *a = bn_calloc(1, sizeof *a);
     if (!a) {
@@ -406,7 +405,7 @@ static void serve(struct visit *v, enum openai_kind kind)
         a->began_ns = net_began_ns(v->call);
         if (!begin(a, kind, body)) answer_free(a);
     }
-    json_decref(body);
+    bn_json_free(body);
 }
 
 void serve_chat(struct visit *v) { serve(v, OPENAI_CHAT); }

@@ -37,18 +37,19 @@ static void embedding_free(struct embedding *e)
 
 /* ------------------------------------------------------------------ the body */
 
-static bitnet_status take_input(struct embedding *e, size_t i, const json_t *v, bitnet_error *err)
+static bitnet_status take_input(struct embedding *e, size_t i, const struct bn_json *v,
+                                bitnet_error *err)
 {
     bitnet_embed_input *to = &e->inputs[i];
     uint32_t most = e->v.s->engine.ctx_tokens;
     int32_t *ids;
     size_t n;
-    e->n_bytes += json_string_length(v);
+    e->n_bytes += bn_json_bytes(v);
     if (e->n_bytes > TEXT_MAX_BYTES)
         return bn_fail(err, BITNET_E_LIMIT, "'input' has more than %d bytes of text",
                        TEXT_MAX_BYTES);
-    if (json_is_string(v))
-        BN_TRY(tokens_encode(&ids, &n, e->v.s->m, json_string_value(v), json_string_length(v),
+    if (bn_json_is_string(v))
+        BN_TRY(tokens_encode(&ids, &n, e->v.s->m, bn_json_text(v), bn_json_bytes(v),
                              BITNET_TOK_BOS_AUTO, err));
     else BN_TRY(tokens_from_json(&ids, &n, v, "input", err));
     *to = (bitnet_embed_input){ids, n};
@@ -61,34 +62,35 @@ static bitnet_status take_input(struct embedding *e, size_t i, const json_t *v, 
 }
 
 /* A text, a list of token ids, or a list of either. */
-static bitnet_status read_inputs(struct embedding *e, const json_t *input, bitnet_error *err)
+static bitnet_status read_inputs(struct embedding *e, const struct bn_json *input,
+                                 bitnet_error *err)
 {
-    bool several = json_is_array(input) && !json_is_integer(json_array_get(input, 0));
+    bool several = bn_json_is_array(input) && !bn_json_is_int(bn_json_at(input, 0));
     if (!input) return bn_fail(err, BITNET_E_ARG, "the request has no 'input'");
-    e->n = several ? json_array_size(input) : 1;
+    e->n = several ? bn_json_size(input) : 1;
     if (e->n == 0 || e->n > EMBED_MAX_INPUTS)
         return bn_fail(err, BITNET_E_LIMIT, "'input' holds %zu texts; 1 to %d are possible", e->n,
                        EMBED_MAX_INPUTS);
     e->inputs = bn_calloc(e->n, sizeof *e->inputs);
     if (!e->inputs) return bn_fail_nomem(err, e->n * sizeof *e->inputs, "'input'");
     for (size_t i = 0; i < e->n; i++)
-        BN_TRY(take_input(e, i, several ? json_array_get(input, i) : input, err));
+        BN_TRY(take_input(e, i, several ? bn_json_at(input, i) : input, err));
     return BITNET_OK;
 }
 
 /* One of two words. */
-static bitnet_status read_word(bool *second, const json_t *body, const char *key, const char *a,
-                               const char *b, bitnet_error *err)
+static bitnet_status read_word(bool *second, const struct bn_json *body, const char *key,
+                               const char *a, const char *b, bitnet_error *err)
 {
     const char *word = a;
-    BN_TRY(bn_json_str(&word, body, key, "body", err));
+    BN_TRY(bn_json_read_str(&word, body, key, "body", err));
     *second = strcmp(word, b) == 0;
     if (!*second && strcmp(word, a) != 0)
         return bn_fail(err, BITNET_E_ARG, "'%s' is '%.40s'; '%s' and '%s' exist", key, word, a, b);
     return BITNET_OK;
 }
 
-static bitnet_status read_body(struct embedding *e, const json_t *body, bitnet_error *err)
+static bitnet_status read_body(struct embedding *e, const struct bn_json *body, bitnet_error *err)
 {
     static const char *const known[] = {
         "input", "model", "encoding_format", "dimensions", "pooling", "user", NULL};
@@ -96,8 +98,8 @@ static bitnet_status read_body(struct embedding *e, const json_t *body, bitnet_e
     const char *model = e->v.s->c->model_name;
     bool last;
     BN_TRY(openai_check_members(body, known, "the body", err));
-    BN_TRY(bn_json_str(&model, body, "model", "body", err));
-    BN_TRY(bn_json_u32(&dimensions, body, "dimensions", "body", err));
+    BN_TRY(bn_json_read_str(&model, body, "model", "body", err));
+    BN_TRY(bn_json_read_u32(&dimensions, body, "dimensions", "body", err));
     if (dimensions != n_embd)
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "'dimensions' is %u; the vectors of this model have %u", dimensions, n_embd);
@@ -105,7 +107,7 @@ static bitnet_status read_body(struct embedding *e, const json_t *body, bitnet_e
     BN_TRY(read_word(&last, body, "pooling", "mean", "last", err));
     bitnet_embed_options_init(&e->options);
     e->options.pooling = last ? BITNET_POOL_LAST : BITNET_POOL_MEAN;
-    BN_TRY(read_inputs(e, json_object_get(body, "input"), err));
+    BN_TRY(read_inputs(e, bn_json_get(body, "input"), err));
     e->model = strdup(model);
     e->vectors = bn_calloc(e->n * n_embd, sizeof *e->vectors);
     if (!e->vectors || !e->model)
@@ -207,7 +209,7 @@ void serve_embeddings(struct visit *v)
 {
     struct server *s = v->s;
     bitnet_error err = {0};
-    json_t *body;
+    struct bn_json *body;
     if (!visit_check_places(v, 1) || !visit_body(v, &body)) return;
     struct embedding *e = bn_calloc(1, sizeof *e);
     if (!e) {
@@ -228,5 +230,5 @@ void serve_embeddings(struct visit *v)
             worker_embed(s->worker, &e->task, e->inputs, e->n, &e->options, e->vectors);
         }
     }
-    json_decref(body);
+    bn_json_free(body);
 }

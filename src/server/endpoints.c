@@ -9,20 +9,21 @@
 
 /* ------------------------------------------------------------------ the model */
 
-static json_t *model_json(const struct server *s)
+static struct bn_json *model_json(const struct server *s)
 {
     const bitnet_model_info *m = &s->model;
-    return json_pack("{s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:I, s:I, s:I}}", "id",
-                     s->c->model_name, "object", "model", "created", (json_int_t)s->started,
-                     "owned_by", "bitnet", "meta", "n_params", (json_int_t)m->n_params,
-                     "n_ctx_train", (json_int_t)m->n_ctx_train, "n_ctx",
-                     (json_int_t)s->engine.ctx_tokens, "n_vocab", (json_int_t)m->n_vocab, "n_embd",
-                     (json_int_t)m->n_embd, "size", (json_int_t)m->file_bytes);
+    return bn_json_pack("{s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:I, s:I, s:I}}", "id",
+                        s->c->model_name, "object", "model", "created", (int64_t)s->started,
+                        "owned_by", "bitnet", "meta", "n_params", (int64_t)m->n_params,
+                        "n_ctx_train", (int64_t)m->n_ctx_train, "n_ctx",
+                        (int64_t)s->engine.ctx_tokens, "n_vocab", (int64_t)m->n_vocab, "n_embd",
+                        (int64_t)m->n_embd, "size", (int64_t)m->file_bytes);
 }
 
 void serve_models(struct visit *v)
 {
-    visit_reply_json(v, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(v->s)));
+    visit_reply_json(v, 200,
+                     bn_json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(v->s)));
 }
 
 void serve_model(struct visit *v)
@@ -34,49 +35,48 @@ void serve_model(struct visit *v)
                      v->s->c->model_name);
 }
 
-static json_t *model_props(const struct server *s)
+static struct bn_json *model_props(const struct server *s)
 {
     const bitnet_model_info *m = &s->model;
-    return json_pack(
+    return bn_json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
         "name", s->c->model_name, "architecture", m->architecture, "activation", m->activation,
         "act_quant", m->act_quant, "weight_type", m->weight_type, "head_type", m->head_type,
-        "backend", m->backend, "layout", m->layout, "n_params", (json_int_t)m->n_params, "n_vocab",
-        (json_int_t)m->n_vocab, "n_embd", (json_int_t)m->n_embd, "n_ff", (json_int_t)m->n_ff,
-        "n_layer", (json_int_t)m->n_layer, "n_head", (json_int_t)m->n_head, "n_head_kv",
-        (json_int_t)m->n_head_kv, "n_ctx_train", (json_int_t)m->n_ctx_train, "file_bytes",
-        (json_int_t)m->file_bytes);
+        "backend", m->backend, "layout", m->layout, "n_params", (int64_t)m->n_params, "n_vocab",
+        (int64_t)m->n_vocab, "n_embd", (int64_t)m->n_embd, "n_ff", (int64_t)m->n_ff, "n_layer",
+        (int64_t)m->n_layer, "n_head", (int64_t)m->n_head, "n_head_kv", (int64_t)m->n_head_kv,
+        "n_ctx_train", (int64_t)m->n_ctx_train, "file_bytes", (int64_t)m->file_bytes);
 }
 
-static json_t *engine_props(const struct server *s)
+static struct bn_json *engine_props(const struct server *s)
 {
     const bitnet_engine_info *e = &s->engine;
-    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "threads",
-                     (json_int_t)e->threads, "ctx_tokens", (json_int_t)e->ctx_tokens, "max_seqs",
-                     (json_int_t)e->max_seqs, "max_batch_tokens", (json_int_t)e->max_batch_tokens,
-                     "kv_type", e->kv_type, "kv_type_v", e->kv_type_v, "head", e->head, "ffn",
-                     e->ffn, "kv_bytes", (json_int_t)e->kv_bytes, "scratch_bytes",
-                     (json_int_t)e->scratch_bytes, "state_bytes", (json_int_t)e->state_bytes,
-                     "state_seq_bytes", (json_int_t)e->state_seq_bytes, "state_snapshots",
-                     (json_int_t)e->state_snapshots);
+    return bn_json_pack(
+        "{s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "threads",
+        (int64_t)e->threads, "ctx_tokens", (int64_t)e->ctx_tokens, "max_seqs", (int64_t)e->max_seqs,
+        "max_batch_tokens", (int64_t)e->max_batch_tokens, "kv_type", e->kv_type, "kv_type_v",
+        e->kv_type_v, "head", e->head, "ffn", e->ffn, "kv_bytes", (int64_t)e->kv_bytes,
+        "scratch_bytes", (int64_t)e->scratch_bytes, "state_bytes", (int64_t)e->state_bytes,
+        "state_seq_bytes", (int64_t)e->state_seq_bytes, "state_snapshots",
+        (int64_t)e->state_snapshots);
 }
 
 /* What a request gets that says nothing: asked of the reader of requests itself. */
-static json_t *generation_props(const struct server *s)
+static struct bn_json *generation_props(const struct server *s)
 {
     struct openai_request q;
     struct openai_defaults d = {.max_tokens = s->c->default_max_tokens, .model = s->m};
-    json_t *body = json_pack("{s:s}", "prompt", "");
+    struct bn_json *body = bn_json_pack("{s:s}", "prompt", "");
     bitnet_status status = openai_request_read(&q, OPENAI_COMPLETION, body, &d, NULL);
-    json_decref(body);
+    bn_json_free(body);
     if (status != BITNET_OK) return NULL;
     const bitnet_sampling *p = &q.request.sampling;
-    json_t *j = json_pack(
+    struct bn_json *j = bn_json_pack(
         "{s:f, s:f, s:f, s:I, s:f, s:f, s:f, s:I, s:I}", "temperature", (double)p->temperature,
-        "top_p", (double)p->top_p, "min_p", (double)p->min_p, "top_k", (json_int_t)p->top_k,
+        "top_p", (double)p->top_p, "min_p", (double)p->min_p, "top_k", (int64_t)p->top_k,
         "repetition_penalty", (double)p->repetition_penalty, "presence_penalty",
         (double)p->presence_penalty, "frequency_penalty", (double)p->frequency_penalty,
-        "max_tokens", (json_int_t)q.request.max_new_tokens, "n", (json_int_t)q.request.n_choices);
+        "max_tokens", (int64_t)q.request.max_new_tokens, "n", (int64_t)q.request.n_choices);
     openai_request_free(&q);
     return j;
 }
@@ -86,18 +86,19 @@ void serve_props(struct visit *v)
     const struct server *s = v->s;
     const char *template_text = bitnet_chat_template_text(s->m, s->c->chat_template);
     visit_reply_json(v, 200,
-                     json_pack("{s:o, s:o, s:o, s:s, s:s, s:s?, s:O?}", "model", model_props(s),
-                               "engine", engine_props(s), "default_generation_settings",
-                               generation_props(s), "version", bitnet_version(), "build",
-                               __VERSION__, "chat_template", template_text, "config", s->config));
+                     bn_json_pack("{s:o, s:o, s:o, s:s, s:s, s:s?, s:O?}", "model", model_props(s),
+                                  "engine", engine_props(s), "default_generation_settings",
+                                  generation_props(s), "version", bitnet_version(), "build",
+                                  __VERSION__, "chat_template", template_text, "config",
+                                  s->config));
 }
 
 /* ------------------------------------------------------------------ its state */
 
-static json_t *status_json(const char *status, const char *why)
+static struct bn_json *status_json(const char *status, const char *why)
 {
-    return why ? json_pack("{s:s, s:s}", "status", status, "reason", why)
-               : json_pack("{s:s}", "status", status);
+    return why ? bn_json_pack("{s:s, s:s}", "status", status, "reason", why)
+               : bn_json_pack("{s:s}", "status", status);
 }
 
 void serve_health(struct visit *v)

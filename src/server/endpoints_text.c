@@ -12,81 +12,82 @@
 #include <stdlib.h>
 
 /* Replies with what `make` makes of the body. */
-static void serve_made(struct visit *v, bitnet_status (*make)(json_t **out, const struct server *s,
-                                                              json_t *body, bitnet_error *err))
+static void serve_made(struct visit *v,
+                       bitnet_status (*make)(struct bn_json **out, const struct server *s,
+                                             struct bn_json *body, bitnet_error *err))
 {
-    json_t *body, *out = NULL;
+    struct bn_json *body, *out = NULL;
     bitnet_error err = {0};
     if (!visit_body(v, &body)) return;
     if (make(&out, v->s, body, &err) != BITNET_OK) visit_fail(v, &err, NULL, NULL);
     else visit_reply_json(v, 200, out);
-    json_decref(body);
+    bn_json_free(body);
 }
 
 /* ------------------------------------------------------------------ tokenize */
 
 /* A token's bytes: text, or, where they are part of a character only, a list of numbers. */
-static bitnet_status piece_json(json_t **out, const bitnet_model *m, int32_t id, bitnet_error *err)
+static bitnet_status piece_json(struct bn_json **out, const bitnet_model *m, int32_t id,
+                                bitnet_error *err)
 {
     char *text;
     size_t n;
     BN_TRY(tokens_decode(&text, &n, m, &id, 1, BITNET_TOK_SPECIAL, err));
     if (bn_utf8_valid(text, n, NULL)) {
-        *out = json_stringn(text, n);
+        *out = bn_json_stringn(text, n);
     } else {
-        *out = json_array();
-        for (size_t i = 0; i < n; i++)
-            json_array_append_new(*out, json_integer((unsigned char)text[i]));
+        *out = bn_json_array();
+        for (size_t i = 0; i < n; i++) bn_json_append(*out, bn_json_int((unsigned char)text[i]));
     }
     free(text);
     return *out ? BITNET_OK : bn_fail_nomem(err, n, "a piece");
 }
 
-static bitnet_status list_tokens(json_t *list, const bitnet_model *m, const int32_t *ids, size_t n,
-                                 bool with_pieces, bitnet_error *err)
+static bitnet_status list_tokens(struct bn_json *list, const bitnet_model *m, const int32_t *ids,
+                                 size_t n, bool with_pieces, bitnet_error *err)
 {
     for (size_t i = 0; i < n; i++) {
-        json_t *item = json_integer(ids[i]), *piece;
+        struct bn_json *item = bn_json_int(ids[i]), *piece;
         if (with_pieces) {
             bitnet_status s = piece_json(&piece, m, ids[i], err);
             if (s != BITNET_OK) {
-                json_decref(item);
+                bn_json_free(item);
                 return s;
             }
-            item = json_pack("{s:o, s:o}", "id", item, "piece", piece);
+            item = bn_json_pack("{s:o, s:o}", "id", item, "piece", piece);
         }
-        if (json_array_append_new(list, item) != 0) return bn_fail_nomem(err, n, "tokens");
+        if (!bn_json_append(list, item)) return bn_fail_nomem(err, n, "tokens");
     }
     return BITNET_OK;
 }
 
-static bitnet_status tokenize(json_t **out, const struct server *s, json_t *body, bitnet_error *err)
+static bitnet_status tokenize(struct bn_json **out, const struct server *s, struct bn_json *body,
+                              bitnet_error *err)
 {
     static const char *const known[] = {"content",       "text",        "add_special",
                                         "parse_special", "with_pieces", NULL};
     bool add_special = false, parse_special = true, with_pieces = false;
-    const json_t *text = json_object_get(body, "content");
-    if (!text) text = json_object_get(body, "text");
+    const struct bn_json *text = bn_json_get(body, "content");
+    if (!text) text = bn_json_get(body, "text");
     BN_TRY(openai_check_members(body, known, "the body", err));
-    BN_TRY(bn_json_bool(&add_special, body, "add_special", "body", err));
-    BN_TRY(bn_json_bool(&parse_special, body, "parse_special", "body", err));
-    BN_TRY(bn_json_bool(&with_pieces, body, "with_pieces", "body", err));
-    if (!json_is_string(text))
+    BN_TRY(bn_json_read_bool(&add_special, body, "add_special", "body", err));
+    BN_TRY(bn_json_read_bool(&parse_special, body, "parse_special", "body", err));
+    BN_TRY(bn_json_read_bool(&with_pieces, body, "with_pieces", "body", err));
+    if (!bn_json_is_string(text))
         return bn_fail(err, BITNET_E_ARG, "the request has no 'content', a string");
-    if (json_string_length(text) > TEXT_MAX_BYTES)
+    if (bn_json_bytes(text) > TEXT_MAX_BYTES)
         return bn_fail(err, BITNET_E_LIMIT, "'content' has %zu bytes; at most %d are possible",
-                       json_string_length(text), TEXT_MAX_BYTES);
+                       bn_json_bytes(text), TEXT_MAX_BYTES);
     uint32_t flags =
         (add_special ? BITNET_TOK_BOS_AUTO : 0u) | (parse_special ? BITNET_TOK_SPECIAL : 0u);
     int32_t *ids;
     size_t n;
-    BN_TRY(tokens_encode(&ids, &n, s->m, json_string_value(text), json_string_length(text), flags,
-                         err));
-    json_t *list = json_array();
+    BN_TRY(tokens_encode(&ids, &n, s->m, bn_json_text(text), bn_json_bytes(text), flags, err));
+    struct bn_json *list = bn_json_array();
     bitnet_status status = list_tokens(list, s->m, ids, n, with_pieces, err);
     free(ids);
-    if (status == BITNET_OK) *out = json_pack("{s:o}", "tokens", list);
-    else json_decref(list);
+    if (status == BITNET_OK) *out = bn_json_pack("{s:o}", "tokens", list);
+    else bn_json_free(list);
     return status;
 }
 
@@ -94,11 +95,11 @@ void serve_tokenize(struct visit *v) { serve_made(v, tokenize); }
 
 /* ------------------------------------------------------------------ detokenize */
 
-static bitnet_status detokenize(json_t **out, const struct server *s, json_t *body,
+static bitnet_status detokenize(struct bn_json **out, const struct server *s, struct bn_json *body,
                                 bitnet_error *err)
 {
     static const char *const known[] = {"tokens", NULL};
-    const json_t *list = json_object_get(body, "tokens");
+    const struct bn_json *list = bn_json_get(body, "tokens");
     BN_TRY(openai_check_members(body, known, "the body", err));
     int32_t *ids;
     size_t n, n_text;
@@ -107,7 +108,7 @@ static bitnet_status detokenize(json_t **out, const struct server *s, json_t *bo
     bitnet_status status = tokens_decode(&text, &n_text, s->m, ids, n, BITNET_TOK_SPECIAL, err);
     free(ids);
     if (status != BITNET_OK) return status;
-    *out = json_pack("{s:o}", "content", openai_text(text, n_text));
+    *out = bn_json_pack("{s:o}", "content", openai_text(text, n_text));
     free(text);
     return BITNET_OK;
 }
@@ -116,7 +117,7 @@ void serve_detokenize(struct visit *v) { serve_made(v, detokenize); }
 
 /* ------------------------------------------------------------------ apply-template */
 
-static bitnet_status render(json_t **out, const struct server *s, const char *talk,
+static bitnet_status render(struct bn_json **out, const struct server *s, const char *talk,
                             bitnet_error *err)
 {
     size_t n = 0, len = strlen(talk);
@@ -126,14 +127,14 @@ static bitnet_status render(json_t **out, const struct server *s, const char *ta
     char *text = malloc(n + 1);
     if (!text) return bn_fail_nomem(err, n + 1, "the prompt");
     status = n ? bitnet_chat_render_json(s->m, talk, len, name, 1, text, &n, err) : BITNET_OK;
-    if (status == BITNET_OK) *out = json_pack("{s:o}", "prompt", openai_text(text, n));
+    if (status == BITNET_OK) *out = bn_json_pack("{s:o}", "prompt", openai_text(text, n));
     free(text);
     return status;
 }
 
 /* Read and encoded as a chat request is, which also chooses how tools are told; then shown. */
-static bitnet_status apply_template(json_t **out, const struct server *s, json_t *body,
-                                    bitnet_error *err)
+static bitnet_status apply_template(struct bn_json **out, const struct server *s,
+                                    struct bn_json *body, bitnet_error *err)
 {
     struct openai_request q;
     struct openai_defaults d = {0};
@@ -141,11 +142,11 @@ static bitnet_status apply_template(json_t **out, const struct server *s, json_t
     bitnet_status status = openai_request_encode(&q, s->m, s->c->chat_template, err);
     if (status == BITNET_OK) {
         const char *known = bitnet_chat_template_text(s->m, s->c->chat_template);
-        json_t *talk = openai_conversation(&q, known ? known : "");
-        char *text = talk ? json_dumps(talk, JSON_COMPACT) : NULL;
+        struct bn_json *talk = openai_conversation(&q, known ? known : "");
+        char *text = talk ? bn_json_dump(talk, BN_JSON_COMPACT) : NULL;
         status = text ? render(out, s, text, err) : bn_fail_nomem(err, 0, "a conversation");
         free(text);
-        json_decref(talk);
+        bn_json_free(talk);
     }
     openai_request_free(&q);
     return status;

@@ -9,7 +9,7 @@
 #define BN_SERVER_METRICS_H
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "json/json.h"
 #include "server/net.h"
 #include "server/worker.h"
 
@@ -54,6 +54,6 @@ struct metrics_now {
 };
 void metrics_text(struct metrics *m, const struct metrics_now *now, struct bn_buf *out);
 /* NULL: out of memory. */
-json_t *metrics_json(struct metrics *m, const struct metrics_now *now);
+struct bn_json *metrics_json(struct metrics *m, const struct metrics_now *now);
 
 #endif

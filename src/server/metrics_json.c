@@ -17,14 +17,14 @@ struct building {
     bool failed;
 };
 
-static void put(struct building *b, json_t *object, const char *key, json_t *v)
+static void put(struct building *b, struct bn_json *object, const char *key, struct bn_json *v)
 {
-    if (json_object_set_new(object, key, v) != 0) b->failed = true;
+    if (!bn_json_set(object, key, v)) b->failed = true;
 }
 
-static void append(struct building *b, json_t *array, json_t *v)
+static void append(struct building *b, struct bn_json *array, struct bn_json *v)
 {
-    if (json_array_append_new(array, v) != 0) b->failed = true;
+    if (!bn_json_append(array, v)) b->failed = true;
 }
 
 static const char *short_name(const char *name)
@@ -36,9 +36,9 @@ static const char *short_name(const char *name)
 
 /* ------------------------------------------------------------------ values and rates */
 
-static json_t *values_json(struct building *b)
+static struct bn_json *values_json(struct building *b)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     for (int id = 0; id < N_METRICS; id++) {
         const struct family *f = &b->m->families[id];
         if (f->histogram || metric_infos[id].labels[0]) continue;
@@ -47,23 +47,23 @@ static json_t *values_json(struct building *b)
     return o;
 }
 
-static json_t *samples_json(struct building *b, const struct metric_info *info,
-                            const struct family *f)
+static struct bn_json *samples_json(struct building *b, const struct metric_info *info,
+                                    const struct family *f)
 {
-    json_t *a = json_array();
+    struct bn_json *a = bn_json_array();
     for (size_t i = 0; i < f->n; i++) {
-        json_t *o = json_object();
+        struct bn_json *o = bn_json_object();
         for (size_t k = 0; k < METRIC_MAX_LABELS && f->samples[i].label[k]; k++)
-            put(b, o, info->labels[k], json_string(f->samples[i].label[k]));
+            put(b, o, info->labels[k], bn_json_string(f->samples[i].label[k]));
         put(b, o, "value", bn_json_real(f->samples[i].value));
         append(b, a, o);
     }
     return a;
 }
 
-static json_t *labelled_json(struct building *b)
+static struct bn_json *labelled_json(struct building *b)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     for (int id = 0; id < N_METRICS; id++) {
         const struct metric_info *info = &metric_infos[id];
         if (info->labels[0])
@@ -80,12 +80,12 @@ static double rate(const struct metrics *m, enum metric id, uint64_t window_ns)
 }
 
 /* Growth a second of counters and of the observations of histograms. */
-static json_t *rates_json(struct building *b)
+static struct bn_json *rates_json(struct building *b)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     for (int id = 0; id < N_METRICS; id++) {
         if (metric_infos[id].kind == METRIC_GAUGE) continue;
-        json_t *r = json_object();
+        struct bn_json *r = bn_json_object();
         put(b, r, "1s", bn_json_real(rate(b->m, (enum metric)id, SECOND_NS)));
         put(b, r, "10s", bn_json_real(rate(b->m, (enum metric)id, 10ull * SECOND_NS)));
         put(b, o, short_name(metric_infos[id].name), r);
@@ -112,7 +112,7 @@ static double quantile(const struct metric_info *info, const uint64_t *count, do
     return info->bounds[info->n_bounds - 1];
 }
 
-static void put_quantiles(struct building *b, json_t *o, const struct metric_info *info,
+static void put_quantiles(struct building *b, struct bn_json *o, const struct metric_info *info,
                           const uint64_t *count)
 {
     put(b, o, "p50", bn_json_real(quantile(info, count, 0.5)));
@@ -120,8 +120,8 @@ static void put_quantiles(struct building *b, json_t *o, const struct metric_inf
     put(b, o, "p99", bn_json_real(quantile(info, count, 0.99)));
 }
 
-static json_t *recent_json(struct building *b, const struct metric_info *info,
-                           const struct histogram *h)
+static struct bn_json *recent_json(struct building *b, const struct metric_info *info,
+                                   const struct histogram *h)
 {
     const struct moment *then = metrics_moment(b->m, RECENT_NS);
     const uint32_t *old = then->count[h - b->m->histograms];
@@ -130,24 +130,24 @@ static json_t *recent_json(struct building *b, const struct metric_info *info,
         count[i] = (uint32_t)h->count[i] - old[i];
         total += count[i];
     }
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     put(b, o, "seconds", bn_json_real((double)(b->m->now_ns - then->ns) / 1e9));
-    put(b, o, "count", json_integer((json_int_t)total));
+    put(b, o, "count", bn_json_int((int64_t)total));
     put_quantiles(b, o, info, count);
     return o;
 }
 
-static json_t *histogram_json(struct building *b, const struct metric_info *info,
-                              const struct histogram *h)
+static struct bn_json *histogram_json(struct building *b, const struct metric_info *info,
+                                      const struct histogram *h)
 {
-    json_t *o = json_object(), *buckets = json_array();
+    struct bn_json *o = bn_json_object(), *buckets = bn_json_array();
     for (size_t i = 0; i <= info->n_bounds; i++) {
-        json_t *pair = json_array();
-        append(b, pair, i < info->n_bounds ? json_real(info->bounds[i]) : json_null());
-        append(b, pair, json_integer((json_int_t)h->count[i]));
+        struct bn_json *pair = bn_json_array();
+        append(b, pair, i < info->n_bounds ? bn_json_real(info->bounds[i]) : bn_json_null());
+        append(b, pair, bn_json_int((int64_t)h->count[i]));
         append(b, buckets, pair);
     }
-    put(b, o, "count", json_integer((json_int_t)h->total));
+    put(b, o, "count", bn_json_int((int64_t)h->total));
     put(b, o, "sum", bn_json_real(h->sum));
     put_quantiles(b, o, info, h->count);
     put(b, o, "recent", recent_json(b, info, h));
@@ -155,9 +155,9 @@ static json_t *histogram_json(struct building *b, const struct metric_info *info
     return o;
 }
 
-static json_t *histograms_json(struct building *b)
+static struct bn_json *histograms_json(struct building *b)
 {
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     for (int id = 0; id < N_METRICS; id++) {
         const struct histogram *h = b->m->families[id].histogram;
         if (h)
@@ -169,18 +169,18 @@ static json_t *histograms_json(struct building *b)
 /* ------------------------------------------------------------------ layers, alerts, the whole */
 
 /* samples [from, from + n) of a metric */
-static json_t *array_json(struct building *b, enum metric id, size_t from, size_t n)
+static struct bn_json *array_json(struct building *b, enum metric id, size_t from, size_t n)
 {
-    json_t *a = json_array();
+    struct bn_json *a = bn_json_array();
     for (size_t i = from; i < from + n; i++)
         append(b, a, bn_json_real(b->m->families[id].samples[i].value));
     return a;
 }
 
-static json_t *layers_json(struct building *b)
+static struct bn_json *layers_json(struct building *b)
 {
     size_t n = b->m->families[M_activation_zero].n;
-    json_t *o = json_object();
+    struct bn_json *o = bn_json_object();
     put(b, o, "kv_entropy_keys", array_json(b, M_kv_entropy, 0, n));
     put(b, o, "kv_entropy_values", array_json(b, M_kv_entropy, n, n));
     put(b, o, "kv_saturation_keys", array_json(b, M_kv_saturation, 0, n));
@@ -203,52 +203,54 @@ static bool beyond(double v, double threshold, bool above)
     return above ? v > threshold : v < threshold;
 }
 
-static json_t *alerts_json(struct building *b)
+static struct bn_json *alerts_json(struct building *b)
 {
-    json_t *a = json_array();
+    struct bn_json *a = bn_json_array();
     for (size_t i = 0; i < n_metric_alerts; i++) {
         const struct metric_alert *t = &metric_alerts[i];
         double v = worst(&b->m->families[t->metric], t->above);
         bool critical = beyond(v, t->critical, t->above), warn = beyond(v, t->warn, t->above);
-        json_t *o = json_object();
-        put(b, o, "name", json_string(t->name));
-        put(b, o, "level", json_string(critical ? "crit" : warn ? "warn" : "ok"));
+        struct bn_json *o = bn_json_object();
+        put(b, o, "name", bn_json_string(t->name));
+        put(b, o, "level", bn_json_string(critical ? "crit" : warn ? "warn" : "ok"));
         put(b, o, "value", bn_json_real(v));
-        put(b, o, "op", json_string(t->above ? ">" : "<"));
+        put(b, o, "op", bn_json_string(t->above ? ">" : "<"));
         put(b, o, "threshold", bn_json_real(critical || isnan(t->warn) ? t->critical : t->warn));
-        put(b, o, "metric", json_string(short_name(metric_infos[t->metric].name)));
-        put(b, o, "text", json_string(t->text));
+        put(b, o, "metric", bn_json_string(short_name(metric_infos[t->metric].name)));
+        put(b, o, "text", bn_json_string(t->text));
         append(b, a, o);
     }
     return a;
 }
 
-static json_t *limits_json(struct building *b, const struct metrics_now *now)
+static struct bn_json *limits_json(struct building *b, const struct metrics_now *now)
 {
     const bitnet_engine_info *e = &now->worker->engine;
-    json_t *o = json_object();
-    put(b, o, "max_queue", json_integer(now->max_queue));
-    put(b, o, "max_seqs", json_integer(e->max_seqs));
-    put(b, o, "max_batch_tokens", json_integer(e->max_batch_tokens));
-    put(b, o, "ctx_tokens", json_integer(e->ctx_tokens));
-    put(b, o, "kv_pages", json_integer(e->kv_pages));
-    put(b, o, "kv_page_tokens", json_integer(e->kv_page_tokens));
-    put(b, o, "threads", json_integer(e->threads));
+    struct bn_json *o = bn_json_object();
+    put(b, o, "max_queue", bn_json_int(now->max_queue));
+    put(b, o, "max_seqs", bn_json_int(e->max_seqs));
+    put(b, o, "max_batch_tokens", bn_json_int(e->max_batch_tokens));
+    put(b, o, "ctx_tokens", bn_json_int(e->ctx_tokens));
+    put(b, o, "kv_pages", bn_json_int(e->kv_pages));
+    put(b, o, "kv_page_tokens", bn_json_int(e->kv_page_tokens));
+    put(b, o, "threads", bn_json_int(e->threads));
     put(b, o, "memory_bytes_per_second",
-        b->m->config.memory_bytes_s > 0 ? bn_json_real(b->m->config.memory_bytes_s) : json_null());
+        b->m->config.memory_bytes_s > 0 ? bn_json_real(b->m->config.memory_bytes_s)
+                                        : bn_json_null());
     return o;
 }
 
-json_t *metrics_json(struct metrics *m, const struct metrics_now *now)
+struct bn_json *metrics_json(struct metrics *m, const struct metrics_now *now)
 {
     metrics_collect(m, now);
     struct building b = {.m = m};
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     const bitnet_error *broken = &now->worker->broken;
-    json_t *o = json_object();
-    put(&b, o, "time", json_real((double)t.tv_sec + (double)t.tv_nsec / 1e9));
-    put(&b, o, "broken", broken->status == BITNET_OK ? json_null() : json_string(broken->text));
+    struct bn_json *o = bn_json_object();
+    put(&b, o, "time", bn_json_real((double)t.tv_sec + (double)t.tv_nsec / 1e9));
+    put(&b, o, "broken",
+        broken->status == BITNET_OK ? bn_json_null() : bn_json_string(broken->text));
     put(&b, o, "limits", limits_json(&b, now));
     put(&b, o, "values", values_json(&b));
     put(&b, o, "labelled", labelled_json(&b));
@@ -257,6 +259,6 @@ json_t *metrics_json(struct metrics *m, const struct metrics_now *now)
     put(&b, o, "layers", layers_json(&b));
     put(&b, o, "alerts", alerts_json(&b));
     if (!b.failed) return o;
-    json_decref(o);
+    bn_json_free(o);
     return NULL;
 }

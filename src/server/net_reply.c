@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Replies, whole or in pieces, written into the connection's buffer; libevent sends them. */
-#include "base/json.h"
+#include "json/json.h"
 #include "server/net_impl.h"
 
 #include <stdarg.h>
@@ -60,13 +60,14 @@ void net_reply(struct net_call *c, int status, const char *content_type, const v
 
 void net_answer_error(struct net_call *c, int status, const char *why)
 {
-    json_t *j = json_pack("{s:{s:s, s:s, s:n, s:n}}", "error", "message", why, "type",
-                          status < 500 ? "invalid_request_error" : "server_error", "param", "code");
-    char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    struct bn_json *j =
+        bn_json_pack("{s:{s:s, s:s, s:n, s:n}}", "error", "message", why, "type",
+                     status < 500 ? "invalid_request_error" : "server_error", "param", "code");
+    char *text = j ? bn_json_dump(j, BN_JSON_COMPACT) : NULL;
     c->last = true;
     net_reply(c, status, "application/json", text ? text : "", text ? strlen(text) : 0);
     free(text);
-    json_decref(j);
+    bn_json_free(j);
 }
 
 void net_stream_begin(struct net_call *c, int status, const char *content_type)

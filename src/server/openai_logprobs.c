@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "server/tokens.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const size_t list_max_bytes = (size_t)1 << 30;

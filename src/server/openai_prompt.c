@@ -6,33 +6,34 @@
 
 /* ------------------------------------------------------------------ conversations */
 
-bitnet_status openai_read_content(json_t **out, const json_t *content, const char *const *types,
-                                  const char *key, size_t at, bitnet_error *err)
+bitnet_status openai_read_content(struct bn_json **out, const struct bn_json *content,
+                                  const char *const *types, const char *key, size_t at,
+                                  bitnet_error *err)
 {
     const char *text;
-    if (!json_is_array(content)) {
+    if (!bn_json_is_array(content)) {
         BN_TRY(openai_c_string(&text, content, key, err));
-        *out = json_incref((json_t *)content);
+        *out = bn_json_ref((struct bn_json *)content);
         return BITNET_OK;
     }
     struct bn_buf joined;
     bn_buf_init(&joined, SIZE_MAX / 2);
     bitnet_status s = BITNET_OK;
     size_t i;
-    const json_t *part;
-    json_array_foreach(content, i, part)
+    const struct bn_json *part;
+    bn_json_each(content, i, part)
     {
-        const char *type = json_string_value(json_object_get(part, "type"));
+        const char *type = bn_json_text(bn_json_get(part, "type"));
         if (!type || !openai_is_one_of(type, types))
             s = bn_fail(err, BITNET_E_UNSUPPORTED,
                         "message %zu has a part of type '%.40s'; only %s is possible", at,
                         type ? type : "", types[0]);
-        else s = openai_c_string(&text, json_object_get(part, "text"), "text", err);
+        else s = openai_c_string(&text, bn_json_get(part, "text"), "text", err);
         if (s != BITNET_OK) break;
         bn_buf_puts(&joined, text);
     }
     if (s == BITNET_OK) {
-        *out = joined.failed ? NULL : json_stringn(joined.data ? joined.data : "", joined.len);
+        *out = joined.failed ? NULL : bn_json_stringn(joined.data ? joined.data : "", joined.len);
         if (!*out) s = bn_fail_nomem(err, joined.len, "a message");
     }
     bn_buf_free(&joined);
@@ -47,31 +48,32 @@ bitnet_status openai_begin_messages(struct openai_request *r, size_t n, const ch
         return bn_fail(err, BITNET_E_LIMIT, "%zu messages; at most %d are possible", n,
                        OPENAI_MAX_MESSAGES);
     r->prompts = openai_alloc(r, 1, sizeof *r->prompts);
-    r->messages = json_array();
+    r->messages = bn_json_array();
     if (!r->prompts || !r->messages) return bn_fail_nomem(err, 0, "a conversation");
     r->n_prompts = 1;
     return BITNET_OK;
 }
 
-static bitnet_status check_calls(const json_t *calls, size_t at, bitnet_error *err)
+static bitnet_status check_calls(const struct bn_json *calls, size_t at, bitnet_error *err)
 {
     size_t i;
-    const json_t *call;
-    if (!json_is_array(calls))
+    const struct bn_json *call;
+    if (!bn_json_is_array(calls))
         return bn_fail(err, BITNET_E_ARG, "'tool_calls' of message %zu is not a list", at);
-    json_array_foreach(calls, i, call)
+    bn_json_each(calls, i, call)
     {
-        const json_t *function = json_object_get(call, "function");
+        const struct bn_json *function = bn_json_get(call, "function");
         const char *text;
-        BN_TRY(openai_c_string(&text, json_object_get(function, "name"), "name", err));
-        BN_TRY(openai_c_string(&text, json_object_get(function, "arguments"), "arguments", err));
+        BN_TRY(openai_c_string(&text, bn_json_get(function, "name"), "name", err));
+        BN_TRY(openai_c_string(&text, bn_json_get(function, "arguments"), "arguments", err));
     }
     return BITNET_OK;
 }
 
 /* A message with members that do not matter left out. Clients hand back what the server said:
  * "refusal" and the like, as long as there is nothing in them. */
-static bitnet_status read_message(json_t *to, const json_t *from, size_t at, bitnet_error *err)
+static bitnet_status read_message(struct bn_json *to, const struct bn_json *from, size_t at,
+                                  bitnet_error *err)
 {
     static const char *const types[] = {"text", NULL};
     static const char *const taken[] = {"role",         "content",           "tool_calls",
@@ -79,11 +81,11 @@ static bitnet_status read_message(json_t *to, const json_t *from, size_t at, bit
     static const char *const known[] = {"name",  "refusal",       "annotations",
                                         "audio", "function_call", NULL};
     const char *role, *key;
-    json_t *v, *content = NULL;
-    if (!json_is_object(from))
+    struct bn_json *v, *content = NULL;
+    if (!bn_json_is_object(from))
         return bn_fail(err, BITNET_E_ARG, "message %zu is not an object", at);
-    BN_TRY(openai_c_string(&role, json_object_get(from, "role"), "role", err));
-    json_object_foreach((json_t *)from, key, v)
+    BN_TRY(openai_c_string(&role, bn_json_get(from, "role"), "role", err));
+    bn_json_each_member(from, key, v)
     {
         bool take = openai_is_one_of(key, taken);
         if (!take && !openai_is_one_of(key, known))
@@ -92,32 +94,31 @@ static bitnet_status read_message(json_t *to, const json_t *from, size_t at, bit
         if (!take && strcmp(key, "name") != 0 && !openai_is_off(v))
             return bn_fail(err, BITNET_E_UNSUPPORTED, "'%s' of message %zu is not possible here",
                            key, at);
-        bool empty = json_is_array(v) && json_array_size(v) == 0;
-        if (take && openai_is_given(v) && !empty) json_object_set(to, key, v);
+        bool empty = bn_json_is_array(v) && bn_json_size(v) == 0;
+        if (take && openai_is_given(v) && !empty) bn_json_set(to, key, bn_json_ref(v));
     }
     /* an answer that consists of calls has no text */
-    const json_t *given = json_object_get(from, "content"),
-                 *calls = json_object_get(to, "tool_calls");
+    const struct bn_json *given = bn_json_get(from, "content"),
+                         *calls = bn_json_get(to, "tool_calls");
     if (calls) BN_TRY(check_calls(calls, at, err));
-    const json_t *thought = json_object_get(to, "reasoning_content");
-    if (thought && !json_is_string(thought))
+    const struct bn_json *thought = bn_json_get(to, "reasoning_content");
+    if (thought && !bn_json_is_string(thought))
         return bn_fail(err, BITNET_E_ARG, "'reasoning_content' of message %zu is not a string", at);
-    if (!openai_is_given(given) && calls) content = json_string("");
+    if (!openai_is_given(given) && calls) content = bn_json_string("");
     else BN_TRY(openai_read_content(&content, given, types, "content", at, err));
-    return json_object_set_new(to, "content", content) == 0 ? BITNET_OK
-                                                            : bn_fail_nomem(err, 0, "a message");
+    return bn_json_set(to, "content", content) ? BITNET_OK : bn_fail_nomem(err, 0, "a message");
 }
 
 bitnet_status openai_read_messages(struct openai_request *r, const struct openai_field *f,
-                                   const json_t *v, bitnet_error *err)
+                                   const struct bn_json *v, bitnet_error *err)
 {
-    BN_TRY(openai_begin_messages(r, json_array_size(v), f->key, err));
+    BN_TRY(openai_begin_messages(r, bn_json_size(v), f->key, err));
     size_t i;
-    const json_t *message;
-    json_array_foreach(v, i, message)
+    const struct bn_json *message;
+    bn_json_each(v, i, message)
     {
-        json_t *to = json_object();
-        if (json_array_append_new(r->messages, to) != 0) return bn_fail_nomem(err, 0, "a message");
+        struct bn_json *to = bn_json_object();
+        if (!bn_json_append(r->messages, to)) return bn_fail_nomem(err, 0, "a message");
         BN_TRY(read_message(to, message, i, err));
     }
     return BITNET_OK;
@@ -125,24 +126,25 @@ bitnet_status openai_read_messages(struct openai_request *r, const struct openai
 
 /* ------------------------------------------------------------------ prompts */
 
-static bitnet_status take_prompt(struct openai_prompt *p, const json_t *v, bitnet_error *err)
+static bitnet_status take_prompt(struct openai_prompt *p, const struct bn_json *v,
+                                 bitnet_error *err)
 {
-    if (json_is_array(v) && json_array_size(v))
+    if (bn_json_is_array(v) && bn_json_size(v))
         return tokens_from_json(&p->tokens, &p->n_tokens, v, "prompt", err);
-    if (!json_is_string(v))
+    if (!bn_json_is_string(v))
         return bn_fail(err, BITNET_E_ARG, "'prompt' is neither a text nor a list of token ids");
-    p->text = json_string_value(v);
-    p->bytes = json_string_length(v);
+    p->text = bn_json_text(v);
+    p->bytes = bn_json_bytes(v);
     return BITNET_OK;
 }
 
 /* A text, a list of token ids, or a list of these. */
 bitnet_status openai_read_prompt(struct openai_request *r, const struct openai_field *f,
-                                 const json_t *v, bitnet_error *err)
+                                 const struct bn_json *v, bitnet_error *err)
 {
-    const json_t *first = json_array_get(v, 0);
-    bool several = first && !json_is_integer(first);
-    size_t n = several ? json_array_size(v) : 1;
+    const struct bn_json *first = bn_json_at(v, 0);
+    bool several = first && !bn_json_is_int(first);
+    size_t n = several ? bn_json_size(v) : 1;
     if (n > OPENAI_MAX_PROMPTS)
         return bn_fail(err, BITNET_E_LIMIT, "'%s' holds %zu prompts; at most %d are possible",
                        f->key, n, OPENAI_MAX_PROMPTS);
@@ -150,6 +152,6 @@ bitnet_status openai_read_prompt(struct openai_request *r, const struct openai_f
     if (!r->prompts) return bn_fail_nomem(err, n * sizeof *r->prompts, f->key);
     r->n_prompts = n;
     for (size_t i = 0; i < n; i++)
-        BN_TRY(take_prompt(&r->prompts[i], several ? json_array_get(v, i) : v, err));
+        BN_TRY(take_prompt(&r->prompts[i], several ? bn_json_at(v, i) : v, err));
     return BITNET_OK;
 }

@@ -8,9 +8,9 @@
 #include "server/tokens.h"
 #include <stdlib.h>
 
-json_t *openai_text(const char *s, size_t n)
+struct bn_json *openai_text(const char *s, size_t n)
 {
-    if (bn_utf8_valid(s, n, NULL)) return json_stringn(s, n);
+    if (bn_utf8_valid(s, n, NULL)) return bn_json_stringn(s, n);
     struct bn_buf b;
     bn_buf_init(&b, SIZE_MAX / 2);
     for (size_t i = 0; i < n;) {
@@ -19,7 +19,7 @@ json_t *openai_text(const char *s, size_t n)
         bn_buf_append(&b, len ? s + i : "\xef\xbf\xbd", len ? len : 3);
         i += len ? len : 1;
     }
-    json_t *j = b.failed ? NULL : json_stringn(b.data, b.len);
+    struct bn_json *j = b.failed ? NULL : bn_json_stringn(b.data, b.len);
     bn_buf_free(&b);
     return j;
 }
@@ -144,7 +144,7 @@ void openai_reply_close(struct openai_reply *r)
         tools_parser_close(&r->choices[i].answer);
         openai_logprobs_close(&r->choices[i].logprobs);
     }
-    json_decref(r->echoed);
+    bn_json_free(r->echoed);
     free(r->choices);
     free(r->model);
     free(r->id);
@@ -167,83 +167,83 @@ const char *openai_finish_name(const struct openai_choice *c)
     return "error";
 }
 
-json_t *openai_logprobs_json(const struct openai_reply *r, const struct openai_choice *c)
+struct bn_json *openai_logprobs_json(const struct openai_reply *r, const struct openai_choice *c)
 {
-    if (!r->logprobs) return json_null();
+    if (!r->logprobs) return bn_json_null();
     struct bn_buf text;
     bn_buf_init(&text, SIZE_MAX / 2);
-    json_t *j = openai_logprobs_write(&c->logprobs, &text)
-                    ? json_loadb(text.data, text.len, JSON_ALLOW_NUL, NULL)
-                    : NULL;
+    struct bn_json *j = NULL;
+    if (openai_logprobs_write(&c->logprobs, &text)) bn_json_try(&j, text.data, text.len, 0);
     bn_buf_free(&text);
     return j;
 }
 
-json_t *openai_answer_text(const struct openai_choice *c)
+struct bn_json *openai_answer_text(const struct openai_choice *c)
 {
     const struct bn_buf *text = &c->answer.text;
     return openai_text(text->data ? text->data : "", text->len);
 }
 
-json_t *openai_arguments_text(const struct tools_call *call)
+struct bn_json *openai_arguments_text(const struct tools_call *call)
 {
     return openai_text(call->arguments.data, call->arguments.len); /* at least a brace */
 }
 
-static json_t *message_json(const struct openai_choice *c)
+static struct bn_json *message_json(const struct openai_choice *c)
 {
-    json_t *calls = json_array();
+    struct bn_json *calls = bn_json_array();
     for (size_t i = 0; i < c->answer.n_calls; i++) {
         const struct tools_call *call = &c->answer.calls[i];
-        json_array_append_new(calls, json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", call->id, "type",
-                                               "function", "function", "name", call->name,
-                                               "arguments", openai_arguments_text(call)));
+        bn_json_append(calls, bn_json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", call->id, "type",
+                                           "function", "function", "name", call->name, "arguments",
+                                           openai_arguments_text(call)));
     }
-    json_t *m = json_pack("{s:s, s:o, s:n}", "role", "assistant", "content",
-                          c->has_text ? openai_answer_text(c) : json_null(), "refusal");
+    struct bn_json *m =
+        bn_json_pack("{s:s, s:o, s:n}", "role", "assistant", "content",
+                     c->has_text ? openai_answer_text(c) : bn_json_null(), "refusal");
     const struct bn_buf *thought = &c->thoughts.text;
-    if (thought->len)
-        json_object_set_new(m, "reasoning_content", openai_text(thought->data, thought->len));
-    if (c->answer.n_calls) json_object_set(m, "tool_calls", calls);
-    json_decref(calls);
+    if (thought->len) bn_json_set(m, "reasoning_content", openai_text(thought->data, thought->len));
+    if (c->answer.n_calls) bn_json_set(m, "tool_calls", calls);
+    else bn_json_free(calls);
     return m;
 }
 
-static json_t *choice_json(const struct openai_reply *r, uint32_t i)
+static struct bn_json *choice_json(const struct openai_reply *r, uint32_t i)
 {
     const struct openai_choice *c = &r->choices[i];
     bool chat = r->kind == OPENAI_CHAT;
-    return json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, chat ? "message" : "text",
-                     chat ? message_json(c) : openai_answer_text(c), "logprobs",
-                     openai_logprobs_json(r, c), "finish_reason", openai_finish_name(c));
+    return bn_json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, chat ? "message" : "text",
+                        chat ? message_json(c) : openai_answer_text(c), "logprobs",
+                        openai_logprobs_json(r, c), "finish_reason", openai_finish_name(c));
 }
 
-json_t *openai_usage_json(const struct openai_reply *r, bool with_cached)
+struct bn_json *openai_usage_json(const struct openai_reply *r, bool with_cached)
 {
-    json_int_t n_answer = 0, n_prompt = (json_int_t)r->n_prompt;
+    int64_t n_answer = 0, n_prompt = (int64_t)r->n_prompt;
     for (uint32_t i = 0; i < r->n_choices; i++) n_answer += r->choices[i].n_generated;
-    json_t *j = json_pack("{s:I, s:I, s:I}", "prompt_tokens", n_prompt, "completion_tokens",
-                          n_answer, "total_tokens", n_prompt + n_answer);
+    struct bn_json *j =
+        bn_json_pack("{s:I, s:I, s:I}", "prompt_tokens", n_prompt, "completion_tokens", n_answer,
+                     "total_tokens", n_prompt + n_answer);
     if (with_cached)
-        json_object_set_new(j, "prompt_tokens_details",
-                            json_pack("{s:I}", "cached_tokens", (json_int_t)r->n_cached));
+        bn_json_set(j, "prompt_tokens_details",
+                    bn_json_pack("{s:I}", "cached_tokens", (int64_t)r->n_cached));
     return j;
 }
 
-json_t *openai_reply_json(const struct openai_reply *r, bool with_cached)
+struct bn_json *openai_reply_json(const struct openai_reply *r, bool with_cached)
 {
     if (r->kind == OPENAI_RESPONSE) return responses_json(r, true, with_cached);
-    json_t *choices = json_array();
+    struct bn_json *choices = bn_json_array();
     for (uint32_t i = 0; i < r->n_choices; i++)
-        if (json_array_append_new(choices, choice_json(r, i)) != 0) {
-            json_decref(choices);
+        if (!bn_json_append(choices, choice_json(r, i))) {
+            bn_json_free(choices);
             return NULL;
         }
-    return json_pack("{s:s, s:s, s:I, s:s, s:o, s:o, s:s}", "id", r->id, "object",
-                     r->kind == OPENAI_CHAT ? "chat.completion" : "text_completion", "created",
-                     (json_int_t)r->created, "model", r->model, "choices", choices, "usage",
-                     openai_usage_json(r, with_cached), "system_fingerprint",
-                     "bitnet-" BITNET_VERSION);
+    return bn_json_pack("{s:s, s:s, s:I, s:s, s:o, s:o, s:s}", "id", r->id, "object",
+                        r->kind == OPENAI_CHAT ? "chat.completion" : "text_completion", "created",
+                        (int64_t)r->created, "model", r->model, "choices", choices, "usage",
+                        openai_usage_json(r, with_cached), "system_fingerprint",
+                        "bitnet-" BITNET_VERSION);
 }
 
 /* ------------------------------------------------------------------ errors */
@@ -255,7 +255,8 @@ int openai_error_code(bitnet_status s)
                : 400;
 }
 
-json_t *openai_error_json(int status, const char *sentence, const char *param, const char *code)
+struct bn_json *openai_error_json(int status, const char *sentence, const char *param,
+                                  const char *code)
 {
     static const struct {
         int status;
@@ -274,7 +275,7 @@ json_t *openai_error_json(int status, const char *sentence, const char *param, c
         type = known[i].type;
         if (!code) code = known[i].code;
     }
-    return json_pack("{s:{s:o, s:s, s:s?, s:s?}}", "error", "message",
-                     openai_text(sentence, strlen(sentence)), "type", type, "param", param, "code",
-                     code);
+    return bn_json_pack("{s:{s:o, s:s, s:s?, s:s?}}", "error", "message",
+                        openai_text(sentence, strlen(sentence)), "type", type, "param", param,
+                        "code", code);
 }

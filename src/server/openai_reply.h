@@ -33,7 +33,7 @@ struct openai_reply {
      * a text before calls is complete at any time; 0: no such length */
     uint32_t cut_tokens;
     uint64_t n_prompt, n_cached; /* tokens of all prompts */
-    json_t *echoed;              /* of a response: members of the request that it repeats */
+    struct bn_json *echoed;      /* of a response: members of the request that it repeats */
     bitnet_error error;          /* status other than OK: the engine gave the request up */
 };
 
@@ -48,27 +48,28 @@ bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_e
 bool openai_reply_done(const struct openai_reply *r);
 /* with_cached: tell how many tokens of the prompts were in the prefix cache, which depends on
  * company. NULL: out of memory. */
-json_t *openai_reply_json(const struct openai_reply *r, bool with_cached);
+struct bn_json *openai_reply_json(const struct openai_reply *r, bool with_cached);
 void openai_reply_close(struct openai_reply *r); /* an open one, or one of zeros */
 
 /* The parts of an object, for those who make it piece by piece. JSON text is dumped with flags under
  * which a float comes back as it was. */
-enum { OPENAI_DUMP_FLAGS = JSON_COMPACT | JSON_REAL_PRECISION(9) };
-json_t *openai_answer_text(const struct openai_choice *c);
-json_t *openai_arguments_text(const struct tools_call *call);
-json_t *openai_logprobs_json(const struct openai_reply *r, const struct openai_choice *c);
+enum { OPENAI_DUMP_FLAGS = BN_JSON_COMPACT | BN_JSON_DIGITS(9) };
+struct bn_json *openai_answer_text(const struct openai_choice *c);
+struct bn_json *openai_arguments_text(const struct tools_call *call);
+struct bn_json *openai_logprobs_json(const struct openai_reply *r, const struct openai_choice *c);
 /* "stop", "length", "tool_calls": why a choice has ended. Beside OpenAI's words there are "timeout",
  * "cancelled" and "error". */
 const char *openai_finish_name(const struct openai_choice *c);
-json_t *openai_usage_json(const struct openai_reply *r, bool with_cached);
+struct bn_json *openai_usage_json(const struct openai_reply *r, bool with_cached);
 
 /* 400 where the request is at fault, 500 where we are. */
 int openai_error_code(bitnet_status s);
 /* {"error": {"message", "type", "param", "code"}} for an HTTP status. param: the member of the body at
  * fault; code: OpenAI's word for what it is; NULL: none, or the usual one of that status. */
-json_t *openai_error_json(int status, const char *sentence, const char *param, const char *code);
+struct bn_json *openai_error_json(int status, const char *sentence, const char *param,
+                                  const char *code);
 
-/* Text for jansson, which takes strict UTF-8 only: other bytes become U+FFFD. */
-json_t *openai_text(const char *s, size_t n);
+/* A JSON string, which is strict UTF-8: other bytes become U+FFFD. */
+struct bn_json *openai_text(const char *s, size_t n);
 
 #endif

@@ -32,32 +32,33 @@ void *openai_alloc(struct openai_request *r, size_t n, size_t size)
     return bn_arena_alloc(&r->arena, n * size);
 }
 
-const char *openai_dump(struct openai_request *r, const json_t *v)
+const char *openai_dump(struct openai_request *r, const struct bn_json *v)
 {
-    char *text = json_dumps(v, JSON_COMPACT);
+    char *text = bn_json_dump(v, BN_JSON_COMPACT);
     const char *kept = text ? bn_arena_strn(&r->arena, text, strlen(text)) : NULL;
     free(text);
     return kept;
 }
 
-bitnet_status openai_c_string(const char **out, const json_t *v, const char *key, bitnet_error *err)
+bitnet_status openai_c_string(const char **out, const struct bn_json *v, const char *key,
+                              bitnet_error *err)
 {
-    if (!json_is_string(v)) return bn_fail(err, BITNET_E_ARG, "'%s' is not a string", key);
-    *out = json_string_value(v);
-    if (strlen(*out) != json_string_length(v))
+    if (!bn_json_is_string(v)) return bn_fail(err, BITNET_E_ARG, "'%s' is not a string", key);
+    *out = bn_json_text(v);
+    if (strlen(*out) != bn_json_bytes(v))
         return bn_fail(err, BITNET_E_ARG, "'%s' holds the character U+0000", key);
     return BITNET_OK;
 }
 
-bool openai_is_given(const json_t *v) { return v && !json_is_null(v); }
+bool openai_is_given(const struct bn_json *v) { return v && !bn_json_is_null(v); }
 
-bool openai_is_off(const json_t *v)
+bool openai_is_off(const struct bn_json *v)
 {
-    return !openai_is_given(v) || json_is_false(v) ||
-           (json_is_integer(v) && json_integer_value(v) <= 1) ||
-           (json_is_string(v) && json_string_length(v) == 0) ||
-           (json_is_array(v) && json_array_size(v) == 0) ||
-           (json_is_object(v) && json_object_size(v) == 0);
+    return !openai_is_given(v) || bn_json_is_false(v) ||
+           (bn_json_is_int(v) && bn_json_integer(v) <= 1) ||
+           (bn_json_is_string(v) && bn_json_bytes(v) == 0) ||
+           (bn_json_is_array(v) && bn_json_size(v) == 0) ||
+           (bn_json_is_object(v) && bn_json_size(v) == 0);
 }
 
 bool openai_is_one_of(const char *s, const char *const *list)
@@ -66,13 +67,13 @@ bool openai_is_one_of(const char *s, const char *const *list)
     return *list != NULL;
 }
 
-bitnet_status openai_check_members(const json_t *v, const char *const *known, const char *what,
-                                   bitnet_error *err)
+bitnet_status openai_check_members(const struct bn_json *v, const char *const *known,
+                                   const char *what, bitnet_error *err)
 {
-    if (!json_is_object(v)) return bn_fail(err, BITNET_E_ARG, "'%s' is not an object", what);
+    if (!bn_json_is_object(v)) return bn_fail(err, BITNET_E_ARG, "'%s' is not an object", what);
     const char *key;
-    json_t *member;
-    json_object_foreach((json_t *)v, key, member)
+    struct bn_json *member;
+    bn_json_each_member(v, key, member)
     {
         if (!openai_is_one_of(key, known))
             return bn_fail(err, BITNET_E_UNSUPPORTED, "'%s' has an unknown member '%.60s'", what,
@@ -123,37 +124,38 @@ static bitnet_status check_together(struct openai_request *r, bitnet_error *err)
 
 static bitnet_status read_tools(struct openai_request *r, bitnet_error *err)
 {
-    json_t *tools = json_incref(json_object_get(r->body, "tools")),
-           *choice = json_incref(json_object_get(r->body, "tool_choice"));
+    struct bn_json *tools = bn_json_ref(bn_json_get(r->body, "tools")),
+                   *choice = bn_json_ref(bn_json_get(r->body, "tool_choice"));
     bitnet_status s = BITNET_OK;
     r->param = "tools";
     if (r->kind == OPENAI_RESPONSE && !openai_wrap_tools(&tools, &choice))
         s = bn_fail_nomem(err, 0, "tools");
     if (s == BITNET_OK) s = tools_read(&r->tools, tools, choice, r->parallel, err);
-    json_decref(tools);
-    json_decref(choice);
+    bn_json_free(tools);
+    bn_json_free(choice);
     return s;
 }
 
 static bitnet_status read_body(struct openai_request *r, bitnet_error *err)
 {
     const char *key;
-    json_t *v;
-    json_object_foreach(r->body, key, v)
+    struct bn_json *v;
+    bn_json_each_member(r->body, key, v)
     {
         const struct openai_field *f;
         BN_TRY(find_field(&f, r, key, err));
-        if (!json_is_null(v)) BN_TRY(f->read(r, f, v, err));
+        if (!bn_json_is_null(v)) BN_TRY(f->read(r, f, v, err));
     }
     if (r->kind != OPENAI_COMPLETION) BN_TRY(read_tools(r, err));
     return check_together(r, err);
 }
 
-bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kind, json_t *body,
-                                  const struct openai_defaults *d, bitnet_error *err)
+bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kind,
+                                  struct bn_json *body, const struct openai_defaults *d,
+                                  bitnet_error *err)
 {
     *r = (struct openai_request){.kind = kind, .model = "", .parallel = true};
-    if (!json_is_object(body)) return bn_fail(err, BITNET_E_ARG, "the body is not an object");
+    if (!bn_json_is_object(body)) return bn_fail(err, BITNET_E_ARG, "the body is not an object");
     bitnet_request_init(&r->request);
     bitnet_sampling *s = &r->request.sampling;
     s->temperature = s->top_p = 1; /* what OpenAI takes, not what we would */
@@ -163,7 +165,7 @@ bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kin
     s->seed = d->seed;
     r->request.n_choices = 1;
     r->request.max_new_tokens = d->max_tokens;
-    r->body = json_incref(body);
+    r->body = bn_json_ref(body);
     bitnet_status status = read_body(r, err);
     const char *param = r->param;
     if (status != BITNET_OK) openai_request_free(r);
@@ -174,26 +176,26 @@ bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kin
 /* ------------------------------------------------------------------ tokens */
 
 /* OpenAI's newer name for the system's role, for templates that do not know it. */
-static void rename_developer(json_t *messages, const char *template_text)
+static void rename_developer(struct bn_json *messages, const char *template_text)
 {
     if (strstr(template_text, "developer")) return;
     size_t i;
-    json_t *m;
-    json_array_foreach(messages, i, m)
+    struct bn_json *m;
+    bn_json_each(messages, i, m)
     {
-        json_t *role = json_object_get(m, "role");
-        if (strcmp(json_string_value(role), "developer") == 0)
-            json_object_set_new(m, "role", json_string("system"));
+        struct bn_json *role = bn_json_get(m, "role");
+        if (strcmp(bn_json_text(role), "developer") == 0)
+            bn_json_set(m, "role", bn_json_string("system"));
     }
 }
 
 /* Thoughts of earlier answers, for templates that do not show them. */
-static void drop_thoughts(json_t *messages, const char *template_text)
+static void drop_thoughts(struct bn_json *messages, const char *template_text)
 {
     size_t i;
-    json_t *m;
+    struct bn_json *m;
     if (strstr(template_text, "reasoning_content")) return;
-    json_array_foreach(messages, i, m) json_object_del(m, "reasoning_content");
+    bn_json_each(messages, i, m) bn_json_del(m, "reasoning_content");
 }
 
 static bitnet_status set_tools_form(struct openai_request *r, bitnet_error *err)
@@ -211,11 +213,11 @@ static bitnet_status set_tools_form(struct openai_request *r, bitnet_error *err)
     return q->grammar ? BITNET_OK : bn_fail_nomem(err, 0, "the grammar of tools");
 }
 
-json_t *openai_conversation(const struct openai_request *r, const char *template_text)
+struct bn_json *openai_conversation(const struct openai_request *r, const char *template_text)
 {
-    json_t *talk = tools_conversation(r->tools, r->messages);
-    json_t *variables = json_object_get(r->body, "chat_template_kwargs");
-    if (talk && *template_text && variables) json_object_update_missing(talk, variables);
+    struct bn_json *talk = tools_conversation(r->tools, r->messages);
+    struct bn_json *variables = bn_json_get(r->body, "chat_template_kwargs");
+    if (talk && *template_text && variables) bn_json_update(talk, variables, false);
     return talk;
 }
 
@@ -253,13 +255,13 @@ static bitnet_status encode_messages(struct openai_request *r, const bitnet_mode
         tools_choose_form(r->tools, template_text);
         BN_TRY(set_tools_form(r, err));
     }
-    json_t *talk = openai_conversation(r, template_text);
-    char *text = talk ? json_dumps(talk, JSON_COMPACT) : NULL;
+    struct bn_json *talk = openai_conversation(r, template_text);
+    char *text = talk ? bn_json_dump(talk, BN_JSON_COMPACT) : NULL;
     bitnet_status s =
         text ? tokens_chat_json(&p->tokens, &p->n_tokens, m, text, strlen(text), chat_template, err)
              : bn_fail_nomem(err, 0, "a conversation");
     free(text);
-    json_decref(talk);
+    bn_json_free(talk);
     return s == BITNET_OK ? find_thoughts(r, m, template_text, err) : s;
 }
 
@@ -305,8 +307,8 @@ void openai_request_at(const struct openai_request *r, size_t i, bitnet_request 
 void openai_request_release(struct openai_request *r)
 {
     for (size_t i = 0; i < r->n_prompts; i++) r->prompts[i].text = NULL;
-    json_decref(r->messages);
-    json_decref(r->body);
+    bn_json_free(r->messages);
+    bn_json_free(r->body);
     r->messages = r->body = NULL;
 }
 

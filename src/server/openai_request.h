@@ -7,7 +7,7 @@
 #ifndef BN_SERVER_OPENAI_REQUEST_H
 #define BN_SERVER_OPENAI_REQUEST_H
 
-#include "base/json.h"
+#include "json/json.h"
 #include "base/mem.h"
 #include "server/thoughts.h"
 
@@ -54,21 +54,22 @@ struct openai_request {
     bool seeded;                   /* the body says which seed */
     struct openai_prompt *prompts; /* [n_prompts], one of a conversation */
     size_t n_prompts;
-    json_t *messages;    /* of a conversation, as the template sees them */
-    struct tools *tools; /* that the model may call; NULL: none */
+    struct bn_json *messages; /* of a conversation, as the template sees them */
+    struct tools *tools;      /* that the model may call; NULL: none */
     /* why it was refused, for openai_error_json: the member at fault and OpenAI's word for it; NULL:
      * not known. Still there when the request has failed. */
     const char *param, *code;
     /* what the pointers point into */
-    json_t *body; /* NULL: released */
+    struct bn_json *body; /* NULL: released */
     struct bn_arena arena;
 };
 
 /* Holds on to the body; nothing of a failed request need be freed. */
-bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kind, json_t *body,
-                                  const struct openai_defaults *d, bitnet_error *err);
+bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kind,
+                                  struct bn_json *body, const struct openai_defaults *d,
+                                  bitnet_error *err);
 /* What the template is to render, with the variables that the body has for it. */
-json_t *openai_conversation(const struct openai_request *r, const char *template_text);
+struct bn_json *openai_conversation(const struct openai_request *r, const char *template_text);
 /* Turns the prompts into tokens, and tools into the form that answers must have. chat_template: as in
  * bitnet_chat_encode. */
 bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model *m,

@@ -12,32 +12,32 @@ static void *place(struct openai_request *r, const struct openai_field *f)
 /* ------------------------------------------------------------------ numbers */
 
 static bitnet_status read_f32(struct openai_request *r, const struct openai_field *f,
-                              const json_t *v, bitnet_error *err)
+                              const struct bn_json *v, bitnet_error *err)
 {
     (void)v;
-    return bn_json_f32(place(r, f), r->body, f->key, "body", err);
+    return bn_json_read_f32(place(r, f), r->body, f->key, "body", err);
 }
 
 static bitnet_status read_u32(struct openai_request *r, const struct openai_field *f,
-                              const json_t *v, bitnet_error *err)
+                              const struct bn_json *v, bitnet_error *err)
 {
     (void)v;
-    return bn_json_u32(place(r, f), r->body, f->key, "body", err);
+    return bn_json_read_u32(place(r, f), r->body, f->key, "body", err);
 }
 
 static bitnet_status read_flag(struct openai_request *r, const struct openai_field *f,
-                               const json_t *v, bitnet_error *err)
+                               const struct bn_json *v, bitnet_error *err)
 {
     (void)v;
     bool on = false;
-    BN_TRY(bn_json_bool(&on, r->body, f->key, "body", err));
+    BN_TRY(bn_json_read_bool(&on, r->body, f->key, "body", err));
     *(uint32_t *)place(r, f) = on;
     return BITNET_OK;
 }
 
 /* Off is what is kept. */
 static bitnet_status read_cache(struct openai_request *r, const struct openai_field *f,
-                                const json_t *v, bitnet_error *err)
+                                const struct bn_json *v, bitnet_error *err)
 {
     BN_TRY(read_flag(r, f, v, err));
     r->request.no_cache = !r->request.no_cache;
@@ -48,7 +48,7 @@ static bitnet_status read_up_to(struct openai_request *r, const struct openai_fi
                                 uint32_t min, uint32_t max, bitnet_error *err)
 {
     uint32_t *to = place(r, f);
-    BN_TRY(bn_json_u32(to, r->body, f->key, "body", err));
+    BN_TRY(bn_json_read_u32(to, r->body, f->key, "body", err));
     if (*to < min || *to > max)
         return bn_fail(err, BITNET_E_ARG, "'%s' is %u; %u to %u is possible", f->key, *to, min,
                        max);
@@ -56,14 +56,14 @@ static bitnet_status read_up_to(struct openai_request *r, const struct openai_fi
 }
 
 static bitnet_status read_max_tokens(struct openai_request *r, const struct openai_field *f,
-                                     const json_t *v, bitnet_error *err)
+                                     const struct bn_json *v, bitnet_error *err)
 {
     (void)v;
     return read_up_to(r, f, 1, UINT32_MAX, err);
 }
 
 static bitnet_status read_choices(struct openai_request *r, const struct openai_field *f,
-                                  const json_t *v, bitnet_error *err)
+                                  const struct bn_json *v, bitnet_error *err)
 {
     (void)v;
     return read_up_to(r, f, 1, OPENAI_MAX_CHOICES, err);
@@ -71,9 +71,9 @@ static bitnet_status read_choices(struct openai_request *r, const struct openai_
 
 /* -1 is how others write "off" */
 static bitnet_status read_top_k(struct openai_request *r, const struct openai_field *f,
-                                const json_t *v, bitnet_error *err)
+                                const struct bn_json *v, bitnet_error *err)
 {
-    if (json_is_integer(v) && json_integer_value(v) == -1) {
+    if (bn_json_is_int(v) && bn_json_integer(v) == -1) {
         r->request.sampling.top_k = 0;
         return BITNET_OK;
     }
@@ -81,18 +81,17 @@ static bitnet_status read_top_k(struct openai_request *r, const struct openai_fi
 }
 
 static bitnet_status read_seed(struct openai_request *r, const struct openai_field *f,
-                               const json_t *v, bitnet_error *err)
+                               const struct bn_json *v, bitnet_error *err)
 {
-    if (!json_is_integer(v))
-        return bn_fail(err, BITNET_E_ARG, "'%s' is not a whole number", f->key);
-    r->request.sampling.seed = (uint64_t)json_integer_value(v);
+    if (!bn_json_is_int(v)) return bn_fail(err, BITNET_E_ARG, "'%s' is not a whole number", f->key);
+    r->request.sampling.seed = (uint64_t)bn_json_integer(v);
     r->seeded = true;
     return BITNET_OK;
 }
 
 /* In a chat true or false, with top_logprobs beside it; in a completion that number itself. */
 static bitnet_status read_logprobs(struct openai_request *r, const struct openai_field *f,
-                                   const json_t *v, bitnet_error *err)
+                                   const struct bn_json *v, bitnet_error *err)
 {
     if (r->kind == OPENAI_CHAT) return read_flag(r, f, v, err);
     const struct openai_field top = {f->key, 0, NULL, offsetof(bitnet_request, n_top_logprobs)};
@@ -101,17 +100,17 @@ static bitnet_status read_logprobs(struct openai_request *r, const struct openai
 }
 
 static bitnet_status read_top_logprobs(struct openai_request *r, const struct openai_field *f,
-                                       const json_t *v, bitnet_error *err)
+                                       const struct bn_json *v, bitnet_error *err)
 {
     (void)v;
     return read_up_to(r, f, 0, OPENAI_MAX_TOP_LOGPROBS, err);
 }
 
 static bitnet_status read_logit_bias(struct openai_request *r, const struct openai_field *f,
-                                     const json_t *v, bitnet_error *err)
+                                     const struct bn_json *v, bitnet_error *err)
 {
-    size_t n = json_object_size(v);
-    if (!json_is_object(v))
+    size_t n = bn_json_size(v);
+    if (!bn_json_is_object(v))
         return bn_fail(err, BITNET_E_ARG, "'%s' is not an object of token ids", f->key);
     if (n > OPENAI_MAX_BIASES)
         return bn_fail(err, BITNET_E_LIMIT, "'%s' names %zu tokens; at most %d are possible",
@@ -119,20 +118,19 @@ static bitnet_status read_logit_bias(struct openai_request *r, const struct open
     bitnet_logit_bias *list = openai_alloc(r, n, sizeof *list), *at = list;
     if (!list) return bn_fail_nomem(err, n * sizeof *list, f->key);
     const char *key;
-    json_t *bias;
-    json_object_foreach((json_t *)v, key, bias)
+    struct bn_json *bias;
+    bn_json_each_member(v, key, bias)
     {
         char *end;
         long token = strtol(key, &end, 10);
         if (*key < '0' || *key > '9' || *end || token > INT32_MAX)
             return bn_fail(err, BITNET_E_ARG, "'%s': '%.40s' is not a token id", f->key, key);
-        if (!json_is_number(bias))
+        if (!bn_json_is_number(bias))
             return bn_fail(err, BITNET_E_ARG, "'%s' of token %ld is not a number", f->key, token);
-        if (!(fabs(json_number_value(bias)) <= OPENAI_MAX_BIAS))
+        if (!(fabs(bn_json_number(bias)) <= OPENAI_MAX_BIAS))
             return bn_fail(err, BITNET_E_ARG, "'%s' of token %ld is %g; -%d to %d is possible",
-                           f->key, token, json_number_value(bias), OPENAI_MAX_BIAS,
-                           OPENAI_MAX_BIAS);
-        *at++ = (bitnet_logit_bias){(int32_t)token, (float)json_number_value(bias)};
+                           f->key, token, bn_json_number(bias), OPENAI_MAX_BIAS, OPENAI_MAX_BIAS);
+        *at++ = (bitnet_logit_bias){(int32_t)token, (float)bn_json_number(bias)};
     }
     r->request.sampling.logit_bias = list;
     r->request.sampling.n_logit_bias = n;
@@ -142,8 +140,8 @@ static bitnet_status read_logit_bias(struct openai_request *r, const struct open
 /* ------------------------------------------------------------------ strings */
 
 /* A copy, since the engine may take the request when the body is no more. */
-static bitnet_status keep_string(struct openai_request *r, const char **out, const json_t *v,
-                                 const char *key, bitnet_error *err)
+static bitnet_status keep_string(struct openai_request *r, const char **out,
+                                 const struct bn_json *v, const char *key, bitnet_error *err)
 {
     const char *text;
     BN_TRY(openai_c_string(&text, v, key, err));
@@ -152,13 +150,13 @@ static bitnet_status keep_string(struct openai_request *r, const char **out, con
 }
 
 static bitnet_status read_grammar(struct openai_request *r, const struct openai_field *f,
-                                  const json_t *v, bitnet_error *err)
+                                  const struct bn_json *v, bitnet_error *err)
 {
     return keep_string(r, &r->request.grammar, v, f->key, err);
 }
 
 static bitnet_status read_model(struct openai_request *r, const struct openai_field *f,
-                                const json_t *v, bitnet_error *err)
+                                const struct bn_json *v, bitnet_error *err)
 {
     BN_TRY(keep_string(r, &r->model, v, f->key, err));
     size_t n = strlen(r->model);
@@ -170,38 +168,38 @@ static bitnet_status read_model(struct openai_request *r, const struct openai_fi
 
 /* One string or a list of them. */
 static bitnet_status strings(struct openai_request *r, const char *const **out, size_t *n,
-                             const json_t *v, const char *key, bitnet_error *err)
+                             const struct bn_json *v, const char *key, bitnet_error *err)
 {
-    *n = json_is_array(v) ? json_array_size(v) : 1;
+    *n = bn_json_is_array(v) ? bn_json_size(v) : 1;
     if (*n > OPENAI_MAX_STRINGS)
         return bn_fail(err, BITNET_E_LIMIT, "'%s' has %zu strings; at most %d are possible", key,
                        *n, OPENAI_MAX_STRINGS);
     const char **list = openai_alloc(r, *n, sizeof *list);
     if (!list) return bn_fail_nomem(err, *n * sizeof *list, key);
     for (size_t i = 0; i < *n; i++)
-        BN_TRY(keep_string(r, &list[i], json_is_array(v) ? json_array_get(v, i) : v, key, err));
+        BN_TRY(keep_string(r, &list[i], bn_json_is_array(v) ? bn_json_at(v, i) : v, key, err));
     *out = list;
     return BITNET_OK;
 }
 
 static bitnet_status read_stop(struct openai_request *r, const struct openai_field *f,
-                               const json_t *v, bitnet_error *err)
+                               const struct bn_json *v, bitnet_error *err)
 {
     return strings(r, &r->request.stop, &r->request.n_stop, v, f->key, err);
 }
 
 static bitnet_status read_breakers(struct openai_request *r, const struct openai_field *f,
-                                   const json_t *v, bitnet_error *err)
+                                   const struct bn_json *v, bitnet_error *err)
 {
     bitnet_sampling *s = &r->request.sampling;
     return strings(r, &s->dry_breakers, &s->n_dry_breakers, v, f->key, err);
 }
 
 /* {"type": "text" | "json_object" | "json_schema"}; the schema itself stands inside `wrapper`. */
-static bitnet_status read_format(struct openai_request *r, const json_t *v, const json_t *wrapper,
-                                 const char *key, bitnet_error *err)
+static bitnet_status read_format(struct openai_request *r, const struct bn_json *v,
+                                 const struct bn_json *wrapper, const char *key, bitnet_error *err)
 {
-    const char *type = json_string_value(json_object_get(v, "type"));
+    const char *type = bn_json_text(bn_json_get(v, "type"));
     if (!type) return bn_fail(err, BITNET_E_ARG, "'%s' has no 'type'", key);
     if (strcmp(type, "text") == 0) return BITNET_OK;
     if (strcmp(type, "json_object") == 0) {
@@ -212,8 +210,8 @@ static bitnet_status read_format(struct openai_request *r, const json_t *v, cons
         return bn_fail(err, BITNET_E_UNSUPPORTED,
                        "'%s' is of type '%.40s'; text, json_object and json_schema exist", key,
                        type);
-    const json_t *schema = json_object_get(wrapper, "schema");
-    if (!json_is_object(schema))
+    const struct bn_json *schema = bn_json_get(wrapper, "schema");
+    if (!bn_json_is_object(schema))
         return bn_fail(err, BITNET_E_ARG, "'%s' has no object '%sschema'", key,
                        wrapper == v ? "" : "json_schema.");
     r->request.json_schema = openai_dump(r, schema);
@@ -221,61 +219,61 @@ static bitnet_status read_format(struct openai_request *r, const json_t *v, cons
 }
 
 static bitnet_status read_response_format(struct openai_request *r, const struct openai_field *f,
-                                          const json_t *v, bitnet_error *err)
+                                          const struct bn_json *v, bitnet_error *err)
 {
-    return read_format(r, v, json_object_get(v, "json_schema"), f->key, err);
+    return read_format(r, v, bn_json_get(v, "json_schema"), f->key, err);
 }
 
 /* Of a response: {"format", "verbosity"}, the format with its schema beside the type. */
 static bitnet_status read_text(struct openai_request *r, const struct openai_field *f,
-                               const json_t *v, bitnet_error *err)
+                               const struct bn_json *v, bitnet_error *err)
 {
     static const char *const known[] = {"format", "verbosity", NULL};
     BN_TRY(openai_check_members(v, known, f->key, err));
-    const json_t *format = json_object_get(v, "format");
+    const struct bn_json *format = bn_json_get(v, "format");
     return openai_is_given(format) ? read_format(r, format, format, "text.format", err) : BITNET_OK;
 }
 
 /* ------------------------------------------------------------------ the rest */
 
 static bitnet_status read_stream(struct openai_request *r, const struct openai_field *f,
-                                 const json_t *v, bitnet_error *err)
+                                 const struct bn_json *v, bitnet_error *err)
 {
     (void)v;
-    return bn_json_bool(&r->stream, r->body, f->key, "body", err);
+    return bn_json_read_bool(&r->stream, r->body, f->key, "body", err);
 }
 
 /* OpenAI's obfuscation pads chunks against listeners that count bytes; it is never done here. */
 static bitnet_status read_stream_options(struct openai_request *r, const struct openai_field *f,
-                                         const json_t *v, bitnet_error *err)
+                                         const struct bn_json *v, bitnet_error *err)
 {
     static const char *const known[] = {"include_usage", "include_obfuscation", NULL};
     BN_TRY(openai_check_members(v, known, f->key, err));
-    return bn_json_bool(&r->include_usage, v, "include_usage", f->key, err);
+    return bn_json_read_bool(&r->include_usage, v, "include_usage", f->key, err);
 }
 
 static bitnet_status read_echo(struct openai_request *r, const struct openai_field *f,
-                               const json_t *v, bitnet_error *err)
+                               const struct bn_json *v, bitnet_error *err)
 {
     (void)v;
-    return bn_json_bool(&r->echo, r->body, f->key, "body", err);
+    return bn_json_read_bool(&r->echo, r->body, f->key, "body", err);
 }
 
 static bitnet_status read_parallel(struct openai_request *r, const struct openai_field *f,
-                                   const json_t *v, bitnet_error *err)
+                                   const struct bn_json *v, bitnet_error *err)
 {
     (void)v;
-    return bn_json_bool(&r->parallel, r->body, f->key, "body", err);
+    return bn_json_read_bool(&r->parallel, r->body, f->key, "body", err);
 }
 
 /* What a response is to tell beside the text. */
 static bitnet_status read_include(struct openai_request *r, const struct openai_field *f,
-                                  const json_t *v, bitnet_error *err)
+                                  const struct bn_json *v, bitnet_error *err)
 {
-    if (!json_is_array(v)) return bn_fail(err, BITNET_E_ARG, "'%s' is not a list", f->key);
+    if (!bn_json_is_array(v)) return bn_fail(err, BITNET_E_ARG, "'%s' is not a list", f->key);
     size_t i;
-    const json_t *one;
-    json_array_foreach(v, i, one)
+    const struct bn_json *one;
+    bn_json_each(v, i, one)
     {
         const char *what;
         BN_TRY(openai_c_string(&what, one, f->key, err));
@@ -288,7 +286,7 @@ static bitnet_status read_include(struct openai_request *r, const struct openai_
 }
 
 static bitnet_status read_truncation(struct openai_request *r, const struct openai_field *f,
-                                     const json_t *v, bitnet_error *err)
+                                     const struct bn_json *v, bitnet_error *err)
 {
     (void)r;
     const char *how;
@@ -301,7 +299,7 @@ static bitnet_status read_truncation(struct openai_request *r, const struct open
 }
 
 static bitnet_status refuse_stored(struct openai_request *r, const struct openai_field *f,
-                                   const json_t *v, bitnet_error *err)
+                                   const struct bn_json *v, bitnet_error *err)
 {
     (void)r, (void)v;
     return bn_fail(err, BITNET_E_UNSUPPORTED,
@@ -311,37 +309,37 @@ static bitnet_status refuse_stored(struct openai_request *r, const struct openai
 
 /* cannot change the answer */
 static bitnet_status pass_over(struct openai_request *r, const struct openai_field *f,
-                               const json_t *v, bitnet_error *err)
+                               const struct bn_json *v, bitnet_error *err)
 {
     (void)r, (void)f, (void)v, (void)err;
     return BITNET_OK;
 }
 
 static bitnet_status read_modalities(struct openai_request *r, const struct openai_field *f,
-                                     const json_t *v, bitnet_error *err)
+                                     const struct bn_json *v, bitnet_error *err)
 {
     (void)r;
-    const char *only = json_string_value(json_array_get(v, 0));
-    if (json_array_size(v) == 1 && only && strcmp(only, "text") == 0) return BITNET_OK;
+    const char *only = bn_json_text(bn_json_at(v, 0));
+    if (bn_json_size(v) == 1 && only && strcmp(only, "text") == 0) return BITNET_OK;
     return bn_fail(err, BITNET_E_UNSUPPORTED, "'%s' is other than [\"text\"]", f->key);
 }
 
 /* Known, not done here: may stand there as long as it asks for nothing. */
 /* Variables of the template; see openai_conversation. */
 static bitnet_status check_variables(struct openai_request *r, const struct openai_field *f,
-                                     const json_t *v, bitnet_error *err)
+                                     const struct bn_json *v, bitnet_error *err)
 {
     static const char *const ours[] = {"messages", "tools", "add_generation_prompt"};
     (void)r;
-    if (!json_is_object(v)) return bn_fail(err, BITNET_E_ARG, "'%s' is not an object", f->key);
+    if (!bn_json_is_object(v)) return bn_fail(err, BITNET_E_ARG, "'%s' is not an object", f->key);
     for (size_t i = 0; i < BN_ARRAY_LEN(ours); i++)
-        if (json_object_get(v, ours[i]))
+        if (bn_json_get(v, ours[i]))
             return bn_fail(err, BITNET_E_ARG, "'%s' of '%s' is the server's", ours[i], f->key);
     return BITNET_OK;
 }
 
 static bitnet_status must_be_off(struct openai_request *r, const struct openai_field *f,
-                                 const json_t *v, bitnet_error *err)
+                                 const struct bn_json *v, bitnet_error *err)
 {
     (void)r;
     return openai_is_off(v)

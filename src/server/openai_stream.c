@@ -167,13 +167,13 @@ static void end_choice(struct openai_stream *s, uint32_t i, struct bn_buf *out)
 
 static void put_usage(struct openai_stream *s, struct bn_buf *out)
 {
-    json_t *usage = openai_usage_json(&s->reply, true);
-    char *text = json_dumps(usage, JSON_COMPACT);
+    struct bn_json *usage = openai_usage_json(&s->reply, true);
+    char *text = bn_json_dump(usage, BN_JSON_COMPACT);
     put_buf(out, &s->head);
     if (text) bn_buf_printf(out, "],\"usage\":%s}\n\n", text);
     else out->failed = true;
     free(text);
-    json_decref(usage);
+    bn_json_free(usage);
 }
 
 static void flush_chunks(struct openai_stream *s, struct bn_buf *out)
@@ -206,11 +206,12 @@ bool openai_stream_fail(struct openai_stream *s, const bitnet_error *why, struct
         return !out->failed;
     }
     for (uint32_t i = 0; i < s->reply.n_choices; i++) flush_choice(s, i, out);
-    json_t *error = openai_error_json(openai_error_code(why->status), why->text, NULL, NULL);
-    char *text = json_dumps(error, JSON_COMPACT);
+    struct bn_json *error =
+        openai_error_json(openai_error_code(why->status), why->text, NULL, NULL);
+    char *text = bn_json_dump(error, BN_JSON_COMPACT);
     if (text) bn_buf_printf(out, "data: %s\n\ndata: [DONE]\n\n", text);
     else out->failed = true;
     free(text);
-    json_decref(error);
+    bn_json_free(error);
     return !out->failed;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/responses.h"
 
-json_t *responses_echo(const struct openai_request *q)
+struct bn_json *responses_echo(const struct openai_request *q)
 {
     static const struct {
         const char *key, *otherwise;
@@ -21,18 +21,17 @@ json_t *responses_echo(const struct openai_request *q)
         {"truncation", "\"disabled\""},
         {"user", "null"},
     };
-    json_t *j =
-        json_pack("{s:b, s:b, s:s}", "background", 0, "store", 0, "service_tier", "default");
+    struct bn_json *j =
+        bn_json_pack("{s:b, s:b, s:s}", "background", 0, "store", 0, "service_tier", "default");
     for (size_t i = 0; i < BN_ARRAY_LEN(members); i++) {
-        json_t *v = json_object_get(q->body, members[i].key);
-        v = v && !json_is_null(v) ? json_incref(v)
-                                  : json_loads(members[i].otherwise, JSON_DECODE_ANY, NULL);
-        if (json_object_set_new(j, members[i].key, v) != 0) {
-            json_decref(j);
-            return NULL;
-        }
+        struct bn_json *v = bn_json_get(q->body, members[i].key);
+        if (v && !bn_json_is_null(v)) bn_json_ref(v);
+        else bn_json_try(&v, members[i].otherwise, strlen(members[i].otherwise), BN_JSON_ANY);
+        bn_json_set(j, members[i].key, v);
     }
-    return j;
+    if (bn_json_whole(j)) return j;
+    bn_json_free(j);
+    return NULL;
 }
 
 /* ------------------------------------------------------------------ items */
@@ -49,14 +48,14 @@ static const char *item_status(bool ended, bool completed)
     return completed ? "completed" : "incomplete";
 }
 
-json_t *responses_message_id(const struct openai_reply *r)
+struct bn_json *responses_message_id(const struct openai_reply *r)
 {
-    return json_sprintf("msg_%s", strchr(r->id, '_') + 1);
+    return bn_json_printf("msg_%s", strchr(r->id, '_') + 1);
 }
 
-json_t *responses_call_id(const struct openai_reply *r, size_t i)
+struct bn_json *responses_call_id(const struct openai_reply *r, size_t i)
 {
-    return json_sprintf("fc_%s", strchr(r->choices->answer.calls[i].id, '_') + 1);
+    return bn_json_printf("fc_%s", strchr(r->choices->answer.calls[i].id, '_') + 1);
 }
 
 size_t responses_message_index(const struct openai_reply *r) { return r->choices->n_calls_before; }
@@ -66,44 +65,44 @@ size_t responses_call_index(const struct openai_reply *r, size_t i)
     return i + (r->choices->has_text && i >= r->choices->n_calls_before);
 }
 
-json_t *responses_part(const struct openai_reply *r, bool ended)
+struct bn_json *responses_part(const struct openai_reply *r, bool ended)
 {
     const struct openai_choice *c = r->choices;
-    json_t *text = ended ? openai_answer_text(c) : json_string("");
-    json_t *logprobs = ended && r->logprobs ? openai_logprobs_json(r, c) : json_array();
-    return json_pack("{s:s, s:o, s:[], s:o}", "type", "output_text", "text", text, "annotations",
-                     "logprobs", logprobs);
+    struct bn_json *text = ended ? openai_answer_text(c) : bn_json_string("");
+    struct bn_json *logprobs = ended && r->logprobs ? openai_logprobs_json(r, c) : bn_json_array();
+    return bn_json_pack("{s:s, s:o, s:[], s:o}", "type", "output_text", "text", text, "annotations",
+                        "logprobs", logprobs);
 }
 
-json_t *responses_message(const struct openai_reply *r, bool ended)
+struct bn_json *responses_message(const struct openai_reply *r, bool ended)
 {
-    json_t *content = json_array();
-    if (ended) json_array_append_new(content, responses_part(r, true));
-    return json_pack("{s:o, s:s, s:s, s:s, s:o}", "id", responses_message_id(r), "type", "message",
-                     "status", item_status(ended, is_complete(r->choices)), "role", "assistant",
-                     "content", content);
+    struct bn_json *content = bn_json_array();
+    if (ended) bn_json_append(content, responses_part(r, true));
+    return bn_json_pack("{s:o, s:s, s:s, s:s, s:o}", "id", responses_message_id(r), "type",
+                        "message", "status", item_status(ended, is_complete(r->choices)), "role",
+                        "assistant", "content", content);
 }
 
-json_t *responses_call(const struct openai_reply *r, size_t i, bool ended)
+struct bn_json *responses_call(const struct openai_reply *r, size_t i, bool ended)
 {
     const struct tools_call *call = &r->choices->answer.calls[i];
-    return json_pack("{s:o, s:s, s:s, s:s, s:s, s:o}", "id", responses_call_id(r, i), "type",
-                     "function_call", "status", item_status(ended, call->complete), "call_id",
-                     call->id, "name", call->name, "arguments",
-                     ended ? openai_arguments_text(call) : json_string(""));
+    return bn_json_pack("{s:o, s:s, s:s, s:s, s:s, s:o}", "id", responses_call_id(r, i), "type",
+                        "function_call", "status", item_status(ended, call->complete), "call_id",
+                        call->id, "name", call->name, "arguments",
+                        ended ? openai_arguments_text(call) : bn_json_string(""));
 }
 
-static json_t *output_json(const struct openai_reply *r)
+static struct bn_json *output_json(const struct openai_reply *r)
 {
     const struct openai_choice *c = r->choices;
-    json_t *output = json_array();
+    struct bn_json *output = bn_json_array();
     bool ok = output != NULL;
     for (size_t i = 0; ok && i < c->answer.n_calls; i++)
-        ok = json_array_append_new(output, responses_call(r, i, true)) == 0;
+        ok = bn_json_append(output, responses_call(r, i, true));
     if (ok && c->has_text)
-        ok = json_array_insert_new(output, c->n_calls_before, responses_message(r, true)) == 0;
+        ok = bn_json_insert(output, c->n_calls_before, responses_message(r, true));
     if (ok) return output;
-    json_decref(output);
+    bn_json_free(output);
     return NULL;
 }
 
@@ -117,43 +116,43 @@ static const char *status_name(const struct openai_reply *r, bool ended)
     return item_status(ended, is_complete(c));
 }
 
-static json_t *incomplete_details(const struct openai_reply *r)
+static struct bn_json *incomplete_details(const struct openai_reply *r)
 {
     const struct openai_choice *c = r->choices;
-    if (is_complete(c) || r->error.status != BITNET_OK) return json_null();
-    return json_pack("{s:s}", "reason",
-                     c->finish == BITNET_FINISH_LENGTH ? "max_output_tokens"
-                                                       : openai_finish_name(c));
+    if (is_complete(c) || r->error.status != BITNET_OK) return bn_json_null();
+    return bn_json_pack("{s:s}", "reason",
+                        c->finish == BITNET_FINISH_LENGTH ? "max_output_tokens"
+                                                          : openai_finish_name(c));
 }
 
-static json_t *usage_json(const struct openai_reply *r, bool with_cached)
+static struct bn_json *usage_json(const struct openai_reply *r, bool with_cached)
 {
-    json_int_t n_prompt = (json_int_t)r->n_prompt, n_answer = r->choices->n_generated;
-    json_t *j = json_pack("{s:I, s:I, s:{s:i}, s:I}", "input_tokens", n_prompt, "output_tokens",
-                          n_answer, "output_tokens_details", "reasoning_tokens", 0, "total_tokens",
-                          n_prompt + n_answer);
+    int64_t n_prompt = (int64_t)r->n_prompt, n_answer = r->choices->n_generated;
+    struct bn_json *j = bn_json_pack("{s:I, s:I, s:{s:i}, s:I}", "input_tokens", n_prompt,
+                                     "output_tokens", n_answer, "output_tokens_details",
+                                     "reasoning_tokens", 0, "total_tokens", n_prompt + n_answer);
     if (with_cached)
-        json_object_set_new(j, "input_tokens_details",
-                            json_pack("{s:I}", "cached_tokens", (json_int_t)r->n_cached));
+        bn_json_set(j, "input_tokens_details",
+                    bn_json_pack("{s:I}", "cached_tokens", (int64_t)r->n_cached));
     return j;
 }
 
-static json_t *error_json(const bitnet_error *e)
+static struct bn_json *error_json(const bitnet_error *e)
 {
-    if (e->status == BITNET_OK) return json_null();
-    return json_pack("{s:s, s:o}", "code", "server_error", "message",
-                     openai_text(e->text, strlen(e->text)));
+    if (e->status == BITNET_OK) return bn_json_null();
+    return bn_json_pack("{s:s, s:o}", "code", "server_error", "message",
+                        openai_text(e->text, strlen(e->text)));
 }
 
-json_t *responses_json(const struct openai_reply *r, bool ended, bool with_cached)
+struct bn_json *responses_json(const struct openai_reply *r, bool ended, bool with_cached)
 {
-    json_t *j =
-        json_pack("{s:s, s:s, s:I, s:s, s:o, s:o, s:s, s:o, s:o}", "id", r->id, "object",
-                  "response", "created_at", (json_int_t)r->created, "status", status_name(r, ended),
-                  "error", ended ? error_json(&r->error) : json_null(), "incomplete_details",
-                  ended ? incomplete_details(r) : json_null(), "model", r->model, "output",
-                  ended ? output_json(r) : json_array(), "usage",
-                  ended ? usage_json(r, with_cached) : json_null());
-    if (j) json_object_update_missing(j, r->echoed);
+    struct bn_json *j =
+        bn_json_pack("{s:s, s:s, s:I, s:s, s:o, s:o, s:s, s:o, s:o}", "id", r->id, "object",
+                     "response", "created_at", (int64_t)r->created, "status", status_name(r, ended),
+                     "error", ended ? error_json(&r->error) : bn_json_null(), "incomplete_details",
+                     ended ? incomplete_details(r) : bn_json_null(), "model", r->model, "output",
+                     ended ? output_json(r) : bn_json_array(), "usage",
+                     ended ? usage_json(r, with_cached) : bn_json_null());
+    bn_json_update(j, r->echoed, false);
     return j;
 }

@@ -9,19 +9,19 @@
 #include "server/openai_reply.h"
 
 /* Options of the request that a response repeats. */
-json_t *responses_echo(const struct openai_request *q);
+struct bn_json *responses_echo(const struct openai_request *q);
 
 /* The response at its end, or, if not `ended`, as it begins. */
-json_t *responses_json(const struct openai_reply *r, bool ended, bool with_cached);
+struct bn_json *responses_json(const struct openai_reply *r, bool ended, bool with_cached);
 
 /* Items of the output, and where they stand in it: the answer's text, and its calls. */
-json_t *responses_message(const struct openai_reply *r, bool ended);
-json_t *responses_call(const struct openai_reply *r, size_t i, bool ended);
+struct bn_json *responses_message(const struct openai_reply *r, bool ended);
+struct bn_json *responses_call(const struct openai_reply *r, size_t i, bool ended);
 size_t responses_message_index(const struct openai_reply *r);
 size_t responses_call_index(const struct openai_reply *r, size_t i);
-json_t *responses_message_id(const struct openai_reply *r);
-json_t *responses_call_id(const struct openai_reply *r, size_t i);
+struct bn_json *responses_message_id(const struct openai_reply *r);
+struct bn_json *responses_call_id(const struct openai_reply *r, size_t i);
 /* What a message holds. */
-json_t *responses_part(const struct openai_reply *r, bool ended);
+struct bn_json *responses_part(const struct openai_reply *r, bool ended);
 
 #endif

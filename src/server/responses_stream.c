@@ -15,42 +15,44 @@ static void begin_event(struct openai_stream *s, const char *type, struct bn_buf
 }
 
 /* An event with these members, which are taken; NULL: out of memory. */
-static void put_event(struct openai_stream *s, const char *type, json_t *members,
+static void put_event(struct openai_stream *s, const char *type, struct bn_json *members,
                       struct bn_buf *out)
 {
-    char *text = members ? json_dumps(members, OPENAI_DUMP_FLAGS) : NULL;
+    char *text = members ? bn_json_dump(members, OPENAI_DUMP_FLAGS) : NULL;
     begin_event(s, type, out);
     if (text) bn_buf_printf(out, "%s\n\n", text + 1); /* without its opening brace */
     else out->failed = true;
     free(text);
-    json_decref(members);
+    bn_json_free(members);
 }
 
 static void put_response(struct openai_stream *s, const char *type, bool ended, struct bn_buf *out)
 {
-    put_event(s, type, json_pack("{s:o}", "response", responses_json(&s->reply, ended, true)), out);
+    put_event(s, type, bn_json_pack("{s:o}", "response", responses_json(&s->reply, ended, true)),
+              out);
 }
 
 /* ------------------------------------------------------------------ text */
 
 void responses_stream_head(struct bn_buf *head, const struct openai_reply *r)
 {
-    json_t *id = responses_message_id(r);
+    struct bn_json *id = responses_message_id(r);
     bn_buf_puts(head, "\"content_index\":0,\"item_id\":");
-    if (id) bn_json_quote(head, json_string_value(id), json_string_length(id));
+    if (id) bn_json_quote(head, bn_json_text(id), bn_json_bytes(id));
     else head->failed = true;
-    json_decref(id);
+    bn_json_free(id);
     bn_buf_puts(head, ",\"delta\":");
 }
 
 /* An event about the text, with one more member, which is taken. */
-static void put_text_event(struct openai_stream *s, const char *type, const char *key, json_t *v,
-                           struct bn_buf *out)
+static void put_text_event(struct openai_stream *s, const char *type, const char *key,
+                           struct bn_json *v, struct bn_buf *out)
 {
     const struct openai_reply *r = &s->reply;
     put_event(s, type,
-              json_pack("{s:o, s:i, s:i, s:o}", "item_id", responses_message_id(r), "output_index",
-                        (int)responses_message_index(r), "content_index", 0, key, v),
+              bn_json_pack("{s:o, s:i, s:i, s:o}", "item_id", responses_message_id(r),
+                           "output_index", (int)responses_message_index(r), "content_index", 0, key,
+                           v),
               out);
 }
 
@@ -58,8 +60,8 @@ static void begin_message(struct openai_stream *s, struct bn_buf *out)
 {
     const struct openai_reply *r = &s->reply;
     put_event(s, "response.output_item.added",
-              json_pack("{s:i, s:o}", "output_index", (int)responses_message_index(r), "item",
-                        responses_message(r, false)),
+              bn_json_pack("{s:i, s:o}", "output_index", (int)responses_message_index(r), "item",
+                           responses_message(r, false)),
               out);
     put_text_event(s, "response.content_part.added", "part", responses_part(r, false), out);
     s->sent->begun = true;
@@ -89,17 +91,17 @@ static void put_delta(struct openai_stream *s, struct bn_buf *out)
 static void end_message(struct openai_stream *s, struct bn_buf *out)
 {
     const struct openai_reply *r = &s->reply;
-    json_t *part = responses_part(r, true);
+    struct bn_json *part = responses_part(r, true);
     put_event(s, "response.output_text.done",
-              json_pack("{s:o, s:i, s:i, s:O, s:O}", "item_id", responses_message_id(r),
-                        "output_index", (int)responses_message_index(r), "content_index", 0, "text",
-                        json_object_get(part, "text"), "logprobs",
-                        json_object_get(part, "logprobs")),
+              bn_json_pack("{s:o, s:i, s:i, s:O, s:O}", "item_id", responses_message_id(r),
+                           "output_index", (int)responses_message_index(r), "content_index", 0,
+                           "text", bn_json_get(part, "text"), "logprobs",
+                           bn_json_get(part, "logprobs")),
               out);
     put_text_event(s, "response.content_part.done", "part", part, out);
     put_event(s, "response.output_item.done",
-              json_pack("{s:i, s:o}", "output_index", (int)responses_message_index(r), "item",
-                        responses_message(r, true)),
+              bn_json_pack("{s:i, s:o}", "output_index", (int)responses_message_index(r), "item",
+                           responses_message(r, true)),
               out);
 }
 
@@ -110,22 +112,23 @@ static void put_call_item(struct openai_stream *s, const char *type, size_t i, b
 {
     const struct openai_reply *r = &s->reply;
     put_event(s, type,
-              json_pack("{s:i, s:o}", "output_index", (int)responses_call_index(r, i), "item",
-                        responses_call(r, i, ended)),
+              bn_json_pack("{s:i, s:o}", "output_index", (int)responses_call_index(r, i), "item",
+                           responses_call(r, i, ended)),
               out);
 }
 
 static void put_arguments(struct openai_stream *s, size_t i, const char *more, size_t n,
                           struct bn_buf *out)
 {
-    json_t *id = responses_call_id(&s->reply, i);
+    struct bn_json *id = responses_call_id(&s->reply, i);
     begin_event(s, "response.function_call_arguments.delta", out);
-    bn_buf_printf(out, "\"item_id\":\"%s\",\"output_index\":%zu,\"delta\":",
-                  id ? json_string_value(id) : "", responses_call_index(&s->reply, i));
+    bn_buf_printf(out,
+                  "\"item_id\":\"%s\",\"output_index\":%zu,\"delta\":", id ? bn_json_text(id) : "",
+                  responses_call_index(&s->reply, i));
     bn_json_quote(out, more, n);
     bn_buf_puts(out, "}\n\n");
     if (!id) out->failed = true;
-    json_decref(id);
+    bn_json_free(id);
 }
 
 static void end_call(struct openai_stream *s, size_t i, struct bn_buf *out)
@@ -133,9 +136,9 @@ static void end_call(struct openai_stream *s, size_t i, struct bn_buf *out)
     const struct openai_reply *r = &s->reply;
     const struct tools_call *call = &r->choices->answer.calls[i];
     put_event(s, "response.function_call_arguments.done",
-              json_pack("{s:o, s:i, s:s, s:o}", "item_id", responses_call_id(r, i), "output_index",
-                        (int)responses_call_index(r, i), "name", call->name, "arguments",
-                        openai_arguments_text(call)),
+              bn_json_pack("{s:o, s:i, s:s, s:o}", "item_id", responses_call_id(r, i),
+                           "output_index", (int)responses_call_index(r, i), "name", call->name,
+                           "arguments", openai_arguments_text(call)),
               out);
     put_call_item(s, "response.output_item.done", i, true, out);
 }

@@ -7,7 +7,7 @@
 #ifndef BN_SERVER_SERVE_H
 #define BN_SERVER_SERVE_H
 
-#include "base/json.h"
+#include "json/json.h"
 #include "server/access_log.h"
 #include "server/keys.h"
 #include "server/metrics.h"
@@ -30,7 +30,7 @@ struct server {
     bitnet_model_info model;
     bitnet_engine_info engine; /* as it was opened: limits and names, not counters */
     uint64_t max_prompt_bytes; /* longer texts do not fit the context, whatever they say */
-    json_t *config;            /* of config_json */
+    struct bn_json *config;    /* of config_json */
     struct event_base *base;
     struct net *net;
     struct worker *worker;
@@ -82,7 +82,8 @@ uint32_t visit_time_left_ms(const struct visit *v); /* 0: there is no limit */
 
 /* The ends of a call. After them v->call is NULL. */
 void visit_reply(struct visit *v, int status, const char *type, const void *body, size_t n);
-void visit_reply_json(struct visit *v, int status, json_t *j); /* takes j; NULL: out of memory */
+void visit_reply_json(struct visit *v, int status,
+                      struct bn_json *j); /* takes j; NULL: out of memory */
 /* param: the member of the body at fault; code: OpenAI's word for what is wrong; NULL: none */
 void visit_fail(struct visit *v, const bitnet_error *err, const char *param, const char *code);
 void visit_refuse(struct visit *v, int status, const char *code, const char *fmt, ...)
@@ -91,7 +92,7 @@ void visit_end_stream(struct visit *v, const char *error); /* NULL: all is well 
 void visit_gone(struct visit *v);
 
 /* The body as JSON. false: the client was told what is wrong with it. */
-bool visit_body(struct visit *v, json_t **body);
+bool visit_body(struct visit *v, struct bn_json **body);
 
 /* Is there room for n more answers? false: the client was told to come back later. It is cheap, and
  * asked before anything else; then again when n is known. */

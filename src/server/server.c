@@ -170,7 +170,7 @@ static bitnet_status open_parts(struct server *s, bitnet_engine *e, bitnet_error
     s->base = net_loop_new();
     if (!s->layers || !s->base) return bn_fail_nomem(err, sizeof *s, "the server");
     if (c->config_json)
-        BN_TRY(bn_json_parse(&s->config, c->config_json, strlen(c->config_json), "configuration",
+        BN_TRY(bn_json_parse(&s->config, c->config_json, strlen(c->config_json), 0, "configuration",
                              err));
     BN_TRY(load_keys(&s->keys, c, err));
     BN_TRY(access_log_open(&s->log, c->access_log, err));
@@ -218,7 +218,7 @@ static void server_close(struct server *s)
     if (s->metrics) metrics_close(s->metrics);
     access_log_close(&s->log);
     keys_free(&s->keys);
-    json_decref(s->config);
+    bn_json_free(s->config);
     free(s->layers);
     bn_buf_free(&s->out);
     if (s->base) event_base_free(s->base);

@@ -94,19 +94,19 @@ bitnet_status tokens_decode(char **text, size_t *n, const bitnet_model *m, const
     return BITNET_OK;
 }
 
-bitnet_status tokens_from_json(int32_t **ids, size_t *n, const json_t *list, const char *key,
-                               bitnet_error *err)
+bitnet_status tokens_from_json(int32_t **ids, size_t *n, const struct bn_json *list,
+                               const char *key, bitnet_error *err)
 {
     *ids = NULL;
-    *n = json_array_size(list);
-    if (!json_is_array(list))
+    *n = bn_json_size(list);
+    if (!bn_json_is_array(list))
         return bn_fail(err, BITNET_E_ARG, "'%s' is not a list of token ids", key);
     int32_t *p = bn_calloc(*n + 1, sizeof *p);
     if (!p) return bn_fail_nomem(err, *n * sizeof *p, "token ids");
     for (size_t i = 0; i < *n; i++) {
-        const json_t *id = json_array_get(list, i);
-        json_int_t value = json_integer_value(id);
-        if (!json_is_integer(id) || value < 0 || value > INT32_MAX) {
+        const struct bn_json *id = bn_json_at(list, i);
+        int64_t value = bn_json_integer(id);
+        if (!bn_json_is_int(id) || value < 0 || value > INT32_MAX) {
             free(p);
             return bn_fail(err, BITNET_E_ARG, "item %zu of '%s' is not a token id", i, key);
         }

@@ -6,7 +6,7 @@
 #ifndef BN_SERVER_TOKENS_H
 #define BN_SERVER_TOKENS_H
 
-#include "base/json.h"
+#include "json/json.h"
 
 bitnet_status tokens_encode(int32_t **ids, size_t *n, const bitnet_model *m, const char *text,
                             size_t len, uint32_t flags, bitnet_error *err);
@@ -19,7 +19,7 @@ bitnet_status tokens_chat(int32_t **ids, size_t *n, const bitnet_model *m,
 bitnet_status tokens_chat_json(int32_t **ids, size_t *n, const bitnet_model *m, const char *json,
                                size_t len, const char *chat_template, bitnet_error *err);
 /* A list of ids. key: what the list is called in errors. */
-bitnet_status tokens_from_json(int32_t **ids, size_t *n, const json_t *list, const char *key,
-                               bitnet_error *err);
+bitnet_status tokens_from_json(int32_t **ids, size_t *n, const struct bn_json *list,
+                               const char *key, bitnet_error *err);
 
 #endif

@@ -9,7 +9,7 @@
 #define BN_SERVER_TOOLS_H
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "json/json.h"
 
 enum {
     TOOLS_MAX = 128,
@@ -22,8 +22,8 @@ struct tools;
 
 /* tools, choice, parallel: "tools", "tool_choice" and "parallel_tool_calls" of a body (may be NULL).
  * *out is NULL if there are none to call. */
-bitnet_status tools_read(struct tools **out, const json_t *tools, const json_t *choice,
-                         bool parallel, bitnet_error *err);
+bitnet_status tools_read(struct tools **out, const struct bn_json *tools,
+                         const struct bn_json *choice, bool parallel, bitnet_error *err);
 void tools_free(struct tools *t); /* NULL is fine */
 
 /* For the template at hand (its Jinja text; "" for a built-in): how calls are written, fixed from here on. */
@@ -31,7 +31,7 @@ void tools_choose_form(struct tools *t, const char *template_text);
 /* What the template is to render: {"messages": [...], "tools": [...]}; where it knows no tools, the
  * messages alone, with the system message extended and earlier calls as text. t NULL: no tools, the
  * messages may hold earlier calls. NULL: out of memory. */
-json_t *tools_conversation(const struct tools *t, const json_t *messages);
+struct bn_json *tools_conversation(const struct tools *t, const struct bn_json *messages);
 /* GBNF that answers must match (free()); NULL: any text, with a choice of "none". "auto" is text, in
  * which a call must be whole and right once it begins, and after which only calls come. */
 bitnet_status tools_grammar(const struct tools *t, char **out, bitnet_error *err);
@@ -61,9 +61,9 @@ struct tools_parser {
     uint32_t depth;
     bool in_string, escaped;
     /* where arguments are written one by one */
-    json_t *list;   /* of functions, for their schemas */
-    bool as_json;   /* the value that is coming: gathered in pending */
-    bool any_value; /* one has come */
+    struct bn_json *list; /* of functions, for their schemas */
+    bool as_json;         /* the value that is coming: gathered in pending */
+    bool any_value;       /* one has come */
 };
 /* id: what the ids of calls are made of, so that the same answer has the same ids. t NULL: all is text. */
 void tools_parser_open(struct tools_parser *p, const struct tools *t, uint64_t id);

@@ -56,16 +56,16 @@ static void put_text(struct bn_buf *b, const struct tools_form *f)
 }
 
 /* Arguments are an object, also if the schema forgets to say so; without a schema there are none. */
-static bool put_schema(struct bn_buf *b, const json_t *parameters)
+static bool put_schema(struct bn_buf *b, const struct bn_json *parameters)
 {
-    json_t *schema = json_is_object(parameters)
-                         ? json_copy((json_t *)parameters)
-                         : json_pack("{s{}sb}", "properties", "additionalProperties", 0);
-    bool ok = schema && json_object_set_new(schema, "type", json_string("object")) == 0;
-    char *text = ok ? json_dumps(schema, JSON_COMPACT) : NULL;
+    struct bn_json *schema = bn_json_is_object(parameters)
+                                 ? bn_json_copy((struct bn_json *)parameters)
+                                 : bn_json_pack("{s{}sb}", "properties", "additionalProperties", 0);
+    bool ok = schema && bn_json_set(schema, "type", bn_json_string("object"));
+    char *text = ok ? bn_json_dump(schema, BN_JSON_COMPACT) : NULL;
     if (text) bn_buf_printf(b, "%%json %s\n", text);
     free(text);
-    json_decref(schema);
+    bn_json_free(schema);
     return text != NULL;
 }
 
@@ -73,7 +73,7 @@ static bitnet_status put_arguments(struct bn_buf *b, const struct tools *t, size
                                    bitnet_error *err)
 {
     const char *name = tools_name(t, i);
-    const json_t *parameters = json_object_get(tools_function(t, i), "parameters");
+    const struct bn_json *parameters = bn_json_get(tools_function(t, i), "parameters");
     if (t->form->parameter) return tools_put_parameters(b, t->form, name, parameters, err);
     bn_buf_printf(b, "%s-arguments ::= ", name);
     return put_schema(b, parameters) ? BITNET_OK : bn_fail_nomem(err, 0, "the grammar of tools");
@@ -85,7 +85,7 @@ static bitnet_status put_functions(struct bn_buf *b, const struct tools *t, bitn
     bool first = true;
     bn_buf_puts(b, "call ::= ");
     PUT_LITERAL(b, f->open);
-    for (size_t i = 0; i < json_array_size(t->list); i++) {
+    for (size_t i = 0; i < bn_json_size(t->list); i++) {
         const char *name = tools_name(t, i);
         if (t->only && strcmp(t->only, name) != 0) continue;
         bn_buf_puts(b, first ? "(" : "| ");
@@ -97,7 +97,7 @@ static bitnet_status put_functions(struct bn_buf *b, const struct tools *t, bitn
     PUT_LITERAL(b, f->close);
     bn_buf_putc(b, '\n');
     if (f->parameter) tools_put_value_rules(b, f);
-    for (size_t i = 0; i < json_array_size(t->list); i++)
+    for (size_t i = 0; i < bn_json_size(t->list); i++)
         if (!t->only || strcmp(t->only, tools_name(t, i)) == 0) BN_TRY(put_arguments(b, t, i, err));
     return BITNET_OK;
 }

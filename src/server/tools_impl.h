@@ -21,21 +21,21 @@ struct tools_form {
 enum tools_choice { TOOLS_NONE, TOOLS_AUTO, TOOLS_REQUIRED };
 
 struct tools {
-    json_t *list; /* {"type": "function", "function": {...}}, names checked */
+    struct bn_json *list; /* {"type": "function", "function": {...}}, names checked */
     const struct tools_form *form;
     enum tools_choice choice;
     const char *only; /* the function that must be called; NULL: any */
     bool parallel;
 };
 
-static inline const json_t *tools_function(const struct tools *t, size_t i)
+static inline const struct bn_json *tools_function(const struct tools *t, size_t i)
 {
-    return json_object_get(json_array_get(t->list, i), "function");
+    return bn_json_get(bn_json_at(t->list, i), "function");
 }
 
 static inline const char *tools_name(const struct tools *t, size_t i)
 {
-    return json_string_value(json_object_get(tools_function(t, i), "name"));
+    return bn_json_text(bn_json_get(tools_function(t, i), "name"));
 }
 
 /* A character of a function's name. */
@@ -51,13 +51,14 @@ void tools_put_literal(struct bn_buf *b, const char *const *texts);
 /* ---- arguments written one by one (tools_parameters.c) ---- */
 
 /* Whether a parameter is written as it is; else as JSON. schema NULL: it is. */
-bool tools_is_text(const json_t *schema);
+bool tools_is_text(const struct bn_json *schema);
 /* The schema of a function's parameter; NULL: none. */
-const json_t *tools_parameter(const json_t *list, const char *function, const char *key);
+const struct bn_json *tools_parameter(const struct bn_json *list, const char *function,
+                                      const char *key);
 /* Rule "text": any text and the end of its parameter. */
 void tools_put_value_rules(struct bn_buf *b, const struct tools_form *f);
 /* Rule "<name>-arguments" and what it needs. */
 bitnet_status tools_put_parameters(struct bn_buf *b, const struct tools_form *f, const char *name,
-                                   const json_t *parameters, bitnet_error *err);
+                                   const struct bn_json *parameters, bitnet_error *err);
 
 #endif

@@ -20,59 +20,59 @@ enum { MAX_DEPTH = 16 }; /* of schemas in schemas */
 
 /* ------------------------------------------------------------------ kinds */
 
-static bool all_strings(const json_t *list)
+static bool all_strings(const struct bn_json *list)
 {
     size_t i;
-    const json_t *v;
-    json_array_foreach(list, i, v)
+    const struct bn_json *v;
+    bn_json_each(list, i, v)
     {
-        if (!json_is_string(v)) return false;
+        if (!bn_json_is_string(v)) return false;
     }
     return true;
 }
 
-static bool is_text(const json_t *schema, int depth);
+static bool is_text(const struct bn_json *schema, int depth);
 
-static bool any_is_text(const json_t *list, int depth)
+static bool any_is_text(const struct bn_json *list, int depth)
 {
     size_t i;
-    const json_t *v;
-    json_array_foreach(list, i, v)
+    const struct bn_json *v;
+    bn_json_each(list, i, v)
     {
         if (is_text(v, depth)) return true;
     }
     return false;
 }
 
-static bool is_text(const json_t *schema, int depth)
+static bool is_text(const struct bn_json *schema, int depth)
 {
-    const json_t *type = json_object_get(schema, "type"), *v;
+    const struct bn_json *type = bn_json_get(schema, "type"), *v;
     size_t i;
-    if (json_is_string(type)) return strcmp(json_string_value(type), "string") == 0;
-    json_array_foreach(type, i, v)
+    if (bn_json_is_string(type)) return strcmp(bn_json_text(type), "string") == 0;
+    bn_json_each(type, i, v)
     {
-        if (json_is_string(v) && strcmp(json_string_value(v), "string") == 0) return true;
+        if (bn_json_is_string(v) && strcmp(bn_json_text(v), "string") == 0) return true;
     }
     if (type || depth == MAX_DEPTH) return false;
-    if ((v = json_object_get(schema, "enum"))) return all_strings(v);
-    if ((v = json_object_get(schema, "const"))) return json_is_string(v);
-    if ((v = json_object_get(schema, "anyOf")) || (v = json_object_get(schema, "oneOf")))
+    if ((v = bn_json_get(schema, "enum"))) return all_strings(v);
+    if ((v = bn_json_get(schema, "const"))) return bn_json_is_string(v);
+    if ((v = bn_json_get(schema, "anyOf")) || (v = bn_json_get(schema, "oneOf")))
         return any_is_text(v, depth + 1);
-    return !json_object_get(schema, "$ref") && !json_object_get(schema, "allOf");
+    return !bn_json_get(schema, "$ref") && !bn_json_get(schema, "allOf");
 }
 
-bool tools_is_text(const json_t *schema) { return is_text(schema, 0); }
+bool tools_is_text(const struct bn_json *schema) { return is_text(schema, 0); }
 
-const json_t *tools_parameter(const json_t *list, const char *function, const char *key)
+const struct bn_json *tools_parameter(const struct bn_json *list, const char *function,
+                                      const char *key)
 {
     size_t i;
-    const json_t *tool;
-    json_array_foreach(list, i, tool)
+    const struct bn_json *tool;
+    bn_json_each(list, i, tool)
     {
-        const json_t *f = json_object_get(tool, "function");
-        if (strcmp(json_string_value(json_object_get(f, "name")), function) == 0)
-            return json_object_get(json_object_get(json_object_get(f, "parameters"), "properties"),
-                                   key);
+        const struct bn_json *f = bn_json_get(tool, "function");
+        if (strcmp(bn_json_text(bn_json_get(f, "name")), function) == 0)
+            return bn_json_get(bn_json_get(bn_json_get(f, "parameters"), "properties"), key);
     }
     return NULL;
 }
@@ -91,26 +91,27 @@ void tools_put_value_rules(struct bn_buf *b, const struct tools_form *f)
     }
 }
 
-static bool is_required(const json_t *parameters, const char *key)
+static bool is_required(const struct bn_json *parameters, const char *key)
 {
     size_t i;
-    const json_t *v;
-    json_array_foreach(json_object_get(parameters, "required"), i, v)
+    const struct bn_json *v;
+    bn_json_each(bn_json_get(parameters, "required"), i, v)
     {
-        if (json_is_string(v) && strcmp(json_string_value(v), key) == 0) return true;
+        if (bn_json_is_string(v) && strcmp(bn_json_text(v), key) == 0) return true;
     }
     return false;
 }
 
 /* What can be said of an object whose members stand alone; of others the schema is refused. */
-static bitnet_status check_parameters(const char *name, const json_t *parameters, bitnet_error *err)
+static bitnet_status check_parameters(const char *name, const struct bn_json *parameters,
+                                      bitnet_error *err)
 {
     static const char *const known[] = {
         "type",  "properties",  "required", "description", "title",   "additionalProperties",
         "$defs", "definitions", "$schema",  "examples",    "default", "strict"};
     const char *key;
-    json_t *v;
-    json_object_foreach((json_t *)parameters, key, v)
+    struct bn_json *v;
+    bn_json_each_member(parameters, key, v)
     {
         size_t i = 0;
         while (i < BN_ARRAY_LEN(known) && strcmp(known[i], key) != 0) i++;
@@ -120,7 +121,7 @@ static bitnet_status check_parameters(const char *name, const json_t *parameters
                            "template has arguments written one by one",
                            name, key);
     }
-    json_object_foreach(json_object_get(parameters, "properties"), key, v)
+    bn_json_each_member(bn_json_get(parameters, "properties"), key, v)
     {
         if (!*key || strpbrk(key, ">\n") || strlen(key) > TOOLS_MAX_KEY)
             return bn_fail(err, BITNET_E_UNSUPPORTED,
@@ -131,36 +132,38 @@ static bitnet_status check_parameters(const char *name, const json_t *parameters
 }
 
 /* A schema of a property, with what its references point to. */
-static bool put_schema(struct bn_buf *b, const json_t *schema, const json_t *parameters)
+static bool put_schema(struct bn_buf *b, const struct bn_json *schema,
+                       const struct bn_json *parameters)
 {
     static const char *const shared[] = {"$defs", "definitions"};
-    json_t *made = json_copy((json_t *)schema);
+    struct bn_json *made = bn_json_copy((struct bn_json *)schema);
     for (size_t i = 0; i < BN_ARRAY_LEN(shared); i++) {
-        json_t *v = json_object_get(parameters, shared[i]);
-        if (v && json_is_object(made)) json_object_set(made, shared[i], v);
+        struct bn_json *v = bn_json_get(parameters, shared[i]);
+        if (v && bn_json_is_object(made)) bn_json_set(made, shared[i], bn_json_ref(v));
     }
-    char *text = made ? json_dumps(made, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    char *text = made ? bn_json_dump(made, BN_JSON_COMPACT) : NULL;
     if (text) bn_buf_printf(b, "%%json %s\n", text);
     free(text);
-    json_decref(made);
+    bn_json_free(made);
     return text != NULL;
 }
 
 /* A string that is one of a list, or any; with the end of the parameter. */
-static void put_text_value(struct bn_buf *b, const struct tools_form *f, const json_t *schema)
+static void put_text_value(struct bn_buf *b, const struct tools_form *f,
+                           const struct bn_json *schema)
 {
-    const json_t *list = json_object_get(schema, "enum"), *one = json_object_get(schema, "const"),
-                 *v;
+    const struct bn_json *list = bn_json_get(schema, "enum"), *one = bn_json_get(schema, "const"),
+                         *v;
     size_t i, n = 0;
-    json_array_foreach(list, i, v)
+    bn_json_each(list, i, v)
     {
-        if (!json_is_string(v)) continue;
+        if (!bn_json_is_string(v)) continue;
         bn_buf_puts(b, n++ ? "| " : "(");
-        tools_put_literal(b, (const char *const[]){json_string_value(v), NULL});
+        tools_put_literal(b, (const char *const[]){bn_json_text(v), NULL});
     }
-    if (n == 0 && json_is_string(one)) {
+    if (n == 0 && bn_json_is_string(one)) {
         bn_buf_putc(b, '(');
-        tools_put_literal(b, (const char *const[]){json_string_value(one), NULL});
+        tools_put_literal(b, (const char *const[]){bn_json_text(one), NULL});
         n = 1;
     }
     if (n == 0) {
@@ -172,15 +175,15 @@ static void put_text_value(struct bn_buf *b, const struct tools_form *f, const j
 }
 
 bitnet_status tools_put_parameters(struct bn_buf *b, const struct tools_form *f, const char *name,
-                                   const json_t *parameters, bitnet_error *err)
+                                   const struct bn_json *parameters, bitnet_error *err)
 {
-    const json_t *properties = json_object_get(parameters, "properties");
+    const struct bn_json *properties = bn_json_get(parameters, "properties");
     const char *key;
-    json_t *schema;
+    struct bn_json *schema;
     size_t i = 0;
     BN_TRY(check_parameters(name, parameters, err));
     bn_buf_printf(b, "%s-arguments ::= ", name);
-    json_object_foreach((json_t *)properties, key, schema)
+    bn_json_each_member(properties, key, schema)
     {
         bool required = is_required(parameters, key);
         if (!required) bn_buf_putc(b, '(');
@@ -196,7 +199,7 @@ bitnet_status tools_put_parameters(struct bn_buf *b, const struct tools_form *f,
     }
     bn_buf_puts(b, i ? "\n" : "\"\"\n");
     i = 0;
-    json_object_foreach((json_t *)properties, key, schema)
+    bn_json_each_member(properties, key, schema)
     {
         if (!tools_is_text(schema)) {
             bn_buf_printf(b, "%s-arguments-%zu ::= ", name, i);

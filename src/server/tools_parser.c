@@ -34,7 +34,7 @@ void tools_parser_open(struct tools_parser *p, const struct tools *t, uint64_t i
     bn_buf_init(&p->text, MAX_TEXT);
     if (!t || t->choice == TOOLS_NONE) return;
     p->form = t->form;
-    p->list = p->form->parameter ? json_incref(t->list) : NULL;
+    p->list = p->form->parameter ? bn_json_ref(t->list) : NULL;
     p->step = p->form->at_start ? HEAD : TEXT;
 }
 
@@ -46,7 +46,7 @@ void tools_parser_close(struct tools_parser *p)
         bn_buf_free(&p->calls[i].arguments);
     }
     free(p->calls);
-    json_decref(p->list);
+    bn_json_free(p->list);
     bn_buf_free(&p->pending);
     bn_buf_free(&p->text);
 }
@@ -256,10 +256,11 @@ static bool end_value(struct tools_parser *p)
     if (!p->as_json) return bn_buf_putc(to, '"');
     const char *text = p->pending.data ? p->pending.data : "";
     size_t n = p->pending.len;
-    json_t *v = json_loadb(text, n, JSON_DECODE_ANY, NULL);
-    if (v) bn_buf_append(to, text, n);
+    struct bn_json *v;
+    if (!bn_json_try(&v, text, n, BN_JSON_ANY)) to->failed = true;
+    else if (v) bn_buf_append(to, text, n);
     else bn_json_quote(to, text, n);
-    json_decref(v);
+    bn_json_free(v);
     bn_buf_clear(&p->pending);
     return !to->failed;
 }

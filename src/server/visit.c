@@ -91,10 +91,10 @@ static void reply_nomem(struct visit *v)
     reply(v, 500, "application/json", body, sizeof body - 1, "out of memory for the reply");
 }
 
-static void reply_json(struct visit *v, int status, json_t *j, const char *error)
+static void reply_json(struct visit *v, int status, struct bn_json *j, const char *error)
 {
-    char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-    json_decref(j);
+    char *text = j ? bn_json_dump(j, BN_JSON_COMPACT) : NULL;
+    bn_json_free(j);
     if (!text) {
         reply_nomem(v);
         return;
@@ -103,7 +103,10 @@ static void reply_json(struct visit *v, int status, json_t *j, const char *error
     free(text);
 }
 
-void visit_reply_json(struct visit *v, int status, json_t *j) { reply_json(v, status, j, NULL); }
+void visit_reply_json(struct visit *v, int status, struct bn_json *j)
+{
+    reply_json(v, status, j, NULL);
+}
 
 static void refuse(struct visit *v, int status, const char *param, const char *code,
                    const char *why)
@@ -155,7 +158,7 @@ static size_t count_values(const char *p, size_t n)
     return count;
 }
 
-bool visit_body(struct visit *v, json_t **body)
+bool visit_body(struct visit *v, struct bn_json **body)
 {
     const struct bn_buf *b = &net_request(v->call)->body;
     bitnet_error err = {0};
@@ -172,15 +175,15 @@ bool visit_body(struct visit *v, json_t **body)
         visit_refuse(v, 400, NULL, "the body holds more than %d values", BODY_MAX_VALUES);
         return false;
     }
-    if (bn_json_parse(body, b->data, b->len, "body", &err) != BITNET_OK) {
+    if (bn_json_parse(body, b->data, b->len, 0, "body", &err) != BITNET_OK) {
         visit_fail(v, &err, NULL, NULL);
         return false;
     }
-    if (json_is_object(*body)) {
+    if (bn_json_is_object(*body)) {
         net_release_body(v->call);
         return true;
     }
-    json_decref(*body);
+    bn_json_free(*body);
     visit_refuse(v, 400, NULL, "the body is not a JSON object");
     return false;
 }

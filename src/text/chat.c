@@ -333,24 +333,21 @@ bitnet_status bn_chat_encode(const struct bn_chat *c, const struct bn_tokenizer 
 
 /* ------------------------------------------------------------------ conversations in JSON */
 
-static bool set_text(json_t *vars, const char *name, const char *text)
+static bool set_text(struct bn_json *vars, const char *name, const char *text)
 {
-    /* tokens need not be UTF-8 */
-    return json_object_set_new(vars, name, json_stringn_nocheck(text, strlen(text))) == 0;
+    return bn_json_set(vars, name, bn_json_raw(text, strlen(text)));
 }
 
 /* With the variables that bn_jinja_render defines. */
-static bitnet_status render_vars(const struct bn_chat *c, json_t *vars, bool add_generation_prompt,
-                                 struct bn_buf *out, bitnet_error *err)
+static bitnet_status render_vars(const struct bn_chat *c, struct bn_json *vars,
+                                 bool add_generation_prompt, struct bn_buf *out, bitnet_error *err)
 {
     static const char *const none[] = {"tools", "documents"};
-    bool ok =
-        set_text(vars, "bos_token", c->bos_text) && set_text(vars, "eos_token", c->eos_text) &&
-        json_object_set_new(vars, "add_generation_prompt", json_boolean(add_generation_prompt)) ==
-            0;
+    bool ok = set_text(vars, "bos_token", c->bos_text) &&
+              set_text(vars, "eos_token", c->eos_text) &&
+              bn_json_set(vars, "add_generation_prompt", bn_json_bool(add_generation_prompt));
     for (size_t i = 0; i < BN_ARRAY_LEN(none); i++)
-        if (!json_object_get(vars, none[i]))
-            ok = ok && json_object_set_new(vars, none[i], json_null()) == 0;
+        if (!bn_json_get(vars, none[i])) ok = ok && bn_json_set(vars, none[i], bn_json_null());
     if (!ok) return bn_fail_nomem(err, 0, "the variables of a chat template");
     return bn_jinja_render_json(c->jinja, vars, 0, out, err);
 }

@@ -3,11 +3,11 @@
 #ifndef BN_TEXT_CHAT_JSON_H
 #define BN_TEXT_CHAT_JSON_H
 
-#include "base/json.h"
+#include "json/json.h"
 #include "text/chat.h"
 
 struct bn_talk {
-    json_t *vars;         /* the object; contents in parts are joined to one text */
+    struct bn_json *vars; /* the object; contents in parts are joined to one text */
     bitnet_message *msgs; /* for built-ins; they point into vars */
     size_t n_msgs;
 };

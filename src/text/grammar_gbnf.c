@@ -259,12 +259,13 @@ static const struct bn_expr *group(struct reader *r)
 /* A JSON Schema, where its text begins. */
 static const struct bn_expr *schema(struct reader *r)
 {
-    json_error_t e;
-    json_t *root =
-        json_loadb(r->text + r->at, r->n - r->at, JSON_ALLOW_NUL | JSON_DISABLE_EOF_CHECK, &e);
-    r->at += (size_t)e.position;
-    if (!root) {
-        fail(r, r->at, BITNET_E_FORMAT, "bad JSON after '%json'");
+    struct bn_json *root;
+    size_t used;
+    bitnet_status s =
+        bn_json_parse_prefix(&root, r->text + r->at, r->n - r->at, BN_JSON_PREFIX, &used, "", NULL);
+    r->at += used;
+    if (s != BITNET_OK) {
+        fail(r, r->at, s, s == BITNET_E_NOMEM ? "out of memory" : "bad JSON after '%json'");
         return NULL;
     }
     return bn_schema_add(&r->schemas, root, r->b.rules[r->rule].name);

@@ -39,14 +39,14 @@ bitnet_status bn_hf_set_token(struct bn_vocab *v, size_t id, const char *s, size
     return BITNET_OK;
 }
 
-bitnet_status bn_hf_added_flags(const json_t *token, uint8_t *type, uint8_t *strip,
+bitnet_status bn_hf_added_flags(const struct bn_json *token, uint8_t *type, uint8_t *strip,
                                 const char *what, bitnet_error *err)
 {
     bool special = false, left = false, right = false, single = false;
-    BN_TRY(bn_json_bool(&special, token, "special", what, err));
-    BN_TRY(bn_json_bool(&left, token, "lstrip", what, err));
-    BN_TRY(bn_json_bool(&right, token, "rstrip", what, err));
-    BN_TRY(bn_json_bool(&single, token, "single_word", what, err));
+    BN_TRY(bn_json_read_bool(&special, token, "special", what, err));
+    BN_TRY(bn_json_read_bool(&left, token, "lstrip", what, err));
+    BN_TRY(bn_json_read_bool(&right, token, "rstrip", what, err));
+    BN_TRY(bn_json_read_bool(&single, token, "single_word", what, err));
     *type = special ? BN_TOKEN_CONTROL : BN_TOKEN_USER;
     *strip = (uint8_t)((left ? BN_STRIP_LEFT : 0) | (right ? BN_STRIP_RIGHT : 0) |
                        (single ? BN_STRIP_SINGLE_WORD : 0));
@@ -73,7 +73,7 @@ char *bn_hf_beside(const char *dir_of, const char *name)
     return asprintf(&path, "%.*s%s", dir, dir_of, name) < 0 ? NULL : path;
 }
 
-bitnet_status bn_hf_read_beside(json_t **out, const char *dir_of, const char *name,
+bitnet_status bn_hf_read_beside(struct bn_json **out, const char *dir_of, const char *name,
                                 bitnet_error *err)
 {
     *out = NULL;
@@ -86,14 +86,10 @@ bitnet_status bn_hf_read_beside(json_t **out, const char *dir_of, const char *na
         if (st == BITNET_OK) {
             /* numbers as floats: "no limit" is written as model_max_length
              * 1000000000000000019884624838656 */
-            json_error_t e;
-            *out = json_loadb(text, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &e);
-            if (!*out)
-                st = bn_fail(err, BITNET_E_FORMAT, "%s: bad JSON in line %d: %s", path, e.line,
-                             e.text);
+            st = bn_json_parse(out, text, n, BN_JSON_REALS, path, err);
         }
-        if (st == BITNET_OK && !json_is_object(*out)) {
-            json_decref(*out);
+        if (st == BITNET_OK && !bn_json_is_object(*out)) {
+            bn_json_free(*out);
             *out = NULL;
             st = bn_fail(err, BITNET_E_FORMAT, "%s: not a JSON object", path);
         }
@@ -103,9 +99,9 @@ bitnet_status bn_hf_read_beside(json_t **out, const char *dir_of, const char *na
     return st;
 }
 
-bool bn_hf_number_id(const json_t *number, size_t n_tokens, int32_t *id)
+bool bn_hf_number_id(const struct bn_json *number, size_t n_tokens, int32_t *id)
 {
-    double v = json_is_number(number) ? json_number_value(number) : -1;
+    double v = bn_json_is_number(number) ? bn_json_number(number) : -1;
     if (!(v >= 0 && v < (double)n_tokens) || v != (double)(int32_t)v) return false;
     *id = (int32_t)v;
     return true;
@@ -113,24 +109,25 @@ bool bn_hf_number_id(const json_t *number, size_t n_tokens, int32_t *id)
 
 /* A special token is named by its text, or by an object that holds it. Unknown names leave *id as
  * it was. */
-static void find_named(const struct bn_vocab *v, const json_t *config, const char *key, int32_t *id)
+static void find_named(const struct bn_vocab *v, const struct bn_json *config, const char *key,
+                       int32_t *id)
 {
-    const json_t *t = json_object_get(config, key);
-    if (json_is_object(t)) t = json_object_get(t, "content");
-    if (json_is_string(t)) bn_hf_find_token(v, json_string_value(t), id);
+    const struct bn_json *t = bn_json_get(config, key);
+    if (bn_json_is_object(t)) t = bn_json_get(t, "content");
+    if (bn_json_is_string(t)) bn_hf_find_token(v, bn_json_text(t), id);
 }
 
 /* A template, or a list of named ones of which "default" is meant. */
-static const char *template_text(const json_t *t)
+static const char *template_text(const struct bn_json *t)
 {
-    if (!json_is_array(t)) return json_string_value(t);
+    if (!bn_json_is_array(t)) return bn_json_text(t);
     const char *first = NULL;
     size_t i;
-    json_t *item;
-    json_array_foreach(t, i, item)
+    struct bn_json *item;
+    bn_json_each(t, i, item)
     {
-        const char *name = json_string_value(json_object_get(item, "name"));
-        const char *text = json_string_value(json_object_get(item, "template"));
+        const char *name = bn_json_text(bn_json_get(item, "name"));
+        const char *text = bn_json_text(bn_json_get(item, "template"));
         if (name && text && strcmp(name, "default") == 0) return text;
         if (!first) first = text;
     }
@@ -154,16 +151,16 @@ static bitnet_status read_template_file(struct bn_vocab *v, const char *dir_of, 
     return st;
 }
 
-static bitnet_status read_tokenizer_config(struct bn_vocab *v, const json_t *config,
+static bitnet_status read_tokenizer_config(struct bn_vocab *v, const struct bn_json *config,
                                            const char *what, bitnet_error *err)
 {
     find_named(v, config, "bos_token", &v->bos);
     find_named(v, config, "eos_token", &v->eos);
     find_named(v, config, "unk_token", &v->unk);
     find_named(v, config, "pad_token", &v->pad);
-    BN_TRY(bn_json_bool(&v->add_bos, config, "add_bos_token", what, err));
-    BN_TRY(bn_json_bool(&v->add_eos, config, "add_eos_token", what, err));
-    const char *text = template_text(json_object_get(config, "chat_template"));
+    BN_TRY(bn_json_read_bool(&v->add_bos, config, "add_bos_token", what, err));
+    BN_TRY(bn_json_read_bool(&v->add_eos, config, "add_eos_token", what, err));
+    const char *text = template_text(bn_json_get(config, "chat_template"));
     if (text) {
         v->chat_template = bn_arena_strn(&v->arena, text, strlen(text));
         if (!v->chat_template) return bn_fail_nomem(err, strlen(text), "a chat template");
@@ -171,7 +168,7 @@ static bitnet_status read_tokenizer_config(struct bn_vocab *v, const json_t *con
     return BITNET_OK;
 }
 
-static void add_end(struct bn_vocab *v, const json_t *number)
+static void add_end(struct bn_vocab *v, const struct bn_json *number)
 {
     int32_t id;
     if (!bn_hf_number_id(number, v->n_tokens, &id)) return;
@@ -180,30 +177,30 @@ static void add_end(struct bn_vocab *v, const json_t *number)
 }
 
 /* One number or a list of them; false: there is none. */
-static bool read_ends(struct bn_vocab *v, const json_t *config)
+static bool read_ends(struct bn_vocab *v, const struct bn_json *config)
 {
-    const json_t *eos = json_object_get(config, "eos_token_id");
-    if (v->bos < 0) bn_hf_number_id(json_object_get(config, "bos_token_id"), v->n_tokens, &v->bos);
+    const struct bn_json *eos = bn_json_get(config, "eos_token_id");
+    if (v->bos < 0) bn_hf_number_id(bn_json_get(config, "bos_token_id"), v->n_tokens, &v->bos);
     add_end(v, eos);
-    for (size_t i = 0; i < json_array_size(eos); i++) add_end(v, json_array_get(eos, i));
-    return json_is_number(eos) || json_array_size(eos) > 0;
+    for (size_t i = 0; i < bn_json_size(eos); i++) add_end(v, bn_json_at(eos, i));
+    return bn_json_is_number(eos) || bn_json_size(eos) > 0;
 }
 
 /* generation_config.json says which tokens end an answer; without it config.json does. */
 static bitnet_status read_generation_config(struct bn_vocab *v, const char *path, bitnet_error *err)
 {
-    json_t *generation, *model;
+    struct bn_json *generation, *model;
     BN_TRY(bn_hf_read_beside(&generation, path, "generation_config.json", err));
     bool found = read_ends(v, generation);
-    json_decref(generation);
+    bn_json_free(generation);
     if (found) return BITNET_OK;
     BN_TRY(bn_hf_read_beside(&model, path, "config.json", err));
-    if (!read_ends(v, model)) read_ends(v, json_object_get(model, "text_config"));
-    json_decref(model);
+    if (!read_ends(v, model)) read_ends(v, bn_json_get(model, "text_config"));
+    bn_json_free(model);
     return BITNET_OK;
 }
 
-bitnet_status bn_hf_read_config(struct bn_vocab *v, const char *path, const json_t *config,
+bitnet_status bn_hf_read_config(struct bn_vocab *v, const char *path, const struct bn_json *config,
                                 bitnet_error *err)
 {
     if (config) BN_TRY(read_tokenizer_config(v, config, "tokenizer_config.json", err));

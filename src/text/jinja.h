@@ -16,7 +16,7 @@
 
 #include "base/map.h"
 #include "text/chat.h"
-#include <jansson.h>
+#include "json/json.h"
 
 /* ------------------------------------------------------------------ values */
 
@@ -239,8 +239,8 @@ bool bn_jx_define(struct bn_jx *x, const char *name, struct bn_jv v); /* unused 
 bool bn_jx_push_scope(struct bn_jx *x, struct bn_jscope *parent);
 
 /* Renders with any JSON variables: {"messages": [...], "tools": [...], ...}; borrows strings. */
-bitnet_status bn_jinja_render_json(const struct bn_jinja *j, const json_t *vars, int64_t now_s,
-                                   struct bn_buf *out, bitnet_error *err);
+bitnet_status bn_jinja_render_json(const struct bn_jinja *j, const struct bn_json *vars,
+                                   int64_t now_s, struct bn_buf *out, bitnet_error *err);
 
 /* ------------------------------------------------------------------ jinja_value.c, jinja_json.c */
 
@@ -289,7 +289,7 @@ bool bn_jv_concat(struct bn_jx *x, struct bn_jv a, struct bn_jv b,
 size_t bn_jv_format_float(char out[40], double f);     /* as Python prints it */
 bool bn_jv_undefined(struct bn_jx *x, struct bn_jv v); /* fails with "'x' is undefined" */
 
-bool bn_jv_from_json(struct bn_jx *x, const json_t *json, struct bn_jv *out);
+bool bn_jv_from_json(struct bn_jx *x, const struct bn_json *json, struct bn_jv *out);
 bool bn_jv_tojson(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, struct bn_jargs *a);
 
 /* ------------------------------------------------------------------ jinja_text.c: characters */

@@ -363,11 +363,11 @@ static bool define_chat(struct bn_jx *x, const struct bn_chat_vars *vars)
            bn_jx_define(x, "documents", bn_jv_kind_only(BN_JV_NONE));
 }
 
-static bool define_json(struct bn_jx *x, const json_t *vars)
+static bool define_json(struct bn_jx *x, const struct bn_json *vars)
 {
     const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)vars, key, value)
+    struct bn_json *value;
+    bn_json_each_member(vars, key, value)
     {
         struct bn_jv v;
         if (!bn_jv_from_json(x, value, &v) || !bn_jx_define(x, key, v)) return false;
@@ -376,7 +376,7 @@ static bool define_json(struct bn_jx *x, const json_t *vars)
 }
 
 static bitnet_status render(const struct bn_jinja *j, const struct bn_chat_vars *vars,
-                            const json_t *json, int64_t now_s, struct bn_buf *out,
+                            const struct bn_json *json, int64_t now_s, struct bn_buf *out,
                             bitnet_error *err)
 {
     struct bn_jx x = {.j = j, .err = err, .line = 1, .now_s = now_s};
@@ -397,10 +397,10 @@ bitnet_status bn_jinja_render(const struct bn_jinja *j, const struct bn_chat_var
     return render(j, vars, NULL, vars->now_s, out, err);
 }
 
-bitnet_status bn_jinja_render_json(const struct bn_jinja *j, const json_t *vars, int64_t now_s,
-                                   struct bn_buf *out, bitnet_error *err)
+bitnet_status bn_jinja_render_json(const struct bn_jinja *j, const struct bn_json *vars,
+                                   int64_t now_s, struct bn_buf *out, bitnet_error *err)
 {
-    if (!json_is_object(vars))
+    if (!bn_json_is_object(vars))
         return bn_fail(err, BITNET_E_ARG, "template variables are no JSON object");
     return render(j, NULL, vars, now_s, out, err);
 }

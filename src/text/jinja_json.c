@@ -7,34 +7,35 @@
 #include <math.h>
 #include <stdio.h>
 
-bool bn_jv_from_json(struct bn_jx *x, const json_t *json, struct bn_jv *out)
+bool bn_jv_from_json(struct bn_jx *x, const struct bn_json *json, struct bn_jv *out)
 {
     if (!bn_jx_enter(x)) return false;
-    switch (json_typeof(json)) {
-    case JSON_NULL: *out = bn_jv_kind_only(BN_JV_NONE); break;
-    case JSON_TRUE:
-    case JSON_FALSE: *out = bn_jv_bool(json_is_true(json)); break;
-    case JSON_INTEGER: *out = bn_jv_int(json_integer_value(json)); break;
-    case JSON_REAL: *out = bn_jv_float(json_real_value(json)); break;
-    case JSON_STRING:
-        if (json_string_length(json) > BN_JINJA_MAX_MEMORY)
+    switch (bn_json_typeof(json)) {
+    case BN_JSON_NONE:
+    case BN_JSON_NULL: *out = bn_jv_kind_only(BN_JV_NONE); break;
+    case BN_JSON_TRUE:
+    case BN_JSON_FALSE: *out = bn_jv_bool(bn_json_is_true(json)); break;
+    case BN_JSON_INT: *out = bn_jv_int(bn_json_integer(json)); break;
+    case BN_JSON_REAL: *out = bn_jv_float(bn_json_number(json)); break;
+    case BN_JSON_STRING:
+        if (bn_json_bytes(json) > BN_JINJA_MAX_MEMORY)
             return bn_jx_fail(x, BITNET_E_LIMIT, "a variable is longer than %d bytes",
                               BN_JINJA_MAX_MEMORY);
-        *out = bn_jv_str(json_string_value(json), json_string_length(json));
+        *out = bn_jv_str(bn_json_text(json), bn_json_bytes(json));
         break;
-    case JSON_ARRAY: {
-        size_t n = json_array_size(json);
+    case BN_JSON_ARRAY: {
+        size_t n = bn_json_size(json);
         if (!bn_jv_list(x, BN_JV_LIST, n, out)) return false;
         for (size_t i = 0; i < n; i++)
-            if (!bn_jv_from_json(x, json_array_get(json, i), &out->list->v[out->list->n++]))
+            if (!bn_jv_from_json(x, bn_json_at(json, i), &out->list->v[out->list->n++]))
                 return false;
         break;
     }
-    case JSON_OBJECT: {
+    case BN_JSON_OBJECT: {
         const char *key;
-        json_t *value;
+        struct bn_json *value;
         if (!bn_jv_dict(x, BN_JV_DICT, out)) return false;
-        json_object_foreach((json_t *)json, key, value)
+        bn_json_each_member(json, key, value)
         {
             struct bn_jv v;
             if (!bn_jv_from_json(x, value, &v) ||

@@ -61,11 +61,12 @@ const struct bn_expr *bn_schema_fail(struct bn_schema *s, bitnet_status status, 
     return NULL;
 }
 
-bool bn_schema_count(struct bn_schema *s, const json_t *schema, const char *key, uint32_t *count)
+bool bn_schema_count(struct bn_schema *s, const struct bn_json *schema, const char *key,
+                     uint32_t *count)
 {
-    const json_t *v = json_object_get(schema, key);
+    const struct bn_json *v = bn_json_get(schema, key);
     if (!v) return true;
-    double n = json_is_number(v) ? json_number_value(v) : -1;
+    double n = bn_json_is_number(v) ? bn_json_number(v) : -1;
     if (n < 0 || n != (double)(int64_t)n)
         return bn_schema_fail(s, BITNET_E_FORMAT, "'%s' is not a whole number", key) != NULL;
     if (n > BN_GRAMMAR_MAX_REPEAT)
@@ -89,16 +90,16 @@ bool bn_schema_silent(const char *keyword)
 }
 
 /* Which kinds of keywords a schema has, as bits; 0 after a failure. */
-static uint32_t kinds_of(struct bn_schema *s, const json_t *schema)
+static uint32_t kinds_of(struct bn_schema *s, const struct bn_json *schema)
 {
     uint32_t kinds = 1u << ANNOTATION;
     const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)schema, key, value)
+    struct bn_json *value;
+    bn_json_each_member(schema, key, value)
     {
         size_t i = find_keyword(key);
         if (i < BN_ARRAY_LEN(keywords)) kinds |= 1u << keywords[i].kind;
-        else if (strcmp(key, "uniqueItems") != 0 || !json_is_false(value))
+        else if (strcmp(key, "uniqueItems") != 0 || !bn_json_is_false(value))
             return bn_schema_fail(s, BITNET_E_UNSUPPORTED, "'%.80s' cannot be enforced", key), 0;
     }
     return kinds;
@@ -110,9 +111,9 @@ static uint32_t kinds_of(struct bn_schema *s, const json_t *schema)
 static const char *const type_names[] = {"null",   "boolean", "integer", "number",
                                          "string", "array",   "object"};
 
-static bool add_type(struct bn_schema *s, const json_t *name, uint32_t *types)
+static bool add_type(struct bn_schema *s, const struct bn_json *name, uint32_t *types)
 {
-    const char *text = json_string_value(name);
+    const char *text = bn_json_text(name);
     for (size_t i = 0; text && i < BN_ARRAY_LEN(type_names); i++)
         if (strcmp(text, type_names[i]) == 0) {
             *types |= 1u << i;
@@ -122,16 +123,16 @@ static bool add_type(struct bn_schema *s, const json_t *name, uint32_t *types)
                           text ? text : "not a string") != NULL;
 }
 
-bool bn_schema_types(struct bn_schema *s, const json_t *schema, uint32_t *types)
+bool bn_schema_types(struct bn_schema *s, const struct bn_json *schema, uint32_t *types)
 {
-    const json_t *type = json_object_get(schema, "type");
+    const struct bn_json *type = bn_json_get(schema, "type");
     *types = 0;
     if (!type) return true;
-    if (!json_is_array(type)) return add_type(s, type, types);
-    if (json_array_size(type) == 0)
+    if (!bn_json_is_array(type)) return add_type(s, type, types);
+    if (bn_json_size(type) == 0)
         return bn_schema_fail(s, BITNET_E_FORMAT, "'type' is an empty list") != NULL;
-    for (size_t i = 0; i < json_array_size(type); i++)
-        if (!add_type(s, json_array_get(type, i), types)) return false;
+    for (size_t i = 0; i < bn_json_size(type); i++)
+        if (!add_type(s, bn_json_at(type, i), types)) return false;
     return true;
 }
 
@@ -143,46 +144,49 @@ static uint32_t implied_types(uint32_t kinds)
            (kinds & 1u << NUMBER ? BN_TYPE_NUMBER : 0);
 }
 
-static const struct bn_expr *typed(struct bn_schema *s, const json_t *schema, uint32_t types)
+static const struct bn_expr *typed(struct bn_schema *s, const struct bn_json *schema,
+                                   uint32_t types)
 {
     struct bn_builder *b = s->b;
     struct bn_exprs alts = {0};
     if (types & BN_TYPE_NULL) bn_exprs_add(b, &alts, bn_expr_text(b, "null"));
-    if (types & BN_TYPE_BOOLEAN) bn_exprs_add(b, &alts, bn_json_shared(s, BN_JSON_BOOLEAN));
-    if (types & BN_TYPE_NUMBER) bn_exprs_add(b, &alts, bn_json_number(s, schema));
-    else if (types & BN_TYPE_INTEGER) bn_exprs_add(b, &alts, bn_json_integer(s, schema));
-    if (types & BN_TYPE_STRING) bn_exprs_add(b, &alts, bn_json_string(s, schema));
-    if (types & BN_TYPE_ARRAY) bn_exprs_add(b, &alts, bn_json_array(s, schema));
-    if (types & BN_TYPE_OBJECT) bn_exprs_add(b, &alts, bn_json_object(s, schema));
+    if (types & BN_TYPE_BOOLEAN) bn_exprs_add(b, &alts, bn_schema_shared(s, BN_RULE_BOOLEAN));
+    if (types & BN_TYPE_NUMBER) bn_exprs_add(b, &alts, bn_schema_number(s, schema));
+    else if (types & BN_TYPE_INTEGER) bn_exprs_add(b, &alts, bn_schema_integer(s, schema));
+    if (types & BN_TYPE_STRING) bn_exprs_add(b, &alts, bn_schema_string(s, schema));
+    if (types & BN_TYPE_ARRAY) bn_exprs_add(b, &alts, bn_schema_array(s, schema));
+    if (types & BN_TYPE_OBJECT) bn_exprs_add(b, &alts, bn_schema_object(s, schema));
     return bn_exprs_take(b, &alts, BN_EXPR_ALT);
 }
 
-uint32_t bn_json_types(const json_t *value)
+uint32_t bn_schema_types_of(const struct bn_json *value)
 {
     static const uint32_t types[] = {
-        [JSON_OBJECT] = BN_TYPE_OBJECT, [JSON_ARRAY] = BN_TYPE_ARRAY,
-        [JSON_STRING] = BN_TYPE_STRING, [JSON_INTEGER] = BN_TYPE_INTEGER | BN_TYPE_NUMBER,
-        [JSON_REAL] = BN_TYPE_NUMBER,   [JSON_TRUE] = BN_TYPE_BOOLEAN,
-        [JSON_FALSE] = BN_TYPE_BOOLEAN, [JSON_NULL] = BN_TYPE_NULL};
-    return types[json_typeof(value)];
+        [BN_JSON_OBJECT] = BN_TYPE_OBJECT, [BN_JSON_ARRAY] = BN_TYPE_ARRAY,
+        [BN_JSON_STRING] = BN_TYPE_STRING, [BN_JSON_INT] = BN_TYPE_INTEGER | BN_TYPE_NUMBER,
+        [BN_JSON_REAL] = BN_TYPE_NUMBER,   [BN_JSON_TRUE] = BN_TYPE_BOOLEAN,
+        [BN_JSON_FALSE] = BN_TYPE_BOOLEAN, [BN_JSON_NULL] = BN_TYPE_NULL};
+    return types[bn_json_typeof(value)];
 }
 
 /* enum, const: the values written out */
-static const struct bn_expr *values(struct bn_schema *s, const json_t *schema, uint32_t kinds)
+static const struct bn_expr *values(struct bn_schema *s, const struct bn_json *schema,
+                                    uint32_t kinds)
 {
-    const json_t *list = json_object_get(schema, "enum");
-    const json_t *constant = json_object_get(schema, "const");
+    const struct bn_json *list = bn_json_get(schema, "enum");
+    const struct bn_json *constant = bn_json_get(schema, "const");
     uint32_t types;
     struct bn_exprs alts = {0};
     if (kinds & ~(1u << ANNOTATION | 1u << GENERAL) || (list && constant))
         return bn_schema_fail(s, BITNET_E_UNSUPPORTED,
                               "'enum' or 'const' beside other keywords than 'type'");
-    if (list && !json_is_array(list))
+    if (list && !bn_json_is_array(list))
         return bn_schema_fail(s, BITNET_E_FORMAT, "'enum' is not a list");
     if (!bn_schema_types(s, schema, &types)) return NULL;
-    for (size_t i = 0; i < (list ? json_array_size(list) : 1); i++) {
-        const json_t *v = list ? json_array_get(list, i) : constant;
-        if (!types || bn_json_types(v) & types) bn_exprs_add(s->b, &alts, bn_json_constant(s, v));
+    for (size_t i = 0; i < (list ? bn_json_size(list) : 1); i++) {
+        const struct bn_json *v = list ? bn_json_at(list, i) : constant;
+        if (!types || bn_schema_types_of(v) & types)
+            bn_exprs_add(s->b, &alts, bn_schema_constant(s, v));
     }
     if (alts.n == 0) return bn_schema_fail(s, BITNET_E_FORMAT, "no value fits");
     return bn_exprs_take(s->b, &alts, BN_EXPR_ALT);
@@ -190,77 +194,80 @@ static const struct bn_expr *values(struct bn_schema *s, const json_t *schema, u
 
 /* ------------------------------------------------------------------ references */
 
-static const json_t *list_of(struct bn_schema *s, const json_t *schema, const char *key)
+static const struct bn_json *list_of(struct bn_schema *s, const struct bn_json *schema,
+                                     const char *key)
 {
-    const json_t *list = json_object_get(schema, key);
-    if (json_is_array(list) && json_array_size(list) > 0) return list;
+    const struct bn_json *list = bn_json_get(schema, key);
+    if (bn_json_is_array(list) && bn_json_size(list) > 0) return list;
     bn_schema_fail(s, BITNET_E_FORMAT, "'%s' is not a list of schemas", key);
     return NULL;
 }
 
-static const struct bn_expr *all_of(struct bn_schema *s, const json_t *schema)
+static const struct bn_expr *all_of(struct bn_schema *s, const struct bn_json *schema)
 {
-    const json_t *list = list_of(s, schema, "allOf");
-    const json_t *sum = list ? bn_schema_without(s, schema, "allOf") : NULL;
-    for (size_t i = 0; sum && i < json_array_size(list); i++)
-        sum = bn_schema_merge(s, sum, json_array_get(list, i));
+    const struct bn_json *list = list_of(s, schema, "allOf");
+    const struct bn_json *sum = list ? bn_schema_without(s, schema, "allOf") : NULL;
+    for (size_t i = 0; sum && i < bn_json_size(list); i++)
+        sum = bn_schema_merge(s, sum, bn_json_at(list, i));
     return sum ? bn_schema_rule_of(s, sum, NULL, NULL) : NULL;
 }
 
-static const struct bn_expr *any_of(struct bn_schema *s, const json_t *schema, const char *key)
+static const struct bn_expr *any_of(struct bn_schema *s, const struct bn_json *schema,
+                                    const char *key)
 {
-    const json_t *list = list_of(s, schema, key);
-    const json_t *rest = list ? bn_schema_without(s, schema, key) : NULL;
+    const struct bn_json *list = list_of(s, schema, key);
+    const struct bn_json *rest = list ? bn_schema_without(s, schema, key) : NULL;
     struct bn_exprs alts = {0};
     bool one = strcmp(key, "oneOf") == 0;
-    size_t n = rest ? json_array_size(list) : 0;
+    size_t n = rest ? bn_json_size(list) : 0;
     for (size_t i = 0; one && i < n; i++)
         for (size_t k = 0; k < i; k++)
-            if (!bn_schema_disjoint(s, json_array_get(list, k), json_array_get(list, i)))
+            if (!bn_schema_disjoint(s, bn_json_at(list, k), bn_json_at(list, i)))
                 return bn_schema_fail(s, BITNET_E_UNSUPPORTED,
                                       "'oneOf': a value may fit both schema %zu and schema %zu", k,
                                       i);
     for (size_t i = 0; i < n && s->b->status == BITNET_OK; i++) {
         char index[24];
         snprintf(index, sizeof index, "%zu", i);
-        const json_t *branch = bn_schema_merge(s, rest, json_array_get(list, i));
+        const struct bn_json *branch = bn_schema_merge(s, rest, bn_json_at(list, i));
         if (branch) bn_exprs_add(s->b, &alts, bn_schema_rule_of(s, branch, key, index));
     }
     return bn_exprs_take(s->b, &alts, BN_EXPR_ALT);
 }
 
-static const struct bn_expr *reference(struct bn_schema *s, const json_t *schema)
+static const struct bn_expr *reference(struct bn_schema *s, const struct bn_json *schema)
 {
-    const json_t *ref = json_object_get(schema, "$ref");
-    if (!json_is_string(ref)) return bn_schema_fail(s, BITNET_E_FORMAT, "'$ref' is not a string");
-    const json_t *target = bn_schema_find(s, json_string_value(ref));
-    const json_t *rest = target ? bn_schema_without(s, schema, "$ref") : NULL;
-    const json_t *both = rest ? bn_schema_merge(s, rest, target) : NULL;
+    const struct bn_json *ref = bn_json_get(schema, "$ref");
+    if (!bn_json_is_string(ref))
+        return bn_schema_fail(s, BITNET_E_FORMAT, "'$ref' is not a string");
+    const struct bn_json *target = bn_schema_find(s, bn_json_text(ref));
+    const struct bn_json *rest = target ? bn_schema_without(s, schema, "$ref") : NULL;
+    const struct bn_json *both = rest ? bn_schema_merge(s, rest, target) : NULL;
     return both ? bn_schema_rule_of(s, both, NULL, NULL) : NULL;
 }
 
 /* ------------------------------------------------------------------ schemas */
 
-static const struct bn_expr *build(struct bn_schema *s, const json_t *schema)
+static const struct bn_expr *build(struct bn_schema *s, const struct bn_json *schema)
 {
-    if (json_is_true(schema)) return bn_json_shared(s, BN_JSON_VALUE);
-    if (!json_is_object(schema))
+    if (bn_json_is_true(schema)) return bn_schema_shared(s, BN_RULE_VALUE);
+    if (!bn_json_is_object(schema))
         return bn_schema_fail(s, BITNET_E_FORMAT, "neither an object nor true");
     uint32_t types, kinds = kinds_of(s, schema);
     if (kinds == 0) return NULL;
-    if (json_object_get(schema, "$ref")) return reference(s, schema);
-    if (json_object_get(schema, "allOf")) return all_of(s, schema);
-    if (json_object_get(schema, "anyOf")) return any_of(s, schema, "anyOf");
-    if (json_object_get(schema, "oneOf")) return any_of(s, schema, "oneOf");
-    if (json_object_get(schema, "enum") || json_object_get(schema, "const"))
+    if (bn_json_get(schema, "$ref")) return reference(s, schema);
+    if (bn_json_get(schema, "allOf")) return all_of(s, schema);
+    if (bn_json_get(schema, "anyOf")) return any_of(s, schema, "anyOf");
+    if (bn_json_get(schema, "oneOf")) return any_of(s, schema, "oneOf");
+    if (bn_json_get(schema, "enum") || bn_json_get(schema, "const"))
         return values(s, schema, kinds);
     if (!bn_schema_types(s, schema, &types)) return NULL;
     if (!types) types = implied_types(kinds);
-    return types ? typed(s, schema, types) : bn_json_shared(s, BN_JSON_VALUE);
+    return types ? typed(s, schema, types) : bn_schema_shared(s, BN_RULE_VALUE);
 }
 
-const struct bn_expr *bn_schema_rule_of(struct bn_schema *s, const json_t *schema, const char *name,
-                                        const char *key)
+const struct bn_expr *bn_schema_rule_of(struct bn_schema *s, const struct bn_json *schema,
+                                        const char *name, const char *key)
 {
     for (size_t i = 0; i < s->n_rules; i++)
         if (s->rules[i].schema == schema) return bn_expr_rule(s->b, s->rules[i].rule);
@@ -289,7 +296,7 @@ const struct bn_expr *bn_schema_rule_of(struct bn_schema *s, const json_t *schem
 void bn_schema_open(struct bn_schema *s, struct bn_builder *b)
 {
     enum { MAX_PLACE = 1 << 16 };
-    *s = (struct bn_schema){.b = b, .made = json_array()};
+    *s = (struct bn_schema){.b = b, .made = bn_json_array()};
     bn_buf_init(&s->place, MAX_PLACE);
     if (!s->made) bn_builder_nomem(b);
 }
@@ -298,12 +305,12 @@ void bn_schema_close(struct bn_schema *s)
 {
     free(s->rules);
     bn_buf_free(&s->place);
-    json_decref(s->made);
+    bn_json_free(s->made);
 }
 
-const struct bn_expr *bn_schema_add(struct bn_schema *s, json_t *root, const char *name)
+const struct bn_expr *bn_schema_add(struct bn_schema *s, struct bn_json *root, const char *name)
 {
-    if (json_array_append_new(s->made, root) != 0) return bn_builder_nomem(s->b), NULL;
+    if (!bn_json_append(s->made, root)) return bn_builder_nomem(s->b), NULL;
     bn_buf_clear(&s->place);
     if (!bn_buf_printf(&s->place, "%s#", name)) return bn_builder_nomem(s->b), NULL;
     s->root = root;
@@ -322,8 +329,8 @@ bitnet_status bn_grammar_from_schema(struct bn_grammar **out, const struct bn_to
     if (n > BN_GRAMMAR_MAX_TEXT)
         return bn_fail(err, BITNET_E_LIMIT, "a schema of %zu bytes, the most is %d", n,
                        BN_GRAMMAR_MAX_TEXT);
-    json_t *root;
-    BN_TRY(bn_json_parse(&root, schema, n, "schema", err));
+    struct bn_json *root;
+    BN_TRY(bn_json_parse(&root, schema, n, 0, "schema", err));
     struct bn_builder b = {.err = err};
     struct bn_schema s;
     bn_schema_open(&s, &b);

@@ -20,15 +20,15 @@ static bool pointer_step(char *out, size_t room, const char *p, size_t n)
     return true;
 }
 
-const json_t *bn_schema_find(struct bn_schema *s, const char *pointer)
+const struct bn_json *bn_schema_find(struct bn_schema *s, const char *pointer)
 {
-    const json_t *at = pointer[0] == '#' ? s->root : NULL;
+    const struct bn_json *at = pointer[0] == '#' ? s->root : NULL;
     for (const char *p = pointer + 1; at && *p;) {
         char step[256];
         size_t n = strcspn(p + 1, "/");
         if (*p != '/' || !pointer_step(step, sizeof step, p + 1, n)) at = NULL;
-        else if (json_is_array(at)) at = json_array_get(at, strtoul(step, NULL, 10));
-        else at = json_object_get(at, step);
+        else if (bn_json_is_array(at)) at = bn_json_at(at, strtoul(step, NULL, 10));
+        else at = bn_json_get(at, step);
         p += 1 + n;
     }
     if (!at)
@@ -40,39 +40,40 @@ const json_t *bn_schema_find(struct bn_schema *s, const char *pointer)
 /* ------------------------------------------------------------------ both at once */
 
 /* Keeps a new schema alive; NULL if it could not be made. */
-static json_t *keep(struct bn_schema *s, json_t *made)
+static struct bn_json *keep(struct bn_schema *s, struct bn_json *made)
 {
-    if (!made || json_array_append_new(s->made, made) != 0) return bn_builder_nomem(s->b), NULL;
+    if (!made || !bn_json_append(s->made, made)) return bn_builder_nomem(s->b), NULL;
     return made;
 }
 
-const json_t *bn_schema_without(struct bn_schema *s, const json_t *schema, const char *key)
+const struct bn_json *bn_schema_without(struct bn_schema *s, const struct bn_json *schema,
+                                        const char *key)
 {
-    json_t *copy = keep(s, json_copy((json_t *)schema));
-    if (copy) json_object_del(copy, key);
+    struct bn_json *copy = keep(s, bn_json_copy((struct bn_json *)schema));
+    if (copy) bn_json_del(copy, key);
     return copy;
 }
 
-static bool demands_nothing(const json_t *schema)
+static bool demands_nothing(const struct bn_json *schema)
 {
     const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)schema, key, value) if (!bn_schema_silent(key)) return false;
+    struct bn_json *value;
+    bn_json_each_member(schema, key, value) if (!bn_schema_silent(key)) return false;
     return true;
 }
 
 /* Properties of both; a name that both have must fit both schemas. */
-static bool add_properties(json_t *to, const json_t *from)
+static bool add_properties(struct bn_json *to, const struct bn_json *from)
 {
     const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)from, name, value)
+    struct bn_json *value;
+    bn_json_each_member(from, name, value)
     {
-        json_t *old = json_object_get(to, name);
-        int rc = old && !json_equal(old, value)
-                     ? json_object_set_new(to, name, json_pack("{s:[O,O]}", "allOf", old, value))
-                     : json_object_set(to, name, value);
-        if (rc != 0) return false;
+        struct bn_json *old = bn_json_get(to, name);
+        bool both = old && !bn_json_equal(old, value);
+        struct bn_json *made =
+            both ? bn_json_pack("{s:[O,O]}", "allOf", old, value) : bn_json_ref(value);
+        if (!bn_json_set(to, name, made)) return false;
     }
     return true;
 }
@@ -89,43 +90,45 @@ static int stricter(const char *key)
     return 0;
 }
 
-static bool merge_keyword(struct bn_schema *s, json_t *sum, const char *key, json_t *value)
+static bool merge_keyword(struct bn_schema *s, struct bn_json *sum, const char *key,
+                          struct bn_json *value)
 {
-    json_t *old = json_object_get(sum, key);
+    struct bn_json *old = bn_json_get(sum, key);
     int rule = stricter(key);
-    if (!old || json_equal(old, value)) {
+    if (!old || bn_json_equal(old, value)) {
         /* copies of what later merges change */
-        json_t *copy = json_copy(value);
-        return json_object_set_new(sum, key, copy) == 0 || bn_builder_nomem(s->b);
+        struct bn_json *copy = bn_json_copy(value);
+        return bn_json_set(sum, key, copy) || bn_builder_nomem(s->b);
     }
-    if (rule && json_is_number(old) && json_is_number(value)) {
-        double a = json_number_value(old), b = json_number_value(value);
-        return (rule < 0 ? b <= a : b >= a) || json_object_set(sum, key, value) == 0 ||
+    if (rule && bn_json_is_number(old) && bn_json_is_number(value)) {
+        double a = bn_json_number(old), b = bn_json_number(value);
+        return (rule < 0 ? b <= a : b >= a) || bn_json_set(sum, key, bn_json_ref(value)) ||
                bn_builder_nomem(s->b);
     }
-    if (strcmp(key, "properties") == 0 && json_is_object(old) && json_is_object(value))
+    if (strcmp(key, "properties") == 0 && bn_json_is_object(old) && bn_json_is_object(value))
         return add_properties(old, value) || bn_builder_nomem(s->b);
-    bool lists = json_is_array(old) && json_is_array(value);
+    bool lists = bn_json_is_array(old) && bn_json_is_array(value);
     if (lists && (strcmp(key, "required") == 0 || strcmp(key, "allOf") == 0))
-        return json_array_extend(old, value) == 0 || bn_builder_nomem(s->b);
+        return bn_json_extend(old, value) || bn_builder_nomem(s->b);
     return bn_schema_fail(s, BITNET_E_UNSUPPORTED, "two schemas that differ in '%.80s' at once",
                           key) != NULL;
 }
 
 /* 'additionalProperties' looks at the properties beside it only. */
-static bool speaks_for_others(const json_t *a, const json_t *b)
+static bool speaks_for_others(const struct bn_json *a, const struct bn_json *b)
 {
-    return json_object_get(a, "additionalProperties") && json_object_get(b, "properties");
+    return bn_json_get(a, "additionalProperties") && bn_json_get(b, "properties");
 }
 
-static const json_t *sum_of(struct bn_schema *s, const json_t *a, const json_t *b)
+static const struct bn_json *sum_of(struct bn_schema *s, const struct bn_json *a,
+                                    const struct bn_json *b)
 {
-    json_t *sum = keep(s, json_object());
-    const json_t *parts[] = {a, b};
+    struct bn_json *sum = keep(s, bn_json_object());
+    const struct bn_json *parts[] = {a, b};
     for (size_t i = 0; sum && i < 2; i++) {
         const char *key;
-        json_t *value;
-        json_object_foreach((json_t *)parts[i], key, value)
+        struct bn_json *value;
+        bn_json_each_member(parts[i], key, value)
         {
             if (!bn_schema_silent(key) && !merge_keyword(s, sum, key, value)) return NULL;
         }
@@ -134,19 +137,20 @@ static const json_t *sum_of(struct bn_schema *s, const json_t *a, const json_t *
 }
 
 /* The schema with what its '$ref' demands, as a schema without '$ref'. */
-static const json_t *expanded(struct bn_schema *s, const json_t *schema)
+static const struct bn_json *expanded(struct bn_schema *s, const struct bn_json *schema)
 {
-    const json_t *ref = json_object_get(schema, "$ref");
-    if (!json_is_string(ref)) return schema;
-    const json_t *target = bn_schema_find(s, json_string_value(ref));
-    const json_t *rest = target ? bn_schema_without(s, schema, "$ref") : NULL;
+    const struct bn_json *ref = bn_json_get(schema, "$ref");
+    if (!bn_json_is_string(ref)) return schema;
+    const struct bn_json *target = bn_schema_find(s, bn_json_text(ref));
+    const struct bn_json *rest = target ? bn_schema_without(s, schema, "$ref") : NULL;
     return rest ? bn_schema_merge(s, rest, target) : NULL;
 }
 
-const json_t *bn_schema_merge(struct bn_schema *s, const json_t *a, const json_t *b)
+const struct bn_json *bn_schema_merge(struct bn_schema *s, const struct bn_json *a,
+                                      const struct bn_json *b)
 {
-    if (json_is_true(b) || (json_is_object(b) && demands_nothing(b))) return a;
-    if (!json_is_object(b)) {
+    if (bn_json_is_true(b) || (bn_json_is_object(b) && demands_nothing(b))) return a;
+    if (!bn_json_is_object(b)) {
         bn_schema_fail(s, BITNET_E_FORMAT, "neither an object nor true");
         return NULL;
     }
@@ -169,70 +173,73 @@ const json_t *bn_schema_merge(struct bn_schema *s, const json_t *a, const json_t
 
 /* ------------------------------------------------------------------ one or the other */
 
-static const json_t *followed(struct bn_schema *s, const json_t *schema)
+static const struct bn_json *followed(struct bn_schema *s, const struct bn_json *schema)
 {
     for (int i = 0; i < BN_GRAMMAR_MAX_NESTING; i++) {
-        const json_t *ref = json_object_get(schema, "$ref");
-        if (!json_is_string(ref)) return schema;
-        schema = bn_schema_find(s, json_string_value(ref));
+        const struct bn_json *ref = bn_json_get(schema, "$ref");
+        if (!bn_json_is_string(ref)) return schema;
+        schema = bn_schema_find(s, bn_json_text(ref));
     }
     return NULL;
 }
 
 /* The values of 'enum' or 'const', as a new list; NULL: the schema has neither. */
-static json_t *values_of(const json_t *schema)
+static struct bn_json *values_of(const struct bn_json *schema)
 {
-    json_t *list = json_object_get(schema, "enum"), *constant = json_object_get(schema, "const");
-    if (json_is_array(list)) return json_incref(list);
-    return constant ? json_pack("[O]", constant) : NULL;
+    struct bn_json *list = bn_json_get(schema, "enum"), *constant = bn_json_get(schema, "const");
+    if (bn_json_is_array(list)) return bn_json_ref(list);
+    return constant ? bn_json_pack("[O]", constant) : NULL;
 }
 
-static bool same_value(const json_t *a, const json_t *b)
+static bool same_value(const struct bn_json *a, const struct bn_json *b)
 {
-    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
-    return json_equal(a, b);
+    if (bn_json_is_number(a) && bn_json_is_number(b)) return bn_json_number(a) == bn_json_number(b);
+    return bn_json_equal(a, b);
 }
 
-static bool lists_apart(const json_t *a, const json_t *b)
+static bool lists_apart(const struct bn_json *a, const struct bn_json *b)
 {
-    for (size_t i = 0; i < json_array_size(a); i++)
-        for (size_t k = 0; k < json_array_size(b); k++)
-            if (same_value(json_array_get(a, i), json_array_get(b, k))) return false;
+    for (size_t i = 0; i < bn_json_size(a); i++)
+        for (size_t k = 0; k < bn_json_size(b); k++)
+            if (same_value(bn_json_at(a, i), bn_json_at(b, k))) return false;
     return true;
 }
 
 /* The types that values of a schema can have. */
-static uint32_t possible_types(struct bn_schema *s, const json_t *schema, const json_t *values)
+static uint32_t possible_types(struct bn_schema *s, const struct bn_json *schema,
+                               const struct bn_json *values)
 {
     uint32_t types = 0;
-    for (size_t i = 0; i < json_array_size(values); i++)
-        types |= bn_json_types(json_array_get(values, i));
+    for (size_t i = 0; i < bn_json_size(values); i++)
+        types |= bn_schema_types_of(bn_json_at(values, i));
     if (values || !bn_schema_types(s, schema, &types)) return types;
     if (types & BN_TYPE_NUMBER) types |= BN_TYPE_INTEGER;
     return types ? types : UINT32_MAX;
 }
 
-static bool is_required(const json_t *schema, const char *name)
+static bool is_required(const struct bn_json *schema, const char *name)
 {
-    const json_t *list = json_object_get(schema, "required");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *s = json_string_value(json_array_get(list, i));
+    const struct bn_json *list = bn_json_get(schema, "required");
+    for (size_t i = 0; i < bn_json_size(list); i++) {
+        const char *s = bn_json_text(bn_json_at(list, i));
         if (s && strcmp(s, name) == 0) return true;
     }
     return false;
 }
 
-static bool apart(struct bn_schema *s, const json_t *a, const json_t *b, int nesting);
+static bool apart(struct bn_schema *s, const struct bn_json *a, const struct bn_json *b,
+                  int nesting);
 
 /* Objects are told apart by a property that both must have. */
-static bool objects_apart(struct bn_schema *s, const json_t *a, const json_t *b, int nesting)
+static bool objects_apart(struct bn_schema *s, const struct bn_json *a, const struct bn_json *b,
+                          int nesting)
 {
-    const json_t *others = json_object_get(b, "properties");
+    const struct bn_json *others = bn_json_get(b, "properties");
     const char *name;
-    json_t *value;
-    json_object_foreach(json_object_get(a, "properties"), name, value)
+    struct bn_json *value;
+    bn_json_each_member(bn_json_get(a, "properties"), name, value)
     {
-        const json_t *other = json_object_get(others, name);
+        const struct bn_json *other = bn_json_get(others, name);
         if (other && is_required(a, name) && is_required(b, name) &&
             apart(s, value, other, nesting + 1))
             return true;
@@ -240,21 +247,23 @@ static bool objects_apart(struct bn_schema *s, const json_t *a, const json_t *b,
     return false;
 }
 
-static bool apart(struct bn_schema *s, const json_t *a, const json_t *b, int nesting)
+static bool apart(struct bn_schema *s, const struct bn_json *a, const struct bn_json *b,
+                  int nesting)
 {
     a = followed(s, a);
     b = followed(s, b);
-    if (!json_is_object(a) || !json_is_object(b) || nesting > BN_GRAMMAR_MAX_NESTING) return false;
-    json_t *left = values_of(a), *right = values_of(b);
+    if (!bn_json_is_object(a) || !bn_json_is_object(b) || nesting > BN_GRAMMAR_MAX_NESTING)
+        return false;
+    struct bn_json *left = values_of(a), *right = values_of(b);
     uint32_t one = possible_types(s, a, left), other = possible_types(s, b, right);
     bool result = !(one & other) || (left && right && lists_apart(left, right)) ||
                   ((one & other) == BN_TYPE_OBJECT && objects_apart(s, a, b, nesting));
-    json_decref(left);
-    json_decref(right);
+    bn_json_free(left);
+    bn_json_free(right);
     return result;
 }
 
-bool bn_schema_disjoint(struct bn_schema *s, const json_t *a, const json_t *b)
+bool bn_schema_disjoint(struct bn_schema *s, const struct bn_json *a, const struct bn_json *b)
 {
     return apart(s, a, b, 0);
 }

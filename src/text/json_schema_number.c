@@ -95,14 +95,14 @@ struct bound {
     double value;
 };
 
-static bool read_bound(struct bn_schema *s, const json_t *schema, const char *key, bool strict,
-                       bool lower, struct bound *b)
+static bool read_bound(struct bn_schema *s, const struct bn_json *schema, const char *key,
+                       bool strict, bool lower, struct bound *b)
 {
-    const json_t *v = json_object_get(schema, key);
+    const struct bn_json *v = bn_json_get(schema, key);
     if (!v) return true;
-    if (!json_is_number(v))
+    if (!bn_json_is_number(v))
         return bn_schema_fail(s, BITNET_E_FORMAT, "'%s' is not a number", key) != NULL;
-    double x = json_number_value(v);
+    double x = bn_json_number(v);
     if (fabs(x) >= 1e15)
         return bn_schema_fail(s, BITNET_E_LIMIT, "'%s' is %g, the most is 1e15", key, x) != NULL;
     bool tighter = !b->given || (lower ? x > b->value : x < b->value) || (x == b->value && strict);
@@ -110,7 +110,7 @@ static bool read_bound(struct bn_schema *s, const json_t *schema, const char *ke
     return true;
 }
 
-static bool read_bounds(struct bn_schema *s, const json_t *schema, struct bound *lo,
+static bool read_bounds(struct bn_schema *s, const struct bn_json *schema, struct bound *lo,
                         struct bound *hi)
 {
     return read_bound(s, schema, "minimum", false, true, lo) &&
@@ -119,13 +119,13 @@ static bool read_bounds(struct bn_schema *s, const json_t *schema, struct bound 
            read_bound(s, schema, "exclusiveMaximum", true, false, hi);
 }
 
-const struct bn_expr *bn_json_integer(struct bn_schema *s, const json_t *schema)
+const struct bn_expr *bn_schema_integer(struct bn_schema *s, const struct bn_json *schema)
 {
     const int64_t most = 999999999999999999;
     struct bn_builder *b = s->b;
     struct bound lo = {0}, hi = {0};
     if (!read_bounds(s, schema, &lo, &hi)) return NULL;
-    if (schema && !lo.given && !hi.given) return bn_json_shared(s, BN_JSON_INTEGER);
+    if (schema && !lo.given && !hi.given) return bn_schema_shared(s, BN_RULE_INTEGER);
     int64_t from = lo.given ? (int64_t)ceil(lo.value) : -most;
     int64_t to = hi.given ? (int64_t)floor(hi.value) : most;
     if (lo.strict && (double)from == lo.value) from++;
@@ -233,7 +233,7 @@ static const struct bn_expr *any_number(struct bn_schema *s)
     return BN_SEQ(b, sign, whole, bn_expr_repeat(b, point, 0, 1), bn_expr_repeat(b, power, 0, 1));
 }
 
-const struct bn_expr *bn_json_number(struct bn_schema *s, const json_t *schema)
+const struct bn_expr *bn_schema_number(struct bn_schema *s, const struct bn_json *schema)
 {
     const double most = 999999999999; /* where no bound is given on that side */
     struct bn_builder *b = s->b;
@@ -241,7 +241,7 @@ const struct bn_expr *bn_json_number(struct bn_schema *s, const json_t *schema)
     struct decimal a, z;
     if (!schema) return any_number(s);
     if (!read_bounds(s, schema, &lo, &hi)) return NULL;
-    if (!lo.given && !hi.given) return bn_json_shared(s, BN_JSON_NUMBER);
+    if (!lo.given && !hi.given) return bn_schema_shared(s, BN_RULE_NUMBER);
     if (!lo.given) lo.value = hi.value < -most ? hi.value - 1 : -most;
     if (!hi.given) hi.value = lo.value > most ? lo.value + 1 : most;
     struct bn_exprs alts = {0};

@@ -30,39 +30,39 @@ static const struct bn_expr *list(struct bn_schema *s, const char *open, const s
 
 static const struct bn_expr *any_value(struct bn_schema *s)
 {
-    return BN_ALT(s->b, bn_json_shared(s, BN_JSON_OBJECT), bn_json_shared(s, BN_JSON_ARRAY),
-                  bn_json_shared(s, BN_JSON_STRING), bn_json_shared(s, BN_JSON_NUMBER),
-                  bn_json_shared(s, BN_JSON_BOOLEAN), text(s, "null"));
+    return BN_ALT(s->b, bn_schema_shared(s, BN_RULE_OBJECT), bn_schema_shared(s, BN_RULE_ARRAY),
+                  bn_schema_shared(s, BN_RULE_STRING), bn_schema_shared(s, BN_RULE_NUMBER),
+                  bn_schema_shared(s, BN_RULE_BOOLEAN), text(s, "null"));
 }
 
 static const struct bn_expr *any_pair(struct bn_schema *s)
 {
-    return BN_SEQ(s->b, bn_json_shared(s, BN_JSON_STRING), mark(s, ":"),
-                  bn_json_shared(s, BN_JSON_VALUE));
+    return BN_SEQ(s->b, bn_schema_shared(s, BN_RULE_STRING), mark(s, ":"),
+                  bn_schema_shared(s, BN_RULE_VALUE));
 }
 
-static const struct bn_expr *shared(struct bn_schema *s, enum bn_json_rule which)
+static const struct bn_expr *shared(struct bn_schema *s, enum bn_shared_rule which)
 {
     struct bn_builder *b = s->b;
     switch (which) {
-    case BN_JSON_VALUE: return any_value(s);
-    case BN_JSON_OBJECT: return list(s, "{", any_pair(s), "}");
-    case BN_JSON_ARRAY: return list(s, "[", bn_json_shared(s, BN_JSON_VALUE), "]");
-    case BN_JSON_CHAR: return bn_json_any_char(s);
-    case BN_JSON_STRING_REST:
+    case BN_RULE_VALUE: return any_value(s);
+    case BN_RULE_OBJECT: return list(s, "{", any_pair(s), "}");
+    case BN_RULE_ARRAY: return list(s, "[", bn_schema_shared(s, BN_RULE_VALUE), "]");
+    case BN_RULE_CHAR: return bn_schema_any_char(s);
+    case BN_RULE_STRING_REST:
         return BN_SEQ(b,
-                      bn_expr_repeat(b, bn_json_shared(s, BN_JSON_CHAR), 0, BN_GRAMMAR_UNLIMITED),
+                      bn_expr_repeat(b, bn_schema_shared(s, BN_RULE_CHAR), 0, BN_GRAMMAR_UNLIMITED),
                       text(s, "\""));
-    case BN_JSON_STRING: return BN_SEQ(b, text(s, "\""), bn_json_shared(s, BN_JSON_STRING_REST));
-    case BN_JSON_INTEGER: return bn_json_integer(s, NULL);
-    case BN_JSON_NUMBER: return bn_json_number(s, NULL);
-    case BN_JSON_BOOLEAN: return BN_ALT(b, text(s, "true"), text(s, "false"));
-    case BN_JSON_N_RULES: break;
+    case BN_RULE_STRING: return BN_SEQ(b, text(s, "\""), bn_schema_shared(s, BN_RULE_STRING_REST));
+    case BN_RULE_INTEGER: return bn_schema_integer(s, NULL);
+    case BN_RULE_NUMBER: return bn_schema_number(s, NULL);
+    case BN_RULE_BOOLEAN: return BN_ALT(b, text(s, "true"), text(s, "false"));
+    case BN_N_RULES: break;
     }
     return NULL;
 }
 
-const struct bn_expr *bn_json_shared(struct bn_schema *s, enum bn_json_rule which)
+const struct bn_expr *bn_schema_shared(struct bn_schema *s, enum bn_shared_rule which)
 {
     static const char *const names[] = {"value",  "object",  "array",  "character", "rest",
                                         "string", "integer", "number", "boolean"};
@@ -77,9 +77,9 @@ const struct bn_expr *bn_json_shared(struct bn_schema *s, enum bn_json_rule whic
     return bn_expr_rule(s->b, s->shared[which] - 1);
 }
 
-const struct bn_expr *bn_json_constant(struct bn_schema *s, const json_t *value)
+const struct bn_expr *bn_schema_constant(struct bn_schema *s, const struct bn_json *value)
 {
-    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *dump = bn_json_dump(value, BN_JSON_COMPACT);
     if (!dump) return bn_builder_nomem(s->b), NULL;
     const struct bn_expr *e = text(s, dump);
     free(dump);
@@ -103,13 +103,13 @@ static size_t find_name(const struct object *o, const char *name)
     return i;
 }
 
-static bool read_properties(struct bn_schema *s, struct object *o, const json_t *properties)
+static bool read_properties(struct bn_schema *s, struct object *o, const struct bn_json *properties)
 {
     const char *name;
-    json_t *value;
-    if (properties && !json_is_object(properties))
+    struct bn_json *value;
+    if (properties && !bn_json_is_object(properties))
         return bn_schema_fail(s, BITNET_E_FORMAT, "'properties' is not an object") != NULL;
-    json_object_foreach((json_t *)properties, name, value)
+    bn_json_each_member(properties, name, value)
     {
         o->names[o->n] = name;
         o->values[o->n++] = bn_schema_rule_of(s, value, "properties", name);
@@ -117,12 +117,12 @@ static bool read_properties(struct bn_schema *s, struct object *o, const json_t 
     return s->b->status == BITNET_OK;
 }
 
-static bool read_required(struct bn_schema *s, struct object *o, const json_t *required)
+static bool read_required(struct bn_schema *s, struct object *o, const struct bn_json *required)
 {
-    if (required && !json_is_array(required))
+    if (required && !bn_json_is_array(required))
         return bn_schema_fail(s, BITNET_E_FORMAT, "'required' is not a list") != NULL;
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        const char *name = json_string_value(json_array_get(required, i));
+    for (size_t i = 0; i < bn_json_size(required); i++) {
+        const char *name = bn_json_text(bn_json_at(required, i));
         if (!name)
             return bn_schema_fail(s, BITNET_E_FORMAT, "'required' holds what is no name") != NULL;
         size_t k = find_name(o, name);
@@ -137,20 +137,20 @@ static bool read_required(struct bn_schema *s, struct object *o, const json_t *r
     return true;
 }
 
-static bool read_object(struct bn_schema *s, struct object *o, const json_t *schema)
+static bool read_object(struct bn_schema *s, struct object *o, const struct bn_json *schema)
 {
-    const json_t *properties = json_object_get(schema, "properties");
-    const json_t *required = json_object_get(schema, "required");
-    const json_t *others = json_object_get(schema, "additionalProperties");
-    size_t room = json_object_size(properties) + json_array_size(required) + 1;
+    const struct bn_json *properties = bn_json_get(schema, "properties");
+    const struct bn_json *required = bn_json_get(schema, "required");
+    const struct bn_json *others = bn_json_get(schema, "additionalProperties");
+    size_t room = bn_json_size(properties) + bn_json_size(required) + 1;
     o->names = bn_arena_alloc(&s->b->arena, room * sizeof *o->names);
     o->values = bn_arena_alloc(&s->b->arena, room * sizeof *o->values);
     o->required = bn_arena_alloc(&s->b->arena, room * sizeof *o->required);
     if (!o->names || !o->values || !o->required) return bn_builder_nomem(s->b);
     if (!read_properties(s, o, properties)) return false;
-    if (json_is_object(others))
+    if (bn_json_is_object(others))
         o->other = bn_schema_rule_of(s, others, "additionalProperties", NULL);
-    else if (!json_is_false(others)) o->other = bn_json_shared(s, BN_JSON_VALUE);
+    else if (!bn_json_is_false(others)) o->other = bn_schema_shared(s, BN_RULE_VALUE);
     if (!read_required(s, o, required)) return false;
     /* not asked for beside named properties, others would only lead a model astray */
     if (!others && o->n > 0) o->other = NULL;
@@ -159,10 +159,10 @@ static bool read_object(struct bn_schema *s, struct object *o, const json_t *sch
 
 static const struct bn_expr *pair(struct bn_schema *s, const struct object *o, size_t i)
 {
-    json_t *name = json_string(o->names[i]);
+    struct bn_json *name = bn_json_string(o->names[i]);
     if (!name) return bn_builder_nomem(s->b), NULL;
-    const struct bn_expr *key = bn_json_constant(s, name);
-    json_decref(name);
+    const struct bn_expr *key = bn_schema_constant(s, name);
+    bn_json_free(name);
     return BN_SEQ(s->b, key, mark(s, ":"), o->values[i]);
 }
 
@@ -177,17 +177,17 @@ static const struct bn_expr *as_rule(struct bn_schema *s, const struct bn_expr *
 
 /* Built from the last property to the first: `after` is the rest behind a pair, `first` the rest
  * when none has come yet. */
-const struct bn_expr *bn_json_object(struct bn_schema *s, const json_t *schema)
+const struct bn_expr *bn_schema_object(struct bn_schema *s, const struct bn_json *schema)
 {
     struct bn_builder *b = s->b;
     struct object o = {0};
     if (!read_object(s, &o, schema)) return NULL;
-    if (o.n == 0 && o.other && !json_object_get(schema, "additionalProperties"))
-        return bn_json_shared(s, BN_JSON_OBJECT);
+    if (o.n == 0 && o.other && !bn_json_get(schema, "additionalProperties"))
+        return bn_schema_shared(s, BN_RULE_OBJECT);
     const struct bn_expr *after = text(s, ""), *first = after;
     if (o.other) {
         const struct bn_expr *other =
-            as_rule(s, BN_SEQ(b, bn_json_other_key(s, o.names, o.n), mark(s, ":"), o.other));
+            as_rule(s, BN_SEQ(b, bn_schema_other_key(s, o.names, o.n), mark(s, ":"), o.other));
         after = bn_expr_repeat(b, BN_SEQ(b, mark(s, ","), other), 0, BN_GRAMMAR_UNLIMITED);
         first = bn_expr_repeat(b, BN_SEQ(b, other, after), 0, 1);
     }
@@ -209,20 +209,20 @@ struct array {
     const struct bn_expr *item; /* NULL: none after the prefix */
 };
 
-static bool read_array(struct bn_schema *s, struct array *a, const json_t *schema)
+static bool read_array(struct bn_schema *s, struct array *a, const struct bn_json *schema)
 {
-    const json_t *prefix = json_object_get(schema, "prefixItems");
-    const json_t *items = json_object_get(schema, "items");
-    if ((prefix && !json_is_array(prefix)) || json_is_array(items))
+    const struct bn_json *prefix = bn_json_get(schema, "prefixItems");
+    const struct bn_json *items = bn_json_get(schema, "items");
+    if ((prefix && !bn_json_is_array(prefix)) || bn_json_is_array(items))
         return bn_schema_fail(s, BITNET_E_UNSUPPORTED,
                               "'prefixItems' must be a list and 'items' a schema") != NULL;
-    size_t n = json_array_size(prefix);
+    size_t n = bn_json_size(prefix);
     a->prefix = bn_arena_alloc(&s->b->arena, (n + 1) * sizeof *a->prefix);
     if (!a->prefix) return bn_builder_nomem(s->b);
     for (size_t i = 0; i < n; i++) {
         char index[24];
         snprintf(index, sizeof index, "%zu", i);
-        a->prefix[i] = bn_schema_rule_of(s, json_array_get(prefix, i), "prefixItems", index);
+        a->prefix[i] = bn_schema_rule_of(s, bn_json_at(prefix, i), "prefixItems", index);
     }
     a->n_prefix = (uint32_t)n;
     a->max = BN_GRAMMAR_UNLIMITED;
@@ -230,9 +230,9 @@ static bool read_array(struct bn_schema *s, struct array *a, const json_t *schem
         !bn_schema_count(s, schema, "maxItems", &a->max))
         return false;
     /* items not spoken of: free ones where there is nothing else, or where they are needed */
-    if (json_is_object(items)) a->item = bn_schema_rule_of(s, items, "items", NULL);
-    else if (json_is_true(items) || (!items && (n == 0 || a->min > n)))
-        a->item = bn_json_shared(s, BN_JSON_VALUE);
+    if (bn_json_is_object(items)) a->item = bn_schema_rule_of(s, items, "items", NULL);
+    else if (bn_json_is_true(items) || (!items && (n == 0 || a->min > n)))
+        a->item = bn_schema_shared(s, BN_RULE_VALUE);
     if (!a->item && a->max > n) a->max = a->n_prefix;
     if (a->min > a->max)
         return bn_schema_fail(s, BITNET_E_FORMAT, "at least %u items and at most %u", a->min,
@@ -241,7 +241,7 @@ static bool read_array(struct bn_schema *s, struct array *a, const json_t *schem
 }
 
 /* Built from the end: items that repeat, then the prefix (or the first item) one by one. */
-const struct bn_expr *bn_json_array(struct bn_schema *s, const json_t *schema)
+const struct bn_expr *bn_schema_array(struct bn_schema *s, const struct bn_json *schema)
 {
     struct bn_builder *b = s->b;
     struct array a = {0};

@@ -110,7 +110,7 @@ static const struct bn_expr *class(struct pattern *p)
     }
     if (good(p)) p->at++;
     if (inverted) bn_ranges_invert(p->s->b, &r);
-    return bn_json_class(p->s, &r);
+    return bn_schema_class(p->s, &r);
 }
 
 /* What '.' stands for; lines: line ends, too. */
@@ -123,7 +123,7 @@ static const struct bn_expr *any_char(struct pattern *p, bool lines)
         bn_ranges_add(p->s->b, &r, 0x2028, 0x2029);
     }
     bn_ranges_invert(p->s->b, &r);
-    return bn_json_class(p->s, &r);
+    return bn_schema_class(p->s, &r);
 }
 
 static const struct bn_expr *one_char(struct pattern *p)
@@ -131,7 +131,7 @@ static const struct bn_expr *one_char(struct pattern *p)
     struct bn_ranges r = {0};
     uint32_t c;
     if (take_char(p, &r, &c)) bn_ranges_add(p->s->b, &r, c, c);
-    return bn_json_class(p->s, &r);
+    return bn_schema_class(p->s, &r);
 }
 
 /* ------------------------------------------------------------------ structure */
@@ -217,7 +217,7 @@ static const struct bn_expr *alternatives(struct pattern *p)
     return bn_exprs_take(p->s->b, &alts, BN_EXPR_ALT);
 }
 
-const struct bn_expr *bn_json_pattern(struct bn_schema *s, const char *pattern, size_t n)
+const struct bn_expr *bn_schema_pattern(struct bn_schema *s, const char *pattern, size_t n)
 {
     struct pattern p = {.s = s, .text = pattern, .n = n};
     const struct bn_expr *e = alternatives(&p);

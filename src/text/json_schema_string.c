@@ -50,7 +50,7 @@ static const struct bn_expr *plain_except(struct bn_schema *s, struct bn_ranges 
     return e;
 }
 
-const struct bn_expr *bn_json_any_char(struct bn_schema *s)
+const struct bn_expr *bn_schema_any_char(struct bn_schema *s)
 {
     struct bn_builder *b = s->b;
     const char *hex = "0-9a-fA-F";
@@ -75,7 +75,7 @@ static const struct bn_expr *escaped(struct bn_schema *s, uint32_t c)
     return text(s, form);
 }
 
-const struct bn_expr *bn_json_class(struct bn_schema *s, struct bn_ranges *r)
+const struct bn_expr *bn_schema_class(struct bn_schema *s, struct bn_ranges *r)
 {
     struct bn_builder *b = s->b;
     struct bn_exprs alts = {0};
@@ -122,7 +122,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-const struct bn_expr *bn_json_other_key(struct bn_schema *s, const char *const *names, size_t n)
+const struct bn_expr *bn_schema_other_key(struct bn_schema *s, const char *const *names, size_t n)
 {
     enum { MAX_NAME = 100 }; /* bytes: each is a level of nesting */
     const char **sorted = bn_arena_alloc(&s->b->arena, (n + 1) * sizeof *sorted);
@@ -227,13 +227,13 @@ static const struct bn_expr *format(struct bn_schema *s, const char *name)
 
 /* ------------------------------------------------------------------ strings */
 
-const struct bn_expr *bn_json_string(struct bn_schema *s, const json_t *schema)
+const struct bn_expr *bn_schema_string(struct bn_schema *s, const struct bn_json *schema)
 {
     struct bn_builder *b = s->b;
-    const json_t *pattern = json_object_get(schema, "pattern");
-    const json_t *name = json_object_get(schema, "format");
+    const struct bn_json *pattern = bn_json_get(schema, "pattern");
+    const struct bn_json *name = bn_json_get(schema, "format");
     uint32_t min = 0, max = BN_GRAMMAR_UNLIMITED;
-    if ((pattern && !json_is_string(pattern)) || (name && !json_is_string(name)))
+    if ((pattern && !bn_json_is_string(pattern)) || (name && !bn_json_is_string(name)))
         return bn_schema_fail(s, BITNET_E_FORMAT, "'pattern' or 'format' is not a string");
     if (!bn_schema_count(s, schema, "minLength", &min) ||
         !bn_schema_count(s, schema, "maxLength", &max))
@@ -243,12 +243,12 @@ const struct bn_expr *bn_json_string(struct bn_schema *s, const json_t *schema)
         return bn_schema_fail(s, BITNET_E_UNSUPPORTED,
                               "two of 'pattern', 'format' and a length together");
     if (min > max) return bn_schema_fail(s, BITNET_E_FORMAT, "'minLength' is above 'maxLength'");
-    if (pattern) return bn_json_pattern(s, json_string_value(pattern), json_string_length(pattern));
-    if (name) return BN_SEQ(b, text(s, "\""), format(s, json_string_value(name)), text(s, "\""));
-    if (!limited) return bn_json_shared(s, BN_JSON_STRING);
-    const struct bn_expr *c = bn_json_shared(s, BN_JSON_CHAR);
+    if (pattern) return bn_schema_pattern(s, bn_json_text(pattern), bn_json_bytes(pattern));
+    if (name) return BN_SEQ(b, text(s, "\""), format(s, bn_json_text(name)), text(s, "\""));
+    if (!limited) return bn_schema_shared(s, BN_RULE_STRING);
+    const struct bn_expr *c = bn_schema_shared(s, BN_RULE_CHAR);
     if (max == BN_GRAMMAR_UNLIMITED)
         return BN_SEQ(b, text(s, "\""), bn_expr_repeat(b, c, min, min),
-                      bn_json_shared(s, BN_JSON_STRING_REST));
+                      bn_schema_shared(s, BN_RULE_STRING_REST));
     return BN_SEQ(b, text(s, "\""), bn_expr_repeat(b, c, min, max), text(s, "\""));
 }

@@ -167,16 +167,16 @@ static bitnet_status check_options(struct reader *r)
 
 /* calls fn for every token of added_tokens_decoder {"32000": {"content": ...}} and of
  * added_tokens.json */
-static bitnet_status each_added(struct reader *r, json_t *config, json_t *extra, size_t *n_tokens,
-                                bool write)
+static bitnet_status each_added(struct reader *r, struct bn_json *config, struct bn_json *extra,
+                                size_t *n_tokens, bool write)
 {
     const char *key;
-    json_t *item;
-    json_object_foreach(json_object_get(config, "added_tokens_decoder"), key, item)
+    struct bn_json *item;
+    bn_json_each_member(bn_json_get(config, "added_tokens_decoder"), key, item)
     {
         char *end;
         unsigned long id = strtoul(key, &end, 10);
-        const char *text = json_string_value(json_object_get(item, "content"));
+        const char *text = bn_json_text(bn_json_get(item, "content"));
         if (*end || id >= BN_VOCAB_MAX_TOKENS || !text)
             return bn_fail(r->err, BITNET_E_FORMAT,
                            "tokenizer_config.json: bad added token '%.50s'", key);
@@ -187,7 +187,7 @@ static bitnet_status each_added(struct reader *r, json_t *config, json_t *extra,
         if (r->v->types[id] == BN_TOKEN_UNKNOWN) type = BN_TOKEN_UNKNOWN;
         BN_TRY(bn_hf_set_token(r->v, id, text, strlen(text), type, r->what, r->err));
     }
-    json_object_foreach(extra, key, item)
+    bn_json_each_member(extra, key, item)
     {
         int32_t id;
         if (!bn_hf_number_id(item, BN_VOCAB_MAX_TOKENS, &id))
@@ -202,8 +202,8 @@ static bitnet_status each_added(struct reader *r, json_t *config, json_t *extra,
     return BITNET_OK;
 }
 
-static bitnet_status read_model(struct reader *r, const char *data, size_t bytes, json_t *config,
-                                json_t *extra)
+static bitnet_status read_model(struct reader *r, const char *data, size_t bytes,
+                                struct bn_json *config, struct bn_json *extra)
 {
     struct message m = {(const uint8_t *)data, (const uint8_t *)data + bytes};
     struct field f;
@@ -233,7 +233,7 @@ bitnet_status bn_vocab_read_sentencepiece(struct bn_vocab *v, const char *path, 
 {
     char *data = NULL;
     size_t bytes = 0;
-    json_t *config = NULL, *extra = NULL;
+    struct bn_json *config = NULL, *extra = NULL;
     /* defaults of the format */
     struct reader r = {.v = v,
                        .what = path,
@@ -253,13 +253,13 @@ bitnet_status bn_vocab_read_sentencepiece(struct bn_vocab *v, const char *path, 
     if (st == BITNET_OK) st = read_model(&r, data, bytes, config, extra);
     if (st == BITNET_OK) st = bn_hf_read_config(v, path, config, err);
     if (st == BITNET_OK)
-        st = bn_json_bool(&v->add_space_prefix, config, "add_prefix_space", path, err);
-    if (st == BITNET_OK) st = bn_json_bool(&legacy, config, "legacy", path, err);
+        st = bn_json_read_bool(&v->add_space_prefix, config, "add_prefix_space", path, err);
+    if (st == BITNET_OK) st = bn_json_read_bool(&legacy, config, "legacy", path, err);
     v->prefix_first_only = !legacy;
     if (st == BITNET_OK) st = bn_vocab_check(v, path, err);
     free(data);
-    json_decref(config);
-    json_decref(extra);
+    bn_json_free(config);
+    bn_json_free(extra);
     if (st != BITNET_OK) bn_vocab_free(v);
     return st;
 }

@@ -51,15 +51,15 @@ static void answer(const struct openai_request *q, const char *text, size_t n)
     must(openai_reply_done(&reply) && openai_stream_done(stream));
     must(openai_stream_flush(stream, &out));
     must(bn_utf8_valid(out.data, out.len, NULL));
-    json_t *j = openai_reply_json(&reply, true);
+    struct bn_json *j = openai_reply_json(&reply, true);
     must(j != NULL);
-    json_decref(j);
+    bn_json_free(j);
     openai_reply_close(&reply);
     openai_stream_close(stream);
     bn_buf_free(&out);
 }
 
-static void request(enum openai_kind kind, json_t *body, const char *text, size_t n)
+static void request(enum openai_kind kind, struct bn_json *body, const char *text, size_t n)
 {
     static const struct openai_defaults d = {.max_tokens = 16};
     struct openai_request r;
@@ -76,11 +76,11 @@ static void request(enum openai_kind kind, json_t *body, const char *text, size_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    json_t *body;
-    if (bn_json_parse(&body, (const char *)data, n, "body", NULL) != BITNET_OK) return 0;
+    struct bn_json *body;
+    if (bn_json_parse(&body, (const char *)data, n, 0, "body", NULL) != BITNET_OK) return 0;
     request(OPENAI_CHAT, body, (const char *)data, n);
     request(OPENAI_COMPLETION, body, (const char *)data, n);
     request(OPENAI_RESPONSE, body, (const char *)data, n);
-    json_decref(body);
+    bn_json_free(body);
     return 0;
 }

@@ -6,9 +6,14 @@
 
 #include <stddef.h>
 
-static long n_allocations, fail_at = -1; /* the fail_at-th allocation and all behind it fail */
+static long n_allocations, fail_at = -1; /* the fail_at-th allocation and all behind it fail, */
+static int fail_once;                    /* or only that one */
 
-static int refused(void) { return n_allocations++ >= fail_at && fail_at >= 0; }
+static int refused(void)
+{
+    long n = n_allocations++;
+    return fail_at >= 0 && (fail_once ? n == fail_at : n >= fail_at);
+}
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);

@@ -41,32 +41,33 @@ static const struct figures quiet = {.roofline = 0.96,
                                      .layout = "t3",
                                      .kv_type = "f16"};
 
-static json_t *kind(const char *name, double share, double bytes)
+static struct bn_json *kind(const char *name, double share, double bytes)
 {
-    return json_pack("{s:s, s:f, s:f}", "kind", name, "share", share, "bytes_per_token", bytes);
+    return bn_json_pack("{s:s, s:f, s:f}", "kind", name, "share", share, "bytes_per_token", bytes);
 }
 
-static json_t *decode_phase(const struct figures *f)
+static struct bn_json *decode_phase(const struct figures *f)
 {
     double bytes = 0.6e9, speed = f->roofline * 40e9;
-    json_t *kinds = json_pack("[o, o, o, o, o]", kind("wait", f->wait, 0),
-                              kind("matrix", 0.5, bytes * (1 - f->head_bytes)),
-                              kind("head", 0.1, bytes * f->head_bytes),
-                              kind("attention", f->attention, 0), kind("sampling", f->sampling, 0));
-    json_t *ops = json_pack("[{s:s, s:s, s:f}, {s:s, s:s, s:f}, {s:s, s:s, s:f}]", "op", "wait",
-                            "kind", "wait", "share", 0.9, "op", "gate", "kind", "matrix", "share",
-                            0.21, "op", "up", "kind", "matrix", "share", 0.2);
-    return json_pack("{s:f, s:f, s:f, s:o, s:o, s:{s:f, s:f}, s:f}", "bytes_per_token", bytes,
-                     "bytes_per_s", speed, "roofline_share", f->roofline, "kinds", kinds, "ops",
-                     ops, "page_faults", "minor_per_token", f->faults, "major_per_token", 0.0,
-                     "heap_allocations_per_token", f->heap);
+    struct bn_json *kinds = bn_json_pack(
+        "[o, o, o, o, o]", kind("wait", f->wait, 0),
+        kind("matrix", 0.5, bytes * (1 - f->head_bytes)), kind("head", 0.1, bytes * f->head_bytes),
+        kind("attention", f->attention, 0), kind("sampling", f->sampling, 0));
+    struct bn_json *ops =
+        bn_json_pack("[{s:s, s:s, s:f}, {s:s, s:s, s:f}, {s:s, s:s, s:f}]", "op", "wait", "kind",
+                     "wait", "share", 0.9, "op", "gate", "kind", "matrix", "share", 0.21, "op",
+                     "up", "kind", "matrix", "share", 0.2);
+    return bn_json_pack("{s:f, s:f, s:f, s:o, s:o, s:{s:f, s:f}, s:f}", "bytes_per_token", bytes,
+                        "bytes_per_s", speed, "roofline_share", f->roofline, "kinds", kinds, "ops",
+                        ops, "page_faults", "minor_per_token", f->faults, "major_per_token", 0.0,
+                        "heap_allocations_per_token", f->heap);
 }
 
-static json_t *report_of(const struct figures *f)
+static struct bn_json *report_of(const struct figures *f)
 {
-    json_t *prefill = json_pack("{s:f}", "tok_per_s", 250.0);
-    if (f->kernel > 0) json_object_set_new(prefill, "kernel_share", json_real(f->kernel));
-    return json_pack(
+    struct bn_json *prefill = bn_json_pack("{s:f}", "tok_per_s", 250.0);
+    if (f->kernel > 0) bn_json_set(prefill, "kernel_share", bn_json_real(f->kernel));
+    return bn_json_pack(
         "{s:{s:i, s:i, s:i, s:f, s:f}, s:{s:s}, s:{s:s, s:s, s:i}, s:{s:f}, s:{s:o, s:o}}",
         "machine", "threads", f->threads, "usable_cpus", f->cpus, "default_threads", f->cpus,
         "bandwidth_bytes_per_s", 40e9, "others", f->others, "model", "layout", f->layout,
@@ -77,14 +78,14 @@ static json_t *report_of(const struct figures *f)
 /* Does the verdict say so? */
 static bool says(const struct figures *f, const char *text)
 {
-    json_t *report = report_of(f);
+    struct bn_json *report = report_of(f);
     assert_non_null(report);
     char *verdict = profile_verdict(report);
     assert_non_null(verdict);
     bool found = strstr(verdict, text) != NULL;
     if (!found) print_message("'%s' is not in: %s\n", text, verdict);
     free(verdict);
-    json_decref(report);
+    bn_json_free(report);
     return found;
 }
 
@@ -141,13 +142,13 @@ static void smaller_matters(void **state)
     (void)state;
     struct figures f = quiet;
     assert_true(says(&f, "Prefill reads 250 tokens a second.")); /* and nothing behind it */
-    json_t *report = report_of(&f);
+    struct bn_json *report = report_of(&f);
     char *verdict = profile_verdict(report);
     static const char *const none[] = {"Attention", "Sampling", "page faults",
                                        "heap",      "heat",     "Other programs"};
     for (size_t i = 0; i < BN_ARRAY_LEN(none); i++) assert_null(strstr(verdict, none[i]));
     free(verdict);
-    json_decref(report);
+    bn_json_free(report);
     f.attention = 0.4;
     assert_true(says(&f,
                      "Attention takes 40 % of the time behind 128 tokens, and more behind longer "

@@ -2,27 +2,28 @@
  * The page of a profile: everything that the report has is on it, nothing of a report can become
  * markup, and what is missing is said. tests/data/profile/sample.json is made up: 4 layers on 4
  * threads; its prefill has neither counters nor energy. */
-#include "base/json.h"
+#include "json/json.h"
 #include "cli/profile_html.h"
 #include "cli/show.h"
 #include "cli/svg.h"
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
 
 enum { SAMPLE_MAX_BYTES = 1 << 20 };
 
-static json_t *sample(void)
+static struct bn_json *sample(void)
 {
-    json_t *r = NULL;
-    assert_int_equal(bn_json_read(&r, TEST_DATA "/profile/sample.json", SAMPLE_MAX_BYTES, NULL),
-                     BITNET_OK);
+    struct bn_json *r = NULL;
+    assert_int_equal(
+        bn_json_read_file(&r, TEST_DATA "/profile/sample.json", SAMPLE_MAX_BYTES, NULL), BITNET_OK);
     return r;
 }
 
-static char *page_of(const json_t *report)
+static char *page_of(const struct bn_json *report)
 {
     char *page = profile_html(report);
     assert_non_null(page);
@@ -40,20 +41,19 @@ static size_t times(const char *page, const char *what)
 static void everything_is_on_it(void **state)
 {
     (void)state;
-    json_t *r = sample(), *phase, *op;
+    struct bn_json *r = sample(), *phase, *op;
     char *page = page_of(r), row[128];
     const char *name;
     size_t i;
-    assert_non_null(strstr(page, json_string_value(json_object_get(r, "verdict"))));
-    json_object_foreach(json_object_get(r, "phases"), name, phase)
+    assert_non_null(strstr(page, bn_json_text(bn_json_get(r, "verdict"))));
+    bn_json_each_member(bn_json_get(r, "phases"), name, phase)
     {
         snprintf(row, sizeof row, "<section id=\"%s\">", name);
         const char *section = strstr(page, row);
         assert_non_null(section);
-        json_array_foreach(json_object_get(phase, "ops"), i, op)
+        bn_json_each(bn_json_get(phase, "ops"), i, op)
         {
-            snprintf(row, sizeof row, "<tr data-op=\"%s\">",
-                     json_string_value(json_object_get(op, "op")));
+            snprintf(row, sizeof row, "<tr data-op=\"%s\">", bn_json_text(bn_json_get(op, "op")));
             assert_non_null(strstr(section, row));
         }
     }
@@ -66,13 +66,13 @@ static void everything_is_on_it(void **state)
     assert_null(strstr(page, "<script"));
     assert_int_equal(times(page, "http"), times(page, "http://www.w3.org/")); /* names, not links */
     free(page);
-    json_decref(r);
+    bn_json_free(r);
 }
 
 static void what_is_missing_is_said(void **state)
 {
     (void)state;
-    json_t *r = sample();
+    struct bn_json *r = sample();
     char *page = page_of(r);
     assert_int_equal(times(page, "Not counted: branch-misses (ENOENT"), 1);
     assert_int_equal(
@@ -80,14 +80,14 @@ static void what_is_missing_is_said(void **state)
     assert_int_equal(times(page, "Energy: not available, no powercap here."), 1);
     free(page);
     /* a phase that did not happen, and a report with nothing in it */
-    json_object_del(json_object_get(r, "phases"), "prefill");
+    bn_json_del(bn_json_get(r, "phases"), "prefill");
     page = page_of(r);
     assert_non_null(strstr(page, "id=\"decode\""));
     assert_null(strstr(page, "id=\"prefill\""));
     free(page);
-    json_object_clear(r);
+    while (bn_json_size(r)) bn_json_del(r, bn_json_key_at(r, 0));
     free(page_of(r));
-    json_decref(r);
+    bn_json_free(r);
 }
 
 static void text_stays_text(void **state)
@@ -97,24 +97,24 @@ static void text_stays_text(void **state)
         "</h1><script>alert('1')</script>\" onload=\"x&amp;\n\xef\xbf\xbf";
     static const char shown[] = "&lt;/h1&gt;&lt;script&gt;alert('1')&lt;/script&gt;&quot; "
                                 "onload=&quot;x&amp;amp;??";
-    json_t *r = sample();
-    json_t *decode = json_object_get(json_object_get(r, "phases"), "decode");
-    json_t *op = json_array_get(json_object_get(decode, "ops"), 0);
-    json_object_set_new(json_object_get(r, "model"), "name", json_string(hostile));
-    json_object_set_new(json_object_get(r, "machine"), "cpu", json_string(hostile));
-    json_object_set_new(json_object_get(r, "machine"), "<i>", json_integer(1));
-    json_object_set_new(r, "verdict", json_string(hostile));
-    json_object_set_new(op, "op", json_string(hostile));
-    json_object_set_new(op, "kind", json_string(hostile));
-    json_object_set_new(decode, "energy", json_pack("{s:s}", "unavailable", hostile));
-    json_array_append_new(json_object_get(r, "notes"), json_string(hostile));
+    struct bn_json *r = sample();
+    struct bn_json *decode = bn_json_get(bn_json_get(r, "phases"), "decode");
+    struct bn_json *op = bn_json_at(bn_json_get(decode, "ops"), 0);
+    bn_json_set(bn_json_get(r, "model"), "name", bn_json_string(hostile));
+    bn_json_set(bn_json_get(r, "machine"), "cpu", bn_json_string(hostile));
+    bn_json_set(bn_json_get(r, "machine"), "<i>", bn_json_int(1));
+    bn_json_set(r, "verdict", bn_json_string(hostile));
+    bn_json_set(op, "op", bn_json_string(hostile));
+    bn_json_set(op, "kind", bn_json_string(hostile));
+    bn_json_set(decode, "energy", bn_json_pack("{s:s}", "unavailable", hostile));
+    bn_json_append(bn_json_get(r, "notes"), bn_json_string(hostile));
     char *page = page_of(r);
     assert_null(strstr(page, "<script"));
     assert_null(strstr(page, "onload=\""));
     assert_non_null(strstr(page, "<dt>&lt;i&gt;</dt>"));
     assert_true(times(page, shown) >= 8);
     free(page);
-    json_decref(r);
+    bn_json_free(r);
 }
 
 static void figures_have_three_digits(void **state)

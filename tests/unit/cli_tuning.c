@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "cli/tuning.h"
+#include "json_text.h"
 
 static char folder[] = "/tmp/bitnet-tuning-XXXXXX";
 static char path[64];
@@ -38,38 +39,38 @@ static int remove_file(void **state)
     return 0;
 }
 
-static json_t *parse(const char *text)
+static struct bn_json *parse(const char *text)
 {
-    json_t *j = json_loads(text, 0, NULL);
+    struct bn_json *j = json_of(text);
     assert_non_null(j);
     return j;
 }
 
-static json_t *key_of(const char *cpu, const char *shapes)
+static struct bn_json *key_of(const char *cpu, const char *shapes)
 {
-    return json_pack("{s:{s:s}, s:{s:s}, s:{s:s}}", "machine", "cpu", cpu, "model", "shapes",
-                     shapes, "options", "backend", "auto");
+    return bn_json_pack("{s:{s:s}, s:{s:s}, s:{s:s}}", "machine", "cpu", cpu, "model", "shapes",
+                        shapes, "options", "backend", "auto");
 }
 
-static void put(const json_t *key, const char *entry_text)
+static void put(const struct bn_json *key, const char *entry_text)
 {
     bitnet_error err = {0};
-    json_t *entry = parse(entry_text);
+    struct bn_json *entry = parse(entry_text);
     if (tuning_write(path, key, entry, &err) != BITNET_OK) fail_msg("%s", err.text);
-    json_decref(entry);
+    bn_json_free(entry);
 }
 
 /* threads of the key's entry; 0: it has none */
-static uint32_t threads_of(const json_t *key, size_t *n_entries)
+static uint32_t threads_of(const struct bn_json *key, size_t *n_entries)
 {
     bitnet_error err = {0};
-    json_t *file;
+    struct bn_json *file;
     struct tuning t = {0};
     assert_int_equal(tuning_read(&file, path, &err), BITNET_OK);
-    const json_t *entry = tuning_find(file, key);
+    const struct bn_json *entry = tuning_find(file, key);
     if (entry) assert_int_equal(tuning_values(&t, entry, path, &err), BITNET_OK);
-    *n_entries = json_array_size(json_object_get(file, "entries"));
-    json_decref(file);
+    *n_entries = bn_json_size(bn_json_get(file, "entries"));
+    bn_json_free(file);
     return t.threads;
 }
 
@@ -114,11 +115,11 @@ static void round_trip(void **state)
                               .layout = "t3",
                               .pin = "on"};
     struct tuning out;
-    json_t *entry =
-        json_pack("{s:s, s:o}", "date", "2026-11-15T10:00:00Z", "use", tuning_use_json(&in));
+    struct bn_json *entry =
+        bn_json_pack("{s:s, s:o}", "date", "2026-11-15T10:00:00Z", "use", tuning_use_json(&in));
     assert_int_equal(tuning_values(&out, entry, path, &err), BITNET_OK);
     assert_memory_equal(&in, &out, sizeof in);
-    json_decref(entry);
+    bn_json_free(entry);
     char text[128];
     tuning_describe(text, sizeof text, &out);
     assert_string_equal(text, "3 threads, t3, pinned, prefetch 8192, batch 256");
@@ -127,14 +128,15 @@ static void round_trip(void **state)
     assert_string_equal(out.date, "2026-11-15");
     tuning_describe(text, sizeof text, &out);
     assert_string_equal(text, "the defaults");
-    json_decref(entry);
+    bn_json_free(entry);
 }
 
 static void others_are_kept(void **state)
 {
     (void)state;
     size_t n;
-    json_t *mine = key_of("A", "1"), *other_cpu = key_of("B", "1"), *other_model = key_of("A", "2");
+    struct bn_json *mine = key_of("A", "1"), *other_cpu = key_of("B", "1"),
+                   *other_model = key_of("A", "2");
     put(mine, "{\"use\": {\"threads\": 1}}");
     put(other_cpu, "{\"use\": {\"threads\": 2}, \"more\": [\"kept\"]}");
     assert_int_equal(threads_of(other_model, &n), 0);
@@ -150,34 +152,37 @@ static void others_are_kept(void **state)
     assert_int_equal(bn_read_file(&text, &len, path, 1 << 20, &err), BITNET_OK);
     assert_non_null(strstr(text, "\"kept\""));
     free(text);
-    json_decref(mine);
-    json_decref(other_cpu);
-    json_decref(other_model);
+    bn_json_free(mine);
+    bn_json_free(other_cpu);
+    bn_json_free(other_model);
 }
 
 static void the_oldest_go(void **state)
 {
     (void)state;
     size_t n;
-    json_t *first = key_of("CPU", "0");
-    json_t *file = json_pack("{s:s, s:[]}", "format", TUNING_FORMAT, "entries");
+    struct bn_json *first = key_of("CPU", "0");
+    struct bn_json *file = bn_json_pack("{s:s, s:[]}", "format", TUNING_FORMAT, "entries");
     for (int i = 0; i < TUNING_MAX_ENTRIES; i++) {
         char shapes[16];
         snprintf(shapes, sizeof shapes, "%d", i);
-        json_t *entry = key_of("CPU", shapes);
-        json_object_set_new(entry, "use", json_pack("{s:i}", "threads", i + 1));
-        json_array_append_new(json_object_get(file, "entries"), entry);
+        struct bn_json *entry = key_of("CPU", shapes);
+        bn_json_set(entry, "use", bn_json_pack("{s:i}", "threads", i + 1));
+        bn_json_append(bn_json_get(file, "entries"), entry);
     }
-    assert_int_equal(json_dump_file(file, path, 0), 0);
-    json_decref(file);
+    char *text = bn_json_dump(file, 0);
+    FILE *f = fopen(path, "w");
+    assert_true(text && f && fputs(text, f) >= 0 && fclose(f) == 0);
+    free(text);
+    bn_json_free(file);
     assert_int_equal(threads_of(first, &n), 1);
-    json_t *key = key_of("CPU", "new");
+    struct bn_json *key = key_of("CPU", "new");
     put(key, "{\"use\": {\"threads\": 7}}");
     assert_int_equal(threads_of(first, &n), 0);
     assert_int_equal(threads_of(key, &n), 7);
     assert_int_equal(n, TUNING_MAX_ENTRIES);
-    json_decref(key);
-    json_decref(first);
+    bn_json_free(key);
+    bn_json_free(first);
 }
 
 static void damaged_files_stay(void **state)
@@ -192,7 +197,7 @@ static void damaged_files_stay(void **state)
         "{\"format\": \"bitnet-tuning-1\", \"entries\": {}}",
         "{\"format\": \"bitnet-tuning-1\", \"entries\": [1]}",
     };
-    json_t *key = key_of("A", "1"), *entry = parse("{\"use\": {}}");
+    struct bn_json *key = key_of("A", "1"), *entry = parse("{\"use\": {}}");
     for (size_t i = 0; i < BN_ARRAY_LEN(texts); i++) {
         bitnet_error err = {0};
         char *after;
@@ -204,8 +209,8 @@ static void damaged_files_stay(void **state)
         assert_string_equal(after, texts[i]);
         free(after);
     }
-    json_decref(entry);
-    json_decref(key);
+    bn_json_free(entry);
+    bn_json_free(key);
 }
 
 static void wrong_values_are_named(void **state)
@@ -226,11 +231,11 @@ static void wrong_values_are_named(void **state)
     for (size_t i = 0; i < BN_ARRAY_LEN(cases); i++) {
         bitnet_error err = {0};
         struct tuning t;
-        json_t *entry = parse(cases[i][0]);
+        struct bn_json *entry = parse(cases[i][0]);
         assert_int_not_equal(tuning_values(&t, entry, path, &err), BITNET_OK);
         assert_non_null(strstr(err.text, cases[i][1]));
         assert_non_null(strstr(err.text, path));
-        json_decref(entry);
+        bn_json_free(entry);
     }
 }
 
@@ -238,19 +243,19 @@ static void keys_tell_apart(void **state)
 {
     (void)state;
     bitnet_error err = {0};
-    json_t *a, *b, *c, *missing;
+    struct bn_json *a, *b, *c, *missing;
     assert_int_equal(tuning_key(&a, NULL, "auto", "auto", &err), BITNET_OK);
     assert_int_equal(tuning_key(&b, NULL, "auto", "auto", &err), BITNET_OK);
     assert_int_equal(tuning_key(&c, NULL, "scalar", "auto", &err), BITNET_OK);
-    assert_true(json_equal(a, b));
-    assert_false(json_equal(a, c));
-    assert_true(json_is_string(json_object_get(json_object_get(a, "model"), "architecture")));
+    assert_true(bn_json_equal(a, b));
+    assert_false(bn_json_equal(a, c));
+    assert_true(bn_json_is_string(bn_json_get(bn_json_get(a, "model"), "architecture")));
     assert_int_not_equal(tuning_key(&missing, "/no/such/model.gguf", "auto", "auto", &err),
                          BITNET_OK);
     assert_null(missing);
-    json_decref(a);
-    json_decref(b);
-    json_decref(c);
+    bn_json_free(a);
+    bn_json_free(b);
+    bn_json_free(c);
 }
 
 /* What a command does before it opens a model. */
@@ -259,7 +264,7 @@ static void looking(void **state)
     (void)state;
     bitnet_error err = {0};
     struct tuning t;
-    json_t *key;
+    struct bn_json *key;
     assert_int_equal(tuning_key(&key, NULL, "auto", "auto", &err), BITNET_OK);
     put(key, "{\"date\": \"2026-11-15T10:00:00Z\", \"use\": {\"threads\": 5}}");
     assert_int_equal(tuning_look(&t, path, NULL, "auto", "auto", &err), BITNET_OK);
@@ -279,7 +284,7 @@ static void looking(void **state)
     assert_int_not_equal(tuning_look(&t, path, NULL, "auto", "auto", &err), BITNET_OK);
     setenv("XDG_CONFIG_HOME", folder, 1); /* the usual file need not be there */
     assert_int_equal(tuning_look(&t, "auto", NULL, "auto", "auto", &err), BITNET_OK);
-    json_decref(key);
+    bn_json_free(key);
 }
 
 int main(void)

@@ -9,26 +9,26 @@
 #include <cmocka.h>
 
 #include "base/half.h"
-#include "base/json.h"
+#include "json/json.h"
 #include "base/rng.h"
 #include "model/types.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static json_t *oracle(void)
+static struct bn_json *oracle(void)
 {
-    json_t *root;
+    struct bn_json *root;
     bitnet_error err;
-    if (bn_json_read(&root, TEST_DATA "/types/types.json", 1 << 20, &err) != BITNET_OK)
+    if (bn_json_read_file(&root, TEST_DATA "/types/types.json", 1 << 20, &err) != BITNET_OK)
         fail_msg("%s", err.text);
     return root;
 }
 
 /* a tensor of the oracle, its bytes in a block of their own: reads past the end are seen */
-static struct bn_stored stored_of(const json_t *t, uint8_t **data)
+static struct bn_stored stored_of(const struct bn_json *t, uint8_t **data)
 {
-    const char *hex = json_string_value(json_object_get(t, "data"));
+    const char *hex = bn_json_text(bn_json_get(t, "data"));
     size_t n = strlen(hex) / 2;
     *data = malloc(n);
     for (size_t i = 0; i < n; i++) {
@@ -38,11 +38,11 @@ static struct bn_stored stored_of(const json_t *t, uint8_t **data)
     }
     struct bn_stored s = {.data = *data,
                           .bytes = n,
-                          .rows = (uint64_t)json_integer_value(json_object_get(t, "rows")),
-                          .cols = (uint64_t)json_integer_value(json_object_get(t, "cols")),
+                          .rows = (uint64_t)bn_json_integer(bn_json_get(t, "rows")),
+                          .cols = (uint64_t)bn_json_integer(bn_json_get(t, "cols")),
                           .hf_scale = 1};
     uint64_t bytes;
-    assert_true(bn_type_by_name(&s.type, json_string_value(json_object_get(t, "type"))));
+    assert_true(bn_type_by_name(&s.type, bn_json_text(bn_json_get(t, "type"))));
     assert_true(bn_type_bytes(&bytes, s.type, s.rows, s.cols));
     assert_int_equal(bytes, n);
     return s;
@@ -51,9 +51,9 @@ static struct bn_stored stored_of(const json_t *t, uint8_t **data)
 static void ternary_matches_oracle(void **state)
 {
     (void)state;
-    json_t *root = oracle(), *t;
+    struct bn_json *root = oracle(), *t;
     size_t i;
-    json_array_foreach(json_object_get(root, "ternary"), i, t)
+    bn_json_each(bn_json_get(root, "ternary"), i, t)
     {
         uint8_t *data;
         struct bn_stored s = stored_of(t, &data);
@@ -64,13 +64,12 @@ static void ternary_matches_oracle(void **state)
         uint8_t *again = calloc(1, s.bytes);
         assert_true(info->ternary);
         for (uint64_t r = 0; r < s.rows; r++) {
-            const json_t *row = json_array_get(json_object_get(t, "scales"), r);
-            const char *want = json_string_value(json_array_get(json_object_get(t, "trits"), r));
+            const struct bn_json *row = bn_json_at(bn_json_get(t, "scales"), r);
+            const char *want = bn_json_text(bn_json_at(bn_json_get(t, "trits"), r));
             size_t n = bn_unpack_scales(scales, &s, r);
-            assert_int_equal(n, json_array_size(row));
+            assert_int_equal(n, bn_json_size(row));
             for (size_t k = 0; k < n; k++)
-                assert_int_equal(bn_f32_as_u32(scales[k]),
-                                 json_integer_value(json_array_get(row, k)));
+                assert_int_equal(bn_f32_as_u32(scales[k]), bn_json_integer(bn_json_at(row, k)));
             assert_true(bn_unpack_trits(w, &s, r));
             bn_dequant_row(x, &s, r);
             for (uint64_t k = 0; k < s.cols; k++) {
@@ -87,35 +86,35 @@ static void ternary_matches_oracle(void **state)
         assert_memory_equal(again, data, s.bytes); /* and packing gives the oracle's bytes */
         free(w), free(x), free(scales), free(f16), free(again), free(data);
     }
-    json_decref(root);
+    bn_json_free(root);
 }
 
 static void dense_matches_oracle(void **state)
 {
     (void)state;
-    json_t *root = oracle(), *t;
+    struct bn_json *root = oracle(), *t;
     size_t i;
-    json_array_foreach(json_object_get(root, "dense"), i, t)
+    bn_json_each(bn_json_get(root, "dense"), i, t)
     {
         uint8_t *data;
         struct bn_stored s = stored_of(t, &data);
         float *x = malloc(s.cols * sizeof *x);
         for (uint64_t r = 0; r < s.rows; r++) {
-            const json_t *row = json_array_get(json_object_get(t, "values"), r);
+            const struct bn_json *row = bn_json_at(bn_json_get(t, "values"), r);
             bn_dequant_row(x, &s, r);
             for (uint64_t k = 0; k < s.cols; k++)
-                assert_int_equal(bn_f32_as_u32(x[k]), json_integer_value(json_array_get(row, k)));
+                assert_int_equal(bn_f32_as_u32(x[k]), bn_json_integer(bn_json_at(row, k)));
         }
         free(x), free(data);
     }
-    json_decref(root);
+    bn_json_free(root);
 }
 
 /* all 243 words of five trits: byte as ggml writes it, and back */
 static void every_base3_word(void **state)
 {
     (void)state;
-    json_t *root = oracle(), *words = json_object_get(root, "base3");
+    struct bn_json *root = oracle(), *words = bn_json_get(root, "base3");
     for (int v = 0; v < 243; v++) {
         int8_t w[256] = {0}, back[256];
         uint8_t block[54] = {0};
@@ -123,12 +122,12 @@ static void every_base3_word(void **state)
         int rest = v;
         for (int n = 4; n >= 0; n--, rest /= 3) w[n * 32] = (int8_t)(rest % 3 - 1);
         bn_pack_trits(block, BN_TQ1_0, 1, 256, 0, w, &scale);
-        assert_int_equal(block[0], json_integer_value(json_array_get(words, (size_t)v)));
+        assert_int_equal(block[0], bn_json_integer(bn_json_at(words, (size_t)v)));
         struct bn_stored s = {BN_TQ1_0, block, sizeof block, 1, 256, 1};
         assert_true(bn_unpack_trits(back, &s, 0));
         assert_memory_equal(back, w, 256);
     }
-    json_decref(root);
+    bn_json_free(root);
     for (int byte = 0; byte < 256; byte++) { /* any byte is some five trits */
         uint8_t block[54] = {0};
         int8_t back[256];

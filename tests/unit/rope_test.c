@@ -12,6 +12,7 @@
 #include "model/gguf_write.h"
 #include "model/rope.h"
 #include <math.h>
+#include <stdlib.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -114,11 +115,11 @@ static void test_table(void **state)
 
 static bitnet_status from_json(struct bn_config *c, const char *text, bitnet_error *err)
 {
-    json_t *j;
+    struct bn_json *j;
     *c = (struct bn_config){.arch = "qwen3", .n_ctx = 1024, .head_dim = 128, .rope_dim = 128};
-    assert_int_equal(bn_json_parse(&j, text, strlen(text), "config", err), BITNET_OK);
+    assert_int_equal(bn_json_parse(&j, text, strlen(text), 0, "config", err), BITNET_OK);
     bitnet_status s = bn_config_hf_rope(c, j, "config", err);
-    json_decref(j);
+    bn_json_free(j);
     return s;
 }
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "json_text.h"
 #include "server/access_log.h"
 
 static bitnet_error err;
@@ -43,7 +43,7 @@ static int remove_folder(void **state)
 }
 
 /* line i of a file, parsed */
-static json_t *read_line(const char *file, size_t i)
+static struct bn_json *read_line(const char *file, size_t i)
 {
     char *text;
     size_t n;
@@ -54,14 +54,14 @@ static json_t *read_line(const char *file, size_t i)
         assert_non_null(p);
         p++;
     }
-    json_t *j = json_loadb(p, strcspn(p, "\n"), 0, NULL);
+    struct bn_json *j = json_of_bytes(p, strcspn(p, "\n"), 0);
     free(text);
     return j;
 }
 
-static const char *string(const json_t *j, const char *key)
+static const char *string(const struct bn_json *j, const char *key)
 {
-    return json_string_value(json_object_get(j, key));
+    return bn_json_text(bn_json_get(j, key));
 }
 
 static void test_line(void **state)
@@ -81,18 +81,18 @@ static void test_line(void **state)
                                                .n_cached = 4,
                                                .n_generated = 34,
                                                .finish = "stop"});
-    json_t *j = read_line(path, 0); /* it is there before the log is closed */
+    struct bn_json *j = read_line(path, 0); /* it is there before the log is closed */
     assert_non_null(j);
     assert_string_equal(string(j, "request_id"), "req-1");
     assert_string_equal(string(j, "path"), "/v1/chat/completions");
     assert_string_equal(string(j, "finish"), "stop");
-    assert_int_equal(json_integer_value(json_object_get(j, "status")), 200);
-    assert_true(json_is_true(json_object_get(j, "stream")));
-    assert_true(json_real_value(json_object_get(j, "total_ms")) == 1234.568);
-    assert_true(json_real_value(json_object_get(j, "first_ms")) == 1.5);
-    assert_true(json_is_null(json_object_get(j, "queue_ms")));
-    assert_true(json_is_null(json_object_get(j, "error")));
-    assert_int_equal(json_integer_value(json_object_get(j, "generated_tokens")), 34);
+    assert_int_equal(bn_json_integer(bn_json_get(j, "status")), 200);
+    assert_true(bn_json_is_true(bn_json_get(j, "stream")));
+    assert_true(bn_json_number(bn_json_get(j, "total_ms")) == 1234.568);
+    assert_true(bn_json_number(bn_json_get(j, "first_ms")) == 1.5);
+    assert_true(bn_json_is_null(bn_json_get(j, "queue_ms")));
+    assert_true(bn_json_is_null(bn_json_get(j, "error")));
+    assert_int_equal(bn_json_integer(bn_json_get(j, "generated_tokens")), 34);
     const char *when = string(j, "time");
     struct tm tm = {0};
     assert_int_equal(strlen(when), strlen("2026-01-02T03:04:05.678Z"));
@@ -100,7 +100,7 @@ static void test_line(void **state)
     assert_non_null(rest);
     assert_string_equal(rest + 3, "Z");
     assert_true(labs((long)(timegm(&tm) - time(NULL))) <= 2);
-    json_decref(j);
+    bn_json_free(j);
     access_log_close(&l);
 }
 
@@ -113,13 +113,13 @@ static void test_any_bytes(void **state)
     for (int i = 0; i < 255; i++) all[i] = (char)(i + 1);
     access_log_write(&l,
                      &(struct access_line){.path = all, .peer = "\"\\\n", .error = "caf\xc3\xa9"});
-    json_t *j = read_line(path, 0);
+    struct bn_json *j = read_line(path, 0);
     assert_non_null(j);
     assert_string_equal(string(j, "peer"), "\"\\\n");
     assert_string_equal(string(j, "error"), "caf\xc3\xa9");
     assert_memory_equal(string(j, "path"), all, 127);
     assert_memory_equal(string(j, "path") + 127, "\xef\xbf\xbd", 3); /* no character */
-    json_decref(j);
+    bn_json_free(j);
     /* every start of a string that is cut in a character, and one that is far too long */
     char longer[10000];
     memset(longer, 'x', sizeof longer);
@@ -130,7 +130,7 @@ static void test_any_bytes(void **state)
                                longer};
     for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
         access_log_write(&l, &(struct access_line){.path = cut[i]});
-        json_decref(j = read_line(path, i + 1));
+        bn_json_free(j = read_line(path, i + 1));
         assert_non_null(j);
     }
     access_log_close(&l);
@@ -153,26 +153,26 @@ static void test_reopen(void **state)
     access_log_write(&l, &(struct access_line){.path = "/b"}); /* still to the moved one */
     assert_int_equal(access_log_reopen(&l, &err), BITNET_OK);
     access_log_write(&l, &(struct access_line){.path = "/c"});
-    json_t *b = read_line(moved, 1), *c = read_line(path, 0);
+    struct bn_json *b = read_line(moved, 1), *c = read_line(path, 0);
     assert_string_equal(string(b, "path"), "/b");
     assert_string_equal(string(c, "path"), "/c");
-    json_decref(b);
-    json_decref(c);
+    bn_json_free(b);
+    bn_json_free(c);
     /* where it cannot be opened again, the old one goes on */
     l.path = "/nonexistent/access.log";
     assert_int_equal(access_log_reopen(&l, &err), BITNET_E_IO);
     assert_non_null(strstr(err.text, "/nonexistent/access.log"));
     access_log_write(&l, &(struct access_line){.path = "/d"});
-    json_t *d = read_line(path, 1);
+    struct bn_json *d = read_line(path, 1);
     assert_string_equal(string(d, "path"), "/d");
-    json_decref(d);
+    bn_json_free(d);
     access_log_close(&l);
     /* appended to, not begun anew */
     assert_int_equal(access_log_open(&l, path, &err), BITNET_OK);
     access_log_write(&l, &(struct access_line){.path = "/e"});
-    json_t *e = read_line(path, 2);
+    struct bn_json *e = read_line(path, 2);
     assert_string_equal(string(e, "path"), "/e");
-    json_decref(e);
+    bn_json_free(e);
     access_log_close(&l);
 }
 

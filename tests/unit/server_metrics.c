@@ -86,22 +86,23 @@ static double number(const char *begin)
     return strtod(p + strlen(pattern), NULL);
 }
 
-static json_t *asked(void)
+static struct bn_json *asked(void)
 {
-    json_t *j = metrics_json(m, &now);
+    struct bn_json *j = metrics_json(m, &now);
     assert_non_null(j);
     return j;
 }
 
 /* names: "histograms", "step_seconds", "p50" */
-static double member(const json_t *j, const char *a, const char *b, const char *c, const char *d)
+static double member(const struct bn_json *j, const char *a, const char *b, const char *c,
+                     const char *d)
 {
     const char *path[] = {a, b, c, d};
     for (size_t i = 0; i < BN_ARRAY_LEN(path) && path[i]; i++) {
-        j = json_object_get(j, path[i]);
+        j = bn_json_get(j, path[i]);
         if (!j) fail_msg("no member '%s'", path[i]);
     }
-    return json_is_null(j) ? (double)NAN : json_number_value(j);
+    return bn_json_is_null(j) ? (double)NAN : bn_json_number(j);
 }
 
 static struct metrics_answer an_answer(bitnet_finish finish)
@@ -189,8 +190,8 @@ static void test_labels(void **state)
     char longer[1000] = "x";
     for (size_t i = 0; i < 400; i++) strcat(longer, "\xc3\xa9");
     metrics_rejected(m, longer);
-    json_t *j = asked();
-    json_decref(j);
+    struct bn_json *j = asked();
+    bn_json_free(j);
     /* however many there are, memory is not theirs */
     size_t used = 0;
     for (int i = 0; i < 5000; i++) {
@@ -209,9 +210,9 @@ static void test_labels(void **state)
 static void test_histogram(void **state)
 {
     (void)state;
-    json_t *j = asked();
+    struct bn_json *j = asked();
     assert_true(isnan(member(j, "histograms", "step_seconds", "p50", NULL)));
-    json_decref(j);
+    bn_json_free(j);
     for (int i = 1; i <= 1000; i++) metrics_token(m, (uint64_t)i * 100000); /* to 100 ms */
     /* bounds belong to the bucket below them, and lines add up */
     assert_true(number("bitnet_inter_token_latency_seconds_bucket{le=\"0.0001\"}") == 1);
@@ -226,20 +227,19 @@ static void test_histogram(void **state)
     assert_true(fabs(member(j, "histograms", h, "p50", NULL) - 0.050) < 1e-12);
     assert_true(fabs(member(j, "histograms", h, "p90", NULL) - 0.090) < 1e-12);
     assert_true(fabs(member(j, "histograms", h, "p99", NULL) - 0.099) < 1e-12);
-    const json_t *buckets =
-        json_object_get(json_object_get(json_object_get(j, "histograms"), h), "buckets");
-    size_t n = json_array_size(buckets);
-    json_int_t total = 0;
-    for (size_t i = 0; i < n; i++)
-        total += json_integer_value(json_array_get(json_array_get(buckets, i), 1));
+    const struct bn_json *buckets =
+        bn_json_get(bn_json_get(bn_json_get(j, "histograms"), h), "buckets");
+    size_t n = bn_json_size(buckets);
+    int64_t total = 0;
+    for (size_t i = 0; i < n; i++) total += bn_json_integer(bn_json_at(bn_json_at(buckets, i), 1));
     assert_int_equal(total, 1000);
-    assert_true(json_is_null(json_array_get(json_array_get(buckets, n - 1), 0)));
-    json_decref(j);
+    assert_true(bn_json_is_null(bn_json_at(bn_json_at(buckets, n - 1), 0)));
+    bn_json_free(j);
     /* above the last bound */
     for (int i = 0; i < 100000; i++) metrics_token(m, 500000000000u);
     j = asked();
     assert_true(member(j, "histograms", h, "p99", NULL) == 120);
-    json_decref(j);
+    bn_json_free(j);
 }
 
 static void test_answers(void **state)
@@ -297,9 +297,9 @@ static void test_rates(void **state)
     for (int t = 0; t < 100; t++) {
         for (int i = 0; i < (t < 90 ? 10 : 100); i++) metrics_step(m, &s);
         let_pass(second);
-        json_decref(asked());
+        bn_json_free(asked());
     }
-    json_t *j = asked();
+    struct bn_json *j = asked();
     assert_true(near(member(j, "rates", "generation_tokens_total", "1s", NULL), 400));
     assert_true(near(member(j, "rates", "generation_tokens_total", "10s", NULL), 400));
     assert_true(near(member(j, "rates", "prompt_tokens_computed_total", "10s", NULL), 600));
@@ -309,10 +309,10 @@ static void test_rates(void **state)
     assert_true(member(j, "histograms", "step_seconds", "recent", "count") == 50 * 10 + 10 * 100);
     assert_true(member(j, "histograms", "step_seconds", "count", NULL) == 90 * 10 + 10 * 100);
     assert_true(member(j, "values", "generation_tokens_total", NULL, NULL) == 1900 * 4);
-    json_decref(j);
+    bn_json_free(j);
     /* asked twice at once: no time has passed, and no moment is taken */
     size_t n = m->n_moments;
-    json_decref(asked());
+    bn_json_free(asked());
     assert_int_equal(m->n_moments, n);
 }
 
@@ -377,46 +377,46 @@ static void test_layers(void **state)
     assert_true(isnan(number("bitnet_kv_entropy{layer=\"2\",side=\"keys\"}")));
     assert_true(isnan(number("bitnet_activation_zero_ratio{layer=\"3\"}")));
     assert_true(number("bitnet_activation_zero_ratio{layer=\"4\"}") == 0.75);
-    json_t *j = asked(), *l = json_object_get(j, "layers");
+    struct bn_json *j = asked(), *l = bn_json_get(j, "layers");
     bitnet_model_info info = {.size = sizeof info};
     bitnet_model_get_info(model, &info);
-    json_t *entropy = json_object_get(l, "kv_entropy_keys");
-    assert_int_equal(json_array_size(entropy), info.n_layer);
-    assert_true(json_number_value(json_array_get(entropy, 1)) == 7.0625);
-    assert_true(json_is_null(json_array_get(entropy, 2)));
-    assert_true(json_is_null(json_array_get(json_object_get(l, "activation_zero"), 3)));
-    json_decref(j);
+    struct bn_json *entropy = bn_json_get(l, "kv_entropy_keys");
+    assert_int_equal(bn_json_size(entropy), info.n_layer);
+    assert_true(bn_json_number(bn_json_at(entropy, 1)) == 7.0625);
+    assert_true(bn_json_is_null(bn_json_at(entropy, 2)));
+    assert_true(bn_json_is_null(bn_json_at(bn_json_get(l, "activation_zero"), 3)));
+    bn_json_free(j);
 }
 
 /* The level of an alert. */
 static const char *level(const char *name)
 {
     static char found[16];
-    json_t *j = asked(), *a;
+    struct bn_json *j = asked(), *a;
     size_t i;
     found[0] = 0;
-    json_array_foreach(json_object_get(j, "alerts"), i, a)
+    bn_json_each(bn_json_get(j, "alerts"), i, a)
     {
-        if (strcmp(json_string_value(json_object_get(a, "name")), name) != 0) continue;
-        snprintf(found, sizeof found, "%s", json_string_value(json_object_get(a, "level")));
+        if (strcmp(bn_json_text(bn_json_get(a, "name")), name) != 0) continue;
+        snprintf(found, sizeof found, "%s", bn_json_text(bn_json_get(a, "level")));
     }
-    json_decref(j);
+    bn_json_free(j);
     return found;
 }
 
 static void test_alerts(void **state)
 {
     (void)state;
-    json_t *j = asked(), *a;
+    struct bn_json *j = asked(), *a;
     size_t i;
-    json_array_foreach(json_object_get(j, "alerts"), i, a)
+    bn_json_each(bn_json_get(j, "alerts"), i, a)
     {
-        assert_string_equal(json_string_value(json_object_get(a, "level")), "ok");
-        assert_true(json_is_number(json_object_get(a, "threshold")));
-        assert_true(strlen(json_string_value(json_object_get(a, "text"))) > 20);
+        assert_string_equal(bn_json_text(bn_json_get(a, "level")), "ok");
+        assert_true(bn_json_is_number(bn_json_get(a, "threshold")));
+        assert_true(strlen(bn_json_text(bn_json_get(a, "text"))) > 20);
     }
     assert_int_equal(i, n_metric_alerts);
-    json_decref(j);
+    bn_json_free(j);
     worker.health.answers = 5;
     worker.health.repetition = 0.08; /* at a threshold is not beyond it */
     assert_string_equal(level("Repetition"), "ok");
@@ -448,8 +448,8 @@ static void test_alerts(void **state)
     snprintf(worker.broken.text, sizeof worker.broken.text, "step 7 failed");
     assert_string_equal(level("EngineBroken"), "crit");
     j = asked();
-    assert_string_equal(json_string_value(json_object_get(j, "broken")), "step 7 failed");
-    json_decref(j);
+    assert_string_equal(bn_json_text(bn_json_get(j, "broken")), "step 7 failed");
+    bn_json_free(j);
 }
 
 static int print_text(void)

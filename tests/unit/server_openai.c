@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "server_openai_common.h"
+#include <stdio.h>
 
 static void test_defaults(void **state)
 {
@@ -174,7 +175,7 @@ static void test_messages(void **state)
             "\"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
             "\"text\", \"text\": \"bc\"}], \"name\": \"Ann\"}, {\"role\": \"assistant\", "
             "\"content\": \"d\", \"refusal\": null, \"annotations\": [], \"tool_calls\": []}]}");
-    char *text = json_dumps(r.messages, JSON_COMPACT);
+    char *text = bn_json_dump(r.messages, BN_JSON_COMPACT);
     assert_string_equal(text, "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\","
                               "\"content\":\"abc\"},{\"role\":\"assistant\",\"content\":\"d\"}]");
     free(text);
@@ -187,7 +188,7 @@ static void test_messages(void **state)
 /* What the conversation looks like to a template that shows everything. */
 static char *messages_text(void)
 {
-    char *text = json_dumps(r.messages, JSON_COMPACT);
+    char *text = bn_json_dump(r.messages, BN_JSON_COMPACT);
     assert_non_null(text);
     return text;
 }

@@ -5,6 +5,7 @@
 #define TESTS_SERVER_OPENAI_COMMON_H
 
 #include "server/openai_reply.h"
+#include "json_text.h"
 #include "server_model.h"
 
 static struct openai_request r;
@@ -12,12 +13,10 @@ static struct openai_request r;
 static bitnet_status read_as(enum openai_kind kind, const char *body)
 {
     static const struct openai_defaults d = {.max_tokens = 77, .seed = 99};
-    json_error_t e;
-    json_t *j = json_loads(body, JSON_ALLOW_NUL, &e);
-    if (!j) fail_msg("%s: %s", body, e.text);
+    struct bn_json *j = json_of(body);
     err = (bitnet_error){0};
     bitnet_status s = openai_request_read(&r, kind, j, &d, &err);
-    json_decref(j); /* the request holds on to it */
+    bn_json_free(j); /* the request holds on to it */
     return s;
 }
 

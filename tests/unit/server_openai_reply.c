@@ -23,11 +23,11 @@ static void give(struct openai_reply *reply, bitnet_event e)
 
 static char *dump(struct openai_reply *reply)
 {
-    json_t *j = openai_reply_json(reply, false);
+    struct bn_json *j = openai_reply_json(reply, false);
     assert_non_null(j);
-    char *text = json_dumps(json_object_get(j, "choices"), JSON_COMPACT | JSON_REAL_PRECISION(9));
-    assert_int_equal(json_integer_value(json_object_get(j, "created")), 0);
-    json_decref(j);
+    char *text = bn_json_dump(bn_json_get(j, "choices"), BN_JSON_COMPACT | BN_JSON_DIGITS(9));
+    assert_int_equal(bn_json_integer(bn_json_get(j, "created")), 0);
+    bn_json_free(j);
     return text;
 }
 
@@ -59,15 +59,15 @@ static void test_reply_choices(void **state)
         "{\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"b\",\"refusal\":null},"
         "\"logprobs\":null,\"finish_reason\":\"stop\"}]");
     free(text);
-    json_t *j = openai_reply_json(&reply, false);
-    assert_string_equal(json_string_value(json_object_get(j, "id")), "chatcmpl-7");
-    assert_string_equal(json_string_value(json_object_get(j, "object")), "chat.completion");
-    assert_string_equal(json_string_value(json_object_get(j, "model")), "stories-31m");
-    const json_t *usage = json_object_get(j, "usage");
-    assert_int_equal(json_integer_value(json_object_get(usage, "prompt_tokens")), 3);
-    assert_int_equal(json_integer_value(json_object_get(usage, "completion_tokens")), 3);
-    assert_int_equal(json_integer_value(json_object_get(usage, "total_tokens")), 6);
-    json_decref(j);
+    struct bn_json *j = openai_reply_json(&reply, false);
+    assert_string_equal(bn_json_text(bn_json_get(j, "id")), "chatcmpl-7");
+    assert_string_equal(bn_json_text(bn_json_get(j, "object")), "chat.completion");
+    assert_string_equal(bn_json_text(bn_json_get(j, "model")), "stories-31m");
+    const struct bn_json *usage = bn_json_get(j, "usage");
+    assert_int_equal(bn_json_integer(bn_json_get(usage, "prompt_tokens")), 3);
+    assert_int_equal(bn_json_integer(bn_json_get(usage, "completion_tokens")), 3);
+    assert_int_equal(bn_json_integer(bn_json_get(usage, "total_tokens")), 6);
+    bn_json_free(j);
     openai_reply_close(&reply);
 }
 
@@ -144,12 +144,12 @@ static void test_quote(void **state)
         struct bn_buf b;
         bn_buf_init(&b, 1 << 10);
         assert_true(bn_json_quote(&b, bytes, n));
-        json_t *read = json_loadb(b.data, b.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL),
-               *meant = openai_text(bytes, n);
+        struct bn_json *read = json_of_bytes(b.data, b.len, BN_JSON_ANY),
+                       *meant = openai_text(bytes, n);
         assert_non_null(read);
-        assert_true(json_equal(read, meant));
-        json_decref(read);
-        json_decref(meant);
+        assert_true(bn_json_equal(read, meant));
+        bn_json_free(read);
+        bn_json_free(meant);
         bn_buf_free(&b);
     }
 }
@@ -173,22 +173,22 @@ static void test_errors(void **state)
         {504, "timeout_error", NULL},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        json_t *j = openai_error_json(known[i].status, "no \xff", NULL, NULL);
-        const json_t *e = json_object_get(j, "error"), *code = json_object_get(e, "code");
-        assert_string_equal(json_string_value(json_object_get(e, "message")), "no \xef\xbf\xbd");
-        assert_string_equal(json_string_value(json_object_get(e, "type")), known[i].type);
-        assert_true(json_is_null(json_object_get(e, "param")));
-        if (known[i].code) assert_string_equal(json_string_value(code), known[i].code);
-        else assert_true(json_is_null(code));
-        json_decref(j);
+        struct bn_json *j = openai_error_json(known[i].status, "no \xff", NULL, NULL);
+        const struct bn_json *e = bn_json_get(j, "error"), *code = bn_json_get(e, "code");
+        assert_string_equal(bn_json_text(bn_json_get(e, "message")), "no \xef\xbf\xbd");
+        assert_string_equal(bn_json_text(bn_json_get(e, "type")), known[i].type);
+        assert_true(bn_json_is_null(bn_json_get(e, "param")));
+        if (known[i].code) assert_string_equal(bn_json_text(code), known[i].code);
+        else assert_true(bn_json_is_null(code));
+        bn_json_free(j);
     }
-    json_t *j = openai_error_json(400, "too long", "messages", "context_length_exceeded");
-    char *text = json_dumps(j, JSON_COMPACT);
+    struct bn_json *j = openai_error_json(400, "too long", "messages", "context_length_exceeded");
+    char *text = bn_json_dump(j, BN_JSON_COMPACT);
     assert_string_equal(text, "{\"error\":{\"message\":\"too long\",\"type\":"
                               "\"invalid_request_error\",\"param\":\"messages\",\"code\":"
                               "\"context_length_exceeded\"}}");
     free(text);
-    json_decref(j);
+    bn_json_free(j);
 }
 
 static void test_reply_error(void **state)
@@ -200,12 +200,12 @@ static void test_reply_error(void **state)
     openai_request_free(&r);
     give(&reply, (bitnet_event){.token = -1, .finish = BITNET_FINISH_ERROR, .error = "broken"});
     assert_true(openai_reply_done(&reply)); /* the other choices are not waited for */
-    json_t *j = openai_error_json(500, reply.error.text, NULL, NULL);
-    char *text = json_dumps(j, JSON_COMPACT);
+    struct bn_json *j = openai_error_json(500, reply.error.text, NULL, NULL);
+    char *text = bn_json_dump(j, BN_JSON_COMPACT);
     assert_string_equal(text, "{\"error\":{\"message\":\"broken\",\"type\":\"server_error\","
                               "\"param\":null,\"code\":null}}");
     free(text);
-    json_decref(j);
+    bn_json_free(j);
     openai_reply_close(&reply);
     openai_reply_close(&reply); /* of zeros: nothing happens */
 }

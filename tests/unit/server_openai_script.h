@@ -86,7 +86,7 @@ static void begin(enum openai_kind kind, const char *body)
     top[1] = (bitnet_logprob){300, -1.25f};
 }
 
-static json_t *reply_of_script(void)
+static struct bn_json *reply_of_script(void)
 {
     struct openai_reply reply;
     assert_int_equal(openai_reply_open(&reply, &r, model, "7", 5, &err), BITNET_OK);
@@ -94,7 +94,7 @@ static json_t *reply_of_script(void)
         assert_int_equal(openai_reply_take(&reply, script.at[i].prompt, &script.at[i].e, &err),
                          BITNET_OK);
     assert_true(openai_reply_done(&reply));
-    json_t *j = openai_reply_json(&reply, true);
+    struct bn_json *j = openai_reply_json(&reply, true);
     assert_non_null(j);
     openai_reply_close(&reply);
     return j;
@@ -126,15 +126,15 @@ static const uint32_t patterns[] = {1, 2, 5, 50, 0};
 
 /* ------------------------------------------------------------------ what came out */
 
-static void append_text(json_t *object, const char *key, const json_t *more)
+static void append_text(struct bn_json *object, const char *key, const struct bn_json *more)
 {
-    if (!json_is_string(more)) return;
-    const char *old = json_string_value(json_object_get(object, key));
-    json_object_set_new(object, key, json_sprintf("%s%s", old ? old : "", json_string_value(more)));
+    if (!bn_json_is_string(more)) return;
+    const char *old = bn_json_text(bn_json_get(object, key));
+    bn_json_set(object, key, bn_json_printf("%s%s", old ? old : "", bn_json_text(more)));
 }
 
 /* The next event: its data; *name: what its event line says, "" if there is none. */
-static json_t *next_event(const char **at, char name[64])
+static struct bn_json *next_event(const char **at, char name[64])
 {
     name[0] = 0;
     if (strncmp(*at, "event: ", 7) == 0) {
@@ -147,18 +147,15 @@ static json_t *next_event(const char **at, char name[64])
     if (strncmp(*at, "data: ", 6) != 0) fail_msg("no data: %.40s", *at);
     const char *end = strstr(*at, "\n\n");
     assert_non_null(end);
-    json_error_t e;
-    json_t *j =
-        json_loadb(*at + 6, (size_t)(end - *at - 6), JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
-    if (!j) fail_msg("%s: %.200s", e.text, *at);
+    struct bn_json *j = json_of_bytes(*at + 6, (size_t)(end - *at - 6), BN_JSON_UNIQUE);
     *at = end + 2;
     return j;
 }
 
-static void same_json(const json_t *a, const json_t *b)
+static void same_json(const struct bn_json *a, const struct bn_json *b)
 {
-    char *ta = json_dumps(a, OPENAI_DUMP_FLAGS | JSON_SORT_KEYS | JSON_ENCODE_ANY),
-         *tb = json_dumps(b, OPENAI_DUMP_FLAGS | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    char *ta = bn_json_dump(a, OPENAI_DUMP_FLAGS | BN_JSON_SORT),
+         *tb = bn_json_dump(b, OPENAI_DUMP_FLAGS | BN_JSON_SORT);
     assert_non_null(ta);
     assert_non_null(tb);
     if (strcmp(ta, tb) != 0) fail_msg("\n%s\n%s", ta, tb);

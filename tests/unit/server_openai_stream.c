@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "server_openai_script.h"
+#include <stdio.h>
 
 #define TOOLS                                                                            \
     "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}, {\"type\": " \
@@ -20,110 +21,109 @@
 /* ------------------------------------------------------------------ putting together */
 
 /* Lists grow, everything else is replaced. */
-static void extend_lists(json_t *to, const json_t *from)
+static void extend_lists(struct bn_json *to, const struct bn_json *from)
 {
     const char *key;
-    json_t *v;
-    json_object_foreach((json_t *)from, key, v)
+    struct bn_json *v;
+    bn_json_each_member(from, key, v)
     {
-        json_t *old = json_object_get(to, key);
-        if (json_is_array(old)) json_array_extend(old, v);
-        else json_object_set_new(to, key, json_deep_copy(v));
+        struct bn_json *old = bn_json_get(to, key);
+        if (bn_json_is_array(old)) bn_json_extend(old, v);
+        else bn_json_set(to, key, bn_json_deep_copy(v));
     }
 }
 
-static void add_calls(json_t *message, const json_t *pieces)
+static void add_calls(struct bn_json *message, const struct bn_json *pieces)
 {
     size_t i;
-    const json_t *piece;
+    const struct bn_json *piece;
     if (!pieces) return;
-    if (!json_object_get(message, "tool_calls"))
-        json_object_set_new(message, "tool_calls", json_array());
-    json_t *calls = json_object_get(message, "tool_calls");
-    json_array_foreach(pieces, i, piece)
+    if (!bn_json_get(message, "tool_calls")) bn_json_set(message, "tool_calls", bn_json_array());
+    struct bn_json *calls = bn_json_get(message, "tool_calls");
+    bn_json_each(pieces, i, piece)
     {
-        size_t at = (size_t)json_integer_value(json_object_get(piece, "index"));
-        const json_t *function = json_object_get(piece, "function");
-        if (at == json_array_size(calls)) {
-            json_t *call = json_deep_copy(piece);
-            json_object_del(call, "index");
-            json_array_append_new(calls, call);
+        size_t at = (size_t)bn_json_integer(bn_json_get(piece, "index"));
+        const struct bn_json *function = bn_json_get(piece, "function");
+        if (at == bn_json_size(calls)) {
+            struct bn_json *call = bn_json_deep_copy(piece);
+            bn_json_del(call, "index");
+            bn_json_append(calls, call);
             continue;
         }
-        assert_true(at + 1 == json_array_size(calls)); /* one after the other */
-        assert_null(json_object_get(piece, "id"));
-        append_text(json_object_get(json_array_get(calls, at), "function"), "arguments",
-                    json_object_get(function, "arguments"));
+        assert_true(at + 1 == bn_json_size(calls)); /* one after the other */
+        assert_null(bn_json_get(piece, "id"));
+        append_text(bn_json_get(bn_json_at(calls, at), "function"), "arguments",
+                    bn_json_get(function, "arguments"));
     }
 }
 
-static void add_choice(json_t *choices, const json_t *piece)
+static void add_choice(struct bn_json *choices, const struct bn_json *piece)
 {
-    size_t at = (size_t)json_integer_value(json_object_get(piece, "index"));
-    json_t *c = json_array_get(choices, at), *delta = json_object_get(piece, "delta");
+    size_t at = (size_t)bn_json_integer(bn_json_get(piece, "index"));
+    struct bn_json *c = bn_json_at(choices, at), *delta = bn_json_get(piece, "delta");
     assert_non_null(c);
-    assert_true(json_is_null(json_object_get(c, "finish_reason"))); /* nothing comes after it */
+    assert_true(bn_json_is_null(bn_json_get(c, "finish_reason"))); /* nothing comes after it */
     if (delta) {
-        json_t *m = json_object_get(c, "message");
+        struct bn_json *m = bn_json_get(c, "message");
         if (!m) { /* the first one says who is speaking, and nothing else */
-            assert_string_equal(json_string_value(json_object_get(delta, "role")), "assistant");
-            assert_string_equal(json_string_value(json_object_get(delta, "content")), "");
-            json_object_set_new(c, "message", json_deep_copy(delta));
+            assert_string_equal(bn_json_text(bn_json_get(delta, "role")), "assistant");
+            assert_string_equal(bn_json_text(bn_json_get(delta, "content")), "");
+            bn_json_set(c, "message", bn_json_deep_copy(delta));
         } else {
-            assert_null(json_object_get(delta, "role"));
-            append_text(m, "content", json_object_get(delta, "content"));
-            add_calls(m, json_object_get(delta, "tool_calls"));
+            assert_null(bn_json_get(delta, "role"));
+            append_text(m, "content", bn_json_get(delta, "content"));
+            add_calls(m, bn_json_get(delta, "tool_calls"));
         }
     } else {
-        append_text(c, "text", json_object_get(piece, "text"));
+        append_text(c, "text", bn_json_get(piece, "text"));
     }
-    const json_t *logprobs = json_object_get(piece, "logprobs");
-    if (json_is_object(logprobs)) {
-        if (!json_is_object(json_object_get(c, "logprobs")))
-            json_object_set_new(c, "logprobs", json_object());
-        extend_lists(json_object_get(c, "logprobs"), logprobs);
+    const struct bn_json *logprobs = bn_json_get(piece, "logprobs");
+    if (bn_json_is_object(logprobs)) {
+        if (!bn_json_is_object(bn_json_get(c, "logprobs")))
+            bn_json_set(c, "logprobs", bn_json_object());
+        extend_lists(bn_json_get(c, "logprobs"), logprobs);
     }
-    json_object_set(c, "finish_reason", json_object_get(piece, "finish_reason"));
+    bn_json_set(c, "finish_reason", bn_json_ref(bn_json_get(piece, "finish_reason")));
 }
 
 /* A stream of chunks as {"choices", "usage"}. */
-static json_t *join_chunks(const char *at, uint32_t n_choices, bool usage)
+static struct bn_json *join_chunks(const char *at, uint32_t n_choices, bool usage)
 {
-    json_t *choices = json_array(), *whole = json_pack("{s:o}", "choices", choices);
+    struct bn_json *choices = bn_json_array(), *whole = bn_json_pack("{s:o}", "choices", choices);
     for (uint32_t i = 0; i < n_choices; i++)
-        json_array_append_new(
-            choices, json_pack("{s:i, s:n, s:n}", "index", (int)i, "logprobs", "finish_reason"));
+        bn_json_append(
+            choices, bn_json_pack("{s:i, s:n, s:n}", "index", (int)i, "logprobs", "finish_reason"));
     char name[64];
     while (strncmp(at, "data: [DONE]\n\n", 14) != 0) {
-        json_t *chunk = next_event(&at, name);
+        struct bn_json *chunk = next_event(&at, name);
         assert_string_equal(name, "");
-        const json_t *list = json_object_get(chunk, "choices");
-        const json_t *told = json_object_get(chunk, "usage");
+        const struct bn_json *list = bn_json_get(chunk, "choices");
+        const struct bn_json *told = bn_json_get(chunk, "usage");
         assert_true(usage ? told != NULL : told == NULL);
-        if (json_array_size(list)) {
-            assert_int_equal(json_array_size(list), 1);
-            add_choice(choices, json_array_get(list, 0));
-            assert_true(!told || json_is_null(told));
+        if (bn_json_size(list)) {
+            assert_int_equal(bn_json_size(list), 1);
+            add_choice(choices, bn_json_at(list, 0));
+            assert_true(!told || bn_json_is_null(told));
         } else {
-            assert_null(json_object_get(whole, "usage"));
-            json_object_set_new(whole, "usage", json_deep_copy(told));
+            assert_null(bn_json_get(whole, "usage"));
+            bn_json_set(whole, "usage", bn_json_deep_copy(told));
         }
-        json_decref(chunk);
+        bn_json_free(chunk);
     }
     assert_string_equal(at, "data: [DONE]\n\n"); /* and that is the end */
     return whole;
 }
 
 /* A call without text has no content; in pieces that cannot be told from an empty one. */
-static void empty_contents(json_t *choices)
+static void empty_contents(struct bn_json *choices)
 {
     size_t i;
-    json_t *c;
-    json_array_foreach(choices, i, c)
+    struct bn_json *c;
+    bn_json_each(choices, i, c)
     {
-        json_t *m = json_object_get(c, "message");
-        if (m && json_is_null(json_object_get(m, "content")))
-            json_object_set_new(m, "content", json_string(""));
+        struct bn_json *m = bn_json_get(c, "message");
+        if (m && bn_json_is_null(bn_json_get(m, "content")))
+            bn_json_set(m, "content", bn_json_string(""));
     }
 }
 
@@ -131,19 +131,18 @@ static void empty_contents(json_t *choices)
 static void check_chunks(void)
 {
     uint32_t n = (uint32_t)r.n_prompts * r.request.n_choices;
-    json_t *reply = reply_of_script();
-    empty_contents(json_object_get(reply, "choices"));
+    struct bn_json *reply = reply_of_script();
+    empty_contents(bn_json_get(reply, "choices"));
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
         char *text = stream_of_script(patterns[i]);
         assert_non_null(text);
-        json_t *joined = join_chunks(text, n, r.include_usage);
-        same_json(json_object_get(joined, "choices"), json_object_get(reply, "choices"));
-        if (r.include_usage)
-            same_json(json_object_get(joined, "usage"), json_object_get(reply, "usage"));
-        json_decref(joined);
+        struct bn_json *joined = join_chunks(text, n, r.include_usage);
+        same_json(bn_json_get(joined, "choices"), bn_json_get(reply, "choices"));
+        if (r.include_usage) same_json(bn_json_get(joined, "usage"), bn_json_get(reply, "usage"));
+        bn_json_free(joined);
         free(text);
     }
-    json_decref(reply);
+    bn_json_free(reply);
 }
 
 /* ------------------------------------------------------------------ tests */
@@ -190,14 +189,13 @@ static void test_several_prompts(void **state)
                 script_answer(p, c, p == c ? "" : STORY, BITNET_FINISH_LENGTH);
         shuffle();
         check_chunks();
-        json_t *reply = reply_of_script();
-        const json_t *choices = json_object_get(reply, "choices"),
-                     *last = json_array_get(choices, 5);
-        assert_string_equal(json_string_value(json_object_get(last, "text")), "\xe2\x82\xac" STORY);
-        assert_int_equal(
-            json_integer_value(json_object_get(json_object_get(reply, "usage"), "prompt_tokens")),
-            3 + 4 + 5);
-        json_decref(reply);
+        struct bn_json *reply = reply_of_script();
+        const struct bn_json *choices = bn_json_get(reply, "choices"),
+                             *last = bn_json_at(choices, 5);
+        assert_string_equal(bn_json_text(bn_json_get(last, "text")), "\xe2\x82\xac" STORY);
+        assert_int_equal(bn_json_integer(bn_json_get(bn_json_get(reply, "usage"), "prompt_tokens")),
+                         3 + 4 + 5);
+        bn_json_free(reply);
         openai_request_free(&r);
     }
 }
@@ -214,17 +212,17 @@ static void test_calls(void **state)
                       BITNET_FINISH_LENGTH);
         shuffle();
         check_chunks();
-        json_t *reply = reply_of_script();
-        char *text = json_dumps(json_array_get(json_object_get(reply, "choices"), 0), JSON_COMPACT);
+        struct bn_json *reply = reply_of_script();
+        char *text = bn_json_dump(bn_json_at(bn_json_get(reply, "choices"), 0), BN_JSON_COMPACT);
         assert_non_null(strstr(text, "\"content\":null,\"refusal\":null,\"tool_calls\":[{\"id\":"));
         assert_non_null(strstr(text, "\"name\":\"f\",\"arguments\":\"{\\\"a\\\": \\\"\xe2\x82\xac "
                                      "}\\\"}\""));
         assert_non_null(strstr(text, "\"finish_reason\":\"tool_calls\""));
         free(text);
-        text = json_dumps(json_array_get(json_object_get(reply, "choices"), 2), JSON_COMPACT);
+        text = bn_json_dump(bn_json_at(bn_json_get(reply, "choices"), 2), BN_JSON_COMPACT);
         assert_non_null(strstr(text, "\"finish_reason\":\"length\""));
         free(text);
-        json_decref(reply);
+        bn_json_free(reply);
         openai_request_free(&r);
     }
 }
@@ -243,11 +241,10 @@ static void test_cut_text(void **state)
                  cases[i].max_tokens);
         begin(OPENAI_CHAT, body);
         script_answer(0, 0, cases[i].answer, BITNET_FINISH_END);
-        json_t *reply = reply_of_script();
-        const json_t *choice = json_array_get(json_object_get(reply, "choices"), 0);
-        assert_string_equal(json_string_value(json_object_get(choice, "finish_reason")),
-                            cases[i].reason);
-        json_decref(reply);
+        struct bn_json *reply = reply_of_script();
+        const struct bn_json *choice = bn_json_at(bn_json_get(reply, "choices"), 0);
+        assert_string_equal(bn_json_text(bn_json_get(choice, "finish_reason")), cases[i].reason);
+        bn_json_free(reply);
         openai_request_free(&r);
     }
 }

@@ -10,11 +10,12 @@
 #include <cmocka.h>
 
 #include "server_openai_script.h"
+#include <stdio.h>
 
 static void has_messages(const char *body, const char *messages)
 {
     accepts(OPENAI_RESPONSE, body);
-    char *text = json_dumps(r.messages, JSON_COMPACT);
+    char *text = bn_json_dump(r.messages, BN_JSON_COMPACT);
     assert_string_equal(text, messages);
     free(text);
     openai_request_free(&r);
@@ -126,7 +127,7 @@ static void test_refused(void **state)
     refuses(OPENAI_RESPONSE, "{\"instructions\": \"a\"}", "no 'input'");
 }
 
-static json_t *answer_with(const char *text, bitnet_finish finish, bool with_cached)
+static struct bn_json *answer_with(const char *text, bitnet_finish finish, bool with_cached)
 {
     struct openai_reply reply;
     assert_int_equal(openai_reply_open(&reply, &r, model, "7", 9, &err), BITNET_OK);
@@ -138,15 +139,15 @@ static json_t *answer_with(const char *text, bitnet_finish finish, bool with_cac
                       .n_cached = 8,
                       .n_generated = 3};
     assert_int_equal(openai_reply_take(&reply, 0, &e, &err), BITNET_OK);
-    json_t *j = openai_reply_json(&reply, with_cached);
+    struct bn_json *j = openai_reply_json(&reply, with_cached);
     assert_non_null(j);
     openai_reply_close(&reply);
     return j;
 }
 
-static void member_is(const json_t *j, const char *key, const char *text)
+static void member_is(const struct bn_json *j, const char *key, const char *text)
 {
-    char *dumped = json_dumps(json_object_get(j, key), OPENAI_DUMP_FLAGS | JSON_ENCODE_ANY);
+    char *dumped = bn_json_dump(bn_json_get(j, key), OPENAI_DUMP_FLAGS);
     if (!dumped || strcmp(dumped, text) != 0) fail_msg("%s is %s, not %s", key, dumped, text);
     free(dumped);
 }
@@ -156,7 +157,7 @@ static void test_object(void **state)
     (void)state;
     accepts(OPENAI_RESPONSE, "{\"input\": \"a\", \"temperature\": 0.7, \"metadata\": {\"k\": "
                              "\"v\"}, \"instructions\": \"i\"}");
-    json_t *j = answer_with("b", BITNET_FINISH_END, true);
+    struct bn_json *j = answer_with("b", BITNET_FINISH_END, true);
     member_is(j, "id", "\"resp_7\"");
     member_is(j, "object", "\"response\"");
     member_is(j, "created_at", "9");
@@ -180,19 +181,19 @@ static void test_object(void **state)
     member_is(j, "tool_choice", "\"auto\"");
     member_is(j, "parallel_tool_calls", "true");
     member_is(j, "text", "{\"format\":{\"type\":\"text\"}}");
-    json_decref(j);
+    bn_json_free(j);
     j = answer_with("b", BITNET_FINISH_LENGTH, false);
     member_is(j, "status", "\"incomplete\"");
     member_is(j, "incomplete_details", "{\"reason\":\"max_output_tokens\"}");
-    assert_null(json_object_get(json_object_get(j, "usage"), "input_tokens_details"));
-    json_decref(j);
+    assert_null(bn_json_get(bn_json_get(j, "usage"), "input_tokens_details"));
+    bn_json_free(j);
     j = answer_with("b", BITNET_FINISH_CANCELLED, true);
     member_is(j, "status", "\"cancelled\"");
-    json_decref(j);
+    bn_json_free(j);
     j = answer_with("b", BITNET_FINISH_ERROR, true);
     member_is(j, "status", "\"failed\"");
     member_is(j, "error", "{\"code\":\"server_error\",\"message\":\"the request failed\"}");
-    json_decref(j);
+    bn_json_free(j);
     openai_request_free(&r);
 }
 
@@ -203,73 +204,71 @@ static void test_object(void **state)
     "\"g\"}]"
 
 /* What a client makes of the events: a list of items, as they grow. */
-static void take_response_event(json_t *items, const json_t *e, const char *type)
+static void take_response_event(struct bn_json *items, const struct bn_json *e, const char *type)
 {
-    size_t at = (size_t)json_integer_value(json_object_get(e, "output_index"));
-    json_t *item = json_array_get(items, at);
+    size_t at = (size_t)bn_json_integer(bn_json_get(e, "output_index"));
+    struct bn_json *item = bn_json_at(items, at);
     if (strcmp(type, "response.output_item.added") == 0) {
-        assert_int_equal(at, json_array_size(items)); /* in their order */
-        json_array_append_new(items, json_deep_copy(json_object_get(e, "item")));
+        assert_int_equal(at, bn_json_size(items)); /* in their order */
+        bn_json_append(items, bn_json_deep_copy(bn_json_get(e, "item")));
         return;
     }
     assert_non_null(item);
     if (strcmp(type, "response.output_item.done") == 0) {
         /* what was put together is what is told now, but for its status */
-        json_object_set(item, "status", json_object_get(json_object_get(e, "item"), "status"));
-        same_json(item, json_object_get(e, "item"));
+        bn_json_set(item, "status", bn_json_ref(bn_json_get(bn_json_get(e, "item"), "status")));
+        same_json(item, bn_json_get(e, "item"));
         return;
     }
-    assert_string_equal(json_string_value(json_object_get(e, "item_id")),
-                        json_string_value(json_object_get(item, "id")));
-    json_t *part = json_array_get(json_object_get(item, "content"), 0);
+    assert_string_equal(bn_json_text(bn_json_get(e, "item_id")),
+                        bn_json_text(bn_json_get(item, "id")));
+    struct bn_json *part = bn_json_at(bn_json_get(item, "content"), 0);
     if (strcmp(type, "response.content_part.added") == 0)
-        json_array_append_new(json_object_get(item, "content"),
-                              json_deep_copy(json_object_get(e, "part")));
+        bn_json_append(bn_json_get(item, "content"), bn_json_deep_copy(bn_json_get(e, "part")));
     else if (strcmp(type, "response.output_text.delta") == 0) {
-        append_text(part, "text", json_object_get(e, "delta"));
-        json_array_extend(json_object_get(part, "logprobs"), json_object_get(e, "logprobs"));
+        append_text(part, "text", bn_json_get(e, "delta"));
+        bn_json_extend(bn_json_get(part, "logprobs"), bn_json_get(e, "logprobs"));
     } else if (strcmp(type, "response.function_call_arguments.delta") == 0)
-        append_text(item, "arguments", json_object_get(e, "delta"));
+        append_text(item, "arguments", bn_json_get(e, "delta"));
     else if (strcmp(type, "response.function_call_arguments.done") == 0)
-        same_json(json_object_get(e, "arguments"), json_object_get(item, "arguments"));
+        same_json(bn_json_get(e, "arguments"), bn_json_get(item, "arguments"));
     else if (strcmp(type, "response.output_text.done") == 0)
-        same_json(json_object_get(e, "text"), json_object_get(part, "text"));
+        same_json(bn_json_get(e, "text"), bn_json_get(part, "text"));
     else if (strcmp(type, "response.content_part.done") == 0)
-        same_json(json_object_get(e, "part"), part);
+        same_json(bn_json_get(e, "part"), part);
     else fail_msg("an event '%s'", type);
 }
 
 static void check_response(const char *last)
 {
-    json_t *reply = reply_of_script();
+    struct bn_json *reply = reply_of_script();
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
         char *text = stream_of_script(patterns[i]);
-        json_t *items = json_array();
+        struct bn_json *items = bn_json_array();
         const char *at = text;
         char name[64];
-        for (json_int_t n = 0; *at; n++) {
-            json_t *e = next_event(&at, name);
-            assert_string_equal(json_string_value(json_object_get(e, "type")), name);
-            assert_int_equal(json_integer_value(json_object_get(e, "sequence_number")), n);
-            const json_t *whole = json_object_get(e, "response");
+        for (int64_t n = 0; *at; n++) {
+            struct bn_json *e = next_event(&at, name);
+            assert_string_equal(bn_json_text(bn_json_get(e, "type")), name);
+            assert_int_equal(bn_json_integer(bn_json_get(e, "sequence_number")), n);
+            const struct bn_json *whole = bn_json_get(e, "response");
             if (n < 2) {
                 assert_string_equal(name, n ? "response.in_progress" : "response.created");
-                assert_string_equal(json_string_value(json_object_get(whole, "status")),
-                                    "in_progress");
-                assert_int_equal(json_array_size(json_object_get(whole, "output")), 0);
+                assert_string_equal(bn_json_text(bn_json_get(whole, "status")), "in_progress");
+                assert_int_equal(bn_json_size(bn_json_get(whole, "output")), 0);
             } else if (!*at) {
                 assert_string_equal(name, last);
                 same_json(whole, reply);
             } else {
                 take_response_event(items, e, name);
             }
-            json_decref(e);
+            bn_json_free(e);
         }
-        same_json(items, json_object_get(reply, "output"));
-        json_decref(items);
+        same_json(items, bn_json_get(reply, "output"));
+        bn_json_free(items);
         free(text);
     }
-    json_decref(reply);
+    bn_json_free(reply);
 }
 
 static void test_events(void **state)

@@ -104,8 +104,7 @@ static void test_earlier(void **state)
         accepts(OPENAI_CHAT, body);
         if (openai_request_encode(&r, model, i ? NULL : TEMPLATE, &err) != BITNET_OK)
             fail_msg("%s", err.text);
-        assert_int_equal(
-            json_object_get(json_array_get(r.messages, 0), "reasoning_content") == NULL, i);
+        assert_int_equal(bn_json_get(bn_json_at(r.messages, 0), "reasoning_content") == NULL, i);
         openai_request_free(&r);
     }
 }
@@ -134,11 +133,11 @@ static void test_reply(void **state)
         assert_int_equal(openai_stream_take(stream, 0, &events[i], &err), BITNET_OK);
         assert_true(openai_stream_flush(stream, &out));
     }
-    json_t *j = openai_reply_json(&reply, false);
-    const json_t *m = json_object_get(json_array_get(json_object_get(j, "choices"), 0), "message");
-    assert_string_equal(json_string_value(json_object_get(m, "content")), "Yes");
-    assert_string_equal(json_string_value(json_object_get(m, "reasoning_content")), "hm");
-    json_decref(j);
+    struct bn_json *j = openai_reply_json(&reply, false);
+    const struct bn_json *m = bn_json_get(bn_json_at(bn_json_get(j, "choices"), 0), "message");
+    assert_string_equal(bn_json_text(bn_json_get(m, "content")), "Yes");
+    assert_string_equal(bn_json_text(bn_json_get(m, "reasoning_content")), "hm");
+    bn_json_free(j);
     bn_buf_putc(&out, '\0');
     assert_non_null(strstr(out.data, "\"delta\":{\"reasoning_content\":\"hm\"},"));
     assert_non_null(strstr(out.data, "\"delta\":{\"content\":\"Yes\"},"));

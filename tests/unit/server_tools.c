@@ -3,26 +3,19 @@
  * the grammar of answers, calls found in them, and answers of the small model. */
 #include "engine_common.h"
 #include "grammar_common.h"
+#include "json_text.h"
 #include "server/tools.h"
 #include "server/tools_impl.h"
 
 static bitnet_error err;
 
-static json_t *parse(const char *text)
-{
-    json_error_t e;
-    json_t *j = json_loads(text, JSON_DECODE_ANY, &e);
-    if (!j) fail_msg("%s: %s", text, e.text);
-    return j;
-}
-
 static bitnet_status try_read(struct tools **t, const char *list, const char *choice, bool parallel)
 {
-    json_t *tools = parse(list), *c = parse(choice);
+    struct bn_json *tools = json_of(list), *c = json_of(choice);
     err = (bitnet_error){0};
     bitnet_status st = tools_read(t, tools, c, parallel, &err);
-    json_decref(tools);
-    json_decref(c);
+    bn_json_free(tools);
+    bn_json_free(c);
     return st;
 }
 
@@ -92,18 +85,20 @@ static char *templates[3]; /* in the manner of Qwen 3, of Llama 3 and of Qwen 3.
 
 static int open_templates(void **state)
 {
-    json_t *goldens = json_load_file(TEST_DATA "/templates/goldens.json", 0, NULL), *c;
+    struct bn_json *goldens, *c;
     size_t i;
-    json_array_foreach(json_object_get(goldens, "cases"), i, c)
+    assert_int_equal(
+        bn_json_read_file(&goldens, TEST_DATA "/templates/goldens.json", 64 << 20, &err), 0);
+    bn_json_each(bn_json_get(goldens, "cases"), i, c)
     {
-        const char *text = json_string_value(json_object_get(c, "template"));
+        const char *text = bn_json_text(bn_json_get(c, "template"));
         int k = strstr(text, "<parameter=")       ? 2
                 : strstr(text, "<tool_call>")     ? 0
                 : strstr(text, "\"parameters\":") ? 1
                                                   : 3;
         if (k < 3 && !templates[k]) templates[k] = strdup(text);
     }
-    json_decref(goldens);
+    bn_json_free(goldens);
     return !templates[0] || !templates[1] || !templates[2] || open_model(state);
 }
 
@@ -115,15 +110,15 @@ static int close_templates(void **state)
 
 static char *render(const struct tools *t, const char *messages, const char *chat_template)
 {
-    json_t *list = parse(messages), *talk = tools_conversation(t, list);
-    char *json = json_dumps(talk, 0), *out = bn_calloc(1, 1 << 14);
+    struct bn_json *list = json_of(messages), *talk = tools_conversation(t, list);
+    char *json = bn_json_dump(talk, 0), *out = bn_calloc(1, 1 << 14);
     size_t n = (1 << 14) - 1;
     assert_non_null(json);
     if (bitnet_chat_render_json(model, json, strlen(json), chat_template, 1, out, &n, &err))
         snprintf(out, sizeof err.text, "%s", err.text);
     free(json);
-    json_decref(talk);
-    json_decref(list);
+    bn_json_free(talk);
+    bn_json_free(list);
     return out;
 }
 
@@ -532,12 +527,12 @@ static void test_model(void **state)
             if (i != 1) assert_true(p.n_calls > 0 && p.text.len == 0);
             if (i == 2) assert_int_equal(p.n_calls, 1);
             for (size_t c = 0; c < p.n_calls; c++) {
-                json_t *arguments = parse(p.calls[c].arguments.data);
+                struct bn_json *arguments = json_of(p.calls[c].arguments.data);
                 bool weather = strcmp(p.calls[c].name, "weather") == 0;
                 assert_true(p.calls[c].complete);
-                assert_true(json_object_size(arguments) == weather);
-                assert_true(!weather || json_is_string(json_object_get(arguments, "city")));
-                json_decref(arguments);
+                assert_true(bn_json_size(arguments) == weather);
+                assert_true(!weather || bn_json_is_string(bn_json_get(arguments, "city")));
+                bn_json_free(arguments);
             }
             tools_parser_close(&p);
         }

@@ -93,7 +93,7 @@ static void test_gbnf_errors(void **state)
         {"root ::= \"a\" | [^\\U00000000-\\U0010ffff] x\nx ::= \"x\" x", "'x' can never"},
         {"root ::= \"\xff\"", "not valid UTF-8"},
         {"root ::= \"a\"\n  %json {}", "line 2, column 3: the name of a rule is missing"},
-        {"root ::= x\nx ::= %json {\"type\": string}", "line 2, column 28: bad JSON after '%json'"},
+        {"root ::= x\nx ::= %json {\"type\": string}", "line 2, column 22: bad JSON after '%json'"},
         {"root ::= %json", "line 1, column 15: bad JSON"},
         {"root ::= x\nx ::= %json {\"properties\":{\"y\":{\"type\":1}}}",
          "schema, at 'x#/properties/y': 'type' is"},

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/json.h"
+#include "json/json.h"
 #include "text/jinja.h"
 
 #define GOLDENS TEST_DATA "/templates/goldens.json"
 
-static bitnet_status render(const char *source, size_t n, const json_t *vars, int64_t now_s,
+static bitnet_status render(const char *source, size_t n, const struct bn_json *vars, int64_t now_s,
                             struct bn_buf *out, bitnet_error *err)
 {
     struct bn_jinja *j;
@@ -28,28 +28,28 @@ static bitnet_status render(const char *source, size_t n, const json_t *vars, in
     return st;
 }
 
-static bool golden_holds(const json_t *c, const json_t *all_vars)
+static bool golden_holds(const struct bn_json *c, const struct bn_json *all_vars)
 {
-    const json_t *source = json_object_get(c, "template"), *output = json_object_get(c, "output");
-    const json_t *vars =
-        json_array_get(all_vars, (size_t)json_integer_value(json_object_get(c, "vars")));
-    const char *name = json_string_value(json_object_get(c, "name"));
+    const struct bn_json *source = bn_json_get(c, "template"), *output = bn_json_get(c, "output");
+    const struct bn_json *vars =
+        bn_json_at(all_vars, (size_t)bn_json_integer(bn_json_get(c, "vars")));
+    const char *name = bn_json_text(bn_json_get(c, "name"));
     struct bn_buf out;
     bitnet_error err;
-    bitnet_status st = render(json_string_value(source), json_string_length(source), vars,
-                              json_integer_value(json_object_get(c, "now_s")), &out, &err);
+    bitnet_status st = render(bn_json_text(source), bn_json_bytes(source), vars,
+                              bn_json_integer(bn_json_get(c, "now_s")), &out, &err);
     bool ok;
     if (output) {
-        ok = st == BITNET_OK && out.len == json_string_length(output) &&
-             (out.len == 0 || memcmp(out.data, json_string_value(output), out.len) == 0);
+        ok = st == BITNET_OK && out.len == bn_json_bytes(output) &&
+             (out.len == 0 || memcmp(out.data, bn_json_text(output), out.len) == 0);
     } else { /* Jinja failed: so do we; what raise_exception says is passed on word for word */
-        const char *text = json_string_value(json_object_get(c, "error"));
+        const char *text = bn_json_text(bn_json_get(c, "error"));
         ok = st != BITNET_OK && err.status == st && err.text[0] &&
              (!text[0] || strcmp(text, err.text) == 0);
     }
     if (!ok)
-        print_error("%s: %s\n want: %s\n got:  %s\n", name, json_string_value(source),
-                    output ? json_string_value(output) : "an error",
+        print_error("%s: %s\n want: %s\n got:  %s\n", name, bn_json_text(source),
+                    output ? bn_json_text(output) : "an error",
                     st        ? err.text
                     : out.len ? out.data
                               : "");
@@ -60,14 +60,14 @@ static bool golden_holds(const json_t *c, const json_t *all_vars)
 static void test_goldens(void **state)
 {
     (void)state;
-    json_t *g;
+    struct bn_json *g;
     bitnet_error err = {0};
-    if (bn_json_read(&g, GOLDENS, 16 << 20, &err) != BITNET_OK) fail_msg("%s", err.text);
-    const json_t *cases = json_object_get(g, "cases");
-    size_t bad = 0, n = json_array_size(cases);
+    if (bn_json_read_file(&g, GOLDENS, 16 << 20, &err) != BITNET_OK) fail_msg("%s", err.text);
+    const struct bn_json *cases = bn_json_get(g, "cases");
+    size_t bad = 0, n = bn_json_size(cases);
     for (size_t i = 0; i < n; i++)
-        bad += !golden_holds(json_array_get(cases, i), json_object_get(g, "vars"));
-    json_decref(g);
+        bad += !golden_holds(bn_json_at(cases, i), bn_json_get(g, "vars"));
+    bn_json_free(g);
     assert_true(n > 300);
     assert_int_equal(bad, 0);
 }
@@ -76,12 +76,12 @@ static void test_goldens(void **state)
 
 static void expect_error(const char *source, bitnet_status want, const char *text)
 {
-    json_t *vars = json_pack("{s:i,s:s,s:[i,i]}", "a", 1, "b", "text", "c", 1, 2);
+    struct bn_json *vars = bn_json_pack("{s:i,s:s,s:[i,i]}", "a", 1, "b", "text", "c", 1, 2);
     struct bn_buf out;
     bitnet_error err;
     bitnet_status st = render(source, strlen(source), vars, 0, &out, &err);
     bn_buf_free(&out);
-    json_decref(vars);
+    bn_json_free(vars);
     if (st != want || !strstr(err.text, text))
         fail_msg("'%.80s': status %d: %s", source, (int)st, err.text);
 }
@@ -192,7 +192,7 @@ static void test_limits(void **state)
         "{{ {'a': 1}|tojson(indent=1000000000) }}",
         "{{ 'x'|indent(1000000000) }}",
     };
-    json_t *vars = json_object();
+    struct bn_json *vars = bn_json_object();
     for (size_t i = 0; i < BN_ARRAY_LEN(sources); i++) {
         struct bn_buf out;
         bitnet_error err;
@@ -205,7 +205,7 @@ static void test_limits(void **state)
         if (seconds > 10)
             fail_msg("'%s' took %.1f seconds", sources[i], seconds); /* sanitizers are slow */
     }
-    json_decref(vars);
+    bn_json_free(vars);
 }
 
 /* prefix, `n` times `unit`, suffix: must not crash; deep ones must be refused. */
@@ -213,7 +213,7 @@ static void nest(const char *prefix, const char *unit, size_t n, const char *suf
 {
     struct bn_buf source, out;
     bitnet_error err;
-    json_t *vars = json_pack("{s:i}", "a", 1);
+    struct bn_json *vars = bn_json_pack("{s:i}", "a", 1);
     bn_buf_init(&source, 4 << 20);
     bn_buf_puts(&source, prefix);
     for (size_t i = 0; i < n; i++) bn_buf_puts(&source, unit);
@@ -223,7 +223,7 @@ static void nest(const char *prefix, const char *unit, size_t n, const char *suf
         fail_msg("%zu times '%s': status %d %s", n, unit, (int)st, err.text);
     bn_buf_free(&out);
     bn_buf_free(&source);
-    json_decref(vars);
+    bn_json_free(vars);
 }
 
 static void test_nesting(void **state)
@@ -266,7 +266,7 @@ static void test_cut(void **state)
         "%}{% else %}.{% endif %}"
         "{%+ endfor +%}{% raw %}{{{% endraw %}{{ 'a\\u00e9\\n' if ns.a > 0 else -1 }}{% set t "
         "%}x{% endset %}";
-    json_t *vars = json_object();
+    struct bn_json *vars = bn_json_object();
     for (size_t n = 0; n < sizeof source; n++) {
         char *exact = malloc(n ? n : 1); /* so that a read beyond the end is seen */
         assert_non_null(exact);
@@ -278,7 +278,7 @@ static void test_cut(void **state)
         bn_buf_free(&out);
         free(exact);
     }
-    json_decref(vars);
+    bn_json_free(vars);
 }
 
 int main(void)
