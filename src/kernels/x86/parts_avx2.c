@@ -15,7 +15,8 @@ enum {
     ROWS = 4,         /* rows taken together */
     ROWS_AHEAD = 16,  /* places in the list between use and prefetch */
     ROWS_STEPS = 5,   /* steps between widenings: 10 pairs of size 3048 (gemm_t2_avx2.c) */
-    COLS = 8,         /* columns taken together, and the distance of the prefetch */
+    COLS = 8,         /* columns taken together */
+    COLS_AHEAD = 32,  /* places in the list between use and prefetch */
     COLS_FLUSH = 128, /* columns between widenings */
     COLS_ROWS = 2560  /* rows whose sums are kept at hand, in 15 KB */
 };
@@ -116,7 +117,7 @@ static __attribute__((noinline)) void add_columns(int16_t *low, const uint8_t *d
     __m256i pair[COLS / 2];
     for (size_t c = 0; c < COLS; c++) {
         p[c] = data + list[bn_min_size(c, n - 1)] * stride;
-        next[c] = data + list[soon ? n + bn_min_size(c, soon - 1) : n - 1] * stride;
+        next[c] = data + list[bn_min_size(COLS_AHEAD + c, n + soon - 1)] * stride;
     }
     for (size_t c = 0; c < COLS / 2; c++) {
         uint16_t a = 2 * c < n ? (uint8_t)q[list[2 * c]] : 0;
