@@ -17,19 +17,18 @@ void bn_buf_free(struct bn_buf *b)
 void bn_buf_clear(struct bn_buf *b)
 {
     b->len = 0;
-    b->failed = false;
+    b->failed = b->full = false;
     if (b->data) b->data[0] = 0;
 }
 
 /* room for n more bytes and the closing 0 */
 static bool reserve(struct bn_buf *b, size_t n)
 {
-    if (n > b->max || b->len > b->max - n ||
-        !bn_grow((void **)&b->data, &b->room, b->len + n + 1, 1)) {
-        b->failed = true;
-        return false;
-    }
-    return true;
+    bool full = n > b->max || b->len > b->max - n;
+    if (!full && bn_grow((void **)&b->data, &b->room, b->len + n + 1, 1)) return true;
+    b->failed = true;
+    if (full) b->full = true;
+    return false;
 }
 
 bool bn_buf_append(struct bn_buf *b, const void *p, size_t n)

@@ -11,6 +11,7 @@ struct bn_buf {
     char *data; /* always followed by a 0 that is not counted, once anything was appended */
     size_t len, room, max;
     bool failed; /* an append hit the maximum or the end of memory */
+    bool full;   /* it was the maximum */
 };
 
 void bn_buf_init(struct bn_buf *b, size_t max_bytes);

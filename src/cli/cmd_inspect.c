@@ -165,19 +165,19 @@ static void summarise(struct contents *c, bool count)
 }
 
 /* The i-th metadata entry with its value as text; false if it is not there. Owned: *value. */
-static bool read_meta(const bitnet_file *f, size_t i, const char **key, const char **type,
-                      char **value)
+static bitnet_status read_meta(const bitnet_file *f, size_t i, const char **key, const char **type,
+                               char **value)
 {
     size_t room = 512;
     for (;;) {
         size_t n = room;
         *value = bn_calloc(room + 1, 1);
-        if (!*value) return false;
+        if (!*value) return BITNET_E_NOMEM;
         bitnet_status s = bitnet_file_meta(f, i, key, type, *value, &n);
-        if (s == BITNET_OK) return true;
+        if (s == BITNET_OK) return s;
         free(*value);
         *value = NULL;
-        if (s != BITNET_E_LIMIT || n <= room) return false;
+        if (s != BITNET_E_LIMIT || n <= room) return s;
         room = n;
     }
 }
@@ -192,7 +192,7 @@ static void print_meta(const bitnet_file *f)
     for (size_t i = 0; i < n; i++) {
         const char *key, *type;
         char *value;
-        if (!read_meta(f, i, &key, &type, &value)) continue;
+        if (read_meta(f, i, &key, &type, &value) != BITNET_OK) continue;
         fputs("  ", stdout);
         term_print_clean(stdout, key);
         printf("%*s %-10s ", (int)(strlen(key) < 42 ? 42 - strlen(key) : 0), "", type);
@@ -409,11 +409,13 @@ static struct bn_json *json_meta(const bitnet_file *f)
     for (size_t i = 0; i < bitnet_file_n_meta(f); i++) {
         const char *key, *type;
         char *value;
-        if (!read_meta(f, i, &key, &type, &value)) continue;
+        bitnet_status s = read_meta(f, i, &key, &type, &value);
+        if (s == BITNET_E_NOMEM) bn_json_set(all, "", NULL); /* broken */
+        if (s != BITNET_OK) continue;
         struct bn_buf name; /* a key that is not UTF-8 must not vanish from the report */
         bn_buf_init(&name, SIZE_MAX / 2);
         term_clean(&name, key, strlen(key), false);
-        bn_json_set(all, name.data ? name.data : "", json_value(type, value));
+        bn_json_set(all, name.failed ? NULL : name.data, json_value(type, value));
         bn_buf_free(&name);
         free(value);
     }

@@ -106,7 +106,8 @@ static bitnet_status read_message(struct bn_json *to, const struct bn_json *from
         return bn_fail(err, BITNET_E_ARG, "'reasoning_content' of message %zu is not a string", at);
     if (!openai_is_given(given) && calls) content = bn_json_string("");
     else BN_TRY(openai_read_content(&content, given, types, "content", at, err));
-    return bn_json_set(to, "content", content) ? BITNET_OK : bn_fail_nomem(err, 0, "a message");
+    bn_json_set(to, "content", content);
+    return bn_json_whole(to) ? BITNET_OK : bn_fail_nomem(err, 0, "a message");
 }
 
 bitnet_status openai_read_messages(struct openai_request *r, const struct openai_field *f,

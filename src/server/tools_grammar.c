@@ -124,7 +124,7 @@ bitnet_status tools_grammar(const struct tools *t, char **out, bitnet_error *err
     }
     bn_buf_putc(&b, '\n');
     bitnet_status s = put_functions(&b, t, err);
-    bool full = b.failed;
+    bool full = b.full;
     if (s == BITNET_OK) *out = bn_buf_take(&b);
     bn_buf_free(&b);
     if (s != BITNET_OK || *out) return s;

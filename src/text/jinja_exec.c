@@ -384,8 +384,10 @@ static bitnet_status render(const struct bn_jinja *j, const struct bn_chat_vars 
     bool ok = bn_jx_push_scope(&x, NULL) &&
               (json ? define_json(&x, json) : define_chat(&x, vars)) &&
               exec_list(&x, j->body) != FLOW_FAILED;
-    if (ok && !bn_buf_append(out, x.buf.data ? x.buf.data : "", x.buf.len))
-        bn_jx_fail(&x, BITNET_E_LIMIT, "%zu bytes of output do not fit", x.buf.len);
+    if (ok && !bn_buf_append(out, x.buf.data ? x.buf.data : "", x.buf.len)) {
+        bn_jx_fail(&x, out->full ? BITNET_E_LIMIT : BITNET_E_NOMEM,
+                   "%zu bytes of output do not fit%s", x.buf.len, out->full ? "" : " in memory");
+    }
     bn_buf_free(&x.buf);
     bn_arena_free(&x.arena);
     return x.status;

@@ -274,7 +274,8 @@ const struct bn_expr *bn_schema_rule_of(struct bn_schema *s, const struct bn_jso
     size_t place = s->place.len;
     if (name) bn_buf_printf(&s->place, "/%s", name);
     if (key) bn_buf_printf(&s->place, "/%.200s", key);
-    if (s->place.failed || ++s->nesting > BN_GRAMMAR_MAX_NESTING)
+    if (s->place.failed && !s->place.full) return bn_builder_nomem(s->b), NULL;
+    if (s->place.full || ++s->nesting > BN_GRAMMAR_MAX_NESTING)
         return bn_schema_fail(s, BITNET_E_LIMIT, "schemas more than %d deep",
                               BN_GRAMMAR_MAX_NESTING);
     uint32_t rule = bn_rule_add(s->b, s->place.data, s->place.len);
