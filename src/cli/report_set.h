@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report_set.h: members of reports as JSON objects. What does not fit into memory is left out; a
- * number that JSON cannot hold is null.
+ * report_set.h: members of reports as JSON objects. A report that misses a member for lack of memory is
+ * never written; a number that JSON cannot hold is null.
  */
 #ifndef BN_CLI_REPORT_SET_H
 #define BN_CLI_REPORT_SET_H
 
-#include "json/json.h"
 #include "cli/term.h"
+#include "json/json.h"
 
 static inline void set(struct bn_json *o, const char *key, struct bn_json *v)
 {

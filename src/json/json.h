@@ -143,19 +143,18 @@ struct bn_json *bn_json_pack(const char *pattern, ...);
 /* ---- reading (parse.c) ---- */
 
 enum {
-    BN_JSON_UNIQUE =
-        1,           /* an object with the same key twice is an error; otherwise the last counts */
-    BN_JSON_ANY = 2, /* what is neither array nor object may stand alone */
+    BN_JSON_UNIQUE = 1,     /* the same key twice is an error; otherwise the last one counts */
+    BN_JSON_ANY = 2,        /* what is neither array nor object may stand alone */
     BN_JSON_REALS = 4,      /* whole numbers become reals too */
-    BN_JSON_PREFIX = 8,     /* text may follow */
     BN_JSON_DEPTH_MAX = 512 /* arrays and objects within each other */
 };
 
-/* Strict JSON in strict UTF-8; whole numbers beyond 64 bits become reals. `what` names the text in errors,
- * usually a path; NULL: a text of one line, which needs no name. *used (may be NULL): bytes read. BITNET_E_FORMAT, BITNET_E_NOMEM, or BITNET_E_LIMIT where
- * it is too deep. */
+/* Strict JSON in strict UTF-8; whole numbers beyond 64 bits become reals. `what` names the text in
+ * errors, usually a path; NULL: a text of one line, which needs no name. BITNET_E_FORMAT,
+ * BITNET_E_NOMEM, or BITNET_E_LIMIT where it is too deep. */
 bitnet_status bn_json_parse(struct bn_json **out, const char *text, size_t n, unsigned flags,
                             const char *what, bitnet_error *err);
+/* The same for a text that may go on behind the value: *used are the bytes before. */
 bitnet_status bn_json_parse_prefix(struct bn_json **out, const char *text, size_t n, unsigned flags,
                                    size_t *used, const char *what, bitnet_error *err);
 /* For a text that may be anything: *out is NULL where it is no JSON. false: memory is out. */

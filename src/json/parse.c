@@ -11,7 +11,7 @@
 enum { NUMBER_BYTES = 64 /* of one that needs no memory of its own */ };
 
 struct parser {
-    const char *begin, *p, *end;
+    const char *p, *end;
     unsigned flags, depth;
     const char *wrong; /* what is wrong at p; NULL and no value: memory is out */
     bitnet_status status;
@@ -137,15 +137,14 @@ static size_t digits(struct parser *s)
 /* What the text from `from` to s->p means, whatever the locale has for a decimal point. */
 static struct bn_json *parse_real(struct parser *s, const char *from)
 {
-    char room[NUMBER_BYTES], point[8];
+    char room[NUMBER_BYTES];
     size_t n = (size_t)(s->p - from);
     char *text = n < sizeof room ? room : malloc(n + 1);
     if (!text) return NULL;
     memcpy(text, from, n);
     text[n] = 0;
-    snprintf(point, sizeof point, "%.1f", 0.5);
     char *dot = strchr(text, '.');
-    if (dot) *dot = point[1];
+    if (dot) *dot = bn_json_point();
     double v = strtod(text, NULL);
     if (text != room) free(text);
     return isfinite(v) ? bn_json_real(v) : wrong(s, "a number is too large");
@@ -196,29 +195,35 @@ static bool at_char(struct parser *s, char c)
     return s->p < s->end && *s->p == c;
 }
 
-static struct bn_json *parse_array(struct parser *s)
+typedef bool item_fn(struct parser *s, struct bn_json *to);
+
+/* What stands between a bracket at s->p and `close`, put into `to` by `item`. */
+static struct bn_json *parse_items(struct parser *s, struct bn_json *to, char close, item_fn *item,
+                                   const char *expected)
 {
-    struct bn_json *array = bn_json_array();
-    bool ok = array != NULL;
+    bool ok = to != NULL;
     s->p++;
-    if (ok && at_char(s, ']')) {
+    if (ok && at_char(s, close)) {
         s->p++;
-        return array;
+        return to;
     }
-    while (ok) {
-        struct bn_json *v = parse_value(s);
-        ok = v && bn_json_append(array, v);
-        if (!ok) break;
-        if (at_char(s, ']')) {
-            s->p++;
-            return array;
-        }
+    while (ok && item(s, to)) {
         ok = at_char(s, ',');
+        if (!ok && at_char(s, close)) {
+            s->p++;
+            return to;
+        }
         if (ok) s->p++;
-        else s->wrong = "',' or ']' expected";
+        else s->wrong = expected;
     }
-    bn_json_free(array);
+    bn_json_free(to);
     return NULL;
+}
+
+static bool parse_element(struct parser *s, struct bn_json *array)
+{
+    struct bn_json *v = parse_value(s);
+    return v && bn_json_append(array, v);
 }
 
 /* The key that begins at s->p, in memory of its own. */
@@ -264,28 +269,6 @@ static bool parse_member(struct parser *s, struct bn_json *object)
     return ok;
 }
 
-static struct bn_json *parse_object(struct parser *s)
-{
-    struct bn_json *object = bn_json_object();
-    bool ok = object != NULL;
-    s->p++;
-    if (ok && at_char(s, '}')) {
-        s->p++;
-        return object;
-    }
-    while (ok && parse_member(s, object)) {
-        if (at_char(s, '}')) {
-            s->p++;
-            return object;
-        }
-        ok = at_char(s, ',');
-        if (ok) s->p++;
-        else s->wrong = "',' or '}' expected";
-    }
-    bn_json_free(object);
-    return NULL;
-}
-
 /* ------------------------------------------------------------------ values */
 
 static bool word(struct parser *s, const char *name)
@@ -307,7 +290,9 @@ static struct bn_json *parse_value(struct parser *s)
             return wrong(s, "arrays and objects in more than 512 levels");
         }
         s->depth++;
-        struct bn_json *v = c == '{' ? parse_object(s) : parse_array(s);
+        struct bn_json *v =
+            c == '{' ? parse_items(s, bn_json_object(), '}', parse_member, "',' or '}' expected")
+                     : parse_items(s, bn_json_array(), ']', parse_element, "',' or ']' expected");
         s->depth--;
         return v;
     }
@@ -322,12 +307,11 @@ static struct bn_json *parse_value(struct parser *s)
 bitnet_status bn_json_parse_prefix(struct bn_json **out, const char *text, size_t n, unsigned flags,
                                    size_t *used, const char *what, bitnet_error *err)
 {
-    struct parser s = {
-        .begin = text, .p = text, .end = text + n, .flags = flags, .status = BITNET_E_FORMAT};
+    struct parser s = {.p = text, .end = text + n, .flags = flags, .status = BITNET_E_FORMAT};
     *out = parse_value(&s);
     if (*out && !(flags & BN_JSON_ANY) && !bn_json_is_array(*out) && !bn_json_is_object(*out))
         s.wrong = "'[' or '{' expected";
-    if (*out && !s.wrong && !(flags & BN_JSON_PREFIX)) {
+    if (*out && !s.wrong && !used) {
         skip_space(&s);
         if (s.p < s.end) s.wrong = "something follows the value";
     }

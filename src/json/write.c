@@ -50,12 +50,11 @@ bool bn_json_quote(struct bn_buf *b, const char *s, size_t n)
  * whatever the locale has. */
 static void put_real(const struct writer *w, double v)
 {
-    char text[40], point[8];
+    char text[40];
     unsigned digits = w->digits ? w->digits : 15;
     do snprintf(text, sizeof text - 2, "%.*g", (int)digits, v);
     while (!w->digits && strtod(text, NULL) != v && ++digits <= 17);
-    snprintf(point, sizeof point, "%.1f", 0.5);
-    char *dot = strchr(text, point[1]);
+    char *dot = strchr(text, bn_json_point());
     if (dot) *dot = '.';
     if (!strpbrk(text, ".e")) strcat(text, ".0");
     bn_buf_puts(w->b, text);

@@ -262,7 +262,7 @@ static const struct bn_expr *schema(struct reader *r)
     struct bn_json *root;
     size_t used;
     bitnet_status s =
-        bn_json_parse_prefix(&root, r->text + r->at, r->n - r->at, BN_JSON_PREFIX, &used, "", NULL);
+        bn_json_parse_prefix(&root, r->text + r->at, r->n - r->at, 0, &used, "", NULL);
     r->at += used;
     if (s != BITNET_OK) {
         fail(r, r->at, s, s == BITNET_E_NOMEM ? "out of memory" : "bad JSON after '%json'");

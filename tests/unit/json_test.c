@@ -153,7 +153,7 @@ static void test_flags(void **state)
     j = json_of_bytes("[1]", 3, BN_JSON_REALS);
     assert_true(bn_json_is_real(bn_json_at(j, 0)));
     bn_json_free(j);
-    assert_int_equal(bn_json_parse_prefix(&j, " [1] x", 6, BN_JSON_PREFIX, &used, "x", &e), 0);
+    assert_int_equal(bn_json_parse_prefix(&j, " [1] x", 6, 0, &used, "x", &e), 0);
     assert_int_equal(used, 4);
     bn_json_free(j);
     assert_true(bn_json_try(&j, "[", 1, 0));
