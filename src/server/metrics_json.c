@@ -11,22 +11,6 @@
 #define SECOND_NS 1000000000u
 #define RECENT_NS (60ull * SECOND_NS)
 
-/* Every error of building is remembered, and looked at once. */
-struct building {
-    const struct metrics *m;
-    bool failed;
-};
-
-static void put(struct building *b, struct bn_json *object, const char *key, struct bn_json *v)
-{
-    if (!bn_json_set(object, key, v)) b->failed = true;
-}
-
-static void append(struct building *b, struct bn_json *array, struct bn_json *v)
-{
-    if (!bn_json_append(array, v)) b->failed = true;
-}
-
 static const char *short_name(const char *name)
 {
     static const char ours[] = "bitnet_";
@@ -36,38 +20,37 @@ static const char *short_name(const char *name)
 
 /* ------------------------------------------------------------------ values and rates */
 
-static struct bn_json *values_json(struct building *b)
+static struct bn_json *values_json(const struct metrics *m)
 {
     struct bn_json *o = bn_json_object();
     for (int id = 0; id < N_METRICS; id++) {
-        const struct family *f = &b->m->families[id];
+        const struct family *f = &m->families[id];
         if (f->histogram || metric_infos[id].labels[0]) continue;
-        put(b, o, short_name(metric_infos[id].name), bn_json_real(f->samples[0].value));
+        bn_json_set(o, short_name(metric_infos[id].name), bn_json_real(f->samples[0].value));
     }
     return o;
 }
 
-static struct bn_json *samples_json(struct building *b, const struct metric_info *info,
-                                    const struct family *f)
+static struct bn_json *samples_json(const struct metric_info *info, const struct family *f)
 {
     struct bn_json *a = bn_json_array();
     for (size_t i = 0; i < f->n; i++) {
         struct bn_json *o = bn_json_object();
         for (size_t k = 0; k < METRIC_MAX_LABELS && f->samples[i].label[k]; k++)
-            put(b, o, info->labels[k], bn_json_string(f->samples[i].label[k]));
-        put(b, o, "value", bn_json_real(f->samples[i].value));
-        append(b, a, o);
+            bn_json_set(o, info->labels[k], bn_json_string(f->samples[i].label[k]));
+        bn_json_set(o, "value", bn_json_real(f->samples[i].value));
+        bn_json_append(a, o);
     }
     return a;
 }
 
-static struct bn_json *labelled_json(struct building *b)
+static struct bn_json *labelled_json(const struct metrics *m)
 {
     struct bn_json *o = bn_json_object();
     for (int id = 0; id < N_METRICS; id++) {
         const struct metric_info *info = &metric_infos[id];
         if (info->labels[0])
-            put(b, o, short_name(info->name), samples_json(b, info, &b->m->families[id]));
+            bn_json_set(o, short_name(info->name), samples_json(info, &m->families[id]));
     }
     return o;
 }
@@ -80,15 +63,15 @@ static double rate(const struct metrics *m, enum metric id, uint64_t window_ns)
 }
 
 /* Growth a second of counters and of the observations of histograms. */
-static struct bn_json *rates_json(struct building *b)
+static struct bn_json *rates_json(const struct metrics *m)
 {
     struct bn_json *o = bn_json_object();
     for (int id = 0; id < N_METRICS; id++) {
         if (metric_infos[id].kind == METRIC_GAUGE) continue;
         struct bn_json *r = bn_json_object();
-        put(b, r, "1s", bn_json_real(rate(b->m, (enum metric)id, SECOND_NS)));
-        put(b, r, "10s", bn_json_real(rate(b->m, (enum metric)id, 10ull * SECOND_NS)));
-        put(b, o, short_name(metric_infos[id].name), r);
+        bn_json_set(r, "1s", bn_json_real(rate(m, (enum metric)id, SECOND_NS)));
+        bn_json_set(r, "10s", bn_json_real(rate(m, (enum metric)id, 10ull * SECOND_NS)));
+        bn_json_set(o, short_name(metric_infos[id].name), r);
     }
     return o;
 }
@@ -112,56 +95,56 @@ static double quantile(const struct metric_info *info, const uint64_t *count, do
     return info->bounds[info->n_bounds - 1];
 }
 
-static void put_quantiles(struct building *b, struct bn_json *o, const struct metric_info *info,
-                          const uint64_t *count)
+static void put_quantiles(struct bn_json *o, const struct metric_info *info, const uint64_t *count)
 {
-    put(b, o, "p50", bn_json_real(quantile(info, count, 0.5)));
-    put(b, o, "p90", bn_json_real(quantile(info, count, 0.9)));
-    put(b, o, "p99", bn_json_real(quantile(info, count, 0.99)));
+    bn_json_set(o, "p50", bn_json_real(quantile(info, count, 0.5)));
+    bn_json_set(o, "p90", bn_json_real(quantile(info, count, 0.9)));
+    bn_json_set(o, "p99", bn_json_real(quantile(info, count, 0.99)));
 }
 
-static struct bn_json *recent_json(struct building *b, const struct metric_info *info,
+static struct bn_json *recent_json(const struct metrics *m, const struct metric_info *info,
                                    const struct histogram *h)
 {
-    const struct moment *then = metrics_moment(b->m, RECENT_NS);
-    const uint32_t *old = then->count[h - b->m->histograms];
+    const struct moment *then = metrics_moment(m, RECENT_NS);
+    const uint32_t *old = then->count[h - m->histograms];
     uint64_t count[METRIC_MAX_BUCKETS + 1] = {0}, total = 0;
     for (size_t i = 0; i <= info->n_bounds; i++) {
         count[i] = (uint32_t)h->count[i] - old[i];
         total += count[i];
     }
     struct bn_json *o = bn_json_object();
-    put(b, o, "seconds", bn_json_real((double)(b->m->now_ns - then->ns) / 1e9));
-    put(b, o, "count", bn_json_int((int64_t)total));
-    put_quantiles(b, o, info, count);
+    bn_json_set(o, "seconds", bn_json_real((double)(m->now_ns - then->ns) / 1e9));
+    bn_json_set(o, "count", bn_json_int((int64_t)total));
+    put_quantiles(o, info, count);
     return o;
 }
 
-static struct bn_json *histogram_json(struct building *b, const struct metric_info *info,
+static struct bn_json *histogram_json(const struct metrics *m, const struct metric_info *info,
                                       const struct histogram *h)
 {
     struct bn_json *o = bn_json_object(), *buckets = bn_json_array();
     for (size_t i = 0; i <= info->n_bounds; i++) {
         struct bn_json *pair = bn_json_array();
-        append(b, pair, i < info->n_bounds ? bn_json_real(info->bounds[i]) : bn_json_null());
-        append(b, pair, bn_json_int((int64_t)h->count[i]));
-        append(b, buckets, pair);
+        bn_json_append(pair, i < info->n_bounds ? bn_json_real(info->bounds[i]) : bn_json_null());
+        bn_json_append(pair, bn_json_int((int64_t)h->count[i]));
+        bn_json_append(buckets, pair);
     }
-    put(b, o, "count", bn_json_int((int64_t)h->total));
-    put(b, o, "sum", bn_json_real(h->sum));
-    put_quantiles(b, o, info, h->count);
-    put(b, o, "recent", recent_json(b, info, h));
-    put(b, o, "buckets", buckets);
+    bn_json_set(o, "count", bn_json_int((int64_t)h->total));
+    bn_json_set(o, "sum", bn_json_real(h->sum));
+    put_quantiles(o, info, h->count);
+    bn_json_set(o, "recent", recent_json(m, info, h));
+    bn_json_set(o, "buckets", buckets);
     return o;
 }
 
-static struct bn_json *histograms_json(struct building *b)
+static struct bn_json *histograms_json(const struct metrics *m)
 {
     struct bn_json *o = bn_json_object();
     for (int id = 0; id < N_METRICS; id++) {
-        const struct histogram *h = b->m->families[id].histogram;
+        const struct histogram *h = m->families[id].histogram;
         if (h)
-            put(b, o, short_name(metric_infos[id].name), histogram_json(b, &metric_infos[id], h));
+            bn_json_set(o, short_name(metric_infos[id].name),
+                        histogram_json(m, &metric_infos[id], h));
     }
     return o;
 }
@@ -169,23 +152,23 @@ static struct bn_json *histograms_json(struct building *b)
 /* ------------------------------------------------------------------ layers, alerts, the whole */
 
 /* samples [from, from + n) of a metric */
-static struct bn_json *array_json(struct building *b, enum metric id, size_t from, size_t n)
+static struct bn_json *array_json(const struct metrics *m, enum metric id, size_t from, size_t n)
 {
     struct bn_json *a = bn_json_array();
     for (size_t i = from; i < from + n; i++)
-        append(b, a, bn_json_real(b->m->families[id].samples[i].value));
+        bn_json_append(a, bn_json_real(m->families[id].samples[i].value));
     return a;
 }
 
-static struct bn_json *layers_json(struct building *b)
+static struct bn_json *layers_json(const struct metrics *m)
 {
-    size_t n = b->m->families[M_activation_zero].n;
+    size_t n = m->families[M_activation_zero].n;
     struct bn_json *o = bn_json_object();
-    put(b, o, "kv_entropy_keys", array_json(b, M_kv_entropy, 0, n));
-    put(b, o, "kv_entropy_values", array_json(b, M_kv_entropy, n, n));
-    put(b, o, "kv_saturation_keys", array_json(b, M_kv_saturation, 0, n));
-    put(b, o, "kv_saturation_values", array_json(b, M_kv_saturation, n, n));
-    put(b, o, "activation_zero", array_json(b, M_activation_zero, 0, n));
+    bn_json_set(o, "kv_entropy_keys", array_json(m, M_kv_entropy, 0, n));
+    bn_json_set(o, "kv_entropy_values", array_json(m, M_kv_entropy, n, n));
+    bn_json_set(o, "kv_saturation_keys", array_json(m, M_kv_saturation, 0, n));
+    bn_json_set(o, "kv_saturation_values", array_json(m, M_kv_saturation, n, n));
+    bn_json_set(o, "activation_zero", array_json(m, M_activation_zero, 0, n));
     return o;
 }
 
@@ -203,62 +186,62 @@ static bool beyond(double v, double threshold, bool above)
     return above ? v > threshold : v < threshold;
 }
 
-static struct bn_json *alerts_json(struct building *b)
+static struct bn_json *alerts_json(const struct metrics *m)
 {
     struct bn_json *a = bn_json_array();
     for (size_t i = 0; i < n_metric_alerts; i++) {
         const struct metric_alert *t = &metric_alerts[i];
-        double v = worst(&b->m->families[t->metric], t->above);
+        double v = worst(&m->families[t->metric], t->above);
         bool critical = beyond(v, t->critical, t->above), warn = beyond(v, t->warn, t->above);
         struct bn_json *o = bn_json_object();
-        put(b, o, "name", bn_json_string(t->name));
-        put(b, o, "level", bn_json_string(critical ? "crit" : warn ? "warn" : "ok"));
-        put(b, o, "value", bn_json_real(v));
-        put(b, o, "op", bn_json_string(t->above ? ">" : "<"));
-        put(b, o, "threshold", bn_json_real(critical || isnan(t->warn) ? t->critical : t->warn));
-        put(b, o, "metric", bn_json_string(short_name(metric_infos[t->metric].name)));
-        put(b, o, "text", bn_json_string(t->text));
-        append(b, a, o);
+        bn_json_set(o, "name", bn_json_string(t->name));
+        bn_json_set(o, "level", bn_json_string(critical ? "crit" : warn ? "warn" : "ok"));
+        bn_json_set(o, "value", bn_json_real(v));
+        bn_json_set(o, "op", bn_json_string(t->above ? ">" : "<"));
+        bn_json_set(o, "threshold",
+                    bn_json_real(critical || isnan(t->warn) ? t->critical : t->warn));
+        bn_json_set(o, "metric", bn_json_string(short_name(metric_infos[t->metric].name)));
+        bn_json_set(o, "text", bn_json_string(t->text));
+        bn_json_append(a, o);
     }
     return a;
 }
 
-static struct bn_json *limits_json(struct building *b, const struct metrics_now *now)
+static struct bn_json *limits_json(const struct metrics *m, const struct metrics_now *now)
 {
     const bitnet_engine_info *e = &now->worker->engine;
     struct bn_json *o = bn_json_object();
-    put(b, o, "max_queue", bn_json_int(now->max_queue));
-    put(b, o, "max_seqs", bn_json_int(e->max_seqs));
-    put(b, o, "max_batch_tokens", bn_json_int(e->max_batch_tokens));
-    put(b, o, "ctx_tokens", bn_json_int(e->ctx_tokens));
-    put(b, o, "kv_pages", bn_json_int(e->kv_pages));
-    put(b, o, "kv_page_tokens", bn_json_int(e->kv_page_tokens));
-    put(b, o, "threads", bn_json_int(e->threads));
-    put(b, o, "memory_bytes_per_second",
-        b->m->config.memory_bytes_s > 0 ? bn_json_real(b->m->config.memory_bytes_s)
-                                        : bn_json_null());
+    bn_json_set(o, "max_queue", bn_json_int(now->max_queue));
+    bn_json_set(o, "max_seqs", bn_json_int(e->max_seqs));
+    bn_json_set(o, "max_batch_tokens", bn_json_int(e->max_batch_tokens));
+    bn_json_set(o, "ctx_tokens", bn_json_int(e->ctx_tokens));
+    bn_json_set(o, "kv_pages", bn_json_int(e->kv_pages));
+    bn_json_set(o, "kv_page_tokens", bn_json_int(e->kv_page_tokens));
+    bn_json_set(o, "threads", bn_json_int(e->threads));
+    bn_json_set(o, "memory_bytes_per_second",
+                m->config.memory_bytes_s > 0 ? bn_json_real(m->config.memory_bytes_s)
+                                             : bn_json_null());
     return o;
 }
 
 struct bn_json *metrics_json(struct metrics *m, const struct metrics_now *now)
 {
     metrics_collect(m, now);
-    struct building b = {.m = m};
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     const bitnet_error *broken = &now->worker->broken;
     struct bn_json *o = bn_json_object();
-    put(&b, o, "time", bn_json_real((double)t.tv_sec + (double)t.tv_nsec / 1e9));
-    put(&b, o, "broken",
-        broken->status == BITNET_OK ? bn_json_null() : bn_json_string(broken->text));
-    put(&b, o, "limits", limits_json(&b, now));
-    put(&b, o, "values", values_json(&b));
-    put(&b, o, "labelled", labelled_json(&b));
-    put(&b, o, "rates", rates_json(&b));
-    put(&b, o, "histograms", histograms_json(&b));
-    put(&b, o, "layers", layers_json(&b));
-    put(&b, o, "alerts", alerts_json(&b));
-    if (!b.failed) return o;
+    bn_json_set(o, "time", bn_json_real((double)t.tv_sec + (double)t.tv_nsec / 1e9));
+    bn_json_set(o, "broken",
+                broken->status == BITNET_OK ? bn_json_null() : bn_json_string(broken->text));
+    bn_json_set(o, "limits", limits_json(m, now));
+    bn_json_set(o, "values", values_json(m));
+    bn_json_set(o, "labelled", labelled_json(m));
+    bn_json_set(o, "rates", rates_json(m));
+    bn_json_set(o, "histograms", histograms_json(m));
+    bn_json_set(o, "layers", layers_json(m));
+    bn_json_set(o, "alerts", alerts_json(m));
+    if (bn_json_whole(o)) return o;
     bn_json_free(o);
     return NULL;
 }
