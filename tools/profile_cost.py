@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-# src/base/pool.c: looks at a gate until it opens; the rest is what it may be part of
+# src/base/threads/pool.c: looks at a gate until it opens; the rest is what it may be part of
 WAITING = ("gate_wait", "meet", "bn_pool_barrier", "work")
 
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api.h"
 
-#include "model/cache.h"
+#include "model/image/cache.h"
 
 struct listing {
     bitnet_cache_fn fn;

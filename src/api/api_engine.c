@@ -3,7 +3,7 @@
 
 #include "engine/engine.h"
 #include "forge/forge.h"
-#include "model/kv_types.h"
+#include "model/attention/kv_types.h"
 
 void bitnet_engine_options_init(bitnet_engine_options *o)
 {

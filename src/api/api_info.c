@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api.h"
 
-#include "base/cores.h"
-#include "base/cpu.h"
+#include "base/machine/cores.h"
+#include "base/machine/cpu.h"
 #include "forge/forge.h"
 #include "kernels/kernels.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api.h"
 
-#include "base/mem.h"
-#include "model/config_sampling.h"
-#include "model/head.h"
-#include "model/state.h"
+#include "base/os/mem.h"
+#include "model/config/config_sampling.h"
+#include "model/head/head.h"
+#include "model/delta/state.h"
 #include <stdlib.h>
 
 void bitnet_model_options_init(bitnet_model_options *o)

@@ -2,7 +2,7 @@
  * Text calls: growable results of the text room are copied into the caller's buffer by one rule. */
 #include "api/api.h"
 
-#include "text/chat.h"
+#include "text/template/chat.h"
 
 /* The rule of bitnet.h for buffers: room in, need out, nothing written when it does not fit. */
 static bitnet_status give(void *out, size_t *n, const void *data, size_t count, size_t size,

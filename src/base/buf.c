@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
 
-#include "base/mem.h"
+#include "base/os/mem.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * Open addressing, linear probing, at most half full. */
 #include "base/map.h"
 
-#include "base/mem.h"
+#include "base/os/mem.h"
 #include <stdlib.h>
 
 struct bn_map_slot {

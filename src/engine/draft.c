@@ -21,7 +21,7 @@
 #include "engine/draft.h"
 
 #include "base/map.h"
-#include "base/mem.h"
+#include "base/os/mem.h"
 #include <stdlib.h>
 
 static const double RATE = 1.0 / 16, HOPE = 1.0 / 64, MAX_COST = 2, MAX_DEBT = 6;

@@ -8,7 +8,7 @@
  */
 #include "engine/engine_impl.h"
 
-#include "base/mem.h"
+#include "base/os/mem.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -5,8 +5,8 @@
  */
 #include "engine/engine_impl.h"
 
-#include "base/cgroup.h"
-#include "base/mem.h"
+#include "base/machine/cgroup.h"
+#include "base/os/mem.h"
 #include <stdlib.h>
 
 /* ------------------------------------------------------------------ options */

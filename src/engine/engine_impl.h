@@ -7,9 +7,9 @@
 
 #include "engine/engine.h"
 #include "engine/health.h"
-#include "engine/prefix.h"
+#include "engine/prefix/prefix.h"
 #include "engine/request.h"
-#include "engine/sampler.h"
+#include "engine/sampler/sampler.h"
 #include "model/forward.h"
 #include "model/ops.h"
 

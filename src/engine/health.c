@@ -3,7 +3,7 @@
 
 #include "base/det_math.h"
 #include "engine/engine_impl.h"
-#include "model/scrub.h"
+#include "model/weights/scrub.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/request.h"
 
-#include "base/mem.h"
+#include "base/os/mem.h"
 #include <stdlib.h>
 
 /* ------------------------------------------------------------------ the form of an answer */

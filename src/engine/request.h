@@ -5,12 +5,12 @@
 #define BN_ENGINE_REQUEST_H
 
 #include "engine/draft.h"
-#include "engine/repetition.h"
-#include "engine/sampler.h"
+#include "engine/sampler/repetition.h"
+#include "engine/sampler/sampler.h"
 #include "engine/sched.h"
-#include "engine/snapshots.h"
-#include "model/kv.h"
-#include "text/grammar.h"
+#include "engine/prefix/snapshots.h"
+#include "model/attention/kv.h"
+#include "text/grammar/grammar.h"
 
 enum { BN_MAX_CHOICES = 128 }; /* answers to one prompt */
 

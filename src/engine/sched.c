@@ -44,7 +44,7 @@
  */
 #include "engine/sched.h"
 
-#include "base/mem.h"
+#include "base/os/mem.h"
 #include "engine/step_cost.h"
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include "engine/engine_impl.h"
 
 #include "base/clock.h"
-#include "base/mem.h"
+#include "base/os/mem.h"
 
 bitnet_status bn_engine_check_tokens(const struct bitnet_engine *e, const int32_t *tokens, size_t n,
                                      bitnet_error *err)

@@ -3,7 +3,7 @@
  * and what to say when the two do not fit. Shared by convert and synth. */
 #include "forge/forge.h"
 
-#include "model/source.h"
+#include "model/files/source.h"
 
 enum { I2S_BLOCK = 128, IQ2_BLOCK = 64 };
 

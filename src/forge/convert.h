@@ -5,9 +5,9 @@
 #define BN_FORGE_CONVERT_H
 
 #include "forge/forge.h"
-#include "model/config.h"
-#include "model/gguf_write.h"
-#include "model/ternary.h"
+#include "model/config/config.h"
+#include "model/files/gguf_write.h"
+#include "model/weights/ternary.h"
 
 /* One tensor of the output. */
 struct bn_convert_item {
@@ -66,7 +66,7 @@ bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_roun
 bitnet_status bn_convert_write(const struct bn_convert_item *it, struct bn_gguf_writer *w,
                                struct bn_convert_rows *r, struct bn_work *work, bitnet_error *err);
 
-/* A GGUF with packed weights (model/image.h). Storage types are those of the model as it would be
+/* A GGUF with packed weights (model/image/image.h). Storage types are those of the model as it would be
  * converted without; what is no GGUF, or is to have other types, becomes one first, beside the
  * output. (convert_packed.c) */
 typedef bitnet_status bn_convert_fn(const char *in, const char *out,

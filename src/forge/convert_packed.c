@@ -3,7 +3,7 @@
  * then is written, with the metadata, the vocabulary and the dense tensors of the file. */
 #include "forge/convert.h"
 
-#include "model/image.h"
+#include "model/image/image.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
  * refused, because leaving out a tensor would change the model in silence. */
 #include "forge/convert.h"
 
-#include "model/rope.h"
+#include "model/config/rope.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

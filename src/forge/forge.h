@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Making and judging models: convert, synth, inspect, perplexity; and the kernels, by their speed. What the door (api) wraps comes
  * first; below it what the files of this room share. */
-#ifndef BN_FORGE_H
-#define BN_FORGE_H
+#ifndef BN_FORGE_FORGE_H
+#define BN_FORGE_FORGE_H
 
 #include "base/status.h"
-#include "model/types.h"
+#include "model/files/types.h"
 
 struct bn_vocab;
 

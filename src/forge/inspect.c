@@ -5,9 +5,9 @@
 #include "forge/forge.h"
 
 #include "base/buf.h"
-#include "model/config_sampling.h"
-#include "model/hadamard.h"
-#include "model/state.h"
+#include "model/config/config_sampling.h"
+#include "model/config/hadamard.h"
+#include "model/delta/state.h"
 #include <stdio.h>
 #include <stdlib.h>
 #if BN_HAVE_TEXT

@@ -5,8 +5,8 @@
 #include "forge/forge.h"
 
 #include "base/half.h"
-#include "base/mem.h"
-#include "model/ternary.h"
+#include "base/os/mem.h"
+#include "model/weights/ternary.h"
 #include <math.h>
 #include <stdlib.h>
 

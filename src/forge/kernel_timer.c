@@ -7,9 +7,9 @@
  * of a ring that is larger than the caches. */
 #include "forge/kernel_timer.h"
 
-#include "base/bandwidth.h"
+#include "base/threads/bandwidth.h"
 #include "base/clock.h"
-#include "base/mem.h"
+#include "base/os/mem.h"
 #include "base/rng.h"
 #include "forge/forge.h"
 #include <stdlib.h>

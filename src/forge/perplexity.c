@@ -13,10 +13,10 @@
 #include "forge/forge.h"
 
 #include "base/clock.h"
-#include "base/mem.h"
+#include "base/os/mem.h"
 #include "engine/engine.h"
 #include "model/model.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include <math.h>
 #include <stdlib.h>
 

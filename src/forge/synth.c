@@ -13,10 +13,10 @@
 #include "base/map.h"
 #include "base/rng.h"
 #include "forge/forge.h"
-#include "model/gguf_write.h"
+#include "model/files/gguf_write.h"
 #include "model/model.h"
-#include "model/rope.h"
-#include "text/vocab.h"
+#include "model/config/rope.h"
+#include "text/tokenizer/vocab.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #define BN_FORGE_SYNTH_H
 
 #include "base/status.h"
-#include "model/config.h"
+#include "model/config/config.h"
 
 /* What a hybrid has besides (synth_hybrid.c). */
 struct bn_hybrid {

@@ -4,7 +4,7 @@
 #include "forge/synth.h"
 
 #include "base/rng.h"
-#include "model/gguf_write.h"
+#include "model/files/gguf_write.h"
 
 #define PREFIX "prism.hadamard."
 

@@ -4,7 +4,7 @@
 #include "forge/forge.h"
 
 #include "base/utf8.h"
-#include "text/vocab.h"
+#include "text/tokenizer/vocab.h"
 #include <stdio.h>
 #include <stdlib.h>
 

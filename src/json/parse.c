@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reading JSON: a walk down the text, as deep as BN_JSON_DEPTH_MAX. */
-#include "base/file.h"
+#include "base/os/file.h"
 #include "base/utf8.h"
 #include "json/value_impl.h"
 #include <math.h>

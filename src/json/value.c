@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Values: their life, what is in them, and putting more in. */
-#include "base/mem.h"
+#include "base/os/mem.h"
 #include "base/utf8.h"
 #include "json/value_impl.h"
 #include <math.h>

@@ -65,7 +65,7 @@ static inline struct bn_kv_place bn_kv_code_at(size_t dim, unsigned bits, bool v
                                 (unsigned)(octet % per) * bits};
 }
 
-/* x: [BN_ATTN_BLOCK][dim]; bits: 4 or 2. With 8 bits tokens are put one by one (model/kv_types.c). */
+/* x: [BN_ATTN_BLOCK][dim]; bits: 4 or 2. With 8 bits tokens are put one by one (model/attention/kv_types.c). */
 typedef void bn_kv_put_fn(uint8_t *block, const float *x, size_t dim, unsigned bits);
 typedef bn_kv_put_fn bn_kv_put_keys_fn, bn_kv_put_values_fn;
 /* y: [n][dim], tokens t0 to t0 + n - 1 */

@@ -17,11 +17,11 @@
  * Adding a variant: write the function, add its line to kernels.def and its file to meson.build.
  * The prototype, the selection, the listing, the tests and the timings follow from the line.
  */
-#ifndef BN_KERNELS_H
-#define BN_KERNELS_H
+#ifndef BN_KERNELS_KERNELS_H
+#define BN_KERNELS_KERNELS_H
 
 #include "base/base.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/status.h"
 
 enum {

@@ -18,9 +18,9 @@
  */
 #include "model/forward.h"
 
-#include "base/mem.h"
-#include "model/attention.h"
-#include "model/delta.h"
+#include "base/os/mem.h"
+#include "model/attention/attention.h"
+#include "model/delta/delta.h"
 #include "model/ops.h"
 #include <stdlib.h>
 

@@ -5,10 +5,10 @@
 #ifndef BN_MODEL_FORWARD_H
 #define BN_MODEL_FORWARD_H
 
-#include "model/activity.h"
-#include "model/ffn.h"
-#include "model/head.h"
-#include "model/kv.h"
+#include "model/ffn/activity.h"
+#include "model/ffn/ffn.h"
+#include "model/head/head.h"
+#include "model/attention/kv.h"
 #include "model/model.h"
 
 /* One token to compute. Tokens of one sequence stand together, in order of position; a token sees

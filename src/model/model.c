@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Opening a model: file, configuration, tokenizer, weights, in this order, so that what is cheap to
  * refuse is refused first. bn_model_close takes half-built models. */
-#include "model/cache.h"
-#include "model/ffn.h"
-#include "model/head.h"
+#include "model/image/cache.h"
+#include "model/ffn/ffn.h"
+#include "model/head/head.h"
 
-#include "base/bandwidth.h"
+#include "base/threads/bandwidth.h"
 #include "base/clock.h"
-#include "base/cpu.h"
-#include "base/mem.h"
+#include "base/machine/cpu.h"
+#include "base/os/mem.h"
 #include <stdlib.h>
 
 enum {

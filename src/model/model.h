@@ -6,13 +6,13 @@
 #define BN_MODEL_MODEL_H
 
 #include "base/buf.h"
-#include "base/mem.h"
-#include "base/numa.h"
-#include "base/pool.h"
+#include "base/os/mem.h"
+#include "base/machine/numa.h"
+#include "base/threads/pool.h"
 #include "kernels/kernels.h"
-#include "model/config.h"
-#include "model/head_rotate.h"
-#include "text/tokenizer.h"
+#include "model/config/config.h"
+#include "model/head/head_rotate.h"
+#include "text/tokenizer/tokenizer.h"
 
 /* One that a layer does not have is dense and has no rows. */
 struct bn_matrix {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The operations of a step as a profile tells them apart (base/prof.h): rows are layers, counted
+ * The operations of a step as a profile tells them apart (base/threads/prof.h): rows are layers, counted
  * from 1; row 0 is what belongs to none. */
 #ifndef BN_MODEL_OPS_H
 #define BN_MODEL_OPS_H
 
-#include "base/pool.h"
+#include "base/threads/pool.h"
 
 enum bn_op {
 #define OP(id, name, kind) BN_OP_##id,
@@ -14,7 +14,7 @@ enum bn_op {
 };
 _Static_assert(BN_OP_WAIT == (int)BN_PROF_WAIT && BN_OP_IDLE == (int)BN_PROF_IDLE &&
                    BN_OP_EMBED == (int)BN_PROF_OPS,
-               "the first ones are base/prof.h's");
+               "the first ones are base/threads/prof.h's");
 
 enum bn_phase { BN_PHASE_PREFILL, BN_PHASE_DECODE, BN_N_PHASES };
 

@@ -2,10 +2,10 @@
  *
  * embeddings.c: texts or token ids to vectors, computed by the worker between the steps of answers.
  */
-#include "base/mem.h"
-#include "server/openai_request_impl.h"
-#include "server/serve.h"
-#include "server/tokens.h"
+#include "base/os/mem.h"
+#include "server/openai/request_impl.h"
+#include "server/server_impl.h"
+#include "app/tokens.h"
 #include <stdlib.h>
 
 enum {

@@ -2,9 +2,9 @@
  *
  * endpoints.c: what the server tells about itself: its model, its state, its numbers, its pages.
  */
-#include "server/openai_request.h"
+#include "server/openai/request.h"
 #include "server/pages.h"
-#include "server/serve.h"
+#include "server/server_impl.h"
 #include <stdlib.h>
 
 /* ------------------------------------------------------------------ the model */

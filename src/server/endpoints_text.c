@@ -2,13 +2,13 @@
  *
  * endpoints_text.c: text to tokens, back, and conversations to the text that the model sees.
  */
-#include "base/mem.h"
+#include "base/os/mem.h"
 #include "base/utf8.h"
-#include "server/openai_reply.h"
-#include "server/openai_request_impl.h"
-#include "server/serve.h"
-#include "server/tokens.h"
-#include "server/tools.h"
+#include "server/openai/reply.h"
+#include "server/openai/request_impl.h"
+#include "server/server_impl.h"
+#include "app/tokens.h"
+#include "server/openai/tools.h"
 #include <stdlib.h>
 
 /* Replies with what `make` makes of the body. */

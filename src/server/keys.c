@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/keys.h"
 
-#include "base/file.h"
-#include "base/mem.h"
+#include "base/os/file.h"
+#include "base/os/mem.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

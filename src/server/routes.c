@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "base/suggest.h"
 #include "server/pages.h"
-#include "server/serve.h"
+#include "server/server_impl.h"
 #include <stdio.h>
 #include <strings.h>
 

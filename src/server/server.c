@@ -3,9 +3,9 @@
  * server.c: the life of the server: its parts are opened, the loop runs, signals end or renew it.
  */
 #include "base/clock.h"
-#include "base/mem.h"
-#include "server/process.h"
-#include "server/serve.h"
+#include "base/os/mem.h"
+#include "app/process.h"
+#include "server/server_impl.h"
 #include <event2/event.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 #ifndef BN_SERVER_SERVER_H
 #define BN_SERVER_SERVER_H
 
-#include "server/net.h"
+#include "server/http/net.h"
 
 struct server_config {
     struct net_config net;

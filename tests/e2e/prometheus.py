@@ -39,7 +39,7 @@ class Skipped(Exception):
 
 def read_def():
     """Metrics {id: (kind, name, labels)} and alerts [(name, metric's name, "max" or "min", {severity: threshold}, text)]."""
-    text = (ROOT / "src/server/metrics.def").read_text()
+    text = (ROOT / "src/server/metrics/metrics.def").read_text()
     text = text[text.index("GAUGE(build_info"):]
     metrics = {}
     for kind, ident, name, labels in re.findall(

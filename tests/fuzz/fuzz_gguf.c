@@ -3,9 +3,9 @@
  * through the types and as trits with the scales they agree on, every metadata entry printed,
  * configuration and vocabulary taken out. */
 #include "base/buf.h"
-#include "model/gguf_write.h"
-#include "model/hadamard.h"
-#include "model/ternary.h"
+#include "model/files/gguf_write.h"
+#include "model/config/hadamard.h"
+#include "model/weights/ternary.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

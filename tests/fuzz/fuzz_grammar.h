@@ -7,7 +7,7 @@
 
 #include "base/map.h"
 #include "base/rng.h"
-#include "text/grammar.h"
+#include "text/grammar/grammar.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * libFuzzer target: any bytes as HTTP messages, requests or replies, one after the other. The first
  * byte chooses which, the second how the rest is cut. Read whole, read in pieces: the same messages
  * must come out, and never more memory than the limits allow. */
-#include "server/http.h"
+#include "server/http/http.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

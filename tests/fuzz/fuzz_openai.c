@@ -2,7 +2,7 @@
  * Fuzz target: any bytes as the body of each kind of request, and as the answer to those that are
  * understood. tests/fuzz/meson.build says how to build and run it. */
 #include "base/utf8.h"
-#include "server/openai_stream.h"
+#include "server/openai/stream.h"
 
 #include <stdlib.h>
 

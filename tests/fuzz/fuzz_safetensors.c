@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * libFuzzer target: any bytes as a safetensors file; every tensor that is found is read through. */
-#include "model/source.h"
+#include "model/files/source.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

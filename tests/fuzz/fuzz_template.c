@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fuzz target: any bytes as a chat template, parsed and rendered. It must end with a text or a
  * sentence. tests/fuzz/meson.build says how to build and run it. */
-#include "text/chat.h"
+#include "text/template/chat.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
  * never a stop string. The first byte of the input chooses vocabulary and flags. */
 #include "base/buf.h"
 #include "base/utf8.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * libFuzzer target: any bytes as a tokenizer.json. What is accepted must make a tokenizer that
  * encodes, or says why not. The reader wants a path, so the bytes lie in a file that exists in
  * memory only. */
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>

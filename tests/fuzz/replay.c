@@ -2,7 +2,7 @@
  * A plain main for a fuzz target: gives it every file of the folders named, once, from memory that
  * ends where the file ends. Without libFuzzer, so that every build replays the corpora. */
 #include "base/buf.h"
-#include "base/file.h"
+#include "base/os/file.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,10 +16,10 @@ SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 
 # name, file, text put at its end (the file is made where it is missing), words the complaint must contain
 ROOMS = [
-    ("upward include", "src/kernels/ref/planted.c", SPDX + '#include "model/config.h"\n', "kernels may not include model"),
-    ("upward include in angle brackets", "src/base/planted.h", SPDX + "#include <model/config.h>\n",
+    ("upward include", "src/kernels/ref/planted.c", SPDX + '#include "model/config/config.h"\n', "kernels may not include model"),
+    ("upward include in angle brackets", "src/base/planted.h", SPDX + "#include <model/config/config.h>\n",
      "base may not include model"),
-    ("cli reaches behind the door", "src/cli/planted.c", SPDX + '#include "engine/engine.h"\n', "cli may not include engine"),
+    ("cli reaches behind the door", "src/cli/core/planted.c", SPDX + '#include "engine/engine.h"\n', "cli/core may not include engine"),
     ("path out of the room", "src/text/planted.c", SPDX + '#include "../model/config.h"\n', "text may not include .."),
     ("include without its room", "src/base/planted.c", SPDX + '#include "base.h"\n', "write the include from src/"),
     ("AVX intrinsics in the model", "src/model/planted.c", SPDX + "#include <immintrin.h>\n", "intrinsics"),
@@ -31,6 +31,13 @@ ROOMS = [
     ("no licence line", "src/base/planted.c", "int bn_planted;\n", "SPDX"),
     ("a folder nobody knows", "src/attic/planted.c", SPDX, "not in ROOMS"),
     ("a file in no room", "src/planted.c", SPDX, "lives in a room"),
+    ("a neighbour inside the room", "src/model/head/planted.c", SPDX + '#include "model/attention/kv.h"\n',
+     "model/head may not include model/attention"),
+    ("a room inside another one", "src/base/os/planted.c", SPDX + '#include "model/files/source.h"\n',
+     "base/os may not include model/files"),
+    ("a folder inside that nobody knows", "src/model/attic/planted.c", SPDX, "not in ROOMS"),
+    ("ROOMS inside out", "src/ROOMS", "\nengine/planted: model\n", "belongs on that line"),
+    ("ROOMS too exact", "src/ROOMS", "\nplanted: base/os\n", "base instead of base/os"),
     ("ROOMS opens the door", "src/ROOMS", "\ncli: base model\n", "through bitnet.h, not through model"),
     ("ROOMS in a circle", "src/ROOMS", "\nlow: high\nhigh: low\n", "above its line"),
 ]
@@ -38,7 +45,9 @@ ROOMS_FINE = [
     ("intrinsics where they belong", "src/kernels/x86/planted.c", SPDX + "#include <immintrin.h>\n"),
     ("public header anywhere", "src/text/planted.c", SPDX + "#include <bitnet/bitnet.h>\n"),
     ("downward include", "src/model/planted.c", SPDX + '#include "base/base.h"\n#include "kernels/kernels.h"\n'),
-    ("environment read by the program", "src/cli/planted.c", SPDX + 'const char *p(void) { return getenv("X"); }\n'),
+    ("the roof of a room sees what is inside", "src/model/planted.c", SPDX + '#include "model/attention/kv.h"\n'),
+    ("a room inside sees the roof", "src/model/head/planted.c", SPDX + '#include "model/model.h"\n'),
+    ("environment read by the program", "src/cli/core/planted.c", SPDX + 'const char *p(void) { return getenv("X"); }\n'),
 ]
 
 # name, C text, words the complaint must contain (None: no complaint)
@@ -102,6 +111,9 @@ def test_rooms(root):
             f.unlink() if old is None else f.write_bytes(old)
             if made:
                 f.parent.rmdir()
+        for i in range(30):
+            (copy / f"src/json/planted{i}.h").write_text(SPDX)
+        judge("a full folder", *run(*check, copy), "find a place in one folder")
 
 
 def test_archive(root, lib, so, asserts, cc):

@@ -3,7 +3,7 @@
 #ifndef BN_TEST_GRAMMAR_COMMON_H
 #define BN_TEST_GRAMMAR_COMMON_H
 
-#include "text/grammar.h"
+#include "text/grammar/grammar.h"
 #include "text_common.h"
 
 /* A vocabulary of bytes: token c is byte c; then one merge and the token that ends a text. */

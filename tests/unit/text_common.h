@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #define STORIES TEST_DATA "/stories/tokenizer.json"
 #define MARK    "\xe2\x96\x81"

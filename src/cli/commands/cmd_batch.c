@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd_batch.c: `bitnet batch`: many requests from a file, their answers to another. The parts are in
+ * batch.h.
+ */
+#include "cli/batch/batch.h"
+#include "cli/core/command.h"
+#include "app/term.h"
+#include "app/textio.h"
+#include <stdlib.h>
+
+#define AT(field) offsetof(struct batch_config, field)
+static const struct opt file_table[] = {
+    {.kind = OPT_STR,
+     .letter = 'i',
+     .name = "input",
+     .metavar = "FILE",
+     .help = "the requests, one JSON object a line; - is standard input",
+     .offset = AT(input)},
+    {.kind = OPT_STR,
+     .letter = 'o',
+     .name = "output",
+     .metavar = "FILE",
+     .help = "the answers, in the same order; what it holds already of this batch is kept. - is "
+             "standard output",
+     .offset = AT(output)},
+    {.kind = OPT_FLAG,
+     .name = "restart",
+     .help = "forget the answers that the output file holds",
+     .offset = AT(restart)},
+    {.kind = OPT_U64,
+     .name = "limit",
+     .metavar = "N",
+     .help = "end after the first N requests of the input; 0 is all",
+     .offset = AT(limit),
+     .initial = "0",
+     .min = 0,
+     .max = 9007199254740992.0},
+    {.kind = OPT_FLAG,
+     .name = "dry-run",
+     .help = "look at all requests, list the bad ones, say how many tokens and how much memory it "
+             "takes; compute and write nothing",
+     .offset = AT(dry_run)},
+    {.kind = OPT_END},
+};
+static const struct opt request_table[] = {
+    {.kind = OPT_U32,
+     .letter = 'n',
+     .name = "max-tokens",
+     .metavar = "N",
+     .help = "tokens of an answer at most, where a request does not say; 0 takes as many as fit",
+     .offset = AT(max_tokens),
+     .initial = "256",
+     .aliases = "max-new-tokens n-predict",
+     .min = 0,
+     .max = 1 << 24},
+    {.kind = OPT_U64,
+     .letter = 's',
+     .name = "seed",
+     .metavar = "N",
+     .help = "requests without a seed get one made of this and their custom_id",
+     .offset = AT(seed),
+     .initial = "0",
+     .min = 0,
+     .max = 9007199254740992.0},
+    MODEL_TEMPLATE_OPT(AT(chat_template)),
+    {.kind = OPT_END},
+};
+static const struct opt output_table[] = {
+    {.kind = OPT_FLAG,
+     .name = "json",
+     .help = "print the summary, or what --dry-run found, as a JSON object on standard output",
+     .offset = AT(json)},
+    {.kind = OPT_FLAG,
+     .letter = 'q',
+     .name = "quiet",
+     .help = "no progress bar, no summary",
+     .offset = AT(quiet)},
+    {.kind = OPT_END},
+};
+static const struct opt_part parts[] = {
+    {"Files", file_table, 0},
+    {"Requests", request_table, 0},
+    {"Model", model_opts_table, AT(model)},
+    {"Batch and context", seqs_opts_table, AT(seqs)},
+    {NULL, engine_opts_table, AT(engine)},
+    {NULL, guess_table, AT(engine)},
+    {NULL, state_table, AT(engine)},
+    {NULL, warmup_table, AT(engine)},
+    {"Output", output_table, 0},
+    {NULL, NULL, 0},
+};
+#undef AT
+
+static int print_totals(const struct batch_config *c, const struct batch_totals *t,
+                        const bitnet_engine *e)
+{
+    bitnet_engine_info info = {.size = sizeof info};
+    bitnet_engine_get_info(e, &info);
+    double seconds = (double)t->ns / 1e9;
+    double speed = seconds > 0 ? (double)t->answer_tokens / seconds : 0;
+    if (c->json)
+        return term_print_json(bn_json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:{s:I, s:I, s:I, s:I, s:I}}", "requests",
+            (int64_t)(t->n_found + t->n_done), "found", (int64_t)t->n_found, "failed",
+            (int64_t)t->n_failed, "prompt_tokens", (int64_t)t->prompt_tokens, "answer_tokens",
+            (int64_t)t->answer_tokens, "seconds", seconds, "tok_s", speed, "engine", "steps",
+            (int64_t)info.steps, "preemptions", (int64_t)info.preemptions, "prefix_hit_tokens",
+            (int64_t)info.prefix_hit_tokens, "draft_tokens", (int64_t)info.draft_tokens,
+            "draft_accepted", (int64_t)info.draft_accepted));
+    if (c->quiet) return EXIT_DONE;
+    fprintf(stderr, "%llu requests answered", (unsigned long long)t->n_done);
+    if (t->n_failed) fprintf(stderr, ", %llu with an error", (unsigned long long)t->n_failed);
+    if (t->n_found) fprintf(stderr, ", %llu were there", (unsigned long long)t->n_found);
+    fprintf(stderr, "; %llu tokens in %.1f s, %.1f tok/s\n", (unsigned long long)t->answer_tokens,
+            seconds, speed);
+    return EXIT_DONE;
+}
+
+static int answer(struct batch_input *in, bitnet_engine *e)
+{
+    bitnet_error err = {0}, at_close = {0};
+    struct batch_output out;
+    struct batch_totals totals = {0};
+    if (batch_output_open(&out, in, &totals.n_found, &err) != BITNET_OK) return term_fail(&err);
+    bitnet_status s = batch_run(&totals, in, &out, e, &err);
+    if (batch_output_close(&out, &at_close) != BITNET_OK && s == BITNET_OK) {
+        s = at_close.status;
+        err = at_close;
+    }
+    if (s == BITNET_E_CANCELLED && out.is_file && !in->config->quiet)
+        fprintf(stderr, "%llu requests are answered; the same command goes on from here\n",
+                (unsigned long long)(totals.n_found + totals.n_done));
+    return s == BITNET_OK ? print_totals(in->config, &totals, e) : term_fail(&err);
+}
+
+static int with_input(const struct batch_config *c, const bitnet_model *m, bitnet_engine *e)
+{
+    struct batch_input in = {.config = c, .model = m};
+    bitnet_model_info model = {.size = sizeof model};
+    bitnet_engine_info engine = {.size = sizeof engine};
+    bitnet_error err = {0};
+    char *owned = NULL;
+    int code;
+    bitnet_status s = textio_chat_template(&owned, &in.chat_template, c->chat_template, &err);
+    if (s == BITNET_OK) s = lines_open(&in.lines, c->input, &err);
+    if (s == BITNET_OK) {
+        bitnet_model_get_info(m, &model);
+        bitnet_engine_get_info(e, &engine);
+        in.run_key = batch_run_key(c, in.chat_template, &model, &engine);
+        code = c->dry_run ? batch_plan(&in, e) : answer(&in, e);
+        lines_close(&in.lines);
+    } else {
+        code = term_fail(&err);
+    }
+    free(owned);
+    return code;
+}
+
+static int run(void *config, const struct arg_words *words)
+{
+    struct batch_config *c = config;
+    const char *model;
+    int code = model_word(&model, c->model.model, words, "batch");
+    if (code != EXIT_DONE) return code;
+    if (!c->input) return term_usage("batch", "--input is missing: --input FILE, or --input -");
+    if (!c->output && !c->dry_run)
+        return term_usage("batch", "--output is missing: --output FILE, or --output -");
+    if (c->json && !c->dry_run && strcmp(c->output, "-") == 0)
+        return term_usage("batch", "--json and the answers cannot both go to standard output");
+    bitnet_model *m = NULL;
+    bitnet_engine *e = NULL;
+    code = model_open(&m, model, &c->model, c->engine.head, c->engine.ffn, "batch");
+    if (code == EXIT_DONE) {
+        bitnet_error err = {0};
+        bitnet_engine_options eo;
+        model_engine_options(&eo, &c->model, &c->engine);
+        model_seqs_options(&eo, &c->seqs);
+        code = model_engine_open(&e, m, &eo, c->engine.warmup, &err) == BITNET_OK
+                   ? with_input(c, m, e)
+                   : term_fail(&err);
+    }
+    bitnet_engine_close(e);
+    bitnet_model_close(m);
+    return code;
+}
+
+const struct command cmd_batch = {
+    .name = "batch",
+    .usage = "[MODEL] --input FILE --output FILE [options]",
+    .about =
+        "\n"
+        "Takes the lines of OpenAI's batch files ({\"custom_id\", \"method\", \"url\", \"body\"}, "
+        "for\n"
+        "/v1/chat/completions, /v1/completions and /v1/responses), and plain ones: {\"prompt\": "
+        "\"...\"} or\n"
+        "{\"messages\": [...]} with the options beside it. A line that is wrong is answered with "
+        "an "
+        "error.\n"
+        "Interrupted in whatever way, the same command goes on where it was; the output is the "
+        "same as\n"
+        "that of one run, byte for byte.\n"
+        "\n"
+        "  bitnet batch --input prompts.jsonl --output out.jsonl\n"
+        "  bitnet batch model.gguf --input prompts.jsonl --dry-run --batch-size 32\n"
+        "  echo '{\"prompt\": \"Once upon a time\"}' | bitnet batch -i - -o -\n",
+    .parts = parts,
+    .config_bytes = sizeof(struct batch_config),
+    .max_words = 1,
+    .run = run,
+};

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd_convert.c: `bitnet convert`: safetensors or GGUF in, GGUF out. The work is the library's;
+ * here are the options, the bar, and a summary read back from what was written.
+ */
+#include "base/clock.h"
+#include "cli/core/command.h"
+#include "cli/options/model_opts.h"
+#include "app/term.h"
+#include "cli/commands/output_model.h"
+
+struct convert_config {
+    const char *type, *head_type, *name, *i2s_layout, *layout, *backend;
+    uint32_t threads;
+    bool allow_scale_rounding, force, json, packed;
+};
+
+#define AT(field) offsetof(struct convert_config, field)
+static const struct opt table[] = {
+    {.kind = OPT_CHOICE,
+     .name = "type",
+     .help = "storage of the ternary matrices",
+     .offset = AT(type),
+     .shown = "i2_s; where shapes or scales ask for it iq2_bn, q1_0, tq2_0, pq2_0 or q2_0",
+     .choices = "keep|i2_s|tq2_0|tq1_0|iq2_bn|iq1_bn|q1_0|q2_0|pq2_0|ptq1_0"},
+    {.kind = OPT_CHOICE,
+     .name = "head-type",
+     .help = "storage of embedding and output head",
+     .offset = AT(head_type),
+     .shown = "keep",
+     .choices = "keep|f32|f16|bf16|q8_0|q6_k|q4_0|q4_k"},
+    {.kind = OPT_STR,
+     .name = "name",
+     .metavar = "TEXT",
+     .help = "the model's name in the new file",
+     .offset = AT(name),
+     .shown = "as in the input"},
+    {.kind = OPT_CHOICE,
+     .name = "i2s-layout",
+     .help = "layout of I2_S tensors in the input",
+     .offset = AT(i2s_layout),
+     .initial = "auto",
+     .choices = "auto|128|64|rows4"},
+    {.kind = OPT_FLAG,
+     .name = "allow-scale-rounding",
+     .help =
+         "scales may be rounded to 16 bits where the type has no more; the weights never change",
+     .offset = AT(allow_scale_rounding)},
+    {.kind = OPT_FLAG,
+     .name = "packed",
+     .help = "weights as the kernels of this machine want them: the file is mapped and runs at "
+             "once, and processes share it; other machines pack it again if they want another "
+             "layout",
+     .offset = AT(packed)},
+    {.kind = OPT_CHOICE,
+     .name = "layout",
+     .help = "--packed: layout of the weights, as in 'bitnet run'",
+     .offset = AT(layout),
+     .initial = "auto",
+     .choices = "auto|t2|t3|t5|b1|g2|g3|g5"},
+    {.kind = OPT_STR,
+     .name = "backend",
+     .metavar = "NAME",
+     .help = "--packed: for which kernels, as in 'bitnet run'",
+     .offset = AT(backend),
+     .initial = "auto"},
+    {.kind = OPT_U32,
+     .letter = 't',
+     .name = "threads",
+     .metavar = "N",
+     .help = "--packed: threads that will run it; 0 takes all usable cores",
+     .offset = AT(threads),
+     .initial = "0",
+     .min = 0,
+     .max = 512},
+    {.kind = OPT_FLAG, .name = "force", .help = "replace OUT if it exists", .offset = AT(force)},
+    {.kind = OPT_FLAG, .name = "json", .help = "print the summary as JSON", .offset = AT(json)},
+    {.kind = OPT_END},
+};
+static const struct opt_part parts[] = {{"Conversion", table, 0}, {NULL, NULL, 0}};
+#undef AT
+
+static int run(void *config, const struct arg_words *words)
+{
+    const struct convert_config *c = config;
+    if (words->n != 2) return term_usage("convert", "two paths are needed: bitnet convert IN OUT");
+    const char *in = model_path_resolve(words->items[0]), *out = words->items[1];
+    int code = model_backend_check(c->backend, "convert");
+    if (code == EXIT_DONE) code = written_check(out, c->force);
+    if (code != EXIT_DONE) return code;
+    struct term_progress bar = {0};
+    bitnet_error err = {0};
+    bitnet_convert_options o;
+    bitnet_convert_options_init(&o);
+    if (c->type) o.type = c->type;
+    if (c->head_type) o.head_type = c->head_type;
+    o.name = c->name;
+    o.i2s_layout = c->i2s_layout;
+    o.overwrite = c->force;
+    o.allow_scale_rounding = c->allow_scale_rounding;
+    o.packed = c->packed;
+    o.layout = c->layout;
+    o.backend = c->backend;
+    o.threads = c->threads;
+    o.progress = term_progress_show;
+    o.progress_user = &bar;
+    uint64_t start_ns = bn_now_ns();
+    bitnet_status s = bitnet_convert(in, out, &o, &err);
+    term_progress_end(&bar);
+    if (s != BITNET_OK) return term_fail(&err);
+    return written_report(out, bn_now_ns() - start_ns, c->json);
+}
+
+const struct command cmd_convert = {
+    .name = "convert",
+    .usage = "IN OUT [options]",
+    .about = "\n"
+             "IN is a GGUF file, a safetensors file or a Hugging Face folder; OUT is the GGUF file "
+             "to write. It\n"
+             "appears whole or not at all. Ternary types are interchanged without loss; where a "
+             "type cannot\n"
+             "hold the input exactly, that is an error.\n"
+             "\n"
+             "  bitnet convert ./bitnet-b1.58-2B-4T model.gguf\n"
+             "  bitnet convert model.gguf small.gguf --type tq1_0 --head-type q6_k\n"
+             "  bitnet convert model.gguf packed.gguf --packed\n",
+    .parts = parts,
+    .config_bytes = sizeof(struct convert_config),
+    .max_words = 2,
+    .run = run,
+};

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * command.h: what a command is. main.c finds it, parses its options into a zeroed config of its own
+ * and calls run(); the exit code is what run() returns (app/term.h).
+ */
+#ifndef BN_CLI_CORE_COMMAND_H
+#define BN_CLI_CORE_COMMAND_H
+
+#include "app/term.h"
+#include "cli/core/args.h"
+
+struct command {
+    const char *name;
+    const char *usage; /* the words after the command's name: "[MODEL] [PROMPT...]"     */
+    const char *about; /* shown by --help below the usage: what it does, then examples  */
+    /* ends with a part without a table */
+    const struct opt_part *parts;
+    size_t config_bytes;
+    size_t max_words; /* positional arguments taken */
+    bool settings;    /* options may also come from a file and the environment (settings.h) */
+    int (*run)(void *config, const struct arg_words *words);
+};
+
+#define CORE(name, summary)    extern const struct command cmd_##name;
+#define COMMAND(name, summary) CORE(name, summary)
+#include "cli/core/commands.def"
+
+#endif

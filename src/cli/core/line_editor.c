@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * line_editor.c: owns the line being read. With libedit the characters still come through our own reader,
+ * so that Ctrl-C returns from the middle of a line, with the terminal put back in order by libedit
+ * itself, and nothing ever jumps out of a signal handler.
+ */
+#include "cli/core/line_editor.h"
+
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "app/interrupt.h"
+#include "app/term.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <wchar.h>
+#if HAVE_LIBEDIT
+#include <histedit.h>
+#endif
+
+enum { LINE_MAX_BYTES = 1 << 20, HISTORY_LINES = 1000 };
+
+struct line_reader {
+    const char *prompt;
+    bool interactive;
+    struct bn_buf line;
+    unsigned char input[4096]; /* read, not yet taken: [input_at, input_bytes) */
+    size_t input_at, input_bytes;
+#if HAVE_LIBEDIT
+    EditLine *edit; /* NULL: plain reading */
+    History *history;
+#endif
+};
+
+#if HAVE_LIBEDIT
+static char *edit_prompt(EditLine *e)
+{
+    struct line_reader *r = NULL;
+    el_get(e, EL_CLIENTDATA, &r);
+    return (char *)(r ? r->prompt : "");
+}
+
+/* One character for libedit: 1, 0 at the end of input, -1 on error or interrupt. Input that is not
+ * UTF-8 comes through as U+FFFD rather than ending the line. */
+static int edit_getc(EditLine *e, wchar_t *out)
+{
+    (void)e;
+    char bytes[4];
+    for (size_t n = 0; n < sizeof bytes;) {
+        if (!interrupt_wait_readable(STDIN_FILENO)) return -1;
+        ssize_t got = read(STDIN_FILENO, bytes + n, 1);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return (int)got;
+        uint32_t cp;
+        n++;
+        if (bn_utf8_decode(bytes, n, &cp)) {
+            *out = (wchar_t)cp;
+            return 1;
+        }
+        if (bn_utf8_tail(bytes, n) != n) break;
+    }
+    *out = 0xfffd;
+    return 1;
+}
+
+static void edit_open(struct line_reader *r)
+{
+    const char *kind = getenv("TERM");
+    if (!term_is_tty(stdin) || !term_is_tty(stderr) || !kind || strcmp(kind, "dumb") == 0) return;
+    r->edit = el_init("bitnet", stdin, stderr, stderr);
+    if (!r->edit) return;
+    el_set(r->edit, EL_CLIENTDATA, r);
+    el_set(r->edit, EL_PROMPT, edit_prompt);
+    el_set(r->edit, EL_EDITOR, "emacs");
+    el_set(r->edit, EL_SIGNAL, 0);
+    el_wset(r->edit, EL_GETCFN, edit_getc);
+    HistEvent event;
+    r->history = history_init();
+    if (r->history) {
+        history(r->history, &event, H_SETSIZE, HISTORY_LINES);
+        history(r->history, &event, H_SETUNIQUE, 1);
+        el_set(r->edit, EL_HIST, history, r->history);
+    }
+}
+
+static enum line_result edit_read(struct line_reader *r, const char **text)
+{
+    int n = 0;
+    const char *got = el_gets(r->edit, &n);
+    if (!got || n <= 0) {
+        fputc('\n', stderr);
+        return interrupt_pending() ? LINE_INTERRUPTED : LINE_END;
+    }
+    HistEvent event;
+    if (r->history && n > 1) history(r->history, &event, H_ENTER, got);
+    bn_buf_clear(&r->line);
+    if (!bn_buf_append(&r->line, got, (size_t)n)) return LINE_TOO_LONG;
+    if (r->line.data[r->line.len - 1] == '\n') r->line.data[--r->line.len] = 0;
+    *text = r->line.data;
+    return LINE_GOT;
+}
+#endif
+
+/* The next byte of standard input: 0..255, or one of these. Not through stdio: its reads would
+ * sleep through an interrupt. */
+enum { BYTE_END = -1, BYTE_INTERRUPTED = -2, BYTE_FAILED = -3 };
+static int next_byte(struct line_reader *r)
+{
+    while (r->input_at == r->input_bytes) {
+        if (!interrupt_wait_readable(STDIN_FILENO)) return BYTE_INTERRUPTED;
+        ssize_t got = read(STDIN_FILENO, r->input, sizeof r->input);
+        if (got < 0 && errno != EINTR && errno != EAGAIN) return BYTE_FAILED;
+        if (got == 0) return BYTE_END;
+        r->input_at = 0;
+        r->input_bytes = got > 0 ? (size_t)got : 0;
+    }
+    return r->input[r->input_at++];
+}
+
+static enum line_result plain_read(struct line_reader *r, const char **text)
+{
+    if (r->interactive) {
+        fputs(r->prompt, stderr);
+        fflush(stderr);
+    }
+    bn_buf_clear(&r->line);
+    bn_buf_puts(&r->line, "");
+    int byte;
+    while ((byte = next_byte(r)) >= 0 && byte != '\n')
+        bn_buf_putc(&r->line, (char)byte); /* what does not fit is read and remembered as failed */
+    if (byte == BYTE_FAILED) return LINE_FAILED;
+    if (byte == BYTE_INTERRUPTED) {
+        if (r->interactive) fputc('\n', stderr);
+        return LINE_INTERRUPTED;
+    }
+    if (r->line.failed) return LINE_TOO_LONG;
+    if (byte == BYTE_END && r->line.len == 0) return LINE_END;
+    if (r->line.len && r->line.data[r->line.len - 1] == '\r') r->line.data[--r->line.len] = 0;
+    *text = r->line.data;
+    return LINE_GOT;
+}
+
+struct line_reader *line_open(const char *prompt)
+{
+    struct line_reader *r = calloc(1, sizeof *r);
+    if (!r) return NULL;
+    r->prompt = prompt;
+    r->interactive = term_is_tty(stdin);
+    bn_buf_init(&r->line, LINE_MAX_BYTES);
+#if HAVE_LIBEDIT
+    edit_open(r);
+#endif
+    return r;
+}
+
+void line_close(struct line_reader *r)
+{
+    if (!r) return;
+#if HAVE_LIBEDIT
+    if (r->history) history_end(r->history);
+    if (r->edit) el_end(r->edit);
+#endif
+    bn_buf_free(&r->line);
+    free(r);
+}
+
+enum line_result line_read(struct line_reader *r, const char **text)
+{
+#if HAVE_LIBEDIT
+    if (r->edit) return edit_read(r, text);
+#endif
+    return plain_read(r, text);
+}
+
+bool line_is_interactive(const struct line_reader *r) { return r->interactive; }

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/options/model_opts.h"
+
+#include "base/machine/cores.h"
+#include "base/os/file.h"
+#include "base/suggest.h"
+#include "cli/core/command.h"
+#include "app/term.h"
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+bool cache_folder(char out[CACHE_PATH_BYTES], const char *typed)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (strcmp(typed, "off") == 0) return false;
+    if (strcmp(typed, "auto") != 0) n = snprintf(out, CACHE_PATH_BYTES, "%s", typed);
+    else if (xdg && *xdg == '/') n = snprintf(out, CACHE_PATH_BYTES, "%s/bitnet", xdg);
+    else if (home && *home == '/') n = snprintf(out, CACHE_PATH_BYTES, "%s/.cache/bitnet", home);
+    return n > 0 && n < CACHE_PATH_BYTES;
+}
+
+#define MODEL_HELP                                                                              \
+    "GGUF file, safetensors file or Hugging Face folder; 'embedded' for the model inside this " \
+    "program"
+
+const struct opt model_path_table[] = {
+    {.kind = OPT_STR,
+     .letter = 'm',
+     .name = "model",
+     .metavar = "PATH",
+     .help = MODEL_HELP,
+     .offset = offsetof(struct model_path, model)},
+    {.kind = OPT_END},
+};
+
+const struct opt model_opts_table[] = {
+    {.kind = OPT_STR,
+     .letter = 'm',
+     .name = "model",
+     .metavar = "PATH",
+     .help = MODEL_HELP,
+     .offset = offsetof(struct model_opts, model)},
+    {.kind = OPT_STR,
+     .name = "backend",
+     .metavar = "NAME",
+     .help = "the best kernels that may be used: auto, scalar, avx2, ...",
+     .offset = offsetof(struct model_opts, backend),
+     .initial = "auto",
+     .env = "BITNET_BACKEND"},
+    {.kind = OPT_U32,
+     .letter = 't',
+     .name = "threads",
+     .metavar = "N",
+     .help = "threads; 0 takes one a usable core, without slow cores and as the quota allows",
+     .offset = offsetof(struct model_opts, threads),
+     .initial = "0",
+     .min = 0,
+     .max = 1024,
+     .given = offsetof(struct model_opts, threads_given)},
+    {.kind = OPT_CHOICE,
+     .name = "pin",
+     .help = "bind each thread but the first to a CPU of its own, if there are enough; auto is off",
+     .offset = offsetof(struct model_opts, pin),
+     .initial = "auto",
+     .choices = "auto|on|off",
+     .given = offsetof(struct model_opts, pin_given)},
+    {.kind = OPT_STR,
+     .name = "cpus",
+     .metavar = "LIST",
+     .help = "run on these CPUs only, as 0,2-3; threads are then counted among them",
+     .offset = offsetof(struct model_opts, cpus)},
+    {.kind = OPT_CHOICE,
+     .name = "numa",
+     .help = "memory of several nodes: distribute spreads threads and weights over all of them, "
+             "isolate stays on one, replicate has a copy of the weights in each",
+     .offset = offsetof(struct model_opts, numa),
+     .initial = "off",
+     .choices = "off|distribute|isolate|replicate"},
+    {.kind = OPT_CHOICE,
+     .name = "activations",
+     .help = "how linear layers take their input; auto: as the model was trained, with int16 for "
+             "floats",
+     .offset = offsetof(struct model_opts, activations),
+     .initial = "auto",
+     .choices = "auto|int16|int8|f32"},
+    {.kind = OPT_CHOICE,
+     .name = "i2s-layout",
+     .help = "layout of I2_S tensors in the file, where it is known to differ",
+     .offset = offsetof(struct model_opts, i2s_layout),
+     .initial = "auto",
+     .choices = "auto|128|64|rows4"},
+    {.kind = OPT_CHOICE,
+     .name = "layout",
+     .help = "layout of weights in memory; auto: b1 for binary ones; for large models t5 with "
+             "AVX-512, t3 from 2 threads on with AVX2; else t2; g2, g3 and g5 are for activations "
+             "in groups",
+     .offset = offsetof(struct model_opts, layout),
+     .initial = "auto",
+     .choices = "auto|t2|t3|t5|b1|g2|g3|g5",
+     .given = offsetof(struct model_opts, layout_given)},
+    {.kind = OPT_CHOICE,
+     .name = "hugepages",
+     .help =
+         "what weights and caches lie in: transparent huge pages, which auto takes, small pages "
+         "only, or pages of 2 MiB or 1 GiB that were reserved; where these are not enough, thp",
+     .offset = offsetof(struct model_opts, hugepages),
+     .initial = "auto",
+     .choices = "auto|off|thp|2m|1g"},
+    {.kind = OPT_FLAG,
+     .name = "mlock",
+     .help = "keep weights and caches from being swapped out; an error if that is not allowed",
+     .offset = offsetof(struct model_opts, mlock)},
+    {.kind = OPT_FLAG,
+     .name = "no-mmap",
+     .help = "read the model's file into memory instead of mapping it",
+     .offset = offsetof(struct model_opts, no_mmap)},
+    {.kind = OPT_STR,
+     .name = "cache",
+     .metavar = "DIR",
+     .help = "where packed copies of large models are kept, so that the next start need not pack "
+             "them; 'off': nowhere; auto: bitnet in $XDG_CACHE_HOME or ~/.cache",
+     .offset = offsetof(struct model_opts, cache),
+     .initial = "auto",
+     .env = "BITNET_CACHE"},
+    {.kind = OPT_FLAG,
+     .name = "no-cache",
+     .help = "the same as --cache off",
+     .offset = offsetof(struct model_opts, no_cache)},
+    {.kind = OPT_SIZE,
+     .name = "cache-size",
+     .metavar = "BYTES",
+     .help = "what all copies in it may take; those used longest ago go first; auto is 20G",
+     .offset = offsetof(struct model_opts, cache_max_bytes),
+     .initial = "auto"},
+    {.kind = OPT_SIZE,
+     .name = "cache-from",
+     .metavar = "BYTES",
+     .help = "packed weights of fewer bytes are not kept; auto is 256M",
+     .offset = offsetof(struct model_opts, cache_min_bytes),
+     .initial = "auto"},
+    {.kind = OPT_FLAG,
+     .name = "verify",
+     .help = "check packed weights before the first token, not beside it",
+     .offset = offsetof(struct model_opts, verify)},
+    {.kind = OPT_U32,
+     .name = "prefetch-distance",
+     .metavar = "BYTES",
+     .help = "how far ahead weights are asked for; 0 takes 4096, 1 asks for nothing",
+     .offset = offsetof(struct model_opts, prefetch_bytes),
+     .initial = "0",
+     .min = 0,
+     .max = 64 << 10,
+     .given = offsetof(struct model_opts, prefetch_given)},
+    {.kind = OPT_STR,
+     .name = "tuning",
+     .metavar = "FILE",
+     .help =
+         "where 'bench --autotune' leaves what it finds for this machine and model, and options "
+         "that are not given are looked up; 'off': nowhere; auto: bitnet/tuning.json in "
+         "$XDG_CONFIG_HOME or ~/.config",
+     .offset = offsetof(struct model_opts, tuning),
+     .initial = "auto",
+     .env = "BITNET_TUNING"},
+    {.kind = OPT_END},
+};
+
+const struct opt prompt_batch_table[] = {
+    {.kind = OPT_U32,
+     .letter = 'b',
+     .name = "batch-size",
+     .metavar = "N",
+     .help = "tokens of the prompt that are computed together; 0 takes the tuned number, else 512",
+     .offset = offsetof(struct engine_opts, batch_tokens),
+     .initial = "0",
+     .min = 0,
+     .max = 1 << 16},
+    {.kind = OPT_END},
+};
+
+const struct opt engine_opts_table[] = {
+    {.kind = OPT_U32,
+     .letter = 'c',
+     .name = "ctx-size",
+     .metavar = "N",
+     .help = "tokens that fit, prompt and answer together; 0 takes the model's, at most 4096",
+     .offset = offsetof(struct engine_opts, ctx_tokens),
+     .initial = "0",
+     .aliases = "ctx",
+     .min = 0,
+     .max = 1 << 24},
+    MODEL_KV_OPTS(offsetof(struct engine_opts, kv), "f16"),
+    {.kind = OPT_CHOICE,
+     .name = "head",
+     .help = "how the next token is found: exact computes every logit; screened, with the same "
+             "tokens, only those that can win; int8 every logit from a copy of the head rounded to "
+             "8 bits, which changes them a little; auto screens large heads",
+     .offset = offsetof(struct engine_opts, head),
+     .initial = "auto",
+     .choices = "auto|exact|screened|int8"},
+    {.kind = OPT_CHOICE,
+     .name = "ffn",
+     .help = "feed-forward layers of a single token: dense computes all; skip, with the same "
+             "results, leaves out what is multiplied by zero (ReLU^2 models; takes memory for a "
+             "second copy); auto skips in large models where it pays",
+     .offset = offsetof(struct engine_opts, ffn),
+     .initial = "auto",
+     .choices = "auto|dense|skip"},
+    {.kind = OPT_END},
+};
+
+const struct opt guess_table[] = {
+    {.kind = OPT_CHOICE,
+     .name = "speculation",
+     .help = "guess tokens from the text so far and check them in one step; auto: where it pays",
+     .offset = offsetof(struct engine_opts, speculation),
+     .initial = "auto",
+     .choices = "auto|on|off"},
+    {.kind = OPT_U32,
+     .name = "draft-tokens",
+     .metavar = "N",
+     .help = "guesses in one step; 0 takes 4",
+     .offset = offsetof(struct engine_opts, draft_tokens),
+     .initial = "0",
+     .min = 0,
+     .max = 8},
+    {.kind = OPT_END},
+};
+
+const struct opt state_table[] = {
+    {.kind = OPT_SIZE,
+     .name = "state-cache",
+     .metavar = "BYTES",
+     .help =
+         "memory for states of texts that may be taken up again, of models with recurrent states "
+         "(qwen35); 512M, 4G; auto is an eighth of what is available, off reads such texts again",
+     .offset = offsetof(struct engine_opts, state_cache_bytes),
+     .initial = "auto"},
+    {.kind = OPT_END},
+};
+
+const struct opt warmup_table[] = {
+    {.kind = OPT_FLAG,
+     .name = "warmup",
+     .help =
+         "before the first token, touch all memory that will be used, and keep the model's file "
+         "in memory",
+     .offset = offsetof(struct engine_opts, warmup)},
+    {.kind = OPT_END},
+};
+
+const struct opt seqs_opts_table[] = {
+    {.kind = OPT_U32,
+     .letter = 'b',
+     .name = "batch-size",
+     .metavar = "N",
+     .help = "sequences that are computed together",
+     .offset = offsetof(struct seqs_opts, max_seqs),
+     .initial = "8",
+     .aliases = "max-num-seqs max-batch-size",
+     .min = 1,
+     .max = 1024},
+    {.kind = OPT_U32,
+     .name = "max-num-batched-tokens",
+     .metavar = "N",
+     .help = "tokens that are computed in one step; 0 takes the tuned number, else 512",
+     .offset = offsetof(struct seqs_opts, batch_tokens),
+     .initial = "0",
+     .min = 0,
+     .max = 8192},
+    {.kind = OPT_U32,
+     .name = "kv-tokens",
+     .metavar = "N",
+     .help =
+         "tokens that the attention cache holds, all sequences together; 0 is enough for all at "
+         "full length",
+     .offset = offsetof(struct seqs_opts, kv_tokens),
+     .initial = "0",
+     .min = 0,
+     .max = 1 << 30},
+    {.kind = OPT_CHOICE,
+     .name = "prefix-cache",
+     .help = "use beginnings of texts that are in the attention cache again",
+     .offset = offsetof(struct seqs_opts, prefix_cache),
+     .initial = "auto",
+     .choices = "auto|on|off"},
+    {.kind = OPT_END},
+};
+
+int model_word(const char **typed, const char *from_option, const struct arg_words *words,
+               const char *command)
+{
+    *typed = words->n ? words->items[0] : from_option;
+    if (from_option && words->n)
+        return term_usage(command, "give the model once, as a word or with --model");
+    return EXIT_DONE;
+}
+
+int model_shape_check(const char *typed, const char *command)
+{
+    struct bn_suggest s;
+    bn_suggest_start(&s, typed);
+    const char *name;
+    for (size_t i = 0; (name = bitnet_synth_shape(i, NULL)); i++) {
+        if (strcmp(name, typed) == 0) return EXIT_DONE;
+        bn_suggest_offer(&s, name);
+    }
+    if (s.best)
+        return term_usage(command, "there is no shape '%s'; did you mean '%s'?", typed, s.best);
+    return term_usage(command, "there is no shape '%s'; 'bitnet synth --list' shows them", typed);
+}
+
+const char *model_path_resolve(const char *typed)
+{
+    if (!typed || !*typed || strcmp(typed, "-") == 0 || strcmp(typed, "embedded") == 0) return NULL;
+    return typed;
+}
+
+const char *model_path_name(const char *path) { return path ? path : "the embedded model"; }
+
+bool model_path_looks_like(const char *word)
+{
+    if (!*word) return false;
+    /* a slash alone is no proof: "now and/or later" is a prompt */
+    bool path = strchr(word, '/') && !strpbrk(word, " \t\n");
+    return !model_path_resolve(word) || path || bn_ends_with(word, ".gguf") ||
+           bn_ends_with(word, ".safetensors") || bn_exists(word);
+}
+
+int model_backend_check(const char *name, const char *command)
+{
+    struct bn_buf known;
+    bn_buf_init(&known, 1024);
+    bn_buf_puts(&known, "auto");
+    bool ok = strcmp(name, "auto") == 0;
+    const char *b;
+    for (size_t i = 0; !ok && (b = bitnet_backend_name(i, NULL)); i++) {
+        ok = strcmp(name, b) == 0;
+        bn_buf_printf(&known, ", %s", b);
+    }
+    int code = EXIT_DONE;
+    if (!ok)
+        code = term_usage(command, "there is no backend '%s'; known: %s", name,
+                          known.data ? known.data : "");
+    bn_buf_free(&known);
+    return code;
+}
+
+int model_cpus_apply(const char *list, const char *command)
+{
+    cpu_set_t set;
+    if (!list) return EXIT_DONE;
+    if (!bn_cpus_parse(&set, list))
+        return term_usage(command, "--cpus expects a list such as 0,2-3, not '%s'", list);
+    if (sched_setaffinity(0, sizeof set, &set) != 0)
+        return term_fail_text("cannot run on the CPUs %s: %s", list, strerror(errno));
+    return EXIT_DONE;
+}
+
+static int open_with(bitnet_model **out, const char *typed, bitnet_model_options *mo)
+{
+    struct term_progress bar = {0};
+    bitnet_error err = {0};
+    mo->progress = term_progress_show;
+    mo->progress_user = &bar;
+    bitnet_status s = bitnet_model_open(out, model_path_resolve(typed), mo, &err);
+    term_progress_end(&bar);
+    if (s != BITNET_OK) return term_fail(&err);
+    bitnet_model_info info = {.size = sizeof info};
+    bitnet_model_get_info(*out, &info);
+    if (info.note && *info.note) term_note(info.note);
+    return EXIT_DONE;
+}
+
+/* The batch is the engine's: model_engine_options takes it where none was given. */
+static void take_tuning(struct model_opts *o, const char *path)
+{
+    char text[128], note[sizeof(bitnet_error) + 64];
+    struct tuning *t = &o->tuned;
+    bitnet_error err;
+    if (tuning_look(t, o->tuning, path, o->backend, o->activations, &err) != BITNET_OK) {
+        snprintf(note, sizeof note, "%s; nothing is taken from it", err.text);
+        term_note(note);
+        return;
+    }
+    /* found together: one without the other may be worse than the default */
+    if (o->threads_given || o->layout_given) t->threads = *t->layout = 0;
+    if (o->pin_given) *t->pin = 0;
+    if (o->prefetch_given) t->prefetch_bytes = 0;
+    if (t->threads) o->threads = t->threads;
+    if (*t->layout) o->layout = t->layout;
+    if (*t->pin) o->pin = t->pin;
+    if (t->prefetch_bytes) o->prefetch_bytes = t->prefetch_bytes;
+    if (!t->threads && !*t->layout && !*t->pin && !t->prefetch_bytes && !t->batch_tokens) return;
+    tuning_describe(text, sizeof text, t);
+    snprintf(note, sizeof note,
+             "tuned for this machine: %s (bench --autotune, %s); options count more, --tuning off "
+             "ignores it",
+             text, t->date);
+    term_note(note);
+}
+
+void model_options(bitnet_model_options *out, const struct model_opts *o, const char *head,
+                   const char *ffn)
+{
+    bitnet_model_options_init(out);
+    out->threads = o->threads;
+    out->backend = o->backend;
+    out->activations = o->activations;
+    out->i2s_layout = o->i2s_layout;
+    out->layout = o->layout;
+    out->hugepages = o->hugepages;
+    out->mlock = o->mlock;
+    out->no_mmap = o->no_mmap;
+    out->prefetch_bytes = o->prefetch_bytes;
+    out->numa = o->numa;
+    out->verify = o->verify;
+    out->head = head;
+    out->ffn = ffn;
+}
+
+int model_open(bitnet_model **out, const char *typed, struct model_opts *o, const char *head,
+               const char *ffn, const char *command)
+{
+    *out = NULL;
+    int code = model_backend_check(o->backend, command);
+    if (code == EXIT_DONE) code = model_cpus_apply(o->cpus, command);
+    if (code != EXIT_DONE) return code;
+    take_tuning(o, model_path_resolve(typed));
+    bitnet_model_options mo;
+    char folder[CACHE_PATH_BYTES];
+    model_options(&mo, o, head, ffn);
+    if (!o->no_cache && cache_folder(folder, o->cache)) {
+        mo.cache = folder;
+        mo.cache_read_only = o->cache_read_only;
+        mo.cache_min_bytes = o->cache_min_bytes;
+        mo.cache_max_bytes = o->cache_max_bytes;
+    }
+    return open_with(out, typed, &mo);
+}
+
+int model_open_vocab(bitnet_model **out, const char *typed)
+{
+    *out = NULL;
+    bitnet_model_options mo;
+    bitnet_model_options_init(&mo);
+    mo.vocab_only = 1;
+    return open_with(out, typed, &mo);
+}
+
+/* One of MODEL_KV_CHOICES; AUTO for "auto". */
+static bitnet_kv_type kv_type(const char *choice)
+{
+    static const struct {
+        const char *name;
+        bitnet_kv_type type;
+    } others[] = {{"fp8", BITNET_KV_FP8_E4M3}, {"q8_0", BITNET_KV_INT8}, {"q4_0", BITNET_KV_INT4}};
+    const char *name;
+    for (size_t i = 0; i < BN_ARRAY_LEN(others); i++)
+        if (strcmp(choice, others[i].name) == 0) return others[i].type;
+    for (int t = BITNET_KV_AUTO + 1; (name = bitnet_kv_type_name((bitnet_kv_type)t)); t++)
+        if (strcmp(choice, name) == 0) return (bitnet_kv_type)t;
+    return BITNET_KV_AUTO;
+}
+
+void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv)
+{
+    out->kv_type = kv->int2 ? BITNET_KV_INT2 : kv_type(kv->keys);
+    out->kv_type_v = kv_type(kv->values);
+    out->state_type = kv->states;
+}
+
+void model_engine_options(bitnet_engine_options *out, const struct model_opts *m,
+                          const struct engine_opts *e)
+{
+    bitnet_engine_options_init(out);
+    out->threads = m->threads;
+    out->pin = m->pin;
+    out->ctx_tokens = e->ctx_tokens;
+    out->max_batch_tokens = e->batch_tokens ? e->batch_tokens : m->tuned.batch_tokens;
+    model_kv_types(out, &e->kv);
+    out->head = e->head;
+    out->ffn = e->ffn;
+    out->speculation = e->speculation;
+    out->draft_tokens = e->draft_tokens;
+    out->state_cache_bytes = e->state_cache_bytes;
+    out->max_seqs = 1;
+}
+
+bitnet_status model_engine_open(bitnet_engine **out, const bitnet_model *m,
+                                const bitnet_engine_options *o, bool warmup, bitnet_error *err)
+{
+    bitnet_status s = bitnet_engine_open(out, m, o, err);
+    if (s == BITNET_OK && warmup) s = bitnet_engine_warmup(*out, err);
+    if (s != BITNET_OK) {
+        bitnet_engine_close(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+void model_seqs_options(bitnet_engine_options *out, const struct seqs_opts *s)
+{
+    out->max_seqs = s->max_seqs;
+    if (s->batch_tokens) out->max_batch_tokens = s->batch_tokens;
+    out->kv_tokens = s->kv_tokens;
+    out->prefix_cache = s->prefix_cache;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model_opts.h: which model, and how it is opened and held. The options that several commands
+ * share, as tables for args.h, and the calls that turn them into a model and an engine.
+ */
+#ifndef BN_CLI_OPTIONS_MODEL_OPTS_H
+#define BN_CLI_OPTIONS_MODEL_OPTS_H
+
+#include "cli/core/args.h"
+#include "app/tuning.h"
+
+/* -m/--model alone, for commands that only look at a file or its vocabulary. */
+struct model_path {
+    const char *model;
+};
+extern const struct opt model_path_table[];
+
+struct model_opts {
+    const char *model, *backend, *activations, *i2s_layout, *layout, *pin, *cpus, *hugepages, *numa,
+        *tuning, *cache;
+    uint32_t threads, prefetch_bytes;
+    uint64_t cache_min_bytes, cache_max_bytes;
+    bool mlock, no_mmap, no_cache, verify;
+    bool cache_read_only; /* for commands that measure: nothing is written beside them */
+    bool threads_given, layout_given, pin_given, prefetch_given;
+    struct tuning tuned; /* what was taken from the tuning file, set by model_open */
+};
+extern const struct opt model_opts_table[];
+
+/* Types of keys and values in the attention cache and of recurrent states, for tables that take them
+ * alone. */
+struct kv_opts {
+    const char *keys, *values, *states;
+    bool int2;
+};
+#define MODEL_KV_CHOICES "f16|bf16|f32|fp8|fp8_e4m3|fp8_e5m2|int8|int4|int2|q8_0|q4_0"
+#define MODEL_KV_OPTS(at, type)                                                                \
+    {.kind = OPT_CHOICE,                                                                       \
+     .name = "kv-type",                                                                        \
+     .help = "type of the attention cache; fp8 is fp8_e4m3, q8_0 int8, q4_0 int4",             \
+     .offset = (at) + offsetof(struct kv_opts, keys),                                          \
+     .initial = type,                                                                          \
+     .aliases = "cache-type-k",                                                                \
+     .choices = MODEL_KV_CHOICES},                                                             \
+        {.kind = OPT_CHOICE,                                                                   \
+         .name = "kv-type-v",                                                                  \
+         .help = "type of the values in it; auto: that of --kv-type, which then is the keys'", \
+         .offset = (at) + offsetof(struct kv_opts, values),                                    \
+         .initial = "auto",                                                                    \
+         .aliases = "cache-type-v",                                                            \
+         .choices = "auto|" MODEL_KV_CHOICES},                                                 \
+        {.kind = OPT_CHOICE,                                                                   \
+         .name = "state-type",                                                                 \
+         .help = "recurrent states (qwen35): bf16 takes half the memory and rounds them",      \
+         .offset = (at) + offsetof(struct kv_opts, states),                                    \
+         .initial = "f32",                                                                     \
+         .choices = "f32|bf16"},                                                               \
+    {                                                                                          \
+        .kind = OPT_FLAG, .name = "kv-int2", .help = "the same as --kv-type int2",             \
+        .offset = (at) + offsetof(struct kv_opts, int2)                                        \
+    }
+
+struct engine_opts {
+    uint32_t ctx_tokens, batch_tokens, draft_tokens;
+    struct kv_opts kv;
+    const char *head, *ffn, *speculation;
+    uint64_t state_cache_bytes;
+    bool warmup;
+};
+extern const struct opt engine_opts_table[];
+/* --batch-size of commands that run one sequence at a time; part of struct engine_opts */
+extern const struct opt prompt_batch_table[];
+/* --speculation and --draft-tokens, of commands that answer; part of struct engine_opts */
+extern const struct opt guess_table[];
+
+/* --state-cache, of commands that use texts again; part of struct engine_opts */
+extern const struct opt state_table[];
+
+/* --warmup, of commands that answer and end; part of struct engine_opts */
+extern const struct opt warmup_table[];
+
+/* How many sequences at a time, and what they share: for commands that run many. */
+struct seqs_opts {
+    uint32_t max_seqs, batch_tokens, kv_tokens;
+    const char *prefix_cache;
+};
+extern const struct opt seqs_opts_table[];
+
+/* The option --chat-template of commands that always use one; textio_chat_template reads it. */
+#define MODEL_TEMPLATE_OPT(at)                                                 \
+    {                                                                          \
+        .kind = OPT_STR, .name = "chat-template", .metavar = "NAME|FILE|TEXT", \
+        .help = "chat template to use instead of the model's", .offset = at    \
+    }
+
+/* The option --head of commands that need all logits. */
+#define MODEL_HEAD_OPT(at)                                                                        \
+    {                                                                                             \
+        .kind = OPT_CHOICE, .name = "head",                                                       \
+        .help = "the output head: exact as in the file, or int8, a copy of it rounded to 8 bits", \
+        .offset = at, .initial = "exact", .choices = "exact|int8"                                 \
+    }
+
+/* The model of a command whose only word is the model: that word, or what --model says. Both are
+ * a usage error, whose exit code is returned. */
+int model_word(const char **typed, const char *from_option, const struct arg_words *words,
+               const char *command);
+
+/* Is that the name of a shape of bitnet_synth? If not, a usage error, whose exit code is returned. */
+int model_shape_check(const char *typed, const char *command);
+
+/* The path for the library: NULL, the embedded model, for "-", "embedded" and nothing at all. */
+const char *model_path_resolve(const char *typed);
+/* What to call that model in a sentence. */
+const char *model_path_name(const char *path);
+
+/* Does the word look like a model and not like a prompt? An existing file or folder, a known
+ * ending, or a path; "-" and "embedded". */
+bool model_path_looks_like(const char *word);
+
+/* A mistyped backend is a usage error with the names there are, whose exit code is returned; whether
+ * this CPU has it, the library says. */
+int model_backend_check(const char *name, const char *command);
+
+/* --cpus: from here on this thread, and those that it starts, run there only. NULL: wherever they
+ * may. On failure the error line has been printed and the exit code is returned. */
+int model_cpus_apply(const char *list, const char *command);
+
+/* Goes to the CPUs of --cpus, opens with a progress bar and shows the library's notes. What the user
+ * did not give is taken into o from the tuning file, with a note. head, ffn: as in bitnet_model_options;
+ * "exact" for commands that want all logits, "dense" for those that decode nothing. On failure the error line has been
+ * printed and the exit code is returned; 0 when open. */
+int model_open(bitnet_model **out, const char *typed, struct model_opts *o, const char *head,
+               const char *ffn, const char *command);
+/* The options for the library, without progress. */
+void model_options(bitnet_model_options *out, const struct model_opts *o, const char *head,
+                   const char *ffn);
+int model_open_vocab(bitnet_model **out, const char *typed);
+
+/* threads, their CPUs and what is tuned from the model options, the rest from the engine options.
+ * After model_open. */
+void model_engine_options(bitnet_engine_options *out, const struct model_opts *m,
+                          const struct engine_opts *e);
+/* Opens an engine, and has it warmed up if that is wanted. *out is NULL on failure. */
+bitnet_status model_engine_open(bitnet_engine **out, const bitnet_model *m,
+                                const bitnet_engine_options *o, bool warmup, bitnet_error *err);
+/* To be called after model_engine_options. */
+void model_seqs_options(bitnet_engine_options *out, const struct seqs_opts *s);
+void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv);
+
+/* Where packed copies of models are kept. typed: "auto", "off" or a folder. false: there is none. */
+enum { CACHE_PATH_BYTES = 4096 };
+bool cache_folder(char out[CACHE_PATH_BYTES], const char *typed);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/options/synthetic.h"
+
+#include "cli/core/command.h"
+#include "app/term.h"
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define AT(field) offsetof(struct synthetic_opts, field)
+const struct opt synthetic_table[] = {
+    {.kind = OPT_STR,
+     .name = "synthetic",
+     .metavar = "SHAPE",
+     .help = "a random model of this shape, made in memory; 'bitnet synth --list' shows the shapes",
+     .offset = AT(shape)},
+    {.kind = OPT_U32,
+     .name = "layers",
+     .metavar = "N",
+     .help = "its layers; 0 takes the shape's own",
+     .offset = AT(layers),
+     .initial = "0",
+     .min = 0,
+     .max = 10000},
+    {.kind = OPT_CHOICE,
+     .name = "type",
+     .help = "storage of its ternary matrices",
+     .offset = AT(type),
+     .shown = "i2_s, or as published",
+     .choices = "i2_s|tq2_0|tq1_0|iq2_bn|iq1_bn|q1_0|q2_0|pq2_0|ptq1_0"},
+    {.kind = OPT_CHOICE,
+     .name = "head-type",
+     .help = "storage of its embedding and output head",
+     .offset = AT(head_type),
+     .shown = "f16, or as published",
+     .choices = "f32|f16|bf16|q8_0|q6_k|q4_0|q4_k"},
+    {.kind = OPT_STR,
+     .name = "ffn-density",
+     .metavar = "LIST",
+     .help = "its shares of open gates and of nonzero inputs of 'down', as for synth: 0.3:0.1,... "
+             "or 'trained'",
+     .offset = AT(ffn_density),
+     .shown = "chance: 0.5:0.33"},
+    {.kind = OPT_FLAG,
+     .name = "mtp",
+     .help = "with a layer that drafts tokens, in a model with delta nets",
+     .offset = AT(mtp)},
+    {.kind = OPT_U64,
+     .letter = 's',
+     .name = "seed",
+     .metavar = "N",
+     .help = "chooses prompts and the weights of a synthetic model",
+     .offset = AT(seed),
+     .initial = "0",
+     .min = 0,
+     .max = 9007199254740992.0},
+    {.kind = OPT_END},
+};
+#undef AT
+
+static int make(struct synthetic_source *s, const struct synthetic_opts *c, const char *command)
+{
+    int code = model_shape_check(c->shape, command);
+    if (code != EXIT_DONE) return code;
+    s->fd = memfd_create("bitnet-synthetic", MFD_CLOEXEC);
+    if (s->fd < 0) return term_fail_text("cannot make a file in memory: %s", strerror(errno));
+    snprintf(s->path, sizeof s->path, "/proc/self/fd/%d", s->fd);
+    s->typed = s->path;
+    struct term_progress bar = {0};
+    bitnet_error err = {0};
+    bitnet_synth_options o;
+    bitnet_synth_options_init(&o);
+    o.type = c->type;
+    o.head_type = c->head_type;
+    o.seed = c->seed;
+    o.n_layer = c->layers;
+    o.ffn_density = c->ffn_density;
+    o.mtp = c->mtp;
+    o.overwrite = 1;
+    o.progress = term_progress_show;
+    o.progress_user = &bar;
+    bitnet_status status = bitnet_synth(c->shape, s->path, &o, &err);
+    term_progress_end(&bar);
+    return status == BITNET_OK ? EXIT_DONE : term_fail(&err);
+}
+
+int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *made,
+                   const char *from_option, const struct arg_words *words, const char *command)
+{
+    *out = (struct synthetic_source){.fd = -1};
+    int code = model_word(&out->typed, from_option, words, command);
+    if (code != EXIT_DONE) return code;
+    bool shaped = made->layers || made->type || made->head_type || made->ffn_density || made->mtp;
+    if (!made->shape && shaped)
+        return term_usage(
+            command, "--layers, --type, --head-type, --ffn-density and --mtp need --synthetic");
+    if (!made->shape) return EXIT_DONE;
+    if (out->typed) return term_usage(command, "give a model or --synthetic, not both");
+    return make(out, made, command);
+}
+
+void synthetic_end(struct synthetic_source *s)
+{
+    if (s->fd >= 0) close(s->fd);
+}
+
+int synthetic_or_word(bitnet_model **out, const struct synthetic_opts *made, struct model_opts *o,
+                      const struct arg_words *words, const char *head, const char *ffn,
+                      const char *command)
+{
+    struct synthetic_source from;
+    int code = synthetic_find(&from, made, o->model, words, command);
+    o->cache_read_only = true;
+    if (code == EXIT_DONE) code = model_open(out, from.typed, o, head, ffn, command);
+    synthetic_end(&from); /* the model holds what it needs of it */
+    return code;
+}

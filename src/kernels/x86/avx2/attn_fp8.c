@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AVX2: attention over 8-bit floats, widened in registers, and short floats for it. Their products are
+ * exact, so operations are fused. A NaN of e4m3 would be widened to a number: where a row has them, the
+ * reference does the block. */
+#define ATTN_WIDE SHORT
+#include "kernels/x86/avx2/attn_rows.h"
+
+ATTN(e4m3, void, E4M3)
+ATTN(e5m2, void, E5M2)
+
+void bn_short_query_avx2(float *y, const float *x, size_t n)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(y + i, bn_short8(_mm256_loadu_ps(x + i)));
+    if (i < n) bn_store_head(y + i, n - i, bn_short8(bn_load_head(x + i, n - i)));
+}
+
+/* A row that has a NaN has nothing else. */
+static bool any_nan(const void *rows, size_t stride, size_t n)
+{
+    unsigned found = 0;
+    for (size_t j = 0; j < n; j++) found |= (((const uint8_t *)rows)[j * stride] & 0x7f) == 0x7f;
+    return found;
+}
+
+void bn_attn_e4m3_avx2(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
+                       const void *v, size_t kv_stride, size_t n, size_t dim, float scale,
+                       const void *next_k, const void *next_v)
+{
+    if (any_nan(k, kv_stride, n) || any_nan(v, kv_stride, n))
+        bn_attn_e4m3_c(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
+    else attn_e4m3(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
+}
+
+void bn_attn_e5m2_avx2(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
+                       const void *v, size_t kv_stride, size_t n, size_t dim, float scale,
+                       const void *next_k, const void *next_v)
+{
+    attn_e5m2(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
+}

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AVX2: attention over one block of rows of floats. The includer defines ATTN_WIDE, the kind of what
+ * was widened into a buffer. Up to four query heads go together, so that a key or
+ * value is loaded (and widened, if it is f16) once for all of them, and so that there are always
+ * eight independent chains of additions: heads times keys for the scores, heads times registers of
+ * the head's dimension for the weighted sum of values. Four, the usual group, have code of their
+ * own: their scores lie side by side, so that the softmax is the same for one as for four.
+ *
+ * Many queries (several tokens of a prompt) pay for widening keys and values once, into a buffer,
+ * and for turning the keys over, so that a register holds one dimension of eight keys: then the 16
+ * lanes of a score are 16 registers, and their tree is plain additions without any shuffle.
+ *
+ * A block of keys and one of values lie in different pages of the cache, too short for the
+ * hardware's prefetcher to get going. So while a row is worked on, the same row of the next block is
+ * asked for: one by one, because a core waits when it asks for more than some twenty lines at a
+ * time; into the second cache, because the first one would lose what is in use. For four queries the
+ * values of the block itself are brought from there into the first cache while its scores are made. */
+#ifndef BN_KERNELS_X86_AVX2_ATTN_ROWS_H
+#define BN_KERNELS_X86_AVX2_ATTN_ROWS_H
+
+#include "kernels/x86/avx2/attn.h"
+
+#include <math.h>
+
+/* n < 8 elements, the rest +0 */
+ALWAYS __m256 load_head(const void *p, size_t i, size_t n, const enum kind kind)
+{
+    const void *from = at(p, i, kind);
+    uint16_t few[8] = {0};
+    if (kind == F32 || kind == SHORT) return bn_load_head(from, n);
+    memcpy(few, from, n * size_of(kind));
+    return load(few, 0, kind);
+}
+
+ALWAYS struct bn_l16 load16(const void *p, size_t at, const enum kind kind)
+{
+    return (struct bn_l16){load(p, at, kind), load(p, at + 8, kind)};
+}
+
+ALWAYS struct bn_l16 load16_head(const void *p, size_t at, size_t n, const enum kind kind)
+{
+    if (n < 8) return (struct bn_l16){load_head(p, at, n, kind), _mm256_setzero_ps()};
+    return (struct bn_l16){load(p, at, kind),
+                           n > 8 ? load_head(p, at + 8, n - 8, kind) : _mm256_setzero_ps()};
+}
+
+ALWAYS struct bn_l16 mul_add16(struct bn_l16 s, struct bn_l16 a, struct bn_l16 b,
+                               const enum kind kind)
+{
+    return (struct bn_l16){mul_add(s.lo, a.lo, b.lo, kind), mul_add(s.hi, a.hi, b.hi, kind)};
+}
+
+/* p[h][j] = dot(q_h, k_j) * scale for nq heads (1 or 2) and 4 / nq keys at a time; the last keys may
+ * be the same one again, whose results are not stored. */
+ALWAYS void scores(float (*p)[BN_ATTN_BLOCK], const float *q, const void *k, size_t stride,
+                   size_t n, size_t dim, float scale, const void *next, const size_t nq,
+                   const enum kind kind)
+{
+    const size_t nk = 4 / nq;
+    for (size_t j = 0; j < n; j += nk) {
+        struct bn_l16 s[4];
+        size_t from[4], i = 0;
+        for (size_t x = 0; x < 4; x++) s[x] = bn_l16_zero();
+        for (size_t x = 0; x < nk; x++) {
+            from[x] = bn_min_size(j + x, n - 1) * stride;
+            fetch(next, from[x], 0, dim, kind);
+        }
+        for (; i + 16 <= dim; i += 16)
+            for (size_t x = 0; x < nk; x++) {
+                struct bn_l16 key = load16(k, from[x] + i, kind);
+                for (size_t h = 0; h < nq; h++)
+                    s[h * nk + x] =
+                        mul_add16(s[h * nk + x], bn_l16_load(q + h * dim + i), key, kind);
+            }
+        if (i < dim)
+            for (size_t x = 0; x < nk; x++) {
+                struct bn_l16 key = load16_head(k, from[x] + i, dim - i, kind);
+                for (size_t h = 0; h < nq; h++)
+                    s[h * nk + x] = mul_add16(
+                        s[h * nk + x], bn_l16_load_head(q + h * dim + i, dim - i), key, kind);
+            }
+        float out[4];
+        _mm_storeu_ps(out, _mm_mul_ps(bn_l16_sum4(s[0], s[1], s[2], s[3]), _mm_set1_ps(scale)));
+        for (size_t x = 0; x < nk && j + x < n; x++)
+            for (size_t h = 0; h < nq; h++) p[h][j + x] = out[h * nk + x];
+    }
+}
+
+/* Where products are to be exact: the weights of nq queries as short floats. Values of e4m3 come by
+ * 2^-8, so that what they give must be taken 2^8 times. */
+ALWAYS void short_weights(float *p, float *c, size_t nq, const enum kind kind)
+{
+    if (kind < E4M3) return;
+    for (size_t i = 0; i < nq * BN_ATTN_BLOCK; i += 8)
+        _mm256_storeu_ps(p + i, bn_short8(_mm256_loadu_ps(p + i)));
+    for (size_t h = 0; h < nq; h++) c[h] *= kind == E4M3 ? 0x1p8f : 1;
+}
+
+/* nr registers of o at d for nq heads: o = o * a + (sum over keys of p v) * c; the last register
+ * holds `last` elements. The weight of head h and key j is p[h * ph + j * pj]. v: from element d of
+ * the first value on; next: the next block's first. */
+ALWAYS void values(float *o, const float *p, const size_t ph, const size_t pj, const void *v,
+                   size_t stride, size_t n, size_t dim, size_t d, const float *a, const float *c,
+                   const size_t nq, const size_t nr, size_t last, const void *next,
+                   const enum kind kind)
+{
+    __m256 s[8];
+    for (size_t x = 0; x < nq * nr; x++) s[x] = _mm256_setzero_ps();
+    for (size_t j = 0; j < n; j++) {
+        fetch(next, j * stride, d, 8 * nr, kind);
+        __m256 val[8];
+        if (kind == E4M3 && nr % 2 == 0)
+            for (size_t r = 0; r < nr; r += 2)
+                widen16_e4m3(&val[r], &val[r + 1],
+                             _mm_loadu_si128(at(v, j * stride + 8 * r, kind)));
+        else
+            for (size_t r = 0; r < nr; r++) {
+                size_t e = j * stride + 8 * r;
+                val[r] = last == 8 ? load(v, e, kind) : load_head(v, e, last, kind);
+            }
+        for (size_t h = 0; h < nq; h++) {
+            __m256 w = _mm256_broadcast_ss(&p[h * ph + j * pj]);
+            for (size_t r = 0; r < nr; r++) s[h * nr + r] = mul_add(s[h * nr + r], w, val[r], kind);
+        }
+    }
+    for (size_t h = 0; h < nq; h++)
+        for (size_t r = 0; r < nr; r++) {
+            float *out = o + h * dim + d + 8 * r;
+            __m256 old = last == 8 ? _mm256_loadu_ps(out) : bn_load_head(out, last);
+            __m256 v8 = _mm256_add_ps(_mm256_mul_ps(old, _mm256_broadcast_ss(&a[h])),
+                                      _mm256_mul_ps(s[h * nr + r], _mm256_broadcast_ss(&c[h])));
+            if (last == 8) _mm256_storeu_ps(out, v8);
+            else bn_store_head(out, last, v8);
+        }
+}
+
+/* values() for all dimensions */
+ALWAYS void head_values(float *o, const float *p, const size_t ph, const size_t pj, const void *v,
+                        size_t stride, size_t n, size_t dim, const float *a, const float *c,
+                        const void *next, const size_t nq, const enum kind kind)
+{
+    const size_t nr = 8 / nq;
+    size_t d = 0;
+    for (; d + 8 * nr <= dim; d += 8 * nr)
+        values(o, p, ph, pj, at(v, d, kind), stride, n, dim, d, a, c, nq, nr, 8, next, kind);
+    for (; d + 8 <= dim; d += 8)
+        values(o, p, ph, pj, at(v, d, kind), stride, n, dim, d, a, c, nq, 1, 8, next, kind);
+    if (d < dim)
+        values(o, p, ph, pj, at(v, d, kind), stride, n, dim, d, a, c, nq, 1, dim - d, next, kind);
+}
+
+/* nq is 1 or 2 */
+ALWAYS void attn_heads(float *o, float *m, float *l, const float *q, const void *k, const void *v,
+                       size_t stride, size_t n, size_t dim, float scale, const void *next_k,
+                       const void *next_v, const size_t nq, const enum kind kind)
+{
+    float p[2][BN_ATTN_BLOCK], a[2], c[2];
+    scores(p, q, k, stride, n, dim, scale, next_k, nq, kind);
+    for (size_t h = 0; h < nq; h++) fold_block(p[h], n, &m[h], &l[h], &a[h], &c[h]);
+    short_weights(p[0], c, nq, kind);
+    head_values(o, p[0], BN_ATTN_BLOCK, 1, v, stride, n, dim, a, c, next_v, nq, kind);
+}
+
+/* ---- four queries ---- */
+
+/* Lanes x to x + 7 (x is 0 or 8) of the scores of four queries with the keys at k0 and k1: a query
+ * is loaded once for both. s[2 * query + key]. ahead: the next block's keys if x is 0, else the values
+ * of these. */
+ALWAYS void four_lanes(__m256 *s, const float *q, const void *k0, const void *k1, const void *ahead,
+                       const size_t x, size_t dim, const enum kind kind)
+{
+    size_t i = x;
+    for (size_t h = 0; h < 8; h++) s[h] = _mm256_setzero_ps();
+    for (; i + 8 <= dim; i += BN_LANES) {
+        __m256 a = load(k0, i, kind), b = load(k1, i, kind);
+        fetch_step(ahead, i - x, x > 0, kind);
+        for (size_t h = 0; h < 4; h++) {
+            __m256 y = _mm256_loadu_ps(q + h * dim + i);
+            s[2 * h] = mul_add(s[2 * h], y, a, kind);
+            s[2 * h + 1] = mul_add(s[2 * h + 1], y, b, kind);
+        }
+    }
+    if (i >= dim) return;
+    __m256 a = load_head(k0, i, dim - i, kind), b = load_head(k1, i, dim - i, kind);
+    for (size_t h = 0; h < 4; h++) {
+        __m256 y = bn_load_head(q + h * dim + i, dim - i);
+        s[2 * h] = mul_add(s[2 * h], y, a, kind);
+        s[2 * h + 1] = mul_add(s[2 * h + 1], y, b, kind);
+    }
+}
+
+ALWAYS void four_scores(four p, const float *q, const void *k, const void *v, size_t stride,
+                        size_t n, size_t dim, float scale, const void *next, const enum kind kind)
+{
+    for (size_t j = 0; j < n; j += 2) {
+        size_t second = bn_min_size(j + 1, n - 1); /* perhaps the same one again */
+        const void *k0 = at(k, j * stride, kind), *k1 = at(k, second * stride, kind);
+        __m256 lo[8], lanes[8];
+        four_lanes(lanes, q, k0, k1, at(next, j * stride, kind), 0, dim, kind);
+        for (size_t i = 0; i < 8; i++) lo[i] = lanes[i];
+        __asm__("" : "+m"(lo)); /* else clang has half of both in memory, in the loops as well */
+        four_lanes(lanes, q, k0, k1, at(v, j * stride, kind), 8, dim, kind);
+        _mm256_storeu_ps(p[j], _mm256_mul_ps(four_sums(lo, lanes), _mm256_set1_ps(scale)));
+    }
+    for (size_t j = n; j < BN_ATTN_BLOCK; j++) _mm_storeu_ps(p[j], _mm_set1_ps(-INFINITY));
+}
+
+ALWAYS void attn_four(float *o, float *m, float *l, const float *q, const void *k, const void *v,
+                      size_t stride, size_t n, size_t dim, float scale, const void *next_k,
+                      const void *next_v, const enum kind kind)
+{
+    four p;
+    float a[4], c[4];
+    four_scores(p, q, k, v, stride, n, dim, scale, next_k ? next_k : k, kind);
+    four_weigh(p, m, l, a, c);
+    short_weights(p[0], c, 4, kind);
+    head_values(o, p[0], 1, 4, v, stride, n, dim, a, c, next_v, 4, kind);
+}
+
+/* ---- many queries ---- */
+
+enum {
+    QUERIES = 32, /* queries at a time: they share a buffer of keys or values */
+    KEYS = 16,    /* keys in the buffer, whose dimensions are always a multiple of 16 */
+    PIECE = 64    /* dimensions of 32 values in the buffer */
+};
+
+typedef float buffer[ATTN_MANY_DIM * KEYS];
+
+/* eight keys of eight dimensions turned over; keys beyond n are zeros */
+ALWAYS void turn8(float *out, const void *k, size_t from, size_t stride, size_t n,
+                  const enum kind kind)
+{
+    __m256 v[8], a[8], b[8];
+    for (size_t i = 0; i < 8; i++)
+        v[i] = i < n ? load(k, from + i * stride, kind) : _mm256_setzero_ps();
+    for (size_t i = 0; i < 8; i += 2) {
+        a[i] = _mm256_unpacklo_ps(v[i], v[i + 1]);
+        a[i + 1] = _mm256_unpackhi_ps(v[i], v[i + 1]);
+    }
+    for (size_t i = 0; i < 8; i += 4)
+        for (size_t j = 0; j < 2; j++) {
+            b[i + 2 * j] = _mm256_shuffle_ps(a[i + j], a[i + j + 2], 0x44);
+            b[i + 2 * j + 1] = _mm256_shuffle_ps(a[i + j], a[i + j + 2], 0xee);
+        }
+    for (size_t i = 0; i < 4; i++) {
+        _mm256_storeu_ps(out + i * KEYS, _mm256_permute2f128_ps(b[i], b[i + 4], 0x20));
+        _mm256_storeu_ps(out + (i + 4) * KEYS, _mm256_permute2f128_ps(b[i], b[i + 4], 0x31));
+    }
+}
+
+/* p[h][j] = dot(q_h, k_j) * scale for nq queries and the 16 keys of the buffer kt: [dim][KEYS] */
+ALWAYS void scores_turned(float (*p)[BN_ATTN_BLOCK], const float *q, const float *kt, size_t dim,
+                          float scale, const size_t nq, const enum kind kind)
+{
+    __m256 lane[BN_LANES][4][2];
+    for (size_t j = 0; j < BN_LANES; j++) {
+        __m256 s[4][2];
+        for (size_t h = 0; h < nq; h++) s[h][0] = s[h][1] = _mm256_setzero_ps();
+        for (size_t i = j; i < dim; i += BN_LANES) {
+            __m256 k0 = _mm256_loadu_ps(kt + i * KEYS), k1 = _mm256_loadu_ps(kt + i * KEYS + 8);
+            for (size_t h = 0; h < nq; h++) {
+                __m256 x = _mm256_broadcast_ss(q + h * dim + i);
+                s[h][0] = mul_add(s[h][0], x, k0, kind);
+                s[h][1] = mul_add(s[h][1], x, k1, kind);
+            }
+        }
+        for (size_t h = 0; h < nq; h++) lane[j][h][0] = s[h][0], lane[j][h][1] = s[h][1];
+    }
+    for (size_t h = 0; h < nq; h++)
+        for (size_t x = 0; x < 2; x++) {
+            __m256 t[8];
+            for (size_t j = 0; j < 8; j++) t[j] = _mm256_add_ps(lane[j][h][x], lane[j + 8][h][x]);
+            for (size_t n = 4; n > 0; n /= 2)
+                for (size_t j = 0; j < n; j++) t[j] = _mm256_add_ps(t[j], t[j + n]);
+            _mm256_storeu_ps(p[h] + 8 * x, _mm256_mul_ps(t[0], _mm256_set1_ps(scale)));
+        }
+}
+
+static __attribute__((noinline)) void scores4(float (*p)[BN_ATTN_BLOCK], const float *q,
+                                              const float *kt, size_t dim, float scale)
+{
+    scores_turned(p, q, kt, dim, scale, 4, ATTN_WIDE);
+}
+
+static __attribute__((noinline)) void scores1(float (*p)[BN_ATTN_BLOCK], const float *q,
+                                              const float *kt, size_t dim, float scale)
+{
+    scores_turned(p, q, kt, dim, scale, 1, ATTN_WIDE);
+}
+
+ALWAYS void all_scores(float (*p)[BN_ATTN_BLOCK], float *kt, const float *q, size_t n_q,
+                       const void *k, size_t stride, size_t n, size_t dim, float scale,
+                       const void *next, const enum kind kind)
+{
+    for (size_t j = 0; j < n; j += KEYS) {
+        size_t h = 0;
+        for (size_t i = j; i < bn_min_size(j + KEYS, n); i++) fetch(next, i * stride, 0, dim, kind);
+        for (size_t d = 0; d < dim; d += 8)
+            for (size_t i = 0; i < KEYS; i += 8)
+                turn8(kt + d * KEYS + i, k, (j + i) * stride + d, stride, n > j + i ? n - j - i : 0,
+                      kind);
+        float(*out)[BN_ATTN_BLOCK] = (void *)&p[0][j];
+        for (; h + 4 <= n_q; h += 4) scores4(out + h, q + h * dim, kt, dim, scale);
+        for (; h < n_q; h++) scores1(out + h, q + h * dim, kt, dim, scale);
+    }
+}
+
+ALWAYS void all_values(float *o, const float (*p)[BN_ATTN_BLOCK], float *wide, const float *a,
+                       const float *c, size_t n_q, const void *v, size_t stride, size_t n,
+                       size_t dim, const void *next, const enum kind kind)
+{
+    for (size_t d0 = 0; d0 < dim; d0 += PIECE) {
+        size_t nd = bn_min_size(PIECE, dim - d0), vs = kind == F32 ? stride : PIECE;
+        const float *from = kind == F32 ? (const float *)v + d0 : wide;
+        for (size_t j = 0; j < n; j++) fetch(next, j * stride, d0, nd, kind);
+        for (size_t j = 0; kind != F32 && j < n; j++)
+            for (size_t d = 0; d < nd; d += 8)
+                _mm256_storeu_ps(wide + j * PIECE + d, load(v, j * stride + d0 + d, kind));
+        for (size_t d = 0; d < nd; d += 16) {
+            size_t h = 0;
+            for (; h + 4 <= n_q; h += 4)
+                values(o + h * dim, p[h], BN_ATTN_BLOCK, 1, from + d, vs, n, dim, d0 + d, a + h,
+                       c + h, 4, 2, 8, NULL, ATTN_WIDE);
+            for (; h < n_q; h++)
+                values(o + h * dim, p[h], BN_ATTN_BLOCK, 1, from + d, vs, n, dim, d0 + d, a + h,
+                       c + h, 1, 2, 8, NULL, ATTN_WIDE);
+        }
+    }
+}
+
+/* n_q <= QUERIES */
+ALWAYS void attn_many(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
+                      const void *v, size_t stride, size_t n, size_t dim, float scale,
+                      const void *next_k, const void *next_v, const enum kind kind)
+{
+    float p[QUERIES][BN_ATTN_BLOCK], a[QUERIES], c[QUERIES], lb[QUERIES], mb[QUERIES];
+    buffer wide;
+    all_scores(p, wide, q, n_q, k, stride, n, dim, scale, next_k, kind);
+    for (size_t h = 0; h < n_q; h++) mb[h] = weigh(p[h], n, &lb[h]);
+    for (size_t h = 0; h < n_q; h += 8) { /* fold_block() of eight */
+        size_t some = bn_min_size(8, n_q - h);
+        __m256 old = bn_load_head(m + h, some), new = bn_load_head(mb + h, some);
+        __m256 mn = _mm256_max_ps(new, old); /* new > old ? new : old */
+        __m256 fa = bn_exp8(_mm256_sub_ps(old, mn)), fc = bn_exp8(_mm256_sub_ps(new, mn));
+        _mm256_storeu_ps(a + h, fa);
+        _mm256_storeu_ps(c + h, fc);
+        bn_store_head(l + h, some,
+                      _mm256_add_ps(_mm256_mul_ps(bn_load_head(l + h, some), fa),
+                                    _mm256_mul_ps(bn_load_head(lb + h, some), fc)));
+        bn_store_head(m + h, some, mn);
+    }
+    short_weights(p[0], c, n_q, kind);
+    all_values(o, (const float(*)[BN_ATTN_BLOCK])p, wide, a, c, n_q, v, stride, n, dim, next_v,
+               kind);
+}
+
+typedef void many_fn(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
+                     const void *v, size_t stride, size_t n, size_t dim, float scale,
+                     const void *next_k, const void *next_v);
+
+/* many: attn_many(), a function of its own, so that its buffers are not in the frame of few queries */
+ALWAYS void attn(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
+                 const void *v, size_t stride, size_t n, size_t dim, float scale,
+                 const void *next_k, const void *next_v, many_fn *many, const enum kind kind)
+{
+    size_t h = 0;
+    if (kind == E4M3) scale *= 0x1p8f;
+    for (; n_q - h >= ATTN_MANY && dim % 16 == 0 && dim <= ATTN_MANY_DIM;) {
+        size_t some = bn_min_size(QUERIES, n_q - h);
+        many(o + h * dim, m + h, l + h, q + h * dim, some, k, v, stride, n, dim, scale, next_k,
+             next_v);
+        h += some;
+        next_k = next_v = NULL;
+    }
+    for (; h + 4 <= n_q; h += 4)
+        attn_four(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, next_k,
+                  next_v, kind);
+    for (; h + 2 <= n_q; h += 2)
+        attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, next_k,
+                   next_v, 2, kind);
+    if (h < n_q)
+        attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, next_k,
+                   next_v, 1, kind);
+}
+
+#define ATTN(name, element, kind)                                                                  \
+    static __attribute__((noinline)) void many_##name(                                             \
+        float *o, float *m, float *l, const float *q, size_t n_q, const void *k, const void *v,    \
+        size_t stride, size_t n, size_t dim, float scale, const void *next_k, const void *next_v)  \
+    {                                                                                              \
+        attn_many(o, m, l, q, n_q, k, v, stride, n, dim, scale, next_k, next_v, kind);             \
+    }                                                                                              \
+    static void attn_##name(float *o, float *m, float *l, const float *q, size_t n_q,              \
+                            const element *k, const element *v, size_t stride, size_t n,           \
+                            size_t dim, float scale, const element *next_k, const element *next_v) \
+    {                                                                                              \
+        attn(o, m, l, q, n_q, k, v, stride, n, dim, scale, next_k, next_v, many_##name, kind);     \
+    }
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AVX2: float activations times matrices in layout "t3". A step of the group's six rows is decoded to
+ * floats once and meets up to eight tokens; the lanes of each (token, row) wait in memory between
+ * steps. A triple at a time is six chains of additions. */
+#include "kernels/t3.h"
+#include "kernels/x86/avx2/avx2.h"
+#include "kernels/x86/avx2/gemm/t2.h"
+
+enum { TOKENS = 8, STEP = BN_T3_STEP, ROWS = BN_T3_ROWS };
+
+/* The weights of the three rows of a triple in 32 columns: v = |m|, minus where m < 0. */
+static inline void decode_triple(int8_t (*w)[STEP], __m256i v, __m256i minus)
+{
+    static const int8_t weight[3][16] = {{0, 1, -1, 0, 1, -1, 0, 1, -1, 0, 1, -1, 0, 1},
+                                         {0, 0, 1, 1, 1, -1, -1, -1, 0, 0, 0, 1, 1, 1},
+                                         {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+    for (size_t j = 0; j < 3; j++) {
+        __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)weight[j]));
+        __m256i x = _mm256_xor_si256(_mm256_shuffle_epi8(table, v), minus);
+        _mm256_store_si256((void *)w[j], _mm256_sub_epi8(x, minus));
+    }
+}
+
+static void decode_step(float (*wide)[STEP], const uint8_t *p)
+{
+    const __m256i m15 = _mm256_set1_epi8(15), zero = _mm256_setzero_si256();
+    _Alignas(32) int8_t w[ROWS][STEP];
+    __m256i sign = _mm256_loadu_si256((const void *)(p + STEP));
+    for (size_t f = 0; f < STEP; f += 32) {
+        __m256i n = _mm256_loadu_si256((const void *)(p + f));
+        for (size_t h = 0; h < 2; h++) {
+            __m256i v = _mm256_and_si256(h ? _mm256_srli_epi16(n, 4) : n, m15);
+            decode_triple((int8_t(*)[STEP])(w[3 * h] + f), v, _mm256_cmpgt_epi8(zero, sign));
+            sign = _mm256_add_epi8(sign, sign);
+        }
+    }
+    for (size_t r = 0; r < ROWS; r++)
+        for (size_t k = 0; k < STEP; k += 8) {
+            __m256i i = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(w[r] + k)));
+            _mm256_store_ps(wide[r] + k, _mm256_cvtepi32_ps(i));
+        }
+}
+
+/* One group, up to TOKENS tokens. */
+static void group(float *y, size_t y_stride, const struct bn_packed *w, size_t r, size_t n_rows,
+                  const float *x, size_t x_stride, size_t n_tok)
+{
+    _Alignas(32) float wide[ROWS][STEP];
+    struct bn_l16 lanes[TOKENS][ROWS];
+    const uint8_t *p = bn_t3_group(w, r);
+    for (size_t t = 0; t < n_tok; t++)
+        for (size_t i = 0; i < ROWS; i++) lanes[t][i] = bn_l16_zero();
+    for (size_t k = 0; k < w->cols; k += STEP, p += BN_T3_STEP_BYTES) {
+        size_t n = bn_min_size(STEP, w->cols - k);
+        for (size_t i = 0; i < BN_T3_STEP_BYTES; i += 64)
+            _mm_prefetch((const char *)p + w->ahead + i, _MM_HINT_T0);
+        decode_step(wide, p);
+        for (size_t t = 0; t < n_tok; t++) {
+            float tail[STEP];
+            const float *v = bn_f32_piece(tail, x + t * x_stride + k, n);
+            bn_f32_rows(lanes[t], 3, wide[0], STEP, v, bn_align_up(n, 16));
+            bn_f32_rows(lanes[t] + 3, 3, wide[3], STEP, v, bn_align_up(n, 16));
+        }
+    }
+    for (size_t t = 0; t < n_tok; t++)
+        for (size_t i = 0; i < n_rows; i++)
+            y[t * y_stride + r + i] = bn_row_scale(w, r + i) * bn_l16_sum(lanes[t][i]);
+}
+
+void bn_t3_mul_f32_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
+                        const float *x, size_t x_stride, size_t n_tok)
+{
+    for (size_t t = 0; t < n_tok; t += TOKENS)
+        for (size_t r = r0; r < r1; r += ROWS)
+            group(y + t * y_stride, y_stride, w, r, bn_min_size(ROWS, r1 - r), x + t * x_stride,
+                  x_stride, bn_min_size(TOKENS, n_tok - t));
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * AVX2: int8 activations of two tokens times matrices in layout "t3", one scale a row or matrix. What
+ * more tokens do, decoding to a byte a column first (gemm/tokens.c), would take longer than the
+ * products of two; so it is done as for a token alone (t3.c, also why it is exact): |m|, its
+ * third and its ninth are multiplied with activations that have got the sign of m, and rows are
+ * separated on the sums. Negatives are made once a call; the triples of a group come one after the
+ * other, since six sums, what they need and what is decoded fill the registers.
+ */
+#include "kernels/t3.h"
+#include "kernels/x86/avx2/gemm/t2.h"
+#include "kernels/x86/avx2/gemm/tokens.h"
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+enum {
+    TWO = 2,
+    UNIT_ROWS = BN_UNIT_ROWS, /* that meet a block of columns before the next one */
+    BLOCK_STEPS = 32,         /* steps until a 16-bit sum is full */
+    STEP = BN_T3_STEP,
+    NEGATIVES = 14336 /* bytes */
+};
+
+/* of |m|, its third and its ninth */
+struct sums {
+    __m256i s0, s1, s2;
+};
+
+struct block {
+    const uint8_t *p; /* of the first group */
+    size_t group_bytes, steps, ahead;
+    bool first; /* of a row's blocks */
+    const int8_t *q, *minus;
+    size_t stride; /* from one token to the other, of both */
+};
+
+/* Written as instructions, because compilers would rather add up products first. */
+ALWAYS __m256i mul_add(__m256i s, __m256i v, __m256i x)
+{
+    __m256i p;
+    __asm__("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+x"(s), "=&x"(p) : "x"(v), "x"(x));
+    return s;
+}
+
+/* x, or minus where the top bit of sign is set; compilers would compare first */
+ALWAYS __m256i with_sign(const int8_t *x, const int8_t *minus, __m256i sign)
+{
+    __m256i a = _mm256_loadu_si256((const void *)x);
+    __asm__("vpblendvb %2, %1, %0, %0" : "+x"(a) : "m"(*(const __m256i_u *)minus), "x"(sign));
+    return a;
+}
+
+/* 32 columns of a triple */
+ALWAYS void add_columns(struct sums s[TWO], __m256i v, __m256i sign, const struct block *b,
+                        size_t at)
+{
+    const __m256i third =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 0, 0));
+    const __m256i ninth =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0));
+    __m256i v1 = _mm256_shuffle_epi8(third, v), v2 = _mm256_shuffle_epi8(ninth, v);
+    for (size_t t = 0; t < TWO; t++, at += b->stride) {
+        __m256i x = with_sign(b->q + at, b->minus + at, sign);
+        s[t].s0 = mul_add(s[t].s0, v, x);
+        s[t].s1 = mul_add(s[t].s1, v1, x);
+        s[t].s2 = mul_add(s[t].s2, v2, x);
+    }
+}
+
+/* sixteen parts of a sum to the eight of one in 32 bits */
+ALWAYS void widen(__m256i *sum, __m256i s, bool first)
+{
+    __m256i w = _mm256_madd_epi16(s, _mm256_set1_epi16(1));
+    *sum = first ? w : _mm256_add_epi32(*sum, w);
+}
+
+/* Triple h of a group: sum[row][token]. Its signs are every second bit, from the top down. */
+ALWAYS void triple(__m256i (*sum)[TWO], const uint8_t *p, const struct block *b, const int h)
+{
+    const __m256i m15 = _mm256_set1_epi8(15), three = _mm256_set1_epi16(3);
+    const __m256i zero = _mm256_setzero_si256();
+    struct sums s[TWO] = {{zero, zero, zero}, {zero, zero, zero}};
+    for (size_t n = 0; n < b->steps; n++, p += BN_T3_STEP_BYTES) {
+        __m256i sign = _mm256_loadu_si256((const void *)(p + STEP));
+        for (size_t i = 0; h == 0 && i < BN_T3_STEP_BYTES; i += 64)
+            _mm_prefetch((const char *)p + b->ahead + i, _MM_HINT_T1);
+        for (int f = 0; f < 4; f++) {
+            __m256i v = _mm256_loadu_si256((const void *)(p + 32 * f));
+            v = _mm256_and_si256(h ? _mm256_srli_epi16(v, 4) : v, m15);
+            add_columns(s, v, _mm256_slli_epi16(sign, 2 * f + h), b, n * STEP + 32 * (size_t)f);
+        }
+    }
+    for (size_t t = 0; t < TWO; t++) {
+        widen(&sum[0][t], _mm256_sub_epi16(s[t].s0, _mm256_mullo_epi16(s[t].s1, three)), b->first);
+        widen(&sum[1][t], _mm256_sub_epi16(s[t].s1, _mm256_mullo_epi16(s[t].s2, three)), b->first);
+        widen(&sum[2][t], s[t].s2, b->first);
+    }
+}
+
+/* y of up to UNIT_ROWS rows from r on; b: what stays the same from unit to unit. Not inlined: its sums
+ * and the negatives would be too much for one frame. */
+static __attribute__((noinline)) void mul_unit(float *y, size_t y_stride, const struct bn_packed *w,
+                                               size_t r, size_t n_rows, struct block b,
+                                               const float *inv)
+{
+    __m256i sum[UNIT_ROWS][TWO];
+    size_t steps = bn_div_up(w->cols, STEP), most = bn_div_up(steps, bn_div_up(steps, BLOCK_STEPS));
+    b.p = bn_t3_group(w, r);
+    for (size_t at = 0; at < steps; at += b.steps) {
+        b.first = at == 0;
+        b.steps = bn_min_size(most, steps - at);
+        for (size_t i = 0; i < n_rows; i += BN_T3_ROWS) {
+            const uint8_t *p = b.p + i / BN_T3_ROWS * b.group_bytes;
+            triple(sum + i, p, &b, 0);
+            triple(sum + i + 3, p, &b, 1);
+        }
+        b.p += b.steps * BN_T3_STEP_BYTES;
+        b.q += b.steps * STEP;
+        b.minus += b.steps * STEP;
+    }
+    for (size_t t = 0; t < TWO; t++)
+        for (size_t i = 0; i < n_rows; i += 4)
+            bn_store_rows(y + t * y_stride, w, r + i, bn_min_size(4, n_rows - i),
+                          bn_hsum4_i32(sum[i][t], sum[i + 1][t], sum[i + 2][t], sum[i + 3][t]), 0,
+                          inv[t]);
+}
+
+bool bn_t3_mul_i8_two_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
+                           size_t r1, const int8_t *q, size_t q_stride, const float *inv)
+{
+    int8_t minus[NEGATIVES];
+    size_t cols = bn_align_up(w->cols, STEP);
+    size_t bytes = BN_T3_STEP_BYTES * bn_div_up(w->cols, STEP);
+    if (q_stride > NEGATIVES || q_stride + cols > NEGATIVES) return false;
+    for (size_t t = 0; t < TWO; t++)
+        for (size_t i = 0; i < cols; i++) minus[t * q_stride + i] = (int8_t)-q[t * q_stride + i];
+    struct block b = {.group_bytes = bytes,
+                      .ahead = UNIT_ROWS / BN_T3_ROWS * bytes,
+                      .q = q,
+                      .minus = minus,
+                      .stride = q_stride};
+    for (size_t r = r0; r < r1; r += UNIT_ROWS)
+        mul_unit(y, y_stride, w, r, bn_min_size(UNIT_ROWS, r1 - r), b, inv);
+    return true;
+}

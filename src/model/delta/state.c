@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/delta/state.h"
+
+#include <stdlib.h>
+
+static uint32_t n_delta(const struct bn_config *c) { return bn_config_delta_before(c, c->n_layer); }
+
+/* Shapes of what is in a slot. */
+static void measure(struct bn_states *s, const struct bn_config *c, bool bf16)
+{
+    const struct bn_delta_shape *d = &c->delta;
+    *s = (struct bn_states){.shape = *d, .n_layer = n_delta(c), .bf16 = bf16};
+    if (!s->n_layer) return;
+    s->conv_floats = bn_align_up((d->taps - 1) * bn_delta_conv_width(d), 16);
+    s->head_floats = bn_align_up((size_t)d->k_dim * d->v_dim, 16);
+    s->head_bytes = bn_align_up(s->head_floats * (bf16 ? 2 : 4), 64);
+    s->layer_bytes = s->conv_floats * sizeof(float) + d->n_v_heads * s->head_bytes;
+    s->slot_bytes = s->n_layer * s->layer_bytes;
+    s->guess_floats = bn_delta_conv_width(d) + bn_delta_key_width(d) + bn_delta_value_width(d) +
+                      2 * (size_t)d->n_v_heads;
+}
+
+uint64_t bn_state_slot_bytes(const struct bn_config *c, bool bf16)
+{
+    struct bn_states s;
+    measure(&s, c, bf16);
+    return s.slot_bytes;
+}
+
+static uint64_t guess_bytes(const struct bn_states *s, uint32_t max_guesses)
+{
+    return 2 * (uint64_t)s->n_layer * max_guesses * s->guess_floats * sizeof(float);
+}
+
+uint64_t bn_state_guess_bytes(const struct bn_config *c, uint32_t max_guesses)
+{
+    struct bn_states s;
+    measure(&s, c, false);
+    return guess_bytes(&s, max_guesses);
+}
+
+bitnet_status bn_states_open(struct bn_states *s, const struct bn_config *c, bool bf16,
+                             uint32_t n_slots, uint32_t max_guesses, struct bn_backing *how,
+                             bitnet_error *err)
+{
+    uint64_t bytes;
+    measure(s, c, bf16);
+    s->max_guesses = max_guesses;
+    if (!s->n_layer) return BITNET_OK;
+    if (!bn_mul_u64(&bytes, n_slots, s->slot_bytes) || bytes > SIZE_MAX) bytes = SIZE_MAX;
+    s->bytes = (size_t)bytes;
+    bitnet_status st = bn_block_take((void **)&s->data, &s->bytes, how, "recurrent states", err);
+    if (st == BITNET_E_NOMEM)
+        return bn_fail(err, st,
+                       "out of memory: %llu bytes for %u recurrent states of %zu; fewer sequences "
+                       "and a smaller state cache need less",
+                       (unsigned long long)bytes, n_slots, s->slot_bytes);
+    if (st == BITNET_OK) s->n_slots = n_slots;
+    return st;
+}
+
+bool bn_states_lend(struct bn_states *s)
+{
+    s->lent = bn_block_alloc(s->slot_bytes);
+    return s->lent != NULL;
+}
+
+void bn_states_take_back(struct bn_states *s)
+{
+    bn_block_free(s->lent, s->slot_bytes);
+    s->lent = NULL;
+}
+
+void bn_states_close(struct bn_states *s)
+{
+    bn_states_take_back(s);
+    bn_block_free(s->data, s->bytes);
+    *s = (struct bn_states){0};
+}
+
+bool bn_state_open(struct bn_state *t, const struct bn_states *s, uint32_t slot)
+{
+    *t = (struct bn_state){.slot = slot};
+    if (!s->max_guesses) return true;
+    t->guesses = bn_calloc(1, (size_t)guess_bytes(s, s->max_guesses));
+    return t->guesses != NULL;
+}
+
+void bn_state_close(struct bn_state *t)
+{
+    free(t->guesses);
+    *t = (struct bn_state){0};
+}
+
+void bn_state_truncate(struct bn_state *t, uint32_t n)
+{
+    if (n == 0) bn_state_reset(t);
+    else t->n_right = (uint32_t)bn_min_size(n - t->n_tokens, t->n_guesses);
+}
+
+void bn_state_restore(const struct bn_states *s, struct bn_state *t, uint32_t slot, uint32_t n)
+{
+    memcpy(s->data + t->slot * s->slot_bytes, s->data + slot * s->slot_bytes, s->slot_bytes);
+    *t = (struct bn_state){.slot = t->slot, .n_tokens = n, .guesses = t->guesses, .turn = t->turn};
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * net.h: the listening socket and its connections, over libevent: accept, TLS, HTTP, limits, time
+ * limits, keep-alive, pipelined requests one after the other, and replies, whole or in pieces. It
+ * knows nothing of what is served. All of it runs on the thread of the event loop.
+ *
+ * Nobody holds a connection for nothing: a request must be complete within request_ms of its first
+ * byte, however it trickles; between requests there is idle_ms; a client must take what it is sent,
+ * at least some of it every write_ms, and all of it within linger_ms after the reply's end. The one
+ * connection too many takes the place of the one that has been idle longest; if none is, it is told
+ * 503 and closed. All these times are above 0.
+ *
+ * The end of what a client sends, while its call is open, counts as its going: it cannot be told
+ * from a client that was killed. (docs/server.md)
+ */
+#ifndef BN_SERVER_HTTP_NET_H
+#define BN_SERVER_HTTP_NET_H
+
+#include "server/http/http.h"
+
+struct event_base;
+struct net;
+struct net_call; /* a request with its reply; belongs to a connection */
+
+struct net_config {
+    const char *host; /* an address or a name; "unix:PATH" for a local socket */
+    uint32_t port;    /* 0: any that is free */
+    uint32_t max_connections;
+    struct http_limits limits;
+    size_t bodies_bytes; /* bodies of all connections together, until they are released */
+    uint32_t request_ms, idle_ms, write_ms, linger_ms;
+    size_t stream_high_bytes;       /* above it a stream has no room */
+    const char *tls_cert, *tls_key; /* PEM files; NULL: no TLS */
+};
+
+struct net_stats {
+    uint32_t n_connections;
+    uint64_t n_accepted, n_refused;   /* refused: there were max_connections already */
+    uint64_t n_broken;                /* requests that were no HTTP, or came too slowly */
+    uint64_t n_bytes_in, n_bytes_out; /* without what TLS adds */
+};
+
+/* A request came to life and is answered by exactly one of: net_reply; net_stream_begin ...
+ * net_stream_end; or the client's going. After the first two the call must not be used again. */
+struct net_handler {
+    void *user;
+    void (*request)(void *user,
+                    struct net_call *c);          /* complete; may be answered at once or later */
+    void (*gone)(void *user, struct net_call *c); /* the client is no more, or too slow */
+    /* a stream that had no room has room again */
+    void (*room)(void *user, struct net_call *c);
+    /* a request that never became one was answered or dropped; code 0: no answer. For the log. */
+    void (*broken)(void *user, const char *peer, int code, const char *why);
+};
+
+/* An event loop for it, whose clock goes on while a handler works: else a reply that took long to make
+ * would be late as soon as it is written. NULL: out of memory. */
+struct event_base *net_loop_new(void);
+
+/* Makes the process ignore SIGPIPE. */
+bitnet_status net_open(struct net **out, struct event_base *base, const struct net_config *c,
+                       const struct net_handler *h, bitnet_error *err);
+void net_close(
+    struct net
+        *n); /* all connections, at once; `gone` is called for open calls; not from a handler */
+uint32_t net_port(const struct net *n);
+void net_stats(const struct net *n, struct net_stats *s);
+/* From now on: replies say "Connection: close", idle connections are closed; new ones are still
+ * taken, so that they can be told. */
+void net_drain(struct net *n);
+/* No open call, no request half read, and everything written. */
+bool net_quiet(const struct net *n);
+bitnet_status net_reload_tls(struct net *n, bitnet_error *err); /* on error the old one stays */
+
+const struct http_reader *net_request(const struct net_call *c);
+/* The body is not needed any more: its memory is free for others. */
+void net_release_body(struct net_call *c);
+const char *net_peer(const struct net_call *c);    /* "address:port" of the client, or "unix" */
+uint64_t net_began_ns(const struct net_call *c);   /* when the request was complete */
+void net_set_user(struct net_call *c, void *user); /* of this call */
+void *net_user(const struct net_call *c);
+/* Headers of the reply beside those that every reply has. Before net_reply or net_stream_begin. A
+ * value with a line end in it is left out. */
+void net_add_header(struct net_call *c, const char *name, const char *value);
+void net_reply(struct net_call *c, int status, const char *content_type, const void *body,
+               size_t n);
+/* Chunked, or until the connection's end for HTTP/1.0. */
+void net_stream_begin(struct net_call *c, int status, const char *content_type);
+void net_stream_write(struct net_call *c, const void *p, size_t n);
+bool net_stream_room(const struct net_call *c); /* else wait for `room`: what is written piles up */
+void net_stream_end(struct net_call *c);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * metrics.h: what the server counts, and how it is told: as Prometheus text, and as JSON for the
+ * dashboard. Used by the thread of the event loop alone. Every metric stands once in metrics.def.
+ * Times are measured where users feel them: from the moment a request was complete to the moment its
+ * bytes are handed to the connection.
+ */
+#ifndef BN_SERVER_METRICS_METRICS_H
+#define BN_SERVER_METRICS_METRICS_H
+
+#include "base/buf.h"
+#include "json/json.h"
+#include "server/http/net.h"
+#include "server/engine/worker.h"
+
+struct metrics;
+
+struct metrics_config {
+    const bitnet_model *model;
+    double memory_bytes_s; /* what the memory can do, measured; 0: not known */
+    bool vllm, llamacpp;   /* also under the names that these servers use */
+};
+
+bitnet_status metrics_open(struct metrics **out, const struct metrics_config *c, bitnet_error *err);
+void metrics_close(struct metrics *m);
+
+/* A request was answered with this code. endpoint: the path of a route, or "other". */
+void metrics_request(struct metrics *m, const char *endpoint, int code, uint64_t ns);
+/* Requests that were not taken: "queue_full", "draining", "key", ... */
+void metrics_rejected(struct metrics *m, const char *reason);
+
+/* One answer (choice) of the model that has ended. */
+struct metrics_answer {
+    bitnet_finish finish;
+    uint32_t n_prompt, n_cached, n_generated;
+    uint64_t first_ns,
+        total_ns; /* from the request to its first and last bytes; 0: none were sent */
+    uint64_t queue_ns, prefill_ns, decode_ns;
+    double repetition;
+};
+void metrics_answer(struct metrics *m, const struct metrics_answer *a);
+/* Time between two tokens of an answer. */
+void metrics_token(struct metrics *m, uint64_t ns);
+void metrics_step(struct metrics *m, const struct worker_step *s);
+
+/* What is only known when somebody asks. */
+struct metrics_now {
+    const struct worker_state *worker;
+    const struct net_stats *net;
+    uint32_t n_waiting,
+        n_running; /* requests taken and not ended: without, with a first token or a piece of prompt read */
+    uint32_t max_queue;
+    bool draining;
+};
+void metrics_text(struct metrics *m, const struct metrics_now *now, struct bn_buf *out);
+/* NULL: out of memory. */
+struct bn_json *metrics_json(struct metrics *m, const struct metrics_now *now);
+
+#endif

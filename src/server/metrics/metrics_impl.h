@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * metrics_impl.h: how metrics.c keeps what it counts, for those who tell it: metrics_text.c and
+ * metrics_json.c. All memory is taken at metrics_open, but for the labels of samples, of which there
+ * are at most METRIC_MAX_SAMPLES a metric beside those of layers.
+ */
+#ifndef BN_SERVER_METRICS_METRICS_IMPL_H
+#define BN_SERVER_METRICS_METRICS_IMPL_H
+
+#include "base/os/mem.h"
+#include "server/metrics/metrics.h"
+
+enum {
+    METRIC_MAX_LABELS = 4,
+    METRIC_MAX_BUCKETS = 28,
+    METRIC_MAX_SAMPLES = 256,
+    METRIC_LABEL_MAX_BYTES = 128,
+    METRICS_MOMENTS = 128
+};
+
+enum metric {
+#define COUNTER(id, name, labels, help)    M_##id,
+#define GAUGE(id, name, labels, help)      M_##id,
+#define HISTOGRAM(id, name, buckets, help) M_##id,
+#include "server/metrics/metrics.def"
+    N_METRICS
+};
+
+enum {
+#define HISTOGRAM(id, name, buckets, help) HISTOGRAM_##id,
+#include "server/metrics/metrics.def"
+    N_HISTOGRAMS
+};
+
+enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
+
+struct metric_info {
+    enum metric_kind kind;
+    const char *name, *help;
+    const char *labels[METRIC_MAX_LABELS]; /* NULL after the last */
+    const double *bounds;                  /* of buckets, ascending; the one without is not here */
+    size_t n_bounds;
+};
+extern const struct metric_info metric_infos[N_METRICS];
+
+struct metric_alert {
+    const char *name;
+    enum metric metric;
+    bool above;            /* the bad side */
+    double warn, critical; /* NaN: never */
+    const char *text;
+};
+extern const struct metric_alert metric_alerts[];
+extern const size_t n_metric_alerts;
+
+struct sample {
+    const char *label[METRIC_MAX_LABELS];
+    double value; /* NaN: not known, and not told */
+};
+
+struct histogram {
+    uint64_t count[METRIC_MAX_BUCKETS + 1]; /* of each bucket alone; the last one has no bound */
+    uint64_t total;
+    double sum;
+};
+
+/* A metric: samples, or a histogram. */
+struct family {
+    struct sample *samples;
+    size_t n, room;
+    struct histogram *histogram;
+};
+
+/* How things stood when somebody asked. */
+struct moment {
+    uint64_t ns;
+    double value[N_METRICS]; /* sum of the samples, or number of observations */
+    /* modulo 2^32, which differences over a minute do not notice */
+    uint32_t count[N_HISTOGRAMS][METRIC_MAX_BUCKETS + 1];
+};
+
+struct metrics {
+    struct metrics_config config;
+    struct bn_arena arena;
+    const char *model_name, *backend;
+    struct family families[N_METRICS];
+    struct histogram histograms[N_HISTOGRAMS];
+    struct moment moments[METRICS_MOMENTS]; /* moment i at i % METRICS_MOMENTS */
+    size_t n_moments;                       /* so far; the first is that of metrics_open */
+    uint64_t now_ns;                        /* of the last metrics_collect */
+};
+
+/* Brings everything up to date. */
+void metrics_collect(struct metrics *m, const struct metrics_now *now);
+/* The newest moment that is at least so old, or the oldest there is. */
+const struct moment *metrics_moment(const struct metrics *m, uint64_t age_ns);
+/* As moments hold it. */
+double metrics_value(const struct metrics *m, enum metric id);
+
+#endif

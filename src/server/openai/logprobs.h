@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * logprobs.h: the log-probabilities of an answer's tokens as JSON text, for whole replies and
+ * for streams.
+ */
+#ifndef BN_SERVER_OPENAI_LOGPROBS_H
+#define BN_SERVER_OPENAI_LOGPROBS_H
+
+#include "base/buf.h"
+#include "server/openai/request.h"
+
+enum { OPENAI_LOGPROBS_LISTS = 4 };
+
+/* Zero-initialise it, then openai_logprobs_open. */
+struct openai_logprobs {
+    enum openai_kind kind;
+    const bitnet_model *m;
+    /* what is between the brackets; a completion has tokens, token_logprobs, top_logprobs and
+     * text_offset; everything else has one list */
+    struct bn_buf lists[OPENAI_LOGPROBS_LISTS];
+    size_t n_chars; /* of all tokens, also those that were taken out */
+};
+
+void openai_logprobs_open(struct openai_logprobs *l, enum openai_kind kind, const bitnet_model *m);
+void openai_logprobs_close(struct openai_logprobs *l);
+bitnet_status openai_logprobs_add(struct openai_logprobs *l, const bitnet_event *e,
+                                  bitnet_error *err);
+bool openai_logprobs_any(const struct openai_logprobs *l);
+/* The value of "logprobs"; false: out of memory. */
+bool openai_logprobs_write(const struct openai_logprobs *l, struct bn_buf *out);
+void openai_logprobs_clear(struct openai_logprobs *l); /* forgets the tokens that were written */
+
+#endif

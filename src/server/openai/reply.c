@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/openai/reply.h"
+
+#include "base/map.h"
+#include "base/rng.h"
+#include "base/utf8.h"
+#include "server/openai/responses.h"
+#include "app/tokens.h"
+#include <stdlib.h>
+
+struct bn_json *openai_text(const char *s, size_t n)
+{
+    if (bn_utf8_valid(s, n, NULL)) return bn_json_stringn(s, n);
+    struct bn_buf b;
+    bn_buf_init(&b, SIZE_MAX / 2);
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        size_t len = bn_utf8_decode(s + i, n - i, &cp);
+        bn_buf_append(&b, len ? s + i : "\xef\xbf\xbd", len ? len : 3);
+        i += len ? len : 1;
+    }
+    struct bn_json *j = b.failed ? NULL : bn_json_stringn(b.data, b.len);
+    bn_buf_free(&b);
+    return j;
+}
+
+/* ------------------------------------------------------------------ gathering */
+
+static char *full_id(enum openai_kind kind, const char *id)
+{
+    static const char *const prefixes[] = {
+        [OPENAI_CHAT] = "chatcmpl-", [OPENAI_COMPLETION] = "cmpl-", [OPENAI_RESPONSE] = "resp_"};
+    struct bn_buf b;
+    bn_buf_init(&b, SIZE_MAX / 2);
+    bn_buf_puts(&b, prefixes[kind]);
+    bn_buf_puts(&b, id);
+    return bn_buf_take(&b);
+}
+
+/* The answers to a prompt begin with it. */
+static bitnet_status echo_prompt(struct openai_reply *r, const struct openai_request *q, size_t i,
+                                 const bitnet_model *m, bitnet_error *err)
+{
+    const struct openai_prompt *p = &q->prompts[i];
+    char *decoded = NULL;
+    size_t n = p->bytes;
+    if (!p->text) BN_TRY(tokens_decode(&decoded, &n, m, p->tokens, p->n_tokens, 0, err));
+    bool ok = true;
+    for (size_t k = i * r->n_each; k < (i + 1) * r->n_each; k++) {
+        struct openai_choice *c = &r->choices[k];
+        ok = ok && bn_buf_append(&c->answer.text, p->text ? p->text : decoded, n);
+        c->has_text = true;
+    }
+    free(decoded);
+    return ok ? BITNET_OK : bn_fail_nomem(err, n, "the prompt's echo");
+}
+
+static bitnet_status open_reply(struct openai_reply *r, const struct openai_request *q,
+                                const bitnet_model *m, const char *id, bitnet_error *err)
+{
+    bitnet_model_info info = {.size = sizeof info};
+    bitnet_model_get_info(m, &info);
+    r->id = full_id(q->kind, id);
+    r->model = strdup(*q->model ? q->model : info.name);
+    r->choices = bn_calloc(r->n_choices, sizeof *r->choices);
+    if (!r->id || !r->model || !r->choices)
+        return bn_fail_nomem(err, r->n_choices * sizeof *r->choices, "a reply");
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        thoughts_open(&r->choices[i].thoughts, q->thoughts);
+        tools_parser_open(&r->choices[i].answer, q->tools,
+                          bn_mix64(bn_hash(r->id, strlen(r->id)) + i));
+        openai_logprobs_open(&r->choices[i].logprobs, q->kind, m);
+    }
+    if (q->kind == OPENAI_RESPONSE && !(r->echoed = responses_echo(q)))
+        return bn_fail_nomem(err, 0, "a response");
+    for (size_t i = 0; q->echo && i < q->n_prompts; i++) BN_TRY(echo_prompt(r, q, i, m, err));
+    return BITNET_OK;
+}
+
+bitnet_status openai_reply_open(struct openai_reply *r, const struct openai_request *q,
+                                const bitnet_model *m, const char *id, uint64_t created,
+                                bitnet_error *err)
+{
+    *r = (struct openai_reply){.kind = q->kind,
+                               .created = created,
+                               .logprobs = q->request.logprobs,
+                               .cut_tokens = q->tools ? q->request.max_new_tokens : 0,
+                               .n_each = q->request.n_choices,
+                               .n_choices = (uint32_t)q->n_prompts * q->request.n_choices};
+    bitnet_status s = open_reply(r, q, m, id, err);
+    if (s != BITNET_OK) openai_reply_close(r);
+    return s;
+}
+
+/* What has come of an answer, and whether that is all. */
+static bool take_text(struct openai_choice *c, const bitnet_event *e)
+{
+    struct tools_parser *p = &c->answer;
+    bool ended = e->finish != BITNET_FINISH_NONE;
+    if (!thoughts_feed(&c->thoughts, e->text, e->text_bytes, p) ||
+        (ended && !thoughts_end(&c->thoughts, p)))
+        return false;
+    if (!c->has_text && (p->text.len || (ended && !p->n_calls))) {
+        c->has_text = true;
+        c->n_calls_before = p->n_calls;
+    }
+    return true;
+}
+
+bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_event *e,
+                                bitnet_error *err)
+{
+    if (e->choice >= r->n_each || i >= r->n_choices / r->n_each)
+        return bn_fail(err, BITNET_E_INTERNAL, "an event of choice %u of %u, prompt %zu of %u",
+                       e->choice, r->n_each, i, r->n_choices / r->n_each);
+    struct openai_choice *c = &r->choices[i * r->n_each + e->choice];
+    c->n_generated = e->n_generated;
+    if (!take_text(c, e))
+        return bn_fail_nomem(err, c->answer.text.len + e->text_bytes, "an answer");
+    if (e->token >= 0 && r->logprobs) BN_TRY(openai_logprobs_add(&c->logprobs, e, err));
+    if (e->finish == BITNET_FINISH_NONE) return BITNET_OK;
+    bool cut = r->cut_tokens && e->n_generated >= r->cut_tokens && !c->answer.n_calls;
+    c->finish = cut && e->finish == BITNET_FINISH_END ? BITNET_FINISH_LENGTH : e->finish;
+    r->n_done++;
+    if (e->choice == 0) { /* the others have the same prompt */
+        r->n_prompt += e->n_prompt;
+        r->n_cached += e->n_cached;
+    }
+    if (e->finish == BITNET_FINISH_ERROR)
+        bn_error_set(&r->error, BITNET_E_INTERNAL, "%s",
+                     e->error ? e->error : "the request failed");
+    return BITNET_OK;
+}
+
+bool openai_reply_done(const struct openai_reply *r)
+{
+    return r->n_done == r->n_choices || r->error.status != BITNET_OK;
+}
+
+void openai_reply_close(struct openai_reply *r)
+{
+    for (uint32_t i = 0; r->choices && i < r->n_choices; i++) {
+        thoughts_close(&r->choices[i].thoughts);
+        tools_parser_close(&r->choices[i].answer);
+        openai_logprobs_close(&r->choices[i].logprobs);
+    }
+    bn_json_free(r->echoed);
+    free(r->choices);
+    free(r->model);
+    free(r->id);
+    *r = (struct openai_reply){0};
+}
+
+/* ------------------------------------------------------------------ the object */
+
+const char *openai_finish_name(const struct openai_choice *c)
+{
+    switch (c->finish) {
+    case BITNET_FINISH_END:
+    case BITNET_FINISH_STOP: return c->answer.n_calls ? "tool_calls" : "stop";
+    case BITNET_FINISH_LENGTH: return "length";
+    case BITNET_FINISH_TIMEOUT: return "timeout";
+    case BITNET_FINISH_CANCELLED: return "cancelled";
+    case BITNET_FINISH_NONE:
+    case BITNET_FINISH_ERROR: break;
+    }
+    return "error";
+}
+
+struct bn_json *openai_logprobs_json(const struct openai_reply *r, const struct openai_choice *c)
+{
+    if (!r->logprobs) return bn_json_null();
+    struct bn_buf text;
+    bn_buf_init(&text, SIZE_MAX / 2);
+    struct bn_json *j = NULL;
+    if (openai_logprobs_write(&c->logprobs, &text)) bn_json_try(&j, text.data, text.len, 0);
+    bn_buf_free(&text);
+    return j;
+}
+
+struct bn_json *openai_answer_text(const struct openai_choice *c)
+{
+    const struct bn_buf *text = &c->answer.text;
+    return openai_text(text->data ? text->data : "", text->len);
+}
+
+struct bn_json *openai_arguments_text(const struct tools_call *call)
+{
+    return openai_text(call->arguments.data, call->arguments.len); /* at least a brace */
+}
+
+static struct bn_json *message_json(const struct openai_choice *c)
+{
+    struct bn_json *calls = bn_json_array();
+    for (size_t i = 0; i < c->answer.n_calls; i++) {
+        const struct tools_call *call = &c->answer.calls[i];
+        bn_json_append(calls, bn_json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", call->id, "type",
+                                           "function", "function", "name", call->name, "arguments",
+                                           openai_arguments_text(call)));
+    }
+    struct bn_json *m =
+        bn_json_pack("{s:s, s:o, s:n}", "role", "assistant", "content",
+                     c->has_text ? openai_answer_text(c) : bn_json_null(), "refusal");
+    const struct bn_buf *thought = &c->thoughts.text;
+    if (thought->len) bn_json_set(m, "reasoning_content", openai_text(thought->data, thought->len));
+    if (c->answer.n_calls) bn_json_set(m, "tool_calls", calls);
+    else bn_json_free(calls);
+    return m;
+}
+
+static struct bn_json *choice_json(const struct openai_reply *r, uint32_t i)
+{
+    const struct openai_choice *c = &r->choices[i];
+    bool chat = r->kind == OPENAI_CHAT;
+    return bn_json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, chat ? "message" : "text",
+                        chat ? message_json(c) : openai_answer_text(c), "logprobs",
+                        openai_logprobs_json(r, c), "finish_reason", openai_finish_name(c));
+}
+
+struct bn_json *openai_usage_json(const struct openai_reply *r, bool with_cached)
+{
+    int64_t n_answer = 0, n_prompt = (int64_t)r->n_prompt;
+    for (uint32_t i = 0; i < r->n_choices; i++) n_answer += r->choices[i].n_generated;
+    struct bn_json *j =
+        bn_json_pack("{s:I, s:I, s:I}", "prompt_tokens", n_prompt, "completion_tokens", n_answer,
+                     "total_tokens", n_prompt + n_answer);
+    if (with_cached)
+        bn_json_set(j, "prompt_tokens_details",
+                    bn_json_pack("{s:I}", "cached_tokens", (int64_t)r->n_cached));
+    return j;
+}
+
+struct bn_json *openai_reply_json(const struct openai_reply *r, bool with_cached)
+{
+    if (r->kind == OPENAI_RESPONSE) return responses_json(r, true, with_cached);
+    struct bn_json *choices = bn_json_array();
+    for (uint32_t i = 0; i < r->n_choices; i++)
+        if (!bn_json_append(choices, choice_json(r, i))) {
+            bn_json_free(choices);
+            return NULL;
+        }
+    return bn_json_pack("{s:s, s:s, s:I, s:s, s:o, s:o, s:s}", "id", r->id, "object",
+                        r->kind == OPENAI_CHAT ? "chat.completion" : "text_completion", "created",
+                        (int64_t)r->created, "model", r->model, "choices", choices, "usage",
+                        openai_usage_json(r, with_cached), "system_fingerprint",
+                        "bitnet-" BITNET_VERSION);
+}
+
+/* ------------------------------------------------------------------ errors */
+
+int openai_error_code(bitnet_status s)
+{
+    return s == BITNET_E_NOMEM || s == BITNET_E_INTERNAL || s == BITNET_E_IO || s == BITNET_E_STATE
+               ? 500
+               : 400;
+}
+
+struct bn_json *openai_error_json(int status, const char *sentence, const char *param,
+                                  const char *code)
+{
+    static const struct {
+        int status;
+        const char *type, *code;
+    } known[] = {
+        {401, "authentication_error", "invalid_api_key"},
+        {403, "permission_error", NULL},
+        {404, "not_found_error", NULL},
+        {408, "timeout_error", NULL},
+        {429, "rate_limit_error", "rate_limit_exceeded"},
+        {504, "timeout_error", NULL},
+    };
+    const char *type = status < 500 ? "invalid_request_error" : "server_error";
+    for (size_t i = 0; i < BN_ARRAY_LEN(known); i++) {
+        if (known[i].status != status) continue;
+        type = known[i].type;
+        if (!code) code = known[i].code;
+    }
+    return bn_json_pack("{s:{s:o, s:s, s:s?, s:s?}}", "error", "message",
+                        openai_text(sentence, strlen(sentence)), "type", type, "param", param,
+                        "code", code);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * openai/reply.h: the events of one request, gathered into the object that OpenAI's interface
+ * answers with ("chat.completion", "text_completion", "response"), and errors in its form. What is
+ * said depends on the request and the model alone, if not asked otherwise: no times, nothing about
+ * caches or company.
+ */
+#ifndef BN_SERVER_OPENAI_REPLY_H
+#define BN_SERVER_OPENAI_REPLY_H
+
+#include "server/openai/logprobs.h"
+#include "server/openai/thoughts.h"
+
+struct openai_choice {
+    struct thoughts thoughts;   /* so far */
+    struct tools_parser answer; /* text and calls so far */
+    struct openai_logprobs logprobs;
+    bool has_text; /* there was text, or there is neither text nor call in the whole answer */
+    size_t n_calls_before; /* its text */
+    bitnet_finish finish;
+    uint32_t n_generated;
+};
+
+struct openai_reply {
+    enum openai_kind kind;
+    char *id, *model;
+    uint64_t created;
+    bool logprobs;
+    struct openai_choice *choices; /* [n_choices]: those of the first prompt, of the second, ... */
+    uint32_t n_choices, n_done;
+    uint32_t n_each; /* choices of one prompt */
+    /* with tools: an answer that is this long and calls none was cut off, whatever the engine says: to it
+     * a text before calls is complete at any time; 0: no such length */
+    uint32_t cut_tokens;
+    uint64_t n_prompt, n_cached; /* tokens of all prompts */
+    struct bn_json *echoed;      /* of a response: members of the request that it repeats */
+    bitnet_error error;          /* status other than OK: the engine gave the request up */
+};
+
+/* The request, encoded, may be freed afterwards. The model must outlive the reply. id: without the
+ * part that says its kind. */
+bitnet_status openai_reply_open(struct openai_reply *r, const struct openai_request *q,
+                                const bitnet_model *m, const char *id, uint64_t created,
+                                bitnet_error *err);
+/* An event of this request's prompt i. */
+bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_event *e,
+                                bitnet_error *err);
+bool openai_reply_done(const struct openai_reply *r);
+/* with_cached: tell how many tokens of the prompts were in the prefix cache, which depends on
+ * company. NULL: out of memory. */
+struct bn_json *openai_reply_json(const struct openai_reply *r, bool with_cached);
+void openai_reply_close(struct openai_reply *r); /* an open one, or one of zeros */
+
+/* The parts of an object, for those who make it piece by piece. JSON text is dumped with flags under
+ * which a float comes back as it was. */
+enum { OPENAI_DUMP_FLAGS = BN_JSON_COMPACT | BN_JSON_DIGITS(9) };
+struct bn_json *openai_answer_text(const struct openai_choice *c);
+struct bn_json *openai_arguments_text(const struct tools_call *call);
+struct bn_json *openai_logprobs_json(const struct openai_reply *r, const struct openai_choice *c);
+/* "stop", "length", "tool_calls": why a choice has ended. Beside OpenAI's words there are "timeout",
+ * "cancelled" and "error". */
+const char *openai_finish_name(const struct openai_choice *c);
+struct bn_json *openai_usage_json(const struct openai_reply *r, bool with_cached);
+
+/* 400 where the request is at fault, 500 where we are. */
+int openai_error_code(bitnet_status s);
+/* {"error": {"message", "type", "param", "code"}} for an HTTP status. param: the member of the body at
+ * fault; code: OpenAI's word for what it is; NULL: none, or the usual one of that status. */
+struct bn_json *openai_error_json(int status, const char *sentence, const char *param,
+                                  const char *code);
+
+/* A JSON string, which is strict UTF-8: other bytes become U+FFFD. */
+struct bn_json *openai_text(const char *s, size_t n);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * server_impl.h: what the files of the server share: the server itself, a visit (a request on its way to
+ * its reply), and the routes. Private to server.c, exchange.c, routes.c, completions.c, embeddings.c and
+ * endpoints*.c. All of it runs on the thread of the event loop.
+ */
+#ifndef BN_SERVER_SERVER_IMPL_H
+#define BN_SERVER_SERVER_IMPL_H
+
+#include "json/json.h"
+#include "server/metrics/access_log.h"
+#include "server/keys.h"
+#include "server/metrics/metrics.h"
+#include "server/server.h"
+#include <time.h>
+
+enum {
+    VISIT_MAX_REQUEST_ID = 64, /* of a client's own X-Request-Id */
+    RETRY_MAX_S = 60,          /* the longest that Retry-After says */
+    TEXT_MAX_BYTES = 2 << 20,  /* that one request may have tokenized, beside prompts */
+    STATUS_GONE = 499          /* counts requests whose client went before the end of its reply */
+};
+
+struct answer;
+struct event;
+
+struct server {
+    const struct server_config *c;
+    const bitnet_model *m;
+    bitnet_model_info model;
+    bitnet_engine_info engine; /* as it was opened: limits and names, not counters */
+    uint64_t max_prompt_bytes; /* longer texts do not fit the context, whatever they say */
+    struct bn_json *config;    /* of config_json */
+    struct event_base *base;
+    struct net *net;
+    struct worker *worker;
+    struct worker_layer *layers; /* [n_layer]; for a state that is told */
+    struct metrics *metrics;
+    struct keys keys;
+    struct access_log log;
+    struct event *delivery, *terminate, *interrupt, *reload; /* the worker's fd; signals */
+    struct event *drain_watch;
+    uint64_t drain_end_ns; /* 0: not draining */
+    time_t started;
+    uint64_t id_base, n_ids; /* ids are mixed from these */
+    /* answers that were taken and have not ended; of them those that the engine has begun */
+    uint32_t n_taken, n_running;
+    uint64_t answer_ns;   /* running mean of the time that the engine has an answer */
+    struct answer *fresh; /* there is news to pass on, or they are over */
+    struct bn_buf out;    /* for what a stream writes */
+};
+
+bool server_draining(const struct server *s);
+/* For metrics and health; borrows from s until the next call. */
+void server_now(struct server *s, struct worker_state *state, struct net_stats *net,
+                struct metrics_now *now);
+
+/* ------------------------------------------------------------------ visits */
+
+struct route;
+
+/* On the stack of whoever answers at once; copied by whoever answers later (visit_later). */
+struct visit {
+    struct server *s;
+    struct net_call *call;                     /* NULL: it is over for the client */
+    const struct route *route;                 /* NULL: nothing has this path */
+    char id[17];                               /* made here; what the ids of objects are made of */
+    char request_id[VISIT_MAX_REQUEST_ID + 1]; /* the client's, or the same */
+    bool begun;                                /* a stream that has begun */
+    struct access_line line; /* what the log says about answers; the rest is filled in at the end */
+    /* of a visit that is answered later */
+    void (*gone)(struct visit *v); /* the client has; to be passed on to visit_gone */
+    void (*room)(struct visit *v); /* for more of a stream */
+    void (*late)(struct visit *v); /* its time is up */
+    struct event *timer;
+};
+
+/* Somebody will answer later: v stays where it is until it is closed. */
+void visit_later(struct visit *v);
+void visit_close(struct visit *v);
+uint32_t visit_time_left_ms(const struct visit *v); /* 0: there is no limit */
+
+/* The ends of a call. After them v->call is NULL. */
+void visit_reply(struct visit *v, int status, const char *type, const void *body, size_t n);
+void visit_reply_json(struct visit *v, int status,
+                      struct bn_json *j); /* takes j; NULL: out of memory */
+/* param: the member of the body at fault; code: OpenAI's word for what is wrong; NULL: none */
+void visit_fail(struct visit *v, const bitnet_error *err, const char *param, const char *code);
+void visit_refuse(struct visit *v, int status, const char *code, const char *fmt, ...)
+    BN_PRINTF(4, 5);
+void visit_end_stream(struct visit *v, const char *error); /* NULL: all is well */
+void visit_gone(struct visit *v);
+
+/* The body as JSON. false: the client was told what is wrong with it. */
+bool visit_body(struct visit *v, struct bn_json **body);
+
+/* Is there room for n more answers? false: the client was told to come back later. It is cheap, and
+ * asked before anything else; then again when n is known. */
+bool visit_check_places(struct visit *v, size_t n);
+
+/* ------------------------------------------------------------------ routes */
+
+enum route_flags {
+    ROUTE_GET = 1,
+    ROUTE_POST = 2,
+    ROUTE_PUBLIC = 4,  /* no key is asked for */
+    ROUTE_METRICS = 8, /* none if metrics are public */
+    ROUTE_BARE = 16,   /* also without "/v1", which base URLs often lack */
+    ROUTE_BELOW = 32   /* whatever follows the path, too */
+};
+struct route {
+    const char *path;
+    unsigned flags;
+    void (*serve)(struct visit *v);
+};
+
+void routes_request(struct server *s, struct net_call *c); /* a request has come in */
+
+void serve_chat(struct visit *v);
+void serve_completion(struct visit *v);
+void serve_response(struct visit *v);
+void serve_embeddings(struct visit *v);
+void serve_models(struct visit *v);
+void serve_model(struct visit *v);
+void serve_props(struct visit *v);
+void serve_health(struct visit *v);
+void serve_ready(struct visit *v);
+void serve_metrics(struct visit *v);
+void serve_metrics_json(struct visit *v);
+void serve_page(struct visit *v);
+void serve_tokenize(struct visit *v);
+void serve_detokenize(struct visit *v);
+void serve_apply_template(struct visit *v);
+
+/* After the worker has delivered: passes on what came for answers. */
+void answers_attend(struct server *s);
+
+#endif

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * OpenAI bodies as requests: what every member turns into, and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "openai_common.h"
+#include <stdio.h>
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\"}");
+    const bitnet_request *q = &r.request;
+    assert_true(q->sampling.temperature == 1 && q->sampling.top_p == 1);
+    assert_true(q->sampling.min_p == 0 && q->sampling.top_k == 0);
+    assert_int_equal(q->sampling.seed, 99);
+    assert_int_equal(q->max_new_tokens, 77);
+    assert_int_equal(q->n_choices, 1);
+    assert_int_equal(q->n_stop + q->logprobs + q->n_top_logprobs + q->json_object, 0);
+    assert_null(q->grammar);
+    assert_null(q->json_schema);
+    assert_string_equal(r.model, "");
+    assert_false(r.stream);
+    openai_request_free(&r);
+    /* null is as if it were not there */
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"temperature\": null, \"stop\": null, "
+                               "\"n\": null, \"max_tokens\": null, \"logprobs\": null}");
+    assert_true(r.request.sampling.temperature == 1);
+    assert_int_equal(r.request.max_new_tokens, 77);
+    openai_request_free(&r);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    accepts(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"model\": \"m\","
+            "\"temperature\": 0.5, \"top_p\": 0.25, \"min_p\": 0.125, \"top_k\": 7, \"seed\": -3,"
+            "\"typical_p\": 0.75, \"top_n_sigma\": 1.5, \"adaptive\": true, \"n\": 3,"
+            "\"repetition_penalty\": 1.25, \"presence_penalty\": -1, \"frequency_penalty\": 2,"
+            "\"penalty_last_n\": 64, \"dry_multiplier\": 0.5, \"dry_base\": 1.75,"
+            "\"dry_allowed_length\": 2, \"dry_last_n\": 9, \"dry_breakers\": [\"\\n\", \":\"],"
+            "\"max_completion_tokens\": 5, \"logprobs\": true, \"top_logprobs\": 4,"
+            "\"ignore_eos\": true, \"stream\": true, \"user\": \"u\", \"tools\": [],"
+            "\"logit_bias\": {\"12\": -100, \"5\": 1.5}}");
+    const bitnet_sampling *s = &r.request.sampling;
+    assert_true(s->temperature == 0.5f && s->top_p == 0.25f && s->min_p == 0.125f);
+    assert_true(s->top_k == 7 && s->seed == (uint64_t)-3 && s->typical_p == 0.75f);
+    assert_true(s->top_n_sigma == 1.5f && s->adaptive == 1 && s->repetition_penalty == 1.25f);
+    assert_true(s->presence_penalty == -1 && s->frequency_penalty == 2 && s->penalty_last_n == 64);
+    assert_true(s->dry_multiplier == 0.5f && s->dry_base == 1.75f && s->dry_allowed_length == 2);
+    assert_int_equal(s->dry_last_n, 9);
+    assert_int_equal(s->n_dry_breakers, 2);
+    assert_string_equal(s->dry_breakers[1], ":");
+    assert_int_equal(s->n_logit_bias, 2);
+    assert_true(s->logit_bias[0].token == 12 && s->logit_bias[0].bias == -100);
+    assert_true(s->logit_bias[1].token == 5 && s->logit_bias[1].bias == 1.5f);
+    assert_int_equal(r.request.n_choices, 3);
+    assert_int_equal(r.request.max_new_tokens, 5);
+    assert_int_equal(r.request.logprobs, 1);
+    assert_int_equal(r.request.n_top_logprobs, 4);
+    assert_int_equal(r.request.ignore_end, 1);
+    assert_true(r.stream);
+    assert_string_equal(r.model, "m");
+    openai_request_free(&r);
+    /* names that other servers have for the same, and what can only be off */
+    accepts(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"n_predict\": 9,"
+            "\"repeat_penalty\": 1.5, \"repeat_last_n\": 32, \"cache_prompt\": false,"
+            "\"modalities\": [\"text\"], \"prediction\": {}, \"audio\": null}");
+    assert_true(s->repetition_penalty == 1.5f && s->penalty_last_n == 32);
+    assert_true(r.request.max_new_tokens == 9 && r.request.no_cache == 1);
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"cache_prompt\": true}");
+    assert_int_equal(r.request.no_cache, 0);
+    openai_request_free(&r);
+    refuses(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}],"
+            "\"modalities\": [\"text\", \"audio\"]}",
+            "[\"text\"]");
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": 3, \"top_k\": -1}");
+    assert_true(r.request.logprobs == 1 && r.request.n_top_logprobs == 3);
+    assert_int_equal(r.request.sampling.top_k, 0);
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": 0}");
+    assert_true(r.request.logprobs == 1 && r.request.n_top_logprobs == 0);
+    openai_request_free(&r);
+}
+
+static void test_strings(void **state)
+{
+    (void)state;
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"stop\": \"x\"}");
+    assert_int_equal(r.request.n_stop, 1);
+    assert_string_equal(r.request.stop[0], "x");
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"stop\": [\"x\", \"yz\"]}");
+    assert_int_equal(r.request.n_stop, 2);
+    assert_string_equal(r.request.stop[1], "yz");
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"grammar\": \"root ::= [a-z]+\"}");
+    assert_string_equal(r.request.grammar, "root ::= [a-z]+");
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION,
+            "{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_object\"}}");
+    assert_int_equal(r.request.json_object, 1);
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION,
+            "{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_schema\", "
+            "\"json_schema\": {\"name\": \"n\", \"schema\": {\"type\": \"object\", "
+            "\"properties\": {\"b\": true, \"a\": false}}}}}");
+    assert_string_equal(r.request.json_schema,
+                        "{\"type\":\"object\",\"properties\":{\"b\":true,\"a\":false}}");
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"response_format\": {\"type\": \"text\"}}");
+    assert_true(!r.request.json_object && !r.request.json_schema);
+    openai_request_free(&r);
+}
+
+static void test_prompts(void **state)
+{
+    (void)state;
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\\u0000b\"}");
+    assert_int_equal(r.prompts[0].bytes, 3);
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    bitnet_request q;
+    openai_request_at(&r, 0, &q);
+    assert_true(q.n_tokens > 1 && q.tokens);
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": [\"one\"]}");
+    assert_int_equal(r.prompts[0].bytes, 3);
+    openai_request_free(&r);
+    for (int i = 0; i < 2; i++) {
+        accepts(OPENAI_COMPLETION, i ? "{\"prompt\": [[5, 6, 7]]}" : "{\"prompt\": [5, 6, 7]}");
+        assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+        openai_request_at(&r, 0, &q);
+        assert_int_equal(q.n_tokens, 3);
+        assert_int_equal(q.tokens[2], 7);
+        openai_request_free(&r);
+    }
+}
+
+static void test_several_prompts(void **state)
+{
+    (void)state;
+    accepts(OPENAI_COMPLETION,
+            "{\"prompt\": [\"One\", [5, 6], \"three\"], \"n\": 2, \"seed\": 10}");
+    assert_true(r.seeded);
+    assert_int_equal(r.n_prompts, 3);
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    bitnet_request q;
+    openai_request_at(&r, 1, &q);
+    assert_int_equal(q.n_tokens, 2);
+    assert_int_equal(q.tokens[1], 6);
+    assert_int_equal(q.n_choices, 2);
+    assert_int_equal(q.sampling.seed, 12); /* after those of the first prompt's two answers */
+    assert_int_equal(openai_request_fits(&r, 100, &err), BITNET_OK);
+    assert_int_equal(openai_request_fits(&r, 2, &err), BITNET_E_LIMIT);
+    assert_string_equal(r.code, "context_length_exceeded");
+    assert_string_equal(r.param, "prompt");
+    openai_request_free(&r);
+}
+
+static void test_messages(void **state)
+{
+    (void)state;
+    accepts(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": "
+            "\"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
+            "\"text\", \"text\": \"bc\"}], \"name\": \"Ann\"}, {\"role\": \"assistant\", "
+            "\"content\": \"d\", \"refusal\": null, \"annotations\": [], \"tool_calls\": []}]}");
+    char *text = bn_json_dump(r.messages, BN_JSON_COMPACT);
+    assert_string_equal(text, "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\","
+                              "\"content\":\"abc\"},{\"role\":\"assistant\",\"content\":\"d\"}]");
+    free(text);
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    assert_int_equal(r.n_prompts, 1);
+    assert_true(r.prompts[0].n_tokens > 3);
+    openai_request_free(&r);
+}
+
+/* What the conversation looks like to a template that shows everything. */
+static char *messages_text(void)
+{
+    char *text = bn_json_dump(r.messages, BN_JSON_COMPACT);
+    assert_non_null(text);
+    return text;
+}
+
+static void test_tool_messages(void **state)
+{
+    (void)state;
+    accepts(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"developer\", \"content\": \"d\"}, {\"role\": "
+            "\"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c1\", \"type\": "
+            "\"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}, "
+            "{\"role\": \"tool\", \"tool_call_id\": \"c1\", \"content\": \"ok\"}]}");
+    char *text = messages_text();
+    assert_non_null(strstr(text, "\"tool_calls\":[{\"id\":\"c1\""));
+    assert_non_null(strstr(text, "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"ok\"}"));
+    free(text);
+    /* a template that knows of neither: the role is the system's */
+    assert_int_equal(openai_request_encode(&r, model,
+                                           "{% for m in messages %}{{ m.role }} {{ m.content }};"
+                                           "{% endfor %}",
+                                           &err),
+                     BITNET_OK);
+    text = messages_text();
+    assert_non_null(strstr(text, "[{\"role\":\"system\",\"content\":\"d\"}"));
+    free(text);
+    openai_request_free(&r);
+    accepts(OPENAI_CHAT, "{\"messages\": [{\"role\": \"developer\", \"content\": \"d\"}]}");
+    assert_int_equal(
+        openai_request_encode(&r, model, "{# developer #}{{ messages[0].role }}", &err), BITNET_OK);
+    text = messages_text();
+    assert_non_null(strstr(text, "developer"));
+    free(text);
+    openai_request_free(&r);
+    refuses(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"c\"}]}]}",
+            "'name' is not a string");
+    refuses(OPENAI_CHAT, "{\"messages\": [{\"role\": \"assistant\", \"tool_calls\": 5}]}",
+            "'tool_calls' of message 0");
+}
+
+#define TOOLS                                                                           \
+    "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": [{\"type\": " \
+    "\"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\"}}}]"
+
+static void test_tools(void **state)
+{
+    (void)state;
+    accepts(OPENAI_CHAT, "{" TOOLS "}");
+    assert_non_null(r.tools);
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    assert_non_null(r.request.grammar);
+    size_t n_tokens = r.prompts[0].n_tokens;
+    openai_request_free(&r);
+    /* none to call: they are not told, and the answer is free */
+    accepts(OPENAI_CHAT, "{" TOOLS ", \"tool_choice\": \"none\"}");
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    assert_null(r.request.grammar);
+    assert_true(r.prompts[0].n_tokens < n_tokens);
+    openai_request_free(&r);
+    accepts(OPENAI_CHAT, "{" TOOLS ", \"response_format\": {\"type\": \"json_object\"}}");
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "not both"));
+    openai_request_free(&r);
+    refuses(OPENAI_CHAT, "{" TOOLS ", \"tool_choice\": \"requird\"}", "tool_choice");
+    refuses(OPENAI_CHAT, "{" TOOLS ", \"parallel_tool_calls\": 1}", "parallel_tool_calls");
+    assert_string_equal(r.param, "parallel_tool_calls");
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *member, *says;
+    } bad[] = {
+        {"\"temprature\": 0", "temprature"},
+        {"\"temperature\": \"hot\"", "temperature"},
+        {"\"max_tokens\": 0", "'max_tokens' is 0"},
+        {"\"max_tokens\": 1.5", "max_tokens"},
+        {"\"max_tokens\": -1", "max_tokens"},
+        {"\"n\": 0", "'n' is 0"},
+        {"\"n\": 129", "1 to 128"},
+        {"\"top_k\": -2", "top_k"},
+        {"\"seed\": 0.5", "seed"},
+        {"\"stop\": 1", "stop"},
+        {"\"stop\": [\"a\", 1]", "stop"},
+        {"\"stop\": \"a\\u0000\"", "U+0000"},
+        {"\"logit_bias\": [1]", "logit_bias"},
+        {"\"logit_bias\": {\"x\": 1}", "'x' is not a token id"},
+        {"\"logit_bias\": {\"99999999999\": 1}", "token id"},
+        {"\"logit_bias\": {\"1\": \"a\"}", "token 1"},
+        {"\"logit_bias\": {\"1\": 100.5}", "-100 to 100"},
+        {"\"logit_bias\": {\"1\": -1e300}", "-100 to 100"},
+        {"\"logprobs\": 21", "0 to 20"},
+        {"\"logprobs\": true", "logprobs"},
+        {"\"top_logprobs\": 2", "needs 'logprobs'"},
+        {"\"response_format\": {}", "type"},
+        {"\"response_format\": {\"type\": \"xml\"}", "'xml'"},
+        {"\"response_format\": {\"type\": \"json_schema\"}", "json_schema.schema"},
+        {"\"grammar\": 1", "grammar"},
+        {"\"tools\": []", "'tools' is not an option of a completion"},
+        {"\"echo\": true, \"logprobs\": 1", "'echo' with 'logprobs'"},
+        {"\"stream_options\": {\"usage\": true}", "'usage'"},
+        {"\"stream_options\": true", "stream_options"},
+        {"\"best_of\": 2", "best_of"},
+        {"\"messages\": []", "messages"},
+        {"\"stream\": 1", "stream"},
+    };
+    char body[256];
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(body, sizeof body, "{\"prompt\": \"a\", %s}", bad[i].member);
+        refuses(OPENAI_COMPLETION, body, bad[i].says);
+    }
+    refuses(OPENAI_COMPLETION, "{\"n\": 1, \"temprature\": 0}", "temprature");
+    assert_null(r.param); /* nothing that we know */
+    refuses(OPENAI_COMPLETION, "{\"n\": 1, \"messages\": 0}", "messages");
+    assert_string_equal(r.param, "messages");
+    char long_name[400];
+    memset(long_name, 'm', sizeof long_name);
+    snprintf(long_name + 257, sizeof long_name - 257, "\", \"prompt\": \"a\"}");
+    memcpy(long_name, "{\"model\": \"", 11);
+    accepts(OPENAI_COMPLETION, long_name);
+    openai_request_free(&r);
+    memset(long_name + 257, 'm', 20);
+    snprintf(long_name + 277, sizeof long_name - 277, "\", \"prompt\": \"a\"}");
+    refuses(OPENAI_COMPLETION, long_name, "'model' has 266 bytes; at most 256");
+    refuses(OPENAI_COMPLETION, "{}", "no 'prompt'");
+    refuses(OPENAI_COMPLETION, "[]", "not an object");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": []}", "prompt");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": [\"a\", 1]}", "neither");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": [\"a\", \"b\"], \"n\": 65}", "130; at most 128");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": [1, \"b\"]}", "item 1");
+    refuses(OPENAI_COMPLETION, "{\"prompt\": [1, -1]}", "item 1");
+    refuses(OPENAI_CHAT, "{}", "no 'messages'");
+    refuses(OPENAI_CHAT, "{\"prompt\": \"a\"}", "a chat takes 'messages', not 'prompt'");
+    refuses(OPENAI_CHAT, "{\"messages\": []}", "messages");
+    refuses(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\"}]}", "content");
+    refuses(OPENAI_CHAT, "{\"messages\": [{\"content\": \"a\"}]}", "role");
+    refuses(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}",
+            "image_url");
+    refuses(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"nmae\": 1}]}",
+            "'nmae'");
+    refuses(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"a\", \"content\": \"\", \"audio\": {\"id\": 1}}]}",
+            "'audio' of message 0");
+    assert_string_equal(r.param, "messages");
+    enum openai_kind kind;
+    assert_int_equal(openai_kind_of(&kind, "/v1/embeddings", &err), BITNET_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "/v1/embeddings"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_strings),         cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_several_prompts), cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_tool_messages),   cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
