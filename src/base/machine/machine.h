@@ -63,19 +63,19 @@ struct bn_machine {
 
 /* What belongs to the process and is not the same for all who look. */
 struct bn_machine_source {
-    const struct bn_tree *tree;
+    const struct bn_sysfiles *sys;
     cpu_set_t allowed;
     char groups[BN_CGROUP_TEXT]; /* the text of its /proc/PID/cgroup */
     uint64_t memlock_bytes;
 };
 
-/* Of the calling thread; of the process that was recorded (/proc/self of the tree). */
+/* Of the calling thread; of the process that was recorded (/proc/self of these files). */
 void bn_machine_source_here(struct bn_machine_source *out);
-void bn_machine_source_recorded(struct bn_machine_source *out, const struct bn_tree *t);
+void bn_machine_source_recorded(struct bn_machine_source *out, const struct bn_sysfiles *sys);
 
 void bn_machine_read(struct bn_machine *out, const struct bn_machine_source *from);
 
 /* The CPU's name as /proc/cpuinfo has it; "" if it has none. */
-void bn_machine_cpu_name(char *out, size_t room, const struct bn_tree *t);
+void bn_machine_cpu_name(char *out, size_t room, const struct bn_sysfiles *sys);
 
 #endif
