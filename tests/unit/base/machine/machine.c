@@ -402,10 +402,10 @@ static void folders_and_recordings_are_read_alike(void **state)
         struct bn_sysfiles sys;
         bitnet_error err = {0};
         put_file(file, broken[i]);
-        assert_int_equal(bn_sysfiles_open(&t, file, &err), BITNET_E_FORMAT);
+        assert_int_equal(bn_sysfiles_open(&sys, file, &err), BITNET_E_FORMAT);
         assert_non_null(strstr(err.text, file));
         unlink(file);
-        assert_int_equal(bn_sysfiles_open(&t, file, &err), BITNET_E_IO);
+        assert_int_equal(bn_sysfiles_open(&sys, file, &err), BITNET_E_IO);
     }
     unlink(path);
     rmdir(folder);
