@@ -148,20 +148,20 @@ struct line_editor *line_editor_open(const char *prompt)
     ed->interactive = term_is_tty(stdin);
     bn_buf_init(&ed->line, LINE_MAX_BYTES);
 #if HAVE_LIBEDIT
-    edit_open(r);
+    edit_open(ed);
 #endif
-    return r;
+    return ed;
 }
 
 void line_editor_close(struct line_editor *ed)
 {
     if (!ed) return;
 #if HAVE_LIBEDIT
-    if (r->history) history_end(r->history);
-    if (r->edit) el_end(r->edit);
+    if (ed->history) history_end(ed->history);
+    if (ed->edit) el_end(ed->edit);
 #endif
-    bn_buf_free(&r->line);
-    free(r);
+    bn_buf_free(&ed->line);
+    free(ed);
 }
 
 enum line_result line_editor_read(struct line_editor *ed, const char **text)
@@ -169,7 +169,7 @@ enum line_result line_editor_read(struct line_editor *ed, const char **text)
 #if HAVE_LIBEDIT
     if (ed->edit) return edit_read(ed, text);
 #endif
-    return plain_read(r, text);
+    return plain_read(ed, text);
 }
 
 bool line_editor_is_interactive(const struct line_editor *ed) { return ed->interactive; }
