@@ -35,7 +35,7 @@ struct choice {
 };
 
 struct answer {
-    struct visit v; /* first */
+    struct exchange x; /* first */
     struct openai_request q;
     struct openai_reply reply;    /* of one that is given whole */
     struct openai_stream *stream; /* NULL: it is given whole */
@@ -56,7 +56,7 @@ static size_t n_choices(const struct answer *a) { return a->n_parts * a->n_each;
 
 static void answer_free(struct answer *a)
 {
-    visit_close(&a->v);
+    exchange_close(&a->x);
     openai_stream_close(a->stream);
     openai_reply_close(&a->reply);
     openai_request_free(&a->q);
@@ -71,14 +71,14 @@ static void list_fresh(struct answer *a)
 {
     if (a->listed) return;
     a->listed = true;
-    a->next = a->v.s->fresh;
-    a->v.s->fresh = a;
+    a->next = a->x.s->fresh;
+    a->x.s->fresh = a;
 }
 
 static void cancel(struct answer *a)
 {
     for (size_t i = 0; i < a->n_parts; i++)
-        if (a->parts[i].n_left) worker_cancel(a->v.s->worker, &a->parts[i].task);
+        if (a->parts[i].n_left) worker_cancel(a->x.s->worker, &a->parts[i].task);
 }
 
 /* The first reason counts; what is still computed is in vain. */
@@ -95,8 +95,8 @@ static void end_choice(struct part *p, struct choice *c)
 {
     if (c->ended) return;
     c->ended = true;
-    p->a->v.s->n_taken--;
-    p->a->v.s->n_running -= c->began;
+    p->a->x.s->n_taken--;
+    p->a->x.s->n_running -= c->began;
     if (--p->n_left == 0) p->a->n_open--;
 }
 
@@ -122,14 +122,14 @@ static void take_end(struct part *p, struct choice *c, const bitnet_event *e)
                                         .prefill_ns = e->prefill_ns,
                                         .decode_ns = e->decode_ns,
                                         .repetition = e->repetition};
-    learn_speed(a->v.s, bn_now_ns() - a->began_ns - e->queue_ns);
+    learn_speed(a->x.s, bn_now_ns() - a->began_ns - e->queue_ns);
     end_choice(p, c);
     bitnet_error why = {0};
     if (e->finish == BITNET_FINISH_ERROR) {
         bn_error_set(&why, BITNET_E_INTERNAL, "%s", e->error);
         fail(a, 500, NULL, &why);
     } else if (e->finish == BITNET_FINISH_TIMEOUT && e->n_generated == 0) {
-        bn_error_set(&why, BITNET_E_STATE, "no answer was begun within %u s", a->v.s->c->timeout_s);
+        bn_error_set(&why, BITNET_E_STATE, "no answer was begun within %u s", a->x.s->c->timeout_s);
         fail(a, 504, "timeout", &why);
     }
 }
@@ -140,13 +140,13 @@ static void take(struct worker_task *t, const bitnet_event *e)
     struct answer *a = p->a;
     struct choice *c = choice_of(p, e->choice);
     size_t i = (size_t)(p - a->parts);
-    if (!c->began) a->v.s->n_running++;
+    if (!c->began) a->x.s->n_running++;
     c->began = true;
     if (e->token < 0 && e->finish == BITNET_FINISH_NONE) return;
     c->fresh |= e->token >= 0;
     c->result.n_generated = e->n_generated;
     c->result.n_cached = e->n_cached;
-    if (a->v.call && !a->failed_with) {
+    if (a->x.call && !a->failed_with) {
         bitnet_error err = {0};
         bitnet_status s = a->stream ? openai_stream_take(a->stream, i, e, &err)
                                     : openai_reply_take(&a->reply, i, e, &err);
@@ -170,7 +170,7 @@ static void refused(struct worker_task *t, const bitnet_error *err)
 static void measure(struct answer *a)
 {
     uint64_t now = bn_now_ns();
-    struct metrics *m = a->v.s->metrics;
+    struct metrics *m = a->x.s->metrics;
     for (size_t i = 0; i < n_choices(a); i++) {
         struct choice *c = &a->choices[i];
         if (c->fresh && c->last_ns) metrics_token(m, now - c->last_ns);
@@ -187,7 +187,7 @@ static void measure(struct answer *a)
 /* What the log says about all choices together. */
 static void sum_up(struct answer *a)
 {
-    struct access_line *l = &a->v.line;
+    struct access_line *l = &a->x.line;
     l->n_prompt = l->n_cached = l->n_generated = 0;
     for (size_t i = 0; i < n_choices(a); i++) {
         const struct choice *c = &a->choices[i];
@@ -202,25 +202,25 @@ static void sum_up(struct answer *a)
     for (size_t i = 0; i < a->n_parts; i++) l->n_prompt += (uint32_t)a->parts[i].request.n_tokens;
 }
 
-static void begin_stream(struct visit *v)
+static void begin_stream(struct exchange *x)
 {
-    net_add_header(v->call, "Cache-Control", "no-cache");
-    net_add_header(v->call, "X-Accel-Buffering", "no"); /* else some proxies gather */
-    net_stream_begin(v->call, 200, "text/event-stream");
-    v->begun = true;
+    net_add_header(x->call, "Cache-Control", "no-cache");
+    net_add_header(x->call, "X-Accel-Buffering", "no"); /* else some proxies gather */
+    net_stream_begin(x->call, 200, "text/event-stream");
+    x->begun = true;
 }
 
 /* Writes what was gathered, whether there is room or not. */
 static void write_stream(struct answer *a)
 {
-    struct visit *v = &a->v;
-    struct bn_buf *out = &v->s->out;
+    struct exchange *x = &a->x;
+    struct bn_buf *out = &x->s->out;
     bool failed = a->failed_with != 0;
     bool ok = failed ? openai_stream_fail(a->stream, &a->error, out)
                      : openai_stream_flush(a->stream, out);
     if (ok && out->len) {
-        if (!v->begun) begin_stream(v);
-        net_stream_write(v->call, out->data, out->len);
+        if (!x->begun) begin_stream(x);
+        net_stream_write(x->call, out->data, out->len);
     }
     bn_buf_clear(out);
     if (out->room > OUT_KEPT_BYTES) bn_buf_free(out);
@@ -228,32 +228,32 @@ static void write_stream(struct answer *a)
     if (ok && !failed && !openai_stream_done(a->stream)) return;
     cancel(a);
     sum_up(a);
-    visit_end_stream(v, !ok ? "out of memory for the stream" : failed ? a->error.text : NULL);
+    exchange_end_stream(x, !ok ? "out of memory for the stream" : failed ? a->error.text : NULL);
 }
 
 static void reply_whole(struct answer *a)
 {
     measure(a);
     sum_up(a);
-    visit_reply_json(&a->v, 200, openai_reply_json(&a->reply, true));
+    exchange_reply_json(&a->x, 200, openai_reply_json(&a->reply, true));
 }
 
 /* Passes on what there is. The answer may be gone afterwards. */
 static void attend(struct answer *a)
 {
-    struct visit *v = &a->v;
-    if (v->call && a->failed_with && !v->begun) {
+    struct exchange *x = &a->x;
+    if (x->call && a->failed_with && !x->begun) {
         measure(a);
         sum_up(a);
-        visit_refuse(v, a->failed_with, a->code, "%s", a->error.text);
-    } else if (v->call && a->stream) {
-        if (!v->begun || net_stream_room(v->call)) write_stream(a);
-    } else if (v->call && openai_reply_done(&a->reply)) {
+        exchange_refuse(x, a->failed_with, a->code, "%s", a->error.text);
+    } else if (x->call && a->stream) {
+        if (!x->begun || net_stream_room(x->call)) write_stream(a);
+    } else if (x->call && openai_reply_done(&a->reply)) {
         reply_whole(a);
-    } else if (!v->call || !a->stream) {
+    } else if (!x->call || !a->stream) {
         measure(a);
     }
-    if (!v->call && a->n_open == 0 && !a->listed) answer_free(a);
+    if (!x->call && a->n_open == 0 && !a->listed) answer_free(a);
 }
 
 void answers_attend(struct server *s)
@@ -268,25 +268,25 @@ void answers_attend(struct server *s)
     }
 }
 
-static void on_room(struct visit *v) { attend((struct answer *)v); }
+static void on_room(struct exchange *x) { attend((struct answer *)x); }
 
-static void on_gone(struct visit *v)
+static void on_gone(struct exchange *x)
 {
-    struct answer *a = (struct answer *)v;
+    struct answer *a = (struct answer *)x;
     sum_up(a);
-    visit_gone(v);
+    exchange_gone(x);
     cancel(a);
     attend(a);
 }
 
-static void on_late(struct visit *v)
+static void on_late(struct exchange *x)
 {
-    struct answer *a = (struct answer *)v;
+    struct answer *a = (struct answer *)x;
     bitnet_error why = {0};
     bn_error_set(&why, BITNET_E_STATE, "the answer was not complete within %u s",
-                 v->s->c->timeout_s);
+                 x->s->c->timeout_s);
     fail(a, 504, "timeout", &why);
-    if (v->begun) write_stream(a);
+    if (x->begun) write_stream(a);
     attend(a);
 }
 
@@ -324,7 +324,7 @@ static bitnet_status check_bytes(struct openai_request *q, uint64_t most, bitnet
 static bitnet_status read_request(struct answer *a, enum openai_kind kind, struct bn_json *body,
                                   bitnet_error *err)
 {
-    struct server *s = a->v.s;
+    struct server *s = a->x.s;
     struct openai_defaults d = {
         .max_tokens = s->c->default_max_tokens, .seed = random_seed(), .model = s->m};
     BN_TRY(openai_request_read(&a->q, kind, body, &d, err));
@@ -335,33 +335,33 @@ static bitnet_status read_request(struct answer *a, enum openai_kind kind, struc
     if (a->q.seeded) return BITNET_OK;
     char seed[24];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)d.seed);
-    net_add_header(a->v.call, "X-Bitnet-Seed", seed);
+    net_add_header(a->x.call, "X-Bitnet-Seed", seed);
     return BITNET_OK;
 }
 
 static bitnet_status open_output(struct answer *a, bitnet_error *err)
 {
-    struct server *s = a->v.s;
+    struct server *s = a->x.s;
     a->n_parts = a->n_open = a->q.n_prompts;
     a->n_each = a->q.request.n_choices;
     a->parts = bn_calloc(a->n_parts, sizeof *a->parts);
     a->choices = bn_calloc(n_choices(a), sizeof *a->choices);
     if (!a->parts || !a->choices) return bn_fail_nomem(err, sizeof *a->parts, "an answer");
-    a->v.line.stream = a->q.stream;
+    a->x.line.stream = a->q.stream;
     uint64_t created = (uint64_t)time(NULL);
     bitnet_status status = a->q.stream
-                               ? openai_stream_open(&a->stream, &a->q, s->m, a->v.id, created, err)
-                               : openai_reply_open(&a->reply, &a->q, s->m, a->v.id, created, err);
+                               ? openai_stream_open(&a->stream, &a->q, s->m, a->x.id, created, err)
+                               : openai_reply_open(&a->reply, &a->q, s->m, a->x.id, created, err);
     openai_request_release(&a->q);
     return status;
 }
 
 static void submit(struct answer *a)
 {
-    a->v.gone = on_gone;
-    a->v.room = on_room;
-    a->v.late = on_late;
-    visit_later(&a->v);
+    a->x.gone = on_gone;
+    a->x.room = on_room;
+    a->x.late = on_late;
+    exchange_later(&a->x);
     for (size_t i = 0; i < a->n_parts; i++) {
         struct part *p = &a->parts[i];
         p->a = a;
@@ -369,8 +369,8 @@ static void submit(struct answer *a)
         p->task.take = take;
         p->task.failed = refused;
         openai_request_at(&a->q, i, &p->request);
-        p->request.timeout_ms = visit_time_left_ms(&a->v);
-        worker_submit(a->v.s->worker, &p->task, &p->request);
+        p->request.timeout_ms = exchange_time_left_ms(&a->x);
+        worker_submit(a->x.s->worker, &p->task, &p->request);
     }
 }
 
@@ -379,35 +379,35 @@ static bool begin(struct answer *a, enum openai_kind kind, struct bn_json *body)
 {
     bitnet_error err = {0};
     if (read_request(a, kind, body, &err) != BITNET_OK) {
-        visit_fail(&a->v, &err, a->q.param, a->q.code);
+        exchange_fail(&a->x, &err, a->q.param, a->q.code);
         return false;
     }
     size_t n = a->q.n_prompts * a->q.request.n_choices;
-    if (!visit_check_places(&a->v, n)) return false;
+    if (!exchange_check_places(&a->x, n)) return false;
     if (open_output(a, &err) != BITNET_OK) {
-        visit_fail(&a->v, &err, NULL, NULL);
+        exchange_fail(&a->x, &err, NULL, NULL);
         return false;
     }
-    a->v.s->n_taken += (uint32_t)n;
+    a->x.s->n_taken += (uint32_t)n;
     submit(a);
     return true;
 }
 
-static void serve(struct visit *v, enum openai_kind kind)
+static void serve(struct exchange *x, enum openai_kind kind)
 {
     struct bn_json *body;
-    if (!visit_check_places(v, 1) || !visit_body(v, &body)) return;
+    if (!exchange_check_places(x, 1) || !exchange_body(x, &body)) return;
     struct answer *a = bn_calloc(1, sizeof *a);
     if (!a) {
-        visit_refuse(v, 500, NULL, "out of memory: %zu bytes for an answer", sizeof *a);
+        exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for an answer", sizeof *a);
     } else {
-        a->v = *v;
-        a->began_ns = net_began_ns(v->call);
+        a->x = *x;
+        a->began_ns = net_began_ns(x->call);
         if (!begin(a, kind, body)) answer_free(a);
     }
     bn_json_free(body);
 }
 
-void serve_chat(struct visit *v) { serve(v, OPENAI_CHAT); }
-void serve_completion(struct visit *v) { serve(v, OPENAI_COMPLETION); }
-void serve_response(struct visit *v) { serve(v, OPENAI_RESPONSE); }
+void serve_chat(struct exchange *x) { serve(x, OPENAI_CHAT); }
+void serve_completion(struct exchange *x) { serve(x, OPENAI_COMPLETION); }
+void serve_response(struct exchange *x) { serve(x, OPENAI_RESPONSE); }

@@ -52,15 +52,15 @@ static void on_request(void *user, struct net_call *c) { routes_request(user, c)
 static void on_gone(void *user, struct net_call *c)
 {
     (void)user;
-    struct visit *v = net_user(c);
-    if (v) v->gone(v);
+    struct exchange *x = net_user(c);
+    if (x) x->gone(x);
 }
 
 static void on_room(void *user, struct net_call *c)
 {
     (void)user;
-    struct visit *v = net_user(c);
-    if (v && v->room) v->room(v);
+    struct exchange *x = net_user(c);
+    if (x && x->room) x->room(x);
 }
 
 static void on_broken(void *user, const char *peer, int code, const char *why)
