@@ -108,9 +108,9 @@ void bn_cgroup_read(struct bn_cgroup *out, const struct bn_sysfiles *sys, const 
         char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
         if (!group) continue;
         *names++ = *group++ = 0;
-        if (*names) read_v1(out, t, names, group);
+        if (*names) read_v1(out, sys, names, group);
         for (size_t i = 0; !*names && i < BN_ARRAY_LEN(readers); i++)
-            walk_up(out, t, MOUNT, group, readers[i].read, true);
+            walk_up(out, sys, MOUNT, group, readers[i].read, true);
     }
 }
 

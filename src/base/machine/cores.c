@@ -143,7 +143,7 @@ static bool read_slower(struct bn_topology *top, const struct bn_sysfiles *sys, 
     uint64_t most = 0, v;
     for (unsigned c = 0; c < BN_MAX_CPUS; c++) {
         if (!CPU_ISSET(c, &top->online)) continue;
-        if (!bn_sysfiles_u64(t, &v, CPU_FOLDER "/cpu%u/%s", c, file) || v > UINT32_MAX)
+        if (!bn_sysfiles_u64(sys, &v, CPU_FOLDER "/cpu%u/%s", c, file) || v > UINT32_MAX)
             return false;
         value[c] = (uint32_t)v;
         if (v > most) most = v;
@@ -212,7 +212,7 @@ static bool find_maker(char *name, size_t room, const struct bn_sysfiles *sys)
     static const char *const files[] = {"product_name", "sys_vendor"};
     char text[256];
     for (size_t f = 0; f < BN_ARRAY_LEN(files); f++) {
-        bn_sysfiles_text(t, text, sizeof text, "/sys/class/dmi/id/%s", files[f]);
+        bn_sysfiles_text(sys, text, sizeof text, "/sys/class/dmi/id/%s", files[f]);
         for (size_t i = 0; i < BN_ARRAY_LEN(makers); i++)
             if (strstr(text, makers[i])) {
                 snprintf(name, room, "%s", makers[i]);

@@ -40,7 +40,7 @@ void bn_machine_cpu_name(char *out, size_t room, const struct bn_sysfiles *sys)
     static const char *const keys[] = {"\nmodel name", "\nModel", "\nuarch", "\nisa"};
     char text[INFO_BYTES] = "\n";
     out[0] = 0;
-    bn_sysfiles_text(t, text + 1, sizeof text - 1, "/proc/cpuinfo");
+    bn_sysfiles_text(sys, text + 1, sizeof text - 1, "/proc/cpuinfo");
     for (size_t k = 0; k < BN_ARRAY_LEN(keys); k++) {
         const char *at = strstr(text, keys[k]);
         size_t blank = at ? strspn(at + strlen(keys[k]), "\t ") : 0;
@@ -120,10 +120,10 @@ static void read_node(struct bn_machine *m, const struct bn_sysfiles *sys, unsig
     *n = (struct bn_machine_node){.id = id};
     for (unsigned c = 0; c < BN_MAX_CPUS; c++)
         n->n_cpus += CPU_ISSET(c, &m->cpus.online) && m->cpus.node[c] == id;
-    bn_sysfiles_text(t, text, sizeof text, "/sys/devices/system/node/node%u/meminfo", id);
+    bn_sysfiles_text(sys, text, sizeof text, "/sys/devices/system/node/node%u/meminfo", id);
     n->total_bytes = number_of(text, "MemTotal:") << 10;
     n->free_bytes = number_of(text, "MemFree:") << 10;
-    bn_sysfiles_text(t, text, sizeof text, "/sys/devices/system/node/node%u/distance", id);
+    bn_sysfiles_text(sys, text, sizeof text, "/sys/devices/system/node/node%u/distance", id);
     n->farthest = largest_number(text);
 }
 
@@ -149,13 +149,13 @@ static void read_frequency(struct bn_machine *m, const struct bn_sysfiles *sys)
     cpu_set_t fast = bn_topology_fast(&m->cpus);
     unsigned c = bn_cpus_first(&fast);
 #define FILE_OF(name) CPU_FOLDER "/cpu%u/cpufreq/" name, c
-    bn_sysfiles_text(t, m->governor, sizeof m->governor, FILE_OF("scaling_governor"));
-    bn_sysfiles_text(t, m->driver, sizeof m->driver, FILE_OF("scaling_driver"));
-    bn_sysfiles_text(t, m->preference, sizeof m->preference,
+    bn_sysfiles_text(sys, m->governor, sizeof m->governor, FILE_OF("scaling_governor"));
+    bn_sysfiles_text(sys, m->driver, sizeof m->driver, FILE_OF("scaling_driver"));
+    bn_sysfiles_text(sys, m->preference, sizeof m->preference,
                      FILE_OF("energy_performance_preference"));
-    bn_sysfiles_u64(t, &m->min_khz, FILE_OF("cpuinfo_min_freq"));
-    bn_sysfiles_u64(t, &m->max_khz, FILE_OF("cpuinfo_max_freq"));
-    bn_sysfiles_u64(t, &m->now_khz, FILE_OF("scaling_cur_freq"));
+    bn_sysfiles_u64(sys, &m->min_khz, FILE_OF("cpuinfo_min_freq"));
+    bn_sysfiles_u64(sys, &m->max_khz, FILE_OF("cpuinfo_max_freq"));
+    bn_sysfiles_u64(sys, &m->now_khz, FILE_OF("scaling_cur_freq"));
 #undef FILE_OF
     m->boost = read_boost(t);
 }
@@ -200,9 +200,9 @@ static void read_huge_pages(struct bn_machine *m, const struct bn_sysfiles *sys)
         char folder[96];
         snprintf(folder, sizeof folder, "/sys/kernel/mm/hugepages/hugepages-%llukB",
                  (unsigned long long)sizes_kb[i]);
-        if (!bn_sysfiles_u64(t, &h->n_pages, "%s/nr_hugepages", folder)) continue;
+        if (!bn_sysfiles_u64(sys, &h->n_pages, "%s/nr_hugepages", folder)) continue;
         h->page_bytes = sizes_kb[i] << 10;
-        bn_sysfiles_u64(t, &h->n_free, "%s/free_hugepages", folder);
+        bn_sysfiles_u64(sys, &h->n_free, "%s/free_hugepages", folder);
         m->n_huge++;
     }
 }
