@@ -146,7 +146,7 @@ static void take(struct worker_task *t, const bitnet_event *e)
     c->fresh |= e->token >= 0;
     c->result.n_generated = e->n_generated;
     c->result.n_cached = e->n_cached;
-    if (a->x.call && !a->failed_with) {
+    if (a->x.request && !a->failed_with) {
         bitnet_error err = {0};
         bitnet_status s = a->stream ? openai_stream_take(a->stream, i, e, &err)
                                     : openai_reply_take(&a->reply, i, e, &err);
@@ -204,9 +204,9 @@ static void sum_up(struct answer *a)
 
 static void begin_stream(struct exchange *x)
 {
-    net_add_header(x->call, "Cache-Control", "no-cache");
-    net_add_header(x->call, "X-Accel-Buffering", "no"); /* else some proxies gather */
-    net_stream_begin(x->call, 200, "text/event-stream");
+    net_add_header(x->request, "Cache-Control", "no-cache");
+    net_add_header(x->request, "X-Accel-Buffering", "no"); /* else some proxies gather */
+    net_stream_begin(x->request, 200, "text/event-stream");
     x->begun = true;
 }
 
@@ -220,7 +220,7 @@ static void write_stream(struct answer *a)
                      : openai_stream_flush(a->stream, out);
     if (ok && out->len) {
         if (!x->begun) begin_stream(x);
-        net_stream_write(x->call, out->data, out->len);
+        net_stream_write(x->request, out->data, out->len);
     }
     bn_buf_clear(out);
     if (out->room > OUT_KEPT_BYTES) bn_buf_free(out);
@@ -242,18 +242,18 @@ static void reply_whole(struct answer *a)
 static void attend(struct answer *a)
 {
     struct exchange *x = &a->x;
-    if (x->call && a->failed_with && !x->begun) {
+    if (x->request && a->failed_with && !x->begun) {
         measure(a);
         sum_up(a);
         exchange_refuse(x, a->failed_with, a->code, "%s", a->error.text);
-    } else if (x->call && a->stream) {
-        if (!x->begun || net_stream_room(x->call)) write_stream(a);
-    } else if (x->call && openai_reply_done(&a->reply)) {
+    } else if (x->request && a->stream) {
+        if (!x->begun || net_stream_room(x->request)) write_stream(a);
+    } else if (x->request && openai_reply_done(&a->reply)) {
         reply_whole(a);
-    } else if (!x->call || !a->stream) {
+    } else if (!x->request || !a->stream) {
         measure(a);
     }
-    if (!x->call && a->n_open == 0 && !a->listed) answer_free(a);
+    if (!x->request && a->n_open == 0 && !a->listed) answer_free(a);
 }
 
 void answers_attend(struct server *s)
@@ -335,7 +335,7 @@ static bitnet_status read_request(struct answer *a, enum openai_kind kind, struc
     if (a->q.seeded) return BITNET_OK;
     char seed[24];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)d.seed);
-    net_add_header(a->x.call, "X-Bitnet-Seed", seed);
+    net_add_header(a->x.request, "X-Bitnet-Seed", seed);
     return BITNET_OK;
 }
 
@@ -402,7 +402,7 @@ static void serve(struct exchange *x, enum openai_kind kind)
         exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for an answer", sizeof *a);
     } else {
         a->x = *x;
-        a->began_ns = net_began_ns(x->call);
+        a->began_ns = net_began_ns(x->request);
         if (!begin(a, kind, body)) answer_free(a);
     }
     bn_json_free(body);

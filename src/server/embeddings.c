@@ -172,7 +172,7 @@ static void on_embedded(struct worker_task *t)
 {
     struct embedding *e = (struct embedding *)((char *)t - offsetof(struct embedding, task));
     size_t n_embd = e->x.s->model.n_embd;
-    if (e->x.call) {
+    if (e->x.request) {
         struct bn_buf out;
         bn_buf_init(&out, e->n * (n_embd * NUMBER_BYTES + 256) + 4096 + 6 * strlen(e->model));
         e->x.line.n_prompt = (uint32_t)e->n_tokens;
@@ -187,7 +187,7 @@ static void on_embedded(struct worker_task *t)
 static void on_failed(struct worker_task *t, const bitnet_error *err)
 {
     struct embedding *e = (struct embedding *)((char *)t - offsetof(struct embedding, task));
-    if (e->x.call) exchange_fail(&e->x, err, NULL, NULL);
+    if (e->x.request) exchange_fail(&e->x, err, NULL, NULL);
     finish(e);
 }
 

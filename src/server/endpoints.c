@@ -28,7 +28,7 @@ void serve_models(struct exchange *x)
 
 void serve_model(struct exchange *x)
 {
-    const char *path = net_request(x->call)->path, *id = strstr(path, "/models/") + 8;
+    const char *path = net_http(x->request)->path, *id = strstr(path, "/models/") + 8;
     if (strcmp(id, x->s->c->model_name) == 0) exchange_reply_json(x, 200, model_json(x->s));
     else
         exchange_refuse(x, 404, "model_not_found", "there is no model '%.80s'; '%.80s' is served",
@@ -141,7 +141,7 @@ void serve_metrics_json(struct exchange *x)
     struct net_stats net;
     struct metrics_now now;
     server_now(x->s, &state, &net, &now);
-    net_add_header(x->call, "Cache-Control", "no-store");
+    net_add_header(x->request, "Cache-Control", "no-store");
     exchange_reply_json(x, 200, metrics_json(x->s->metrics, &now));
 }
 
@@ -149,14 +149,15 @@ void serve_metrics_json(struct exchange *x)
 
 void serve_page(struct exchange *x)
 {
-    const struct http_reader *q = net_request(x->call);
+    const struct http_reader *q = net_http(x->request);
     const struct page *p = page_find(q->path);
     const char *known = http_header(q, "if-none-match");
     bool same = known && strcmp(known, p->etag) == 0;
-    net_add_header(x->call, "ETag", p->etag);
-    net_add_header(x->call, "Cache-Control", "no-cache"); /* may be kept, but is asked for again */
-    net_add_header(x->call, "X-Content-Type-Options", "nosniff");
-    net_add_header(x->call, "Content-Security-Policy",
+    net_add_header(x->request, "ETag", p->etag);
+    net_add_header(x->request, "Cache-Control",
+                   "no-cache"); /* may be kept, but is asked for again */
+    net_add_header(x->request, "X-Content-Type-Options", "nosniff");
+    net_add_header(x->request, "Content-Security-Policy",
                    "default-src 'self'; img-src 'self' data:; base-uri 'none'; "
                    "frame-ancestors 'none'; form-action 'none'");
     exchange_reply(x, same ? 304 : 200, p->content_type, p->data, same ? 0 : p->bytes);

@@ -22,7 +22,7 @@ enum {
 uint32_t exchange_time_left_ms(const struct exchange *x)
 {
     uint64_t limit_ms = (uint64_t)x->s->c->timeout_s * 1000;
-    uint64_t spent_ms = (bn_now_ns() - net_began_ns(x->call)) / 1000000;
+    uint64_t spent_ms = (bn_now_ns() - net_began_ns(x->request)) / 1000000;
     if (limit_ms == 0) return 0;
     if (spent_ms >= limit_ms) return 1;
     return (uint32_t)bn_min_size(limit_ms - spent_ms, UINT32_MAX);
@@ -32,12 +32,12 @@ static void on_late(int fd, short what, void *user)
 {
     (void)fd, (void)what;
     struct exchange *x = user;
-    if (x->call) x->late(x);
+    if (x->request) x->late(x);
 }
 
 void exchange_later(struct exchange *x)
 {
-    net_set_user(x->call, x);
+    net_set_user(x->request, x);
     uint64_t ms = exchange_time_left_ms(x);
     if (ms == 0) return;
     ms += LATE_MS;
@@ -57,13 +57,13 @@ void exchange_close(struct exchange *x)
 static void count(struct exchange *x, int status, const char *error)
 {
     struct server *s = x->s;
-    const struct http_reader *q = net_request(x->call);
+    const struct http_reader *q = net_http(x->request);
     x->line.request_id = x->request_id;
-    x->line.peer = net_peer(x->call);
+    x->line.peer = net_peer(x->request);
     x->line.method = q->method;
     x->line.path = q->path;
     x->line.status = status == STATUS_GONE ? 0 : status;
-    x->line.total_ns = bn_now_ns() - net_began_ns(x->call);
+    x->line.total_ns = bn_now_ns() - net_began_ns(x->request);
     x->line.error = error;
     access_log_write(&s->log, &x->line);
     metrics_request(s->metrics, x->route ? x->route->path : "other", status, x->line.total_ns);
@@ -72,10 +72,10 @@ static void count(struct exchange *x, int status, const char *error)
 static void reply(struct exchange *x, int status, const char *type, const void *body, size_t n,
                   const char *error)
 {
-    struct net_call *call = x->call;
+    struct net_request *request = x->request;
     count(x, status, error);
-    x->call = NULL;
-    net_reply(call, status, type, body, n);
+    x->request = NULL;
+    net_reply(request, status, type, body, n);
 }
 
 void exchange_reply(struct exchange *x, int status, const char *type, const void *body, size_t n)
@@ -131,16 +131,16 @@ void exchange_fail(struct exchange *x, const bitnet_error *err, const char *para
 
 void exchange_end_stream(struct exchange *x, const char *error)
 {
-    struct net_call *call = x->call;
+    struct net_request *request = x->request;
     count(x, 200, error);
-    x->call = NULL;
-    net_stream_end(call);
+    x->request = NULL;
+    net_stream_end(request);
 }
 
 void exchange_gone(struct exchange *x)
 {
     count(x, STATUS_GONE, "the client has gone");
-    x->call = NULL;
+    x->request = NULL;
 }
 
 /* ------------------------------------------------------------------ bodies */
@@ -160,7 +160,7 @@ static size_t count_values(const char *p, size_t n)
 
 bool exchange_body(struct exchange *x, struct bn_json **body)
 {
-    const struct bn_buf *b = &net_request(x->call)->body;
+    const struct bn_buf *b = &net_http(x->request)->body;
     bitnet_error err = {0};
     size_t bad_at;
     if (b->len == 0) {
@@ -180,7 +180,7 @@ bool exchange_body(struct exchange *x, struct bn_json **body)
         return false;
     }
     if (bn_json_is_object(*body)) {
-        net_release_body(x->call);
+        net_release_body(x->request);
         return true;
     }
     bn_json_free(*body);
@@ -196,7 +196,7 @@ static void refuse_for_now(struct exchange *x, int status, const char *code, uin
     char header[24];
     wait_s = wait_s < 1 ? 1 : wait_s > RETRY_MAX_S ? RETRY_MAX_S : wait_s;
     snprintf(header, sizeof header, "%u", (unsigned)wait_s);
-    net_add_header(x->call, "Retry-After", header);
+    net_add_header(x->request, "Retry-After", header);
     metrics_rejected(x->s->metrics, code);
     refuse(x, status, NULL, code, why);
 }

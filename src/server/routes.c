@@ -56,11 +56,11 @@ static bool is_harmless(const char *id)
 static void name_exchange(struct exchange *x)
 {
     struct server *s = x->s;
-    const char *theirs = http_header(net_request(x->call), "x-request-id");
+    const char *theirs = http_header(net_http(x->request), "x-request-id");
     snprintf(x->id, sizeof x->id, "%016llx", (unsigned long long)bn_mix64(s->id_base + ++s->n_ids));
     snprintf(x->request_id, sizeof x->request_id, "%s",
              theirs && is_harmless(theirs) ? theirs : x->id);
-    net_add_header(x->call, "X-Request-Id", x->request_id);
+    net_add_header(x->request, "X-Request-Id", x->request_id);
 }
 
 /* ------------------------------------------------------------------ browsers */
@@ -76,11 +76,11 @@ static bool may_ask(const struct server *s, const char *origin)
 static bool add_cors(struct exchange *x)
 {
     if (x->s->c->n_cors == 0) return false;
-    const char *origin = http_header(net_request(x->call), "origin");
-    net_add_header(x->call, "Vary", "Origin");
+    const char *origin = http_header(net_http(x->request), "origin");
+    net_add_header(x->request, "Vary", "Origin");
     if (!origin || !may_ask(x->s, origin)) return false;
-    net_add_header(x->call, "Access-Control-Allow-Origin", origin);
-    net_add_header(x->call, "Access-Control-Expose-Headers",
+    net_add_header(x->request, "Access-Control-Allow-Origin", origin);
+    net_add_header(x->request, "Access-Control-Expose-Headers",
                    "X-Request-Id, X-Bitnet-Seed, Retry-After");
     return true;
 }
@@ -93,13 +93,13 @@ static const char *allowed(const struct route *r)
 /* OPTIONS, with which browsers ask whether they may ask */
 static void serve_options(struct exchange *x, bool cors)
 {
-    const char *wanted = http_header(net_request(x->call), "access-control-request-headers");
-    net_add_header(x->call, "Allow", allowed(x->route));
+    const char *wanted = http_header(net_http(x->request), "access-control-request-headers");
+    net_add_header(x->request, "Allow", allowed(x->route));
     if (cors) {
-        net_add_header(x->call, "Access-Control-Allow-Methods", allowed(x->route));
-        net_add_header(x->call, "Access-Control-Allow-Headers",
+        net_add_header(x->request, "Access-Control-Allow-Methods", allowed(x->route));
+        net_add_header(x->request, "Access-Control-Allow-Headers",
                        wanted ? wanted : "Authorization, Content-Type, X-Request-Id");
-        net_add_header(x->call, "Access-Control-Max-Age", "86400");
+        net_add_header(x->request, "Access-Control-Max-Age", "86400");
     }
     exchange_reply(x, 204, "text/plain", "", 0);
 }
@@ -116,11 +116,11 @@ static bool check_key(struct exchange *x)
 {
     const struct server *s = x->s;
     if (s->keys.n == 0 || is_public(s, x->route)) return true;
-    const char *shown = http_header(net_request(x->call), "authorization");
+    const char *shown = http_header(net_http(x->request), "authorization");
     bool bearer = shown && strncasecmp(shown, "Bearer ", 7) == 0;
     if (bearer && keys_match(&s->keys, shown + 7, strlen(shown + 7))) return true;
     metrics_rejected(s->metrics, "key");
-    net_add_header(x->call, "WWW-Authenticate", "Bearer");
+    net_add_header(x->request, "WWW-Authenticate", "Bearer");
     exchange_refuse(x, 401, NULL, "%s",
                     bearer ? "the API key is not one of this server's"
                            : "an API key is needed, in a header 'Authorization: Bearer KEY'");
@@ -150,10 +150,10 @@ static bool takes(const struct route *r, const char *method)
     return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 }
 
-void routes_request(struct server *s, struct net_call *c)
+void routes_request(struct server *s, struct net_request *r)
 {
-    const struct http_reader *q = net_request(c);
-    struct exchange x = {.s = s, .call = c, .route = find(s, q->path)};
+    const struct http_reader *q = net_http(r);
+    struct exchange x = {.s = s, .request = r, .route = find(s, q->path)};
     name_exchange(&x);
     bool cors = add_cors(&x);
     if (!x.route) {
@@ -161,7 +161,7 @@ void routes_request(struct server *s, struct net_call *c)
     } else if (strcmp(q->method, "OPTIONS") == 0) {
         serve_options(&x, cors);
     } else if (!takes(x.route, q->method)) {
-        net_add_header(c, "Allow", allowed(x.route));
+        net_add_header(r, "Allow", allowed(x.route));
         exchange_refuse(&x, 405, NULL, "'%.80s' is asked by %s, not by %.20s", q->path,
                         x.route->flags & ROUTE_POST ? "POST" : "GET", q->method);
     } else if (check_key(&x)) {

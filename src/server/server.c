@@ -46,20 +46,20 @@ static void note(const struct server *s, const char *fmt, ...)
 
 /* ------------------------------------------------------------------ connections */
 
-static void on_request(void *user, struct net_call *c) { routes_request(user, c); }
+static void on_request(void *user, struct net_request *r) { routes_request(user, r); }
 
-/* Who answers at once has answered by now; the others are known to their call. */
-static void on_gone(void *user, struct net_call *c)
+/* Who answers at once has answered by now; the others are known to their request. */
+static void on_gone(void *user, struct net_request *r)
 {
     (void)user;
-    struct exchange *x = net_user(c);
+    struct exchange *x = net_user(r);
     if (x) x->gone(x);
 }
 
-static void on_room(void *user, struct net_call *c)
+static void on_room(void *user, struct net_request *r)
 {
     (void)user;
-    struct exchange *x = net_user(c);
+    struct exchange *x = net_user(r);
     if (x && x->room) x->room(x);
 }
 

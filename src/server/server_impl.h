@@ -62,9 +62,9 @@ struct route;
 /* On the stack of whoever answers at once; copied by whoever answers later (exchange_later). */
 struct exchange {
     struct server *s;
-    struct net_call *call;     /* NULL: it is over for the client */
-    const struct route *route; /* NULL: nothing has this path */
-    char id[17];               /* made here; what the ids of objects are made of */
+    struct net_request *request; /* NULL: it is over for the client */
+    const struct route *route;   /* NULL: nothing has this path */
+    char id[17];                 /* made here; what the ids of objects are made of */
     char request_id[EXCHANGE_MAX_REQUEST_ID + 1]; /* the client's, or the same */
     bool begun;                                   /* a stream that has begun */
     struct access_line line; /* what the log says about answers; the rest is filled in at the end */
@@ -80,7 +80,7 @@ void exchange_later(struct exchange *x);
 void exchange_close(struct exchange *x);
 uint32_t exchange_time_left_ms(const struct exchange *x); /* 0: there is no limit */
 
-/* The ends of a call. After them x->call is NULL. */
+/* The ends of a request. After them x->request is NULL. */
 void exchange_reply(struct exchange *x, int status, const char *type, const void *body, size_t n);
 void exchange_reply_json(struct exchange *x, int status,
                          struct bn_json *j); /* takes j; NULL: out of memory */
@@ -115,7 +115,7 @@ struct route {
     void (*serve)(struct exchange *x);
 };
 
-void routes_request(struct server *s, struct net_call *c); /* a request has come in */
+void routes_request(struct server *s, struct net_request *r); /* it has come in */
 
 void serve_chat(struct exchange *x);
 void serve_completion(struct exchange *x);
