@@ -157,7 +157,7 @@ static void read_frequency(struct bn_machine *m, const struct bn_sysfiles *sys)
     bn_sysfiles_u64(sys, &m->max_khz, FILE_OF("cpuinfo_max_freq"));
     bn_sysfiles_u64(sys, &m->now_khz, FILE_OF("scaling_cur_freq"));
 #undef FILE_OF
-    m->boost = read_boost(t);
+    m->boost = read_boost(sys);
 }
 
 /* Cores count their own, and every CPU shows the count of its package. */
@@ -192,9 +192,9 @@ static void read_memory(struct bn_machine *m, const struct bn_sysfiles *sys)
 static void read_huge_pages(struct bn_machine *m, const struct bn_sysfiles *sys)
 {
     static const uint64_t sizes_kb[] = {64, 1024, 2048, 16384, 32768, 524288, 1048576};
-    read_choice(m->thp, sizeof m->thp, t, THP_FOLDER "/enabled");
-    read_choice(m->thp_defrag, sizeof m->thp_defrag, t, THP_FOLDER "/defrag");
-    m->khugepaged = read_answer(t, THP_FOLDER "/khugepaged/defrag");
+    read_choice(m->thp, sizeof m->thp, sys, THP_FOLDER "/enabled");
+    read_choice(m->thp_defrag, sizeof m->thp_defrag, sys, THP_FOLDER "/defrag");
+    m->khugepaged = read_answer(sys, THP_FOLDER "/khugepaged/defrag");
     for (size_t i = 0; i < BN_ARRAY_LEN(sizes_kb); i++) {
         struct bn_machine_huge *h = &m->huge[m->n_huge];
         char folder[96];
