@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * embeddings.c: texts or token ids to vectors, computed by the worker between the steps of answers.
+ * embeddings.c: texts or token ids to vectors, computed by the worker between the steps of completions.
  */
 #include "base/os/mem.h"
 #include "server/openai/request_impl.h"

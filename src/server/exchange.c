@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 enum {
-    LATE_MS = 1000, /* the engine ends answers itself; the timer is for what it does not reach */
+    LATE_MS = 1000, /* the engine ends choices itself; the timer is for what it does not reach */
     BODY_MAX_VALUES = 1 << 20 /* of JSON; each takes time and memory, however few bytes it has */
 };
 
@@ -214,14 +214,14 @@ bool exchange_check_places(struct exchange *x, size_t n)
     if (n > places) {
         exchange_refuse(
             x, 400, NULL,
-            "the request asks for %zu answers; this server takes at most %llu at a time", n,
+            "the request asks for %zu choices; this server takes at most %llu at a time", n,
             (unsigned long long)places);
         return false;
     }
     if (s->n_taken + n > places) {
         /* by then that many of those ahead have ended, if they take as long as the last ones did */
-        uint64_t wait_ns = (s->n_taken + n - places) * s->answer_ns / seats;
-        snprintf(why, sizeof why, "%u answers are being computed or wait; the queue is full",
+        uint64_t wait_ns = (s->n_taken + n - places) * s->choice_ns / seats;
+        snprintf(why, sizeof why, "%u choices are being computed or wait; the queue is full",
                  s->n_taken);
         refuse_for_now(x, 429, "queue_full", wait_ns / 1000000000u + 1, why);
         return false;

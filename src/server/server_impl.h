@@ -21,7 +21,7 @@ enum {
     STATUS_GONE = 499 /* counts requests whose client went before the end of its reply */
 };
 
-struct answer;
+struct completion;
 struct event;
 
 struct server {
@@ -43,11 +43,11 @@ struct server {
     uint64_t drain_end_ns; /* 0: not draining */
     time_t started;
     uint64_t id_base, n_ids; /* ids are mixed from these */
-    /* answers that were taken and have not ended; of them those that the engine has begun */
+    /* choices that were taken and have not ended; of them those that the engine has begun */
     uint32_t n_taken, n_running;
-    uint64_t answer_ns;   /* running mean of the time that the engine has an answer */
-    struct answer *fresh; /* there is news to pass on, or they are over */
-    struct bn_buf out;    /* for what a stream writes */
+    uint64_t choice_ns;       /* running mean of the time that the engine has a choice */
+    struct completion *fresh; /* there is news to pass on, or they are over */
+    struct bn_buf out;        /* for what a stream writes */
 };
 
 bool server_draining(const struct server *s);
@@ -67,7 +67,7 @@ struct exchange {
     char id[17];                 /* made here; what the ids of objects are made of */
     char request_id[EXCHANGE_MAX_REQUEST_ID + 1]; /* the client's, or the same */
     bool begun;                                   /* a stream that has begun */
-    struct access_line line; /* what the log says about answers; the rest is filled in at the end */
+    struct access_line line; /* what the log says about choices; the rest is filled in at the end */
     /* of an exchange that is answered later */
     void (*gone)(struct exchange *x); /* the client has; to be passed on to exchange_gone */
     void (*room)(struct exchange *x); /* for more of a stream */
@@ -95,7 +95,7 @@ void exchange_gone(struct exchange *x);
 /* The body as JSON. false: the client was told what is wrong with it. */
 bool exchange_body(struct exchange *x, struct bn_json **body);
 
-/* Is there room for n more answers? false: the client was told to come back later. It is cheap, and
+/* Is there room for n more choices? false: the client was told to come back later. It is cheap, and
  * asked before anything else; then again when n is known. */
 bool exchange_check_places(struct exchange *x, size_t n);
 
@@ -133,7 +133,7 @@ void serve_tokenize(struct exchange *x);
 void serve_detokenize(struct exchange *x);
 void serve_apply_template(struct exchange *x);
 
-/* After the worker has delivered: passes on what came for answers. */
-void answers_attend(struct server *s);
+/* After the worker has delivered: passes on what came for completions. */
+void completions_attend(struct server *s);
 
 #endif

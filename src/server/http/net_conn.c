@@ -2,7 +2,7 @@
  *
  * One connection: its phases and their times. Everything here is called by libevent, but for the
  * first and the last step. The read side is watched in every phase, up to a bounded number of
- * bytes, so that a client that goes is noticed while its answer is computed.
+ * bytes, so that a client that goes is noticed while its reply is computed.
  */
 #include "base/clock.h"
 #include "base/os/mem.h"
@@ -92,7 +92,7 @@ static void report_broken(struct net_request *c, int code, const char *why)
 {
     c->net->stats.n_broken++;
     c->net->handler.broken(c->net->handler.user, c->peer, code, why);
-    if (code) net_answer_error(c, code, why);
+    if (code) net_reply_error(c, code, why);
 }
 
 /* Bodies of others may be done with soon. */
@@ -163,7 +163,7 @@ static void next_request(struct net_request *c)
     if (c->net->draining && c->in == &c->net->idle) net_conn_drain(c);
 }
 
-/* Closing with bytes unread would reset the connection; the client might never see the answer. */
+/* Closing with bytes unread would reset the connection; the client might never see the reply. */
 static void begin_closing(struct net_request *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev);
@@ -215,7 +215,7 @@ bool net_conn_make_room(struct net *n)
     return n->stats.n_connections < before;
 }
 
-/* Bytes that are sent ahead of the answer wait, up to the size of a head; then reading pauses. (Not
+/* Bytes that are sent ahead of the reply wait, up to the size of a head; then reading pauses. (Not
  * by libevent's high watermark: above it this function would be called over and over.) */
 static void on_read(struct bufferevent *bev, void *user)
 {
@@ -281,7 +281,7 @@ static void refuse(struct net_request *c)
              c->net->config.max_connections);
     c->net->handler.broken(c->net->handler.user, c->peer, 503, why);
     net_add_header(c, "Retry-After", "1");
-    net_answer_error(c, 503, why);
+    net_reply_error(c, 503, why);
 }
 
 static bool start_events(struct net_request *c)

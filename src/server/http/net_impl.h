@@ -25,7 +25,7 @@ enum net_phase {
     NET_READING, /* between requests, or inside one          */
     NET_OPEN,    /* the handler has the request               */
     NET_WRITING, /* the reply is complete, and on its way     */
-    NET_CLOSING  /* written and shut; reads what still comes, so that the answer is not lost */
+    NET_CLOSING  /* written and shut; reads what still comes, so that the reply is not lost */
 };
 
 struct net_list {
@@ -84,8 +84,8 @@ bool net_conn_make_room(struct net *n);
 void net_conn_finish(struct net_request *c); /* the reply is complete */
 void net_conn_lost(struct net_request *c);   /* memory was out: drops it, soon */
 
-/* net_reply.c: an answer to what is not a request; the last of its connection. */
-void net_answer_error(struct net_request *c, int status, const char *why);
+/* net_reply.c: a reply to what is not a request; the last of its connection. */
+void net_reply_error(struct net_request *c, int status, const char *why);
 
 /* net_listen.c: bound and listening sockets, as many as the name has addresses. */
 struct net_sockets {

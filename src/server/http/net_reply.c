@@ -59,7 +59,7 @@ void net_reply(struct net_request *c, int status, const char *content_type, cons
     net_conn_finish(c);
 }
 
-void net_answer_error(struct net_request *c, int status, const char *why)
+void net_reply_error(struct net_request *c, int status, const char *why)
 {
     struct bn_json *j =
         bn_json_pack("{s:{s:s, s:s, s:n, s:n}}", "error", "message", why, "type",

@@ -97,7 +97,7 @@ static bitnet_status read_message(struct bn_json *to, const struct bn_json *from
         bool empty = bn_json_is_array(v) && bn_json_size(v) == 0;
         if (take && openai_is_given(v) && !empty) bn_json_set(to, key, bn_json_ref(v));
     }
-    /* an answer that consists of calls has no text */
+    /* a reply that consists of calls has no text */
     const struct bn_json *given = bn_json_get(from, "content"),
                          *calls = bn_json_get(to, "tool_calls");
     if (calls) BN_TRY(check_calls(calls, at, err));

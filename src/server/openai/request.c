@@ -107,7 +107,7 @@ static bitnet_status check_together(struct openai_request *r, bitnet_error *err)
     if (!r->n_prompts) return bn_fail(err, BITNET_E_ARG, "the request has no '%s'", r->param);
     if (r->n_prompts * q->n_choices > OPENAI_MAX_CHOICES)
         return bn_fail(err, BITNET_E_LIMIT,
-                       "%zu prompts with %u answers each are %zu; at most %d are possible",
+                       "%zu prompts with %u choices each are %zu; at most %d are possible",
                        r->n_prompts, q->n_choices, r->n_prompts * q->n_choices, OPENAI_MAX_CHOICES);
     r->param = "top_logprobs";
     if (q->n_top_logprobs && !q->logprobs)
@@ -189,7 +189,7 @@ static void rename_developer(struct bn_json *messages, const char *template_text
     }
 }
 
-/* Thoughts of earlier answers, for templates that do not show them. */
+/* Reasoning of earlier replies, for templates that do not show them. */
 static void drop_thoughts(struct bn_json *messages, const char *template_text)
 {
     size_t i;
@@ -209,7 +209,7 @@ static bitnet_status set_tools_form(struct openai_request *r, bitnet_error *err)
     free(grammar);
     if (twice)
         return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "an answer can have the form of calls of tools or another one, not both");
+                       "a reply can have the form of calls of tools or another one, not both");
     return q->grammar ? BITNET_OK : bn_fail_nomem(err, 0, "the grammar of tools");
 }
 
@@ -221,7 +221,7 @@ struct bn_json *openai_conversation(const struct openai_request *r, const char *
     return talk;
 }
 
-/* Whether answers have thoughts. One that must have a form has none, except where that is any text with
+/* Whether choices have reasoning. One that must have a form has none, except where that is any text with
  * calls. */
 static bitnet_status find_thoughts(struct openai_request *r, const bitnet_model *m,
                                    const char *template_text, bitnet_error *err)
@@ -289,7 +289,7 @@ bitnet_status openai_request_fits(struct openai_request *r, uint32_t ctx_tokens,
         r->code = "context_length_exceeded";
         return bn_fail(
             err, BITNET_E_LIMIT,
-            "the prompt has %zu tokens; the context length is %u, and an answer needs at "
+            "the prompt has %zu tokens; the context length is %u, and a completion needs at "
             "least one of them",
             n, ctx_tokens);
     }
@@ -301,7 +301,7 @@ void openai_request_at(const struct openai_request *r, size_t i, bitnet_request 
     *out = r->request;
     out->tokens = r->prompts[i].tokens;
     out->n_tokens = r->prompts[i].n_tokens;
-    out->sampling.seed += i * r->request.n_choices; /* no two answers draw alike */
+    out->sampling.seed += i * r->request.n_choices; /* no two choices draw alike */
 }
 
 void openai_request_release(struct openai_request *r)

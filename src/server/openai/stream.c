@@ -114,7 +114,7 @@ static void put_calls(const struct openai_choice *c, struct openai_sent *sent, s
 static void put_news(struct openai_stream *s, uint32_t i, struct bn_buf *out)
 {
     struct openai_choice *c = &s->reply.choices[i];
-    struct bn_buf *text = &c->answer.text, *thought = &c->thoughts.text;
+    struct bn_buf *text = &c->parser.text, *thought = &c->thoughts.text;
     bool chat = s->reply.kind == OPENAI_CHAT, calls = openai_next_call(c, &s->sent[i]) != NULL,
          logprobs = openai_logprobs_any(&c->logprobs);
     if (!text->len && !thought->len && !calls && !logprobs) return;

@@ -47,7 +47,7 @@ static bool take_thought(struct thoughts *t, char c)
 }
 
 /* One byte before or in a thought; it may turn out that there is none. */
-static bool take_byte(struct thoughts *t, char c, struct tools_parser *answer)
+static bool take_byte(struct thoughts *t, char c, struct tools_parser *parser)
 {
     if (t->step == TAG) {
         if (c == open_tag[t->matched]) {
@@ -57,28 +57,28 @@ static bool take_byte(struct thoughts *t, char c, struct tools_parser *answer)
             return true;
         }
         t->step = PLAIN;
-        return tools_parser_feed(answer, open_tag, t->matched) && tools_parser_feed(answer, &c, 1);
+        return tools_parser_feed(parser, open_tag, t->matched) && tools_parser_feed(parser, &c, 1);
     }
     if (c == '\n' && t->step != THOUGHT) return true;
     if (t->step == BEGIN) t->step = THOUGHT;
     if (t->step == THOUGHT) return take_thought(t, c);
     t->step = PLAIN;
-    return tools_parser_feed(answer, &c, 1);
+    return tools_parser_feed(parser, &c, 1);
 }
 
-bool thoughts_feed(struct thoughts *t, const char *text, size_t n, struct tools_parser *answer)
+bool thoughts_feed(struct thoughts *t, const char *text, size_t n, struct tools_parser *parser)
 {
     size_t i = 0;
     for (; i < n && t->step != PLAIN; i++)
-        if (!take_byte(t, text[i], answer)) return false;
-    return tools_parser_feed(answer, text + i, n - i);
+        if (!take_byte(t, text[i], parser)) return false;
+    return tools_parser_feed(parser, text + i, n - i);
 }
 
-bool thoughts_end(struct thoughts *t, struct tools_parser *answer)
+bool thoughts_end(struct thoughts *t, struct tools_parser *parser)
 {
     bool ok = true;
-    if (t->step == TAG) ok = tools_parser_feed(answer, open_tag, t->matched);
+    if (t->step == TAG) ok = tools_parser_feed(parser, open_tag, t->matched);
     t->line_ends = 0;
     if (t->step == THOUGHT) ok = put_held(t);
-    return tools_parser_end(answer) && ok;
+    return tools_parser_end(parser) && ok;
 }

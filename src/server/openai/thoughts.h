@@ -24,8 +24,8 @@ struct thoughts {
 
 void thoughts_open(struct thoughts *t, enum thoughts_mode mode);
 /* What is no thought goes to the parser of the answer. false: no memory. */
-bool thoughts_feed(struct thoughts *t, const char *text, size_t n, struct tools_parser *answer);
-bool thoughts_end(struct thoughts *t, struct tools_parser *answer); /* ends both */
+bool thoughts_feed(struct thoughts *t, const char *text, size_t n, struct tools_parser *parser);
+bool thoughts_end(struct thoughts *t, struct tools_parser *parser); /* ends both */
 void thoughts_close(struct thoughts *t);
 
 #endif
