@@ -66,7 +66,7 @@ static bitnet_status open_reply(struct openai_reply *r, const struct openai_requ
     if (!r->id || !r->model || !r->choices)
         return bn_fail_nomem(err, r->n_choices * sizeof *r->choices, "a reply");
     for (uint32_t i = 0; i < r->n_choices; i++) {
-        thoughts_open(&r->choices[i].thoughts, q->thoughts);
+        reasoning_open(&r->choices[i].reasoning, q->reasoning);
         tools_parser_open(&r->choices[i].parser, q->tools,
                           bn_mix64(bn_hash(r->id, strlen(r->id)) + i));
         openai_logprobs_open(&r->choices[i].logprobs, q->kind, m);
@@ -97,8 +97,8 @@ static bool take_text(struct openai_choice *c, const bitnet_event *e)
 {
     struct tools_parser *p = &c->parser;
     bool ended = e->finish != BITNET_FINISH_NONE;
-    if (!thoughts_feed(&c->thoughts, e->text, e->text_bytes, p) ||
-        (ended && !thoughts_end(&c->thoughts, p)))
+    if (!reasoning_feed(&c->reasoning, e->text, e->text_bytes, p) ||
+        (ended && !reasoning_end(&c->reasoning, p)))
         return false;
     if (!c->has_text && (p->text.len || (ended && !p->n_calls))) {
         c->has_text = true;
@@ -139,7 +139,7 @@ bool openai_reply_done(const struct openai_reply *r)
 void openai_reply_close(struct openai_reply *r)
 {
     for (uint32_t i = 0; r->choices && i < r->n_choices; i++) {
-        thoughts_close(&r->choices[i].thoughts);
+        reasoning_close(&r->choices[i].reasoning);
         tools_parser_close(&r->choices[i].parser);
         openai_logprobs_close(&r->choices[i].logprobs);
     }
@@ -200,8 +200,9 @@ static struct bn_json *message_json(const struct openai_choice *c)
     struct bn_json *m =
         bn_json_pack("{s:s, s:o, s:n}", "role", "assistant", "content",
                      c->has_text ? openai_choice_text(c) : bn_json_null(), "refusal");
-    const struct bn_buf *thought = &c->thoughts.text;
-    if (thought->len) bn_json_set(m, "reasoning_content", openai_text(thought->data, thought->len));
+    const struct bn_buf *reasoning = &c->reasoning.text;
+    if (reasoning->len)
+        bn_json_set(m, "reasoning_content", openai_text(reasoning->data, reasoning->len));
     if (c->parser.n_calls) bn_json_set(m, "tool_calls", calls);
     else bn_json_free(calls);
     return m;

@@ -9,10 +9,10 @@
 #define BN_SERVER_OPENAI_REPLY_H
 
 #include "server/openai/logprobs.h"
-#include "server/openai/thoughts.h"
+#include "server/openai/reasoning.h"
 
 struct openai_choice {
-    struct thoughts thoughts;   /* so far */
+    struct reasoning reasoning; /* so far */
     struct tools_parser parser; /* text and calls so far */
     struct openai_logprobs logprobs;
     bool has_text; /* there was text, or there is neither text nor call in the whole choice */

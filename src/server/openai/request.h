@@ -9,7 +9,7 @@
 
 #include "json/json.h"
 #include "base/os/mem.h"
-#include "server/openai/thoughts.h"
+#include "server/openai/reasoning.h"
 
 enum {
     OPENAI_MAX_MESSAGES = 4096,
@@ -49,7 +49,7 @@ struct openai_request {
     bitnet_request request; /* of every prompt; its tokens are filled in by openai_request_at */
     const char *model;      /* as the body names it, "" if it does not; nothing is chosen by it */
     bool stream, include_usage, echo;
-    enum thoughts_mode thoughts;   /* whether choices have some; known once it is encoded */
+    enum reasoning_mode reasoning; /* whether choices have some; known once it is encoded */
     bool parallel;                 /* several tools may be called in one choice */
     bool seeded;                   /* the body says which seed */
     struct openai_prompt *prompts; /* [n_prompts], one of a conversation */

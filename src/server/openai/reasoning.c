@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server/openai/thoughts.h"
+#include "server/openai/reasoning.h"
 
 enum { MAX_TEXT = 64 << 20 };                                       /* bytes */
 static const char open_tag[] = "<think>", close_tag[] = "</think>"; /* '<' is not in them again */
 
 enum step {
     PLAIN,
-    TAG,   /* the answer may begin with one */
-    BEGIN, /* line ends before the thought */
-    THOUGHT,
+    TAG,   /* the choice may begin with it */
+    BEGIN, /* line ends before it */
+    REASONING,
     AFTER /* line ends behind it */
 };
 
-void thoughts_open(struct thoughts *t, enum thoughts_mode mode)
+void reasoning_open(struct reasoning *t, enum reasoning_mode mode)
 {
     static const uint8_t first[] = {
-        [THOUGHTS_OFF] = PLAIN, [THOUGHTS_MAYBE] = TAG, [THOUGHTS_OPEN] = BEGIN};
-    *t = (struct thoughts){.step = first[mode]};
+        [REASONING_OFF] = PLAIN, [REASONING_MAYBE] = TAG, [REASONING_OPEN] = BEGIN};
+    *t = (struct reasoning){.step = first[mode]};
     bn_buf_init(&t->text, MAX_TEXT);
 }
 
-void thoughts_close(struct thoughts *t) { bn_buf_free(&t->text); }
+void reasoning_close(struct reasoning *t) { bn_buf_free(&t->text); }
 
-/* What was held back belongs to the thought. */
-static bool put_held(struct thoughts *t)
+/* What was held back belongs to the reasoning. */
+static bool put_held(struct reasoning *t)
 {
     for (; t->line_ends; t->line_ends--) bn_buf_putc(&t->text, '\n');
     bool ok = bn_buf_append(&t->text, close_tag, t->matched);
@@ -31,7 +31,7 @@ static bool put_held(struct thoughts *t)
     return ok;
 }
 
-static bool take_thought(struct thoughts *t, char c)
+static bool take_reasoning(struct reasoning *t, char c)
 {
     if (c == close_tag[t->matched]) {
         if (close_tag[++t->matched]) return true;
@@ -46,8 +46,8 @@ static bool take_thought(struct thoughts *t, char c)
     return true;
 }
 
-/* One byte before or in a thought; it may turn out that there is none. */
-static bool take_byte(struct thoughts *t, char c, struct tools_parser *parser)
+/* One byte before or in reasoning; it may turn out that there is none. */
+static bool take_byte(struct reasoning *t, char c, struct tools_parser *parser)
 {
     if (t->step == TAG) {
         if (c == open_tag[t->matched]) {
@@ -59,14 +59,14 @@ static bool take_byte(struct thoughts *t, char c, struct tools_parser *parser)
         t->step = PLAIN;
         return tools_parser_feed(parser, open_tag, t->matched) && tools_parser_feed(parser, &c, 1);
     }
-    if (c == '\n' && t->step != THOUGHT) return true;
-    if (t->step == BEGIN) t->step = THOUGHT;
-    if (t->step == THOUGHT) return take_thought(t, c);
+    if (c == '\n' && t->step != REASONING) return true;
+    if (t->step == BEGIN) t->step = REASONING;
+    if (t->step == REASONING) return take_reasoning(t, c);
     t->step = PLAIN;
     return tools_parser_feed(parser, &c, 1);
 }
 
-bool thoughts_feed(struct thoughts *t, const char *text, size_t n, struct tools_parser *parser)
+bool reasoning_feed(struct reasoning *t, const char *text, size_t n, struct tools_parser *parser)
 {
     size_t i = 0;
     for (; i < n && t->step != PLAIN; i++)
@@ -74,11 +74,11 @@ bool thoughts_feed(struct thoughts *t, const char *text, size_t n, struct tools_
     return tools_parser_feed(parser, text + i, n - i);
 }
 
-bool thoughts_end(struct thoughts *t, struct tools_parser *parser)
+bool reasoning_end(struct reasoning *t, struct tools_parser *parser)
 {
     bool ok = true;
     if (t->step == TAG) ok = tools_parser_feed(parser, open_tag, t->matched);
     t->line_ends = 0;
-    if (t->step == THOUGHT) ok = put_held(t);
+    if (t->step == REASONING) ok = put_held(t);
     return tools_parser_end(parser) && ok;
 }
