@@ -12,7 +12,7 @@ enum { INFO_BYTES = 8192 }; /* of /proc/cpuinfo, /proc/meminfo, ...: all that is
 
 /* ------------------------------------------------------------------ texts of the kernel */
 
-static enum bn_answer read_answer(const struct bn_sysfiles *sys, const char *path)
+static enum bn_tristate read_tristate(const struct bn_sysfiles *sys, const char *path)
 {
     uint64_t v;
     return !bn_sysfiles_u64(sys, &v, "%s", path) ? BN_UNKNOWN : v ? BN_YES : BN_NO;
@@ -137,11 +137,11 @@ static void read_nodes(struct bn_machine *m, const struct bn_sysfiles *sys)
 
 /* ------------------------------------------------------------------ frequency and heat */
 
-static enum bn_answer read_boost(const struct bn_sysfiles *sys)
+static enum bn_tristate read_boost(const struct bn_sysfiles *sys)
 {
-    enum bn_answer off = read_answer(sys, CPU_FOLDER "/intel_pstate/no_turbo");
+    enum bn_tristate off = read_tristate(sys, CPU_FOLDER "/intel_pstate/no_turbo");
     if (off != BN_UNKNOWN) return off == BN_YES ? BN_NO : BN_YES;
-    return read_answer(sys, CPU_FOLDER "/cpufreq/boost");
+    return read_tristate(sys, CPU_FOLDER "/cpufreq/boost");
 }
 
 static void read_frequency(struct bn_machine *m, const struct bn_sysfiles *sys)
@@ -194,7 +194,7 @@ static void read_huge_pages(struct bn_machine *m, const struct bn_sysfiles *sys)
     static const uint64_t sizes_kb[] = {64, 1024, 2048, 16384, 32768, 524288, 1048576};
     read_choice(m->thp, sizeof m->thp, sys, THP_FOLDER "/enabled");
     read_choice(m->thp_defrag, sizeof m->thp_defrag, sys, THP_FOLDER "/defrag");
-    m->khugepaged = read_answer(sys, THP_FOLDER "/khugepaged/defrag");
+    m->khugepaged = read_tristate(sys, THP_FOLDER "/khugepaged/defrag");
     for (size_t i = 0; i < BN_ARRAY_LEN(sizes_kb); i++) {
         struct bn_machine_huge *h = &m->huge[m->n_huge];
         char folder[96];
@@ -210,9 +210,9 @@ static void read_huge_pages(struct bn_machine *m, const struct bn_sysfiles *sys)
 /* ------------------------------------------------------------------ all of it */
 
 /* The switch, or else whether there are siblings. */
-static enum bn_answer read_smt(const struct bn_machine *m, const struct bn_sysfiles *sys)
+static enum bn_tristate read_smt(const struct bn_machine *m, const struct bn_sysfiles *sys)
 {
-    enum bn_answer active = read_answer(sys, CPU_FOLDER "/smt/active");
+    enum bn_tristate active = read_tristate(sys, CPU_FOLDER "/smt/active");
     uint32_t n_cpus = (uint32_t)CPU_COUNT(&m->cpus.online);
     if (active != BN_UNKNOWN) return active;
     return bn_topology_groups(m->cpus.core, &m->cpus.online) < n_cpus ? BN_YES : BN_NO;

@@ -38,7 +38,7 @@ static const struct expected {
     const char *name;
     uint32_t online, usable, fast, packages, cores, nodes, last_caches, threads;
     double quota;
-    enum bn_answer smt, virtual_machine, boost;
+    enum bn_tristate smt, virtual_machine, boost;
     const char *governor, *thp;
 } expected[] = {
     {"two-sockets", 32, 32, 32, 2, 16, 2, 2, 16, 0, 1, 0, 1, "performance", "always"},
