@@ -3,7 +3,7 @@
  * tuning.h: the file in which `bitnet bench --autotune` leaves what it found, and in which later
  * commands look. An entry belongs to a machine (CPU, usable cores, cache), a model (architecture, and
  * name, type and shape of every tensor; neither path nor weights) and the options that change what
- * is computed. docs/autotune.md describes it.
+ * is computed. docs/tune/autotune.md describes it.
  */
 #ifndef BN_APP_TUNING_H
 #define BN_APP_TUNING_H

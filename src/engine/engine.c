@@ -91,7 +91,7 @@ static bitnet_status choose_sizes(struct bitnet_engine *e, const bitnet_engine_o
 static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_options *o,
                                bitnet_error *err)
 {
-    enum choice pin; /* auto is off: see docs/performance.md for what it brings */
+    enum choice pin; /* auto is off: docs/tune/tuning.md says why */
     BN_TRY(parse_choice(&pin, "pin", o->pin, err));
     BN_TRY(bn_pool_open(&e->pool, o->threads ? o->threads : bn_numa_threads(e->m->numa), err));
     if (e->m->numa) bn_pool_place(e->pool, e->m->numa);

@@ -4,7 +4,7 @@
  *
  * A kernel is pure arithmetic on the memory it is given: no threads, no allocation, no I/O. The C
  * version in kernels/ref is the definition of the result; every other variant gives the same bits
- * (docs/numerics.md):
+ * (docs/inside/numerics.md):
  *  - integer sums are exact, in any order;
  *  - float sums run in BN_LANES lanes: element i goes to lane i % 16, each step is one rounded
  *    multiplication and one rounded addition (never fused), lanes start at +0 and are then added by
@@ -168,7 +168,7 @@ size_t bn_dense8_group_bytes(size_t cols);
  * double. Of a row with a value that is not finite, scale is a NaN. */
 void bn_dense8_pack(int8_t *dst, float *scale, const float *x, size_t n_rows, size_t cols);
 
-/* ---- gated delta net (docs/numerics.md, "Delta net") ---- */
+/* ---- gated delta net (docs/inside/numerics.md, "Delta net") ---- */
 
 enum {
     BN_CONV_TAPS_MAX = 8,

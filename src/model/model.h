@@ -216,7 +216,7 @@ const void *bn_head_copy_data(const struct bn_screen *s, const struct bn_dense8 
  * share the memory, and "t3" wins from two threads on. "t5" has the fewest bytes and, with a kernel of
  * its own, fewer instructions than "t3"; it is not behind "t2" with one thread either. With float
  * activations instructions are the limit anyway, and so they are without a kernel made for these
- * layouts, or if the caches hold the weights (docs/performance.md has the figures). Activations in
+ * layouts, or if the caches hold the weights (docs/inside/layouts.md has the rules). Activations in
  * planes have layouts of their own. (model.c) */
 const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, enum bn_act_quant act,
                                      uint64_t bytes, uint32_t threads);

@@ -388,7 +388,7 @@ const struct command cmd_bench = {
         "\n"
         "--autotune finds the options that are fastest on this machine with this model; later runs "
         "of\n"
-        "all commands take them where none are given (docs/autotune.md).\n"
+        "all commands take them where none are given (docs/tune/autotune.md).\n"
         "\n"
         "  bitnet bench model.gguf\n"
         "  bitnet bench --synthetic 2b-4t --mode all --json-report new.json --plot new.html\n"

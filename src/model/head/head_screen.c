@@ -14,7 +14,7 @@
  * of them, and so does a piece of the finer one.
  *
  * Why no wanted row is lost: a threshold is the k-th largest of at least k true logits, so not above
- * the k-th largest of all, and a bound is not below its row's logit (docs/numerics.md says with which
+ * the k-th largest of all, and a bound is not below its row's logit (docs/inside/numerics.md says with which
  * probability). Which candidates are taken decides only how many survive.
  */
 #include "model/head/head_impl.h"

@@ -11,7 +11,7 @@
  * 503 and closed. All these times are above 0.
  *
  * The end of what a client sends, while its request is open, counts as a disconnect: it cannot be told
- * from a client that was killed. (docs/server.md)
+ * from a client that was killed. (docs/serve/server.md)
  */
 #ifndef BN_SERVER_HTTP_NET_H
 #define BN_SERVER_HTTP_NET_H
