@@ -289,12 +289,12 @@ static void request_info(const struct bitnet_engine *e, bitnet_engine_info *info
 {
     const struct bn_sched_stats *s = bn_sched_stats(e->sched);
     info->n_running = s->n_running;
-    info->n_waiting = e->n_answers - s->n_running;
+    info->n_waiting = e->n_choices - s->n_running;
     info->steps = s->steps;
     info->preemptions = s->preemptions;
     info->recomputed_tokens = s->recomputed;
     info->prompt_tokens = e->n_prompt_tokens;
-    info->answer_tokens = e->n_answer_tokens;
+    info->answer_tokens = e->n_generated;
     info->draft_tokens = e->n_drafted;
     info->draft_accepted = e->n_right;
     info->step_ns = e->total_ns;

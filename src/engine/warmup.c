@@ -61,9 +61,9 @@ static void try_passes(struct bitnet_engine *e)
 bitnet_status bn_engine_warmup(struct bitnet_engine *e, bitnet_error *err)
 {
     uint32_t pages = bn_engine_eval_pages(e);
-    if (e->n_answers)
-        return bn_fail(err, BITNET_E_STATE, "a warm-up with %u answers to come; there must be none",
-                       e->n_answers);
+    if (e->n_choices)
+        return bn_fail(err, BITNET_E_STATE, "a warm-up with %u choices to come; there must be none",
+                       e->n_choices);
     if (pages)
         return bn_fail(err, BITNET_E_STATE,
                        "a warm-up while sequences of bitnet_eval hold %u pages of the KV cache; "

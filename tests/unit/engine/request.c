@@ -62,12 +62,12 @@ static void note_phases(const bitnet_engine *e, uint64_t id, int seen[N_PHASES])
 {
     for (struct bn_request *q = e->requests; q; q = q->next)
         for (uint32_t i = 0; q->id == id && i < q->n_choices; i++) {
-            const struct bn_answer *a = &q->answers[i];
-            if (a->state == BN_ANSWER_OVER) continue;
-            if (a->state == BN_ANSWER_HELD) seen[HELD]++;
-            else if (!a->job.running) seen[a->started_ns ? PREEMPTED : WAITING]++;
-            else if (a->job.n_done < q->n_prompt) seen[PROMPT]++;
-            else seen[a->job.take_draft ? GUESSING : ANSWER]++;
+            const struct bn_sequence *seq = &q->choices[i];
+            if (seq->state == BN_SEQUENCE_OVER) continue;
+            if (seq->state == BN_SEQUENCE_HELD) seen[HELD]++;
+            else if (!seq->job.running) seen[seq->started_ns ? PREEMPTED : WAITING]++;
+            else if (seq->job.n_done < q->n_prompt) seen[PROMPT]++;
+            else seen[seq->job.take_draft ? GUESSING : ANSWER]++;
         }
 }
 
@@ -372,8 +372,7 @@ static void what_cannot_be_done_is_refused(void **state)
     bitnet_engine_options o = small_options(2, 3 * PAGE);
     bitnet_engine *e = open_engine(&o);
     bitnet_request r = make_request(1, prompt, 50, 3 * PAGE - 49);
-    expect_refusal(e, &r, BITNET_E_LIMIT,
-                   "50 tokens and an answer of up to 47; the KV cache holds 96");
+    expect_refusal(e, &r, BITNET_E_LIMIT, "50 tokens and up to 47 new ones; the KV cache holds 96");
     r.max_new_tokens = 0; /* as many as fit */
     static struct answer answer;
     struct ask ask = {submit(e, &r), 1, &answer};
