@@ -30,8 +30,8 @@ struct bitnet_engine {
     struct bn_sched *sched;
     struct bn_prefix *prefix; /* NULL: off */
     uint32_t ctx, max_seqs, max_batch;
-    uint32_t draft, draft_rows; /* guesses of one sequence, and of all, in a step */
-    bool always_guess;
+    uint32_t draft, draft_rows; /* drafts of one sequence, and of all, in a step */
+    bool always_draft;
     bool random_kv;               /* what is known of a prompt are random pages */
     uint32_t n_pinned;            /* workers bound to a CPU */
     enum bn_head_mode head;       /* screened: where sampling allows it; never auto */
@@ -59,8 +59,8 @@ struct bitnet_engine {
 
     uint64_t now_ns;                   /* when the step began */
     double step_ns[BN_STEP_SIZES + 1]; /* running means of steps that only decode, by tokens */
-    double draft_ns;                   /* that of a guess by the layer that drafts */
-    uint64_t n_prompt_tokens, n_generated, n_drafted, n_right;
+    double draft_ns;                   /* that of a draft by the layer that drafts */
+    uint64_t n_prompt_tokens, n_generated, n_drafted, n_accepted;
     uint64_t total_ns, forward_ns, weight_bytes; /* of all steps */
     struct bn_health health;
 };
@@ -86,7 +86,7 @@ void bn_engine_give_up(struct bitnet_engine *e, struct bn_sequence *seq);
 
 /* ---- mtp.c ---- */
 
-/* After a step's tokens were taken: the layer that drafts reads them, and guesses what comes next. */
+/* After a step's tokens were taken: the layer that drafts reads them, and drafts what comes next. */
 void bn_engine_draft(struct bitnet_engine *e);
 
 /* ---- saves.c ---- */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Guesses by the model's own layer (multi-token prediction). It sees, for every token of a text, the
+ * Drafts by the model's own layer (multi-token prediction). It sees, for every token of a text, the
  * hidden state behind it and the token that follows, and says what may come after that. So it runs
  * behind the step: then the tokens that follow are known. All tokens that the step has computed and
- * that were right pass through it, prompts too, since it has keys and values of its own; only where a
- * guess is worth its price are logits made. Further guesses are chained, each behind the last.
+ * that were accepted pass through it, prompts too, since it has keys and values of its own; only where a
+ * draft is worth its price are logits made. Further drafts are chained, each behind the last.
  *
  * What it puts into the last place of a page depends on the token behind that page. Who shares the
- * page may have another one there: then a guess may be a little worse. No result depends on it.
+ * page may have another one there: then a draft may be a little worse. No result depends on it.
  */
 #include "engine/engine_impl.h"
 
@@ -22,13 +22,13 @@ static bool is_decoding(const struct bn_sequence *seq)
            seq->job.n_tokens - seq->job.n_done == 1;
 }
 
-/* How many guesses this sequence is to get. */
-static uint32_t guesses_for(struct bitnet_engine *e, struct bn_sequence *seq)
+/* How many drafts this sequence is to get. */
+static uint32_t drafts_for(struct bitnet_engine *e, struct bn_sequence *seq)
 {
     if (!is_decoding(seq)) return 0;
     uint32_t room =
         seq->request->limit - seq->job.n_tokens - 1; /* its last token is not computed */
-    return bn_draft_wants(seq->draft, (uint32_t)bn_min_size(e->draft, room), e->always_guess);
+    return bn_draft_wants(seq->draft, (uint32_t)bn_min_size(e->draft, room), e->always_draft);
 }
 
 /* The tokens of this step that stay: hidden state and next token. Returns how many. */
@@ -46,7 +46,7 @@ static size_t gather(struct bitnet_engine *e, uint32_t *n_rows)
                 (struct bn_batch_token){.token = seq->tokens[pos + 1], .pos = pos, .seq = seq->kv};
         }
         seq->first = (uint32_t)n - 1; /* its last token in the pass */
-        seq->n_offer = guesses_for(e, seq);
+        seq->n_offer = drafts_for(e, seq);
         if (!seq->n_offer) continue;
         seq->row = (*n_rows)++;
         e->batch[n - 1].want = best;
@@ -54,7 +54,7 @@ static size_t gather(struct bitnet_engine *e, uint32_t *n_rows)
     return n;
 }
 
-/* Guess i of those that want so many; each goes on behind its last one, where there is a page for it.
+/* Draft i of those that want so many; each goes on behind its last one, where there is a page for it.
  * Returns how many do. */
 static size_t chain(struct bitnet_engine *e, uint32_t i)
 {
@@ -106,13 +106,13 @@ void bn_engine_draft(struct bitnet_engine *e)
         bn_prof_mark(e->prof, 0, BN_OP_PLAN);
         n = chain(e, i + 1);
     }
-    uint32_t n_guesses = 0;
+    uint32_t n_drafts = 0;
     for (struct bn_sched_job *j = bn_sched_running(e->sched); j; j = j->next) {
         struct bn_sequence *seq = bn_sequence_of(j);
         if (seq->n_offer) bn_draft_offer(seq->draft, seq->offer, seq->n_offer, j->n_tokens);
-        n_guesses += seq->n_offer;
+        n_drafts += seq->n_offer;
     }
-    if (!n_guesses) return;
-    double ns = (double)(bn_now_ns() - begin_ns) / n_guesses;
+    if (!n_drafts) return;
+    double ns = (double)(bn_now_ns() - begin_ns) / n_drafts;
     e->draft_ns = e->draft_ns > 0 ? e->draft_ns + (ns - e->draft_ns) / 8 : ns;
 }

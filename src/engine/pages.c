@@ -5,9 +5,9 @@
 #include "engine/engine_impl.h"
 
 /* A step cannot be stopped, so that Ctrl-C, a client that went away and the end of a server wait for
- * it. What it takes is learned; the guess before is that a core makes so many products a nanosecond. */
+ * it. What it takes is learned; until then it is assumed that a core makes so many products a nanosecond. */
 static const uint64_t STEP_MOST_NS = 4 * UINT64_C(1000000000);
-static const double GUESS_MACS_NS = 100;
+static const double ASSUMED_MACS_NS = 100;
 
 /* A page that is written to has one holder: start copies what it shares in part, and the prefix cache
  * gets pages only when they are full or their text has ended. */
@@ -123,7 +123,7 @@ static bool grow(void *user, struct bn_sched_job *j, uint32_t n_tokens)
     struct bitnet_engine *e = user;
     struct bn_kv_seq *s = bn_sequence_of(j)->kv;
     if (bn_engine_reserve(e, s, n_tokens)) return true;
-    if (!e->prefix || n_tokens > j->n_tokens) return false; /* guesses are not worth more */
+    if (!e->prefix || n_tokens > j->n_tokens) return false; /* drafts are not worth more */
     /* The last one that runs must get on. What can still be in its way are pages that the prefix cache
      * keeps for the sake of pages behind them, which this one holds. */
     if (bn_sched_stats(e->sched)->n_running > 1) return false;
@@ -145,8 +145,8 @@ bitnet_status bn_engine_open_sched(struct bitnet_engine *e, uint64_t step_target
         .max_batch_tokens = e->max_batch,
         .step_target_ns = step_target_ns,
         .step_most_ns = STEP_MOST_NS,
-        .prompt_guess_ns =
-            (uint64_t)((double)e->m->n_params / (GUESS_MACS_NS * bn_pool_threads(e->pool)))};
+        .prompt_assumed_ns =
+            (uint64_t)((double)e->m->n_params / (ASSUMED_MACS_NS * bn_pool_threads(e->pool)))};
     const struct bn_sched_host host = {.user = e, .start = start, .grow = grow, .drop = drop};
     return bn_sched_open(&e->sched, &limits, &host, err);
 }

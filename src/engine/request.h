@@ -30,18 +30,18 @@ struct bn_sequence {
     struct bn_kv_seq *kv; /* its place in the cache; NULL: it does not run */
     struct bn_sampler *sampler;
     struct bn_matcher *matcher; /* NULL: any text */
-    struct bn_draft *draft;     /* NULL: no guesses */
+    struct bn_draft *draft;     /* NULL: no drafts */
     struct bn_detok *detok;     /* NULL: the model has no tokenizer */
     struct bn_repetition repetition;
     uint32_t row;              /* first of its logits in this step */
     uint32_t first, first_pos; /* of its tokens in this step's batch: place and position */
-    uint32_t n_offer;          /* guesses that the model is to make for it (mtp.c) */
+    uint32_t n_offer;          /* drafts that the model is to make for it (mtp.c) */
     int32_t offer[BN_DRAFT_MAX];
     /* of models with states: slots in the batch that are not kept yet; the snapshot that goes along with
      * the text, and behind how many tokens it is put next */
     uint32_t n_saves, moving_at;
     struct bn_snapshot_ref moving;
-    /* what the events of a step borrow: text, and the likeliest tokens [1 + guesses][n_top] */
+    /* what the events of a step borrow: text, and the likeliest tokens [1 + drafts][n_top] */
     char *text;
     size_t n_text;
     bitnet_logprob *top;
@@ -71,7 +71,7 @@ struct bn_request_place {
     struct bn_token_tree **tree;          /* made here when it is first needed */
     uint32_t n_vocab;
     uint32_t limit; /* tokens of a choice, its prompt included */
-    uint32_t draft; /* guesses of a step; 0: none */
+    uint32_t draft; /* drafts of a step; 0: none */
 };
 
 /* Copies what it needs. */

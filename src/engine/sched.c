@@ -3,10 +3,10 @@
  * A plan has four parts. Running jobs get room for what they have become; where there is none, the
  * youngest goes back to the queue. Waiting jobs begin, the oldest first. Then the step's tokens are
  * dealt out: to every job that decodes its one, to prompts equal shares and what is left over to the oldest;
- * guesses get what prompts have not been promised.
+ * drafts get what prompts have not been promised.
  *
  * Asked of the owner: a job alone in the pool finds room for its prompt and as many tokens as it may generate, or
- * it is refused before it comes here; guesses stay within that; n_done < n_tokens whenever it plans;
+ * it is refused before it comes here; drafts stay within that; n_done < n_tokens whenever it plans;
  * a job that has generated its last token is removed before the next plan.
  *
  * Nobody waits for ever. A job i of p tokens of prompt and a >= 1 generated tokens needs
@@ -125,7 +125,7 @@ bitnet_status bn_sched_open(struct bn_sched **out, const struct bn_sched_limits 
     struct bn_sched *s = bn_calloc(1, sizeof *s);
     if (!s) return bn_fail_nomem(err, sizeof *s, "the scheduler");
     s->limits = *limits;
-    s->cost.prompt_ns = (double)limits->prompt_guess_ns;
+    s->cost.prompt_ns = (double)limits->prompt_assumed_ns;
     s->host = *host;
     *out = s;
     return BITNET_OK;
@@ -236,8 +236,8 @@ static void deal_decodes(struct bn_sched *s)
     }
 }
 
-/* Guesses, the oldest first. Nobody is preempted for them. */
-static uint32_t deal_guesses(struct bn_sched *s, uint32_t budget)
+/* Drafts, the oldest first. Nobody is preempted for them. */
+static uint32_t deal_drafts(struct bn_sched *s, uint32_t budget)
 {
     uint32_t left = budget;
     for (struct bn_sched_job *j = s->running.first; j && left; j = j->next) {
@@ -279,8 +279,8 @@ uint32_t bn_sched_plan(struct bn_sched *s)
                              s->limits.max_batch_tokens - s->n_decodes);
     uint32_t half = (prompt_room(s, s->n_decodes) + 1) / 2;
     uint32_t promised = min_u32(s->prompts_want, max_u32(least, half));
-    uint32_t guesses = deal_guesses(s, room(s, s->n_decodes, promised, s->cost.decode_ns));
-    uint32_t decodes = s->n_decodes + guesses;
+    uint32_t drafts = deal_drafts(s, room(s, s->n_decodes, promised, s->cost.decode_ns));
+    uint32_t decodes = s->n_decodes + drafts;
     uint32_t prompts = min_u32(s->prompts_want, max_u32(least, prompt_room(s, decodes)));
     deal_prompts(s, prompts);
     if (is_timed(s) && prompts < s->prompts_want) s->last_cut = prompts;
@@ -288,7 +288,7 @@ uint32_t bn_sched_plan(struct bn_sched *s)
     s->done_prompts = prompts;
     s->stats.steps += decodes + prompts > 0;
     s->stats.tokens_decode += s->n_decodes;
-    s->stats.tokens_draft += guesses;
+    s->stats.tokens_draft += drafts;
     s->stats.tokens_prompt += prompts;
     return decodes + prompts;
 }

@@ -13,9 +13,9 @@ struct bn_sched_job {
     struct bn_sched_job *next, *prev; /* in one of the lists, in order of arrival */
     uint32_t n_tokens;                /* known: prompt and generated tokens so far */
     uint32_t n_done;                  /* of them in the cache */
-    uint32_t n_draft;                 /* guesses behind n_tokens that would like to be checked */
+    uint32_t n_draft;                 /* drafts behind n_tokens that would like to be checked */
     uint32_t take;                    /* of the plan: tokens of this step, from n_done on */
-    uint32_t take_draft;              /* guesses behind them */
+    uint32_t take_draft;              /* drafts behind them */
     uint32_t n_lost;                  /* in the cache when it was preempted last */
     uint64_t ticket;                  /* the older has the smaller; kept through preemption */
     bool running;
@@ -39,8 +39,8 @@ struct bn_sched_limits {
     uint64_t step_target_ns;   /* prompts are cut so that a step with decodes in it takes about so
                                 * long; 0: as much as fits */
     /* And so that no step takes much longer than this, since nothing can be stopped within one; 0: as
-     * much as fits. Until steps have been seen, a prompt's token is taken to cost prompt_guess_ns. */
-    uint64_t step_most_ns, prompt_guess_ns;
+     * much as fits. Until steps have been seen, a prompt's token is taken to cost prompt_assumed_ns. */
+    uint64_t step_most_ns, prompt_assumed_ns;
 };
 
 struct bn_sched;

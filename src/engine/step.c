@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step. Those that were cancelled or came to their time leave. Answers guess what comes next; the
+ * A step. Those that were cancelled or came to their time leave. Sequences draft what comes next; the
  * scheduler says who takes how many tokens; these make one ragged batch and one forward pass. Where
- * a sequence's text reached its end a token is drawn, and as long as it equals the guess that was
+ * a sequence's text reached its end a token is drawn, and as long as it equals the draft that was
  * computed behind it, another one. Every token is drawn from its own true logits with the random
- * number of its own position: guesses, company and cuts decide when it comes, never what it is.
+ * number of its own position: drafts, company and cuts decide when it comes, never what it is.
  *
  * What happened is kept as events and given out, in as many calls as the caller's room makes it,
  * before the next step is computed.
@@ -15,9 +15,9 @@
 
 /* ------------------------------------------------------------------ before the forward pass */
 
-/* Guesses for sequences that have one token to compute. Their rows of logits are shared by all: the
+/* Drafts for sequences that have one token to compute. Their rows of logits are shared by all: the
  * older ask first. */
-static void guess(struct bitnet_engine *e)
+static void make_drafts(struct bitnet_engine *e)
 {
     uint32_t left = e->draft_rows;
     for (struct bn_sched_job *j = bn_sched_running(e->sched); j; j = j->next) {
@@ -29,7 +29,7 @@ static void guess(struct bitnet_engine *e)
         most = (uint32_t)bn_min_size(most, left);
         if (!most) continue;
         bn_draft_update(seq->draft, seq->tokens, j->n_tokens);
-        j->n_draft = bn_draft_guess(seq->draft, seq->tokens + j->n_tokens, most, e->always_guess);
+        j->n_draft = bn_draft_make(seq->draft, seq->tokens + j->n_tokens, most, e->always_draft);
         left -= j->n_draft;
     }
 }
@@ -55,7 +55,7 @@ static void make_batch(struct bitnet_engine *e)
             uint32_t pos = j->n_done + i;
             struct bn_batch_token *b = &e->batch[n++];
             *b = (struct bn_batch_token){
-                .token = seq->tokens[pos], .pos = pos, .seq = seq->kv, .guess = i >= j->take};
+                .token = seq->tokens[pos], .pos = pos, .seq = seq->kv, .draft = i >= j->take};
             if (pos + 1 < j->n_tokens) continue;
             b->want = want(seq, pos + 1);
             n_rows++;
@@ -72,7 +72,7 @@ static enum bn_phase phase_of(const struct bitnet_engine *e)
     return BN_PHASE_DECODE;
 }
 
-/* ------------------------------------------------------------------ what guessing costs */
+/* ------------------------------------------------------------------ what drafting costs */
 
 /* Remembers how long a step of n tokens took that only decoded. */
 static void time_step(struct bitnet_engine *e, uint32_t n, uint64_t ns)
@@ -128,7 +128,7 @@ static void put_logprobs(struct bitnet_engine *e, struct bn_sequence *seq, uint3
     ev->n_top = q->n_top;
 }
 
-/* Tokens from the sequence's rows of logits, as far as its guesses were right. Returns why it is over;
+/* Tokens from the sequence's rows of logits, as far as its drafts were accepted. Returns why it is over;
  * *error as in bn_engine_end_sequence. */
 static bitnet_finish take_tokens(struct bitnet_engine *e, struct bn_sequence *seq,
                                  const char **error)
@@ -182,10 +182,10 @@ static void take_step(struct bitnet_engine *e, struct bn_sequence *seq, uint32_t
         bn_kv_truncate(&e->kv, seq->kv, j->n_done);
     }
     if (j->take_draft) {
-        uint32_t n_right = j->n_done - n_known;
+        uint32_t n_accepted = j->n_done - n_known;
         e->n_drafted += j->take_draft;
-        e->n_right += n_right;
-        bn_draft_learn(seq->draft, j->take_draft, n_right,
+        e->n_accepted += n_accepted;
+        bn_draft_learn(seq->draft, j->take_draft, n_accepted,
                        draft_cost(e, n_batch, j->take_draft, bn_draft_was_offered(seq->draft)));
     }
     if (why != BITNET_FINISH_NONE) bn_engine_end_sequence(e, seq, why, error);
@@ -201,7 +201,7 @@ static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
     e->n_events = e->next_event = 0;
     e->now_ns = bn_now_ns();
     bn_engine_leave(e);
-    guess(e);
+    make_drafts(e);
     uint32_t n_batch = bn_sched_plan(e->sched);
     if (!n_batch && (!e->n_choices || e->n_events)) return BITNET_OK;
     if (!n_batch)

@@ -210,17 +210,19 @@ const struct opt engine_opts_table[] = {
     {.kind = OPT_END},
 };
 
-const struct opt guess_table[] = {
+const struct opt draft_table[] = {
     {.kind = OPT_CHOICE,
      .name = "speculation",
-     .help = "guess tokens from the text so far and check them in one step; auto: where it pays",
+     .help = "speculative decoding: draft tokens from the text so far and check them in one step; "
+             "auto: where "
+             "it pays",
      .offset = offsetof(struct engine_opts, speculation),
      .initial = "auto",
      .choices = "auto|on|off"},
     {.kind = OPT_U32,
      .name = "draft-tokens",
      .metavar = "N",
-     .help = "guesses in one step; 0 takes 4",
+     .help = "drafted tokens in one step; 0 takes 4",
      .offset = offsetof(struct engine_opts, draft_tokens),
      .initial = "0",
      .min = 0,

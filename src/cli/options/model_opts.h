@@ -71,7 +71,7 @@ extern const struct opt engine_opts_table[];
 /* --batch-size of commands that run one sequence at a time; part of struct engine_opts */
 extern const struct opt prompt_batch_table[];
 /* --speculation and --draft-tokens, of commands that answer; part of struct engine_opts */
-extern const struct opt guess_table[];
+extern const struct opt draft_table[];
 
 /* --state-cache, of commands that use texts again; part of struct engine_opts */
 extern const struct opt state_table[];

@@ -11,7 +11,7 @@
  *   - every BN_SAVE_EVERY tokens, of generated text as well.
  * And one that goes along with a text: at the last page's end of every step's tokens, in place of the one
  * before, if there is a free slot. A sequence that ends or gives way is taken up there, and a prompt that
- * is still being read by those who share it. Guesses are not saved: a page's end among them passes by.
+ * is still being read by those who share it. Drafts are not saved: a page's end among them passes by.
  */
 #include "engine/engine_impl.h"
 

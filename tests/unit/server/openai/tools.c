@@ -489,7 +489,7 @@ static void test_model(void **state)
 {
     (void)state;
     enum { CHOICES = 8 };
-    static struct answer answers[CHOICES];
+    static struct choice answers[CHOICES];
     static const char *const choices[] = {
         "\"required\"", "\"auto\"", "{\"type\":\"function\",\"function\":{\"name\":\"weather\"}}"};
     static const char question[] =
