@@ -6,18 +6,19 @@
 
 /* ------------------------------------------------------------------ the constraint of the text */
 
-static bitnet_status check_form(const bitnet_request *r, const struct bn_tokenizer *t,
-                                bitnet_error *err)
+static bitnet_status check_constraint(const bitnet_request *r, const struct bn_tokenizer *t,
+                                      bitnet_error *err)
 {
-    int forms = (r->grammar != NULL) + (r->json_schema != NULL) + (r->json_object != 0);
-    if (forms == 0) return BITNET_OK;
-    if (forms > 1)
+    int constraints = (r->grammar != NULL) + (r->json_schema != NULL) + (r->json_object != 0);
+    if (constraints == 0) return BITNET_OK;
+    if (constraints > 1)
         return bn_fail(err, BITNET_E_ARG,
                        "%d of grammar, json_schema and json_object are given; one is possible",
-                       forms);
+                       constraints);
     if (r->ignore_end)
-        return bn_fail(err, BITNET_E_ARG,
-                       "ignore_end does not go with a grammar: the text ends where its form does");
+        return bn_fail(
+            err, BITNET_E_ARG,
+            "ignore_end does not go with a grammar: the text ends where the grammar does");
     if (!t)
         return bn_fail(err, BITNET_E_STATE,
                        "a grammar needs the bytes of tokens, and the model has no tokenizer");
@@ -42,7 +43,7 @@ static bitnet_status open_matcher(struct bn_sequence *seq, bitnet_error *err)
     uint32_t cost = bn_matcher_cost(seq->matcher), room = q->limit - q->n_prompt;
     if (cost <= room || cost == BN_NO_COST) return BITNET_OK;
     return bn_fail(err, BITNET_E_LIMIT,
-                   "the shortest text in this form takes up to %u tokens; there is room for %u",
+                   "the shortest text that matches takes up to %u tokens; there is room for %u",
                    cost, room);
 }
 
@@ -95,7 +96,7 @@ bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
     if (r->n_top_logprobs > BN_MAX_TOP_LOGPROBS)
         return bn_fail(err, BITNET_E_LIMIT, "%u likeliest tokens; at most %d are possible",
                        r->n_top_logprobs, BN_MAX_TOP_LOGPROBS);
-    BN_TRY(check_form(r, p->tokenizer, err));
+    BN_TRY(check_constraint(r, p->tokenizer, err));
     size_t bytes = sizeof(struct bn_request) + n_choices * sizeof(struct bn_sequence);
     struct bn_request *q = bn_calloc(1, bytes);
     if (!q) return bn_fail_nomem(err, bytes, "a request");

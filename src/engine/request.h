@@ -88,7 +88,7 @@ static inline struct bn_sequence *bn_sequence_of(struct bn_sched_job *j)
 void bn_sequence_begin_step(struct bn_sequence *seq);
 /* The tokens that may come next, as bn_matcher_mask; false: there are none. Only with a matcher. */
 bool bn_sequence_mask(struct bn_sequence *seq, uint64_t *mask);
-/* Whether the form could not be brought to its end after this token, in the tokens that are left.
+/* Whether the constraint could not be brought to its end after this token, in the tokens that are left.
  * Then the mask becomes those that lead there. Only with a matcher. */
 bool bn_sequence_must_close(struct bn_sequence *seq, int32_t token, uint64_t *mask);
 /* The sequence goes on with this token; *text is what it completes, kept until bn_sequence_begin_step.

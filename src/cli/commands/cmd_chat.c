@@ -50,7 +50,7 @@ static const struct opt_part parts[] = {
     {NULL, warmup_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
-    {"Form of the answers", form_opts_table, AT(gen.form)},
+    {"Constrained output", constraint_opts_table, AT(gen.constraint)},
     {NULL, NULL, 0},
 };
 #undef AT

@@ -96,7 +96,7 @@ static const struct opt_part parts[] = {
     {NULL, warmup_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
-    {"Form of the answer", form_opts_table, AT(gen.form)},
+    {"Constrained output", constraint_opts_table, AT(gen.constraint)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
