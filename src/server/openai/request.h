@@ -83,4 +83,8 @@ void openai_request_at(const struct openai_request *r, size_t i, bitnet_request 
 void openai_request_release(struct openai_request *r);
 void openai_request_free(struct openai_request *r);
 
+/* An object that has members of this list (ended by NULL) only. */
+bitnet_status openai_check_members(const struct bn_json *v, const char *const *known,
+                                   const char *what, bitnet_error *err);
+
 #endif
