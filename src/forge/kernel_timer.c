@@ -5,7 +5,7 @@
  *
  * A case in the cache takes the same operands again and again; one from memory takes the next piece
  * of a ring that is larger than the caches. */
-#include "forge/kernel_timer.h"
+#include "forge/kernel_timer_impl.h"
 
 #include "base/threads/bandwidth.h"
 #include "base/clock.h"

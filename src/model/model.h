@@ -128,7 +128,7 @@ struct bn_model {
     size_t head_packed_bytes;           /* of a ternary head, scales included */
     uint64_t mtp_bytes;                 /* of layers that draft, scales included */
     uint64_t ffn_bytes;                 /* copies of feed-forward matrices */
-    struct bn_buf note;                 /* repairs and guesses, sentences for the user */
+    struct bn_buf note;                 /* repairs and assumptions, sentences for the user */
     const char *weight_type;            /* of the projections, "mixed" if not one */
     const char *layout;                 /* of the packed matrices, "mixed" if not one, "" if none */
     uint64_t n_params, n_params_ternary, packed_bytes, load_ns;
