@@ -73,36 +73,35 @@ static const struct opt measure_table[] = {
     {.kind = OPT_U32S,
      .name = "depths",
      .metavar = "LIST",
-     .help = "depth: tokens in the cache before decoding, as far as the context goes; kv: the "
-             "last one counts, with --random-keys all of them",
+     .help = "depth: tokens in the cache before decoding, as far as the context goes; kv: only the "
+             "last one, with --random-keys all of them",
      .offset = AT(depths),
      .initial = "0,512,1024,2048,3072,4096",
      .min = 0,
      .max = 1 << 20},
     {.kind = OPT_FLAG,
      .name = "random-keys",
-     .help =
-         "kv: the cache is full of random keys and values, so that nothing has to be read before; "
-         "attention's own time is shown as well",
+     .help = "kv: fill the cache with random keys and values instead of reading prompts; also "
+             "shows the time of attention alone",
      .offset = AT(random_keys)},
     {.kind = OPT_U32,
      .name = "warmup",
      .metavar = "N",
-     .help = "rounds before those that count",
+     .help = "warm-up rounds, not counted",
      .offset = AT(warmup),
      .initial = "1",
      .min = 0,
      .max = 100},
     {.kind = OPT_FLAG,
      .name = "engine-warmup",
-     .help = "what --warmup of other commands is: touch all memory before, and keep the model's "
-             "file in memory",
+     .help = "the --warmup of other commands: touch all memory first, and keep the model's file in "
+             "memory",
      .offset = AT(engine_warmup)},
     {.kind = OPT_U32,
      .letter = 'r',
      .name = "repeat",
      .metavar = "N",
-     .help = "rounds that count; 'diff' needs 5 to find anything significant",
+     .help = "measured rounds; 'diff' needs 5 to find anything significant",
      .offset = AT(repeat),
      .shown = "5; kernels 10",
      .aliases = "repeats repetitions",
@@ -114,7 +113,7 @@ static const struct opt output_table[] = {
     {.kind = OPT_STR,
      .name = "json-report",
      .metavar = "FILE",
-     .help = "write the report, with every repeat, to a file; an older one is replaced",
+     .help = "write the report, with every repeat, to a file, replacing an older one",
      .offset = AT(report)},
     {.kind = OPT_FLAG,
      .name = "json",
@@ -123,7 +122,7 @@ static const struct opt output_table[] = {
     {.kind = OPT_STR,
      .name = "plot",
      .metavar = "FILE",
-     .help = "draw the figures with their spread, as SVG, or as a page when FILE ends in .html",
+     .help = "plot the figures with their spread, as SVG, or as a page if FILE ends in .html",
      .offset = AT(plot)},
     {.kind = OPT_STR,
      .name = "fail-over",
@@ -133,15 +132,13 @@ static const struct opt output_table[] = {
      .shown = "3%"},
     {.kind = OPT_FLAG,
      .name = "run",
-     .help = "diff: OLD and NEW are programs, to be run in turn as PROGRAM bench ARGS; ARGS stand "
-             "behind --",
+     .help = "diff: OLD and NEW are programs, run in turn as PROGRAM bench ARGS; ARGS follow --",
      .offset = AT(run)},
     {.kind = OPT_U32,
      .name = "pairs",
      .metavar = "N",
-     .help =
-         "diff --run: how often each program is run; 8 are needed to find anything significant, "
-         "40 find 5 % reliably",
+     .help = "diff --run: runs of each program; 8 are needed to find anything significant, 40 find "
+             "5 % reliably",
      .offset = AT(pairs),
      .initial = "40",
      .min = 1,
@@ -363,41 +360,40 @@ static int run(void *config, const struct arg_words *words)
 const struct command cmd_bench = {
     .name = "bench",
     .usage = "[MODEL | diff OLD NEW] [options] [-- ARGS]",
-    .about =
-        "\n"
-        "stream: one request, token after token. prefill: reading prompts. batch: several requests "
-        "at\n"
-        "once. depth: decoding behind texts of growing length. all: these four. kernels: every "
-        "operation\n"
-        "in every variant this CPU can run, on the sizes of the model, by one thread. kv: every "
-        "type of the\n"
-        "KV cache, with --kv-type f16 and that one: its memory, decoding behind a long text, and "
-        "with\n"
-        "--text the perplexity. Every round takes each measurement once;\n"
-        "the table shows medians over the rounds, spread is the distance of the quartiles. "
-        "roofline is\n"
-        "the share of the memory's read bandwidth, measured in the same run, that the bytes read "
-        "a\n"
-        "token amount to; it can exceed 100 % where a model fits into the caches.\n"
-        "\n"
-        "'diff' compares two reports: exit code 1 on a significant slow-down, 2 if one cannot be "
-        "read.\n"
-        "With --run it compares two programs, which it runs in turn: what the machine does "
-        "meanwhile\n"
-        "then falls on both.\n"
-        "\n"
-        "--autotune finds the options that are fastest on this machine with this model; later runs "
-        "of\n"
-        "all commands take them where none are given (docs/tune/autotune.md).\n"
-        "\n"
-        "  bitnet bench model.gguf\n"
-        "  bitnet bench --synthetic 2b-4t --mode all --json-report new.json --plot new.html\n"
-        "  bitnet bench --mode batch --batch-sizes 1 4 8\n"
-        "  bitnet bench --synthetic 2b-4t --mode kernels --op gemm_t2\n"
-        "  bitnet bench --synthetic 2b-4t --mode kv --text story.txt\n"
-        "  bitnet bench --autotune model.gguf --budget 300\n"
-        "  bitnet bench diff old.json new.json --fail-over 3%\n"
-        "  bitnet bench diff --run old/bitnet new/bitnet -- --mode stream --repeat 3\n",
+    .about = "\n"
+             "stream: one request, token after token. prefill: reading prompts. batch: several "
+             "requests at\n"
+             "once. depth: decoding after texts of growing length. all: these four. kernels: every "
+             "operation\n"
+             "in every variant this CPU can run, at the model's sizes, on one thread. kv: every "
+             "type of the KV\n"
+             "cache, or with --kv-type f16 and that one: memory, decoding after a long text, and "
+             "with --text\n"
+             "the perplexity. Every round takes each measurement once; the table shows medians "
+             "over the rounds,\n"
+             "spread is the distance between the quartiles. roofline is the bytes read per token "
+             "as a share of\n"
+             "the memory bandwidth measured in the same run; it can exceed 100 % if a model fits "
+             "into the caches.\n"
+             "\n"
+             "'diff' compares two reports: exit code 1 on a significant slow-down, 2 if one cannot "
+             "be read.\n"
+             "With --run it compares two programs by running them in turn, so that whatever the "
+             "machine does\n"
+             "meanwhile affects both.\n"
+             "\n"
+             "--autotune finds the fastest options for this model on this machine; later runs of "
+             "all commands\n"
+             "use them for options that are not given (docs/tune/autotune.md).\n"
+             "\n"
+             "  bitnet bench model.gguf\n"
+             "  bitnet bench --synthetic 2b-4t --mode all --json-report new.json --plot new.html\n"
+             "  bitnet bench --mode batch --batch-sizes 1 4 8\n"
+             "  bitnet bench --synthetic 2b-4t --mode kernels --op gemm_t2\n"
+             "  bitnet bench --synthetic 2b-4t --mode kv --text story.txt\n"
+             "  bitnet bench --autotune model.gguf --budget 300\n"
+             "  bitnet bench diff old.json new.json --fail-over 3%\n"
+             "  bitnet bench diff --run old/bitnet new/bitnet -- --mode stream --repeat 3\n",
     .parts = parts,
     .config_bytes = sizeof(struct bench_config),
     .max_words = 64,

@@ -378,7 +378,7 @@ const struct command cmd_chat = {
     .name = "chat",
     .usage = "[MODEL] [options]",
     .about = "\n"
-             "Every line is a message; a line that ends in \\ goes on in the next one. Ctrl-C "
+             "Every line is a message; a line that ends in \\ continues on the next one. Ctrl-C "
              "stops an answer,\n"
              "Ctrl-D leaves, /help lists the commands. From a pipe, only the answers are printed.\n"
              "\n"
