@@ -156,16 +156,18 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
     if (s->planes && s->memory && s->block) /* in the ring as well, behind the codes */
         w.block_scale =
             (const void *)(w.data + g->group_bytes(s->cols) * bn_div_up(s->rows, g->group_rows));
-    if (s->planes) {
-        struct bn_planes x = {t->q, s->planes, stride, s->planes * stride, t->ones, 0};
-        if (g->mul_planes_many && s->tok >= g->many_from)
-            g->mul_planes_many(t->y, s->rows, &w, 0, s->rows, &x, s->tok, t->scratch);
-        else g->mul_planes(t->y, s->rows, &w, 0, s->rows, &x, s->tok);
-    } else if (s->f32) g->mul_f32(t->y, s->rows, &w, 0, s->rows, t->x, stride, s->tok);
-    else if (g->mul_i8_many && !s->block && s->tok >= g->many_from)
-        g->mul_i8_many(t->y, s->rows, &w, 0, s->rows, t->q, stride, t->sum, t->inv, s->tok,
-                       t->scratch);
-    else g->mul_i8(t->y, s->rows, &w, 0, s->rows, t->q, stride, t->sum, t->inv, s->tok);
+    const struct bn_gemm_args a = {.y = t->y,
+                                   .y_stride = s->rows,
+                                   .w = &w,
+                                   .r1 = s->rows,
+                                   .n_tok = s->tok,
+                                   .scratch = t->scratch};
+    const struct bn_planes planes = {t->q, s->planes, stride, s->planes * stride, t->ones, 0};
+    const struct bn_q8 bytes = {t->q, stride, t->sum, t->inv};
+    const bool many = s->tok >= g->many_from;
+    if (s->planes) (many && g->mul_planes_many ? g->mul_planes_many : g->mul_planes)(&a, &planes);
+    else if (s->f32) g->mul_f32(&a, t->x, stride);
+    else (many && g->mul_i8_many && !s->block ? g->mul_i8_many : g->mul_i8)(&a, &bytes);
 }
 
 static void call_screen2(struct bitnet_kernel_timer *t, const struct task *k)
