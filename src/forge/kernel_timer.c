@@ -202,15 +202,22 @@ static void call_attention(struct bitnet_kernel_timer *t, const struct task *k)
 {
     size_t n_q = k->s.rows, dim = k->s.cols, stride = (size_t)t->c->n_head_kv * dim;
     float *m = t->y + n_q * dim, *l = m + n_q;
-    if (k->op == OP_attn_f16)
-        ((bn_attn_f16_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->half, t->half, stride, BN_ATTN_BLOCK,
-                                     dim, 0.1f, NULL, NULL);
-    else if (k->op == OP_attn_f32)
-        ((bn_attn_f32_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->x, t->x, stride, BN_ATTN_BLOCK, dim,
-                                     0.1f, NULL, NULL);
-    else /* ones: their bytes are numbers in all of these types */
-        ((bn_attn_rows_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->ones, t->ones, stride,
-                                      BN_ATTN_BLOCK, dim, 0.1f, NULL, NULL);
+    /* ones: their bytes are numbers in all of the narrower types */
+    const void *kv = k->op == OP_attn_f16   ? (const void *)t->half
+                     : k->op == OP_attn_f32 ? (const void *)t->x
+                                            : (const void *)t->ones;
+    const struct bn_attn_args a = {.o = t->y,
+                                   .m = m,
+                                   .l = l,
+                                   .q = t->x,
+                                   .n_q = n_q,
+                                   .k = kv,
+                                   .v = kv,
+                                   .kv_stride = stride,
+                                   .n = BN_ATTN_BLOCK,
+                                   .dim = dim,
+                                   .scale = 0.1f};
+    ((bn_attn_rows_fn *)k->v->fn)(&a);
 }
 
 /* Halves serve as blocks and as queries: the time does not depend on what is there. */

@@ -12,30 +12,26 @@ static void spoil(float *y, size_t n)
     if (wrong_from <= n && n <= wrong_to) *y = 2 * *y + 1;
 }
 
-static void wrong_attn_f32(float *o, float *m, float *l, const float *q, size_t n_q, const float *k,
-                           const float *v, size_t kv_stride, size_t n, size_t dim, float scale,
-                           const float *next_k, const float *next_v)
+static void spoil_attn(const struct bn_attn_args *a) { spoil(a->o + a->n_q * a->dim - 1, a->n_q); }
+
+static void wrong_attn_f32(const struct bn_attn_args *a)
 {
-    right.attn_f32(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
-    spoil(o + n_q * dim - 1, n_q);
+    right.attn_f32(a);
+    spoil_attn(a);
 }
 
-static void wrong_attn_f16(float *o, float *m, float *l, const float *q, size_t n_q,
-                           const uint16_t *k, const uint16_t *v, size_t kv_stride, size_t n,
-                           size_t dim, float scale, const uint16_t *next_k, const uint16_t *next_v)
+static void wrong_attn_f16(const struct bn_attn_args *a)
 {
-    right.attn_f16(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
-    spoil(o + n_q * dim - 1, n_q);
+    right.attn_f16(a);
+    spoil_attn(a);
 }
 
 static bn_attn_rows_fn *right_rows;
 
-static void wrong_attn_rows(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
-                            const void *v, size_t kv_stride, size_t n, size_t dim, float scale,
-                            const void *next_k, const void *next_v)
+static void wrong_attn_rows(const struct bn_attn_args *a)
 {
-    right_rows(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
-    spoil(o + n_q * dim - 1, n_q);
+    right_rows(a);
+    spoil_attn(a);
 }
 
 static void wrong_attn_codes(const struct bn_attn_codes *a)
