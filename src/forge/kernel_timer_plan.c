@@ -125,12 +125,12 @@ static void add_dots(struct bitnet_kernel_timer *t, const struct bn_kernel_info 
 }
 
 /* Blocks of rows that are rotated. */
-static void add_turn(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t n)
+static void add_rotate(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t n)
 {
-    struct task *k = add(t, v, (struct size){.cols = BN_TURN_BLOCK, .tok = n});
-    k->bytes = (double)BN_TURN_BLOCK * BN_TURN_BLOCK * sizeof(float);
-    k->macs = (double)BN_TURN_BLOCK * BN_TURN_BLOCK * (double)n;
-    snprintf(k->work, sizeof k->work, "%zu of %d", n, BN_TURN_BLOCK);
+    struct task *k = add(t, v, (struct size){.cols = BN_ROTATE_BLOCK, .tok = n});
+    k->bytes = (double)BN_ROTATE_BLOCK * BN_ROTATE_BLOCK * sizeof(float);
+    k->macs = (double)BN_ROTATE_BLOCK * BN_ROTATE_BLOCK * (double)n;
+    snprintf(k->work, sizeof k->work, "%zu of %d", n, BN_ROTATE_BLOCK);
 }
 
 static void add_conv(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t tok)
@@ -324,9 +324,9 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
         add_dots(t, v, MANY_TOKENS);
         break;
     case OP_dots_f16: add_dots(t, v, 1); break;
-    case OP_turn:
-        add_turn(t, v, 1);
-        add_turn(t, v, BN_SCREEN2_ROWS);
+    case OP_rotate:
+        add_rotate(t, v, 1);
+        add_rotate(t, v, BN_SCREEN2_ROWS);
         break;
     case OP_screen2:
         if (c->n_embd > BN_SCREEN2_COLS_MAX) break;

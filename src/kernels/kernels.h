@@ -8,7 +8,7 @@
  *  - integer sums are exact, in any order;
  *  - float sums run in BN_LANES lanes: element i goes to lane i % 16, each step is one rounded
  *    multiplication and one rounded addition (never fused), lanes start at +0 and are then added by
- *    the tree l[j] += l[j+8], l[j+4], l[j+2], l[j+1]; those of turn in pieces, as stated there;
+ *    the tree l[j] += l[j+8], l[j+4], l[j+2], l[j+1]; those of rotate in pieces, as stated there;
  *  - division and square root are IEEE, subnormals are kept; exp is bn_exp() of kernels/exp.h;
  *  - where a result is a NaN, that it is a NaN is stated, its bits are not.
  * Pointers need only the alignment of their type, and no variant reads or writes beyond the stated
@@ -32,10 +32,10 @@ enum {
     BN_SCREEN2_BLOCK = BN_K_ALIGN, /* columns that share a weight there */
     BN_SCREEN2_BASE = 192,         /* the least weight; a byte is added to it */
     BN_SCREEN2_COLS_MAX = 12288,
-    BN_TURN_BLOCK = BN_SCREEN2_BLOCK, /* columns that are rotated together */
-    BN_TURN_STRIP = 16,               /* of them are neighbours in a rotation's matrix */
-    BN_TURN_PIECE = 32,               /* products of one sum there */
-    BN_DENSE8_ROWS = 4                /* rows of a group of a matrix with one byte a weight */
+    BN_ROTATE_BLOCK = BN_SCREEN2_BLOCK, /* columns that are rotated together */
+    BN_ROTATE_STRIP = 16,               /* of them are neighbours in a rotation's matrix */
+    BN_ROTATE_PIECE = 32,               /* products of one sum there */
+    BN_DENSE8_ROWS = 4                  /* rows of a group of a matrix with one byte a weight */
 };
 
 /* From token to token of int8 activations: an odd multiple, since tokens a power of two apart would
@@ -99,14 +99,14 @@ typedef void bn_dots_fn(float *y, size_t y_stride, const float *rows, size_t n_r
 /* One token with rows of halves, widened as by row_f16: y[r] = lane sum of rows[r * n + i] * x[i]. */
 typedef void bn_dots_f16_fn(float *y, const void *rows, size_t n_rows, const float *x, size_t n);
 
-/* Vectors of BN_TURN_BLOCK numbers times a square matrix, whose element of row i and column j is
- * m[bn_turn_at(i, j)]: y[t * stride + i] is the sum of its products with x[t * stride + j], in pieces
- * of BN_TURN_PIECE, each from +0 on and in order; pieces are then added in order. */
-typedef void bn_turn_fn(float *y, const float *m, const float *x, size_t stride, size_t n);
+/* Vectors of BN_ROTATE_BLOCK numbers times a square matrix, whose element of row i and column j is
+ * m[bn_rotate_at(i, j)]: y[t * stride + i] is the sum of its products with x[t * stride + j], in pieces
+ * of BN_ROTATE_PIECE, each from +0 on and in order; pieces are then added in order. */
+typedef void bn_rotate_fn(float *y, const float *m, const float *x, size_t stride, size_t n);
 
-static inline size_t bn_turn_at(size_t i, size_t j)
+static inline size_t bn_rotate_at(size_t i, size_t j)
 {
-    return (i / BN_TURN_STRIP * BN_TURN_BLOCK + j) * BN_TURN_STRIP + i % BN_TURN_STRIP;
+    return (i / BN_ROTATE_STRIP * BN_ROTATE_BLOCK + j) * BN_ROTATE_STRIP + i % BN_ROTATE_STRIP;
 }
 
 /* ---- coarse screening: rows of two bits a weight, blocks of columns with a weight of their own ----

@@ -430,14 +430,14 @@ TEST bool test_attn_fold(bn_attn_fold_fn *f)
 }
 
 /* As many vectors as are taken at a time, and one more. */
-TEST bool test_turn(bn_turn_fn *f, float *m)
+TEST bool test_rotate(bn_rotate_fn *f, float *m)
 {
-    enum { VECTORS = 9, LEN = VECTORS * BN_TURN_BLOCK };
+    enum { VECTORS = 9, LEN = VECTORS * BN_ROTATE_BLOCK };
     float x[LEN], a[LEN], b[LEN];
-    fill(m, BN_TURN_BLOCK * BN_TURN_BLOCK, 14);
+    fill(m, BN_ROTATE_BLOCK * BN_ROTATE_BLOCK, 14);
     fill(x, LEN, 15);
-    bn_turn_c(a, m, x, BN_TURN_BLOCK, VECTORS);
-    f(b, m, x, BN_TURN_BLOCK, VECTORS);
+    bn_rotate_c(a, m, x, BN_ROTATE_BLOCK, VECTORS);
+    f(b, m, x, BN_ROTATE_BLOCK, VECTORS);
     return same(a, b, sizeof a);
 }
 
@@ -567,7 +567,7 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
           test_kv(bn_kv_put_values_c, bn_kv_put_values_c, k->kv_get_values, bn_kv_get_values_c));
     CHECK(dots, test_dots(k->dots));
     CHECK(dots_f16, test_dots_f16(k->dots_f16));
-    CHECK(turn, test_turn(k->turn, many->turn));
+    CHECK(rotate, test_rotate(k->rotate, many->rotation));
     CHECK(screen2, test_screen2(k->screen2));
     CHECK(dense8, test_dense8(k->dense8));
     CHECK(rows_r2, test_rows_r2(k->rows_r2, false) && test_rows_r2(k->rows_r2, true));

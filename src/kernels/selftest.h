@@ -40,7 +40,7 @@ struct many {
     int32_t sum[MANY_TOK];
     int8_t w[MANY_ROWS * MANY_COLS], q[MANY_TOK * MANY_PADDED];
     uint8_t packed[2][(MANY_ROWS + 5) * MANY_PADDED / 4];
-    float turn[BN_TURN_BLOCK * BN_TURN_BLOCK]; /* of another test */
+    float rotation[BN_ROTATE_BLOCK * BN_ROTATE_BLOCK]; /* of another test */
 };
 
 /* scratch: what the variant asks for with MANY_ROWS and MANY_COLS */

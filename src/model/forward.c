@@ -300,14 +300,14 @@ static const struct input *prepare(struct bn_forward *f, const struct recipe *r,
 
 /* The recipe of some projections of a layer that take the same rows: `norm`, then that of the
  * projection itself, where there is one (BitNet embeddings: then each has its own). */
-static struct recipe recipe_of(const struct bn_layer *y, enum proj first, enum proj last,
+static struct recipe recipe_of(const struct bn_layer *layer, enum proj first, enum proj last,
                                const float *from, size_t from_stride, const float *norm,
                                size_t cols)
 {
-    struct recipe r = {from, from_stride, cols, norm, y->in_norm[first], false, false};
+    struct recipe r = {from, from_stride, cols, norm, layer->in_norm[first], false, false};
     for (enum proj p = first; p <= last; p++) {
-        r.rotated |= y->proj[p].rotated;
-        r.plain |= !y->proj[p].rotated;
+        r.rotated |= layer->proj[p].rotated;
+        r.plain |= !layer->proj[p].rotated;
     }
     return r;
 }
@@ -442,22 +442,22 @@ static void activate(struct bn_forward *f, struct bn_range rows, uint32_t worker
 static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in,
                      const struct recipe *recipe, uint32_t worker)
 {
-    const struct bn_layer *y = layer_of(f, il, worker);
+    const struct bn_layer *layer = layer_of(f, il, worker);
     const struct face *x = &in->plain; /* feed-forward lists are made where nothing is rotated */
-    bool apart = bn_ffn_wants_up(f->ffn, il) || y->in_norm[UP];
+    bool apart = bn_ffn_wants_up(f->ffn, il) || layer->in_norm[UP];
     struct bn_range r;
     if (apart) {
-        project_all(f, f->gate, y, GATE, in, worker);
+        project_all(f, f->gate, layer, GATE, in, worker);
         bn_pool_barrier(f->pool, worker);
         if (bn_ffn_wants_up(f->ffn, il) &&
             bn_ffn_up(f->ffn, il, f->up, f->gate, x->q8, x->sum[0], x->inv[0], worker))
             return;
-        in = next_input(f, in, *recipe, y->in_norm[UP], worker);
+        in = next_input(f, in, *recipe, layer->in_norm[UP], worker);
     }
-    deal(f, &y->proj[UP], worker);
+    deal(f, &layer->proj[UP], worker);
     while (bn_pool_take(f->pool, worker, &r)) {
-        if (!apart) project(f, f->gate, y, GATE, in, r, worker);
-        project(f, f->up, y, UP, in, r, worker);
+        if (!apart) project(f, f->gate, layer, GATE, in, r, worker);
+        project(f, f->up, layer, UP, in, r, worker);
         activate(f, r, worker);
     }
 }
@@ -484,38 +484,39 @@ static void note_activity(struct bn_forward *f, uint32_t il, const struct input 
 /* ------------------------------------------------------------------ the pass */
 
 /* Attention of a layer: out of x into att. */
-static void attend(struct bn_forward *f, const struct bn_layer *y, uint32_t worker)
+static void attend(struct bn_forward *f, const struct bn_layer *layer, uint32_t worker)
 {
     size_t n_embd = f->m->config.n_embd;
-    const float *const *ng = y->in_norm;
-    struct recipe r = recipe_of(y, Q, V, f->x, n_embd, y->attn_norm, n_embd);
+    const float *const *ng = layer->in_norm;
+    struct recipe r = recipe_of(layer, Q, V, f->x, n_embd, layer->attn_norm, n_embd);
     const struct input *in = prepare(f, &r, worker);
-    project_all(f, f->q, y, Q, in, worker);
+    project_all(f, f->q, layer, Q, in, worker);
     in = next_input(f, in, r, ng[K], worker);
-    project_all(f, f->k, y, K, in, worker);
+    project_all(f, f->k, layer, K, in, worker);
     in = next_input(f, in, r, ng[V], worker);
-    project_all(f, f->v, y, V, in, worker);
+    project_all(f, f->v, layer, V, in, worker);
     bn_pool_barrier(f->pool, worker);
-    bn_attention_work(
-        f->attention,
-        &(struct bn_attention_layer){y, y->index, f->att, f->mix_dim, f->q, f->q_rows, f->k, f->v},
-        worker);
+    bn_attention_work(f->attention,
+                      &(struct bn_attention_layer){layer, layer->index, f->att, f->mix_dim, f->q,
+                                                   f->q_rows, f->k, f->v},
+                      worker);
 }
 
 /* The same of a layer with a delta net. */
-static void mix_delta(struct bn_forward *f, const struct bn_layer *y, uint32_t worker)
+static void mix_delta(struct bn_forward *f, const struct bn_layer *layer, uint32_t worker)
 {
     size_t n_embd = f->m->config.n_embd;
-    struct recipe r = recipe_of(y, DELTA_QKV, DELTA_BETA, f->x, n_embd, y->attn_norm, n_embd);
+    struct recipe r =
+        recipe_of(layer, DELTA_QKV, DELTA_BETA, f->x, n_embd, layer->attn_norm, n_embd);
     const struct input *in = prepare(f, &r, worker);
-    project_all(f, f->qkv, y, DELTA_QKV, in, worker);
-    project_all(f, f->z, y, DELTA_Z, in, worker);
-    project_all(f, f->alpha, y, DELTA_ALPHA, in, worker);
-    project_all(f, f->beta, y, DELTA_BETA, in, worker);
+    project_all(f, f->qkv, layer, DELTA_QKV, in, worker);
+    project_all(f, f->z, layer, DELTA_Z, in, worker);
+    project_all(f, f->alpha, layer, DELTA_ALPHA, in, worker);
+    project_all(f, f->beta, layer, DELTA_BETA, in, worker);
     bn_pool_barrier(f->pool, worker);
     bn_delta_work(f->delta,
-                  &(struct bn_delta_layer){.layer = y,
-                                           .index = y->index,
+                  &(struct bn_delta_layer){.weights = layer,
+                                           .index = layer->index,
                                            .out = f->att,
                                            .qkv = f->qkv,
                                            .z = f->z,
@@ -528,23 +529,23 @@ static void mix_delta(struct bn_forward *f, const struct bn_layer *y, uint32_t w
 /* One layer: x is its input, and then its output. */
 static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
 {
-    const struct bn_layer *y = layer_of(f, il, worker);
+    const struct bn_layer *layer = layer_of(f, il, worker);
     size_t n_embd = f->m->config.n_embd, n_ff = f->m->config.n_ff;
-    enum proj last = y->is_delta ? DELTA_OUT : O;
-    size_t mixed = y->is_delta ? bn_delta_value_width(&f->m->config.delta) : f->q_dim;
+    enum proj last = layer->is_delta ? DELTA_OUT : O;
+    size_t mixed = layer->is_delta ? bn_delta_value_width(&f->m->config.delta) : f->q_dim;
 
     bn_prof_row(f->prof, worker, il + 1);
-    if (y->is_delta) mix_delta(f, y, worker);
-    else attend(f, y, worker);
+    if (layer->is_delta) mix_delta(f, layer, worker);
+    else attend(f, layer, worker);
     bn_pool_barrier(f->pool, worker);
-    struct recipe r = recipe_of(y, last, last, f->att, f->mix_dim, y->attn_sub_norm, mixed);
-    project_residual(f, y, last, prepare(f, &r, worker), worker);
+    struct recipe r = recipe_of(layer, last, last, f->att, f->mix_dim, layer->attn_sub_norm, mixed);
+    project_residual(f, layer, last, prepare(f, &r, worker), worker);
     bn_pool_barrier(f->pool, worker);
 
-    r = recipe_of(y, GATE, UP, f->x, n_embd, y->ffn_norm, n_embd);
+    r = recipe_of(layer, GATE, UP, f->x, n_embd, layer->ffn_norm, n_embd);
     gated_up(f, il, prepare(f, &r, worker), &r, worker);
     bn_pool_barrier(f->pool, worker);
-    r = recipe_of(y, DOWN, DOWN, f->up, n_ff, y->ffn_sub_norm, n_ff);
+    r = recipe_of(layer, DOWN, DOWN, f->up, n_ff, layer->ffn_sub_norm, n_ff);
     const struct input *in = prepare(f, &r, worker);
     if (f->activity.due && worker == 0) note_activity(f, il, in);
     project_down(f, il, in, worker);
@@ -572,10 +573,10 @@ static void walk_draft(void *arg, uint32_t worker)
 {
     struct bn_forward *f = arg;
     const struct bn_config *c = &f->m->config;
-    const struct bn_layer *y = layer_of(f, c->n_layer, worker);
+    const struct bn_layer *layer = layer_of(f, c->n_layer, worker);
     const struct bn_kernels *k = &f->m->kernels;
     size_t n_embd = c->n_embd;
-    const float *norm = f->chained ? y->mtp_out_norm : f->m->out_norm;
+    const float *norm = f->chained ? layer->mtp_out_norm : f->m->out_norm;
     struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1), r;
 
     bn_prof_row(f->prof, worker, c->n_layer + 1);
@@ -583,15 +584,15 @@ static void walk_draft(void *arg, uint32_t worker)
     for (size_t t = tokens.begin; t < tokens.end; t++) {
         float *e = f->draft + t * 2 * n_embd, *h = e + n_embd;
         bn_model_embed(f->m, e, f->batch[t].token);
-        k->rmsnorm(e, e, y->mtp_embed_norm, n_embd, c->eps);
+        k->rmsnorm(e, e, layer->mtp_embed_norm, n_embd, c->eps);
         k->rmsnorm(h, f->x + f->behind[t] * n_embd, norm, n_embd, c->eps);
-        k->rmsnorm(h, h, y->mtp_hidden_norm, n_embd, c->eps);
+        k->rmsnorm(h, h, layer->mtp_hidden_norm, n_embd, c->eps);
     }
     bn_pool_barrier(f->pool, worker);
-    struct recipe recipe = recipe_of(y, MTP_IN, MTP_IN, f->draft, 2 * n_embd, NULL, 2 * n_embd);
+    struct recipe recipe = recipe_of(layer, MTP_IN, MTP_IN, f->draft, 2 * n_embd, NULL, 2 * n_embd);
     const struct input *in = prepare(f, &recipe, worker);
-    deal(f, &y->proj[MTP_IN], worker);
-    while (bn_pool_take(f->pool, worker, &r)) project(f, f->x, y, MTP_IN, in, r, worker);
+    deal(f, &layer->proj[MTP_IN], worker);
+    while (bn_pool_take(f->pool, worker, &r)) project(f, f->x, layer, MTP_IN, in, r, worker);
     bn_pool_barrier(f->pool, worker);
     walk_layer(f, c->n_layer, worker);
     bn_prof_row(f->prof, worker, 0);

@@ -40,9 +40,9 @@ static void wrong_attn_codes(const struct bn_attn_codes *a)
     spoil(a->o + a->n_q * a->dim - 1, a->n_q);
 }
 
-static void wrong_turn(float *y, const float *m, const float *x, size_t stride, size_t n)
+static void wrong_rotate(float *y, const float *m, const float *x, size_t stride, size_t n)
 {
-    right.turn(y, m, x, stride, n);
+    right.rotate(y, m, x, stride, n);
     spoil(y + n * stride - 1, n);
 }
 
@@ -247,8 +247,8 @@ void check_self_test(struct ck *c, uint32_t features)
     k.conv_silu = wrong_conv_silu;
     expect(c, &k, "conv_silu", "the first token");
     k = right;
-    k.turn = wrong_turn;
-    expect(c, &k, "turn", "the last vector");
+    k.rotate = wrong_rotate;
+    expect(c, &k, "rotate", "the last vector");
     for (size_t i = 0; i < BN_ARRAY_LEN(layouts); i++) plant_in_layout(c, &layouts[i]);
     plant_in_planes(c, "gemm_b1", offsetof(struct bn_kernels, gemm_b1));
     plant_in_planes(c, "gemm_g2", offsetof(struct bn_kernels, gemm_g2));

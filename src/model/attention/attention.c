@@ -128,35 +128,35 @@ static void reset(const struct bn_attention *a, struct state s, size_t n_q)
 
 /* One token and one KV head: rotates its key and the queries that share it, and puts key and value
  * into the cache. */
-static void rotate_and_store(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
-                             uint32_t kv_head, uint32_t worker)
+static void rotate_and_store(struct bn_attention *a, const struct bn_attention_layer *layer,
+                             size_t t, uint32_t kv_head, uint32_t worker)
 {
     (void)worker;
     const struct bn_config *c = &a->m->config;
     const struct bn_kernels *kn = &a->m->kernels;
     size_t dim = a->dim;
-    float *q = y->q + t * y->q_stride + kv_head * a->group * dim;
-    float *k = bn_attention_row(a, y, t, kv_head, false);
-    for (size_t i = 0; y->layer->q_norm && i < a->group; i++)
-        kn->rmsnorm(q + i * dim, q + i * dim, y->layer->q_norm, dim, c->eps);
-    if (y->layer->k_norm) kn->rmsnorm(k, k, y->layer->k_norm, dim, c->eps);
+    float *q = layer->q + t * layer->q_stride + kv_head * a->group * dim;
+    float *k = bn_attention_row(a, layer, t, kv_head, false);
+    for (size_t i = 0; layer->weights->q_norm && i < a->group; i++)
+        kn->rmsnorm(q + i * dim, q + i * dim, layer->weights->q_norm, dim, c->eps);
+    if (layer->weights->k_norm) kn->rmsnorm(k, k, layer->weights->k_norm, dim, c->eps);
     const float *angles = a->rope + (size_t)a->batch[t].pos * c->rope_dim;
     kn->rope(q, a->group, dim, c->rope_dim / 2, angles);
     kn->rope(k, 1, dim, c->rope_dim / 2, angles);
-    bn_attention_store(a, y, t, kv_head, false);
-    bn_attention_store(a, y, t, kv_head, true);
+    bn_attention_store(a, layer, t, kv_head, false);
+    bn_attention_store(a, layer, t, kv_head, true);
 }
 
 /* This worker's share of tokens and KV heads: rotating, or storing. */
-typedef void step_fn(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
+typedef void step_fn(struct bn_attention *a, const struct bn_attention_layer *layer, size_t t,
                      uint32_t kv_head, uint32_t worker);
-static void for_share(struct bn_attention *a, const struct bn_attention_layer *y, uint32_t worker,
-                      step_fn *step)
+static void for_share(struct bn_attention *a, const struct bn_attention_layer *layer,
+                      uint32_t worker, step_fn *step)
 {
     uint32_t heads = a->m->config.n_head_kv, threads = bn_pool_threads(a->pool);
     bn_prof_mark(a->prof, worker, BN_OP_ROPE);
     for (size_t i = worker; i < a->n * heads; i += threads)
-        step(a, y, i / heads, (uint32_t)(i % heads), worker);
+        step(a, layer, i / heads, (uint32_t)(i % heads), worker);
 }
 
 /* ------------------------------------------------------------------ tasks */
@@ -225,14 +225,14 @@ static void note_work(const struct bn_attention *a, size_t positions, size_t pai
 }
 
 /* Query i of a state is done: head `head` of token t. */
-static void finish(const struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
+static void finish(const struct bn_attention *a, const struct bn_attention_layer *layer, size_t t,
                    size_t head, struct state s, size_t i)
 {
-    float *out = y->out + t * y->out_stride + head * a->dim;
+    float *out = layer->out + t * layer->out_stride + head * a->dim;
     for (size_t d = 0; d < a->dim; d++) out[d] = s.o[i * a->dim + d] / s.l[i];
     if (a->m->config.attn_gate)
-        a->m->kernels.sigmoid_mul(out, out, y->q + t * y->q_stride + a->q_row + head * a->dim,
-                                  a->dim);
+        a->m->kernels.sigmoid_mul(
+            out, out, layer->q + t * layer->q_stride + a->q_row + head * a->dim, a->dim);
 }
 
 /* Tokens from t on that are taken together: of one sequence, in a row, and not across a block of
@@ -249,42 +249,44 @@ static size_t run_length(const struct bn_attention *a, size_t t)
 
 /* A whole task: nt tokens as run_length() says and one KV head. Blocks that all of them see whole
  * are taken together, so that keys and values are read once; the last one by each token alone. */
-static void attend(struct bn_attention *a, const struct bn_attention_layer *y, size_t t, size_t nt,
-                   uint32_t kv_head, uint32_t worker)
+static void attend(struct bn_attention *a, const struct bn_attention_layer *layer, size_t t,
+                   size_t nt, uint32_t kv_head, uint32_t worker)
 {
     const struct bn_batch_token *b = &a->batch[t];
     size_t group = a->group, wide = group * a->dim, block = 0;
     uint32_t next_head = kv_head + bn_pool_threads(a->pool); /* of this worker */
     struct state s = own_state(a, worker);
-    const float *q = y->q + t * y->q_stride + kv_head * wide;
+    const float *q = layer->q + t * layer->q_stride + kv_head * wide;
     bn_prof_mark(a->prof, worker, BN_OP_ATTN);
     if (bn_prof_on(a->prof)) /* token i sees pos + 1 + i positions */
         note_work(a, b->pos + nt, group * (nt * (b->pos + 1) + nt * (nt - 1) / 2), worker);
     if (nt > 1) { /* the queries side by side, behind the state's o */
         float *side = s.o + a->state_queries * a->dim;
         for (size_t i = 0; i < nt; i++)
-            memcpy(side + i * wide, q + i * y->q_stride, wide * sizeof *q);
+            memcpy(side + i * wide, q + i * layer->q_stride, wide * sizeof *q);
         q = side;
     }
     struct queries all = take_queries(a, q, nt * group, worker);
     reset(a, s, nt * group);
     for (; (block + 1) * BN_ATTN_BLOCK <= b->pos + 1; block++) {
-        struct bn_attention_view w = bn_attention_view(a, y, t, kv_head, next_head, block, worker);
+        struct bn_attention_view w =
+            bn_attention_view(a, layer, t, kv_head, next_head, block, worker);
         attend_block(a, &w, BN_ATTN_BLOCK, s, all, nt * group);
     }
     struct bn_attention_view last = {0};
     bool more = block <= b->pos / BN_ATTN_BLOCK;
-    if (more) last = bn_attention_view(a, y, t + nt - 1, kv_head, next_head, block, worker);
+    if (more) last = bn_attention_view(a, layer, t + nt - 1, kv_head, next_head, block, worker);
     for (size_t i = 0; i < nt; i++) {
         struct state one = {s.o + i * wide, s.m + i * group, s.l + i * group};
         if (more)
             attend_block(a, &last, b[i].pos + 1 - block * BN_ATTN_BLOCK, one,
                          from_query(a, all, i * group), group);
-        for (size_t h = 0; h < group; h++) finish(a, y, t + i, kv_head * group + h, one, h);
+        for (size_t h = 0; h < group; h++) finish(a, layer, t + i, kv_head * group + h, one, h);
     }
 }
 
-static void attend_all(struct bn_attention *a, const struct bn_attention_layer *y, uint32_t worker)
+static void attend_all(struct bn_attention *a, const struct bn_attention_layer *layer,
+                       uint32_t worker)
 {
     uint32_t heads = a->m->config.n_head_kv, threads = bn_pool_threads(a->pool);
     size_t task = 0;
@@ -294,13 +296,13 @@ static void attend_all(struct bn_attention *a, const struct bn_attention_layer *
             if (task++ % threads != worker) continue;
             if (a->independent) {
                 bn_prof_mark(a->prof, worker, BN_OP_ROPE);
-                rotate_and_store(a, y, t, head, worker);
+                rotate_and_store(a, layer, t, head, worker);
             }
-            attend(a, y, t, nt, head, worker);
+            attend(a, layer, t, nt, head, worker);
             if (a->independent && bn_kv_has_blocks(a->kv)) {
                 bn_prof_mark(a->prof, worker, BN_OP_ROPE);
-                bn_attention_store_page(a, y, t, head, worker);
-                bn_attention_store_tail(a, y, t, head, worker);
+                bn_attention_store_page(a, layer, t, head, worker);
+                bn_attention_store_tail(a, layer, t, head, worker);
             }
         }
     }
@@ -330,12 +332,12 @@ static size_t first_cut(const struct bn_attention *a, struct bn_range task)
 }
 
 /* Those blocks of a task that lie in `share`. A task's running state is in its first block's place. */
-static void attend_share(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
+static void attend_share(struct bn_attention *a, const struct bn_attention_layer *layer, size_t t,
                          uint32_t kv_head, struct bn_range share, uint32_t worker)
 {
     struct bn_range task = task_blocks(a, t, kv_head);
     size_t from = bn_max_size(task.begin, share.begin), to = bn_min_size(task.end, share.end);
-    const float *q = y->q + t * y->q_stride + kv_head * a->group * a->dim;
+    const float *q = layer->q + t * layer->q_stride + kv_head * a->group * a->dim;
     if (from >= to) return;
     bn_prof_mark(a->prof, worker, BN_OP_ATTN);
     if (bn_prof_on(a->prof)) {
@@ -349,13 +351,13 @@ static void attend_share(struct bn_attention *a, const struct bn_attention_layer
         if (i == from || from != task.begin) reset(a, s, a->group);
         size_t block = i - task.begin;
         struct bn_attention_view w =
-            bn_attention_view(a, y, t, kv_head, kv_head + 1, block, worker);
+            bn_attention_view(a, layer, t, kv_head, kv_head + 1, block, worker);
         attend_block(a, &w, a->batch[t].pos + 1 - block * BN_ATTN_BLOCK, s, all, a->group);
     }
 }
 
 /* Query i of a task: folds the blocks that were computed apart. */
-static void fold_rest(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
+static void fold_rest(struct bn_attention *a, const struct bn_attention_layer *layer, size_t t,
                       uint32_t kv_head, size_t i)
 {
     struct bn_range task = task_blocks(a, t, kv_head);
@@ -365,23 +367,24 @@ static void fold_rest(struct bn_attention *a, const struct bn_attention_layer *y
         struct state b = block_state(a, block);
         a->m->kernels.attn_fold(o, &s.m[i], &s.l[i], b.o + i * a->dim, b.m[i], b.l[i], a->dim);
     }
-    finish(a, y, t, kv_head * a->group + i, s, i);
+    finish(a, layer, t, kv_head * a->group + i, s, i);
 }
 
-static void attend_split(struct bn_attention *a, const struct bn_attention_layer *y,
+static void attend_split(struct bn_attention *a, const struct bn_attention_layer *layer,
                          uint32_t worker)
 {
     uint32_t heads = a->m->config.n_head_kv, threads = bn_pool_threads(a->pool);
     struct bn_range share = bn_pool_share(a->pool, worker, a->first[a->n], 1);
     for (size_t t = 0; t < a->n; t++)
-        for (uint32_t head = 0; head < heads; head++) attend_share(a, y, t, head, share, worker);
+        for (uint32_t head = 0; head < heads; head++)
+            attend_share(a, layer, t, head, share, worker);
     bn_pool_barrier(a->pool, worker);
     bn_prof_mark(a->prof, worker, BN_OP_FOLD);
     for (size_t i = worker; i < a->n * a->group * heads; i += threads)
-        fold_rest(a, y, i / (a->group * heads), (uint32_t)(i / a->group % heads), i % a->group);
+        fold_rest(a, layer, i / (a->group * heads), (uint32_t)(i / a->group % heads), i % a->group);
     if (!bn_kv_has_blocks(a->kv)) return;
-    for_share(a, y, worker, bn_attention_store_page);
-    for_share(a, y, worker, bn_attention_store_tail);
+    for_share(a, layer, worker, bn_attention_store_page);
+    for_share(a, layer, worker, bn_attention_store_tail);
 }
 
 /* Whether it pays: compares the busiest worker's blocks with an equal share. Sequences that share
@@ -417,20 +420,21 @@ void bn_attention_begin(struct bn_attention *a, const struct bn_batch_token *bat
 
 /* Tokens of one sequence see each other's keys, and workers that share a task need its queries: then
  * these are all made first. Else each task begins with its own. */
-void bn_attention_work(struct bn_attention *a, const struct bn_attention_layer *y, uint32_t worker)
+void bn_attention_work(struct bn_attention *a, const struct bn_attention_layer *layer,
+                       uint32_t worker)
 {
     bool together = !a->independent && bn_kv_has_blocks(a->kv);
     if (!a->independent || a->split) {
-        for_share(a, y, worker, rotate_and_store);
+        for_share(a, layer, worker, rotate_and_store);
         bn_pool_barrier(a->pool, worker);
     }
     if (together && a->page_ends) {
-        for_share(a, y, worker, bn_attention_store_page);
+        for_share(a, layer, worker, bn_attention_store_page);
         bn_pool_barrier(a->pool, worker);
     }
-    if (a->split) attend_split(a, y, worker);
-    else attend_all(a, y, worker);
+    if (a->split) attend_split(a, layer, worker);
+    else attend_all(a, layer, worker);
     if (!together) return;
     bn_pool_barrier(a->pool, worker);
-    for_share(a, y, worker, bn_attention_store_tail);
+    for_share(a, layer, worker, bn_attention_store_tail);
 }

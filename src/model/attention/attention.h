@@ -28,7 +28,7 @@ void bn_attention_begin(struct bn_attention *a, const struct bn_batch_token *bat
  * n_head_kv * head_dim. q and k are rotated in place. Where the model has gates (attn_gate), they
  * stand behind the queries. */
 struct bn_attention_layer {
-    const struct bn_layer *layer;
+    const struct bn_layer *weights;
     uint32_t index; /* in the cache */
     float *out;
     size_t out_stride;
@@ -38,6 +38,7 @@ struct bn_attention_layer {
 };
 
 /* Inside a job, called by every worker after a barrier; `out` is there after the next one. */
-void bn_attention_work(struct bn_attention *a, const struct bn_attention_layer *y, uint32_t worker);
+void bn_attention_work(struct bn_attention *a, const struct bn_attention_layer *layer,
+                       uint32_t worker);
 
 #endif

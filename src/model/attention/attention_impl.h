@@ -45,23 +45,23 @@ struct bn_attention {
 
 /* A token's key or value in the batch. */
 static inline float *bn_attention_row(const struct bn_attention *a,
-                                      const struct bn_attention_layer *y, size_t t,
+                                      const struct bn_attention_layer *layer, size_t t,
                                       uint32_t kv_head, bool values)
 {
-    return (values ? y->v : y->k) + t * a->kv_row + kv_head * a->dim;
+    return (values ? layer->v : layer->k) + t * a->kv_row + kv_head * a->dim;
 }
 
 /* With blocks in the cache, at a batch's begin. */
 void bn_attention_begin_blocks(struct bn_attention *a);
 /* A key or value to its page; that of a block is rounded in the batch, where others see it. */
-void bn_attention_store(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
+void bn_attention_store(struct bn_attention *a, const struct bn_attention_layer *layer, size_t t,
                         uint32_t kv_head, bool values);
 /* With blocks in the cache, if token t is the last one of its page: the page's blocks. */
-void bn_attention_store_page(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
-                             uint32_t kv_head, uint32_t worker);
+void bn_attention_store_page(struct bn_attention *a, const struct bn_attention_layer *layer,
+                             size_t t, uint32_t kv_head, uint32_t worker);
 /* With blocks in the cache: token t's rows to the tail, if it is in one of the last pages. */
-void bn_attention_store_tail(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
-                             uint32_t kv_head, uint32_t worker);
+void bn_attention_store_tail(struct bn_attention *a, const struct bn_attention_layer *layer,
+                             size_t t, uint32_t kv_head, uint32_t worker);
 
 /* Keys and values of a block for the kernels; what comes next is on its way meanwhile. */
 struct bn_attention_view {
@@ -71,7 +71,7 @@ struct bn_attention_view {
 /* One block of token t's keys and values, as far as it sees them. Next comes its next block, or the
  * first one of `next_head` if there is such a head. Holds until the worker's next call. */
 struct bn_attention_view bn_attention_view(const struct bn_attention *a,
-                                           const struct bn_attention_layer *y, size_t t,
+                                           const struct bn_attention_layer *layer, size_t t,
                                            uint32_t kv_head, uint32_t next_head, size_t block,
                                            uint32_t worker);
 

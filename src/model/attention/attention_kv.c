@@ -16,13 +16,13 @@ static float *buffer_of(const struct bn_attention *a, uint32_t worker, bool valu
     return a->buffers + (2 * worker + (values ? 1 : 0)) * BN_ATTN_BLOCK * a->kv->keys.wide;
 }
 
-void bn_attention_store(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
+void bn_attention_store(struct bn_attention *a, const struct bn_attention_layer *layer, size_t t,
                         uint32_t kv_head, bool values)
 {
     const struct bn_kernels *kn = &a->m->kernels;
     const struct bn_kv_side *side = side_of(a, values);
     const struct bn_batch_token *b = &a->batch[t];
-    float *x = bn_attention_row(a, y, t, kv_head, values);
+    float *x = bn_attention_row(a, layer, t, kv_head, values);
     if (side->block_bits) {
         uint16_t half[BN_MAX_HEAD_DIM];
         kn->f32_to_f16(half, x, a->dim);
@@ -30,29 +30,30 @@ void bn_attention_store(struct bn_attention *a, const struct bn_attention_layer 
         return;
     }
     uint32_t page = b->seq->pages[b->pos / BN_ATTN_BLOCK];
-    bn_kv_put_row(side, kn, bn_kv_head(a->kv, y->index, page, kv_head, values),
+    bn_kv_put_row(side, kn, bn_kv_head(a->kv, layer->index, page, kv_head, values),
                   b->pos % BN_ATTN_BLOCK, x);
 }
 
 /* The rows of token t's own page up to its own, as they are before they become part of a block. */
-static void gather(float *to, const struct bn_attention *a, const struct bn_attention_layer *y,
+static void gather(float *to, const struct bn_attention *a, const struct bn_attention_layer *layer,
                    size_t t, uint32_t kv_head, bool values)
 {
     const struct bn_batch_token *b = &a->batch[t];
     size_t wide = a->kv->keys.wide;
     for (uint32_t pos = b->pos - b->pos % BN_ATTN_BLOCK; pos <= b->pos; pos++, to += wide) {
         if (pos >= a->spans[t].first)
-            memcpy(to, bn_attention_row(a, y, t - (b->pos - pos), kv_head, values),
+            memcpy(to, bn_attention_row(a, layer, t - (b->pos - pos), kv_head, values),
                    a->dim * sizeof *to);
         else
             a->m->kernels.row_f16(
-                to, bn_kv_tail_row(a->kv, b->seq->tail, y->index, pos, kv_head, values), a->dim);
+                to, bn_kv_tail_row(a->kv, b->seq->tail, layer->index, pos, kv_head, values),
+                a->dim);
         memset(to + a->dim, 0, (wide - a->dim) * sizeof *to);
     }
 }
 
-void bn_attention_store_page(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
-                             uint32_t kv_head, uint32_t worker)
+void bn_attention_store_page(struct bn_attention *a, const struct bn_attention_layer *layer,
+                             size_t t, uint32_t kv_head, uint32_t worker)
 {
     const struct bn_batch_token *b = &a->batch[t];
     if (b->pos % BN_ATTN_BLOCK != BN_ATTN_BLOCK - 1) return;
@@ -60,14 +61,14 @@ void bn_attention_store_page(struct bn_attention *a, const struct bn_attention_l
     for (int values = 0; values < 2; values++) {
         if (!side_of(a, values)->block_bits) continue;
         float *rows = buffer_of(a, worker, values);
-        gather(rows, a, y, t, kv_head, values);
+        gather(rows, a, layer, t, kv_head, values);
         bn_kv_put_block(side_of(a, values), &a->m->kernels,
-                        bn_kv_head(a->kv, y->index, page, kv_head, values), rows);
+                        bn_kv_head(a->kv, layer->index, page, kv_head, values), rows);
     }
 }
 
-void bn_attention_store_tail(struct bn_attention *a, const struct bn_attention_layer *y, size_t t,
-                             uint32_t kv_head, uint32_t worker)
+void bn_attention_store_tail(struct bn_attention *a, const struct bn_attention_layer *layer,
+                             size_t t, uint32_t kv_head, uint32_t worker)
 {
     (void)worker;
     const struct bn_batch_token *b = &a->batch[t];
@@ -75,18 +76,18 @@ void bn_attention_store_tail(struct bn_attention *a, const struct bn_attention_l
     for (int values = 0; values < 2; values++)
         if (side_of(a, values)->block_bits)
             a->m->kernels.f32_to_f16(
-                bn_kv_tail_row(a->kv, b->seq->tail, y->index, b->pos, kv_head, values),
-                bn_attention_row(a, y, t, kv_head, values), a->dim);
+                bn_kv_tail_row(a->kv, b->seq->tail, layer->index, b->pos, kv_head, values),
+                bn_attention_row(a, layer, t, kv_head, values), a->dim);
 }
 
 struct bn_attention_view bn_attention_view(const struct bn_attention *a,
-                                           const struct bn_attention_layer *y, size_t t,
+                                           const struct bn_attention_layer *layer, size_t t,
                                            uint32_t kv_head, uint32_t next_head, size_t block,
                                            uint32_t worker)
 {
     const struct bn_batch_token *b = &a->batch[t];
     const uint32_t *page = b->seq->pages + block;
-    uint32_t il = y->index;
+    uint32_t il = layer->index;
     bool own = block == b->pos / BN_ATTN_BLOCK;
     struct bn_attention_view w = {bn_kv_head(a->kv, il, page[0], kv_head, false),
                                   bn_kv_head(a->kv, il, page[0], kv_head, true), NULL, NULL,
@@ -103,7 +104,7 @@ struct bn_attention_view bn_attention_view(const struct bn_attention *a,
     for (int values = 0; values < 2; values++) {
         const struct bn_kv_side *side = side_of(a, values);
         float *rows = buffer_of(a, worker, values);
-        if (side->block_bits && own) gather(rows, a, y, t, kv_head, values);
+        if (side->block_bits && own) gather(rows, a, layer, t, kv_head, values);
         else
             bn_kv_get(rows, side, &a->m->kernels, values ? w.v : w.k, n,
                       values ? w.next_v : w.next_k);

@@ -127,7 +127,7 @@ void bn_delta_end(struct bn_delta *d)
 
 /* Some channels of a layer's convolution and of a run. */
 struct channels {
-    const struct bn_delta_layer *y;
+    const struct bn_delta_layer *layer;
     const struct run *run;
     size_t begin, n;
 };
@@ -138,7 +138,7 @@ static const float *input_row(const struct bn_delta *d, const struct channels *c
 {
     size_t rows = d->shape.taps - 1;
     if (i < rows) return before + i * d->conv_width;
-    return c->y->qkv + (c->run->first + i - rows) * d->conv_width + c->begin;
+    return c->layer->qkv + (c->run->first + i - rows) * d->conv_width + c->begin;
 }
 
 /* The inputs that the first n tokens of the run leave behind. */
@@ -155,11 +155,11 @@ static float *inputs_before(const struct bn_delta *d, const struct channels *c)
 {
     const struct bn_state *s = c->run->state;
     size_t rows = d->shape.taps - 1;
-    float *conv = bn_state_conv(d->states, s->slot, c->y->index) + c->begin;
+    float *conv = bn_state_conv(d->states, s->slot, c->layer->index) + c->begin;
     for (size_t i = 0; s->n_tokens == 0 && i < rows; i++)
         memset(conv + i * d->conv_width, 0, c->n * sizeof *conv);
     for (uint32_t g = 0; g < s->n_accepted; g++) {
-        const float *new = bn_state_draft(d->states, s, false, c->y->index, g) + c->begin;
+        const float *new = bn_state_draft(d->states, s, false, c->layer->index, g) + c->begin;
         for (size_t i = 0; i + 1 < rows; i++)
             memcpy(conv + i * d->conv_width, conv + (i + 1) * d->conv_width, c->n * sizeof *conv);
         memcpy(conv + (rows - 1) * d->conv_width, new, c->n * sizeof *conv);
@@ -174,13 +174,14 @@ static void keep_inputs(const struct bn_delta *d, const struct channels *c, cons
     for (size_t t = 0; t < r->n_sure; t++) {
         uint32_t save = d->batch[r->first + t].save;
         if (!save) continue;
-        float *to = bn_state_conv(d->states, save - 1, c->y->index) + c->begin;
+        float *to = bn_state_conv(d->states, save - 1, c->layer->index) + c->begin;
         last_inputs(d, c, before, t + 1, to, d->conv_width);
     }
     for (size_t t = r->n_sure; t < r->n_all; t++)
-        memcpy(bn_state_draft(d->states, r->state, true, c->y->index, (uint32_t)(t - r->n_sure)) +
-                   c->begin,
-               input_row(d, c, before, t + d->shape.taps - 1), c->n * sizeof *before);
+        memcpy(
+            bn_state_draft(d->states, r->state, true, c->layer->index, (uint32_t)(t - r->n_sure)) +
+                c->begin,
+            input_row(d, c, before, t + d->shape.taps - 1), c->n * sizeof *before);
 }
 
 static void convolve(const struct bn_delta *d, const struct channels *c)
@@ -191,12 +192,12 @@ static void convolve(const struct bn_delta *d, const struct channels *c)
     keep_inputs(d, c, before);
     last_inputs(d, c, before, r->n_sure, after, BN_DELTA_DIM_MAX);
     d->m->kernels.conv_silu(
-        &(struct bn_conv_args){.x = c->y->qkv + r->first * d->conv_width + c->begin,
+        &(struct bn_conv_args){.x = c->layer->qkv + r->first * d->conv_width + c->begin,
                                .x_stride = d->conv_width,
                                .n = r->n_all,
                                .before = before,
                                .before_stride = d->conv_width,
-                               .w = c->y->layer->conv + c->begin,
+                               .w = c->layer->weights->conv + c->begin,
                                .w_stride = d->conv_width,
                                .n_channels = c->n,
                                .taps = d->shape.taps});
@@ -205,25 +206,26 @@ static void convolve(const struct bn_delta *d, const struct channels *c)
 }
 
 /* Head u of q, k and v, counted through. */
-static struct channels head_channels(const struct bn_delta *d, const struct bn_delta_layer *y,
+static struct channels head_channels(const struct bn_delta *d, const struct bn_delta_layer *layer,
                                      const struct run *r, size_t u)
 {
     size_t keys = 2 * d->shape.n_k_heads, k_dim = d->shape.k_dim, v_dim = d->shape.v_dim;
-    if (u < keys) return (struct channels){y, r, u * k_dim, k_dim};
-    return (struct channels){y, r, keys * k_dim + (u - keys) * v_dim, v_dim};
+    if (u < keys) return (struct channels){layer, r, u * k_dim, k_dim};
+    return (struct channels){layer, r, keys * k_dim + (u - keys) * v_dim, v_dim};
 }
 
-static void work_channels(const struct bn_delta *d, const struct bn_delta_layer *y, uint32_t worker)
+static void work_channels(const struct bn_delta *d, const struct bn_delta_layer *layer,
+                          uint32_t worker)
 {
     size_t k_heads = d->shape.n_k_heads, units = 2 * k_heads + d->shape.n_v_heads;
     struct bn_range share = bn_pool_share(d->pool, worker, d->n_runs * units, 1);
     bn_prof_mark(d->prof, worker, BN_OP_CONV);
     for (size_t i = share.begin; i < share.end; i++) {
         size_t u = i % units;
-        struct channels c = head_channels(d, y, &d->runs[i / units], u);
+        struct channels c = head_channels(d, layer, &d->runs[i / units], u);
         convolve(d, &c);
         for (size_t t = 0; u < 2 * k_heads && t < c.run->n_all; t++) {
-            float *x = y->qkv + (c.run->first + t) * d->conv_width + c.begin;
+            float *x = layer->qkv + (c.run->first + t) * d->conv_width + c.begin;
             d->m->kernels.l2norm(x, x, c.n, l2_eps, u < k_heads ? d->q_scale : 1.0f);
         }
     }
@@ -238,14 +240,16 @@ static float softplus(float x)
     return (float)(e < 0x1p-20 ? e - e * e / 2 : bn_det_log(1 + e));
 }
 
-static void work_gates(const struct bn_delta *d, const struct bn_delta_layer *y, uint32_t worker)
+static void work_gates(const struct bn_delta *d, const struct bn_delta_layer *layer,
+                       uint32_t worker)
 {
     size_t heads = d->shape.n_v_heads;
     struct bn_range share = bn_pool_share(d->pool, worker, d->n * heads, 1);
     for (size_t i = share.begin; i < share.end; i++) {
         size_t h = i % heads;
-        d->decay[i] = bn_exp(y->layer->delta_a[h] * softplus(y->alpha[i] + y->layer->delta_dt[h]));
-        d->beta[i] = 1.0f / (1.0f + bn_exp(-y->beta[i]));
+        d->decay[i] = bn_exp(layer->weights->delta_a[h] *
+                             softplus(layer->alpha[i] + layer->weights->delta_dt[h]));
+        d->beta[i] = 1.0f / (1.0f + bn_exp(-layer->beta[i]));
     }
 }
 
@@ -253,7 +257,7 @@ static void work_gates(const struct bn_delta *d, const struct bn_delta_layer *y,
 
 /* A value head and a run. */
 struct head {
-    const struct bn_delta_layer *y;
+    const struct bn_delta_layer *layer;
     const struct run *run;
     uint32_t h;
     const void *next; /* the state that this worker comes to next, or NULL */
@@ -263,7 +267,7 @@ struct head {
 static float *output(const struct bn_delta *d, const struct head *x, size_t t)
 {
     uint32_t h = d->m->delta_out_tiled ? bn_order_tiled(&d->shape, x->h) : x->h;
-    return x->y->out + t * x->y->out_stride + h * d->shape.v_dim;
+    return x->layer->out + t * x->layer->out_stride + h * d->shape.v_dim;
 }
 
 static void round_bf16(const struct bn_kernels *k, float *x, size_t n)
@@ -303,7 +307,7 @@ static void advance(const struct bn_delta *d, const struct head *x, float *state
 {
     size_t k_dim = d->shape.k_dim, heads = d->shape.n_v_heads;
     size_t k_head = x->h / (heads / d->shape.n_k_heads);
-    const float *qkv = x->y->qkv + t * d->conv_width;
+    const float *qkv = x->layer->qkv + t * d->conv_width;
     if (!n) return;
     run_delta(d, (struct bn_delta_args){.s = state,
                                         .k_dim = k_dim,
@@ -317,7 +321,7 @@ static void advance(const struct bn_delta *d, const struct head *x, float *state
                                         .qk_stride = d->conv_width,
                                         .v_stride = d->conv_width,
                                         .gate_stride = heads,
-                                        .o_stride = x->y->out_stride,
+                                        .o_stride = x->layer->out_stride,
                                         .n = n,
                                         .next = next});
 }
@@ -329,7 +333,7 @@ static void catch_up(const struct bn_delta *d, const struct head *x, float *stat
     const struct bn_states *all = d->states;
     if (!s->n_accepted) return;
     size_t k_head = x->h / (d->shape.n_v_heads / d->shape.n_k_heads);
-    const float *g = bn_state_draft(all, s, false, x->y->index, 0);
+    const float *g = bn_state_draft(all, s, false, x->layer->index, 0);
     run_delta(d, (struct bn_delta_args){.s = state,
                                         .k_dim = d->shape.k_dim,
                                         .v_dim = d->shape.v_dim,
@@ -349,8 +353,8 @@ static void keep_draft(const struct bn_delta *d, const struct head *x, uint32_t 
     const struct bn_states *all = d->states;
     size_t t = x->run->first + x->run->n_sure + i, heads = d->shape.n_v_heads;
     size_t share = heads / d->shape.n_k_heads, k_dim = d->shape.k_dim, v_dim = d->shape.v_dim;
-    float *g = bn_state_draft(all, x->run->state, true, x->y->index, i);
-    const float *qkv = x->y->qkv + t * d->conv_width;
+    float *g = bn_state_draft(all, x->run->state, true, x->layer->index, i);
+    const float *qkv = x->layer->qkv + t * d->conv_width;
     if (x->h % share == 0)
         memcpy(g + bn_state_draft_k(all) + x->h / share * k_dim,
                qkv + d->key_width + x->h / share * k_dim, k_dim * sizeof *g);
@@ -371,7 +375,7 @@ static void work_head(const struct bn_delta *d, const struct head *x, uint32_t w
 {
     const struct run *r = x->run;
     size_t floats = (size_t)d->shape.k_dim * d->shape.v_dim, from = r->first;
-    uint32_t layer = x->y->index;
+    uint32_t layer = x->layer->index;
     float *desk = d->scratch + worker * 2 * d->states->head_floats;
     void *stored = bn_state_head(d->states, r->state->slot, layer, x->h);
     float *state = d->states->bf16 ? desk : stored;
@@ -400,25 +404,26 @@ static void gated_norm(const struct bn_delta *d, const struct head *x)
     size_t v_dim = d->shape.v_dim;
     for (size_t t = x->run->first; t < x->run->first + x->run->n_all; t++) {
         float *o = output(d, x, t);
-        k->rmsnorm(o, o, x->y->layer->delta_norm, v_dim, d->m->config.eps);
-        k->silu_mul(o, x->y->z + t * d->value_width + x->h * v_dim, o, v_dim);
+        k->rmsnorm(o, o, x->layer->weights->delta_norm, v_dim, d->m->config.eps);
+        k->silu_mul(o, x->layer->z + t * d->value_width + x->h * v_dim, o, v_dim);
     }
 }
 
 /* Head i of all runs. */
-static struct head head_at(const struct bn_delta *d, const struct bn_delta_layer *y, size_t i,
+static struct head head_at(const struct bn_delta *d, const struct bn_delta_layer *layer, size_t i,
                            bool more)
 {
     uint32_t heads = d->shape.n_v_heads, h = (uint32_t)(i % heads),
              next = (uint32_t)(i + 1) % heads;
     const struct run *r = &d->runs[i / heads];
-    struct head x = {y, r, h, NULL};
+    struct head x = {layer, r, h, NULL};
     if (more)
-        x.next = bn_state_head(d->states, d->runs[(i + 1) / heads].state->slot, y->index, next);
+        x.next = bn_state_head(d->states, d->runs[(i + 1) / heads].state->slot, layer->index, next);
     return x;
 }
 
-static void work_heads(const struct bn_delta *d, const struct bn_delta_layer *y, uint32_t worker)
+static void work_heads(const struct bn_delta *d, const struct bn_delta_layer *layer,
+                       uint32_t worker)
 {
     uint32_t heads = d->shape.n_v_heads;
     struct bn_range r;
@@ -429,17 +434,17 @@ static void work_heads(const struct bn_delta *d, const struct bn_delta_layer *y,
             bn_prof_work(d->prof, worker, (r.end - r.begin) * 2 * d->states->head_bytes,
                          3 * (r.end - r.begin) * d->states->head_floats * d->n / d->n_runs);
         for (size_t i = r.begin; i < r.end; i++) {
-            struct head x = head_at(d, y, i, i + 1 < r.end);
+            struct head x = head_at(d, layer, i, i + 1 < r.end);
             work_head(d, &x, worker);
             gated_norm(d, &x);
         }
     }
 }
 
-void bn_delta_work(struct bn_delta *d, const struct bn_delta_layer *y, uint32_t worker)
+void bn_delta_work(struct bn_delta *d, const struct bn_delta_layer *layer, uint32_t worker)
 {
-    work_channels(d, y, worker);
-    work_gates(d, y, worker);
+    work_channels(d, layer, worker);
+    work_gates(d, layer, worker);
     bn_pool_barrier(d->pool, worker);
-    work_heads(d, y, worker);
+    work_heads(d, layer, worker);
 }

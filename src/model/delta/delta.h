@@ -27,7 +27,7 @@ void bn_delta_end(struct bn_delta *d);
 
 /* One layer, rows of the batch's tokens. qkv is changed. */
 struct bn_delta_layer {
-    const struct bn_layer *layer;
+    const struct bn_layer *weights;
     uint32_t index; /* among layers of this kind */
     float *out;     /* [n][out_stride], value width used */
     size_t out_stride;
@@ -38,6 +38,6 @@ struct bn_delta_layer {
 };
 
 /* Inside a job, called by every worker after a barrier; `out` is there after the next one. */
-void bn_delta_work(struct bn_delta *d, const struct bn_delta_layer *y, uint32_t worker);
+void bn_delta_work(struct bn_delta *d, const struct bn_delta_layer *layer, uint32_t worker);
 
 #endif

@@ -62,11 +62,11 @@ static struct side side_of(const struct bn_part_copy *copy, const struct bn_matr
 static void open_layers(struct bn_ffn *f)
 {
     for (uint32_t i = 0; i < bn_config_layers(&f->m->config); i++) {
-        const struct bn_layer *y = &f->m->layers[i];
-        f->layers[i].up = side_of(&y->up_rows, &y->proj[BN_P_UP - BN_P_Q], f->m->config.n_ff,
-                                  BN_FFN_UP_PERCENT, f->mode);
-        f->layers[i].down = side_of(&y->down_cols, &y->proj[BN_P_DOWN - BN_P_Q], f->m->config.n_ff,
-                                    BN_FFN_DOWN_PERCENT, f->mode);
+        const struct bn_layer *layer = &f->m->layers[i];
+        f->layers[i].up = side_of(&layer->up_rows, &layer->proj[BN_P_UP - BN_P_Q],
+                                  f->m->config.n_ff, BN_FFN_UP_PERCENT, f->mode);
+        f->layers[i].down = side_of(&layer->down_cols, &layer->proj[BN_P_DOWN - BN_P_Q],
+                                    f->m->config.n_ff, BN_FFN_DOWN_PERCENT, f->mode);
     }
 }
 
@@ -233,18 +233,18 @@ bool bn_ffn_wants_up(const struct bn_ffn *f, uint32_t layer)
     return f->alone && f->layers[layer].up.wanted;
 }
 
-bool bn_ffn_up(struct bn_ffn *f, uint32_t layer, float *act, const float *gate, const int8_t *q,
+bool bn_ffn_up(struct bn_ffn *f, uint32_t il, float *act, const float *gate, const int8_t *q,
                int32_t sum, float inv, uint32_t worker)
 {
     const struct bn_kernels *k = &f->m->kernels;
-    const struct bn_layer *y = layer_of(f, layer, worker);
-    const struct bn_packed *w = &y->up_rows.w;
+    const struct bn_layer *layer = layer_of(f, il, worker);
+    const struct bn_packed *w = &layer->up_rows.w;
     struct own *own = &f->own[worker];
     bn_prof_mark(f->prof, worker, BN_OP_LIST);
     size_t n = list_positive(own->list, gate, w->rows);
     /* no row of `up` can be larger than this: 127 * 2 a column */
-    bool finite = isfinite((float)(254 * w->cols) * (y->up_scale_max * inv));
-    if (!decide(&f->layers[layer].up, n, finite, worker)) return false;
+    bool finite = isfinite((float)(254 * w->cols) * (layer->up_scale_max * inv));
+    if (!decide(&f->layers[il].up, n, finite, worker)) return false;
     struct bn_range share = bn_pool_share(f->pool, worker, n, ROWS_GRAIN);
     const uint32_t *list = own->list + share.begin;
     size_t some = share.end - share.begin;
@@ -252,7 +252,7 @@ bool bn_ffn_up(struct bn_ffn *f, uint32_t layer, float *act, const float *gate, 
     size_t from = worker == 0 ? 0 : share.begin < n ? own->list[share.begin] : w->rows;
     size_t to = share.end < n ? own->list[share.end] : w->rows;
     bn_prof_mark(f->prof, worker, BN_OP_UP);
-    bn_prof_work(f->prof, worker, some * f->layers[layer].up.item_bytes, some * w->cols);
+    bn_prof_work(f->prof, worker, some * f->layers[il].up.item_bytes, some * w->cols);
     k->rows_r2(own->up, w, list, some, q, sum, inv);
     bn_prof_mark(f->prof, worker, BN_OP_ACT);
     for (size_t i = 0; i < some; i++) own->gate[i] = gate[list[i]];

@@ -68,7 +68,7 @@ int64_t bn_ffn_left_out(const struct bn_ffn *f);
 bool bn_ffn_wants_up(const struct bn_ffn *f, uint32_t layer);
 /* act = relu(gate)^2 * up, [n_ff], this worker's share; q, sum, inv: the input of `up`. false:
  * nothing was done, the list is too long. */
-bool bn_ffn_up(struct bn_ffn *f, uint32_t layer, float *act, const float *gate, const int8_t *q,
+bool bn_ffn_up(struct bn_ffn *f, uint32_t il, float *act, const float *gate, const int8_t *q,
                int32_t sum, float inv, uint32_t worker);
 /* y = `down` times q, the rows that are returned in *rows. false: as above. */
 bool bn_ffn_down(struct bn_ffn *f, uint32_t layer, float *y, const int8_t *q, float inv,

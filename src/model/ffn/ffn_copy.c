@@ -103,16 +103,16 @@ static bool worth_it(const struct bn_model *m)
 static bitnet_status make(struct bn_model *m, struct job *j, bitnet_error *err)
 {
     for (uint32_t i = 0; i < m->config.n_layer; i++) {
-        struct bn_layer *y = &m->layers[i];
-        const struct bn_matrix *up = &y->proj[BN_P_UP - BN_P_Q];
-        const struct bn_matrix *down = &y->proj[BN_P_DOWN - BN_P_Q];
+        struct bn_layer *layer = &m->layers[i];
+        const struct bn_matrix *up = &layer->proj[BN_P_UP - BN_P_Q];
+        const struct bn_matrix *down = &layer->proj[BN_P_DOWN - BN_P_Q];
         j->by_rows = true;
         j->from = up;
-        y->up_scale_max = allowed(up) ? scale_max(&up->packed) : INFINITY;
-        if (y->up_scale_max <= FLT_MAX) BN_TRY(copy(m, &y->up_rows, j, err));
+        layer->up_scale_max = allowed(up) ? scale_max(&up->packed) : INFINITY;
+        if (layer->up_scale_max <= FLT_MAX) BN_TRY(copy(m, &layer->up_rows, j, err));
         j->by_rows = false;
         j->from = down;
-        if (allowed(down)) BN_TRY(copy(m, &y->down_cols, j, err));
+        if (allowed(down)) BN_TRY(copy(m, &layer->down_cols, j, err));
     }
     return BITNET_OK;
 }

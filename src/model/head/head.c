@@ -44,7 +44,7 @@ static void lay_out(struct bn_head *h, struct bn_plan *p, uint32_t max_rows)
     h->vectors = bn_plan_piece(p, screened, sizeof *h->vectors);
     h->coarse = bn_plan_piece(p, screened, sizeof *h->coarse);
     h->k = bn_plan_piece(p, screened, h->wide);
-    h->block_sums = bn_plan_piece(p, screened * (h->wide / BN_TURN_BLOCK), sizeof *h->block_sums);
+    h->block_sums = bn_plan_piece(p, screened * (h->wide / BN_ROTATE_BLOCK), sizeof *h->block_sums);
     if (screened) {
         h->rotated = bn_plan_piece(p, threads * 2 * h->wide, sizeof *h->rotated);
         h->lists = bn_plan_piece(p, threads, sizeof *h->lists);

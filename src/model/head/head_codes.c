@@ -5,7 +5,7 @@
 #include <math.h>
 
 enum {
-    BLOCK = BN_TURN_BLOCK,
+    BLOCK = BN_ROTATE_BLOCK,
     LANES = 16, /* of sums, so that they can be vectors */
     TRIES = 3,  /* for a tilt */
     LEVELS = BN_SCREEN2_BASE + UINT8_MAX

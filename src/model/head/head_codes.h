@@ -25,7 +25,7 @@ static const double bn_code_z_min = 8;       /* standard deviations in the margi
 /* Rows with a norm beyond this get no codes. */
 static const double bn_code_norm_max = 0x1p60;
 
-/* y: a row after bn_rotate. coarse: [blocks * BN_TURN_BLOCK] codes in 0 .. 3, fine: as many w;
+/* y: a row after bn_rotate. coarse: [blocks * BN_ROTATE_BLOCK] codes in 0 .. 3, fine: as many w;
  * u: [blocks]. Returns false if its norm is too large or no number. */
 bool bn_head_codes(struct bn_code_row *out, uint8_t *coarse, uint8_t *u, int8_t *fine,
                    const float *y, size_t cols);

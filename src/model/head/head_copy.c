@@ -40,7 +40,7 @@ struct desk {
     uint8_t *coarse;       /* [ROWS][padded] */
     uint8_t *u;            /* [ROWS][blocks] */
     int8_t *fine;          /* [padded] */
-    double *turn;          /* [BN_TURN_BLOCK][BN_TURN_BLOCK] */
+    double *matrix;        /* [BN_ROTATE_BLOCK][BN_ROTATE_BLOCK] */
 };
 
 struct job {
@@ -84,7 +84,7 @@ void bn_screen_lay_out(struct bn_screen *s, struct bn_plan *p, size_t rows, size
     s->fine_noise = bn_plan_piece(p, rows, sizeof *s->fine_noise);
     s->rotation =
         (struct bn_rotation){cols, bn_rotation_blocks(cols), bn_plan_piece(p, cols, sizeof(float)),
-                             bn_plan_piece(p, bn_rotation_turn_floats(cols), sizeof(float))};
+                             bn_plan_piece(p, bn_rotation_matrix_floats(cols), sizeof(float))};
     s->dither = bn_plan_piece(p, wide, sizeof *s->dither);
 }
 
@@ -112,7 +112,7 @@ static void lay_out_desk(struct desk *d, struct bn_plan *p, size_t cols)
     d->coarse = bn_plan_piece(p, ROWS * wide, 1);
     d->u = bn_plan_piece(p, ROWS * bn_rotation_blocks(cols), 1);
     d->fine = bn_plan_piece(p, wide, 1);
-    d->turn = bn_plan_piece(p, BN_TURN_BLOCK * BN_TURN_BLOCK, sizeof *d->turn);
+    d->matrix = bn_plan_piece(p, BN_ROTATE_BLOCK * BN_ROTATE_BLOCK, sizeof *d->matrix);
 }
 
 /* ------------------------------------------------------------------ making them */
@@ -162,8 +162,8 @@ static void draw_worker(void *arg, uint32_t worker)
     const struct bn_screen *s = &j->m->screen;
     struct bn_range share = bn_pool_share(j->pool, worker, s->rotation.blocks, 1);
     for (size_t b = share.begin; b < share.end; b++)
-        bn_rotation_draw_turn((float *)s->rotation.turn, s->rotation.cols, b,
-                              j->desks[worker].turn);
+        bn_rotation_draw_matrix((float *)s->rotation.matrix, s->rotation.cols, b,
+                                j->desks[worker].matrix);
     if (worker) return;
     bn_rotation_draw_signs((float *)s->rotation.sign, s->rotation.cols);
     bn_head_draw_dither((float *)s->dither, s->coarse.cols);
@@ -301,7 +301,7 @@ uint64_t bn_head_coarse_bytes(const struct bn_model *m)
     const struct bn_screen *s = &m->screen;
     if (!s->coarse.data) return 0;
     size_t groups = bn_div_up(s->coarse.rows, ROWS);
-    size_t floats = 2 * s->coarse.rows + bn_rotation_turn_floats(s->rotation.cols);
+    size_t floats = 2 * s->coarse.rows + bn_rotation_matrix_floats(s->rotation.cols);
     return groups * bn_screen2_group_bytes(s->coarse.cols) + floats * sizeof(float);
 }
 

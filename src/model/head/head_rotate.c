@@ -63,16 +63,16 @@ static void make_orthonormal(double *m, size_t n)
     }
 }
 
-void bn_rotation_draw_turn(float *turn, size_t cols, size_t b, double *scratch)
+void bn_rotation_draw_matrix(float *matrix, size_t cols, size_t b, double *scratch)
 {
     struct bn_rng rng = {bn_mix64(seed + b + 1)};
     size_t n = bn_rotation_size(cols, b);
     draw_gauss(scratch, n * n, &rng);
     make_orthonormal(scratch, n);
-    turn += b * BN_TURN_BLOCK * BN_TURN_BLOCK;
-    memset(turn, 0, BN_TURN_BLOCK * BN_TURN_BLOCK * sizeof *turn);
+    matrix += b * BN_ROTATE_BLOCK * BN_ROTATE_BLOCK;
+    memset(matrix, 0, BN_ROTATE_BLOCK * BN_ROTATE_BLOCK * sizeof *matrix);
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < n; j++) turn[bn_turn_at(i, j)] = (float)scratch[i * n + j];
+        for (size_t j = 0; j < n; j++) matrix[bn_rotate_at(i, j)] = (float)scratch[i * n + j];
 }
 
 static void mix(float *x, size_t n)
@@ -91,16 +91,16 @@ static void mix(float *x, size_t n)
 static void deal(const struct bn_rotation *t, float *to, const float *x)
 {
     size_t i = 0;
-    memset(to, 0, t->blocks * BN_TURN_BLOCK * sizeof *to);
+    memset(to, 0, t->blocks * BN_ROTATE_BLOCK * sizeof *to);
     for (size_t place = 0; i < t->cols; place += HAND)
         for (size_t b = 0; b < t->blocks && i < t->cols; b++, i += HAND)
-            memcpy(to + b * BN_TURN_BLOCK + place, x + i, HAND * sizeof *to);
+            memcpy(to + b * BN_ROTATE_BLOCK + place, x + i, HAND * sizeof *to);
 }
 
 void bn_rotate(const struct bn_rotation *t, const struct bn_kernels *k, float *x, float *scratch,
                size_t n)
 {
-    size_t stride = t->blocks * BN_TURN_BLOCK, seg = segment(t->cols);
+    size_t stride = t->blocks * BN_ROTATE_BLOCK, seg = segment(t->cols);
     for (size_t r = 0; r < n; r++) {
         float *row = x + r * stride;
         for (size_t i = 0; i < t->cols; i++) row[i] *= t->sign[i];
@@ -108,7 +108,7 @@ void bn_rotate(const struct bn_rotation *t, const struct bn_kernels *k, float *x
         deal(t, scratch + r * stride, row);
     }
     for (size_t b = 0; b < t->blocks; b++) {
-        size_t at = b * BN_TURN_BLOCK;
-        k->turn(x + at, t->turn + at * BN_TURN_BLOCK, scratch + at, stride, n);
+        size_t at = b * BN_ROTATE_BLOCK;
+        k->rotate(x + at, t->matrix + at * BN_ROTATE_BLOCK, scratch + at, stride, n);
     }
 }

@@ -43,7 +43,7 @@ static double excess(const double *squares, size_t blocks, double sum, double un
 bool bn_head_vector(struct bn_head_vector *v, const struct bn_screen *s, int8_t *k,
                     int32_t *block_sum, const float *x, double z)
 {
-    enum { BLOCK = BN_TURN_BLOCK };
+    enum { BLOCK = BN_ROTATE_BLOCK };
     double squares[BN_SCREEN2_COLS_MAX / BLOCK], most = 0, sum = 0;
     size_t blocks = s->rotation.blocks;
     for (size_t b = 0; b < blocks; b++) {

@@ -19,7 +19,7 @@ double bn_head_z(uint64_t n_wanted);
 /* The dither of a hidden state's rounding: n numbers in (0, 1). */
 void bn_head_draw_dither(float *dither, size_t n);
 
-/* x: a hidden state after bn_rotate. k: [blocks * BN_TURN_BLOCK], block_sum: [blocks]. z: 0 in tests
+/* x: a hidden state after bn_rotate. k: [blocks * BN_ROTATE_BLOCK], block_sum: [blocks]. z: 0 in tests
  * only, bounds are then wrong. Returns false if the state is too large, too small or no number; the
  * vector is then one that kernels can take, and of no use. */
 bool bn_head_vector(struct bn_head_vector *v, const struct bn_screen *s, int8_t *k,

@@ -155,18 +155,18 @@ static bitnet_status bring(const struct bn_model *m, struct bn_pool *pool,
 static void place(const struct bn_model *m, const struct bn_pool *pool)
 {
     for (uint32_t i = 0; i < bn_config_layers(&m->config); i++) {
-        const struct bn_layer *y = &m->layers[i];
+        const struct bn_layer *layer = &m->layers[i];
         for (int k = 0; k < BN_N_PROJ; k++) {
-            const struct bn_matrix *x = &y->proj[k];
+            const struct bn_matrix *x = &layer->proj[k];
             if (!x->dense)
                 bn_place_weights(m, pool, (void *)x->packed.data, bn_matrix_bytes(x),
                                  x->packed.rows, x->gemm->group_rows);
         }
-        if (y->up_rows.w.data)
-            bn_place_weights(m, pool, (void *)y->up_rows.w.data, y->up_rows.bytes,
-                             y->up_rows.w.rows, BN_PART_ROWS);
-        if (y->down_cols.w.data)
-            bn_place_weights(m, pool, (void *)y->down_cols.w.data, y->down_cols.bytes, 0,
+        if (layer->up_rows.w.data)
+            bn_place_weights(m, pool, (void *)layer->up_rows.w.data, layer->up_rows.bytes,
+                             layer->up_rows.w.rows, BN_PART_ROWS);
+        if (layer->down_cols.w.data)
+            bn_place_weights(m, pool, (void *)layer->down_cols.w.data, layer->down_cols.bytes, 0,
                              BN_PART_ROWS);
     }
     if (m->image.head_copy) bn_head_copy_place(m, pool);

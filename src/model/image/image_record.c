@@ -221,24 +221,24 @@ static void part_copy_of(struct walk *w, struct bn_part_copy *c, const struct bn
 
 /* ------------------------------------------------------------------ layers */
 
-static void vectors_of(struct walk *w, struct bn_layer *y)
+static void vectors_of(struct walk *w, struct bn_layer *layer)
 {
     const struct {
         const float **x;
         enum bn_part part;
-    } vectors[] = {{&y->attn_norm, BN_P_ATTN_NORM},
-                   {&y->ffn_norm, BN_P_FFN_NORM},
-                   {&y->attn_sub_norm, BN_P_ATTN_SUB_NORM},
-                   {&y->ffn_sub_norm, BN_P_FFN_SUB_NORM},
-                   {&y->q_norm, BN_P_Q_NORM},
-                   {&y->k_norm, BN_P_K_NORM},
-                   {&y->delta_norm, BN_P_DELTA_NORM},
-                   {&y->delta_a, BN_P_DELTA_A},
-                   {&y->delta_dt, BN_P_DELTA_DT},
-                   {&y->conv, BN_P_DELTA_CONV},
-                   {&y->mtp_embed_norm, BN_P_MTP_EMBED_NORM},
-                   {&y->mtp_hidden_norm, BN_P_MTP_HIDDEN_NORM},
-                   {&y->mtp_out_norm, BN_P_MTP_OUT_NORM}};
+    } vectors[] = {{&layer->attn_norm, BN_P_ATTN_NORM},
+                   {&layer->ffn_norm, BN_P_FFN_NORM},
+                   {&layer->attn_sub_norm, BN_P_ATTN_SUB_NORM},
+                   {&layer->ffn_sub_norm, BN_P_FFN_SUB_NORM},
+                   {&layer->q_norm, BN_P_Q_NORM},
+                   {&layer->k_norm, BN_P_K_NORM},
+                   {&layer->delta_norm, BN_P_DELTA_NORM},
+                   {&layer->delta_a, BN_P_DELTA_A},
+                   {&layer->delta_dt, BN_P_DELTA_DT},
+                   {&layer->conv, BN_P_DELTA_CONV},
+                   {&layer->mtp_embed_norm, BN_P_MTP_EMBED_NORM},
+                   {&layer->mtp_hidden_norm, BN_P_MTP_HIDDEN_NORM},
+                   {&layer->mtp_out_norm, BN_P_MTP_OUT_NORM}};
     for (size_t k = 0; k < BN_ARRAY_LEN(vectors); k++) {
         uint64_t rows, cols;
         bn_part_shape(&w->m->config, vectors[k].part, &rows, &cols);
@@ -260,24 +260,26 @@ static void check_shape(struct walk *w, const struct bn_matrix *x, enum bn_part 
 
 static void layer_of(struct walk *w, uint32_t i)
 {
-    struct bn_layer *y = &w->m->layers[i];
+    struct bn_layer *layer = &w->m->layers[i];
     const struct bn_config *c = &w->m->config;
     if (w->reading) {
-        y->is_delta = bn_config_is_delta(c, i);
-        y->index = y->is_delta ? bn_config_delta_before(c, i) : bn_config_attn_before(c, i);
+        layer->is_delta = bn_config_is_delta(c, i);
+        layer->index = layer->is_delta ? bn_config_delta_before(c, i) : bn_config_attn_before(c, i);
     }
-    vectors_of(w, y);
+    vectors_of(w, layer);
     for (int k = 0; k < BN_N_PROJ && !w->bad; k++) {
-        struct bn_matrix *x = &y->proj[k];
+        struct bn_matrix *x = &layer->proj[k];
         enum bn_part p = (enum bn_part)(BN_P_Q + k);
         matrix_of(w, x, p, i);
         check_shape(w, x, p, i);
-        floats_of(w, &y->in_norm[k], (size_t)(x->dense ? x->stored.cols : x->packed.cols));
+        floats_of(w, &layer->in_norm[k], (size_t)(x->dense ? x->stored.cols : x->packed.cols));
     }
-    const struct bn_matrix *up = &y->proj[BN_P_UP - BN_P_Q], *down = &y->proj[BN_P_DOWN - BN_P_Q];
-    part_copy_of(w, &y->up_rows, up, up->packed.rows * bn_r2_row_bytes(up->packed.cols));
-    part_copy_of(w, &y->down_cols, down, down->packed.cols * bn_c2_column_bytes(down->packed.rows));
-    f32_of(w, &y->up_scale_max);
+    const struct bn_matrix *up = &layer->proj[BN_P_UP - BN_P_Q],
+                           *down = &layer->proj[BN_P_DOWN - BN_P_Q];
+    part_copy_of(w, &layer->up_rows, up, up->packed.rows * bn_r2_row_bytes(up->packed.cols));
+    part_copy_of(w, &layer->down_cols, down,
+                 down->packed.cols * bn_c2_column_bytes(down->packed.rows));
+    f32_of(w, &layer->up_scale_max);
 }
 
 /* ------------------------------------------------------------------ the model */

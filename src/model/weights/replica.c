@@ -70,10 +70,10 @@ static void copy_all(struct job *j, struct bn_replica *r, const struct bn_model 
     uint32_t n_layer = bn_config_layers(&m->config);
     memcpy(r->layers, m->layers, n_layer * sizeof *r->layers);
     for (uint32_t i = 0; i < n_layer; i++) {
-        struct bn_layer *y = &r->layers[i];
-        for (int k = 0; k < BN_N_PROJ; k++) copy_matrix(j, &y->proj[k]);
-        copy_part(j, &y->up_rows, &y->proj[BN_P_UP - BN_P_Q]);
-        copy_part(j, &y->down_cols, &y->proj[BN_P_DOWN - BN_P_Q]);
+        struct bn_layer *layer = &r->layers[i];
+        for (int k = 0; k < BN_N_PROJ; k++) copy_matrix(j, &layer->proj[k]);
+        copy_part(j, &layer->up_rows, &layer->proj[BN_P_UP - BN_P_Q]);
+        copy_part(j, &layer->down_cols, &layer->proj[BN_P_DOWN - BN_P_Q]);
     }
     copy_head(j, r, m);
 }

@@ -86,13 +86,14 @@ static bool add_copy(struct bn_scrub *s, const struct bn_part_copy *c, enum bn_p
 }
 
 /* The matrices of a layer and their copies; those that are not packed only with `all`. */
-static bool add_matrices(struct bn_scrub *s, const struct bn_layer *y, uint32_t i, bool all)
+static bool add_matrices(struct bn_scrub *s, const struct bn_layer *layer, uint32_t i, bool all)
 {
     bool ok = true;
     for (int k = 0; ok && k < BN_N_PROJ; k++)
-        ok =
-            (y->proj[k].dense && !all) || add_matrix(s, &y->proj[k], (enum bn_part)(BN_P_Q + k), i);
-    return ok && add_copy(s, &y->up_rows, BN_P_UP, i) && add_copy(s, &y->down_cols, BN_P_DOWN, i);
+        ok = (layer->proj[k].dense && !all) ||
+             add_matrix(s, &layer->proj[k], (enum bn_part)(BN_P_Q + k), i);
+    return ok && add_copy(s, &layer->up_rows, BN_P_UP, i) &&
+           add_copy(s, &layer->down_cols, BN_P_DOWN, i);
 }
 
 static bool add_head_copy(struct bn_scrub *s, const struct bn_screen *screen,
@@ -106,24 +107,24 @@ static bool add_head_copy(struct bn_scrub *s, const struct bn_screen *screen,
 
 static bool add_layer(struct bn_scrub *s, uint32_t i)
 {
-    const struct bn_layer *y = &s->m->layers[i];
+    const struct bn_layer *layer = &s->m->layers[i];
     const struct bn_config *c = &s->m->config;
     const struct {
         const float *x;
         enum bn_part part;
-    } norms[] = {{y->attn_norm, BN_P_ATTN_NORM},
-                 {y->ffn_norm, c->attn_gate ? BN_P_POST_NORM : BN_P_FFN_NORM},
-                 {y->attn_sub_norm, BN_P_ATTN_SUB_NORM},
-                 {y->ffn_sub_norm, BN_P_FFN_SUB_NORM},
-                 {y->q_norm, BN_P_Q_NORM},
-                 {y->k_norm, BN_P_K_NORM},
-                 {y->delta_norm, BN_P_DELTA_NORM},
-                 {y->delta_a, BN_P_DELTA_A},
-                 {y->delta_dt, BN_P_DELTA_DT},
-                 {y->conv, BN_P_DELTA_CONV},
-                 {y->mtp_embed_norm, BN_P_MTP_EMBED_NORM},
-                 {y->mtp_hidden_norm, BN_P_MTP_HIDDEN_NORM},
-                 {y->mtp_out_norm, BN_P_MTP_OUT_NORM}};
+    } norms[] = {{layer->attn_norm, BN_P_ATTN_NORM},
+                 {layer->ffn_norm, c->attn_gate ? BN_P_POST_NORM : BN_P_FFN_NORM},
+                 {layer->attn_sub_norm, BN_P_ATTN_SUB_NORM},
+                 {layer->ffn_sub_norm, BN_P_FFN_SUB_NORM},
+                 {layer->q_norm, BN_P_Q_NORM},
+                 {layer->k_norm, BN_P_K_NORM},
+                 {layer->delta_norm, BN_P_DELTA_NORM},
+                 {layer->delta_a, BN_P_DELTA_A},
+                 {layer->delta_dt, BN_P_DELTA_DT},
+                 {layer->conv, BN_P_DELTA_CONV},
+                 {layer->mtp_embed_norm, BN_P_MTP_EMBED_NORM},
+                 {layer->mtp_hidden_norm, BN_P_MTP_HIDDEN_NORM},
+                 {layer->mtp_out_norm, BN_P_MTP_OUT_NORM}};
     bool ok = true;
     for (size_t k = 0; ok && k < BN_ARRAY_LEN(norms); k++) {
         uint64_t rows, cols;
@@ -131,11 +132,11 @@ static bool add_layer(struct bn_scrub *s, uint32_t i)
         ok = add_vector(s, norms[k].x, rows * cols, norms[k].part, i, "");
     }
     for (int k = 0; ok && k < BN_N_PROJ; k++) {
-        const struct bn_matrix *w = &y->proj[k];
-        ok = add_vector(s, y->in_norm[k], w->dense ? w->stored.cols : w->packed.cols,
+        const struct bn_matrix *w = &layer->proj[k];
+        ok = add_vector(s, layer->in_norm[k], w->dense ? w->stored.cols : w->packed.cols,
                         (enum bn_part)(BN_P_Q + k), i, " (norm)");
     }
-    return ok && add_matrices(s, y, i, true);
+    return ok && add_matrices(s, layer, i, true);
 }
 
 /* Embedding and head lie in the file's mapping. An exact head is read all the time; else a pass must

@@ -287,22 +287,22 @@ static bitnet_status open_projection(struct loader *l, struct bn_matrix *x, stru
 
 /* Layouts are known before the first matrix is packed, because gate and up need the same one: the
  * forward pass multiplies the rows of the two that a worker has made (activate). */
-static bitnet_status load_projections(struct loader *l, struct bn_layer *y, uint32_t layer)
+static bitnet_status load_projections(struct loader *l, struct bn_layer *layer, uint32_t name)
 {
     struct bn_ternary t[BN_N_PROJ];
-    struct bn_matrix *gate = &y->proj[BN_P_GATE - BN_P_Q], *up = &y->proj[BN_P_UP - BN_P_Q];
+    struct bn_matrix *gate = &layer->proj[BN_P_GATE - BN_P_Q], *up = &layer->proj[BN_P_UP - BN_P_Q];
     for (int k = 0; k < BN_N_PROJ; k++) {
         enum bn_part p = (enum bn_part)(BN_P_Q + k);
-        if (bn_part_in_layer(&l->m->config, p, layer))
-            BN_TRY(open_projection(l, &y->proj[k], &t[k], p, layer));
-        else y->proj[k] = (struct bn_matrix){.dense = true, .gemm = l->m->kernels.gemm_t2};
+        if (bn_part_in_layer(&l->m->config, p, name))
+            BN_TRY(open_projection(l, &layer->proj[k], &t[k], p, name));
+        else layer->proj[k] = (struct bn_matrix){.dense = true, .gemm = l->m->kernels.gemm_t2};
     }
     if (gate->gemm != up->gemm) gate->gemm = up->gemm = l->m->kernels.gemm_t2;
     for (int k = 0; k < BN_N_PROJ; k++) {
-        struct bn_matrix *x = &y->proj[k];
+        struct bn_matrix *x = &layer->proj[k];
         enum bn_part p = (enum bn_part)(BN_P_Q + k);
-        const struct bn_tensor *tensor = bn_part_find(l->s, p, layer);
-        if (!bn_part_in_layer(&l->m->config, p, layer)) continue;
+        const struct bn_tensor *tensor = bn_part_find(l->s, p, name);
+        if (!bn_part_in_layer(&l->m->config, p, name)) continue;
         if (x->dense) {
             x->stored = t[k].stored;
             BN_TRY(keep_in_order(l, &x->stored, p, tensor));
@@ -316,45 +316,46 @@ static bitnet_status load_projections(struct loader *l, struct bn_layer *y, uint
 
 static bitnet_status load_layer(struct loader *l, uint32_t i)
 {
-    struct bn_layer *y = &l->m->layers[i];
+    struct bn_layer *layer = &l->m->layers[i];
     const struct bn_config *c = &l->m->config;
     uint32_t name = bn_config_named_layer(c, i);
     const struct {
         const float **to;
         enum bn_part part;
-    } norms[] = {{&y->attn_norm, BN_P_ATTN_NORM},
-                 {&y->ffn_norm, BN_P_FFN_NORM},
-                 {&y->ffn_norm, BN_P_POST_NORM},
-                 {&y->attn_sub_norm, BN_P_ATTN_SUB_NORM},
-                 {&y->ffn_sub_norm, BN_P_FFN_SUB_NORM},
-                 {&y->q_norm, BN_P_Q_NORM},
-                 {&y->k_norm, BN_P_K_NORM},
-                 {&y->delta_norm, BN_P_DELTA_NORM},
-                 {&y->mtp_embed_norm, BN_P_MTP_EMBED_NORM},
-                 {&y->mtp_hidden_norm, BN_P_MTP_HIDDEN_NORM},
-                 {&y->mtp_out_norm, BN_P_MTP_OUT_NORM}};
-    y->is_delta = bn_config_is_delta(c, i);
-    y->index = y->is_delta ? bn_config_delta_before(c, i) : bn_config_attn_before(c, i);
+    } norms[] = {{&layer->attn_norm, BN_P_ATTN_NORM},
+                 {&layer->ffn_norm, BN_P_FFN_NORM},
+                 {&layer->ffn_norm, BN_P_POST_NORM},
+                 {&layer->attn_sub_norm, BN_P_ATTN_SUB_NORM},
+                 {&layer->ffn_sub_norm, BN_P_FFN_SUB_NORM},
+                 {&layer->q_norm, BN_P_Q_NORM},
+                 {&layer->k_norm, BN_P_K_NORM},
+                 {&layer->delta_norm, BN_P_DELTA_NORM},
+                 {&layer->mtp_embed_norm, BN_P_MTP_EMBED_NORM},
+                 {&layer->mtp_hidden_norm, BN_P_MTP_HIDDEN_NORM},
+                 {&layer->mtp_out_norm, BN_P_MTP_OUT_NORM}};
+    layer->is_delta = bn_config_is_delta(c, i);
+    layer->index = layer->is_delta ? bn_config_delta_before(c, i) : bn_config_attn_before(c, i);
     for (size_t k = 0; k < BN_ARRAY_LEN(norms); k++) {
         enum bn_part p = norms[k].part;
         if (!bn_part_in_layer(c, p, name)) continue;
         if (p == BN_P_MTP_OUT_NORM && !bn_part_find(l->s, p, name))
-            y->mtp_out_norm = l->m->out_norm; /* it has none of its own */
+            layer->mtp_out_norm = l->m->out_norm; /* it has none of its own */
         else BN_TRY(load_norm(l, norms[k].to, p, name));
     }
-    if (y->is_delta) {
-        BN_TRY(load_conv(l, &y->conv, name));
-        BN_TRY(load_gate(l, &y->delta_a, BN_P_DELTA_A, name));
-        BN_TRY(load_gate(l, &y->delta_dt, BN_P_DELTA_DT, name));
+    if (layer->is_delta) {
+        BN_TRY(load_conv(l, &layer->conv, name));
+        BN_TRY(load_gate(l, &layer->delta_a, BN_P_DELTA_A, name));
+        BN_TRY(load_gate(l, &layer->delta_dt, BN_P_DELTA_DT, name));
     }
-    BN_TRY(load_projections(l, y, name));
+    BN_TRY(load_projections(l, layer, name));
     for (int k = 0; c->in_norms && k < BN_N_PROJ; k++) {
         enum bn_part p = (enum bn_part)(BN_P_Q + k);
         float *norm;
         if (!bn_part_in_layer(c, p, name)) continue;
         BN_TRY(load_floats(l, &norm, bn_part_in_norm(l->s, p, name), p, name,
-                           y->proj[k].dense ? y->proj[k].stored.cols : y->proj[k].packed.cols));
-        y->in_norm[k] = norm;
+                           layer->proj[k].dense ? layer->proj[k].stored.cols
+                                                : layer->proj[k].packed.cols));
+        layer->in_norm[k] = norm;
     }
     return BITNET_OK;
 }

@@ -5,7 +5,7 @@
  * which stays in the first cache for all of them, or a vector alone with four strips. */
 #include "kernels/x86/avx2/avx2.h"
 
-enum { BLOCK = BN_TURN_BLOCK, STRIP = BN_TURN_STRIP, PIECE = BN_TURN_PIECE, SUMS = 4 };
+enum { BLOCK = BN_ROTATE_BLOCK, STRIP = BN_ROTATE_STRIP, PIECE = BN_ROTATE_PIECE, SUMS = 4 };
 
 static inline __attribute__((always_inline)) void tile(float *y, const float *m, const float *x,
                                                        size_t stride, const size_t n_vec,
@@ -32,13 +32,13 @@ static inline __attribute__((always_inline)) void tile(float *y, const float *m,
     }
 }
 
-void bn_turn_avx2(float *y, const float *m, const float *x, size_t stride, size_t n)
+void bn_rotate_avx2(float *y, const float *m, const float *x, size_t stride, size_t n)
 {
     size_t fours = n / SUMS * SUMS;
     for (size_t i = 0; i < BLOCK; i += STRIP)
         for (size_t t = 0; t < fours; t += SUMS)
-            tile(y + t * stride + i, m + bn_turn_at(i, 0), x + t * stride, stride, SUMS, 1);
+            tile(y + t * stride + i, m + bn_rotate_at(i, 0), x + t * stride, stride, SUMS, 1);
     for (size_t t = fours; t < n; t++)
         for (size_t i = 0; i < BLOCK; i += SUMS * STRIP)
-            tile(y + t * stride + i, m + bn_turn_at(i, 0), x + t * stride, stride, 1, SUMS);
+            tile(y + t * stride + i, m + bn_rotate_at(i, 0), x + t * stride, stride, 1, SUMS);
 }

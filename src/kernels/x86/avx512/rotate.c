@@ -4,7 +4,7 @@
  * with one strip of the matrix, or a vector alone with all eight. */
 #include "kernels/x86/avx512/codes.h"
 
-enum { BLOCK = BN_TURN_BLOCK, STRIP = BN_TURN_STRIP, PIECE = BN_TURN_PIECE, SUMS = 8 };
+enum { BLOCK = BN_ROTATE_BLOCK, STRIP = BN_ROTATE_STRIP, PIECE = BN_ROTATE_PIECE, SUMS = 8 };
 
 _Static_assert(SUMS *STRIP == BLOCK, "a vector alone meets all strips");
 
@@ -31,11 +31,11 @@ ALWAYS void tile(float *y, const float *m, const float *x, size_t stride, const 
     }
 }
 
-void bn_turn_avx512(float *y, const float *m, const float *x, size_t stride, size_t n)
+void bn_rotate_avx512(float *y, const float *m, const float *x, size_t stride, size_t n)
 {
     size_t eights = n / SUMS * SUMS;
     for (size_t i = 0; i < BLOCK; i += STRIP)
         for (size_t t = 0; t < eights; t += SUMS)
-            tile(y + t * stride + i, m + bn_turn_at(i, 0), x + t * stride, stride, 1);
+            tile(y + t * stride + i, m + bn_rotate_at(i, 0), x + t * stride, stride, 1);
     for (size_t t = eights; t < n; t++) tile(y + t * stride, m, x + t * stride, stride, SUMS);
 }

@@ -123,7 +123,7 @@ static void check(const struct bn_model *m, const struct shape *s, const struct 
     struct bn_kv_seq seqs[SEQS] = {{0}};
     struct bn_batch_token tokens[MAX_TOKENS];
     struct bn_pool *pool;
-    struct job j = {.layer = {.layer = &m->layers[1], .index = 1}};
+    struct job j = {.layer = {.weights = &m->layers[1], .index = 1}};
     assert_int_equal(bn_kv_open(&kv, &m->config, type, type, MAX_PAGES, NULL, NULL), BITNET_OK);
     fill_cache(&kv);
     assert_int_equal(bn_pool_open(&pool, threads, NULL), BITNET_OK);

@@ -16,7 +16,7 @@
 #include "model/head/head_codes.h"
 #include "model/head/head_vector.h"
 
-enum { ROWS = 48, MAX_WIDE = 2560, MAX_BLOCKS = MAX_WIDE / BN_TURN_BLOCK };
+enum { ROWS = 48, MAX_WIDE = 2560, MAX_BLOCKS = MAX_WIDE / BN_ROTATE_BLOCK };
 
 static struct bn_rng rng = {5};
 
@@ -29,26 +29,28 @@ static double gauss(void)
 
 /* ---- a rotation and a copy in memory of the test ---- */
 
-static float sign[MAX_WIDE], turn[MAX_BLOCKS * BN_TURN_BLOCK * BN_TURN_BLOCK], dither[MAX_WIDE];
+static float sign[MAX_WIDE], matrix[MAX_BLOCKS * BN_ROTATE_BLOCK * BN_ROTATE_BLOCK],
+    dither[MAX_WIDE];
 
 static void make_screen(struct bn_screen *s, size_t cols)
 {
-    static double scratch[BN_TURN_BLOCK * BN_TURN_BLOCK];
-    size_t blocks = bn_rotation_blocks(cols), wide = blocks * BN_TURN_BLOCK;
-    assert_true(wide <= MAX_WIDE && bn_rotation_turn_floats(cols) <= sizeof turn / sizeof *turn);
+    static double scratch[BN_ROTATE_BLOCK * BN_ROTATE_BLOCK];
+    size_t blocks = bn_rotation_blocks(cols), wide = blocks * BN_ROTATE_BLOCK;
+    assert_true(wide <= MAX_WIDE &&
+                bn_rotation_matrix_floats(cols) <= sizeof matrix / sizeof *matrix);
     bn_rotation_draw_signs(sign, cols);
-    for (size_t b = 0; b < blocks; b++) bn_rotation_draw_turn(turn, cols, b, scratch);
+    for (size_t b = 0; b < blocks; b++) bn_rotation_draw_matrix(matrix, cols, b, scratch);
     bn_head_draw_dither(dither, wide);
     *s = (struct bn_screen){.coarse = {.rows = ROWS, .cols = wide},
                             .fine = {.rows = ROWS, .cols = wide, .scale = 1},
-                            .rotation = {cols, blocks, sign, turn},
+                            .rotation = {cols, blocks, sign, matrix},
                             .dither = dither};
 }
 
 static void rotate(const struct bn_screen *s, float *to, const float *x)
 {
     static float scratch[MAX_WIDE];
-    static const struct bn_kernels k = {.turn = bn_turn_c};
+    static const struct bn_kernels k = {.rotate = bn_rotate_c};
     memset(to, 0, s->coarse.cols * sizeof *to);
     memcpy(to, x, s->rotation.cols * sizeof *to);
     bn_rotate(&s->rotation, &k, to, scratch, 1);
@@ -70,7 +72,7 @@ static void blocks_are_fair(void **state)
         size_t blocks = bn_rotation_blocks(cols), sum = 0, least = SIZE_MAX;
         for (size_t b = 0; b < blocks; b++) {
             size_t n = bn_rotation_size(cols, b);
-            assert_true(n > 0 && n <= BN_TURN_BLOCK && n <= bn_rotation_size(cols, 0));
+            assert_true(n > 0 && n <= BN_ROTATE_BLOCK && n <= bn_rotation_size(cols, 0));
             least = n < least ? n : least;
             sum += n;
         }
@@ -100,8 +102,8 @@ static void products_stay(void **state)
             double error = dot(y[0], y[1], s.coarse.cols) - dot(x[0], x[1], cols);
             worst = fmax(worst, fabs(error) / norms);
             for (size_t b = 0; b < s.rotation.blocks; b++)
-                for (size_t c = bn_rotation_size(cols, b); c < BN_TURN_BLOCK; c++)
-                    assert_true(y[0][b * BN_TURN_BLOCK + c] == 0);
+                for (size_t c = bn_rotation_size(cols, b); c < BN_ROTATE_BLOCK; c++)
+                    assert_true(y[0][b * BN_ROTATE_BLOCK + c] == 0);
         }
     }
     printf("# products off by at most %.2g of the norms\n", worst);
@@ -245,7 +247,7 @@ static void odd_rows(void **state)
     (void)state;
     enum { COLS = 320, WIDE = 384 };
     static float x[COLS], y[WIDE];
-    uint8_t coarse[WIDE], u[WIDE / BN_TURN_BLOCK];
+    uint8_t coarse[WIDE], u[WIDE / BN_ROTATE_BLOCK];
     int8_t fine[WIDE];
     struct bn_screen s;
     struct bn_code_row row;

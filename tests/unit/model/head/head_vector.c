@@ -28,7 +28,7 @@ static double gauss(struct bn_rng *r)
 
 /* ---- the rounding ---- */
 
-enum { COLS = 640, BLOCKS = COLS / BN_TURN_BLOCK };
+enum { COLS = 640, BLOCKS = COLS / BN_ROTATE_BLOCK };
 
 static struct bn_screen screen_of(float *dither)
 {
@@ -60,7 +60,7 @@ static void rounding_is_fair(void **state)
         assert_true(bn_head_vector(&v, &s, k, block_sum, x, 8));
         for (size_t b = 0; b < BLOCKS; b++) {
             int32_t in_block = 0;
-            for (size_t c = b * BN_TURN_BLOCK; c < (b + 1) * BN_TURN_BLOCK; c++) {
+            for (size_t c = b * BN_ROTATE_BLOCK; c < (b + 1) * BN_ROTATE_BLOCK; c++) {
                 double e = k[c] - (double)x[c] / (double)v.unit;
                 assert_true(fabs(e) <= 1 + 1e-4);
                 sum += e;
@@ -95,10 +95,10 @@ static void margins_follow_the_state(void **state)
     for (size_t c = 0; c < COLS; c++) x[c] = c % 2 ? 1 : -1;
     assert_true(bn_head_vector(&v, &s, k, block_sum, x, 8));
     assert_true((double)v.margin >= 8 * sqrt(COLS) && (double)v.margin < 8.1 * sqrt(COLS));
-    for (size_t c = BN_TURN_BLOCK; c < COLS; c++) x[c] = 0; /* all in one block */
+    for (size_t c = BN_ROTATE_BLOCK; c < COLS; c++) x[c] = 0; /* all in one block */
     assert_true(bn_head_vector(&v, &s, k, block_sum, x, 8));
     double spread = sqrt(sqrt(BLOCKS - 1) / 0.25);
-    assert_true((double)v.margin >= 8 * sqrt(BN_TURN_BLOCK) * spread * 0.999);
+    assert_true((double)v.margin >= 8 * sqrt(BN_ROTATE_BLOCK) * spread * 0.999);
     for (size_t c = 0; c < COLS; c++) x[c] = 1;
     x[5] = 126;
     double norm = sqrt(126 * 126 + COLS - 1);
