@@ -5,6 +5,7 @@ untouched tree and library it must be silent.
 
 usage: test_checks.py rooms ROOT
        test_checks.py links ROOT
+       test_checks.py parameters ROOT
        test_checks.py archive ROOT LIBBITNET.a LIBBITNET.so [--asserts] -- CC [ARG...]
 Prints TAP."""
 import pathlib
@@ -71,6 +72,33 @@ LINKS = [
     ("good links and paths", "README.md", "\n## It's here: `x`, twice\n[a](#its-here-x-twice) [b](docs/serve/api.md) [c](https://example.org/x) "
      "`src/ROOMS` `model/forward` `model/forward.c` `src/kernels/<arch>/x.c` `a/b`\n", None),
     ("an old path in the log", "CHANGELOG.md", "\n`src/planted.c`\n", None),
+]
+
+NINE = "int a, int b, int c, int d, int e, int f, int g, int h, int i"
+EIGHT = "int a, int b, int c, int d, int e, int f, int g, int h"
+
+# name, file, its text, words the complaint must contain (None: no complaint)
+PARAMETERS = [
+    ("a long definition", "src/base/planted.c", f"void bn_planted({NINE}) {{ }}\n", "bn_planted has 9 parameters"),
+    ("a static one in a kernel", "src/kernels/ref/planted.c", f"static inline int *planted({NINE})\n{{\n}}\n", "planted has 9"),
+    ("one with an attribute before it", "src/base/planted.c",
+     f"static __attribute__((noinline)) void planted({NINE})\n{{\n}}\n", "planted has 9"),
+    ("a declaration", "src/base/planted.h", f"struct x *bn_planted({NINE});\n", "bn_planted has 9"),
+    ("one in the public header", "include/bitnet/planted.h", f"BITNET_API int bitnet_planted({NINE});\n", "bitnet_planted has 9"),
+    ("a kernel's contract", "src/kernels/planted.h", f"typedef void bn_planted_fn({NINE});\n", "bn_planted_fn has 9"),
+    ("a pointer to a function", "src/base/planted.h", f"typedef int (*planted_fn)({NINE});\n", "planted_fn has 9"),
+    ("a member", "src/base/planted.h", f"struct s {{\n    int (*call)({NINE});\n}};\n", "call has 9"),
+    ("a parameter that is a function", "src/base/planted.h", f"void bn_planted(int a, void (*call)({NINE}));\n", "call has 9"),
+    ("a macro's function", "src/base/planted.c", f"#define F(n) \\\n    void bn_##n##_f({NINE}) \\\n    {{ }}\n", "_f has 9"),
+    ("the second of two functions", "src/base/planted.c",
+     f"int one(void)\n{{\n    return 1;\n}}\nint two({NINE})\n{{\n    return 2;\n}}\n", "planted.c:6: two has 9"),
+    ("eight parameters", "src/base/planted.c", f"void bn_planted({EIGHT}) {{ }}\n", None),
+    ("commas inside of a parameter", "src/base/planted.h", f"void bn_planted({EIGHT}, ...);\n".replace(
+        "int h, ...", "void (*h)(int, int)"), None),
+    ("a long call, comment and string", "src/base/planted.c",
+     f'/* void f({NINE}); */\nint one(void)\n{{\n    return f(1, 2, 3, 4, 5, 6, 7, 8, 9, "({NINE})");\n}}\n', None),
+    ("a long list of values", "src/base/planted.c", "static const int t[] = {F(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)};\n", None),
+    ("a line of a list", "src/base/planted.def", "K(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)\n", None),
 ]
 
 # name, C text, words the complaint must contain (None: no complaint)
@@ -159,6 +187,17 @@ def test_rooms(root):
         judge("a full folder", *run(*check, copy), "find a place in one folder")
 
 
+def test_parameters(root):
+    check = [sys.executable, root / "tools/check_parameters.py"]
+    judge("the tree as it is", *run(*check, root), None)
+    for name, path, text, words in PARAMETERS:
+        with tempfile.TemporaryDirectory() as t:
+            f = pathlib.Path(t) / path
+            f.parent.mkdir(parents=True)
+            f.write_text(SPDX + text)
+            judge(name, *run(*check, t), words)
+
+
 def test_archive(root, lib, so, asserts, cc):
     check = [sys.executable, root / "tools/check_archive.py", *asserts]
     header = root / "include/bitnet/bitnet.h"
@@ -193,6 +232,8 @@ def main(argv):
         test_rooms(root)
     elif argv[0] == "links":
         test_links(root)
+    elif argv[0] == "parameters":
+        test_parameters(root)
     else:
         lib, so = (pathlib.Path(p).resolve() for p in argv[2:4])
         split = argv.index("--")
