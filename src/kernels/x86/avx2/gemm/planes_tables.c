@@ -243,8 +243,10 @@ static void load_units(float units[VECTORS], const struct round *a, size_t half,
 /* y from the totals, eight by eight turned over */
 static void finish(const struct bn_gemm_args *out, const struct memory *m, const struct round *a)
 {
-    size_t tokens = a->half_tokens;
-    for (size_t r = 0; r < out->r1 - out->r0; r += 8)
+    const struct bn_packed *w = out->w;
+    const size_t tokens = a->half_tokens, r0 = out->r0, r1 = out->r1, y_stride = out->y_stride;
+    float *y = out->y;
+    for (size_t r = 0; r < r1 - r0; r += 8)
         for (size_t t = 0; t < a->n_tok; t += 8) {
             __m256i v[8];
             const float *from = m->total + (t / tokens * m->rows + r) * tokens + t % tokens;
@@ -252,8 +254,8 @@ static void finish(const struct bn_gemm_args *out, const struct memory *m, const
                 v[i] = _mm256_load_si256((const void *)(from + i * tokens));
             bn_transpose8_i32(v);
             for (size_t i = 0; i < 8 && t + i < a->n_tok; i++)
-                bn_lane_store(out->y + (a->t0 + t + i) * out->y_stride, out->w, out->r0 + r,
-                              out->r1, _mm256_castsi256_ps(v[i]));
+                bn_lane_store(y + (a->t0 + t + i) * y_stride, w, r0 + r, r1,
+                              _mm256_castsi256_ps(v[i]));
         }
 }
 

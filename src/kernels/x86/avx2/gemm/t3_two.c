@@ -103,6 +103,8 @@ static __attribute__((noinline)) void mul_unit(const struct bn_gemm_args *a, siz
                                                size_t n_rows, struct block b, const float *inv)
 {
     const struct bn_packed *w = a->w;
+    const size_t y_stride = a->y_stride;
+    float *y = a->y;
     __m256i sum[UNIT_ROWS][TWO];
     size_t steps = bn_div_up(w->cols, STEP), most = bn_div_up(steps, bn_div_up(steps, BLOCK_STEPS));
     b.p = bn_t3_group(w, r);
@@ -120,7 +122,7 @@ static __attribute__((noinline)) void mul_unit(const struct bn_gemm_args *a, siz
     }
     for (size_t t = 0; t < TWO; t++)
         for (size_t i = 0; i < n_rows; i += 4)
-            bn_store_rows(a->y + t * a->y_stride, w, r + i, bn_min_size(4, n_rows - i),
+            bn_store_rows(y + t * y_stride, w, r + i, bn_min_size(4, n_rows - i),
                           bn_hsum4_i32(sum[i][t], sum[i + 1][t], sum[i + 2][t], sum[i + 3][t]), 0,
                           inv[t]);
 }

@@ -169,7 +169,8 @@ static __attribute__((noinline)) void sweep_last(const struct memory *m, size_t 
 static void finish(const struct memory *m, const struct bn_gemm_args *a, const float *inv)
 {
     const struct bn_packed *w = a->w;
-    const size_t r0 = a->r0, r1 = a->r1, nt = a->n_tok;
+    const size_t r0 = a->r0, r1 = a->r1, nt = a->n_tok, y_stride = a->y_stride;
+    float *y = a->y;
     for (size_t r = 0; r < r1 - r0; r += 8) {
         size_t n = bn_min_size(8, r1 - r0 - r);
         __m256 scale = w->scale_kind == BN_SCALE_ROW ? bn_load_head(w->row_scale + r0 + r, n)
@@ -182,7 +183,7 @@ static void finish(const struct memory *m, const struct bn_gemm_args *a, const f
             for (size_t i = 0; i < 8 && t + i < nt; i++) {
                 __m256 k = _mm256_mul_ps(scale, _mm256_set1_ps(inv[t + i]));
                 __m256 x = _mm256_mul_ps(_mm256_cvtepi32_ps(v[i]), k);
-                float *out = a->y + (t + i) * a->y_stride + r0 + r;
+                float *out = y + (t + i) * y_stride + r0 + r;
                 if (n == 8) _mm256_storeu_ps(out, x); /* with a mask it takes much longer */
                 else bn_store_head(out, n, x);
             }
@@ -195,12 +196,13 @@ static void mul_tables(const struct memory *m, const struct bn_gemm_args *a, con
 {
     _Alignas(32) int8_t column[STEP][TOKENS];
     size_t passes = bn_div_up(a->w->cols, STEP) * STEP_PASSES;
-    size_t rows = a->r1 - a->r0, nt = a->n_tok;
+    const size_t rows = a->r1 - a->r0, nt = a->n_tok, q_stride = x->stride;
+    const int8_t *q = x->q;
     memset(m->total, 0, 2 * m->rows * sizeof m->total[0]);
     for (size_t p = 0; p < passes; p++) {
         const uint64_t *code = m->code + p * m->rows;
         size_t byte = p % STEP_PASSES * AT_ONCE;
-        if (byte == 0) turn(column, x->q + p / STEP_PASSES * STEP, x->stride, nt);
+        if (byte == 0) turn(column, q + p / STEP_PASSES * STEP, q_stride, nt);
         for (size_t half = 0; half * HALF < nt; half++) {
             for (size_t i = 0; i < AT_ONCE; i++)
                 build(m->tables[i], (const int8_t(*)[TOKENS])(&column[0][half * HALF]), byte + i);

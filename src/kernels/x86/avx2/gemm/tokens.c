@@ -294,7 +294,12 @@ static void mul_unit(const struct bn_gemm_args *a, size_t r, const struct bn_q8 
 {
     __m256i codes[BN_UNIT_ROWS_MAX * TOKENS];
     const struct bn_packed *w = a->w;
-    size_t n_rows = bn_min_size(l->rows, a->r1 - r), n_tok = a->n_tok;
+    const size_t n_rows = bn_min_size(l->rows, a->r1 - r), n_tok = a->n_tok;
+    const size_t y_stride = a->y_stride, q_stride = x->stride;
+    float *y = a->y;
+    const int8_t *q = x->q;
+    const int32_t *sum = x->sum;
+    const float *inv = x->inv;
     size_t steps = bn_div_up(w->cols, STEP), bytes = steps * l->step_bytes;
     struct bn_block b = {.p = w->data + r / l->group_rows * bytes,
                          .group_bytes = bytes,
@@ -303,14 +308,14 @@ static void mul_unit(const struct bn_gemm_args *a, size_t r, const struct bn_q8 
     for (size_t s = 0; s < steps; s += b.steps, b.p += b.steps * l->step_bytes) {
         b.first = s == 0;
         b.steps = part(steps - s, l->block_steps);
-        l->block(codes, &b, (struct bn_tokens){x->q + s * STEP, x->stride}, n_tok);
+        l->block(codes, &b, (struct bn_tokens){q + s * STEP, q_stride}, n_tok);
     }
     for (size_t t = 0; t < n_tok; t++)
         for (size_t i = 0; i < n_rows; i += 4) {
             const __m256i *c = codes + i * TOKENS + t;
-            bn_store_rows(a->y + t * a->y_stride, w, r + i, bn_min_size(4, n_rows - i),
-                          bn_hsum4_i32(c[0], c[TOKENS], c[2 * TOKENS], c[3 * TOKENS]), x->sum[t],
-                          x->inv[t]);
+            bn_store_rows(y + t * y_stride, w, r + i, bn_min_size(4, n_rows - i),
+                          bn_hsum4_i32(c[0], c[TOKENS], c[2 * TOKENS], c[3 * TOKENS]), sum[t],
+                          inv[t]);
         }
 }
 
