@@ -275,17 +275,9 @@ static const struct opt request_table[] = {
      .min = 0,
      .max = 100,
      .given = AT(has_temperature)},
-    {.kind = OPT_U64,
-     .letter = 's',
-     .name = "seed",
-     .metavar = "N",
-     .help = "seed of arrivals, lengths and prompts; request i samples with seed N + i. With the "
+    SEED_OPT("seed of arrivals, lengths and prompts; request i samples with seed N + i. With the "
              "same seed again, the server may have the prompts cached",
-     .offset = AT(seed),
-     .shown = "from the clock",
-     .min = 0,
-     .max = 9007199254740992.0,
-     .given = AT(has_seed)},
+             AT(seed), .shown = "from the clock", .given = AT(has_seed)),
     {.kind = OPT_END},
 };
 static const struct opt report_table[] = {

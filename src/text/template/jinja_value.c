@@ -195,19 +195,24 @@ static bool dicts_equal(struct bn_jx *x, const struct bn_jdict *a, const struct 
     return true;
 }
 
-bool bn_jv_equal(struct bn_jx *x, struct bn_jv a, struct bn_jv b, bool *equal)
+/* The order of two numbers, 2 where one is NaN. false: one is no number. */
+static bool compare_numbers(struct bn_jv a, struct bn_jv b, int *order)
 {
     double fa, fb;
     int64_t ia, ib;
-    *equal = false;
-    if (bn_jv_as_int(a, &ia) && bn_jv_as_int(b, &ib)) {
-        *equal = ia == ib;
-        return true;
-    }
-    if (bn_jv_as_float(a, &fa) && bn_jv_as_float(b, &fb)) {
-        *equal = fa == fb;
-        return true;
-    }
+    if (bn_jv_as_int(a, &ia) && bn_jv_as_int(b, &ib)) *order = (ia > ib) - (ia < ib);
+    else if (bn_jv_as_float(a, &fa) && bn_jv_as_float(b, &fb))
+        *order = fa > fb ? 1 : fa < fb ? -1 : fa == fb ? 0 : 2;
+    else return false;
+    return true;
+}
+
+bool bn_jv_equal(struct bn_jx *x, struct bn_jv a, struct bn_jv b, bool *equal)
+{
+    int order = 1;
+    bool numbers = compare_numbers(a, b, &order);
+    *equal = order == 0;
+    if (numbers) return true;
     if (a.kind != b.kind) return true;
     switch (a.kind) {
     case BN_JV_STR:
@@ -234,16 +239,7 @@ bool bn_jv_equal(struct bn_jx *x, struct bn_jv a, struct bn_jv b, bool *equal)
 
 bool bn_jv_compare(struct bn_jx *x, struct bn_jv a, struct bn_jv b, int *order)
 {
-    double fa, fb;
-    int64_t ia, ib;
-    if (bn_jv_as_int(a, &ia) && bn_jv_as_int(b, &ib)) {
-        *order = (ia > ib) - (ia < ib);
-        return true;
-    }
-    if (bn_jv_as_float(a, &fa) && bn_jv_as_float(b, &fb)) {
-        *order = fa > fb ? 1 : fa < fb ? -1 : fa == fb ? 0 : 2; /* 2: NaN, neither of them */
-        return true;
-    }
+    if (compare_numbers(a, b, order)) return true;
     if (a.kind == BN_JV_STR && b.kind == BN_JV_STR) { /* byte order is the order of characters */
         int c = memcmp(a.s, b.s, bn_min_size(a.n, b.n));
         *order = c ? (c > 0) - (c < 0) : (a.n > b.n) - (a.n < b.n);
