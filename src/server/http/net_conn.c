@@ -83,7 +83,7 @@ static void free_request(struct net_request *c)
 
 void net_conn_close(struct net_request *c)
 {
-    if (c->phase == NET_OPEN) c->net->handler.gone(c->net->handler.user, c);
+    if (c->phase == NET_OPEN) c->net->handler.disconnected(c->net->handler.user, c);
     free_request(c);
 }
 
