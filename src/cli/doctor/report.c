@@ -149,7 +149,7 @@ static void print_speed(const struct doctor_facts *f)
     }
 }
 
-static void print_company(const struct doctor_facts *f)
+static void print_other_processes(const struct doctor_facts *f)
 {
     subject("load");
     if (f->machine.load_average < 0) printf("unknown");
@@ -182,7 +182,7 @@ void doctor_print(const struct doctor_facts *f, const struct doctor_findings *d)
     print_frequency(&f->machine);
     print_memory(&f->machine);
     print_speed(f);
-    print_company(f);
+    print_other_processes(f);
     printf("\n");
     for (size_t i = 0; i < d->n; i++) print_finding(&d->items[i]);
 }

@@ -252,7 +252,7 @@ static void on_event(struct bufferevent *bev, short what, void *user)
         return;
     }
     if (c->phase == NET_READING && c->began)
-        report_broken(c, 0, "the client went before its request was complete");
+        report_broken(c, 0, "the client disconnected before its request was complete");
     net_conn_close(c);
 }
 
