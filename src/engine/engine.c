@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine's life, what it tells about itself, and the plain door. Requests come and go in submit.c
+ * The engine's life, what it tells about itself, and bitnet_eval. Requests come and go in submit.c
  * and are computed in step.c.
  */
 #include "engine/engine_impl.h"
@@ -345,7 +345,7 @@ bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_f
 uint32_t bn_engine_ctx(const struct bitnet_engine *e) { return e->ctx; }
 const struct bn_model *bn_engine_model(const struct bitnet_engine *e) { return e->m; }
 
-/* ------------------------------------------------------------------ the plain door */
+/* ------------------------------------------------------------------ bitnet_eval */
 
 bool bn_engine_forward(struct bitnet_engine *e, size_t n, float *logits)
 {

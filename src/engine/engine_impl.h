@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The engine's inside, shared by its files: engine.c (life, the plain door), submit.c (requests come
+ * The engine's inside, shared by its files: engine.c (life, bitnet_eval), submit.c (requests come
  * and go), pages.c (pages for those that run), saves.c (states that are put aside), step.c (the step),
  * embed.c, health.c, profile.c, warmup.c. */
 #ifndef BN_ENGINE_ENGINE_IMPL_H
@@ -35,7 +35,7 @@ struct bitnet_engine {
     bool random_kv;               /* what is known of a prompt are random pages */
     uint32_t n_pinned;            /* workers bound to a CPU */
     enum bn_head_mode head;       /* screened: where sampling allows it; never auto */
-    struct bn_kv_seq *seqs;       /* [max_seqs] of choices that run, and of the plain door */
+    struct bn_kv_seq *seqs;       /* [max_seqs] of choices that run, and of bitnet_eval */
     struct bn_state *seq_states;  /* [max_seqs] of hybrid models */
     bool *taken;                  /* [max_seqs] by a sequence */
     struct bn_batch_token *batch; /* [max_batch] */
@@ -69,7 +69,7 @@ struct bitnet_engine {
  * finite. (engine.c) */
 bool bn_engine_forward(struct bitnet_engine *e, size_t n, float *logits);
 
-/* Pages of the KV cache that sequences of the plain door hold. */
+/* Pages of the KV cache that sequences of bitnet_eval hold. */
 uint32_t bn_engine_eval_pages(const struct bitnet_engine *e);
 
 /* ---- pages.c ---- */

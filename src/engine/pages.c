@@ -85,7 +85,7 @@ static bool take_place(struct bitnet_engine *e, struct bn_sequence *seq, uint32_
     return bn_engine_reserve(e, seq->kv, n_tokens);
 }
 
-/* NULL: the plain door has those that no choice has. */
+/* NULL: bitnet_eval has those that no choice has. */
 static struct bn_kv_seq *take_seq(struct bitnet_engine *e)
 {
     uint32_t i = 0;

@@ -4,7 +4,7 @@
  * scheduler says who takes how many tokens; these make one ragged batch and one forward pass. Where
  * a sequence's text reached its end a token is drawn, and as long as it equals the draft that was
  * computed behind it, another one. Every token is drawn from its own true logits with the random
- * number of its own position: drafts, company and cuts decide when it comes, never what it is.
+ * number of its own position: drafts, batch neighbours and cuts decide when it comes, never what it is.
  *
  * What happened is kept as events and given out, in as many calls as the caller's room makes it,
  * before the next step is computed.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reading JSON: a walk down the text, as deep as BN_JSON_DEPTH_MAX. */
+#include "base/number.h"
 #include "base/os/file.h"
 #include "base/utf8.h"
 #include "json/value_impl.h"
@@ -144,7 +145,7 @@ static struct bn_json *parse_real(struct parser *s, const char *from)
     memcpy(text, from, n);
     text[n] = 0;
     char *dot = strchr(text, '.');
-    if (dot) *dot = bn_json_point();
+    if (dot) *dot = bn_locale_point();
     double v = strtod(text, NULL);
     if (text != room) free(text);
     return isfinite(v) ? bn_json_real(v) : wrong(s, "a number is too large");

@@ -84,13 +84,6 @@ struct bn_json *bn_json_real(double v)
     return &r->head;
 }
 
-char bn_json_point(void)
-{
-    char text[8];
-    snprintf(text, sizeof text, "%.1f", 0.5);
-    return text[1];
-}
-
 struct bn_json_string_value *bn_json_string_room(size_t n)
 {
     struct bn_json_string_value *s = NULL;

@@ -50,9 +50,6 @@ struct bn_json_object_value {
     size_t places; /* of the index, a power of two; 0: there is none */
 };
 
-/* What the locale has for a decimal point. */
-char bn_json_point(void);
-
 /* A string whose n bytes the caller fills in. */
 struct bn_json_string_value *bn_json_string_room(size_t n);
 /* bn_json_set with a key of n bytes. */

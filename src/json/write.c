@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Writing JSON. */
+#include "base/number.h"
 #include "base/os/mem.h"
 #include "base/utf8.h"
 #include "json/value_impl.h"
@@ -46,18 +47,13 @@ bool bn_json_quote(struct bn_buf *b, const char *s, size_t n)
     return bn_buf_putc(b, '"') && !b->failed;
 }
 
-/* In the fewest digits that give v back, or as many as asked for, with a point or an exponent, and a point
- * whatever the locale has. */
+/* In the fewest digits that give v back, or as many as asked for, with a point or an exponent. */
 static void put_real(const struct writer *w, double v)
 {
-    char text[40];
-    unsigned digits = w->digits ? w->digits : 15;
-    do snprintf(text, sizeof text - 2, "%.*g", (int)digits, v);
-    while (!w->digits && strtod(text, NULL) != v && ++digits <= 17);
-    char *dot = strchr(text, bn_json_point());
-    if (dot) *dot = '.';
-    if (!strpbrk(text, ".e")) strcat(text, ".0");
+    char text[BN_NUMBER_BYTES];
+    bn_number_text(text, 'g', w->digits ? (int)w->digits : 15, w->digits ? (int)w->digits : 17, v);
     bn_buf_puts(w->b, text);
+    if (!strpbrk(text, ".e")) bn_buf_puts(w->b, ".0");
 }
 
 static void new_line(const struct writer *w, unsigned level)

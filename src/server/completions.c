@@ -2,7 +2,7 @@
  *
  * completions.c: chats, completions and responses: from the body to the engine, and what comes back to
  * the client, whole or as a stream. A completion lives until both sides have let go of it: the client
- * has its reply or has gone, and every task of the worker has ended.
+ * has its reply or disconnected, and every task of the worker has ended.
  *
  * Events only gather while the worker delivers; completions_attend then passes on, once for each,
  * what a delivery has brought. A stream whose client is slow gathers until there is room.
@@ -271,11 +271,11 @@ void completions_attend(struct server *s)
 
 static void on_room(struct exchange *x) { attend((struct completion *)x); }
 
-static void on_gone(struct exchange *x)
+static void on_disconnect(struct exchange *x)
 {
     struct completion *c = (struct completion *)x;
     sum_up(c);
-    exchange_gone(x);
+    exchange_disconnected(x);
     cancel(c);
     attend(c);
 }
@@ -359,7 +359,7 @@ static bitnet_status open_output(struct completion *c, bitnet_error *err)
 
 static void submit(struct completion *c)
 {
-    c->x.gone = on_gone;
+    c->x.disconnected = on_disconnect;
     c->x.room = on_room;
     c->x.late = on_late;
     exchange_later(&c->x);

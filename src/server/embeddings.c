@@ -191,10 +191,10 @@ static void on_failed(struct worker_task *t, const bitnet_error *err)
     finish(e);
 }
 
-static void on_gone(struct exchange *x)
+static void on_disconnect(struct exchange *x)
 {
     struct embedding *e = (struct embedding *)x;
-    exchange_gone(x);
+    exchange_disconnected(x);
     worker_cancel(x->s->worker, &e->task);
 }
 
@@ -223,7 +223,7 @@ void serve_embeddings(struct exchange *x)
         } else {
             s->n_taken++;
             s->n_running++;
-            e->x.gone = on_gone;
+            e->x.disconnected = on_disconnect;
             e->x.late = on_late;
             e->task.embedded = on_embedded;
             e->task.failed = on_failed;

@@ -62,7 +62,7 @@ static void count(struct exchange *x, int status, const char *error)
     x->line.peer = net_peer(x->request);
     x->line.method = q->method;
     x->line.path = q->path;
-    x->line.status = status == STATUS_GONE ? 0 : status;
+    x->line.status = status == STATUS_DISCONNECTED ? 0 : status;
     x->line.total_ns = bn_now_ns() - net_began_ns(x->request);
     x->line.error = error;
     access_log_write(&s->log, &x->line);
@@ -137,9 +137,9 @@ void exchange_end_stream(struct exchange *x, const char *error)
     net_stream_end(request);
 }
 
-void exchange_gone(struct exchange *x)
+void exchange_disconnected(struct exchange *x)
 {
-    count(x, STATUS_GONE, "the client has gone");
+    count(x, STATUS_DISCONNECTED, "the client disconnected");
     x->request = NULL;
 }
 

@@ -49,11 +49,11 @@ static void note(const struct server *s, const char *fmt, ...)
 static void on_request(void *user, struct net_request *r) { routes_request(user, r); }
 
 /* Who answers at once has answered by now; the others are known to their request. */
-static void on_gone(void *user, struct net_request *r)
+static void on_disconnect(void *user, struct net_request *r)
 {
     (void)user;
     struct exchange *x = net_user(r);
-    if (x) x->gone(x);
+    if (x) x->disconnected(x);
 }
 
 static void on_room(void *user, struct net_request *r)
@@ -69,7 +69,7 @@ static void on_broken(void *user, const char *peer, int code, const char *why)
     struct access_line line = {
         .request_id = "", .peer = peer, .method = "", .path = "", .status = code, .error = why};
     access_log_write(&s->log, &line);
-    metrics_request(s->metrics, "other", code ? code : STATUS_GONE, 0);
+    metrics_request(s->metrics, "other", code ? code : STATUS_DISCONNECTED, 0);
 }
 
 /* ------------------------------------------------------------------ the worker */
@@ -164,8 +164,11 @@ static bitnet_status open_parts(struct server *s, bitnet_engine *e, bitnet_error
                                      .warm_up = c->warm_up,
                                      .user = s,
                                      .stepped = on_step};
-    const struct net_handler h = {
-        .user = s, .request = on_request, .gone = on_gone, .room = on_room, .broken = on_broken};
+    const struct net_handler h = {.user = s,
+                                  .request = on_request,
+                                  .disconnected = on_disconnect,
+                                  .room = on_room,
+                                  .broken = on_broken};
     s->layers = bn_calloc(s->model.n_layer, sizeof *s->layers);
     s->base = net_loop_new();
     if (!s->layers || !s->base) return bn_fail_nomem(err, sizeof *s, "the server");

@@ -18,7 +18,8 @@ enum {
     EXCHANGE_MAX_REQUEST_ID = 64, /* of a client's own X-Request-Id */
     RETRY_MAX_S = 60,             /* the longest that Retry-After says */
     TEXT_MAX_BYTES = 2 << 20,     /* that one request may have tokenized, beside prompts */
-    STATUS_GONE = 499 /* counts requests whose client went before the end of its reply */
+    STATUS_DISCONNECTED =
+        499 /* counts requests whose client disconnected before the end of its reply */
 };
 
 struct completion;
@@ -69,7 +70,8 @@ struct exchange {
     bool begun;                                   /* a stream that has begun */
     struct access_line line; /* what the log says about choices; the rest is filled in at the end */
     /* of an exchange that is answered later */
-    void (*gone)(struct exchange *x); /* the client has; to be passed on to exchange_gone */
+    void (*disconnected)(
+        struct exchange *x);          /* the client has; to be passed on to exchange_disconnected */
     void (*room)(struct exchange *x); /* for more of a stream */
     void (*late)(struct exchange *x); /* its time is up */
     struct event *timer;
@@ -90,7 +92,7 @@ void exchange_fail(struct exchange *x, const bitnet_error *err, const char *para
 void exchange_refuse(struct exchange *x, int status, const char *code, const char *fmt, ...)
     BN_PRINTF(4, 5);
 void exchange_end_stream(struct exchange *x, const char *error); /* NULL: all is well */
-void exchange_gone(struct exchange *x);
+void exchange_disconnected(struct exchange *x);
 
 /* The body as JSON. false: the client was told what is wrong with it. */
 bool exchange_body(struct exchange *x, struct bn_json **body);

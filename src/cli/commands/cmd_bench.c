@@ -149,6 +149,7 @@ static const struct opt_part parts[] = {
     {"Measurements", measure_table, 0},
     {"Model", model_opts_table, AT(model)},
     {"Synthetic model", synthetic_table, AT(made)},
+    {NULL, synth_opts_table, AT(made.model)},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
     {"Tuning", autotune_opts_table, AT(autotune)},
@@ -171,7 +172,8 @@ static int open_model(bitnet_model **out, struct bench_config *c, const struct a
     if (kernels_only(c)) {
         head = "exact"; /* no copies that nobody reads */
         ffn = "dense";
-        if (made.shape && !made.layers) made.layers = 1; /* all layers have the same shapes */
+        if (made.shape && !made.model.layers)
+            made.model.layers = 1; /* all layers have the same shapes */
     }
     return synthetic_or_word(out, &made, &c->model, words, head, ffn, "bench");
 }

@@ -56,7 +56,7 @@ static const struct opt table[] = {
      .offset = AT(max_tokens),
      .initial = "0",
      .min = 0,
-     .max = 9007199254740992.0},
+     .max = OPT_MAX_INTEGER},
     MODEL_KV_OPTS(AT(kv), "f16"),
     MODEL_HEAD_OPT(AT(head)),
     {.kind = OPT_FLAG, .name = "json", .help = "print the result as JSON", .offset = AT(json)},

@@ -83,6 +83,7 @@ static const struct opt_part parts[] = {
     {"Run", run_table, 0},
     {"Model", model_opts_table, AT(model)},
     {"Synthetic model", synthetic_table, AT(made)},
+    {NULL, synth_opts_table, AT(made.model)},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
     {"Output", output_table, 0},

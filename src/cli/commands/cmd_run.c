@@ -88,15 +88,7 @@ static const struct opt output_table[] = {
 };
 static const struct opt_part parts[] = {
     {"Prompt", prompt_table, 0},
-    {"Model", model_opts_table, AT(model)},
-    {"Context", prompt_batch_table, AT(engine)},
-    {NULL, engine_opts_table, AT(engine)},
-    {NULL, draft_table, AT(engine)},
-    {NULL, state_table, AT(engine)},
-    {NULL, warmup_table, AT(engine)},
-    {"Generation", generate_opts_table, AT(gen)},
-    {"Sampling", sampling_opts_table, AT(gen.sampling)},
-    {"Constrained output", constraint_opts_table, AT(gen.constraint)},
+    GENERATE_PARTS(struct run_config),
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };

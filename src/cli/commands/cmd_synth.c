@@ -5,15 +5,15 @@
  */
 #include "base/clock.h"
 #include "cli/core/command.h"
-#include "cli/options/model_opts.h"
+#include "cli/options/synthetic.h"
 #include "app/term.h"
 #include "cli/commands/output_model.h"
 
 struct synth_config {
-    const char *type, *head_type, *vocab, *ffn_density;
+    struct synth_opts model;
+    const char *vocab;
     uint64_t seed;
-    uint32_t layers;
-    bool list, force, json, mtp;
+    bool list, force, json;
 };
 
 #define AT(field) offsetof(struct synth_config, field)
@@ -25,46 +25,7 @@ static const struct opt table[] = {
      .help = "GGUF or tokenizer.json to take the tokenizer from",
      .offset = AT(vocab),
      .shown = "one token a byte"},
-    {.kind = OPT_CHOICE,
-     .name = "type",
-     .help = "storage of the ternary matrices",
-     .offset = AT(type),
-     .shown = "i2_s, or as published",
-     .choices = "i2_s|tq2_0|tq1_0|iq2_bn|iq1_bn|q1_0|q2_0|pq2_0|ptq1_0"},
-    {.kind = OPT_CHOICE,
-     .name = "head-type",
-     .help = "storage of embedding and output head",
-     .offset = AT(head_type),
-     .shown = "f16, or as published",
-     .choices = "f32|f16|bf16|q8_0|q6_k|q4_0|q4_k"},
-    {.kind = OPT_U64,
-     .letter = 's',
-     .name = "seed",
-     .metavar = "N",
-     .help = "the same seed gives the same file",
-     .offset = AT(seed),
-     .initial = "0",
-     .min = 0,
-     .max = 9007199254740992.0},
-    {.kind = OPT_U32,
-     .name = "layers",
-     .metavar = "N",
-     .help = "number of layers, for a smaller file; 0 is the shape's own",
-     .offset = AT(layers),
-     .initial = "0",
-     .min = 0,
-     .max = 10000},
-    {.kind = OPT_STR,
-     .name = "ffn-density",
-     .metavar = "LIST",
-     .help = "shares of open gates and of nonzero inputs of 'down', as 0.3:0.1,0.4:0.2, stretched "
-             "over the layers, or 'trained': those of the embedded model",
-     .offset = AT(ffn_density),
-     .shown = "chance: 0.5:0.33"},
-    {.kind = OPT_FLAG,
-     .name = "mtp",
-     .help = "add a layer that drafts tokens (models with delta nets)",
-     .offset = AT(mtp)},
+    SEED_OPT("the same seed gives the same file", AT(seed), .initial = "0"),
     {.kind = OPT_FLAG, .name = "force", .help = "replace OUT if it exists", .offset = AT(force)},
     {.kind = OPT_FLAG,
      .name = "json",
@@ -72,7 +33,8 @@ static const struct opt table[] = {
      .offset = AT(json)},
     {.kind = OPT_END},
 };
-static const struct opt_part parts[] = {{"Model", table, 0}, {NULL, NULL, 0}};
+static const struct opt_part parts[] = {
+    {"Model", synth_opts_table, AT(model)}, {NULL, table, 0}, {NULL, NULL, 0}};
 #undef AT
 
 static int list_shapes(bool json)
@@ -106,13 +68,9 @@ static int run(void *config, const struct arg_words *words)
     bitnet_error err = {0};
     bitnet_synth_options o;
     bitnet_synth_options_init(&o);
-    if (c->type) o.type = c->type;
-    if (c->head_type) o.head_type = c->head_type;
+    synth_opts_apply(&o, &c->model);
     o.vocab_path = c->vocab;
     o.seed = c->seed;
-    o.n_layer = c->layers;
-    o.ffn_density = c->ffn_density;
-    o.mtp = c->mtp;
     o.overwrite = c->force;
     o.progress = term_progress_show;
     o.progress_user = &bar;

@@ -61,4 +61,19 @@ generation_finish_name(bitnet_finish f); /* "end", "stop", "length", "cancelled"
 double generation_prompt_rate(const struct generation *g);
 double generation_decode_rate(const struct generation *g);
 
+/* The parts of a command's options that belong to one text: the engine that generates it, how, and what
+ * it must match. config: the struct with members `model`, `engine` and `gen`. */
+#define GENERATE_PARTS(config)                                                        \
+    {"Model", model_opts_table, offsetof(config, model)},                             \
+        {"Context", prompt_batch_table, offsetof(config, engine)},                    \
+        {NULL, engine_opts_table, offsetof(config, engine)},                          \
+        {NULL, draft_table, offsetof(config, engine)},                                \
+        {NULL, state_table, offsetof(config, engine)},                                \
+        {NULL, warmup_table, offsetof(config, engine)},                               \
+        {"Generation", generate_opts_table, offsetof(config, gen)},                   \
+        {"Sampling", sampling_opts_table, offsetof(config, gen.sampling)},            \
+    {                                                                                 \
+        "Constrained output", constraint_opts_table, offsetof(config, gen.constraint) \
+    }
+
 #endif

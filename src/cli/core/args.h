@@ -93,4 +93,15 @@ bool args_u64(uint64_t *out, const char *text, uint64_t max);
 bool args_size(uint64_t *out, const char *text);
 bool args_double(double *out, const char *text);
 
+/* Options that several commands have, each with a help of its own. */
+
+#define OPT_MAX_INTEGER 9007199254740992.0 /* 2^53: every JSON reader keeps it */
+
+/* ...: what is taken where none is given: .initial, or .shown and .given */
+#define SEED_OPT(text, at, ...)                                                       \
+    {                                                                                 \
+        .kind = OPT_U64, .letter = 's', .name = "seed", .metavar = "N", .help = text, \
+        .offset = at, .min = 0, .max = OPT_MAX_INTEGER, __VA_ARGS__                   \
+    }
+
 #endif

@@ -285,7 +285,7 @@ static void check_heat(struct doctor_findings *out, const struct doctor_facts *f
     doctor_todo(d, "look at the frequency during a run: bitnet profile");
 }
 
-/* ------------------------------------------------------------------ company */
+/* ------------------------------------------------------------------ other processes */
 
 /* What others leave idle is ours; where they leave nothing, the kernel shares it out among all who
  * want to run, whom the load average counts. */

@@ -18,7 +18,7 @@ static void set_known(struct bn_json *o, const char *key, uint64_t v)
     bn_json_set(o, key, v ? bn_json_int((int64_t)v) : bn_json_null());
 }
 
-static void set_answer(struct bn_json *o, const char *key, enum bn_tristate a)
+static void set_tristate(struct bn_json *o, const char *key, enum bn_tristate a)
 {
     bn_json_set(o, key, a == BN_UNKNOWN ? bn_json_null() : bn_json_bool(a == BN_YES));
 }
@@ -43,9 +43,9 @@ static struct bn_json *json_cpus(const struct bn_machine *m)
     set_int(o, "packages", bn_topology_groups(t->package, &t->online));
     set_int(o, "cores", bn_topology_groups(t->core, &t->online));
     set_int(o, "usable_cores", bn_topology_groups(t->core, &t->usable));
-    set_answer(o, "smt", m->smt);
+    set_tristate(o, "smt", m->smt);
     bn_json_set(o, "hybrid", bn_json_bool(CPU_COUNT(&t->slow) > 0));
-    set_answer(o, "virtual_machine", m->virtual_machine);
+    set_tristate(o, "virtual_machine", m->virtual_machine);
     set_known_text(o, "virtual_name", m->virtual_machine == BN_YES ? m->virtual_name : "");
     set_int(o, "default_threads", m->default_threads);
     return o;
@@ -104,7 +104,7 @@ static struct bn_json *json_frequency(const struct bn_machine *m)
     set_known(o, "min_khz", m->min_khz);
     set_known(o, "max_khz", m->max_khz);
     set_known(o, "now_khz", m->now_khz);
-    set_answer(o, "boost", m->boost);
+    set_tristate(o, "boost", m->boost);
     bn_json_set(o, "throttles",
                 m->throttle_known == BN_YES ? bn_json_int((int64_t)m->n_throttles)
                                             : bn_json_null());
@@ -120,7 +120,7 @@ static struct bn_json *json_memory(const struct bn_machine *m)
     set_int(o, "swap_used_bytes", m->swap_used_bytes);
     set_known_text(o, "transparent_huge_pages", m->thp);
     set_known_text(o, "transparent_huge_pages_defrag", m->thp_defrag);
-    set_answer(o, "khugepaged_defrag", m->khugepaged);
+    set_tristate(o, "khugepaged_defrag", m->khugepaged);
     for (uint32_t i = 0; i < m->n_huge; i++)
         bn_json_append(huge,
                        bn_json_pack("{s:I, s:I, s:I}", "page_bytes", (int64_t)m->huge[i].page_bytes,

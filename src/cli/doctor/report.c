@@ -12,7 +12,7 @@ static void subject(const char *name)
 
 static const char *known(const char *text) { return *text ? text : "unknown"; }
 
-static const char *answer(enum bn_tristate a)
+static const char *tristate_name(enum bn_tristate a)
 {
     return a == BN_UNKNOWN ? "unknown" : a == BN_YES ? "on" : "off";
 }
@@ -46,7 +46,7 @@ static void print_cpu(const struct doctor_facts *f)
     printf("\n");
     subject("cores");
     printf("%u package%s, %u core%s, %u CPU%s, SMT %s", packages, plural(packages), cores,
-           plural(cores), cpus, plural(cpus), answer(m->smt));
+           plural(cores), cpus, plural(cpus), tristate_name(m->smt));
     bn_cpus_format(list, sizeof list, &t->usable);
     printf("; usable %s", list);
     bn_cpus_format(list, sizeof list, &fast);
@@ -107,7 +107,7 @@ static void print_frequency(const struct bn_machine *m)
                (double)m->now_khz / 1e6);
     else printf("unknown");
     if (*m->governor) printf(", governor %s by %s", m->governor, known(m->driver));
-    if (m->boost != BN_UNKNOWN) printf(", boost %s", answer(m->boost));
+    if (m->boost != BN_UNKNOWN) printf(", boost %s", tristate_name(m->boost));
     if (m->throttle_known == BN_YES)
         printf(", throttled %llu times", (unsigned long long)m->n_throttles);
     printf("\n");
@@ -149,7 +149,7 @@ static void print_speed(const struct doctor_facts *f)
     }
 }
 
-static void print_company(const struct doctor_facts *f)
+static void print_other_processes(const struct doctor_facts *f)
 {
     subject("load");
     if (f->machine.load_average < 0) printf("unknown");
@@ -182,7 +182,7 @@ void doctor_print(const struct doctor_facts *f, const struct doctor_findings *d)
     print_frequency(&f->machine);
     print_memory(&f->machine);
     print_speed(f);
-    print_company(f);
+    print_other_processes(f);
     printf("\n");
     for (size_t i = 0; i < d->n; i++) print_finding(&d->items[i]);
 }

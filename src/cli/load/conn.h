@@ -52,4 +52,8 @@ bool load_conn_send(struct load_conn *c);
 void load_conn_drop(struct load_conn *c);
 void load_conn_free(struct load_conn *c);
 
+/* One GET outside of any run. *body: free(); NULL unless *status is 200. */
+bitnet_status load_get(const struct load_target *t, const char *path, double timeout_s, int *status,
+                       char **body, bitnet_error *err);
+
 #endif

@@ -103,10 +103,6 @@ bitnet_status load_run(struct load_run *run, const struct load_settings *s, uint
                        const struct load_target *target, bitnet_error *err);
 void load_run_free(struct load_run *run);
 
-/* One GET outside of any run. *body: free(); NULL unless *status is 200. */
-bitnet_status load_get(const struct load_target *t, const char *path, double timeout_s, int *status,
-                       char **body, bitnet_error *err);
-
 /* Does a request meet all goals? Only LOAD_OK ones do. */
 bool load_record_good(const struct load_record *r, const struct load_settings *s);
 /* Milliseconds; negative: the request has no such time. tpot: from the first to the last text, over

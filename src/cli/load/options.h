@@ -45,4 +45,15 @@ struct load_test {
 bitnet_status load_test_read(struct load_test *t, const struct load_options *c, bitnet_error *err);
 void load_test_free(struct load_test *t);
 
+/* Values that are more than a number. */
+
+/* "90", "90s", "1.5m", "2h", "500ms". false: none of these, or more than a year. */
+bool load_parse_seconds(double *out, const char *text);
+/* "20" is a number of requests, "10s" a time. */
+bool load_parse_warmup(double *seconds, uint64_t *requests, const char *text);
+/* "ttft:200,itl:50": milliseconds. */
+bool load_parse_goals(double goals_ms[LOAD_GOALS], const char *text);
+/* "50,90,99.9" */
+bool load_parse_percentiles(double *out, size_t *n, const char *text);
+
 #endif

@@ -94,6 +94,15 @@ extern const struct opt seqs_opts_table[];
         .help = "chat template to use instead of the model's", .offset = at    \
     }
 
+/* The option --max-tokens of commands that take requests. */
+#define MAX_TOKENS_OPT(at, number)                                                            \
+    {                                                                                         \
+        .kind = OPT_U32, .letter = 'n', .name = "max-tokens", .metavar = "N",                 \
+        .help = "longest answer in tokens for requests that do not say; 0 fills the context", \
+        .offset = at, .initial = number, .aliases = "max-new-tokens n-predict", .min = 0,     \
+        .max = 1 << 24                                                                        \
+    }
+
 /* The option --head of commands that need all logits. */
 #define MODEL_HEAD_OPT(at)                                                                        \
     {                                                                                             \

@@ -7,6 +7,52 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define AT(field) offsetof(struct synth_opts, field)
+const struct opt synth_opts_table[] = {
+    {.kind = OPT_CHOICE,
+     .name = "type",
+     .help = "storage of the ternary matrices",
+     .offset = AT(type),
+     .shown = "i2_s, or as published",
+     .choices = "i2_s|tq2_0|tq1_0|iq2_bn|iq1_bn|q1_0|q2_0|pq2_0|ptq1_0"},
+    {.kind = OPT_CHOICE,
+     .name = "head-type",
+     .help = "storage of embedding and output head",
+     .offset = AT(head_type),
+     .shown = "f16, or as published",
+     .choices = "f32|f16|bf16|q8_0|q6_k|q4_0|q4_k"},
+    {.kind = OPT_U32,
+     .name = "layers",
+     .metavar = "N",
+     .help = "number of layers, for a smaller model; 0 is the shape's own",
+     .offset = AT(layers),
+     .initial = "0",
+     .min = 0,
+     .max = 10000},
+    {.kind = OPT_STR,
+     .name = "ffn-density",
+     .metavar = "LIST",
+     .help = "shares of open gates and of nonzero inputs of 'down', as 0.3:0.1,0.4:0.2, stretched "
+             "over the layers, or 'trained': those of the embedded model",
+     .offset = AT(ffn_density),
+     .shown = "chance: 0.5:0.33"},
+    {.kind = OPT_FLAG,
+     .name = "mtp",
+     .help = "add a layer that drafts tokens (models with delta nets)",
+     .offset = AT(mtp)},
+    {.kind = OPT_END},
+};
+#undef AT
+
+void synth_opts_apply(bitnet_synth_options *o, const struct synth_opts *c)
+{
+    o->type = c->type;
+    o->head_type = c->head_type;
+    o->n_layer = c->layers;
+    o->ffn_density = c->ffn_density;
+    o->mtp = c->mtp;
+}
+
 #define AT(field) offsetof(struct synthetic_opts, field)
 const struct opt synthetic_table[] = {
     {.kind = OPT_STR,
@@ -15,46 +61,7 @@ const struct opt synthetic_table[] = {
      .help = "use a random-weight model with these dimensions, made in memory; 'bitnet synth "
              "--list' shows them",
      .offset = AT(shape)},
-    {.kind = OPT_U32,
-     .name = "layers",
-     .metavar = "N",
-     .help = "its number of layers; 0 is the shape's own",
-     .offset = AT(layers),
-     .initial = "0",
-     .min = 0,
-     .max = 10000},
-    {.kind = OPT_CHOICE,
-     .name = "type",
-     .help = "storage of its ternary matrices",
-     .offset = AT(type),
-     .shown = "i2_s, or as published",
-     .choices = "i2_s|tq2_0|tq1_0|iq2_bn|iq1_bn|q1_0|q2_0|pq2_0|ptq1_0"},
-    {.kind = OPT_CHOICE,
-     .name = "head-type",
-     .help = "storage of its embedding and output head",
-     .offset = AT(head_type),
-     .shown = "f16, or as published",
-     .choices = "f32|f16|bf16|q8_0|q6_k|q4_0|q4_k"},
-    {.kind = OPT_STR,
-     .name = "ffn-density",
-     .metavar = "LIST",
-     .help = "its shares of open gates and of nonzero inputs of 'down', as for synth: 0.3:0.1,... "
-             "or 'trained'",
-     .offset = AT(ffn_density),
-     .shown = "chance: 0.5:0.33"},
-    {.kind = OPT_FLAG,
-     .name = "mtp",
-     .help = "add a layer that drafts tokens (models with delta nets)",
-     .offset = AT(mtp)},
-    {.kind = OPT_U64,
-     .letter = 's',
-     .name = "seed",
-     .metavar = "N",
-     .help = "seed of prompts and of the weights of a synthetic model",
-     .offset = AT(seed),
-     .initial = "0",
-     .min = 0,
-     .max = 9007199254740992.0},
+    SEED_OPT("seed of prompts and of the weights of a synthetic model", AT(seed), .initial = "0"),
     {.kind = OPT_END},
 };
 #undef AT
@@ -71,12 +78,8 @@ static int make(struct synthetic_source *s, const struct synthetic_opts *c, cons
     bitnet_error err = {0};
     bitnet_synth_options o;
     bitnet_synth_options_init(&o);
-    o.type = c->type;
-    o.head_type = c->head_type;
+    synth_opts_apply(&o, &c->model);
     o.seed = c->seed;
-    o.n_layer = c->layers;
-    o.ffn_density = c->ffn_density;
-    o.mtp = c->mtp;
     o.overwrite = 1;
     o.progress = term_progress_show;
     o.progress_user = &bar;
@@ -91,7 +94,8 @@ int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *ma
     *out = (struct synthetic_source){.fd = -1};
     int code = model_word(&out->typed, from_option, words, command);
     if (code != EXIT_DONE) return code;
-    bool shaped = made->layers || made->type || made->head_type || made->ffn_density || made->mtp;
+    const struct synth_opts *m = &made->model;
+    bool shaped = m->layers || m->type || m->head_type || m->ffn_density || m->mtp;
     if (!made->shape && shaped)
         return term_usage(
             command, "--layers, --type, --head-type, --ffn-density and --mtp need --synthetic");

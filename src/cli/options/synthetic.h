@@ -8,10 +8,18 @@
 
 #include "cli/options/model_opts.h"
 
-struct synthetic_opts {
-    const char *shape, *type, *head_type, *ffn_density; /* shape NULL: no synthetic model */
+/* What a synthetic model is to be like. */
+struct synth_opts {
+    const char *type, *head_type, *ffn_density;
     uint32_t layers;
     bool mtp;
+};
+extern const struct opt synth_opts_table[];
+void synth_opts_apply(bitnet_synth_options *o, const struct synth_opts *c);
+
+struct synthetic_opts {
+    const char *shape; /* NULL: no synthetic model */
+    struct synth_opts model;
     uint64_t seed; /* of prompts, too */
 };
 extern const struct opt synthetic_table[];

@@ -8,8 +8,7 @@
  *   profile/report.c   struct profile                              --> report (JSON)
  *   profile/verdict.c  report                                      --> a paragraph in words
  *   print.c    report                                      --> tables
- *   profile/trace.c    spans and steps                             --> trace events
- *   folded.c   sums                                        --> folded stacks
+ *   profile/trace.c    spans and steps, sums                       --> trace events, folded stacks
  */
 #ifndef BN_CLI_PROFILE_PROFILE_H
 #define BN_CLI_PROFILE_PROFILE_H
@@ -125,7 +124,7 @@ char *profile_verdict(const struct bn_json *report);
 /* print.c: tables on standard output. */
 void profile_print(const struct bn_json *report, bool by_layer);
 
-/* profile/trace.c: Chrome's trace events; folded.c: folded stacks, nanoseconds summed over
+/* profile/trace.c: Chrome's trace events; folded stacks, nanoseconds summed over
  * workers. Both write all and commit. */
 bitnet_status profile_trace(struct bn_out *out, const struct profile *p, bitnet_error *err);
 bitnet_status profile_folded(struct bn_out *out, const struct profile *p, bitnet_error *err);

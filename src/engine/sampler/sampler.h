@@ -14,7 +14,7 @@
  *
  * Where nothing cuts (top-n-sigma to min-p) the draw is the largest of logit / temperature + Gumbel
  * noise. Ties go to the smaller id. The draw depends on (seed, position) only, and exp and log are our
- * own, so the same seed gives the same text on every machine and in any company. */
+ * own, so the same seed gives the same text on every machine and whatever is computed beside it. */
 #ifndef BN_ENGINE_SAMPLER_SAMPLER_H
 #define BN_ENGINE_SAMPLER_SAMPLER_H
 

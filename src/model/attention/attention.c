@@ -30,32 +30,25 @@ struct state {
 
 /* ------------------------------------------------------------------ memory */
 
-/* Hands out pieces of one block; with base NULL it only measures. */
-static void *piece(uint8_t *base, size_t *used, size_t n, size_t size)
-{
-    void *at = base ? base + *used : NULL;
-    *used += bn_align_up(n * size, 64);
-    return at;
-}
-
 static size_t lay_out(struct bn_attention *a, uint8_t *base, uint32_t n_ctx, uint32_t max_tokens)
 {
     const struct bn_config *c = &a->m->config;
-    size_t used = 0, threads = bn_pool_threads(a->pool);
+    struct bn_plan plan = {.base = base};
+    size_t threads = bn_pool_threads(a->pool);
     size_t buffers = a->in_place ? 0 : 2 * threads * BN_ATTN_BLOCK * a->kv->keys.wide;
     a->blocks_room = threads > 1 ? (size_t)c->n_head_kv * a->kv->n_pages : 0;
-    a->rope = piece(base, &used, (size_t)n_ctx * c->rope_dim, sizeof(float));
-    a->states = piece(base, &used, threads * a->state_floats, sizeof(float));
-    a->blocks = piece(base, &used, a->blocks_room * a->block_floats, sizeof(float));
-    a->buffers = piece(base, &used, buffers, sizeof(float));
+    a->rope = bn_plan_piece(&plan, (size_t)n_ctx * c->rope_dim, sizeof(float));
+    a->states = bn_plan_piece(&plan, threads * a->state_floats, sizeof(float));
+    a->blocks = bn_plan_piece(&plan, a->blocks_room * a->block_floats, sizeof(float));
+    a->buffers = bn_plan_piece(&plan, buffers, sizeof(float));
     size_t codes = a->codes ? threads * a->state_queries : 0;
-    a->query_codes = piece(base, &used, codes * a->dim, sizeof *a->query_codes);
-    a->query_units = piece(base, &used, codes, sizeof *a->query_units);
-    a->query_shorts = piece(base, &used, a->shorts ? threads * a->state_queries * a->dim : 0,
-                            sizeof *a->query_shorts);
-    a->spans = piece(base, &used, bn_kv_has_blocks(a->kv) ? max_tokens : 0, sizeof *a->spans);
-    a->first = piece(base, &used, (size_t)max_tokens + 1, sizeof(size_t));
-    return used;
+    a->query_codes = bn_plan_piece(&plan, codes * a->dim, sizeof *a->query_codes);
+    a->query_units = bn_plan_piece(&plan, codes, sizeof *a->query_units);
+    a->query_shorts = bn_plan_piece(&plan, a->shorts ? threads * a->state_queries * a->dim : 0,
+                                    sizeof *a->query_shorts);
+    a->spans = bn_plan_piece(&plan, bn_kv_has_blocks(a->kv) ? max_tokens : 0, sizeof *a->spans);
+    a->first = bn_plan_piece(&plan, (size_t)max_tokens + 1, sizeof(size_t));
+    return plan.used;
 }
 
 bitnet_status bn_attention_open(struct bn_attention **out, const struct bn_model *m,

@@ -46,7 +46,7 @@ struct net_handler {
     void *user;
     /* complete; may be answered at once or later */
     void (*request)(void *user, struct net_request *r);
-    void (*gone)(void *user, struct net_request *r); /* the client is no more, or too slow */
+    void (*disconnected)(void *user, struct net_request *r); /* it is no more, or too slow */
     /* a stream that had no room has room again */
     void (*room)(void *user, struct net_request *r);
     /* a request that never became one was answered or dropped; code 0: no answer. For the log. */
@@ -60,7 +60,7 @@ struct event_base *net_loop_new(void);
 /* Makes the process ignore SIGPIPE. */
 bitnet_status net_open(struct net **out, struct event_base *base, const struct net_config *c,
                        const struct net_handler *h, bitnet_error *err);
-/* All connections, at once; `gone` is called for open requests. Not from a handler. */
+/* All connections, at once; `disconnected` is called for open requests. Not from a handler. */
 void net_close(struct net *n);
 uint32_t net_port(const struct net *n);
 void net_stats(const struct net *n, struct net_stats *s);

@@ -83,7 +83,7 @@ static void free_request(struct net_request *c)
 
 void net_conn_close(struct net_request *c)
 {
-    if (c->phase == NET_OPEN) c->net->handler.gone(c->net->handler.user, c);
+    if (c->phase == NET_OPEN) c->net->handler.disconnected(c->net->handler.user, c);
     free_request(c);
 }
 
@@ -252,7 +252,7 @@ static void on_event(struct bufferevent *bev, short what, void *user)
         return;
     }
     if (c->phase == NET_READING && c->began)
-        report_broken(c, 0, "the client went before its request was complete");
+        report_broken(c, 0, "the client disconnected before its request was complete");
     net_conn_close(c);
 }
 

@@ -77,7 +77,8 @@ struct net {
 
 /* net_conn.c. Takes the descriptor over; without memory for the connection it is closed. */
 void net_conn_open(struct net *n, int fd, const char *peer, bool refused);
-void net_conn_close(struct net_request *c); /* at once; `gone` is called for an open request */
+void net_conn_close(
+    struct net_request *c); /* at once; `disconnected` is called for an open request */
 void net_conn_drain(struct net_request *c); /* of an idle one: closes it, unless bytes wait */
 /* Closes the connection that has been idle longest. false: none is. */
 bool net_conn_make_room(struct net *n);

@@ -16,7 +16,7 @@ struct access_log {
 
 struct access_line {
     const char *request_id, *peer, *method, *path;
-    int status; /* 0: the client went before there was a reply */
+    int status; /* 0: the client disconnected before there was a reply */
     bool stream;
     uint64_t total_ns, first_ns, queue_ns;
     uint32_t n_prompt, n_cached, n_generated;

@@ -2,6 +2,7 @@
  *
  * Metrics as Prometheus reads them (text format 0.0.4). A metric without a known value is left out.
  */
+#include "base/number.h"
 #include "server/metrics/metrics_impl.h"
 
 #include <math.h>
@@ -11,10 +12,8 @@
 /* So that it reads back the same, in as few digits as 15 to 17 allow. */
 static void put_number(struct bn_buf *b, double v)
 {
-    char text[32];
-    int digits = 15;
-    do snprintf(text, sizeof text, "%.*g", digits, v);
-    while (strtod(text, NULL) != v && ++digits <= 17);
+    char text[BN_NUMBER_BYTES];
+    bn_number_text(text, 'g', 15, 17, v);
     bn_buf_puts(b, text);
 }
 

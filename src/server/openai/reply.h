@@ -3,7 +3,7 @@
  * openai/reply.h: the events of one request, gathered into the object that OpenAI's interface
  * answers with ("chat.completion", "text_completion", "response"), and errors in its form. What is
  * said depends on the request and the model alone, if not asked otherwise: no times, nothing about
- * caches or company.
+ * caches or batch neighbours.
  */
 #ifndef BN_SERVER_OPENAI_REPLY_H
 #define BN_SERVER_OPENAI_REPLY_H
@@ -47,7 +47,7 @@ bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_e
                                 bitnet_error *err);
 bool openai_reply_done(const struct openai_reply *r);
 /* with_cached: tell how many tokens of the prompts were in the prefix cache, which depends on
- * company. NULL: out of memory. */
+ * batch neighbours. NULL: out of memory. */
 struct bn_json *openai_reply_json(const struct openai_reply *r, bool with_cached);
 void openai_reply_close(struct openai_reply *r); /* an open one, or one of zeros */
 

@@ -5,6 +5,7 @@
  * so that a decimal inside the bounds is inside as a double, too. */
 #include "text/grammar/json_schema_impl.h"
 
+#include "base/number.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,10 +154,8 @@ struct decimal {
 /* The shortest decimal that is this double. */
 static bool decimal_of(struct bn_schema *s, double x, bool strict, struct decimal *d)
 {
-    char text[40];
-    int n = 0;
-    do snprintf(text, sizeof text, "%.*f", n, x);
-    while (strtod(text, NULL) != x && ++n <= NUMBER_DIGITS);
+    char text[BN_NUMBER_BYTES];
+    int n = bn_number_text(text, 'f', 0, NUMBER_DIGITS, x);
     if (n > NUMBER_DIGITS)
         return bn_schema_fail(s, BITNET_E_UNSUPPORTED,
                               "a bound with more than %d digits behind the point",

@@ -15,6 +15,7 @@
 #define BN_TEXT_TEMPLATE_JINJA_H
 
 #include "base/map.h"
+#include "base/number.h"
 #include "text/template/chat.h"
 #include "json/json.h"
 
@@ -285,9 +286,9 @@ bool bn_jv_items(struct bn_jx *x, struct bn_jv v, const struct bn_jlist **out);
 bool bn_jv_print(struct bn_jx *x, struct bn_jv v); /* as {{ }} does, to the buffer */
 bool bn_jv_to_str(struct bn_jx *x, struct bn_jv v, struct bn_jv *out);
 bool bn_jv_concat(struct bn_jx *x, struct bn_jv a, struct bn_jv b,
-                  struct bn_jv *out);                  /* two strings */
-size_t bn_jv_format_float(char out[40], double f);     /* as Python prints it */
-bool bn_jv_undefined(struct bn_jx *x, struct bn_jv v); /* fails with "'x' is undefined" */
+                  struct bn_jv *out);                           /* two strings */
+size_t bn_jv_format_float(char out[BN_NUMBER_BYTES], double f); /* as Python prints it */
+bool bn_jv_undefined(struct bn_jx *x, struct bn_jv v);          /* fails with "'x' is undefined" */
 
 bool bn_jv_from_json(struct bn_jx *x, const struct bn_json *json, struct bn_jv *out);
 bool bn_jv_tojson(struct bn_jx *x, struct bn_jv *out, struct bn_jv self, struct bn_jargs *a);

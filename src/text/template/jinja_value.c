@@ -195,19 +195,24 @@ static bool dicts_equal(struct bn_jx *x, const struct bn_jdict *a, const struct 
     return true;
 }
 
-bool bn_jv_equal(struct bn_jx *x, struct bn_jv a, struct bn_jv b, bool *equal)
+/* The order of two numbers, 2 where one is NaN. false: one is no number. */
+static bool compare_numbers(struct bn_jv a, struct bn_jv b, int *order)
 {
     double fa, fb;
     int64_t ia, ib;
-    *equal = false;
-    if (bn_jv_as_int(a, &ia) && bn_jv_as_int(b, &ib)) {
-        *equal = ia == ib;
-        return true;
-    }
-    if (bn_jv_as_float(a, &fa) && bn_jv_as_float(b, &fb)) {
-        *equal = fa == fb;
-        return true;
-    }
+    if (bn_jv_as_int(a, &ia) && bn_jv_as_int(b, &ib)) *order = (ia > ib) - (ia < ib);
+    else if (bn_jv_as_float(a, &fa) && bn_jv_as_float(b, &fb))
+        *order = fa > fb ? 1 : fa < fb ? -1 : fa == fb ? 0 : 2;
+    else return false;
+    return true;
+}
+
+bool bn_jv_equal(struct bn_jx *x, struct bn_jv a, struct bn_jv b, bool *equal)
+{
+    int order = 1;
+    bool numbers = compare_numbers(a, b, &order);
+    *equal = order == 0;
+    if (numbers) return true;
     if (a.kind != b.kind) return true;
     switch (a.kind) {
     case BN_JV_STR:
@@ -234,16 +239,7 @@ bool bn_jv_equal(struct bn_jx *x, struct bn_jv a, struct bn_jv b, bool *equal)
 
 bool bn_jv_compare(struct bn_jx *x, struct bn_jv a, struct bn_jv b, int *order)
 {
-    double fa, fb;
-    int64_t ia, ib;
-    if (bn_jv_as_int(a, &ia) && bn_jv_as_int(b, &ib)) {
-        *order = (ia > ib) - (ia < ib);
-        return true;
-    }
-    if (bn_jv_as_float(a, &fa) && bn_jv_as_float(b, &fb)) {
-        *order = fa > fb ? 1 : fa < fb ? -1 : fa == fb ? 0 : 2; /* 2: NaN, neither of them */
-        return true;
-    }
+    if (compare_numbers(a, b, order)) return true;
     if (a.kind == BN_JV_STR && b.kind == BN_JV_STR) { /* byte order is the order of characters */
         int c = memcmp(a.s, b.s, bn_min_size(a.n, b.n));
         *order = c ? (c > 0) - (c < 0) : (a.n > b.n) - (a.n < b.n);
@@ -297,28 +293,21 @@ bool bn_jv_contains(struct bn_jx *x, struct bn_jv item, struct bn_jv in, bool *y
 
 /* ------------------------------------------------------------------ printing */
 
-size_t bn_jv_format_float(char out[40], double f)
+size_t bn_jv_format_float(char out[BN_NUMBER_BYTES], double f)
 {
-    if (isnan(f)) return (size_t)snprintf(out, 40, "nan");
-    if (isinf(f)) return (size_t)snprintf(out, 40, f < 0 ? "-inf" : "inf");
-    char sci[40];
-    int digits = 1;
-    do { /* the fewest digits that read back as the same number */
-        snprintf(sci, sizeof sci, "%.*e", digits - 1, f);
-    } while (strtod(sci, NULL) != f && digits++ < 17);
-    for (char *p = sci; *p; p++) /* a locale may write the point in its own way */
-        if (!strchr("0123456789+-eE", *p)) *p = '.';
+    if (isnan(f)) return (size_t)snprintf(out, BN_NUMBER_BYTES, "nan");
+    if (isinf(f)) return (size_t)snprintf(out, BN_NUMBER_BYTES, f < 0 ? "-inf" : "inf");
+    char sci[BN_NUMBER_BYTES];
+    int behind_point = bn_number_text(sci, 'e', 0, 16, f);
     int exponent = atoi(strchr(sci, 'e') + 1);
     if (exponent >= -4 && exponent < 16) {
-        int decimals = digits - 1 - exponent;
-        int n = snprintf(out, 40, "%.*f", decimals < 1 ? 1 : decimals, f);
-        for (char *p = out; *p; p++)
-            if (!strchr("0123456789+-", *p)) *p = '.';
-        return (size_t)n;
+        int decimals = behind_point > exponent ? behind_point - exponent : 1;
+        bn_number_text(out, 'f', decimals, decimals, f);
+        return strlen(out);
     }
     char *e = strchr(sci, 'e');
-    return (size_t)snprintf(out, 40, "%.*se%c%02d", (int)(e - sci), sci, exponent < 0 ? '-' : '+',
-                            abs(exponent));
+    return (size_t)snprintf(out, BN_NUMBER_BYTES, "%.*se%c%02d", (int)(e - sci), sci,
+                            exponent < 0 ? '-' : '+', abs(exponent));
 }
 
 /* A string as Python writes it in a list. */
@@ -381,7 +370,7 @@ static bool print_inner(struct bn_jx *x, struct bn_jv v)
 
 bool bn_jv_print(struct bn_jx *x, struct bn_jv v)
 {
-    char text[40];
+    char text[BN_NUMBER_BYTES];
     switch (v.kind) {
     case BN_JV_UNDEF: return true;
     case BN_JV_NONE: return bn_jx_put(x, "None", 4);

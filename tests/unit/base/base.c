@@ -23,6 +23,7 @@
 #include "base/os/file.h"
 #include "base/half.h"
 #include "base/map.h"
+#include "base/number.h"
 #include "base/os/mem.h"
 #include "base/threads/pool.h"
 #include "base/gumbel.h"
@@ -437,6 +438,42 @@ static void backends_narrow(void **state)
     assert_false(bn_cpu_narrow(&f, "z80"));
 }
 
+/* As few digits as give the number back, within the bounds asked for. */
+static void numbers_are_short_and_read_back(void **state)
+{
+    (void)state;
+    static const struct {
+        char style;
+        int least, most;
+        double v;
+        int digits;
+        const char *text;
+    } cases[] = {
+        {'g', 15, 17, 0.1, 15, "0.1"},
+        {'g', 15, 17, 1.0 / 3, 16, "0.3333333333333333"},
+        {'g', 15, 17, 0.1 + 0.2, 17, "0.30000000000000004"},
+        {'e', 0, 16, 1200, 1, "1.2e+03"},
+        {'e', 0, 16, -0.5, 0, "-5e-01"},
+        {'f', 0, 3, 2.25, 2, "2.25"},
+        {'f', 0, 3, 7, 0, "7"},
+        {'f', 0, 3, 0.0625, 4, "0.062"}, /* none does */
+        {'f', 2, 2, 1.0 / 3, 3, "0.33"},
+    };
+    char text[BN_NUMBER_BYTES];
+    for (size_t i = 0; i < BN_ARRAY_LEN(cases); i++) {
+        assert_int_equal(
+            bn_number_text(text, cases[i].style, cases[i].least, cases[i].most, cases[i].v),
+            cases[i].digits);
+        assert_string_equal(text, cases[i].text);
+    }
+    struct bn_rng r = {1};
+    for (int i = 0; i < 10000; i++) {
+        double v = (double)(int64_t)bn_rng_u64(&r) / (double)(1 + bn_rng_below(&r, 1 << 30));
+        assert_in_range(bn_number_text(text, 'g', 1, 17, v), 1, 17);
+        assert_true(strtod(text, NULL) == v);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -455,6 +492,7 @@ int main(void)
         cmocka_unit_test(slabs_hand_out_zeroed_lines_of_their_own),
         cmocka_unit_test(large_blocks_start_at_huge_pages),
         cmocka_unit_test(errors_are_one_printable_line),
+        cmocka_unit_test(numbers_are_short_and_read_back),
         cmocka_unit_test(backends_narrow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

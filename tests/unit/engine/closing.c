@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Answers with a form and a limit, through bitnet.h: they end in time, in any company, and what
+ * Choices with a constraint and a limit, through bitnet.h: they end in time, with any batch neighbours, and what
  * could not end is refused. */
 #include "engine_common.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Embeddings: the same bits alone, in company, in any cut and with any number of threads; pooling and
+ * Embeddings: the same bits alone, with batch neighbours, in any cut and with any number of threads; pooling and
  * length; beside the logits of the same model; and that they leave nothing behind. */
 #include "engine_common.h"
 
@@ -50,7 +50,7 @@ static float *embed(bitnet_engine *e, size_t first, size_t n, bitnet_pooling poo
     return out;
 }
 
-static void check_company(bitnet_kv_type kv)
+static void check_neighbours(bitnet_kv_type kv)
 {
     static const struct {
         uint32_t threads, seqs, batch;
@@ -76,11 +76,11 @@ static void check_company(bitnet_kv_type kv)
     }
 }
 
-static void test_company(void **state)
+static void test_neighbours(void **state)
 {
     (void)state;
-    check_company(BITNET_KV_F16);
-    check_company(BITNET_KV_INT4); /* pages that are encoded as a whole */
+    check_neighbours(BITNET_KV_F16);
+    check_neighbours(BITNET_KV_INT4); /* pages that are encoded as a whole */
 }
 
 static void test_length(void **state)
@@ -236,7 +236,7 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_company),        cmocka_unit_test(test_length),
+        cmocka_unit_test(test_neighbours),     cmocka_unit_test(test_length),
         cmocka_unit_test(test_against_logits), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_beside_eval),    cmocka_unit_test(test_beside_requests)};
     return cmocka_run_group_tests(tests, setup, close_model);

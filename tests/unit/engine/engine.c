@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The engine through bitnet.h, on the small model: a request's answer does not depend on its
- * company, on threads or on how its prompt is cut; a step allocates nothing; cancelling leaks
+ * batch neighbours, on threads or on how its prompt is cut; a step allocates nothing; cancelling leaks
  * nothing; bad arguments get a sentence. */
 #include <math.h>
 #include <stdlib.h>
@@ -77,7 +77,7 @@ static void collect(bitnet_engine *e, struct choice *answers, int n_answers)
     }
 }
 
-static void answers_do_not_depend_on_company(void **state)
+static void choices_do_not_depend_on_neighbours(void **state)
 {
     (void)state;
     static struct choice alone[N_REQUESTS], together[N_REQUESTS];
@@ -425,7 +425,7 @@ static void bad_arguments_get_a_sentence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_do_not_depend_on_company),
+        cmocka_unit_test(choices_do_not_depend_on_neighbours),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(bytes_of_weights_are_counted),
         cmocka_unit_test(cancelling_frees_the_place),

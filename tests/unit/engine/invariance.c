@@ -203,7 +203,7 @@ static void answer_together(const struct way *w)
     fflush(stdout);
 }
 
-/* Chunks of 1 are for a sequence alone; the others come in company. */
+/* Chunks of 1 are for a sequence alone; the others have batch neighbours. */
 static const struct {
     uint32_t chunk, seqs;
 } chunks[] = {{1, 1}, {7, 5}, {64, 24}, {512, 200}};
@@ -234,7 +234,7 @@ static void try_some(size_t kv)
     }
 }
 
-static void answers_are_the_same_in_any_company(void **state)
+static void choices_are_the_same_with_any_neighbours(void **state)
 {
     (void)state;
     make_requests();
@@ -253,6 +253,6 @@ int main(void)
     const char *mode = getenv("INVARIANCE");
     full = mode != NULL;
     only = full && strcmp(mode, "full") != 0 ? mode : NULL;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_are_the_same_in_any_company)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(choices_are_the_same_with_any_neighbours)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -151,7 +151,7 @@ static void entries_stand_in_their_layers(void **state)
 
 /* ---- several at once ---- */
 
-static void steps_with_company(void **state)
+static void steps_with_neighbours(void **state)
 {
     (void)state;
     for (uint32_t threads = 1; threads <= 3; threads++) {
@@ -348,7 +348,7 @@ int main(void)
         cmocka_unit_test(a_new_profile_is_empty),
         cmocka_unit_test(the_parts_of_an_answer),
         cmocka_unit_test(entries_stand_in_their_layers),
-        cmocka_unit_test(steps_with_company),
+        cmocka_unit_test(steps_with_neighbours),
         cmocka_unit_test(drafts_are_tokens),
         cmocka_unit_test(the_plain_door_and_embeddings),
         cmocka_unit_test(spans_say_the_same),

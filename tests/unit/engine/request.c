@@ -391,7 +391,7 @@ static void what_cannot_be_done_is_refused(void **state)
     r.ignore_end = 0;
     expect_refusal(e, &r, BITNET_E_ARG, "2 of grammar");
 
-    /* pages that the plain door holds are not taken away from it */
+    /* pages that bitnet_eval holds are not taken away from it */
     bitnet_error err = {0};
     bitnet_event ev[8];
     size_t n = 8;

@@ -203,7 +203,7 @@ static void frequency_is_judged(void **state)
     assert_null(find("boost"));
 }
 
-/* ------------------------------------------------------------------ memory and company */
+/* ------------------------------------------------------------------ memory and other processes */
 
 static void memory_is_judged(void **state)
 {
@@ -253,7 +253,7 @@ static void bandwidth_is_judged(void **state)
     assert_severity("bandwidth", DOCTOR_OK);
 }
 
-static void company_is_judged(void **state)
+static void other_processes_are_judged(void **state)
 {
     (void)state;
     set_facts("smt-desktop"); /* 16 CPUs, 8 threads */
@@ -279,10 +279,14 @@ static void company_is_judged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_and_build_are_judged), cmocka_unit_test(quotas_are_judged),
-        cmocka_unit_test(cpus_and_threads_are_judged),  cmocka_unit_test(nodes_are_judged),
-        cmocka_unit_test(frequency_is_judged),          cmocka_unit_test(memory_is_judged),
-        cmocka_unit_test(bandwidth_is_judged),          cmocka_unit_test(company_is_judged),
+        cmocka_unit_test(kernels_and_build_are_judged),
+        cmocka_unit_test(quotas_are_judged),
+        cmocka_unit_test(cpus_and_threads_are_judged),
+        cmocka_unit_test(nodes_are_judged),
+        cmocka_unit_test(frequency_is_judged),
+        cmocka_unit_test(memory_is_judged),
+        cmocka_unit_test(bandwidth_is_judged),
+        cmocka_unit_test(other_processes_are_judged),
     };
     return cmocka_run_group_tests_name("doctor", tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include "base/os/mem.h"
 #include "app/process.h"
 #include "app/stats.h"
-#include "cli/load/values.h"
+#include "cli/load/options.h"
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Attention of batches over caches full of random keys and values: with any number of workers and in
- * any company, with contexts short enough for whole tasks and long enough for split ones, the bits
+ * any neighbours in the batch, with contexts short enough for whole tasks and long enough for split ones, the bits
  * are those of the reference kernels, block after block. */
 #include <math.h>
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static const struct batch batches[] = {
     {{{4079, 1}}},                            /* 5 heads on 2 workers: split */
     {{{4064, 1}}},                            /* a new block of one key */
     {{{20, 1}}},                              /* one block: too short */
-    {{{3000, 1}, {31, 1}, {700, 1}, {0, 1}}}, /* company of all lengths */
+    {{{3000, 1}, {31, 1}, {700, 1}, {0, 1}}}, /* neighbours of all lengths */
     {{{1500, 1}, {1500, 1}}},                 /* the same length */
     {{{900, 8}, {2000, 1}}},                  /* a piece of a prompt among single tokens */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Types of the KV cache. A text's attention has the same bits in pieces of any size, with any number of
- * workers, in company, after drafts were taken back, and over pages of another sequence; and it is
+ * workers, with batch neighbours, after drafts were taken back, and over pages of another sequence; and it is
  * as close to that of float32 as each type promises. */
 #include <math.h>
 #include <setjmp.h>
@@ -169,16 +169,16 @@ static void run(struct world *w)
     w->n = 0;
 }
 
-/* The whole text 1 as sequence 0, in pieces; company: other texts before and behind it. */
-static void read_text(float *out, struct world *w, uint32_t chunk, bool company)
+/* The whole text 1 as sequence 0, in pieces; neighbours: other texts before and behind it. */
+static void read_text(float *out, struct world *w, uint32_t chunk, bool neighbours)
 {
     while (w->seqs[0].n_tokens < CTX) {
         uint32_t from = w->seqs[0].n_tokens;
         uint32_t n = (uint32_t)bn_min_size(chunk, CTX - from);
         size_t before = 0;
-        if (company && w->seqs[1].n_tokens + 3 <= CTX) add(w, 1, before = 3, 2);
+        if (neighbours && w->seqs[1].n_tokens + 3 <= CTX) add(w, 1, before = 3, 2);
         add(w, 0, n, 1);
-        if (company && w->seqs[2].n_tokens < CTX) add(w, 2, 1, 3);
+        if (neighbours && w->seqs[2].n_tokens < CTX) add(w, 2, 1, 3);
         run(w);
         memcpy(out + from * q_row(w), w->out + before * q_row(w), n * q_row(w) * sizeof *out);
     }
@@ -228,7 +228,7 @@ static void check_pieces(const struct shape *s, const struct types *t, const flo
 {
     static const struct {
         uint32_t chunk, threads;
-        bool company;
+        bool neighbours;
     } runs[] = {{1, 1, false}, {1, 2, false},  {1, 3, true},    {7, 1, true},  {7, 3, false},
                 {64, 2, true}, {64, 3, false}, {512, 2, false}, {512, 3, true}};
     size_t bytes = (size_t)CTX * s->n_head * s->head_dim * sizeof(float);
@@ -240,7 +240,7 @@ static void check_pieces(const struct shape *s, const struct types *t, const flo
         /* with less effort by turns: every way with some types, every type in some ways */
         if (!full_effort() && (i + pair) % 4 != 0) continue;
         open_world(&w, s, t, runs[i].threads);
-        read_text(got, &w, runs[i].chunk, runs[i].company);
+        read_text(got, &w, runs[i].chunk, runs[i].neighbours);
         assert_memory_equal(got, want, bytes);
         close_world(&w);
     }

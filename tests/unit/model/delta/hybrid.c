@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The engine with a model that has recurrent states beside keys and values. An answer does not depend on
- * threads, cuts, company, drafts, on what was found in the prefix cache, how many states it could put
+ * threads, cuts, batch neighbours, drafts, on what was found in the prefix cache, how many states it could put
  * aside, or how often it gave way; nothing is lost when requests are cancelled; what was known is not
  * computed again. */
 #include <stdlib.h>
@@ -180,7 +180,7 @@ static bitnet_engine_info answer_together(const struct way *w, size_t kind)
     return in;
 }
 
-static void answers_are_the_same_in_any_company(void **state)
+static void choices_are_the_same_with_any_neighbours(void **state)
 {
     (void)state;
     static const struct way ways[] = {
@@ -526,7 +526,7 @@ static void memory_is_what_was_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_the_same_in_any_company),
+        cmocka_unit_test(choices_are_the_same_with_any_neighbours),
         cmocka_unit_test(answers_are_the_same_with_drafts),
         cmocka_unit_test(preempted_answers_go_on_from_a_snapshot),
         cmocka_unit_test(a_second_turn_reads_few_old_tokens),

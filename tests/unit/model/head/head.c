@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The screened head on the small model: the same tokens as the full pass, for greedy and sampled
- * requests, in any company and with any kernels; that a head without its margin is noticed; and the way back to the full pass when too many rows survive.
+ * requests, with any batch neighbours and any kernels; that a head without its margin is noticed; and the way back to the full pass when too many rows survive.
  *
  * HEAD_MODEL in the environment asks for the comparison side by side alone, of another model. It
  * costs one forward pass for both heads. */

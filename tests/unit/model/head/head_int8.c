@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The int8 head on the small model: how far its logits may lie from the exact ones, and that they
- * are the same with any kernels, threads and company; damaged hidden states; that nobody gets it
+ * are the same with any kernels, threads and batch neighbours; damaged hidden states; that nobody gets it
  * unasked. (tests/golden/test_stories.py has its perplexity.) */
 #include <math.h>
 #include <stdio.h>

@@ -191,7 +191,7 @@ static void test_vanished(void **state)
         struct linger reset = {.l_onoff = i < 2};
         setsockopt(c.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
         client_close(&c);
-        UNTIL(seen.n_gone == i + 1);
+        UNTIL(seen.n_disconnected == i + 1);
     }
     UNTIL(stats().n_connections == 0);
     /* one that only stops sending is answered, if the answer is there at once */
@@ -200,7 +200,7 @@ static void test_vanished(void **state)
     shutdown(c.fd, SHUT_WR);
     expect(&c, "X-Path: /x");
     expect_end(&c);
-    assert_int_equal(seen.n_gone, 4);
+    assert_int_equal(seen.n_disconnected, 4);
     assert_int_equal(seen.n_broken, 0);
     close_server();
 }
@@ -254,7 +254,7 @@ static void test_close(void **state)
     client_send(&c, "GET /later HTTP/1.1\r\n" H "\r\n");
     UNTIL(seen.held);
     close_server();
-    assert_int_equal(seen.n_gone, 1);
+    assert_int_equal(seen.n_disconnected, 1);
     client_read(&c);
     assert_true(c.ended);
     client_close(&c);

@@ -31,7 +31,7 @@ static bitnet_error err;
 
 /* What the server was told; `held` is the request that is not answered yet. */
 static struct {
-    int n_requests, n_gone, n_room, n_broken, broken_code;
+    int n_requests, n_disconnected, n_room, n_broken, broken_code;
     char why[256];
     struct net_request *held;
 } seen;
@@ -62,13 +62,13 @@ static inline void on_request(void *user, struct net_request *c)
     else net_reply(c, 200, "text/plain", r->body.data, r->body.len);
 }
 
-static inline void on_gone(void *user, struct net_request *c)
+static inline void on_disconnect(void *user, struct net_request *c)
 {
     assert_ptr_equal(user, &seen);
     assert_ptr_equal(c, seen.held);
     assert_ptr_equal(net_user(c), &seen);
     seen.held = NULL;
-    seen.n_gone++;
+    seen.n_disconnected++;
 }
 
 static inline void on_room(void *user, struct net_request *c)
@@ -88,7 +88,7 @@ static inline void on_broken(void *user, const char *peer, int code, const char 
     snprintf(seen.why, sizeof seen.why, "%s", why);
 }
 
-static const struct net_handler handler = {&seen, on_request, on_gone, on_room, on_broken};
+static const struct net_handler handler = {&seen, on_request, on_disconnect, on_room, on_broken};
 
 static inline struct net_config defaults(void)
 {

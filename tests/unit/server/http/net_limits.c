@@ -59,7 +59,7 @@ static void test_back_pressure(void **state)
     assert_true(c.got.len > n);
     client_send(&c, "GET /after HTTP/1.1\r\n" H "\r\n");
     expect(&c, "X-Path: /after");
-    assert_int_equal(seen.n_gone, 0);
+    assert_int_equal(seen.n_disconnected, 0);
     client_close(&c);
     close_server();
 }
@@ -76,7 +76,7 @@ static void test_slow_reader(void **state)
     client_send(&c, "GET /stream HTTP/1.1\r\n" H "\r\n");
     UNTIL(seen.held);
     fill_stream();
-    UNTIL(seen.n_gone == 1);
+    UNTIL(seen.n_disconnected == 1);
     assert_null(seen.held);
     client_close(&c);
     /* a whole reply that is not taken */
@@ -85,7 +85,7 @@ static void test_slow_reader(void **state)
     UNTIL(seen.held);
     net_reply(seen.held, 200, "text/plain", large, sizeof large);
     UNTIL(stats().n_connections == 0);
-    assert_int_equal(seen.n_gone, 1); /* it was answered */
+    assert_int_equal(seen.n_disconnected, 1); /* it was answered */
     client_close(&c);
     close_server();
 }
@@ -170,7 +170,7 @@ static void test_slow_writer(void **state)
     client_send(&c, "GET /later HTTP/1.1\r\n" H "\r\n");
     UNTIL(seen.held);
     for (uint64_t end = bn_now_ns() + 2 * SHORT_MS * 1000000u; bn_now_ns() < end;) turn();
-    assert_int_equal(seen.n_gone, 0);
+    assert_int_equal(seen.n_disconnected, 0);
     net_reply(seen.held, 200, NULL, "slow", 4);
     expect(&c, "slow");
     client_close(&c);

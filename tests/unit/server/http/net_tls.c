@@ -150,7 +150,7 @@ static void test_requests(void **state)
     close_server();
 }
 
-static void test_gone(void **state)
+static void test_disconnects(void **state)
 {
     (void)state;
     struct net_config f = with_tls();
@@ -163,7 +163,7 @@ static void test_gone(void **state)
         UNTIL(seen.held);
         if (i) SSL_shutdown(c.ssl);
         tls_close(&c);
-        UNTIL(seen.n_gone == i + 1);
+        UNTIL(seen.n_disconnected == i + 1);
     }
     UNTIL(stats().n_connections == 0);
     close_server();
@@ -259,7 +259,7 @@ static void test_wrong_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_requests),     cmocka_unit_test(test_gone),
+        cmocka_unit_test(test_requests),     cmocka_unit_test(test_disconnects),
         cmocka_unit_test(test_no_handshake), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_reload),       cmocka_unit_test(test_wrong_files),
     };
