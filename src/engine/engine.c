@@ -113,7 +113,7 @@ static uint32_t choose_snapshots(const struct bitnet_engine *e, const bitnet_eng
     uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, bf16);
     uint64_t bytes = o->state_cache_bytes;
     if (!slot_bytes) return 0;
-    if (!bytes) bytes = bn_memory_available(&bn_tree_here) / BN_STATE_CACHE_SHARE;
+    if (!bytes) bytes = bn_memory_available(&bn_sysfiles_here) / BN_STATE_CACHE_SHARE;
     return (uint32_t)bn_min_size(bytes / slot_bytes, bn_min_size(n_pages, BN_MAX_SNAPSHOTS));
 }
 

@@ -143,13 +143,13 @@ static int with_input(const struct batch_config *c, const bitnet_model *m, bitne
     char *owned = NULL;
     int code;
     bitnet_status s = textio_chat_template(&owned, &in.chat_template, c->chat_template, &err);
-    if (s == BITNET_OK) s = lines_open(&in.lines, c->input, &err);
+    if (s == BITNET_OK) s = line_reader_open(&in.reader, c->input, &err);
     if (s == BITNET_OK) {
         bitnet_model_get_info(m, &model);
         bitnet_engine_get_info(e, &engine);
         in.run_key = batch_run_key(c, in.chat_template, &model, &engine);
         code = c->dry_run ? batch_plan(&in, e) : answer(&in, e);
-        lines_close(&in.lines);
+        line_reader_close(&in.reader);
     } else {
         code = term_fail(&err);
     }

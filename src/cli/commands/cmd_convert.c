@@ -84,7 +84,7 @@ static int run(void *config, const struct arg_words *words)
     if (words->n != 2) return term_usage("convert", "two paths are needed: bitnet convert IN OUT");
     const char *in = model_path_resolve(words->items[0]), *out = words->items[1];
     int code = model_backend_check(c->backend, "convert");
-    if (code == EXIT_DONE) code = written_check(out, c->force);
+    if (code == EXIT_DONE) code = output_model_check(out, c->force);
     if (code != EXIT_DONE) return code;
     struct term_progress bar = {0};
     bitnet_error err = {0};
@@ -106,7 +106,7 @@ static int run(void *config, const struct arg_words *words)
     bitnet_status s = bitnet_convert(in, out, &o, &err);
     term_progress_end(&bar);
     if (s != BITNET_OK) return term_fail(&err);
-    return written_report(out, bn_now_ns() - start_ns, c->json);
+    return output_model_report(out, bn_now_ns() - start_ns, c->json);
 }
 
 const struct command cmd_convert = {

@@ -100,7 +100,7 @@ static int run(void *config, const struct arg_words *words)
     if (words->n != 2)
         return term_usage("synth", "a shape and a path are needed: bitnet synth SHAPE OUT");
     int code = model_shape_check(words->items[0], "synth");
-    if (code == EXIT_DONE) code = written_check(words->items[1], c->force);
+    if (code == EXIT_DONE) code = output_model_check(words->items[1], c->force);
     if (code != EXIT_DONE) return code;
     struct term_progress bar = {0};
     bitnet_error err = {0};
@@ -120,7 +120,7 @@ static int run(void *config, const struct arg_words *words)
     bitnet_status s = bitnet_synth(words->items[0], words->items[1], &o, &err);
     term_progress_end(&bar);
     if (s != BITNET_OK) return term_fail(&err);
-    return written_report(words->items[1], bn_now_ns() - start_ns, c->json);
+    return output_model_report(words->items[1], bn_now_ns() - start_ns, c->json);
 }
 
 const struct command cmd_synth = {

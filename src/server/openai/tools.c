@@ -211,7 +211,7 @@ static struct bn_json *system_message(const struct tools *t, const struct bn_jso
     return made;
 }
 
-/* One call that an earlier answer held; false: it is none. */
+/* One call that an earlier reply held; false: it is none. */
 static bool put_call(const struct tools_form *f, struct bn_buf *b, const struct bn_json *call)
 {
     const struct bn_json *function = bn_json_get(call, "function"),
@@ -223,7 +223,7 @@ static bool put_call(const struct tools_form *f, struct bn_buf *b, const struct 
                          bn_json_text(arguments), f->close);
 }
 
-/* An earlier answer with calls as the text it was; NULL: it cannot be written. */
+/* An earlier reply with calls as the text it was; NULL: it cannot be written. */
 static struct bn_json *calls_as_text(const struct tools_form *f, const struct bn_json *message)
 {
     const struct bn_json *calls = bn_json_get(message, "tool_calls"), *call;

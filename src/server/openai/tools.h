@@ -2,8 +2,8 @@
  *
  * tools.h: functions that a model may call. Three things follow from a request's list of them: what the
  * model is told (by its template, or, where that knows no tools, by words in the system message), the
- * form its answer must have (a grammar, so that a call always parses and its arguments match the
- * function's schema), and how calls are found in the answer again.
+ * form its choices must have (a grammar, so that a call always parses and its arguments match the
+ * function's schema), and how calls are found in the choice again.
  */
 #ifndef BN_SERVER_OPENAI_TOOLS_H
 #define BN_SERVER_OPENAI_TOOLS_H
@@ -15,7 +15,7 @@ enum {
     TOOLS_MAX = 128,
     TOOLS_MAX_NAME = 64,
     TOOLS_MAX_KEY = 256, /* of a parameter that is written by itself */
-    TOOLS_MAX_CALLS = 32 /* in one answer */
+    TOOLS_MAX_CALLS = 32 /* in one choice */
 };
 
 struct tools;
@@ -32,14 +32,14 @@ void tools_choose_form(struct tools *t, const char *template_text);
  * messages alone, with the system message extended and earlier calls as text. t NULL: no tools, the
  * messages may hold earlier calls. NULL: out of memory. */
 struct bn_json *tools_conversation(const struct tools *t, const struct bn_json *messages);
-/* GBNF that answers must match (free()); NULL: any text, with a choice of "none". "auto" is text, in
+/* GBNF that choices must match (free()); NULL: any text, with a choice of "none". "auto" is text, in
  * which a call must be whole and right once it begins, and after which only calls come. */
 bitnet_status tools_grammar(const struct tools *t, char **out, bitnet_error *err);
 
-/* Whether answers may be any text, with calls or without. t may be NULL. */
+/* Whether choices may be any text, with calls or without. t may be NULL. */
 bool tools_any_text(const struct tools *t);
 
-/* An answer as it comes in: text goes through, calls are found. */
+/* A choice as it comes in: text goes through, calls are found. */
 struct tools_call {
     char *id, *name;
     struct bn_buf arguments; /* JSON text, so far */
@@ -65,7 +65,7 @@ struct tools_parser {
     bool as_json;         /* the value that is coming: gathered in pending */
     bool any_value;       /* one has come */
 };
-/* id: what the ids of calls are made of, so that the same answer has the same ids. t NULL: all is text. */
+/* id: what the ids of calls are made of, so that the same choice has the same ids. t NULL: all is text. */
 void tools_parser_open(struct tools_parser *p, const struct tools *t, uint64_t id);
 bool tools_parser_feed(struct tools_parser *p, const char *text, size_t n); /* false: no memory */
 bool tools_parser_end(struct tools_parser *p); /* what began like a call only is text */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The form of an answer, as GBNF with the schemas of the functions in it. With the tags of in_tags:
+ * The form of a choice, as GBNF with the schemas of the functions in it. With the tags of in_tags:
  *
  *     root   ::= [^<]* ("<" said1)?                       # text, up to what may be a marker
  *     said1  ::= ("t" said2 | "<" said1 | [^t<] root)?    # one byte of it was there, and so on

@@ -13,8 +13,8 @@ struct tools_form {
     const char *parameter; /* NULL: arguments are an object; begins as close does, with one byte */
     const char *parameter_open,
         *parameter_close; /* the first byte of the latter is not in it again */
-    const char *between;  /* two calls; NULL: an answer holds one */
-    bool at_start;        /* a call is the whole answer: the marker means nothing further on */
+    const char *between;  /* two calls; NULL: a choice holds one */
+    bool at_start;        /* a call is the whole choice: the marker means nothing further on */
     bool template_writes; /* tools and earlier calls; else they are put in words */
 };
 

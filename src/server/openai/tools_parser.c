@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Calls in an answer, found byte by byte: where a piece of text ends makes no difference. What begins
+ * Calls in a choice, found byte by byte: where a piece of text ends makes no difference. What begins
  * like a call is held back until it is one, or is text after all; that is short, up to the name's end.
  * The grammar of tools allows only what is understood here. */
 #include "server/openai/tools_impl.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_TEXT = 64 << 20 }; /* bytes of an answer */
+enum { MAX_TEXT = 64 << 20 }; /* bytes of a choice */
 
 enum step {
     TEXT,

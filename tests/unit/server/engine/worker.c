@@ -111,7 +111,7 @@ static void stepped(void *user, const struct worker_step *s)
 {
     (void)user;
     assert_true(n_steps < MAX_STEPS && s->ns > 0);
-    assert_true(s->n_prompt_tokens + s->n_answer_tokens > 0);
+    assert_true(s->n_prompt_tokens + s->n_generated > 0);
     steps[n_steps++] = *s;
 }
 
@@ -199,7 +199,7 @@ static void compare_with_plain(size_t n, size_t most_prompt, uint32_t n_new, uin
     }
     for (size_t i = 0; i < n_steps; i++) {
         assert_in_range(steps[i].n_seqs, 1, seqs);
-        told += steps[i].n_answer_tokens;
+        told += steps[i].n_generated;
         read += steps[i].n_prompt_tokens;
         ns += steps[i].ns;
     }

@@ -12,19 +12,19 @@
 #include "server/openai/stream.h"
 #include "openai_common.h"
 
-/* "thought|text", fed in two pieces */
-static void expect(enum thoughts_mode mode, const char *answer, const char *want)
+/* "reasoning|text", fed in two pieces */
+static void expect(enum reasoning_mode mode, const char *answer, const char *want)
 {
     size_t n = strlen(answer);
     for (size_t cut = 0; cut <= n; cut++) {
-        struct thoughts t;
+        struct reasoning t;
         struct tools_parser p;
         struct bn_buf b;
-        thoughts_open(&t, mode);
+        reasoning_open(&t, mode);
         tools_parser_open(&p, NULL, 0);
-        assert_true(thoughts_feed(&t, answer, cut, &p));
-        assert_true(thoughts_feed(&t, answer + cut, n - cut, &p));
-        assert_true(thoughts_end(&t, &p));
+        assert_true(reasoning_feed(&t, answer, cut, &p));
+        assert_true(reasoning_feed(&t, answer + cut, n - cut, &p));
+        assert_true(reasoning_end(&t, &p));
         bn_buf_init(&b, 1 << 12);
         bn_buf_append(&b, t.text.data ? t.text.data : "", t.text.len);
         bn_buf_putc(&b, '|');
@@ -32,7 +32,7 @@ static void expect(enum thoughts_mode mode, const char *answer, const char *want
         bn_buf_putc(&b, '\0');
         if (strcmp(b.data, want) != 0) fail_msg("'%s' cut at %zu: '%s'", answer, cut, b.data);
         bn_buf_free(&b);
-        thoughts_close(&t);
+        reasoning_close(&t);
         tools_parser_close(&p);
     }
 }
@@ -40,19 +40,19 @@ static void expect(enum thoughts_mode mode, const char *answer, const char *want
 static void test_parting(void **state)
 {
     (void)state;
-    expect(THOUGHTS_OFF, "<think>a</think>b", "|<think>a</think>b");
-    expect(THOUGHTS_MAYBE, "<think>\na\n\nb\n</think>\n\nc\n", "a\n\nb|c\n");
-    expect(THOUGHTS_MAYBE, "plain <think>x</think>", "|plain <think>x</think>");
-    expect(THOUGHTS_MAYBE, "<thin", "|<thin");
-    expect(THOUGHTS_MAYBE, "<thinking>", "|<thinking>");
-    expect(THOUGHTS_OPEN, "a < b </ \n</thin\n\n</think>\n\nc</think>",
+    expect(REASONING_OFF, "<think>a</think>b", "|<think>a</think>b");
+    expect(REASONING_MAYBE, "<think>\na\n\nb\n</think>\n\nc\n", "a\n\nb|c\n");
+    expect(REASONING_MAYBE, "plain <think>x</think>", "|plain <think>x</think>");
+    expect(REASONING_MAYBE, "<thin", "|<thin");
+    expect(REASONING_MAYBE, "<thinking>", "|<thinking>");
+    expect(REASONING_OPEN, "a < b </ \n</thin\n\n</think>\n\nc</think>",
            "a < b </ \n</thin|c</think>");
-    expect(THOUGHTS_OPEN, "</think>b", "|b");
-    expect(THOUGHTS_OPEN, "\n\n</think>\nb", "|b");
-    expect(THOUGHTS_OPEN, "cut off\n", "cut off|");
-    expect(THOUGHTS_OPEN, "cut off</thi", "cut off</thi|");
-    expect(THOUGHTS_OPEN, "<<</think></think>x", "<<|</think>x");
-    expect(THOUGHTS_OPEN, "", "|");
+    expect(REASONING_OPEN, "</think>b", "|b");
+    expect(REASONING_OPEN, "\n\n</think>\nb", "|b");
+    expect(REASONING_OPEN, "cut off\n", "cut off|");
+    expect(REASONING_OPEN, "cut off</thi", "cut off</thi|");
+    expect(REASONING_OPEN, "<<</think></think>x", "<<|</think>x");
+    expect(REASONING_OPEN, "", "|");
 }
 
 #define TEMPLATE                                                                              \
@@ -62,12 +62,12 @@ static void test_parting(void **state)
     "{% endif %}"
 #define BODY(more) "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]" more "}"
 
-static enum thoughts_mode mode_of(const char *body, const char *chat_template)
+static enum reasoning_mode mode_of(const char *body, const char *chat_template)
 {
     accepts(OPENAI_CHAT, body);
     if (openai_request_encode(&r, model, chat_template, &err) != BITNET_OK)
         fail_msg("%s", err.text);
-    enum thoughts_mode mode = r.thoughts;
+    enum reasoning_mode mode = r.reasoning;
     openai_request_free(&r);
     return mode;
 }
@@ -76,17 +76,17 @@ static void test_modes(void **state)
 {
     (void)state;
     static const char closes[] = "{% for m in messages %}{{ m.content }}{% endfor %}\n<think>x";
-    assert_int_equal(mode_of(BODY(""), TEMPLATE), THOUGHTS_OPEN);
+    assert_int_equal(mode_of(BODY(""), TEMPLATE), REASONING_OPEN);
     assert_int_equal(
         mode_of(BODY(",\"chat_template_kwargs\":{\"enable_thinking\":false}"), TEMPLATE),
-        THOUGHTS_MAYBE);
-    assert_int_equal(mode_of(BODY(""), closes), THOUGHTS_MAYBE);
-    assert_int_equal(mode_of(BODY(""), NULL), THOUGHTS_OFF);
+        REASONING_MAYBE);
+    assert_int_equal(mode_of(BODY(""), closes), REASONING_MAYBE);
+    assert_int_equal(mode_of(BODY(""), NULL), REASONING_OFF);
     assert_int_equal(mode_of(BODY(",\"response_format\":{\"type\":\"json_object\"}"), TEMPLATE),
-                     THOUGHTS_OFF);
+                     REASONING_OFF);
 #define TOOLS ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"
-    assert_int_equal(mode_of(BODY(TOOLS), TEMPLATE), THOUGHTS_OPEN);
-    assert_int_equal(mode_of(BODY(TOOLS ",\"tool_choice\":\"required\""), TEMPLATE), THOUGHTS_OFF);
+    assert_int_equal(mode_of(BODY(TOOLS), TEMPLATE), REASONING_OPEN);
+    assert_int_equal(mode_of(BODY(TOOLS ",\"tool_choice\":\"required\""), TEMPLATE), REASONING_OFF);
     refuses(OPENAI_CHAT, BODY(",\"chat_template_kwargs\":[]"), "is not an object");
     refuses(OPENAI_CHAT, BODY(",\"chat_template_kwargs\":{\"tools\":1}"), "is the server's");
     refuses(OPENAI_CHAT,
@@ -94,7 +94,7 @@ static void test_modes(void **state)
             "'reasoning_content' of message 0 is not a string");
 }
 
-/* Earlier thoughts reach templates that show them, and no others. */
+/* Earlier reasoning reaches templates that show them, and no others. */
 static void test_earlier(void **state)
 {
     (void)state;
