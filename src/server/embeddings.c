@@ -3,7 +3,7 @@
  * embeddings.c: texts or token ids to vectors, computed by the worker between the steps of completions.
  */
 #include "base/os/mem.h"
-#include "server/openai/request_impl.h"
+#include "server/openai/request.h"
 #include "server/server_impl.h"
 #include "app/tokens.h"
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "base/os/mem.h"
 #include "base/utf8.h"
 #include "server/openai/reply.h"
-#include "server/openai/request_impl.h"
+#include "server/openai/request.h"
 #include "server/server_impl.h"
 #include "app/tokens.h"
 #include "server/openai/tools.h"

@@ -36,6 +36,8 @@ ROOMS = [
      "model/head may not include model/attention"),
     ("a room inside another one", "src/base/os/planted.c", SPDX + '#include "model/files/source.h"\n',
      "base/os may not include model/files"),
+    ("a private header from the roof", "src/model/planted.c", SPDX + '#include "model/head/head_impl.h"\n',
+     "is for the files of its own folder"),
     ("a folder inside that nobody knows", "src/model/attic/planted.c", SPDX, "not in ROOMS"),
     ("ROOMS inside out", "src/ROOMS", "\nengine/planted: model\n", "belongs on that line"),
     ("ROOMS too exact", "src/ROOMS", "\nplanted: base/os\n", "base instead of base/os"),
@@ -47,6 +49,8 @@ ROOMS_FINE = [
     ("public header anywhere", "src/text/planted.c", SPDX + "#include <bitnet/bitnet.h>\n"),
     ("downward include", "src/model/planted.c", SPDX + '#include "base/base.h"\n#include "kernels/kernels.h"\n'),
     ("the roof of a room sees what is inside", "src/model/planted.c", SPDX + '#include "model/attention/kv.h"\n'),
+    ("a private header in its folder", "src/model/head/planted.c", SPDX + '#include "model/head/head_impl.h"\n'),
+    ("a private header of the roof, inside", "src/engine/prefix/planted.c", SPDX + '#include "engine/engine_impl.h"\n'),
     ("a room inside sees the roof", "src/model/head/planted.c", SPDX + '#include "model/model.h"\n'),
     ("environment read by the program", "src/cli/core/planted.c", SPDX + 'const char *p(void) { return getenv("X"); }\n'),
 ]

@@ -84,7 +84,7 @@ static const struct opt_part parts[] = {
     {"Model", model_opts_table, AT(model)},
     {"Batch and context", seqs_opts_table, AT(seqs)},
     {NULL, engine_opts_table, AT(engine)},
-    {NULL, guess_table, AT(engine)},
+    {NULL, draft_table, AT(engine)},
     {NULL, state_table, AT(engine)},
     {NULL, warmup_table, AT(engine)},
     {"Output", output_table, 0},

@@ -22,7 +22,7 @@ struct bench_config {
     bool engine_warmup, random_keys;
     uint32_t pairs;
     bool json, run;
-    struct tune_opts tune;
+    struct autotune_opts autotune;
     char tuned[128]; /* what was taken from the tuning file */
 };
 
@@ -151,7 +151,7 @@ static const struct opt_part parts[] = {
     {"Synthetic model", synthetic_table, AT(made)},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
-    {"Tuning", tune_opts_table, AT(tune)},
+    {"Tuning", autotune_opts_table, AT(autotune)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -181,7 +181,7 @@ static int open_model(bitnet_model **out, struct bench_config *c, const struct a
 /* After the model was opened: what is tuned is known then. */
 static void fill_settings(struct bench_settings *s, struct bench_config *c)
 {
-    if (*c->model.tuned.date) tuning_describe(c->tuned, sizeof c->tuned, &c->model.tuned);
+    if (*c->model.tuned.date) autotune_file_describe(c->tuned, sizeof c->tuned, &c->model.tuned);
     *s = (struct bench_settings){.prompt_tokens = c->prompt_tokens,
                                  .batch_sizes = c->batch_sizes,
                                  .depths = c->depths,
@@ -271,7 +271,7 @@ static int measure(struct bench_config *c, const struct arg_words *words)
     return code;
 }
 
-/* ------------------------------------------------------------------ tuning */
+/* ------------------------------------------------------------------ autotune */
 
 static int autotune(const struct bench_config *c, const struct arg_words *words)
 {
@@ -282,26 +282,26 @@ static int autotune(const struct bench_config *c, const struct arg_words *words)
                                    "and batch itself: give none of them");
     if (c->mode || c->plot)
         return term_usage("bench", "--autotune takes neither --mode nor --plot");
-    if (c->repeat > TUNE_ROUNDS_MAX)
+    if (c->repeat > AUTOTUNE_ROUNDS_MAX)
         return term_usage("bench", "--repeat is %u; --exhaustive takes at most %d", c->repeat,
-                          TUNE_ROUNDS_MAX);
-    struct tune_settings s = {.model = *m,
-                              .engine = c->engine,
-                              .budget_s = c->tune.budget_s,
-                              .max_new_tokens = c->max_new_tokens,
-                              .seed = c->made.seed};
-    for (int i = TUNE_DECODE; i <= TUNE_SERVE; i++)
-        if (strcmp(c->tune.objective, tune_metric_name((enum tune_metric)i)) == 0)
-            s.metric = (enum tune_metric)i;
+                          AUTOTUNE_ROUNDS_MAX);
+    struct autotune_settings s = {.model = *m,
+                                  .engine = c->engine,
+                                  .budget_s = c->autotune.budget_s,
+                                  .max_new_tokens = c->max_new_tokens,
+                                  .seed = c->made.seed};
+    for (int i = AUTOTUNE_DECODE; i <= AUTOTUNE_SERVE; i++)
+        if (strcmp(c->autotune.objective, autotune_metric_name((enum autotune_metric)i)) == 0)
+            s.metric = (enum autotune_metric)i;
     for (size_t i = 0; i < c->prompt_tokens.n; i++)
         s.prompt_tokens = (uint32_t)bn_max_size(s.prompt_tokens, c->prompt_tokens.items[i]);
-    if (c->tune.exhaustive) s.sweep_rounds = c->repeat ? c->repeat : BENCH_REPEAT;
+    if (c->autotune.exhaustive) s.sweep_rounds = c->repeat ? c->repeat : BENCH_REPEAT;
     struct synthetic_source from = {.fd = -1};
     int code = model_backend_check(m->backend, "bench");
     if (code == EXIT_DONE) code = model_cpus_apply(m->cpus, "bench");
     if (code == EXIT_DONE) code = synthetic_find(&from, &c->made, m->model, words, "bench");
     s.path = model_path_resolve(from.typed);
-    if (code == EXIT_DONE) code = bench_autotune(&s, c->report, c->json);
+    if (code == EXIT_DONE) code = autotune_command(&s, c->report, c->json);
     synthetic_end(&from);
     return code;
 }
@@ -352,9 +352,9 @@ static int run(void *config, const struct arg_words *words)
     if (c->random_keys && !kv) return term_usage("bench", "--random-keys needs --mode kv");
     if (c->plot && (kv || kernels_only(c)))
         return term_usage("bench", "--plot does not draw %s", c->mode);
-    if (c->tune.exhaustive && !c->tune.autotune)
+    if (c->autotune.exhaustive && !c->autotune.on)
         return term_usage("bench", "--exhaustive needs --autotune");
-    return c->tune.autotune ? autotune(c, words) : measure(c, words);
+    return c->autotune.on ? autotune(c, words) : measure(c, words);
 }
 
 const struct command cmd_bench = {

@@ -45,12 +45,12 @@ static const struct opt_part parts[] = {
     {"Model", model_opts_table, AT(model)},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
-    {NULL, guess_table, AT(engine)},
+    {NULL, draft_table, AT(engine)},
     {NULL, state_table, AT(engine)},
     {NULL, warmup_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
-    {"Form of the answers", form_opts_table, AT(gen.form)},
+    {"Constrained output", constraint_opts_table, AT(gen.constraint)},
     {NULL, NULL, 0},
 };
 #undef AT

@@ -123,7 +123,7 @@ static bitnet_status submit(const struct generation *g, uint64_t *id, bitnet_err
     bitnet_logit_bias biases[OPT_LIST_MAX];
     char *owned = NULL;
     bitnet_status s = fill_request(&r, biases, g, err);
-    if (s == BITNET_OK) s = form_from_opts(&r, &owned, &g->opts->form, err);
+    if (s == BITNET_OK) s = constraint_from_opts(&r, &owned, &g->opts->constraint, err);
     if (s == BITNET_OK) s = bitnet_submit(g->engine, &r, id, err);
     free(owned);
     return s;

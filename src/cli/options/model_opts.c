@@ -207,7 +207,7 @@ const struct opt engine_opts_table[] = {
     {.kind = OPT_END},
 };
 
-const struct opt guess_table[] = {
+const struct opt draft_table[] = {
     {.kind = OPT_CHOICE,
      .name = "speculation",
      .help = "draft tokens from the text so far and verify them in one step; auto: where it pays",
@@ -370,9 +370,9 @@ static int open_with(bitnet_model **out, const char *typed, bitnet_model_options
 static void take_tuning(struct model_opts *o, const char *path)
 {
     char text[128], note[sizeof(bitnet_error) + 64];
-    struct tuning *t = &o->tuned;
+    struct autotune_values *t = &o->tuned;
     bitnet_error err;
-    if (tuning_look(t, o->tuning, path, o->backend, o->activations, &err) != BITNET_OK) {
+    if (autotune_file_look(t, o->tuning, path, o->backend, o->activations, &err) != BITNET_OK) {
         snprintf(note, sizeof note, "%s; nothing is taken from it", err.text);
         term_note(note);
         return;
@@ -386,7 +386,7 @@ static void take_tuning(struct model_opts *o, const char *path)
     if (*t->pin) o->pin = t->pin;
     if (t->prefetch_bytes) o->prefetch_bytes = t->prefetch_bytes;
     if (!t->threads && !*t->layout && !*t->pin && !t->prefetch_bytes && !t->batch_tokens) return;
-    tuning_describe(text, sizeof text, t);
+    autotune_file_describe(text, sizeof text, t);
     snprintf(note, sizeof note,
              "tuned for this machine: %s (bench --autotune, %s); options count more, --tuning off "
              "ignores it",

@@ -7,7 +7,7 @@
 #define BN_CLI_OPTIONS_MODEL_OPTS_H
 
 #include "cli/core/args.h"
-#include "app/tuning.h"
+#include "app/autotune_file.h"
 
 /* -m/--model alone, for commands that only look at a file or its vocabulary. */
 struct model_path {
@@ -23,7 +23,7 @@ struct model_opts {
     bool mlock, no_mmap, no_cache, verify;
     bool cache_read_only; /* for commands that measure: nothing is written beside them */
     bool threads_given, layout_given, pin_given, prefetch_given;
-    struct tuning tuned; /* what was taken from the tuning file, set by model_open */
+    struct autotune_values tuned; /* what was taken from the tuning file, set by model_open */
 };
 extern const struct opt model_opts_table[];
 
@@ -72,7 +72,7 @@ extern const struct opt engine_opts_table[];
 /* --batch-size of commands that run one sequence at a time; part of struct engine_opts */
 extern const struct opt prompt_batch_table[];
 /* --speculation and --draft-tokens, of commands that answer; part of struct engine_opts */
-extern const struct opt guess_table[];
+extern const struct opt draft_table[];
 
 /* --state-cache, of commands that use texts again; part of struct engine_opts */
 extern const struct opt state_table[];

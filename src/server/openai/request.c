@@ -198,7 +198,7 @@ static void drop_reasoning(struct bn_json *messages, const char *template_text)
     bn_json_each(messages, i, m) bn_json_del(m, "reasoning_content");
 }
 
-static bitnet_status set_tools_form(struct openai_request *r, bitnet_error *err)
+static bitnet_status set_tools_constraint(struct openai_request *r, bitnet_error *err)
 {
     bitnet_request *q = &r->request;
     char *grammar;
@@ -208,8 +208,9 @@ static bitnet_status set_tools_form(struct openai_request *r, bitnet_error *err)
     q->grammar = bn_arena_strn(&r->arena, grammar, strlen(grammar));
     free(grammar);
     if (twice)
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "a reply can have the form of calls of tools or another one, not both");
+        return bn_fail(
+            err, BITNET_E_UNSUPPORTED,
+            "tools constrain the reply: a grammar, schema or format cannot be given beside them");
     return q->grammar ? BITNET_OK : bn_fail_nomem(err, 0, "the grammar of tools");
 }
 
@@ -221,7 +222,7 @@ struct bn_json *openai_conversation(const struct openai_request *r, const char *
     return talk;
 }
 
-/* Whether choices have reasoning. One that must have a form has none, except where that is any text with
+/* Whether choices have reasoning. A constrained one has none, except where that is any text with
  * calls. */
 static bitnet_status find_reasoning(struct openai_request *r, const bitnet_model *m,
                                     const char *template_text, bitnet_error *err)
@@ -229,9 +230,9 @@ static bitnet_status find_reasoning(struct openai_request *r, const bitnet_model
     enum { TAIL = 8 }; /* tokens; the tag and a line end are fewer, whatever the vocabulary */
     const bitnet_request *q = &r->request;
     const struct openai_prompt *p = &r->prompts[0];
-    bool form = q->grammar || q->json_schema || q->json_object;
+    bool constrained = q->grammar || q->json_schema || q->json_object;
     if (r->kind != OPENAI_CHAT || !strstr(template_text, "<think>") ||
-        (form && !tools_any_text(r->tools)))
+        (constrained && !tools_any_text(r->tools)))
         return BITNET_OK;
     size_t k = bn_min_size(p->n_tokens, TAIL), n;
     char *text;
@@ -252,8 +253,8 @@ static bitnet_status encode_messages(struct openai_request *r, const bitnet_mode
     rename_developer(r->messages, template_text);
     drop_reasoning(r->messages, template_text);
     if (r->tools) {
-        tools_choose_form(r->tools, template_text);
-        BN_TRY(set_tools_form(r, err));
+        tools_choose_format(r->tools, template_text);
+        BN_TRY(set_tools_constraint(r, err));
     }
     struct bn_json *talk = openai_conversation(r, template_text);
     char *text = talk ? bn_json_dump(talk, BN_JSON_COMPACT) : NULL;

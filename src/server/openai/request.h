@@ -70,7 +70,7 @@ bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kin
                                   bitnet_error *err);
 /* What the template is to render, with the variables that the body has for it. */
 struct bn_json *openai_conversation(const struct openai_request *r, const char *template_text);
-/* Turns the prompts into tokens, and tools into the form that choices must have. chat_template: as in
+/* Turns the prompts into tokens, and tools into a constraint on choices. chat_template: as in
  * bitnet_chat_encode. */
 bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model *m,
                                     const char *chat_template, bitnet_error *err);
@@ -82,5 +82,9 @@ void openai_request_at(const struct openai_request *r, size_t i, bitnet_request 
  * is to be submitted stays. */
 void openai_request_release(struct openai_request *r);
 void openai_request_free(struct openai_request *r);
+
+/* An object that has members of this list (ended by NULL) only. */
+bitnet_status openai_check_members(const struct bn_json *v, const char *const *known,
+                                   const char *what, bitnet_error *err);
 
 #endif

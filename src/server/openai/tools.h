@@ -2,7 +2,7 @@
  *
  * tools.h: functions that a model may call. Three things follow from a request's list of them: what the
  * model is told (by its template, or, where that knows no tools, by words in the system message), the
- * form its choices must have (a grammar, so that a call always parses and its arguments match the
+ * constraint on its choices (a grammar, so that a call always parses and its arguments match the
  * function's schema), and how calls are found in the choice again.
  */
 #ifndef BN_SERVER_OPENAI_TOOLS_H
@@ -27,7 +27,7 @@ bitnet_status tools_read(struct tools **out, const struct bn_json *tools,
 void tools_free(struct tools *t); /* NULL is fine */
 
 /* For the template at hand (its Jinja text; "" for a built-in): how calls are written, fixed from here on. */
-void tools_choose_form(struct tools *t, const char *template_text);
+void tools_choose_format(struct tools *t, const char *template_text);
 /* What the template is to render: {"messages": [...], "tools": [...]}; where it knows no tools, the
  * messages alone, with the system message extended and earlier calls as text. t NULL: no tools, the
  * messages may hold earlier calls. NULL: out of memory. */
@@ -52,10 +52,10 @@ struct tools_parser {
     /* private */
     uint64_t id;
     size_t call_room;
-    const struct tools_form *form; /* of calls, as chosen; NULL: none */
-    struct bn_buf pending;         /* begins like a call: not yet known to be one */
-    size_t name_at, name_bytes;    /* in pending */
-    size_t matched;                /* bytes of what the step expects */
+    const struct tools_format *format; /* of calls, as chosen; NULL: none */
+    struct bn_buf pending;             /* begins like a call: not yet known to be one */
+    size_t name_at, name_bytes;        /* in pending */
+    size_t matched;                    /* bytes of what the step expects */
     uint8_t step;
     /* where inside the JSON of a call */
     uint32_t depth;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shared by the two halves of convert: the plan (what becomes of each tensor, everything that can
  * be refused is refused here) and the writing of one tensor. */
-#ifndef BN_FORGE_CONVERT_H
-#define BN_FORGE_CONVERT_H
+#ifndef BN_FORGE_CONVERT_IMPL_H
+#define BN_FORGE_CONVERT_IMPL_H
 
 #include "forge/forge.h"
 #include "model/config/config.h"

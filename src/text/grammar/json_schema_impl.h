@@ -2,8 +2,8 @@
  * JSON Schema as rules of a grammar; only json_schema*.c and grammar_gbnf.c include it. Texts are compact JSON with
  * at most one space after ',' and ':'. A schema's grammar may allow less than the schema does (keys
  * come in the schema's order, say), never more. */
-#ifndef BN_TEXT_GRAMMAR_JSON_SCHEMA_H
-#define BN_TEXT_GRAMMAR_JSON_SCHEMA_H
+#ifndef BN_TEXT_GRAMMAR_JSON_SCHEMA_IMPL_H
+#define BN_TEXT_GRAMMAR_JSON_SCHEMA_IMPL_H
 
 #include "base/buf.h"
 #include "json/json.h"

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/os/file.h"
-#include "app/tuning.h"
+#include "app/autotune_file.h"
 #include "json_text.h"
 
 static char folder[] = "/tmp/bitnet-tuning-XXXXXX";
@@ -56,7 +56,7 @@ static void put(const struct bn_json *key, const char *entry_text)
 {
     bitnet_error err = {0};
     struct bn_json *entry = parse(entry_text);
-    if (tuning_write(path, key, entry, &err) != BITNET_OK) fail_msg("%s", err.text);
+    if (autotune_file_write(path, key, entry, &err) != BITNET_OK) fail_msg("%s", err.text);
     bn_json_free(entry);
 }
 
@@ -65,10 +65,10 @@ static uint32_t threads_of(const struct bn_json *key, size_t *n_entries)
 {
     bitnet_error err = {0};
     struct bn_json *file;
-    struct tuning t = {0};
-    assert_int_equal(tuning_read(&file, path, &err), BITNET_OK);
-    const struct bn_json *entry = tuning_find(file, key);
-    if (entry) assert_int_equal(tuning_values(&t, entry, path, &err), BITNET_OK);
+    struct autotune_values t = {0};
+    assert_int_equal(autotune_file_read(&file, path, &err), BITNET_OK);
+    const struct bn_json *entry = autotune_file_find(file, key);
+    if (entry) assert_int_equal(autotune_file_values(&t, entry, path, &err), BITNET_OK);
     *n_entries = bn_json_size(bn_json_get(file, "entries"));
     bn_json_free(file);
     return t.threads;
@@ -85,48 +85,48 @@ static void write_text(const char *text)
 static void paths(void **state)
 {
     (void)state;
-    char out[TUNING_PATH_BYTES];
-    assert_false(tuning_path(out, "off"));
-    assert_true(tuning_path(out, "some/file.json"));
+    char out[AUTOTUNE_FILE_PATH_BYTES];
+    assert_false(autotune_file_path(out, "off"));
+    assert_true(autotune_file_path(out, "some/file.json"));
     assert_string_equal(out, "some/file.json");
     setenv("HOME", "/home/a", 1);
     unsetenv("XDG_CONFIG_HOME");
-    assert_true(tuning_path(out, "auto"));
+    assert_true(autotune_file_path(out, "auto"));
     assert_string_equal(out, "/home/a/.config/bitnet/tuning.json");
     setenv("XDG_CONFIG_HOME", "relative", 1); /* to be ignored, says its specification */
-    assert_true(tuning_path(out, "auto"));
+    assert_true(autotune_file_path(out, "auto"));
     assert_string_equal(out, "/home/a/.config/bitnet/tuning.json");
     setenv("XDG_CONFIG_HOME", "/etc/x", 1);
-    assert_true(tuning_path(out, "auto"));
+    assert_true(autotune_file_path(out, "auto"));
     assert_string_equal(out, "/etc/x/bitnet/tuning.json");
     unsetenv("XDG_CONFIG_HOME");
     unsetenv("HOME");
-    assert_false(tuning_path(out, "auto"));
+    assert_false(autotune_file_path(out, "auto"));
 }
 
 static void round_trip(void **state)
 {
     (void)state;
     bitnet_error err = {0};
-    const struct tuning in = {.date = "2026-11-15",
-                              .threads = 3,
-                              .prefetch_bytes = 8192,
-                              .batch_tokens = 256,
-                              .layout = "t3",
-                              .pin = "on"};
-    struct tuning out;
-    struct bn_json *entry =
-        bn_json_pack("{s:s, s:o}", "date", "2026-11-15T10:00:00Z", "use", tuning_use_json(&in));
-    assert_int_equal(tuning_values(&out, entry, path, &err), BITNET_OK);
+    const struct autotune_values in = {.date = "2026-11-15",
+                                       .threads = 3,
+                                       .prefetch_bytes = 8192,
+                                       .batch_tokens = 256,
+                                       .layout = "t3",
+                                       .pin = "on"};
+    struct autotune_values out;
+    struct bn_json *entry = bn_json_pack("{s:s, s:o}", "date", "2026-11-15T10:00:00Z", "use",
+                                         autotune_file_use_json(&in));
+    assert_int_equal(autotune_file_values(&out, entry, path, &err), BITNET_OK);
     assert_memory_equal(&in, &out, sizeof in);
     bn_json_free(entry);
     char text[128];
-    tuning_describe(text, sizeof text, &out);
+    autotune_file_describe(text, sizeof text, &out);
     assert_string_equal(text, "3 threads, t3, pinned, prefetch 8192, batch 256");
     entry = parse("{\"date\": \"2026-11-15\", \"use\": {}}");
-    assert_int_equal(tuning_values(&out, entry, path, &err), BITNET_OK);
+    assert_int_equal(autotune_file_values(&out, entry, path, &err), BITNET_OK);
     assert_string_equal(out.date, "2026-11-15");
-    tuning_describe(text, sizeof text, &out);
+    autotune_file_describe(text, sizeof text, &out);
     assert_string_equal(text, "the defaults");
     bn_json_free(entry);
 }
@@ -162,8 +162,8 @@ static void the_oldest_go(void **state)
     (void)state;
     size_t n;
     struct bn_json *first = key_of("CPU", "0");
-    struct bn_json *file = bn_json_pack("{s:s, s:[]}", "format", TUNING_FORMAT, "entries");
-    for (int i = 0; i < TUNING_MAX_ENTRIES; i++) {
+    struct bn_json *file = bn_json_pack("{s:s, s:[]}", "format", AUTOTUNE_FILE_FORMAT, "entries");
+    for (int i = 0; i < AUTOTUNE_FILE_MAX_ENTRIES; i++) {
         char shapes[16];
         snprintf(shapes, sizeof shapes, "%d", i);
         struct bn_json *entry = key_of("CPU", shapes);
@@ -180,7 +180,7 @@ static void the_oldest_go(void **state)
     put(key, "{\"use\": {\"threads\": 7}}");
     assert_int_equal(threads_of(first, &n), 0);
     assert_int_equal(threads_of(key, &n), 7);
-    assert_int_equal(n, TUNING_MAX_ENTRIES);
+    assert_int_equal(n, AUTOTUNE_FILE_MAX_ENTRIES);
     bn_json_free(key);
     bn_json_free(first);
 }
@@ -203,7 +203,7 @@ static void damaged_files_stay(void **state)
         char *after;
         size_t n;
         write_text(texts[i]);
-        assert_int_not_equal(tuning_write(path, key, entry, &err), BITNET_OK);
+        assert_int_not_equal(autotune_file_write(path, key, entry, &err), BITNET_OK);
         assert_non_null(strstr(err.text, path));
         assert_int_equal(bn_read_file(&after, &n, path, 1 << 20, &err), BITNET_OK);
         assert_string_equal(after, texts[i]);
@@ -230,9 +230,9 @@ static void wrong_values_are_named(void **state)
     };
     for (size_t i = 0; i < BN_ARRAY_LEN(cases); i++) {
         bitnet_error err = {0};
-        struct tuning t;
+        struct autotune_values t;
         struct bn_json *entry = parse(cases[i][0]);
-        assert_int_not_equal(tuning_values(&t, entry, path, &err), BITNET_OK);
+        assert_int_not_equal(autotune_file_values(&t, entry, path, &err), BITNET_OK);
         assert_non_null(strstr(err.text, cases[i][1]));
         assert_non_null(strstr(err.text, path));
         bn_json_free(entry);
@@ -244,13 +244,13 @@ static void keys_tell_apart(void **state)
     (void)state;
     bitnet_error err = {0};
     struct bn_json *a, *b, *c, *missing;
-    assert_int_equal(tuning_key(&a, NULL, "auto", "auto", &err), BITNET_OK);
-    assert_int_equal(tuning_key(&b, NULL, "auto", "auto", &err), BITNET_OK);
-    assert_int_equal(tuning_key(&c, NULL, "scalar", "auto", &err), BITNET_OK);
+    assert_int_equal(autotune_file_key(&a, NULL, "auto", "auto", &err), BITNET_OK);
+    assert_int_equal(autotune_file_key(&b, NULL, "auto", "auto", &err), BITNET_OK);
+    assert_int_equal(autotune_file_key(&c, NULL, "scalar", "auto", &err), BITNET_OK);
     assert_true(bn_json_equal(a, b));
     assert_false(bn_json_equal(a, c));
     assert_true(bn_json_is_string(bn_json_get(bn_json_get(a, "model"), "architecture")));
-    assert_int_not_equal(tuning_key(&missing, "/no/such/model.gguf", "auto", "auto", &err),
+    assert_int_not_equal(autotune_file_key(&missing, "/no/such/model.gguf", "auto", "auto", &err),
                          BITNET_OK);
     assert_null(missing);
     bn_json_free(a);
@@ -263,27 +263,28 @@ static void looking(void **state)
 {
     (void)state;
     bitnet_error err = {0};
-    struct tuning t;
+    struct autotune_values t;
     struct bn_json *key;
-    assert_int_equal(tuning_key(&key, NULL, "auto", "auto", &err), BITNET_OK);
+    assert_int_equal(autotune_file_key(&key, NULL, "auto", "auto", &err), BITNET_OK);
     put(key, "{\"date\": \"2026-11-15T10:00:00Z\", \"use\": {\"threads\": 5}}");
-    assert_int_equal(tuning_look(&t, path, NULL, "auto", "auto", &err), BITNET_OK);
+    assert_int_equal(autotune_file_look(&t, path, NULL, "auto", "auto", &err), BITNET_OK);
     assert_int_equal(t.threads, 5);
     assert_string_equal(t.date, "2026-11-15");
-    assert_int_equal(tuning_look(&t, path, NULL, "scalar", "auto", &err), BITNET_OK);
+    assert_int_equal(autotune_file_look(&t, path, NULL, "scalar", "auto", &err), BITNET_OK);
     assert_string_equal(t.date, "");
-    assert_int_equal(tuning_look(&t, "off", NULL, "auto", "auto", &err), BITNET_OK);
+    assert_int_equal(autotune_file_look(&t, "off", NULL, "auto", "auto", &err), BITNET_OK);
     assert_string_equal(t.date, "");
     /* the model's own fault is not this one's to tell */
-    assert_int_equal(tuning_look(&t, path, "/no/such.gguf", "auto", "auto", &err), BITNET_OK);
+    assert_int_equal(autotune_file_look(&t, path, "/no/such.gguf", "auto", "auto", &err),
+                     BITNET_OK);
     assert_string_equal(t.date, "");
     write_text("{");
-    assert_int_not_equal(tuning_look(&t, path, NULL, "auto", "auto", &err), BITNET_OK);
+    assert_int_not_equal(autotune_file_look(&t, path, NULL, "auto", "auto", &err), BITNET_OK);
     assert_string_equal(t.date, "");
     unlink(path);
-    assert_int_not_equal(tuning_look(&t, path, NULL, "auto", "auto", &err), BITNET_OK);
+    assert_int_not_equal(autotune_file_look(&t, path, NULL, "auto", "auto", &err), BITNET_OK);
     setenv("XDG_CONFIG_HOME", folder, 1); /* the usual file need not be there */
-    assert_int_equal(tuning_look(&t, "auto", NULL, "auto", "auto", &err), BITNET_OK);
+    assert_int_equal(autotune_file_look(&t, "auto", NULL, "auto", "auto", &err), BITNET_OK);
     bn_json_free(key);
 }
 

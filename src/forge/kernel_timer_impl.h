@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The cases that kernel_timer_plan.c plans and kernel_timer.c runs. */
-#ifndef BN_FORGE_KERNEL_TIMER_H
-#define BN_FORGE_KERNEL_TIMER_H
+#ifndef BN_FORGE_KERNEL_TIMER_IMPL_H
+#define BN_FORGE_KERNEL_TIMER_IMPL_H
 
 #include "model/model.h"
 

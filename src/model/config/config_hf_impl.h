@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Parts of the reader of config.json. */
-#ifndef BN_MODEL_CONFIG_CONFIG_HF_H
-#define BN_MODEL_CONFIG_CONFIG_HF_H
+#ifndef BN_MODEL_CONFIG_CONFIG_HF_IMPL_H
+#define BN_MODEL_CONFIG_CONFIG_HF_IMPL_H
 
 #include "json/json.h"
 #include "model/config/config.h"

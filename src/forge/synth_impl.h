@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What synth makes models of: the list of true shapes, and shares of zeros on demand. */
-#ifndef BN_FORGE_SYNTH_H
-#define BN_FORGE_SYNTH_H
+#ifndef BN_FORGE_SYNTH_IMPL_H
+#define BN_FORGE_SYNTH_IMPL_H
 
 #include "base/status.h"
 #include "model/config/config.h"

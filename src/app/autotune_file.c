@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "app/tuning.h"
+#include "app/autotune_file.h"
 #include "app/machine_report.h"
 
 #include "base/threads/bandwidth.h"
@@ -25,21 +25,21 @@ static bool config_folder(char *out, size_t n)
     return len > 0 && (size_t)len < n;
 }
 
-bool tuning_path(char out[TUNING_PATH_BYTES], const char *typed)
+bool autotune_file_path(char out[AUTOTUNE_FILE_PATH_BYTES], const char *typed)
 {
-    char folder[TUNING_PATH_BYTES];
+    char folder[AUTOTUNE_FILE_PATH_BYTES];
     if (strcmp(typed, "off") == 0) return false;
     bool automatic = strcmp(typed, "auto") == 0;
     if (automatic && !config_folder(folder, sizeof folder)) return false;
-    int len = automatic ? snprintf(out, TUNING_PATH_BYTES, "%s/bitnet/tuning.json", folder)
-                        : snprintf(out, TUNING_PATH_BYTES, "%s", typed);
-    return len > 0 && len < TUNING_PATH_BYTES;
+    int len = automatic ? snprintf(out, AUTOTUNE_FILE_PATH_BYTES, "%s/bitnet/tuning.json", folder)
+                        : snprintf(out, AUTOTUNE_FILE_PATH_BYTES, "%s", typed);
+    return len > 0 && len < AUTOTUNE_FILE_PATH_BYTES;
 }
 
 /* Makes the folders of the file, where they are missing; writing will say what is wrong with them. */
 static void make_folders(const char *path)
 {
-    char part[TUNING_PATH_BYTES];
+    char part[AUTOTUNE_FILE_PATH_BYTES];
     snprintf(part, sizeof part, "%s", path);
     for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
@@ -102,8 +102,8 @@ static bitnet_status model_json(struct bn_json **out, const char *path, bitnet_e
     return ok ? BITNET_OK : bn_fail_nomem(err, bytes, "the shapes of the model");
 }
 
-bitnet_status tuning_key(struct bn_json **out, const char *model_path, const char *backend,
-                         const char *activations, bitnet_error *err)
+bitnet_status autotune_file_key(struct bn_json **out, const char *model_path, const char *backend,
+                                const char *activations, bitnet_error *err)
 {
     struct bn_json *model;
     *out = NULL;
@@ -115,14 +115,14 @@ bitnet_status tuning_key(struct bn_json **out, const char *model_path, const cha
 
 /* ------------------------------------------------------------------ reading */
 
-bitnet_status tuning_read(struct bn_json **out, const char *path, bitnet_error *err)
+bitnet_status autotune_file_read(struct bn_json **out, const char *path, bitnet_error *err)
 {
     struct bn_json *file;
     *out = NULL;
-    BN_TRY(bn_json_read_file(&file, path, TUNING_MAX_BYTES, err));
+    BN_TRY(bn_json_read_file(&file, path, AUTOTUNE_FILE_MAX_BYTES, err));
     const struct bn_json *entries = bn_json_get(file, "entries");
     const char *format = bn_json_text(bn_json_get(file, "format"));
-    bool ok = format && strcmp(format, TUNING_FORMAT) == 0 && bn_json_is_array(entries);
+    bool ok = format && strcmp(format, AUTOTUNE_FILE_FORMAT) == 0 && bn_json_is_array(entries);
     for (size_t i = 0; ok && i < bn_json_size(entries); i++)
         ok = bn_json_is_object(bn_json_at(entries, i));
     if (ok) {
@@ -131,7 +131,7 @@ bitnet_status tuning_read(struct bn_json **out, const char *path, bitnet_error *
     }
     bn_json_free(file);
     return bn_fail(err, BITNET_E_FORMAT, "'%s' is no tuning file of bitnet bench --autotune (%s)",
-                   path, TUNING_FORMAT);
+                   path, AUTOTUNE_FILE_FORMAT);
 }
 
 static bool belongs_to(const struct bn_json *entry, const struct bn_json *key)
@@ -143,7 +143,7 @@ static bool belongs_to(const struct bn_json *entry, const struct bn_json *key)
     return true;
 }
 
-const struct bn_json *tuning_find(const struct bn_json *file, const struct bn_json *key)
+const struct bn_json *autotune_file_find(const struct bn_json *file, const struct bn_json *key)
 {
     const struct bn_json *entries = bn_json_get(file, "entries");
     for (size_t i = 0; i < bn_json_size(entries); i++)
@@ -175,20 +175,20 @@ static bitnet_status get_word(char out[8], const struct bn_json *use, const char
     return BITNET_OK;
 }
 
-bitnet_status tuning_values(struct tuning *out, const struct bn_json *entry, const char *path,
-                            bitnet_error *err)
+bitnet_status autotune_file_values(struct autotune_values *out, const struct bn_json *entry,
+                                   const char *path, bitnet_error *err)
 {
     static const char *const layouts[] = {"t2", "t3", "t5", "b1", "g2", "g3", "g5", NULL},
                              *const pins[] = {"on", NULL};
     const struct bn_json *use = bn_json_get(entry, "use");
-    struct tuning t = {0};
+    struct autotune_values t = {0};
     if (!bn_json_is_object(use))
         return bn_fail(err, BITNET_E_FORMAT, "%s: an entry has no object 'use'", path);
-    BN_TRY(get_number(&t.threads, use, "threads", TUNING_MAX_THREADS, path, err));
+    BN_TRY(get_number(&t.threads, use, "threads", AUTOTUNE_FILE_MAX_THREADS, path, err));
     BN_TRY(get_word(t.layout, use, "layout", layouts, path, err));
     BN_TRY(get_word(t.pin, use, "pin", pins, path, err));
-    BN_TRY(get_number(&t.prefetch_bytes, use, "prefetch", TUNING_MAX_PREFETCH, path, err));
-    BN_TRY(get_number(&t.batch_tokens, use, "batch", TUNING_MAX_BATCH, path, err));
+    BN_TRY(get_number(&t.prefetch_bytes, use, "prefetch", AUTOTUNE_FILE_MAX_PREFETCH, path, err));
+    BN_TRY(get_number(&t.batch_tokens, use, "batch", AUTOTUNE_FILE_MAX_BATCH, path, err));
     const char *date = "undated";
     BN_TRY(bn_json_read_str(&date, entry, "date", path, err));
     snprintf(t.date, sizeof t.date, "%.10s", date); /* the day */
@@ -196,20 +196,21 @@ bitnet_status tuning_values(struct tuning *out, const struct bn_json *entry, con
     return BITNET_OK;
 }
 
-bitnet_status tuning_look(struct tuning *out, const char *typed, const char *model_path,
-                          const char *backend, const char *activations, bitnet_error *err)
+bitnet_status autotune_file_look(struct autotune_values *out, const char *typed,
+                                 const char *model_path, const char *backend,
+                                 const char *activations, bitnet_error *err)
 {
-    char path[TUNING_PATH_BYTES];
-    *out = (struct tuning){0};
-    if (!tuning_path(path, typed) || (strcmp(typed, "auto") == 0 && !bn_exists(path)))
+    char path[AUTOTUNE_FILE_PATH_BYTES];
+    *out = (struct autotune_values){0};
+    if (!autotune_file_path(path, typed) || (strcmp(typed, "auto") == 0 && !bn_exists(path)))
         return BITNET_OK;
     struct bn_json *file, *key = NULL;
-    BN_TRY(tuning_read(&file, path, err));
+    BN_TRY(autotune_file_read(&file, path, err));
     bitnet_error unused; /* opening the model will say what is wrong with it */
     const struct bn_json *entry = NULL;
-    if (tuning_key(&key, model_path, backend, activations, &unused) == BITNET_OK)
-        entry = tuning_find(file, key);
-    bitnet_status s = entry ? tuning_values(out, entry, path, err) : BITNET_OK;
+    if (autotune_file_key(&key, model_path, backend, activations, &unused) == BITNET_OK)
+        entry = autotune_file_find(file, key);
+    bitnet_status s = entry ? autotune_file_values(out, entry, path, err) : BITNET_OK;
     bn_json_free(key);
     bn_json_free(file);
     return s;
@@ -217,7 +218,7 @@ bitnet_status tuning_look(struct tuning *out, const char *typed, const char *mod
 
 /* ------------------------------------------------------------------ writing */
 
-struct bn_json *tuning_use_json(const struct tuning *t)
+struct bn_json *autotune_file_use_json(const struct autotune_values *t)
 {
     struct bn_json *use = bn_json_object();
     if (t->threads) bn_json_set(use, "threads", bn_json_int(t->threads));
@@ -235,7 +236,7 @@ static void replace_entry(struct bn_json *file, const struct bn_json *key,
     struct bn_json *entries = bn_json_get(file, "entries"), *whole = bn_json_deep_copy(key);
     for (size_t i = bn_json_size(entries); i-- > 0;)
         if (belongs_to(bn_json_at(entries, i), key)) bn_json_remove(entries, i);
-    while (bn_json_size(entries) >= TUNING_MAX_ENTRIES) bn_json_remove(entries, 0);
+    while (bn_json_size(entries) >= AUTOTUNE_FILE_MAX_ENTRIES) bn_json_remove(entries, 0);
     bn_json_update(whole, entry, true);
     bn_json_append(entries, whole);
 }
@@ -252,12 +253,12 @@ static bitnet_status write_text(const char *path, const char *text, bitnet_error
     return s;
 }
 
-bitnet_status tuning_write(const char *path, const struct bn_json *key, const struct bn_json *entry,
-                           bitnet_error *err)
+bitnet_status autotune_file_write(const char *path, const struct bn_json *key,
+                                  const struct bn_json *entry, bitnet_error *err)
 {
     struct bn_json *file = NULL;
-    if (bn_exists(path)) BN_TRY(tuning_read(&file, path, err));
-    else file = bn_json_pack("{s:s, s:[]}", "format", TUNING_FORMAT, "entries");
+    if (bn_exists(path)) BN_TRY(autotune_file_read(&file, path, err));
+    else file = bn_json_pack("{s:s, s:[]}", "format", AUTOTUNE_FILE_FORMAT, "entries");
     replace_entry(file, key, entry);
     char *text = bn_json_dump(file, BN_JSON_INDENT(1) | BN_JSON_DIGITS(6));
     bitnet_status s = text ? write_text(path, text, err) : bn_fail_nomem(err, 0, "the tuning file");
@@ -266,7 +267,7 @@ bitnet_status tuning_write(const char *path, const struct bn_json *key, const st
     return s;
 }
 
-void tuning_describe(char *out, size_t n, const struct tuning *t)
+void autotune_file_describe(char *out, size_t n, const struct autotune_values *t)
 {
     struct bn_buf b;
     bn_buf_init(&b, n - 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_autotune.c: `bitnet bench --autotune` from its settings to the tuning file. What could fail at
+ * autotune.c: `bitnet bench --autotune` from its settings to the tuning file. What could fail at
  * the end, the files, is looked at before the minutes of measuring.
  */
 #include "base/os/file.h"
@@ -9,23 +9,23 @@
 #include "cli/autotune/autotune.h"
 #include <stdlib.h>
 
-const struct opt tune_opts_table[] = {
+const struct opt autotune_opts_table[] = {
     {.kind = OPT_FLAG,
      .name = "autotune",
      .help = "find threads, layout, pinning, prefetch distance and batch for this machine and "
              "model, and write them to the file of --tuning",
-     .offset = offsetof(struct tune_opts, autotune)},
+     .offset = offsetof(struct autotune_opts, on)},
     {.kind = OPT_CHOICE,
      .name = "for",
      .help = "what to optimise for: one answer, prompts, or 8 answers at once",
-     .offset = offsetof(struct tune_opts, objective),
+     .offset = offsetof(struct autotune_opts, objective),
      .initial = "decode",
      .choices = "decode|prefill|serve"},
     {.kind = OPT_U32,
      .name = "budget",
      .metavar = "S",
      .help = "time limit in seconds; large models need several hundred",
-     .offset = offsetof(struct tune_opts, budget_s),
+     .offset = offsetof(struct autotune_opts, budget_s),
      .initial = "60",
      .min = 1,
      .max = 86400},
@@ -33,7 +33,7 @@ const struct opt tune_opts_table[] = {
      .name = "exhaustive",
      .help = "then measure every combination, --repeat times, and show how far the choice is "
              "behind the best",
-     .offset = offsetof(struct tune_opts, exhaustive)},
+     .offset = offsetof(struct autotune_opts, exhaustive)},
     {.kind = OPT_END},
 };
 
@@ -44,41 +44,41 @@ static bitnet_status check_file(const char *path, bitnet_error *err)
 {
     struct bn_json *file = NULL;
     if (!bn_exists(path)) return BITNET_OK;
-    bitnet_status s = tuning_read(&file, path, err);
+    bitnet_status s = autotune_file_read(&file, path, err);
     bn_json_free(file);
     return s;
 }
 
-static bitnet_status write_entry(const struct tune *t, const char *path, const struct bn_json *key,
-                                 bitnet_error *err)
+static bitnet_status write_entry(const struct autotune *t, const char *path,
+                                 const struct bn_json *key, bitnet_error *err)
 {
-    struct bn_json *entry = tune_entry(t);
-    bitnet_status s = entry ? tuning_write(path, key, entry, err)
+    struct bn_json *entry = autotune_entry(t);
+    bitnet_status s = entry ? autotune_file_write(path, key, entry, err)
                             : bn_fail_nomem(err, 0, "the entry of the tuning file");
     bn_json_free(entry);
     return s;
 }
 
 /* Questions that were left open because time was short. */
-static void note_open_questions(const struct tune *t)
+static void note_open_questions(const struct autotune *t)
 {
     struct bn_buf b;
     bn_buf_init(&b, 512);
     bn_buf_printf(&b, "%u s were too short for", t->settings->budget_s);
     size_t n = 0;
     for (size_t i = 0; i < t->n_stages; i++) {
-        const struct tune_stage *g = &t->stages[i];
-        if (g->is_sweep || tune_search_left(g->search) < 2 ||
-            g->search->rounds >= TUNE_ROUNDS_TELLING)
+        const struct autotune_stage *g = &t->stages[i];
+        if (g->is_sweep || autotune_search_left(g->search) < 2 ||
+            g->search->rounds >= AUTOTUNE_ROUNDS_TELLING)
             continue;
-        bn_buf_printf(&b, "%s %s (%s)", n++ ? "," : "", g->name, tune_metric_name(g->metric));
+        bn_buf_printf(&b, "%s %s (%s)", n++ ? "," : "", g->name, autotune_metric_name(g->metric));
     }
     bn_buf_puts(&b, ", where the default stays; --budget gives more");
     if (n && !b.failed) term_note(b.data);
     bn_buf_free(&b);
 }
 
-static void print_notes(const struct tune *t)
+static void print_notes(const struct autotune *t)
 {
     note_open_questions(t);
     char note[192];
@@ -98,10 +98,10 @@ static void print_notes(const struct tune *t)
     }
 }
 
-static int show(const struct tune *t, const struct bn_json *key, struct bn_out *report, bool json,
-                bitnet_error *err)
+static int show(const struct autotune *t, const struct bn_json *key, struct bn_out *report,
+                bool json, bitnet_error *err)
 {
-    struct bn_json *j = tune_report(t);
+    struct bn_json *j = autotune_report(t);
     bn_json_update(j, key, true);
     char *text = bn_json_dump(j, BN_JSON_INDENT(1) | BN_JSON_DIGITS(12));
     int code = text ? EXIT_DONE : term_fail_text("out of memory while building the report");
@@ -110,7 +110,7 @@ static int show(const struct tune *t, const struct bn_json *key, struct bn_out *
          bn_out_commit(report, err) != BITNET_OK))
         code = term_fail(err);
     if (code == EXIT_DONE && json) code = term_print_json(bn_json_ref(j));
-    else if (code == EXIT_DONE) tune_print(t);
+    else if (code == EXIT_DONE) autotune_print(t);
     free(text);
     bn_json_free(j);
     fflush(stdout);
@@ -118,19 +118,20 @@ static int show(const struct tune *t, const struct bn_json *key, struct bn_out *
 }
 
 /* path: of the tuning file; NULL: none is wanted. */
-static int tune_and_write(struct tune *t, const char *path, struct bn_out *report, bool json,
-                          bitnet_error *err)
+static int autotune_and_write(struct autotune *t, const char *path, struct bn_out *report,
+                              bool json, bitnet_error *err)
 {
-    const struct tune_settings *s = t->settings;
+    const struct autotune_settings *s = t->settings;
     struct bn_json *key = NULL;
     int code = EXIT_DONE;
-    if (tuning_key(&key, s->path, s->model.backend, s->model.activations, err) != BITNET_OK ||
-        tune_run(t, err) != BITNET_OK || (path && write_entry(t, path, key, err) != BITNET_OK))
+    if (autotune_file_key(&key, s->path, s->model.backend, s->model.activations, err) !=
+            BITNET_OK ||
+        autotune_run(t, err) != BITNET_OK || (path && write_entry(t, path, key, err) != BITNET_OK))
         code = term_fail(err);
     if (code == EXIT_DONE) code = show(t, key, report, json, err);
     if (code == EXIT_DONE) {
         print_notes(t);
-        char note[TUNING_PATH_BYTES + 64];
+        char note[AUTOTUNE_FILE_PATH_BYTES + 64];
         snprintf(note, sizeof note, path ? "written to %s" : "written nowhere: --tuning is off",
                  path);
         term_note(note);
@@ -139,13 +140,13 @@ static int tune_and_write(struct tune *t, const char *path, struct bn_out *repor
     return code;
 }
 
-int bench_autotune(const struct tune_settings *s, const char *report_path, bool json)
+int autotune_command(const struct autotune_settings *s, const char *report_path, bool json)
 {
     bitnet_error err = {0};
-    struct tune *t = calloc(1, sizeof *t);
+    struct autotune *t = calloc(1, sizeof *t);
     struct bn_out report = {.fd = -1};
-    char path[TUNING_PATH_BYTES];
-    bool wanted = tuning_path(path, s->model.tuning);
+    char path[AUTOTUNE_FILE_PATH_BYTES];
+    bool wanted = autotune_file_path(path, s->model.tuning);
     int code = t ? EXIT_DONE : term_fail_text("out of memory");
     if (code == EXIT_DONE &&
         ((wanted && check_file(path, &err) != BITNET_OK) ||
@@ -153,9 +154,9 @@ int bench_autotune(const struct tune_settings *s, const char *report_path, bool 
         code = term_fail(&err);
     if (code == EXIT_DONE) {
         t->settings = s;
-        code = tune_and_write(t, wanted ? path : NULL, &report, json, &err);
+        code = autotune_and_write(t, wanted ? path : NULL, &report, json, &err);
     }
-    if (t) tune_free(t);
+    if (t) autotune_free(t);
     free(t);
     bn_out_close(&report);
     return code;

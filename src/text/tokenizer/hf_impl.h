@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shared by the readers of Hugging Face folders; only files of text/ include it. */
-#ifndef BN_TEXT_TOKENIZER_HF_H
-#define BN_TEXT_TOKENIZER_HF_H
+#ifndef BN_TEXT_TOKENIZER_HF_IMPL_H
+#define BN_TEXT_TOKENIZER_HF_IMPL_H
 
 #include "json/json.h"
 #include "text/tokenizer/vocab.h"

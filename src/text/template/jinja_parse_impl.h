@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What the two halves of the parser share: jinja_expr.c (expressions) and jinja_parse.c
  * (statements). */
-#ifndef BN_TEXT_TEMPLATE_JINJA_PARSE_H
-#define BN_TEXT_TEMPLATE_JINJA_PARSE_H
+#ifndef BN_TEXT_TEMPLATE_JINJA_PARSE_IMPL_H
+#define BN_TEXT_TEMPLATE_JINJA_PARSE_IMPL_H
 
 #include "text/template/jinja.h"
 
