@@ -3,9 +3,9 @@
 """Looks for dead ends in the documents:
 
 - a relative link or picture of a Markdown page leads to a file, and its #anchor to a heading or an id;
-- a path in backticks exists: from the root (`src/ROOMS`), or from src/ or tests/unit/ with or without its ending
-  (`model/forward`, `server/metrics/metrics.def`); with `*` at least one such file does. Names with <gaps> are left
-  alone, and so are the pages that tell what was (CHANGELOG.md, docs/log);
+- a path in backticks, alone or in a command, exists: from the root (`src/ROOMS`), or from src/ or tests/unit/, with
+  or without its ending (`model/forward`, `server/metrics/metrics.def`); with `*` at least one such file does. Names
+  with <gaps> are left alone, and so are the pages that tell what was (CHANGELOG.md, docs/log);
 - a page of docs/ that a source file names exists.
 
 usage: check_links.py ROOT
@@ -84,8 +84,9 @@ def check_page(root, page, rooms):
         if name.startswith(HISTORY):
             continue
         for m in CODE.finditer(line):
-            if not names_file(root, m[1], rooms):
-                yield f"{name}:{n}: no such file: {m[1]}"
+            for word in m[1].split():
+                if not names_file(root, word, rooms):
+                    yield f"{name}:{n}: no such file: {word}"
 
 
 def check_source(root, file):

@@ -66,6 +66,7 @@ LINKS = [
     ("a heading of the same page", "docs/serve/api.md", "\n[a](#planted)\n", "this page has no heading for #planted"),
     ("a heading in a code block", "README.md", "\n```\n# Planted\n```\n[a](#planted)\n", "no heading for #planted"),
     ("a path in backticks", "docs/serve/api.md", "\n`tools/planted.py`\n", "no such file: tools/planted.py"),
+    ("a path in a command", "CONTRIBUTING.md", "\n`python3 tools/planted.py build`\n", "no such file: tools/planted.py"),
     ("a path of a room", "ARCHITECTURE.md", "\n`model/planted`\n", "no such file: model/planted"),
     ("a pattern without files", "ARCHITECTURE.md", "\n`server/planted_*.c`\n", "no such file: server/planted_*.c"),
     ("a page named in a comment", "src/base/planted.c", SPDX + "/* docs/planted.md */\n", "no such page: docs/planted.md"),
