@@ -6,6 +6,8 @@ import signal
 import subprocess
 import time
 
+from tap import Skipped
+
 LIMIT_S = 60  # for one run; sanitizer builds on a busy machine are slow
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -25,10 +27,6 @@ class Case:
         self.files, self.stdin, self.wrap, self.prepare = files or {}, stdin, list(wrap), prepare
         self.out, self.same_folder, self.user, self.check = out, same_folder, user, check
         self.report = report  # what was found goes to standard output all the same
-
-
-class Skipped(Exception):
-    """A case that cannot run here."""
 
 
 def write_files(folder, files):

@@ -2,7 +2,7 @@
 """doctor's options, and --cpus of the commands that open a model. tests/e2e/doctor.py has the machines."""
 import os
 
-from run_cli import Skipped
+from tap import Skipped
 
 
 def test_doctor_wrong_usage(t):

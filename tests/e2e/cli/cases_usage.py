@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from run_cli import Skipped
+from tap import Skipped
 
 COMMANDS = ["run", "chat", "serve", "batch", "tokenize", "embed", "logits", "perplexity", "inspect", "convert",
             "cache", "synth", "bench", "profile", "loadtest", "doctor", "version"]
