@@ -56,7 +56,7 @@ class Places:
 
     def need(self, command):
         if f"  {command} " not in self.commands:
-            raise Skipped(f"{command} is not in this program")
+            raise Skipped("build", command)
 
 
 def case_file_stands_alone(p):
@@ -130,7 +130,7 @@ def case_serve(p):
 def case_refused(p):
     """what a minimal program does not have, it names"""
     if "  serve " in p.commands:
-        raise Skipped("this program is whole")
+        raise Skipped("build", "what a minimal program refuses")
     for command in ("serve", "bench", "convert"):
         code, out, err = p.inside(command, "--help")
         assert (code, out) == (2, "") and f"'{command}'" in err and "not in this minimal build" in err, err
@@ -144,7 +144,7 @@ def main():
     before = become_root()
     if before is None:
         tap = Tap(1)
-        tap.skip("empty root", "neither root nor user namespaces")
+        tap.skip("empty root", Skipped("rights"))
         return tap.end()
     cases = [(name[5:].replace("_", " "), f) for name, f in globals().items() if name.startswith("case_")]
     tap = Tap(len(cases))

@@ -162,7 +162,7 @@ class Terminal:
         try:
             self.master, slave = pty.openpty()
         except OSError as e: # a bare root without /dev/pts
-            raise Skipped(str(e)) from e
+            raise Skipped("device", str(e)) from e
         self.process = subprocess.Popen(
             [tool.program, *args], stdin=slave, stdout=slave, stderr=slave, env=env,
             cwd=tool.folder, start_new_session=True,

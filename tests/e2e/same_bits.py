@@ -26,7 +26,7 @@ import tempfile
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import hf_folder
 from effort import full_effort
-from tap import Tap, comment
+from tap import Skipped, Tap, comment
 
 KV_TYPES = ("f16", "f32", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "int2")
 PINNED = pathlib.Path(__file__).with_suffix(".sha256")
@@ -96,7 +96,7 @@ def backends(bits, model):
         elif name == "avx2" and {"avx2", "fma", "f16c", "bmi2"} <= flags:
             tap.point(f"{name} kernels", False, why)
         else:
-            tap.skip(f"{name} kernels", why)
+            tap.skip(f"{name} kernels", Skipped("isa", why))
 
 
 def layouts(judge, bits, model, names):
@@ -170,7 +170,7 @@ def files(judge, bits, bitnet, model, folder):
             p = subprocess.run([*bitnet, "convert", source, target, *options], capture_output=True, text=True)
             if p.returncode:
                 why = p.stderr.strip()
-                tap.skip(name, why[:120]) if name[5:] in PERHAPS else tap.point(name, False, f"exit {p.returncode}\n{why}")
+                tap.skip(name, Skipped("shape", why[:120])) if name[5:] in PERHAPS else tap.point(name, False, f"exit {p.returncode}\n{why}")
             return p.returncode == 0
 
         def both(name, judge, path):
@@ -302,7 +302,7 @@ def main():
             hybrid_foreign(judge, name, command, a.hybrid)
     judge.settle()
     for name, why in a.skipped:
-        tap.skip(name, why)
+        tap.skip(name, Skipped("build", why))
     for kv, got in judge.first.items():
         comment(f"kv {kv}: {got}")
     return tap.end()

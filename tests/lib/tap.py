@@ -6,9 +6,9 @@
     t.case("answers", answers, server)          # passes unless it raises; what it returns is printed
     sys.exit(t.end())
 
-Two things end a case early. Skipped: this machine or this build cannot do it (no root, one CPU, another instruction set),
-and no package would help. Missing: something that can be installed is not there. Both are skips for a person who runs
-one test; under ./check, which sets BITNET_TESTS_REQUIRE, what is missing is a failure.
+Two things end a case early. Skipped: this machine or this build cannot do it, for one of the reasons in CANNOT, and no
+package would help. Missing: something that can be installed is not there. Both are skips for a person who runs one test;
+under ./check, which sets BITNET_TESTS_REQUIRE, what is missing is a failure.
 """
 import importlib.util
 import os
@@ -19,12 +19,28 @@ import traceback
 
 REQUIRE = "BITNET_TESTS_REQUIRE"
 
+# Every reason for which a test in Python may be skipped under ./check.
+CANNOT = {
+    "build": "this program was built without it",
+    "cpus": "one CPU",
+    "device": "a bare root without this device",
+    "isa": "this CPU or build has no such kernels",
+    "mounts": "no private mounts here",
+    "rights": "neither root nor user namespaces",
+    "shape": "the model's shape does not fit this type",
+    "speed": "the work is always done before the signal comes",
+    "users": "the program cannot be started as another user",
+}
+
 
 class Skipped(Exception):
-    """This case cannot run on this machine or with this build."""
+    """This case cannot run on this machine or with this build. reason: a key of CANNOT"""
+
+    def __init__(self, reason, more=""):
+        super().__init__(f"{CANNOT[reason]}{': ' if more else ''}{more}")
 
 
-class Missing(Skipped):
+class Missing(Exception):
     """This case needs something that is not installed."""
 
 
@@ -62,7 +78,7 @@ class Tap:
             comment(said)
 
     def skip(self, name, why):
-        """why: Skipped, Missing or, as words, a reason that lies in the machine."""
+        """why: Skipped or Missing"""
         if isinstance(why, Missing) and is_required():
             return self.point(name, False, f"{why}; ./check needs it")
         self.number += 1
@@ -73,7 +89,7 @@ class Tap:
         start = time.monotonic()
         try:
             said = function(*args)
-        except Skipped as e:
+        except (Skipped, Missing) as e:
             self.skip(name, e)
         except Exception:  # a fault of the test is a failure as well, and the other cases still run
             self.point(name, False, traceback.format_exc())

@@ -182,7 +182,7 @@ def test_missing_files(t):
 
 def test_full_output(t):
     if not os.path.exists("/dev/full"):
-        raise Skipped("there is no /dev/full")
+        raise Skipped("device", "/dev/full")
     with open("/dev/full", "wb") as full:
         r = subprocess.run([t.program, "help"], stdout=full, stderr=subprocess.PIPE, check=False)
     t.equal(r.returncode, 1, "exit code on a full disk")
