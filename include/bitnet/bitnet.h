@@ -18,7 +18,7 @@
  *  - Strings are UTF-8. Pointers returned are borrowed until the object they came from is closed,
  *    unless said otherwise.
  *  - The same request gives the same bits on every CPU, with every number of threads and in any
- *    company of other requests (docs/numerics.md).
+ *    company of other requests (docs/inside/numerics.md).
  */
 #ifndef BITNET_H
 #define BITNET_H
@@ -254,8 +254,9 @@ typedef struct bitnet_engine_options {
     uint32_t ctx_tokens; /* tokens of one sequence, prompt included; 0: the model's, at most 4096 */
     uint32_t max_seqs;   /* sequences at a time; 0: 1                                        */
     uint32_t
-        max_batch_tokens;   /* tokens in one step; 0: 512                                       */
-    bitnet_kv_type kv_type; /* of the keys; AUTO: f16 (docs/kv-cache.md compares them)         */
+        max_batch_tokens; /* tokens in one step; 0: 512                                       */
+    bitnet_kv_type
+        kv_type; /* of the keys; AUTO: f16 (docs/tune/kv-cache.md compares them)         */
     /* "auto", "exact": the full head for every token; "screened": only the logits that a request's
      * sampling can use, if the model has the copy for it. auto: screened where the model has the
      * copy and at least 16384 rows. The tokens are the same. "int8": all logits from a copy of the
@@ -412,7 +413,7 @@ typedef struct bitnet_logit_bias {
 
 /* How a token is chosen. Each step works on what the ones before have left: bias; penalties
  * (repetition, presence and frequency, DRY); what a grammar allows; top-n-sigma; top-k; typical; top-p;
- * min-p; temperature and the draw. docs/sampling.md has the formulas. */
+ * min-p; temperature and the draw. docs/use/sampling.md has the formulas. */
 typedef struct bitnet_sampling {
     float temperature; /* 0: greedy                                   */
     float top_p;       /* 1: off                                      */
@@ -468,7 +469,7 @@ typedef struct bitnet_request {
     uint32_t timeout_ms;     /* from submit on; 0: none                   */
     /* the answer must match: GBNF text, or a JSON Schema, or any JSON object (at most one of them).
      * It is brought to its end within max_new_tokens and the context; a form whose shortest answer
-     * may not fit is refused (BITNET_E_LIMIT). docs/constrained.md */
+     * may not fit is refused (BITNET_E_LIMIT). docs/use/constrained.md */
     const char *grammar, *json_schema;
     uint32_t json_object;
     uint32_t no_cache; /* 1: the prefix cache is neither read nor filled  */
@@ -527,7 +528,7 @@ BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, siz
 
 /* --- health ---
  * Signs that something is wrong with a model, a machine or a way of sampling. Which values are good and
- * which are not depends on the model: docs/health.md. */
+ * which are not depends on the model: docs/serve/health.md. */
 typedef struct bitnet_health {
     size_t size;
     uint64_t answers;  /* ended, with at least three tokens */
@@ -714,7 +715,7 @@ typedef struct bitnet_convert_options {
      * conversion is refused. Weights never change. */
     uint32_t allow_scale_rounding;
     /* 1: weights as the kernels of this CPU want them, with what is made at open beside them, so that a
-     * model is mapped and runs (docs/packed.md). Types and scales stay as they are */
+     * model is mapped and runs (docs/tune/packed.md). Types and scales stay as they are */
     uint32_t packed;
     const char *layout;  /* packed: as in bitnet_model_options */
     uint32_t threads;    /* packed: that will run it, for the choice of a layout; 0: all cores */

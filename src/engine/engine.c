@@ -40,7 +40,7 @@ static bitnet_status choose_head(struct bitnet_engine *e, const char *name, bitn
     return BITNET_OK;
 }
 
-/* Guesses need rows of logits. Many sequences have enough to compute anyway, so that all of them
+/* Drafts need rows of logits. Many sequences have enough to compute anyway, so that all of them
  * together get few. */
 static bitnet_status choose_draft(struct bitnet_engine *e, const bitnet_engine_options *o,
                                   bitnet_error *err)
@@ -48,11 +48,11 @@ static bitnet_status choose_draft(struct bitnet_engine *e, const bitnet_engine_o
     enum choice c;
     BN_TRY(parse_choice(&c, "speculation", o->speculation, err));
     if (o->draft_tokens > BN_DRAFT_MAX)
-        return bn_fail(err, BITNET_E_LIMIT, "%u guesses a step; at most %d are possible",
+        return bn_fail(err, BITNET_E_LIMIT, "%u drafts a step; at most %d are possible",
                        o->draft_tokens, BN_DRAFT_MAX);
     if (c != OFF) e->draft = o->draft_tokens ? o->draft_tokens : BN_DEFAULT_DRAFT;
     e->draft_rows = (uint32_t)bn_min_size((size_t)e->max_seqs * e->draft, BN_MAX_DRAFT_ROWS);
-    e->always_guess = c == ON;
+    e->always_draft = c == ON;
     e->max_rows = (uint32_t)bn_min_size(e->max_batch, (size_t)e->max_seqs + e->draft_rows);
     return BITNET_OK;
 }
@@ -91,7 +91,7 @@ static bitnet_status choose_sizes(struct bitnet_engine *e, const bitnet_engine_o
 static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_options *o,
                                bitnet_error *err)
 {
-    enum choice pin; /* auto is off: see docs/performance.md for what it brings */
+    enum choice pin; /* auto is off: docs/tune/tuning.md says why */
     BN_TRY(parse_choice(&pin, "pin", o->pin, err));
     BN_TRY(bn_pool_open(&e->pool, o->threads ? o->threads : bn_numa_threads(e->m->numa), err));
     if (e->m->numa) bn_pool_place(e->pool, e->m->numa);
@@ -113,7 +113,7 @@ static uint32_t choose_snapshots(const struct bitnet_engine *e, const bitnet_eng
     uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, bf16);
     uint64_t bytes = o->state_cache_bytes;
     if (!slot_bytes) return 0;
-    if (!bytes) bytes = bn_memory_available(&bn_tree_here) / BN_STATE_CACHE_SHARE;
+    if (!bytes) bytes = bn_memory_available(&bn_sysfiles_here) / BN_STATE_CACHE_SHARE;
     return (uint32_t)bn_min_size(bytes / slot_bytes, bn_min_size(n_pages, BN_MAX_SNAPSHOTS));
 }
 
@@ -266,8 +266,8 @@ static void cache_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     info->kv_seqs_full = e->kv.n_pages / bn_kv_pages_for(e->ctx);
     info->kv_token_bytes = bn_kv_token_bytes(&e->kv);
     info->state_seq_bytes = e->states.slot_bytes;
-    uint64_t guesses = bn_state_guess_bytes(&e->m->config, e->states.max_guesses);
-    info->state_bytes = e->states.bytes + e->max_seqs * guesses;
+    uint64_t drafts = bn_state_draft_bytes(&e->m->config, e->states.max_drafts);
+    info->state_bytes = e->states.bytes + e->max_seqs * drafts;
     if (!e->prefix) return;
     if (bn_prefix_snapshots(e->prefix)) {
         const struct bn_snapshots_stats *s = bn_snapshots_stats(bn_prefix_snapshots(e->prefix));
@@ -289,14 +289,14 @@ static void request_info(const struct bitnet_engine *e, bitnet_engine_info *info
 {
     const struct bn_sched_stats *s = bn_sched_stats(e->sched);
     info->n_running = s->n_running;
-    info->n_waiting = e->n_answers - s->n_running;
+    info->n_waiting = e->n_choices - s->n_running;
     info->steps = s->steps;
     info->preemptions = s->preemptions;
     info->recomputed_tokens = s->recomputed;
     info->prompt_tokens = e->n_prompt_tokens;
-    info->answer_tokens = e->n_answer_tokens;
+    info->answer_tokens = e->n_generated;
     info->draft_tokens = e->n_drafted;
-    info->draft_accepted = e->n_right;
+    info->draft_accepted = e->n_accepted;
     info->step_ns = e->total_ns;
     info->forward_ns = e->forward_ns;
     info->weight_bytes = e->weight_bytes;
