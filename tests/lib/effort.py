@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of itself a test repeats: BITNET_TEST_EFFORT, a share in percent (tests/unit/effort.h)."""
+"""How much of itself a test repeats: BITNET_TEST_EFFORT, a share in percent (tests/lib/effort.h)."""
 import os
 
 
