@@ -15,8 +15,15 @@ $(BUILD)/build.ninja:
 test: all
 	@$(MESON) test -C $(BUILD) --no-rebuild --print-errorlogs
 
+# The tiers of ./check
+quick:
+	@./check quick
+
 check:
 	@./check
+
+check-all:
+	@./check all
 
 static:
 	@test -f build-static/build.ninja || $(MESON) setup build-static -Dstatic=true -Dtext=enabled -Dlibedit=disabled $(ARGS)
@@ -43,20 +50,31 @@ install: all
 format:
 	@sh tools/check_format.sh --fix .
 
+docs: all
+	@python3 tools/make_cli_docs.py $(BUILD)/bitnet
+
+# meson writes it; clangd looks for it here
+compile_commands.json: $(BUILD)/build.ninja
+	@ln -sf $(BUILD)/compile_commands.json $@
+
 clean:
-	@rm -rf $(BUILD) build-static build-minimal build-asan build-check
+	@rm -rf $(BUILD) build-static build-minimal build-asan build-check compile_commands.json
 
 help:
 	@echo 'make            build the library and the program into build/'
 	@echo 'make test       build, then the tests on this build (which one for what: CONTRIBUTING.md)'
-	@echo 'make check      everything: both compilers, sanitizers, arm64 and riscv64 under qemu (./check)'
+	@echo 'make quick      before a commit, two minutes: the tests that are not slow (./check quick)'
+	@echo 'make check      before a merge, half an hour: both compilers, sanitizers, arm64 and riscv64 under qemu (./check)'
+	@echo 'make check-all  everything, some hours: also fuzzing and soak tests (./check all)'
 	@echo 'make static     one file that runs on any Linux of this architecture, in build-static/ (docs/serve/static.md)'
 	@echo 'make minimal    the same, small: `bitnet run` alone, in build-minimal/'
 	@echo 'make asan       address and undefined-behaviour sanitizers, in build-asan/, with the tests'
 	@echo 'make bench      time every kernel (the whole engine: bitnet bench)'
 	@echo 'make install    into PREFIX (at configuration; default /usr/local), DESTDIR is respected'
 	@echo 'make format     clang-format over all sources'
+	@echo 'make docs       write docs/use/cli.md anew from the help of the program'
+	@echo 'make compile_commands.json     for clangd and editors'
 	@echo 'make clean      remove what the words above made'
 	@echo 'ARGS="-Dembed=false" gives options to the configuration; see meson_options.txt'
 
-.PHONY: all test check static minimal asan bench install format clean help
+.PHONY: all test quick check check-all static minimal asan bench install format docs clean help

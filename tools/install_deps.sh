@@ -1,15 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Looks for what is needed and installs what is missing with apt-get.
-#   install_deps.sh build     what the library and the program need
-#   install_deps.sh check     the same, and what ./check uses: a second compiler, cross compilers, emulators
+#   install_deps.sh build                what the library and the program need
+#   install_deps.sh quick                the same, and what ./check quick uses: cmocka, SIMDe, numpy ...
+#   install_deps.sh check                the same, and what ./check uses: a second compiler, cross compilers, emulators ...
+#   install_deps.sh --missing LEVEL      installs nothing; prints the packages that would bring what is missing
 #
 # Looks for the things themselves (a program that runs, a library that pkg-config knows), not for packages; so it is
 # quiet where everything is there already, however it came. Exit 0: the build can go on. Exit 1: something the build
 # cannot do without is missing and could not be installed; the last lines say what to install. Things only ./check wants
-# are never a reason to stop: ./check skips what needs them, and says so.
+# are no reason to stop here: ./check goes on, and counts each of them as a failure.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+only_look=no
+if [ "${1-}" = --missing ]; then
+    only_look=yes
+    shift
+fi
 level=${1:-build}
 
 has() { command -v "$1" >/dev/null 2>&1; }
@@ -44,26 +51,30 @@ look() {
     lib openssl || wish="$wish libssl-dev"
     lib libedit || wish="$wish libedit-dev"
     [ -f /usr/share/javascript/chart.js/chart.min.js ] || wish="$wish libjs-chart.js"
-    [ "$level" = check ] || return 0
-    has node || wish="$wish nodejs"
-    has npm || wish="$wish npm"
-    has chromium || wish="$wish chromium"
+    [ "$level" != build ] || return 0
     has gcc || case "$need " in *" gcc "*) ;; *) wish="$wish gcc" ;; esac
     has nm && has objdump || wish="$wish binutils"
     lib cmocka || wish="$wish libcmocka-dev"
     has lstopo || wish="$wish hwloc-nox"
-    has promtool && has prometheus || wish="$wish prometheus"
+    has openssl || wish="$wish openssl"
+    has clang-format-14 || has clang-format || wish="$wish clang-format"
     /usr/bin/python3 -c 'import numpy' 2>/dev/null || wish="$wish python3-numpy"
     /usr/bin/python3 -c 'import jsonschema' 2>/dev/null || wish="$wish python3-jsonschema"
+    machine=$(uname -m)
+    # AVX-512 kernels are checked without the CPU
+    [ "$machine" != x86_64 ] || compiles "${CC:-cc}" simde/x86/avx512.h || wish="$wish libsimde-dev"
+    [ "$level" = check ] || return 0
+    has node || wish="$wish nodejs"
+    has npm || wish="$wish npm"
+    has chromium || has chromium-browser || has google-chrome || wish="$wish chromium"
+    has promtool && has prometheus || wish="$wish prometheus"
+    has systemd-analyze || wish="$wish systemd"
     if has clang; then
         # Debian keeps the sanitizers' run time beside clang, under its version
         clang_sanitizes || wish="$wish libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
     else
         wish="$wish clang"
     fi
-    machine=$(uname -m)
-    # AVX-512 kernels are checked without the CPU
-    [ "$machine" != x86_64 ] || compiles "${CC:-cc}" simde/x86/avx512.h || wish="$wish libsimde-dev"
     if [ "$machine" != aarch64 ]; then
         has aarch64-linux-gnu-gcc || wish="$wish gcc-aarch64-linux-gnu"
         has aarch64-linux-gnu-gcc && compiles aarch64-linux-gnu-gcc stdio.h || wish="$wish libc6-dev-arm64-cross"
@@ -100,6 +111,10 @@ stop() { # what is still needed cannot be had
 }
 
 look
+if [ "$only_look" = yes ]; then
+    [ -z "$need$wish" ] || echo "$need$wish"
+    exit 0
+fi
 [ -n "$need$wish" ] || exit 0
 missing=$need$wish # a list that begins with a space
 if ! has apt-get; then

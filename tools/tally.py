@@ -1,66 +1,75 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the results of tests. A program that speaks TAP counts once for each of its points, any other once.
+"""Counts the results of tests. A program that speaks TAP counts once for each of its points, any other once. A program
+that was skipped as a whole without a word why has failed.
 
-usage: tally.py --meson testlog.json [--show]      what `meson test` wrote
-       tally.py --tap FILE STATUS [--show]         the output and exit status of one TAP program
-Prints "PASSED FAILED SKIPPED"; with --show, the failures and the end of what they said follow."""
+usage: tally.py --meson testlog.json [--show | --skips]      what `meson test` wrote
+       tally.py --tap FILE STATUS [--show | --skips]         the output and exit status of one TAP program
+Prints "PASSED FAILED SKIPPED". --show: the failures and the end of what they said follow. --skips: one line a point that
+was skipped, with its reason, instead."""
 import json
 import re
 import sys
 
-POINT = re.compile(r"^(ok|not ok)\b(?:.*?#\s*(skip|todo)\b)?", re.I | re.M)
-GOOD, SKIP = {"OK", "EXPECTEDFAIL"}, {"SKIP"}
+POINT = re.compile(r"^(ok|not ok)\b(?:.*?#\s*(skip|todo)\b[ \t]*(.*))?", re.I | re.M)
+PLAN = re.compile(r"^1\.\.\d+(?:\s*#\s*skip\b[ \t]*(.*))?", re.I | re.M)
+GOOD = {"OK", "EXPECTEDFAIL"}
+TAIL = 25  # lines of what a failure said
 
 
-def points(text):
-    """(passed, failed, skipped) of TAP text; None if it is not TAP."""
-    if not re.search(r"^1\.\.\d+", text, re.M):
-        return None
-    n = [0, 0, 0]
-    for verdict, directive in POINT.findall(text):
-        n[2 if directive.lower() == "skip" else 0 if verdict.lower() == "ok" or directive else 1] += 1
-    return n
+class Program:
+    def __init__(self, name, result, text):
+        self.name = name.rpartition(" / ")[2]  # meson writes project:suite / name
+        self.lines, plan = text.splitlines(), PLAN.search(text)
+        self.is_tap = plan is not None
+        self.passed = self.failed = 0
+        self.reasons = []
+        for verdict, directive, why in POINT.findall(text) if plan else ():
+            if directive.lower() == "skip":
+                self.reasons.append(why)
+            elif verdict.lower() == "ok" or directive:
+                self.passed += 1
+            else:
+                self.failed += 1
+        self.is_skipped = result == "SKIP"
+        if self.is_skipped and not self.reasons:
+            said = plan[1] if plan else next((s for s in reversed(self.lines) if s.strip()), "")
+            self.reasons = [said] if said else []
+        if not plan and result in GOOD:
+            self.passed = 1
+        if self.is_skipped:
+            self.failed += not self.reasons
+        elif result not in GOOD and not self.failed:
+            self.failed = 1  # ended badly without naming a point
+        self.result = "skipped without a reason" if self.is_skipped else result
+
+    def story(self):
+        picked = [s for s in self.lines if self.is_tap and s.startswith(("not ok", "#"))]
+        return f"--- {self.name}: {self.result}\n" + "\n".join((picked or self.lines)[-TAIL:])
 
 
-def judge(name, result, text):
-    """One program: its counts, and the story of its failure or None."""
-    n = points(text)
-    tap = n is not None
-    if result in SKIP:
-        return [0, 0, max(1, n[2] if n else 0)], None
-    if not tap:
-        n = [int(result in GOOD), 0, 0]
-    if result not in GOOD and not n[1]:
-        n[1] = 1                                   # ended badly without naming a point
-    if not n[1]:
-        return n, None
-    lines = text.splitlines()
-    picked = [s for s in lines if tap and s.startswith(("not ok", "#"))]
-    return n, f"--- {name}: {result}\n" + "\n".join((picked or lines)[-25:])
+def read_meson(path):
+    for line in open(path, errors="replace"):
+        t = json.loads(line)
+        yield Program(t["name"], t["result"], (t.get("stdout") or "") + "\n" + (t.get("stderr") or ""))
+
+
+def read_tap(path, status):
+    yield Program(path, "OK" if status == 0 else "FAIL", open(path, errors="replace").read())
 
 
 def main(argv):
-    show = "--show" in argv
-    argv = [a for a in argv if a != "--show"]
-    programs = []
-    if argv[0] == "--meson":
-        for line in open(argv[1], errors="replace"):
-            t = json.loads(line)
-            programs.append((t["name"], t["result"], (t.get("stdout") or "") + "\n" + (t.get("stderr") or "")))
-    else:
-        status = int(argv[2])
-        programs.append((argv[1], "OK" if status == 0 else "SKIP" if status == 77 else "FAIL",
-                         open(argv[1], errors="replace").read()))
-    total, stories = [0, 0, 0], []
-    for p in programs:
-        n, story = judge(*p)
-        total = [a + b for a, b in zip(total, n)]
-        if story:
-            stories.append(story)
-    print(*total)
-    if show:
-        print("\n".join(stories))
+    options = {a for a in argv if a in ("--show", "--skips")}
+    argv = [a for a in argv if a not in options]
+    programs = list(read_meson(argv[1]) if argv[0] == "--meson" else read_tap(argv[1], int(argv[2])))
+    if "--skips" in options:
+        for p in programs:
+            for why in p.reasons:
+                print(f"{p.name}: {why}")
+        return 0
+    print(sum(p.passed for p in programs), sum(p.failed for p in programs), sum(len(p.reasons) for p in programs))
+    if "--show" in options:
+        print("\n".join(p.story() for p in programs if p.failed))
     return 0
 
 

@@ -9,7 +9,11 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from tap import Tap
 
 LIMIT_S = 60
 LEAST = 500  # allocations of any run that is tried here
@@ -47,13 +51,11 @@ class Runs:
         return p.returncode, p.stdout, p.stderr.decode(errors="replace")
 
     def loop(self, command):
-        """What is wrong, or None; and how the runs ended."""
+        """How the runs ended."""
         code, right, said = self.one(command, -1)
-        if code:
-            return f"undisturbed: status {code}: {said}", ""
+        assert code == 0, f"undisturbed: status {code}: {said}"
         total, same, errors = int(self.count.read_text()), 0, 0
-        if total < LEAST:
-            return f"only {total} allocations were seen", ""
+        assert total >= LEAST, f"only {total} allocations were seen"
         for n in range(0, total, self.args.every):
             code, out, said = self.one(command, n)
             if code == 0 and out == right:
@@ -61,8 +63,8 @@ class Runs:
             elif code == 1 and said.strip():
                 errors += 1
             else:
-                return f"allocation {n} of {total}: status {code}: {said[-300:]}", ""
-        return None, f"{total} allocations: {errors} errors, {same} the same bytes"
+                raise AssertionError(f"allocation {n} of {total}: status {code}: {said[-300:]}")
+        return f"{total} allocations: {errors} errors, {same} the same bytes"
 
 
 def main():
@@ -75,16 +77,11 @@ def main():
         runs = Runs(args, pathlib.Path(folder))
         cases = [("batch", runs.batch()),
                  ("inspect", ["inspect", "embedded", "--json"])]
-        print(f"1..{len(cases)}")
-        failed = 0
-        for i, (name, command) in enumerate(cases, 1):
-            wrong, ended = runs.loop(command)
-            failed += wrong is not None
-            print(f"{'not ok' if wrong else 'ok'} {i} - {name}{': ' + ended if ended else ''}")
-            for line in (wrong or "").splitlines():
-                print(f"# {line}")
-    return failed > 0
+        tap = Tap(len(cases))
+        for name, command in cases:
+            tap.case(name, runs.loop, command)
+    return tap.end()
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -10,8 +10,12 @@ import pathlib
 import random
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from tap import Tap, comment
 
 WORDS = "once upon a time there was little girl who liked to play with her dog in the park and".split()
 # nothing that an answer depends on
@@ -108,18 +112,13 @@ def main():
     p.add_argument("--kills", type=int, default=20)
     p.add_argument("--seed", type=int, default=time.time_ns() % 100000)
     o = p.parse_args()
-    rng, failed = random.Random(o.seed), 0
-    print(f"# seed {o.seed}\n1..2")
-    for i, (name, case) in enumerate([("torn lines", torn_lines),
-                                      ("killed", lambda r: killed(r, rng, o.kills))], 1):
+    rng, tap = random.Random(o.seed), Tap(2)
+    comment(f"seed {o.seed}")
+    for name, case in (("torn lines", torn_lines), ("killed", lambda r: killed(r, rng, o.kills))):
         with tempfile.TemporaryDirectory(prefix="bitnet-batch-") as folder:
-            try:
-                print(f"ok {i} - {name}: {case(Runs(o.program, folder))}", flush=True)
-            except AssertionError as e:
-                failed = 1
-                print(f"not ok {i} - {name}: {e}", flush=True)
-    return failed
+            tap.case(name, case, Runs(o.program, folder))
+    return tap.end()
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -17,14 +17,16 @@ import shutil
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "broken"))
+HERE = pathlib.Path(__file__).resolve()
+sys.path[1:1] = [str(HERE.parent / "broken"), str(HERE.parents[1] / "lib")]
 sys.dont_write_bytecode = True
 from cases_folder import folder_cases
 from cases_hybrid import hybrid_cases, mutated
 from cases_model import gguf_cases
 from cases_use import argument_cases, controls, path_cases
 from files import spm_model, tiny
-from running import Skipped, run, special_cases
+from running import run, special_cases
+from tap import Skipped, Tap
 
 
 def main():
@@ -41,7 +43,7 @@ def main():
     assert len({name for name, _ in work}) == len(work), "names must differ"
     if "--list" in sys.argv:
         return print("\n".join(name for name, _ in work))
-    failed = 0
+    tap = Tap(len(work))
     with tempfile.TemporaryDirectory(prefix="bitnet-broken-") as top:
         os.chmod(top, 0o755)
 
@@ -58,18 +60,13 @@ def main():
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
 
-        print("TAP version 13\n1..%d" % len(work), flush=True)
         with concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-            for i, what in enumerate(pool.map(one, range(len(work)))):
-                name = work[i][0].replace("#", "")
+            for (name, _), what in zip(work, pool.map(one, range(len(work)))):
                 if isinstance(what, Skipped):
-                    print("ok %d - %s # SKIP %s" % (i + 1, name, what), flush=True)
-                    continue
-                failed += bool(what)
-                print("%s %d - %s" % ("not ok" if what else "ok", i + 1, name), flush=True)
-                for line in what.splitlines():
-                    print("# " + line, flush=True)
-    return failed > 0
+                    tap.skip(name, what)
+                else:
+                    tap.point(name, not what, what)
+    return tap.end()
 
 
 if __name__ == "__main__":

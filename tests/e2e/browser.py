@@ -5,7 +5,7 @@
 usage: browser.py BITNET FOLDER [--only TEXT] [--shots DIR] [--profile ARGS] [--url URL]      output is TAP
 
 FOLDER is for the packages that the tests need and for a profile; it may be there already. --shots takes the pictures of the documentation
-instead. --profile: arguments of the profile. --url: a server that runs already. Skipped where node, npm or Chromium is missing, or the packages cannot be had."""
+instead. --profile: arguments of the profile. --url: a server that runs already."""
 import argparse
 import contextlib
 import os
@@ -14,18 +14,15 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from serving import Server
+from tap import Missing, Tap, find
 
 HERE = pathlib.Path(__file__).resolve().parent / "browser"
 CHROMIUM = ["chromium", "chromium-browser", "google-chrome"]
 
 
-def skip(why):
-    print(f"1..1\nok 1 - pages # SKIP {why}")
-    sys.exit(0)
-
-
-def prepare(folder):
+def prepare(folder, npm):
     """Tests and packages side by side: modules are looked for beside the file that names them."""
     folder.mkdir(parents=True, exist_ok=True)
     for f in HERE.iterdir():
@@ -33,9 +30,9 @@ def prepare(folder):
     done = folder / "node_modules" / ".package-lock.json"
     if done.exists() and done.stat().st_mtime > (HERE / "package-lock.json").stat().st_mtime:
         return
-    r = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, text=True)
+    r = subprocess.run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, text=True)
     if r.returncode != 0:
-        skip("npm could not install the packages: " + (r.stderr.strip().splitlines() or ["it says nothing"])[-1])
+        raise Missing("npm could not install the packages: " + (r.stderr.strip().splitlines() or ["it says nothing"])[-1])
 
 
 def profile(bitnet, folder, *more):
@@ -56,11 +53,13 @@ def main():
     p.add_argument("--profile", default="--prompt-tokens 32 -n 8")
     p.add_argument("--url")
     a = p.parse_args()
-    chromium = next((c for c in map(shutil.which, CHROMIUM) if c), None)
-    missing = [name for name in ("node", "npm") if not shutil.which(name)] + ([] if chromium else ["chromium"])
-    if missing:
-        skip("not installed: " + ", ".join(missing))
-    prepare(a.folder)
+    try:
+        node, npm, chromium = find("node"), find("npm"), find(*CHROMIUM)
+        prepare(a.folder, npm)
+    except Missing as e:
+        tap = Tap(1)
+        tap.skip("pages", e)
+        return tap.end()
     files = profile(a.bitnet, a.folder, *a.profile.split())
     more = ["--only", a.only] if a.only else []
     if a.shots:
@@ -69,7 +68,7 @@ def main():
     with contextlib.ExitStack() as stack:
         url = a.url or stack.enter_context(Server(a.bitnet)).url
         sys.stdout.flush()
-        return subprocess.run(["node", "test.mjs", url, chromium, str(files), *more], cwd=a.folder).returncode
+        return subprocess.run([node, "test.mjs", url, chromium, str(files), *more], cwd=a.folder).returncode
 
 
 if __name__ == "__main__":

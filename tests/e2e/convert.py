@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts checkpoints through every storage type and checks each file with an oracle of its own.
 
-    convert.py PATH/TO/bitnet
+    convert.py PATH/TO/bitnet      output is TAP
 
 Checkpoints are made here, so their ternary values are known. Files that the program writes are read by
 the GGUF reader and the decoders below, which were written from the descriptions of the formats and
@@ -16,6 +16,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from tap import Tap
+
 BITNET = None
 F32, F16, TQ1_0, TQ2_0, I2_S, BF16, Q1_0, Q2_0, IQ1_BN, IQ2_BN = 0, 1, 34, 35, 36, 30, 41, 42, 134, 135
 PQ2_0, PTQ1_0 = 142, 143
@@ -23,7 +26,7 @@ PQ2_0, PTQ1_0 = 142, 143
 
 def check(ok, what):
     if not ok:
-        raise SystemExit("FAILED: " + what)
+        raise AssertionError(what)
 
 
 def f16(raw):
@@ -624,10 +627,12 @@ def main():
     if len(sys.argv) != 2:
         raise SystemExit("usage: convert.py PATH/TO/bitnet")
     BITNET = os.path.abspath(sys.argv[1])
-    for case in (packed_checkpoint, llama_checkpoint, master_checkpoint, binary_model, grouped_checkpoints, type_42):
+    cases = (packed_checkpoint, llama_checkpoint, master_checkpoint, binary_model, grouped_checkpoints, type_42)
+    tap = Tap(len(cases))
+    for case in cases:
         with tempfile.TemporaryDirectory(prefix="bitnet-convert-") as folder:
-            case(folder)
-        print("ok", case.__name__.replace("_", " "), flush=True)
+            tap.case(case.__name__.replace("_", " "), case, folder)
+    sys.exit(tap.end())
 
 
 if __name__ == "__main__":

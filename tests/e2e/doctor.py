@@ -12,14 +12,15 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-import traceback
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(1, str(ROOT / "tests" / "lib"))
+from tap import Skipped, Tap, find
+
 MACHINES = ROOT / "tests" / "data" / "machines"
 
 # machine: exit code, default threads, findings that are not ok
@@ -37,10 +38,6 @@ EXPECTED = {
     "recorded-epyc-vm": (1, 2, {"busy": "warning", "virtual": "note"}),
 }
 CACHE_TYPES = {"0": "unified", "1": "data", "2": "instructions"}
-
-
-class Skipped(Exception):
-    """A case that cannot run here."""
 
 
 class Doctor:
@@ -155,9 +152,7 @@ def test_what_is_no_machine(d):
 # ------------------------------------------------------------------ hwloc
 
 def hwloc(*source):
-    if not shutil.which("lstopo"):
-        raise Skipped("lstopo of hwloc is not installed")
-    done = subprocess.run(["lstopo", *source, "--disallowed", "--no-io", "--of", "xml"], stdout=subprocess.PIPE, check=True,
+    done = subprocess.run([find("lstopo"), *source, "--disallowed", "--no-io", "--of", "xml"], stdout=subprocess.PIPE, check=True,
                           env={**os.environ, "HWLOC_HIDE_ERRORS": "2"})
     objects = list(xml.etree.ElementTree.fromstring(done.stdout).iter("object"))
     count = collections.Counter(o.get("type") for o in objects)
@@ -250,7 +245,7 @@ def test_instruction_sets(d):
 def test_a_narrowed_backend_is_found(d):
     j = d.report("--no-measure", env={"BITNET_BACKEND": "scalar"})
     if j["kernels"]["best"] == "scalar":
-        raise Skipped("this CPU has no other kernels")
+        raise Skipped("isa", "none but scalar")
     found = {f["id"]: f for f in j["findings"]}
     assert found["backend"]["severity"] == "warning" and "BITNET_BACKEND" in found["backend"]["do"], found
 
@@ -276,21 +271,10 @@ def main():
     a = p.parse_args()
     d = Doctor(a.bitnet)
     cases = [(n, f) for n, f in globals().items() if n.startswith("test_") and a.only in n]
-    print(f"1..{len(cases)}")
-    failed = 0
-    for i, (name, case) in enumerate(cases, 1):
-        title = name[5:].replace("_", " ")
-        try:
-            case(d)
-            print(f"ok {i} - {title}", flush=True)
-        except Skipped as e:
-            print(f"ok {i} - {title} # SKIP {e}", flush=True)
-        except Exception:  # pylint: disable=broad-except
-            failed += 1
-            print(f"not ok {i} - {title}", flush=True)
-            for line in traceback.format_exc().splitlines():
-                print(f"# {line[:1200]}", flush=True)
-    sys.exit(failed > 0)
+    tap = Tap(len(cases))
+    for name, case in cases:
+        tap.case(name[5:].replace("_", " "), case, d)
+    sys.exit(tap.end())
 
 
 if __name__ == "__main__":

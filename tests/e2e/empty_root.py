@@ -16,15 +16,13 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from serving import Server
+from tap import Skipped, Tap
 
 STORY = ["run", "-p", "Once upon a time", "-n", "32", "--seed", "1", "-q"]
 LIMIT_S = 120
 ET_DYN, PT_INTERP = 3, 3
-
-
-class Skipped(Exception):
-    pass
 
 
 def become_root():
@@ -58,7 +56,7 @@ class Places:
 
     def need(self, command):
         if f"  {command} " not in self.commands:
-            raise Skipped(f"{command} is not in this program")
+            raise Skipped("build", command)
 
 
 def case_file_stands_alone(p):
@@ -132,7 +130,7 @@ def case_serve(p):
 def case_refused(p):
     """what a minimal program does not have, it names"""
     if "  serve " in p.commands:
-        raise Skipped("this program is whole")
+        raise Skipped("build", "what a minimal program refuses")
     for command in ("serve", "bench", "convert"):
         code, out, err = p.inside(command, "--help")
         assert (code, out) == (2, "") and f"'{command}'" in err and "not in this minimal build" in err, err
@@ -145,24 +143,16 @@ def case_nothing_left(p):
 def main():
     before = become_root()
     if before is None:
-        print("1..0 # SKIP neither root nor user namespaces")
-        return 77
+        tap = Tap(1)
+        tap.skip("empty root", Skipped("rights"))
+        return tap.end()
     cases = [(name[5:].replace("_", " "), f) for name, f in globals().items() if name.startswith("case_")]
-    failed = 0
+    tap = Tap(len(cases))
     with tempfile.TemporaryDirectory() as folder:
         p = Places(sys.argv[1], folder, before)
-        print(f"1..{len(cases)}")
-        for i, (name, case) in enumerate(cases, 1):
-            about = f"{name}: {case.__doc__}" if case.__doc__ else name
-            try:
-                case(p)
-                print(f"ok {i} - {about}", flush=True)
-            except Skipped as e:
-                print(f"ok {i} - {name} # SKIP {e}", flush=True)
-            except Exception as e:  # whatever went wrong, the others still run
-                failed += 1
-                print(f"not ok {i} - {about}\n# {type(e).__name__}: {e}".replace("\n", "\n# ").replace("# # ", "# "), flush=True)
-    return 1 if failed else 0
+        for name, case in cases:
+            tap.case(f"{name}: {case.__doc__}" if case.__doc__ else name, case, p)
+    return tap.end()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ take() { # files, to the same paths
         cp -L "$f" "$work/root/$f"
     done
 }
-programs="$build/bitnet $build/tests/unit/numa_test $build/tests/unit/numa_model_test"
+tests="$build/tests/unit/base_machine_numa_test $build/tests/unit/model_weights_place_test"
+programs="$build/bitnet $tests"
 mkdir -p "$work/root/proc" "$work/root/sys" "$work/root/tmp" "$work/root/bin" "$work/root/dev"
 cp -L "$(command -v busybox)" "$work/root/bin/busybox"
 # shellcheck disable=SC2086  # lists of words
@@ -41,7 +42,7 @@ take $(ldd $programs | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^\t\(\/[^ ]*\) (.*/
         printf " '%s'" "$@"
         echo '; rc=$?'
     else
-        echo "$build/tests/unit/numa_test && $build/tests/unit/numa_model_test; rc=\$?"
+        echo "${tests% *} && ${tests#* }; rc=\$?"
     fi
     echo 'echo "numa_vm: rc $rc"; $b poweroff -f'
 } >"$work/root/init"

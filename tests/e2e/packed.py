@@ -5,6 +5,7 @@ or meet a damaged copy. Prints TAP.
 
     packed.py PATH/TO/bitnet
 """
+import contextlib
 import glob
 import json
 import os
@@ -13,15 +14,18 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from serving import until
+from tap import Tap
 
 BITNET = None
 NOTICE = "is being kept in"
-results = []
+cases = []
 
 
 def case(f):
-    results.append(f)
+    cases.append(f)
     return f
 
 
@@ -39,8 +43,8 @@ class Home:
         subprocess.run([BITNET, "synth", "1bitllm-large", self.model, "--layers", "8"], check=True, capture_output=True)
         self.true = self.run("--no-cache")[1]
 
-    def words(self, *more, n=4):
-        return [BITNET, "run", "-m", self.model, "-p", "a", "-n", str(n), "--temp", "0", "--json", "--cache-from", "1M", *more]
+    def words(self, *more, n=4, form="--json"):
+        return [BITNET, "run", "-m", self.model, "-p", "a", "-n", str(n), "--temp", "0", form, "--cache-from", "1M", *more]
 
     def env(self, **more):
         return {**os.environ, "XDG_CACHE_HOME": self.cache, "BITNET_TUNING": "off", **more}
@@ -50,12 +54,20 @@ class Home:
         p = subprocess.run(self.words(*more), capture_output=True, text=True, env=env or self.env(), **how)
         return p.returncode, json.loads(p.stdout)["tokens"] if p.stdout else None, p.stderr
 
-    def start(self, *more, n=4):
-        return subprocess.Popen(self.words(*more, n=n), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    def start(self, *more, **how):
+        return subprocess.Popen(self.words(*more, **how), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 env=self.env())
 
     def files(self, ending):
         return glob.glob(os.path.join(self.cache, "bitnet", "*" + ending))
+
+    def written(self, ending):
+        """Bytes of such files."""
+        total = 0
+        for path in self.files(ending):
+            with contextlib.suppress(FileNotFoundError):  # renamed meanwhile
+                total += os.path.getsize(path)
+        return total
 
     def clear(self):
         subprocess.run([BITNET, "cache", "clear"], env=self.env(), check=True, capture_output=True)
@@ -105,9 +117,7 @@ def killed_while_writing(h):
     for _ in range(3):
         h.clear()
         p = h.start(n=400)
-        while not h.files(".part") and p.poll() is None:
-            time.sleep(0.005)
-        time.sleep(0.02)
+        until("some of it is written", lambda: h.written(".part") or p.poll() is not None)
         p.send_signal(signal.SIGKILL)
         p.wait()
         check(p.returncode == -signal.SIGKILL, "it was not killed")
@@ -209,9 +219,10 @@ def processes_share_it(h):
     subprocess.run([BITNET, "convert", h.model, packed, "--packed"], check=True, capture_output=True)
     check(json.loads(subprocess.run(h.words("-m", packed, "--no-cache"), capture_output=True, env=h.env()).stdout)["tokens"] ==
           h.true, "a packed file differs")
-    both = [h.start(n=4000) for _ in range(2)]
+    both = [h.start(n=4000, form="--quiet") for _ in range(2)]
     try:
-        time.sleep(2)
+        for p in both:
+            check(p.stdout.read(1), "it ends without a word")  # the first of its answer: all weights were read
         sums = [shared(p.pid, ".bnp") for p in both]
     finally:
         for p in both:
@@ -260,18 +271,12 @@ def shared(pid, ending):
 def main():
     global BITNET
     BITNET = os.path.realpath(sys.argv[1])
-    failed = 0
-    print(f"1..{len(results)}")
+    tap = Tap(len(cases))
     with tempfile.TemporaryDirectory(prefix="bitnet-packed-") as folder:
         home = Home(folder)
-        for i, f in enumerate(results):
-            try:
-                note = f(home)
-                print(f"ok {i + 1} - {f.__name__}" + (f" # {note}" if note else ""), flush=True)
-            except (AssertionError, subprocess.SubprocessError, ValueError) as e:
-                failed += 1
-                print(f"not ok {i + 1} - {f.__name__}\n# {str(e)[:2000]}", flush=True)
-    sys.exit(1 if failed else 0)
+        for f in cases:
+            tap.case(f.__name__, f, home)
+    sys.exit(tap.end())
 
 
 if __name__ == "__main__":

@@ -5,8 +5,7 @@ looks on while a server is loaded.
 
 usage: prometheus.py BITNET SERVER_METRICS [--only TEXT]
 
-SERVER_METRICS is the unit test of that name, which can print a page of metrics. Output is TAP; what needs a tool or a command
-that is not here is skipped.
+SERVER_METRICS is the unit test of that name, which can print a page of metrics. Output is TAP.
 """
 import argparse
 import contextlib
@@ -26,13 +25,12 @@ import urllib.parse
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(1, str(ROOT / "tests" / "lib"))
+from tap import Tap, find
+
 DEPLOY = ROOT / "deploy"
 LOAD_S = 20
 QUANTILES = (0.5, 0.9, 0.99)
-
-
-class Skipped(Exception):
-    """A case that cannot run here."""
 
 
 # ------------------------------------------------------------------ what the files say
@@ -79,13 +77,6 @@ def panels():
             for p in board["panels"] for t in p.get("targets", [])]
 
 
-def tool(name):
-    path = shutil.which(name)
-    if not path:
-        raise Skipped(f"no {name}")
-    return path
-
-
 def said(*args, good=True, **more):
     r = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False, **more)
     assert (r.returncode == 0) == good, f"{' '.join(map(str, args))}: {r.returncode}\n{r.stdout}"
@@ -114,7 +105,7 @@ def known(expr, metrics):
 def test_page(o):
     """promtool finds nothing to say about a page of metrics, which has all of the list."""
     text = said(o.metrics, "--text")
-    words = said(tool("promtool"), "check", "metrics", input=text)
+    words = said(find("promtool"), "check", "metrics", input=text)
     assert words == "", words
     told = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.M))
     assert told == {name: kind.lower() for kind, name, _ in read_def()[0].values()}, told
@@ -156,7 +147,7 @@ def test_thresholds(_):
 
 
 def test_config(_):
-    promtool = tool("promtool")
+    promtool = find("promtool")
     said(promtool, "check", "config", "prometheus.yml", cwd=DEPLOY / "prometheus")
     said(promtool, "check", "rules", DEPLOY / "prometheus/alerts.yml")
     with tempfile.TemporaryDirectory() as folder:  # the dashboard's expressions as if they were rules
@@ -185,7 +176,7 @@ def test_firing(_):
         path = pathlib.Path(folder) / "test.json"
         path.write_text(json.dumps({"rule_files": [str(DEPLOY / "prometheus/alerts.yml")], "evaluation_interval": "1m",
                                     "tests": tests}))
-        said(tool("promtool"), "test", "rules", path)
+        said(find("promtool"), "test", "rules", path)
     return f"{len(tests)} values"
 
 
@@ -204,7 +195,7 @@ def test_unit(o):
     config = json.loads((DEPLOY / "config.json").read_text())
     assert int(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.M)[1]) > config["drain"], "stopped before it has drained"
     assert int(re.search(r"^LimitNOFILE=(\d+)$", unit, re.M)[1]) > 2 * config["max-connections"]
-    analyze = tool("systemd-analyze")
+    analyze = find("systemd-analyze")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "bitnet.service"
         path.write_text(unit.replace("/usr/local/bin/bitnet", os.path.abspath(o.bitnet)))
@@ -213,13 +204,7 @@ def test_unit(o):
     return "systemd-analyze has nothing to say"
 
 
-def has_command(o, name):
-    if subprocess.run([o.bitnet, name, "--help"], capture_output=True, timeout=60, check=False).returncode:
-        raise Skipped(f"no bitnet {name}")
-
-
 def test_example_config(o):
-    has_command(o, "serve")
     env = {**os.environ, "BITNET_PORT": "18181"}
     shown = said(o.bitnet, "serve", "--config", DEPLOY / "config.json", "--print-config", env=env)
     assert "18181" in shown and "/etc/bitnet/keys" in shown, shown
@@ -318,9 +303,7 @@ def close_enough(api, name, q, ms):
 
 
 def test_under_load(o):
-    has_command(o, "serve")
-    has_command(o, "loadtest")
-    program, promtool = tool("prometheus"), tool("promtool")
+    program, promtool = find("prometheus"), find("promtool")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         with server(o, folder) as base, prometheus(program, folder, base.removeprefix("http://")) as api:
@@ -358,18 +341,10 @@ def main():
     p.add_argument("--only", default="")
     o = p.parse_args()
     cases = [(n, f) for n, f in globals().items() if n.startswith("test_") and o.only in n]
-    failed = False
-    print(f"1..{len(cases)}")
-    for i, (name, case) in enumerate(cases, 1):
-        try:
-            print(f"ok {i} - {name}: {case(o)}", flush=True)
-        except Skipped as e:
-            print(f"ok {i} - {name} # SKIP {e}", flush=True)
-        except (AssertionError, OSError, KeyError, TypeError, ValueError, subprocess.SubprocessError) as e:
-            failed = True
-            print(f"not ok {i} - {name}")
-            print("".join(f"# {line}\n" for line in f"{type(e).__name__}: {e}".splitlines()), end="", flush=True)
-    return failed
+    tap = Tap(len(cases))
+    for name, case in cases:
+        tap.case(name, case, o)
+    return tap.end()
 
 
 if __name__ == "__main__":

@@ -3,12 +3,12 @@
 """Runs the bitnet program as its users do; checks its output, exit code and what it leaves behind.
 
     run_cli.py PATH/TO/bitnet [--only TEXT] [--list] [--keep]
+    run_cli.py --groups
 
-Cases are functions named test_* in cli/cases_*.py. Each gets a Tool bound to an empty folder of its
+Cases are functions named test_* in cli/cases_GROUP.py. Each gets a Tool bound to an empty folder of its
 own, in which the program runs. After a case the folder must hold exactly what the case said it
 keeps: no program may leave half-written files. Manners that hold for every run (one error line, no
-control characters in messages) are checked in Tool.run, so that no case repeats them. Output is
-TAP; the last line counts.
+control characters in messages) are checked in Tool.run, so that no case repeats them. Output is TAP.
 """
 import argparse
 import fcntl
@@ -26,18 +26,17 @@ import sys
 import tempfile
 import termios
 import time
-import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(1, str(HERE.parent / "lib"))
+from serving import until
+from tap import Skipped, Tap
+
 LIMIT_S = 120  # for one run of the program; sanitizer builds are slow
 
 
 class Failed(Exception):
     """A check that did not hold."""
-
-
-class Skipped(Exception):
-    """A case that cannot run here."""
 
 
 class Result:
@@ -57,6 +56,13 @@ class Result:
             return json.loads(self.out)
         except ValueError as e:
             raise Failed(f"{self.args}: not JSON ({e}): {self.out[:300]!r}") from e
+
+
+def catches(pid, number):
+    """Has the process a handler of its own for this signal?"""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+        caught = re.search(r"^SigCgt:\s+([0-9a-f]+)", f.read(), re.M)
+    return bool(caught) and int(caught[1], 16) >> (number - 1) & 1
 
 
 class Tool:
@@ -112,6 +118,17 @@ class Tool:
                 raise Failed(f"{args}: want one line 'bitnet: ...', got {r.err[:600]!r}")
         return r
 
+    def interrupted(self, *args):
+        """Runs the program until it catches signals, then interrupts it: no output, exit code 130."""
+        p = subprocess.Popen([self.program, *args], cwd=self.folder, env=self.env,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        until("it catches SIGINT", lambda: catches(p.pid, signal.SIGINT) or p.poll() is not None)
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=LIMIT_S)
+        self.equal(p.returncode, 130, f"exit code of {args}; it said {err!r}")
+        self.equal(out, b"", "standard output")
+        return err
+
     def usage(self, *args, says=(), **more):
         """A usage error that names certain things and where to look."""
         r = self.run(*args, code=2, **more)
@@ -145,7 +162,7 @@ class Terminal:
         try:
             self.master, slave = pty.openpty()
         except OSError as e: # a bare root without /dev/pts
-            raise Skipped(str(e)) from e
+            raise Skipped("device", str(e)) from e
         self.process = subprocess.Popen(
             [tool.program, *args], stdin=slave, stdout=slave, stderr=slave, env=env,
             cwd=tool.folder, start_new_session=True,
@@ -220,19 +237,14 @@ def run_case(program, fn, keep):
         left = tool.left_over()
         if left:
             raise Failed(f"left behind: {left}")
-        return "ok", ""
-    except Skipped as e:
-        return "skip", str(e)
-    except Failed as e:
-        return "not ok", str(e)
-    except Exception:  # a broken case is a failure, not the end of the run
-        return "not ok", traceback.format_exc()
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def main():
+    if sys.argv[1:] == ["--groups"]:
+        return print("\n".join(sorted({name.split("/")[0] for name, _ in load_cases()})))
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("program")
     p.add_argument("--only", default="", help="run only cases whose name contains this")
@@ -241,26 +253,17 @@ def main():
     o = p.parse_args()
     if not os.access(o.program, os.X_OK):
         p.error(f"{o.program} is not a program")
-    sys.modules["run_cli"] = sys.modules["__main__"]  # cases import Failed and Skipped from here
     cases = [c for c in load_cases() if o.only in c[0]]
+    if not cases:
+        p.error(f"no case has '{o.only}' in its name")
     if o.list:
         print("\n".join(name for name, _ in cases))
         return 0
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    counts = {"ok": 0, "not ok": 0, "skip": 0}
-    print(f"1..{len(cases)}")
-    for i, (name, fn) in enumerate(cases, 1):
-        start = time.monotonic()
-        state, why = run_case(o.program, fn, o.keep)
-        counts[state] += 1
-        mark = "ok" if state == "skip" else state
-        tail = f" # SKIP {why}" if state == "skip" else f" ({time.monotonic() - start:.1f} s)"
-        print(f"{mark} {i} - {name}{tail}")
-        if state == "not ok":
-            print("".join(f"# {line}\n" for line in why.splitlines()), end="")
-        sys.stdout.flush()
-    print(f"{counts['ok']} passed, {counts['not ok']} failed, {counts['skip']} skipped")
-    return 1 if counts["not ok"] or not cases else 0
+    tap = Tap(len(cases))
+    for name, fn in cases:
+        tap.case(name, run_case, o.program, fn, o.keep)
+    return tap.end()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import hf_folder
+from effort import full_effort
+from tap import Skipped, Tap, comment
 
 KV_TYPES = ("f16", "f32", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "int2")
 PINNED = pathlib.Path(__file__).with_suffix(".sha256")
@@ -36,23 +39,7 @@ Q1_0 = 41  # the GGUF type
 GROUPED = ("g2", "g3", "g5")  # for activations in planes
 HYBRID_IDS = ["--ids", ",".join(str(i * 71 % 160) for i in range(150))]  # several pages of keys
 
-count, failed = 0, 0
-
-
-def report(name, good, text=""):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'ok' if good else 'not ok'} {count} - {name}")
-    for line in text.splitlines() if not good else ():
-        print("# " + line)
-    sys.stdout.flush()
-
-
-def skip(name, why):
-    global count
-    count += 1
-    print(f"ok {count} - {name} # SKIP {why}", flush=True)
+tap = Tap()
 
 
 class Judge:
@@ -84,8 +71,8 @@ class Judge:
         name += f" [{', '.join(used)}]" if used else ""  # what really ran, not what was asked for
         want = self.want.setdefault(kv, got if p.returncode == 0 else None)
         self.first.setdefault(kv, got)
-        report(name, p.returncode == 0 and got == want,
-               f"exit {p.returncode}, {got}, expected {want}\n{p.stderr}\n{shlex.join(p.args)}")
+        tap.point(name, p.returncode == 0 and got == want,
+                  f"exit {p.returncode}, {got}, expected {want}\n{p.stderr}\n{shlex.join(p.args)}")
 
 
 def read_pinned():
@@ -107,9 +94,9 @@ def backends(bits, model):
         if p.returncode == 0:
             yield name
         elif name == "avx2" and {"avx2", "fma", "f16c", "bmi2"} <= flags:
-            report(f"{name} kernels", False, why)
+            tap.point(f"{name} kernels", False, why)
         else:
-            skip(f"{name} kernels", why)
+            tap.skip(f"{name} kernels", Skipped("isa", why))
 
 
 def layouts(judge, bits, model, names):
@@ -183,7 +170,7 @@ def files(judge, bits, bitnet, model, folder):
             p = subprocess.run([*bitnet, "convert", source, target, *options], capture_output=True, text=True)
             if p.returncode:
                 why = p.stderr.strip()
-                skip(name, why[:120]) if name[5:] in PERHAPS else report(name, False, f"exit {p.returncode}\n{why}")
+                tap.skip(name, Skipped("shape", why[:120])) if name[5:] in PERHAPS else tap.point(name, False, f"exit {p.returncode}\n{why}")
             return p.returncode == 0
 
         def both(name, judge, path):
@@ -226,8 +213,8 @@ def binary(pinned, bits, bitnet):
                                   f"{chunk or 'all'}", bits, path, "--ids", ids, "--activations", activations, "--layout",
                                   layout, "--backend", backend, "--threads", str(threads), "--chunk", str(chunk))
         p = subprocess.run([*bits, path, "--ids", "1"], capture_output=True, text=True)
-        report("binary matrices are in b1 where it has kernels",
-               ("kernels avx" in p.stderr) == ("layout b1" in p.stderr), p.stderr)
+        tap.point("binary matrices are in b1 where it has kernels",
+                  ("kernels avx" in p.stderr) == ("layout b1" in p.stderr), p.stderr)
 
 
 def hybrid_here(judge, bits, model):
@@ -292,9 +279,7 @@ def main():
     a.add_argument("--only-foreign", action="store_true", help="of this machine's build one run only, to compare with")
     a.add_argument("--jobs", type=int, default=1)
     a = a.parse_args()
-    if not a.model.exists():
-        print(f"1..0 # SKIP no {a.model}")
-        return 77
+    a.only_foreign = a.only_foreign or not full_effort()
     judge = Judge(read_pinned(), a.jobs if a.only_foreign else 0)
     if a.bits and a.only_foreign:
         for kv in KV_TYPES:
@@ -317,11 +302,10 @@ def main():
             hybrid_foreign(judge, name, command, a.hybrid)
     judge.settle()
     for name, why in a.skipped:
-        skip(name, why)
+        tap.skip(name, Skipped("build", why))
     for kv, got in judge.first.items():
-        print(f"# kv {kv}: {got}")
-    print(f"1..{count}")
-    return failed != 0
+        comment(f"kv {kv}: {got}")
+    return tap.end()
 
 
 if __name__ == "__main__":

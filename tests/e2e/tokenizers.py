@@ -12,16 +12,11 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from tap import Tap
+
 bitnet, data = sys.argv[1:3]
-count = failed = 0
-
-
-def report(name, good, text=""):
-    global count, failed
-    count, failed = count + 1, failed + (not good)
-    print(f"{'ok' if good else 'not ok'} {count} - {name}", flush=True)
-    for line in text.splitlines() if not good else ():
-        print("# " + line)
+tap = Tap()
 
 
 def tokenize(model, text, *options):
@@ -43,16 +38,15 @@ with tempfile.TemporaryDirectory() as scratch:
         wanted = open(os.path.join(data, f"ggml-vocab-{name}.gguf.out"), "rb").read().split(b"\n")
         for i, (text, want) in enumerate(zip(cases[:-1], wanted)):
             got = tokenize(model, text)
-            report(f"{name}, case {i}", got.split() == want.split(), f"{text!r}\ngot  {got!r}\nwant {want!r}")
-        report(f"{name} has as many answers as cases", len(cases) - 1 == len([w for w in wanted[:-1]]))
+            tap.point(f"{name}, case {i}", got.split() == want.split(), f"{text!r}\ngot  {got!r}\nwant {want!r}")
+        tap.point(f"{name} has as many answers as cases", len(cases) - 1 == len([w for w in wanted[:-1]]))
 
     wiki = open(unpack("wiki.test.raw"), "rb").read()
     for one, other in (("llama3-tokenizer.json", "ggml-vocab-llama-bpe.gguf"),
                        ("llama2-tokenizer.model", "ggml-vocab-llama-spm.gguf")):
         a = tokenize(unpack(one), wiki)
         b = tokenize(os.path.join(scratch, other), wiki)
-        report(f"{one} and {other}: same ids for {len(wiki)} bytes, {len(b.split())} tokens", a == b and len(b) > len(wiki))
-        report(f"{other}: decoding gives the text back",
-               tokenize(os.path.join(scratch, other), b, "--decode") == wiki)
-print(f"1..{count}")
-sys.exit(failed != 0)
+        tap.point(f"{one} and {other}: same ids for {len(wiki)} bytes, {len(b.split())} tokens", a == b and len(b) > len(wiki))
+        tap.point(f"{other}: decoding gives the text back",
+                  tokenize(os.path.join(scratch, other), b, "--decode") == wiki)
+sys.exit(tap.end())

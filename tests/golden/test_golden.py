@@ -24,12 +24,12 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-try:
-    import numpy as np
-except ImportError:
-    print("1..0 # SKIP numpy is not installed")
-    sys.exit(0)
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from tap import Tap, comment, need_module
+
+need_module("numpy")
+import numpy as np
+
 from bitnet_ref import Model, read_safetensors
 from hybrid_ref import Hybrid
 
@@ -38,7 +38,7 @@ bitnet = sys.argv[1]
 data = sys.argv[2] if len(sys.argv) > 2 else os.path.join(os.path.dirname(__file__), "..", "data", "golden")
 drafts = sys.argv[3] if len(sys.argv) > 3 else None
 scratch = tempfile.TemporaryDirectory()
-passed = failed = 0
+tap = Tap()
 
 
 def ours(model, ids, *options, activations="f32"):
@@ -82,12 +82,10 @@ def unpacked(kind):
 
 def judge_chunks(name, model, ids):
     """One token at a time (the recurrent form of a delta net), or in pieces: the same bits."""
-    global passed, failed
     whole = ours(model, ids).tobytes()
     for chunk in ("1", "7", "64"):
         same = ours(model, ids, "--chunk", chunk).tobytes() == whole
-        passed, failed = passed + same, failed + (not same)
-        print(f"{'ok' if same else 'not ok'} - {name}, {len(ids)} ids: the same bits in pieces of {chunk}")
+        tap.point(f"{name}, {len(ids)} ids: the same bits in pieces of {chunk}", same)
 
 
 def bad_rows(a, b, std):
@@ -126,9 +124,8 @@ def takes_floats(model):
 
 def judge(name, folder, model, ids, want):
     """One sequence; model: the folder, or a GGUF made from it."""
-    global passed, failed
     got, std = ours(model, ids), want.std()
-    ok, why = True, ""
+    ok, ties = True, []
     if takes_floats(folder):
         ok = np.abs(got - want).max() / std <= FLOAT_BOUND
         judge_int16(name, model, ids, want)
@@ -136,32 +133,26 @@ def judge(name, folder, model, ids, want):
         exact = Model(folder)
         mine, theirs = explain(exact, ids, got, std), explain(exact, ids, want, std)
         ok = mine is not None and theirs is not None and mine != theirs
-        why = "".join([f"\n#   ours: {x}" for x in mine or []] + [f"\n#   golden: {x}" for x in theirs or []])
-    passed, failed = passed + ok, failed + (not ok)
+        ties = [f"  ours: {x}" for x in mine or []] + [f"  golden: {x}" for x in theirs or []]
     worst = np.abs(got - want).max() / std
-    print(f"{'ok' if ok else 'not ok'} - {name}, {len(ids)} ids: largest difference {worst:.1e}{why}")
-    judge_embeddings(name, folder, model, ids, got if why else want)
+    tap.point(f"{name}, {len(ids)} ids: largest difference {worst:.1e}", ok)
+    comment("\n".join(ties))
+    judge_embeddings(name, folder, model, ids, got if ties else want)
 
 
 def judge_int16(name, model, ids, want):
     """What floats become by default; twice, the second time by other means."""
-    global passed, failed
     got = ours(model, ids, activations="int16")
     worst = np.abs(got - want).max() / want.std()
     same = (ours(model, ids, "--chunk", "3", "--backend", "scalar", activations="auto") == got).all()
-    ok = worst <= INT16_BOUND and same
-    passed, failed = passed + ok, failed + (not ok)
-    print(f"{'ok' if ok else 'not ok'} - {name}, {len(ids)} ids, int16: largest difference {worst:.1e}")
+    tap.point(f"{name}, {len(ids)} ids, int16: largest difference {worst:.1e}", worst <= INT16_BOUND and same)
 
 
 def judge_embeddings(name, folder, model, ids, rows):
     """rows: the logits to which the hidden states must lead."""
-    global passed, failed
     for pooling, row in (("last", rows[-1]), ("mean", rows.astype(np.float64).mean(0))):
         worst = np.abs(head_of(folder) @ embedding(model, ids, pooling) - row).max() / rows.std()
-        ok = worst <= BOUND
-        passed, failed = passed + ok, failed + (not ok)
-        print(f"{'ok' if ok else 'not ok'} - {name}, {len(ids)} ids, embedding, {pooling}: largest difference {worst:.1e}")
+        tap.point(f"{name}, {len(ids)} ids, embedding, {pooling}: largest difference {worst:.1e}", worst <= BOUND)
 
 
 def our_drafts(folder, ids, n_chain):
@@ -174,7 +165,6 @@ def our_drafts(folder, ids, n_chain):
 
 def judge_exact(name, folder, s, golden):
     """A hybrid beside double precision; golden: the logits at a record."""
-    global passed, failed
     exact, std = Hybrid.read(folder), golden(s).std()
     pairs = [("ours and double precision", ours(folder, s["ids"]), exact.logits(s["ids"]))]
     if "draft" in s:
@@ -188,9 +178,7 @@ def judge_exact(name, folder, s, golden):
             pairs += [("our drafts", first, golden(s["draft"])), ("our chain of drafts", rest, golden(s["chain"]))]
     for what, a, b in pairs:
         worst = np.abs(a - b).max() / std
-        ok = worst <= EXACT_BOUND
-        passed, failed = passed + ok, failed + (not ok)
-        print(f"{'ok' if ok else 'not ok'} - {name}, {len(s['ids'])} ids, {what}: largest difference {worst:.1e}")
+        tap.point(f"{name}, {len(s['ids'])} ids, {what}: largest difference {worst:.1e}", worst <= EXACT_BOUND)
 
 
 for kind in sorted(os.listdir(data)):
@@ -203,9 +191,7 @@ for kind in sorted(os.listdir(data)):
     made = subprocess.run([bitnet, "convert", folder, gguf], capture_output=True, text=True)
     fits = made.returncode == 0
     if not fits: # widths of no whole blocks exist in this test only
-        passed += 1
-        print(f"ok - {kind} as GGUF # SKIP {made.stderr.strip()}")
-        assert "multiple" in made.stderr
+        tap.point(f"{kind} as GGUF: refused, {made.stderr.strip()}", "multiple" in made.stderr)
 
     def at(record):
         return np.frombuffer(raw, "<f4", np.prod(record["shape"]), record["offset"]).reshape(record["shape"])
@@ -218,9 +204,6 @@ for kind in sorted(os.listdir(data)):
             judge_exact(kind, folder, s, at)
         if fits:
             judge(kind + " as GGUF", folder, gguf, s["ids"], want)
-        if fits:
             same = ours(folder, s["ids"]).tobytes() == ours(gguf, s["ids"]).tobytes()
-            passed, failed = passed + same, failed + (not same)
-            print(f"{'ok' if same else 'not ok'} - {kind}, {len(s['ids'])} ids: the GGUF gives the same bits")
-print(f"1..{passed + failed}")
-sys.exit(failed != 0)
+            tap.point(f"{kind}, {len(s['ids'])} ids: the GGUF gives the same bits", same)
+sys.exit(tap.end())

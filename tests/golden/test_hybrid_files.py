@@ -18,12 +18,12 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-try:
-    import numpy as np
-except ImportError:
-    print("1..0 # SKIP numpy is not installed")
-    sys.exit(0)
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from tap import Tap, need_module
+
+need_module("numpy")
+import numpy as np
+
 import hybrid_gguf as gguf
 from bitnet_ref import read_safetensors
 from hybrid_gguf import ARRAY, BOOL, I32, STR, T_F16, T_F32, T_PQ2_0, T_Q2_0, U32, Rotation
@@ -33,13 +33,7 @@ BOUND, EXACT_BOUND = 1e-4, 2e-5
 bitnet = sys.argv[1]
 data = sys.argv[2] if len(sys.argv) > 2 else os.path.join(os.path.dirname(__file__), "..", "data", "golden")
 scratch = tempfile.TemporaryDirectory()
-count = failed = 0
-
-
-def report(ok, text):
-    global count, failed
-    count, failed = count + 1, failed + (not ok)
-    print(f"{'ok' if ok else 'not ok'} - {text}", flush=True)
+tap = Tap()
 
 
 def logits(path, ids, *options):
@@ -83,19 +77,19 @@ def converted(g, path, name, *options):
     to = os.path.join(scratch.name, "converted.gguf")
     run = subprocess.run([bitnet, "convert", path, to, "--force", *options], capture_output=True, text=True)
     if run.returncode:
-        return report(False, f"{name}, converted {' '.join(options)}: {run.stderr.strip()}")
+        return tap.point(f"{name}, converted {' '.join(options)}: {run.stderr.strip()}", False)
     same = all((logits(to, g.ids, "--activations", a) == logits(path, g.ids, "--activations", a)).all() for a in ("f32", "int16"))
-    return report(same, f"{name}, converted {' '.join(options)}: the same bits")
+    return tap.point(f"{name}, converted {' '.join(options)}: the same bits", same)
 
 
 def plain(g):
     values, first = gguf.arrange(g.config, g.tensors), logits(g.folder, g.ids)
-    report(g.distance(first) <= BOUND, f"{g.kind}: the checkpoint, {g.distance(first):.1e} from the golden")
+    tap.point(f"{g.kind}: the checkpoint, {g.distance(first):.1e} from the golden", g.distance(first) <= BOUND)
     for name, kinds in (("PQ2_0, else Q2_0", (T_PQ2_0, T_Q2_0)), ("Q2_0", (T_Q2_0,)), ("F16", (T_F16,)), ("F32", (T_F32,))):
         path = g.path(gguf.make(g.config, values, kinds))
-        report((logits(path, g.ids) == first).all(), f"{g.kind}, tiled, {name}: the bits of the checkpoint")
-        report((logits(path, g.ids, "--chunk", "1", "--backend", "scalar", "-t", "2") == first).all(),
-               f"{g.kind}, tiled, {name}, token by token, scalar: the bits of the checkpoint")
+        tap.point(f"{g.kind}, tiled, {name}: the bits of the checkpoint", (logits(path, g.ids) == first).all())
+        tap.point(f"{g.kind}, tiled, {name}, token by token, scalar: the bits of the checkpoint",
+               (logits(path, g.ids, "--chunk", "1", "--backend", "scalar", "-t", "2") == first).all())
         converted(g, path, f"{g.kind}, tiled, {name}")
 
 
@@ -107,9 +101,9 @@ def rotated(g, **options):
     got = logits(path, g.ids)
     name = f"{g.kind}, rotated in blocks of {r.block}, {'signs' if r.explicit else 'no signs'}, ssm_out " + \
            ("grouped" if r.grouped else "tiled")
-    report(g.distance(got) <= BOUND, f"{name}: {g.distance(got):.1e} from the golden")
-    report((logits(path, g.ids, "--chunk", "1", "--backend", "scalar", "-t", "3") == got).all(), f"{name}: the same bits token "
-           "by token, scalar")
+    tap.point(f"{name}: {g.distance(got):.1e} from the golden", g.distance(got) <= BOUND)
+    tap.point(f"{name}: the same bits token "
+           "by token, scalar", (logits(path, g.ids, "--chunk", "1", "--backend", "scalar", "-t", "3") == got).all())
 
 
 def turned(g, kinds, **options):
@@ -134,9 +128,9 @@ def turned(g, kinds, **options):
     exact, got = Hybrid(g.config, tensors).logits(g.ids), logits(path, g.ids)
     worst = np.abs(got - exact).max() / exact.std()
     name = f"{g.kind}, ternary and rotated in blocks of {r.block}, ssm_out {'grouped' if r.grouped else 'tiled'}"
-    report(worst <= EXACT_BOUND, f"{name}: {worst:.1e} from double precision")
-    report((logits(path, g.ids, "--chunk", "1", "--backend", "scalar", "-t", "2") == got).all(), f"{name}: the same bits token "
-           "by token, scalar")
+    tap.point(f"{name}: {worst:.1e} from double precision", worst <= EXACT_BOUND)
+    tap.point(f"{name}: the same bits token "
+           "by token, scalar", (logits(path, g.ids, "--chunk", "1", "--backend", "scalar", "-t", "2") == got).all())
     converted(g, path, name)
     if kinds[0] == T_PQ2_0:
         converted(g, path, name, "--type", "ptq1_0")
@@ -172,7 +166,7 @@ def refusal(g, f, key, what):
     run = subprocess.run([bitnet, "logits", g.path(f), "--ids", "1", "--out", os.path.join(scratch.name, "logits")],
                          capture_output=True, text=True)
     named = key in run.stderr or (key.endswith("sign_widths") and "sign_values" in run.stderr)
-    report(run.returncode == 1 and named, f"refused: {what}: {run.stderr.strip().rpartition(': ')[2][:100]}")
+    tap.point(f"refused: {what}: {run.stderr.strip().rpartition(': ')[2][:100]}", run.returncode == 1 and named)
 
 
 for kind in ("qwen35-nested-tied", "qwen35-v3", "qwen35-wide", "qwen35-mtp"):
@@ -188,5 +182,4 @@ rotated(Golden("qwen35-mtp"), block=128)
 turned(g, (T_PQ2_0, T_Q2_0), block=128, grouped=True)
 turned(g, (T_Q2_0,), block=64, grouped=False)
 refused(g)
-print(f"1..{count}")
-sys.exit(failed != 0)
+sys.exit(tap.end())

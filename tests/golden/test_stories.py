@@ -17,17 +17,14 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from tap import Tap
+
 bitnet, model, golden = sys.argv[1:4]
 *texts, scores = json.load(open(golden))
 NLL_BOUND, GAP = (1e-4, 0) if "--floats" in sys.argv else (2e-4, 0.1)
 INT8_BOUND = 5e-4  # of an int8 head
-passed = failed = 0
-
-
-def report(ok, text):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    print(f"{'ok' if ok else 'not ok'} - {text}")
+tap = Tap()
 
 
 def run(*args):
@@ -49,10 +46,10 @@ with tempfile.TemporaryDirectory() as d:
     ids, want = os.path.join(d, "ids"), scores["sum_nll"] / scores["scored"]
     open(ids, "w").write(" ".join(str(i) for key, value in scores.items() if key.startswith("val_first") for i in value))
     r, rounded = nll(ids), nll(ids, "--head", "int8")
-    report(r["tokens"] == scores["scored"] and abs(r["nll_per_token"] - want) < NLL_BOUND,
-           f"{r['nll_per_token']:.6f} nats a token over {r['tokens']} tokens ({want:.6f} +- {NLL_BOUND})")
-    report(rounded["head"] == "int8" and 0 < abs(rounded["nll_per_token"] - r["nll_per_token"]) < INT8_BOUND,
-           f"{rounded['nll_per_token']:.6f} with an int8 head (+- {INT8_BOUND})")
+    tap.point(f"{r['nll_per_token']:.6f} nats a token over {r['tokens']} tokens ({want:.6f} +- {NLL_BOUND})",
+           r["tokens"] == scores["scored"] and abs(r["nll_per_token"] - want) < NLL_BOUND)
+    tap.point(f"{rounded['nll_per_token']:.6f} with an int8 head (+- {INT8_BOUND})",
+           rounded["head"] == "int8" and 0 < abs(rounded["nll_per_token"] - r["nll_per_token"]) < INT8_BOUND)
 
 for g in texts:
     prompt, want = g["prompt"], g["ids"]
@@ -64,11 +61,10 @@ for g in texts:
     n = len(want) - r["prompt_tokens"]
     same = next((i for i, (a, b) in enumerate(zip(got, want[-n:])) if a != b), min(len(got), n))
     if got == want[-n:]:
-        report(True, f"{prompt!r}: {n} tokens equal")
+        tap.point(f"{prompt!r}: {n} tokens equal", True)
         continue
     lg = logits_after(want[: r["prompt_tokens"] + same])
     best = sorted(lg, reverse=True)[:2]
-    report(best[0] - best[1] < GAP,
-           f"{prompt!r}: {same} of {n} tokens equal, then a gap of {best[0] - best[1]:.4f} between the two best logits")
-print(f"1..{passed + failed}")
-sys.exit(failed != 0)
+    tap.point(f"{prompt!r}: {same} of {n} tokens equal, then a gap of {best[0] - best[1]:.4f} between the two best logits",
+           best[0] - best[1] < GAP)
+sys.exit(tap.end())

@@ -4,6 +4,7 @@
  * not link; a variant this machine cannot run is a visible SKIP. */
 #include "base/clock.h"
 #include "check.h"
+#include "effort.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,6 +117,7 @@ int main(int argc, char **argv)
 #endif
     if (!c) return 1;
     c->seed = 1;
+    c->quick = !full_effort();
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(a, "--quick") == 0) c->quick = true;

@@ -14,6 +14,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from tap import Tap
+
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 
 # name, file, text put at its end (the file is made where it is missing), words the complaint must contain
@@ -123,16 +126,7 @@ ARCHIVE = [
      "exported but not declared"),
 ]
 
-count, failed = 0, 0
-
-
-def report(name, good, text=""):
-    global count, failed
-    count += 1
-    failed += not good
-    print(f"{'ok' if good else 'not ok'} {count} - {name}")
-    if not good:
-        print("\n".join("# " + s for s in text.splitlines()), flush=True)
+tap = Tap()
 
 
 def run(*args):
@@ -142,9 +136,9 @@ def run(*args):
 
 def judge(name, rc, out, words):
     if words is None:
-        report(name + " passes", rc == 0, out)
+        tap.point(name + " passes", rc == 0, out)
     else:
-        report(name + " is found", rc == 1 and words in out, f"exit {rc}, wanted {words!r}:\n{out}")
+        tap.point(name + " is found", rc == 1 and words in out, f"exit {rc}, wanted {words!r}:\n{out}")
 
 
 def plant(check, copy, cases):
@@ -222,7 +216,7 @@ def test_archive(root, lib, so, asserts, cc):
             if rc == 0:
                 rc, out = run(*cc, "-shared", "-o", s, "-Wl,--whole-archive", a, "-Wl,--no-whole-archive")
             if rc:
-                report(name, False, out)
+                tap.point(name, False, out)
                 continue
             judge(name, *run(*check, a, s, header), words)
 
@@ -239,8 +233,7 @@ def main(argv):
         lib, so = (pathlib.Path(p).resolve() for p in argv[2:4])
         split = argv.index("--")
         test_archive(root, lib, so, argv[4:split], argv[split + 1:])
-    print(f"1..{count}")
-    return failed != 0
+    return tap.end()
 
 
 if __name__ == "__main__":

@@ -9,15 +9,13 @@ import pathlib
 import resource
 import sys
 import tempfile
-import time
-import traceback
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))  # serving
-
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2] / "lib"))
 import abuse_bodies
 import abuse_http
 import abuse_life
-from serving import Healthy, Process, Server, until
+from serving import CALL_S, Healthy, Process, Server, until
+from tap import Tap
 
 # Short times, so that slow clients are seen to be cut off; the rest as a small server would have it.
 OPTIONS = ["--request-time", 4, "--idle-time", 8, "--write-time", 4, "--linger-time", 4, "--max-connections", 500,
@@ -31,23 +29,6 @@ def is_sanitized(program):
     return b"__asan_init" in pathlib.Path(program).read_bytes() or b"__tsan_init" in pathlib.Path(program).read_bytes()
 
 
-class Report:
-    def __init__(self, n):
-        self.number = self.failed = 0
-        print(f"1..{n}")
-
-    def run(self, name, case, *args):
-        self.number += 1
-        start = time.monotonic()
-        try:
-            said = case(*args)
-            print(f"ok {self.number} - {name}: {time.monotonic() - start:.1f} s{'; ' + said if said else ''}", flush=True)
-        except Exception:
-            self.failed = 1
-            print(f"not ok {self.number} - {name}", flush=True)
-            print("# " + traceback.format_exc().replace("\n", "\n# "), flush=True)
-
-
 def under_watch(attack, s, long, healthy, spare_mib):
     """The attack, what the healthy client saw of it, and what is left of it in the server."""
     process = Process(s.process.pid)
@@ -55,12 +36,11 @@ def under_watch(attack, s, long, healthy, spare_mib):
     process.forget_peak()
     said = attack(s, long)
     peak = process.peak_mib()
-    until("its descriptors are closed", lambda: process.descriptors() <= descriptors + SPARE_DESCRIPTORS, 30)
-    if not healthy.times:
-        time.sleep(1)
+    until("its descriptors are closed", lambda: process.descriptors() <= descriptors + SPARE_DESCRIPTORS)
+    until("the healthy client is answered", lambda: healthy.times or healthy.wrong, CALL_S)
     seen = healthy.since_last()
     until(f"its memory is given back ({process.rss_mib():.0f} of {rss:.0f} MiB)",
-          lambda: process.rss_mib() < rss + spare_mib, 30)
+          lambda: process.rss_mib() < rss + spare_mib)
     return f"{said}; {seen}; RSS {rss:.0f}, {peak:.0f}, {process.rss_mib():.0f} MiB"
 
 
@@ -76,21 +56,21 @@ def main():
     spare_mib = SANITIZED_MIB if is_sanitized(o.program) else SPARE_MIB
     attacks = [a for a in abuse_http.ATTACKS + abuse_bodies.ATTACKS if o.only in a.__name__]
     lives = [a for a in abuse_life.CASES if o.only in a.__name__]
-    report = Report(len(attacks) + len(lives) + 1)
+    tap = Tap(len(attacks) + len(lives) + 1)
     with tempfile.TemporaryDirectory(prefix="bitnet-abuse-") as folder:
         folder = pathlib.Path(folder)
         with Server(o.program, *OPTIONS, "--access-log", folder / "log") as s:
             healthy = Healthy(s)
-            time.sleep(2)
+            until("the healthy client is answered", lambda: (healthy.times and healthy.gaps) or healthy.wrong, CALL_S)
             healthy.since_last()
             for attack in attacks:
-                report.run(attack.__name__, under_watch, attack, s, o.long, healthy, spare_mib)
+                tap.case(attack.__name__, under_watch, attack, s, o.long, healthy, spare_mib)
             healthy.stop()
-            report.run("ends", abuse_life.ends_well, s)
+            tap.case("ends", abuse_life.ends_well, s)
         for case in lives:
-            report.run(case.__name__, case, o.program, folder, o.long)
-    return report.failed
+            tap.case(case.__name__, case, o.program, folder, o.long)
+    return tap.end()
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -6,6 +6,7 @@ import json
 import time
 
 from abuse_http import Raw, post
+from serving import until
 
 TEXT, CHAT, RESPONSE, EMBED = "/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/embeddings"
 SHORT = {TEXT: {"prompt": "Once", "max_tokens": 1}, EMBED: {"input": "Once"},
@@ -206,9 +207,11 @@ def greedy(s, long):
         replies = [f.result() for f in [pool.submit(s.post, *b) for b in bodies]]
     # slow builds may run into --timeout
     assert all(r.status in (200, 504) for r in replies), [r.body[:300] for r in replies]
+    request = post(EMBED, {"input": [ids[:200]] * 2000})
+    had = s.metric("bitnet_received_bytes_total")
     with Raw(s) as c:  # goes before they are computed
-        c.send(post(EMBED, {"input": [ids[:200]] * 2000}))
-        time.sleep(0.5)
+        c.send(request)
+        until("the server has it", lambda: s.metric("bitnet_received_bytes_total") >= had + len(request))
     return f"{len(bodies)} requests"
 
 

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import time
 
+from tap import Skipped
+
 LIMIT_S = 60  # for one run; sanitizer builds on a busy machine are slow
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -25,10 +27,6 @@ class Case:
         self.files, self.stdin, self.wrap, self.prepare = files or {}, stdin, list(wrap), prepare
         self.out, self.same_folder, self.user, self.check = out, same_folder, user, check
         self.report = report  # what was found goes to standard output all the same
-
-
-class Skipped(Exception):
-    """A case that cannot run here."""
 
 
 def write_files(folder, files):
@@ -74,7 +72,7 @@ def can_mount():
 def run(bitnet, case, folder):
     """One run; returns what is wrong with it, "" if nothing."""
     if case.wrap[:1] == ["unshare"] and not can_mount():
-        raise Skipped("no private mounts here")
+        raise Skipped("mounts")
     write_files(folder, case.files)
     if case.prepare:
         case.prepare(folder)
@@ -87,7 +85,7 @@ def run(bitnet, case, folder):
     except subprocess.TimeoutExpired:
         return "not done after %d seconds" % LIMIT_S
     except PermissionError as e:
-        raise Skipped("the program cannot be started as another user") from e
+        raise Skipped("users") from e
     finally:
         if case.out:
             out.close()
@@ -147,7 +145,7 @@ def interrupted(bitnet, folder, args, files, number, code):
         if out or err.count(b"\n") > 1:
             return "output %r, errors %r" % (out[:100], err[:300])
         return ""
-    raise Skipped("the work is always done before the signal comes")
+    raise Skipped("speed")
 
 
 def special_cases(bitnet, model, good):

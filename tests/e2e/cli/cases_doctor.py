@@ -2,7 +2,7 @@
 """doctor's options, and --cpus of the commands that open a model. tests/e2e/doctor.py has the machines."""
 import os
 
-from run_cli import Skipped
+from tap import Skipped
 
 
 def test_doctor_wrong_usage(t):
@@ -31,6 +31,6 @@ def test_cpus_of_all_commands(t):
     t.equal(got["text"], want["text"], "text on one CPU")
     t.equal(got["threads"], 1, "threads on one CPU")
     if len(cpus) == 1:
-        raise Skipped("one CPU")
+        raise Skipped("cpus")
     both = t.run("run", "-p", "Once", "-n", "1", "--json", "--cpus", f"{cpus[0]},{cpus[1]}", "-t", "2").json()
     t.equal(both["threads"], 2, "threads on two CPUs")

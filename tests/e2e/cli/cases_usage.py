@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from run_cli import Skipped
+from tap import Skipped
 
 COMMANDS = ["run", "chat", "serve", "batch", "tokenize", "embed", "logits", "perplexity", "inspect", "convert",
             "cache", "synth", "bench", "profile", "loadtest", "doctor", "version"]
@@ -182,7 +182,7 @@ def test_missing_files(t):
 
 def test_full_output(t):
     if not os.path.exists("/dev/full"):
-        raise Skipped("there is no /dev/full")
+        raise Skipped("device", "/dev/full")
     with open("/dev/full", "wb") as full:
         r = subprocess.run([t.program, "help"], stdout=full, stderr=subprocess.PIPE, check=False)
     t.equal(r.returncode, 1, "exit code on a full disk")

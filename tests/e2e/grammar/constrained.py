@@ -12,7 +12,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from grammar_check import faults, jsonschema
+from tap import Missing, Tap
 
 PROMPTS = ["Tell me a story about a dragon.", "Who lives in the forest?", "What did Lily find in the park?"]
 LIMITS = [140, 180, 240, 400]
@@ -52,15 +54,7 @@ def run(scratch):
     return got
 
 
-count = failed = at_limit = 0
-
-
-def report(name, good, text=""):
-    global count, failed
-    count, failed = count + 1, failed + (not good)
-    print(f"{'ok' if good else 'not ok'} {count} - {name}", flush=True)
-    for line in text.splitlines() if not good else ():
-        print("# " + line)
+tap, at_limit = Tap(), 0
 
 
 with tempfile.TemporaryDirectory() as scratch:
@@ -69,12 +63,10 @@ with tempfile.TemporaryDirectory() as scratch:
                  if why != "stop" or n > limit]
         wrong += faults(schemas[name], [text for _, _, _, text in got])
         at_limit += sum(n == limit for limit, _, n, _ in got)
-        report(f"{name}: {answers} answers end and {'validate' if jsonschema else 'parse'}",
-               not wrong and len(got) == answers, "\n".join(wrong[:5]))
-report("20 schemas", len(names) == 20)
-report(f"{at_limit} answers took all the tokens they had", at_limit > 0)
+        tap.point(f"{name}: {answers} answers end and {'validate' if jsonschema else 'parse'}",
+                  not wrong and len(got) == answers, "\n".join(wrong[:5]))
+tap.point("20 schemas", len(names) == 20)
+tap.point(f"{at_limit} answers took all the tokens they had", at_limit > 0)
 if not jsonschema:
-    count += 1
-    print(f"ok {count} - validation # SKIP no python3-jsonschema: the answers were only parsed")
-print(f"1..{count}")
-sys.exit(failed != 0)
+    tap.skip("validation", Missing("no python3-jsonschema: the answers were only parsed"))
+sys.exit(tap.end())

@@ -13,20 +13,14 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from grammar_check import faults, jsonschema
+from tap import Missing, Tap
 
 draw, data = sys.argv[1:3]
 texts = int(sys.argv[3]) if len(sys.argv) > 3 else 50
 stories = os.path.join(data, "stories", "tokenizer.json")
-count = failed = 0
-
-
-def report(name, good, text=""):
-    global count, failed
-    count, failed = count + 1, failed + (not good)
-    print(f"{'ok' if good else 'not ok'} {count} - {name}", flush=True)
-    for line in text.splitlines() if not good else ():
-        print("# " + line)
+tap = Tap()
 
 
 def run(mode, tokenizer, schema, n, seed):
@@ -38,8 +32,8 @@ def texts_fit(name, schema, path):
     good, out, err = run("draw", stories, path, texts, 20261115)
     lines = out.split("\n")[:-1]
     wrong = list(faults(schema, lines)) if good else [err]
-    report(f"{name}: {texts} texts {'validate' if jsonschema else 'parse'}", not wrong and len(lines) == texts,
-           "\n".join(wrong[:5]))
+    tap.point(f"{name}: {texts} texts {'validate' if jsonschema else 'parse'}", not wrong and len(lines) == texts,
+              "\n".join(wrong[:5]))
 
 
 schemas = sorted(os.listdir(os.path.join(data, "schemas")))
@@ -48,7 +42,7 @@ for name in schemas:
     with open(path) as f:
         texts_fit(name, json.load(f), path)
 texts_fit("any object", {"type": "object"}, "json")
-report("20 schemas", len(schemas) == 20)
+tap.point("20 schemas", len(schemas) == 20)
 
 with tempfile.TemporaryDirectory() as scratch:
     llama3 = os.path.join(scratch, "tokenizer.json")
@@ -57,9 +51,7 @@ with tempfile.TemporaryDirectory() as scratch:
     for vocabulary, tokenizer, n in (("stories", stories, 60), ("Llama 3", llama3, 6)):
         for name in schemas:
             good, out, err = run("check", tokenizer, os.path.join(data, "schemas", name), n, 7)
-            report(f"{name}, {vocabulary}: {n} masks as tried token by token", good, out + err)
+            tap.point(f"{name}, {vocabulary}: {n} masks as tried token by token", good, out + err)
 if not jsonschema:
-    count += 1
-    print(f"ok {count} - validation # SKIP no python3-jsonschema: the texts were only parsed")
-print(f"1..{count}")
-sys.exit(failed != 0)
+    tap.skip("validation", Missing("no python3-jsonschema: the texts were only parsed"))
+sys.exit(tap.end())

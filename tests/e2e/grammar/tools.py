@@ -13,7 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from grammar_check import faults, jsonschema
+from tap import Missing, Tap
 
 LIMITS = [180, 240, 400]
 LIMIT_S = 540
@@ -72,15 +74,7 @@ def run(scratch, template):
         yield *reply["custom_id"].split(), reply["response"]["status_code"], reply["response"]["body"]
 
 
-count = failed = 0
-
-
-def report(name, wrong):
-    global count, failed
-    count, failed = count + 1, failed + bool(wrong)
-    print(f"{'not ok' if wrong else 'ok'} {count} - {name}", flush=True)
-    for line in wrong[:5]:
-        print("# " + line)
+tap = Tap()
 
 
 def check(way, name, k, status, body):
@@ -112,10 +106,8 @@ with tempfile.TemporaryDirectory() as scratch:
             n_calls[way] += len(calls)
             n[way] += 1
         for way, lines in wrong.items():
-            report(f"{template}, {way}: {n_calls[way]} calls in {n[way]} answers "
-                   f"{'validate' if jsonschema else 'parse'}", lines)
+            tap.point(f"{template}, {way}: {n_calls[way]} calls in {n[way]} answers "
+                      f"{'validate' if jsonschema else 'parse'}", not lines, "\n".join(lines[:5]))
 if not jsonschema:
-    count += 1
-    print(f"ok {count} - validation # SKIP no python3-jsonschema: the arguments were only parsed")
-print(f"1..{count}")
-sys.exit(failed != 0)
+    tap.skip("validation", Missing("no python3-jsonschema: the arguments were only parsed"))
+sys.exit(tap.end())

@@ -153,6 +153,12 @@ static struct worker_state state_of(struct worker *w)
 
 static void sleep_us(long us) { nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL); }
 
+/* Waits for a condition that the worker's thread brings about; the limit is for a thread that hangs,
+ * not for one that is slow. */
+#define wait_until(condition)                                           \
+    for (uint64_t began_ns = bn_now_ns(); !(condition); sleep_us(1000)) \
+        if (bn_now_ns() - began_ns > UINT64_C(120000000000)) fail_msg("never: %s", #condition)
+
 /* No request is left, and no page is lost. */
 static void check_engine(bitnet_engine *e)
 {
@@ -293,7 +299,7 @@ static void cancelled_in_every_phase(void **state)
     jobs[ON_ITS_WAY].r.max_new_tokens = 5;
     jobs[ON_ITS_WAY].r.n_choices = MAX_CHOICES;
     worker_submit(w, &jobs[ON_ITS_WAY].task, &jobs[ON_ITS_WAY].r);
-    while (ends_on_their_way(w) < MAX_CHOICES) sleep_us(1000);
+    wait_until(ends_on_their_way(w) >= MAX_CHOICES);
     worker_cancel(w, &jobs[ON_ITS_WAY].task);
     finish_jobs(w, &jobs[ON_ITS_WAY], 1);
     assert_int_equal(jobs[ON_ITS_WAY].answers[0].finish, BITNET_FINISH_LENGTH);
@@ -479,16 +485,20 @@ static void closing_ends_every_task_once(void **state)
 
 /* ------------------------------------------------------------------ slow and broken */
 
+static uint32_t blocks_on_their_way(struct worker *w)
+{
+    uint32_t n = 0;
+    pthread_mutex_lock(&w->lock);
+    for (struct worker_block *b = w->out; b; b = b->next) n++;
+    pthread_mutex_unlock(&w->lock);
+    return n;
+}
+
 static void wait_until_stuck(struct worker *w)
 {
-    for (uint32_t n = 0; n < WORKER_BLOCKS;) {
-        sleep_us(1000);
-        pthread_mutex_lock(&w->lock);
-        n = 0;
-        for (struct worker_block *b = w->out; b; b = b->next) n++;
-        pthread_mutex_unlock(&w->lock);
-    }
-    sleep_us(20000); /* time for what must not happen */
+    wait_until(blocks_on_their_way(w) >= WORKER_BLOCKS);
+    sleep_us(
+        20000); /* time for what must not happen: too little of it hides a fault, but makes none */
 }
 
 static void nobody_delivers_for_a_while(void **state)
@@ -562,7 +572,7 @@ static void a_step_that_fails_ends_all(void **state)
     /* the warm-up finds out, too */
     assert_int_equal(bitnet_eval(e, 0, tokens[1], 90, 1, NULL, NULL), BITNET_OK);
     w = open_worker(e, true, 0);
-    while (!state_of(w).broken.status) sleep_us(1000);
+    wait_until(state_of(w).broken.status);
     assert_false(state_of(w).ready);
     worker_close(w);
     assert_int_equal(bitnet_eval_reset(e, 0, NULL), BITNET_OK);
@@ -601,23 +611,21 @@ static void states_and_rest(void **state)
     struct worker_layer *layers = calloc(info.n_layer, sizeof *layers);
     struct worker_state s;
     assert_non_null(layers);
-    while (!state_of(w).ready) sleep_us(1000);
+    wait_until(state_of(w).ready);
     s = state_of(w);
     assert_true(s.engine.steps == 0 && s.engine.prefix_queries == 0);
     assert_int_equal(s.health.answers, 0); /* the warm-up is nobody's */
     assert_int_equal(n_steps, 0);
+    uint64_t asked_ns = bn_now_ns();
     for (uint32_t i = 0; i < 4; i++) {
         make_request(&jobs[i], i, 40);
         worker_submit(w, &jobs[i].task, &jobs[i].r);
     }
     finish_jobs(w, jobs, 4);
-    uint64_t from_ns = bn_now_ns();
-    do { /* what is left to look at, and one pass over the weights after a second of rest */
-        sleep_us(10000);
-        worker_get_state(w, &s, layers);
-        if (bn_now_ns() - from_ns > UINT64_C(60000000000)) fail_msg("no rest in a minute");
-    } while (!s.scrub.passes || !layers[info.n_layer - 1].kv.rows);
-    assert_true(bn_now_ns() - from_ns > UINT64_C(500000000));
+    /* what is left to look at, and one pass over the weights after a second of rest */
+    wait_until(
+        (worker_get_state(w, &s, layers), s.scrub.passes && layers[info.n_layer - 1].kv.rows));
+    assert_true(bn_now_ns() - asked_ns - s.engine.step_ns > UINT64_C(1000000000));
     assert_int_equal(s.n_layers, info.n_layer);
     assert_ptr_equal(s.layers, layers);
     assert_int_equal(s.engine.n_running + s.engine.n_waiting, 0);
@@ -646,7 +654,7 @@ static void the_thread_keeps_to_itself(void **state)
     (void)state;
     bitnet_engine *e = small_engine(1, 0);
     struct worker *w = open_worker(e, true, 0);
-    while (!state_of(w).ready) sleep_us(1000);
+    wait_until(state_of(w).ready);
     DIR *d = opendir("/proc/self/task");
     int found = 0;
     assert_non_null(d);

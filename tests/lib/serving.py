@@ -92,17 +92,18 @@ class Server:
     def post(self, path, body, headers=None):
         return self.ask("POST", path, body, headers)
 
-    def metric(self, name, **labels):
-        """The sum of the samples of a metric that have these labels."""
+    def metric(self, *names, **labels):
+        """The sum of the samples of these metrics that have these labels, at one moment."""
         total = 0.0
         for line in self.get("/metrics").body.decode().splitlines():
             m = re.match(r"([\w:]+)(?:\{(.*)\})? (\S+)$", line)
-            if m and m[1] == name and all(f'{k}="{v}"' in (m[2] or "") for k, v in labels.items()):
+            if m and m[1] in names and all(f'{k}="{v}"' in (m[2] or "") for k, v in labels.items()):
                 total += float(m[3])
         return total
 
 
-def until(what, holds, limit_s=20):
+def until(what, holds, limit_s=60):
+    """Waits for a condition; the limit is far beyond what a busy machine takes."""
     end = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < end, f"after {limit_s} s still not: {what}"
