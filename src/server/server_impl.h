@@ -90,6 +90,8 @@ void exchange_fail(struct exchange *x, const bitnet_error *err, const char *para
 void exchange_refuse(struct exchange *x, int status, const char *code, const char *fmt, ...)
     BN_PRINTF(4, 5);
 void exchange_end_stream(struct exchange *x, const char *error); /* NULL: all is well */
+void exchange_drop_stream(struct exchange *x,
+                          const char *error); /* the client sees that more should come */
 void exchange_gone(struct exchange *x);
 
 /* The body as JSON. false: the client was told what is wrong with it. */
