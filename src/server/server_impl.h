@@ -29,6 +29,7 @@ struct server {
     const bitnet_model *m;
     bitnet_model_info model;
     bitnet_engine_info engine; /* as it was opened: limits and names, not counters */
+    const char *template_text; /* as bitnet_chat_template_text has it */
     uint64_t max_prompt_bytes; /* longer texts do not fit the context, whatever they say */
     struct bn_json *config;    /* of config_json */
     struct event_base *base;
