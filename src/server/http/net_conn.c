@@ -188,9 +188,11 @@ void net_conn_finish(struct net_request *c)
 {
     c->phase = NET_WRITING;
     set_deadline(c, c->net->config.linger_ms);
-    /* on_write comes by itself if there is something to write */
+    /* on_write comes by itself if there is something to write; and libevent writes by itself, but for
+     * when it had no memory to begin */
     if (evbuffer_get_length(bufferevent_get_output(c->bev)) == 0)
         bufferevent_trigger(c->bev, EV_WRITE, BEV_TRIG_DEFER_CALLBACKS);
+    else watch(c, EV_WRITE);
 }
 
 void net_conn_lost(struct net_request *c)
