@@ -84,6 +84,7 @@ def small_folder(data, out):
     whole = json.loads((data / "stories" / "tokenizer.json").read_text())
     n = json.loads((model / "config.json").read_text())["vocab_size"]
     (out / "tokenizer.json").write_text(json.dumps(small_tokenizer(whole, n)))
+    (out / "generation_config.json").write_text(json.dumps({"temperature": 0.8, "top_p": 0.9}))
     settings = json.loads((data / "stories" / "tokenizer_config.json").read_text())
     (out / "tokenizer_config.json").write_text(json.dumps(dict(settings, chat_template=TEMPLATE)))
     return out
