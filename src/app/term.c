@@ -13,6 +13,7 @@
 
 enum {
     SENTENCE_MAX_BYTES = 8192,
+    ESCAPE_BYTES = 16, /* "\u{10ffff}" */
     BAR_MAX_CELLS = 40,
     BAR_FIRST_MS = 150, /* work shorter than this shows no bar */
     BAR_EVERY_MS = 80
@@ -60,45 +61,59 @@ static bool is_unsafe(uint32_t cp)
            (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069);
 }
 
-void term_clean(struct bn_buf *b, const char *s, size_t n, bool keep_lines)
+/* Bytes at the beginning of s that can be shown as they are. */
+static size_t count_safe(const char *s, size_t n, bool keep_lines)
+{
+    size_t i = 0, len;
+    for (uint32_t cp; i < n; i += len) {
+        len = bn_utf8_decode(s + i, n - i, &cp);
+        if (len == 0 || (is_unsafe(cp) && !(keep_lines && (cp == '\n' || cp == '\t')))) break;
+    }
+    return i;
+}
+
+/* What is shown for the first character of s; returns its bytes. */
+static size_t escape(char out[ESCAPE_BYTES], const char *s, size_t n)
+{
+    uint32_t cp;
+    size_t len = bn_utf8_decode(s, n, &cp);
+    if (len == 0) snprintf(out, ESCAPE_BYTES, "\\x%02x", (unsigned char)*s);
+    else if (cp == '\n' || cp == '\t') snprintf(out, ESCAPE_BYTES, cp == '\n' ? "\\n" : "\\t");
+    else snprintf(out, ESCAPE_BYTES, cp < 0x80 ? "\\x%02x" : "\\u{%x}", (unsigned)cp);
+    return len ? len : 1;
+}
+
+typedef void put_fn(void *to, const char *s, size_t n);
+
+static void put_clean(put_fn *put, void *to, const char *s, size_t n, bool keep_lines)
 {
     for (size_t i = 0; i < n;) {
-        uint32_t cp;
-        size_t len = bn_utf8_decode(s + i, n - i, &cp);
-        if (len == 0) {
-            bn_buf_printf(b, "\\x%02x", (unsigned char)s[i]);
-            len = 1;
-        } else if (!is_unsafe(cp) || (keep_lines && (cp == '\n' || cp == '\t'))) {
-            bn_buf_append(b, s + i, len);
-        } else if (cp == '\n') {
-            bn_buf_puts(b, "\\n");
-        } else if (cp == '\t') {
-            bn_buf_puts(b, "\\t");
-        } else {
-            bn_buf_printf(b, cp < 0x80 ? "\\x%02x" : "\\u{%x}", (unsigned)cp);
-        }
-        i += len;
+        char shown[ESCAPE_BYTES];
+        size_t safe = count_safe(s + i, n - i, keep_lines);
+        if (safe) put(to, s + i, safe);
+        i += safe;
+        if (i == n) return;
+        i += escape(shown, s + i, n - i);
+        put(to, shown, strlen(shown));
     }
 }
 
-void term_print_clean(FILE *f, const char *s)
+static void to_buf(void *b, const char *s, size_t n) { bn_buf_append(b, s, n); }
+static void to_file(void *f, const char *s, size_t n) { fwrite(s, 1, n, f); }
+
+void term_clean(struct bn_buf *b, const char *s, size_t n, bool keep_lines)
 {
-    struct bn_buf b;
-    bn_buf_init(&b, SIZE_MAX / 2);
-    term_clean(&b, s, strlen(s), false);
-    if (b.data) fwrite(b.data, 1, b.len, f);
-    bn_buf_free(&b);
+    put_clean(to_buf, b, s, n, keep_lines);
 }
+
+void term_print_clean(FILE *f, const char *s) { put_clean(to_file, f, s, strlen(s), false); }
 
 bool term_print_text(const char *s, size_t n)
 {
     bool ok = true;
     if (term_is_tty(stdout)) {
-        struct bn_buf b;
-        bn_buf_init(&b, SIZE_MAX / 2);
-        term_clean(&b, s, n, true);
-        ok = !b.failed && fwrite(b.data ? b.data : "", 1, b.len, stdout) == b.len;
-        bn_buf_free(&b);
+        put_clean(to_file, stdout, s, n, true);
+        ok = !ferror(stdout);
     } else {
         ok = fwrite(s, 1, n, stdout) == n;
     }
@@ -142,14 +157,13 @@ void term_progress_end(struct term_progress *p)
 
 static void say(const char *mark, const char *text, const char *hint)
 {
-    struct bn_buf b;
-    bn_buf_init(&b, SENTENCE_MAX_BYTES);
-    term_clean(&b, text, strlen(text), false);
     fflush(stdout); /* what was written before the error stands before it */
     const char *red = term_style(stderr, *mark ? TERM_YELLOW : TERM_RED);
-    fprintf(stderr, "%sbitnet:%s %s%s%s\n", red, *red ? term_style(stderr, TERM_PLAIN) : "", mark,
-            b.data ? b.data : "", hint);
-    bn_buf_free(&b);
+    flockfile(stderr);
+    fprintf(stderr, "%sbitnet:%s %s", red, *red ? term_style(stderr, TERM_PLAIN) : "", mark);
+    term_print_clean(stderr, text); /* needs no memory, which may be what is missing */
+    fprintf(stderr, "%s\n", hint);
+    funlockfile(stderr);
 }
 
 int term_fail(const bitnet_error *err)

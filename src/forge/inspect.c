@@ -69,7 +69,8 @@ static bitnet_status list_gguf_meta(struct bitnet_file *f, bitnet_error *err)
         bn_buf_clear(&type);
         bn_buf_clear(&value);
         bn_meta_print(&f->src.meta[i], &type, &value);
-        s = add_meta(f, f->src.meta[i].key, type.data ? type.data : "", NULL, err);
+        if (type.failed) s = bn_fail_nomem(err, type.max, "metadata");
+        else s = add_meta(f, f->src.meta[i].key, type.data ? type.data : "", NULL, err);
     }
     bn_buf_free(&type);
     bn_buf_free(&value);
@@ -90,14 +91,6 @@ static const char *type_word(const struct bn_json *j)
     }
     default: return "null";
     }
-}
-
-/* Strings in quotes, as metadata of GGUF is printed. */
-static void print_json(struct bn_buf *out, const struct bn_json *j)
-{
-    char *text = bn_json_dump(j, BN_JSON_COMPACT);
-    bn_buf_puts(out, text ? text : "");
-    free(text);
 }
 
 /* Members of an object, one entry each; key holds the name so far. */
@@ -130,7 +123,8 @@ static bitnet_status flatten(struct bitnet_file *f, struct bn_buf *key, const st
     } else {
         snprintf(type, sizeof type, "%s", bn_json_is_object(j) ? "object" : type_word(j));
     }
-    print_json(&value, j);
+    bn_json_write(&value, j,
+                  BN_JSON_COMPACT); /* strings in quotes, as metadata of GGUF is printed */
     bitnet_status s = value.failed
                           ? bn_fail_nomem(err, value.len, "metadata")
                           : add_meta(f, key->data, type, value.data ? value.data : "", err);
@@ -197,7 +191,12 @@ bitnet_status bn_file_open(struct bitnet_file **out, const char *path, bitnet_er
         s = bn_fail_nomem(err, f->src.n_tensors * sizeof *f->places, "a list of tensors");
         goto fail;
     }
-    f->have_config = bn_config_read(&f->config, &f->src, &note, &f->why_not) == BITNET_OK;
+    s = bn_config_read(&f->config, &f->src, &note, &f->why_not);
+    if (s == BITNET_E_NOMEM) {
+        if (err) *err = f->why_not;
+        goto fail;
+    }
+    f->have_config = s == BITNET_OK;
     place_parts(f);
     s = f->src.is_gguf ? list_gguf_meta(f, err) : list_config_json(f, err);
 fail:

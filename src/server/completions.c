@@ -211,6 +211,14 @@ static void begin_stream(struct exchange *x)
     x->begun = true;
 }
 
+/* A stream that lacks something must not end as if it were whole. */
+static void lose_stream(struct exchange *x)
+{
+    static const char why[] = "out of memory for the stream";
+    if (x->begun) exchange_drop_stream(x, why);
+    else exchange_refuse(x, 500, NULL, "%s", why);
+}
+
 /* Writes what was gathered, whether there is room or not. */
 static void write_stream(struct completion *c)
 {
@@ -229,7 +237,8 @@ static void write_stream(struct completion *c)
     if (ok && !failed && !openai_stream_done(c->stream)) return;
     cancel(c);
     sum_up(c);
-    exchange_end_stream(x, !ok ? "out of memory for the stream" : failed ? c->error.text : NULL);
+    if (!ok) lose_stream(x);
+    else exchange_end_stream(x, failed ? c->error.text : NULL);
 }
 
 static void reply_whole(struct completion *c)

@@ -84,13 +84,12 @@ static struct bn_json *generation_props(const struct server *s)
 void serve_props(struct exchange *x)
 {
     const struct server *s = x->s;
-    const char *template_text = bitnet_chat_template_text(s->m, s->c->chat_template);
     exchange_reply_json(x, 200,
                         bn_json_pack("{s:o, s:o, s:o, s:s, s:s, s:s?, s:O?}", "model",
                                      model_props(s), "engine", engine_props(s),
                                      "default_generation_settings", generation_props(s), "version",
                                      bitnet_version(), "build", __VERSION__, "chat_template",
-                                     template_text, "config", s->config));
+                                     s->template_text, "config", s->config));
 }
 
 /* ------------------------------------------------------------------ its state */

@@ -141,8 +141,7 @@ static bitnet_status apply_template(struct bn_json **out, const struct server *s
     BN_TRY(openai_request_read(&q, OPENAI_CHAT, body, &d, err));
     bitnet_status status = openai_request_encode(&q, s->m, s->c->chat_template, err);
     if (status == BITNET_OK) {
-        const char *known = bitnet_chat_template_text(s->m, s->c->chat_template);
-        struct bn_json *talk = openai_conversation(&q, known ? known : "");
+        struct bn_json *talk = openai_conversation(&q, s->template_text ? s->template_text : "");
         char *text = talk ? bn_json_dump(talk, BN_JSON_COMPACT) : NULL;
         status = text ? render(out, s, text, err) : bn_fail_nomem(err, 0, "a conversation");
         free(text);

@@ -137,6 +137,14 @@ void exchange_end_stream(struct exchange *x, const char *error)
     net_stream_end(request);
 }
 
+void exchange_drop_stream(struct exchange *x, const char *error)
+{
+    struct net_request *request = x->request;
+    count(x, 200, error);
+    x->request = NULL;
+    net_stream_drop(request);
+}
+
 void exchange_disconnected(struct exchange *x)
 {
     count(x, STATUS_DISCONNECTED, "the client disconnected");

@@ -262,6 +262,7 @@ bitnet_status server_run(const struct server_config *c, const bitnet_model *m, b
     bitnet_engine_get_info(e, &s.engine);
     bn_buf_init(&s.out, stream_max_bytes);
     s.max_prompt_bytes = max_prompt_bytes(&s);
+    s.template_text = bitnet_chat_template_text(m, c->chat_template);
     if (getrandom(&s.id_base, sizeof s.id_base, 0) != sizeof s.id_base) s.id_base = bn_now_ns();
     process_allow_fds(); /* connections need one each */
     bitnet_status status = open_parts(&s, e, err);

@@ -30,6 +30,7 @@ struct server {
     const bitnet_model *m;
     bitnet_model_info model;
     bitnet_engine_info engine; /* as it was opened: limits and names, not counters */
+    const char *template_text; /* as bitnet_chat_template_text has it */
     uint64_t max_prompt_bytes; /* longer texts do not fit the context, whatever they say */
     struct bn_json *config;    /* of config_json */
     struct event_base *base;
@@ -92,6 +93,8 @@ void exchange_fail(struct exchange *x, const bitnet_error *err, const char *para
 void exchange_refuse(struct exchange *x, int status, const char *code, const char *fmt, ...)
     BN_PRINTF(4, 5);
 void exchange_end_stream(struct exchange *x, const char *error); /* NULL: all is well */
+void exchange_drop_stream(struct exchange *x,
+                          const char *error); /* the client sees that more should come */
 void exchange_disconnected(struct exchange *x);
 
 /* The body as JSON. false: the client was told what is wrong with it. */

@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every allocation of a run fails in turn: the run ends with an error, or with the same bytes as without.
+"""Every allocation of a command fails in turn: it ends with an error, or with the same bytes as without. A file that it
+writes is whole, or is not there.
 
-usage: allocations.py BITNET FAIL_ALLOC.so [--every N]      output is TAP; every N-th allocation fails [1]
+usage: allocations.py BITNET FAIL_ALLOC.so DATA [--most N]      output is TAP; N allocations of a case are tried [all]
 """
 import argparse
 import json
-import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
+<<<<<<< HEAD
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from tap import Tap
+=======
+import fail_alloc
+>>>>>>> wt-alloc
 
 LIMIT_S = 60
-LEAST = 500  # allocations of any run that is tried here
+LEAST = 300  # allocations of any run that is tried here
 PLACE = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "b": {"type": "array", "items": {"type": "integer",
          "minimum": 3}}}, "required": ["a"]}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object",
@@ -34,22 +39,13 @@ BODIES = [
 ]
 
 
-class Runs:
-    def __init__(self, args, folder):
-        self.args, self.count = args, folder / "count"
-        self.input = folder / "in.jsonl"
-        self.input.write_text("".join(json.dumps({"custom_id": f"r{i}", "method": "POST", "url": url, "body": body}) + "\n"
-                                      for i, (url, body) in enumerate(BODIES)))
 
-    def batch(self):
-        return ["batch", "-i", self.input, "-o", "-", "-t", "1", "--no-cache", "--chat-template", "chatml"]
 
-    def one(self, command, fail):
-        env = dict(os.environ, LD_PRELOAD=self.args.preload, FAIL_ALLOC=str(fail), FAIL_ALLOC_COUNT=str(self.count),
-                   BITNET_TUNING="off")
-        p = subprocess.run([self.args.bitnet, *command], env=env, capture_output=True, timeout=LIMIT_S, check=False)
-        return p.returncode, p.stdout, p.stderr.decode(errors="replace")
+def words_of(out):
+    """JSON without its numbers, which are times and memory."""
+    return re.sub(rb"(?<=[ \[])(-?[\d.]+(e[-+]?\d+)?|null)(?=[,\]}])", b"0", out)
 
+<<<<<<< HEAD
     def loop(self, command):
         """How the runs ended."""
         code, right, said = self.one(command, -1)
@@ -65,15 +61,94 @@ class Runs:
             else:
                 raise AssertionError(f"allocation {n} of {total}: status {code}: {said[-300:]}")
         return f"{total} allocations: {errors} errors, {same} the same bytes"
+=======
+
+class Case:
+    """A command. file: what it makes, instead of what it writes; read: to what is compared of it."""
+
+    def __init__(self, name, *command, stdin=b"", clean=lambda out: out, file=None, read=pathlib.Path.read_bytes):
+        self.name, self.command, self.stdin, self.clean, self.file, self.read = name, command, stdin, clean, file, read
+
+    def run(self, args, fail, at):
+        """Status, what came out, None if it is a file that is not there, and what was said."""
+        if self.file:
+            self.file.unlink(missing_ok=True)
+        fail.arm(at, args.n)
+        p = subprocess.run([args.bitnet, *self.command], env=fail.env(), input=self.stdin, capture_output=True,
+                           timeout=LIMIT_S, check=False)
+        out = self.clean(p.stdout)
+        if self.file:
+            out = self.read(self.file) if self.file.exists() else None
+        return p.returncode, out, p.stderr.decode(errors="replace")
+
+    def end(self, right, code, out, said):
+        if code < 0 or code > 128:
+            return "crashed"
+        if code == 0 and out == right:
+            return "same"
+        whole = not self.file or out in (None, right)
+        return "errors" if code == 1 and said.strip() and whole else "wrong"
+
+    def loop(self, args, fail, table):
+        code, right, said = self.run(args, fail, -1)
+        total, ends, faults = fail.seen(), {}, []
+        if code or total < LEAST:
+            faults = [f"undisturbed: status {code}, {total} allocations: {said[-300:]}"]
+        for n in fail_alloc.some(total if not faults else 0, args.most):
+            code, out, said = self.run(args, fail, n)
+            end = self.end(right, code, out, said)
+            ends[end] = ends.get(end, 0) + 1
+            if end in ("wrong", "crashed"):
+                faults.append(f"allocation {n} of {total}: {end}, status {code}: {said[-300:]}")
+        table.case(self.name, total, ends, faults)
+
+
+def batch(folder):
+    lines = folder / "in.jsonl"
+    lines.write_text("".join(json.dumps({"custom_id": f"r{i}", "method": "POST", "url": url, "body": body}) + "\n"
+                             for i, (url, body) in enumerate(BODIES)))
+    return Case("batch", "batch", "-i", lines, "-o", "-", "-t", "1", "--no-cache", "--chat-template", "chatml")
+
+
+def cases(bitnet, folder, data):
+    small, made = fail_alloc.small_folder(data, folder / "small"), folder / "made.gguf"
+    gguf = data.parents[1] / "models" / "stories-31m.gguf"
+    text = ["-p", "Tell me é", "-n", "6", "--temp", "1", "--seed", "7", "-t", "1", "--no-cache"]
+
+
+    def logits(file):  # packed files are told apart by a random number, so their bytes say little
+        return subprocess.run([bitnet, "logits", file, "--ids", "1,2,3", "-o", "-", "-t", "1"], capture_output=True, check=True).stdout
+
+    return [
+        batch(folder),
+        Case("inspect", "inspect", "embedded", "--json"),
+        Case("inspect a folder", "inspect", small, "--json"),
+        Case("inspect a folder, text", "inspect", small, "--meta", "--weights"),
+        Case("run a folder", "run", small, *text),
+        Case("run a folder, JSON", "run", small, *text, "--json", clean=words_of),
+        Case("run a folder, chat", "run", small, *text, "--chat"),
+        Case("run a folder, built-in chat", "run", small, *text, "--chat", "--chat-template", "chatml"),
+        Case("run a GGUF", "run", gguf, *text),
+        Case("run a GGUF, no mmap", "run", gguf, *text, "--no-mmap"),
+        Case("logits of a folder", "logits", small, "--ids", "1,2,3", "-o", "-", "-t", "1"),
+        Case("tokenize by a folder", "tokenize", small, "--json", stdin="Tell me é".encode()),
+        Case("convert a folder", "convert", small, made, file=made),
+        Case("convert a folder, packed", "convert", small, made, "--packed", "-t", "1", file=made, read=logits),
+    ]
+>>>>>>> wt-alloc
 
 
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("bitnet")
     p.add_argument("preload")
-    p.add_argument("--every", type=int, default=1)
+    p.add_argument("data", type=pathlib.Path)
+    p.add_argument("--most", type=int, help="allocations of a case that are tried, evenly spread [all]")
+    p.add_argument("--only", default="", help="cases whose name has this in it")
+    p.add_argument("-n", type=int, default=1, help="allocations in a row that fail")
     args = p.parse_args()
     with tempfile.TemporaryDirectory(prefix="bitnet-alloc-") as folder:
+<<<<<<< HEAD
         runs = Runs(args, pathlib.Path(folder))
         cases = [("batch", runs.batch()),
                  ("inspect", ["inspect", "embedded", "--json"])]
@@ -81,6 +156,16 @@ def main():
         for name, command in cases:
             tap.case(name, runs.loop, command)
     return tap.end()
+=======
+        folder = pathlib.Path(folder)
+        fail = fail_alloc.FailAlloc(args.preload, folder / "orders")
+        chosen = [c for c in cases(args.bitnet, folder, args.data) if args.only in c.name]
+        table = fail_alloc.Table(len(chosen))
+        for case in chosen:
+            case.loop(args, fail, table)
+        table.show()
+    return table.failed
+>>>>>>> wt-alloc
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * For LD_PRELOAD: the allocation with number FAIL_ALLOC of the process fails, the first one is 0; how many there were
- * is written to the file FAIL_ALLOC_COUNT at the end. */
+ * For LD_PRELOAD: allocations of the process fail, as the file FAIL_ALLOC says (fail_alloc.py). It is mapped, so that
+ * it can be changed while the process runs, and read when it has died. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 void *__libc_malloc(size_t n);
@@ -16,30 +17,33 @@ void *__libc_memalign(size_t align, size_t n);
 
 #define SEEN __attribute__((visibility("default")))
 
-static atomic_long n_allocations;
-static long fail_at = -1;
+struct orders {
+    atomic_long n_seen;  /* allocations so far                       */
+    atomic_long fail_at; /* the first that fails, from 0; -1: none   */
+    atomic_long n_fail;  /* how many fail from there on              */
+};
+
+static struct orders none = {.fail_at = -1};
+static struct orders *orders = &none;
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *at = getenv("FAIL_ALLOC");
-    if (at) fail_at = atol(at);
-    atomic_store(&n_allocations, 0);
+    const char *path = getenv("FAIL_ALLOC");
+    int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (fd < 0) return;
+    void *p = mmap(NULL, sizeof *orders, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (p == MAP_FAILED) _exit(99);
+    orders = p;
 }
 
-__attribute__((destructor)) static void end(void)
-{
-    const char *path = getenv("FAIL_ALLOC_COUNT");
-    char text[32];
-    int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644) : -1;
-    if (fd < 0) return;
-    int n = snprintf(text, sizeof text, "%ld\n", atomic_load(&n_allocations));
-    if (write(fd, text, (size_t)n) != n) _exit(99);
-    close(fd);
-}
+static _Thread_local int spared;
 
 static int refused(void)
 {
-    if (atomic_fetch_add(&n_allocations, 1) != fail_at) return 0;
+    if (spared) return 0;
+    long at = atomic_load(&orders->fail_at), i = atomic_fetch_add(&orders->n_seen, 1);
+    if (at < 0 || i < at || i - at >= atomic_load(&orders->n_fail)) return 0;
     errno = ENOMEM;
     return 1;
 }
@@ -57,4 +61,17 @@ SEEN int posix_memalign(void **p, size_t align, size_t n)
     if (refused()) return ENOMEM;
     *p = __libc_memalign(align, n);
     return *p ? 0 : ENOMEM;
+}
+
+/* libevent 2.1.12 dies of a failed allocation here: it hands a bufferevent that it has only half made to
+ * bufferevent_free. Nothing that the caller does could help. */
+SEEN void *bufferevent_openssl_socket_new(void *base, int fd, void *ssl, int state, int options);
+SEEN void *bufferevent_openssl_socket_new(void *base, int fd, void *ssl, int state, int options)
+{
+    void *(*real)(void *, int, void *, int, int);
+    *(void **)&real = dlsym(RTLD_NEXT, __func__);
+    spared = 1;
+    void *made = real(base, fd, ssl, state, options);
+    spared = 0;
+    return made;
 }

@@ -183,7 +183,7 @@ static bitnet_status read_meta(const bitnet_file *f, size_t i, const char **key,
 
 /* ------------------------------------------------------------------ as text */
 
-static void print_meta(const bitnet_file *f)
+static bitnet_status print_meta(const bitnet_file *f)
 {
     size_t n = bitnet_file_n_meta(f);
     printf("\n%smetadata (%zu)%s\n", term_style(stdout, TERM_BOLD), n,
@@ -191,7 +191,9 @@ static void print_meta(const bitnet_file *f)
     for (size_t i = 0; i < n; i++) {
         const char *key, *type;
         char *value;
-        if (read_meta(f, i, &key, &type, &value) != BITNET_OK) continue;
+        bitnet_status s = read_meta(f, i, &key, &type, &value);
+        if (s == BITNET_E_NOMEM) return s;
+        if (s != BITNET_OK) continue;
         fputs("  ", stdout);
         term_print_clean(stdout, key);
         printf("%*s %-10s ", (int)(strlen(key) < 42 ? 42 - strlen(key) : 0), "", type);
@@ -199,6 +201,7 @@ static void print_meta(const bitnet_file *f)
         fputc('\n', stdout);
         free(value);
     }
+    return BITNET_OK;
 }
 
 static void format_shape(char out[64], const bitnet_tensor_info *t)
@@ -352,7 +355,8 @@ static int print_text(const struct inspect_config *o, const struct contents *c)
     term_print_clean(stdout, model_path_name(c->path));
     printf(": %s, %s, %zu tensors\n", bitnet_file_format(c->file),
            term_size(size, bitnet_file_bytes(c->file)), c->n_rows);
-    if (o->meta || !o->weights) print_meta(c->file);
+    if ((o->meta || !o->weights) && print_meta(c->file) != BITNET_OK)
+        return term_fail_text("out of memory for the metadata");
     if (o->weights) print_weights(c);
     if (o->weights || !o->meta) {
         print_model(c);

@@ -39,27 +39,39 @@ static bitnet_status read_ends(struct bn_vocab *v, const char *path, bitnet_erro
     return BITNET_OK;
 }
 
-/* folder/name if there is such a file; the caller clears `out` between calls */
-static bool file_in(struct bn_buf *out, const char *folder, const char *name)
+/* path: folder/name, from call to call; *there: is there such a file? */
+static bitnet_status look_for(struct bn_buf *path, bool *there, const char *folder,
+                              const char *name, bitnet_error *err)
 {
-    bn_buf_clear(out);
-    bn_buf_printf(out, "%s/%s", folder, name);
-    return !out->failed && bn_exists(out->data);
+    bn_buf_clear(path);
+    bn_buf_printf(path, "%s/%s", folder, name);
+    if (path->failed) return bn_fail_nomem(err, strlen(folder) + strlen(name), "a path");
+    *there = bn_exists(path->data);
+    return BITNET_OK;
+}
+
+static bitnet_status read_files(struct bn_vocab *v, bool *found, const char *folder,
+                                struct bn_buf *path, bitnet_error *err)
+{
+    bool config = false;
+    BN_TRY(look_for(path, found, folder, "tokenizer.json", err));
+    if (*found) {
+        BN_TRY(bn_vocab_read_hf(v, path->data, err));
+    } else {
+        BN_TRY(look_for(path, found, folder, "tokenizer.model", err));
+        if (!*found) return BITNET_OK;
+        BN_TRY(bn_vocab_read_sentencepiece(v, path->data, err));
+    }
+    BN_TRY(look_for(path, &config, folder, "config.json", err));
+    return config ? read_ends(v, path->data, err) : BITNET_OK;
 }
 
 static bitnet_status read_folder(struct bn_vocab *v, bool *found, const char *folder,
                                  bitnet_error *err)
 {
     struct bn_buf path;
-    bitnet_status s = BITNET_OK;
     bn_buf_init(&path, 1 << 16);
-    *found = true;
-    if (file_in(&path, folder, "tokenizer.json")) s = bn_vocab_read_hf(v, path.data, err);
-    else if (file_in(&path, folder, "tokenizer.model"))
-        s = bn_vocab_read_sentencepiece(v, path.data, err);
-    else *found = false;
-    if (s == BITNET_OK && *found && file_in(&path, folder, "config.json"))
-        s = read_ends(v, path.data, err);
+    bitnet_status s = read_files(v, found, folder, &path, err);
     bn_buf_free(&path);
     return s;
 }

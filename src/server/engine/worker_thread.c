@@ -74,6 +74,18 @@ static void leave(struct worker *w, struct worker_task *t)
     w->n_choices -= t->n_left;
 }
 
+/* The engine lets go of them with the next step. */
+static void fail_requests(struct worker *w, const bitnet_error *err)
+{
+    struct worker_task *t;
+    for (size_t i = 0; i < WORKER_BUCKETS; i++)
+        while ((t = w->requests[i])) {
+            leave(w, t);
+            bitnet_cancel(w->c.engine, t->id);
+            end_failed(w, t, err);
+        }
+}
+
 /* Nothing can be computed any more: all tasks fail, those to come too. */
 static void break_down(struct worker *w, const bitnet_error *err)
 {
@@ -81,12 +93,7 @@ static void break_down(struct worker *w, const bitnet_error *err)
     pthread_mutex_lock(&w->lock);
     w->state.broken = *err;
     pthread_mutex_unlock(&w->lock);
-    for (size_t i = 0; i < WORKER_BUCKETS; i++)
-        while ((t = w->requests[i])) {
-            leave(w, t);
-            bitnet_cancel(w->c.engine, t->id); /* for clear_engine */
-            end_failed(w, t, err);
-        }
+    fail_requests(w, err);
     while ((t = worker_list_take(&w->embeds))) end_failed(w, t, err);
 }
 
@@ -227,25 +234,37 @@ static struct worker_step count_step(struct worker *w, const bitnet_event *e, si
     return s;
 }
 
-/* With room for all that a step can tell: the end of every choice, and every token. */
+/* With room for all that a step can tell: the end of every choice, and every token. With less, the engine
+ * tells the rest in the next one. */
 static bitnet_status step(struct worker *w, size_t *n, bitnet_error *err)
 {
     size_t need = w->n_choices + (size_t)w->info.max_seqs * (1 + MAX_DRAFT) + 1;
-    if (!bn_grow((void **)&w->events, &w->events_room, need, sizeof *w->events))
+    if (!bn_grow((void **)&w->events, &w->events_room, need, sizeof *w->events) && !w->events)
         return bn_fail_nomem(err, need * sizeof *w->events, "events");
     *n = w->events_room;
     return bitnet_step(w->c.engine, w->events, n, err);
+}
+
+/* There is no memory for what a step has told: all that it may have told of fail, and it goes on without
+ * them. */
+static void lose_step(struct worker *w, size_t n)
+{
+    bitnet_error err;
+    bn_error_set(&err, BITNET_E_NOMEM, "out of memory for %zu events", n);
+    fail_requests(w, &err);
+    for (bitnet_status s = BITNET_OK; s == BITNET_OK && n;) s = step(w, &n, NULL);
 }
 
 static void step_all(struct worker *w)
 {
     bitnet_error err;
     size_t n;
-    bitnet_status s = step(w, &n, &err);
-    if (s == BITNET_OK && !make_room(w->block, w->events, n))
-        s = bn_fail_nomem(&err, n * sizeof *w->block->events, "events");
-    if (s != BITNET_OK) {
+    if (step(w, &n, &err) != BITNET_OK) {
         break_down(w, &err);
+        return;
+    }
+    if (!make_room(w->block, w->events, n)) {
+        lose_step(w, n);
         return;
     }
     w->block->step = count_step(w, w->events, n);

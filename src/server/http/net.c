@@ -18,8 +18,10 @@ enum {
 static void pause_accepting(struct net *n, suseconds_t us)
 {
     const struct timeval pause = {.tv_usec = us};
+    n->n_burst = 0;
+    if (event_add(n->accept_again, &pause) != 0)
+        return; /* no memory: nothing would end the pause */
     for (size_t i = 0; i < n->n_listeners; i++) evconnlistener_disable(n->listeners[i]);
-    event_add(n->accept_again, &pause);
 }
 
 /* After a burst all others have their turn: those that are there, and those that have gone. */
@@ -54,7 +56,6 @@ static void on_accept_again(evutil_socket_t fd, short what, void *user)
 {
     (void)fd, (void)what;
     struct net *n = user;
-    n->n_burst = 0;
     for (size_t i = 0; i < n->n_listeners; i++) evconnlistener_enable(n->listeners[i]);
 }
 

@@ -41,7 +41,8 @@ struct net_stats {
 };
 
 /* A request came to life and is answered by exactly one of: net_reply; net_stream_begin ...
- * net_stream_end; or the client's going. After the first two the request must not be used again. */
+ * net_stream_end or net_stream_drop; or the client's going. After the first two the request must not
+ * be used again. */
 struct net_handler {
     void *user;
     /* complete; may be answered at once or later */
@@ -90,5 +91,6 @@ void net_stream_write(struct net_request *r, const void *p, size_t n);
 bool net_stream_room(
     const struct net_request *r); /* else wait for `room`: what is written piles up */
 void net_stream_end(struct net_request *r);
+void net_stream_drop(struct net_request *r); /* in place of its end: the connection is cut */
 
 #endif

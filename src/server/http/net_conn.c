@@ -22,7 +22,12 @@ static struct timeval from_ms(uint32_t ms)
 static void set_deadline(struct net_request *c, uint32_t ms)
 {
     struct timeval t = from_ms(ms);
-    event_add(c->timer, &t);
+    if (!c->lost && event_add(c->timer, &t) != 0) net_conn_lost(c);
+}
+
+static void watch(struct net_request *c, short what)
+{
+    if (bufferevent_enable(c->bev, what) != 0) net_conn_lost(c);
 }
 
 static void count_bytes(struct evbuffer *b, const struct evbuffer_cb_info *info, void *user)
@@ -118,7 +123,7 @@ static void open_request(struct net_request *c)
 {
     c->phase = NET_OPEN;
     c->began_ns = bn_now_ns();
-    event_del(c->timer);
+    if (!c->lost) event_del(c->timer);
     c->net->handler.request(c->net->handler.user, c);
 }
 
@@ -158,7 +163,7 @@ static void next_request(struct net_request *c)
     leave_list(c);
     join_list(c, &c->net->idle);
     set_deadline(c, c->net->config.idle_ms);
-    bufferevent_enable(c->bev, EV_READ);
+    watch(c, EV_READ);
     read_request(c);
     if (c->net->draining && c->in == &c->net->idle) net_conn_drain(c);
 }
@@ -175,7 +180,7 @@ static void begin_closing(struct net_request *c)
     net_tls_say_end(c->bev);
     shutdown(bufferevent_getfd(c->bev), SHUT_WR);
     evbuffer_drain(in, evbuffer_get_length(in));
-    bufferevent_enable(c->bev, EV_READ);
+    watch(c, EV_READ);
     set_deadline(c, bn_min_size(c->net->config.linger_ms, NET_LAST_READ_MS));
 }
 
@@ -183,9 +188,11 @@ void net_conn_finish(struct net_request *c)
 {
     c->phase = NET_WRITING;
     set_deadline(c, c->net->config.linger_ms);
-    /* on_write comes by itself if there is something to write */
+    /* on_write comes by itself if there is something to write; and libevent writes by itself, but for
+     * when it had no memory to begin */
     if (evbuffer_get_length(bufferevent_get_output(c->bev)) == 0)
         bufferevent_trigger(c->bev, EV_WRITE, BEV_TRIG_DEFER_CALLBACKS);
+    else watch(c, EV_WRITE);
 }
 
 void net_conn_lost(struct net_request *c)
@@ -231,6 +238,7 @@ static void on_read(struct bufferevent *bev, void *user)
 static void on_write(struct bufferevent *bev, void *user)
 {
     struct net_request *c = user;
+    if (c->lost) return; /* the timer's time has come */
     if (c->phase == NET_OPEN && c->no_room) {
         c->no_room = false;
         c->net->handler.room(c->net->handler.user, c);
@@ -248,7 +256,7 @@ static void on_event(struct bufferevent *bev, short what, void *user)
     bool only_end = (what & BEV_EVENT_EOF) && (what & BEV_EVENT_READING);
     if (c->phase == NET_WRITING && only_end) {
         c->last = c->ended = true; /* it may still read; TLS has stopped writing */
-        bufferevent_enable(c->bev, EV_WRITE);
+        watch(c, EV_WRITE);
         return;
     }
     if (c->phase == NET_READING && c->began)

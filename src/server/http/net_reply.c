@@ -13,15 +13,17 @@ uint64_t net_began_ns(const struct net_request *c) { return c->began_ns; }
 void net_set_user(struct net_request *c, void *user) { c->user = user; }
 void *net_user(const struct net_request *c) { return c->user; }
 
+/* Behind a hole nothing is written. */
 static void put(struct net_request *c, const void *p, size_t n)
 {
-    if (n && bufferevent_write(c->bev, p, n) != 0) net_conn_lost(c);
+    if (n && !c->lost && bufferevent_write(c->bev, p, n) != 0) net_conn_lost(c);
 }
 
 static void put_text(struct net_request *c, const char *fmt, ...) BN_PRINTF(2, 3);
 static void put_text(struct net_request *c, const char *fmt, ...)
 {
     va_list ap;
+    if (c->lost) return;
     va_start(ap, fmt);
     if (evbuffer_add_vprintf(bufferevent_get_output(c->bev), fmt, ap) < 0) net_conn_lost(c);
     va_end(ap);
@@ -94,5 +96,11 @@ bool net_stream_room(const struct net_request *c) { return !c->no_room; }
 void net_stream_end(struct net_request *c)
 {
     if (c->chunked && c->body) put(c, "0\r\n\r\n", 5);
+    net_conn_finish(c);
+}
+
+void net_stream_drop(struct net_request *c)
+{
+    net_conn_lost(c);
     net_conn_finish(c);
 }

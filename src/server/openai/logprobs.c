@@ -142,15 +142,29 @@ static bitnet_status add_text(struct openai_logprobs *l, const bitnet_event *e, 
 
 /* ------------------------------------------------------------------ the value */
 
+static bitnet_status add(struct openai_logprobs *l, const bitnet_event *e, bitnet_error *err)
+{
+    BN_TRY(l->kind == OPENAI_COMPLETION ? add_text(l, e, err) : add_chat(l, e, err));
+    for (size_t i = 0; i < OPENAI_LOGPROBS_LISTS; i++) {
+        const struct bn_buf *b = &l->lists[i];
+        if (b->full)
+            return bn_fail(err, BITNET_E_LIMIT, "log-probabilities need more than %zu bytes",
+                           list_max_bytes);
+        if (b->failed) return bn_fail_nomem(err, b->len, "log-probabilities");
+    }
+    return BITNET_OK;
+}
+
+/* A token that was not added leaves nothing behind: the others may still be written. */
 bitnet_status openai_logprobs_add(struct openai_logprobs *l, const bitnet_event *e,
                                   bitnet_error *err)
 {
-    BN_TRY(l->kind == OPENAI_COMPLETION ? add_text(l, e, err) : add_chat(l, e, err));
-    for (size_t i = 0; i < OPENAI_LOGPROBS_LISTS; i++)
-        if (l->lists[i].failed)
-            return bn_fail(err, BITNET_E_LIMIT, "log-probabilities need more than %zu bytes",
-                           list_max_bytes);
-    return BITNET_OK;
+    size_t before[OPENAI_LOGPROBS_LISTS];
+    for (size_t i = 0; i < OPENAI_LOGPROBS_LISTS; i++) before[i] = l->lists[i].len;
+    bitnet_status s = add(l, e, err);
+    for (size_t i = 0; s != BITNET_OK && i < OPENAI_LOGPROBS_LISTS; i++)
+        l->lists[i].len = before[i];
+    return s;
 }
 
 static void put_list(struct bn_buf *out, const struct bn_buf *list)

@@ -248,8 +248,8 @@ static bitnet_status encode_messages(struct openai_request *r, const bitnet_mode
                                      const char *chat_template, bitnet_error *err)
 {
     struct openai_prompt *p = &r->prompts[0];
-    const char *template_text = bitnet_chat_template_text(m, chat_template);
-    if (!template_text) template_text = ""; /* refused when it is to be used */
+    const char *known = bitnet_chat_template_text(m, chat_template);
+    const char *template_text = known ? known : ""; /* refused when it is to be used */
     rename_developer(r->messages, template_text);
     drop_reasoning(r->messages, template_text);
     if (r->tools) {
@@ -261,6 +261,7 @@ static bitnet_status encode_messages(struct openai_request *r, const bitnet_mode
     bitnet_status s =
         text ? tokens_chat_json(&p->tokens, &p->n_tokens, m, text, strlen(text), chat_template, err)
              : bn_fail_nomem(err, 0, "a conversation");
+    if (s == BITNET_OK && !known) s = bn_fail_nomem(err, 0, "a chat template"); /* it was there */
     free(text);
     bn_json_free(talk);
     return s == BITNET_OK ? find_reasoning(r, m, template_text, err) : s;

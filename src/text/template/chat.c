@@ -106,8 +106,9 @@ static bitnet_status render_text(const struct bn_chat *c, const struct bn_jinja 
 }
 
 /* Does the template write conversations as the built-in "bitnet" does, a leading BOS aside? Tried
- * out rather than read: it has been published in several spellings. */
-static bool writes_like(const struct bn_chat *c, const struct bn_jinja *other)
+ * out rather than read: it has been published in several spellings. An error: memory is out. */
+static bitnet_status writes_like(const struct bn_chat *c, const struct bn_jinja *other, bool *same,
+                                 bitnet_error *err)
 {
     static const bitnet_message probe[] = {{"system", " Be brief.\n"},
                                            {"user", "\tHello <there>"},
@@ -116,17 +117,17 @@ static bool writes_like(const struct bn_chat *c, const struct bn_jinja *other)
     struct bn_buf mine, its;
     bn_buf_init(&mine, MAX_CHAT_BYTES);
     bn_buf_init(&its, MAX_CHAT_BYTES);
-    bool same =
-        render_text(c, c->jinja, probe, BN_ARRAY_LEN(probe), true, &mine, NULL) == BITNET_OK &&
-        render_text(c, other, probe, BN_ARRAY_LEN(probe), true, &its, NULL) == BITNET_OK;
-    if (same) {
+    bitnet_status s = render_text(c, c->jinja, probe, BN_ARRAY_LEN(probe), true, &mine, err);
+    if (s == BITNET_OK) s = render_text(c, other, probe, BN_ARRAY_LEN(probe), true, &its, err);
+    *same = s == BITNET_OK;
+    if (*same) {
         size_t bos = strlen(c->bos_text);
         size_t skip = its.len >= bos && memcmp(its.data, c->bos_text, bos) == 0 ? bos : 0;
-        same = its.len - skip == mine.len && memcmp(its.data + skip, mine.data, mine.len) == 0;
+        *same = its.len - skip == mine.len && memcmp(its.data + skip, mine.data, mine.len) == 0;
     }
     bn_buf_free(&mine);
     bn_buf_free(&its);
-    return same;
+    return s == BITNET_E_NOMEM ? s : BITNET_OK;
 }
 
 static bitnet_status use_builtin(struct bn_chat *c, const struct builtin *b, bitnet_error *err)
@@ -154,14 +155,12 @@ static bitnet_status use_own(struct bn_chat *c, const char *text, const char **n
     struct bn_jinja *own;
     BN_TRY(bn_jinja_parse(&own, text, strlen(text), err));
     if (c->eot >= 0) {
+        bool same = false;
         bitnet_status st = use_builtin(c, bitnet, err);
-        if (st != BITNET_OK) {
+        if (st == BITNET_OK) st = writes_like(c, own, &same, err);
+        if (st != BITNET_OK || same) {
             bn_jinja_free(own);
             return st;
-        }
-        if (writes_like(c, own)) {
-            bn_jinja_free(own);
-            return BITNET_OK;
         }
         bn_jinja_free(c->jinja);
         c->builtin = NULL;
