@@ -10,15 +10,9 @@ import json
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 
-<<<<<<< HEAD
-sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from tap import Tap
-=======
 import fail_alloc
->>>>>>> wt-alloc
 
 LIMIT_S = 60
 LEAST = 300  # allocations of any run that is tried here
@@ -45,23 +39,6 @@ def words_of(out):
     """JSON without its numbers, which are times and memory."""
     return re.sub(rb"(?<=[ \[])(-?[\d.]+(e[-+]?\d+)?|null)(?=[,\]}])", b"0", out)
 
-<<<<<<< HEAD
-    def loop(self, command):
-        """How the runs ended."""
-        code, right, said = self.one(command, -1)
-        assert code == 0, f"undisturbed: status {code}: {said}"
-        total, same, errors = int(self.count.read_text()), 0, 0
-        assert total >= LEAST, f"only {total} allocations were seen"
-        for n in range(0, total, self.args.every):
-            code, out, said = self.one(command, n)
-            if code == 0 and out == right:
-                same += 1
-            elif code == 1 and said.strip():
-                errors += 1
-            else:
-                raise AssertionError(f"allocation {n} of {total}: status {code}: {said[-300:]}")
-        return f"{total} allocations: {errors} errors, {same} the same bytes"
-=======
 
 class Case:
     """A command. file: what it makes, instead of what it writes; read: to what is compared of it."""
@@ -135,7 +112,6 @@ def cases(bitnet, folder, data):
         Case("convert a folder", "convert", small, made, file=made),
         Case("convert a folder, packed", "convert", small, made, "--packed", "-t", "1", file=made, read=logits),
     ]
->>>>>>> wt-alloc
 
 
 def main():
@@ -148,15 +124,6 @@ def main():
     p.add_argument("-n", type=int, default=1, help="allocations in a row that fail")
     args = p.parse_args()
     with tempfile.TemporaryDirectory(prefix="bitnet-alloc-") as folder:
-<<<<<<< HEAD
-        runs = Runs(args, pathlib.Path(folder))
-        cases = [("batch", runs.batch()),
-                 ("inspect", ["inspect", "embedded", "--json"])]
-        tap = Tap(len(cases))
-        for name, command in cases:
-            tap.case(name, runs.loop, command)
-    return tap.end()
-=======
         folder = pathlib.Path(folder)
         fail = fail_alloc.FailAlloc(args.preload, folder / "orders")
         chosen = [c for c in cases(args.bitnet, folder, args.data) if args.only in c.name]
@@ -165,8 +132,7 @@ def main():
             case.loop(args, fail, table)
         table.show()
     return table.failed
->>>>>>> wt-alloc
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())
