@@ -33,8 +33,6 @@ BODIES = [
 ]
 
 
-
-
 def words_of(out):
     """JSON without its numbers, which are times and memory."""
     return re.sub(rb"(?<=[ \[])(-?[\d.]+(e[-+]?\d+)?|null)(?=[,\]}])", b"0", out)
@@ -92,7 +90,6 @@ def cases(bitnet, folder, data):
     gguf = data.parents[1] / "models" / "stories-31m.gguf"
     text = ["-p", "Tell me é", "-n", "6", "--temp", "1", "--seed", "7", "-t", "1", "--no-cache"]
 
-
     def logits(file):  # packed files are told apart by a random number, so their bytes say little
         return subprocess.run([bitnet, "logits", file, "--ids", "1,2,3", "-o", "-", "-t", "1"], capture_output=True, check=True).stdout
 
@@ -130,8 +127,7 @@ def main():
         table = fail_alloc.Table(len(chosen))
         for case in chosen:
             case.loop(args, fail, table)
-        table.show()
-    return table.failed
+        return table.end()
 
 
 if __name__ == "__main__":

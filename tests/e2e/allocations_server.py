@@ -386,8 +386,7 @@ def main():
         finally:
             for case in chosen:
                 case.server.stop()
-        table.show()
-    return table.failed
+        return table.end()
 
 
 if __name__ == "__main__":
