@@ -4,8 +4,8 @@
 
 - a relative link or picture of a Markdown page leads to a file, and its #anchor to a heading or an id;
 - a path in backticks, alone or in a command, exists: from the root (`src/ROOMS`), or from src/ or tests/unit/, with
-  or without its ending (`model/forward`, `server/metrics/metrics.def`); with `*` at least one such file does. Names
-  with <gaps> are left alone, and so are the pages that tell what was (CHANGELOG.md, docs/log);
+  or without its ending (`model/forward`, `server/metrics/metrics.def`); with `*` at least one such file does. Groups
+  of cases count by their test's name (`cli/memory`). Names with <gaps> are left alone, and so are the pages that tell what was (CHANGELOG.md, docs/log);
 - a page of docs/ that a source file names exists.
 
 usage: check_links.py ROOT
@@ -69,8 +69,12 @@ def names_file(root, word, rooms):
     first = word.split("/")[0]
     if "/" not in word or not re.fullmatch(r"[\w./*-]+", word) or ".." in word or first not in {*FOLDERS, *rooms}:
         return True
-    bases = ("",) if first in FOLDERS else ("src/", "tests/unit/")
-    return any(any(root.glob(base + word + end)) for base in bases for end in (("",) if first in FOLDERS else ("", ".*")))
+    if first in FOLDERS:
+        return any(root.glob(word))
+    folder, _, stem = word.rpartition("/")
+    test = f"tests/e2e/{folder}/cases_{stem}.py"  # 'cli/memory' is a test of these cases
+    return any(any(root.glob(base + word + end)) for base in ("src/", "tests/unit/") for end in ("", ".*")) or \
+        any(root.glob(test))
 
 
 def check_page(root, page, rooms):
