@@ -4,6 +4,10 @@ import json
 import mmap
 import os
 import struct
+import sys
+
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from tap import Tap, comment
 
 # its words decide what becomes of developers and of tools
 TEMPLATE = ("{% for m in messages %}{% if m.role in ['user', 'developer', 'assistant'] %}<{{ m.role }}>{{ m.content | trim }}"
@@ -40,21 +44,20 @@ class Table:
     """One row a case: how its runs ended."""
 
     def __init__(self, n_cases):
-        self.n, self.rows, self.failed = 0, [], False
-        print(f"1..{n_cases}", flush=True)
+        self.tap, self.rows = Tap(n_cases), []
+
+    @property
+    def failed(self):
+        return self.tap.failed > 0
 
     def case(self, name, total, ends, faults):
-        self.n += 1
-        self.failed |= bool(faults)
-        print(f"{'not ok' if faults else 'ok'} {self.n} - {name}", flush=True)
-        for line in "\n".join(faults).splitlines()[:MAX_LINES]:
-            print(f"# {line}", flush=True)
+        self.tap.point(name, not faults, "\n".join("\n".join(faults).splitlines()[:MAX_LINES]))
         self.rows.append([name, total, sum(ends.values()), *(ends.get(c, 0) for c in COLUMNS[2:])])
 
     def show(self):
-        print("# " + f"{'':28}" + "".join(f"{c:>12}" for c in COLUMNS))
+        comment(f"{'':28}" + "".join(f"{c:>12}" for c in COLUMNS))
         for name, *numbers in self.rows:
-            print("# " + f"{name:28}" + "".join(f"{n:>12}" for n in numbers))
+            comment(f"{name:28}" + "".join(f"{n:>12}" for n in numbers))
 
 
 def some(total, most):
