@@ -16,7 +16,6 @@
 #include <sys/random.h>
 
 enum {
-    LATE_MS = 1000, /* the engine ends answers itself; this is for what it does not reach */
     OUT_KEPT_BYTES = 1 << 20, /* of the buffer that streams are written through */
 };
 

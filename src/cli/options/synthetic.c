@@ -68,8 +68,7 @@ static int make(struct synthetic_source *s, const struct synthetic_opts *c, cons
     s->typed = s->path;
     struct term_progress bar = {0};
     bitnet_error err = {0};
-    bitnet_synth_options o;
-    bitnet_synth_options_init(&o);
+    bitnet_synth_options o = {.size = sizeof o};
     o.type = c->type;
     o.head_type = c->head_type;
     o.seed = c->seed;
