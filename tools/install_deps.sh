@@ -51,6 +51,7 @@ look() {
     has gcc || case "$need " in *" gcc "*) ;; *) wish="$wish gcc" ;; esac
     has nm && has objdump || wish="$wish binutils"
     lib cmocka || wish="$wish libcmocka-dev"
+    has abidiff || wish="$wish abigail-tools"
     has lstopo || wish="$wish hwloc-nox"
     has promtool && has prometheus || wish="$wish prometheus"
     /usr/bin/python3 -c 'import numpy' 2>/dev/null || wish="$wish python3-numpy"
