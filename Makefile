@@ -50,7 +50,7 @@ help:
 	@echo 'make            build the library and the program into build/'
 	@echo 'make test       build, then the tests on this build (which one for what: CONTRIBUTING.md)'
 	@echo 'make check      everything: both compilers, sanitizers, arm64 and riscv64 under qemu (./check)'
-	@echo 'make static     one file that runs on any Linux of this architecture, in build-static/ (docs/static.md)'
+	@echo 'make static     one file that runs on any Linux of this architecture, in build-static/ (docs/serve/static.md)'
 	@echo 'make minimal    the same, small: `bitnet run` alone, in build-minimal/'
 	@echo 'make asan       address and undefined-behaviour sanitizers, in build-asan/, with the tests'
 	@echo 'make bench      time every kernel (the whole engine: bitnet bench)'

@@ -7,6 +7,8 @@
     in this order, and bitnet.h only;
   - rooms inside a room see what the room sees, the headers of its roof (the files that lie in the room itself), and
     of their neighbours inside only those on their lines; every folder is a room with a line;
+  - x.h is for whoever may see its room; x_impl.h, what the parts of one thing share, is included by files of its own
+    folder only (that of a roof: and of the rooms inside);
   - a folder holds at most FULL files;
   - intrinsics headers appear only under src/kernels/<arch>/;
   - kernels know no threads, no allocation and no files;
@@ -88,6 +90,8 @@ def check_file(src, f, allow):
                 bad.append(f'{f}:{n}: write the include from src/, with its room: "{room}/{name}"')
             elif first != "bitnet" and (quoted or first in allow) and slash and not may_see(allow, room, home(name)):
                 bad.append(f"{f}:{n}: {room} may not include {home(name)}")
+            elif quoted and name.endswith("_impl.h") and not path.startswith(name.rpartition("/")[0] + "/"):
+                bad.append(f"{f}:{n}: {name} is for the files of its own folder")
             elif room == "kernels" and name in NOT_IN_KERNELS:
                 bad.append(f"{f}:{n}: kernels know no threads, allocation or files: <{name}>")
         if top(room) not in ("app", "cli") and re.search(r"\bgetenv\s*\(", line):

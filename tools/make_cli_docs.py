@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/cli.md from what the program says of itself; with --check it only tells whether the page is up to date.
+"""Writes docs/use/cli.md from what the program says of itself; with --check it only tells whether the page is up to date.
 
 usage: make_cli_docs.py BITNET [--check]
 """
@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-page = pathlib.Path(__file__).resolve().parent.parent / "docs" / "cli.md"
+page = pathlib.Path(__file__).resolve().parent.parent / "docs" / "use" / "cli.md"
 
 
 def said(*words):
@@ -28,5 +28,5 @@ text = "\n".join(text)
 if "--check" not in sys.argv:
     page.write_text(text)
 elif not page.exists() or page.read_text() != text:
-    print("docs/cli.md is not what the program says; run tools/make_cli_docs.py BITNET")
+    print("docs/use/cli.md is not what the program says; run tools/make_cli_docs.py BITNET")
     sys.exit(1)

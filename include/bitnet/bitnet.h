@@ -51,7 +51,7 @@
  *  - Strings are UTF-8. Pointers returned are borrowed until the object they came from is closed,
  *    unless said otherwise.
  *  - The same request gives the same bits on every CPU, with every number of threads and in any
- *    company of other requests (docs/numerics.md).
+ *    company of other requests (docs/inside/numerics.md).
  *
  * Sizes. Structs that may grow start with `size`, which the caller sets before every call:
  *     bitnet_engine_options o = {.size = sizeof o};
@@ -151,7 +151,7 @@ typedef struct bitnet_logit_bias {
 
 /* How a token is chosen. Each step works on what the ones before have left: bias; penalties
  * (repetition, presence and frequency, DRY); what a constraint allows; top-n-sigma; top-k; typical;
- * top-p; min-p; temperature and the draw. docs/sampling.md has the formulas. A step is off at
+ * top-p; min-p; temperature and the draw. docs/use/sampling.md has the formulas. A step is off at
  * the value that changes nothing: 1 for top_p, typical_p and repetition_penalty, 0 for the others. */
 typedef struct bitnet_sampling {
     size_t size;
@@ -194,7 +194,7 @@ typedef struct bitnet_request {
     size_t n_stop;
     /* a constraint that the text must match: GBNF text, or a JSON Schema, or any JSON object (at most
      * one of them). The text is brought to its end within max_new_tokens and the context; a
-     * constraint whose shortest text may not fit is refused (BITNET_E_LIMIT). docs/constrained.md */
+     * constraint whose shortest text may not fit is refused (BITNET_E_LIMIT). docs/use/constrained.md */
     const char *grammar, *json_schema;
     uint32_t json_object;
     uint32_t ignore_end;      /* 1: end-of-text tokens do not end a choice */
@@ -460,7 +460,7 @@ struct bitnet_engine_options {
      * requests are admitted as they fit, and the youngest give way when it is full; they are computed
      * again later, with the same result. */
     uint32_t kv_tokens;
-    bitnet_kv_type kv_type;   /* of the keys; AUTO: f16 (docs/kv-cache.md compares them) */
+    bitnet_kv_type kv_type;   /* of the keys; AUTO: f16 (docs/tune/kv-cache.md compares them) */
     bitnet_kv_type kv_type_v; /* of the values; AUTO: as kv_type */
     /* "auto", "on", "off": whether beginnings of texts that are in the KV cache are used again */
     const char *prefix_cache;
@@ -717,7 +717,7 @@ typedef struct bitnet_convert_options {
      * conversion is refused. Weights never change. */
     uint32_t allow_scale_rounding;
     /* 1: weights as the kernels of this CPU want them, with what is made at open beside them, so that a
-     * model is mapped and runs (docs/packed.md). Types and scales stay as they are */
+     * model is mapped and runs (docs/tune/packed.md). Types and scales stay as they are */
     uint32_t packed;
     uint32_t threads;    /* packed: that will run it, for the choice of a layout; 0: all cores */
     const char *layout;  /* packed: as in bitnet_model_options */
@@ -804,7 +804,7 @@ BITNET_API bitnet_status bitnet_perplexity(bitnet_engine *e, const int32_t *toke
 
 /* --- health ---
  * Signs that something is wrong with a model, a machine or a way of sampling. Which values are good and
- * which are not depends on the model: docs/health.md. */
+ * which are not depends on the model: docs/serve/health.md. */
 typedef struct bitnet_health {
     size_t size;
     uint64_t choices;  /* that ended with at least three tokens */

@@ -8,18 +8,18 @@
 
 #include "base/status.h"
 
-enum { LINES_MAX_BYTES = 16 << 20 }; /* of one line; what is longer is cut off */
+enum { LINE_READER_MAX_BYTES = 16 << 20 }; /* of one line; what is longer is cut off */
 
 struct line {
     const char *text; /* without its end; borrowed until the next line; not 0-terminated */
     size_t n;
     uint64_t number; /* the first is 1 */
     uint64_t offset; /* of the line in the file */
-    bool whole;      /* false: there was more than LINES_MAX_BYTES */
+    bool whole;      /* false: there was more than LINE_READER_MAX_BYTES */
     bool ended;      /* false: the file ended before the line did  */
 };
 
-struct lines {
+struct line_reader {
     int fd;
     bool owns_fd;
     const char *name; /* for errors; borrowed */
@@ -31,12 +31,13 @@ struct lines {
 };
 
 /* path "-": standard input */
-bitnet_status lines_open(struct lines *l, const char *path, bitnet_error *err);
-void lines_from(struct lines *l, int fd, const char *name); /* fd stays the caller's */
+bitnet_status line_reader_open(struct line_reader *r, const char *path, bitnet_error *err);
+void line_reader_from(struct line_reader *r, int fd, const char *name); /* fd stays the caller's */
 /* *got: false at the end. BITNET_E_CANCELLED when Ctrl-C ends the wait for more. */
-bitnet_status lines_next(struct lines *l, struct line *out, bool *got, bitnet_error *err);
+bitnet_status line_reader_next(struct line_reader *r, struct line *out, bool *got,
+                               bitnet_error *err);
 /* Is there something to read already? Also true at the end. */
-bool lines_ready(const struct lines *l);
-void lines_close(struct lines *l);
+bool line_reader_ready(const struct line_reader *r);
+void line_reader_close(struct line_reader *r);
 
 #endif

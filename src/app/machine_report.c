@@ -23,7 +23,7 @@ void machine_cpu_list(char *out, size_t n)
 
 void machine_cpu_name(char *out, size_t n)
 {
-    bn_machine_cpu_name(out, n, &bn_tree_here);
+    bn_machine_cpu_name(out, n, &bn_sysfiles_here);
     if (!*out) snprintf(out, n, "unknown");
 }
 

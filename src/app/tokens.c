@@ -24,7 +24,7 @@ static bitnet_status encode_into(int32_t *ids, size_t *n, const bitnet_model *m,
 }
 
 /* A token mostly covers several bytes, so this nearly always saves a second encoding. */
-static size_t guess_room(const struct source *s)
+static size_t estimate_room(const struct source *s)
 {
     size_t room = s->len + 256;
     for (size_t i = 0; i < s->n_msgs; i++)
@@ -35,7 +35,7 @@ static size_t guess_room(const struct source *s)
 static bitnet_status encode(int32_t **ids, size_t *n, const bitnet_model *m,
                             const struct source *from, bitnet_error *err)
 {
-    size_t room = guess_room(from);
+    size_t room = estimate_room(from);
     *ids = NULL;
     for (;;) {
         int32_t *p = bn_calloc(room, sizeof *p);

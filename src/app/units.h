@@ -7,12 +7,12 @@
 
 #include "base/base.h"
 
-enum { SHOW_BYTES = 32 };
+enum { UNITS_BYTES = 32 };
 
-const char *show_time(char out[SHOW_BYTES], double ns);
-const char *show_size(char out[SHOW_BYTES], double bytes);
-const char *show_rate(char out[SHOW_BYTES], double bytes_per_s);
-const char *show_count(char out[SHOW_BYTES], double n);
-const char *show_share(char out[SHOW_BYTES], double share); /* "12.3 %" */
+const char *units_time(char out[UNITS_BYTES], double ns);
+const char *units_size(char out[UNITS_BYTES], double bytes);
+const char *units_rate(char out[UNITS_BYTES], double bytes_per_s);
+const char *units_count(char out[UNITS_BYTES], double n);
+const char *units_share(char out[UNITS_BYTES], double share); /* "12.3 %" */
 
 #endif

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Two indexes tell where the last three tokens, else the last two, stood most recently with something
- * behind them; the tokens behind them are the guess. A guess that reaches the end of the text goes on
- * with its own beginning, so a short loop is guessed to full length.
+ * behind them; the tokens behind them are the draft. A draft that reaches the end of the text goes on
+ * with its own beginning, so a short loop is drafted to full length.
  *
- * Whether it pays. For each index right[k] estimates how often token k of a guess is right if those
+ * Whether it pays. For each index right[k] estimates how often token k of a draft is right if those
  * before it were, as a mean that forgets (RATE); one token more is taken to lengthen a step by
- * `cost`, a mean of the same kind. n guesses give
+ * `cost`, a mean of the same kind. n drafts give
  *     (1 + right[0] + right[0] right[1] + ...) / (1 + n cost)
  * tokens in the time of a plain step; the n with the most is used, none where it is not above 1. What
- * lies behind the longest guess is never seen, so whenever all of a guess was right, the estimate of
+ * lies behind the longest draft is never seen, so whenever all of a draft was accepted, the estimate of
  * the token after it moves up a little (HOPE).
  *
- * Where none pays, one token is tried now and then. What guesses have cost beyond what they gave, in
+ * Where none pays, one token is tried now and then. What drafts have cost beyond what they gave, in
  * plain steps, is a debt between 0 and MAX_DEBT; a try is made every 2^debt occasions. So tries thin
- * out exactly while they lose, come back soon once they win, and a text on which guessing never pays
- * costs MAX_DEBT steps an index and, from then on, a 64th of a guess at each occasion.
- * Nothing but the calls decides, so the same calls get the same guesses.
+ * out exactly while they lose, come back soon once they win, and a text on which drafting never pays
+ * costs MAX_DEBT steps an index and, from then on, a 64th of a draft at each occasion.
+ * Nothing but the calls decides, so the same calls get the same drafts.
  */
 #include "engine/draft.h"
 
@@ -44,7 +44,7 @@ struct bn_draft {
     size_t n_slots; /* a power of two, at least 2 * max_tokens */
     struct index indexes[2];
     struct index model; /* of what the model offers: the estimates alone */
-    struct index *used; /* for the last guess; NULL: there was none */
+    struct index *used; /* for the last draft; NULL: there was none */
     int32_t offer[BN_DRAFT_MAX];
     uint32_t n_offer, offer_at; /* behind so many tokens of the text */
     double cost;
@@ -56,7 +56,7 @@ bitnet_status bn_draft_open(struct bn_draft **out, uint32_t max_tokens, bitnet_e
     size_t n_slots = 16;
     while (n_slots / 2 < max_tokens) n_slots *= 2;
     struct bn_draft *d = bn_calloc(1, sizeof *d);
-    if (!d) return bn_fail_nomem(err, sizeof *d, "guesses");
+    if (!d) return bn_fail_nomem(err, sizeof *d, "drafts");
     d->text = bn_calloc_now(max_tokens, sizeof *d->text);
     d->max_tokens = max_tokens;
     d->n_slots = n_slots;
@@ -71,7 +71,7 @@ bitnet_status bn_draft_open(struct bn_draft **out, uint32_t max_tokens, bitnet_e
     if (!d->text || !d->indexes[0].slots || !d->indexes[1].slots) {
         bn_draft_close(d);
         return bn_fail_nomem(err, 2 * n_slots * sizeof(uint32_t) + max_tokens * sizeof(int32_t),
-                             "guesses");
+                             "drafts");
     }
     *out = d;
     return BITNET_OK;
@@ -121,7 +121,7 @@ static uint32_t find_earlier(struct bn_draft *d)
     return 0;
 }
 
-/* How many guesses, at most so many, give the most tokens in a time; *rate: how many, in that of one
+/* How many drafts, at most so many, give the most tokens in a time; *rate: how many, in that of one
  * without any. */
 static uint32_t best_count(const struct bn_draft *d, const struct index *x, uint32_t most,
                            double *best_rate)
@@ -138,7 +138,7 @@ static uint32_t best_count(const struct bn_draft *d, const struct index *x, uint
     return best;
 }
 
-/* Where guessing does not pay: is one to be tried? */
+/* Where drafting does not pay: is one to be tried? */
 static bool try_due(struct index *x)
 {
     if (++x->passed < 1u << (uint32_t)x->debt) return false;
@@ -177,7 +177,7 @@ static uint32_t take_offer(struct bn_draft *d, int32_t *out, uint32_t most, bool
     return n;
 }
 
-uint32_t bn_draft_guess(struct bn_draft *d, int32_t *out, uint32_t most, bool always)
+uint32_t bn_draft_make(struct bn_draft *d, int32_t *out, uint32_t most, bool always)
 {
     uint32_t at = find_earlier(d), n = BN_DRAFT_MAX, offered;
     double rate;
@@ -198,14 +198,14 @@ static void move_to(double *mean, double to, double rate) { *mean += (to - *mean
 
 static double clamp(double x, double most) { return x < 0 ? 0 : x > most ? most : x; }
 
-void bn_draft_learn(struct bn_draft *d, uint32_t n_draft, uint32_t n_right, double cost)
+void bn_draft_learn(struct bn_draft *d, uint32_t n_draft, uint32_t n_accepted, double cost)
 {
     struct index *x = d->used;
     if (!x || !n_draft) return;
-    for (uint32_t k = 0; k < n_right; k++) move_to(&x->right[k], 1, RATE);
-    if (n_right < n_draft) move_to(&x->right[n_right], 0, RATE);
+    for (uint32_t k = 0; k < n_accepted; k++) move_to(&x->right[k], 1, RATE);
+    if (n_accepted < n_draft) move_to(&x->right[n_accepted], 0, RATE);
     else if (n_draft < BN_DRAFT_MAX) move_to(&x->right[n_draft], 1, HOPE);
     double each = cost > 0 ? clamp((cost - 1) / n_draft, MAX_COST) : d->cost;
     move_to(&d->cost, each, RATE);
-    x->debt = clamp(x->debt + n_draft * each - n_right, MAX_DEBT);
+    x->debt = clamp(x->debt + n_draft * each - n_accepted, MAX_DEBT);
 }

@@ -134,7 +134,7 @@ static bitnet_status run(struct embedding *m, bitnet_error *err)
         size_t n = make_batch(m);
         if (!n)
             return bn_fail(err, BITNET_E_STATE,
-                           "input %zu of %zu tokens finds no room: %u answers run, and sequences "
+                           "input %zu of %zu tokens finds no room: %u choices run, and sequences "
                            "of bitnet_eval "
                            "hold %u of %u pages of the KV cache; bitnet_eval_reset frees them",
                            m->first, m->inputs[m->first].n_tokens,

@@ -27,7 +27,7 @@ static bitnet_status choose_head(struct bitnet_engine *e, const char *name, bitn
     return BITNET_OK;
 }
 
-/* Guesses need rows of logits. Many sequences have enough to compute anyway, so that all of them
+/* Drafts need rows of logits. Many sequences have enough to compute anyway, so that all of them
  * together get few. */
 static bitnet_status choose_draft(struct bitnet_engine *e, const bitnet_engine_options *o,
                                   bitnet_error *err)
@@ -35,11 +35,11 @@ static bitnet_status choose_draft(struct bitnet_engine *e, const bitnet_engine_o
     enum bn_choice c;
     BN_TRY(bn_choice_parse(&c, "draft", o->draft, err));
     if (o->draft_tokens > BN_DRAFT_MAX)
-        return bn_fail(err, BITNET_E_LIMIT, "%u guesses a step; at most %d are possible",
+        return bn_fail(err, BITNET_E_LIMIT, "%u drafts a step; at most %d are possible",
                        o->draft_tokens, BN_DRAFT_MAX);
     if (c != BN_OFF) e->draft = o->draft_tokens ? o->draft_tokens : BN_DEFAULT_DRAFT;
     e->draft_rows = (uint32_t)bn_min_size((size_t)e->max_seqs * e->draft, BN_MAX_DRAFT_ROWS);
-    e->always_guess = c == BN_ON;
+    e->always_draft = c == BN_ON;
     e->max_rows = (uint32_t)bn_min_size(e->max_batch, (size_t)e->max_seqs + e->draft_rows);
     return BITNET_OK;
 }
@@ -78,7 +78,7 @@ static bitnet_status choose_sizes(struct bitnet_engine *e, const bitnet_engine_o
 static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_options *o,
                                bitnet_error *err)
 {
-    enum bn_choice pin; /* auto is off: see docs/performance.md for what it brings */
+    enum bn_choice pin; /* auto is off: docs/tune/tuning.md says why */
     BN_TRY(bn_choice_parse(&pin, "pin", o->pin, err));
     BN_TRY(bn_pool_open(&e->pool, o->threads ? o->threads : bn_numa_threads(e->m->numa), err));
     if (e->m->numa) bn_pool_place(e->pool, e->m->numa);
@@ -100,7 +100,7 @@ static uint32_t choose_snapshots(const struct bitnet_engine *e, const bitnet_eng
     uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, bf16);
     uint64_t bytes = (uint64_t)o->state_cache_bytes;
     if (!slot_bytes || o->state_cache_bytes == BITNET_OFF) return 0;
-    if (!bytes) bytes = bn_memory_available(&bn_tree_here) / BN_STATE_CACHE_SHARE;
+    if (!bytes) bytes = bn_memory_available(&bn_sysfiles_here) / BN_STATE_CACHE_SHARE;
     return (uint32_t)bn_min_size(bytes / slot_bytes, bn_min_size(n_pages, BN_MAX_SNAPSHOTS));
 }
 
@@ -253,8 +253,8 @@ static void cache_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     info->kv.seqs_full = e->kv.n_pages / bn_kv_pages_for(e->ctx);
     info->kv.token_bytes = bn_kv_token_bytes(&e->kv);
     info->states.seq_bytes = e->states.slot_bytes;
-    uint64_t guesses = bn_state_guess_bytes(&e->m->config, e->states.max_guesses);
-    info->states.bytes = e->states.bytes + e->max_seqs * guesses;
+    uint64_t drafts = bn_state_draft_bytes(&e->m->config, e->states.max_drafts);
+    info->states.bytes = e->states.bytes + e->max_seqs * drafts;
     if (!e->prefix) return;
     if (bn_prefix_snapshots(e->prefix)) {
         const struct bn_snapshots_stats *s = bn_snapshots_stats(bn_prefix_snapshots(e->prefix));
@@ -276,14 +276,14 @@ static void request_info(const struct bitnet_engine *e, bitnet_engine_info *info
 {
     const struct bn_sched_stats *s = bn_sched_stats(e->sched);
     info->n_running = s->n_running;
-    info->n_waiting = e->n_answers - s->n_running;
+    info->n_waiting = e->n_choices - s->n_running;
     info->work.steps = s->steps;
     info->work.preemptions = s->preemptions;
     info->work.recomputed_tokens = s->recomputed;
     info->work.prompt_tokens = e->n_prompt_tokens;
-    info->work.generated_tokens = e->n_answer_tokens;
+    info->work.generated_tokens = e->n_generated;
     info->draft.tokens = e->n_drafted;
-    info->draft.accepted = e->n_right;
+    info->draft.accepted = e->n_accepted;
     info->work.step_ns = e->total_ns;
     info->work.forward_ns = e->forward_ns;
     info->work.weight_bytes = e->weight_bytes;

@@ -12,7 +12,7 @@ enum {
     BN_MAX_BATCH_TOKENS = 8192,
     BN_MAX_QUEUE = 4096, /* requests waiting for a place */
     BN_MAX_KV_TOKENS = 1 << 30,
-    BN_MAX_DRAFT_ROWS = 32, /* guesses of all sequences in one step */
+    BN_MAX_DRAFT_ROWS = 32, /* drafts of all sequences in one step */
     BN_DEFAULT_CTX = 4096,
     BN_DEFAULT_DRAFT = 4,
     BN_DEFAULT_BATCH_TOKENS = 512,

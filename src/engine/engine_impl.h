@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The engine's inside, shared by its files: engine.c (life, the plain door), submit.c (requests come
- * and go), memory.c (pages for those that run), saves.c (states that are put aside), step.c (the step),
+ * and go), pages.c (pages for those that run), saves.c (states that are put aside), step.c (the step),
  * embed.c, health.c, profile.c, warmup.c. */
 #ifndef BN_ENGINE_ENGINE_IMPL_H
 #define BN_ENGINE_ENGINE_IMPL_H
@@ -30,14 +30,14 @@ struct bitnet_engine {
     struct bn_sched *sched;
     struct bn_prefix *prefix; /* NULL: off */
     uint32_t ctx, max_seqs, max_batch;
-    uint32_t draft, draft_rows; /* guesses of one answer, and of all, in a step */
-    bool always_guess;
+    uint32_t draft, draft_rows; /* drafts of one sequence, and of all, in a step */
+    bool always_draft;
     bool random_kv;               /* what is known of a prompt are random pages */
     uint32_t n_pinned;            /* workers bound to a CPU */
     enum bn_head_mode head;       /* screened: where sampling allows it; never auto */
-    struct bn_kv_seq *seqs;       /* [max_seqs] of answers that run, and of the plain door */
+    struct bn_kv_seq *seqs;       /* [max_seqs] of choices that run, and of the plain door */
     struct bn_state *seq_states;  /* [max_seqs] of hybrid models */
-    bool *taken;                  /* [max_seqs] by an answer */
+    bool *taken;                  /* [max_seqs] by a sequence */
     struct bn_batch_token *batch; /* [max_batch] */
     uint32_t *behind;             /* [max_batch] with a layer that drafts: as bn_forward_draft */
     uint32_t max_rows;            /* logits of one step */
@@ -47,9 +47,9 @@ struct bitnet_engine {
     uint64_t *mask;             /* [n_vocab / 64, rounded up] tokens a grammar allows */
     struct bn_token_tree *tree; /* made for the first grammar */
 
-    struct bn_request *requests; /* that have answers to come, in order of arrival */
+    struct bn_request *requests; /* that have choices to come, in order of arrival */
     struct bn_request *ended;    /* kept while events borrow their text */
-    uint32_t n_answers;          /* to come */
+    uint32_t n_choices;          /* to come */
     bool any_cancelled;
     uint64_t next_deadline_ns; /* not after the first one; UINT64_MAX: there is none */
     uint64_t next_id;
@@ -59,8 +59,8 @@ struct bitnet_engine {
 
     uint64_t now_ns;                   /* when the step began */
     double step_ns[BN_STEP_SIZES + 1]; /* running means of steps that only decode, by tokens */
-    double draft_ns;                   /* that of a guess by the layer that drafts */
-    uint64_t n_prompt_tokens, n_answer_tokens, n_drafted, n_right;
+    double draft_ns;                   /* that of a draft by the layer that drafts */
+    uint64_t n_prompt_tokens, n_generated, n_drafted, n_accepted;
     uint64_t total_ns, forward_ns, weight_bytes; /* of all steps */
     struct bn_health health;
 };
@@ -72,21 +72,21 @@ bool bn_engine_forward(struct bitnet_engine *e, size_t n, float *logits);
 /* Pages of the KV cache that sequences of the plain door hold. */
 uint32_t bn_engine_eval_pages(const struct bitnet_engine *e);
 
-/* ---- memory.c ---- */
+/* ---- pages.c ---- */
 
 /* Room for n_tokens of a sequence, at the expense of the prefix cache. False: there is not enough,
  * nothing has changed. */
 bool bn_engine_reserve(struct bitnet_engine *e, struct bn_kv_seq *s, uint32_t n_tokens);
 bitnet_status bn_engine_open_sched(struct bitnet_engine *e, uint64_t step_target_ns,
                                    bitnet_error *err);
-/* What an answer has stored becomes known to the prefix cache. */
-void bn_engine_remember(struct bitnet_engine *e, struct bn_answer *a, bool ended);
+/* What a sequence has stored becomes known to the prefix cache. */
+void bn_engine_remember(struct bitnet_engine *e, struct bn_sequence *seq, bool ended);
 /* It gives up its sequence, if it has one. */
-void bn_engine_give_up(struct bitnet_engine *e, struct bn_answer *a);
+void bn_engine_give_up(struct bitnet_engine *e, struct bn_sequence *seq);
 
 /* ---- mtp.c ---- */
 
-/* After a step's tokens were taken: the layer that drafts reads them, and guesses what comes next. */
+/* After a step's tokens were taken: the layer that drafts reads them, and drafts what comes next. */
 void bn_engine_draft(struct bitnet_engine *e);
 
 /* ---- saves.c ---- */
@@ -97,11 +97,11 @@ bool bn_save_lasts(const struct bn_tokenizer *t, const int32_t *tokens, uint32_t
                    uint32_t n);
 /* Finds slots for states that the batch, which is complete, will pass. */
 void bn_engine_plan_saves(struct bitnet_engine *e);
-/* After the pass: an answer's slots are kept with the nodes of its text, which are there; or given
+/* After the pass: a sequence's slots are kept with the nodes of its text, which are there; or given
  * back. */
-void bn_engine_finish_saves(struct bitnet_engine *e, struct bn_answer *a, bool keep);
-/* The state of what the answer's sequence has taken over from the prefix cache. */
-void bn_engine_restore(struct bitnet_engine *e, struct bn_answer *a);
+void bn_engine_finish_saves(struct bitnet_engine *e, struct bn_sequence *seq, bool keep);
+/* The state of what the sequence has taken over from the prefix cache. */
+void bn_engine_restore(struct bitnet_engine *e, struct bn_sequence *seq);
 void bn_engine_unpin_prompt(struct bitnet_engine *e, struct bn_request *q);
 
 /* ---- profile.c ---- */
@@ -113,12 +113,12 @@ bitnet_status bn_engine_open_profile(struct bitnet_engine *e, const char *mode, 
 
 bitnet_status bn_engine_check_tokens(const struct bitnet_engine *e, const int32_t *tokens, size_t n,
                                      bitnet_error *err);
-/* The next event, about this answer; there is always room. */
-bitnet_event *bn_engine_event(struct bitnet_engine *e, const struct bn_answer *a);
-/* An answer is over: its last event, and its pages go. error: with BITNET_FINISH_ERROR. */
-void bn_engine_end_answer(struct bitnet_engine *e, struct bn_answer *a, bitnet_finish why,
-                          const char *error);
-/* The first answer has read the prompt: the others may begin. */
+/* The next event, about this sequence; there is always room. */
+bitnet_event *bn_engine_event(struct bitnet_engine *e, const struct bn_sequence *seq);
+/* A sequence is over: its last event, and its pages go. error: with BITNET_FINISH_ERROR. */
+void bn_engine_end_sequence(struct bitnet_engine *e, struct bn_sequence *seq, bitnet_finish why,
+                            const char *error);
+/* The first choice has read the prompt: the others may begin. */
 void bn_engine_release_held(struct bitnet_engine *e, struct bn_request *q);
 /* Cancelled and expired requests leave. */
 void bn_engine_leave(struct bitnet_engine *e);

@@ -31,11 +31,12 @@ bool bn_health_logits(struct bn_health *h, const float *logits, size_t n, size_t
     return bad == 0;
 }
 
-void bn_health_answer(struct bn_health *h, const struct bn_repetition *r)
+void bn_health_sequence(struct bn_health *h, const struct bn_repetition *r)
 {
     if (!r->n_grams) return;
-    h->answers++;
-    double weight = 1.0 / (double)(h->answers < BN_HEALTH_ANSWERS ? h->answers : BN_HEALTH_ANSWERS);
+    h->n_ended++;
+    double weight =
+        1.0 / (double)(h->n_ended < BN_HEALTH_SEQUENCES ? h->n_ended : BN_HEALTH_SEQUENCES);
     h->repetition += (bn_repetition_score(r) - h->repetition) * weight;
 }
 
@@ -44,7 +45,7 @@ void bn_engine_health(const struct bitnet_engine *e, bitnet_health *out)
     const struct bn_health *h = &e->health;
     const struct bn_activity *a = bn_forward_activity(e->forward);
     uint32_t cached = e->prefix ? bn_prefix_evictable(e->prefix) : 0;
-    out->choices = h->answers;
+    out->choices = h->n_ended;
     out->repetition = h->repetition;
     out->logit_rows = h->logit_rows;
     out->nonfinite_rows = h->nonfinite_rows;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Signs of health. Counted in passing: repetition of answers, logits that are not finite, and feed-
+ * Signs of health. Counted in passing: repetition of generated text, logits that are not finite, and feed-
  * forward activity (model/activity). On demand only: what the KV cache holds, and whether the weights
  * are still what they were (model/scrub). */
 #ifndef BN_ENGINE_HEALTH_H
@@ -8,12 +8,12 @@
 #include "base/status.h"
 
 enum {
-    BN_HEALTH_ANSWERS = 16, /* the running mean remembers about so many */
-    BN_HEALTH_PAGES = 32    /* of the KV cache are looked at, at least, if it holds as many */
+    BN_HEALTH_SEQUENCES = 16, /* the running mean remembers about so many */
+    BN_HEALTH_PAGES = 32      /* of the KV cache are looked at, at least, if it holds as many */
 };
 
 struct bn_health {
-    uint64_t answers;  /* that ended with a 3-gram at least */
+    uint64_t n_ended;  /* that ended with a 3-gram at least */
     double repetition; /* running mean of theirs */
     uint64_t logit_rows, nonfinite_rows;
     struct bn_scrub *scrub; /* NULL: never asked for */
@@ -26,8 +26,8 @@ void bn_health_close(struct bn_health *h);
  * rows. */
 bool bn_health_logits(struct bn_health *h, const float *logits, size_t n, size_t n_vocab,
                       bool screened);
-/* An answer has ended. */
-void bn_health_answer(struct bn_health *h, const struct bn_repetition *r);
+/* A sequence has ended. */
+void bn_health_sequence(struct bn_health *h, const struct bn_repetition *r);
 
 /* As in bitnet.h. */
 void bn_engine_health(const struct bitnet_engine *e, bitnet_health *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One request on its way, with its answers: the tokens so far, where each stands, and how its text
+ * One request on its way, with its choices: the tokens so far, where each stands, and how its text
  * comes out. All memory is taken when it is made. */
 #ifndef BN_ENGINE_REQUEST_H
 #define BN_ENGINE_REQUEST_H
@@ -12,36 +12,36 @@
 #include "model/attention/kv.h"
 #include "text/grammar/grammar.h"
 
-enum { BN_MAX_CHOICES = 128 }; /* answers to one prompt */
+enum { BN_MAX_CHOICES = 128 }; /* of one prompt */
 
-enum bn_answer_state {
-    BN_ANSWER_HELD,   /* until the first answer has read the prompt */
-    BN_ANSWER_QUEUED, /* the scheduler has it */
-    BN_ANSWER_OVER
+enum bn_sequence_state {
+    BN_SEQUENCE_HELD,   /* until the first choice has read the prompt */
+    BN_SEQUENCE_QUEUED, /* the scheduler has it */
+    BN_SEQUENCE_OVER
 };
 
-/* One answer: what the scheduler sees of it, its place in the cache, and the state of its text. */
-struct bn_answer {
+/* One choice as a sequence: what the scheduler sees of it, its place in the cache, and the state of its text. */
+struct bn_sequence {
     struct bn_sched_job job;
     struct bn_request *request;
     uint32_t choice;
-    enum bn_answer_state state;
-    int32_t *tokens;      /* prompt, answer, and guesses behind them: [limit] */
+    enum bn_sequence_state state;
+    int32_t *tokens;      /* prompt, generated tokens, and drafts behind them: [limit] */
     struct bn_kv_seq *kv; /* its place in the cache; NULL: it does not run */
     struct bn_sampler *sampler;
     struct bn_matcher *matcher; /* NULL: any text */
-    struct bn_draft *draft;     /* NULL: no guesses */
+    struct bn_draft *draft;     /* NULL: no drafts */
     struct bn_detok *detok;     /* NULL: the model has no tokenizer */
     struct bn_repetition repetition;
     uint32_t row;              /* first of its logits in this step */
     uint32_t first, first_pos; /* of its tokens in this step's batch: place and position */
-    uint32_t n_offer;          /* guesses that the model is to make for it (mtp.c) */
+    uint32_t n_offer;          /* drafts that the model is to make for it (mtp.c) */
     int32_t offer[BN_DRAFT_MAX];
     /* of models with states: slots in the batch that are not kept yet; the snapshot that goes along with
      * the text, and behind how many tokens it is put next */
     uint32_t n_saves, moving_at;
     struct bn_snapshot_ref moving;
-    /* what the events of a step borrow: text, and the likeliest tokens [1 + guesses][n_top] */
+    /* what the events of a step borrow: text, and the likeliest tokens [1 + drafts][n_top] */
     char *text;
     size_t n_text;
     bitnet_logprob *top;
@@ -53,16 +53,16 @@ struct bn_answer {
 struct bn_request {
     struct bn_request *next;
     uint64_t id;
-    uint32_t n_prompt, limit; /* limit: prompt and answer together */
+    uint32_t n_prompt, limit; /* limit: prompt and generated tokens together */
     uint32_t n_choices, n_left, n_begun;
-    struct bn_snapshot_ref pinned; /* for answers that have not begun */
+    struct bn_snapshot_ref pinned; /* for choices that have not begun */
     uint32_t n_top;
     bool logprobs, ignore_end, no_cache, cancelled;
     uint64_t deadline_ns;            /* UINT64_MAX: none */
-    uint64_t submitted_ns, queue_ns; /* queue_ns: until its first answer began; 0: it has not */
+    uint64_t submitted_ns, queue_ns; /* queue_ns: until its first choice began; 0: it has not */
     const struct bn_tokenizer *tokenizer;
     struct bn_grammar *grammar;
-    struct bn_answer answers[]; /* [n_choices] */
+    struct bn_sequence choices[]; /* [n_choices] */
 };
 
 /* What a request needs of the engine. */
@@ -70,8 +70,8 @@ struct bn_request_place {
     const struct bn_tokenizer *tokenizer; /* NULL: none */
     struct bn_token_tree **tree;          /* made here when it is first needed */
     uint32_t n_vocab;
-    uint32_t limit; /* tokens of an answer, its prompt included */
-    uint32_t draft; /* guesses of a step; 0: none */
+    uint32_t limit; /* tokens of a choice, its prompt included */
+    uint32_t draft; /* drafts of a step; 0: none */
 };
 
 /* Copies what it needs. */
@@ -79,22 +79,23 @@ bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
                               const struct bn_request_place *p, bitnet_error *err);
 void bn_request_free(struct bn_request *r);
 
-static inline struct bn_answer *bn_answer_of(struct bn_sched_job *j)
+static inline struct bn_sequence *bn_sequence_of(struct bn_sched_job *j)
 {
-    return (struct bn_answer *)((char *)j - offsetof(struct bn_answer, job));
+    return (struct bn_sequence *)((char *)j - offsetof(struct bn_sequence, job));
 }
 
 /* A new step begins: what the last one's events borrowed is free again. */
-void bn_answer_begin_step(struct bn_answer *a);
+void bn_sequence_begin_step(struct bn_sequence *seq);
 /* The tokens that may come next, as bn_matcher_mask; false: there are none. Only with a matcher. */
-bool bn_answer_mask(struct bn_answer *a, uint64_t *mask);
-/* Whether the form could not be brought to its end after this token, in the tokens that are left.
+bool bn_sequence_mask(struct bn_sequence *seq, uint64_t *mask);
+/* Whether the constraint could not be brought to its end after this token, in the tokens that are left.
  * Then the mask becomes those that lead there. Only with a matcher. */
-bool bn_answer_must_close(struct bn_answer *a, int32_t token, uint64_t *mask);
-/* The answer goes on with this token; *text is what it completes, kept until bn_answer_begin_step.
- * Returns why the answer is over, BITNET_FINISH_NONE if it is not. */
-bitnet_finish bn_answer_push(struct bn_answer *a, int32_t token, const char **text, size_t *n);
+bool bn_sequence_must_close(struct bn_sequence *seq, int32_t token, uint64_t *mask);
+/* The sequence goes on with this token; *text is what it completes, kept until bn_sequence_begin_step.
+ * Returns why the sequence is over, BITNET_FINISH_NONE if it is not. */
+bitnet_finish bn_sequence_push(struct bn_sequence *seq, int32_t token, const char **text,
+                               size_t *n);
 /* The end: text still held back. */
-void bn_answer_flush(struct bn_answer *a, const char **text, size_t *n);
+void bn_sequence_flush(struct bn_sequence *seq, const char **text, size_t *n);
 
 #endif

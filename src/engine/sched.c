@@ -2,33 +2,33 @@
  *
  * A plan has four parts. Running jobs get room for what they have become; where there is none, the
  * youngest goes back to the queue. Waiting jobs begin, the oldest first. Then the step's tokens are
- * dealt out: to every answer its one, to prompts equal shares and what is left over to the oldest;
- * guesses get what prompts have not been promised.
+ * dealt out: to every job that decodes its one, to prompts equal shares and what is left over to the oldest;
+ * drafts get what prompts have not been promised.
  *
- * Asked of the owner: a job alone in the pool finds room for its prompt and its longest answer, or
- * it is refused before it comes here; guesses stay within that; n_done < n_tokens whenever it plans;
- * a job that has all of its answer is removed before the next plan.
+ * Asked of the owner: a job alone in the pool finds room for its prompt and as many tokens as it may generate, or
+ * it is refused before it comes here; drafts stay within that; n_done < n_tokens whenever it plans;
+ * a job that has generated its last token is removed before the next plan.
  *
- * Nobody waits for ever. A job i of p tokens of prompt and an answer of a >= 1 tokens needs
+ * Nobody waits for ever. A job i of p tokens of prompt and a >= 1 generated tokens needs
  *     S(i) = ceil(p / q) + a - 1 steps
  * once it runs undisturbed, for every plan gives to every running job its one token or, of a prompt,
  * at least q, where
  *     q = max(1, b / max_seqs), b = (max_batch_tokens - max_seqs + 2) / 2;
  *     where the time of steps is limited b = min(BN_SCHED_MIN_PROMPT, max_batch_tokens - max_seqs + 1)
- * (divisions rounded down). That is so since with n prompts at most max_seqs - n tokens are answers,
+ * (divisions rounded down). That is so since with n prompts at most max_seqs - n tokens are decoded,
  * prompts are promised half of the rest or BN_SCHED_MIN_PROMPT, and a share is an n-th of that. What a
- * preempted job has answered already costs no more as part of its prompt than as an answer.
+ * preempted job has generated already costs no more as part of its prompt than it did.
  *
  * 1. Whatever the memory, a job is done within the sum of S over the jobs not younger than itself
  *    that are there while it is (itself included), in steps from its arrival. Proof: jobs begin in
  *    order of age and the youngest goes first when memory is short. So the oldest of all runs, unless
  *    none does, and then it begins at once, since the pool is empty; and it is never preempted. It
  *    needs S steps, then the next is the oldest. Every step belongs to one of them.
- *    An answer added behind its elder (bn_sched_add_after) may find younger ones running: they are
+ *    A choice added behind its elder (bn_sched_add_after) may find younger ones running: they are
  *    not thrown out for it. When it becomes the oldest, they are done or preempted within the largest
- *    S of them, and nobody begins before it. Each such answer among them adds that much to the sum.
+ *    S of them, and nobody begins before it. Each such choice among them adds that much to the sum.
  * 2. While memory suffices, nobody is preempted, and a job begins after at most the sum of S over the
- *    older ones (for answers added later: and those that ran when it came) divided by max_seqs, and
+ *    older ones (for choices added later: and those that ran when it came) divided by max_seqs, and
  *    is done S steps later. Proof: while it waits, max_seqs such jobs run in every step.
  *
  * Why the youngest, and not the one that is cheapest to read again. Any other choice leaves a younger
@@ -50,7 +50,7 @@
 
 enum {
     BN_SCHED_MIN_PROMPT = 16,  /* tokens that prompts get in a step, whatever its target */
-    BN_SCHED_TICKETS = 1 << 20 /* from one arrival to the next: room for its further answers */
+    BN_SCHED_TICKETS = 1 << 20 /* from one arrival to the next: room for its further choices */
 };
 
 struct list {
@@ -62,10 +62,10 @@ struct bn_sched {
     struct bn_sched_host host;
     struct list running, waiting;
     uint64_t n_arrived;
-    uint32_t n_answers, n_prompts;       /* of the plan: jobs with one token to do, with more */
+    uint32_t n_decodes, n_prompts;       /* of the plan: jobs with one token to do, with more */
     uint32_t prompts_want;               /* tokens that these prompts have to do */
     uint32_t last_cut;                   /* tokens that prompts got when a target cut them last */
-    uint32_t done_answers, done_prompts; /* tokens of the planned step, guesses being answers */
+    uint32_t done_decodes, done_prompts; /* tokens of the planned step, drafts being decodes */
     struct bn_step_cost cost;
     struct bn_sched_stats stats;
 };
@@ -125,7 +125,7 @@ bitnet_status bn_sched_open(struct bn_sched **out, const struct bn_sched_limits 
     struct bn_sched *s = bn_calloc(1, sizeof *s);
     if (!s) return bn_fail_nomem(err, sizeof *s, "the scheduler");
     s->limits = *limits;
-    s->cost.prompt_ns = (double)limits->prompt_guess_ns;
+    s->cost.prompt_ns = (double)limits->prompt_assumed_ns;
     s->host = *host;
     *out = s;
     return BITNET_OK;
@@ -197,13 +197,13 @@ static void admit(struct bn_sched *s)
 
 /* ---------------------------------------------------------------- tokens */
 
-static bool is_answer(const struct bn_sched_job *j) { return j->n_tokens - j->n_done == 1; }
+static bool is_decoding(const struct bn_sched_job *j) { return j->n_tokens - j->n_done == 1; }
 
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* Has this step a target? Where nobody waits for a next token, it has none. */
-static bool is_timed(const struct bn_sched *s) { return s->limits.step_target_ns && s->n_answers; }
+static bool is_timed(const struct bn_sched *s) { return s->limits.step_target_ns && s->n_decodes; }
 
 /* What it may take; 0: as long as it wants. */
 static double most_ns(const struct bn_sched *s)
@@ -212,36 +212,36 @@ static double most_ns(const struct bn_sched *s)
     return (double)(target && (!most || target < most) ? target : most);
 }
 
-/* How many tokens of that price fit into the step beside these answers and prompt tokens. */
-static uint32_t room(const struct bn_sched *s, uint32_t answers, uint32_t prompts, double token_ns)
+/* How many tokens of that price fit into the step beside these decodes and prompt tokens. */
+static uint32_t room(const struct bn_sched *s, uint32_t decodes, uint32_t prompts, double token_ns)
 {
-    uint32_t left = s->limits.max_batch_tokens - answers - prompts;
-    double most = most_ns(s), ns = most - bn_step_cost_ns(&s->cost, answers, prompts);
+    uint32_t left = s->limits.max_batch_tokens - decodes - prompts;
+    double most = most_ns(s), ns = most - bn_step_cost_ns(&s->cost, decodes, prompts);
     if (most == 0) return left;
     if (token_ns == 0) return is_timed(s) ? 0 : left; /* not learned yet */
     if (ns <= 0) return 0;
     return token_ns * left <= ns ? left : (uint32_t)(ns / token_ns);
 }
 
-/* Gives every answer its token, counts the prompts. */
-static void deal_answers(struct bn_sched *s)
+/* Gives every job that decodes its token, counts the prompts. */
+static void deal_decodes(struct bn_sched *s)
 {
-    s->n_answers = s->n_prompts = s->prompts_want = 0;
+    s->n_decodes = s->n_prompts = s->prompts_want = 0;
     for (struct bn_sched_job *j = s->running.first; j; j = j->next) {
-        j->take = is_answer(j);
+        j->take = is_decoding(j);
         j->take_draft = 0;
-        s->n_answers += j->take;
+        s->n_decodes += j->take;
         s->n_prompts += !j->take;
         if (!j->take) s->prompts_want += j->n_tokens - j->n_done;
     }
 }
 
-/* Guesses, the oldest first. Nobody is preempted for them. */
-static uint32_t deal_guesses(struct bn_sched *s, uint32_t budget)
+/* Drafts, the oldest first. Nobody is preempted for them. */
+static uint32_t deal_drafts(struct bn_sched *s, uint32_t budget)
 {
     uint32_t left = budget;
     for (struct bn_sched_job *j = s->running.first; j && left; j = j->next) {
-        uint32_t n = is_answer(j) ? min_u32(j->n_draft, left) : 0;
+        uint32_t n = is_decoding(j) ? min_u32(j->n_draft, left) : 0;
         if (n == 0 || !s->host.grow(s->host.user, j, j->n_tokens + n)) continue;
         j->take_draft = n;
         left -= n;
@@ -255,7 +255,7 @@ static void deal_prompts(struct bn_sched *s, uint32_t budget)
     uint32_t share = s->n_prompts ? budget / s->n_prompts : 0, left = budget;
     for (int rest = 0; rest < 2; rest++)
         for (struct bn_sched_job *j = s->running.first; j; j = j->next) {
-            if (is_answer(j)) continue;
+            if (is_decoding(j)) continue;
             uint32_t n = min_u32(j->n_tokens - j->n_done - j->take, rest ? left : share);
             j->take += n;
             left -= n;
@@ -264,38 +264,38 @@ static void deal_prompts(struct bn_sched *s, uint32_t budget)
 
 /* Where prompts are cut for a target, they get at most twice as much as the last time, so that costs
  * learned wrong cannot make a step very long. */
-static uint32_t prompt_room(const struct bn_sched *s, uint32_t answers)
+static uint32_t prompt_room(const struct bn_sched *s, uint32_t decodes)
 {
-    uint32_t n = room(s, answers, 0, s->cost.prompt_ns);
+    uint32_t n = room(s, decodes, 0, s->cost.prompt_ns);
     return is_timed(s) ? min_u32(n, 2 * s->last_cut) : n;
 }
 
 uint32_t bn_sched_plan(struct bn_sched *s)
 {
     if (grow_running(s)) admit(s);
-    deal_answers(s);
+    deal_decodes(s);
     /* one token each is always there: max_seqs <= max_batch_tokens */
     uint32_t least = min_u32(max_u32(BN_SCHED_MIN_PROMPT, s->n_prompts),
-                             s->limits.max_batch_tokens - s->n_answers);
-    uint32_t half = (prompt_room(s, s->n_answers) + 1) / 2;
+                             s->limits.max_batch_tokens - s->n_decodes);
+    uint32_t half = (prompt_room(s, s->n_decodes) + 1) / 2;
     uint32_t promised = min_u32(s->prompts_want, max_u32(least, half));
-    uint32_t guesses = deal_guesses(s, room(s, s->n_answers, promised, s->cost.answer_ns));
-    uint32_t answers = s->n_answers + guesses;
-    uint32_t prompts = min_u32(s->prompts_want, max_u32(least, prompt_room(s, answers)));
+    uint32_t drafts = deal_drafts(s, room(s, s->n_decodes, promised, s->cost.decode_ns));
+    uint32_t decodes = s->n_decodes + drafts;
+    uint32_t prompts = min_u32(s->prompts_want, max_u32(least, prompt_room(s, decodes)));
     deal_prompts(s, prompts);
     if (is_timed(s) && prompts < s->prompts_want) s->last_cut = prompts;
-    s->done_answers = answers;
+    s->done_decodes = decodes;
     s->done_prompts = prompts;
-    s->stats.steps += answers + prompts > 0;
-    s->stats.tokens_decode += s->n_answers;
-    s->stats.tokens_draft += guesses;
+    s->stats.steps += decodes + prompts > 0;
+    s->stats.tokens_decode += s->n_decodes;
+    s->stats.tokens_draft += drafts;
     s->stats.tokens_prompt += prompts;
-    return answers + prompts;
+    return decodes + prompts;
 }
 
 void bn_sched_took(struct bn_sched *s, uint64_t ns)
 {
-    bn_step_cost_learn(&s->cost, s->done_answers, s->done_prompts, ns);
+    bn_step_cost_learn(&s->cost, s->done_decodes, s->done_prompts, ns);
 }
 
 /* --------------------------------------------------------------- looking */

@@ -11,11 +11,11 @@
  * n_done and reads the rest. */
 struct bn_sched_job {
     struct bn_sched_job *next, *prev; /* in one of the lists, in order of arrival */
-    uint32_t n_tokens;                /* known: prompt and answer so far */
+    uint32_t n_tokens;                /* known: prompt and generated tokens so far */
     uint32_t n_done;                  /* of them in the cache */
-    uint32_t n_draft;                 /* guesses behind n_tokens that would like to be checked */
+    uint32_t n_draft;                 /* drafts behind n_tokens that would like to be checked */
     uint32_t take;                    /* of the plan: tokens of this step, from n_done on */
-    uint32_t take_draft;              /* guesses behind them */
+    uint32_t take_draft;              /* drafts behind them */
     uint32_t n_lost;                  /* in the cache when it was preempted last */
     uint64_t ticket;                  /* the older has the smaller; kept through preemption */
     bool running;
@@ -36,11 +36,11 @@ struct bn_sched_host {
 struct bn_sched_limits {
     uint32_t max_seqs;         /* running at a time */
     uint32_t max_batch_tokens; /* of a step; at least max_seqs */
-    uint64_t step_target_ns;   /* prompts are cut so that a step with answers in it takes about so
+    uint64_t step_target_ns;   /* prompts are cut so that a step with decodes in it takes about so
                                 * long; 0: as much as fits */
     /* And so that no step takes much longer than this, since nothing can be stopped within one; 0: as
-     * much as fits. Until steps have been seen, a prompt's token is taken to cost prompt_guess_ns. */
-    uint64_t step_most_ns, prompt_guess_ns;
+     * much as fits. Until steps have been seen, a prompt's token is taken to cost prompt_assumed_ns. */
+    uint64_t step_most_ns, prompt_assumed_ns;
 };
 
 struct bn_sched;
@@ -49,7 +49,7 @@ bitnet_status bn_sched_open(struct bn_sched **out, const struct bn_sched_limits 
 void bn_sched_close(struct bn_sched *s);
 
 void bn_sched_add(struct bn_sched *s, struct bn_sched_job *j); /* to the end of the queue */
-/* Behind this one in age, at the front of the queue: another answer to the same prompt. */
+/* Behind this one in age, at the front of the queue: another choice of the same prompt. */
 void bn_sched_add_after(struct bn_sched *s, struct bn_sched_job *j, const struct bn_sched_job *old);
 /* Waiting or running. Its pages are the owner's business. */
 void bn_sched_remove(struct bn_sched *s, struct bn_sched_job *j);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step. Those that were cancelled or came to their time leave. Answers guess what comes next; the
+ * A step. Those that were cancelled or came to their time leave. Sequences draft what comes next; the
  * scheduler says who takes how many tokens; these make one ragged batch and one forward pass. Where
- * an answer's text reached its end a token is drawn, and as long as it equals the guess that was
+ * a sequence's text reached its end a token is drawn, and as long as it equals the draft that was
  * computed behind it, another one. Every token is drawn from its own true logits with the random
- * number of its own position: guesses, company and cuts decide when it comes, never what it is.
+ * number of its own position: drafts, company and cuts decide when it comes, never what it is.
  *
  * What happened is kept as events and given out, in as many calls as the caller's room makes it,
  * before the next step is computed.
@@ -15,56 +15,56 @@
 
 /* ------------------------------------------------------------------ before the forward pass */
 
-/* Guesses for answers that have one token to compute. Their rows of logits are shared by all: the
+/* Drafts for sequences that have one token to compute. Their rows of logits are shared by all: the
  * older ask first. */
-static void guess(struct bitnet_engine *e)
+static void make_drafts(struct bitnet_engine *e)
 {
     uint32_t left = e->draft_rows;
     for (struct bn_sched_job *j = bn_sched_running(e->sched); j; j = j->next) {
-        struct bn_answer *a = bn_answer_of(j);
+        struct bn_sequence *seq = bn_sequence_of(j);
         j->n_draft = 0;
-        if (!a->draft || j->n_tokens - j->n_done != 1) continue;
-        /* the last token of an answer is not computed any more */
-        uint32_t most = (uint32_t)bn_min_size(e->draft, a->request->limit - j->n_tokens - 1);
+        if (!seq->draft || j->n_tokens - j->n_done != 1) continue;
+        /* the last token of a sequence is not computed any more */
+        uint32_t most = (uint32_t)bn_min_size(e->draft, seq->request->limit - j->n_tokens - 1);
         most = (uint32_t)bn_min_size(most, left);
         if (!most) continue;
-        bn_draft_update(a->draft, a->tokens, j->n_tokens);
-        j->n_draft = bn_draft_guess(a->draft, a->tokens + j->n_tokens, most, e->always_guess);
+        bn_draft_update(seq->draft, seq->tokens, j->n_tokens);
+        j->n_draft = bn_draft_make(seq->draft, seq->tokens + j->n_tokens, most, e->always_draft);
         left -= j->n_draft;
     }
 }
 
 /* The logits from which the token at `position` will be drawn. */
-static struct bn_want want(const struct bn_answer *a, uint32_t position)
+static struct bn_want want(const struct bn_sequence *seq, uint32_t position)
 {
-    return bn_sampler_want(a->sampler, position, a->request->logprobs || a->matcher);
+    return bn_sampler_want(seq->sampler, position, seq->request->logprobs || seq->matcher);
 }
 
-/* Tokens of the plan, oldest answer first. */
+/* Tokens of the plan, oldest sequence first. */
 static void make_batch(struct bitnet_engine *e)
 {
     size_t n = 0;
     uint32_t n_rows = 0;
     for (struct bn_sched_job *j = bn_sched_running(e->sched); j; j = j->next) {
-        struct bn_answer *a = bn_answer_of(j);
-        a->row = n_rows;
-        a->first = (uint32_t)n;
-        a->first_pos = j->n_done;
-        bn_answer_begin_step(a);
+        struct bn_sequence *seq = bn_sequence_of(j);
+        seq->row = n_rows;
+        seq->first = (uint32_t)n;
+        seq->first_pos = j->n_done;
+        bn_sequence_begin_step(seq);
         for (uint32_t i = 0; i < j->take + j->take_draft; i++) {
             uint32_t pos = j->n_done + i;
             struct bn_batch_token *b = &e->batch[n++];
             *b = (struct bn_batch_token){
-                .token = a->tokens[pos], .pos = pos, .seq = a->kv, .guess = i >= j->take};
+                .token = seq->tokens[pos], .pos = pos, .seq = seq->kv, .draft = i >= j->take};
             if (pos + 1 < j->n_tokens) continue;
-            b->want = want(a, pos + 1);
+            b->want = want(seq, pos + 1);
             n_rows++;
         }
     }
     bn_engine_plan_saves(e);
 }
 
-/* Steps that read prompts, if only of one answer, count as such. */
+/* Steps that read prompts, if only of one sequence, count as such. */
 static enum bn_phase phase_of(const struct bitnet_engine *e)
 {
     for (struct bn_sched_job *j = bn_sched_running(e->sched); j; j = j->next)
@@ -72,7 +72,7 @@ static enum bn_phase phase_of(const struct bitnet_engine *e)
     return BN_PHASE_DECODE;
 }
 
-/* ------------------------------------------------------------------ what guessing costs */
+/* ------------------------------------------------------------------ what drafting costs */
 
 /* Remembers how long a step of n tokens took that only decoded. */
 static void time_step(struct bitnet_engine *e, uint32_t n, uint64_t ns)
@@ -94,7 +94,8 @@ static double draft_cost(const struct bitnet_engine *e, uint32_t n, uint32_t n_d
 /* ------------------------------------------------------------------ after it */
 
 /* Draws the token of a row of logits. NULL, or why that is not possible. */
-static const char *draw(struct bitnet_engine *e, struct bn_answer *a, uint32_t row, int32_t *token)
+static const char *draw(struct bitnet_engine *e, struct bn_sequence *seq, uint32_t row,
+                        int32_t *token)
 {
     uint32_t n_vocab = e->m->config.n_vocab;
     const float *logits = e->logits + (size_t)row * n_vocab;
@@ -103,91 +104,93 @@ static const char *draw(struct bitnet_engine *e, struct bn_answer *a, uint32_t r
     if (!bn_health_logits(&e->health, logits, 1, n_vocab, screened))
         return "the logits are not finite: the weights are damaged";
     bn_prof_mark(e->prof, 0, BN_OP_SAMPLE);
-    const uint64_t *mask = a->matcher ? e->mask : NULL;
-    if (mask && !bn_answer_mask(a, e->mask)) return "the grammar allows no token here";
-    uint32_t position = a->job.n_tokens;
-    *token = bn_sampler_draw(a->sampler, logits, n_vocab, position, mask, &e->sampler_room);
+    const uint64_t *mask = seq->matcher ? e->mask : NULL;
+    if (mask && !bn_sequence_mask(seq, e->mask)) return "the grammar allows no token here";
+    uint32_t position = seq->job.n_tokens;
+    *token = bn_sampler_draw(seq->sampler, logits, n_vocab, position, mask, &e->sampler_room);
     if (*token < 0) return "the logit bias leaves no token to draw";
-    if (!mask || !bn_answer_must_close(a, *token, e->mask)) return NULL;
+    if (!mask || !bn_sequence_must_close(seq, *token, e->mask)) return NULL;
     int32_t closing =
-        bn_sampler_draw(a->sampler, logits, n_vocab, position, mask, &e->sampler_room);
+        bn_sampler_draw(seq->sampler, logits, n_vocab, position, mask, &e->sampler_room);
     if (closing >= 0) *token = closing; /* else the bias is against it */
     return NULL;
 }
 
-static void put_logprobs(struct bitnet_engine *e, struct bn_answer *a, uint32_t row,
+static void put_logprobs(struct bitnet_engine *e, struct bn_sequence *seq, uint32_t row,
                          bitnet_event *ev)
 {
-    const struct bn_request *q = a->request;
+    const struct bn_request *q = seq->request;
     uint32_t n_vocab = e->m->config.n_vocab;
     bn_prof_mark(e->prof, 0, BN_OP_LOGPROBS);
-    bitnet_logprob *top = q->n_top ? a->top + (size_t)(a->n_drawn - 1) * q->n_top : NULL;
+    bitnet_logprob *top = q->n_top ? seq->top + (size_t)(seq->n_drawn - 1) * q->n_top : NULL;
     ev->logprob = bn_logprob(e->logits + (size_t)row * n_vocab, n_vocab, ev->token, top, q->n_top);
     ev->top = top;
     ev->n_top = q->n_top;
 }
 
-/* Tokens from the answer's rows of logits, as far as its guesses were right. Returns why it is over;
- * *error as in bn_engine_end_answer. */
-static bitnet_finish take_tokens(struct bitnet_engine *e, struct bn_answer *a, const char **error)
+/* Tokens from the sequence's rows of logits, as far as its drafts were accepted. Returns why it is over;
+ * *error as in bn_engine_end_sequence. */
+static bitnet_finish take_tokens(struct bitnet_engine *e, struct bn_sequence *seq,
+                                 const char **error)
 {
-    struct bn_sched_job *j = &a->job;
+    struct bn_sched_job *j = &seq->job;
     bitnet_finish why = BITNET_FINISH_NONE;
     bool right = true;
     for (uint32_t i = 0; right && why == BITNET_FINISH_NONE && i <= j->take_draft; i++) {
         int32_t token;
-        *error = draw(e, a, a->row + i, &token);
+        *error = draw(e, seq, seq->row + i, &token);
         if (*error) return BITNET_FINISH_ERROR;
-        right = i < j->take_draft && a->tokens[j->n_tokens] == token;
+        right = i < j->take_draft && seq->tokens[j->n_tokens] == token;
         bn_prof_mark(e->prof, 0, BN_OP_TEXT);
         const char *text = "";
         size_t n_text = 0;
-        why = bn_answer_push(a, token, &text, &n_text);
+        why = bn_sequence_push(seq, token, &text, &n_text);
         j->n_done = j->n_tokens - 1; /* what stands before it was computed, and was right */
-        bitnet_event *ev = bn_engine_event(e, a);
+        bitnet_event *ev = bn_engine_event(e, seq);
         ev->token = token;
         ev->text = text;
         ev->text_bytes = n_text;
-        if (a->request->logprobs) put_logprobs(e, a, a->row + i, ev);
+        if (seq->request->logprobs) put_logprobs(e, seq, seq->row + i, ev);
     }
     return why;
 }
 
-/* What the step has brought one answer. */
-static void take_step(struct bitnet_engine *e, struct bn_answer *a, uint32_t n_batch,
+/* What the step has brought one sequence. */
+static void take_step(struct bitnet_engine *e, struct bn_sequence *seq, uint32_t n_batch,
                       uint64_t done_ns)
 {
-    struct bn_sched_job *j = &a->job;
-    struct bn_request *q = a->request;
+    struct bn_sched_job *j = &seq->job;
+    struct bn_request *q = seq->request;
     uint32_t n_before = j->n_done, n_known = j->n_tokens;
     const char *error = NULL;
     bitnet_finish why = BITNET_FINISH_NONE;
     j->n_done += j->take;
     e->n_prompt_tokens += bn_min_size(j->n_done, q->n_prompt) - bn_min_size(n_before, q->n_prompt);
-    a->kv->n_tokens = j->n_done + j->take_draft;
+    seq->kv->n_tokens = j->n_done + j->take_draft;
     if (j->n_done < n_known) { /* more of the prompt to come */
-        bn_engine_event(e, a);
+        bn_engine_event(e, seq);
     } else {
         if (n_known == q->n_prompt) {
-            a->prefill_ns = done_ns - a->started_ns;
+            seq->prefill_ns = done_ns - seq->started_ns;
             bn_engine_release_held(e, q);
         } else {
-            a->decode_ns = done_ns - a->started_ns - a->prefill_ns;
+            seq->decode_ns = done_ns - seq->started_ns - seq->prefill_ns;
         }
-        why = take_tokens(e, a, &error);
+        why = take_tokens(e, seq, &error);
         bn_prof_mark(e->prof, 0, BN_OP_PLAN);
-        e->n_answer_tokens += a->n_drawn;
-        bn_kv_truncate(&e->kv, a->kv, j->n_done);
+        e->n_generated += seq->n_drawn;
+        bn_kv_truncate(&e->kv, seq->kv, j->n_done);
     }
     if (j->take_draft) {
-        uint32_t n_right = j->n_done - n_known;
+        uint32_t n_accepted = j->n_done - n_known;
         e->n_drafted += j->take_draft;
-        e->n_right += n_right;
-        bn_draft_learn(a->draft, j->take_draft, n_right,
-                       draft_cost(e, n_batch, j->take_draft, bn_draft_was_offered(a->draft)));
+        e->n_accepted += n_accepted;
+        bn_draft_learn(seq->draft, j->take_draft, n_accepted,
+                       draft_cost(e, n_batch, j->take_draft, bn_draft_was_offered(seq->draft)));
     }
-    if (why != BITNET_FINISH_NONE) bn_engine_end_answer(e, a, why, error);
-    else if (j->n_done / BN_ATTN_BLOCK > n_before / BN_ATTN_BLOCK) bn_engine_remember(e, a, false);
+    if (why != BITNET_FINISH_NONE) bn_engine_end_sequence(e, seq, why, error);
+    else if (j->n_done / BN_ATTN_BLOCK > n_before / BN_ATTN_BLOCK)
+        bn_engine_remember(e, seq, false);
 }
 
 /* ------------------------------------------------------------------ the step */
@@ -198,15 +201,15 @@ static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
     e->n_events = e->next_event = 0;
     e->now_ns = bn_now_ns();
     bn_engine_leave(e);
-    guess(e);
+    make_drafts(e);
     uint32_t n_batch = bn_sched_plan(e->sched);
-    if (!n_batch && (!e->n_answers || e->n_events)) return BITNET_OK;
+    if (!n_batch && (!e->n_choices || e->n_events)) return BITNET_OK;
     if (!n_batch)
         return bn_fail(
             err, BITNET_E_STATE,
-            "%u answers wait, and sequences of bitnet_eval hold %u of %u pages of the KV "
+            "%u choices wait, and sequences of bitnet_eval hold %u of %u pages of the KV "
             "cache; bitnet_eval_reset frees them",
-            e->n_answers, bn_engine_eval_pages(e), e->kv.n_pages);
+            e->n_choices, bn_engine_eval_pages(e), e->kv.n_pages);
     bn_prof_begin(e->prof, phase_of(e), BN_OP_PLAN, e->now_ns);
     make_batch(e);
     uint64_t begin_ns = bn_now_ns();
@@ -215,7 +218,7 @@ static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
     time_step(e, n_batch, done_ns - e->now_ns);
     for (struct bn_sched_job *j = bn_sched_running(e->sched), *next; j; j = next) {
         next = j->next;
-        if (j->take) take_step(e, bn_answer_of(j), n_batch, done_ns);
+        if (j->take) take_step(e, bn_sequence_of(j), n_batch, done_ns);
     }
     e->weight_bytes += bn_forward_read_bytes(e->forward);
     if (e->behind) bn_engine_draft(e);

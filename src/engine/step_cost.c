@@ -50,17 +50,17 @@ static double credible_ns(struct bn_step_cost *c, double expected, double ns)
     return expected + surprise;
 }
 
-void bn_step_cost_learn(struct bn_step_cost *c, uint32_t answers, uint32_t prompts, uint64_t ns)
+void bn_step_cost_learn(struct bn_step_cost *c, uint32_t decodes, uint32_t prompts, uint64_t ns)
 {
-    const double x[N] = {1, answers, prompts};
+    const double x[N] = {1, decodes, prompts};
     double y = (double)ns;
     if (c->xx[0][0] == 0) { /* the first: all terms alike, which is dear for prompts */
-        c->step_ns = c->answer_ns = c->prompt_ns = y / (1.0 + answers + prompts);
+        c->step_ns = c->decode_ns = c->prompt_ns = y / (1.0 + decodes + prompts);
         c->deviation_ns = y;
     } else {
-        y = credible_ns(c, bn_step_cost_ns(c, answers, prompts), y);
+        y = credible_ns(c, bn_step_cost_ns(c, decodes, prompts), y);
     }
-    double *last[N] = {&c->step_ns, &c->answer_ns, &c->prompt_ns};
+    double *last[N] = {&c->step_ns, &c->decode_ns, &c->prompt_ns};
     double a[N][N], b[N], d[N];
     for (int i = 0; i < N; i++) {
         c->xy[i] = MEMORY * c->xy[i] + x[i] * y;
@@ -75,7 +75,7 @@ void bn_step_cost_learn(struct bn_step_cost *c, uint32_t answers, uint32_t promp
     for (int i = 0; i < N; i++) *last[i] = fmax(LEAST_NS, *last[i] + d[i]);
 }
 
-double bn_step_cost_ns(const struct bn_step_cost *c, uint32_t answers, uint32_t prompts)
+double bn_step_cost_ns(const struct bn_step_cost *c, uint32_t decodes, uint32_t prompts)
 {
-    return c->step_ns + c->answer_ns * answers + c->prompt_ns * prompts;
+    return c->step_ns + c->decode_ns * decodes + c->prompt_ns * prompts;
 }

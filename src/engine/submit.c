@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Requests come and go. Of several answers to a prompt the first is queued at once; the others are
+ * Requests come and go. Of several choices of a prompt the first is queued at once; the others are
  * held back until it has read the prompt, and then stand behind it and share its pages. */
 #include "engine/engine_impl.h"
 
@@ -28,13 +28,13 @@ static bitnet_status check_request(const struct bitnet_engine *e, const bitnet_r
                        e->ctx);
     BN_TRY(bn_engine_check_tokens(e, r->tokens, r->n_tokens, err));
     BN_TRY(bn_sampling_check(&r->sampling, e->m->config.n_vocab, err));
-    uint32_t waiting = e->n_answers - bn_sched_stats(e->sched)->n_running;
+    uint32_t waiting = e->n_choices - bn_sched_stats(e->sched)->n_running;
     if (waiting >= BN_MAX_QUEUE)
         return bn_fail(err, BITNET_E_LIMIT, "%u requests are waiting already", waiting);
     return BITNET_OK;
 }
 
-/* Prompt and answer together; what the cache could never hold is refused here, since a request that
+/* Prompt and generated tokens together; what the cache could never hold is refused here, since a request that
  * runs must be able to end. */
 static bitnet_status find_limit(const struct bitnet_engine *e, const bitnet_request *r,
                                 uint32_t *limit, bitnet_error *err)
@@ -44,7 +44,7 @@ static bitnet_status find_limit(const struct bitnet_engine *e, const bitnet_requ
     else if (cache > r->n_tokens) n_new = bn_min_size(n_new, cache - r->n_tokens);
     if (r->n_tokens + n_new > cache)
         return bn_fail(err, BITNET_E_LIMIT,
-                       "a prompt of %zu tokens and an answer of up to %zu; the KV cache holds %zu",
+                       "a prompt of %zu tokens and up to %zu new ones; the KV cache holds %zu",
                        r->n_tokens, n_new, cache);
     *limit = (uint32_t)(r->n_tokens + n_new);
     return BITNET_OK;
@@ -62,7 +62,7 @@ bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r,
     BN_TRY(find_limit(e, r, &place.limit, err));
     BN_TRY(bn_request_make(&q, r, &place, err));
     /* the most a step can tell: that all have ended, and every token of those that ran */
-    size_t need = e->n_answers + q->n_choices + (size_t)e->max_seqs * (1 + e->draft);
+    size_t need = e->n_choices + q->n_choices + (size_t)e->max_seqs * (1 + e->draft);
     if (!bn_grow((void **)&e->events, &e->events_room, need, sizeof *e->events)) {
         bn_request_free(q);
         return bn_fail_nomem(err, need * sizeof *e->events, "events");
@@ -77,9 +77,9 @@ bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r,
     struct bn_request **end = &e->requests;
     while (*end) end = &(*end)->next;
     *end = q;
-    e->n_answers += q->n_choices;
-    q->answers[0].state = BN_ANSWER_QUEUED;
-    bn_sched_add(e->sched, &q->answers[0].job);
+    e->n_choices += q->n_choices;
+    q->choices[0].state = BN_SEQUENCE_QUEUED;
+    bn_sched_add(e->sched, &q->choices[0].job);
     return BITNET_OK;
 }
 
@@ -96,34 +96,34 @@ bitnet_status bn_engine_cancel(struct bitnet_engine *e, uint64_t id)
 void bn_engine_release_held(struct bitnet_engine *e, struct bn_request *q)
 {
     for (uint32_t i = 1; i < q->n_choices; i++) {
-        if (q->answers[i].state != BN_ANSWER_HELD) continue;
-        q->answers[i].state = BN_ANSWER_QUEUED;
-        bn_sched_add_after(e->sched, &q->answers[i].job, &q->answers[i - 1].job);
+        if (q->choices[i].state != BN_SEQUENCE_HELD) continue;
+        q->choices[i].state = BN_SEQUENCE_QUEUED;
+        bn_sched_add_after(e->sched, &q->choices[i].job, &q->choices[i - 1].job);
     }
 }
 
 /* ------------------------------------------------------------------ they go */
 
-bitnet_event *bn_engine_event(struct bitnet_engine *e, const struct bn_answer *a)
+bitnet_event *bn_engine_event(struct bitnet_engine *e, const struct bn_sequence *seq)
 {
-    const struct bn_request *q = a->request;
+    const struct bn_request *q = seq->request;
     bitnet_event *ev = &e->events[e->n_events++];
     *ev = (bitnet_event){.id = q->id,
                          .token = -1,
                          .text = "",
-                         .choice = a->choice,
+                         .choice = seq->choice,
                          .n_prompt = q->n_prompt,
-                         .n_read = (uint32_t)bn_min_size(a->job.n_done, q->n_prompt),
-                         .n_cached = a->n_cached,
-                         .n_generated = a->job.n_tokens - q->n_prompt,
-                         .prefill_ns = a->prefill_ns,
-                         .decode_ns = a->decode_ns,
-                         .repetition = bn_repetition_score(&a->repetition),
+                         .n_read = (uint32_t)bn_min_size(seq->job.n_done, q->n_prompt),
+                         .n_cached = seq->n_cached,
+                         .n_generated = seq->job.n_tokens - q->n_prompt,
+                         .prefill_ns = seq->prefill_ns,
+                         .decode_ns = seq->decode_ns,
+                         .repetition = bn_repetition_score(&seq->repetition),
                          .queue_ns = q->queue_ns};
     return ev;
 }
 
-/* Its last answer is over: from the list of those that go on to that of those that have ended. */
+/* Its last choice is over: from the list of those that go on to that of those that have ended. */
 static void end_request(struct bitnet_engine *e, struct bn_request *q)
 {
     struct bn_request **at = &e->requests;
@@ -134,29 +134,29 @@ static void end_request(struct bitnet_engine *e, struct bn_request *q)
     e->ended = q;
 }
 
-void bn_engine_end_answer(struct bitnet_engine *e, struct bn_answer *a, bitnet_finish why,
-                          const char *error)
+void bn_engine_end_sequence(struct bitnet_engine *e, struct bn_sequence *seq, bitnet_finish why,
+                            const char *error)
 {
-    bitnet_event *ev = bn_engine_event(e, a);
+    bitnet_event *ev = bn_engine_event(e, seq);
     ev->finish = why;
     ev->error = error;
-    if (why != BITNET_FINISH_STOP) bn_answer_flush(a, &ev->text, &ev->text_bytes);
-    if (a->state == BN_ANSWER_QUEUED) bn_sched_remove(e->sched, &a->job);
-    if (why != BITNET_FINISH_ERROR) bn_engine_remember(e, a, true);
-    bn_engine_give_up(e, a);
-    a->state = BN_ANSWER_OVER;
-    bn_health_answer(&e->health, &a->repetition);
-    e->n_answers--;
-    if (--a->request->n_left == 0) end_request(e, a->request);
+    if (why != BITNET_FINISH_STOP) bn_sequence_flush(seq, &ev->text, &ev->text_bytes);
+    if (seq->state == BN_SEQUENCE_QUEUED) bn_sched_remove(e->sched, &seq->job);
+    if (why != BITNET_FINISH_ERROR) bn_engine_remember(e, seq, true);
+    bn_engine_give_up(e, seq);
+    seq->state = BN_SEQUENCE_OVER;
+    bn_health_sequence(&e->health, &seq->repetition);
+    e->n_choices--;
+    if (--seq->request->n_left == 0) end_request(e, seq->request);
 }
 
 static void end_all(struct bitnet_engine *e, struct bn_request *q, bitnet_finish why)
 {
     for (uint32_t i = 0; i < q->n_choices; i++) {
-        struct bn_answer *a = &q->answers[i];
-        if (a->state == BN_ANSWER_OVER) continue;
-        bn_answer_begin_step(a);
-        bn_engine_end_answer(e, a, why, NULL);
+        struct bn_sequence *seq = &q->choices[i];
+        if (seq->state == BN_SEQUENCE_OVER) continue;
+        bn_sequence_begin_step(seq);
+        bn_engine_end_sequence(e, seq, why, NULL);
     }
 }
 

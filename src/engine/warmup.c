@@ -61,9 +61,9 @@ static void try_passes(struct bitnet_engine *e)
 bitnet_status bn_engine_warmup(struct bitnet_engine *e, bitnet_error *err)
 {
     uint32_t pages = bn_engine_eval_pages(e);
-    if (e->n_answers)
-        return bn_fail(err, BITNET_E_STATE, "a warm-up with %u answers to come; there must be none",
-                       e->n_answers);
+    if (e->n_choices)
+        return bn_fail(err, BITNET_E_STATE, "a warm-up with %u choices to come; there must be none",
+                       e->n_choices);
     if (pages)
         return bn_fail(err, BITNET_E_STATE,
                        "a warm-up while sequences of bitnet_eval hold %u pages of the KV cache; "
@@ -76,9 +76,9 @@ bitnet_status bn_engine_warmup(struct bitnet_engine *e, bitnet_error *err)
     for (uint32_t i = 0; bn_kv_has_blocks(&e->kv) && i < e->max_seqs; i++)
         bn_touch(e->seqs[i].tail->data, e->kv.tail_bytes);
     bn_touch(e->states.data, e->states.bytes);
-    for (uint32_t i = 0; e->seq_states && e->states.max_guesses && i < e->max_seqs; i++)
-        bn_touch(e->seq_states[i].guesses,
-                 bn_state_guess_bytes(&e->m->config, e->states.max_guesses));
+    for (uint32_t i = 0; e->seq_states && e->states.max_drafts && i < e->max_seqs; i++)
+        bn_touch(e->seq_states[i].drafts,
+                 bn_state_draft_bytes(&e->m->config, e->states.max_drafts));
     bn_forward_warm(e->forward);
     e->warm = true;
     /* jobs want a period; what it has noted is not kept */

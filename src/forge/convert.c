@@ -6,7 +6,7 @@
  *
  * All that can be refused is refused while planning. Memory beyond the mapped input: one packed
  * tensor and one row. */
-#include "forge/convert.h"
+#include "forge/convert_impl.h"
 
 #include "model/model.h"
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A GGUF whose weights are packed: the model is opened as if it were to run, and what lies in memory
  * then is written, with the metadata, the vocabulary and the dense tensors of the file. */
-#include "forge/convert.h"
+#include "forge/convert_impl.h"
 
 #include "model/image/image.h"
 #include <stdio.h>

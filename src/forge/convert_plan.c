@@ -3,7 +3,7 @@
  * part is looked up under the names it is known by and gets its name, type and shape in the
  * output. What a GGUF holds beyond that is copied as it is; what a checkpoint holds beyond that is
  * refused, because leaving out a tensor would change the model in silence. */
-#include "forge/convert.h"
+#include "forge/convert_impl.h"
 
 #include "model/config/rope.h"
 #include <math.h>

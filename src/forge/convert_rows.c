@@ -4,7 +4,7 @@
  * can be written.
  *
  *   mapped rows --bn_ternary_row--> trits, scales --fit_scales, bn_pack_trits--> out --> file */
-#include "forge/convert.h"
+#include "forge/convert_impl.h"
 
 #include "base/det_math.h"
 #include "base/half.h"

@@ -5,7 +5,7 @@
  *
  * A case in the cache takes the same operands again and again; one from memory takes the next piece
  * of a ring that is larger than the caches. */
-#include "forge/kernel_timer.h"
+#include "forge/kernel_timer_impl.h"
 
 #include "base/threads/bandwidth.h"
 #include "base/clock.h"
@@ -156,16 +156,18 @@ static void call_gemm(struct bitnet_kernel_timer *t, const struct task *k)
     if (s->planes && s->memory && s->block) /* in the ring as well, behind the codes */
         w.block_scale =
             (const void *)(w.data + g->group_bytes(s->cols) * bn_div_up(s->rows, g->group_rows));
-    if (s->planes) {
-        struct bn_planes x = {t->q, s->planes, stride, s->planes * stride, t->ones, 0};
-        if (g->mul_planes_many && s->tok >= g->many_from)
-            g->mul_planes_many(t->y, s->rows, &w, 0, s->rows, &x, s->tok, t->scratch);
-        else g->mul_planes(t->y, s->rows, &w, 0, s->rows, &x, s->tok);
-    } else if (s->f32) g->mul_f32(t->y, s->rows, &w, 0, s->rows, t->x, stride, s->tok);
-    else if (g->mul_i8_many && !s->block && s->tok >= g->many_from)
-        g->mul_i8_many(t->y, s->rows, &w, 0, s->rows, t->q, stride, t->sum, t->inv, s->tok,
-                       t->scratch);
-    else g->mul_i8(t->y, s->rows, &w, 0, s->rows, t->q, stride, t->sum, t->inv, s->tok);
+    const struct bn_gemm_args a = {.y = t->y,
+                                   .y_stride = s->rows,
+                                   .w = &w,
+                                   .r1 = s->rows,
+                                   .n_tok = s->tok,
+                                   .scratch = t->scratch};
+    const struct bn_planes planes = {t->q, s->planes, stride, s->planes * stride, t->ones, 0};
+    const struct bn_q8 bytes = {t->q, stride, t->sum, t->inv};
+    const bool many = s->tok >= g->many_from;
+    if (s->planes) (many && g->mul_planes_many ? g->mul_planes_many : g->mul_planes)(&a, &planes);
+    else if (s->f32) g->mul_f32(&a, t->x, stride);
+    else (many && g->mul_i8_many && !s->block ? g->mul_i8_many : g->mul_i8)(&a, &bytes);
 }
 
 static void call_screen2(struct bitnet_kernel_timer *t, const struct task *k)
@@ -200,15 +202,22 @@ static void call_attention(struct bitnet_kernel_timer *t, const struct task *k)
 {
     size_t n_q = k->s.rows, dim = k->s.cols, stride = (size_t)t->c->n_head_kv * dim;
     float *m = t->y + n_q * dim, *l = m + n_q;
-    if (k->op == OP_attn_f16)
-        ((bn_attn_f16_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->half, t->half, stride, BN_ATTN_BLOCK,
-                                     dim, 0.1f, NULL, NULL);
-    else if (k->op == OP_attn_f32)
-        ((bn_attn_f32_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->x, t->x, stride, BN_ATTN_BLOCK, dim,
-                                     0.1f, NULL, NULL);
-    else /* ones: their bytes are numbers in all of these types */
-        ((bn_attn_rows_fn *)k->v->fn)(t->y, m, l, t->x, n_q, t->ones, t->ones, stride,
-                                      BN_ATTN_BLOCK, dim, 0.1f, NULL, NULL);
+    /* ones: their bytes are numbers in all of the narrower types */
+    const void *kv = k->op == OP_attn_f16   ? (const void *)t->half
+                     : k->op == OP_attn_f32 ? (const void *)t->x
+                                            : (const void *)t->ones;
+    const struct bn_attn_args a = {.o = t->y,
+                                   .m = m,
+                                   .l = l,
+                                   .q = t->x,
+                                   .n_q = n_q,
+                                   .k = kv,
+                                   .v = kv,
+                                   .kv_stride = stride,
+                                   .n = BN_ATTN_BLOCK,
+                                   .dim = dim,
+                                   .scale = 0.1f};
+    ((bn_attn_rows_fn *)k->v->fn)(&a);
 }
 
 /* Halves serve as blocks and as queries: the time does not depend on what is there. */

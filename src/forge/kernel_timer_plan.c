@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What is timed: the cases of every operation, on the sizes of a model. The C reference is slow and
  * its speed does not depend on the number of rows: it gets fewer of them, and its time is scaled. */
-#include "forge/kernel_timer.h"
+#include "forge/kernel_timer_impl.h"
 #include <stdio.h>
 
 enum {

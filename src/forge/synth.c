@@ -7,7 +7,7 @@
  *
  * Every row has its own random stream, given by (seed, tensor's name, row): the trits of a model
  * do not depend on the type they are stored in. */
-#include "forge/synth.h"
+#include "forge/synth_impl.h"
 
 #include "base/half.h"
 #include "base/map.h"

@@ -5,7 +5,7 @@
  * input is zero for every token if its weight in the norm before `down` is; of the others, an open
  * gate gives an integer other than zero in about two of three cases, as measured with this
  * generator's weights. So wanted shares give the numbers of rows and weights to keep. */
-#include "forge/synth.h"
+#include "forge/synth_impl.h"
 
 static const double rounded_up = 0.66; /* inputs that are not zero, of those with an open gate */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Random models with delta nets: their configuration, numbers that keep states in bounds over any
  * length of text, and the contract of rotated inputs. */
-#include "forge/synth.h"
+#include "forge/synth_impl.h"
 
 #include "base/rng.h"
 #include "model/files/gguf_write.h"

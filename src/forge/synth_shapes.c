@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Shapes of published models, one line each, and a tiny one for tests. */
-#include "forge/synth.h"
+#include "forge/synth_impl.h"
 
 #define BITNET    .act = BN_ACT_RELU2, .act_quant = BN_AQ_INT8
 #define SILU_INT8 .act = BN_ACT_SILU, .act_quant = BN_AQ_INT8

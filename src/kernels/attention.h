@@ -81,23 +81,37 @@ typedef bn_kv_get_fn bn_kv_get_keys_fn, bn_kv_get_values_fn;
  * o: [n_q][dim]):
  *   mn = max(m, mb), a = exp(m - mn), c = exp(mb - mn), l = l * a + lb * c,
  *   o[d] = o[d] * a + ob[d] * c, m = mn.
- * k, v: [n][dim] with kv_stride elements from one token to the next. Blocks are taken in order; the
- * answer is o / l. next_k, next_v: what the caller will ask for next, laid out like k and v, so that
- * it can be on its way from memory meanwhile; NULL if nothing. A hint: nothing there is read. */
-typedef void bn_attn_f32_fn(float *o, float *m, float *l, const float *q, size_t n_q,
-                            const float *k, const float *v, size_t kv_stride, size_t n, size_t dim,
-                            float scale, const float *next_k, const float *next_v);
-typedef void bn_attn_f16_fn(float *o, float *m, float *l, const float *q, size_t n_q,
-                            const uint16_t *k, const uint16_t *v, size_t kv_stride, size_t n,
-                            size_t dim, float scale, const uint16_t *next_k,
-                            const uint16_t *next_v);
+ * Blocks are taken in order; the answer is o / l. */
+struct bn_attn_args {
+    float *o, *m, *l; /* the state: [n_q][dim], [n_q], [n_q]; read and written */
+    const float *q;   /* [n_q][dim] */
+    size_t n_q;
+    const void *k, *v; /* [n][kv_stride], dim used: elements of the kernel's type, f32 or f16 */
+    size_t kv_stride;  /* elements from one token to the next */
+    size_t n, dim;
+    float scale;
+    /* What the caller will ask for next, laid out like k and v, so that it can be on its way from
+     * memory meanwhile; NULL if nothing. A hint: nothing there is read. */
+    const void *next_k, *next_v;
+};
+typedef void bn_attn_rows_fn(const struct bn_attn_args *a);
+typedef bn_attn_rows_fn bn_attn_f32_fn, bn_attn_f16_fn;
+
+/* The same for the queries from one of them on. */
+static inline struct bn_attn_args bn_attn_from(const struct bn_attn_args *a, size_t query)
+{
+    struct bn_attn_args rest = *a;
+    rest.o += query * a->dim;
+    rest.m += query;
+    rest.l += query;
+    rest.q += query * a->dim;
+    rest.n_q -= query;
+    return rest;
+}
 
 /* bf16: the same over rows of bf16. e4m3, e5m2: over 8-bit floats, with short floats: queries are those
  * of short_query, and so are weights in ob, not those in lb. Their products are exact. A row of e4m3
  * that has a NaN has nothing else. */
-typedef void bn_attn_rows_fn(float *o, float *m, float *l, const float *q, size_t n_q,
-                             const void *k, const void *v, size_t kv_stride, size_t n, size_t dim,
-                             float scale, const void *next_k, const void *next_v);
 typedef bn_attn_rows_fn bn_attn_bf16_fn, bn_attn_e4m3_fn, bn_attn_e5m2_fn;
 
 /* y = x rounded half to even to 16 bits of significand, 0 below 2^-60, and a NaN from 2^100 on. */
@@ -124,16 +138,16 @@ typedef float bn_quant_query_fn(int16_t *y, const float *x, size_t n);
  * is BN_ATTN_BLOCK. */
 #define BN_CODES_UNIT (32768.0f / 32767.0f)
 struct bn_attn_codes {
-    float *o, *m, *l;
+    float *o, *m, *l;      /* as in struct bn_attn_args */
     const float *q;        /* [n_q][dim] */
-    const int16_t *q_code; /* [n_q][dim] */
-    const float *q_unit;   /* [n_q] */
+    const int16_t *q_code; /* [n_q][dim], of quant_query */
+    const float *q_unit;   /* [n_q], likewise */
     size_t n_q;
-    const uint8_t *k, *v; /* blocks */
-    unsigned k_bits, v_bits;
-    size_t n, dim;
+    const uint8_t *k, *v;    /* one block each: bn_kv_block_bytes() */
+    unsigned k_bits, v_bits; /* 8, 4 or 2 */
+    size_t n, dim;           /* n: 1 .. BN_ATTN_BLOCK keys */
     float scale;
-    const uint8_t *next_k, *next_v;
+    const uint8_t *next_k, *next_v; /* as in struct bn_attn_args */
 };
 typedef void bn_attn_codes_fn(const struct bn_attn_codes *a);
 

@@ -4,7 +4,7 @@
  *
  * A kernel is pure arithmetic on the memory it is given: no threads, no allocation, no I/O. The C
  * version in kernels/ref is the definition of the result; every other variant gives the same bits
- * (docs/numerics.md):
+ * (docs/inside/numerics.md):
  *  - integer sums are exact, in any order;
  *  - float sums run in BN_LANES lanes: element i goes to lane i % 16, each step is one rounded
  *    multiplication and one rounded addition (never fused), lanes start at +0 and are then added by
@@ -168,7 +168,7 @@ size_t bn_dense8_group_bytes(size_t cols);
  * double. Of a row with a value that is not finite, scale is a NaN. */
 void bn_dense8_pack(int8_t *dst, float *scale, const float *x, size_t n_rows, size_t cols);
 
-/* ---- gated delta net (docs/numerics.md, "Delta net") ---- */
+/* ---- gated delta net (docs/inside/numerics.md, "Delta net") ---- */
 
 enum {
     BN_CONV_TAPS_MAX = 8,
@@ -262,44 +262,78 @@ static inline float bn_row_scale(const struct bn_packed *w, size_t r)
     return w->scale_kind == BN_SCALE_ROW ? w->row_scale[r] : w->scale;
 }
 
-/* int8 activations: [n_tok] rows of q within +-127, `q_stride` apart and zero-padded to BN_K_ALIGN;
- * inv[t] and sum[t] from quant_i8. With S the exact integer sum:
- *   TENSOR, ROW:  y[t * y_stride + r] = (float)S * (scale_r * inv[t])
- *   BLOCK:        y = (fold over blocks in order, from +0: acc += (float)S_b * d_b) * inv[t]
- * Rows [r0, r1) only; r0 is a multiple of group_rows, and so is r1 unless it is the last row. */
-typedef void bn_mul_i8_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                          size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                          const float *inv, size_t n_tok);
+/* A product of a packed matrix and some tokens, apart from their activations: three kinds of these
+ * follow, each with the result y it gives. Everything here is the caller's. */
+struct bn_gemm_args {
+    float *y;        /* result of token t and row r: y[t * y_stride + r]; no other is written */
+    size_t y_stride; /* floats from one token to the next */
+    const struct bn_packed *w;
+    size_t r0, r1; /* rows [r0, r1) only. r0 is a multiple of group_rows, and so is r1 unless it is
+                    * the last row */
+    size_t n_tok;  /* at least 1 */
+    void *scratch; /* mul_*_many: many_bytes(rows, cols) bytes, aligned to 64. Others: not used */
+};
 
-/* The same with memory of the caller, aligned to 64 bytes. */
-typedef void bn_mul_i8_many_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                               size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                               const float *inv, size_t n_tok, void *scratch);
+/* The same product for n tokens from token t on; for the rows [r0, r1). */
+static inline struct bn_gemm_args bn_gemm_tokens(const struct bn_gemm_args *a, size_t t, size_t n)
+{
+    struct bn_gemm_args some = *a;
+    some.y += t * a->y_stride;
+    some.n_tok = n;
+    return some;
+}
+static inline struct bn_gemm_args bn_gemm_rows(const struct bn_gemm_args *a, size_t r0, size_t r1)
+{
+    struct bn_gemm_args some = *a;
+    some.r0 = r0;
+    some.r1 = r1;
+    return some;
+}
 
-/* float activations [n_tok][x_stride], cols used: products w * x in lanes (lane = column % 16).
+/* Activations of quant_i8. With S the exact integer sum of weights times q:
+ *   TENSOR, ROW:  y = (float)S * (scale_r * inv[t])
+ *   BLOCK:        y = (fold over blocks in order, from +0: acc += (float)S_b * d_b) * inv[t] */
+struct bn_q8 {
+    const int8_t *q;    /* [n_tok][stride]: within +-127, zeros from cols up to BN_K_ALIGN */
+    size_t stride;      /* bytes from one token to the next: bn_q8_stride() */
+    const int32_t *sum; /* [n_tok] of q */
+    const float *inv;   /* [n_tok], what quant_i8 returned */
+};
+typedef void bn_mul_i8_fn(const struct bn_gemm_args *a, const struct bn_q8 *x);
+
+/* Those from token t on. */
+static inline struct bn_q8 bn_q8_from(const struct bn_q8 *x, size_t t)
+{
+    return (struct bn_q8){x->q + t * x->stride, x->stride, x->sum + t, x->inv + t};
+}
+
+/* Activations in float, [n_tok][x_stride], cols used: products w * x in lanes (lane = column % 16).
  *   TENSOR, ROW:  y = scale_r * lane sum over the row
  *   BLOCK:        y = fold in order, from +0, of acc += d_b * (lane sum of the block) */
-typedef void bn_mul_f32_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                           size_t r1, const float *x, size_t x_stride, size_t n_tok);
+typedef void bn_mul_f32_fn(const struct bn_gemm_args *a, const float *x, size_t x_stride);
 
-/* Activations of quant_planes: [n_tok] rows of planes, `stride` bytes apart, and of units,
- * `unit_stride` floats apart. With S the exact integer sum of weights times k over a piece of columns,
+/* Activations of quant_planes. With S the exact integer sum of weights times k over a piece of columns,
  * pieces of a block and at most BN_K_ALIGN, folded in order and from +0:
  *   TENSOR, ROW:  y = scale_r * (acc += (float)S * unit)
  *   BLOCK:        y = (acc += (float)S * (d_b * unit)) */
 struct bn_planes {
-    const int8_t *q;
-    size_t n_planes, plane_stride, stride;
-    const float *unit;
-    size_t unit_stride;
+    const int8_t *q;     /* token t, plane p: at t * stride + p * plane_stride */
+    size_t n_planes;     /* 1 or 2 */
+    size_t plane_stride; /* bytes */
+    size_t stride;       /* bytes from one token to the next */
+    const float *unit;   /* of token t and group g of BN_K_ALIGN columns: at t * unit_stride + g */
+    size_t unit_stride;  /* floats */
 };
-typedef void bn_mul_planes_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                              size_t r1, const struct bn_planes *x, size_t n_tok);
+typedef void bn_mul_planes_fn(const struct bn_gemm_args *a, const struct bn_planes *x);
 
-/* The same with memory of the caller, aligned to 64 bytes. */
-typedef void bn_mul_planes_many_fn(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                                   size_t r1, const struct bn_planes *x, size_t n_tok,
-                                   void *scratch);
+/* Those from token t on. */
+static inline struct bn_planes bn_planes_from(const struct bn_planes *x, size_t t)
+{
+    struct bn_planes some = *x;
+    some.q += t * x->stride;
+    some.unit += t * x->unit_stride;
+    return some;
+}
 
 /* A matrix kernel brings its packing with it. */
 struct bn_gemm {
@@ -317,9 +351,9 @@ struct bn_gemm {
     bn_mul_f32_fn *mul_f32;
     bn_mul_planes_fn *mul_planes;
     /* May be NULL: what gives the results of mul_i8 faster from many_from tokens on, if it gets
-     * many_bytes(rows, cols) bytes, rows >= r1 - r0. */
-    bn_mul_i8_many_fn *mul_i8_many;
-    bn_mul_planes_many_fn *mul_planes_many; /* likewise; a layout has one of the two at most */
+     * many_bytes(rows, cols) bytes as scratch, rows >= r1 - r0. */
+    bn_mul_i8_fn *mul_i8_many;
+    bn_mul_planes_fn *mul_planes_many; /* likewise; a layout has one of the two at most */
     size_t (*many_bytes)(size_t rows, size_t cols);
     size_t many_from;
 };

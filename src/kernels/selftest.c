@@ -284,42 +284,69 @@ struct attn_state {
     float o[QUERIES_MAX * DIM_MAX], m[QUERIES_MAX], l[QUERIES_MAX];
 };
 
-static struct attn_state attn_start(void)
+static void attn_start(struct attn_state state[2])
 {
-    struct attn_state s = {{0}, {0}, {0}};
-    for (size_t i = 0; i < QUERIES_MAX; i++) s.m[i] = -INFINITY;
-    return s;
+    memset(state, 0, 2 * sizeof *state);
+    for (size_t i = 0; i < QUERIES_MAX; i++) state[0].m[i] = state[1].m[i] = -INFINITY;
+}
+
+/* The same block of keys by the reference and by f. */
+static void attend(bn_attn_rows_fn *ref, bn_attn_rows_fn *f, struct attn_state state[2],
+                   const struct bn_attn_args *a)
+{
+    for (size_t i = 0; i < 2; i++) {
+        struct bn_attn_args own = *a;
+        own.o = state[i].o;
+        own.m = state[i].m;
+        own.l = state[i].l;
+        (i ? f : ref)(&own);
+    }
+}
+
+static struct bn_attn_args attn_block(const struct attn_shape *s, const float *q, const void *k,
+                                      const void *v)
+{
+    return (struct bn_attn_args){.q = q,
+                                 .n_q = s->n_q,
+                                 .k = k,
+                                 .v = v,
+                                 .kv_stride = s->dim,
+                                 .n = s->keys,
+                                 .dim = s->dim,
+                                 .scale = 0.01f};
 }
 
 TEST bool test_attn_f32(bn_attn_f32_fn *f, const struct attn_shape *s)
 {
     float q[QUERIES_MAX * DIM_MAX], k[KEYS_MAX * DIM_MAX], v[KEYS_MAX * DIM_MAX];
-    struct attn_state a = attn_start(), b = a;
+    struct attn_state state[2];
+    const struct bn_attn_args a = attn_block(s, q, k, v);
+    attn_start(state);
     for (uint64_t block = 0; block < 2; block++) {
         fill(q, s->n_q * s->dim, 14);
         fill(k, s->keys * s->dim, 15 + block);
         fill(v, s->keys * s->dim, 17 + block);
-        bn_attn_f32_c(a.o, a.m, a.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
-        f(b.o, b.m, b.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
+        attend(bn_attn_f32_c, f, state, &a);
     }
-    return same(&a, &b, sizeof a);
+    return same(&state[0], &state[1], sizeof state[0]);
 }
 
 TEST bool test_attn_f16(bn_attn_f16_fn *f, const struct attn_shape *s)
 {
     float q[QUERIES_MAX * DIM_MAX], x[KEYS_MAX * DIM_MAX];
     uint16_t k[KEYS_MAX * DIM_MAX], v[KEYS_MAX * DIM_MAX];
-    struct attn_state a = attn_start(), b = a;
+    struct attn_state state[2];
+    const struct bn_attn_args a = attn_block(s, q, k, v);
+    attn_start(state);
     for (uint64_t block = 0; block < 2; block++) {
         fill(q, s->n_q * s->dim, 19);
         fill(x, s->keys * s->dim, 20 + block);
         bn_f32_to_f16_c(k, x, s->keys * s->dim);
         fill(x, s->keys * s->dim, 22 + block);
         bn_f32_to_f16_c(v, x, s->keys * s->dim);
-        bn_attn_f16_c(a.o, a.m, a.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
-        f(b.o, b.m, b.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
+        attend(bn_attn_f16_c, f, state, &a);
     }
-    return same(&a, &b, sizeof a);
+    return same(&state[0], &state[1], sizeof state[0]);
 }
 
 TEST bool test_attn_rows(bn_attn_rows_fn *f, bn_attn_rows_fn *ref, bn_narrow_fn *narrow,
@@ -327,7 +354,9 @@ TEST bool test_attn_rows(bn_attn_rows_fn *f, bn_attn_rows_fn *ref, bn_narrow_fn 
 {
     float q[QUERIES_MAX * DIM_MAX], x[KEYS_MAX * DIM_MAX];
     uint16_t k[KEYS_MAX * DIM_MAX], v[KEYS_MAX * DIM_MAX];
-    struct attn_state a = attn_start(), b = a;
+    struct attn_state state[2];
+    const struct bn_attn_args a = attn_block(s, q, k, v);
+    attn_start(state);
     fill(q, s->n_q * s->dim, 19);
     bn_short_query_c(q, q, s->n_q * s->dim);
     for (uint64_t block = 0; block < 2; block++) {
@@ -335,10 +364,9 @@ TEST bool test_attn_rows(bn_attn_rows_fn *f, bn_attn_rows_fn *ref, bn_narrow_fn 
         narrow(k, x, s->keys * s->dim);
         fill(x, s->keys * s->dim, 22 + block);
         narrow(v, x, s->keys * s->dim);
-        ref(a.o, a.m, a.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
-        f(b.o, b.m, b.l, q, s->n_q, k, v, s->dim, s->keys, s->dim, 0.01f, NULL, NULL);
+        attend(ref, f, state, &a);
     }
-    return same(&a, &b, sizeof a);
+    return same(&state[0], &state[1], sizeof state[0]);
 }
 
 TEST bool test_short_query(bn_short_query_fn *f)
@@ -367,7 +395,8 @@ TEST bool test_attn_codes(bn_attn_codes_fn *f, size_t n_q, unsigned k_bits, unsi
     float q[QUERIES_MAX * DIM], x[BN_ATTN_BLOCK * DIM], units[QUERIES_MAX];
     int16_t codes[QUERIES_MAX * DIM];
     uint8_t block[2][BYTES];
-    struct attn_state a = attn_start(), b = a;
+    struct attn_state state[2];
+    attn_start(state);
     fill(q, n_q * DIM, 51);
     for (size_t i = 0; i < n_q; i++) units[i] = bn_quant_query_c(codes + i * DIM, q + i * DIM, DIM);
     for (unsigned i = 0; i < 2; i++) {
@@ -377,12 +406,13 @@ TEST bool test_attn_codes(bn_attn_codes_fn *f, size_t n_q, unsigned k_bits, unsi
         for (size_t j = 1; j < (size_t)2 * DIM; j += 2) block[i][j] &= 0x13;
         if (bits < 8) (i ? bn_kv_put_values_c : bn_kv_put_keys_c)(block[i], x, DIM, bits);
     }
-    struct bn_attn_codes s = {a.o,      a.m,    a.l,    q,  codes, units, n_q,  block[0],
-                              block[1], k_bits, v_bits, 32, DIM,   0.01f, NULL, NULL};
-    bn_attn_codes_c(&s);
-    s.o = b.o, s.m = b.m, s.l = b.l;
-    f(&s);
-    return same(&a, &b, sizeof a);
+    for (size_t i = 0; i < 2; i++) {
+        struct attn_state *s = &state[i];
+        const struct bn_attn_codes a = {s->o,     s->m,   s->l,   q,  codes, units, n_q,  block[0],
+                                        block[1], k_bits, v_bits, 32, DIM,   0.01f, NULL, NULL};
+        (i ? f : bn_attn_codes_c)(&a);
+    }
+    return same(&state[0], &state[1], sizeof state[0]);
 }
 
 TEST bool test_attn_fold(bn_attn_fold_fn *f)

@@ -15,6 +15,13 @@ static bool pack(uint8_t *dst, size_t bytes, const struct bn_gemm *g, const int8
     return true;
 }
 
+/* All rows of a matrix. */
+static struct bn_gemm_args product(float *y, const struct bn_packed *w, size_t n_tok)
+{
+    return (struct bn_gemm_args){
+        .y = y, .y_stride = w->rows, .w = w, .r1 = w->rows, .n_tok = n_tok};
+}
+
 /* Seven rows, so that the last group is not full; seven tokens, for the paths of one and of many.
  * mode 0: random weights; 1: each weight the largest where the first token is +127, -1 where it is
  * -127, the largest sum there is. All layouts are compared with the reference of one of them: the
@@ -61,15 +68,18 @@ TEST bool test_gemm(const struct bn_gemm *f, enum bn_scale_kind kind, size_t col
     m.data = packed[0];
     mine.data = packed[1];
     mine.block_scale = ordered;
-    bn_gemm_t2_c.mul_i8(a, ROWS, &m, 0, ROWS, q, COLS, sum, inv, TOK);
-    f->mul_i8(b, ROWS, &mine, 0, ROWS, q, COLS, sum, inv, TOK);
+    struct bn_gemm_args want = product(a, &m, TOK), got = product(b, &mine, TOK);
+    const struct bn_q8 bytes = {q, COLS, sum, inv};
+    bn_gemm_t2_c.mul_i8(&want, &bytes);
+    f->mul_i8(&got, &bytes);
     if (!same(a, b, sizeof a)) return false;
-    for (size_t t = 1; t <= 2; t++) {
-        f->mul_i8(b, ROWS, &mine, 0, ROWS, q, COLS, sum, inv, t);
-        if (!same(a, b, t * ROWS * sizeof a[0])) return false;
+    for (got.n_tok = 1; got.n_tok <= 2; got.n_tok++) {
+        f->mul_i8(&got, &bytes);
+        if (!same(a, b, got.n_tok * ROWS * sizeof a[0])) return false;
     }
-    bn_gemm_t2_c.mul_f32(a, ROWS, &m, 0, ROWS, x, 0, 2);
-    f->mul_f32(b, ROWS, &mine, 0, ROWS, x, 0, 2);
+    want.n_tok = got.n_tok = 2;
+    bn_gemm_t2_c.mul_f32(&want, x, 0);
+    f->mul_f32(&got, x, 0);
     return same(a, b, 2 * ROWS * sizeof a[0]);
 }
 
@@ -98,14 +108,16 @@ TEST bool test_many(const struct bn_gemm *f, struct many *m, void *scratch)
     if (!pack(m->packed[0], sizeof m->packed[0], &bn_gemm_t2_c, m->w, MANY_ROWS, MANY_COLS) ||
         !pack(m->packed[1], sizeof m->packed[1], f, m->w, MANY_ROWS, MANY_COLS))
         return false;
-    bn_gemm_t2_c.mul_i8(m->a, MANY_ROWS, &w, 0, MANY_ROWS, m->q, MANY_PADDED, m->sum, m->inv,
-                        MANY_TOK);
+    const struct bn_q8 bytes = {m->q, MANY_PADDED, m->sum, m->inv};
+    const struct bn_gemm_args want = product(m->a, &w, MANY_TOK);
+    bn_gemm_t2_c.mul_i8(&want, &bytes);
     w.data = m->packed[1];
     for (size_t i = 0; i < BN_ARRAY_LEN(tok); i++) {
         if (tok[i] < f->many_from || tok[i] > MANY_TOK) continue;
         memset(m->b, 0, sizeof m->b);
-        f->mul_i8_many(m->b, MANY_ROWS, &w, 0, MANY_ROWS, m->q, MANY_PADDED, m->sum, m->inv, tok[i],
-                       scratch);
+        struct bn_gemm_args got = product(m->b, &w, tok[i]);
+        got.scratch = scratch;
+        f->mul_i8_many(&got, &bytes);
         if (!same(m->a, m->b, tok[i] * MANY_ROWS * sizeof m->a[0])) return false;
     }
     return true;
@@ -150,7 +162,8 @@ TEST bool test_planes(const struct bn_gemm *f, struct many *m, size_t cols, size
             for (size_t i = 0; i < 2; i++) {
                 w.data = m->packed[i];
                 w.block_scale = ordered[i];
-                gemm[i]->mul_planes(i ? m->b : m->a, ROWS, &w, 0, ROWS, &x, tok);
+                const struct bn_gemm_args a = product(i ? m->b : m->a, &w, tok);
+                gemm[i]->mul_planes(&a, &x);
             }
             if (!same(m->a, m->b, tok * ROWS * sizeof m->a[0])) return false;
         }
@@ -175,8 +188,10 @@ TEST bool test_planes_many(const struct bn_gemm *f, struct many *m, void *scratc
     for (size_t i = 0; i < 2; i++) {
         if (!pack(m->packed[i], sizeof m->packed[i], gemm[i], m->w, MANY_ROWS, COLS)) return false;
         w.data = m->packed[i];
-        if (i == 0) bn_t2_mul_planes_c(m->a, MANY_ROWS, &w, 0, MANY_ROWS, &x, TOK);
-        else f->mul_planes_many(m->b, MANY_ROWS, &w, 0, MANY_ROWS, &x, TOK, scratch);
+        struct bn_gemm_args a = product(i ? m->b : m->a, &w, TOK);
+        a.scratch = scratch;
+        if (i == 0) bn_t2_mul_planes_c(&a, &x);
+        else f->mul_planes_many(&a, &x);
     }
     return same(m->a, m->b, TOK * MANY_ROWS * sizeof m->a[0]);
 }

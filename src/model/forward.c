@@ -239,14 +239,18 @@ const struct bn_activity *bn_forward_activity(const struct bn_forward *f) { retu
 /* ------------------------------------------------------------------ linear layers */
 
 /* A dense row range: decode a few rows, then their products with every token. */
-static void dense_mul(struct bn_forward *f, float *y, size_t y_stride, const struct bn_stored *w,
-                      struct bn_range rows, const float *x, size_t x_stride, size_t n,
-                      uint32_t worker)
+static void dense_mul(struct bn_forward *f, float *y, const struct bn_stored *w,
+                      struct bn_range rows, const float *x, uint32_t worker)
 {
-    float *decoded = f->rows + (size_t)worker * DENSE_ROWS * f->wide;
-    for (size_t r = rows.begin; r < rows.end; r += DENSE_ROWS) {
-        size_t some = bn_min_size(DENSE_ROWS, rows.end - r);
-        bn_stored_dots(&f->m->kernels, y + r, y_stride, w, r, some, x, x_stride, n, decoded);
+    struct bn_stored_product p = {.y_stride = w->rows,
+                                  .x = x,
+                                  .x_stride = f->wide,
+                                  .n_tok = f->n,
+                                  .wide = f->rows + (size_t)worker * DENSE_ROWS * f->wide};
+    for (p.r = rows.begin; p.r < rows.end; p.r += DENSE_ROWS) {
+        p.y = y + p.r;
+        p.n_rows = bn_min_size(DENSE_ROWS, rows.end - p.r);
+        bn_stored_dots(&f->m->kernels, w, &p);
     }
 }
 
@@ -355,10 +359,17 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
     const struct bn_matrix *w = &layer->proj[which];
     const struct face *x = w->rotated ? &in->rotated : &in->plain;
     const struct bn_gemm *g = w->gemm;
-    size_t rows = rows_of(w);
+    const bool many = !w->dense && takes_many(f, g);
+    const struct bn_gemm_args a = {.y = y,
+                                   .y_stride = rows_of(w),
+                                   .w = &w->packed,
+                                   .r0 = r.begin,
+                                   .r1 = r.end,
+                                   .n_tok = f->n,
+                                   .scratch = many ? f->many + worker * f->many_bytes : NULL};
     bn_prof_mark(f->prof, worker, BN_OP_Q + which);
     note_work(f, w, r, worker);
-    if (w->dense) dense_mul(f, y, rows, &w->stored, r, x->h, f->wide, f->n, worker);
+    if (w->dense) dense_mul(f, y, &w->stored, r, x->h, worker);
     else if (f->planes) {
         struct bn_planes p = {.q = x->q8,
                               .n_planes = f->planes,
@@ -366,16 +377,11 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
                               .stride = f->planes * f->q8_stride,
                               .unit = x->unit,
                               .unit_stride = f->units};
-        if (takes_many(f, g))
-            g->mul_planes_many(y, rows, &w->packed, r.begin, r.end, &p, f->n,
-                               f->many + worker * f->many_bytes);
-        else g->mul_planes(y, rows, &w->packed, r.begin, r.end, &p, f->n);
-    } else if (takes_many(f, g))
-        g->mul_i8_many(y, rows, &w->packed, r.begin, r.end, x->q8, f->q8_stride, x->sum, x->inv,
-                       f->n, f->many + worker * f->many_bytes);
-    else if (f->m->activations == BN_AQ_INT8)
-        g->mul_i8(y, rows, &w->packed, r.begin, r.end, x->q8, f->q8_stride, x->sum, x->inv, f->n);
-    else g->mul_f32(y, rows, &w->packed, r.begin, r.end, x->h, f->wide, f->n);
+        (many ? g->mul_planes_many : g->mul_planes)(&a, &p);
+    } else if (f->m->activations == BN_AQ_INT8) {
+        struct bn_q8 q = {x->q8, f->q8_stride, x->sum, x->inv};
+        (many ? g->mul_i8_many : g->mul_i8)(&a, &q);
+    } else g->mul_f32(&a, x->h, f->wide);
 }
 
 /* A few tokens wait for the memory, which is not shared out evenly, so workers help each other; with

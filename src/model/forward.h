@@ -17,7 +17,7 @@ struct bn_batch_token {
     int32_t token;
     uint32_t pos;
     const struct bn_kv_seq *seq; /* its pages must reach up to pos */
-    bool guess;                  /* it may be taken back; those of a sequence stand at its end */
+    bool draft;                  /* it may be taken back; those of a sequence stand at its end */
     uint32_t save;       /* slot + 1 where the recurrent state behind it is put; 0: nowhere */
     struct bn_want want; /* of its logits */
 };

@@ -50,7 +50,7 @@ bitnet_status bn_choose_kernels(struct bn_kernels *out, const char *backend, bit
     return s;
 }
 
-/* Models that were trained with floats take 16-bit integers by default: docs/numerics.md has what that
+/* Models that were trained with floats take 16-bit integers by default: docs/inside/numerics.md has what that
  * changes. int8 is what a model was trained with, or in groups. */
 static bitnet_status choose_activations(struct bn_model *m, const char *name, bitnet_error *err)
 {

@@ -128,7 +128,7 @@ struct bn_model {
     size_t head_packed_bytes;           /* of a ternary head, scales included */
     uint64_t mtp_bytes;                 /* of layers that draft, scales included */
     uint64_t ffn_bytes;                 /* copies of feed-forward matrices */
-    struct bn_buf note;                 /* repairs and guesses, sentences for the user */
+    struct bn_buf note;                 /* repairs and assumptions, sentences for the user */
     const char *weight_type;            /* of the projections, "mixed" if not one */
     const char *layout;                 /* of the packed matrices, "mixed" if not one, "" if none */
     uint64_t n_params, n_params_ternary, packed_bytes, load_ns;
@@ -183,10 +183,18 @@ void bn_model_rotate(const struct bn_model *m, float *y, const float *x, size_t 
 void bn_model_embed(const struct bn_model *m, float *out, int32_t token);
 /* Row r of a dense tensor as floats, by the model's kernels. */
 void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_stored *t, uint64_t r);
-/* Rows [r, r + n_rows) of it times n_tok tokens, as dots in kernels.h; wide: [n_rows][cols]. */
-void bn_stored_dots(const struct bn_kernels *k, float *y, size_t y_stride,
-                    const struct bn_stored *t, uint64_t r, size_t n_rows, const float *x,
-                    size_t x_stride, size_t n_tok, float *wide);
+/* Rows [r, r + n_rows) of it times n_tok tokens, as dots in kernels.h. */
+struct bn_stored_product {
+    float *y; /* of token t and row r + i: y[t * y_stride + i] */
+    size_t y_stride;
+    uint64_t r;
+    size_t n_rows;
+    const float *x; /* [n_tok][x_stride], cols used */
+    size_t x_stride, n_tok;
+    float *wide; /* [n_rows][cols], the caller's: for rows as floats */
+};
+void bn_stored_dots(const struct bn_kernels *k, const struct bn_stored *t,
+                    const struct bn_stored_product *p);
 
 /* ---- inside the room ---- */
 
@@ -203,7 +211,7 @@ const void *bn_head_copy_data(const struct bn_screen *s, const struct bn_dense8 
  * share the memory, and "t3" wins from two threads on. "t5" has the fewest bytes and, with a kernel of
  * its own, fewer instructions than "t3"; it is not behind "t2" with one thread either. With float
  * activations instructions are the limit anyway, and so they are without a kernel made for these
- * layouts, or if the caches hold the weights (docs/performance.md has the figures). Activations in
+ * layouts, or if the caches hold the weights (docs/inside/layouts.md has the rules). Activations in
  * planes have layouts of their own. (model.c) */
 const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, enum bn_act_quant act,
                                      uint64_t bytes, uint32_t threads);

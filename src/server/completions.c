@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * completions.c: chats, completions and responses: from the body to the engine, and what comes back to
- * the client, whole or as a stream. An answer lives until both sides have let go of it: the client
+ * the client, whole or as a stream. A completion lives until both sides have let go of it: the client
  * has its reply or has gone, and every task of the worker has ended.
  *
- * Events only gather while the worker delivers; answers_attend then passes on, once for each answer,
+ * Events only gather while the worker delivers; completions_attend then passes on, once for each,
  * what a delivery has brought. A stream whose client is slow gathers until there is room.
  */
 #include "base/clock.h"
@@ -15,14 +15,12 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-enum {
-    OUT_KEPT_BYTES = 1 << 20, /* of the buffer that streams are written through */
-};
+enum { OUT_KEPT_BYTES = 1 << 20 }; /* of the buffer that streams are written through */
 
 /* One prompt: a task of the worker. */
-struct part {
+struct prompt_task {
     struct worker_task task; /* first */
-    struct answer *a;
+    struct completion *c;
     bitnet_request request;
     uint32_t n_left; /* choices that have not ended */
 };
@@ -30,263 +28,267 @@ struct part {
 struct choice {
     bool began, fresh, ended;     /* fresh: it has tokens that the client was not given */
     uint64_t first_ns, last_ns;   /* when it was given tokens: the first time, the last time */
-    struct metrics_answer result; /* once it has ended */
+    struct metrics_choice result; /* once it has ended */
 };
 
-struct answer {
-    struct visit v; /* first */
+struct completion {
+    struct exchange x; /* first */
     struct openai_request q;
     struct openai_reply reply;    /* of one that is given whole */
     struct openai_stream *stream; /* NULL: it is given whole */
-    struct part *parts;           /* [n_parts], one a prompt */
-    struct choice *choices;       /* [n_parts * n_each] */
-    size_t n_parts, n_open;       /* n_open: tasks that have not ended */
+    struct prompt_task *tasks;    /* [n_tasks], one a prompt */
+    struct choice *choices;       /* [n_tasks * n_each] */
+    size_t n_tasks, n_open;       /* n_open: tasks that have not ended */
     uint32_t n_each;
     uint64_t began_ns;
     bool listed; /* among the fresh */
-    struct answer *next;
+    struct completion *next;
     /* why it failed; 0: it has not */
     int failed_with;
     const char *code;
     bitnet_error error;
 };
 
-static size_t n_choices(const struct answer *a) { return a->n_parts * a->n_each; }
+static size_t n_choices(const struct completion *c) { return c->n_tasks * c->n_each; }
 
-static void answer_free(struct answer *a)
+static void completion_free(struct completion *c)
 {
-    visit_close(&a->v);
-    openai_stream_close(a->stream);
-    openai_reply_close(&a->reply);
-    openai_request_free(&a->q);
-    free(a->parts);
-    free(a->choices);
-    free(a);
+    exchange_close(&c->x);
+    openai_stream_close(c->stream);
+    openai_reply_close(&c->reply);
+    openai_request_free(&c->q);
+    free(c->tasks);
+    free(c->choices);
+    free(c);
 }
 
 /* ------------------------------------------------------------------ news from the worker */
 
-static void list_fresh(struct answer *a)
+static void list_fresh(struct completion *c)
 {
-    if (a->listed) return;
-    a->listed = true;
-    a->next = a->v.s->fresh;
-    a->v.s->fresh = a;
+    if (c->listed) return;
+    c->listed = true;
+    c->next = c->x.s->fresh;
+    c->x.s->fresh = c;
 }
 
-static void cancel(struct answer *a)
+static void cancel(struct completion *c)
 {
-    for (size_t i = 0; i < a->n_parts; i++)
-        if (a->parts[i].n_left) worker_cancel(a->v.s->worker, &a->parts[i].task);
+    for (size_t i = 0; i < c->n_tasks; i++)
+        if (c->tasks[i].n_left) worker_cancel(c->x.s->worker, &c->tasks[i].task);
 }
 
 /* The first reason counts; what is still computed is in vain. */
-static void fail(struct answer *a, int status, const char *code, const bitnet_error *why)
+static void fail(struct completion *c, int status, const char *code, const bitnet_error *why)
 {
-    if (a->failed_with) return;
-    a->failed_with = status;
-    a->code = code;
-    a->error = *why;
-    cancel(a);
+    if (c->failed_with) return;
+    c->failed_with = status;
+    c->code = code;
+    c->error = *why;
+    cancel(c);
 }
 
-static void end_choice(struct part *p, struct choice *c)
+static void end_choice(struct prompt_task *p, struct choice *choice)
 {
-    if (c->ended) return;
-    c->ended = true;
-    p->a->v.s->n_taken--;
-    p->a->v.s->n_running -= c->began;
-    if (--p->n_left == 0) p->a->n_open--;
+    if (choice->ended) return;
+    choice->ended = true;
+    p->c->x.s->n_taken--;
+    p->c->x.s->n_running -= choice->began;
+    if (--p->n_left == 0) p->c->n_open--;
 }
 
-static struct choice *choice_of(const struct part *p, uint32_t i)
+static struct choice *choice_of(const struct prompt_task *p, uint32_t i)
 {
-    return &p->a->choices[(size_t)(p - p->a->parts) * p->a->n_each + i];
+    return &p->c->choices[(size_t)(p - p->c->tasks) * p->c->n_each + i];
 }
 
 /* Time that the engine had it: what those who wait for a place wait for. */
 static void learn_speed(struct server *s, uint64_t ns)
 {
-    s->answer_ns = s->answer_ns ? s->answer_ns - s->answer_ns / 16 + ns / 16 : ns;
+    s->choice_ns = s->choice_ns ? s->choice_ns - s->choice_ns / 16 + ns / 16 : ns;
 }
 
-static void take_end(struct part *p, struct choice *c, const bitnet_event *e)
+static void take_end(struct prompt_task *p, struct choice *choice, const bitnet_event *e)
 {
-    struct answer *a = p->a;
-    c->result = (struct metrics_answer){.finish = e->finish,
-                                        .n_prompt = e->n_prompt,
-                                        .n_cached = e->n_cached,
-                                        .n_generated = e->n_generated,
-                                        .queue_ns = e->queue_ns,
-                                        .prefill_ns = e->prefill_ns,
-                                        .decode_ns = e->decode_ns,
-                                        .repetition = e->repetition};
-    learn_speed(a->v.s, bn_now_ns() - a->began_ns - e->queue_ns);
-    end_choice(p, c);
+    struct completion *c = p->c;
+    choice->result = (struct metrics_choice){.finish = e->finish,
+                                             .n_prompt = e->n_prompt,
+                                             .n_cached = e->n_cached,
+                                             .n_generated = e->n_generated,
+                                             .queue_ns = e->queue_ns,
+                                             .prefill_ns = e->prefill_ns,
+                                             .decode_ns = e->decode_ns,
+                                             .repetition = e->repetition};
+    learn_speed(c->x.s, bn_now_ns() - c->began_ns - e->queue_ns);
+    end_choice(p, choice);
     bitnet_error why = {0};
     if (e->finish == BITNET_FINISH_ERROR) {
         bn_error_set(&why, BITNET_E_INTERNAL, "%s", e->error);
-        fail(a, 500, NULL, &why);
+        fail(c, 500, NULL, &why);
     } else if (e->finish == BITNET_FINISH_TIMEOUT && e->n_generated == 0) {
-        bn_error_set(&why, BITNET_E_STATE, "no answer was begun within %u s", a->v.s->c->timeout_s);
-        fail(a, 504, "timeout", &why);
+        bn_error_set(&why, BITNET_E_STATE, "no token was generated within %u s",
+                     c->x.s->c->timeout_s);
+        fail(c, 504, "timeout", &why);
     }
 }
 
 static void take(struct worker_task *t, const bitnet_event *e)
 {
-    struct part *p = (struct part *)t;
-    struct answer *a = p->a;
-    struct choice *c = choice_of(p, e->choice);
-    size_t i = (size_t)(p - a->parts);
-    if (!c->began) a->v.s->n_running++;
-    c->began = true;
+    struct prompt_task *p = (struct prompt_task *)t;
+    struct completion *c = p->c;
+    struct choice *choice = choice_of(p, e->choice);
+    size_t i = (size_t)(p - c->tasks);
+    if (!choice->began) c->x.s->n_running++;
+    choice->began = true;
     if (e->token < 0 && e->finish == BITNET_FINISH_NONE) return;
-    c->fresh |= e->token >= 0;
-    c->result.n_generated = e->n_generated;
-    c->result.n_cached = e->n_cached;
-    if (a->v.call && !a->failed_with) {
+    choice->fresh |= e->token >= 0;
+    choice->result.n_generated = e->n_generated;
+    choice->result.n_cached = e->n_cached;
+    if (c->x.request && !c->failed_with) {
         bitnet_error err = {0};
-        bitnet_status s = a->stream ? openai_stream_take(a->stream, i, e, &err)
-                                    : openai_reply_take(&a->reply, i, e, &err);
-        if (s != BITNET_OK) fail(a, 500, NULL, &err);
+        bitnet_status s = c->stream ? openai_stream_take(c->stream, i, e, &err)
+                                    : openai_reply_take(&c->reply, i, e, &err);
+        if (s != BITNET_OK) fail(c, 500, NULL, &err);
     }
-    if (e->finish != BITNET_FINISH_NONE) take_end(p, c, e);
-    list_fresh(a);
+    if (e->finish != BITNET_FINISH_NONE) take_end(p, choice, e);
+    list_fresh(c);
 }
 
 static void refused(struct worker_task *t, const bitnet_error *err)
 {
-    struct part *p = (struct part *)t;
-    for (uint32_t i = 0; i < p->a->n_each; i++) end_choice(p, choice_of(p, i));
-    fail(p->a, openai_error_code(err->status), NULL, err);
-    list_fresh(p->a);
+    struct prompt_task *p = (struct prompt_task *)t;
+    for (uint32_t i = 0; i < p->c->n_each; i++) end_choice(p, choice_of(p, i));
+    fail(p->c, openai_error_code(err->status), NULL, err);
+    list_fresh(p->c);
 }
 
 /* ------------------------------------------------------------------ to the client */
 
 /* What was handed out just now, or will never be, as times. */
-static void measure(struct answer *a)
+static void measure(struct completion *c)
 {
     uint64_t now = bn_now_ns();
-    struct metrics *m = a->v.s->metrics;
-    for (size_t i = 0; i < n_choices(a); i++) {
-        struct choice *c = &a->choices[i];
-        if (c->fresh && c->last_ns) metrics_token(m, now - c->last_ns);
-        if (c->fresh) c->last_ns = now;
-        if (c->fresh && !c->first_ns) c->first_ns = now;
-        c->fresh = false;
-        if (!c->ended || c->result.finish == BITNET_FINISH_NONE || c->result.total_ns) continue;
-        c->result.first_ns = c->first_ns ? c->first_ns - a->began_ns : 0;
-        c->result.total_ns = now - a->began_ns;
-        metrics_answer(m, &c->result);
+    struct metrics *m = c->x.s->metrics;
+    for (size_t i = 0; i < n_choices(c); i++) {
+        struct choice *choice = &c->choices[i];
+        if (choice->fresh && choice->last_ns) metrics_token(m, now - choice->last_ns);
+        if (choice->fresh) choice->last_ns = now;
+        if (choice->fresh && !choice->first_ns) choice->first_ns = now;
+        choice->fresh = false;
+        if (!choice->ended || choice->result.finish == BITNET_FINISH_NONE ||
+            choice->result.total_ns)
+            continue;
+        choice->result.first_ns = choice->first_ns ? choice->first_ns - c->began_ns : 0;
+        choice->result.total_ns = now - c->began_ns;
+        metrics_choice(m, &choice->result);
     }
 }
 
 /* What the log says about all choices together. */
-static void sum_up(struct answer *a)
+static void sum_up(struct completion *c)
 {
-    struct access_line *l = &a->v.line;
+    struct access_line *l = &c->x.line;
     l->n_prompt = l->n_cached = l->n_generated = 0;
-    for (size_t i = 0; i < n_choices(a); i++) {
-        const struct choice *c = &a->choices[i];
-        if (i % a->n_each == 0) l->n_cached += c->result.n_cached;
-        l->n_generated += c->result.n_generated;
-        uint64_t first = c->first_ns ? c->first_ns - a->began_ns : 0;
+    for (size_t i = 0; i < n_choices(c); i++) {
+        const struct choice *choice = &c->choices[i];
+        if (i % c->n_each == 0) l->n_cached += choice->result.n_cached;
+        l->n_generated += choice->result.n_generated;
+        uint64_t first = choice->first_ns ? choice->first_ns - c->began_ns : 0;
         if (first && (!l->first_ns || first < l->first_ns)) l->first_ns = first;
-        if (c->result.queue_ns > l->queue_ns) l->queue_ns = c->result.queue_ns;
-        if (c->ended)
-            l->finish = openai_finish_name(&(struct openai_choice){.finish = c->result.finish});
+        if (choice->result.queue_ns > l->queue_ns) l->queue_ns = choice->result.queue_ns;
+        if (choice->ended)
+            l->finish =
+                openai_finish_name(&(struct openai_choice){.finish = choice->result.finish});
     }
-    for (size_t i = 0; i < a->n_parts; i++) l->n_prompt += (uint32_t)a->parts[i].request.n_tokens;
+    for (size_t i = 0; i < c->n_tasks; i++) l->n_prompt += (uint32_t)c->tasks[i].request.n_tokens;
 }
 
-static void begin_stream(struct visit *v)
+static void begin_stream(struct exchange *x)
 {
-    net_add_header(v->call, "Cache-Control", "no-cache");
-    net_add_header(v->call, "X-Accel-Buffering", "no"); /* else some proxies gather */
-    net_stream_begin(v->call, 200, "text/event-stream");
-    v->begun = true;
+    net_add_header(x->request, "Cache-Control", "no-cache");
+    net_add_header(x->request, "X-Accel-Buffering", "no"); /* else some proxies gather */
+    net_stream_begin(x->request, 200, "text/event-stream");
+    x->begun = true;
 }
 
 /* Writes what was gathered, whether there is room or not. */
-static void write_stream(struct answer *a)
+static void write_stream(struct completion *c)
 {
-    struct visit *v = &a->v;
-    struct bn_buf *out = &v->s->out;
-    bool failed = a->failed_with != 0;
-    bool ok = failed ? openai_stream_fail(a->stream, &a->error, out)
-                     : openai_stream_flush(a->stream, out);
+    struct exchange *x = &c->x;
+    struct bn_buf *out = &x->s->out;
+    bool failed = c->failed_with != 0;
+    bool ok = failed ? openai_stream_fail(c->stream, &c->error, out)
+                     : openai_stream_flush(c->stream, out);
     if (ok && out->len) {
-        if (!v->begun) begin_stream(v);
-        net_stream_write(v->call, out->data, out->len);
+        if (!x->begun) begin_stream(x);
+        net_stream_write(x->request, out->data, out->len);
     }
     bn_buf_clear(out);
     if (out->room > OUT_KEPT_BYTES) bn_buf_free(out);
-    measure(a);
-    if (ok && !failed && !openai_stream_done(a->stream)) return;
-    cancel(a);
-    sum_up(a);
-    visit_end_stream(v, !ok ? "out of memory for the stream" : failed ? a->error.text : NULL);
+    measure(c);
+    if (ok && !failed && !openai_stream_done(c->stream)) return;
+    cancel(c);
+    sum_up(c);
+    exchange_end_stream(x, !ok ? "out of memory for the stream" : failed ? c->error.text : NULL);
 }
 
-static void reply_whole(struct answer *a)
+static void reply_whole(struct completion *c)
 {
-    measure(a);
-    sum_up(a);
-    visit_reply_json(&a->v, 200, openai_reply_json(&a->reply, true));
+    measure(c);
+    sum_up(c);
+    exchange_reply_json(&c->x, 200, openai_reply_json(&c->reply, true));
 }
 
-/* Passes on what there is. The answer may be gone afterwards. */
-static void attend(struct answer *a)
+/* Passes on what there is. The completion may be gone afterwards. */
+static void attend(struct completion *c)
 {
-    struct visit *v = &a->v;
-    if (v->call && a->failed_with && !v->begun) {
-        measure(a);
-        sum_up(a);
-        visit_refuse(v, a->failed_with, a->code, "%s", a->error.text);
-    } else if (v->call && a->stream) {
-        if (!v->begun || net_stream_room(v->call)) write_stream(a);
-    } else if (v->call && openai_reply_done(&a->reply)) {
-        reply_whole(a);
-    } else if (!v->call || !a->stream) {
-        measure(a);
+    struct exchange *x = &c->x;
+    if (x->request && c->failed_with && !x->begun) {
+        measure(c);
+        sum_up(c);
+        exchange_refuse(x, c->failed_with, c->code, "%s", c->error.text);
+    } else if (x->request && c->stream) {
+        if (!x->begun || net_stream_room(x->request)) write_stream(c);
+    } else if (x->request && openai_reply_done(&c->reply)) {
+        reply_whole(c);
+    } else if (!x->request || !c->stream) {
+        measure(c);
     }
-    if (!v->call && a->n_open == 0 && !a->listed) answer_free(a);
+    if (!x->request && c->n_open == 0 && !c->listed) completion_free(c);
 }
 
-void answers_attend(struct server *s)
+void completions_attend(struct server *s)
 {
-    struct answer *a = s->fresh;
+    struct completion *c = s->fresh;
     s->fresh = NULL;
-    while (a) {
-        struct answer *next = a->next;
-        a->listed = false;
-        attend(a);
-        a = next;
+    while (c) {
+        struct completion *next = c->next;
+        c->listed = false;
+        attend(c);
+        c = next;
     }
 }
 
-static void on_room(struct visit *v) { attend((struct answer *)v); }
+static void on_room(struct exchange *x) { attend((struct completion *)x); }
 
-static void on_gone(struct visit *v)
+static void on_gone(struct exchange *x)
 {
-    struct answer *a = (struct answer *)v;
-    sum_up(a);
-    visit_gone(v);
-    cancel(a);
-    attend(a);
+    struct completion *c = (struct completion *)x;
+    sum_up(c);
+    exchange_gone(x);
+    cancel(c);
+    attend(c);
 }
 
-static void on_late(struct visit *v)
+static void on_late(struct exchange *x)
 {
-    struct answer *a = (struct answer *)v;
+    struct completion *c = (struct completion *)x;
     bitnet_error why = {0};
-    bn_error_set(&why, BITNET_E_STATE, "the answer was not complete within %u s",
-                 v->s->c->timeout_s);
-    fail(a, 504, "timeout", &why);
-    if (v->begun) write_stream(a);
-    attend(a);
+    bn_error_set(&why, BITNET_E_STATE, "the completion was not finished within %u s",
+                 x->s->c->timeout_s);
+    fail(c, 504, "timeout", &why);
+    if (x->begun) write_stream(c);
+    attend(c);
 }
 
 /* ------------------------------------------------------------------ from the client */
@@ -320,93 +322,93 @@ static bitnet_status check_bytes(struct openai_request *q, uint64_t most, bitnet
     return BITNET_OK;
 }
 
-static bitnet_status read_request(struct answer *a, enum openai_kind kind, struct bn_json *body,
+static bitnet_status read_request(struct completion *c, enum openai_kind kind, struct bn_json *body,
                                   bitnet_error *err)
 {
-    struct server *s = a->v.s;
+    struct server *s = c->x.s;
     struct openai_defaults d = {
         .max_tokens = s->c->default_max_tokens, .seed = random_seed(), .model = s->m};
-    BN_TRY(openai_request_read(&a->q, kind, body, &d, err));
-    BN_TRY(check_bytes(&a->q, s->max_prompt_bytes, err));
-    BN_TRY(openai_request_encode(&a->q, s->m, s->c->chat_template, err));
-    BN_TRY(openai_request_fits(&a->q, s->engine.ctx_tokens, err));
-    if (!*a->q.model) a->q.model = s->c->model_name;
-    if (a->q.seeded) return BITNET_OK;
+    BN_TRY(openai_request_read(&c->q, kind, body, &d, err));
+    BN_TRY(check_bytes(&c->q, s->max_prompt_bytes, err));
+    BN_TRY(openai_request_encode(&c->q, s->m, s->c->chat_template, err));
+    BN_TRY(openai_request_fits(&c->q, s->engine.ctx_tokens, err));
+    if (!*c->q.model) c->q.model = s->c->model_name;
+    if (c->q.seeded) return BITNET_OK;
     char seed[24];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)d.seed);
-    net_add_header(a->v.call, "X-Bitnet-Seed", seed);
+    net_add_header(c->x.request, "X-Bitnet-Seed", seed);
     return BITNET_OK;
 }
 
-static bitnet_status open_output(struct answer *a, bitnet_error *err)
+static bitnet_status open_output(struct completion *c, bitnet_error *err)
 {
-    struct server *s = a->v.s;
-    a->n_parts = a->n_open = a->q.n_prompts;
-    a->n_each = a->q.request.n_choices;
-    a->parts = bn_calloc(a->n_parts, sizeof *a->parts);
-    a->choices = bn_calloc(n_choices(a), sizeof *a->choices);
-    if (!a->parts || !a->choices) return bn_fail_nomem(err, sizeof *a->parts, "an answer");
-    a->v.line.stream = a->q.stream;
+    struct server *s = c->x.s;
+    c->n_tasks = c->n_open = c->q.n_prompts;
+    c->n_each = c->q.request.n_choices;
+    c->tasks = bn_calloc(c->n_tasks, sizeof *c->tasks);
+    c->choices = bn_calloc(n_choices(c), sizeof *c->choices);
+    if (!c->tasks || !c->choices) return bn_fail_nomem(err, sizeof *c->tasks, "a completion");
+    c->x.line.stream = c->q.stream;
     uint64_t created = (uint64_t)time(NULL);
-    bitnet_status status = a->q.stream
-                               ? openai_stream_open(&a->stream, &a->q, s->m, a->v.id, created, err)
-                               : openai_reply_open(&a->reply, &a->q, s->m, a->v.id, created, err);
-    openai_request_release(&a->q);
+    bitnet_status status = c->q.stream
+                               ? openai_stream_open(&c->stream, &c->q, s->m, c->x.id, created, err)
+                               : openai_reply_open(&c->reply, &c->q, s->m, c->x.id, created, err);
+    openai_request_release(&c->q);
     return status;
 }
 
-static void submit(struct answer *a)
+static void submit(struct completion *c)
 {
-    a->v.gone = on_gone;
-    a->v.room = on_room;
-    a->v.late = on_late;
-    visit_later(&a->v);
-    for (size_t i = 0; i < a->n_parts; i++) {
-        struct part *p = &a->parts[i];
-        p->a = a;
-        p->n_left = a->n_each;
+    c->x.gone = on_gone;
+    c->x.room = on_room;
+    c->x.late = on_late;
+    exchange_later(&c->x);
+    for (size_t i = 0; i < c->n_tasks; i++) {
+        struct prompt_task *p = &c->tasks[i];
+        p->c = c;
+        p->n_left = c->n_each;
         p->task.take = take;
         p->task.failed = refused;
-        openai_request_at(&a->q, i, &p->request);
-        p->request.timeout_ms = visit_time_left_ms(&a->v);
-        worker_submit(a->v.s->worker, &p->task, &p->request);
+        openai_request_at(&c->q, i, &p->request);
+        p->request.timeout_ms = exchange_time_left_ms(&c->x);
+        worker_submit(c->x.s->worker, &p->task, &p->request);
     }
 }
 
 /* false: the client was told why not */
-static bool begin(struct answer *a, enum openai_kind kind, struct bn_json *body)
+static bool begin(struct completion *c, enum openai_kind kind, struct bn_json *body)
 {
     bitnet_error err = {0};
-    if (read_request(a, kind, body, &err) != BITNET_OK) {
-        visit_fail(&a->v, &err, a->q.param, a->q.code);
+    if (read_request(c, kind, body, &err) != BITNET_OK) {
+        exchange_fail(&c->x, &err, c->q.param, c->q.code);
         return false;
     }
-    size_t n = a->q.n_prompts * a->q.request.n_choices;
-    if (!visit_check_places(&a->v, n)) return false;
-    if (open_output(a, &err) != BITNET_OK) {
-        visit_fail(&a->v, &err, NULL, NULL);
+    size_t n = c->q.n_prompts * c->q.request.n_choices;
+    if (!exchange_check_places(&c->x, n)) return false;
+    if (open_output(c, &err) != BITNET_OK) {
+        exchange_fail(&c->x, &err, NULL, NULL);
         return false;
     }
-    a->v.s->n_taken += (uint32_t)n;
-    submit(a);
+    c->x.s->n_taken += (uint32_t)n;
+    submit(c);
     return true;
 }
 
-static void serve(struct visit *v, enum openai_kind kind)
+static void serve(struct exchange *x, enum openai_kind kind)
 {
     struct bn_json *body;
-    if (!visit_check_places(v, 1) || !visit_body(v, &body)) return;
-    struct answer *a = bn_calloc(1, sizeof *a);
-    if (!a) {
-        visit_refuse(v, 500, NULL, "out of memory: %zu bytes for an answer", sizeof *a);
+    if (!exchange_check_places(x, 1) || !exchange_body(x, &body)) return;
+    struct completion *c = bn_calloc(1, sizeof *c);
+    if (!c) {
+        exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for a completion", sizeof *c);
     } else {
-        a->v = *v;
-        a->began_ns = net_began_ns(v->call);
-        if (!begin(a, kind, body)) answer_free(a);
+        c->x = *x;
+        c->began_ns = net_began_ns(x->request);
+        if (!begin(c, kind, body)) completion_free(c);
     }
     bn_json_free(body);
 }
 
-void serve_chat(struct visit *v) { serve(v, OPENAI_CHAT); }
-void serve_completion(struct visit *v) { serve(v, OPENAI_COMPLETION); }
-void serve_response(struct visit *v) { serve(v, OPENAI_RESPONSE); }
+void serve_chat(struct exchange *x) { serve(x, OPENAI_CHAT); }
+void serve_completion(struct exchange *x) { serve(x, OPENAI_COMPLETION); }
+void serve_response(struct exchange *x) { serve(x, OPENAI_RESPONSE); }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * embeddings.c: texts or token ids to vectors, computed by the worker between the steps of answers.
+ * embeddings.c: texts or token ids to vectors, computed by the worker between the steps of completions.
  */
 #include "base/os/mem.h"
-#include "server/openai/request_impl.h"
+#include "server/openai/request.h"
 #include "server/server_impl.h"
 #include "app/tokens.h"
 #include <stdlib.h>
@@ -14,7 +14,7 @@ enum {
 };
 
 struct embedding {
-    struct visit v; /* first */
+    struct exchange x; /* first */
     struct worker_task task;
     bitnet_embed_options options;
     bitnet_embed_input *inputs; /* [n] */
@@ -28,7 +28,7 @@ struct embedding {
 static void embedding_free(struct embedding *e)
 {
     for (size_t i = 0; e->inputs && i < e->n; i++) free((void *)e->inputs[i].tokens);
-    visit_close(&e->v);
+    exchange_close(&e->x);
     free(e->inputs);
     free(e->vectors);
     free(e->model);
@@ -41,7 +41,7 @@ static bitnet_status take_input(struct embedding *e, size_t i, const struct bn_j
                                 bitnet_error *err)
 {
     bitnet_embed_input *to = &e->inputs[i];
-    uint32_t most = e->v.s->engine.ctx_tokens;
+    uint32_t most = e->x.s->engine.ctx_tokens;
     int32_t *ids;
     size_t n;
     e->n_bytes += bn_json_bytes(v);
@@ -49,7 +49,7 @@ static bitnet_status take_input(struct embedding *e, size_t i, const struct bn_j
         return bn_fail(err, BITNET_E_LIMIT, "'input' has more than %d bytes of text",
                        TEXT_MAX_BYTES);
     if (bn_json_is_string(v))
-        BN_TRY(tokens_encode(&ids, &n, e->v.s->m, bn_json_text(v), bn_json_bytes(v),
+        BN_TRY(tokens_encode(&ids, &n, e->x.s->m, bn_json_text(v), bn_json_bytes(v),
                              BITNET_TOK_BOS_AUTO, err));
     else BN_TRY(tokens_from_json(&ids, &n, v, "input", err));
     *to = (bitnet_embed_input){ids, n};
@@ -94,8 +94,8 @@ static bitnet_status read_body(struct embedding *e, const struct bn_json *body, 
 {
     static const char *const known[] = {
         "input", "model", "encoding_format", "dimensions", "pooling", "user", NULL};
-    uint32_t n_embd = e->v.s->model.shape.n_embd, dimensions = n_embd;
-    const char *model = e->v.s->c->model_name;
+    uint32_t n_embd = e->x.s->model.shape.n_embd, dimensions = n_embd;
+    const char *model = e->x.s->c->model_name;
     bool last;
     BN_TRY(openai_check_members(body, known, "the body", err));
     BN_TRY(bn_json_read_str(&model, body, "model", "body", err));
@@ -163,22 +163,22 @@ static bool put_reply(struct bn_buf *out, const struct embedding *e, size_t n_em
 /* It is over for the worker. */
 static void finish(struct embedding *e)
 {
-    e->v.s->n_taken--;
-    e->v.s->n_running--;
+    e->x.s->n_taken--;
+    e->x.s->n_running--;
     embedding_free(e);
 }
 
 static void on_embedded(struct worker_task *t)
 {
     struct embedding *e = (struct embedding *)((char *)t - offsetof(struct embedding, task));
-    size_t n_embd = e->v.s->model.shape.n_embd;
-    if (e->v.call) {
+    size_t n_embd = e->x.s->model.shape.n_embd;
+    if (e->x.request) {
         struct bn_buf out;
         bn_buf_init(&out, e->n * (n_embd * NUMBER_BYTES + 256) + 4096 + 6 * strlen(e->model));
-        e->v.line.n_prompt = (uint32_t)e->n_tokens;
+        e->x.line.n_prompt = (uint32_t)e->n_tokens;
         if (put_reply(&out, e, n_embd))
-            visit_reply(&e->v, 200, "application/json", out.data, out.len);
-        else visit_refuse(&e->v, 500, NULL, "out of memory for %zu vectors", e->n);
+            exchange_reply(&e->x, 200, "application/json", out.data, out.len);
+        else exchange_refuse(&e->x, 500, NULL, "out of memory for %zu vectors", e->n);
         bn_buf_free(&out);
     }
     finish(e);
@@ -187,46 +187,47 @@ static void on_embedded(struct worker_task *t)
 static void on_failed(struct worker_task *t, const bitnet_error *err)
 {
     struct embedding *e = (struct embedding *)((char *)t - offsetof(struct embedding, task));
-    if (e->v.call) visit_fail(&e->v, err, NULL, NULL);
+    if (e->x.request) exchange_fail(&e->x, err, NULL, NULL);
     finish(e);
 }
 
-static void on_gone(struct visit *v)
+static void on_gone(struct exchange *x)
 {
-    struct embedding *e = (struct embedding *)v;
-    visit_gone(v);
-    worker_cancel(v->s->worker, &e->task);
+    struct embedding *e = (struct embedding *)x;
+    exchange_gone(x);
+    worker_cancel(x->s->worker, &e->task);
 }
 
-static void on_late(struct visit *v)
+static void on_late(struct exchange *x)
 {
-    struct embedding *e = (struct embedding *)v;
-    visit_refuse(v, 504, "timeout", "the vectors were not there within %u s", v->s->c->timeout_s);
-    worker_cancel(v->s->worker, &e->task);
+    struct embedding *e = (struct embedding *)x;
+    exchange_refuse(x, 504, "timeout", "the vectors were not there within %u s",
+                    x->s->c->timeout_s);
+    worker_cancel(x->s->worker, &e->task);
 }
 
-void serve_embeddings(struct visit *v)
+void serve_embeddings(struct exchange *x)
 {
-    struct server *s = v->s;
+    struct server *s = x->s;
     bitnet_error err = {0};
     struct bn_json *body;
-    if (!visit_check_places(v, 1) || !visit_body(v, &body)) return;
+    if (!exchange_check_places(x, 1) || !exchange_body(x, &body)) return;
     struct embedding *e = bn_calloc(1, sizeof *e);
     if (!e) {
-        visit_refuse(v, 500, NULL, "out of memory: %zu bytes for embeddings", sizeof *e);
+        exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for embeddings", sizeof *e);
     } else {
-        e->v = *v;
+        e->x = *x;
         if (read_body(e, body, &err) != BITNET_OK) {
-            visit_fail(&e->v, &err, NULL, NULL);
+            exchange_fail(&e->x, &err, NULL, NULL);
             embedding_free(e);
         } else {
             s->n_taken++;
             s->n_running++;
-            e->v.gone = on_gone;
-            e->v.late = on_late;
+            e->x.gone = on_gone;
+            e->x.late = on_late;
             e->task.embedded = on_embedded;
             e->task.failed = on_failed;
-            visit_later(&e->v);
+            exchange_later(&e->x);
             worker_embed(s->worker, &e->task, e->inputs, e->n, &e->options, e->vectors);
         }
     }

@@ -20,19 +20,19 @@ static struct bn_json *model_json(const struct server *s)
                         "n_embd", (int64_t)m->shape.n_embd, "size", (int64_t)m->memory.file_bytes);
 }
 
-void serve_models(struct visit *v)
+void serve_models(struct exchange *x)
 {
-    visit_reply_json(v, 200,
-                     bn_json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(v->s)));
+    exchange_reply_json(x, 200,
+                        bn_json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(x->s)));
 }
 
-void serve_model(struct visit *v)
+void serve_model(struct exchange *x)
 {
-    const char *path = net_request(v->call)->path, *id = strstr(path, "/models/") + 8;
-    if (strcmp(id, v->s->c->model_name) == 0) visit_reply_json(v, 200, model_json(v->s));
+    const char *path = net_http(x->request)->path, *id = strstr(path, "/models/") + 8;
+    if (strcmp(id, x->s->c->model_name) == 0) exchange_reply_json(x, 200, model_json(x->s));
     else
-        visit_refuse(v, 404, "model_not_found", "there is no model '%.80s'; '%.80s' is served", id,
-                     v->s->c->model_name);
+        exchange_refuse(x, 404, "model_not_found", "there is no model '%.80s'; '%.80s' is served",
+                        id, x->s->c->model_name);
 }
 
 static struct bn_json *model_props(const struct server *s)
@@ -82,16 +82,16 @@ static struct bn_json *generation_props(const struct server *s)
     return j;
 }
 
-void serve_props(struct visit *v)
+void serve_props(struct exchange *x)
 {
-    const struct server *s = v->s;
+    const struct server *s = x->s;
     const char *template_text = bitnet_chat_template_text(s->m, s->c->chat_template);
-    visit_reply_json(v, 200,
-                     bn_json_pack("{s:o, s:o, s:o, s:s, s:s, s:s?, s:O?}", "model", model_props(s),
-                                  "engine", engine_props(s), "default_generation_settings",
-                                  generation_props(s), "version", bitnet_version(), "build",
-                                  __VERSION__, "chat_template", template_text, "config",
-                                  s->config));
+    exchange_reply_json(x, 200,
+                        bn_json_pack("{s:o, s:o, s:o, s:s, s:s, s:s?, s:O?}", "model",
+                                     model_props(s), "engine", engine_props(s),
+                                     "default_generation_settings", generation_props(s), "version",
+                                     bitnet_version(), "build", __VERSION__, "chat_template",
+                                     template_text, "config", s->config));
 }
 
 /* ------------------------------------------------------------------ its state */
@@ -102,63 +102,64 @@ static struct bn_json *status_json(const char *status, const char *why)
                : bn_json_pack("{s:s}", "status", status);
 }
 
-void serve_health(struct visit *v)
+void serve_health(struct exchange *x)
 {
     struct worker_state w = {0};
-    worker_get_state(v->s->worker, &w, NULL);
+    worker_get_state(x->s->worker, &w, NULL);
     bool broken = w.broken.status != BITNET_OK;
-    visit_reply_json(v, broken ? 503 : 200,
-                     status_json(broken ? "broken" : "ok", broken ? w.broken.text : NULL));
+    exchange_reply_json(x, broken ? 503 : 200,
+                        status_json(broken ? "broken" : "ok", broken ? w.broken.text : NULL));
 }
 
-void serve_ready(struct visit *v)
+void serve_ready(struct exchange *x)
 {
     struct worker_state w = {0};
-    worker_get_state(v->s->worker, &w, NULL);
+    worker_get_state(x->s->worker, &w, NULL);
     const char *why = w.broken.status != BITNET_OK ? w.broken.text
-                      : server_draining(v->s)      ? "the server is shutting down"
+                      : server_draining(x->s)      ? "the server is shutting down"
                       : !w.ready                   ? "the model is being warmed up"
                                                    : NULL;
-    visit_reply_json(v, why ? 503 : 200, status_json(why ? "not ready" : "ready", why));
+    exchange_reply_json(x, why ? 503 : 200, status_json(why ? "not ready" : "ready", why));
 }
 
-void serve_metrics(struct visit *v)
+void serve_metrics(struct exchange *x)
 {
     struct worker_state state;
     struct net_stats net;
     struct metrics_now now;
     struct bn_buf out;
-    server_now(v->s, &state, &net, &now);
+    server_now(x->s, &state, &net, &now);
     bn_buf_init(&out, (size_t)64 << 20);
-    metrics_text(v->s->metrics, &now, &out);
-    if (out.failed) visit_refuse(v, 500, NULL, "out of memory for the metrics");
-    else visit_reply(v, 200, "text/plain; version=0.0.4; charset=utf-8", out.data, out.len);
+    metrics_text(x->s->metrics, &now, &out);
+    if (out.failed) exchange_refuse(x, 500, NULL, "out of memory for the metrics");
+    else exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", out.data, out.len);
     bn_buf_free(&out);
 }
 
-void serve_metrics_json(struct visit *v)
+void serve_metrics_json(struct exchange *x)
 {
     struct worker_state state;
     struct net_stats net;
     struct metrics_now now;
-    server_now(v->s, &state, &net, &now);
-    net_add_header(v->call, "Cache-Control", "no-store");
-    visit_reply_json(v, 200, metrics_json(v->s->metrics, &now));
+    server_now(x->s, &state, &net, &now);
+    net_add_header(x->request, "Cache-Control", "no-store");
+    exchange_reply_json(x, 200, metrics_json(x->s->metrics, &now));
 }
 
 /* ------------------------------------------------------------------ pages */
 
-void serve_page(struct visit *v)
+void serve_page(struct exchange *x)
 {
-    const struct http_reader *q = net_request(v->call);
+    const struct http_reader *q = net_http(x->request);
     const struct page *p = page_find(q->path);
     const char *known = http_header(q, "if-none-match");
     bool same = known && strcmp(known, p->etag) == 0;
-    net_add_header(v->call, "ETag", p->etag);
-    net_add_header(v->call, "Cache-Control", "no-cache"); /* may be kept, but is asked for again */
-    net_add_header(v->call, "X-Content-Type-Options", "nosniff");
-    net_add_header(v->call, "Content-Security-Policy",
+    net_add_header(x->request, "ETag", p->etag);
+    net_add_header(x->request, "Cache-Control",
+                   "no-cache"); /* may be kept, but is asked for again */
+    net_add_header(x->request, "X-Content-Type-Options", "nosniff");
+    net_add_header(x->request, "Content-Security-Policy",
                    "default-src 'self'; img-src 'self' data:; base-uri 'none'; "
                    "frame-ancestors 'none'; form-action 'none'");
-    visit_reply(v, same ? 304 : 200, p->content_type, p->data, same ? 0 : p->bytes);
+    exchange_reply(x, same ? 304 : 200, p->content_type, p->data, same ? 0 : p->bytes);
 }

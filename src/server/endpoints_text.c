@@ -5,22 +5,22 @@
 #include "base/os/mem.h"
 #include "base/utf8.h"
 #include "server/openai/reply.h"
-#include "server/openai/request_impl.h"
+#include "server/openai/request.h"
 #include "server/server_impl.h"
 #include "app/tokens.h"
 #include "server/openai/tools.h"
 #include <stdlib.h>
 
 /* Replies with what `make` makes of the body. */
-static void serve_made(struct visit *v,
+static void serve_made(struct exchange *x,
                        bitnet_status (*make)(struct bn_json **out, const struct server *s,
                                              struct bn_json *body, bitnet_error *err))
 {
     struct bn_json *body, *out = NULL;
     bitnet_error err = {0};
-    if (!visit_body(v, &body)) return;
-    if (make(&out, v->s, body, &err) != BITNET_OK) visit_fail(v, &err, NULL, NULL);
-    else visit_reply_json(v, 200, out);
+    if (!exchange_body(x, &body)) return;
+    if (make(&out, x->s, body, &err) != BITNET_OK) exchange_fail(x, &err, NULL, NULL);
+    else exchange_reply_json(x, 200, out);
     bn_json_free(body);
 }
 
@@ -91,7 +91,7 @@ static bitnet_status tokenize(struct bn_json **out, const struct server *s, stru
     return status;
 }
 
-void serve_tokenize(struct visit *v) { serve_made(v, tokenize); }
+void serve_tokenize(struct exchange *x) { serve_made(x, tokenize); }
 
 /* ------------------------------------------------------------------ detokenize */
 
@@ -113,7 +113,7 @@ static bitnet_status detokenize(struct bn_json **out, const struct server *s, st
     return BITNET_OK;
 }
 
-void serve_detokenize(struct visit *v) { serve_made(v, detokenize); }
+void serve_detokenize(struct exchange *x) { serve_made(x, detokenize); }
 
 /* ------------------------------------------------------------------ apply-template */
 
@@ -152,4 +152,4 @@ static bitnet_status apply_template(struct bn_json **out, const struct server *s
     return status;
 }
 
-void serve_apply_template(struct visit *v) { serve_made(v, apply_template); }
+void serve_apply_template(struct exchange *x) { serve_made(x, apply_template); }

@@ -50,17 +50,17 @@ static const struct route *find(const struct server *s, const char *path)
 static bool is_harmless(const char *id)
 {
     size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-    return n > 0 && n <= VISIT_MAX_REQUEST_ID && id[n] == 0;
+    return n > 0 && n <= EXCHANGE_MAX_REQUEST_ID && id[n] == 0;
 }
 
-static void name_visit(struct visit *v)
+static void name_exchange(struct exchange *x)
 {
-    struct server *s = v->s;
-    const char *theirs = http_header(net_request(v->call), "x-request-id");
-    snprintf(v->id, sizeof v->id, "%016llx", (unsigned long long)bn_mix64(s->id_base + ++s->n_ids));
-    snprintf(v->request_id, sizeof v->request_id, "%s",
-             theirs && is_harmless(theirs) ? theirs : v->id);
-    net_add_header(v->call, "X-Request-Id", v->request_id);
+    struct server *s = x->s;
+    const char *theirs = http_header(net_http(x->request), "x-request-id");
+    snprintf(x->id, sizeof x->id, "%016llx", (unsigned long long)bn_mix64(s->id_base + ++s->n_ids));
+    snprintf(x->request_id, sizeof x->request_id, "%s",
+             theirs && is_harmless(theirs) ? theirs : x->id);
+    net_add_header(x->request, "X-Request-Id", x->request_id);
 }
 
 /* ------------------------------------------------------------------ browsers */
@@ -73,14 +73,14 @@ static bool may_ask(const struct server *s, const char *origin)
 }
 
 /* true: a page of this origin may read the reply */
-static bool add_cors(struct visit *v)
+static bool add_cors(struct exchange *x)
 {
-    if (v->s->c->n_cors == 0) return false;
-    const char *origin = http_header(net_request(v->call), "origin");
-    net_add_header(v->call, "Vary", "Origin");
-    if (!origin || !may_ask(v->s, origin)) return false;
-    net_add_header(v->call, "Access-Control-Allow-Origin", origin);
-    net_add_header(v->call, "Access-Control-Expose-Headers",
+    if (x->s->c->n_cors == 0) return false;
+    const char *origin = http_header(net_http(x->request), "origin");
+    net_add_header(x->request, "Vary", "Origin");
+    if (!origin || !may_ask(x->s, origin)) return false;
+    net_add_header(x->request, "Access-Control-Allow-Origin", origin);
+    net_add_header(x->request, "Access-Control-Expose-Headers",
                    "X-Request-Id, X-Bitnet-Seed, Retry-After");
     return true;
 }
@@ -91,17 +91,17 @@ static const char *allowed(const struct route *r)
 }
 
 /* OPTIONS, with which browsers ask whether they may ask */
-static void serve_options(struct visit *v, bool cors)
+static void serve_options(struct exchange *x, bool cors)
 {
-    const char *wanted = http_header(net_request(v->call), "access-control-request-headers");
-    net_add_header(v->call, "Allow", allowed(v->route));
+    const char *wanted = http_header(net_http(x->request), "access-control-request-headers");
+    net_add_header(x->request, "Allow", allowed(x->route));
     if (cors) {
-        net_add_header(v->call, "Access-Control-Allow-Methods", allowed(v->route));
-        net_add_header(v->call, "Access-Control-Allow-Headers",
+        net_add_header(x->request, "Access-Control-Allow-Methods", allowed(x->route));
+        net_add_header(x->request, "Access-Control-Allow-Headers",
                        wanted ? wanted : "Authorization, Content-Type, X-Request-Id");
-        net_add_header(v->call, "Access-Control-Max-Age", "86400");
+        net_add_header(x->request, "Access-Control-Max-Age", "86400");
     }
-    visit_reply(v, 204, "text/plain", "", 0);
+    exchange_reply(x, 204, "text/plain", "", 0);
 }
 
 /* ------------------------------------------------------------------ keys */
@@ -111,37 +111,37 @@ static bool is_public(const struct server *s, const struct route *r)
     return r->flags & ROUTE_PUBLIC || (r->flags & ROUTE_METRICS && s->c->public_metrics);
 }
 
-/* true: the visitor has a key, or needs none; else was told so */
-static bool check_key(struct visit *v)
+/* true: the client has a key, or needs none; else was told so */
+static bool check_key(struct exchange *x)
 {
-    const struct server *s = v->s;
-    if (s->keys.n == 0 || is_public(s, v->route)) return true;
-    const char *shown = http_header(net_request(v->call), "authorization");
+    const struct server *s = x->s;
+    if (s->keys.n == 0 || is_public(s, x->route)) return true;
+    const char *shown = http_header(net_http(x->request), "authorization");
     bool bearer = shown && strncasecmp(shown, "Bearer ", 7) == 0;
     if (bearer && keys_match(&s->keys, shown + 7, strlen(shown + 7))) return true;
     metrics_rejected(s->metrics, "key");
-    net_add_header(v->call, "WWW-Authenticate", "Bearer");
-    visit_refuse(v, 401, NULL, "%s",
-                 bearer ? "the API key is not one of this server's"
-                        : "an API key is needed, in a header 'Authorization: Bearer KEY'");
+    net_add_header(x->request, "WWW-Authenticate", "Bearer");
+    exchange_refuse(x, 401, NULL, "%s",
+                    bearer ? "the API key is not one of this server's"
+                           : "an API key is needed, in a header 'Authorization: Bearer KEY'");
     return false;
 }
 
 /* ------------------------------------------------------------------ requests */
 
-static void refuse_path(struct visit *v, const char *path)
+static void refuse_path(struct exchange *x, const char *path)
 {
     struct bn_suggest near;
     bn_suggest_start(&near, path);
     for (size_t i = 0; i < BN_ARRAY_LEN(routes); i++) bn_suggest_offer(&near, routes[i].path);
     if (near.best)
-        visit_refuse(v, 404, "not_found", "there is no '%.80s'; did you mean '%s'?", path,
-                     near.best);
+        exchange_refuse(x, 404, "not_found", "there is no '%.80s'; did you mean '%s'?", path,
+                        near.best);
     else
-        visit_refuse(v, 404, "not_found",
-                     "there is no '%.80s'; '/v1/chat/completions', '/v1/completions', "
-                     "'/v1/embeddings', '/v1/responses' and '/v1/models' are served",
-                     path);
+        exchange_refuse(x, 404, "not_found",
+                        "there is no '%.80s'; '/v1/chat/completions', '/v1/completions', "
+                        "'/v1/embeddings', '/v1/responses' and '/v1/models' are served",
+                        path);
 }
 
 static bool takes(const struct route *r, const char *method)
@@ -150,21 +150,21 @@ static bool takes(const struct route *r, const char *method)
     return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 }
 
-void routes_request(struct server *s, struct net_call *c)
+void routes_request(struct server *s, struct net_request *r)
 {
-    const struct http_reader *q = net_request(c);
-    struct visit v = {.s = s, .call = c, .route = find(s, q->path)};
-    name_visit(&v);
-    bool cors = add_cors(&v);
-    if (!v.route) {
-        refuse_path(&v, q->path);
+    const struct http_reader *q = net_http(r);
+    struct exchange x = {.s = s, .request = r, .route = find(s, q->path)};
+    name_exchange(&x);
+    bool cors = add_cors(&x);
+    if (!x.route) {
+        refuse_path(&x, q->path);
     } else if (strcmp(q->method, "OPTIONS") == 0) {
-        serve_options(&v, cors);
-    } else if (!takes(v.route, q->method)) {
-        net_add_header(c, "Allow", allowed(v.route));
-        visit_refuse(&v, 405, NULL, "'%.80s' is asked by %s, not by %.20s", q->path,
-                     v.route->flags & ROUTE_POST ? "POST" : "GET", q->method);
-    } else if (check_key(&v)) {
-        v.route->serve(&v);
+        serve_options(&x, cors);
+    } else if (!takes(x.route, q->method)) {
+        net_add_header(r, "Allow", allowed(x.route));
+        exchange_refuse(&x, 405, NULL, "'%.80s' is asked by %s, not by %.20s", q->path,
+                        x.route->flags & ROUTE_POST ? "POST" : "GET", q->method);
+    } else if (check_key(&x)) {
+        x.route->serve(&x);
     }
 }

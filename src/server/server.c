@@ -46,21 +46,21 @@ static void note(const struct server *s, const char *fmt, ...)
 
 /* ------------------------------------------------------------------ connections */
 
-static void on_request(void *user, struct net_call *c) { routes_request(user, c); }
+static void on_request(void *user, struct net_request *r) { routes_request(user, r); }
 
-/* Who answers at once has answered by now; the others are known to their call. */
-static void on_gone(void *user, struct net_call *c)
+/* Who answers at once has answered by now; the others are known to their request. */
+static void on_gone(void *user, struct net_request *r)
 {
     (void)user;
-    struct visit *v = net_user(c);
-    if (v) v->gone(v);
+    struct exchange *x = net_user(r);
+    if (x) x->gone(x);
 }
 
-static void on_room(void *user, struct net_call *c)
+static void on_room(void *user, struct net_request *r)
 {
     (void)user;
-    struct visit *v = net_user(c);
-    if (v && v->room) v->room(v);
+    struct exchange *x = net_user(r);
+    if (x && x->room) x->room(x);
 }
 
 static void on_broken(void *user, const char *peer, int code, const char *why)
@@ -85,7 +85,7 @@ static void on_delivery(int fd, short what, void *user)
     (void)fd, (void)what;
     struct server *s = user;
     worker_deliver(s->worker);
-    answers_attend(s);
+    completions_attend(s);
 }
 
 /* ------------------------------------------------------------------ signals */
@@ -96,7 +96,7 @@ static void on_drain_watch(int fd, short what, void *user)
     struct server *s = user;
     bool late = bn_now_ns() >= s->drain_end_ns;
     if (late && s->n_taken)
-        note(s, "%u answers were not complete after %u s and are given up", s->n_taken,
+        note(s, "%u choices were not complete after %u s and are given up", s->n_taken,
              s->c->drain_s);
     if (late || (s->n_taken == 0 && net_quiet(s->net))) event_base_loopbreak(s->base);
 }
@@ -112,7 +112,7 @@ static void on_terminate(int fd, short what, void *user)
     }
     struct timeval look = {.tv_usec = DRAIN_LOOK_MS * 1000};
     s->drain_end_ns = bn_now_ns() + (uint64_t)s->c->drain_s * 1000000000u;
-    note(s, "shutting down: %u answers are being finished", s->n_taken);
+    note(s, "shutting down: %u choices are being finished", s->n_taken);
     net_drain(s->net);
     event_add(s->drain_watch, &look);
 }
@@ -209,7 +209,7 @@ static void server_close(struct server *s)
 {
     if (s->net) net_close(s->net);
     if (s->worker) worker_close(s->worker);
-    answers_attend(s);
+    completions_attend(s);
     free_event(s->delivery);
     free_event(s->terminate);
     free_event(s->interrupt);

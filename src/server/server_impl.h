@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server_impl.h: what the files of the server share: the server itself, a visit (a request on its way to
+ * server_impl.h: what the files of the server share: the server itself, an exchange (one HTTP request with
  * its reply), and the routes. Private to server.c, exchange.c, routes.c, completions.c, embeddings.c and
  * endpoints*.c. All of it runs on the thread of the event loop.
  */
@@ -15,13 +15,13 @@
 #include <time.h>
 
 enum {
-    VISIT_MAX_REQUEST_ID = 64, /* of a client's own X-Request-Id */
-    RETRY_MAX_S = 60,          /* the longest that Retry-After says */
-    TEXT_MAX_BYTES = 2 << 20,  /* that one request may have tokenized, beside prompts */
-    STATUS_GONE = 499          /* counts requests whose client went before the end of its reply */
+    EXCHANGE_MAX_REQUEST_ID = 64, /* of a client's own X-Request-Id */
+    RETRY_MAX_S = 60,             /* the longest that Retry-After says */
+    TEXT_MAX_BYTES = 2 << 20,     /* that one request may have tokenized, beside prompts */
+    STATUS_GONE = 499 /* counts requests whose client went before the end of its reply */
 };
 
-struct answer;
+struct completion;
 struct event;
 
 struct server {
@@ -43,11 +43,11 @@ struct server {
     uint64_t drain_end_ns; /* 0: not draining */
     time_t started;
     uint64_t id_base, n_ids; /* ids are mixed from these */
-    /* answers that were taken and have not ended; of them those that the engine has begun */
+    /* choices that were taken and have not ended; of them those that the engine has begun */
     uint32_t n_taken, n_running;
-    uint64_t answer_ns;   /* running mean of the time that the engine has an answer */
-    struct answer *fresh; /* there is news to pass on, or they are over */
-    struct bn_buf out;    /* for what a stream writes */
+    uint64_t choice_ns;       /* running mean of the time that the engine has a choice */
+    struct completion *fresh; /* there is news to pass on, or they are over */
+    struct bn_buf out;        /* for what a stream writes */
 };
 
 bool server_draining(const struct server *s);
@@ -55,48 +55,49 @@ bool server_draining(const struct server *s);
 void server_now(struct server *s, struct worker_state *state, struct net_stats *net,
                 struct metrics_now *now);
 
-/* ------------------------------------------------------------------ visits */
+/* ------------------------------------------------------------------ exchanges */
 
 struct route;
 
-/* On the stack of whoever answers at once; copied by whoever answers later (visit_later). */
-struct visit {
+/* On the stack of whoever answers at once; copied by whoever answers later (exchange_later). */
+struct exchange {
     struct server *s;
-    struct net_call *call;                     /* NULL: it is over for the client */
-    const struct route *route;                 /* NULL: nothing has this path */
-    char id[17];                               /* made here; what the ids of objects are made of */
-    char request_id[VISIT_MAX_REQUEST_ID + 1]; /* the client's, or the same */
-    bool begun;                                /* a stream that has begun */
-    struct access_line line; /* what the log says about answers; the rest is filled in at the end */
-    /* of a visit that is answered later */
-    void (*gone)(struct visit *v); /* the client has; to be passed on to visit_gone */
-    void (*room)(struct visit *v); /* for more of a stream */
-    void (*late)(struct visit *v); /* its time is up */
+    struct net_request *request; /* NULL: it is over for the client */
+    const struct route *route;   /* NULL: nothing has this path */
+    char id[17];                 /* made here; what the ids of objects are made of */
+    char request_id[EXCHANGE_MAX_REQUEST_ID + 1]; /* the client's, or the same */
+    bool begun;                                   /* a stream that has begun */
+    struct access_line line; /* what the log says about choices; the rest is filled in at the end */
+    /* of an exchange that is answered later */
+    void (*gone)(struct exchange *x); /* the client has; to be passed on to exchange_gone */
+    void (*room)(struct exchange *x); /* for more of a stream */
+    void (*late)(struct exchange *x); /* its time is up */
     struct event *timer;
 };
 
-/* Somebody will answer later: v stays where it is until it is closed. */
-void visit_later(struct visit *v);
-void visit_close(struct visit *v);
-uint32_t visit_time_left_ms(const struct visit *v); /* 0: there is no limit */
+/* Somebody will answer later: x stays where it is until it is closed. */
+void exchange_later(struct exchange *x);
+void exchange_close(struct exchange *x);
+uint32_t exchange_time_left_ms(const struct exchange *x); /* 0: there is no limit */
 
-/* The ends of a call. After them v->call is NULL. */
-void visit_reply(struct visit *v, int status, const char *type, const void *body, size_t n);
-void visit_reply_json(struct visit *v, int status,
-                      struct bn_json *j); /* takes j; NULL: out of memory */
+/* The ends of a request. After them x->request is NULL. */
+void exchange_reply(struct exchange *x, int status, const char *type, const void *body, size_t n);
+void exchange_reply_json(struct exchange *x, int status,
+                         struct bn_json *j); /* takes j; NULL: out of memory */
 /* param: the member of the body at fault; code: OpenAI's word for what is wrong; NULL: none */
-void visit_fail(struct visit *v, const bitnet_error *err, const char *param, const char *code);
-void visit_refuse(struct visit *v, int status, const char *code, const char *fmt, ...)
+void exchange_fail(struct exchange *x, const bitnet_error *err, const char *param,
+                   const char *code);
+void exchange_refuse(struct exchange *x, int status, const char *code, const char *fmt, ...)
     BN_PRINTF(4, 5);
-void visit_end_stream(struct visit *v, const char *error); /* NULL: all is well */
-void visit_gone(struct visit *v);
+void exchange_end_stream(struct exchange *x, const char *error); /* NULL: all is well */
+void exchange_gone(struct exchange *x);
 
 /* The body as JSON. false: the client was told what is wrong with it. */
-bool visit_body(struct visit *v, struct bn_json **body);
+bool exchange_body(struct exchange *x, struct bn_json **body);
 
-/* Is there room for n more answers? false: the client was told to come back later. It is cheap, and
+/* Is there room for n more choices? false: the client was told to come back later. It is cheap, and
  * asked before anything else; then again when n is known. */
-bool visit_check_places(struct visit *v, size_t n);
+bool exchange_check_places(struct exchange *x, size_t n);
 
 /* ------------------------------------------------------------------ routes */
 
@@ -111,28 +112,28 @@ enum route_flags {
 struct route {
     const char *path;
     unsigned flags;
-    void (*serve)(struct visit *v);
+    void (*serve)(struct exchange *x);
 };
 
-void routes_request(struct server *s, struct net_call *c); /* a request has come in */
+void routes_request(struct server *s, struct net_request *r); /* it has come in */
 
-void serve_chat(struct visit *v);
-void serve_completion(struct visit *v);
-void serve_response(struct visit *v);
-void serve_embeddings(struct visit *v);
-void serve_models(struct visit *v);
-void serve_model(struct visit *v);
-void serve_props(struct visit *v);
-void serve_health(struct visit *v);
-void serve_ready(struct visit *v);
-void serve_metrics(struct visit *v);
-void serve_metrics_json(struct visit *v);
-void serve_page(struct visit *v);
-void serve_tokenize(struct visit *v);
-void serve_detokenize(struct visit *v);
-void serve_apply_template(struct visit *v);
+void serve_chat(struct exchange *x);
+void serve_completion(struct exchange *x);
+void serve_response(struct exchange *x);
+void serve_embeddings(struct exchange *x);
+void serve_models(struct exchange *x);
+void serve_model(struct exchange *x);
+void serve_props(struct exchange *x);
+void serve_health(struct exchange *x);
+void serve_ready(struct exchange *x);
+void serve_metrics(struct exchange *x);
+void serve_metrics_json(struct exchange *x);
+void serve_page(struct exchange *x);
+void serve_tokenize(struct exchange *x);
+void serve_detokenize(struct exchange *x);
+void serve_apply_template(struct exchange *x);
 
-/* After the worker has delivered: passes on what came for answers. */
-void answers_attend(struct server *s);
+/* After the worker has delivered: passes on what came for completions. */
+void completions_attend(struct server *s);
 
 #endif

@@ -133,9 +133,9 @@ def test_names(_):
 
 
 def test_documented(_):
-    """docs/metrics.md names every metric with its labels and every alert, and no others."""
+    """docs/serve/metrics.md names every metric with its labels and every alert, and no others."""
     metrics, alerts = read_def()
-    page = (ROOT / "docs/metrics.md").read_text()
+    page = (ROOT / "docs/serve/metrics.md").read_text()
     tables = "\n".join(re.findall(r"^\| .*$", page, re.M))
     told = {name: labels.split(",") if labels else []
             for name, labels in re.findall(r"`((?:bitnet|process)_\w+)(?:\{([\w,]+)\})?`", tables)}

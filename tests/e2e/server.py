@@ -280,12 +280,12 @@ def steady(x):
 
 
 def documented(s, t):
-    """The transcripts of docs/api.md."""
-    text = (pathlib.Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    """The transcripts of docs/serve/api.md."""
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "serve" / "api.md").read_text()
     blocks = re.findall(r"```console\n\$ curl -s localhost:8080(\S+)(?: -d '(.*?)')?\n(.*?)\n```", text, re.S)
     for path, body, want in blocks:
         got = s.post(path, body.encode()) if body else s.get(path)
-        equal(steady(got.json()), steady(json.loads(want)), f"docs/api.md, {path}")
+        equal(steady(got.json()), steady(json.loads(want)), f"docs/serve/api.md, {path}")
     equal(len(blocks), text.count("```console"), "transcripts understood")
     return f"{len(blocks)} transcripts"
 

@@ -20,16 +20,10 @@ struct attn {
 
 static void run_attn(void *p)
 {
-    struct attn *a = p;
-    if (a->kind == F16)
-        ((bn_attn_f16_fn *)a->fn)(a->o, a->m, a->l, a->q, a->n_q, a->k, a->v, a->stride, a->n,
-                                  a->dim, a->scale, a->next_k, a->next_v);
-    else if (a->kind == F32)
-        ((bn_attn_f32_fn *)a->fn)(a->o, a->m, a->l, a->q, a->n_q, a->k, a->v, a->stride, a->n,
-                                  a->dim, a->scale, a->next_k, a->next_v);
-    else
-        ((bn_attn_rows_fn *)a->fn)(a->o, a->m, a->l, a->q, a->n_q, a->k, a->v, a->stride, a->n,
-                                   a->dim, a->scale, a->next_k, a->next_v);
+    const struct attn *a = p;
+    const struct bn_attn_args args = {a->o,      a->m, a->l,   a->q,     a->n_q,    a->k,     a->v,
+                                      a->stride, a->n, a->dim, a->scale, a->next_k, a->next_v};
+    ((bn_attn_rows_fn *)a->fn)(&args);
 }
 
 static size_t size_of(enum kind kind) { return kind == F32 ? 4 : kind <= BF16 ? 2 : 1; }

@@ -11,19 +11,13 @@ const char *const ck_qname[] = {"random", "127", "-127", "+-127", "127, -127", "
 
 static void run_mul(void *p)
 {
-    struct mul *a = p;
-    if (a->scratch && a->how == PLANES)
-        a->g->mul_planes_many(a->y, a->y_stride, &a->w, a->r0, a->r1, &a->planes, a->tok,
-                              a->scratch);
-    else if (a->scratch)
-        a->g->mul_i8_many(a->y, a->y_stride, &a->w, a->r0, a->r1, a->q, a->x_stride, a->sum, a->inv,
-                          a->tok, a->scratch);
-    else if (a->how == I8)
-        a->g->mul_i8(a->y, a->y_stride, &a->w, a->r0, a->r1, a->q, a->x_stride, a->sum, a->inv,
-                     a->tok);
-    else if (a->how == F32)
-        a->g->mul_f32(a->y, a->y_stride, &a->w, a->r0, a->r1, a->x, a->x_stride, a->tok);
-    else a->g->mul_planes(a->y, a->y_stride, &a->w, a->r0, a->r1, &a->planes, a->tok);
+    const struct mul *a = p;
+    const struct bn_gemm *g = a->g;
+    const struct bn_gemm_args args = {a->y, a->y_stride, &a->w, a->r0, a->r1, a->tok, a->scratch};
+    const struct bn_q8 bytes = {a->q, a->x_stride, a->sum, a->inv};
+    if (a->how == PLANES) (a->scratch ? g->mul_planes_many : g->mul_planes)(&args, &a->planes);
+    else if (a->how == I8) (a->scratch ? g->mul_i8_many : g->mul_i8)(&args, &bytes);
+    else g->mul_f32(&args, a->x, a->x_stride);
 }
 
 struct packing {

@@ -12,30 +12,26 @@ static void spoil(float *y, size_t n)
     if (wrong_from <= n && n <= wrong_to) *y = 2 * *y + 1;
 }
 
-static void wrong_attn_f32(float *o, float *m, float *l, const float *q, size_t n_q, const float *k,
-                           const float *v, size_t kv_stride, size_t n, size_t dim, float scale,
-                           const float *next_k, const float *next_v)
+static void spoil_attn(const struct bn_attn_args *a) { spoil(a->o + a->n_q * a->dim - 1, a->n_q); }
+
+static void wrong_attn_f32(const struct bn_attn_args *a)
 {
-    right.attn_f32(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
-    spoil(o + n_q * dim - 1, n_q);
+    right.attn_f32(a);
+    spoil_attn(a);
 }
 
-static void wrong_attn_f16(float *o, float *m, float *l, const float *q, size_t n_q,
-                           const uint16_t *k, const uint16_t *v, size_t kv_stride, size_t n,
-                           size_t dim, float scale, const uint16_t *next_k, const uint16_t *next_v)
+static void wrong_attn_f16(const struct bn_attn_args *a)
 {
-    right.attn_f16(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
-    spoil(o + n_q * dim - 1, n_q);
+    right.attn_f16(a);
+    spoil_attn(a);
 }
 
 static bn_attn_rows_fn *right_rows;
 
-static void wrong_attn_rows(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
-                            const void *v, size_t kv_stride, size_t n, size_t dim, float scale,
-                            const void *next_k, const void *next_v)
+static void wrong_attn_rows(const struct bn_attn_args *a)
 {
-    right_rows(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
-    spoil(o + n_q * dim - 1, n_q);
+    right_rows(a);
+    spoil_attn(a);
 }
 
 static void wrong_attn_codes(const struct bn_attn_codes *a)
@@ -81,26 +77,22 @@ static void wrong_screen2(int32_t *sum, size_t stride, const struct bn_screen2 *
     if (wrong_from <= n_vec && n_vec <= wrong_to) sum[(n_vec - 1) * stride + r1 - r0 - 1]++;
 }
 
-#define WRONG_LAYOUT(t)                                                                         \
-    static void wrong_i8_##t(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,   \
-                             size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,   \
-                             const float *inv, size_t n_tok)                                    \
-    {                                                                                           \
-        right.gemm_##t->mul_i8(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);           \
-        spoil(y + (n_tok - 1) * y_stride + r1 - 1, n_tok);                                      \
-    }                                                                                           \
-    static void wrong_many_##t(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, \
-                               size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum, \
-                               const float *inv, size_t n_tok, void *scratch)                   \
-    {                                                                                           \
-        (void)scratch;                                                                          \
-        wrong_i8_##t(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);                     \
-    }                                                                                           \
-    static void wrong_f32_##t(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,  \
-                              size_t r1, const float *x, size_t x_stride, size_t n_tok)         \
-    {                                                                                           \
-        right.gemm_##t->mul_f32(y, y_stride, w, r0, r1, x, x_stride, n_tok);                    \
-        spoil(y + (n_tok - 1) * y_stride + r1 - 1, n_tok);                                      \
+/* Spoils the last result of the last token. */
+static void spoil_product(const struct bn_gemm_args *a, size_t n)
+{
+    spoil(a->y + (a->n_tok - 1) * a->y_stride + a->r1 - 1, n);
+}
+
+#define WRONG_LAYOUT(t)                                                                      \
+    static void wrong_i8_##t(const struct bn_gemm_args *a, const struct bn_q8 *x)            \
+    {                                                                                        \
+        right.gemm_##t->mul_i8(a, x);                                                        \
+        spoil_product(a, a->n_tok);                                                          \
+    }                                                                                        \
+    static void wrong_f32_##t(const struct bn_gemm_args *a, const float *x, size_t x_stride) \
+    {                                                                                        \
+        right.gemm_##t->mul_f32(a, x, x_stride);                                             \
+        spoil_product(a, a->n_tok);                                                          \
     }
 WRONG_LAYOUT(t2)
 WRONG_LAYOUT(t3)
@@ -108,28 +100,20 @@ WRONG_LAYOUT(t5)
 
 static const struct layout {
     const char *op;
-    size_t at; /* its kernel in struct bn_kernels */
-    bn_mul_i8_fn *i8;
-    bn_mul_i8_many_fn *many;
+    size_t at;        /* its kernel in struct bn_kernels */
+    bn_mul_i8_fn *i8; /* in the place of mul_i8_many too */
     bn_mul_f32_fn *f32;
 } layouts[] = {
-    {"gemm_t2", offsetof(struct bn_kernels, gemm_t2), wrong_i8_t2, wrong_many_t2, wrong_f32_t2},
-    {"gemm_t3", offsetof(struct bn_kernels, gemm_t3), wrong_i8_t3, wrong_many_t3, wrong_f32_t3},
-    {"gemm_t5", offsetof(struct bn_kernels, gemm_t5), wrong_i8_t5, wrong_many_t5, wrong_f32_t5},
+    {"gemm_t2", offsetof(struct bn_kernels, gemm_t2), wrong_i8_t2, wrong_f32_t2},
+    {"gemm_t3", offsetof(struct bn_kernels, gemm_t3), wrong_i8_t3, wrong_f32_t3},
+    {"gemm_t5", offsetof(struct bn_kernels, gemm_t5), wrong_i8_t5, wrong_f32_t5},
 };
 
 static const struct bn_gemm *right_grouped;
-static void wrong_planes(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                         const struct bn_planes *x, size_t n_tok)
+static void wrong_planes(const struct bn_gemm_args *a, const struct bn_planes *x)
 {
-    right_grouped->mul_planes(y, y_stride, w, r0, r1, x, n_tok);
-    spoil(y + (n_tok - 1) * y_stride + r1 - 1, n_tok * x->n_planes);
-}
-static void wrong_planes_many(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                              size_t r1, const struct bn_planes *x, size_t n_tok, void *scratch)
-{
-    (void)scratch;
-    wrong_planes(y, y_stride, w, r0, r1, x, n_tok);
+    right_grouped->mul_planes(a, x);
+    spoil_product(a, a->n_tok * x->n_planes);
 }
 
 static size_t no_bytes(size_t rows, size_t cols)
@@ -170,7 +154,7 @@ static void plant_in_layout(struct ck *c, const struct layout *l)
         if (fault[i].i8) g.mul_i8 = l->i8;
         if (fault[i].f32) g.mul_f32 = l->f32;
         if (fault[i].many) {
-            g.mul_i8_many = l->many;
+            g.mul_i8_many = l->i8;
             g.many_bytes = no_bytes;
             g.many_from = 5;
         }
@@ -197,7 +181,7 @@ static void plant_in_planes(struct ck *c, const char *op, size_t at)
         const struct bn_gemm **place = (const struct bn_gemm **)((char *)&k + at);
         struct bn_gemm g = *(right_grouped = *place);
         if (!fault[i].many) g.mul_planes = wrong_planes;
-        g.mul_planes_many = fault[i].many ? wrong_planes_many : NULL;
+        g.mul_planes_many = fault[i].many ? wrong_planes : NULL;
         g.many_bytes = no_bytes;
         *place = &g;
         wrong_from = fault[i].from;

@@ -4,6 +4,7 @@
 untouched tree and library it must be silent.
 
 usage: test_checks.py rooms ROOT
+       test_checks.py links ROOT
        test_checks.py archive ROOT LIBBITNET.a LIBBITNET.so [--asserts] -- CC [ARG...]
 Prints TAP."""
 import pathlib
@@ -35,6 +36,8 @@ ROOMS = [
      "model/head may not include model/attention"),
     ("a room inside another one", "src/base/os/planted.c", SPDX + '#include "model/files/source.h"\n',
      "base/os may not include model/files"),
+    ("a private header from the roof", "src/model/planted.c", SPDX + '#include "model/head/head_impl.h"\n',
+     "is for the files of its own folder"),
     ("a folder inside that nobody knows", "src/model/attic/planted.c", SPDX, "not in ROOMS"),
     ("ROOMS inside out", "src/ROOMS", "\nengine/planted: model\n", "belongs on that line"),
     ("ROOMS too exact", "src/ROOMS", "\nplanted: base/os\n", "base instead of base/os"),
@@ -46,8 +49,28 @@ ROOMS_FINE = [
     ("public header anywhere", "src/text/planted.c", SPDX + "#include <bitnet/bitnet.h>\n"),
     ("downward include", "src/model/planted.c", SPDX + '#include "base/base.h"\n#include "kernels/kernels.h"\n'),
     ("the roof of a room sees what is inside", "src/model/planted.c", SPDX + '#include "model/attention/kv.h"\n'),
+    ("a private header in its folder", "src/model/head/planted.c", SPDX + '#include "model/head/head_impl.h"\n'),
+    ("a private header of the roof, inside", "src/engine/prefix/planted.c", SPDX + '#include "engine/engine_impl.h"\n'),
     ("a room inside sees the roof", "src/model/head/planted.c", SPDX + '#include "model/model.h"\n'),
     ("environment read by the program", "src/cli/core/planted.c", SPDX + 'const char *p(void) { return getenv("X"); }\n'),
+]
+
+# name, file, text put at its end, words the complaint must contain (None: no complaint)
+LINKS = [
+    ("a link to no page", "README.md", "\n[a](docs/planted.md)\n", "no such file: docs/planted.md"),
+    ("a link written from the root", "docs/serve/api.md", "\n[a](docs/serve/api.md)\n", "no such file: docs/serve/api.md"),
+    ("a picture that is gone", "README.md", "\n![a](docs/img/planted.png)\n", "no such file: docs/img/planted.png"),
+    ("a picture in HTML that is gone", "README.md", '\n<img src="docs/img/planted.png">\n', "no such file: docs/img/planted.png"),
+    ("a heading of another page", "README.md", "\n[a](docs/serve/api.md#planted)\n", "no heading for #planted"),
+    ("a heading of the same page", "docs/serve/api.md", "\n[a](#planted)\n", "this page has no heading for #planted"),
+    ("a heading in a code block", "README.md", "\n```\n# Planted\n```\n[a](#planted)\n", "no heading for #planted"),
+    ("a path in backticks", "docs/serve/api.md", "\n`tools/planted.py`\n", "no such file: tools/planted.py"),
+    ("a path of a room", "ARCHITECTURE.md", "\n`model/planted`\n", "no such file: model/planted"),
+    ("a pattern without files", "ARCHITECTURE.md", "\n`server/planted_*.c`\n", "no such file: server/planted_*.c"),
+    ("a page named in a comment", "src/base/planted.c", SPDX + "/* docs/planted.md */\n", "no such page: docs/planted.md"),
+    ("good links and paths", "README.md", "\n## It's here: `x`, twice\n[a](#its-here-x-twice) [b](docs/serve/api.md) [c](https://example.org/x) "
+     "`src/ROOMS` `model/forward` `model/forward.c` `src/kernels/<arch>/x.c` `a/b`\n", None),
+    ("an old path in the log", "CHANGELOG.md", "\n`src/planted.c`\n", None),
 ]
 
 # name, C text, words the complaint must contain (None: no complaint)
@@ -95,6 +118,34 @@ def judge(name, rc, out, words):
         report(name + " is found", rc == 1 and words in out, f"exit {rc}, wanted {words!r}:\n{out}")
 
 
+def plant(check, copy, cases):
+    """Each case's text at the end of its file, the check, and the file as it was."""
+    for name, path, text, words in cases:
+        f = copy / path
+        old, made = f.read_bytes() if f.exists() else None, not f.parent.exists()
+        f.parent.mkdir(parents=True, exist_ok=True)
+        f.write_bytes((old or b"") + text.encode())
+        judge(name, *run(*check, copy), words)
+        f.unlink() if old is None else f.write_bytes(old)
+        if made:
+            f.parent.rmdir()
+
+
+def test_links(root):
+    check = [sys.executable, root / "tools/check_links.py"]
+    judge("the documents as they are", *run(*check, root), None)
+    with tempfile.TemporaryDirectory() as t:
+        copy = pathlib.Path(t)
+        for entry in root.iterdir():
+            if entry.name in ("docs", "src", "include"):
+                shutil.copytree(entry, copy / entry.name)
+            elif entry.suffix == ".md":
+                shutil.copy(entry, copy)
+            elif not entry.name.startswith((".", "build")):
+                (copy / entry.name).symlink_to(entry)
+        plant(check, copy, LINKS)
+
+
 def test_rooms(root):
     check = [sys.executable, root / "tools/check_rooms.py"]
     judge("the tree as it is", *run(*check, root), None)
@@ -102,15 +153,7 @@ def test_rooms(root):
         copy = pathlib.Path(t)
         shutil.copytree(root / "src", copy / "src")
         shutil.copytree(root / "include", copy / "include")
-        for name, path, text, words in ROOMS + [(*f, None) for f in ROOMS_FINE]:
-            f = copy / path
-            old, made = f.read_bytes() if f.exists() else None, not f.parent.exists()
-            f.parent.mkdir(parents=True, exist_ok=True)
-            f.write_bytes((old or b"") + text.encode())
-            judge(name, *run(*check, copy), words)
-            f.unlink() if old is None else f.write_bytes(old)
-            if made:
-                f.parent.rmdir()
+        plant(check, copy, ROOMS + [(*f, None) for f in ROOMS_FINE])
         for i in range(30):
             (copy / f"src/json/planted{i}.h").write_text(SPDX)
         judge("a full folder", *run(*check, copy), "find a place in one folder")
@@ -148,6 +191,8 @@ def main(argv):
     root = pathlib.Path(argv[1]).resolve()
     if argv[0] == "rooms":
         test_rooms(root)
+    elif argv[0] == "links":
+        test_links(root)
     else:
         lib, so = (pathlib.Path(p).resolve() for p in argv[2:4])
         split = argv.index("--")

@@ -12,7 +12,7 @@
 enum { ANSWER_TOKENS = 80, ANSWER_TOP = 5, ANSWER_TEXT = 1024 };
 
 /* All that a choice of a request has said. Compared with memcmp: cleared before use. */
-struct answer {
+struct choice {
     int32_t tokens[ANSWER_TOKENS];
     float logprobs[ANSWER_TOKENS];
     bitnet_logprob top[ANSWER_TOKENS][ANSWER_TOP];
@@ -26,7 +26,7 @@ struct answer {
 struct ask {
     uint64_t id;
     uint32_t n_choices;
-    struct answer *answers; /* [n_choices] */
+    struct choice *answers; /* [n_choices] */
 };
 
 static inline bitnet_engine *open_engine(const bitnet_engine_options *o)
@@ -52,7 +52,7 @@ static inline uint64_t submit(bitnet_engine *e, const bitnet_request *r)
     return id;
 }
 
-static inline void take_event(struct answer *a, const bitnet_event *ev)
+static inline void take_event(struct choice *a, const bitnet_event *ev)
 {
     assert_int_equal(a->n_finished, 0); /* nothing comes after the end */
     if (ev->token >= 0) {

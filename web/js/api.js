@@ -76,7 +76,7 @@ function askForKey(why) {
             el(
                 'form',
                 { method: 'dialog' },
-                el('h2', { id: 'ask-key-title' }, 'This server asks for a key'),
+                el('h2', { id: 'ask-key-title' }, 'This server needs an API key'),
                 el('p', { class: 'hint' }, why),
                 el(
                     'div',

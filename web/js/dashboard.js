@@ -46,7 +46,7 @@ const QUANTILES = (key) => [
 ];
 const CHARTS = [
     {
-        title: 'Tokens a second',
+        title: 'Tokens per second',
         format: format.plain,
         series: [
             ['answer_rate', 'answers'],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the dashboard shows, from two answers of /metrics.json: the members are described in
-// docs/metrics.md.
+// docs/serve/metrics.md.
 
 /** Mean of what a histogram has observed between two answers. */
 function meanSince(name, now, before) {

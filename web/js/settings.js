@@ -9,32 +9,32 @@ const SAMPLERS = [
     [
         'temperature',
         'Temperature',
-        '0: always the likeliest token. 1: as the model says.',
+        '0: always the most likely token. 1: the model’s own probabilities.',
         { min: 0, max: 2, step: 0.05, placeholder: '1' },
     ],
-    ['max_tokens', 'Longest answer', 'Tokens.', { min: 1, max: 1000000, step: 1, placeholder: 'what fits' }],
+    ['max_tokens', 'Longest answer', 'Tokens.', { min: 1, max: 1000000, step: 1, placeholder: 'context' }],
     [
         'top_p',
         'Top p',
-        'Keeps the likeliest tokens up to this share.',
+        'Samples from the most likely tokens that sum to this.',
         { min: 0.01, max: 1, step: 0.01, placeholder: '1' },
     ],
     [
         'top_k',
         'Top k',
-        'Keeps so many of the likeliest tokens. 0: all.',
+        'Samples from this many most likely tokens. 0: all.',
         { min: 0, max: 1000000, step: 1, placeholder: '0' },
     ],
     [
         'min_p',
         'Min p',
-        'Drops tokens below this share of the likeliest.',
+        'Drops tokens below this share of the most likely.',
         { min: 0, max: 1, step: 0.01, placeholder: '0' },
     ],
     [
         'repetition_penalty',
         'Repetition penalty',
-        'Above 1: words that stood before become less likely.',
+        'Above 1: discourages repetition.',
         { min: 0.5, max: 2, step: 0.01, placeholder: '1' },
     ],
     [

@@ -61,7 +61,7 @@ export class TokenText {
             );
         const rows = [row(t, true), ...others.map((o) => row(o, false))];
         $('#tip').replaceChildren(
-            el('table', {}, el('caption', {}, 'Chosen, and the likeliest others'), ...rows),
+            el('table', {}, el('caption', {}, 'Chosen, and the most likely others'), ...rows),
         );
         span.setAttribute('aria-describedby', 'tip');
         place(span);

@@ -16,9 +16,9 @@ struct bn_cgroup {
 
 /* groups: the text of the process's /proc/PID/cgroup. The least of a group's limits and of those
  * above it counts. */
-void bn_cgroup_read(struct bn_cgroup *out, const struct bn_tree *t, const char *groups);
-/* Memory that the process of this tree (/proc/self) can have without swapping: what is available, but
+void bn_cgroup_read(struct bn_cgroup *out, const struct bn_sysfiles *sys, const char *groups);
+/* Memory that the process of these files (/proc/self) can have without swapping: what is available, but
  * not more than its group may have; 0: unknown. */
-uint64_t bn_memory_available(const struct bn_tree *t);
+uint64_t bn_memory_available(const struct bn_sysfiles *sys);
 
 #endif

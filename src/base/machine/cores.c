@@ -57,14 +57,14 @@ void bn_cpus_format(char *out, size_t room, const cpu_set_t *set)
     }
 }
 
-bool bn_cpus_read(cpu_set_t *set, const struct bn_tree *t, const char *fmt, ...)
+bool bn_cpus_read(cpu_set_t *set, const struct bn_sysfiles *sys, const char *fmt, ...)
 {
-    char path[BN_TREE_MAX_PATH], text[BN_MAX_CPUS * 4];
+    char path[BN_SYSFILES_MAX_PATH], text[BN_MAX_CPUS * 4];
     va_list args;
     va_start(args, fmt);
     vsnprintf(path, sizeof path, fmt, args);
     va_end(args);
-    return bn_tree_text(t, text, sizeof text, "%s", path) && bn_cpus_parse(set, text);
+    return bn_sysfiles_text(sys, text, sizeof text, "%s", path) && bn_cpus_parse(set, text);
 }
 
 unsigned bn_cpus_first(const cpu_set_t *set)
@@ -77,30 +77,30 @@ unsigned bn_cpus_first(const cpu_set_t *set)
 /* ------------------------------------------------------------------ topology */
 
 /* Fills `members` with the CPUs of a group that this one is in; false: the kernel does not say. */
-typedef bool members_fn(cpu_set_t *members, const struct bn_tree *t, unsigned cpu);
+typedef bool members_fn(cpu_set_t *members, const struct bn_sysfiles *sys, unsigned cpu);
 
 /* Kernels before 5.2 have the older of the two names only. */
-static bool core_members(cpu_set_t *members, const struct bn_tree *t, unsigned cpu)
+static bool core_members(cpu_set_t *members, const struct bn_sysfiles *sys, unsigned cpu)
 {
-    return bn_cpus_read(members, t, CPU_FOLDER "/cpu%u/topology/core_cpus_list", cpu) ||
-           bn_cpus_read(members, t, CPU_FOLDER "/cpu%u/topology/thread_siblings_list", cpu);
+    return bn_cpus_read(members, sys, CPU_FOLDER "/cpu%u/topology/core_cpus_list", cpu) ||
+           bn_cpus_read(members, sys, CPU_FOLDER "/cpu%u/topology/thread_siblings_list", cpu);
 }
 
-static bool package_members(cpu_set_t *members, const struct bn_tree *t, unsigned cpu)
+static bool package_members(cpu_set_t *members, const struct bn_sysfiles *sys, unsigned cpu)
 {
-    return bn_cpus_read(members, t, CPU_FOLDER "/cpu%u/topology/package_cpus_list", cpu) ||
-           bn_cpus_read(members, t, CPU_FOLDER "/cpu%u/topology/core_siblings_list", cpu);
+    return bn_cpus_read(members, sys, CPU_FOLDER "/cpu%u/topology/package_cpus_list", cpu) ||
+           bn_cpus_read(members, sys, CPU_FOLDER "/cpu%u/topology/core_siblings_list", cpu);
 }
 
 /* Those that share the last cache. */
-static bool cache_members(cpu_set_t *members, const struct bn_tree *t, unsigned cpu)
+static bool cache_members(cpu_set_t *members, const struct bn_sysfiles *sys, unsigned cpu)
 {
     uint64_t level, last = 0;
     cpu_set_t found;
     for (unsigned i = 0; i < BN_MAX_CACHE_INDEX; i++) {
-        if (!bn_tree_u64(t, &level, CPU_FOLDER "/cpu%u/cache/index%u/level", cpu, i)) break;
+        if (!bn_sysfiles_u64(sys, &level, CPU_FOLDER "/cpu%u/cache/index%u/level", cpu, i)) break;
         if (level > last &&
-            bn_cpus_read(&found, t, CPU_FOLDER "/cpu%u/cache/index%u/shared_cpu_list", cpu, i)) {
+            bn_cpus_read(&found, sys, CPU_FOLDER "/cpu%u/cache/index%u/shared_cpu_list", cpu, i)) {
             last = level;
             *members = found;
         }
@@ -109,12 +109,12 @@ static bool cache_members(cpu_set_t *members, const struct bn_tree *t, unsigned 
 }
 
 /* One reading is enough for all CPUs of a group. */
-static void read_groups(uint16_t *group, const cpu_set_t *online, const struct bn_tree *t,
+static void read_groups(uint16_t *group, const cpu_set_t *online, const struct bn_sysfiles *sys,
                         members_fn *read_members)
 {
     cpu_set_t left = *online, members;
     for (unsigned first; (first = bn_cpus_first(&left)) < BN_MAX_CPUS;) {
-        if (!read_members(&members, t, first)) CPU_ZERO(&members);
+        if (!read_members(&members, sys, first)) CPU_ZERO(&members);
         CPU_SET(first, &members);
         CPU_AND(&members, &members, &left);
         for (unsigned c = first; c < BN_MAX_CPUS; c++)
@@ -123,27 +123,28 @@ static void read_groups(uint16_t *group, const cpu_set_t *online, const struct b
     }
 }
 
-static void read_nodes(struct bn_topology *top, const struct bn_tree *t)
+static void read_nodes(struct bn_topology *top, const struct bn_sysfiles *sys)
 {
     cpu_set_t nodes, members;
     memset(top->node, BN_NO_NODE, sizeof top->node);
-    if (!bn_cpus_read(&nodes, t, "/sys/devices/system/node/online")) return;
+    if (!bn_cpus_read(&nodes, sys, "/sys/devices/system/node/online")) return;
     for (unsigned n = 0; n < BN_MAX_NODES; n++)
         if (CPU_ISSET(n, &nodes) &&
-            bn_cpus_read(&members, t, "/sys/devices/system/node/node%u/cpulist", n))
+            bn_cpus_read(&members, sys, "/sys/devices/system/node/node%u/cpulist", n))
             for (unsigned c = 0; c < BN_MAX_CPUS; c++)
                 if (CPU_ISSET(c, &members)) top->node[c] = (uint8_t)n;
 }
 
 /* CPUs whose number in that file is below a share of the largest. false: there are no numbers. */
-static bool read_slower(struct bn_topology *top, const struct bn_tree *t, const char *file,
+static bool read_slower(struct bn_topology *top, const struct bn_sysfiles *sys, const char *file,
                         uint64_t percent)
 {
     uint32_t value[BN_MAX_CPUS] = {0};
     uint64_t most = 0, v;
     for (unsigned c = 0; c < BN_MAX_CPUS; c++) {
         if (!CPU_ISSET(c, &top->online)) continue;
-        if (!bn_tree_u64(t, &v, CPU_FOLDER "/cpu%u/%s", c, file) || v > UINT32_MAX) return false;
+        if (!bn_sysfiles_u64(sys, &v, CPU_FOLDER "/cpu%u/%s", c, file) || v > UINT32_MAX)
+            return false;
         value[c] = (uint32_t)v;
         if (v > most) most = v;
     }
@@ -157,28 +158,29 @@ static bool read_slower(struct bn_topology *top, const struct bn_tree *t, const 
  * best: a "prime" core and its big neighbours are within a fifth of each other, small ones have a
  * third of it. The frequency alone says less, so more has to be missing: AMD's compact cores, of
  * the same design at about 71 %, are worth a thread. */
-static void read_slow(struct bn_topology *top, const struct bn_tree *t)
+static void read_slow(struct bn_topology *top, const struct bn_sysfiles *sys)
 {
     cpu_set_t fast;
     CPU_ZERO(&top->slow);
-    if (bn_cpus_read(&fast, t, "/sys/devices/cpu_core/cpus")) {
+    if (bn_cpus_read(&fast, sys, "/sys/devices/cpu_core/cpus")) {
         CPU_AND(&fast, &fast, &top->online);
         CPU_XOR(&top->slow, &top->online, &fast);
-    } else if (!read_slower(top, t, "cpu_capacity", 80))
-        read_slower(top, t, "cpufreq/cpuinfo_max_freq", 70);
+    } else if (!read_slower(top, sys, "cpu_capacity", 80))
+        read_slower(top, sys, "cpufreq/cpuinfo_max_freq", 70);
 }
 
-void bn_topology_read(struct bn_topology *out, const struct bn_tree *t, const cpu_set_t *allowed)
+void bn_topology_read(struct bn_topology *out, const struct bn_sysfiles *sys,
+                      const cpu_set_t *allowed)
 {
     for (unsigned c = 0; c < BN_MAX_CPUS; c++)
         out->core[c] = out->package[c] = out->cache[c] = (uint16_t)c;
-    if (!bn_cpus_read(&out->online, t, CPU_FOLDER "/online")) out->online = *allowed;
+    if (!bn_cpus_read(&out->online, sys, CPU_FOLDER "/online")) out->online = *allowed;
     CPU_AND(&out->usable, &out->online, allowed);
-    read_groups(out->core, &out->online, t, core_members);
-    read_groups(out->package, &out->online, t, package_members);
-    read_groups(out->cache, &out->online, t, cache_members);
-    read_nodes(out, t);
-    read_slow(out, t);
+    read_groups(out->core, &out->online, sys, core_members);
+    read_groups(out->package, &out->online, sys, package_members);
+    read_groups(out->cache, &out->online, sys, cache_members);
+    read_nodes(out, sys);
+    read_slow(out, sys);
 }
 
 uint32_t bn_topology_groups(const uint16_t *group, const cpu_set_t *of)
@@ -202,7 +204,7 @@ cpu_set_t bn_topology_fast(const struct bn_topology *t)
 
 /* Names of products and vendors that make virtual machines; the last is Hyper-V's. Amazon's and
  * Google's names are on real machines, too. */
-static bool find_maker(char *name, size_t room, const struct bn_tree *t)
+static bool find_maker(char *name, size_t room, const struct bn_sysfiles *sys)
 {
     static const char *const makers[] = {
         "QEMU",           "KVM", "VMware", "VirtualBox", "Xen", "Bochs", "Google Compute Engine",
@@ -210,7 +212,7 @@ static bool find_maker(char *name, size_t room, const struct bn_tree *t)
     static const char *const files[] = {"product_name", "sys_vendor"};
     char text[256];
     for (size_t f = 0; f < BN_ARRAY_LEN(files); f++) {
-        bn_tree_text(t, text, sizeof text, "/sys/class/dmi/id/%s", files[f]);
+        bn_sysfiles_text(sys, text, sizeof text, "/sys/class/dmi/id/%s", files[f]);
         for (size_t i = 0; i < BN_ARRAY_LEN(makers); i++)
             if (strstr(text, makers[i])) {
                 snprintf(name, room, "%s", makers[i]);
@@ -222,13 +224,13 @@ static bool find_maker(char *name, size_t room, const struct bn_tree *t)
 }
 
 /* x86 has a flag for it. */
-bool bn_virtual_machine(char *name, size_t room, const struct bn_tree *t)
+bool bn_virtual_machine(char *name, size_t room, const struct bn_sysfiles *sys)
 {
     char text[4096];
-    bool maker = find_maker(name, room, t);
-    bn_tree_text(t, text, sizeof text, "/proc/cpuinfo");
+    bool maker = find_maker(name, room, sys);
+    bn_sysfiles_text(sys, text, sizeof text, "/proc/cpuinfo");
     if (strstr(text, "\nflags")) return strstr(text, " hypervisor") != NULL;
-    return maker || bn_tree_text(t, text, sizeof text, "/sys/hypervisor/type");
+    return maker || bn_sysfiles_text(sys, text, sizeof text, "/sys/hypervisor/type");
 }
 
 /* Threads meet at barriers, so with n of them a quota of q < n lets all run for q/n of the time: n
@@ -244,12 +246,12 @@ static uint32_t quota_threads(double quota_cpus)
  * machine may call two cores siblings: there both are taken, as a thread too many costs little and
  * a core too few half. */
 uint32_t bn_default_threads(const struct bn_topology *t, double quota_cpus,
-                            const struct bn_tree *tree)
+                            const struct bn_sysfiles *sys)
 {
     char name[64];
     cpu_set_t fast = bn_topology_fast(t);
     uint32_t n = bn_topology_groups(t->core, &fast);
-    if (n == 1 && CPU_COUNT(&fast) > 1 && bn_virtual_machine(name, sizeof name, tree))
+    if (n == 1 && CPU_COUNT(&fast) > 1 && bn_virtual_machine(name, sizeof name, sys))
         n = (uint32_t)CPU_COUNT(&fast);
     if (quota_cpus > 0 && quota_threads(quota_cpus) < n) n = quota_threads(quota_cpus);
     return n < 1 ? 1 : n > BN_MAX_THREADS ? BN_MAX_THREADS : n;
@@ -311,9 +313,9 @@ static void read_here(struct bn_topology *top, double *quota_cpus)
     char groups[BN_CGROUP_TEXT];
     cpu_set_t mask;
     bn_cpus_allowed(&mask);
-    bn_topology_read(top, &bn_tree_here, &mask);
-    bn_tree_text(&bn_tree_here, groups, sizeof groups, "/proc/self/cgroup");
-    bn_cgroup_read(&group, &bn_tree_here, groups);
+    bn_topology_read(top, &bn_sysfiles_here, &mask);
+    bn_sysfiles_text(&bn_sysfiles_here, groups, sizeof groups, "/proc/self/cgroup");
+    bn_cgroup_read(&group, &bn_sysfiles_here, groups);
     *quota_cpus = group.quota_cpus;
 }
 
@@ -322,7 +324,7 @@ uint32_t bn_usable_cores(void)
     struct bn_topology top;
     double quota_cpus;
     read_here(&top, &quota_cpus);
-    return bn_default_threads(&top, quota_cpus, &bn_tree_here);
+    return bn_default_threads(&top, quota_cpus, &bn_sysfiles_here);
 }
 
 void bn_placement_choose(struct bn_placement *out, uint32_t n_threads)
@@ -330,7 +332,7 @@ void bn_placement_choose(struct bn_placement *out, uint32_t n_threads)
     struct bn_topology top;
     double quota_cpus;
     read_here(&top, &quota_cpus);
-    uint32_t n = n_threads ? n_threads : bn_default_threads(&top, quota_cpus, &bn_tree_here);
+    uint32_t n = n_threads ? n_threads : bn_default_threads(&top, quota_cpus, &bn_sysfiles_here);
     out->n_threads = n;
     out->crowded = n > (uint32_t)CPU_COUNT(&top.usable) || (quota_cpus > 0 && n > quota_cpus);
     out->confined = bn_cpus_confine(&out->cpus, &top, n);

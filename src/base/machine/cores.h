@@ -26,7 +26,8 @@ struct bn_topology {
 };
 
 /* allowed: where the process may run. */
-void bn_topology_read(struct bn_topology *out, const struct bn_tree *t, const cpu_set_t *allowed);
+void bn_topology_read(struct bn_topology *out, const struct bn_sysfiles *sys,
+                      const cpu_set_t *allowed);
 /* Groups that have a CPU in `of`. */
 uint32_t bn_topology_groups(const uint16_t *group, const cpu_set_t *of);
 /* The usable CPUs without the slow ones, unless there are no others. */
@@ -35,7 +36,7 @@ cpu_set_t bn_topology_fast(const struct bn_topology *t);
 /* Threads by default: one a usable core that is not slow; at most as many as the quota allows,
  * which is rounded to the nearest. quota_cpus 0: no limit. At least 1. */
 uint32_t bn_default_threads(const struct bn_topology *t, double quota_cpus,
-                            const struct bn_tree *tree);
+                            const struct bn_sysfiles *sys);
 
 /* Where the workers of a pool of n threads should stay: the fast CPUs. false: anywhere, because all
  * are, or because so many threads want the slow ones as well. */
@@ -47,7 +48,7 @@ bool bn_cpus_confine(cpu_set_t *cpus, const struct bn_topology *t, uint32_t n_th
 size_t bn_cpus_order(uint16_t *out, const struct bn_topology *t, unsigned self);
 
 /* Is that a virtual machine? Its maker's name then, "" if unknown. */
-bool bn_virtual_machine(char *name, size_t room, const struct bn_tree *t);
+bool bn_virtual_machine(char *name, size_t room, const struct bn_sysfiles *sys);
 
 /* ------------------------------------------------------------------ this process */
 
@@ -76,7 +77,8 @@ size_t bn_cpus_for_workers(uint16_t *out, size_t n);
 /* "0,2-3", a line feed may follow. false: it is no such list. */
 bool bn_cpus_parse(cpu_set_t *set, const char *text);
 /* A file with such a list. */
-bool bn_cpus_read(cpu_set_t *set, const struct bn_tree *t, const char *fmt, ...) BN_PRINTF(3, 4);
+bool bn_cpus_read(cpu_set_t *set, const struct bn_sysfiles *sys, const char *fmt, ...)
+    BN_PRINTF(3, 4);
 /* The least of them; BN_MAX_CPUS: there is none. */
 unsigned bn_cpus_first(const cpu_set_t *set);
 /* The same way back; a list too long for the room ends in "...". room: at least 16. */

@@ -117,8 +117,8 @@ uint64_t bn_pages_free(enum bn_pages pages)
 {
     uint64_t n;
     size_t page_kb = ((size_t)1 << kinds[pages].bits) >> 10;
-    bool known = bn_tree_u64(&bn_tree_here, &n,
-                             "/sys/kernel/mm/hugepages/hugepages-%zukB/free_hugepages", page_kb);
+    bool known = bn_sysfiles_u64(
+        &bn_sysfiles_here, &n, "/sys/kernel/mm/hugepages/hugepages-%zukB/free_hugepages", page_kb);
     return known ? n : 0;
 }
 

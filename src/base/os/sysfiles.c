@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-const struct bn_tree bn_tree_here = {.root = ""};
+const struct bn_sysfiles bn_sysfiles_here = {.root = ""};
 
 /* ------------------------------------------------------------------ recordings */
 
@@ -27,11 +27,11 @@ static int compare_lines(const void *a, const void *b)
 }
 
 /* Cuts the text into lines in place. */
-static bitnet_status index_lines(struct bn_tree *t, const char *path, bitnet_error *err)
+static bitnet_status index_lines(struct bn_sysfiles *sys, const char *path, bitnet_error *err)
 {
     size_t room = 0;
     char *next;
-    for (char *line = t->text; *line; line = next) {
+    for (char *line = sys->text; *line; line = next) {
         size_t n = strcspn(line, "\n");
         next = line + n + (line[n] == '\n');
         line[n] = 0;
@@ -41,39 +41,39 @@ static bitnet_status index_lines(struct bn_tree *t, const char *path, bitnet_err
                            "%s is no recording of a machine: line '%.40s' is not a path, a tab and "
                            "a text",
                            path, line);
-        if (t->n_files == BN_TREE_MAX_FILES)
+        if (sys->n_files == BN_SYSFILES_MAX_FILES)
             return bn_fail(err, BITNET_E_LIMIT, "%s has more than %d files", path,
-                           BN_TREE_MAX_FILES);
-        if (!bn_grow((void **)&t->files, &room, t->n_files + 1, sizeof *t->files))
-            return bn_fail_nomem(err, room * sizeof *t->files, path);
-        t->files[t->n_files++] = line;
+                           BN_SYSFILES_MAX_FILES);
+        if (!bn_grow((void **)&sys->files, &room, sys->n_files + 1, sizeof *sys->files))
+            return bn_fail_nomem(err, room * sizeof *sys->files, path);
+        sys->files[sys->n_files++] = line;
     }
-    if (t->n_files) qsort(t->files, t->n_files, sizeof *t->files, compare_lines);
+    if (sys->n_files) qsort(sys->files, sys->n_files, sizeof *sys->files, compare_lines);
     return BITNET_OK;
 }
 
-bitnet_status bn_tree_open(struct bn_tree *out, const char *path, bitnet_error *err)
+bitnet_status bn_sysfiles_open(struct bn_sysfiles *out, const char *path, bitnet_error *err)
 {
     size_t n;
-    *out = (struct bn_tree){.root = path};
+    *out = (struct bn_sysfiles){.root = path};
     if (bn_is_folder(path)) return BITNET_OK;
-    bitnet_status s = bn_read_file(&out->text, &n, path, BN_TREE_MAX_BYTES, err);
+    bitnet_status s = bn_read_file(&out->text, &n, path, BN_SYSFILES_MAX_BYTES, err);
     if (s == BITNET_OK) s = index_lines(out, path, err);
-    if (s != BITNET_OK) bn_tree_close(out);
+    if (s != BITNET_OK) bn_sysfiles_close(out);
     return s;
 }
 
-void bn_tree_close(struct bn_tree *t)
+void bn_sysfiles_close(struct bn_sysfiles *sys)
 {
-    free(t->files);
-    free(t->text);
-    *t = (struct bn_tree){.root = ""};
+    free(sys->files);
+    free(sys->text);
+    *sys = (struct bn_sysfiles){.root = ""};
 }
 
-static bool recorded_text(const struct bn_tree *t, char *out, size_t room, const char *path)
+static bool recorded_text(const struct bn_sysfiles *sys, char *out, size_t room, const char *path)
 {
     const char *const *line =
-        t->n_files ? bsearch(&path, t->files, t->n_files, sizeof path, compare_lines) : NULL;
+        sys->n_files ? bsearch(&path, sys->files, sys->n_files, sizeof path, compare_lines) : NULL;
     if (!line) return false;
     size_t n = 0;
     for (const char *p = strchr(*line, '\t') + 1; *p && n + 1 < room; p++) {
@@ -86,10 +86,10 @@ static bool recorded_text(const struct bn_tree *t, char *out, size_t room, const
 
 /* ------------------------------------------------------------------ files */
 
-static bool file_text(const struct bn_tree *t, char *out, size_t room, const char *path)
+static bool file_text(const struct bn_sysfiles *sys, char *out, size_t room, const char *path)
 {
-    char full[2 * BN_TREE_MAX_PATH];
-    int length = snprintf(full, sizeof full, "%s%s", t->root, path);
+    char full[2 * BN_SYSFILES_MAX_PATH];
+    int length = snprintf(full, sizeof full, "%s%s", sys->root, path);
     if (length < 0 || (size_t)length >= sizeof full) return false;
     int fd = open(full, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
@@ -104,13 +104,14 @@ static bool file_text(const struct bn_tree *t, char *out, size_t room, const cha
     return got >= 0;
 }
 
-static bool text_at(const struct bn_tree *t, char *out, size_t room, const char *fmt, va_list args)
+static bool text_at(const struct bn_sysfiles *sys, char *out, size_t room, const char *fmt,
+                    va_list args)
 {
-    char path[BN_TREE_MAX_PATH];
+    char path[BN_SYSFILES_MAX_PATH];
     int length = vsnprintf(path, sizeof path, fmt, args);
     out[0] = 0;
     if (length < 0 || (size_t)length >= sizeof path) return false;
-    if (!(t->text ? recorded_text(t, out, room, path) : file_text(t, out, room, path))) {
+    if (!(sys->text ? recorded_text(sys, out, room, path) : file_text(sys, out, room, path))) {
         out[0] = 0;
         return false;
     }
@@ -119,21 +120,21 @@ static bool text_at(const struct bn_tree *t, char *out, size_t room, const char 
     return true;
 }
 
-bool bn_tree_text(const struct bn_tree *t, char *out, size_t room, const char *fmt, ...)
+bool bn_sysfiles_text(const struct bn_sysfiles *sys, char *out, size_t room, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    bool found = text_at(t, out, room, fmt, args);
+    bool found = text_at(sys, out, room, fmt, args);
     va_end(args);
     return found;
 }
 
-bool bn_tree_u64(const struct bn_tree *t, uint64_t *out, const char *fmt, ...)
+bool bn_sysfiles_u64(const struct bn_sysfiles *sys, uint64_t *out, const char *fmt, ...)
 {
     char text[32], *unit;
     va_list args;
     va_start(args, fmt);
-    bool found = text_at(t, text, sizeof text, fmt, args);
+    bool found = text_at(sys, text, sizeof text, fmt, args);
     va_end(args);
     if (!found || text[0] < '0' || text[0] > '9') return false;
     *out = strtoull(text, &unit, 10);

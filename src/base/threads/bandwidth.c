@@ -32,8 +32,8 @@ size_t bn_last_cache_bytes(void)
 {
     uint64_t level, bytes;
     for (unsigned i = 0; i < BN_MAX_CACHE_INDEX; i++)
-        if (bn_tree_u64(&bn_tree_here, &level, CACHE_FOLDER "%u/level", i) && level == 3 &&
-            bn_tree_u64(&bn_tree_here, &bytes, CACHE_FOLDER "%u/size", i))
+        if (bn_sysfiles_u64(&bn_sysfiles_here, &level, CACHE_FOLDER "%u/level", i) && level == 3 &&
+            bn_sysfiles_u64(&bn_sysfiles_here, &bytes, CACHE_FOLDER "%u/size", i))
             return (size_t)bytes;
     long cache = 0;
 #ifdef _SC_LEVEL3_CACHE_SIZE

@@ -28,30 +28,30 @@ struct rig_model {
 
 struct rig_lane {
     struct rig_model *on; /* NULL: the place is free */
-    enum tune_metric metric;
-    struct tune_point point;
+    enum autotune_metric metric;
+    struct autotune_point point;
     struct bench_settings settings;
     struct bench bench;
     uint64_t used;
 };
 
-struct tune_rig {
-    const struct tune_settings *settings;
+struct autotune_rig {
+    const struct autotune_settings *settings;
     struct rig_model models[MODELS_MAX];
     struct rig_lane lanes[LANES_MAX];
     uint64_t turn, model_bytes; /* of one */
     uint32_t n_new, prompt_tokens;
-    struct tune_point start;
+    struct autotune_point start;
 };
 
-bool tune_point_same(const struct tune_point *a, const struct tune_point *b)
+bool autotune_point_same(const struct autotune_point *a, const struct autotune_point *b)
 {
     return a->threads == b->threads && a->batch_tokens == b->batch_tokens &&
            a->prefetch_bytes == b->prefetch_bytes && a->pin == b->pin &&
            strcmp(a->layout, b->layout) == 0;
 }
 
-const char *tune_metric_name(enum tune_metric m)
+const char *autotune_metric_name(enum autotune_metric m)
 {
     static const char *const names[] = {"decode", "prefill", "serve"};
     return (unsigned)m < BN_ARRAY_LEN(names) ? names[m] : "unknown";
@@ -65,13 +65,13 @@ static void close_lane(struct rig_lane *l)
     *l = (struct rig_lane){0};
 }
 
-static void close_lanes(struct tune_rig *r, const struct rig_model *on)
+static void close_lanes(struct autotune_rig *r, const struct rig_model *on)
 {
     for (size_t i = 0; i < LANES_MAX; i++)
         if (r->lanes[i].on && (!on || r->lanes[i].on == on)) close_lane(&r->lanes[i]);
 }
 
-static void close_model(struct tune_rig *r, struct rig_model *m)
+static void close_model(struct autotune_rig *r, struct rig_model *m)
 {
     close_lanes(r, m);
     bitnet_model_close(m->model);
@@ -79,7 +79,7 @@ static void close_model(struct tune_rig *r, struct rig_model *m)
 }
 
 /* A free place, and memory for what comes there. */
-static struct rig_model *make_place(struct tune_rig *r)
+static struct rig_model *make_place(struct autotune_rig *r)
 {
     for (;;) {
         struct rig_model *place = NULL, *oldest = NULL;
@@ -95,7 +95,7 @@ static struct rig_model *make_place(struct tune_rig *r)
     }
 }
 
-static bitnet_status get_model(struct tune_rig *r, const char *layout, uint32_t prefetch_bytes,
+static bitnet_status get_model(struct autotune_rig *r, const char *layout, uint32_t prefetch_bytes,
                                struct rig_model **out, bitnet_error *err)
 {
     for (size_t i = 0; i < MODELS_MAX; i++) {
@@ -119,8 +119,8 @@ static bitnet_status get_model(struct tune_rig *r, const char *layout, uint32_t 
     return BITNET_OK;
 }
 
-bitnet_status tune_rig_try_layout(struct tune_rig *r, const char *layout, bool *is,
-                                  bitnet_error *err)
+bitnet_status autotune_rig_try_layout(struct autotune_rig *r, const char *layout, bool *is,
+                                      bitnet_error *err)
 {
     struct rig_model *m;
     BN_TRY(get_model(r, layout, r->start.prefetch_bytes, &m, err));
@@ -133,8 +133,8 @@ bitnet_status tune_rig_try_layout(struct tune_rig *r, const char *layout, bool *
 
 /* ------------------------------------------------------------------ lanes */
 
-static void plan_lane(const struct tune_rig *r, struct bench_settings *s, enum tune_metric metric,
-                      const struct tune_point *p)
+static void plan_lane(const struct autotune_rig *r, struct bench_settings *s,
+                      enum autotune_metric metric, const struct autotune_point *p)
 {
     static const enum bench_mode modes[] = {BENCH_STREAM, BENCH_PREFILL, BENCH_BATCH};
     struct model_opts m = r->settings->model;
@@ -152,13 +152,14 @@ static void plan_lane(const struct tune_rig *r, struct bench_settings *s, enum t
     model_engine_options(&s->engine, &m, &e);
 }
 
-static bitnet_status get_lane(struct tune_rig *r, enum tune_metric metric,
-                              const struct tune_point *p, struct rig_lane **out, bitnet_error *err)
+static bitnet_status get_lane(struct autotune_rig *r, enum autotune_metric metric,
+                              const struct autotune_point *p, struct rig_lane **out,
+                              bitnet_error *err)
 {
     struct rig_lane *l = &r->lanes[0];
     for (size_t i = 0; i < LANES_MAX; i++) {
         struct rig_lane *x = &r->lanes[i];
-        if (x->on && x->metric == metric && tune_point_same(&x->point, p)) {
+        if (x->on && x->metric == metric && autotune_point_same(&x->point, p)) {
             x->used = x->on->used = ++r->turn;
             *out = x;
             return BITNET_OK;
@@ -179,8 +180,8 @@ static bitnet_status get_lane(struct tune_rig *r, enum tune_metric metric,
     return s;
 }
 
-bitnet_status tune_rig_measure(struct tune_rig *r, enum tune_metric metric,
-                               const struct tune_point *p, double *rate, bitnet_error *err)
+bitnet_status autotune_rig_measure(struct autotune_rig *r, enum autotune_metric metric,
+                                   const struct autotune_point *p, double *rate, bitnet_error *err)
 {
     struct rig_lane *l;
     BN_TRY(get_lane(r, metric, p, &l, err));
@@ -194,7 +195,7 @@ bitnet_status tune_rig_measure(struct tune_rig *r, enum tune_metric metric,
 /* ------------------------------------------------------------------ the rig */
 
 /* The default, by the names of what it turns out to be. */
-static bitnet_status find_default(struct tune_rig *r, bitnet_error *err)
+static bitnet_status find_default(struct autotune_rig *r, bitnet_error *err)
 {
     static const char *const layouts[] = {"t2", "t3", "t5", "b1", "g2", "g3", "g5"};
     struct rig_model *m;
@@ -206,21 +207,21 @@ static bitnet_status find_default(struct tune_rig *r, bitnet_error *err)
         if (strcmp(info.layout, layouts[i]) == 0) layout = layouts[i];
     r->model_bytes = info.memory.packed_bytes;
     r->prompt_tokens = (uint32_t)bn_min_size(r->settings->prompt_tokens, info.shape.n_ctx_train);
-    r->start = (struct tune_point){.threads = bitnet_default_threads(),
-                                   .batch_tokens = 512,
-                                   .prefetch_bytes = info.memory.prefetch_bytes,
-                                   .layout = layout};
+    r->start = (struct autotune_point){.threads = bitnet_default_threads(),
+                                       .batch_tokens = 512,
+                                       .prefetch_bytes = info.memory.prefetch_bytes,
+                                       .layout = layout};
     m->layout = layout;
     m->prefetch_bytes = info.memory.prefetch_bytes;
     return BITNET_OK;
 }
 
 /* As many tokens as take the time that a measurement should. */
-static bitnet_status find_length(struct tune_rig *r, bitnet_error *err)
+static bitnet_status find_length(struct autotune_rig *r, bitnet_error *err)
 {
     double rate, seconds = r->settings->budget_s * measure_share;
     r->n_new = STEPS_MIN;
-    BN_TRY(tune_rig_measure(r, TUNE_DECODE, &r->start, &rate, err));
+    BN_TRY(autotune_rig_measure(r, AUTOTUNE_DECODE, &r->start, &rate, err));
     if (seconds < measure_min_s) seconds = measure_min_s;
     if (seconds > measure_max_s) seconds = measure_max_s;
     double n = rate * seconds;
@@ -229,20 +230,24 @@ static bitnet_status find_length(struct tune_rig *r, bitnet_error *err)
     return BITNET_OK;
 }
 
-bitnet_status tune_rig_open(struct tune_rig **out, const struct tune_settings *s, bitnet_error *err)
+bitnet_status autotune_rig_open(struct autotune_rig **out, const struct autotune_settings *s,
+                                bitnet_error *err)
 {
-    struct tune_rig *r = *out = bn_calloc(1, sizeof *r);
+    struct autotune_rig *r = *out = bn_calloc(1, sizeof *r);
     if (!r) return bn_fail_nomem(err, sizeof *r, "the measurements");
     r->settings = s;
     BN_TRY(find_default(r, err));
     return find_length(r, err);
 }
 
-void tune_rig_close(struct tune_rig *r)
+void autotune_rig_close(struct autotune_rig *r)
 {
     for (size_t i = 0; r && i < MODELS_MAX; i++)
         if (r->models[i].model) close_model(r, &r->models[i]);
     free(r);
 }
 
-void tune_rig_default(const struct tune_rig *r, struct tune_point *out) { *out = r->start; }
+void autotune_rig_default(const struct autotune_rig *r, struct autotune_point *out)
+{
+    *out = r->start;
+}

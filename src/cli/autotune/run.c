@@ -23,9 +23,9 @@ static const double end_threads = 0.45, end_threads_tie = 0.5, end_pin = 0.58, e
 
 /* A run with what its parts share. */
 struct run {
-    struct tune *tune;
-    struct tune_rig *rig;
-    struct tune_stage *stage;
+    struct autotune *autotune;
+    struct autotune_rig *rig;
+    struct autotune_stage *stage;
     uint64_t start_ns, end_ns; /* of all; of the stage */
     struct term_progress bar;
     uint32_t threads[THREADS_MAX];
@@ -36,23 +36,23 @@ struct run {
 
 /* ------------------------------------------------------------------ stages */
 
-static bitnet_status begin(struct run *r, const char *name, enum tune_metric metric, size_t n,
+static bitnet_status begin(struct run *r, const char *name, enum autotune_metric metric, size_t n,
                            bitnet_error *err)
 {
-    struct tune_stage *g = r->stage = &r->tune->stages[r->tune->n_stages++];
-    *g = (struct tune_stage){.metric = metric};
+    struct autotune_stage *g = r->stage = &r->autotune->stages[r->autotune->n_stages++];
+    *g = (struct autotune_stage){.metric = metric};
     snprintf(g->name, sizeof g->name, "%s", name);
     g->points = bn_calloc(n, sizeof *g->points);
     g->search = bn_calloc(1, sizeof *g->search);
     if (!g->points || !g->search) return bn_fail_nomem(err, sizeof *g->search, "the candidates");
-    g->search->rounds_max = TUNE_ROUNDS_MAX;
+    g->search->rounds_max = AUTOTUNE_ROUNDS_MAX;
     return BITNET_OK;
 }
 
-static void add(struct run *r, struct tune_point p)
+static void add(struct run *r, struct autotune_point p)
 {
-    struct tune_search *s = r->stage->search;
-    if (tune_point_same(&p, &r->tune->choice)) s->preferred = s->n;
+    struct autotune_search *s = r->stage->search;
+    if (autotune_point_same(&p, &r->autotune->choice)) s->preferred = s->n;
     r->stage->points[s->n++] = p;
 }
 
@@ -60,11 +60,11 @@ static bitnet_status measure(void *user, size_t i, double *rate, bitnet_error *e
 {
     struct run *r = user;
     uint64_t seconds = (bn_now_ns() - r->start_ns) / 1000000000;
-    uint64_t done = r->total ? r->done++ : bn_min_size(seconds, r->tune->settings->budget_s);
-    uint64_t total = r->total ? r->total : r->tune->settings->budget_s;
+    uint64_t done = r->total ? r->done++ : bn_min_size(seconds, r->autotune->settings->budget_s);
+    uint64_t total = r->total ? r->total : r->autotune->settings->budget_s;
     if (term_progress_show(&r->bar, r->stage->name, done, total))
         return bn_fail(err, BITNET_E_CANCELLED, "interrupted");
-    return tune_rig_measure(r->rig, r->stage->metric, &r->stage->points[i], rate, err);
+    return autotune_rig_measure(r->rig, r->stage->metric, &r->stage->points[i], rate, err);
 }
 
 static bool time_left(void *user)
@@ -76,22 +76,22 @@ static bool time_left(void *user)
 /* The stage's candidates until that share of the budget is used; what is chosen becomes the choice. */
 static bitnet_status search(struct run *r, double share, bitnet_error *err)
 {
-    struct tune_stage *g = r->stage;
-    r->end_ns = r->start_ns + (uint64_t)(share * 1e9 * r->tune->settings->budget_s);
+    struct autotune_stage *g = r->stage;
+    r->end_ns = r->start_ns + (uint64_t)(share * 1e9 * r->autotune->settings->budget_s);
     g->search->measure = measure;
     g->search->time_left = time_left;
     g->search->user = r;
-    BN_TRY(tune_search_run(g->search, err));
-    r->tune->choice = g->points[g->search->choice];
+    BN_TRY(autotune_search_run(g->search, err));
+    r->autotune->choice = g->points[g->search->choice];
     return BITNET_OK;
 }
 
 /* Those that the stage before could not tell apart, by another measure. */
-static bitnet_status break_tie(struct run *r, enum tune_metric metric, double share,
+static bitnet_status break_tie(struct run *r, enum autotune_metric metric, double share,
                                bitnet_error *err)
 {
-    const struct tune_stage *before = r->stage;
-    if (tune_search_left(before->search) < 2) return BITNET_OK;
+    const struct autotune_stage *before = r->stage;
+    if (autotune_search_left(before->search) < 2) return BITNET_OK;
     BN_TRY(begin(r, before->name, metric, before->search->n, err));
     for (size_t i = 0; i < before->search->n; i++)
         if (!before->search->candidates[i].dropped) add(r, before->points[i]);
@@ -103,13 +103,13 @@ static bitnet_status break_tie(struct run *r, enum tune_metric metric, double sh
 /* All numbers on small machines; on others powers of two, three quarters and all. */
 static void list_threads(struct run *r)
 {
-    uint32_t usable = bn_usable_cores(), start = r->tune->start.threads;
-    for (uint32_t n = 1; n <= usable && n <= TUNING_MAX_THREADS;
+    uint32_t usable = bn_usable_cores(), start = r->autotune->start.threads;
+    for (uint32_t n = 1; n <= usable && n <= AUTOTUNE_FILE_MAX_THREADS;
          n = usable <= THREADS_ALL ? n + 1 : 2 * n)
         r->threads[r->n_threads++] = n;
     const uint32_t more[] = {usable / 4 * 3, usable, start};
     for (size_t i = 0; i < BN_ARRAY_LEN(more); i++) {
-        bool known = more[i] < 1 || more[i] > TUNING_MAX_THREADS;
+        bool known = more[i] < 1 || more[i] > AUTOTUNE_FILE_MAX_THREADS;
         for (size_t k = 0; k < r->n_threads; k++) known |= r->threads[k] == more[i];
         if (!known) r->threads[r->n_threads++] = more[i];
     }
@@ -119,45 +119,45 @@ static bitnet_status list_layouts(struct run *r, bitnet_error *err)
 {
     /* b1 is the default wherever it is fast */
     static const char *const plain[] = {"t2", "t3", "t5"}, *const grouped[] = {"g2", "g3", "g5"};
-    const char *start = r->tune->start.layout;
+    const char *start = r->autotune->start.layout;
     r->layouts[r->n_layouts++] = start;
     if (strcmp(start, "auto") == 0) return BITNET_OK;
     const char *const *others = start[0] == 'g' ? grouped : plain;
     for (size_t i = 0; i < BN_ARRAY_LEN(plain); i++) {
         bool is;
         if (strcmp(others[i], start) == 0) continue;
-        BN_TRY(tune_rig_try_layout(r->rig, others[i], &is, err));
+        BN_TRY(autotune_rig_try_layout(r->rig, others[i], &is, err));
         if (is) r->layouts[r->n_layouts++] = others[i];
     }
     return BITNET_OK;
 }
 
-static enum tune_metric second_metric(enum tune_metric first)
+static enum autotune_metric second_metric(enum autotune_metric first)
 {
-    return first == TUNE_PREFILL ? TUNE_DECODE : TUNE_PREFILL;
+    return first == AUTOTUNE_PREFILL ? AUTOTUNE_DECODE : AUTOTUNE_PREFILL;
 }
 
 static bitnet_status ask_threads(struct run *r, bitnet_error *err)
 {
-    enum tune_metric metric = r->tune->settings->metric;
+    enum autotune_metric metric = r->autotune->settings->metric;
     BN_TRY(begin(r, "threads and layout", metric, r->n_threads * r->n_layouts, err));
     for (size_t l = 0; l < r->n_layouts; l++)
         for (size_t i = 0; i < r->n_threads; i++) {
-            struct tune_point p = r->tune->start;
+            struct autotune_point p = r->autotune->start;
             p.layout = r->layouts[l];
             p.threads = r->threads[i];
             add(r, p);
         }
-    r->stage->search->rounds_min = TUNE_ROUNDS_TELLING;
+    r->stage->search->rounds_min = AUTOTUNE_ROUNDS_TELLING;
     BN_TRY(search(r, end_threads, err));
     return break_tie(r, second_metric(metric), end_threads_tie, err);
 }
 
 static bitnet_status ask_pin(struct run *r, bitnet_error *err)
 {
-    struct tune_point p = r->tune->choice;
+    struct autotune_point p = r->autotune->choice;
     if (p.threads < 2) return BITNET_OK;
-    BN_TRY(begin(r, "pin", r->tune->settings->metric, 2, err));
+    BN_TRY(begin(r, "pin", r->autotune->settings->metric, 2, err));
     add(r, p);
     p.pin = true;
     add(r, p);
@@ -166,9 +166,9 @@ static bitnet_status ask_pin(struct run *r, bitnet_error *err)
 
 static bitnet_status ask_prefetch(struct run *r, bitnet_error *err)
 {
-    struct tune_point p = r->tune->choice;
+    struct autotune_point p = r->autotune->choice;
     if (!p.prefetch_bytes) return BITNET_OK;
-    BN_TRY(begin(r, "prefetch", r->tune->settings->metric, BN_ARRAY_LEN(distances), err));
+    BN_TRY(begin(r, "prefetch", r->autotune->settings->metric, BN_ARRAY_LEN(distances), err));
     for (size_t i = 0; i < BN_ARRAY_LEN(distances); i++) {
         p.prefetch_bytes = distances[i];
         add(r, p);
@@ -179,14 +179,15 @@ static bitnet_status ask_prefetch(struct run *r, bitnet_error *err)
 /* Of a prompt that is shorter, a batch takes all, whatever its size; the default is always asked. */
 static bool batch_matters(const struct run *r, uint32_t batch)
 {
-    return batch == r->tune->start.batch_tokens || batch <= r->tune->settings->prompt_tokens;
+    return batch == r->autotune->start.batch_tokens ||
+           batch <= r->autotune->settings->prompt_tokens;
 }
 
 static bitnet_status ask_batch(struct run *r, bitnet_error *err)
 {
-    struct tune_point p = r->tune->choice;
-    if (r->tune->settings->prompt_tokens < batches[0]) return BITNET_OK;
-    BN_TRY(begin(r, "batch", TUNE_PREFILL, BN_ARRAY_LEN(batches), err));
+    struct autotune_point p = r->autotune->choice;
+    if (r->autotune->settings->prompt_tokens < batches[0]) return BITNET_OK;
+    BN_TRY(begin(r, "batch", AUTOTUNE_PREFILL, BN_ARRAY_LEN(batches), err));
     for (size_t i = 0; i < BN_ARRAY_LEN(batches); i++) {
         p.batch_tokens = batches[i];
         if (batch_matters(r, batches[i])) add(r, p);
@@ -197,19 +198,19 @@ static bitnet_status ask_batch(struct run *r, bitnet_error *err)
 /* The default, which a tie goes to, beside the choice. */
 static bitnet_status check(struct run *r, bitnet_error *err)
 {
-    struct tune *t = r->tune;
-    struct tune_point found = t->choice;
-    t->checked = tune_point_same(&found, &t->start);
+    struct autotune *t = r->autotune;
+    struct autotune_point found = t->choice;
+    t->checked = autotune_point_same(&found, &t->start);
     if (t->checked) return BITNET_OK;
     t->choice = t->start;
     BN_TRY(begin(r, "check", t->settings->metric, 2, err));
     add(r, t->start);
     add(r, found);
-    r->stage->search->rounds_min = TUNE_ROUNDS_TELLING;
+    r->stage->search->rounds_min = AUTOTUNE_ROUNDS_TELLING;
     BN_TRY(search(r, end_check, err));
     BN_TRY(break_tie(r, second_metric(t->settings->metric), end_check_tie, err));
-    const struct tune_search *s = r->stage->search;
-    t->checked = tune_search_left(s) == 1 || s->rounds == s->rounds_max;
+    const struct autotune_search *s = r->stage->search;
+    t->checked = autotune_search_left(s) == 1 || s->rounds == s->rounds_max;
     return BITNET_OK;
 }
 
@@ -218,7 +219,7 @@ static bitnet_status check(struct run *r, bitnet_error *err)
 /* All candidates of the stage, so many rounds. */
 static bitnet_status measure_all(struct run *r, size_t rounds, bitnet_error *err)
 {
-    struct tune_search *s = r->stage->search;
+    struct autotune_search *s = r->stage->search;
     s->rounds_max = rounds;
     s->keep_all = true;
     s->measure = measure;
@@ -227,31 +228,31 @@ static bitnet_status measure_all(struct run *r, size_t rounds, bitnet_error *err
     r->end_ns = UINT64_MAX;
     r->done = 0;
     r->total = s->n * rounds;
-    return tune_search_run(s, err);
+    return autotune_search_run(s, err);
 }
 
 /* The best of many noisy figures owes a part of its place to luck: so it has to show it once more, side
  * by side with the choice. */
 static bitnet_status sweep(struct run *r, bitnet_error *err)
 {
-    struct tune_stage *g = r->stage;
-    BN_TRY(measure_all(r, r->tune->settings->sweep_rounds, err));
+    struct autotune_stage *g = r->stage;
+    BN_TRY(measure_all(r, r->autotune->settings->sweep_rounds, err));
     g->is_sweep = true;
     if (g->search->best == g->search->preferred) return BITNET_OK;
     BN_TRY(begin(r, "its best again", g->metric, 2, err));
     add(r, g->points[g->search->preferred]);
     add(r, g->points[g->search->best]);
     r->stage->is_rematch = true;
-    return measure_all(r, TUNE_ROUNDS_MAX, err);
+    return measure_all(r, AUTOTUNE_ROUNDS_MAX, err);
 }
 
 /* Models outermost: where memory does not hold all of them, each is opened once a round. */
 static bitnet_status sweep_all(struct run *r, bitnet_error *err)
 {
-    struct tune_point p = r->tune->choice;
+    struct autotune_point p = r->autotune->choice;
     size_t n_distances = p.prefetch_bytes ? BN_ARRAY_LEN(distances) : 1;
-    BN_TRY(begin(r, "sweep", r->tune->settings->metric, 2 * LAYOUTS_MAX * THREADS_MAX * n_distances,
-                 err));
+    BN_TRY(begin(r, "sweep", r->autotune->settings->metric,
+                 2 * LAYOUTS_MAX * THREADS_MAX * n_distances, err));
     for (size_t l = 0; l < r->n_layouts; l++)
         for (size_t d = 0; d < n_distances; d++)
             for (size_t i = 0; i < r->n_threads; i++)
@@ -267,8 +268,8 @@ static bitnet_status sweep_all(struct run *r, bitnet_error *err)
 
 static bitnet_status sweep_batches(struct run *r, bitnet_error *err)
 {
-    struct tune_point p = r->tune->choice;
-    BN_TRY(begin(r, "sweep of batches", TUNE_PREFILL,
+    struct autotune_point p = r->autotune->choice;
+    BN_TRY(begin(r, "sweep of batches", AUTOTUNE_PREFILL,
                  LAYOUTS_MAX * THREADS_MAX * BN_ARRAY_LEN(batches), err));
     for (size_t l = 0; l < r->n_layouts; l++)
         for (size_t i = 0; i < r->n_threads; i++)
@@ -285,9 +286,9 @@ static bitnet_status sweep_batches(struct run *r, bitnet_error *err)
 
 static bitnet_status ask(struct run *r, bitnet_error *err)
 {
-    struct tune *t = r->tune;
-    BN_TRY(tune_rig_open(&r->rig, t->settings, err));
-    tune_rig_default(r->rig, &t->start);
+    struct autotune *t = r->autotune;
+    BN_TRY(autotune_rig_open(&r->rig, t->settings, err));
+    autotune_rig_default(r->rig, &t->start);
     t->choice = t->start;
     list_threads(r);
     BN_TRY(list_layouts(r, err));
@@ -302,19 +303,19 @@ static bitnet_status ask(struct run *r, bitnet_error *err)
     return sweep_batches(r, err);
 }
 
-bitnet_status tune_run(struct tune *t, bitnet_error *err)
+bitnet_status autotune_run(struct autotune *t, bitnet_error *err)
 {
-    struct run r = {.tune = t, .start_ns = bn_now_ns()};
+    struct run r = {.autotune = t, .start_ns = bn_now_ns()};
     struct machine_clock from = machine_clock_now();
     bitnet_status s = ask(&r, err);
     struct machine_clock to = machine_clock_now();
     t->others = machine_others(&from, &to);
     term_progress_end(&r.bar);
-    tune_rig_close(r.rig);
+    autotune_rig_close(r.rig);
     return s;
 }
 
-void tune_free(struct tune *t)
+void autotune_free(struct autotune *t)
 {
     for (size_t i = 0; i < t->n_stages; i++) {
         free(t->stages[i].points);
@@ -323,10 +324,10 @@ void tune_free(struct tune *t)
     t->n_stages = 0;
 }
 
-void tune_result(const struct tune *t, struct tuning *out)
+void autotune_result(const struct autotune *t, struct autotune_values *out)
 {
-    const struct tune_point *p = &t->choice, *d = &t->start;
-    *out = (struct tuning){0};
+    const struct autotune_point *p = &t->choice, *d = &t->start;
+    *out = (struct autotune_values){0};
     machine_date(out->date, sizeof out->date);
     /* the default layout depends on the threads */
     if (p->threads != d->threads || strcmp(p->layout, d->layout) != 0) {

@@ -14,29 +14,30 @@
 #include "base/status.h"
 
 enum {
-    TUNE_CANDIDATES_MAX = 512,
-    TUNE_ROUNDS_MAX = 24,
-    TUNE_ROUNDS_HOPELESS = 3, /* enough to give up what is far behind */
-    TUNE_ROUNDS_TELLING = 7   /* four candidates cannot be told apart by fewer */
+    AUTOTUNE_CANDIDATES_MAX = 512,
+    AUTOTUNE_ROUNDS_MAX = 24,
+    AUTOTUNE_ROUNDS_HOPELESS = 3, /* enough to give up what is far behind */
+    AUTOTUNE_ROUNDS_TELLING = 7   /* four candidates cannot be told apart by fewer */
 };
-#define TUNE_THRESHOLD 0.01 /* smaller differences are none */
-#define TUNE_HOPELESS  0.8  /* the best value of such a candidate, in parts of the leader's worst */
+#define AUTOTUNE_THRESHOLD 0.01 /* smaller differences are none */
+#define AUTOTUNE_HOPELESS \
+    0.8 /* the best value of such a candidate, in parts of the leader's worst */
 
-struct tune_candidate {
-    double values[TUNE_ROUNDS_MAX]; /* rates: more is better */
+struct autotune_candidate {
+    double values[AUTOTUNE_ROUNDS_MAX]; /* rates: more is better */
     size_t n;
     bool dropped; /* set by the caller: not taken part from the start */
 };
 
-struct tune_search {
+struct autotune_search {
     size_t n, preferred;
     size_t rounds_min; /* whatever the time */
-    size_t rounds_max; /* at most TUNE_ROUNDS_MAX */
+    size_t rounds_max; /* at most AUTOTUNE_ROUNDS_MAX */
     bool keep_all;     /* a sweep: nobody is dropped */
     bitnet_status (*measure)(void *user, size_t candidate, double *rate, bitnet_error *err);
     bool (*time_left)(void *user);
     void *user;
-    struct tune_candidate candidates[TUNE_CANDIDATES_MAX];
+    struct autotune_candidate candidates[AUTOTUNE_CANDIDATES_MAX];
     /* what came of it */
     size_t best;   /* the highest median of those left */
     size_t choice; /* preferred, if it is left; else best */
@@ -44,9 +45,9 @@ struct tune_search {
 };
 
 /* The error is that of measure, if any. */
-bitnet_status tune_search_run(struct tune_search *s, bitnet_error *err);
+bitnet_status autotune_search_run(struct autotune_search *s, bitnet_error *err);
 
-size_t tune_search_left(const struct tune_search *s); /* candidates not dropped */
-double tune_search_median(const struct tune_candidate *c);
+size_t autotune_search_left(const struct autotune_search *s); /* candidates not dropped */
+double autotune_search_median(const struct autotune_candidate *c);
 
 #endif

@@ -32,7 +32,7 @@ struct batch_input {
     const bitnet_model *model;
     const char *chat_template; /* as the library wants it */
     uint64_t run_key;          /* hash of model and options */
-    struct lines lines;
+    struct line_reader reader;
     struct line line; /* the newest request */
     uint64_t index;   /* its number; blank lines are not counted */
     uint64_t key;     /* hash of it and run_key */

@@ -60,7 +60,7 @@ bitnet_status batch_input_next(struct batch_input *in, bool *got, bitnet_error *
     }
     *got = !in->config->limit || in->index < in->config->limit;
     if (!*got) return BITNET_OK;
-    do BN_TRY(lines_next(&in->lines, &in->line, got, err));
+    do BN_TRY(line_reader_next(&in->reader, &in->line, got, err));
     while (*got && is_blank(&in->line));
     if (!*got) return BITNET_OK;
     in->index++;
@@ -128,7 +128,8 @@ bitnet_status batch_input_parse(const struct batch_input *in, struct openai_requ
 {
     *custom_id = NULL;
     if (!in->line.whole)
-        return bn_fail(err, BITNET_E_LIMIT, "the line is longer than %d bytes", LINES_MAX_BYTES);
+        return bn_fail(err, BITNET_E_LIMIT, "the line is longer than %d bytes",
+                       LINE_READER_MAX_BYTES);
     struct bn_json *j;
     BN_TRY(bn_json_parse(&j, in->line.text, in->line.n, BN_JSON_UNIQUE, NULL, err));
     bitnet_status s = parse_object(in, r, custom_id, j, err);

@@ -51,27 +51,27 @@ static bitnet_status match(struct batch_output *o, struct batch_input *in, const
         return bn_fail(err, BITNET_E_STATE,
                        "'%.100s' holds more answers than '%.100s' has requests (%llu); --restart "
                        "begins anew",
-                       o->name, in->lines.name, (unsigned long long)n_found);
+                       o->name, in->reader.name, (unsigned long long)n_found);
     if (!answers(l, in->key, n_found == 0))
         return bn_fail(
             err, BITNET_E_STATE,
             "line %llu of '%.100s' does not answer line %llu of '%.100s' with this model "
             "and these options; --restart begins anew",
             (unsigned long long)l->number, o->name, (unsigned long long)in->line.number,
-            in->lines.name);
+            in->reader.name);
     return BITNET_OK;
 }
 
 static bitnet_status resume(struct batch_output *o, struct batch_input *in, uint64_t *n_found,
                             bitnet_error *err)
 {
-    struct lines old;
+    struct line_reader old;
     struct line l;
     bool got = true;
     bitnet_status s = BITNET_OK;
-    lines_from(&old, o->fd, o->name);
+    line_reader_from(&old, o->fd, o->name);
     while (s == BITNET_OK && got) {
-        s = lines_next(&old, &l, &got, err);
+        s = line_reader_next(&old, &l, &got, err);
         if (s != BITNET_OK || !got) break;
         s = match(o, in, &l, *n_found, err);
         if (s != BITNET_OK) break;
@@ -82,7 +82,7 @@ static bitnet_status resume(struct batch_output *o, struct batch_input *in, uint
         in->held = true; /* its request is computed again */
         if (ftruncate(o->fd, (off_t)l.offset) != 0) s = fail_errno(err, "cut", o->name);
     }
-    lines_close(&old);
+    line_reader_close(&old);
     return s;
 }
 
@@ -94,7 +94,7 @@ static bitnet_status check_file(struct batch_output *o, const struct batch_input
     struct stat out, input;
     if (fstat(o->fd, &out) != 0) return fail_errno(err, "open", o->name);
     o->is_file = S_ISREG(out.st_mode);
-    if (fstat(in->lines.fd, &input) == 0 && S_ISREG(input.st_mode) && input.st_dev == out.st_dev &&
+    if (fstat(in->reader.fd, &input) == 0 && S_ISREG(input.st_mode) && input.st_dev == out.st_dev &&
         input.st_ino == out.st_ino)
         return bn_fail(err, BITNET_E_ARG, "'%.200s' is both input and output", o->name);
     if (o->is_file && flock(o->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)

@@ -128,7 +128,7 @@ static bitnet_status take_in(struct window *w, bitnet_error *err)
 static bool wants_more(const struct window *w)
 {
     return !w->input_ended && w->n < w->room && w->n_seqs < AHEAD * w->max_seqs &&
-           (w->n_seqs == 0 || lines_ready(&w->in->lines));
+           (w->n_seqs == 0 || line_reader_ready(&w->in->reader));
 }
 
 /* ------------------------------------------------------------------ on */
@@ -198,10 +198,10 @@ static bitnet_status count_requests(struct window *w, bitnet_error *err)
     if (c->quiet || !term_is_tty(stderr) || strcmp(c->input, "-") == 0) return BITNET_OK;
     struct batch_input all = {.config = c};
     bool got = true;
-    bitnet_status s = lines_open(&all.lines, c->input, err);
+    bitnet_status s = line_reader_open(&all.reader, c->input, err);
     while (s == BITNET_OK && got) s = batch_input_next(&all, &got, err);
     w->n_total = all.index;
-    lines_close(&all.lines);
+    line_reader_close(&all.reader);
     return s;
 }
 

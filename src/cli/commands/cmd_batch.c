@@ -15,31 +15,31 @@ static const struct opt file_table[] = {
      .letter = 'i',
      .name = "input",
      .metavar = "FILE",
-     .help = "the requests, one JSON object a line; - is standard input",
+     .help = "the requests, one JSON object per line; - is standard input",
      .offset = AT(input)},
     {.kind = OPT_STR,
      .letter = 'o',
      .name = "output",
      .metavar = "FILE",
-     .help = "the answers, in the same order; what it holds already of this batch is kept. - is "
-             "standard output",
+     .help = "the answers, in the same order; answers of this batch that it already holds are "
+             "kept. - is standard output",
      .offset = AT(output)},
     {.kind = OPT_FLAG,
      .name = "restart",
-     .help = "forget the answers that the output file holds",
+     .help = "discard the answers in the output file and start over",
      .offset = AT(restart)},
     {.kind = OPT_U64,
      .name = "limit",
      .metavar = "N",
-     .help = "end after the first N requests of the input; 0 is all",
+     .help = "stop after the first N requests; 0 is all",
      .offset = AT(limit),
      .initial = "0",
      .min = 0,
      .max = 9007199254740992.0},
     {.kind = OPT_FLAG,
      .name = "dry-run",
-     .help = "look at all requests, list the bad ones, say how many tokens and how much memory it "
-             "takes; compute and write nothing",
+     .help = "check all requests, list invalid ones, report tokens and memory; compute and write "
+             "nothing",
      .offset = AT(dry_run)},
     {.kind = OPT_END},
 };
@@ -48,7 +48,7 @@ static const struct opt request_table[] = {
      .letter = 'n',
      .name = "max-tokens",
      .metavar = "N",
-     .help = "tokens of an answer at most, where a request does not say; 0 takes as many as fit",
+     .help = "longest answer in tokens for requests that do not say; 0 fills the context",
      .offset = AT(max_tokens),
      .initial = "256",
      .aliases = "max-new-tokens n-predict",
@@ -58,7 +58,7 @@ static const struct opt request_table[] = {
      .letter = 's',
      .name = "seed",
      .metavar = "N",
-     .help = "requests without a seed get one made of this and their custom_id",
+     .help = "requests without a seed get one derived from this and their custom_id",
      .offset = AT(seed),
      .initial = "0",
      .min = 0,
@@ -84,7 +84,7 @@ static const struct opt_part parts[] = {
     {"Model", model_opts_table, AT(model)},
     {"Batch and context", seqs_opts_table, AT(seqs)},
     {NULL, engine_opts_table, AT(engine)},
-    {NULL, guess_table, AT(engine)},
+    {NULL, draft_table, AT(engine)},
     {NULL, state_table, AT(engine)},
     {NULL, warmup_table, AT(engine)},
     {"Output", output_table, 0},
@@ -143,13 +143,13 @@ static int with_input(const struct batch_config *c, const bitnet_model *m, bitne
     char *owned = NULL;
     int code;
     bitnet_status s = textio_chat_template(&owned, &in.chat_template, c->chat_template, &err);
-    if (s == BITNET_OK) s = lines_open(&in.lines, c->input, &err);
+    if (s == BITNET_OK) s = line_reader_open(&in.reader, c->input, &err);
     if (s == BITNET_OK) {
         bitnet_model_get_info(m, &model);
         bitnet_engine_get_info(e, &engine);
         in.run_key = batch_run_key(c, in.chat_template, &model, &engine);
         code = c->dry_run ? batch_plan(&in, e) : answer(&in, e);
-        lines_close(&in.lines);
+        line_reader_close(&in.reader);
     } else {
         code = term_fail(&err);
     }
@@ -188,22 +188,20 @@ static int run(void *config, const struct arg_words *words)
 const struct command cmd_batch = {
     .name = "batch",
     .usage = "[MODEL] --input FILE --output FILE [options]",
-    .about =
-        "\n"
-        "Takes the lines of OpenAI's batch files ({\"custom_id\", \"method\", \"url\", \"body\"}, "
-        "for\n"
-        "/v1/chat/completions, /v1/completions and /v1/responses), and plain ones: {\"prompt\": "
-        "\"...\"} or\n"
-        "{\"messages\": [...]} with the options beside it. A line that is wrong is answered with "
-        "an "
-        "error.\n"
-        "Interrupted in whatever way, the same command goes on where it was; the output is the "
-        "same as\n"
-        "that of one run, byte for byte.\n"
-        "\n"
-        "  bitnet batch --input prompts.jsonl --output out.jsonl\n"
-        "  bitnet batch model.gguf --input prompts.jsonl --dry-run --batch-size 32\n"
-        "  echo '{\"prompt\": \"Once upon a time\"}' | bitnet batch -i - -o -\n",
+    .about = "\n"
+             "Takes the lines of OpenAI's batch files ({\"custom_id\", \"method\", \"url\", "
+             "\"body\"}, for\n"
+             "/v1/chat/completions, /v1/completions and /v1/responses), and plain ones: "
+             "{\"prompt\": \"...\"} or\n"
+             "{\"messages\": [...]} with the options beside it. An invalid line is answered with "
+             "an error.\n"
+             "However a run was interrupted, the same command resumes it; the output is the same "
+             "as that of\n"
+             "one run, byte for byte.\n"
+             "\n"
+             "  bitnet batch --input prompts.jsonl --output out.jsonl\n"
+             "  bitnet batch model.gguf --input prompts.jsonl --dry-run --batch-size 32\n"
+             "  echo '{\"prompt\": \"Once upon a time\"}' | bitnet batch -i - -o -\n",
     .parts = parts,
     .config_bytes = sizeof(struct batch_config),
     .max_words = 1,

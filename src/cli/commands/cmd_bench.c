@@ -22,7 +22,7 @@ struct bench_config {
     bool engine_warmup, random_keys;
     uint32_t pairs;
     bool json, run;
-    struct tune_opts tune;
+    struct autotune_opts autotune;
     char tuned[128]; /* what was taken from the tuning file */
 };
 
@@ -73,36 +73,35 @@ static const struct opt measure_table[] = {
     {.kind = OPT_U32S,
      .name = "depths",
      .metavar = "LIST",
-     .help = "depth: tokens in the cache before decoding, as far as the context goes; kv: the "
-             "last one counts, with --random-keys all of them",
+     .help = "depth: tokens in the cache before decoding, as far as the context goes; kv: only the "
+             "last one, with --random-keys all of them",
      .offset = AT(depths),
      .initial = "0,512,1024,2048,3072,4096",
      .min = 0,
      .max = 1 << 20},
     {.kind = OPT_FLAG,
      .name = "random-keys",
-     .help =
-         "kv: the cache is full of random keys and values, so that nothing has to be read before; "
-         "attention's own time is shown as well",
+     .help = "kv: fill the cache with random keys and values instead of reading prompts; also "
+             "shows the time of attention alone",
      .offset = AT(random_keys)},
     {.kind = OPT_U32,
      .name = "warmup",
      .metavar = "N",
-     .help = "rounds before those that count",
+     .help = "warm-up rounds, not counted",
      .offset = AT(warmup),
      .initial = "1",
      .min = 0,
      .max = 100},
     {.kind = OPT_FLAG,
      .name = "engine-warmup",
-     .help = "what --warmup of other commands is: touch all memory before, and keep the model's "
-             "file in memory",
+     .help = "the --warmup of other commands: touch all memory first, and keep the model's file in "
+             "memory",
      .offset = AT(engine_warmup)},
     {.kind = OPT_U32,
      .letter = 'r',
      .name = "repeat",
      .metavar = "N",
-     .help = "rounds that count; 'diff' needs 5 to find anything significant",
+     .help = "measured rounds; 'diff' needs 5 to find anything significant",
      .offset = AT(repeat),
      .shown = "5; kernels 10",
      .aliases = "repeats repetitions",
@@ -114,7 +113,7 @@ static const struct opt output_table[] = {
     {.kind = OPT_STR,
      .name = "json-report",
      .metavar = "FILE",
-     .help = "write the report, with every repeat, to a file; an older one is replaced",
+     .help = "write the report, with every repeat, to a file, replacing an older one",
      .offset = AT(report)},
     {.kind = OPT_FLAG,
      .name = "json",
@@ -123,7 +122,7 @@ static const struct opt output_table[] = {
     {.kind = OPT_STR,
      .name = "plot",
      .metavar = "FILE",
-     .help = "draw the figures with their spread, as SVG, or as a page when FILE ends in .html",
+     .help = "plot the figures with their spread, as SVG, or as a page if FILE ends in .html",
      .offset = AT(plot)},
     {.kind = OPT_STR,
      .name = "fail-over",
@@ -133,15 +132,13 @@ static const struct opt output_table[] = {
      .shown = "3%"},
     {.kind = OPT_FLAG,
      .name = "run",
-     .help = "diff: OLD and NEW are programs, to be run in turn as PROGRAM bench ARGS; ARGS stand "
-             "behind --",
+     .help = "diff: OLD and NEW are programs, run in turn as PROGRAM bench ARGS; ARGS follow --",
      .offset = AT(run)},
     {.kind = OPT_U32,
      .name = "pairs",
      .metavar = "N",
-     .help =
-         "diff --run: how often each program is run; 8 are needed to find anything significant, "
-         "40 find 5 % reliably",
+     .help = "diff --run: runs of each program; 8 are needed to find anything significant, 40 find "
+             "5 % reliably",
      .offset = AT(pairs),
      .initial = "40",
      .min = 1,
@@ -154,7 +151,7 @@ static const struct opt_part parts[] = {
     {"Synthetic model", synthetic_table, AT(made)},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
-    {"Tuning", tune_opts_table, AT(tune)},
+    {"Tuning", autotune_opts_table, AT(autotune)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -184,7 +181,7 @@ static int open_model(bitnet_model **out, struct bench_config *c, const struct a
 /* After the model was opened: what is tuned is known then. */
 static void fill_settings(struct bench_settings *s, struct bench_config *c)
 {
-    if (*c->model.tuned.date) tuning_describe(c->tuned, sizeof c->tuned, &c->model.tuned);
+    if (*c->model.tuned.date) autotune_file_describe(c->tuned, sizeof c->tuned, &c->model.tuned);
     *s = (struct bench_settings){.prompt_tokens = c->prompt_tokens,
                                  .batch_sizes = c->batch_sizes,
                                  .depths = c->depths,
@@ -274,7 +271,7 @@ static int measure(struct bench_config *c, const struct arg_words *words)
     return code;
 }
 
-/* ------------------------------------------------------------------ tuning */
+/* ------------------------------------------------------------------ autotune */
 
 static int autotune(const struct bench_config *c, const struct arg_words *words)
 {
@@ -285,26 +282,26 @@ static int autotune(const struct bench_config *c, const struct arg_words *words)
                                    "and batch itself: give none of them");
     if (c->mode || c->plot)
         return term_usage("bench", "--autotune takes neither --mode nor --plot");
-    if (c->repeat > TUNE_ROUNDS_MAX)
+    if (c->repeat > AUTOTUNE_ROUNDS_MAX)
         return term_usage("bench", "--repeat is %u; --exhaustive takes at most %d", c->repeat,
-                          TUNE_ROUNDS_MAX);
-    struct tune_settings s = {.model = *m,
-                              .engine = c->engine,
-                              .budget_s = c->tune.budget_s,
-                              .max_new_tokens = c->max_new_tokens,
-                              .seed = c->made.seed};
-    for (int i = TUNE_DECODE; i <= TUNE_SERVE; i++)
-        if (strcmp(c->tune.objective, tune_metric_name((enum tune_metric)i)) == 0)
-            s.metric = (enum tune_metric)i;
+                          AUTOTUNE_ROUNDS_MAX);
+    struct autotune_settings s = {.model = *m,
+                                  .engine = c->engine,
+                                  .budget_s = c->autotune.budget_s,
+                                  .max_new_tokens = c->max_new_tokens,
+                                  .seed = c->made.seed};
+    for (int i = AUTOTUNE_DECODE; i <= AUTOTUNE_SERVE; i++)
+        if (strcmp(c->autotune.objective, autotune_metric_name((enum autotune_metric)i)) == 0)
+            s.metric = (enum autotune_metric)i;
     for (size_t i = 0; i < c->prompt_tokens.n; i++)
         s.prompt_tokens = (uint32_t)bn_max_size(s.prompt_tokens, c->prompt_tokens.items[i]);
-    if (c->tune.exhaustive) s.sweep_rounds = c->repeat ? c->repeat : BENCH_REPEAT;
+    if (c->autotune.exhaustive) s.sweep_rounds = c->repeat ? c->repeat : BENCH_REPEAT;
     struct synthetic_source from = {.fd = -1};
     int code = model_backend_check(m->backend, "bench");
     if (code == EXIT_DONE) code = model_cpus_apply(m->cpus, "bench");
     if (code == EXIT_DONE) code = synthetic_find(&from, &c->made, m->model, words, "bench");
     s.path = model_path_resolve(from.typed);
-    if (code == EXIT_DONE) code = bench_autotune(&s, c->report, c->json);
+    if (code == EXIT_DONE) code = autotune_command(&s, c->report, c->json);
     synthetic_end(&from);
     return code;
 }
@@ -355,49 +352,48 @@ static int run(void *config, const struct arg_words *words)
     if (c->random_keys && !kv) return term_usage("bench", "--random-keys needs --mode kv");
     if (c->plot && (kv || kernels_only(c)))
         return term_usage("bench", "--plot does not draw %s", c->mode);
-    if (c->tune.exhaustive && !c->tune.autotune)
+    if (c->autotune.exhaustive && !c->autotune.on)
         return term_usage("bench", "--exhaustive needs --autotune");
-    return c->tune.autotune ? autotune(c, words) : measure(c, words);
+    return c->autotune.on ? autotune(c, words) : measure(c, words);
 }
 
 const struct command cmd_bench = {
     .name = "bench",
     .usage = "[MODEL | diff OLD NEW] [options] [-- ARGS]",
-    .about =
-        "\n"
-        "stream: one request, token after token. prefill: reading prompts. batch: several requests "
-        "at\n"
-        "once. depth: decoding behind texts of growing length. all: these four. kernels: every "
-        "operation\n"
-        "in every variant this CPU can run, on the sizes of the model, by one thread. kv: every "
-        "type of the\n"
-        "KV cache, with --kv-type f16 and that one: its memory, decoding behind a long text, and "
-        "with\n"
-        "--text the perplexity. Every round takes each measurement once;\n"
-        "the table shows medians over the rounds, spread is the distance of the quartiles. "
-        "roofline is\n"
-        "the share of the memory's read bandwidth, measured in the same run, that the bytes read "
-        "a\n"
-        "token amount to; it can exceed 100 % where a model fits into the caches.\n"
-        "\n"
-        "'diff' compares two reports: exit code 1 on a significant slow-down, 2 if one cannot be "
-        "read.\n"
-        "With --run it compares two programs, which it runs in turn: what the machine does "
-        "meanwhile\n"
-        "then falls on both.\n"
-        "\n"
-        "--autotune finds the options that are fastest on this machine with this model; later runs "
-        "of\n"
-        "all commands take them where none are given (docs/autotune.md).\n"
-        "\n"
-        "  bitnet bench model.gguf\n"
-        "  bitnet bench --synthetic 2b-4t --mode all --json-report new.json --plot new.html\n"
-        "  bitnet bench --mode batch --batch-sizes 1 4 8\n"
-        "  bitnet bench --synthetic 2b-4t --mode kernels --op gemm_t2\n"
-        "  bitnet bench --synthetic 2b-4t --mode kv --text story.txt\n"
-        "  bitnet bench --autotune model.gguf --budget 300\n"
-        "  bitnet bench diff old.json new.json --fail-over 3%\n"
-        "  bitnet bench diff --run old/bitnet new/bitnet -- --mode stream --repeat 3\n",
+    .about = "\n"
+             "stream: one request, token after token. prefill: reading prompts. batch: several "
+             "requests at\n"
+             "once. depth: decoding after texts of growing length. all: these four. kernels: every "
+             "operation\n"
+             "in every variant this CPU can run, at the model's sizes, on one thread. kv: every "
+             "type of the KV\n"
+             "cache, or with --kv-type f16 and that one: memory, decoding after a long text, and "
+             "with --text\n"
+             "the perplexity. Every round takes each measurement once; the table shows medians "
+             "over the rounds,\n"
+             "spread is the distance between the quartiles. roofline is the bytes read per token "
+             "as a share of\n"
+             "the memory bandwidth measured in the same run; it can exceed 100 % if a model fits "
+             "into the caches.\n"
+             "\n"
+             "'diff' compares two reports: exit code 1 on a significant slow-down, 2 if one cannot "
+             "be read.\n"
+             "With --run it compares two programs by running them in turn, so that whatever the "
+             "machine does\n"
+             "meanwhile affects both.\n"
+             "\n"
+             "--autotune finds the fastest options for this model on this machine; later runs of "
+             "all commands\n"
+             "use them for options that are not given (docs/tune/autotune.md).\n"
+             "\n"
+             "  bitnet bench model.gguf\n"
+             "  bitnet bench --synthetic 2b-4t --mode all --json-report new.json --plot new.html\n"
+             "  bitnet bench --mode batch --batch-sizes 1 4 8\n"
+             "  bitnet bench --synthetic 2b-4t --mode kernels --op gemm_t2\n"
+             "  bitnet bench --synthetic 2b-4t --mode kv --text story.txt\n"
+             "  bitnet bench --autotune model.gguf --budget 300\n"
+             "  bitnet bench diff old.json new.json --fail-over 3%\n"
+             "  bitnet bench diff --run old/bitnet new/bitnet -- --mode stream --repeat 3\n",
     .parts = parts,
     .config_bytes = sizeof(struct bench_config),
     .max_words = 64,

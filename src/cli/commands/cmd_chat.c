@@ -45,12 +45,12 @@ static const struct opt_part parts[] = {
     {"Model", model_opts_table, AT(model)},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
-    {NULL, guess_table, AT(engine)},
+    {NULL, draft_table, AT(engine)},
     {NULL, state_table, AT(engine)},
     {NULL, warmup_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
-    {"Form of the answers", form_opts_table, AT(gen.form)},
+    {"Constrained output", constraint_opts_table, AT(gen.constraint)},
     {NULL, NULL, 0},
 };
 #undef AT
@@ -63,7 +63,7 @@ struct chat {
     bitnet_engine *engine;
     const char *chat_template;
     uint32_t ctx_tokens;
-    struct line_reader *lines;
+    struct line_editor *editor;
     bitnet_message *msgs;
     size_t n, room;
     bool has_system;
@@ -196,7 +196,7 @@ static void print_end(const struct chat *c, const struct generation *g)
             full ? "the answer was cut: the context is full; a larger --ctx-size or /reset helps"
                  : "the answer was cut at its longest; -n allows more");
     }
-    if (!c->config->quiet && line_is_interactive(c->lines))
+    if (!c->config->quiet && line_editor_is_interactive(c->editor))
         fprintf(stderr, "%s%u tokens, %.1f tok/s, context %u of %u%s\n",
                 term_style(stderr, TERM_DIM), g->n_generated, generation_decode_rate(g),
                 g->n_prompt + g->n_generated, c->ctx_tokens, term_style(stderr, TERM_PLAIN));
@@ -266,7 +266,7 @@ static enum line_result read_message(struct chat *c, struct bn_buf *message)
     bn_buf_puts(message, "");
     for (;;) {
         const char *line = NULL;
-        enum line_result got = line_read(c->lines, &line);
+        enum line_result got = line_editor_read(c->editor, &line);
         if (got == LINE_END && message->len)
             return LINE_GOT; /* the input ended inside the message */
         if (got != LINE_GOT) return got;
@@ -283,7 +283,7 @@ static int converse(struct chat *c)
 {
     struct bn_buf message;
     bn_buf_init(&message, (size_t)4 << 20);
-    bool interactive = line_is_interactive(c->lines), go_on = true;
+    bool interactive = line_editor_is_interactive(c->editor), go_on = true;
     int code = EXIT_DONE;
     while (go_on) {
         enum line_result got = read_message(c, &message);
@@ -331,7 +331,8 @@ static int open_and_converse(struct chat *c, const bitnet_model *m)
         textio_chat_template(&owned, &c->chat_template, c->config->chat_template, &err);
     if (s == BITNET_OK) s = model_engine_open(&c->engine, m, &eo, c->config->engine.warmup, &err);
     if (s == BITNET_OK) s = set_system(c, c->config->system, &err);
-    if (s == BITNET_OK && !(c->lines = line_open("> "))) s = bn_fail_nomem(&err, 64, "line input");
+    if (s == BITNET_OK && !(c->editor = line_editor_open("> ")))
+        s = bn_fail_nomem(&err, 64, "line input");
     int code;
     if (s == BITNET_OK) {
         bitnet_engine_info ei = {.size = sizeof ei};
@@ -339,7 +340,7 @@ static int open_and_converse(struct chat *c, const bitnet_model *m)
         bitnet_engine_get_info(c->engine, &ei);
         bitnet_model_get_info(m, &mi);
         c->ctx_tokens = ei.ctx_tokens;
-        if (line_is_interactive(c->lines) && !c->config->quiet) {
+        if (line_editor_is_interactive(c->editor) && !c->config->quiet) {
             term_print_clean(stderr, mi.name);
             fprintf(stderr, ", context %u tokens. /help lists what can be done.\n", ei.ctx_tokens);
         }
@@ -350,7 +351,7 @@ static int open_and_converse(struct chat *c, const bitnet_model *m)
     drop(c, 0, c->n);
     free(c->msgs);
     free(c->saved_path);
-    line_close(c->lines);
+    line_editor_close(c->editor);
     bitnet_engine_close(c->engine);
     free(owned);
     return code;
@@ -377,7 +378,7 @@ const struct command cmd_chat = {
     .name = "chat",
     .usage = "[MODEL] [options]",
     .about = "\n"
-             "Every line is a message; a line that ends in \\ goes on in the next one. Ctrl-C "
+             "Every line is a message; a line that ends in \\ continues on the next one. Ctrl-C "
              "stops an answer,\n"
              "Ctrl-D leaves, /help lists the commands. From a pipe, only the answers are printed.\n"
              "\n"

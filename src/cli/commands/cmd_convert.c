@@ -43,14 +43,12 @@ static const struct opt table[] = {
      .choices = "auto|128|64|rows4"},
     {.kind = OPT_FLAG,
      .name = "allow-scale-rounding",
-     .help =
-         "scales may be rounded to 16 bits where the type has no more; the weights never change",
+     .help = "allow scales to be rounded to 16 bits if the type has no more; weights never change",
      .offset = AT(allow_scale_rounding)},
     {.kind = OPT_FLAG,
      .name = "packed",
-     .help = "weights as the kernels of this machine want them: the file is mapped and runs at "
-             "once, and processes share it; other machines pack it again if they want another "
-             "layout",
+     .help = "store weights as the kernels of this machine want them: the file starts at once and "
+             "processes share it; machines that want another layout repack it",
      .offset = AT(packed)},
     {.kind = OPT_CHOICE,
      .name = "layout",
@@ -61,7 +59,7 @@ static const struct opt table[] = {
     {.kind = OPT_STR,
      .name = "backend",
      .metavar = "NAME",
-     .help = "--packed: for which kernels, as in 'bitnet run'",
+     .help = "--packed: kernels to pack for, as in 'bitnet run'",
      .offset = AT(backend),
      .initial = "auto"},
     {.kind = OPT_U32,
@@ -86,7 +84,7 @@ static int run(void *config, const struct arg_words *words)
     if (words->n != 2) return term_usage("convert", "two paths are needed: bitnet convert IN OUT");
     const char *in = model_path_resolve(words->items[0]), *out = words->items[1];
     int code = model_backend_check(c->backend, "convert");
-    if (code == EXIT_DONE) code = written_check(out, c->force);
+    if (code == EXIT_DONE) code = output_model_check(out, c->force);
     if (code != EXIT_DONE) return code;
     struct term_progress bar = {0};
     bitnet_error err = {0};
@@ -107,7 +105,7 @@ static int run(void *config, const struct arg_words *words)
     bitnet_status s = bitnet_convert(in, out, &o, &err);
     term_progress_end(&bar);
     if (s != BITNET_OK) return term_fail(&err);
-    return written_report(out, bn_now_ns() - start_ns, c->json);
+    return output_model_report(out, bn_now_ns() - start_ns, c->json);
 }
 
 const struct command cmd_convert = {
@@ -116,9 +114,9 @@ const struct command cmd_convert = {
     .about = "\n"
              "IN is a GGUF file, a safetensors file or a Hugging Face folder; OUT is the GGUF file "
              "to write. It\n"
-             "appears whole or not at all. Ternary types are interchanged without loss; where a "
-             "type cannot\n"
-             "hold the input exactly, that is an error.\n"
+             "appears whole or not at all. Conversions between ternary types are lossless; if a "
+             "type cannot hold\n"
+             "the input exactly, that is an error.\n"
              "\n"
              "  bitnet convert ./bitnet-b1.58-2B-4T model.gguf\n"
              "  bitnet convert model.gguf small.gguf --type tq1_0 --head-type q6_k\n"

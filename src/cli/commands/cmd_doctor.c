@@ -19,18 +19,18 @@ struct doctor_config {
 static const struct opt table[] = {
     {.kind = OPT_FLAG,
      .name = "isa",
-     .help = "only the operations, with the instruction sets they were compiled for and the one "
-             "in use",
+     .help =
+         "show only the operations, the instruction sets they were compiled for and the one in use",
      .offset = AT(isa)},
     {.kind = OPT_FLAG,
      .name = "no-measure",
-     .help = "do not measure the memory's bandwidth",
+     .help = "do not measure memory bandwidth",
      .offset = AT(no_measure)},
     {.kind = OPT_STR,
      .name = "root",
      .metavar = "PATH",
-     .help = "look at a recorded machine: a file by tools/record_machine.sh, or a folder with its "
-             "/proc and /sys",
+     .help = "examine a recorded machine: a file made by tools/record_machine.sh, or a folder with "
+             "its /proc and /sys",
      .offset = AT(root)},
     {.kind = OPT_FLAG, .name = "json", .help = "print as JSON", .offset = AT(json)},
     {.kind = OPT_END},
@@ -128,20 +128,19 @@ static int run(void *config, const struct arg_words *words)
 const struct command cmd_doctor = {
     .name = "doctor",
     .usage = "[MODEL] [options]",
-    .about = "\n"
-             "Looks at CPU, kernels, caches, memory, limits and frequency, measures how fast "
-             "memory can be\n"
-             "read, and says what costs speed, how that was estimated, and what to do about it. "
-             "It never\n"
-             "changes the system. With a MODEL, its tokens a second and its need of memory are "
-             "reckoned, too.\n"
-             "\n"
-             "Exit code 1: something costs more than 10 %, or it failed; the last line says "
-             "what.\n"
-             "\n"
-             "  bitnet doctor\n"
-             "  bitnet doctor model.gguf --json\n"
-             "  bitnet doctor --isa\n",
+    .about =
+        "\n"
+        "Examines CPU, kernels, caches, memory, limits and frequency, measures how fast memory can "
+        "be\n"
+        "read, and says what costs speed, how that was estimated, and what to do about it. It "
+        "never\n"
+        "changes the system. With a MODEL it also estimates tokens per second and memory use.\n"
+        "\n"
+        "Exit code 1: something costs more than 10 %, or it failed; the last line says what.\n"
+        "\n"
+        "  bitnet doctor\n"
+        "  bitnet doctor model.gguf --json\n"
+        "  bitnet doctor --isa\n",
     .parts = parts,
     .config_bytes = sizeof(struct doctor_config),
     .max_words = 1,

@@ -30,25 +30,25 @@ static const struct opt table[] = {
      .letter = 'i',
      .name = "input",
      .metavar = "FILE",
-     .help = "read texts from a file, one a line; - is standard input",
+     .help = "read texts from a file, one per line; - is standard input",
      .offset = AT(input)},
     {.kind = OPT_FLAG,
      .name = "ids",
-     .help = "texts are token ids, as 1,2,3; no token is added in front",
+     .help = "texts are token ids, as 1,2,3; no token is prepended",
      .offset = AT(ids)},
     {.kind = OPT_CHOICE,
      .name = "pooling",
-     .help = "which hidden states make the vector: the mean of all, or that of the last token",
+     .help = "pool hidden states: the mean of all tokens, or the last token",
      .offset = AT(pooling),
      .initial = "mean",
      .choices = "mean|last"},
     {.kind = OPT_FLAG,
      .name = "no-normalize",
-     .help = "leave the vector as it is, instead of giving it the length 1",
+     .help = "do not scale the vector to length 1",
      .offset = AT(no_normalize)},
     {.kind = OPT_CHOICE,
      .name = "format",
-     .help = "a line of numbers a text, or of JSON as OpenAI's embeddings have it",
+     .help = "one line per text: numbers, or JSON like OpenAI's embeddings",
      .offset = AT(format),
      .initial = "floats",
      .choices = "floats|json"},
@@ -218,11 +218,11 @@ const struct command cmd_embed = {
     .name = "embed",
     .usage = "[MODEL] TEXT...|--input FILE [options]",
     .about = "\n"
-             "Every word after the model is one text (quote it), every line of FILE is one. The "
-             "vector is made of\n"
-             "the hidden states after the final norm and has the length 1 unless --no-normalize "
-             "says otherwise:\n"
-             "then the products of two texts' numbers sum up to the cosine between them.\n"
+             "Every word after the model is one text (quote it); so is every line of FILE. The "
+             "vector is pooled\n"
+             "from the hidden states after the final norm and has length 1 unless --no-normalize "
+             "is given: the\n"
+             "dot product of two vectors is then the cosine between the texts.\n"
              "\n"
              "  bitnet embed \"A cat sat on the mat\" \"A dog ran to the park\"\n"
              "  bitnet embed model.gguf --input lines.txt --json > vectors.jsonl\n",

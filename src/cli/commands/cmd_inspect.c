@@ -23,16 +23,15 @@ static const struct opt table[] = {
     {.kind = OPT_FLAG,
      .letter = 'w',
      .name = "weights",
-     .help =
-         "a line for every tensor: storage type, values found, share of zeros, scale, dead rows",
+     .help = "one line per tensor: storage type, values found, share of zeros, scale, dead rows",
      .offset = AT(weights)},
     {.kind = OPT_FLAG,
      .name = "meta",
-     .help = "the metadata; alone, the weights are not read",
+     .help = "show the metadata; on its own, weights are not read",
      .offset = AT(meta)},
     {.kind = OPT_CHOICE,
      .name = "require",
-     .help = "fail with exit code 1 unless every matrix holds such values only",
+     .help = "exit with code 1 unless every matrix holds only such values",
      .offset = AT(require),
      .choices = "binary|ternary"},
     {.kind = OPT_FLAG,
@@ -547,18 +546,18 @@ static int run(void *config, const struct arg_words *words)
 const struct command cmd_inspect = {
     .name = "inspect",
     .usage = "[MODEL] [options]",
-    .about =
-        "\n"
-        "Shows the metadata, what the model is, and a summary of the weights, which are read and\n"
-        "counted, not believed.\n"
-        "weight_dtype is what was found: binary {-1,+1}, ternary {-1,0,+1}, quaternary "
-        "{-1,0,+1,+2} or\n"
-        "float; bit_width is the information in such a weight; has_zero_point tells whether "
-        "the values\n"
-        "lie unsymmetrically about zero.\n"
-        "\n"
-        "  bitnet inspect model.gguf --weights\n"
-        "  bitnet inspect model.gguf --require ternary --json\n",
+    .about = "\n"
+             "Shows the metadata, the model, and a summary of its weights, which are read and "
+             "counted, not\n"
+             "taken on trust.\n"
+             "weight_dtype is what was found: binary {-1,+1}, ternary {-1,0,+1}, quaternary "
+             "{-1,0,+1,+2} or\n"
+             "float; bit_width is the information in such a weight; has_zero_point tells whether "
+             "the values\n"
+             "are asymmetric about zero.\n"
+             "\n"
+             "  bitnet inspect model.gguf --weights\n"
+             "  bitnet inspect model.gguf --require ternary --json\n",
     .parts = parts,
     .config_bytes = sizeof(struct inspect_config),
     .max_words = 1,

@@ -180,9 +180,8 @@ const struct command cmd_loadtest = {
     .usage = "[options]",
     .about =
         "\n"
-        "Sends requests to a server with OpenAI's interface and reports how long users wait: time\n"
-        "to the first token (ttft), between tokens (itl), a token on average (tpot), for all of "
-        "it\n"
+        "Sends requests to an OpenAI-compatible server and reports how long users wait: time\n"
+        "to the first token (ttft), between tokens (itl), per token on average (tpot), in total\n"
         "(e2e). With --rps or --trace requests are due by a schedule, and times count from then:\n"
         "a server that stalls cannot hide it. Otherwise clients ask, wait and ask again.\n"
         "\n"

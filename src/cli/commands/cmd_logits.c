@@ -37,7 +37,7 @@ static const struct opt table[] = {
      .letter = 'o',
      .name = "out",
      .metavar = "FILE",
-     .help = "where the float32 values go; - is standard output",
+     .help = "file for the float32 values; - is standard output",
      .offset = AT(out)},
     {.kind = OPT_FLAG,
      .name = "last",
@@ -46,7 +46,7 @@ static const struct opt table[] = {
     {.kind = OPT_U32,
      .name = "chunk",
      .metavar = "N",
-     .help = "compute in pieces of N tokens; the result is the same",
+     .help = "compute N tokens at a time; the result is the same",
      .offset = AT(chunk),
      .shown = "up to 512",
      .min = 1,
@@ -177,7 +177,7 @@ const struct command cmd_logits = {
     .about = "\n"
              "Writes little-endian float32 values, [number of ids][vocabulary], without a header. "
              "The ids are\n"
-             "taken as they are: no token is added in front.\n"
+             "taken as they are: no token is prepended.\n"
              "\n"
              "  bitnet logits model.gguf --ids 128000,9906 --out logits.f32\n",
     .parts = parts,

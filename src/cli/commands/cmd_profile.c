@@ -24,7 +24,7 @@ static const struct opt run_table[] = {
      .letter = 'n',
      .name = "max-new-tokens",
      .metavar = "N",
-     .help = "tokens to decode, of each answer",
+     .help = "tokens to decode per answer",
      .offset = AT(new_tokens),
      .initial = "64",
      .aliases = "max-tokens n-predict",
@@ -33,7 +33,7 @@ static const struct opt run_table[] = {
     {.kind = OPT_U32,
      .name = "prompt-tokens",
      .metavar = "N",
-     .help = "length of the prompt; decoding goes on behind it",
+     .help = "length of the prompt before decoding",
      .offset = AT(prompt_tokens),
      .initial = "128",
      .min = 2,
@@ -41,7 +41,7 @@ static const struct opt run_table[] = {
     {.kind = OPT_U32,
      .name = "batch",
      .metavar = "N",
-     .help = "answers that are decoded together",
+     .help = "answers decoded together",
      .offset = AT(batch),
      .initial = "1",
      .min = 1,
@@ -51,7 +51,7 @@ static const struct opt run_table[] = {
 static const struct opt output_table[] = {
     {.kind = OPT_FLAG,
      .name = "by-layer",
-     .help = "a line for every layer, with its operations in microseconds a token",
+     .help = "one line per layer, with its operations in microseconds per token",
      .offset = AT(by_layer)},
     {.kind = OPT_FLAG,
      .name = "json",
@@ -60,23 +60,22 @@ static const struct opt output_table[] = {
     {.kind = OPT_STR,
      .name = "json-report",
      .metavar = "FILE",
-     .help = "write the report as JSON to a file; an older one is replaced",
+     .help = "write the report as JSON to a file, replacing an older one",
      .offset = AT(report)},
     {.kind = OPT_STR,
      .name = "html",
      .metavar = "FILE",
-     .help = "write the report as a page with drawings that needs nothing else",
+     .help = "write the report as a self-contained HTML page",
      .offset = AT(html)},
     {.kind = OPT_STR,
      .name = "trace",
      .metavar = "FILE",
-     .help = "write what each worker did when, for Chrome's or Perfetto's trace viewer",
+     .help = "write a trace of every worker, for Chrome's or Perfetto's trace viewer",
      .offset = AT(trace)},
     {.kind = OPT_STR,
      .name = "folded",
      .metavar = "FILE",
-     .help = "write folded stacks, for tools that draw flame graphs; nanoseconds, all workers "
-             "added up",
+     .help = "write folded stacks for flame graph tools; nanoseconds, all workers added up",
      .offset = AT(folded)},
     {.kind = OPT_END},
 };
@@ -175,10 +174,9 @@ const struct command cmd_profile = {
     .usage = "[MODEL] [options]",
     .about =
         "\n"
-        "Reads a prompt, decodes behind it, and shows where the time went: by operation, layer "
-        "and\n"
-        "thread, for prefill and decode apart, with the bytes read and the share of the memory's\n"
-        "bandwidth; hardware counters, clock and energy where the system shows them; page faults "
+        "Reads a prompt, decodes after it, and shows where the time went: by operation, layer and\n"
+        "thread, separately for prefill and decode, with the bytes read and the share of memory\n"
+        "bandwidth; hardware counters, clock and energy where the system has them; page faults "
         "and\n"
         "heap allocations, of which decoding should have none; and a verdict in words.\n"
         "\n"

@@ -37,7 +37,7 @@ static const struct opt prompt_table[] = {
      .letter = 'f',
      .name = "file",
      .metavar = "FILE",
-     .help = "read the prompt from a file; - is standard input. One line end at its end is dropped",
+     .help = "read the prompt from a file; - is standard input. One trailing newline is dropped",
      .offset = AT(file)},
     {.kind = OPT_FLAG,
      .name = "chat",
@@ -63,7 +63,7 @@ static const struct opt output_table[] = {
     {.kind = OPT_U32,
      .name = "logprobs",
      .metavar = "N",
-     .help = "with --json: log-probabilities of the tokens, and of the N likeliest at each place",
+     .help = "with --json: log-probabilities of the tokens and of the N likeliest at each position",
      .offset = AT(n_top),
      .shown = "",
      .min = 0,
@@ -71,7 +71,7 @@ static const struct opt output_table[] = {
      .given = AT(logprobs)},
     {.kind = OPT_FLAG,
      .name = "health",
-     .help = "after the answer, signs of health: repetition, what the attention cache holds, "
+     .help = "after the answer, show health signals: repetition, state of the KV cache, "
              "feed-forward activity, checksums of the weights. Reads all weights twice more",
      .offset = AT(health)},
     {.kind = OPT_FLAG,
@@ -91,12 +91,12 @@ static const struct opt_part parts[] = {
     {"Model", model_opts_table, AT(model)},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
-    {NULL, guess_table, AT(engine)},
+    {NULL, draft_table, AT(engine)},
     {NULL, state_table, AT(engine)},
     {NULL, warmup_table, AT(engine)},
     {"Generation", generate_opts_table, AT(gen)},
     {"Sampling", sampling_opts_table, AT(gen.sampling)},
-    {"Form of the answer", form_opts_table, AT(gen.form)},
+    {"Constrained output", constraint_opts_table, AT(gen.constraint)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -398,7 +398,7 @@ const struct command cmd_run = {
              ".safetensors,\n"
              "is a path, or is 'embedded'; the other words are the prompt. Without a prompt, "
              "standard input is\n"
-             "read when it is no terminal. Ctrl-C ends the answer.\n"
+             "read unless it is a terminal. Ctrl-C ends the answer.\n"
              "\n"
              "  bitnet run \"Once upon a time\"\n"
              "  bitnet run model.gguf \"The capital of France is\" -n 20 --temp 0\n"

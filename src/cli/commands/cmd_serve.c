@@ -40,7 +40,7 @@ static const struct opt server_table[] = {
      .letter = 'p',
      .name = "port",
      .metavar = "N",
-     .help = "0 takes one that is free",
+     .help = "0 takes any free port",
      .offset = AT(port),
      .initial = "8080",
      .min = 0,
@@ -58,7 +58,7 @@ static const struct opt server_table[] = {
      .letter = 'n',
      .name = "max-tokens",
      .metavar = "N",
-     .help = "tokens of an answer at most, where a request does not say; 0 takes as many as fit",
+     .help = "longest answer in tokens for requests that do not say; 0 fills the context",
      .offset = AT(max_tokens),
      .initial = "0",
      .aliases = "max-new-tokens n-predict",
@@ -72,8 +72,7 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "max-queue",
      .metavar = "N",
-     .help = "answers that may wait for a place in the batch; further requests are told to come "
-             "back (429)",
+     .help = "answers that may wait for a place in the batch; beyond that, requests get 429",
      .offset = AT(max_queue),
      .initial = "256",
      .min = 0,
@@ -81,7 +80,7 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "itl-target-ms",
      .metavar = "MS",
-     .help = "time between two tokens that reading other prompts should not exceed; 0: none",
+     .help = "limit on the gap between two tokens while other prompts are read; 0: none",
      .offset = AT(itl_target_ms),
      .initial = "0",
      .min = 0,
@@ -89,7 +88,7 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "timeout",
      .metavar = "S",
-     .help = "seconds for a request, from its arrival to its last byte; 0: none",
+     .help = "seconds for a request, from arrival to last byte; 0: no limit",
      .offset = AT(timeout_s),
      .initial = "600",
      .min = 0,
@@ -97,7 +96,7 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "drain",
      .metavar = "S",
-     .help = "seconds that requests have to end after SIGTERM",
+     .help = "seconds that requests have to finish after SIGTERM",
      .offset = AT(drain_s),
      .initial = "30",
      .aliases = "drain-timeout",
@@ -106,7 +105,7 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "max-connections",
      .metavar = "N",
-     .help = "connections at a time; further ones take the place of idle ones, or are told 503",
+     .help = "open connections at most; further ones replace idle ones, or get 503",
      .offset = AT(max_connections),
      .initial = "1024",
      .min = 1,
@@ -114,7 +113,7 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "max-body-mib",
      .metavar = "N",
-     .help = "size of a request's body, in MiB; those on their way together may have 16 times that",
+     .help = "size limit of a request body, in MiB; all bodies in transit may have 16 times that",
      .offset = AT(max_body_mib),
      .initial = "4",
      .min = 1,
@@ -122,7 +121,7 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "max-header-kib",
      .metavar = "N",
-     .help = "size of a request's head, in KiB",
+     .help = "size limit of a request's head, in KiB",
      .offset = AT(max_header_kib),
      .initial = "32",
      .min = 1,
@@ -130,7 +129,7 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "request-time",
      .metavar = "S",
-     .help = "seconds for a request to arrive, from its first byte to its last",
+     .help = "seconds for a request to arrive, from first byte to last",
      .offset = AT(request_s),
      .initial = "30",
      .min = 1,
@@ -138,7 +137,7 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "idle-time",
      .metavar = "S",
-     .help = "seconds that a connection may be silent between requests",
+     .help = "seconds that a connection may be idle between requests",
      .offset = AT(idle_s),
      .initial = "75",
      .min = 1,
@@ -146,7 +145,7 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "write-time",
      .metavar = "S",
-     .help = "seconds within which a client must take some of what it is sent",
+     .help = "seconds within which a client must read some of what it is sent",
      .offset = AT(write_s),
      .initial = "30",
      .min = 1,
@@ -154,7 +153,7 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "linger-time",
      .metavar = "S",
-     .help = "seconds that a client has to take the rest of a complete reply",
+     .help = "seconds that a client has to read the rest of a complete reply",
      .offset = AT(linger_s),
      .initial = "30",
      .min = 1,
@@ -165,19 +164,19 @@ static const struct opt access_table[] = {
     {.kind = OPT_LIST,
      .name = "api-key",
      .metavar = "KEY",
-     .help = "a key that clients must show; may be repeated. Others can see it in the list of "
-             "processes: better a file, or the environment",
+     .help = "an API key; may be repeated. Visible in the process list: a file or the environment "
+             "is safer",
      .offset = AT(keys),
      .secret = true},
     {.kind = OPT_STR,
      .name = "api-key-file",
      .metavar = "FILE",
-     .help = "keys, one a line; read again at SIGHUP",
+     .help = "API keys, one per line; reloaded on SIGHUP",
      .offset = AT(keys_file)},
     {.kind = OPT_STR,
      .name = "tls-cert",
      .metavar = "FILE",
-     .help = "certificate with its chain (PEM): HTTPS; read again at SIGHUP",
+     .help = "certificate with its chain (PEM) for HTTPS; reloaded on SIGHUP",
      .offset = AT(tls_cert),
      .aliases = "ssl-cert-file ssl-certfile"},
     {.kind = OPT_STR,
@@ -189,7 +188,7 @@ static const struct opt access_table[] = {
     {.kind = OPT_LIST,
      .name = "cors",
      .metavar = "ORIGIN",
-     .help = "pages of this origin may ask from a browser, '*': all; may be repeated",
+     .help = "let web pages of this origin use the API; '*': all; may be repeated",
      .offset = AT(cors)},
     {.kind = OPT_END},
 };
@@ -197,7 +196,7 @@ static const struct opt watch_table[] = {
     {.kind = OPT_STR,
      .name = "access-log",
      .metavar = "FILE",
-     .help = "a JSON line for every request; - is standard error",
+     .help = "write a JSON line per request; - is standard error",
      .offset = AT(access_log)},
     {.kind = OPT_FLAG,
      .name = "public-metrics",
@@ -206,25 +205,24 @@ static const struct opt watch_table[] = {
     {.kind = OPT_LIST,
      .name = "metrics-compat",
      .metavar = "vllm|llamacpp",
-     .help = "also show metrics under the names that this server uses; may be repeated",
+     .help = "also export metrics under the names that server uses; may be repeated",
      .offset = AT(metrics_compat)},
     {.kind = OPT_U32,
      .name = "scrub",
      .metavar = "MIB",
-     .help = "MiB a second of the weights that are compared with their checksums while there is "
-             "nothing else to do; 0: none",
+     .help = "MiB of weights per second verified against checksums while idle; 0: none",
      .offset = AT(scrub_mib_s),
      .initial = "64",
      .min = 0,
      .max = 65536},
     {.kind = OPT_FLAG,
      .name = "no-pages",
-     .help = "neither the chat page nor the dashboard",
+     .help = "do not serve the chat page and the dashboard",
      .offset = AT(no_pages)},
     {.kind = OPT_FLAG,
      .name = "no-warm-up",
-     .help = "be ready at once: the first request pays for touching the memory, and the share of "
-             "the bandwidth is not known",
+     .help = "be ready at once: the first request pays for touching memory, and the bandwidth "
+             "share is unknown",
      .offset = AT(no_warm_up),
      .aliases = "no-warmup"},
     {.kind = OPT_END},
@@ -237,7 +235,7 @@ static const struct opt_part parts[] = {
     {"Model", model_opts_table, AT(model)},
     {"Batch and context", seqs_opts_table, AT(seqs)},
     {NULL, engine_opts_table, AT(engine)},
-    {NULL, guess_table, AT(engine)},
+    {NULL, draft_table, AT(engine)},
     {NULL, state_table, AT(engine)},
     {NULL, NULL, 0},
 };
@@ -390,22 +388,18 @@ static int run(void *config, const struct arg_words *words)
 const struct command cmd_serve = {
     .name = "serve",
     .usage = "[MODEL] [options]",
-    .about = "\n"
-             "Speaks OpenAI's interface: /v1/chat/completions, /v1/completions, /v1/responses,\n"
-             "/v1/embeddings, /v1/models; also /tokenize, /detokenize, /apply-template, /props,\n"
-             "/health, /ready, /metrics. A chat page is at /, a dashboard at /dashboard. Requests "
-             "are\n"
-             "computed together; an answer does not depend on its company. SIGTERM: requests that "
-             "were\n"
-             "taken are answered, then it ends. SIGHUP: keys, certificate and log are opened "
-             "again.\n"
-             "\n"
-             "  bitnet serve                                 the small model, for this machine "
-             "only\n"
-             "  bitnet serve model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
-             "  bitnet serve model.gguf --max-num-seqs 32 --kv-type int8 --access-log "
-             "access.jsonl\n"
-             "  bitnet serve --config serve.json --print-config\n",
+    .about =
+        "\n"
+        "OpenAI-compatible: /v1/chat/completions, /v1/completions, /v1/responses,\n"
+        "/v1/embeddings, /v1/models; also /tokenize, /detokenize, /apply-template, /props,\n"
+        "/health, /ready, /metrics. A chat page is at /, a dashboard at /dashboard. Requests are\n"
+        "computed together; an answer does not depend on the others. SIGTERM: finishes accepted\n"
+        "requests, then exits. SIGHUP: reloads keys and certificate, reopens the log.\n"
+        "\n"
+        "  bitnet serve                                 the small model, for this machine only\n"
+        "  bitnet serve model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
+        "  bitnet serve model.gguf --max-num-seqs 32 --kv-type int8 --access-log access.jsonl\n"
+        "  bitnet serve --config serve.json --print-config\n",
     .parts = parts,
     .config_bytes = sizeof(struct serve_config),
     .max_words = 1,

@@ -49,7 +49,7 @@ static const struct opt table[] = {
     {.kind = OPT_U32,
      .name = "layers",
      .metavar = "N",
-     .help = "layers, to make a smaller file; 0 takes the shape's own",
+     .help = "number of layers, for a smaller file; 0 is the shape's own",
      .offset = AT(layers),
      .initial = "0",
      .min = 0,
@@ -63,7 +63,7 @@ static const struct opt table[] = {
      .shown = "chance: 0.5:0.33"},
     {.kind = OPT_FLAG,
      .name = "mtp",
-     .help = "with a layer that drafts tokens, in a model with delta nets",
+     .help = "add a layer that drafts tokens (models with delta nets)",
      .offset = AT(mtp)},
     {.kind = OPT_FLAG, .name = "force", .help = "replace OUT if it exists", .offset = AT(force)},
     {.kind = OPT_FLAG,
@@ -100,7 +100,7 @@ static int run(void *config, const struct arg_words *words)
     if (words->n != 2)
         return term_usage("synth", "a shape and a path are needed: bitnet synth SHAPE OUT");
     int code = model_shape_check(words->items[0], "synth");
-    if (code == EXIT_DONE) code = written_check(words->items[1], c->force);
+    if (code == EXIT_DONE) code = output_model_check(words->items[1], c->force);
     if (code != EXIT_DONE) return code;
     struct term_progress bar = {0};
     bitnet_error err = {0};
@@ -119,18 +119,18 @@ static int run(void *config, const struct arg_words *words)
     bitnet_status s = bitnet_synth(words->items[0], words->items[1], &o, &err);
     term_progress_end(&bar);
     if (s != BITNET_OK) return term_fail(&err);
-    return written_report(words->items[1], bn_now_ns() - start_ns, c->json);
+    return output_model_report(words->items[1], bn_now_ns() - start_ns, c->json);
 }
 
 const struct command cmd_synth = {
     .name = "synth",
     .usage = "SHAPE OUT [options]",
-    .about =
-        "\n"
-        "Writes a GGUF file with random ternary weights and the exact sizes of a published model.\n"
-        "\n"
-        "  bitnet synth --list\n"
-        "  bitnet synth 2b-4t random.gguf --vocab ggml-vocab-llama-bpe.gguf\n",
+    .about = "\n"
+             "Writes a GGUF file with random ternary weights and the exact dimensions of a "
+             "published model.\n"
+             "\n"
+             "  bitnet synth --list\n"
+             "  bitnet synth 2b-4t random.gguf --vocab ggml-vocab-llama-bpe.gguf\n",
     .parts = parts,
     .config_bytes = sizeof(struct synth_config),
     .max_words = 2,

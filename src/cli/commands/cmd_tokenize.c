@@ -149,9 +149,9 @@ const struct command cmd_tokenize = {
     .name = "tokenize",
     .usage = "[MODEL] [options] < TEXT",
     .about = "\n"
-             "Reads standard input exactly as it is, line ends included, and prints the ids with "
-             "one space\n"
-             "between. A file that holds a vocabulary and no weights is enough.\n"
+             "Reads standard input exactly as it is, line ends included, and prints the ids "
+             "separated by\n"
+             "spaces. A file with a vocabulary and no weights is enough.\n"
              "\n"
              "  printf 'Once upon a time' | bitnet tokenize model.gguf\n"
              "  printf '390 389 262' | bitnet tokenize model.gguf --decode\n",

@@ -17,7 +17,7 @@ const struct opt generate_opts_table[] = {
      .letter = 'n',
      .name = "max-new-tokens",
      .metavar = "N",
-     .help = "tokens to generate at most; 0 takes as many as fit the context",
+     .help = "tokens to generate at most; 0 fills the context",
      .offset = AT(max_new_tokens),
      .initial = "256",
      .aliases = "max-tokens n-predict predict",
@@ -40,7 +40,7 @@ const struct opt generate_opts_table[] = {
      .offset = AT(stop)},
     {.kind = OPT_FLAG,
      .name = "ignore-eos",
-     .help = "do not stop where the model ends its text",
+     .help = "do not stop at the model's end token",
      .offset = AT(ignore_end)},
     {.kind = OPT_FLAG,
      .name = "special",
@@ -123,7 +123,7 @@ static bitnet_status submit(const struct generation *g, uint64_t *id, bitnet_err
     bitnet_logit_bias biases[OPT_LIST_MAX];
     char *owned = NULL;
     bitnet_status s = fill_request(&r, biases, g, err);
-    if (s == BITNET_OK) s = form_from_opts(&r, &owned, &g->opts->form, err);
+    if (s == BITNET_OK) s = constraint_from_opts(&r, &owned, &g->opts->constraint, err);
     if (s == BITNET_OK) s = bitnet_submit(g->engine, &r, id, err);
     free(owned);
     return s;

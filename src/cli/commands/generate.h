@@ -15,8 +15,8 @@ struct generate_opts {
     uint64_t seed;
     bool seed_given, ignore_end, special;
     struct opt_list stop;
-    struct sampling_opts sampling; /* a table of its own */
-    struct form_opts form;         /* likewise */
+    struct sampling_opts sampling;     /* a table of its own */
+    struct constraint_opts constraint; /* likewise */
 };
 extern const struct opt generate_opts_table[];
 

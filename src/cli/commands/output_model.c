@@ -59,13 +59,13 @@ static void print_report(const bitnet_file *f, const char *path, double seconds,
     }
 }
 
-int written_check(const char *path, bool force)
+int output_model_check(const char *path, bool force)
 {
     if (force || !bn_exists(path)) return EXIT_DONE;
     return term_fail_text("'%s' exists already; --force replaces it", path);
 }
 
-int written_report(const char *path, uint64_t ns, bool json)
+int output_model_report(const char *path, uint64_t ns, bool json)
 {
     bitnet_error err = {0};
     bitnet_file *f = NULL;

@@ -10,10 +10,10 @@
 
 /* Before the work: an existing file is only replaced with --force. The library refuses as well, but
  * does not know the option. Returns the exit code. */
-int written_check(const char *path, bool force);
+int output_model_check(const char *path, bool force);
 
 /* Reads the file's directory back and prints how many tensors of which type it holds. Returns
  * the exit code. */
-int written_report(const char *path, uint64_t ns, bool json);
+int output_model_report(const char *path, uint64_t ns, bool json);
 
 #endif

@@ -20,7 +20,7 @@
 
 enum { LINE_MAX_BYTES = 1 << 20, HISTORY_LINES = 1000 };
 
-struct line_reader {
+struct line_editor {
     const char *prompt;
     bool interactive;
     struct bn_buf line;
@@ -35,9 +35,9 @@ struct line_reader {
 #if HAVE_LIBEDIT
 static char *edit_prompt(EditLine *e)
 {
-    struct line_reader *r = NULL;
-    el_get(e, EL_CLIENTDATA, &r);
-    return (char *)(r ? r->prompt : "");
+    struct line_editor *ed = NULL;
+    el_get(e, EL_CLIENTDATA, &ed);
+    return (char *)(ed ? ed->prompt : "");
 }
 
 /* One character for libedit: 1, 0 at the end of input, -1 on error or interrupt. Input that is not
@@ -63,40 +63,40 @@ static int edit_getc(EditLine *e, wchar_t *out)
     return 1;
 }
 
-static void edit_open(struct line_reader *r)
+static void edit_open(struct line_editor *ed)
 {
     const char *kind = getenv("TERM");
     if (!term_is_tty(stdin) || !term_is_tty(stderr) || !kind || strcmp(kind, "dumb") == 0) return;
-    r->edit = el_init("bitnet", stdin, stderr, stderr);
-    if (!r->edit) return;
-    el_set(r->edit, EL_CLIENTDATA, r);
-    el_set(r->edit, EL_PROMPT, edit_prompt);
-    el_set(r->edit, EL_EDITOR, "emacs");
-    el_set(r->edit, EL_SIGNAL, 0);
-    el_wset(r->edit, EL_GETCFN, edit_getc);
+    ed->edit = el_init("bitnet", stdin, stderr, stderr);
+    if (!ed->edit) return;
+    el_set(ed->edit, EL_CLIENTDATA, ed);
+    el_set(ed->edit, EL_PROMPT, edit_prompt);
+    el_set(ed->edit, EL_EDITOR, "emacs");
+    el_set(ed->edit, EL_SIGNAL, 0);
+    el_wset(ed->edit, EL_GETCFN, edit_getc);
     HistEvent event;
-    r->history = history_init();
-    if (r->history) {
-        history(r->history, &event, H_SETSIZE, HISTORY_LINES);
-        history(r->history, &event, H_SETUNIQUE, 1);
-        el_set(r->edit, EL_HIST, history, r->history);
+    ed->history = history_init();
+    if (ed->history) {
+        history(ed->history, &event, H_SETSIZE, HISTORY_LINES);
+        history(ed->history, &event, H_SETUNIQUE, 1);
+        el_set(ed->edit, EL_HIST, history, ed->history);
     }
 }
 
-static enum line_result edit_read(struct line_reader *r, const char **text)
+static enum line_result edit_read(struct line_editor *ed, const char **text)
 {
     int n = 0;
-    const char *got = el_gets(r->edit, &n);
+    const char *got = el_gets(ed->edit, &n);
     if (!got || n <= 0) {
         fputc('\n', stderr);
         return interrupt_pending() ? LINE_INTERRUPTED : LINE_END;
     }
     HistEvent event;
-    if (r->history && n > 1) history(r->history, &event, H_ENTER, got);
-    bn_buf_clear(&r->line);
-    if (!bn_buf_append(&r->line, got, (size_t)n)) return LINE_TOO_LONG;
-    if (r->line.data[r->line.len - 1] == '\n') r->line.data[--r->line.len] = 0;
-    *text = r->line.data;
+    if (ed->history && n > 1) history(ed->history, &event, H_ENTER, got);
+    bn_buf_clear(&ed->line);
+    if (!bn_buf_append(&ed->line, got, (size_t)n)) return LINE_TOO_LONG;
+    if (ed->line.data[ed->line.len - 1] == '\n') ed->line.data[--ed->line.len] = 0;
+    *text = ed->line.data;
     return LINE_GOT;
 }
 #endif
@@ -104,72 +104,72 @@ static enum line_result edit_read(struct line_reader *r, const char **text)
 /* The next byte of standard input: 0..255, or one of these. Not through stdio: its reads would
  * sleep through an interrupt. */
 enum { BYTE_END = -1, BYTE_INTERRUPTED = -2, BYTE_FAILED = -3 };
-static int next_byte(struct line_reader *r)
+static int next_byte(struct line_editor *ed)
 {
-    while (r->input_at == r->input_bytes) {
+    while (ed->input_at == ed->input_bytes) {
         if (!interrupt_wait_readable(STDIN_FILENO)) return BYTE_INTERRUPTED;
-        ssize_t got = read(STDIN_FILENO, r->input, sizeof r->input);
+        ssize_t got = read(STDIN_FILENO, ed->input, sizeof ed->input);
         if (got < 0 && errno != EINTR && errno != EAGAIN) return BYTE_FAILED;
         if (got == 0) return BYTE_END;
-        r->input_at = 0;
-        r->input_bytes = got > 0 ? (size_t)got : 0;
+        ed->input_at = 0;
+        ed->input_bytes = got > 0 ? (size_t)got : 0;
     }
-    return r->input[r->input_at++];
+    return ed->input[ed->input_at++];
 }
 
-static enum line_result plain_read(struct line_reader *r, const char **text)
+static enum line_result plain_read(struct line_editor *ed, const char **text)
 {
-    if (r->interactive) {
-        fputs(r->prompt, stderr);
+    if (ed->interactive) {
+        fputs(ed->prompt, stderr);
         fflush(stderr);
     }
-    bn_buf_clear(&r->line);
-    bn_buf_puts(&r->line, "");
+    bn_buf_clear(&ed->line);
+    bn_buf_puts(&ed->line, "");
     int byte;
-    while ((byte = next_byte(r)) >= 0 && byte != '\n')
-        bn_buf_putc(&r->line, (char)byte); /* what does not fit is read and remembered as failed */
+    while ((byte = next_byte(ed)) >= 0 && byte != '\n')
+        bn_buf_putc(&ed->line, (char)byte); /* what does not fit is read and remembered as failed */
     if (byte == BYTE_FAILED) return LINE_FAILED;
     if (byte == BYTE_INTERRUPTED) {
-        if (r->interactive) fputc('\n', stderr);
+        if (ed->interactive) fputc('\n', stderr);
         return LINE_INTERRUPTED;
     }
-    if (r->line.failed) return LINE_TOO_LONG;
-    if (byte == BYTE_END && r->line.len == 0) return LINE_END;
-    if (r->line.len && r->line.data[r->line.len - 1] == '\r') r->line.data[--r->line.len] = 0;
-    *text = r->line.data;
+    if (ed->line.failed) return LINE_TOO_LONG;
+    if (byte == BYTE_END && ed->line.len == 0) return LINE_END;
+    if (ed->line.len && ed->line.data[ed->line.len - 1] == '\r') ed->line.data[--ed->line.len] = 0;
+    *text = ed->line.data;
     return LINE_GOT;
 }
 
-struct line_reader *line_open(const char *prompt)
+struct line_editor *line_editor_open(const char *prompt)
 {
-    struct line_reader *r = calloc(1, sizeof *r);
-    if (!r) return NULL;
-    r->prompt = prompt;
-    r->interactive = term_is_tty(stdin);
-    bn_buf_init(&r->line, LINE_MAX_BYTES);
+    struct line_editor *ed = calloc(1, sizeof *ed);
+    if (!ed) return NULL;
+    ed->prompt = prompt;
+    ed->interactive = term_is_tty(stdin);
+    bn_buf_init(&ed->line, LINE_MAX_BYTES);
 #if HAVE_LIBEDIT
-    edit_open(r);
+    edit_open(ed);
 #endif
-    return r;
+    return ed;
 }
 
-void line_close(struct line_reader *r)
+void line_editor_close(struct line_editor *ed)
 {
-    if (!r) return;
+    if (!ed) return;
 #if HAVE_LIBEDIT
-    if (r->history) history_end(r->history);
-    if (r->edit) el_end(r->edit);
+    if (ed->history) history_end(ed->history);
+    if (ed->edit) el_end(ed->edit);
 #endif
-    bn_buf_free(&r->line);
-    free(r);
+    bn_buf_free(&ed->line);
+    free(ed);
 }
 
-enum line_result line_read(struct line_reader *r, const char **text)
+enum line_result line_editor_read(struct line_editor *ed, const char **text)
 {
 #if HAVE_LIBEDIT
-    if (r->edit) return edit_read(r, text);
+    if (ed->edit) return edit_read(ed, text);
 #endif
-    return plain_read(r, text);
+    return plain_read(ed, text);
 }
 
-bool line_is_interactive(const struct line_reader *r) { return r->interactive; }
+bool line_editor_is_interactive(const struct line_editor *ed) { return ed->interactive; }

@@ -8,17 +8,17 @@
 
 #include "base/status.h"
 
-struct line_reader;
+struct line_editor;
 
 enum line_result { LINE_GOT, LINE_END, LINE_INTERRUPTED, LINE_TOO_LONG, LINE_FAILED };
 
-/* prompt: borrowed while the reader lives. NULL: out of memory. */
-struct line_reader *line_open(const char *prompt);
-void line_close(struct line_reader *r);
+/* prompt: borrowed while the editor lives. NULL: out of memory. */
+struct line_editor *line_editor_open(const char *prompt);
+void line_editor_close(struct line_editor *ed);
 
 /* *text: without its line end, 0-terminated, borrowed until the next call. */
-enum line_result line_read(struct line_reader *r, const char **text);
+enum line_result line_editor_read(struct line_editor *ed, const char **text);
 
-bool line_is_interactive(const struct line_reader *r);
+bool line_editor_is_interactive(const struct line_editor *ed);
 
 #endif

@@ -23,11 +23,10 @@ struct settings {
                 "in the environment: --max-num-seqs as BITNET_MAX_NUM_SEQS",                   \
         .offset = at                                                                           \
     }
-#define SETTINGS_PRINT_OPT(at)                                                              \
-    {                                                                                       \
-        .kind = OPT_FLAG, .name = "print-config",                                           \
-        .help = "print all options as they would be used, in the form that --config takes", \
-        .offset = at                                                                        \
+#define SETTINGS_PRINT_OPT(at)                                                                  \
+    {                                                                                           \
+        .kind = OPT_FLAG, .name = "print-config",                                               \
+        .help = "print the effective options in the format of --config, and exit", .offset = at \
     }
 
 /* Applies the file and the environment to a config that has its defaults. */

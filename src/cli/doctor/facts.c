@@ -120,11 +120,11 @@ static bitnet_status look_at_program(struct doctor_facts *f, const char *backend
 static bitnet_status look_at_recording(struct doctor_facts *f, const char *root, bitnet_error *err)
 {
     struct bn_machine_source source;
-    struct bn_tree tree;
-    BN_TRY(bn_tree_open(&tree, root, err));
-    bn_machine_source_recorded(&source, &tree);
+    struct bn_sysfiles sys;
+    BN_TRY(bn_sysfiles_open(&sys, root, err));
+    bn_machine_source_recorded(&source, &sys);
     bn_machine_read(&f->machine, &source);
-    bn_tree_close(&tree);
+    bn_sysfiles_close(&sys);
     if (CPU_COUNT(&f->machine.cpus.online) == 0)
         return bn_fail(err, BITNET_E_FORMAT, "%s is no recording of a machine: it has no CPUs",
                        root);

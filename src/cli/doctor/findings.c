@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * doctor/findings.c: what is wrong with a machine, from facts alone. Every check leaves one finding,
- * also when all is well, unless what it is about is unknown or absent. docs/doctor.md explains each.
+ * also when all is well, unless what it is about is unknown or absent. docs/tune/doctor.md explains each.
  */
 #include "cli/doctor/doctor.h"
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static void check_selftest(struct doctor_findings *out, const struct doctor_fact
     doctor_todo(d, "bitnet doctor --backend scalar, and report what this says");
 }
 
-/* From docs/performance.md; of other pairs nobody has figures. */
+/* From docs/tune/performance.md; of other pairs nobody has figures. */
 static void check_backend(struct doctor_findings *out, const struct doctor_facts *f)
 {
     bool best = strcmp(f->backend, f->best_backend) == 0;

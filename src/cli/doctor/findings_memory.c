@@ -69,7 +69,7 @@ static void check_pages(struct doctor_findings *out, const struct doctor_facts *
     struct doctor_finding *d =
         doctor_add(out, "hugepages", DOCTOR_WARNING, "transparent huge pages are switched off");
     snprintf(d->how, sizeof d->how,
-             "the loss differs from machine to machine; docs/tuning.md has figures");
+             "the loss differs from machine to machine; docs/tune/tuning.md has figures");
     doctor_todo(d, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
 }
 

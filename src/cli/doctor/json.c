@@ -18,7 +18,7 @@ static void set_known(struct bn_json *o, const char *key, uint64_t v)
     bn_json_set(o, key, v ? bn_json_int((int64_t)v) : bn_json_null());
 }
 
-static void set_answer(struct bn_json *o, const char *key, enum bn_answer a)
+static void set_answer(struct bn_json *o, const char *key, enum bn_tristate a)
 {
     bn_json_set(o, key, a == BN_UNKNOWN ? bn_json_null() : bn_json_bool(a == BN_YES));
 }

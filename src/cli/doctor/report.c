@@ -12,7 +12,7 @@ static void subject(const char *name)
 
 static const char *known(const char *text) { return *text ? text : "unknown"; }
 
-static const char *answer(enum bn_answer a)
+static const char *answer(enum bn_tristate a)
 {
     return a == BN_UNKNOWN ? "unknown" : a == BN_YES ? "on" : "off";
 }

@@ -73,7 +73,7 @@ static bitnet_status read_prompt(struct load_dataset *d, const struct line *l, c
         return bn_fail(err, BITNET_E_LIMIT,
                        "%s is longer than %d bytes, or the file has more than %d prompts or %d "
                        "bytes",
-                       what, LINES_MAX_BYTES, LOAD_MAX_PROMPTS, LOAD_MAX_DATASET_BYTES);
+                       what, LINE_READER_MAX_BYTES, LOAD_MAX_PROMPTS, LOAD_MAX_DATASET_BYTES);
     BN_TRY(bn_json_parse(&line, l->text, l->n, 0, what, err));
     struct bn_json *messages = messages_of(line);
     bn_json_free(line);
@@ -86,18 +86,18 @@ static bitnet_status read_prompt(struct load_dataset *d, const struct line *l, c
 
 bitnet_status load_dataset_read(struct load_dataset *d, const char *path, bitnet_error *err)
 {
-    struct lines lines;
+    struct line_reader reader;
     struct line l;
     bool got = true;
     uint64_t bytes = 0;
     d->items = bn_json_array();
-    bitnet_status s = lines_open(&lines, path, err);
+    bitnet_status s = line_reader_open(&reader, path, err);
     while (s == BITNET_OK) {
-        s = lines_next(&lines, &l, &got, err);
+        s = line_reader_next(&reader, &l, &got, err);
         if (s != BITNET_OK || !got) break;
         if (l.n) s = read_prompt(d, &l, path, &bytes, err);
     }
-    lines_close(&lines);
+    line_reader_close(&reader);
     if (s == BITNET_OK && bn_json_size(d->items) == 0)
         s = bn_fail(err, BITNET_E_FORMAT, "'%.200s' holds no prompts", path);
     return s;

@@ -132,16 +132,16 @@ bitnet_status load_trace_read(struct load_trace *t, const char *path,
                               const struct load_trace_config *c, bitnet_error *err)
 {
     struct parser p = {.path = path, .config = c};
-    struct lines lines;
+    struct line_reader reader;
     struct line l;
     bool got = true;
-    bitnet_status s = lines_open(&lines, path, err);
+    bitnet_status s = line_reader_open(&reader, path, err);
     while (s == BITNET_OK && (!c->limit || t->n < c->limit)) {
-        s = lines_next(&lines, &l, &got, err);
+        s = line_reader_next(&reader, &l, &got, err);
         if (s != BITNET_OK || !got) break;
         if (l.n) s = read_line(&p, t, &l, err);
     }
-    lines_close(&lines);
+    line_reader_close(&reader);
     if (s == BITNET_OK && !t->n)
         s = bn_fail(err, BITNET_E_FORMAT, "'%.200s' holds no requests", path);
     return s;

@@ -6,8 +6,8 @@
 
 enum { FORM_MAX_BYTES = 1 << 20 };
 
-#define AT(field) offsetof(struct form_opts, field)
-const struct opt form_opts_table[] = {
+#define AT(field) offsetof(struct constraint_opts, field)
+const struct opt constraint_opts_table[] = {
     {.kind = OPT_STR,
      .name = "grammar",
      .metavar = "GBNF",
@@ -38,8 +38,8 @@ static bitnet_status text_or_file(const char **text, char **owned, bitnet_error 
     return BITNET_OK;
 }
 
-bitnet_status form_from_opts(bitnet_request *r, char **owned, const struct form_opts *o,
-                             bitnet_error *err)
+bitnet_status constraint_from_opts(bitnet_request *r, char **owned, const struct constraint_opts *o,
+                                   bitnet_error *err)
 {
     *owned = NULL;
     r->grammar = o->grammar;

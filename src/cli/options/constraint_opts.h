@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * constraint_opts.h: the form an answer must have, as options: the table for args.h, and from what was
+ * constraint_opts.h: constraints on generated text, as options: the table for args.h, and from what was
  * typed to bitnet_request.
  */
 #ifndef BN_CLI_OPTIONS_CONSTRAINT_OPTS_H
@@ -8,14 +8,14 @@
 
 #include "cli/core/args.h"
 
-struct form_opts {
+struct constraint_opts {
     const char *grammar, *json_schema; /* the text itself, or a file that holds it */
     bool json_object;
 };
-extern const struct opt form_opts_table[];
+extern const struct opt constraint_opts_table[];
 
 /* *r borrows from o and from *owned, which the caller frees after use. */
-bitnet_status form_from_opts(bitnet_request *r, char **owned, const struct form_opts *o,
-                             bitnet_error *err);
+bitnet_status constraint_from_opts(bitnet_request *r, char **owned, const struct constraint_opts *o,
+                                   bitnet_error *err);
 
 #endif

@@ -45,7 +45,7 @@ const struct opt model_opts_table[] = {
     {.kind = OPT_STR,
      .name = "backend",
      .metavar = "NAME",
-     .help = "the best kernels that may be used: auto, scalar, avx2, ...",
+     .help = "best kernels to use: auto, scalar, avx2, ...",
      .offset = offsetof(struct model_opts, backend),
      .initial = "auto",
      .env = "BITNET_BACKEND"},
@@ -53,7 +53,7 @@ const struct opt model_opts_table[] = {
      .letter = 't',
      .name = "threads",
      .metavar = "N",
-     .help = "threads; 0 takes one a usable core, without slow cores and as the quota allows",
+     .help = "threads; 0 is one per usable fast core, within the CPU quota",
      .offset = offsetof(struct model_opts, threads),
      .initial = "0",
      .min = 0,
@@ -61,7 +61,8 @@ const struct opt model_opts_table[] = {
      .given = offsetof(struct model_opts, threads_given)},
     {.kind = OPT_CHOICE,
      .name = "pin",
-     .help = "bind each thread but the first to a CPU of its own, if there are enough; auto is off",
+     .help =
+         "bind each thread except the first to a CPU of its own, if there are enough; auto is off",
      .offset = offsetof(struct model_opts, pin),
      .initial = "auto",
      .choices = "auto|on|off",
@@ -69,48 +70,46 @@ const struct opt model_opts_table[] = {
     {.kind = OPT_STR,
      .name = "cpus",
      .metavar = "LIST",
-     .help = "run on these CPUs only, as 0,2-3; threads are then counted among them",
+     .help = "run on these CPUs only, as 0,2-3",
      .offset = offsetof(struct model_opts, cpus)},
     {.kind = OPT_CHOICE,
      .name = "numa",
-     .help = "memory of several nodes: distribute spreads threads and weights over all of them, "
-             "isolate stays on one, replicate has a copy of the weights in each",
+     .help = "several memory nodes: distribute spreads threads and weights over all, isolate stays "
+             "on one, replicate keeps a copy of the weights on each",
      .offset = offsetof(struct model_opts, numa),
      .initial = "off",
      .choices = "off|distribute|isolate|replicate"},
     {.kind = OPT_CHOICE,
      .name = "activations",
-     .help = "how linear layers take their input; auto: as the model was trained, with int16 for "
-             "floats",
+     .help = "input of linear layers; auto: as the model was trained, int16 if trained with floats",
      .offset = offsetof(struct model_opts, activations),
      .initial = "auto",
      .choices = "auto|int16|int8|f32"},
     {.kind = OPT_CHOICE,
      .name = "i2s-layout",
-     .help = "layout of I2_S tensors in the file, where it is known to differ",
+     .help = "layout of I2_S tensors in the file, if it is known to differ",
      .offset = offsetof(struct model_opts, i2s_layout),
      .initial = "auto",
      .choices = "auto|128|64|rows4"},
     {.kind = OPT_CHOICE,
      .name = "layout",
-     .help = "layout of weights in memory; auto: b1 for binary ones; for large models t5 with "
-             "AVX-512, t3 from 2 threads on with AVX2; else t2; g2, g3 and g5 are for activations "
-             "in groups",
+     .help = "layout of weights in memory; auto: b1 for binary weights; for large models t5 with "
+             "AVX-512, t3 with AVX2 and 2 threads or more, otherwise t2; g2, g3 and g5 for models "
+             "trained with float activations",
      .offset = offsetof(struct model_opts, layout),
      .initial = "auto",
      .choices = "auto|t2|t3|t5|b1|g2|g3|g5",
      .given = offsetof(struct model_opts, layout_given)},
     {.kind = OPT_CHOICE,
      .name = "hugepages",
-     .help =
-         "what weights and caches lie in: transparent huge pages, which auto takes, small pages "
-         "only, or pages of 2 MiB or 1 GiB that were reserved; where these are not enough, thp",
+     .help = "page size of weights and caches: transparent huge pages (auto), small pages only, or "
+             "reserved pages of 2 MiB or 1 GiB, with thp if these run out",
      .offset = offsetof(struct model_opts, hugepages),
      .initial = "auto",
      .choices = "auto|off|thp|2m|1g"},
     {.kind = OPT_FLAG,
      .name = "mlock",
-     .help = "keep weights and caches from being swapped out; an error if that is not allowed",
+     .help = "lock weights and caches in memory; an error if that is not allowed",
      .offset = offsetof(struct model_opts, mlock)},
     {.kind = OPT_FLAG,
      .name = "no-mmap",
@@ -119,8 +118,8 @@ const struct opt model_opts_table[] = {
     {.kind = OPT_STR,
      .name = "cache",
      .metavar = "DIR",
-     .help = "where packed copies of large models are kept, so that the next start need not pack "
-             "them; 'off': nowhere; auto: bitnet in $XDG_CACHE_HOME or ~/.cache",
+     .help = "folder for packed copies of large models, which make the next start fast; 'off': "
+             "none; auto: bitnet in $XDG_CACHE_HOME or ~/.cache",
      .offset = offsetof(struct model_opts, cache),
      .initial = "auto",
      .env = "BITNET_CACHE"},
@@ -131,23 +130,23 @@ const struct opt model_opts_table[] = {
     {.kind = OPT_SIZE,
      .name = "cache-size",
      .metavar = "BYTES",
-     .help = "what all copies in it may take; those used longest ago go first; auto is 20G",
+     .help = "size limit of all copies; the least recently used go first; auto is 20G",
      .offset = offsetof(struct model_opts, cache_max_bytes),
      .initial = "auto"},
     {.kind = OPT_SIZE,
      .name = "cache-from",
      .metavar = "BYTES",
-     .help = "packed weights of fewer bytes are not kept; auto is 256M",
+     .help = "do not keep copies with fewer bytes; auto is 256M",
      .offset = offsetof(struct model_opts, cache_min_bytes),
      .initial = "auto"},
     {.kind = OPT_FLAG,
      .name = "verify",
-     .help = "check packed weights before the first token, not beside it",
+     .help = "verify packed weights before the first token, not in the background",
      .offset = offsetof(struct model_opts, verify)},
     {.kind = OPT_U32,
      .name = "prefetch-distance",
      .metavar = "BYTES",
-     .help = "how far ahead weights are asked for; 0 takes 4096, 1 asks for nothing",
+     .help = "how far ahead to prefetch weights; 0 is 4096, 1 is no prefetching",
      .offset = offsetof(struct model_opts, prefetch_bytes),
      .initial = "0",
      .min = 0,
@@ -156,10 +155,8 @@ const struct opt model_opts_table[] = {
     {.kind = OPT_STR,
      .name = "tuning",
      .metavar = "FILE",
-     .help =
-         "where 'bench --autotune' leaves what it finds for this machine and model, and options "
-         "that are not given are looked up; 'off': nowhere; auto: bitnet/tuning.json in "
-         "$XDG_CONFIG_HOME or ~/.config",
+     .help = "tuning file: 'bench --autotune' writes it, and options that are not given are looked "
+             "up there; 'off': none; auto: bitnet/tuning.json in $XDG_CONFIG_HOME or ~/.config",
      .offset = offsetof(struct model_opts, tuning),
      .initial = "auto",
      .env = "BITNET_TUNING"},
@@ -171,7 +168,7 @@ const struct opt prompt_batch_table[] = {
      .letter = 'b',
      .name = "batch-size",
      .metavar = "N",
-     .help = "tokens of the prompt that are computed together; 0 takes the tuned number, else 512",
+     .help = "prompt tokens computed together; 0 is the tuned number, otherwise 512",
      .offset = offsetof(struct engine_opts, batch_tokens),
      .initial = "0",
      .min = 0,
@@ -184,7 +181,7 @@ const struct opt engine_opts_table[] = {
      .letter = 'c',
      .name = "ctx-size",
      .metavar = "N",
-     .help = "tokens that fit, prompt and answer together; 0 takes the model's, at most 4096",
+     .help = "context size in tokens, prompt and answer together; 0 is the model's, at most 4096",
      .offset = offsetof(struct engine_opts, ctx_tokens),
      .initial = "0",
      .aliases = "ctx",
@@ -193,16 +190,16 @@ const struct opt engine_opts_table[] = {
     MODEL_KV_OPTS(offsetof(struct engine_opts, kv), "f16"),
     {.kind = OPT_CHOICE,
      .name = "head",
-     .help = "how the next token is found: exact computes every logit; screened, with the same "
-             "tokens, only those that can win; int8 every logit from a copy of the head rounded to "
-             "8 bits, which changes them a little; auto screens large heads",
+     .help = "output head: exact computes every logit; screened only those that can win, with the "
+             "same tokens; int8 every logit from a copy rounded to 8 bits, which changes them "
+             "slightly; auto screens large heads",
      .offset = offsetof(struct engine_opts, head),
      .initial = "auto",
      .choices = "auto|exact|screened|int8"},
     {.kind = OPT_CHOICE,
      .name = "ffn",
-     .help = "feed-forward layers of a single token: dense computes all; skip, with the same "
-             "results, leaves out what is multiplied by zero (ReLU^2 models; takes memory for a "
+     .help = "feed-forward layers of a single token: dense computes everything; skip leaves out "
+             "what is multiplied by zero, with the same results (ReLU^2 models; takes memory for a "
              "second copy); auto skips in large models where it pays",
      .offset = offsetof(struct engine_opts, ffn),
      .initial = "auto",
@@ -210,17 +207,17 @@ const struct opt engine_opts_table[] = {
     {.kind = OPT_END},
 };
 
-const struct opt guess_table[] = {
+const struct opt draft_table[] = {
     {.kind = OPT_CHOICE,
      .name = "speculation",
-     .help = "guess tokens from the text so far and check them in one step; auto: where it pays",
+     .help = "draft tokens from the text so far and verify them in one step; auto: where it pays",
      .offset = offsetof(struct engine_opts, speculation),
      .initial = "auto",
      .choices = "auto|on|off"},
     {.kind = OPT_U32,
      .name = "draft-tokens",
      .metavar = "N",
-     .help = "guesses in one step; 0 takes 4",
+     .help = "draft tokens per step; 0 is 4",
      .offset = offsetof(struct engine_opts, draft_tokens),
      .initial = "0",
      .min = 0,
@@ -232,9 +229,8 @@ const struct opt state_table[] = {
     {.kind = OPT_SIZE,
      .name = "state-cache",
      .metavar = "BYTES",
-     .help =
-         "memory for states of texts that may be taken up again, of models with recurrent states "
-         "(qwen35); 512M, 4G; auto is an eighth of what is available, off reads such texts again",
+     .help = "memory for saved recurrent states (qwen35), from which texts can be resumed; 512M, "
+             "4G; auto is an eighth of the available memory, off reads such texts again",
      .offset = offsetof(struct engine_opts, state_cache_bytes),
      .initial = "auto"},
     {.kind = OPT_END},
@@ -243,9 +239,7 @@ const struct opt state_table[] = {
 const struct opt warmup_table[] = {
     {.kind = OPT_FLAG,
      .name = "warmup",
-     .help =
-         "before the first token, touch all memory that will be used, and keep the model's file "
-         "in memory",
+     .help = "touch all memory before the first token, and keep the model's file in memory",
      .offset = offsetof(struct engine_opts, warmup)},
     {.kind = OPT_END},
 };
@@ -255,7 +249,7 @@ const struct opt seqs_opts_table[] = {
      .letter = 'b',
      .name = "batch-size",
      .metavar = "N",
-     .help = "sequences that are computed together",
+     .help = "sequences computed together",
      .offset = offsetof(struct seqs_opts, max_seqs),
      .initial = "8",
      .aliases = "max-num-seqs max-batch-size",
@@ -264,7 +258,7 @@ const struct opt seqs_opts_table[] = {
     {.kind = OPT_U32,
      .name = "max-num-batched-tokens",
      .metavar = "N",
-     .help = "tokens that are computed in one step; 0 takes the tuned number, else 512",
+     .help = "tokens computed in one step; 0 is the tuned number, otherwise 512",
      .offset = offsetof(struct seqs_opts, batch_tokens),
      .initial = "0",
      .min = 0,
@@ -272,16 +266,15 @@ const struct opt seqs_opts_table[] = {
     {.kind = OPT_U32,
      .name = "kv-tokens",
      .metavar = "N",
-     .help =
-         "tokens that the attention cache holds, all sequences together; 0 is enough for all at "
-         "full length",
+     .help = "capacity of the KV cache in tokens, all sequences together; 0 is enough for all at "
+             "full length",
      .offset = offsetof(struct seqs_opts, kv_tokens),
      .initial = "0",
      .min = 0,
      .max = 1 << 30},
     {.kind = OPT_CHOICE,
      .name = "prefix-cache",
-     .help = "use beginnings of texts that are in the attention cache again",
+     .help = "reuse common prefixes that are in the KV cache",
      .offset = offsetof(struct seqs_opts, prefix_cache),
      .initial = "auto",
      .choices = "auto|on|off"},
@@ -377,9 +370,9 @@ static int open_with(bitnet_model **out, const char *typed, bitnet_model_options
 static void take_tuning(struct model_opts *o, const char *path)
 {
     char text[128], note[sizeof(bitnet_error) + 64];
-    struct tuning *t = &o->tuned;
+    struct autotune_values *t = &o->tuned;
     bitnet_error err;
-    if (tuning_look(t, o->tuning, path, o->backend, o->activations, &err) != BITNET_OK) {
+    if (autotune_file_look(t, o->tuning, path, o->backend, o->activations, &err) != BITNET_OK) {
         snprintf(note, sizeof note, "%s; nothing is taken from it", err.text);
         term_note(note);
         return;
@@ -393,7 +386,7 @@ static void take_tuning(struct model_opts *o, const char *path)
     if (*t->pin) o->pin = t->pin;
     if (t->prefetch_bytes) o->prefetch_bytes = t->prefetch_bytes;
     if (!t->threads && !*t->layout && !*t->pin && !t->prefetch_bytes && !t->batch_tokens) return;
-    tuning_describe(text, sizeof text, t);
+    autotune_file_describe(text, sizeof text, t);
     snprintf(note, sizeof note,
              "tuned for this machine: %s (bench --autotune, %s); options count more, --tuning off "
              "ignores it",

@@ -7,7 +7,7 @@
 #define BN_CLI_OPTIONS_MODEL_OPTS_H
 
 #include "cli/core/args.h"
-#include "app/tuning.h"
+#include "app/autotune_file.h"
 
 /* -m/--model alone, for commands that only look at a file or its vocabulary. */
 struct model_path {
@@ -23,7 +23,7 @@ struct model_opts {
     bool mlock, no_mmap, no_cache, verify;
     bool cache_read_only; /* for commands that measure: nothing is written beside them */
     bool threads_given, layout_given, pin_given, prefetch_given;
-    struct tuning tuned; /* what was taken from the tuning file, set by model_open */
+    struct autotune_values tuned; /* what was taken from the tuning file, set by model_open */
 };
 extern const struct opt model_opts_table[];
 
@@ -34,30 +34,31 @@ struct kv_opts {
     bool int2;
 };
 #define MODEL_KV_CHOICES "f16|bf16|f32|fp8|fp8_e4m3|fp8_e5m2|int8|int4|int2|q8_0|q4_0"
-#define MODEL_KV_OPTS(at, type)                                                                \
-    {.kind = OPT_CHOICE,                                                                       \
-     .name = "kv-type",                                                                        \
-     .help = "type of the attention cache; fp8 is fp8_e4m3, q8_0 int8, q4_0 int4",             \
-     .offset = (at) + offsetof(struct kv_opts, keys),                                          \
-     .initial = type,                                                                          \
-     .aliases = "cache-type-k",                                                                \
-     .choices = MODEL_KV_CHOICES},                                                             \
-        {.kind = OPT_CHOICE,                                                                   \
-         .name = "kv-type-v",                                                                  \
-         .help = "type of the values in it; auto: that of --kv-type, which then is the keys'", \
-         .offset = (at) + offsetof(struct kv_opts, values),                                    \
-         .initial = "auto",                                                                    \
-         .aliases = "cache-type-v",                                                            \
-         .choices = "auto|" MODEL_KV_CHOICES},                                                 \
-        {.kind = OPT_CHOICE,                                                                   \
-         .name = "state-type",                                                                 \
-         .help = "recurrent states (qwen35): bf16 takes half the memory and rounds them",      \
-         .offset = (at) + offsetof(struct kv_opts, states),                                    \
-         .initial = "f32",                                                                     \
-         .choices = "f32|bf16"},                                                               \
-    {                                                                                          \
-        .kind = OPT_FLAG, .name = "kv-int2", .help = "the same as --kv-type int2",             \
-        .offset = (at) + offsetof(struct kv_opts, int2)                                        \
+#define MODEL_KV_OPTS(at, type)                                                                   \
+    {.kind = OPT_CHOICE,                                                                          \
+     .name = "kv-type",                                                                           \
+     .help = "type of the KV cache; fp8 is fp8_e4m3, q8_0 int8, q4_0 int4",                       \
+     .offset = (at) + offsetof(struct kv_opts, keys),                                             \
+     .initial = type,                                                                             \
+     .aliases = "cache-type-k",                                                                   \
+     .choices = MODEL_KV_CHOICES},                                                                \
+        {.kind = OPT_CHOICE,                                                                      \
+         .name = "kv-type-v",                                                                     \
+         .help =                                                                                  \
+             "type of its values; auto: that of --kv-type, which otherwise applies to keys only", \
+         .offset = (at) + offsetof(struct kv_opts, values),                                       \
+         .initial = "auto",                                                                       \
+         .aliases = "cache-type-v",                                                               \
+         .choices = "auto|" MODEL_KV_CHOICES},                                                    \
+        {.kind = OPT_CHOICE,                                                                      \
+         .name = "state-type",                                                                    \
+         .help = "type of recurrent states (qwen35): bf16 takes half the memory and rounds them", \
+         .offset = (at) + offsetof(struct kv_opts, states),                                       \
+         .initial = "f32",                                                                        \
+         .choices = "f32|bf16"},                                                                  \
+    {                                                                                             \
+        .kind = OPT_FLAG, .name = "kv-int2", .help = "the same as --kv-type int2",                \
+        .offset = (at) + offsetof(struct kv_opts, int2)                                           \
     }
 
 struct engine_opts {
@@ -71,7 +72,7 @@ extern const struct opt engine_opts_table[];
 /* --batch-size of commands that run one sequence at a time; part of struct engine_opts */
 extern const struct opt prompt_batch_table[];
 /* --speculation and --draft-tokens, of commands that answer; part of struct engine_opts */
-extern const struct opt guess_table[];
+extern const struct opt draft_table[];
 
 /* --state-cache, of commands that use texts again; part of struct engine_opts */
 extern const struct opt state_table[];

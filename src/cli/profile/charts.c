@@ -51,8 +51,8 @@ static size_t count(const struct bn_json *phase, const char *list)
 
 void chart_gauge(struct bn_buf *b, double share, const char *what)
 {
-    char text[SHOW_BYTES];
-    show_share(text, share);
+    char text[UNITS_BYTES];
+    units_share(text, share);
     svg_fluid_begin(b, GAUGE_HEIGHT, what);
     svg_block(b, &(struct svg_block){0, 1, 0, GAUGE_HEIGHT, "track", text, NULL});
     svg_block(b, &(struct svg_block){0, fmin(share, 1), 0, GAUGE_HEIGHT, "gauge", text, NULL});
@@ -63,10 +63,10 @@ void chart_gauge(struct bn_buf *b, double share, const char *what)
 static double draw_part(struct bn_buf *b, double x, double ns, double whole, int height,
                         const char *kind, const char *label)
 {
-    char tip[TIP_BYTES], time[SHOW_BYTES], share[SHOW_BYTES];
+    char tip[TIP_BYTES], time[UNITS_BYTES], share[UNITS_BYTES];
     double width = whole > 0 ? ns / whole : 0;
-    snprintf(tip, sizeof tip, "%s: %s a token, %s", kind, show_time(time, ns),
-             show_share(share, width));
+    snprintf(tip, sizeof tip, "%s: %s a token, %s", kind, units_time(time, ns),
+             units_share(share, width));
     if (width > TOO_SMALL)
         svg_block(b, &(struct svg_block){x, width, 0, height, chart_kind_class(kind), tip, label});
     return x + width;
@@ -74,7 +74,7 @@ static double draw_part(struct bn_buf *b, double x, double ns, double whole, int
 
 void chart_kinds(struct bn_buf *b, const struct bn_json *phase)
 {
-    char text[SHOW_BYTES];
+    char text[UNITS_BYTES];
     double sum = 0, x = 0;
     for (size_t i = 0; i < count(phase, "kinds"); i++)
         sum += report_number(item(phase, "kinds", i), "ns_per_token");
@@ -90,9 +90,9 @@ void chart_kinds(struct bn_buf *b, const struct bn_json *phase)
         const struct bn_json *k = item(phase, "kinds", i);
         bn_buf_printf(b, "<li><i class=\"%s\"></i>", chart_kind_class(report_text(k, "kind")));
         svg_text(b, report_text(k, "kind"));
-        bn_buf_printf(b, " <b>%s</b> ", show_share(text, report_number(k, "share")));
+        bn_buf_printf(b, " <b>%s</b> ", units_share(text, report_number(k, "share")));
         bn_buf_printf(b, "<span>%s</span></li>\n",
-                      show_time(text, report_number(k, "ns_per_token")));
+                      units_time(text, report_number(k, "ns_per_token")));
     }
     bn_buf_puts(b, "</ul>\n");
 }
@@ -108,7 +108,7 @@ static double worker_ns(const struct bn_json *phase, const struct bn_json *worke
 
 void chart_workers(struct bn_buf *b, const struct bn_json *phase)
 {
-    char text[SHOW_BYTES];
+    char text[UNITS_BYTES];
     double most = 0;
     for (size_t i = 0; i < count(phase, "workers"); i++)
         most = fmax(most, worker_ns(phase, item(phase, "workers", i)));
@@ -124,7 +124,7 @@ void chart_workers(struct bn_buf *b, const struct bn_json *phase)
         }
         svg_end(b);
         bn_buf_printf(b, "</td><td class=\"n\">waits %s</td></tr>\n",
-                      show_share(text, report_number(w, "wait_share")));
+                      units_share(text, report_number(w, "wait_share")));
     }
     bn_buf_puts(b, "</table>\n");
 }
@@ -140,7 +140,7 @@ static double plot_y(double value, double max)
 static void plot_begin(struct bn_buf *b, double max, const char *(*show)(char *, double),
                        const char *what)
 {
-    char text[SHOW_BYTES];
+    char text[UNITS_BYTES];
     bn_buf_printf(b, "<div class=\"plot\"><svg width=\"%d\" height=\"%d\" aria-hidden=\"true\">\n",
                   AXIS_WIDTH, PLOT_HEIGHT);
     for (int i = 0; i <= SVG_TICKS; i++)
@@ -184,11 +184,11 @@ static void draw_column(struct bn_buf *b, const struct bn_json *phase, size_t i,
     double n = (double)count(phase, "layers"), whole = report_number(layer, "ns_per_token"), at = 0;
     for (size_t k = 0; k < count(phase, "kinds"); k++) {
         const char *kind = report_text(item(phase, "kinds", k), "kind");
-        char tip[TIP_BYTES], time[SHOW_BYTES], all[SHOW_BYTES];
+        char tip[TIP_BYTES], time[UNITS_BYTES], all[UNITS_BYTES];
         double ns = kind_ns(phase, ops, kind);
         if (!(ns > 0)) continue;
         snprintf(tip, sizeof tip, "layer %.0f, %s: %s of %s a token", report_number(layer, "layer"),
-                 kind, show_time(time, ns), show_time(all, whole));
+                 kind, units_time(time, ns), units_time(all, whole));
         struct svg_block block = {.x = ((double)i + 0.1) / n,
                                   .width = 0.8 / n,
                                   .y = plot_y(at + ns, max),
@@ -207,11 +207,11 @@ void chart_layers(struct bn_buf *b, const struct bn_json *phase)
     for (size_t i = 0; i < n; i++)
         most = fmax(most, report_number(item(phase, "layers", i), "ns_per_token"));
     most = svg_round_up(most);
-    plot_begin(b, most, show_time, "time of a token in every layer");
+    plot_begin(b, most, units_time, "time of a token in every layer");
     for (size_t i = 0; i < n; i++) draw_column(b, phase, i, most);
     size_t step = (n + 39) / 40, far = step * (n > 10 ? 5 : 1);
     for (size_t i = 0; i < n; i += step) {
-        char text[SHOW_BYTES];
+        char text[UNITS_BYTES];
         snprintf(text, sizeof text, "%.0f", report_number(item(phase, "layers", i), "layer"));
         plot_mark(b, ((double)i + 0.5) / (double)n, i % far ? "mid wide" : "mid", text);
     }
@@ -228,7 +228,7 @@ void chart_line(struct bn_buf *b, const struct bn_json *points, const char *what
         most = fmax(most, bn_json_number(bn_json_at(p, 1)));
     }
     most = svg_round_up(most);
-    plot_begin(b, most, show_count, what);
+    plot_begin(b, most, units_count, what);
     bn_buf_printf(b,
                   "<svg viewBox=\"0 0 1000 %d\" preserveAspectRatio=\"none\"><polyline points=\"",
                   PLOT_HEIGHT);
@@ -239,9 +239,9 @@ void chart_line(struct bn_buf *b, const struct bn_json *points, const char *what
                       plot_y(bn_json_number(bn_json_at(p, 1)), most));
     }
     bn_buf_puts(b, "\"/></svg>\n");
-    char text[SHOW_BYTES];
+    char text[UNITS_BYTES];
     plot_mark(b, 0, "start", "0 s");
-    plot_mark(b, 1, "end", show_time(text, last * 1e9));
+    plot_mark(b, 1, "end", units_time(text, last * 1e9));
     plot_end(b);
 }
 
@@ -260,11 +260,11 @@ enum flame_row { ROW_PHASE, ROW_GROUP, ROW_KIND, ROW_OP, FLAME_ROWS };
 static void flame_block(const struct flame *f, enum flame_row row, double x, double ns,
                         const char *css, const char *path, const char *label)
 {
-    char tip[TIP_BYTES], time[SHOW_BYTES], share[SHOW_BYTES];
+    char tip[TIP_BYTES], time[UNITS_BYTES], share[UNITS_BYTES];
     double width = f->whole > 0 ? ns / f->whole : 0;
     if (width < TOO_SMALL) return;
-    snprintf(tip, sizeof tip, "%s%s: %s a token, %s", path, label, show_time(time, ns),
-             show_share(share, width));
+    snprintf(tip, sizeof tip, "%s%s: %s a token, %s", path, label, units_time(time, ns),
+             units_share(share, width));
     svg_block(f->out, &(struct svg_block){x / f->whole, width, row * FLAME_ROW, FLAME_ROW - 1, css,
                                           tip, label});
 }

@@ -43,11 +43,11 @@ static void card_speed(struct bn_buf *b, const char *name, const struct bn_json 
 {
     const struct bn_json *ms = bn_json_get(p, "step_ms");
     double speed = report_number(p, "tok_per_s");
-    char text[SHOW_BYTES], high[SHOW_BYTES];
+    char text[UNITS_BYTES], high[UNITS_BYTES];
     snprintf(text, sizeof text, "%.*f", speed < 100, speed);
     card(b, name, "tok_per_s", "Tokens a second", text);
-    bn_buf_printf(b, "<p>a step %s, P99 %s</p>\n", show_time(text, report_number(ms, "p50") * 1e6),
-                  show_time(high, report_number(ms, "p99") * 1e6));
+    bn_buf_printf(b, "<p>a step %s, P99 %s</p>\n", units_time(text, report_number(ms, "p50") * 1e6),
+                  units_time(high, report_number(ms, "p99") * 1e6));
     card_end(b);
 }
 
@@ -55,25 +55,25 @@ static void card_bytes(struct bn_buf *b, const char *name, const struct bn_json 
                        double bandwidth)
 {
     const struct bn_json *share = bn_json_get(p, "roofline_share");
-    char text[SHOW_BYTES], rate[SHOW_BYTES];
+    char text[UNITS_BYTES], rate[UNITS_BYTES];
     card(b, name, "bytes_per_s", "Read from memory",
-         show_rate(text, report_number(p, "bytes_per_s")));
-    bn_buf_printf(b, "<p>%s a token</p>\n", show_size(text, report_number(p, "bytes_per_token")));
+         units_rate(text, report_number(p, "bytes_per_s")));
+    bn_buf_printf(b, "<p>%s a token</p>\n", units_size(text, report_number(p, "bytes_per_token")));
     card_end(b);
     if (!bn_json_is_number(share)) return;
     card(b, name, "roofline_share", "Share of the roofline",
-         show_share(text, bn_json_number(share)));
+         units_share(text, bn_json_number(share)));
     chart_gauge(b, bn_json_number(share), "share of the roofline");
-    bn_buf_printf(b, "<p>of %s, measured here</p>\n", show_rate(rate, bandwidth));
+    bn_buf_printf(b, "<p>of %s, measured here</p>\n", units_rate(rate, bandwidth));
     card_end(b);
 }
 
 static void card_kernel(struct bn_buf *b, const char *name, const struct bn_json *p)
 {
     const struct bn_json *share = bn_json_get(p, "kernel_share");
-    char text[SHOW_BYTES];
+    char text[UNITS_BYTES];
     if (!bn_json_is_number(share)) return;
-    card(b, name, "kernel_share", "Share of the kernel", show_share(text, bn_json_number(share)));
+    card(b, name, "kernel_share", "Share of the kernel", units_share(text, bn_json_number(share)));
     chart_gauge(b, bn_json_number(share), "share of the kernel's speed");
     bn_buf_puts(b, "<p>of its speed with weights in the cache</p>\n");
     card_end(b);
@@ -82,15 +82,15 @@ static void card_kernel(struct bn_buf *b, const char *name, const struct bn_json
 static void card_system(struct bn_buf *b, const char *name, const struct bn_json *p)
 {
     const struct bn_json *faults = bn_json_get(p, "page_faults");
-    char minor[SHOW_BYTES], major[SHOW_BYTES], text[SHOW_BYTES];
+    char minor[UNITS_BYTES], major[UNITS_BYTES], text[UNITS_BYTES];
     double n_minor = report_number(faults, "minor_per_token"),
            n_major = report_number(faults, "major_per_token");
-    card(b, name, "page_faults", "Page faults a token", show_count(text, n_minor + n_major));
-    bn_buf_printf(b, "<p>%s minor, %s major</p>\n", show_count(minor, n_minor),
-                  show_count(major, n_major));
+    card(b, name, "page_faults", "Page faults a token", units_count(text, n_minor + n_major));
+    bn_buf_printf(b, "<p>%s minor, %s major</p>\n", units_count(minor, n_minor),
+                  units_count(major, n_major));
     card_end(b);
     card(b, name, "heap_allocations_per_token", "Allocations a token",
-         show_count(text, report_number(p, "heap_allocations_per_token")));
+         units_count(text, report_number(p, "heap_allocations_per_token")));
     bn_buf_puts(b, "<p>malloc and its kin</p>\n");
     card_end(b);
 }
@@ -98,12 +98,12 @@ static void card_system(struct bn_buf *b, const char *name, const struct bn_json
 static void card_energy(struct bn_buf *b, const char *name, const struct bn_json *p)
 {
     const struct bn_json *e = bn_json_get(p, "energy");
-    char text[SHOW_BYTES];
+    char text[UNITS_BYTES];
     if (missing(e)) return;
     card(b, name, "joules_per_token", "Joules a token",
-         show_count(text, report_number(e, "joules_per_token")));
+         units_count(text, report_number(e, "joules_per_token")));
     bn_buf_printf(b, "<p>%s W, the whole package</p>\n",
-                  show_count(text, report_number(e, "watts")));
+                  units_count(text, report_number(e, "watts")));
     card_end(b);
 }
 
@@ -116,7 +116,7 @@ static void put_cell(struct bn_buf *b, bool known, const char *text)
 
 static void put_op(struct bn_buf *b, const struct bn_json *op, double most)
 {
-    char text[SHOW_BYTES];
+    char text[UNITS_BYTES];
     double bytes = report_number(op, "bytes_per_token"), macs = report_number(op, "macs_per_s"),
            ns = report_number(op, "ns_per_token");
     const struct bn_json *roofline = bn_json_get(op, "roofline_share");
@@ -126,19 +126,19 @@ static void put_op(struct bn_buf *b, const struct bn_json *op, double most)
     bn_buf_printf(b, "\"><th><i class=\"%s\"></i>", css);
     svg_text(b, report_text(op, "op"));
     bn_buf_puts(b, "</th>");
-    put_cell(b, true, show_time(text, ns));
+    put_cell(b, true, units_time(text, ns));
     bn_buf_puts(b, "<td class=\"bar\">");
     svg_fluid_begin(b, 12, "");
     svg_block(b, &(struct svg_block){0, most > 0 ? ns / most : 0, 0, 12, css, text, NULL});
     svg_end(b);
     bn_buf_puts(b, "</td>");
-    put_cell(b, true, show_share(text, report_number(op, "share")));
-    put_cell(b, true, show_count(text, report_number(op, "calls_per_token")));
-    put_cell(b, bytes > 0, show_size(text, bytes));
-    put_cell(b, bytes > 0, show_rate(text, report_number(op, "bytes_per_s")));
+    put_cell(b, true, units_share(text, report_number(op, "share")));
+    put_cell(b, true, units_count(text, report_number(op, "calls_per_token")));
+    put_cell(b, bytes > 0, units_size(text, bytes));
+    put_cell(b, bytes > 0, units_rate(text, report_number(op, "bytes_per_s")));
     put_cell(b, bytes > 0 && bn_json_is_number(roofline),
-             show_share(text, bn_json_number(roofline)));
-    put_cell(b, macs > 0, show_count(text, macs));
+             units_share(text, bn_json_number(roofline)));
+    put_cell(b, macs > 0, units_count(text, macs));
     bn_buf_puts(b, "</tr>\n");
 }
 
@@ -200,7 +200,7 @@ static bool is_first(const struct bn_json *counters, const char *wanted)
 static void put_counters(struct bn_buf *b, const struct bn_json *counters)
 {
     const char *name, *why = missing(counters);
-    char text[SHOW_BYTES];
+    char text[UNITS_BYTES];
     struct bn_json *c;
     if (why) {
         put_missing(b, "Counters of the CPU", why);
@@ -214,7 +214,8 @@ static void put_counters(struct bn_buf *b, const struct bn_json *counters)
         bn_buf_puts(b, "<tr><th>");
         svg_text(b, name);
         bn_buf_puts(b, "</th>");
-        put_cell(b, true, bn_ends_with(name, "-clock") ? show_time(text, n) : show_count(text, n));
+        put_cell(b, true,
+                 bn_ends_with(name, "-clock") ? units_time(text, n) : units_count(text, n));
         put_ratio(b, c);
         bn_buf_puts(b, "</tr>\n");
     }
@@ -269,7 +270,7 @@ static void put_phase(struct bn_buf *b, const struct bn_json *report, const char
     const struct bn_json *phase = bn_json_get(bn_json_get(report, "phases"), name);
     double bandwidth = report_number(bn_json_get(report, "machine"), "bandwidth_bytes_per_s");
     double steps = report_number(phase, "steps");
-    char time[SHOW_BYTES];
+    char time[UNITS_BYTES];
     if (!(report_number(phase, "tokens") > 0)) return;
     struct bn_json *p = bn_json_copy((struct bn_json *)phase);
     bn_json_set(p, "kinds", sorted(bn_json_get(phase, "kinds")));
@@ -279,7 +280,7 @@ static void put_phase(struct bn_buf *b, const struct bn_json *report, const char
                   name, title, report_number(p, "tokens"), steps, steps == 1 ? "" : "s");
     bn_buf_printf(
         b, "%s by the clock; the parts add up to %.2f %% of it.</p>\n<div class=\"cards\">\n",
-        show_time(time, report_number(p, "wall_ns")), report_number(p, "parts_share") * 100);
+        units_time(time, report_number(p, "wall_ns")), report_number(p, "parts_share") * 100);
     card_speed(b, name, p);
     card_bytes(b, name, p, bandwidth);
     card_kernel(b, name, p);
@@ -303,13 +304,13 @@ static const struct unit {
     const char *(*show)(char *, double);
     bool keep; /* in the name: the figure does not say it */
 } units[] = {
-    {"_bytes_per_s", show_rate, false}, {"_bytes", show_size, false}, {"_ns", show_time, false},
-    {"share", show_share, true},        {"others", show_share, true},
+    {"_bytes_per_s", units_rate, false}, {"_bytes", units_size, false}, {"_ns", units_time, false},
+    {"share", units_share, true},        {"others", units_share, true},
 };
 
 static void put_fact(struct bn_buf *b, const char *key, const struct bn_json *v)
 {
-    char text[SHOW_BYTES], name[64];
+    char text[UNITS_BYTES], name[64];
     const struct unit *unit = NULL;
     for (size_t i = 0; i < BN_ARRAY_LEN(units); i++)
         if (bn_json_is_number(v) && !unit && bn_ends_with(key, units[i].end)) unit = &units[i];

@@ -15,7 +15,7 @@ bool sensors_number(double *out, const char *path, ...)
     int n = vsnprintf(name, sizeof name, path, ap);
     va_end(ap);
     if (n < 0 || (size_t)n >= sizeof name ||
-        !bn_tree_text(&bn_tree_here, text, sizeof text, "%s", name))
+        !bn_sysfiles_text(&bn_sysfiles_here, text, sizeof text, "%s", name))
         return false;
     *out = strtod(text, &end);
     return end != text;
@@ -114,7 +114,7 @@ static void add_domain(struct sensor_energy *e, const char *folder)
 {
     char path[SENSORS_PATH_BYTES + 16], name[64];
     snprintf(path, sizeof path, "%s/name", folder);
-    if (!bn_tree_text(&bn_tree_here, name, sizeof name, "%s", path) ||
+    if (!bn_sysfiles_text(&bn_sysfiles_here, name, sizeof name, "%s", path) ||
         strncmp(name, "package", 7) != 0)
         return;
     snprintf(path, sizeof path, "%s/energy_uj", folder);

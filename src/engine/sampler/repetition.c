@@ -22,13 +22,13 @@ static uint32_t hash(const int32_t *gram)
     return (uint32_t)bn_mix64(h + (uint32_t)gram[2]);
 }
 
-void bn_repetition_push(struct bn_repetition *r, const int32_t *answer, uint32_t n)
+void bn_repetition_push(struct bn_repetition *r, const int32_t *tokens, uint32_t n)
 {
     if (n < BN_REPETITION_GRAM) return;
     uint32_t start = n - BN_REPETITION_GRAM;
-    const int32_t *gram = answer + start;
+    const int32_t *gram = tokens + start;
     uint32_t i = hash(gram) & r->mask;
-    while (r->table[i] && memcmp(answer + r->table[i] - 1, gram, BN_REPETITION_GRAM * sizeof *gram))
+    while (r->table[i] && memcmp(tokens + r->table[i] - 1, gram, BN_REPETITION_GRAM * sizeof *gram))
         i = (i + 1) & r->mask;
     r->n_grams++;
     if (r->table[i]) r->n_repeated++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How much an answer repeats itself: the share of its 3-grams (three tokens in a row) that stood in it
+ * How much a generated text repeats itself: the share of its 3-grams (three tokens in a row) that stood in it
  * before. One look into a table a token; exact, since tokens are compared, not only their hashes. */
 #ifndef BN_ENGINE_SAMPLER_REPETITION_H
 #define BN_ENGINE_SAMPLER_REPETITION_H
@@ -14,11 +14,11 @@ struct bn_repetition {
     uint32_t n_grams, n_repeated;
 };
 
-/* For answers of up to n tokens. */
+/* For texts of up to n tokens. */
 bitnet_status bn_repetition_open(struct bn_repetition *r, uint32_t n, bitnet_error *err);
 void bn_repetition_close(struct bn_repetition *r);
-/* The answer has n tokens now, one more than before. */
-void bn_repetition_push(struct bn_repetition *r, const int32_t *answer, uint32_t n);
+/* The text has n tokens now, one more than before. */
+void bn_repetition_push(struct bn_repetition *r, const int32_t *tokens, uint32_t n);
 /* 0 as long as there is no 3-gram. */
 double bn_repetition_score(const struct bn_repetition *r);
 

@@ -44,12 +44,12 @@ int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uin
 struct bn_sampler;
 
 /* Copies what it needs of the options, which must have passed bn_sampling_check. limit: tokens of
- * prompt and answer together. t may be NULL: DRY has no breakers then. */
+ * prompt and generated tokens together. t may be NULL: DRY has no breakers then. */
 bitnet_status bn_sampler_open(struct bn_sampler **out, const bitnet_sampling *s, uint32_t n_vocab,
                               const struct bn_tokenizer *t, const int32_t *prompt,
                               uint32_t n_prompt, uint32_t limit, bitnet_error *err);
 void bn_sampler_close(struct bn_sampler *s); /* NULL is fine */
-/* The answer goes on with this token. */
+/* The sequence goes on with this token. */
 void bn_sampler_push(struct bn_sampler *s, int32_t token);
 /* What the head must give for the token at this position. whole: somebody else needs all logits, a
  * mask or log-probabilities. Does not depend on the text so far. */
@@ -63,7 +63,7 @@ struct bn_sampler_room {
 bool bn_sampler_room_open(struct bn_sampler_room *r, uint32_t n_vocab); /* false: out of memory */
 void bn_sampler_room_close(struct bn_sampler_room *r);
 
-/* The token at this position: index in prompt and answer. mask: bit id % 64 of mask[id / 64] allows a
+/* The token at this position: index in prompt and generated tokens. mask: bit id % 64 of mask[id / 64] allows a
  * token; NULL: all are allowed. -1: none is left. No allocation. */
 int32_t bn_sampler_draw(struct bn_sampler *s, const float *logits, uint32_t n, uint64_t position,
                         const uint64_t *mask, struct bn_sampler_room *room);

@@ -19,8 +19,8 @@ static const char *const default_breakers[] = {"\n", ":", "\"", "*"};
 /* a token of the text */
 struct word {
     int32_t id;
-    uint32_t n_all, n_answer; /* in the window of the penalties */
-    uint32_t repeats;         /* while DRY looks: longest repetition it would go on with */
+    uint32_t n_all, n_generated; /* in the window of the penalties */
+    uint32_t repeats;            /* while DRY looks: longest repetition it would go on with */
 };
 
 /* the end of the text, as far as breakers can reach back */
@@ -195,13 +195,13 @@ void bn_history_push(struct bn_history *h, int32_t token)
 {
     struct word *w = word_of(h, token);
     w->n_all++;
-    w->n_answer += h->n_tokens >= h->n_prompt;
+    w->n_generated += h->n_tokens >= h->n_prompt;
     h->tokens[h->n_tokens++] = token;
     if (h->last_n && h->n_tokens > h->last_n) { /* the oldest leaves the window */
         uint32_t old = h->n_tokens - h->last_n - 1;
         w = word_of(h, h->tokens[old]);
         w->n_all--;
-        w->n_answer -= old >= h->n_prompt;
+        w->n_generated -= old >= h->n_prompt;
     }
     if (h->z) h->unbroken = breaks(&h->breakers, token) ? 0 : h->unbroken + 1;
 }
@@ -220,7 +220,7 @@ static void penalise_words(struct bn_history *h, float *logits)
         const struct word *w = &h->words[i];
         double x = (double)logits[w->id], r = (double)h->repetition;
         if (w->n_all) x = x > 0 ? x / r : x * r;
-        if (w->n_answer) x -= (double)h->presence + (double)h->frequency * w->n_answer;
+        if (w->n_generated) x -= (double)h->presence + (double)h->frequency * w->n_generated;
         if (w->n_all) put(&logits[w->id], x);
     }
 }

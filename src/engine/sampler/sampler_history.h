@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What a text has said already, and how that lowers the logits of what it would say again.
  *
- *   repetition   tokens of prompt and answer: a logit above 0 is divided by it, others multiplied
- *   presence     tokens of the answer: subtracted once
- *   frequency    tokens of the answer: subtracted for each time they occur
+ *   repetition   prompt and generated tokens: a logit above 0 is divided by it, others multiplied
+ *   presence     generated tokens: subtracted once
+ *   frequency    generated tokens: subtracted for each time they occur
  *   DRY          a token that would go on with a repetition: if the last n tokens of the text, n >=
  *                allowed_length, stand somewhere before it, what followed there loses multiplier *
  *                base^(n - allowed_length), the longest such n counting. No repetition goes across the
@@ -22,7 +22,7 @@ bitnet_status bn_penalties_check(const bitnet_sampling *s, bitnet_error *err);
 
 struct bn_history;
 
-/* limit: tokens of prompt and answer together. The tokenizer must outlive it; NULL: no breakers. */
+/* limit: tokens of prompt and generated tokens together. The tokenizer must outlive it; NULL: no breakers. */
 bitnet_status bn_history_open(struct bn_history **out, const bitnet_sampling *s, uint32_t n_vocab,
                               const struct bn_tokenizer *t, const int32_t *prompt,
                               uint32_t n_prompt, uint32_t limit, bitnet_error *err);

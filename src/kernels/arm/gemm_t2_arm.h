@@ -84,21 +84,25 @@ static float row_blocks(const struct bn_packed *w, size_t r, const int8_t *x)
     return acc;
 }
 
-static void mul_i8(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                   const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                   size_t n_tok)
+static void mul_i8(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
+    const struct bn_packed *w = a->w;
+    float *y = a->y;
+    const size_t y_stride = a->y_stride, r0 = a->r0, r1 = a->r1, n_tok = a->n_tok;
+    const int32_t *sum = x->sum;
+    const float *inv = x->inv;
     size_t steps = bn_div_up(w->cols, BN_T2_STEP), t = 0;
     if (w->scale_kind == BN_SCALE_BLOCK) {
         for (size_t r = r0; r < r1; r++)
             for (t = 0; t < n_tok; t++)
-                y[t * y_stride + r] = row_blocks(w, r, q + t * q_stride) * inv[t];
+                y[t * y_stride + r] = row_blocks(w, r, x->q + t * x->stride) * inv[t];
         return;
     }
     for (; t + 4 <= n_tok; t += 4)
         for (size_t r = r0; r < r1; r++) {
             int32_t s[4];
-            row_four(s, bn_t2_group(w, r) + r % 4 * BN_T2_PIECE, q + t * q_stride, q_stride, steps);
+            row_four(s, bn_t2_group(w, r) + r % 4 * BN_T2_PIECE, x->q + t * x->stride, x->stride,
+                     steps);
             for (size_t i = 0; i < 4; i++)
                 y[(t + i) * y_stride + r] =
                     (float)(s[i] - sum[t + i]) * (bn_row_scale(w, r) * inv[t + i]);
@@ -106,7 +110,7 @@ static void mul_i8(float *y, size_t y_stride, const struct bn_packed *w, size_t 
     for (; t < n_tok; t++)
         for (size_t r = r0; r < r1; r += 4) {
             int32_t s[4];
-            group_one(s, bn_t2_group(w, r), q + t * q_stride, steps);
+            group_one(s, bn_t2_group(w, r), x->q + t * x->stride, steps);
             for (size_t i = 0; i < 4 && r + i < r1; i++)
                 y[t * y_stride + r + i] =
                     (float)(s[i] - sum[t]) * (bn_row_scale(w, r + i) * inv[t]);

@@ -43,61 +43,52 @@ static void fold_values(float *o, const float *ob, size_t n, float a, float c)
     for (size_t d = 0; d < n; d++) o[d] = o[d] * a + ob[d] * c;
 }
 
-/* n_q <= HEADS */
-static inline void attn_heads(float *o, float *m, float *l, const float *q, size_t n_q,
-                              const void *k, const void *v, size_t kv_stride, size_t n, size_t dim,
-                              float scale, enum kind kind)
+/* At most HEADS queries. */
+static inline void attn_heads(const struct bn_attn_args *x, enum kind kind)
 {
     float p[HEADS][BN_ATTN_BLOCK], a[HEADS], c[HEADS], buf[PIECE];
+    const size_t n_q = x->n_q, n = x->n, dim = x->dim;
     for (size_t j = 0; j < n; j++) {
         struct bn_lanes s[HEADS] = {{{0}}};
         for (size_t d = 0; d < dim; d += PIECE) {
             size_t nd = bn_min_size(PIECE, dim - d);
-            const float *key = piece(buf, k, j * kv_stride + d, nd, kind);
+            const float *key = piece(buf, x->k, j * x->kv_stride + d, nd, kind);
             for (size_t h = 0; h < n_q; h++)
-                s[h] = bn_lanes_mul_add(s[h], q + h * dim + d, key, nd);
+                s[h] = bn_lanes_mul_add(s[h], x->q + h * dim + d, key, nd);
         }
-        for (size_t h = 0; h < n_q; h++) p[h][j] = bn_lanes_sum(s[h]) * scale;
+        for (size_t h = 0; h < n_q; h++) p[h][j] = bn_lanes_sum(s[h]) * x->scale;
     }
     for (size_t h = 0; h < n_q; h++) {
         float lb, mb = bn_softmax_block(p[h], n, &lb);
-        bn_fold_block(&m[h], &l[h], mb, lb, &a[h], &c[h]);
+        bn_fold_block(&x->m[h], &x->l[h], mb, lb, &a[h], &c[h]);
         if (kind >= E4M3) bn_short_query_c(p[h], p[h], n);
     }
     for (size_t d0 = 0; d0 < dim; d0 += PIECE) {
         float ob[HEADS][PIECE] = {{0}};
         size_t nd = bn_min_size(PIECE, dim - d0);
         for (size_t j = 0; j < n; j++) {
-            const float *val = piece(buf, v, j * kv_stride + d0, nd, kind);
+            const float *val = piece(buf, x->v, j * x->kv_stride + d0, nd, kind);
             for (size_t h = 0; h < n_q; h++)
                 for (size_t d = 0; d < nd; d++) ob[h][d] += p[h][j] * val[d];
         }
-        for (size_t h = 0; h < n_q; h++) fold_values(o + h * dim + d0, ob[h], nd, a[h], c[h]);
+        for (size_t h = 0; h < n_q; h++) fold_values(x->o + h * dim + d0, ob[h], nd, a[h], c[h]);
     }
 }
 
-static void attn(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
-                 const void *v, size_t kv_stride, size_t n, size_t dim, float scale, enum kind kind)
+static void attn(const struct bn_attn_args *a, enum kind kind)
 {
-    for (size_t h = 0; h < n_q; h += HEADS)
-        attn_heads(o + h * dim, m + h, l + h, q + h * dim, bn_min_size(HEADS, n_q - h), k, v,
-                   kv_stride, n, dim, scale, kind);
+    for (size_t h = 0; h < a->n_q; h += HEADS) {
+        struct bn_attn_args some = bn_attn_from(a, h);
+        some.n_q = bn_min_size(HEADS, some.n_q);
+        attn_heads(&some, kind);
+    }
 }
 
-#define ATTN(name, element, kind)                                                                  \
-    void bn_attn_##name##_c(float *o, float *m, float *l, const float *q, size_t n_q,              \
-                            const element *k, const element *v, size_t kv_stride, size_t n,        \
-                            size_t dim, float scale, const element *next_k, const element *next_v) \
-    {                                                                                              \
-        (void)next_k;                                                                              \
-        (void)next_v;                                                                              \
-        attn(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, kind);                               \
-    }
-ATTN(f32, float, F32)
-ATTN(f16, uint16_t, F16)
-ATTN(bf16, void, BF16)
-ATTN(e4m3, void, E4M3)
-ATTN(e5m2, void, E5M2)
+void bn_attn_f32_c(const struct bn_attn_args *a) { attn(a, F32); }
+void bn_attn_f16_c(const struct bn_attn_args *a) { attn(a, F16); }
+void bn_attn_bf16_c(const struct bn_attn_args *a) { attn(a, BF16); }
+void bn_attn_e4m3_c(const struct bn_attn_args *a) { attn(a, E4M3); }
+void bn_attn_e5m2_c(const struct bn_attn_args *a) { attn(a, E5M2); }
 
 void bn_attn_fold_c(float *o, float *m, float *l, const float *ob, float mb, float lb, size_t dim)
 {

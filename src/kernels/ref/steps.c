@@ -84,15 +84,15 @@ static float block_scale(const struct walk *a, size_t r)
 }
 
 /* |S| <= 127 * 2 * BN_COLS_MAX < 2^23: exact in int32, and exact as a float. */
-static void mul_i8_group(struct walk *a, float *y, size_t y_stride, const int8_t *q,
-                         size_t q_stride, const float *inv, size_t n_tok)
+static void mul_i8_group(struct walk *a, float *y, size_t y_stride, const struct bn_q8 *x,
+                         size_t n_tok)
 {
     int32_t part[TOKENS][ROWS] = {{0}};
     float acc[TOKENS][ROWS] = {{0}};
     while (next(a)) {
         for (size_t t = 0; t < n_tok; t++)
             for (size_t r = 0; r < a->n_rows; r++)
-                part[t][r] += bn_dot_i8(weights(a, r), q + t * q_stride + a->k, a->n);
+                part[t][r] += bn_dot_i8(weights(a, r), x->q + t * x->stride + a->k, a->n);
         for (size_t r = 0; ends_block(a) && r < a->n_rows; r++) {
             float d = block_scale(a, r);
             for (size_t t = 0; t < n_tok; t++) {
@@ -104,21 +104,21 @@ static void mul_i8_group(struct walk *a, float *y, size_t y_stride, const int8_t
     for (size_t t = 0; t < n_tok; t++)
         for (size_t r = 0; r < a->n_rows; r++)
             y[t * y_stride + a->r0 + r] =
-                has_blocks(a) ? acc[t][r] * inv[t]
-                              : (float)part[t][r] * (bn_row_scale(a->w, a->r0 + r) * inv[t]);
+                has_blocks(a) ? acc[t][r] * x->inv[t]
+                              : (float)part[t][r] * (bn_row_scale(a->w, a->r0 + r) * x->inv[t]);
 }
 
-void bn_steps_mul_i8(const struct bn_steps *l, float *y, size_t y_stride, const struct bn_packed *w,
-                     size_t r0, size_t r1, const int8_t *q, size_t q_stride, const float *inv,
-                     size_t n_tok)
+void bn_steps_mul_i8(const struct bn_steps *l, const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
-    struct walk a;
-    for (size_t t = 0; t < n_tok; t += TOKENS)
-        for (size_t r = r0; r < r1; r += l->rows) {
-            begin(&a, l, w, r, r1);
-            mul_i8_group(&a, y + t * y_stride, y_stride, q + t * q_stride, q_stride, inv + t,
-                         bn_min_size(TOKENS, n_tok - t));
+    struct walk g;
+    for (size_t t = 0; t < a->n_tok; t += TOKENS) {
+        struct bn_q8 some = bn_q8_from(x, t);
+        for (size_t r = a->r0; r < a->r1; r += l->rows) {
+            begin(&g, l, a->w, r, a->r1);
+            mul_i8_group(&g, a->y + t * a->y_stride, a->y_stride, &some,
+                         bn_min_size(TOKENS, a->n_tok - t));
         }
+    }
 }
 
 static struct bn_lanes add_products(struct bn_lanes s, const int8_t *w, const float *x, size_t n)
@@ -147,15 +147,14 @@ static void mul_f32_group(struct walk *a, float *y, const float *x)
             has_blocks(a) ? acc[r] : bn_row_scale(a->w, a->r0 + r) * bn_lanes_sum(lanes[r]);
 }
 
-void bn_steps_mul_f32(const struct bn_steps *l, float *y, size_t y_stride,
-                      const struct bn_packed *w, size_t r0, size_t r1, const float *x,
-                      size_t x_stride, size_t n_tok)
+void bn_steps_mul_f32(const struct bn_steps *l, const struct bn_gemm_args *a, const float *x,
+                      size_t x_stride)
 {
-    struct walk a;
-    for (size_t r = r0; r < r1; r += l->rows)
-        for (size_t t = 0; t < n_tok; t++) {
-            begin(&a, l, w, r, r1);
-            mul_f32_group(&a, y + t * y_stride, x + t * x_stride);
+    struct walk g;
+    for (size_t r = a->r0; r < a->r1; r += l->rows)
+        for (size_t t = 0; t < a->n_tok; t++) {
+            begin(&g, l, a->w, r, a->r1);
+            mul_f32_group(&g, a->y + t * a->y_stride, x + t * x_stride);
         }
 }
 
@@ -186,14 +185,13 @@ static void mul_planes_group(struct walk *a, float *y, size_t y_stride, const st
                 has_blocks(a) ? acc[t][r] : bn_row_scale(a->w, a->r0 + r) * acc[t][r];
 }
 
-void bn_steps_mul_planes(const struct bn_steps *l, float *y, size_t y_stride,
-                         const struct bn_packed *w, size_t r0, size_t r1, const struct bn_planes *x,
-                         size_t n_tok)
+void bn_steps_mul_planes(const struct bn_steps *l, const struct bn_gemm_args *a,
+                         const struct bn_planes *x)
 {
-    struct walk a;
-    for (size_t t = 0; t < n_tok; t += TOKENS)
-        for (size_t r = r0; r < r1; r += l->rows) {
-            begin(&a, l, w, r, r1);
-            mul_planes_group(&a, y, y_stride, x, t, bn_min_size(TOKENS, n_tok - t));
+    struct walk g;
+    for (size_t t = 0; t < a->n_tok; t += TOKENS)
+        for (size_t r = a->r0; r < a->r1; r += l->rows) {
+            begin(&g, l, a->w, r, a->r1);
+            mul_planes_group(&g, a->y, a->y_stride, x, t, bn_min_size(TOKENS, a->n_tok - t));
         }
 }

@@ -31,15 +31,11 @@ void bn_steps_pack(const struct bn_steps *l, uint8_t *dst, const int8_t *w, size
                    size_t cols);
 void bn_steps_unpack(const struct bn_steps *l, int8_t *w, const uint8_t *src, size_t n_rows,
                      size_t cols);
-void bn_steps_mul_i8(const struct bn_steps *l, float *y, size_t y_stride, const struct bn_packed *w,
-                     size_t r0, size_t r1, const int8_t *q, size_t q_stride, const float *inv,
-                     size_t n_tok);
-void bn_steps_mul_f32(const struct bn_steps *l, float *y, size_t y_stride,
-                      const struct bn_packed *w, size_t r0, size_t r1, const float *x,
-                      size_t x_stride, size_t n_tok);
-void bn_steps_mul_planes(const struct bn_steps *l, float *y, size_t y_stride,
-                         const struct bn_packed *w, size_t r0, size_t r1, const struct bn_planes *x,
-                         size_t n_tok);
+void bn_steps_mul_i8(const struct bn_steps *l, const struct bn_gemm_args *a, const struct bn_q8 *x);
+void bn_steps_mul_f32(const struct bn_steps *l, const struct bn_gemm_args *a, const float *x,
+                      size_t x_stride);
+void bn_steps_mul_planes(const struct bn_steps *l, const struct bn_gemm_args *a,
+                         const struct bn_planes *x);
 
 static inline size_t bn_steps_group_bytes(const struct bn_steps *l, size_t cols)
 {
@@ -48,32 +44,27 @@ static inline size_t bn_steps_group_bytes(const struct bn_steps *l, size_t cols)
 
 /* The members of struct bn_gemm that are the same for all layouts, as functions bn_LAYOUT_NAME. Weights
  * are added up, not codes: the sums of activations are for other variants. */
-#define BN_STEPS_LAYOUT(name, steps)                                                               \
-    size_t bn_##name##_group_bytes(size_t cols) { return bn_steps_group_bytes(&(steps), cols); }   \
-    void bn_##name##_pack(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols)               \
-    {                                                                                              \
-        bn_steps_pack(&(steps), dst, w, n_rows, cols);                                             \
-    }                                                                                              \
-    void bn_##name##_unpack(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols)             \
-    {                                                                                              \
-        bn_steps_unpack(&(steps), w, src, n_rows, cols);                                           \
-    }                                                                                              \
-    void bn_##name##_mul_i8_c(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,     \
-                              size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,     \
-                              const float *inv, size_t n_tok)                                      \
-    {                                                                                              \
-        (void)sum;                                                                                 \
-        bn_steps_mul_i8(&(steps), y, y_stride, w, r0, r1, q, q_stride, inv, n_tok);                \
-    }                                                                                              \
-    void bn_##name##_mul_f32_c(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,    \
-                               size_t r1, const float *x, size_t x_stride, size_t n_tok)           \
-    {                                                                                              \
-        bn_steps_mul_f32(&(steps), y, y_stride, w, r0, r1, x, x_stride, n_tok);                    \
-    }                                                                                              \
-    void bn_##name##_mul_planes_c(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, \
-                                  size_t r1, const struct bn_planes *x, size_t n_tok)              \
-    {                                                                                              \
-        bn_steps_mul_planes(&(steps), y, y_stride, w, r0, r1, x, n_tok);                           \
+#define BN_STEPS_LAYOUT(name, steps)                                                             \
+    size_t bn_##name##_group_bytes(size_t cols) { return bn_steps_group_bytes(&(steps), cols); } \
+    void bn_##name##_pack(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols)             \
+    {                                                                                            \
+        bn_steps_pack(&(steps), dst, w, n_rows, cols);                                           \
+    }                                                                                            \
+    void bn_##name##_unpack(int8_t *w, const uint8_t *src, size_t n_rows, size_t cols)           \
+    {                                                                                            \
+        bn_steps_unpack(&(steps), w, src, n_rows, cols);                                         \
+    }                                                                                            \
+    void bn_##name##_mul_i8_c(const struct bn_gemm_args *a, const struct bn_q8 *x)               \
+    {                                                                                            \
+        bn_steps_mul_i8(&(steps), a, x);                                                         \
+    }                                                                                            \
+    void bn_##name##_mul_f32_c(const struct bn_gemm_args *a, const float *x, size_t x_stride)    \
+    {                                                                                            \
+        bn_steps_mul_f32(&(steps), a, x, x_stride);                                              \
+    }                                                                                            \
+    void bn_##name##_mul_planes_c(const struct bn_gemm_args *a, const struct bn_planes *x)       \
+    {                                                                                            \
+        bn_steps_mul_planes(&(steps), a, x);                                                     \
     }
 
 #endif

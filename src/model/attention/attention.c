@@ -205,16 +205,15 @@ static void attend_block(const struct bn_attention *a, const struct bn_attention
                                                n, dim, scale, w->next_k, w->next_v});
         return;
     }
-#define ATTEND(op) \
-    kn->op(s.o, s.m, s.l, q.q, n_q, w->k, w->v, stride, n, dim, scale, w->next_k, w->next_v)
+    const struct bn_attn_args x = {s.o,    s.m, s.l, q.q,   n_q,       w->k,     w->v,
+                                   stride, n,   dim, scale, w->next_k, w->next_v};
     switch (a->in_place ? a->kv->keys.type : BITNET_KV_F32) {
-    case BITNET_KV_F16: ATTEND(attn_f16); break;
-    case BITNET_KV_BF16: ATTEND(attn_bf16); break;
-    case BITNET_KV_FP8_E4M3: ATTEND(attn_e4m3); break;
-    case BITNET_KV_FP8_E5M2: ATTEND(attn_e5m2); break;
-    default: ATTEND(attn_f32); break;
+    case BITNET_KV_F16: kn->attn_f16(&x); break;
+    case BITNET_KV_BF16: kn->attn_bf16(&x); break;
+    case BITNET_KV_FP8_E4M3: kn->attn_e4m3(&x); break;
+    case BITNET_KV_FP8_E5M2: kn->attn_e5m2(&x); break;
+    default: kn->attn_f32(&x); break;
     }
-#undef ATTEND
 }
 
 /* What a profile should know: keys and values of so many positions are read, as pages hold them, and

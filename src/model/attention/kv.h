@@ -8,7 +8,7 @@
  * Types that are stored as blocks (int4, int2) have a page's contents only when its last token is
  * there. Until then its keys and values are float16 in the sequence's tail. Every token sees its own
  * page as float16 and the pages before as blocks, whatever was computed when. The tail holds the page
- * in progress and the one before, so that guesses can be taken back across a border. */
+ * in progress and the one before, so that drafts can be taken back across a border. */
 #ifndef BN_MODEL_ATTENTION_KV_H
 #define BN_MODEL_ATTENTION_KV_H
 

@@ -130,7 +130,7 @@ static inline size_t bn_delta_conv_width(const struct bn_delta_shape *d)
     return 2 * bn_delta_key_width(d) + bn_delta_value_width(d);
 }
 
-/* note: sentences about guesses, for the user. */
+/* note: sentences about assumptions, for the user. */
 bitnet_status bn_config_read(struct bn_config *c, const struct bn_source *s, struct bn_buf *note,
                              bitnet_error *err);
 bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s,

@@ -210,7 +210,7 @@ static bool is_bonsai_type(enum bn_type t)
 /* Files of other engines do not say whether the model was trained with int8 activations. What is
  * known: files of Q1_0, Q2_0 and its relatives (Bonsai) and TriLM were not; every other ternary
  * model was. */
-static enum bn_act_quant guess_act_quant(const struct bn_config *c, const struct bn_source *s)
+static enum bn_act_quant infer_act_quant(const struct bn_config *c, const struct bn_source *s)
 {
     const char *text;
     size_t n;
@@ -294,7 +294,7 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
     c->in_norms = bn_part_in_norm(s, BN_P_Q, 0) != NULL;
     c->in_norm_eps = c->eps;
     bn_config_sampling_from_gguf(c, s, note);
-    c->act_quant = guess_act_quant(c, s);
+    c->act_quant = infer_act_quant(c, s);
     return BITNET_OK;
 }
 

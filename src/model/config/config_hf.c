@@ -2,7 +2,7 @@
  * Configuration from a Hugging Face config.json, and the scale convention from its
  * quantization_config: `autobitlinear` multiplies by weight_scale, `bitlinear` (the default)
  * divides by it. */
-#include "model/config/config_hf.h"
+#include "model/config/config_hf_impl.h"
 
 #include "base/buf.h"
 #include "model/config/config_sampling.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Rotary position embedding in config.json, as transformers reads it. Older files have `rope_theta`
  * and perhaps `rope_scaling`, newer ones `rope_parameters` with all of it inside. */
-#include "model/config/config_hf.h"
+#include "model/config/config_hf_impl.h"
 
 #include "model/config/rope.h"
 

@@ -5,7 +5,7 @@
  *   ---------- barrier
  *   heads      a value head and a sequence's tokens: the recurrence, then the gated norm
  *
- * A run is the tokens of one sequence in the batch: first those that are sure, then guesses. */
+ * A run is the tokens of one sequence in the batch: first those that are sure, then drafts. */
 #include "model/delta/delta.h"
 
 #include "base/det_math.h"
@@ -35,7 +35,7 @@ struct bn_delta {
     size_t conv_width, key_width, value_width;
     float q_scale;
     float *decay, *beta; /* [max_tokens][n_v_heads] */
-    float *scratch;      /* [threads][2][head_floats]: a head that is kept as bf16; for guesses */
+    float *scratch;      /* [threads][2][head_floats]: a head that is kept as bf16; for drafts */
     struct run *runs;    /* [max_tokens] */
     void *memory;        /* all of these */
     size_t memory_bytes;
@@ -107,7 +107,7 @@ void bn_delta_begin(struct bn_delta *d, const struct bn_batch_token *batch, size
         if (!same) d->runs[d->n_runs++] = (struct run){.first = t, .state = batch[t].seq->state};
         struct run *r = &d->runs[d->n_runs - 1];
         r->n_all++;
-        if (!batch[t].guess) r->n_sure++;
+        if (!batch[t].draft) r->n_sure++;
     }
 }
 
@@ -116,9 +116,9 @@ void bn_delta_end(struct bn_delta *d)
     for (size_t i = 0; i < d->n_runs; i++) {
         const struct run *r = &d->runs[i];
         struct bn_state *s = r->state;
-        s->n_tokens += s->n_right + (uint32_t)r->n_sure;
-        s->n_right = 0;
-        s->n_guesses = (uint32_t)(r->n_all - r->n_sure);
+        s->n_tokens += s->n_accepted + (uint32_t)r->n_sure;
+        s->n_accepted = 0;
+        s->n_drafts = (uint32_t)(r->n_all - r->n_sure);
         s->turn ^= 1;
     }
 }
@@ -149,8 +149,8 @@ static void last_inputs(const struct bn_delta *d, const struct channels *c, cons
         memcpy(to + i * to_stride, input_row(d, c, before, n + i), c->n * sizeof *to);
 }
 
-/* The inputs before the run, in the state's own place: zeros at the beginning of a text; guesses that
- * were right have moved on. */
+/* The inputs before the run, in the state's own place: zeros at the beginning of a text; drafts that
+ * were accepted have moved on. */
 static float *inputs_before(const struct bn_delta *d, const struct channels *c)
 {
     const struct bn_state *s = c->run->state;
@@ -158,8 +158,8 @@ static float *inputs_before(const struct bn_delta *d, const struct channels *c)
     float *conv = bn_state_conv(d->states, s->slot, c->y->index) + c->begin;
     for (size_t i = 0; s->n_tokens == 0 && i < rows; i++)
         memset(conv + i * d->conv_width, 0, c->n * sizeof *conv);
-    for (uint32_t g = 0; g < s->n_right; g++) {
-        const float *new = bn_state_guess(d->states, s, false, c->y->index, g) + c->begin;
+    for (uint32_t g = 0; g < s->n_accepted; g++) {
+        const float *new = bn_state_draft(d->states, s, false, c->y->index, g) + c->begin;
         for (size_t i = 0; i + 1 < rows; i++)
             memcpy(conv + i * d->conv_width, conv + (i + 1) * d->conv_width, c->n * sizeof *conv);
         memcpy(conv + (rows - 1) * d->conv_width, new, c->n * sizeof *conv);
@@ -178,7 +178,7 @@ static void keep_inputs(const struct bn_delta *d, const struct channels *c, cons
         last_inputs(d, c, before, t + 1, to, d->conv_width);
     }
     for (size_t t = r->n_sure; t < r->n_all; t++)
-        memcpy(bn_state_guess(d->states, r->state, true, c->y->index, (uint32_t)(t - r->n_sure)) +
+        memcpy(bn_state_draft(d->states, r->state, true, c->y->index, (uint32_t)(t - r->n_sure)) +
                    c->begin,
                input_row(d, c, before, t + d->shape.taps - 1), c->n * sizeof *before);
 }
@@ -322,42 +322,42 @@ static void advance(const struct bn_delta *d, const struct head *x, float *state
                                         .next = next});
 }
 
-/* Guesses of the last step that were right. */
+/* Drafts of the last step that were accepted. */
 static void catch_up(const struct bn_delta *d, const struct head *x, float *state)
 {
     const struct bn_state *s = x->run->state;
     const struct bn_states *all = d->states;
-    if (!s->n_right) return;
+    if (!s->n_accepted) return;
     size_t k_head = x->h / (d->shape.n_v_heads / d->shape.n_k_heads);
-    const float *g = bn_state_guess(all, s, false, x->y->index, 0);
+    const float *g = bn_state_draft(all, s, false, x->y->index, 0);
     run_delta(d, (struct bn_delta_args){.s = state,
                                         .k_dim = d->shape.k_dim,
                                         .v_dim = d->shape.v_dim,
-                                        .k = g + bn_guess_k(all) + k_head * d->shape.k_dim,
-                                        .v = g + bn_guess_v(all) + x->h * d->shape.v_dim,
-                                        .decay = g + bn_guess_decay(all) + x->h,
-                                        .beta = g + bn_guess_beta(all) + x->h,
-                                        .qk_stride = all->guess_floats,
-                                        .v_stride = all->guess_floats,
-                                        .gate_stride = all->guess_floats,
-                                        .n = s->n_right});
+                                        .k = g + bn_state_draft_k(all) + k_head * d->shape.k_dim,
+                                        .v = g + bn_state_draft_v(all) + x->h * d->shape.v_dim,
+                                        .decay = g + bn_state_draft_decay(all) + x->h,
+                                        .beta = g + bn_state_draft_beta(all) + x->h,
+                                        .qk_stride = all->draft_floats,
+                                        .v_stride = all->draft_floats,
+                                        .gate_stride = all->draft_floats,
+                                        .n = s->n_accepted});
 }
 
-/* What guess i would put into the state. Heads that share a key head have the same k. */
-static void keep_guess(const struct bn_delta *d, const struct head *x, uint32_t i)
+/* What draft i would put into the state. Heads that share a key head have the same k. */
+static void keep_draft(const struct bn_delta *d, const struct head *x, uint32_t i)
 {
     const struct bn_states *all = d->states;
     size_t t = x->run->first + x->run->n_sure + i, heads = d->shape.n_v_heads;
     size_t share = heads / d->shape.n_k_heads, k_dim = d->shape.k_dim, v_dim = d->shape.v_dim;
-    float *g = bn_state_guess(all, x->run->state, true, x->y->index, i);
+    float *g = bn_state_draft(all, x->run->state, true, x->y->index, i);
     const float *qkv = x->y->qkv + t * d->conv_width;
     if (x->h % share == 0)
-        memcpy(g + bn_guess_k(all) + x->h / share * k_dim,
+        memcpy(g + bn_state_draft_k(all) + x->h / share * k_dim,
                qkv + d->key_width + x->h / share * k_dim, k_dim * sizeof *g);
-    memcpy(g + bn_guess_v(all) + x->h * v_dim, qkv + 2 * d->key_width + x->h * v_dim,
+    memcpy(g + bn_state_draft_v(all) + x->h * v_dim, qkv + 2 * d->key_width + x->h * v_dim,
            v_dim * sizeof *g);
-    g[bn_guess_decay(all) + x->h] = d->decay[t * heads + x->h];
-    g[bn_guess_beta(all) + x->h] = d->beta[t * heads + x->h];
+    g[bn_state_draft_decay(all) + x->h] = d->decay[t * heads + x->h];
+    g[bn_state_draft_beta(all) + x->h] = d->beta[t * heads + x->h];
 }
 
 /* A head as states keep it; rounded it is already. */
@@ -391,7 +391,7 @@ static void work_head(const struct bn_delta *d, const struct head *x, uint32_t w
     float *copy = desk + d->states->head_floats;
     memcpy(copy, state, floats * sizeof *copy);
     advance(d, x, copy, r->first + r->n_sure, r->n_all - r->n_sure, NULL);
-    for (uint32_t i = 0; i < r->n_all - r->n_sure; i++) keep_guess(d, x, i);
+    for (uint32_t i = 0; i < r->n_all - r->n_sure; i++) keep_draft(d, x, i);
 }
 
 static void gated_norm(const struct bn_delta *d, const struct head *x)

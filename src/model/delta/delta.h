@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Gated delta nets of a batch: convolution, norms of queries and keys, gates, the recurrence head by
  * head, and the gated norm behind it. The states of the batch's sequences are changed in place; of
- * guessed tokens what they would have changed is kept (state.h). Workers share out channels, then
+ * drafted tokens what they would have changed is kept (state.h). Workers share out channels, then
  * sequences and heads; the result does not depend on how. */
 #ifndef BN_MODEL_DELTA_DELTA_H
 #define BN_MODEL_DELTA_DELTA_H

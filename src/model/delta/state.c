@@ -16,7 +16,7 @@ static void measure(struct bn_states *s, const struct bn_config *c, bool bf16)
     s->head_bytes = bn_align_up(s->head_floats * (bf16 ? 2 : 4), 64);
     s->layer_bytes = s->conv_floats * sizeof(float) + d->n_v_heads * s->head_bytes;
     s->slot_bytes = s->n_layer * s->layer_bytes;
-    s->guess_floats = bn_delta_conv_width(d) + bn_delta_key_width(d) + bn_delta_value_width(d) +
+    s->draft_floats = bn_delta_conv_width(d) + bn_delta_key_width(d) + bn_delta_value_width(d) +
                       2 * (size_t)d->n_v_heads;
 }
 
@@ -27,25 +27,25 @@ uint64_t bn_state_slot_bytes(const struct bn_config *c, bool bf16)
     return s.slot_bytes;
 }
 
-static uint64_t guess_bytes(const struct bn_states *s, uint32_t max_guesses)
+static uint64_t draft_bytes(const struct bn_states *s, uint32_t max_drafts)
 {
-    return 2 * (uint64_t)s->n_layer * max_guesses * s->guess_floats * sizeof(float);
+    return 2 * (uint64_t)s->n_layer * max_drafts * s->draft_floats * sizeof(float);
 }
 
-uint64_t bn_state_guess_bytes(const struct bn_config *c, uint32_t max_guesses)
+uint64_t bn_state_draft_bytes(const struct bn_config *c, uint32_t max_drafts)
 {
     struct bn_states s;
     measure(&s, c, false);
-    return guess_bytes(&s, max_guesses);
+    return draft_bytes(&s, max_drafts);
 }
 
 bitnet_status bn_states_open(struct bn_states *s, const struct bn_config *c, bool bf16,
-                             uint32_t n_slots, uint32_t max_guesses, struct bn_backing *how,
+                             uint32_t n_slots, uint32_t max_drafts, struct bn_backing *how,
                              bitnet_error *err)
 {
     uint64_t bytes;
     measure(s, c, bf16);
-    s->max_guesses = max_guesses;
+    s->max_drafts = max_drafts;
     if (!s->n_layer) return BITNET_OK;
     if (!bn_mul_u64(&bytes, n_slots, s->slot_bytes) || bytes > SIZE_MAX) bytes = SIZE_MAX;
     s->bytes = (size_t)bytes;
@@ -81,25 +81,25 @@ void bn_states_close(struct bn_states *s)
 bool bn_state_open(struct bn_state *t, const struct bn_states *s, uint32_t slot)
 {
     *t = (struct bn_state){.slot = slot};
-    if (!s->max_guesses) return true;
-    t->guesses = bn_calloc(1, (size_t)guess_bytes(s, s->max_guesses));
-    return t->guesses != NULL;
+    if (!s->max_drafts) return true;
+    t->drafts = bn_calloc(1, (size_t)draft_bytes(s, s->max_drafts));
+    return t->drafts != NULL;
 }
 
 void bn_state_close(struct bn_state *t)
 {
-    free(t->guesses);
+    free(t->drafts);
     *t = (struct bn_state){0};
 }
 
 void bn_state_truncate(struct bn_state *t, uint32_t n)
 {
     if (n == 0) bn_state_reset(t);
-    else t->n_right = (uint32_t)bn_min_size(n - t->n_tokens, t->n_guesses);
+    else t->n_accepted = (uint32_t)bn_min_size(n - t->n_tokens, t->n_drafts);
 }
 
 void bn_state_restore(const struct bn_states *s, struct bn_state *t, uint32_t slot, uint32_t n)
 {
     memcpy(s->data + t->slot * s->slot_bytes, s->data + slot * s->slot_bytes, s->slot_bytes);
-    *t = (struct bn_state){.slot = t->slot, .n_tokens = n, .guesses = t->guesses, .turn = t->turn};
+    *t = (struct bn_state){.slot = t->slot, .n_tokens = n, .drafts = t->drafts, .turn = t->turn};
 }

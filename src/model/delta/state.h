@@ -5,9 +5,9 @@
  * every value head. All states are slots of one block of memory, reserved at open: one for each
  * sequence, and further ones for snapshots, which are states that were put aside.
  *
- * Guesses. A state cannot be taken back token by token, so a step does not put guessed tokens into it:
+ * Drafts. A state cannot be taken back token by token, so a step does not put drafted tokens into it:
  * they run on a copy of one head at a time, and what they would have put in (inputs of the
- * convolution, k, v, decay and beta) is kept. Those that turn out right are put in when the head is
+ * convolution, k, v, decay and beta) is kept. Those that are accepted are put in when the head is
  * passed through next, with the same operations in the same order.
  *
  * Heads are f32, or bf16 on demand: then a head is rounded behind every token, so that it makes no
@@ -28,30 +28,30 @@ struct bn_states {
     bool bf16;
     size_t head_floats, head_bytes; /* [k_dim][v_dim] */
     size_t layer_bytes, slot_bytes; /* layer: convolution, then heads */
-    size_t guess_floats;            /* of a guess in a layer: conv inputs, k, v, decay, beta */
-    uint32_t n_slots, max_guesses;
+    size_t draft_floats;            /* of a draft in a layer: conv inputs, k, v, decay, beta */
+    uint32_t n_slots, max_drafts;
     uint8_t *data; /* [n_slots][slot_bytes] */
     size_t bytes;
     uint8_t *lent; /* slot n_slots, which is there for a time only; or NULL */
 };
 
-/* A sequence's state. It holds the first n_tokens tokens; of the guesses behind them n_right are
- * known to be right. */
+/* A sequence's state. It holds the first n_tokens tokens; of the drafts behind them n_accepted are
+ * known to be accepted. */
 struct bn_state {
     uint32_t slot;
-    uint32_t n_tokens, n_guesses, n_right;
-    uint32_t turn;  /* which half of `guesses` holds the last ones */
-    float *guesses; /* [2][n_layer][max_guesses][guess_floats], or NULL */
+    uint32_t n_tokens, n_drafts, n_accepted;
+    uint32_t turn; /* which half of `drafts` holds the last ones */
+    float *drafts; /* [2][n_layer][max_drafts][draft_floats], or NULL */
 };
 
-/* A model without delta nets: all is zero, and nothing is taken. max_guesses of one step. */
+/* A model without delta nets: all is zero, and nothing is taken. max_drafts of one step. */
 bitnet_status bn_states_open(struct bn_states *s, const struct bn_config *c, bool bf16,
-                             uint32_t n_slots, uint32_t max_guesses, struct bn_backing *how,
+                             uint32_t n_slots, uint32_t max_drafts, struct bn_backing *how,
                              bitnet_error *err);
 void bn_states_close(struct bn_states *s);
-/* Of one state, for plans: bytes of a slot and of the guesses beside it. */
+/* Of one state, for plans: bytes of a slot and of the drafts beside it. */
 uint64_t bn_state_slot_bytes(const struct bn_config *c, bool bf16);
-uint64_t bn_state_guess_bytes(const struct bn_config *c, uint32_t max_guesses);
+uint64_t bn_state_draft_bytes(const struct bn_config *c, uint32_t max_drafts);
 
 /* One more slot, n_slots, until it is taken back. false: out of memory. */
 bool bn_states_lend(struct bn_states *s);
@@ -64,9 +64,9 @@ void bn_state_close(struct bn_state *t);
 /* Back to the beginning of a text. */
 static inline void bn_state_reset(struct bn_state *t)
 {
-    t->n_tokens = t->n_guesses = t->n_right = 0;
+    t->n_tokens = t->n_drafts = t->n_accepted = 0;
 }
-/* The text has n tokens: what was guessed behind them was wrong. n is at least n_tokens, or 0. */
+/* The text has n tokens: what was drafted behind them was rejected. n is at least n_tokens, or 0. */
 void bn_state_truncate(struct bn_state *t, uint32_t n);
 /* Takes over a snapshot of n tokens. */
 void bn_state_restore(const struct bn_states *s, struct bn_state *t, uint32_t slot, uint32_t n);
@@ -87,29 +87,29 @@ static inline void *bn_state_head(const struct bn_states *s, uint32_t slot, uint
            head * s->head_bytes;
 }
 
-/* What guess i of the last step (now: of the step in progress) would put into a layer. */
-static inline float *bn_state_guess(const struct bn_states *s, const struct bn_state *t, bool now,
+/* What draft i of the last step (now: of the step in progress) would put into a layer. */
+static inline float *bn_state_draft(const struct bn_states *s, const struct bn_state *t, bool now,
                                     uint32_t layer, uint32_t i)
 {
     size_t half = (t->turn + (now ? 1 : 0)) % 2;
-    return t->guesses + ((half * s->n_layer + layer) * s->max_guesses + i) * s->guess_floats;
+    return t->drafts + ((half * s->n_layer + layer) * s->max_drafts + i) * s->draft_floats;
 }
 /* Where k, v and the gates stand in it; inputs of the convolution come first. */
-static inline size_t bn_guess_k(const struct bn_states *s)
+static inline size_t bn_state_draft_k(const struct bn_states *s)
 {
     return bn_delta_conv_width(&s->shape);
 }
-static inline size_t bn_guess_v(const struct bn_states *s)
+static inline size_t bn_state_draft_v(const struct bn_states *s)
 {
-    return bn_guess_k(s) + bn_delta_key_width(&s->shape);
+    return bn_state_draft_k(s) + bn_delta_key_width(&s->shape);
 }
-static inline size_t bn_guess_decay(const struct bn_states *s)
+static inline size_t bn_state_draft_decay(const struct bn_states *s)
 {
-    return bn_guess_v(s) + bn_delta_value_width(&s->shape);
+    return bn_state_draft_v(s) + bn_delta_value_width(&s->shape);
 }
-static inline size_t bn_guess_beta(const struct bn_states *s)
+static inline size_t bn_state_draft_beta(const struct bn_states *s)
 {
-    return bn_guess_decay(s) + s->shape.n_v_heads;
+    return bn_state_draft_decay(s) + s->shape.n_v_heads;
 }
 
 #endif

@@ -230,7 +230,7 @@ static bitnet_status read_ids(const struct reader *r)
     return BITNET_OK;
 }
 
-/* Patterns of our own key, else the name in the file, else a guess that is told. */
+/* Patterns of our own key, else the name in the file, else an assumption that is told. */
 static bitnet_status read_pre(const struct reader *r)
 {
     struct bn_vocab *v = r->v;

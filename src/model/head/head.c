@@ -182,17 +182,20 @@ static void full_pass(struct bn_head *h, const float *normed, size_t n_full, uin
 {
     const struct bn_stored *w = &h->m->head.stored;
     size_t vocab = h->m->config.n_vocab, cols = w->cols;
-    float *decoded = h->decoded + worker * ROWS * cols;
+    struct bn_stored_product p = {
+        .y_stride = vocab, .x_stride = cols, .wide = h->decoded + worker * ROWS * cols};
     struct bn_range share = bn_pool_share(h->pool, worker, vocab, ROWS);
     bn_prof_mark(h->prof, worker, BN_OP_HEAD);
     bn_head_note_work(h, w->bytes, share, n_full, worker);
-    for (size_t r = share.begin; r < share.end; r += ROWS) {
-        size_t some = bn_min_size(ROWS, share.end - r);
+    for (p.r = share.begin; p.r < share.end; p.r += ROWS) {
+        p.n_rows = bn_min_size(ROWS, share.end - p.r);
         for (size_t from = 0, to; from < h->n_rows; from = to + 1) {
             for (to = from; to < h->n_rows && how(h, &h->rows[to]) != BN_HEAD_BY_SCREEN;) to++;
-            if (to > from)
-                bn_stored_dots(&h->m->kernels, h->logits + from * vocab + r, vocab, w, r, some,
-                               normed + from * cols, cols, to - from, decoded);
+            if (to == from) continue;
+            p.y = h->logits + from * vocab + p.r;
+            p.x = normed + from * cols;
+            p.n_tok = to - from;
+            bn_stored_dots(&h->m->kernels, w, &p);
         }
     }
 }
@@ -209,11 +212,14 @@ static void packed_pass(struct bn_head *h, const float *normed, uint32_t worker)
     while (bn_pool_take(h->pool, worker, &r)) {
         bn_prof_mark(h->prof, worker, BN_OP_HEAD);
         bn_head_note_work(h, h->m->head_packed_bytes, r, h->n_rows, worker);
-        if (h->planes)
-            w->gemm->mul_planes(h->logits, vocab, &w->packed, r.begin, r.end, &x, h->n_rows);
-        else
-            w->gemm->mul_f32(h->logits, vocab, &w->packed, r.begin, r.end, normed, w->packed.cols,
-                             h->n_rows);
+        const struct bn_gemm_args a = {.y = h->logits,
+                                       .y_stride = vocab,
+                                       .w = &w->packed,
+                                       .r0 = r.begin,
+                                       .r1 = r.end,
+                                       .n_tok = h->n_rows};
+        if (h->planes) w->gemm->mul_planes(&a, &x);
+        else w->gemm->mul_f32(&a, normed, w->packed.cols);
     }
 }
 

@@ -7,7 +7,7 @@
  * a better one for those rows whose bound reaches the k-th largest of a few logits computed exactly,
  * and only rows whose better bound still does are computed themselves, with the same arithmetic as
  * in the full pass. All others are written as -infinity. The tokens are those of the full pass
- * (docs/numerics.md says with which probability and why).
+ * (docs/inside/numerics.md says with which probability and why).
  *
  * The int8 head computes all logits from a copy with one byte a weight: half of a 16-bit head to
  * read, for every sampler, and logits that are close instead of equal.

@@ -128,7 +128,7 @@ static void add_rest(struct rest *r, struct left s, double vv, size_t size)
     r->code += vv - 2 * s.ev + s.ee;
 }
 
-/* All terms of docs/numerics.md in units of the hidden state's norm times standard deviations. */
+/* All terms of docs/inside/numerics.md in units of the hidden state's norm times standard deviations. */
 static float noise_of(const struct rest *r, double step, double norm, size_t cols)
 {
     double n = (double)bn_rotation_blocks(cols), mean = r->proxy / n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A rotated row of the head in two steps of two bits a weight, and how far products with each can be
- * off. (inside the room; docs/numerics.md) */
+ * off. (inside the room; docs/inside/numerics.md) */
 #ifndef BN_MODEL_HEAD_HEAD_CODES_H
 #define BN_MODEL_HEAD_HEAD_CODES_H
 

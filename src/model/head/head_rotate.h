@@ -5,7 +5,7 @@
  * Columns get signs and are mixed by a Walsh-Hadamard transform, four neighbours apart from each
  * other, then dealt out in fours to blocks of at most 128: so every block has a fair part of every
  * column. Each block is then turned by an orthogonal matrix of its own, drawn evenly from all of
- * them (Haar), the same for everybody. Bounds rest on these matrices alone (docs/numerics.md). */
+ * them (Haar), the same for everybody. Bounds rest on these matrices alone (docs/inside/numerics.md). */
 #ifndef BN_MODEL_HEAD_HEAD_ROTATE_H
 #define BN_MODEL_HEAD_HEAD_ROTATE_H
 

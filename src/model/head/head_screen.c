@@ -14,7 +14,7 @@
  * of them, and so does a piece of the finer one.
  *
  * Why no wanted row is lost: a threshold is the k-th largest of at least k true logits, so not above
- * the k-th largest of all, and a bound is not below its row's logit (docs/numerics.md says with which
+ * the k-th largest of all, and a bound is not below its row's logit (docs/inside/numerics.md says with which
  * probability). Which candidates are taken decides only how many survive.
  */
 #include "model/head/head_impl.h"
@@ -171,10 +171,17 @@ static void true_logits(struct bn_head *h, float *out, const uint32_t *ids, size
                         const float *x, uint32_t worker)
 {
     const struct bn_stored *w = &h->m->head.stored;
-    float *decoded = h->decoded + worker * BN_HEAD_DECODED * w->cols;
+    struct bn_stored_product p = {.y_stride = 1,
+                                  .n_rows = 1,
+                                  .x = x,
+                                  .x_stride = w->cols,
+                                  .n_tok = 1,
+                                  .wide = h->decoded + worker * BN_HEAD_DECODED * w->cols};
     for (size_t i = 0; i < n; i++) {
         if (i + 1 < n) ask_for_row(w, ids[i + 1]);
-        bn_stored_dots(&h->m->kernels, out + i, 1, w, ids[i], 1, x, w->cols, 1, decoded);
+        p.y = out + i;
+        p.r = ids[i];
+        bn_stored_dots(&h->m->kernels, w, &p);
     }
     if (scattered(h)) bn_head_release(h, worker);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Packed weights, kept in a folder for the next time the same file is opened (docs/packed.md). An
+ * Packed weights, kept in a folder for the next time the same file is opened (docs/tune/packed.md). An
  * entry is an image (image.h) under a name made of its key: which files it was made of, in which
  * state, and which layouts. It appears whole or not at all. A lock a key lets one process do the work
  * while others wait for it. Nothing here can fail a model: without the cache it is packed as ever.

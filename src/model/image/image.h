@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Packed weights as a file (docs/packed.md): what packing has made, byte for byte as the kernels read
+ * Packed weights as a file (docs/tune/packed.md): what packing has made, byte for byte as the kernels read
  * it, with a record of what lies where. Who finds an image does not pack: it maps the file, or copies
  * it where that is faster or asked for.
  *

@@ -558,16 +558,15 @@ void bn_stored_row(const struct bn_kernels *k, float *out, const struct bn_store
     }
 }
 
-void bn_stored_dots(const struct bn_kernels *k, float *y, size_t y_stride,
-                    const struct bn_stored *t, uint64_t r, size_t n_rows, const float *x,
-                    size_t x_stride, size_t n_tok, float *wide)
+void bn_stored_dots(const struct bn_kernels *k, const struct bn_stored *t,
+                    const struct bn_stored_product *p)
 {
-    if (t->type == BN_F16 && n_tok == 1) {
-        k->dots_f16(y, stored_row(t, r), n_rows, x, t->cols);
+    if (t->type == BN_F16 && p->n_tok == 1) {
+        k->dots_f16(p->y, stored_row(t, p->r), p->n_rows, p->x, t->cols);
         return;
     }
-    for (size_t i = 0; i < n_rows; i++) bn_stored_row(k, wide + i * t->cols, t, r + i);
-    k->dots(y, y_stride, wide, n_rows, x, x_stride, n_tok, t->cols);
+    for (size_t i = 0; i < p->n_rows; i++) bn_stored_row(k, p->wide + i * t->cols, t, p->r + i);
+    k->dots(p->y, p->y_stride, p->wide, p->n_rows, p->x, p->x_stride, p->n_tok, t->cols);
 }
 
 void bn_weights_free(struct bn_model *m)

@@ -38,9 +38,9 @@ struct worker_task {
 /* One step of the engine. */
 struct worker_step {
     uint64_t ns;
-    uint32_t n_seqs;          /* answers that took part */
+    uint32_t n_seqs;          /* choices that took part */
     uint32_t n_prompt_tokens; /* read in it */
-    uint32_t n_answer_tokens; /* drawn in it */
+    uint32_t n_generated;     /* drawn in it */
 };
 
 struct worker_layer {

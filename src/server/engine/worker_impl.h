@@ -28,7 +28,7 @@ struct worker_event {
 
 struct worker_block {
     struct worker_block *next;
-    struct worker_step step;     /* of 0 answers: there was none */
+    struct worker_step step;     /* of 0 choices: there was none */
     struct worker_event *events; /* [n_events], then what they point to: one allocation */
     size_t n_events, bytes;
     struct worker_list ended; /* by their error, or embedded */
@@ -53,7 +53,7 @@ struct worker {
     /* the thread's; the door's when it has ended */
     struct worker_block *block;                   /* of this turn; NULL: none could be had yet */
     struct worker_task *requests[WORKER_BUCKETS]; /* in the engine, by id */
-    uint32_t n_requests, n_answers;               /* in the engine */
+    uint32_t n_requests, n_choices;               /* in the engine */
     struct worker_list embeds;
     bitnet_event *events; /* of a step */
     size_t events_room;

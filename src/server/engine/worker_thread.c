@@ -61,7 +61,7 @@ static void enter(struct worker *w, struct worker_task *t)
     t->next = *at;
     *at = t;
     w->n_requests++;
-    w->n_answers += t->n_left;
+    w->n_choices += t->n_left;
 }
 
 static void leave(struct worker *w, struct worker_task *t)
@@ -70,7 +70,7 @@ static void leave(struct worker *w, struct worker_task *t)
     while (*at != t) at = &(*at)->next;
     *at = t->next;
     w->n_requests--;
-    w->n_answers -= t->n_left;
+    w->n_choices -= t->n_left;
 }
 
 /* Nothing can be computed any more: all tasks fail, those to come too. */
@@ -140,7 +140,7 @@ static void end_refused(struct worker *w, struct worker_task *t, const bitnet_er
     end_failed(w, t, &err);
 }
 
-/* Tasks take turns. Where pages are short, answers that end will give some back. */
+/* Tasks take turns. Where pages are short, choices that end will give some back. */
 static void embed_some(struct worker *w)
 {
     struct worker_task *t = worker_list_take(&w->embeds);
@@ -195,7 +195,7 @@ static void fill_block(struct worker *w, const bitnet_event *e, size_t n)
         if (e[i].queue_ns) to->event.queue_ns += t->mail_ns;
         if (e[i].finish == BITNET_FINISH_NONE) continue;
         if (t->n_left == 1) leave(w, t);
-        else w->n_answers--;
+        else w->n_choices--;
         t->n_left--;
     }
     char *at = (char *)(b->events + b->n_events);
@@ -207,7 +207,7 @@ static void fill_block(struct worker *w, const bitnet_event *e, size_t n)
     }
 }
 
-/* Events of an answer stand together; the first is no end, unless its logits were no good, or it did
+/* Events of a choice stand together; the first is no end, unless its logits were no good, or it did
  * not take part. */
 static struct worker_step count_step(struct worker *w, const bitnet_event *e, size_t n)
 {
@@ -220,16 +220,16 @@ static struct worker_step count_step(struct worker *w, const bitnet_event *e, si
         bool next = i == 0 || e[i].id != e[i - 1].id || e[i].choice != e[i - 1].choice;
         bool ran = e[i].finish == BITNET_FINISH_NONE || e[i].finish == BITNET_FINISH_ERROR;
         s.n_seqs += next && ran;
-        s.n_answer_tokens += e[i].token >= 0;
+        s.n_generated += e[i].token >= 0;
     }
     w->info = now;
     return s;
 }
 
-/* With room for all that a step can tell: the end of every answer, and every token. */
+/* With room for all that a step can tell: the end of every choice, and every token. */
 static bitnet_status step(struct worker *w, size_t *n, bitnet_error *err)
 {
-    size_t need = w->n_answers + (size_t)w->info.max_seqs * (1 + BITNET_MAX_DRAFT_TOKENS) + 1;
+    size_t need = w->n_choices + (size_t)w->info.max_seqs * (1 + BITNET_MAX_DRAFT_TOKENS) + 1;
     if (!bn_grow((void **)&w->events, &w->events_room, need, sizeof *w->events))
         return bn_fail_nomem(err, need * sizeof *w->events, "events");
     *n = w->events_room;

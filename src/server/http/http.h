@@ -45,7 +45,7 @@ struct http_reader {
     /* complete from HTTP_BODY on, valid until http_reader_next */
     const char *method, *path,
         *query;      /* of a request; the path decoded, the query as it came, "" if none */
-    int status;      /* of a reply; of a failed request: the code to answer with */
+    int status;      /* of a reply; of a failed request: the code to reply with */
     const char *why; /* of a failure: one sentence, in ASCII; else NULL */
     struct http_header headers[HTTP_MAX_HEADERS];
     size_t n_headers;

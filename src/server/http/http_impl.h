@@ -5,7 +5,7 @@
 
 #include "server/http/http.h"
 
-/* Ends the message; is false. code: the answer to a request. */
+/* Ends the message; is false. code: of the reply to a request. */
 bool http_fail(struct http_reader *r, int code, const char *fmt, ...) BN_PRINTF(3, 4);
 /* Takes the gathered head apart, in its place. Sets everything that is complete from HTTP_BODY on,
  * and length, chunked, until_close. */

@@ -143,7 +143,7 @@ void net_stats(const struct net *n, struct net_stats *s) { *s = n->stats; }
 void net_drain(struct net *n)
 {
     n->draining = true;
-    for (struct net_call *c = n->idle.first, *next; c; c = next) {
+    for (struct net_request *c = n->idle.first, *next; c; c = next) {
         next = c->next;
         net_conn_drain(c);
     }
@@ -151,7 +151,7 @@ void net_drain(struct net *n)
 
 bool net_quiet(const struct net *n)
 {
-    const struct net_call *c = n->busy.first;
+    const struct net_request *c = n->busy.first;
     while (c && c->phase == NET_CLOSING) c = c->next;
     return !c;
 }

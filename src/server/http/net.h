@@ -10,8 +10,8 @@
  * connection too many takes the place of the one that has been idle longest; if none is, it is told
  * 503 and closed. All these times are above 0.
  *
- * The end of what a client sends, while its call is open, counts as its going: it cannot be told
- * from a client that was killed. (docs/server.md)
+ * The end of what a client sends, while its request is open, counts as a disconnect: it cannot be told
+ * from a client that was killed. (docs/serve/server.md)
  */
 #ifndef BN_SERVER_HTTP_NET_H
 #define BN_SERVER_HTTP_NET_H
@@ -20,7 +20,7 @@
 
 struct event_base;
 struct net;
-struct net_call; /* a request with its reply; belongs to a connection */
+struct net_request; /* a request with its reply; belongs to a connection */
 
 struct net_config {
     const char *host; /* an address or a name; "unix:PATH" for a local socket */
@@ -41,14 +41,14 @@ struct net_stats {
 };
 
 /* A request came to life and is answered by exactly one of: net_reply; net_stream_begin ...
- * net_stream_end; or the client's going. After the first two the call must not be used again. */
+ * net_stream_end; or the client's going. After the first two the request must not be used again. */
 struct net_handler {
     void *user;
-    void (*request)(void *user,
-                    struct net_call *c);          /* complete; may be answered at once or later */
-    void (*gone)(void *user, struct net_call *c); /* the client is no more, or too slow */
+    /* complete; may be answered at once or later */
+    void (*request)(void *user, struct net_request *r);
+    void (*gone)(void *user, struct net_request *r); /* the client is no more, or too slow */
     /* a stream that had no room has room again */
-    void (*room)(void *user, struct net_call *c);
+    void (*room)(void *user, struct net_request *r);
     /* a request that never became one was answered or dropped; code 0: no answer. For the log. */
     void (*broken)(void *user, const char *peer, int code, const char *why);
 };
@@ -60,34 +60,35 @@ struct event_base *net_loop_new(void);
 /* Makes the process ignore SIGPIPE. */
 bitnet_status net_open(struct net **out, struct event_base *base, const struct net_config *c,
                        const struct net_handler *h, bitnet_error *err);
-void net_close(
-    struct net
-        *n); /* all connections, at once; `gone` is called for open calls; not from a handler */
+/* All connections, at once; `gone` is called for open requests. Not from a handler. */
+void net_close(struct net *n);
 uint32_t net_port(const struct net *n);
 void net_stats(const struct net *n, struct net_stats *s);
 /* From now on: replies say "Connection: close", idle connections are closed; new ones are still
  * taken, so that they can be told. */
 void net_drain(struct net *n);
-/* No open call, no request half read, and everything written. */
+/* No open request, none half read, and everything written. */
 bool net_quiet(const struct net *n);
 bitnet_status net_reload_tls(struct net *n, bitnet_error *err); /* on error the old one stays */
 
-const struct http_reader *net_request(const struct net_call *c);
+/* As it was read: method, path, headers, body. */
+const struct http_reader *net_http(const struct net_request *r);
 /* The body is not needed any more: its memory is free for others. */
-void net_release_body(struct net_call *c);
-const char *net_peer(const struct net_call *c);    /* "address:port" of the client, or "unix" */
-uint64_t net_began_ns(const struct net_call *c);   /* when the request was complete */
-void net_set_user(struct net_call *c, void *user); /* of this call */
-void *net_user(const struct net_call *c);
+void net_release_body(struct net_request *r);
+const char *net_peer(const struct net_request *r);    /* "address:port" of the client, or "unix" */
+uint64_t net_began_ns(const struct net_request *r);   /* when the request was complete */
+void net_set_user(struct net_request *r, void *user); /* of this request */
+void *net_user(const struct net_request *r);
 /* Headers of the reply beside those that every reply has. Before net_reply or net_stream_begin. A
  * value with a line end in it is left out. */
-void net_add_header(struct net_call *c, const char *name, const char *value);
-void net_reply(struct net_call *c, int status, const char *content_type, const void *body,
+void net_add_header(struct net_request *r, const char *name, const char *value);
+void net_reply(struct net_request *r, int status, const char *content_type, const void *body,
                size_t n);
 /* Chunked, or until the connection's end for HTTP/1.0. */
-void net_stream_begin(struct net_call *c, int status, const char *content_type);
-void net_stream_write(struct net_call *c, const void *p, size_t n);
-bool net_stream_room(const struct net_call *c); /* else wait for `room`: what is written piles up */
-void net_stream_end(struct net_call *c);
+void net_stream_begin(struct net_request *r, int status, const char *content_type);
+void net_stream_write(struct net_request *r, const void *p, size_t n);
+bool net_stream_room(
+    const struct net_request *r); /* else wait for `room`: what is written piles up */
+void net_stream_end(struct net_request *r);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * One connection: its phases and their times. Everything here is called by libevent, but for the
  * first and the last step. The read side is watched in every phase, up to a bounded number of
- * bytes, so that a client that goes is noticed while its answer is computed.
+ * bytes, so that a client that goes is noticed while its reply is computed.
  */
 #include "base/clock.h"
 #include "base/os/mem.h"
@@ -19,7 +19,7 @@ static struct timeval from_ms(uint32_t ms)
     return (struct timeval){.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
 }
 
-static void set_deadline(struct net_call *c, uint32_t ms)
+static void set_deadline(struct net_request *c, uint32_t ms)
 {
     struct timeval t = from_ms(ms);
     event_add(c->timer, &t);
@@ -27,14 +27,14 @@ static void set_deadline(struct net_call *c, uint32_t ms)
 
 static void count_bytes(struct evbuffer *b, const struct evbuffer_cb_info *info, void *user)
 {
-    struct net_call *c = user;
+    struct net_request *c = user;
     if (b == bufferevent_get_input(c->bev)) c->net->stats.n_bytes_in += info->n_added;
     else c->net->stats.n_bytes_out += info->n_deleted;
 }
 
 /* Keeps the sum of all bodies; false: this one is too much. What a connection may keep in any case does
  * not count: whoever holds large bodies must not shut out small ones. */
-static bool count_body(struct net_call *c)
+static bool count_body(struct net_request *c)
 {
     struct net *n = c->net;
     size_t room = c->reader.body.room, counted = room > HTTP_KEEP_BYTES ? room : 0;
@@ -43,19 +43,19 @@ static bool count_body(struct net_call *c)
     return n->bodies_bytes <= n->config.bodies_bytes;
 }
 
-void net_release_body(struct net_call *c)
+void net_release_body(struct net_request *c)
 {
     bn_buf_free(&c->reader.body);
     count_body(c);
 }
 
-static void leave_list(struct net_call *c)
+static void leave_list(struct net_request *c)
 {
     *(c->prev ? &c->prev->next : &c->in->first) = c->next;
     *(c->next ? &c->next->prev : &c->in->last) = c->prev;
 }
 
-static void join_list(struct net_call *c, struct net_list *to)
+static void join_list(struct net_request *c, struct net_list *to)
 {
     c->in = to;
     c->prev = to->last;
@@ -64,7 +64,7 @@ static void join_list(struct net_call *c, struct net_list *to)
     to->last = c;
 }
 
-static void free_call(struct net_call *c)
+static void free_request(struct net_request *c)
 {
     struct net *n = c->net;
     net_release_body(c);
@@ -81,22 +81,22 @@ static void free_call(struct net_call *c)
     free(c);
 }
 
-void net_conn_close(struct net_call *c)
+void net_conn_close(struct net_request *c)
 {
     if (c->phase == NET_OPEN) c->net->handler.gone(c->net->handler.user, c);
-    free_call(c);
+    free_request(c);
 }
 
 /* What came was no request, or did not come in time. code 0: nobody is there to be told. */
-static void report_broken(struct net_call *c, int code, const char *why)
+static void report_broken(struct net_request *c, int code, const char *why)
 {
     c->net->stats.n_broken++;
     c->net->handler.broken(c->net->handler.user, c->peer, code, why);
-    if (code) net_answer_error(c, code, why);
+    if (code) net_reply_error(c, code, why);
 }
 
 /* Bodies of others may be done with soon. */
-static void refuse_body(struct net_call *c)
+static void refuse_body(struct net_request *c)
 {
     char why[HTTP_WHY_BYTES];
     snprintf(why, sizeof why, "requests that are on their way have more than %zu bytes, the limit",
@@ -106,7 +106,7 @@ static void refuse_body(struct net_call *c)
     report_broken(c, 503, why);
 }
 
-static void begin_request(struct net_call *c)
+static void begin_request(struct net_request *c)
 {
     c->began = true;
     leave_list(c);
@@ -114,7 +114,7 @@ static void begin_request(struct net_call *c)
     set_deadline(c, c->net->config.request_ms);
 }
 
-static void open_call(struct net_call *c)
+static void open_request(struct net_request *c)
 {
     c->phase = NET_OPEN;
     c->began_ns = bn_now_ns();
@@ -122,7 +122,7 @@ static void open_call(struct net_call *c)
     c->net->handler.request(c->net->handler.user, c);
 }
 
-static void tell_continue(struct net_call *c)
+static void tell_continue(struct net_request *c)
 {
     static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
     c->continued = true;
@@ -130,7 +130,7 @@ static void tell_continue(struct net_call *c)
 }
 
 /* Takes what has come, up to the end of a request. */
-static void read_request(struct net_call *c)
+static void read_request(struct net_request *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     struct evbuffer_iovec piece;
@@ -142,12 +142,12 @@ static void read_request(struct net_call *c)
         evbuffer_drain(in, used);
         if (c->reader.state == HTTP_FAILED) report_broken(c, c->reader.status, c->reader.why);
         else if (!count_body(c)) refuse_body(c);
-        else if (c->reader.state == HTTP_DONE) open_call(c);
+        else if (c->reader.state == HTTP_DONE) open_request(c);
         else if (c->reader.expects_continue && !c->continued) tell_continue(c);
     }
 }
 
-static void next_request(struct net_call *c)
+static void next_request(struct net_request *c)
 {
     http_reader_next(&c->reader);
     count_body(c);
@@ -163,12 +163,12 @@ static void next_request(struct net_call *c)
     if (c->net->draining && c->in == &c->net->idle) net_conn_drain(c);
 }
 
-/* Closing with bytes unread would reset the connection; the client might never see the answer. */
-static void begin_closing(struct net_call *c)
+/* Closing with bytes unread would reset the connection; the client might never see the reply. */
+static void begin_closing(struct net_request *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     if (c->ended) {
-        free_call(c);
+        free_request(c);
         return;
     }
     c->phase = NET_CLOSING;
@@ -179,7 +179,7 @@ static void begin_closing(struct net_call *c)
     set_deadline(c, bn_min_size(c->net->config.linger_ms, NET_LAST_READ_MS));
 }
 
-void net_conn_finish(struct net_call *c)
+void net_conn_finish(struct net_request *c)
 {
     c->phase = NET_WRITING;
     set_deadline(c, c->net->config.linger_ms);
@@ -188,23 +188,23 @@ void net_conn_finish(struct net_call *c)
         bufferevent_trigger(c->bev, EV_WRITE, BEV_TRIG_DEFER_CALLBACKS);
 }
 
-void net_conn_lost(struct net_call *c)
+void net_conn_lost(struct net_request *c)
 {
     c->lost = true;
     event_active(c->timer, EV_TIMEOUT, 0);
 }
 
-static bool bytes_wait(struct net_call *c)
+static bool bytes_wait(struct net_request *c)
 {
     int n = 0;
     return evbuffer_get_length(bufferevent_get_input(c->bev)) > 0 ||
            (ioctl(bufferevent_getfd(c->bev), FIONREAD, &n) == 0 && n > 0);
 }
 
-void net_conn_drain(struct net_call *c)
+void net_conn_drain(struct net_request *c)
 {
     if (bytes_wait(c)) begin_request(c); /* it was sent in good faith, and will be answered */
-    else free_call(c);
+    else free_request(c);
 }
 
 /* Each is looked at once: it is closed, or no longer idle. */
@@ -215,11 +215,11 @@ bool net_conn_make_room(struct net *n)
     return n->stats.n_connections < before;
 }
 
-/* Bytes that are sent ahead of the answer wait, up to the size of a head; then reading pauses. (Not
+/* Bytes that are sent ahead of the reply wait, up to the size of a head; then reading pauses. (Not
  * by libevent's high watermark: above it this function would be called over and over.) */
 static void on_read(struct bufferevent *bev, void *user)
 {
-    struct net_call *c = user;
+    struct net_request *c = user;
     struct evbuffer *in = bufferevent_get_input(bev);
     size_t n = evbuffer_get_length(in);
     if (c->phase == NET_READING) read_request(c);
@@ -230,7 +230,7 @@ static void on_read(struct bufferevent *bev, void *user)
 /* Called when little or nothing is left to write. */
 static void on_write(struct bufferevent *bev, void *user)
 {
-    struct net_call *c = user;
+    struct net_request *c = user;
     if (c->phase == NET_OPEN && c->no_room) {
         c->no_room = false;
         c->net->handler.room(c->net->handler.user, c);
@@ -243,7 +243,7 @@ static void on_write(struct bufferevent *bev, void *user)
 static void on_event(struct bufferevent *bev, short what, void *user)
 {
     (void)bev;
-    struct net_call *c = user;
+    struct net_request *c = user;
     if (what & BEV_EVENT_CONNECTED) return; /* the TLS handshake is done */
     bool only_end = (what & BEV_EVENT_EOF) && (what & BEV_EVENT_READING);
     if (c->phase == NET_WRITING && only_end) {
@@ -259,7 +259,7 @@ static void on_event(struct bufferevent *bev, short what, void *user)
 static void on_timer(evutil_socket_t fd, short what, void *user)
 {
     (void)fd, (void)what;
-    struct net_call *c = user;
+    struct net_request *c = user;
     char why[HTTP_WHY_BYTES];
     if (c->phase != NET_READING || c->lost) {
         net_conn_close(c);
@@ -274,17 +274,17 @@ static void on_timer(evutil_socket_t fd, short what, void *user)
     report_broken(c, 408, why);
 }
 
-static void refuse(struct net_call *c)
+static void refuse(struct net_request *c)
 {
     char why[HTTP_WHY_BYTES];
     snprintf(why, sizeof why, "there are %u connections already, the limit",
              c->net->config.max_connections);
     c->net->handler.broken(c->net->handler.user, c->peer, 503, why);
     net_add_header(c, "Retry-After", "1");
-    net_answer_error(c, 503, why);
+    net_reply_error(c, 503, why);
 }
 
-static bool start_events(struct net_call *c)
+static bool start_events(struct net_request *c)
 {
     const struct net_config *f = &c->net->config;
     struct timeval write_time = from_ms(f->write_ms);
@@ -298,7 +298,7 @@ static bool start_events(struct net_call *c)
 
 void net_conn_open(struct net *n, int fd, const char *peer, bool refused)
 {
-    struct net_call *c = bn_calloc(1, sizeof *c);
+    struct net_request *c = bn_calloc(1, sizeof *c);
     if (c) {
         c->timer = evtimer_new(n->base, on_timer, c);
         c->bev = n->tls ? net_tls_bufferevent(n->base, fd, n->tls)
@@ -319,7 +319,7 @@ void net_conn_open(struct net *n, int fd, const char *peer, bool refused)
     join_list(c, refused ? &n->busy : &n->idle);
     if (refused) n->n_refused++;
     else n->stats.n_connections++;
-    if (!start_events(c)) free_call(c);
+    if (!start_events(c)) free_request(c);
     else if (refused) refuse(c);
     else set_deadline(c, n->config.idle_ms);
 }

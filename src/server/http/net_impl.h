@@ -25,18 +25,18 @@ enum net_phase {
     NET_READING, /* between requests, or inside one          */
     NET_OPEN,    /* the handler has the request               */
     NET_WRITING, /* the reply is complete, and on its way     */
-    NET_CLOSING  /* written and shut; reads what still comes, so that the answer is not lost */
+    NET_CLOSING  /* written and shut; reads what still comes, so that the reply is not lost */
 };
 
 struct net_list {
-    struct net_call *first, *last;
+    struct net_request *first, *last;
 };
 
-/* A connection, and the call that may be open on it. */
-struct net_call {
+/* A connection, and the request that may be open on it. */
+struct net_request {
     struct net *net;
     struct net_list *in;
-    struct net_call *prev, *next; /* in it */
+    struct net_request *prev, *next; /* in it */
     struct bufferevent *bev;
     struct event *timer; /* the end of this phase's time */
     struct http_reader reader;
@@ -77,15 +77,15 @@ struct net {
 
 /* net_conn.c. Takes the descriptor over; without memory for the connection it is closed. */
 void net_conn_open(struct net *n, int fd, const char *peer, bool refused);
-void net_conn_close(struct net_call *c); /* at once; `gone` is called for an open call */
-void net_conn_drain(struct net_call *c); /* of an idle one: closes it, unless bytes wait */
+void net_conn_close(struct net_request *c); /* at once; `gone` is called for an open request */
+void net_conn_drain(struct net_request *c); /* of an idle one: closes it, unless bytes wait */
 /* Closes the connection that has been idle longest. false: none is. */
 bool net_conn_make_room(struct net *n);
-void net_conn_finish(struct net_call *c); /* the reply is complete */
-void net_conn_lost(struct net_call *c);   /* memory was out: drops it, soon */
+void net_conn_finish(struct net_request *c); /* the reply is complete */
+void net_conn_lost(struct net_request *c);   /* memory was out: drops it, soon */
 
-/* net_reply.c: an answer to what is not a request; the last of its connection. */
-void net_answer_error(struct net_call *c, int status, const char *why);
+/* net_reply.c: a reply to what is not a request; the last of its connection. */
+void net_reply_error(struct net_request *c, int status, const char *why);
 
 /* net_listen.c: bound and listening sockets, as many as the name has addresses. */
 struct net_sockets {

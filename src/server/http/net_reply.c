@@ -7,19 +7,19 @@
 #include <stdlib.h>
 #include <time.h>
 
-const struct http_reader *net_request(const struct net_call *c) { return &c->reader; }
-const char *net_peer(const struct net_call *c) { return c->peer; }
-uint64_t net_began_ns(const struct net_call *c) { return c->began_ns; }
-void net_set_user(struct net_call *c, void *user) { c->user = user; }
-void *net_user(const struct net_call *c) { return c->user; }
+const struct http_reader *net_http(const struct net_request *c) { return &c->reader; }
+const char *net_peer(const struct net_request *c) { return c->peer; }
+uint64_t net_began_ns(const struct net_request *c) { return c->began_ns; }
+void net_set_user(struct net_request *c, void *user) { c->user = user; }
+void *net_user(const struct net_request *c) { return c->user; }
 
-static void put(struct net_call *c, const void *p, size_t n)
+static void put(struct net_request *c, const void *p, size_t n)
 {
     if (n && bufferevent_write(c->bev, p, n) != 0) net_conn_lost(c);
 }
 
-static void put_text(struct net_call *c, const char *fmt, ...) BN_PRINTF(2, 3);
-static void put_text(struct net_call *c, const char *fmt, ...)
+static void put_text(struct net_request *c, const char *fmt, ...) BN_PRINTF(2, 3);
+static void put_text(struct net_request *c, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -27,14 +27,14 @@ static void put_text(struct net_call *c, const char *fmt, ...)
     va_end(ap);
 }
 
-void net_add_header(struct net_call *c, const char *name, const char *value)
+void net_add_header(struct net_request *c, const char *name, const char *value)
 {
     if (strpbrk(value, "\r\n")) return;
     if (!bn_buf_printf(&c->headers, "%s: %s\r\n", name, value)) net_conn_lost(c);
 }
 
 /* Up to the headers about the body, which follow. */
-static void begin_reply(struct net_call *c, int status, const char *content_type)
+static void begin_reply(struct net_request *c, int status, const char *content_type)
 {
     char date[40];
     struct tm tm;
@@ -49,7 +49,8 @@ static void begin_reply(struct net_call *c, int status, const char *content_type
     put(c, c->headers.data, c->headers.len);
 }
 
-void net_reply(struct net_call *c, int status, const char *content_type, const void *body, size_t n)
+void net_reply(struct net_request *c, int status, const char *content_type, const void *body,
+               size_t n)
 {
     begin_reply(c, status, content_type);
     if (status != 204 && status != 304) put_text(c, "Content-Length: %zu\r\n", n);
@@ -58,7 +59,7 @@ void net_reply(struct net_call *c, int status, const char *content_type, const v
     net_conn_finish(c);
 }
 
-void net_answer_error(struct net_call *c, int status, const char *why)
+void net_reply_error(struct net_request *c, int status, const char *why)
 {
     struct bn_json *j =
         bn_json_pack("{s:{s:s, s:s, s:n, s:n}}", "error", "message", why, "type",
@@ -70,7 +71,7 @@ void net_answer_error(struct net_call *c, int status, const char *why)
     bn_json_free(j);
 }
 
-void net_stream_begin(struct net_call *c, int status, const char *content_type)
+void net_stream_begin(struct net_request *c, int status, const char *content_type)
 {
     c->chunked = !c->reader.http_1_0;
     c->last = c->last || !c->chunked;
@@ -78,7 +79,7 @@ void net_stream_begin(struct net_call *c, int status, const char *content_type)
     put_text(c, "%s\r\n", c->chunked ? "Transfer-Encoding: chunked\r\n" : "");
 }
 
-void net_stream_write(struct net_call *c, const void *p, size_t n)
+void net_stream_write(struct net_request *c, const void *p, size_t n)
 {
     if (n == 0 || !c->body) return; /* a chunk of 0 bytes would be the end */
     if (c->chunked) put_text(c, "%zx\r\n", n);
@@ -88,9 +89,9 @@ void net_stream_write(struct net_call *c, const void *p, size_t n)
     if (evbuffer_get_length(out) >= c->net->config.stream_high_bytes) c->no_room = true;
 }
 
-bool net_stream_room(const struct net_call *c) { return !c->no_room; }
+bool net_stream_room(const struct net_request *c) { return !c->no_room; }
 
-void net_stream_end(struct net_call *c)
+void net_stream_end(struct net_request *c)
 {
     if (c->chunked && c->body) put(c, "0\r\n\r\n", 5);
     net_conn_finish(c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * access_log.h: one JSON object a line for every request that was answered, or was not. Never holds
- * prompts, answers or keys.
+ * prompts, generated text or keys.
  */
 #ifndef BN_SERVER_METRICS_ACCESS_LOG_H
 #define BN_SERVER_METRICS_ACCESS_LOG_H
@@ -16,11 +16,11 @@ struct access_log {
 
 struct access_line {
     const char *request_id, *peer, *method, *path;
-    int status; /* 0: the client went before there was an answer */
+    int status; /* 0: the client went before there was a reply */
     bool stream;
     uint64_t total_ns, first_ns, queue_ns;
     uint32_t n_prompt, n_cached, n_generated;
-    const char *finish; /* NULL: no answer of the model */
+    const char *finish; /* NULL: no choice of the model */
     const char *error;  /* NULL: none */
 };
 

@@ -16,7 +16,7 @@
 enum { MOMENT_NS = 500 * 1000 * 1000 }; /* between two moments that are kept */
 #define BANDWIDTH_NS 5000000000u        /* steps that the share of the bandwidth looks at */
 
-/* seconds: fine where answers live, so that a quantile read from them is good to a third or better */
+/* seconds: fine where replies live, so that a quantile read from them is good to a third or better */
 static const double LATENCY[] = {
     0.0001, 0.0003, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1,
     0.15,   0.2,    0.3,   0.5,   0.75,  1,     1.5,    2.5,  5,     10,   20,   40,   60,    120};
@@ -213,7 +213,7 @@ bitnet_status metrics_open(struct metrics **out, const struct metrics_config *c,
     }
     /* What rates are taken of is there from the beginning: a first count is a growth, too. */
     for (size_t i = 0; i < BN_ARRAY_LEN(finish_names); i++)
-        add_to(m, M_answers, finish_names[i], NULL, 0);
+        add_to(m, M_choices, finish_names[i], NULL, 0);
     set(m, M_start_time, process_start_seconds());
     m->now_ns = bn_now_ns();
     take_moment(m);
@@ -243,22 +243,22 @@ void metrics_rejected(struct metrics *m, const char *reason)
     add_to(m, M_rejected, reason, NULL, 1);
 }
 
-void metrics_answer(struct metrics *m, const struct metrics_answer *a)
+void metrics_choice(struct metrics *m, const struct metrics_choice *c)
 {
-    add_to(m, M_answers, finish_names[a->finish], NULL, 1);
-    if (a->n_generated == 0) return;
-    if (a->first_ns) observe_ns(m, M_ttft, a->first_ns);
-    observe_ns(m, M_queue_time, a->queue_ns);
-    observe_ns(m, M_prefill_time, a->prefill_ns);
-    observe(m, M_request_prompt, a->n_prompt);
-    observe(m, M_request_generation, a->n_generated);
-    if (a->n_generated >= 3) observe(m, M_repetition, a->repetition);
-    /* How long an answer took that somebody broke off says nothing. */
-    if (strcmp(finish_names[a->finish], "stop") != 0 && a->finish != BITNET_FINISH_LENGTH) return;
-    observe_ns(m, M_e2e, a->total_ns);
-    observe_ns(m, M_decode_time, a->decode_ns);
-    if (a->n_generated > 1)
-        observe_ns(m, M_tpot, (a->total_ns - a->first_ns) / (a->n_generated - 1));
+    add_to(m, M_choices, finish_names[c->finish], NULL, 1);
+    if (c->n_generated == 0) return;
+    if (c->first_ns) observe_ns(m, M_ttft, c->first_ns);
+    observe_ns(m, M_queue_time, c->queue_ns);
+    observe_ns(m, M_prefill_time, c->prefill_ns);
+    observe(m, M_request_prompt, c->n_prompt);
+    observe(m, M_request_generation, c->n_generated);
+    if (c->n_generated >= 3) observe(m, M_repetition, c->repetition);
+    /* How long a choice took that somebody broke off says nothing. */
+    if (strcmp(finish_names[c->finish], "stop") != 0 && c->finish != BITNET_FINISH_LENGTH) return;
+    observe_ns(m, M_e2e, c->total_ns);
+    observe_ns(m, M_decode_time, c->decode_ns);
+    if (c->n_generated > 1)
+        observe_ns(m, M_tpot, (c->total_ns - c->first_ns) / (c->n_generated - 1));
 }
 
 void metrics_token(struct metrics *m, uint64_t ns) { observe_ns(m, M_itl, ns); }
@@ -267,9 +267,9 @@ void metrics_step(struct metrics *m, const struct worker_step *s)
 {
     observe_ns(m, M_step_time, s->ns);
     observe(m, M_batch_size, s->n_seqs);
-    observe(m, M_iteration_tokens, (double)s->n_prompt_tokens + s->n_answer_tokens);
+    observe(m, M_iteration_tokens, (double)s->n_prompt_tokens + s->n_generated);
     add(m, M_prompt_computed, s->n_prompt_tokens);
-    add(m, M_generation_tokens, s->n_answer_tokens);
+    add(m, M_generation_tokens, s->n_generated);
 }
 
 /* ------------------------------------------------------------------ when somebody asks */

@@ -29,8 +29,8 @@ void metrics_request(struct metrics *m, const char *endpoint, int code, uint64_t
 /* Requests that were not taken: "queue_full", "draining", "key", ... */
 void metrics_rejected(struct metrics *m, const char *reason);
 
-/* One answer (choice) of the model that has ended. */
-struct metrics_answer {
+/* One choice that has ended. */
+struct metrics_choice {
     bitnet_finish finish;
     uint32_t n_prompt, n_cached, n_generated;
     uint64_t first_ns,
@@ -38,8 +38,8 @@ struct metrics_answer {
     uint64_t queue_ns, prefill_ns, decode_ns;
     double repetition;
 };
-void metrics_answer(struct metrics *m, const struct metrics_answer *a);
-/* Time between two tokens of an answer. */
+void metrics_choice(struct metrics *m, const struct metrics_choice *c);
+/* Time between two tokens of a choice. */
 void metrics_token(struct metrics *m, uint64_t ns);
 void metrics_step(struct metrics *m, const struct worker_step *s);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Metrics for the dashboard (docs/metrics.md has the members). Names are those of Prometheus
+ * Metrics for the dashboard (docs/serve/metrics.md has the members). Names are those of Prometheus
  * without "bitnet_"; what is not known is null.
  */
 #include "server/metrics/metrics_impl.h"

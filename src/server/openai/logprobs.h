@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * logprobs.h: the log-probabilities of an answer's tokens as JSON text, for whole replies and
+ * logprobs.h: the log-probabilities of a choice's tokens as JSON text, for whole replies and
  * for streams.
  */
 #ifndef BN_SERVER_OPENAI_LOGPROBS_H

@@ -97,12 +97,12 @@ static bitnet_status read_message(struct bn_json *to, const struct bn_json *from
         bool empty = bn_json_is_array(v) && bn_json_size(v) == 0;
         if (take && openai_is_given(v) && !empty) bn_json_set(to, key, bn_json_ref(v));
     }
-    /* an answer that consists of calls has no text */
+    /* a reply that consists of calls has no text */
     const struct bn_json *given = bn_json_get(from, "content"),
                          *calls = bn_json_get(to, "tool_calls");
     if (calls) BN_TRY(check_calls(calls, at, err));
-    const struct bn_json *thought = bn_json_get(to, "reasoning_content");
-    if (thought && !bn_json_is_string(thought))
+    const struct bn_json *reasoning = bn_json_get(to, "reasoning_content");
+    if (reasoning && !bn_json_is_string(reasoning))
         return bn_fail(err, BITNET_E_ARG, "'reasoning_content' of message %zu is not a string", at);
     if (!openai_is_given(given) && calls) content = bn_json_string("");
     else BN_TRY(openai_read_content(&content, given, types, "content", at, err));

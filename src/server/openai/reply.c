@@ -37,7 +37,7 @@ static char *full_id(enum openai_kind kind, const char *id)
     return bn_buf_take(&b);
 }
 
-/* The answers to a prompt begin with it. */
+/* The choices of a prompt begin with it. */
 static bitnet_status echo_prompt(struct openai_reply *r, const struct openai_request *q, size_t i,
                                  const bitnet_model *m, bitnet_error *err)
 {
@@ -48,7 +48,7 @@ static bitnet_status echo_prompt(struct openai_reply *r, const struct openai_req
     bool ok = true;
     for (size_t k = i * r->n_each; k < (i + 1) * r->n_each; k++) {
         struct openai_choice *c = &r->choices[k];
-        ok = ok && bn_buf_append(&c->answer.text, p->text ? p->text : decoded, n);
+        ok = ok && bn_buf_append(&c->parser.text, p->text ? p->text : decoded, n);
         c->has_text = true;
     }
     free(decoded);
@@ -66,8 +66,8 @@ static bitnet_status open_reply(struct openai_reply *r, const struct openai_requ
     if (!r->id || !r->model || !r->choices)
         return bn_fail_nomem(err, r->n_choices * sizeof *r->choices, "a reply");
     for (uint32_t i = 0; i < r->n_choices; i++) {
-        thoughts_open(&r->choices[i].thoughts, q->thoughts);
-        tools_parser_open(&r->choices[i].answer, q->tools,
+        reasoning_open(&r->choices[i].reasoning, q->reasoning);
+        tools_parser_open(&r->choices[i].parser, q->tools,
                           bn_mix64(bn_hash(r->id, strlen(r->id)) + i));
         openai_logprobs_open(&r->choices[i].logprobs, q->kind, m);
     }
@@ -92,13 +92,13 @@ bitnet_status openai_reply_open(struct openai_reply *r, const struct openai_requ
     return s;
 }
 
-/* What has come of an answer, and whether that is all. */
+/* What has come of a choice, and whether that is all. */
 static bool take_text(struct openai_choice *c, const bitnet_event *e)
 {
-    struct tools_parser *p = &c->answer;
+    struct tools_parser *p = &c->parser;
     bool ended = e->finish != BITNET_FINISH_NONE;
-    if (!thoughts_feed(&c->thoughts, e->text, e->text_bytes, p) ||
-        (ended && !thoughts_end(&c->thoughts, p)))
+    if (!reasoning_feed(&c->reasoning, e->text, e->text_bytes, p) ||
+        (ended && !reasoning_end(&c->reasoning, p)))
         return false;
     if (!c->has_text && (p->text.len || (ended && !p->n_calls))) {
         c->has_text = true;
@@ -115,11 +115,10 @@ bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_e
                        e->choice, r->n_each, i, r->n_choices / r->n_each);
     struct openai_choice *c = &r->choices[i * r->n_each + e->choice];
     c->n_generated = e->n_generated;
-    if (!take_text(c, e))
-        return bn_fail_nomem(err, c->answer.text.len + e->text_bytes, "an answer");
+    if (!take_text(c, e)) return bn_fail_nomem(err, c->parser.text.len + e->text_bytes, "a choice");
     if (e->token >= 0 && r->logprobs) BN_TRY(openai_logprobs_add(&c->logprobs, e, err));
     if (e->finish == BITNET_FINISH_NONE) return BITNET_OK;
-    bool cut = r->cut_tokens && e->n_generated >= r->cut_tokens && !c->answer.n_calls;
+    bool cut = r->cut_tokens && e->n_generated >= r->cut_tokens && !c->parser.n_calls;
     c->finish = cut && e->finish == BITNET_FINISH_END ? BITNET_FINISH_LENGTH : e->finish;
     r->n_done++;
     if (e->choice == 0) { /* the others have the same prompt */
@@ -140,8 +139,8 @@ bool openai_reply_done(const struct openai_reply *r)
 void openai_reply_close(struct openai_reply *r)
 {
     for (uint32_t i = 0; r->choices && i < r->n_choices; i++) {
-        thoughts_close(&r->choices[i].thoughts);
-        tools_parser_close(&r->choices[i].answer);
+        reasoning_close(&r->choices[i].reasoning);
+        tools_parser_close(&r->choices[i].parser);
         openai_logprobs_close(&r->choices[i].logprobs);
     }
     bn_json_free(r->echoed);
@@ -157,7 +156,7 @@ const char *openai_finish_name(const struct openai_choice *c)
 {
     switch (c->finish) {
     case BITNET_FINISH_END:
-    case BITNET_FINISH_STOP: return c->answer.n_calls ? "tool_calls" : "stop";
+    case BITNET_FINISH_STOP: return c->parser.n_calls ? "tool_calls" : "stop";
     case BITNET_FINISH_LENGTH: return "length";
     case BITNET_FINISH_TIMEOUT: return "timeout";
     case BITNET_FINISH_CANCELLED: return "cancelled";
@@ -178,9 +177,9 @@ struct bn_json *openai_logprobs_json(const struct openai_reply *r, const struct 
     return j;
 }
 
-struct bn_json *openai_answer_text(const struct openai_choice *c)
+struct bn_json *openai_choice_text(const struct openai_choice *c)
 {
-    const struct bn_buf *text = &c->answer.text;
+    const struct bn_buf *text = &c->parser.text;
     return openai_text(text->data ? text->data : "", text->len);
 }
 
@@ -192,18 +191,19 @@ struct bn_json *openai_arguments_text(const struct tools_call *call)
 static struct bn_json *message_json(const struct openai_choice *c)
 {
     struct bn_json *calls = bn_json_array();
-    for (size_t i = 0; i < c->answer.n_calls; i++) {
-        const struct tools_call *call = &c->answer.calls[i];
+    for (size_t i = 0; i < c->parser.n_calls; i++) {
+        const struct tools_call *call = &c->parser.calls[i];
         bn_json_append(calls, bn_json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", call->id, "type",
                                            "function", "function", "name", call->name, "arguments",
                                            openai_arguments_text(call)));
     }
     struct bn_json *m =
         bn_json_pack("{s:s, s:o, s:n}", "role", "assistant", "content",
-                     c->has_text ? openai_answer_text(c) : bn_json_null(), "refusal");
-    const struct bn_buf *thought = &c->thoughts.text;
-    if (thought->len) bn_json_set(m, "reasoning_content", openai_text(thought->data, thought->len));
-    if (c->answer.n_calls) bn_json_set(m, "tool_calls", calls);
+                     c->has_text ? openai_choice_text(c) : bn_json_null(), "refusal");
+    const struct bn_buf *reasoning = &c->reasoning.text;
+    if (reasoning->len)
+        bn_json_set(m, "reasoning_content", openai_text(reasoning->data, reasoning->len));
+    if (c->parser.n_calls) bn_json_set(m, "tool_calls", calls);
     else bn_json_free(calls);
     return m;
 }
@@ -213,17 +213,17 @@ static struct bn_json *choice_json(const struct openai_reply *r, uint32_t i)
     const struct openai_choice *c = &r->choices[i];
     bool chat = r->kind == OPENAI_CHAT;
     return bn_json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, chat ? "message" : "text",
-                        chat ? message_json(c) : openai_answer_text(c), "logprobs",
+                        chat ? message_json(c) : openai_choice_text(c), "logprobs",
                         openai_logprobs_json(r, c), "finish_reason", openai_finish_name(c));
 }
 
 struct bn_json *openai_usage_json(const struct openai_reply *r, bool with_cached)
 {
-    int64_t n_answer = 0, n_prompt = (int64_t)r->n_prompt;
-    for (uint32_t i = 0; i < r->n_choices; i++) n_answer += r->choices[i].n_generated;
+    int64_t n_generated = 0, n_prompt = (int64_t)r->n_prompt;
+    for (uint32_t i = 0; i < r->n_choices; i++) n_generated += r->choices[i].n_generated;
     struct bn_json *j =
-        bn_json_pack("{s:I, s:I, s:I}", "prompt_tokens", n_prompt, "completion_tokens", n_answer,
-                     "total_tokens", n_prompt + n_answer);
+        bn_json_pack("{s:I, s:I, s:I}", "prompt_tokens", n_prompt, "completion_tokens", n_generated,
+                     "total_tokens", n_prompt + n_generated);
     if (with_cached)
         bn_json_set(j, "prompt_tokens_details",
                     bn_json_pack("{s:I}", "cached_tokens", (int64_t)r->n_cached));

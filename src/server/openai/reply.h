@@ -9,13 +9,13 @@
 #define BN_SERVER_OPENAI_REPLY_H
 
 #include "server/openai/logprobs.h"
-#include "server/openai/thoughts.h"
+#include "server/openai/reasoning.h"
 
 struct openai_choice {
-    struct thoughts thoughts;   /* so far */
-    struct tools_parser answer; /* text and calls so far */
+    struct reasoning reasoning; /* so far */
+    struct tools_parser parser; /* text and calls so far */
     struct openai_logprobs logprobs;
-    bool has_text; /* there was text, or there is neither text nor call in the whole answer */
+    bool has_text; /* there was text, or there is neither text nor call in the whole choice */
     size_t n_calls_before; /* its text */
     bitnet_finish finish;
     uint32_t n_generated;
@@ -29,7 +29,7 @@ struct openai_reply {
     struct openai_choice *choices; /* [n_choices]: those of the first prompt, of the second, ... */
     uint32_t n_choices, n_done;
     uint32_t n_each; /* choices of one prompt */
-    /* with tools: an answer that is this long and calls none was cut off, whatever the engine says: to it
+    /* with tools: a choice that is this long and calls none was cut off, whatever the engine says: to it
      * a text before calls is complete at any time; 0: no such length */
     uint32_t cut_tokens;
     uint64_t n_prompt, n_cached; /* tokens of all prompts */
@@ -54,7 +54,7 @@ void openai_reply_close(struct openai_reply *r); /* an open one, or one of zeros
 /* The parts of an object, for those who make it piece by piece. JSON text is dumped with flags under
  * which a float comes back as it was. */
 enum { OPENAI_DUMP_FLAGS = BN_JSON_COMPACT | BN_JSON_DIGITS(9) };
-struct bn_json *openai_answer_text(const struct openai_choice *c);
+struct bn_json *openai_choice_text(const struct openai_choice *c);
 struct bn_json *openai_arguments_text(const struct tools_call *call);
 struct bn_json *openai_logprobs_json(const struct openai_reply *r, const struct openai_choice *c);
 /* "stop", "length", "tool_calls": why a choice has ended. Beside OpenAI's words there are "timeout",

@@ -107,7 +107,7 @@ static bitnet_status check_together(struct openai_request *r, bitnet_error *err)
     if (!r->n_prompts) return bn_fail(err, BITNET_E_ARG, "the request has no '%s'", r->param);
     if (r->n_prompts * q->n_choices > OPENAI_MAX_CHOICES)
         return bn_fail(err, BITNET_E_LIMIT,
-                       "%zu prompts with %u answers each are %zu; at most %d are possible",
+                       "%zu prompts with %u choices each are %zu; at most %d are possible",
                        r->n_prompts, q->n_choices, r->n_prompts * q->n_choices, OPENAI_MAX_CHOICES);
     r->param = "top_logprobs";
     if (q->n_top_logprobs && !q->logprobs)
@@ -189,8 +189,8 @@ static void rename_developer(struct bn_json *messages, const char *template_text
     }
 }
 
-/* Thoughts of earlier answers, for templates that do not show them. */
-static void drop_thoughts(struct bn_json *messages, const char *template_text)
+/* Reasoning of earlier replies, for templates that do not show them. */
+static void drop_reasoning(struct bn_json *messages, const char *template_text)
 {
     size_t i;
     struct bn_json *m;
@@ -198,7 +198,7 @@ static void drop_thoughts(struct bn_json *messages, const char *template_text)
     bn_json_each(messages, i, m) bn_json_del(m, "reasoning_content");
 }
 
-static bitnet_status set_tools_form(struct openai_request *r, bitnet_error *err)
+static bitnet_status set_tools_constraint(struct openai_request *r, bitnet_error *err)
 {
     bitnet_request *q = &r->request;
     char *grammar;
@@ -208,8 +208,9 @@ static bitnet_status set_tools_form(struct openai_request *r, bitnet_error *err)
     q->grammar = bn_arena_strn(&r->arena, grammar, strlen(grammar));
     free(grammar);
     if (twice)
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "an answer can have the form of calls of tools or another one, not both");
+        return bn_fail(
+            err, BITNET_E_UNSUPPORTED,
+            "tools constrain the reply: a grammar, schema or format cannot be given beside them");
     return q->grammar ? BITNET_OK : bn_fail_nomem(err, 0, "the grammar of tools");
 }
 
@@ -221,24 +222,24 @@ struct bn_json *openai_conversation(const struct openai_request *r, const char *
     return talk;
 }
 
-/* Whether answers have thoughts. One that must have a form has none, except where that is any text with
+/* Whether choices have reasoning. A constrained one has none, except where that is any text with
  * calls. */
-static bitnet_status find_thoughts(struct openai_request *r, const bitnet_model *m,
-                                   const char *template_text, bitnet_error *err)
+static bitnet_status find_reasoning(struct openai_request *r, const bitnet_model *m,
+                                    const char *template_text, bitnet_error *err)
 {
     enum { TAIL = 8 }; /* tokens; the tag and a line end are fewer, whatever the vocabulary */
     const bitnet_request *q = &r->request;
     const struct openai_prompt *p = &r->prompts[0];
-    bool form = q->grammar || q->json_schema || q->json_object;
+    bool constrained = q->grammar || q->json_schema || q->json_object;
     if (r->kind != OPENAI_CHAT || !strstr(template_text, "<think>") ||
-        (form && !tools_any_text(r->tools)))
+        (constrained && !tools_any_text(r->tools)))
         return BITNET_OK;
     size_t k = bn_min_size(p->n_tokens, TAIL), n;
     char *text;
     BN_TRY(tokens_decode(&text, &n, m, p->tokens + p->n_tokens - k, k, BITNET_TOK_SPECIAL, err));
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ')) n--;
     bool open = n >= 7 && memcmp(text + n - 7, "<think>", 7) == 0;
-    r->thoughts = open ? THOUGHTS_OPEN : THOUGHTS_MAYBE;
+    r->reasoning = open ? REASONING_OPEN : REASONING_MAYBE;
     free(text);
     return BITNET_OK;
 }
@@ -250,10 +251,10 @@ static bitnet_status encode_messages(struct openai_request *r, const bitnet_mode
     const char *template_text = bitnet_chat_template_text(m, chat_template);
     if (!template_text) template_text = ""; /* refused when it is to be used */
     rename_developer(r->messages, template_text);
-    drop_thoughts(r->messages, template_text);
+    drop_reasoning(r->messages, template_text);
     if (r->tools) {
-        tools_choose_form(r->tools, template_text);
-        BN_TRY(set_tools_form(r, err));
+        tools_choose_format(r->tools, template_text);
+        BN_TRY(set_tools_constraint(r, err));
     }
     struct bn_json *talk = openai_conversation(r, template_text);
     char *text = talk ? bn_json_dump(talk, BN_JSON_COMPACT) : NULL;
@@ -262,7 +263,7 @@ static bitnet_status encode_messages(struct openai_request *r, const bitnet_mode
              : bn_fail_nomem(err, 0, "a conversation");
     free(text);
     bn_json_free(talk);
-    return s == BITNET_OK ? find_thoughts(r, m, template_text, err) : s;
+    return s == BITNET_OK ? find_reasoning(r, m, template_text, err) : s;
 }
 
 bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model *m,
@@ -289,7 +290,7 @@ bitnet_status openai_request_fits(struct openai_request *r, uint32_t ctx_tokens,
         r->code = "context_length_exceeded";
         return bn_fail(
             err, BITNET_E_LIMIT,
-            "the prompt has %zu tokens; the context length is %u, and an answer needs at "
+            "the prompt has %zu tokens; the context length is %u, and a completion needs at "
             "least one of them",
             n, ctx_tokens);
     }
@@ -301,7 +302,7 @@ void openai_request_at(const struct openai_request *r, size_t i, bitnet_request 
     *out = r->request;
     out->tokens = r->prompts[i].tokens;
     out->n_tokens = r->prompts[i].n_tokens;
-    out->sampling.seed += i * r->request.n_choices; /* no two answers draw alike */
+    out->sampling.seed += i * r->request.n_choices; /* no two choices draw alike */
 }
 
 void openai_request_release(struct openai_request *r)

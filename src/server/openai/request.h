@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * openai/request.h: the body of an OpenAI request as a bitnet_request. Every member of a body is
- * known by name: it is taken over, or it cannot change the answer and is passed over, or it is an
- * error. A misspelt option never changes an answer in silence.
+ * known by name: it is taken over, or it cannot change the result and is passed over, or it is an
+ * error. A misspelt option never changes a result in silence.
  */
 #ifndef BN_SERVER_OPENAI_REQUEST_H
 #define BN_SERVER_OPENAI_REQUEST_H
 
 #include "json/json.h"
 #include "base/os/mem.h"
-#include "server/openai/thoughts.h"
+#include "server/openai/reasoning.h"
 
 enum {
     OPENAI_MAX_MESSAGES = 4096,
@@ -49,8 +49,8 @@ struct openai_request {
     bitnet_request request; /* of every prompt; its tokens are filled in by openai_request_at */
     const char *model;      /* as the body names it, "" if it does not; nothing is chosen by it */
     bool stream, include_usage, echo;
-    enum thoughts_mode thoughts;   /* whether answers have some; known once it is encoded */
-    bool parallel;                 /* several tools may be called in one answer */
+    enum reasoning_mode reasoning; /* whether choices have some; known once it is encoded */
+    bool parallel;                 /* several tools may be called in one choice */
     bool seeded;                   /* the body says which seed */
     struct openai_prompt *prompts; /* [n_prompts], one of a conversation */
     size_t n_prompts;
@@ -70,11 +70,11 @@ bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kin
                                   bitnet_error *err);
 /* What the template is to render, with the variables that the body has for it. */
 struct bn_json *openai_conversation(const struct openai_request *r, const char *template_text);
-/* Turns the prompts into tokens, and tools into the form that answers must have. chat_template: as in
+/* Turns the prompts into tokens, and tools into a constraint on choices. chat_template: as in
  * bitnet_chat_encode. */
 bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model *m,
                                     const char *chat_template, bitnet_error *err);
-/* Refuses prompts that leave no room for an answer. */
+/* Refuses prompts that leave no room for a completion. */
 bitnet_status openai_request_fits(struct openai_request *r, uint32_t ctx_tokens, bitnet_error *err);
 /* What to submit for prompt i; borrows from r. */
 void openai_request_at(const struct openai_request *r, size_t i, bitnet_request *out);
@@ -82,5 +82,9 @@ void openai_request_at(const struct openai_request *r, size_t i, bitnet_request 
  * is to be submitted stays. */
 void openai_request_release(struct openai_request *r);
 void openai_request_free(struct openai_request *r);
+
+/* An object that has members of this list (ended by NULL) only. */
+bitnet_status openai_check_members(const struct bn_json *v, const char *const *known,
+                                   const char *what, bitnet_error *err);
 
 #endif

@@ -308,7 +308,7 @@ static bitnet_status refuse_stored(struct openai_request *r, const struct openai
                    f->key);
 }
 
-/* cannot change the answer */
+/* cannot change the result */
 static bitnet_status pass_over(struct openai_request *r, const struct openai_field *f,
                                const struct bn_json *v, bitnet_error *err)
 {

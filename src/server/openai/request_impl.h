@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * request_impl.h: what the files that read bodies share. Numbers, strings and forms are read
+ * request_impl.h: what the files that read bodies share. Numbers, strings and constraints are read
  * in request_fields.c, prompts and conversations in openai/prompt.c, those of a response in
  * responses_input.c.
  */
@@ -36,9 +36,6 @@ bitnet_status openai_c_string(const char **out, const struct bn_json *v, const c
 bool openai_is_given(const struct bn_json *v); /* neither absent nor null */
 bool openai_is_off(const struct bn_json *v);   /* null, false, empty, or not more than 1 */
 bool openai_is_one_of(const char *s, const char *const *list); /* ended by NULL */
-/* An object that has members of this list (ended by NULL) only. */
-bitnet_status openai_check_members(const struct bn_json *v, const char *const *known,
-                                   const char *what, bitnet_error *err);
 
 /* ------------------------------------------------------------------ conversations */
 

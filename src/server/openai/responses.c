@@ -55,7 +55,7 @@ struct bn_json *responses_message_id(const struct openai_reply *r)
 
 struct bn_json *responses_call_id(const struct openai_reply *r, size_t i)
 {
-    return bn_json_printf("fc_%s", strchr(r->choices->answer.calls[i].id, '_') + 1);
+    return bn_json_printf("fc_%s", strchr(r->choices->parser.calls[i].id, '_') + 1);
 }
 
 size_t responses_message_index(const struct openai_reply *r) { return r->choices->n_calls_before; }
@@ -68,7 +68,7 @@ size_t responses_call_index(const struct openai_reply *r, size_t i)
 struct bn_json *responses_part(const struct openai_reply *r, bool ended)
 {
     const struct openai_choice *c = r->choices;
-    struct bn_json *text = ended ? openai_answer_text(c) : bn_json_string("");
+    struct bn_json *text = ended ? openai_choice_text(c) : bn_json_string("");
     struct bn_json *logprobs = ended && r->logprobs ? openai_logprobs_json(r, c) : bn_json_array();
     return bn_json_pack("{s:s, s:o, s:[], s:o}", "type", "output_text", "text", text, "annotations",
                         "logprobs", logprobs);
@@ -85,7 +85,7 @@ struct bn_json *responses_message(const struct openai_reply *r, bool ended)
 
 struct bn_json *responses_call(const struct openai_reply *r, size_t i, bool ended)
 {
-    const struct tools_call *call = &r->choices->answer.calls[i];
+    const struct tools_call *call = &r->choices->parser.calls[i];
     return bn_json_pack("{s:o, s:s, s:s, s:s, s:s, s:o}", "id", responses_call_id(r, i), "type",
                         "function_call", "status", item_status(ended, call->complete), "call_id",
                         call->id, "name", call->name, "arguments",
@@ -97,7 +97,7 @@ static struct bn_json *output_json(const struct openai_reply *r)
     const struct openai_choice *c = r->choices;
     struct bn_json *output = bn_json_array();
     bool ok = output != NULL;
-    for (size_t i = 0; ok && i < c->answer.n_calls; i++)
+    for (size_t i = 0; ok && i < c->parser.n_calls; i++)
         ok = bn_json_append(output, responses_call(r, i, true));
     if (ok && c->has_text)
         ok = bn_json_insert(output, c->n_calls_before, responses_message(r, true));
@@ -127,10 +127,10 @@ static struct bn_json *incomplete_details(const struct openai_reply *r)
 
 static struct bn_json *usage_json(const struct openai_reply *r, bool with_cached)
 {
-    int64_t n_prompt = (int64_t)r->n_prompt, n_answer = r->choices->n_generated;
+    int64_t n_prompt = (int64_t)r->n_prompt, n_generated = r->choices->n_generated;
     struct bn_json *j = bn_json_pack("{s:I, s:I, s:{s:i}, s:I}", "input_tokens", n_prompt,
-                                     "output_tokens", n_answer, "output_tokens_details",
-                                     "reasoning_tokens", 0, "total_tokens", n_prompt + n_answer);
+                                     "output_tokens", n_generated, "output_tokens_details",
+                                     "reasoning_tokens", 0, "total_tokens", n_prompt + n_generated);
     if (with_cached)
         bn_json_set(j, "input_tokens_details",
                     bn_json_pack("{s:I}", "cached_tokens", (int64_t)r->n_cached));

@@ -14,7 +14,7 @@ struct bn_json *responses_echo(const struct openai_request *q);
 /* The response at its end, or, if not `ended`, as it begins. */
 struct bn_json *responses_json(const struct openai_reply *r, bool ended, bool with_cached);
 
-/* Items of the output, and where they stand in it: the answer's text, and its calls. */
+/* Items of the output, and where they stand in it: the text, and the calls. */
 struct bn_json *responses_message(const struct openai_reply *r, bool ended);
 struct bn_json *responses_call(const struct openai_reply *r, size_t i, bool ended);
 size_t responses_message_index(const struct openai_reply *r);

@@ -70,7 +70,7 @@ static void begin_message(struct openai_stream *s, struct bn_buf *out)
 static void put_delta(struct openai_stream *s, struct bn_buf *out)
 {
     const struct openai_choice *c = s->reply.choices;
-    const struct bn_buf *text = &c->answer.text, *logprobs = &c->logprobs.lists[0];
+    const struct bn_buf *text = &c->parser.text, *logprobs = &c->logprobs.lists[0];
     struct openai_sent *sent = s->sent;
     if (text->len == sent->text_bytes && logprobs->len == sent->logprob_bytes) return;
     begin_event(s, "response.output_text.delta", out);
@@ -134,7 +134,7 @@ static void put_arguments(struct openai_stream *s, size_t i, const char *more, s
 static void end_call(struct openai_stream *s, size_t i, struct bn_buf *out)
 {
     const struct openai_reply *r = &s->reply;
-    const struct tools_call *call = &r->choices->answer.calls[i];
+    const struct tools_call *call = &r->choices->parser.calls[i];
     put_event(s, "response.function_call_arguments.done",
               bn_json_pack("{s:o, s:i, s:s, s:o}", "item_id", responses_call_id(r, i),
                            "output_index", (int)responses_call_index(r, i), "name", call->name,
@@ -174,7 +174,7 @@ static void put_news(struct openai_stream *s, struct bn_buf *out)
         if (!s->sent->begun) begin_message(s, out);
         put_delta(s, out);
     }
-    put_calls(s, c->answer.n_calls, out);
+    put_calls(s, c->parser.n_calls, out);
 }
 
 void responses_stream_flush(struct openai_stream *s, struct bn_buf *out)

@@ -114,18 +114,18 @@ static void put_calls(const struct openai_choice *c, struct openai_sent *sent, s
 static void put_news(struct openai_stream *s, uint32_t i, struct bn_buf *out)
 {
     struct openai_choice *c = &s->reply.choices[i];
-    struct bn_buf *text = &c->answer.text, *thought = &c->thoughts.text;
+    struct bn_buf *text = &c->parser.text, *reasoning = &c->reasoning.text;
     bool chat = s->reply.kind == OPENAI_CHAT, calls = openai_next_call(c, &s->sent[i]) != NULL,
          logprobs = openai_logprobs_any(&c->logprobs);
-    if (!text->len && !thought->len && !calls && !logprobs) return;
+    if (!text->len && !reasoning->len && !calls && !logprobs) return;
     begin_chunk(s, i, out);
     if (chat) bn_buf_puts(out, "\"delta\":{");
-    if (thought->len) {
+    if (reasoning->len) {
         bn_buf_puts(out, "\"reasoning_content\":");
-        bn_json_quote(out, thought->data, thought->len);
+        bn_json_quote(out, reasoning->data, reasoning->len);
         if (text->len || calls) bn_buf_putc(out, ',');
     }
-    if (text->len || (!calls && !thought->len)) {
+    if (text->len || (!calls && !reasoning->len)) {
         bn_buf_puts(out, chat ? "\"content\":" : "\"text\":");
         bn_json_quote(out, text->data ? text->data : "", text->len);
         if (calls) bn_buf_putc(out, ',');
@@ -137,7 +137,7 @@ static void put_news(struct openai_stream *s, uint32_t i, struct bn_buf *out)
     if (chat) bn_buf_putc(out, '}');
     end_chunk(s, logprobs ? &c->logprobs : NULL, NULL, out);
     bn_buf_clear(text);
-    bn_buf_clear(thought);
+    bn_buf_clear(reasoning);
     openai_logprobs_clear(&c->logprobs);
 }
 

@@ -32,8 +32,8 @@ struct openai_stream {
 static inline const struct tools_call *openai_next_call(const struct openai_choice *c,
                                                         const struct openai_sent *sent)
 {
-    if (sent->n_calls == c->answer.n_calls) return NULL;
-    const struct tools_call *call = &c->answer.calls[sent->n_calls];
+    if (sent->n_calls == c->parser.n_calls) return NULL;
+    const struct tools_call *call = &c->parser.calls[sent->n_calls];
     return !sent->call_begun || call->arguments.len > sent->argument_bytes ? call : NULL;
 }
 

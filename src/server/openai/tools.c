@@ -7,41 +7,41 @@
 
 enum { MAX_TEXT = 32 << 20 }; /* bytes of a message */
 
-/* ------------------------------------------------------------------ forms */
+/* ------------------------------------------------------------------ formats */
 
 #define IN_TAGS                                         \
     .marker = "<tool_call>", .open = "\n{\"name\": \"", \
     .middle = "\", \"arguments\": ", .close = "}\n</tool_call>", .between = "\n"
-static const struct tools_form in_tags = {IN_TAGS, .template_writes = true};
-static const struct tools_form in_words = {IN_TAGS};
+static const struct tools_format in_tags = {IN_TAGS, .template_writes = true};
+static const struct tools_format in_words = {IN_TAGS};
 /* as the templates of Llama 3 ask for it */
-static const struct tools_form bare = {.marker = "{\"name\": \"",
-                                       .open = "",
-                                       .middle = "\", \"parameters\": ",
-                                       .close = "}",
-                                       .at_start = true,
-                                       .template_writes = true};
+static const struct tools_format bare = {.marker = "{\"name\": \"",
+                                         .open = "",
+                                         .middle = "\", \"parameters\": ",
+                                         .close = "}",
+                                         .at_start = true,
+                                         .template_writes = true};
 #undef IN_TAGS
 /* Qwen3-Coder, Qwen3.5 */
-static const struct tools_form one_by_one = {.marker = "<tool_call>",
-                                             .open = "\n<function=",
-                                             .middle = ">\n",
-                                             .parameter = "<parameter=",
-                                             .parameter_open = ">\n",
-                                             .parameter_close = "\n</parameter>",
-                                             .close = "</function>\n</tool_call>",
-                                             .between = "\n",
-                                             .template_writes = true};
+static const struct tools_format one_by_one = {.marker = "<tool_call>",
+                                               .open = "\n<function=",
+                                               .middle = ">\n",
+                                               .parameter = "<parameter=",
+                                               .parameter_open = ">\n",
+                                               .parameter_close = "\n</parameter>",
+                                               .close = "</function>\n</tool_call>",
+                                               .between = "\n",
+                                               .template_writes = true};
 
-void tools_choose_form(struct tools *t, const char *template_text)
+void tools_choose_format(struct tools *t, const char *template_text)
 {
     bool tags = strstr(template_text, in_tags.marker) != NULL;
     if (tags && strstr(template_text, "<function=") && strstr(template_text, one_by_one.parameter))
-        t->form = &one_by_one;
-    else if (tags) t->form = &in_tags;
+        t->format = &one_by_one;
+    else if (tags) t->format = &in_tags;
     else if (strstr(template_text, "\"name\":") && strstr(template_text, "\"parameters\":"))
-        t->form = &bare;
-    else t->form = &in_words;
+        t->format = &bare;
+    else t->format = &in_words;
 }
 
 /* ------------------------------------------------------------------ reading */
@@ -134,7 +134,7 @@ bitnet_status tools_read(struct tools **out, const struct bn_json *tools,
     if (!t) return bn_fail_nomem(err, sizeof *t, "tools");
     t->list = bn_json_ref((struct bn_json *)tools);
     t->parallel = parallel;
-    t->form = &in_words;
+    t->format = &in_words;
     bitnet_status st = read_tools(t, choice, err);
     if (st != BITNET_OK) tools_free(t);
     else *out = t;
@@ -186,7 +186,7 @@ static void put_json(struct bn_buf *b, const struct bn_json *v)
 /* The functions and how to call them, for models whose template does not say it. */
 static void put_words(const struct tools *t, struct bn_buf *b)
 {
-    const struct tools_form *f = t->form;
+    const struct tools_format *f = t->format;
     bn_buf_puts(b, "You can call functions. These exist, with JSON Schemas of their arguments:\n");
     for (size_t i = 0; i < bn_json_size(t->list); i++) {
         put_json(b, tools_function(t, i));
@@ -211,8 +211,8 @@ static struct bn_json *system_message(const struct tools *t, const struct bn_jso
     return made;
 }
 
-/* One call that an earlier answer held; false: it is none. */
-static bool put_call(const struct tools_form *f, struct bn_buf *b, const struct bn_json *call)
+/* One call that an earlier reply held; false: it is none. */
+static bool put_call(const struct tools_format *f, struct bn_buf *b, const struct bn_json *call)
 {
     const struct bn_json *function = bn_json_get(call, "function"),
                          *name = bn_json_get(function, "name"),
@@ -223,8 +223,8 @@ static bool put_call(const struct tools_form *f, struct bn_buf *b, const struct 
                          bn_json_text(arguments), f->close);
 }
 
-/* An earlier answer with calls as the text it was; NULL: it cannot be written. */
-static struct bn_json *calls_as_text(const struct tools_form *f, const struct bn_json *message)
+/* An earlier reply with calls as the text it was; NULL: it cannot be written. */
+static struct bn_json *calls_as_text(const struct tools_format *f, const struct bn_json *message)
 {
     const struct bn_json *calls = bn_json_get(message, "tool_calls"), *call;
     size_t i;
@@ -277,7 +277,7 @@ static bool in_plain_text(const struct tools *t, struct bn_json *out,
             next = i;
             made = results_as_text(messages, &next);
         } else if (bn_json_size(bn_json_get(m, "tool_calls"))) {
-            made = calls_as_text(t->form, m);
+            made = calls_as_text(t->format, m);
         }
         if (!made) next = i + 1;
         ok = bn_json_append(out, made ? made : bn_json_ref((struct bn_json *)m));
@@ -332,10 +332,10 @@ static bool all_for_template(struct bn_json *out, const struct bn_json *messages
 
 struct bn_json *tools_conversation(const struct tools *t, const struct bn_json *messages)
 {
-    bool show = t && t->form->template_writes && t->choice != TOOLS_NONE;
+    bool show = t && t->format->template_writes && t->choice != TOOLS_NONE;
     struct bn_json *list = bn_json_array(), *talk = bn_json_pack("{so}", "messages", list);
-    bool ok = talk && (t && !t->form->template_writes ? in_plain_text(t, list, messages)
-                                                      : all_for_template(list, messages));
+    bool ok = talk && (t && !t->format->template_writes ? in_plain_text(t, list, messages)
+                                                        : all_for_template(list, messages));
     if (ok && show) ok = bn_json_set(talk, "tools", bn_json_ref(t->list));
     if (ok && bn_json_whole(talk)) return talk;
     bn_json_free(talk);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The form of an answer, as GBNF with the schemas of the functions in it. With the tags of in_tags:
+ * The constraint on a choice, as GBNF with the schemas of the functions in it. With the tags of in_tags:
  *
  *     root   ::= [^<]* ("<" said1)?                       # text, up to what may be a marker
  *     said1  ::= ("t" said2 | "<" said1 | [^t<] root)?    # one byte of it was there, and so on
@@ -32,7 +32,7 @@ void tools_put_literal(struct bn_buf *b, const char *const *texts)
 
 /* Text that may turn into a call: a state for every byte of the marker that has just been there. A
  * marker that is not completed starts again with its first byte only, as no other byte equals that. */
-static void put_text(struct bn_buf *b, const struct tools_form *f)
+static void put_text(struct bn_buf *b, const struct tools_format *f)
 {
     size_t n = strlen(f->marker);
     for (size_t i = 0; i < n; i++) {
@@ -74,14 +74,14 @@ static bitnet_status put_arguments(struct bn_buf *b, const struct tools *t, size
 {
     const char *name = tools_name(t, i);
     const struct bn_json *parameters = bn_json_get(tools_function(t, i), "parameters");
-    if (t->form->parameter) return tools_put_parameters(b, t->form, name, parameters, err);
+    if (t->format->parameter) return tools_put_parameters(b, t->format, name, parameters, err);
     bn_buf_printf(b, "%s-arguments ::= ", name);
     return put_schema(b, parameters) ? BITNET_OK : bn_fail_nomem(err, 0, "the grammar of tools");
 }
 
 static bitnet_status put_functions(struct bn_buf *b, const struct tools *t, bitnet_error *err)
 {
-    const struct tools_form *f = t->form;
+    const struct tools_format *f = t->format;
     bool first = true;
     bn_buf_puts(b, "call ::= ");
     PUT_LITERAL(b, f->open);
@@ -104,7 +104,7 @@ static bitnet_status put_functions(struct bn_buf *b, const struct tools *t, bitn
 
 bitnet_status tools_grammar(const struct tools *t, char **out, bitnet_error *err)
 {
-    const struct tools_form *f = t->form;
+    const struct tools_format *f = t->format;
     struct bn_buf b;
     *out = NULL;
     if (t->choice == TOOLS_NONE) return BITNET_OK;

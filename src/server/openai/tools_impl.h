@@ -7,14 +7,14 @@
 
 /* How a call is written: marker, open, the function's name, middle, its arguments, close. They are an
  * object, or each for itself: parameter, its name, parameter_open, its value, parameter_close, "\n". */
-struct tools_form {
+struct tools_format {
     const char *marker; /* its first byte does not occur in it again, nor in open and middle */
     const char *open, *middle, *close;
     const char *parameter; /* NULL: arguments are an object; begins as close does, with one byte */
     const char *parameter_open,
         *parameter_close; /* the first byte of the latter is not in it again */
-    const char *between;  /* two calls; NULL: an answer holds one */
-    bool at_start;        /* a call is the whole answer: the marker means nothing further on */
+    const char *between;  /* two calls; NULL: a choice holds one */
+    bool at_start;        /* a call is the whole choice: the marker means nothing further on */
     bool template_writes; /* tools and earlier calls; else they are put in words */
 };
 
@@ -22,7 +22,7 @@ enum tools_choice { TOOLS_NONE, TOOLS_AUTO, TOOLS_REQUIRED };
 
 struct tools {
     struct bn_json *list; /* {"type": "function", "function": {...}}, names checked */
-    const struct tools_form *form;
+    const struct tools_format *format;
     enum tools_choice choice;
     const char *only; /* the function that must be called; NULL: any */
     bool parallel;
@@ -56,9 +56,9 @@ bool tools_is_text(const struct bn_json *schema);
 const struct bn_json *tools_parameter(const struct bn_json *list, const char *function,
                                       const char *key);
 /* Rule "text": any text and the end of its parameter. */
-void tools_put_value_rules(struct bn_buf *b, const struct tools_form *f);
+void tools_put_value_rules(struct bn_buf *b, const struct tools_format *f);
 /* Rule "<name>-arguments" and what it needs. */
-bitnet_status tools_put_parameters(struct bn_buf *b, const struct tools_form *f, const char *name,
+bitnet_status tools_put_parameters(struct bn_buf *b, const struct tools_format *f, const char *name,
                                    const struct bn_json *parameters, bitnet_error *err);
 
 #endif

@@ -79,7 +79,7 @@ const struct bn_json *tools_parameter(const struct bn_json *list, const char *fu
 
 /* ------------------------------------------------------------------ grammar */
 
-void tools_put_value_rules(struct bn_buf *b, const struct tools_form *f)
+void tools_put_value_rules(struct bn_buf *b, const struct tools_format *f)
 {
     const char *end = f->parameter_close;
     size_t n = strlen(end);
@@ -149,7 +149,7 @@ static bool put_schema(struct bn_buf *b, const struct bn_json *schema,
 }
 
 /* A string that is one of a list, or any; with the end of the parameter. */
-static void put_text_value(struct bn_buf *b, const struct tools_form *f,
+static void put_text_value(struct bn_buf *b, const struct tools_format *f,
                            const struct bn_json *schema)
 {
     const struct bn_json *list = bn_json_get(schema, "enum"), *one = bn_json_get(schema, "const"),
@@ -174,7 +174,7 @@ static void put_text_value(struct bn_buf *b, const struct tools_form *f,
     tools_put_literal(b, (const char *const[]){f->parameter_close, NULL});
 }
 
-bitnet_status tools_put_parameters(struct bn_buf *b, const struct tools_form *f, const char *name,
+bitnet_status tools_put_parameters(struct bn_buf *b, const struct tools_format *f, const char *name,
                                    const struct bn_json *parameters, bitnet_error *err)
 {
     const struct bn_json *properties = bn_json_get(parameters, "properties");

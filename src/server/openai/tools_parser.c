@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Calls in an answer, found byte by byte: where a piece of text ends makes no difference. What begins
+ * Calls in a choice, found byte by byte: where a piece of text ends makes no difference. What begins
  * like a call is held back until it is one, or is text after all; that is short, up to the name's end.
  * The grammar of tools allows only what is understood here. */
 #include "server/openai/tools_impl.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_TEXT = 64 << 20 }; /* bytes of an answer */
+enum { MAX_TEXT = 64 << 20 }; /* bytes of a choice */
 
 enum step {
     TEXT,
@@ -33,9 +33,9 @@ void tools_parser_open(struct tools_parser *p, const struct tools *t, uint64_t i
     bn_buf_init(&p->pending, MAX_TEXT);
     bn_buf_init(&p->text, MAX_TEXT);
     if (!t || t->choice == TOOLS_NONE) return;
-    p->form = t->form;
-    p->list = p->form->parameter ? bn_json_ref(t->list) : NULL;
-    p->step = p->form->at_start ? HEAD : TEXT;
+    p->format = t->format;
+    p->list = p->format->parameter ? bn_json_ref(t->list) : NULL;
+    p->step = p->format->at_start ? HEAD : TEXT;
 }
 
 void tools_parser_close(struct tools_parser *p)
@@ -94,8 +94,8 @@ static void turn(struct tools_parser *p, enum step step)
 static bool give_up(struct tools_parser *p, char c)
 {
     bool ok = flush(p);
-    turn(p, p->form->at_start ? PLAIN : TEXT);
-    if (p->step == PLAIN || c != p->form->marker[0]) return bn_buf_putc(&p->text, c) && ok;
+    turn(p, p->format->at_start ? PLAIN : TEXT);
+    if (p->step == PLAIN || c != p->format->marker[0]) return bn_buf_putc(&p->text, c) && ok;
     p->step = HEAD;
     p->matched = 1;
     return bn_buf_putc(&p->pending, c) && ok;
@@ -120,9 +120,9 @@ static bool take_fixed(struct tools_parser *p, const char *a, const char *b, cha
 /* Behind the name; where no object follows, it is a call at the end of this. */
 static bool take_middle(struct tools_parser *p, char c)
 {
-    if (!p->form->parameter) return take_fixed(p, p->form->middle, "", c, ARGUMENTS);
+    if (!p->format->parameter) return take_fixed(p, p->format->middle, "", c, ARGUMENTS);
     if (p->n_calls == TOOLS_MAX_CALLS) return give_up(p, c);
-    if (!take_fixed(p, p->form->middle, "", c, PARAMETER)) return false;
+    if (!take_fixed(p, p->format->middle, "", c, PARAMETER)) return false;
     if (p->step != PARAMETER) return true;
     p->any_value = false;
     return begin_call(p) && bn_buf_putc(&p->calls[p->n_calls - 1].arguments, '{');
@@ -163,8 +163,8 @@ static bool take_argument(struct tools_parser *p, char c)
 
 static bool take_close(struct tools_parser *p, char c)
 {
-    enum step next = p->form->between ? AFTER : PLAIN;
-    bool ok = take_fixed(p, p->form->close, "", c, next);
+    enum step next = p->format->between ? AFTER : PLAIN;
+    bool ok = take_fixed(p, p->format->close, "", c, next);
     if (p->step == next) bn_buf_clear(&p->pending);
     return ok;
 }
@@ -172,8 +172,8 @@ static bool take_close(struct tools_parser *p, char c)
 /* What stands between two calls goes with them. */
 static bool take_after(struct tools_parser *p, char c)
 {
-    const char *between = p->form->between;
-    if (c != byte_at(between, p->form->marker, p->matched)) return give_up(p, c);
+    const char *between = p->format->between;
+    if (c != byte_at(between, p->format->marker, p->matched)) return give_up(p, c);
     if (++p->matched > strlen(between)) {
         turn(p, HEAD);
         p->matched = 1;
@@ -198,7 +198,7 @@ static bool end_call(struct tools_parser *p)
 /* A parameter, or the end of the call: they differ after their first byte. */
 static bool take_parameter(struct tools_parser *p, char c)
 {
-    const struct tools_form *f = p->form;
+    const struct tools_format *f = p->format;
     if (p->matched == 1 && c == f->close[1]) {
         bool ok = end_call(p) && bn_buf_putc(&p->pending, c);
         turn(p, CLOSE);
@@ -230,7 +230,7 @@ static bool begin_value(struct tools_parser *p)
 
 static bool take_key(struct tools_parser *p, char c)
 {
-    if (c == p->form->parameter_open[0] && p->pending.len) {
+    if (c == p->format->parameter_open[0] && p->pending.len) {
         turn(p, KEY_END);
         p->matched = 1;
         return begin_value(p);
@@ -267,7 +267,7 @@ static bool end_value(struct tools_parser *p)
 
 static bool take_value(struct tools_parser *p, char c)
 {
-    const char *end = p->form->parameter_close;
+    const char *end = p->format->parameter_close;
     bool ok = true;
     if (c == end[p->matched]) {
         if (end[++p->matched]) return true;
@@ -294,7 +294,7 @@ static bool take_line_end(struct tools_parser *p, char c)
 
 static bool take_byte(struct tools_parser *p, char c)
 {
-    const struct tools_form *f = p->form;
+    const struct tools_format *f = p->format;
     switch ((enum step)p->step) {
     case TEXT: return give_up(p, c);
     case PLAIN: return bn_buf_putc(&p->text, c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Output that keeps to a form: a grammar over bytes, compiled from GBNF text or from a JSON Schema,
+ * Constrained output: a grammar over bytes, compiled from GBNF text or from a JSON Schema,
  * and a matcher that says after every token which tokens may come next. A grammar is immutable and
  * may be shared; a matcher is one text's state. */
 #ifndef BN_TEXT_GRAMMAR_GRAMMAR_H

@@ -13,7 +13,7 @@ static uint16_t choose_byte(const struct bn_token_tree *t, const struct bn_byte_
 {
     for (unsigned i = 0; i < 256; i++) {
         uint8_t byte = (uint8_t)('0' + i);
-        uint32_t node = bn_byte_set_has(s, byte) ? bn_tree_child(t, 0, byte) : 0;
+        uint32_t node = bn_byte_set_has(s, byte) ? bn_token_tree_child(t, 0, byte) : 0;
         if (node && t->first[node] < t->first[node + 1]) return byte;
     }
     return BN_NO_BYTE;
@@ -26,7 +26,7 @@ static uint64_t tokens_from(const struct bn_grammar *g, uint32_t node)
     uint64_t lengths = 0;
     for (uint32_t k = 0, at = 0; k < 64 && g->nodes[node].kind == BN_NODE_BYTES; k++) {
         uint16_t byte = g->chosen[g->nodes[node].a];
-        at = byte == BN_NO_BYTE ? 0 : bn_tree_child(t, at, (uint8_t)byte);
+        at = byte == BN_NO_BYTE ? 0 : bn_token_tree_child(t, at, (uint8_t)byte);
         if (!at) break;
         if (t->first[at] < t->first[at + 1]) lengths |= 1ull << k;
         node = g->nodes[node].b;

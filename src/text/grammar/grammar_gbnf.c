@@ -7,7 +7,7 @@
  *
  * The last is this engine's own: the texts that fit a JSON Schema.
  * A rule ends with its line, except inside parentheses and after '|' or '::='. */
-#include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema_impl.h"
 
 #include "base/map.h"
 #include "base/utf8.h"

@@ -28,7 +28,7 @@ enum {
     BN_WALK_MAX_STATES = 2048,       /* sets of stacks met in one walk over the token tree */
     BN_WALK_MAX_CONFIGS = 1 << 15,   /* members of all of them */
     BN_WALK_MAX_STEPS = 1 << 17,     /* room for what follows a set by classes of bytes */
-    BN_TREE_MAX_ENDS = 10,           /* eos, eot and the room of bn_vocab.ends */
+    BN_SYSFILES_MAX_ENDS = 10,       /* eos, eot and the room of bn_vocab.ends */
     BN_GRAMMAR_NO_NEED = UINT16_MAX, /* a node from which no text can end */
     BN_GRAMMAR_UNLIMITED = UINT32_MAX, /* repetitions */
     BN_NO_BYTE = UINT16_MAX
@@ -265,10 +265,10 @@ struct bn_token_tree {
     int32_t *by_length; /* [n_tokens] the longest first */
     uint32_t *n_longer; /* [max_depth + 1] tokens of more bytes than this */
     uint32_t n_ends;
-    int32_t ends[BN_TREE_MAX_ENDS]; /* tokens that end a text */
+    int32_t ends[BN_SYSFILES_MAX_ENDS]; /* tokens that end a text */
 };
 /* The node below this one for a byte; 0: there is none. */
-uint32_t bn_tree_child(const struct bn_token_tree *t, uint32_t node, uint8_t byte);
+uint32_t bn_token_tree_child(const struct bn_token_tree *t, uint32_t node, uint8_t byte);
 /* What a token adds to a text; NULL for tokens that are no text and for those that end it. */
 const char *bn_token_text(const struct bn_token_tree *t, int32_t id, size_t *n);
 

@@ -3,7 +3,7 @@
  * refer to each other. A keyword that is not enforced is an error; only those that say nothing about
  * the text are passed over. Every schema of the document becomes one rule, so schemas that refer to
  * themselves need no care here. */
-#include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema_impl.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Schemas made of schemas: references, what two schemas demand together, whether two exclude each
  * other. Where it cannot be said exactly, the schema is refused. */
-#include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema_impl.h"
 
 #include <stdlib.h>
 

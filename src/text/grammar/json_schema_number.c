@@ -3,7 +3,7 @@
  * between two given ones; the expression follows the digits of a bound as long as the text equals
  * it, and is free once it is inside. All numbers have at most 15 significant digits (integers 18),
  * so that a decimal inside the bounds is inside as a double, too. */
-#include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema_impl.h"
 
 #include <math.h>
 #include <stdio.h>

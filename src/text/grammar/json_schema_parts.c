@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * JSON as rules: values of any kind, objects, arrays, constants. */
-#include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>

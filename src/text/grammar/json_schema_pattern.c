@@ -3,7 +3,7 @@
  * \d \w \s and their opposites (of ASCII), '^' at the beginning and '$' at the end of the whole or of
  * its alternatives. A pattern without anchors may be found anywhere in the string. Everything else
  * (back references, looking around, \b) is refused. */
-#include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema_impl.h"
 
 #include "base/utf8.h"
 

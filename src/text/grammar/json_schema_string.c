@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Strings of JSON: their characters and escapes, lengths, formats, keys that are none of some
  * names. */
-#include "text/grammar/json_schema.h"
+#include "text/grammar/json_schema_impl.h"
 
 #include "base/utf8.h"
 #include <stdio.h>

@@ -189,7 +189,7 @@ static bool add_cheapest(struct bn_matcher *m, bn_config c, uint32_t left, uint6
         c = bn_stacks_cheapest(&m->stacks, c);
         const struct bn_node *node = &m->g->nodes[bn_config_node(c)];
         if (node->kind != BN_NODE_BYTES) return any;
-        at = bn_tree_child(t, at, (uint8_t)m->g->chosen[node->a]);
+        at = bn_token_tree_child(t, at, (uint8_t)m->g->chosen[node->a]);
         if (!at) return any;
         for (uint32_t k = t->first[at]; k < t->first[at + 1]; k++) {
             if (bn_matcher_cost_after(m, t->ids[k]) > left) continue;

@@ -12,7 +12,7 @@ const char *bn_token_text(const struct bn_token_tree *t, int32_t id, size_t *n)
     return bn_token_bytes(t->tokenizer, id, false, false, n);
 }
 
-uint32_t bn_tree_child(const struct bn_token_tree *t, uint32_t node, uint8_t byte)
+uint32_t bn_token_tree_child(const struct bn_token_tree *t, uint32_t node, uint8_t byte)
 {
     if (node == 0) return t->top[byte];
     for (uint32_t i = node + 1; i < t->end[node]; i = t->end[i])
@@ -51,7 +51,7 @@ static uint32_t list_tokens(struct bn_token_tree *t, struct entry *entries)
         e->id = (int32_t)i;
         e->s = bn_token_text(t, e->id, &e->n);
         if (e->s) n++;
-        else if (bn_token_is_end(t->tokenizer, e->id) && t->n_ends < BN_TREE_MAX_ENDS)
+        else if (bn_token_is_end(t->tokenizer, e->id) && t->n_ends < BN_SYSFILES_MAX_ENDS)
             t->ends[t->n_ends++] = e->id;
     }
     qsort(entries, n, sizeof *entries, by_bytes);

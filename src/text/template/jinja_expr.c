@@ -4,7 +4,7 @@
  * lists, so that a long expression is not a deep one. Names of filters and tests are resolved
  * here; unknown ones fail only when they are reached, because templates carry branches for tools
  * that a plain conversation never enters. */
-#include "text/template/jinja_parse.h"
+#include "text/template/jinja_parse_impl.h"
 
 static struct bn_jn *parse_or(struct bn_jparser *p);
 static struct bn_jn *parse_unary(struct bn_jparser *p, bool with_filters);

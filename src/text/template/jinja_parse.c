@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tokens to nodes, first half: statements, and the helpers of both halves. Nesting is counted
  * (BN_JINJA_MAX_DEPTH), so that no source can exhaust the stack. */
-#include "text/template/jinja_parse.h"
+#include "text/template/jinja_parse_impl.h"
 
 #include <stdarg.h>
 #include <stdio.h>

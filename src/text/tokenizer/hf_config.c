@@ -2,7 +2,7 @@
  * What lies beside a tokenizer in a Hugging Face folder: tokenizer_config.json (names of special
  * tokens, add_bos, chat template), generation_config.json, else config.json (which tokens end an
  * answer) and chat_template.jinja. Every one of them may be missing. */
-#include "text/tokenizer/hf.h"
+#include "text/tokenizer/hf_impl.h"
 
 #include "base/os/file.h"
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * tokenizer.model of SentencePiece: a protocol-buffers message with pieces, their scores and types,
  * and a few facts about the training. Read by hand: of the format only varints, lengths and floats
  * are needed. */
-#include "text/tokenizer/hf.h"
+#include "text/tokenizer/hf_impl.h"
 
 #include "base/os/file.h"
 #include "base/utf8.h"

@@ -3,7 +3,7 @@
  * facts that describe the text's way (patterns, space marks, normal form). Whatever is not
  * understood is an error that names it: a tokenizer that is nearly right gives wrong text in
  * silence. */
-#include "text/tokenizer/hf.h"
+#include "text/tokenizer/hf_impl.h"
 
 #include <stdlib.h>
 

@@ -66,7 +66,7 @@ export async function charts_are_drawn({ open }) {
                 .data.some((v) => v !== 0),
         );
     assert.equal(painted, true);
-    assert.match(await page.getAttribute('.card canvas', 'aria-label'), /^Tokens a second: answers [\d.]+/);
+    assert.match(await page.getAttribute('.card canvas', 'aria-label'), /^Tokens per second: answers [\d.]+/);
 }
 
 export async function without_chart_js_there_are_tables({ open, server }) {

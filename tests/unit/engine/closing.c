@@ -62,9 +62,9 @@ enum { N_LIMITS = 12, MAX_LEAST = ANSWER_TOKENS - 3 * N_LIMITS };
 static void answers_end_in_time(void **state)
 {
     (void)state;
-    bitnet_engine *e = open_small("off", 4), *guessing = open_small("on", N_LIMITS);
+    bitnet_engine *e = open_small("off", 4), *drafting = open_small("on", N_LIMITS);
     for (int form = 0; form < 2; form++) {
-        static struct answer alone[N_LIMITS], together[N_LIMITS];
+        static struct choice alone[N_LIMITS], together[N_LIMITS];
         struct ask asks[N_LIMITS];
         memset(alone, 0, sizeof alone);
         memset(together, 0, sizeof together);
@@ -78,7 +78,7 @@ static void answers_end_in_time(void **state)
             r.max_new_tokens = least + 3 * i;
             struct ask ask = {submit(e, &r), 1, &alone[i]};
             finish_all(e, &ask, 1, 64);
-            asks[i] = (struct ask){submit(guessing, &r), 1, &together[i]};
+            asks[i] = (struct ask){submit(drafting, &r), 1, &together[i]};
             assert_int_equal(alone[i].finish, BITNET_FINISH_END);
             assert_in_range(alone[i].n, 1, r.max_new_tokens);
             n_full += alone[i].n == r.max_new_tokens;
@@ -89,11 +89,11 @@ static void answers_end_in_time(void **state)
             else assert_true(text[n - 1] == '.' || (text[n - 1] >= '0' && text[n - 1] <= '9'));
         }
         assert_true(n_full >= 3); /* the limit was felt */
-        finish_all(guessing, asks, N_LIMITS, 64);
+        finish_all(drafting, asks, N_LIMITS, 64);
         assert_memory_equal(alone, together, sizeof alone);
     }
     bitnet_engine_close(e);
-    bitnet_engine_close(guessing);
+    bitnet_engine_close(drafting);
 }
 
 /* A bias may forbid what would end the text: then it is cut, and says so. */
@@ -101,7 +101,7 @@ static void a_bias_against_the_end_counts(void **state)
 {
     (void)state;
     bitnet_engine *e = open_small("off", 1);
-    static struct answer answer;
+    static struct choice answer;
     int32_t id;
     size_t n = 1;
     assert_int_equal(bitnet_encode(model, ".", 1, 0, &id, &n, NULL), BITNET_OK);

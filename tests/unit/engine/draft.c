@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Guesses: they are what stood behind the last occurrence of the text's end, found as a naive search
+ * Drafts: they are what stood behind the last occurrence of the text's end, found as a naive search
  * finds it; they stop where they do not pay, and start again where they do. */
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static struct bn_draft *open_draft(uint32_t max_tokens)
 }
 
 /* The definition: the last place before the end where the last 3, else 2, tokens stand. */
-static uint32_t naive_guess(const int32_t *text, uint32_t n, int32_t *out, uint32_t most)
+static uint32_t naive_draft(const int32_t *text, uint32_t n, int32_t *out, uint32_t most)
 {
     for (uint32_t length = 3; length >= 2; length--)
         for (uint32_t at = n; at-- > length;) {
@@ -37,7 +37,7 @@ static uint32_t naive_guess(const int32_t *text, uint32_t n, int32_t *out, uint3
     return 0;
 }
 
-static void guesses_are_those_of_a_search(void **state)
+static void drafts_are_those_of_a_search(void **state)
 {
     (void)state;
     struct bn_rng r = {5};
@@ -55,8 +55,8 @@ static void guesses_are_those_of_a_search(void **state)
             int32_t want[BN_DRAFT_MAX + 1], got[BN_DRAFT_MAX + 1];
             memset(want, -1, sizeof want);
             memset(got, -1, sizeof got);
-            uint32_t n_want = naive_guess(text, n, want, most);
-            assert_int_equal(bn_draft_guess(d, got, most, true), n_want);
+            uint32_t n_want = naive_draft(text, n, want, most);
+            assert_int_equal(bn_draft_make(d, got, most, true), n_want);
             assert_memory_equal(got, want, sizeof want); /* and nothing behind it is written */
             found += n_want > 0;
         }
@@ -78,9 +78,9 @@ static void short_and_long_texts_are_safe(void **state)
             bn_draft_update(d, text, n);
             free(text);
             uint32_t known = n < max ? n : max;
-            assert_int_equal(bn_draft_guess(d, out, BN_DRAFT_MAX, true),
+            assert_int_equal(bn_draft_make(d, out, BN_DRAFT_MAX, true),
                              known > 2 ? BN_DRAFT_MAX : 0);
-            assert_int_equal(bn_draft_guess(d, out, 0, true), 0);
+            assert_int_equal(bn_draft_make(d, out, 0, true), 0);
         }
         bn_draft_learn(d, 0, 0, 0);
         bn_draft_close(d);
@@ -88,10 +88,10 @@ static void short_and_long_texts_are_safe(void **state)
     bn_draft_close(NULL);
 }
 
-/* Decodes a text that is known beforehand, as an engine would; a step with n guesses costs
+/* Decodes a text that is known beforehand, as an engine would; a step with n drafts costs
  * 1 + n * extra. */
 struct run {
-    uint32_t steps, guessed, right;
+    uint32_t steps, drafted, right;
     double time;
 };
 
@@ -100,15 +100,15 @@ static struct run decode(struct bn_draft *d, const int32_t *text, uint32_t from,
 {
     struct run run = {0};
     for (uint32_t n = from; n < to; run.steps++) {
-        int32_t guess[BN_DRAFT_MAX];
+        int32_t draft[BN_DRAFT_MAX];
         bn_draft_update(d, text, n);
         uint32_t most = to - n - 1 < BN_DRAFT_MAX ? to - n - 1 : BN_DRAFT_MAX, right = 0;
-        uint32_t k = bn_draft_guess(d, guess, most, false);
+        uint32_t k = bn_draft_make(d, draft, most, false);
         assert_true(k <= most);
-        while (right < k && guess[right] == text[n + right]) right++;
+        while (right < k && draft[right] == text[n + right]) right++;
         double cost = 1 + k * extra;
         bn_draft_learn(d, k, right, cost);
-        run.guessed += k;
+        run.drafted += k;
         run.right += right;
         run.time += cost;
         n += 1 + right;
@@ -132,7 +132,7 @@ static void repeating_text_is_guessed(void **state)
         for (uint32_t k = 0; k < MAX; k++) text[k] = (int32_t)(k % period);
         struct bn_draft *d = open_draft(MAX);
         struct run run = decode(d, text, from, MAX, 0.2);
-        assert_int_equal(run.right, run.guessed); /* all of them */
+        assert_int_equal(run.right, run.drafted); /* all of them */
         assert_true(run.steps * 8 < MAX - from);  /* and nearly as long as can be */
         bn_draft_close(d);
     }
@@ -146,12 +146,12 @@ static void random_text_is_left_alone(void **state)
     struct bn_draft *d = open_draft(MAX);
     decode(d, text, 1, 1024, 0.25);
     struct run run = decode(d, text, 1024, MAX, 0.25);
-    assert_in_range(run.guessed, 1, run.steps / 20); /* a try now and then */
+    assert_in_range(run.drafted, 1, run.steps / 20); /* a try now and then */
     assert_true(run.time < (MAX - 1024) * 1.01);
     bn_draft_close(d);
 }
 
-static void guessing_recovers(void **state)
+static void drafting_recovers(void **state)
 {
     (void)state;
     static int32_t text[MAX];
@@ -164,7 +164,7 @@ static void guessing_recovers(void **state)
     bn_draft_close(d);
 }
 
-/* Half of the guesses' first tokens are right: worth a fifth of a step, not worth a whole one. */
+/* Half of the drafts' first tokens are right: worth a fifth of a step, not worth a whole one. */
 static void the_price_decides(void **state)
 {
     (void)state;
@@ -178,25 +178,25 @@ static void the_price_decides(void **state)
     struct run gain = decode(cheap, text, 1000, MAX, 0.1),
                none = decode(dear, text, 1000, MAX, 1.5);
     assert_true(gain.time < (MAX - 1000) * 0.6);
-    assert_true(none.guessed * 20 < none.steps);
+    assert_true(none.drafted * 20 < none.steps);
     bn_draft_close(cheap);
     bn_draft_close(dear);
 }
 
-/* Guesses that are always right, of which each step is said to have cost so much; returns how many
+/* Drafts that are always right, of which each step is said to have cost so much; returns how many
  * there were. */
 static uint32_t learn_cost(struct bn_draft *d, const int32_t *text, uint32_t from, uint32_t to,
                            double cost)
 {
     int32_t out[BN_DRAFT_MAX];
-    uint32_t guessed = 0;
+    uint32_t drafted = 0;
     for (uint32_t n = from; n < to; n++) {
         bn_draft_update(d, text, n);
-        uint32_t k = bn_draft_guess(d, out, BN_DRAFT_MAX, false);
+        uint32_t k = bn_draft_make(d, out, BN_DRAFT_MAX, false);
         bn_draft_learn(d, k, k, cost);
-        guessed += k;
+        drafted += k;
     }
-    return guessed;
+    return drafted;
 }
 
 static void odd_costs_do_no_harm(void **state)
@@ -208,9 +208,9 @@ static void odd_costs_do_no_harm(void **state)
     for (size_t c = 0; c < BN_ARRAY_LEN(costs); c++) {
         struct bn_draft *d = open_draft(MAX);
         learn_cost(d, text, 20, 500, costs[c]);
-        uint32_t guessed = learn_cost(d, text, 500, 1000, costs[c]);
-        if (costs[c] > 1) assert_in_range(guessed, 1, 500 / 64 + 1);
-        else assert_int_equal(guessed, 500 * BN_DRAFT_MAX); /* free, or not known */
+        uint32_t drafted = learn_cost(d, text, 500, 1000, costs[c]);
+        if (costs[c] > 1) assert_in_range(drafted, 1, 500 / 64 + 1);
+        else assert_int_equal(drafted, 500 * BN_DRAFT_MAX); /* free, or not known */
         learn_cost(d, text, 1000, 1500, 1.2);               /* and when they become what they are */
         assert_true(learn_cost(d, text, 1500, 2000, 1.2) > 500 * 6);
         bn_draft_close(d);
@@ -225,7 +225,7 @@ static void the_same_calls_get_the_same_guesses(void **state)
     struct bn_draft *a = open_draft(MAX), *b = open_draft(MAX);
     struct run x = decode(a, text, 1, MAX, 0.2), y = decode(b, text, 1, MAX, 0.2);
     assert_int_equal(x.steps, y.steps);
-    assert_int_equal(x.guessed, y.guessed);
+    assert_int_equal(x.drafted, y.drafted);
     assert_int_equal(x.right, y.right);
     bn_draft_close(a);
     bn_draft_close(b);
@@ -234,11 +234,11 @@ static void the_same_calls_get_the_same_guesses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(guesses_are_those_of_a_search),
+        cmocka_unit_test(drafts_are_those_of_a_search),
         cmocka_unit_test(short_and_long_texts_are_safe),
         cmocka_unit_test(repeating_text_is_guessed),
         cmocka_unit_test(random_text_is_left_alone),
-        cmocka_unit_test(guessing_recovers),
+        cmocka_unit_test(drafting_recovers),
         cmocka_unit_test(the_price_decides),
         cmocka_unit_test(odd_costs_do_no_harm),
         cmocka_unit_test(the_same_calls_get_the_same_guesses),

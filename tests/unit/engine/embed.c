@@ -202,7 +202,7 @@ static void test_beside_eval(void **state)
 static void test_beside_requests(void **state)
 {
     (void)state;
-    static struct answer answers[2];
+    static struct choice answers[2];
     bitnet_engine *e = engine(2, 1, 64, BITNET_KV_F16); /* the request has its one sequence */
     float *before = embed(e, 4, 2, BITNET_POOL_MEAN, false);
     for (int with = 0; with < 2; with++) {

@@ -26,7 +26,7 @@ static bitnet_engine *open_engine(uint32_t threads, uint32_t seqs, uint32_t batc
 
 enum { N_REQUESTS = 12, MAX_NEW = 24, MAX_PROMPT = 90 };
 
-struct answer {
+struct choice {
     uint64_t id;
     int32_t tokens[MAX_NEW];
     uint32_t n;
@@ -56,7 +56,7 @@ static uint64_t submit(bitnet_engine *e, int which)
     return id;
 }
 
-static void collect(bitnet_engine *e, struct answer *answers, int n_answers)
+static void collect(bitnet_engine *e, struct choice *answers, int n_answers)
 {
     bitnet_event ev[64] = {{.size = sizeof *ev}};
     bitnet_error err = {0};
@@ -66,7 +66,7 @@ static void collect(bitnet_engine *e, struct answer *answers, int n_answers)
         if (!n) return; /* nothing left to do */
         for (size_t k = 0; k < n; k++)
             for (int i = 0; i < n_answers; i++) {
-                struct answer *a = &answers[i];
+                struct choice *a = &answers[i];
                 if (a->id != ev[k].id) continue;
                 if (ev[k].token >= 0) a->tokens[a->n++] = ev[k].token;
                 memcpy(a->text + a->text_bytes, ev[k].text, ev[k].text_bytes);
@@ -79,7 +79,7 @@ static void collect(bitnet_engine *e, struct answer *answers, int n_answers)
 static void answers_do_not_depend_on_company(void **state)
 {
     (void)state;
-    static struct answer alone[N_REQUESTS], together[N_REQUESTS];
+    static struct choice alone[N_REQUESTS], together[N_REQUESTS];
     memset(alone, 0, sizeof alone);
     bitnet_engine *e = open_engine(1, 1, 512);
     for (int i = 0; i < N_REQUESTS; i++) {
@@ -265,7 +265,7 @@ static void cancelling_frees_the_place(void **state)
 {
     (void)state;
     bitnet_engine *e = open_engine(1, 2, 16);
-    static struct answer first, again;
+    static struct choice first, again;
     for (int step = 0; step < 12; step++) { /* at every step of prompt and answer */
         uint64_t ids[3] = {submit(e, 1), submit(e, 2), submit(e, 3)}; /* the third waits */
         bitnet_event ev[8] = {{.size = sizeof *ev}};

@@ -21,7 +21,7 @@ struct test_request {
 };
 
 static struct test_request requests[N_REQUESTS];
-static struct answer want[N_KV_TYPES][N_REQUESTS][MAX_CHOICES], got[N_REQUESTS][MAX_CHOICES];
+static struct choice want[N_KV_TYPES][N_REQUESTS][MAX_CHOICES], got[N_REQUESTS][MAX_CHOICES];
 static bool full;        /* all requests, all combinations */
 static const char *only; /* this type of the KV cache; NULL: all */
 
@@ -52,7 +52,7 @@ static void choose_sampling(bitnet_request *r, int i)
     case 2: s->top_p = 0.9f; break;
     case 3:
         s->min_p = 0.05f;
-        s->logit_bias = &same; /* here guesses are right */
+        s->logit_bias = &same; /* here drafts are accepted */
         s->n_logit_bias = i % PART == 0;
         break;
     case 4: s->temperature = 1; break;
@@ -144,7 +144,7 @@ static bitnet_engine *open_way(const struct way *w)
     return open_engine(&o);
 }
 
-/* One by one, nothing shared and nothing guessed: what all others must equal. */
+/* One by one, nothing shared and nothing drafted: what all others must equal. */
 static void answer_alone(size_t kv)
 {
     const struct way way = {.threads = 1, .chunk = 512, .seqs = 1, .kv = kv};

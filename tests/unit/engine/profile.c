@@ -184,7 +184,7 @@ static void steps_with_company(void **state)
     }
 }
 
-static void guesses_are_tokens(void **state)
+static void drafts_are_tokens(void **state)
 {
     (void)state;
     bitnet_engine_options o = profile_options("on", 2);
@@ -292,7 +292,7 @@ static void spans_say_the_same(void **state)
 static void answers_keep_their_bits(void **state)
 {
     (void)state;
-    static struct answer plain, other;
+    static struct choice plain, other;
     static const char *const modes[] = {NULL, "on", "trace"};
     int32_t prompt[PROMPT];
     bitnet_request r = request_of(prompt, PROMPT, 40);
@@ -350,7 +350,7 @@ int main(void)
         cmocka_unit_test(the_parts_of_an_answer),
         cmocka_unit_test(entries_stand_in_their_layers),
         cmocka_unit_test(steps_with_company),
-        cmocka_unit_test(guesses_are_tokens),
+        cmocka_unit_test(drafts_are_tokens),
         cmocka_unit_test(the_plain_door_and_embeddings),
         cmocka_unit_test(spans_say_the_same),
         cmocka_unit_test(answers_keep_their_bits),

@@ -54,20 +54,16 @@ static void slow_rope(float *x, size_t n_heads, size_t dim, size_t half, const f
     rope(x, n_heads, dim, half, cs);
 }
 
-static void slow_attn_f16(float *o, float *m, float *l, const float *q, size_t n_q,
-                          const uint16_t *k, const uint16_t *v, size_t kv_stride, size_t n,
-                          size_t dim, float scale, const uint16_t *next_k, const uint16_t *next_v)
+static void slow_attn_f16(const struct bn_attn_args *a)
 {
     lose_time();
-    honest.attn_f16(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
+    honest.attn_f16(a);
 }
 
-static void slow_mul_i8(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                        size_t n_tok)
+static void slow_mul_i8(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
     lose_time();
-    honest_gemm->mul_i8(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);
+    honest_gemm->mul_i8(a, x);
 }
 
 static void slow_rows_r2(float *y, const struct bn_packed *w, const uint32_t *list, size_t n,

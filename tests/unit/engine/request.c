@@ -10,7 +10,7 @@
 
 enum { MAX_PROMPT = 120, PAGE = BN_ATTN_BLOCK };
 
-/* Every third says always the same, so that guesses are made, and are right. */
+/* Every third says always the same, so that drafts are made, and are accepted. */
 static bitnet_request make_request(int which, int32_t *prompt, uint32_t n_prompt, uint32_t n_new)
 {
     static const bitnet_logit_bias same = {7, 100};
@@ -55,25 +55,25 @@ static void check_pages(bitnet_engine *e)
 
 /* ------------------------------------------------------------------ cancelling */
 
-enum phase { WAITING, HELD, PROMPT, ANSWER, GUESSING, PREEMPTED, N_PHASES };
+enum phase { WAITING, HELD, PROMPT, ANSWER, DRAFTING, PREEMPTED, N_PHASES };
 
 static void note_phases(const bitnet_engine *e, uint64_t id, int seen[N_PHASES])
 {
     for (struct bn_request *q = e->requests; q; q = q->next)
         for (uint32_t i = 0; q->id == id && i < q->n_choices; i++) {
-            const struct bn_answer *a = &q->answers[i];
-            if (a->state == BN_ANSWER_OVER) continue;
-            if (a->state == BN_ANSWER_HELD) seen[HELD]++;
-            else if (!a->job.running) seen[a->started_ns ? PREEMPTED : WAITING]++;
-            else if (a->job.n_done < q->n_prompt) seen[PROMPT]++;
-            else seen[a->job.take_draft ? GUESSING : ANSWER]++;
+            const struct bn_sequence *seq = &q->choices[i];
+            if (seq->state == BN_SEQUENCE_OVER) continue;
+            if (seq->state == BN_SEQUENCE_HELD) seen[HELD]++;
+            else if (!seq->job.running) seen[seq->started_ns ? PREEMPTED : WAITING]++;
+            else if (seq->job.n_done < q->n_prompt) seen[PROMPT]++;
+            else seen[seq->job.take_draft ? DRAFTING : ANSWER]++;
         }
 }
 
 enum { N_ASKS = 4 };
 static const uint32_t ask_choices[N_ASKS] = {1, 3, 1, 2}, ask_prompt[N_ASKS] = {58, 28, 92, 1};
 
-static void submit_asks(bitnet_engine *e, struct ask *asks, struct answer *answers)
+static void submit_asks(bitnet_engine *e, struct ask *asks, struct choice *answers)
 {
     int32_t prompt[MAX_PROMPT];
     uint32_t n = 0;
@@ -90,7 +90,7 @@ static void submit_asks(bitnet_engine *e, struct ask *asks, struct answer *answe
 static void cancelling_leaks_nothing(void **state)
 {
     (void)state;
-    static struct answer answers[7];
+    static struct choice answers[7];
     bitnet_engine_options o = small_options(4, 6 * PAGE);
     int seen[N_PHASES] = {0};
     int stride = full_effort() ? 1 : 5;
@@ -126,7 +126,7 @@ static void cancelling_leaks_nothing(void **state)
 static void closing_in_the_middle(void **state)
 {
     (void)state;
-    static struct answer answers[7];
+    static struct choice answers[7];
     bitnet_engine_options o = small_options(3, 7 * PAGE);
     for (int s = 0; s < 30; s += 3) {
         struct ask asks[N_ASKS];
@@ -144,14 +144,14 @@ static void a_full_cache_finishes_everything(void **state)
 {
     (void)state;
     enum { N = 12 };
-    static struct answer ample[N], tight[N];
+    static struct choice ample[N], tight[N];
     const char *const prefix[] = {"on", "off"};
     int32_t prompt[MAX_PROMPT];
     memset(ample, 0, sizeof ample);
     for (int way = 0; way < 3; way++) { /* ample, tight with the prefix cache, tight without */
         bitnet_engine_options o = small_options(6, way ? 6 * PAGE : 0);
         o.prefix_cache = prefix[way == 2];
-        struct answer *to = way ? tight : ample;
+        struct choice *to = way ? tight : ample;
         struct ask asks[N];
         bitnet_engine *e = open_engine(&o);
         memset(tight, 0, sizeof tight);
@@ -178,7 +178,7 @@ static void a_full_cache_finishes_everything(void **state)
 static void twins_do_not_block_each_other(void **state)
 {
     (void)state;
-    static struct answer answers[2];
+    static struct choice answers[2];
     int32_t prompt[MAX_PROMPT];
     bitnet_engine_options o = small_options(2, 4 * PAGE);
     o.max_batch_tokens = 128;
@@ -201,7 +201,7 @@ static void twins_do_not_block_each_other(void **state)
 static void a_second_turn_reads_only_what_is_new(void **state)
 {
     (void)state;
-    static struct answer first, second, plain;
+    static struct choice first, second, plain;
     bitnet_engine_options o = small_options(1, 0);
     bitnet_engine *e = open_engine(&o);
     int32_t prompt[MAX_PROMPT + 40];
@@ -234,7 +234,7 @@ static void choices_are_requests_with_other_seeds(void **state)
 {
     (void)state;
     enum { N = 5 };
-    static struct answer alone[N], choices[N];
+    static struct choice alone[N], choices[N];
     int32_t prompt[MAX_PROMPT];
     bitnet_engine_options o = small_options(1, 0);
     bitnet_engine *e = open_engine(&o);
@@ -271,7 +271,7 @@ static void choices_are_requests_with_other_seeds(void **state)
 static void requests_run_out_of_time(void **state)
 {
     (void)state;
-    static struct answer answers[4];
+    static struct choice answers[4];
     int32_t prompt[MAX_PROMPT];
     bitnet_engine_options o = small_options(2, 0);
     bitnet_engine *e = open_engine(&o);
@@ -333,11 +333,11 @@ static void waiting_is_timed(void **state)
 static void any_room_for_events_will_do(void **state)
 {
     (void)state;
-    static struct answer want[7], got[7];
+    static struct choice want[7], got[7];
     bitnet_engine_options o = small_options(4, 6 * PAGE);
     for (size_t room = 64; room > 0; room = room == 64 ? 3 : room - 1) {
         struct ask asks[N_ASKS];
-        struct answer *to = room == 64 ? want : got;
+        struct choice *to = room == 64 ? want : got;
         bitnet_engine *e = open_engine(&o);
         memset(to, 0, sizeof want);
         submit_asks(e, asks, to);
@@ -371,16 +371,15 @@ static void what_cannot_be_done_is_refused(void **state)
     bitnet_engine_options o = small_options(2, 3 * PAGE);
     bitnet_engine *e = open_engine(&o);
     bitnet_request r = make_request(1, prompt, 50, 3 * PAGE - 49);
-    expect_refusal(e, &r, BITNET_E_LIMIT,
-                   "50 tokens and an answer of up to 47; the KV cache holds 96");
+    expect_refusal(e, &r, BITNET_E_LIMIT, "50 tokens and up to 47 new ones; the KV cache holds 96");
     r.max_new_tokens = 0; /* as many as fit */
-    static struct answer answer;
+    static struct choice answer;
     struct ask ask = {submit(e, &r), 1, &answer};
     finish_all(e, &ask, 1, 64);
     assert_int_equal(answer.n, 3 * PAGE - 50);
     r.max_new_tokens = 10;
     r.n_choices = 1000;
-    expect_refusal(e, &r, BITNET_E_LIMIT, "1000 answers");
+    expect_refusal(e, &r, BITNET_E_LIMIT, "1000 choices");
     r.n_choices = 0;
     r.n_top_logprobs = 21;
     expect_refusal(e, &r, BITNET_E_LIMIT, "21");

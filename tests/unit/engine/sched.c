@@ -17,7 +17,7 @@ struct life {
     int elder;               /* a further answer of this one's prompt; -1: a request */
     uint32_t arrival;        /* plan before which it comes, if it is a request */
     uint32_t cancel;         /* plan before which it is cancelled */
-    uint32_t accept_percent; /* of the guesses */
+    uint32_t accept_percent; /* of the drafts */
     /* observed: numbers of plans */
     uint32_t added, began, ended;
     bool was_added, was_cancelled;
@@ -77,7 +77,7 @@ static void make_world(struct world *w, uint64_t seed)
     limits.max_batch_tokens = limits.max_seqs + bn_rng_below(r, chance(r, 50) ? 16 : 300);
     limits.step_target_ns = chance(r, 50) ? between(r, 10, 1000) * 1000000ull : 0;
     limits.step_most_ns = chance(r, 30) ? between(r, 100, 5000) * 1000000ull : 0;
-    limits.prompt_guess_ns = chance(r, 50) ? between(r, 1, 100000) * 1000ull : 0;
+    limits.prompt_assumed_ns = chance(r, 50) ? between(r, 1, 100000) * 1000ull : 0;
     sim_open(&w->sim, &limits, n_pages);
 }
 
@@ -141,7 +141,7 @@ static bool were_together(const struct life *a, const struct life *b)
 
 /* What the workloads have met, all together. */
 struct tally {
-    uint64_t plans, preemptions, recomputed, guesses, ample;
+    uint64_t plans, preemptions, recomputed, drafts, ample;
     double nearest_1, nearest_2; /* how much of a bound was needed, at most */
 };
 
@@ -191,7 +191,7 @@ static uint64_t run_world(struct world *w, uint64_t seed, struct tally *t)
     t->plans += st->steps;
     t->preemptions += st->preemptions;
     t->recomputed += st->recomputed;
-    t->guesses += st->tokens_draft;
+    t->drafts += st->tokens_draft;
     t->ample += w->ample;
     bn_sched_close(w->sim.s);
     return w->hash;
@@ -207,13 +207,13 @@ static void random_workloads(void **state)
         assert_int_equal(run_world(&w, seed, &again), hash);
     }
     printf("%d workloads, %llu with ample memory: %llu steps, %llu preemptions, %llu tokens "
-           "recomputed, %llu guesses; of the bounds %.2f and %.2f were needed\n",
+           "recomputed, %llu drafts; of the bounds %.2f and %.2f were needed\n",
            N_WORKLOADS, (unsigned long long)t.ample, (unsigned long long)t.plans,
            (unsigned long long)t.preemptions, (unsigned long long)t.recomputed,
-           (unsigned long long)t.guesses, t.nearest_1, t.nearest_2);
+           (unsigned long long)t.drafts, t.nearest_1, t.nearest_2);
     /* they do go where it hurts */
     assert_true(t.preemptions > N_WORKLOADS / 2 && t.recomputed > N_WORKLOADS);
-    assert_true(t.guesses > N_WORKLOADS && t.ample > N_WORKLOADS / 4);
+    assert_true(t.drafts > N_WORKLOADS && t.ample > N_WORKLOADS / 4);
     assert_true(t.nearest_1 > 0.9 && t.nearest_2 > 0.9);
 }
 
@@ -258,7 +258,7 @@ static void shares(void **state)
     bn_sched_close(sim.s);
 }
 
-static void guesses(void **state)
+static void drafts(void **state)
 {
     (void)state;
     struct sim sim;
@@ -277,7 +277,7 @@ static void guesses(void **state)
     add_job(&sim, &prompt, 100, 9);
     old.job.n_draft = 25;
     assert_int_equal(sim_plan(&sim), 64);
-    assert_int_equal(old.job.take_draft, 25); /* prompts keep 31 of 62: guesses have 31 */
+    assert_int_equal(old.job.take_draft, 25); /* prompts keep 31 of 62: drafts have 31 */
     assert_int_equal(young.job.take_draft, 6);
     assert_int_equal(prompt.job.take, 31);
 
@@ -293,7 +293,7 @@ static void guesses(void **state)
     bn_sched_close(sim.s);
 }
 
-static void further_answers(void **state)
+static void further_choices(void **state)
 {
     (void)state;
     struct sim sim;
@@ -452,7 +452,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_workloads), cmocka_unit_test(shares),
-        cmocka_unit_test(guesses),          cmocka_unit_test(further_answers),
+        cmocka_unit_test(drafts),           cmocka_unit_test(further_choices),
         cmocka_unit_test(preemption),       cmocka_unit_test(bad_limits),
         cmocka_unit_test(cost_is_learned),  cmocka_unit_test(target_is_kept),
     };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Two thousand requests of the Azure trace through the scheduler in simulated time, as if one 2B-4T
  * model on two cores answered them, at several settings: prints how long first tokens and next
- * tokens took to come (the table of docs/engine.md), and checks that nobody starved and that
+ * tokens took to come (the table of docs/inside/engine.md), and checks that nobody starved and that
  * targets for steps were kept. */
 #include "sched_sim.h"
 
@@ -12,7 +12,7 @@ static const double STRETCH[] = {100, 60};
 
 enum { MAX_ROWS = 2000, SEQS = 16, CTX = 4096 };
 
-/* What a step costs (docs/performance.md, 2B-4T shape, 2 threads): 49 tok/s decoding alone, 95 for
+/* What a step costs (docs/log/peers.md, 2B-4T shape, 2 threads): 49 tok/s decoding alone, 95 for
  * eight together, 198 and 193 reading prompts of 128 and 512 tokens, 3.7 ms more a token of an
  * answer behind 1,000 tokens. */
 static const double STEP_MS = 11.2, ANSWER_MS = 9.2, PROMPT_MS = 4.9;

@@ -24,7 +24,7 @@ struct sim_job {
     struct bn_sched_job job; /* first: the host gets a pointer to it */
     uint32_t prompt, answer; /* tokens, each at least 1 */
     uint32_t cached;         /* tokens of the prompt that are found in the cache */
-    uint32_t max_draft;      /* guesses at a time */
+    uint32_t max_draft;      /* drafts at a time */
     uint32_t answered;
     uint32_t pages;
 };
@@ -147,7 +147,7 @@ static inline uint32_t sim_plan(struct sim *sim)
     return n;
 }
 
-/* The step has been computed and `accepted` of the guesses were right: true if the request has its
+/* The step has been computed and `accepted` of the drafts were right: true if the request has its
  * whole answer. */
 static inline bool sim_advance(struct sim_job *j, uint32_t accepted)
 {

@@ -94,7 +94,7 @@ static int synthetic(const char *shape, uint32_t n_layer, char *path)
     return fd;
 }
 
-/* States, guesses beside them and slots for snapshots. */
+/* States, drafts beside them and slots for snapshots. */
 static void no_faults_hybrid(void **state)
 {
     (void)state;
@@ -238,7 +238,7 @@ static void refused(void **state)
     r.n_tokens = 1;
     submit(e, &r);
     assert_int_equal(bitnet_engine_warmup(e, &err), BITNET_E_STATE);
-    assert_non_null(strstr(err.text, "1 answers"));
+    assert_non_null(strstr(err.text, "1 choices"));
     bitnet_engine_close(e);
 }
 

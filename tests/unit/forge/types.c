@@ -12,7 +12,7 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "effort.h"
-#include "forge/convert.h"
+#include "forge/convert_impl.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -101,17 +101,26 @@ ALWAYS void add_row(__m256i *acc, const uint8_t *row, const int16_t *w, size_t w
     }
 }
 
-/* Sums of nq queries and no octets over `rows` rows. w: pairs of integers, a query w_stride after the
- * other. next: asked for meanwhile. */
-ALWAYS void some_sums(sums s, const uint8_t *codes, size_t rows, const int16_t *w, size_t w_stride,
-                      const unsigned bits, const size_t first, const uint8_t *next, const size_t nq,
-                      const size_t no)
+/* Rows of codes and what they are multiplied with. */
+struct rows {
+    const uint8_t *codes;
+    size_t n;
+    const int16_t *w;    /* pairs of integers, */
+    size_t w_stride;     /* a query so many after the other */
+    const uint8_t *next; /* asked for meanwhile */
+};
+
+/* Sums of nq queries and no octets from the first one on. */
+ALWAYS void some_sums(sums s, const struct rows *a, const unsigned bits, const size_t first,
+                      const size_t nq, const size_t no)
 {
+    const uint8_t *codes = a->codes, *next = a->next;
+    const int16_t *w = a->w;
     __m256i acc[16];
     for (size_t i = 0; i < nq * no; i++) acc[i] = _mm256_setzero_si256();
-    for (size_t r = 0; r < rows; r += STEP) {
+    for (size_t r = 0; r < a->n; r += STEP) {
         for (size_t i = 0; i < STEP; i++)
-            add_row(acc, codes + i * 8 * bits, w + 2 * i, w_stride, bits, first, nq, no);
+            add_row(acc, codes + i * 8 * bits, w + 2 * i, a->w_stride, bits, first, nq, no);
         for (size_t i = 0; first == 0 && i < STEP * 8 * bits; i += 64)
             _mm_prefetch((const char *)next + i, _MM_HINT_T1);
         codes += STEP * 8 * bits;
@@ -127,12 +136,12 @@ ALWAYS void some_sums(sums s, const uint8_t *codes, size_t rows, const int16_t *
  * need all registers. */
 #define SUMS(nq, bits)                                                                             \
     static __attribute__((noinline)) void sums_##nq##_##bits(sums s, const uint8_t *codes,         \
-                                                             size_t rows, const int16_t *w,        \
+                                                             size_t n, const int16_t *w,           \
                                                              size_t w_stride, const uint8_t *next) \
     {                                                                                              \
         const size_t no = nq > ATTN_FULL_QUERIES ? 2 : OCTETS;                                     \
-        for (size_t first = 0; first < OCTETS; first += no)                                        \
-            some_sums(s, codes, rows, w, w_stride, bits, first, next, nq, no);                     \
+        const struct rows a = {codes, n, w, w_stride, next};                                       \
+        for (size_t first = 0; first < OCTETS; first += no) some_sums(s, &a, bits, first, nq, no); \
     }
 SUMS(4, 8)
 SUMS(4, 4)
@@ -238,12 +247,17 @@ ALWAYS __m128 max4(const __m256 *x)
     return _mm_max_ps(_mm_max_ps(v[0], v[1]), _mm_max_ps(v[2], v[3]));
 }
 
-/* Scores of nq queries to weights, and their states take in the block: factors for the old state and
- * for the block. Beyond n a score is -inf, its weight +0, or with a maximum of -inf a NaN, but then so
+/* Of a block, for some queries: scores and then weights, their sums, and factors for the old state and
+ * for the block. */
+struct weights {
+    float p[QUERIES_MAX][BN_ATTN_BLOCK], lb[QUERIES_MAX], fa[QUERIES_MAX], fc[QUERIES_MAX];
+};
+
+/* Scores of nq queries to weights, and their states take in the block. Beyond n a score is -inf, its weight +0, or with a maximum of -inf a NaN, but then so
  * is every weight. */
-ALWAYS void weigh_some(float (*p)[BN_ATTN_BLOCK], size_t n, float *m, float *l, float *lb,
-                       float *fa, float *fc, const size_t nq)
+ALWAYS void weigh_some(struct weights *to, size_t n, float *m, float *l, const size_t nq)
 {
+    float(*p)[BN_ATTN_BLOCK] = to->p;
     __m256 max[4];
     struct bn_l16 s[4];
     float mb[4];
@@ -273,9 +287,9 @@ ALWAYS void weigh_some(float (*p)[BN_ATTN_BLOCK], size_t n, float *m, float *l, 
     __m128 mn = _mm_max_ps(most, old); /* most > old ? most : old */
     __m256 f = bn_exp8(_mm256_sub_ps(_mm256_set_m128(most, old), _mm256_set_m128(mn, mn)));
     __m128 a = _mm256_castps256_ps128(f), c = _mm256_extractf128_ps(f, 1);
-    _mm_storeu_ps(lb, sum);
-    _mm_storeu_ps(fa, a);
-    _mm_storeu_ps(fc, c);
+    _mm_storeu_ps(to->lb, sum);
+    _mm_storeu_ps(to->fa, a);
+    _mm_storeu_ps(to->fc, c);
     _mm_maskstore_ps(l, some,
                      _mm_add_ps(_mm_mul_ps(_mm_maskload_ps(l, some), a), _mm_mul_ps(sum, c)));
     _mm_maskstore_ps(m, some, mn);
@@ -315,10 +329,12 @@ ALWAYS void value_bases(float *to, const float (*p)[BN_ATTN_BLOCK], const uint8_
     _mm_storeu_ps(to, bn_l16_sum4(s[0], s[1], s[2], s[3]));
 }
 
-ALWAYS void values(const struct bn_attn_codes *a, size_t query, const float (*p)[BN_ATTN_BLOCK],
-                   const float *lb, const float *fa, const float *fc, const struct shares *e,
-                   const uint8_t *next, const size_t nq, const unsigned bits)
+ALWAYS void values(const struct bn_attn_codes *a, size_t query, const struct weights *from,
+                   const struct shares *e, const uint8_t *next, const size_t nq,
+                   const unsigned bits)
 {
+    const float(*p)[BN_ATTN_BLOCK] = (const float(*)[BN_ATTN_BLOCK])from->p;
+    const float *lb = from->lb, *fa = from->fa, *fc = from->fc;
     _Alignas(32) sums s;
     int16_t ip[QUERIES_MAX][BN_ATTN_BLOCK], w[QUERIES_MAX][BN_ATTN_BLOCK];
     float base[QUERIES_MAX];
@@ -355,13 +371,12 @@ ALWAYS void codes_scores(float (*p)[BN_ATTN_BLOCK], const struct bn_attn_codes *
 ALWAYS void some_queries(const struct bn_attn_codes *a, size_t query, const struct shares *e,
                          const uint8_t *next_k, const uint8_t *next_v, const size_t nq)
 {
-    float p[QUERIES_MAX][BN_ATTN_BLOCK], lb[QUERIES_MAX], fa[QUERIES_MAX], fc[QUERIES_MAX];
-    codes_scores(p, a, query, e, next_k, nq);
-    weigh_some(p, a->n, a->m + query, a->l + query, lb, fa, fc, nq);
-    const float(*w)[BN_ATTN_BLOCK] = (const float(*)[BN_ATTN_BLOCK])p;
-    if (a->v_bits == 8) values(a, query, w, lb, fa, fc, e, next_v, nq, 8);
-    else if (a->v_bits == 4) values(a, query, w, lb, fa, fc, e, next_v, nq, 4);
-    else values(a, query, w, lb, fa, fc, e, next_v, nq, 2);
+    struct weights w;
+    codes_scores(w.p, a, query, e, next_k, nq);
+    weigh_some(&w, a->n, a->m + query, a->l + query, nq);
+    if (a->v_bits == 8) values(a, query, &w, e, next_v, nq, 8);
+    else if (a->v_bits == 4) values(a, query, &w, e, next_v, nq, 4);
+    else values(a, query, &w, e, next_v, nq, 2);
 }
 
 /* Asks for the steps and minima of a block; its codes follow row by row. */

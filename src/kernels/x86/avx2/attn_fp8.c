@@ -6,8 +6,8 @@
 #define ATTN_WIDE SHORT
 #include "kernels/x86/avx2/attn_rows.h"
 
-ATTN(e4m3, void, E4M3)
-ATTN(e5m2, void, E5M2)
+ATTN(e4m3, E4M3)
+ATTN(e5m2, E5M2)
 
 void bn_short_query_avx2(float *y, const float *x, size_t n)
 {
@@ -24,18 +24,10 @@ static bool any_nan(const void *rows, size_t stride, size_t n)
     return found;
 }
 
-void bn_attn_e4m3_avx2(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
-                       const void *v, size_t kv_stride, size_t n, size_t dim, float scale,
-                       const void *next_k, const void *next_v)
+void bn_attn_e4m3_avx2(const struct bn_attn_args *a)
 {
-    if (any_nan(k, kv_stride, n) || any_nan(v, kv_stride, n))
-        bn_attn_e4m3_c(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
-    else attn_e4m3(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
+    if (any_nan(a->k, a->kv_stride, a->n) || any_nan(a->v, a->kv_stride, a->n)) bn_attn_e4m3_c(a);
+    else attn_e4m3(a);
 }
 
-void bn_attn_e5m2_avx2(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
-                       const void *v, size_t kv_stride, size_t n, size_t dim, float scale,
-                       const void *next_k, const void *next_v)
-{
-    attn_e5m2(o, m, l, q, n_q, k, v, kv_stride, n, dim, scale, next_k, next_v);
-}
+void bn_attn_e5m2_avx2(const struct bn_attn_args *a) { attn_e5m2(a); }

@@ -53,18 +53,19 @@ ALWAYS struct bn_l16 mul_add16(struct bn_l16 s, struct bn_l16 a, struct bn_l16 b
 
 /* p[h][j] = dot(q_h, k_j) * scale for nq heads (1 or 2) and 4 / nq keys at a time; the last keys may
  * be the same one again, whose results are not stored. */
-ALWAYS void scores(float (*p)[BN_ATTN_BLOCK], const float *q, const void *k, size_t stride,
-                   size_t n, size_t dim, float scale, const void *next, const size_t nq,
+ALWAYS void scores(float (*p)[BN_ATTN_BLOCK], const struct bn_attn_args *a, const size_t nq,
                    const enum kind kind)
 {
-    const size_t nk = 4 / nq;
+    const size_t nk = 4 / nq, n = a->n, dim = a->dim;
+    const float *q = a->q;
+    const void *k = a->k;
     for (size_t j = 0; j < n; j += nk) {
         struct bn_l16 s[4];
         size_t from[4], i = 0;
         for (size_t x = 0; x < 4; x++) s[x] = bn_l16_zero();
         for (size_t x = 0; x < nk; x++) {
-            from[x] = bn_min_size(j + x, n - 1) * stride;
-            fetch(next, from[x], 0, dim, kind);
+            from[x] = bn_min_size(j + x, n - 1) * a->kv_stride;
+            fetch(a->next_k, from[x], 0, dim, kind);
         }
         for (; i + 16 <= dim; i += 16)
             for (size_t x = 0; x < nk; x++) {
@@ -81,7 +82,7 @@ ALWAYS void scores(float (*p)[BN_ATTN_BLOCK], const float *q, const void *k, siz
                         s[h * nk + x], bn_l16_load_head(q + h * dim + i, dim - i), key, kind);
             }
         float out[4];
-        _mm_storeu_ps(out, _mm_mul_ps(bn_l16_sum4(s[0], s[1], s[2], s[3]), _mm_set1_ps(scale)));
+        _mm_storeu_ps(out, _mm_mul_ps(bn_l16_sum4(s[0], s[1], s[2], s[3]), _mm_set1_ps(a->scale)));
         for (size_t x = 0; x < nk && j + x < n; x++)
             for (size_t h = 0; h < nq; h++) p[h][j + x] = out[h * nk + x];
     }
@@ -97,14 +98,22 @@ ALWAYS void short_weights(float *p, float *c, size_t nq, const enum kind kind)
     for (size_t h = 0; h < nq; h++) c[h] *= kind == E4M3 ? 0x1p8f : 1;
 }
 
-/* nr registers of o at d for nq heads: o = o * a + (sum over keys of p v) * c; the last register
- * holds `last` elements. The weight of head h and key j is p[h * ph + j * pj]. v: from element d of
- * the first value on; next: the next block's first. */
-ALWAYS void values(float *o, const float *p, const size_t ph, const size_t pj, const void *v,
-                   size_t stride, size_t n, size_t dim, size_t d, const float *a, const float *c,
-                   const size_t nq, const size_t nr, size_t last, const void *next,
-                   const enum kind kind)
+/* The weights of a block for nq heads: that of head h and key j is p[h * ph + j * pj]; and the factors
+ * of the old state and of the block, [nq]. */
+struct weights {
+    const float *p;
+    size_t ph, pj, nq;
+    const float *fa, *fc;
+};
+
+/* nr registers of o at d: o = o * fa + (sum over keys of p v) * fc; the last register holds `last`
+ * elements. v: from element d of the first value on. */
+ALWAYS void values(const struct bn_attn_args *a, const struct weights *w, const void *v, size_t d,
+                   const size_t nr, size_t last, const enum kind kind)
 {
+    const size_t nq = w->nq, n = a->n, stride = a->kv_stride;
+    const void *next = a->next_v;
+    const float *p = w->p;
     __m256 s[8];
     for (size_t x = 0; x < nq * nr; x++) s[x] = _mm256_setzero_ps();
     for (size_t j = 0; j < n; j++) {
@@ -120,46 +129,39 @@ ALWAYS void values(float *o, const float *p, const size_t ph, const size_t pj, c
                 val[r] = last == 8 ? load(v, e, kind) : load_head(v, e, last, kind);
             }
         for (size_t h = 0; h < nq; h++) {
-            __m256 w = _mm256_broadcast_ss(&p[h * ph + j * pj]);
-            for (size_t r = 0; r < nr; r++) s[h * nr + r] = mul_add(s[h * nr + r], w, val[r], kind);
+            __m256 x = _mm256_broadcast_ss(&p[h * w->ph + j * w->pj]);
+            for (size_t r = 0; r < nr; r++) s[h * nr + r] = mul_add(s[h * nr + r], x, val[r], kind);
         }
     }
     for (size_t h = 0; h < nq; h++)
         for (size_t r = 0; r < nr; r++) {
-            float *out = o + h * dim + d + 8 * r;
+            float *out = a->o + h * a->dim + d + 8 * r;
             __m256 old = last == 8 ? _mm256_loadu_ps(out) : bn_load_head(out, last);
-            __m256 v8 = _mm256_add_ps(_mm256_mul_ps(old, _mm256_broadcast_ss(&a[h])),
-                                      _mm256_mul_ps(s[h * nr + r], _mm256_broadcast_ss(&c[h])));
+            __m256 v8 = _mm256_add_ps(_mm256_mul_ps(old, _mm256_broadcast_ss(&w->fa[h])),
+                                      _mm256_mul_ps(s[h * nr + r], _mm256_broadcast_ss(&w->fc[h])));
             if (last == 8) _mm256_storeu_ps(out, v8);
             else bn_store_head(out, last, v8);
         }
 }
 
 /* values() for all dimensions */
-ALWAYS void head_values(float *o, const float *p, const size_t ph, const size_t pj, const void *v,
-                        size_t stride, size_t n, size_t dim, const float *a, const float *c,
-                        const void *next, const size_t nq, const enum kind kind)
+ALWAYS void head_values(const struct bn_attn_args *a, const struct weights *w, const enum kind kind)
 {
-    const size_t nr = 8 / nq;
+    const size_t nr = 8 / w->nq, dim = a->dim;
     size_t d = 0;
-    for (; d + 8 * nr <= dim; d += 8 * nr)
-        values(o, p, ph, pj, at(v, d, kind), stride, n, dim, d, a, c, nq, nr, 8, next, kind);
-    for (; d + 8 <= dim; d += 8)
-        values(o, p, ph, pj, at(v, d, kind), stride, n, dim, d, a, c, nq, 1, 8, next, kind);
-    if (d < dim)
-        values(o, p, ph, pj, at(v, d, kind), stride, n, dim, d, a, c, nq, 1, dim - d, next, kind);
+    for (; d + 8 * nr <= dim; d += 8 * nr) values(a, w, at(a->v, d, kind), d, nr, 8, kind);
+    for (; d + 8 <= dim; d += 8) values(a, w, at(a->v, d, kind), d, 1, 8, kind);
+    if (d < dim) values(a, w, at(a->v, d, kind), d, 1, dim - d, kind);
 }
 
-/* nq is 1 or 2 */
-ALWAYS void attn_heads(float *o, float *m, float *l, const float *q, const void *k, const void *v,
-                       size_t stride, size_t n, size_t dim, float scale, const void *next_k,
-                       const void *next_v, const size_t nq, const enum kind kind)
+/* The first nq queries, 1 or 2 */
+ALWAYS void attn_heads(const struct bn_attn_args *a, const size_t nq, const enum kind kind)
 {
-    float p[2][BN_ATTN_BLOCK], a[2], c[2];
-    scores(p, q, k, stride, n, dim, scale, next_k, nq, kind);
-    for (size_t h = 0; h < nq; h++) fold_block(p[h], n, &m[h], &l[h], &a[h], &c[h]);
-    short_weights(p[0], c, nq, kind);
-    head_values(o, p[0], BN_ATTN_BLOCK, 1, v, stride, n, dim, a, c, next_v, nq, kind);
+    float p[2][BN_ATTN_BLOCK], fa[2], fc[2];
+    scores(p, a, nq, kind);
+    for (size_t h = 0; h < nq; h++) fold_block(p[h], a->n, &a->m[h], &a->l[h], &fa[h], &fc[h]);
+    short_weights(p[0], fc, nq, kind);
+    head_values(a, &(struct weights){p[0], BN_ATTN_BLOCK, 1, nq, fa, fc}, kind);
 }
 
 /* ---- four queries ---- */
@@ -190,32 +192,32 @@ ALWAYS void four_lanes(__m256 *s, const float *q, const void *k0, const void *k1
     }
 }
 
-ALWAYS void four_scores(four p, const float *q, const void *k, const void *v, size_t stride,
-                        size_t n, size_t dim, float scale, const void *next, const enum kind kind)
+ALWAYS void four_scores(four p, const struct bn_attn_args *a, const enum kind kind)
 {
+    const size_t n = a->n, dim = a->dim, stride = a->kv_stride;
+    const void *next = a->next_k ? a->next_k : a->k;
     for (size_t j = 0; j < n; j += 2) {
         size_t second = bn_min_size(j + 1, n - 1); /* perhaps the same one again */
-        const void *k0 = at(k, j * stride, kind), *k1 = at(k, second * stride, kind);
+        const void *k0 = at(a->k, j * stride, kind), *k1 = at(a->k, second * stride, kind);
         __m256 lo[8], lanes[8];
-        four_lanes(lanes, q, k0, k1, at(next, j * stride, kind), 0, dim, kind);
+        four_lanes(lanes, a->q, k0, k1, at(next, j * stride, kind), 0, dim, kind);
         for (size_t i = 0; i < 8; i++) lo[i] = lanes[i];
         __asm__("" : "+m"(lo)); /* else clang has half of both in memory, in the loops as well */
-        four_lanes(lanes, q, k0, k1, at(v, j * stride, kind), 8, dim, kind);
-        _mm256_storeu_ps(p[j], _mm256_mul_ps(four_sums(lo, lanes), _mm256_set1_ps(scale)));
+        four_lanes(lanes, a->q, k0, k1, at(a->v, j * stride, kind), 8, dim, kind);
+        _mm256_storeu_ps(p[j], _mm256_mul_ps(four_sums(lo, lanes), _mm256_set1_ps(a->scale)));
     }
     for (size_t j = n; j < BN_ATTN_BLOCK; j++) _mm_storeu_ps(p[j], _mm_set1_ps(-INFINITY));
 }
 
-ALWAYS void attn_four(float *o, float *m, float *l, const float *q, const void *k, const void *v,
-                      size_t stride, size_t n, size_t dim, float scale, const void *next_k,
-                      const void *next_v, const enum kind kind)
+/* The first four queries */
+ALWAYS void attn_four(const struct bn_attn_args *a, const enum kind kind)
 {
     four p;
-    float a[4], c[4];
-    four_scores(p, q, k, v, stride, n, dim, scale, next_k ? next_k : k, kind);
-    four_weigh(p, m, l, a, c);
-    short_weights(p[0], c, 4, kind);
-    head_values(o, p[0], 1, 4, v, stride, n, dim, a, c, next_v, 4, kind);
+    float fa[4], fc[4];
+    four_scores(p, a, kind);
+    four_weigh(p, a->m, a->l, fa, fc);
+    short_weights(p[0], fc, 4, kind);
+    head_values(a, &(struct weights){p[0], 1, 4, 4, fa, fc}, kind);
 }
 
 /* ---- many queries ---- */
@@ -290,113 +292,103 @@ static __attribute__((noinline)) void scores1(float (*p)[BN_ATTN_BLOCK], const f
     scores_turned(p, q, kt, dim, scale, 1, ATTN_WIDE);
 }
 
-ALWAYS void all_scores(float (*p)[BN_ATTN_BLOCK], float *kt, const float *q, size_t n_q,
-                       const void *k, size_t stride, size_t n, size_t dim, float scale,
-                       const void *next, const enum kind kind)
+ALWAYS void all_scores(float (*p)[BN_ATTN_BLOCK], float *kt, const struct bn_attn_args *a,
+                       const enum kind kind)
 {
+    const size_t n_q = a->n_q, n = a->n, dim = a->dim, stride = a->kv_stride;
     for (size_t j = 0; j < n; j += KEYS) {
         size_t h = 0;
-        for (size_t i = j; i < bn_min_size(j + KEYS, n); i++) fetch(next, i * stride, 0, dim, kind);
+        for (size_t i = j; i < bn_min_size(j + KEYS, n); i++)
+            fetch(a->next_k, i * stride, 0, dim, kind);
         for (size_t d = 0; d < dim; d += 8)
             for (size_t i = 0; i < KEYS; i += 8)
-                turn8(kt + d * KEYS + i, k, (j + i) * stride + d, stride, n > j + i ? n - j - i : 0,
-                      kind);
+                turn8(kt + d * KEYS + i, a->k, (j + i) * stride + d, stride,
+                      n > j + i ? n - j - i : 0, kind);
         float(*out)[BN_ATTN_BLOCK] = (void *)&p[0][j];
-        for (; h + 4 <= n_q; h += 4) scores4(out + h, q + h * dim, kt, dim, scale);
-        for (; h < n_q; h++) scores1(out + h, q + h * dim, kt, dim, scale);
+        for (; h + 4 <= n_q; h += 4) scores4(out + h, a->q + h * dim, kt, dim, a->scale);
+        for (; h < n_q; h++) scores1(out + h, a->q + h * dim, kt, dim, a->scale);
     }
 }
 
-ALWAYS void all_values(float *o, const float (*p)[BN_ATTN_BLOCK], float *wide, const float *a,
-                       const float *c, size_t n_q, const void *v, size_t stride, size_t n,
-                       size_t dim, const void *next, const enum kind kind)
+/* 16 dimensions from d on of nq queries from h on; v: these dimensions of the values, widened */
+ALWAYS void wide_values(const struct bn_attn_args *a, const struct weights *w, size_t h,
+                        const float *v, size_t d, const size_t nq)
 {
+    const struct bn_attn_args rest = bn_attn_from(a, h);
+    const struct weights some = {w->p + h * w->ph, w->ph, w->pj, nq, w->fa + h, w->fc + h};
+    values(&rest, &some, v, d, 2, 8, ATTN_WIDE);
+}
+
+ALWAYS void all_values(const struct bn_attn_args *a, const struct weights *w, float *wide,
+                       const enum kind kind)
+{
+    const size_t n = a->n, dim = a->dim, stride = a->kv_stride;
+    struct bn_attn_args x = *a;
+    x.kv_stride = kind == F32 ? stride : PIECE;
+    x.next_v = NULL;
     for (size_t d0 = 0; d0 < dim; d0 += PIECE) {
-        size_t nd = bn_min_size(PIECE, dim - d0), vs = kind == F32 ? stride : PIECE;
-        const float *from = kind == F32 ? (const float *)v + d0 : wide;
-        for (size_t j = 0; j < n; j++) fetch(next, j * stride, d0, nd, kind);
+        size_t nd = bn_min_size(PIECE, dim - d0);
+        const float *from = kind == F32 ? (const float *)a->v + d0 : wide;
+        for (size_t j = 0; j < n; j++) fetch(a->next_v, j * stride, d0, nd, kind);
         for (size_t j = 0; kind != F32 && j < n; j++)
             for (size_t d = 0; d < nd; d += 8)
-                _mm256_storeu_ps(wide + j * PIECE + d, load(v, j * stride + d0 + d, kind));
+                _mm256_storeu_ps(wide + j * PIECE + d, load(a->v, j * stride + d0 + d, kind));
         for (size_t d = 0; d < nd; d += 16) {
             size_t h = 0;
-            for (; h + 4 <= n_q; h += 4)
-                values(o + h * dim, p[h], BN_ATTN_BLOCK, 1, from + d, vs, n, dim, d0 + d, a + h,
-                       c + h, 4, 2, 8, NULL, ATTN_WIDE);
-            for (; h < n_q; h++)
-                values(o + h * dim, p[h], BN_ATTN_BLOCK, 1, from + d, vs, n, dim, d0 + d, a + h,
-                       c + h, 1, 2, 8, NULL, ATTN_WIDE);
+            for (; h + 4 <= w->nq; h += 4) wide_values(&x, w, h, from + d, d0 + d, 4);
+            for (; h < w->nq; h++) wide_values(&x, w, h, from + d, d0 + d, 1);
         }
     }
 }
 
-/* n_q <= QUERIES */
-ALWAYS void attn_many(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
-                      const void *v, size_t stride, size_t n, size_t dim, float scale,
-                      const void *next_k, const void *next_v, const enum kind kind)
+/* At most QUERIES */
+ALWAYS void attn_many(const struct bn_attn_args *a, const enum kind kind)
 {
-    float p[QUERIES][BN_ATTN_BLOCK], a[QUERIES], c[QUERIES], lb[QUERIES], mb[QUERIES];
+    float p[QUERIES][BN_ATTN_BLOCK], fa[QUERIES], fc[QUERIES], lb[QUERIES], mb[QUERIES];
     buffer wide;
-    all_scores(p, wide, q, n_q, k, stride, n, dim, scale, next_k, kind);
-    for (size_t h = 0; h < n_q; h++) mb[h] = weigh(p[h], n, &lb[h]);
+    const size_t n_q = a->n_q;
+    float *m = a->m, *l = a->l;
+    all_scores(p, wide, a, kind);
+    for (size_t h = 0; h < n_q; h++) mb[h] = weigh(p[h], a->n, &lb[h]);
     for (size_t h = 0; h < n_q; h += 8) { /* fold_block() of eight */
         size_t some = bn_min_size(8, n_q - h);
         __m256 old = bn_load_head(m + h, some), new = bn_load_head(mb + h, some);
         __m256 mn = _mm256_max_ps(new, old); /* new > old ? new : old */
-        __m256 fa = bn_exp8(_mm256_sub_ps(old, mn)), fc = bn_exp8(_mm256_sub_ps(new, mn));
-        _mm256_storeu_ps(a + h, fa);
-        _mm256_storeu_ps(c + h, fc);
+        __m256 a8 = bn_exp8(_mm256_sub_ps(old, mn)), c8 = bn_exp8(_mm256_sub_ps(new, mn));
+        _mm256_storeu_ps(fa + h, a8);
+        _mm256_storeu_ps(fc + h, c8);
         bn_store_head(l + h, some,
-                      _mm256_add_ps(_mm256_mul_ps(bn_load_head(l + h, some), fa),
-                                    _mm256_mul_ps(bn_load_head(lb + h, some), fc)));
+                      _mm256_add_ps(_mm256_mul_ps(bn_load_head(l + h, some), a8),
+                                    _mm256_mul_ps(bn_load_head(lb + h, some), c8)));
         bn_store_head(m + h, some, mn);
     }
-    short_weights(p[0], c, n_q, kind);
-    all_values(o, (const float(*)[BN_ATTN_BLOCK])p, wide, a, c, n_q, v, stride, n, dim, next_v,
-               kind);
+    short_weights(p[0], fc, n_q, kind);
+    all_values(a, &(struct weights){p[0], BN_ATTN_BLOCK, 1, n_q, fa, fc}, wide, kind);
 }
-
-typedef void many_fn(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
-                     const void *v, size_t stride, size_t n, size_t dim, float scale,
-                     const void *next_k, const void *next_v);
 
 /* many: attn_many(), a function of its own, so that its buffers are not in the frame of few queries */
-ALWAYS void attn(float *o, float *m, float *l, const float *q, size_t n_q, const void *k,
-                 const void *v, size_t stride, size_t n, size_t dim, float scale,
-                 const void *next_k, const void *next_v, many_fn *many, const enum kind kind)
+ALWAYS void attn(const struct bn_attn_args *a, bn_attn_rows_fn *many, const enum kind kind)
 {
-    size_t h = 0;
-    if (kind == E4M3) scale *= 0x1p8f;
-    for (; n_q - h >= ATTN_MANY && dim % 16 == 0 && dim <= ATTN_MANY_DIM;) {
-        size_t some = bn_min_size(QUERIES, n_q - h);
-        many(o + h * dim, m + h, l + h, q + h * dim, some, k, v, stride, n, dim, scale, next_k,
-             next_v);
-        h += some;
-        next_k = next_v = NULL;
+    struct bn_attn_args rest = *a; /* in registers: only copies of it are passed on */
+    if (kind == E4M3) rest.scale *= 0x1p8f;
+    while (rest.n_q >= ATTN_MANY && rest.dim % 16 == 0 && rest.dim <= ATTN_MANY_DIM) {
+        struct bn_attn_args some = rest;
+        some.n_q = bn_min_size(QUERIES, rest.n_q);
+        rest = bn_attn_from(&rest, some.n_q);
+        many(&some);
+        rest.next_k = rest.next_v = NULL;
     }
-    for (; h + 4 <= n_q; h += 4)
-        attn_four(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, next_k,
-                  next_v, kind);
-    for (; h + 2 <= n_q; h += 2)
-        attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, next_k,
-                   next_v, 2, kind);
-    if (h < n_q)
-        attn_heads(o + h * dim, m + h, l + h, q + h * dim, k, v, stride, n, dim, scale, next_k,
-                   next_v, 1, kind);
+    for (; rest.n_q >= 4; rest = bn_attn_from(&rest, 4)) attn_four(&rest, kind);
+    for (; rest.n_q >= 2; rest = bn_attn_from(&rest, 2)) attn_heads(&rest, 2, kind);
+    if (rest.n_q > 0) attn_heads(&rest, 1, kind);
 }
 
-#define ATTN(name, element, kind)                                                                  \
-    static __attribute__((noinline)) void many_##name(                                             \
-        float *o, float *m, float *l, const float *q, size_t n_q, const void *k, const void *v,    \
-        size_t stride, size_t n, size_t dim, float scale, const void *next_k, const void *next_v)  \
-    {                                                                                              \
-        attn_many(o, m, l, q, n_q, k, v, stride, n, dim, scale, next_k, next_v, kind);             \
-    }                                                                                              \
-    static void attn_##name(float *o, float *m, float *l, const float *q, size_t n_q,              \
-                            const element *k, const element *v, size_t stride, size_t n,           \
-                            size_t dim, float scale, const element *next_k, const element *next_v) \
-    {                                                                                              \
-        attn(o, m, l, q, n_q, k, v, stride, n, dim, scale, next_k, next_v, many_##name, kind);     \
-    }
+#define ATTN(name, kind)                                                            \
+    static __attribute__((noinline)) void many_##name(const struct bn_attn_args *a) \
+    {                                                                               \
+        const struct bn_attn_args own = *a;                                         \
+        attn_many(&own, kind);                                                      \
+    }                                                                               \
+    static void attn_##name(const struct bn_attn_args *a) { attn(a, many_##name, kind); }
 
 #endif

@@ -89,25 +89,34 @@ ALWAYS void sum_rows(float *u, const float *s, const float *k, __m256 decay, siz
     }
 }
 
+/* What the rows of a state share: n columns. */
+struct columns {
+    float *o;
+    const float *d;
+    __m256 decay;
+    size_t n;
+};
+
 /* s = decay * s + k * d, o += s * q */
-ALWAYS void move_rows(float *o, float *s, const float *d, const float *k, const float *q,
-                      __m256 decay, size_t n, const float *next, const size_t rows)
+ALWAYS void move_rows(const struct columns *a, float *s, const float *k, const float *q,
+                      const float *next, const size_t rows)
 {
+    const size_t n = a->n;
     __m256 kb[ROWS], qb[ROWS];
     for (size_t r = 0; r < rows; r++) {
         kb[r] = _mm256_broadcast_ss(k + r);
         qb[r] = _mm256_broadcast_ss(q + r);
     }
     for (size_t j = 0; j < n; j += 8) {
-        __m256 sum = _mm256_loadu_ps(o + j), dj = _mm256_loadu_ps(d + j);
+        __m256 sum = _mm256_loadu_ps(a->o + j), dj = _mm256_loadu_ps(a->d + j);
         fetch(next, n, j, rows);
         for (size_t r = 0; r < rows; r++) {
-            __m256 p = _mm256_mul_ps(get(s + r * n + j, n - j), decay);
+            __m256 p = _mm256_mul_ps(get(s + r * n + j, n - j), a->decay);
             p = _mm256_add_ps(p, _mm256_mul_ps(kb[r], dj));
             put(s + r * n + j, n - j, p);
             sum = _mm256_add_ps(sum, _mm256_mul_ps(p, qb[r]));
         }
-        _mm256_storeu_ps(o + j, sum);
+        _mm256_storeu_ps(a->o + j, sum);
     }
 }
 
@@ -124,9 +133,10 @@ static void delta_one(const struct bn_delta_args *a)
         __m256 d = _mm256_sub_ps(get(a->v + j, n - j), _mm256_loadu_ps(u + j));
         _mm256_storeu_ps(u + j, _mm256_mul_ps(d, beta));
     }
+    const struct columns c = {o, u, decay, n};
     for (i = 0, s = a->s; i + ROWS <= a->k_dim; i += ROWS, s += ROWS * n)
-        move_rows(o, s, u, k + i, q + i, decay, n, next ? next + i * n : NULL, ROWS);
-    for (; i < a->k_dim; i++, s += n) move_rows(o, s, u, k + i, q + i, decay, n, NULL, 1);
+        move_rows(&c, s, k + i, q + i, next ? next + i * n : NULL, ROWS);
+    for (; i < a->k_dim; i++, s += n) move_rows(&c, s, k + i, q + i, NULL, 1);
     if (a->o) memcpy(a->o, o, n * sizeof *o);
 }
 

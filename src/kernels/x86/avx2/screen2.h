@@ -32,20 +32,26 @@ static inline __attribute__((always_inline)) void bn_screen2_ask(const uint8_t *
 }
 
 /* fn[n]: for n vectors, n from 1 to most */
+struct bn_screen2_plan {
+    bn_screen2_group_fn *const *fn;
+    size_t most;
+};
+
+/* bn_screen2_fn by a variant's plan */
 static inline void bn_screen2_groups(int32_t *sum, size_t stride, const struct bn_screen2 *w,
                                      size_t r0, size_t r1, const struct bn_screen2_vector *v,
-                                     size_t n_vec, bn_screen2_group_fn *const *fn, size_t most)
+                                     size_t n_vec, struct bn_screen2_plan plan)
 {
     size_t blocks = bn_div_up(w->cols, BN_SCREEN2_BLOCK), bytes = bn_screen2_group_bytes(w->cols);
     size_t weight_bytes = bytes - blocks * BN_SCREEN2_BLOCK_BYTES;
     for (size_t n; n_vec; n_vec -= n, v += n, sum += n * stride) {
-        n = bn_min_size(n_vec, most);
+        n = bn_min_size(n_vec, plan.most);
         size_t ahead = n == 1 ? w->ahead : 2 * bytes; /* many are busy: they take two groups */
         for (size_t r = r0; r < r1; r += BN_SCREEN2_ROWS) {
             const uint8_t *u = w->data + r / BN_SCREEN2_ROWS * bytes;
             struct bn_screen2_group g = {u, u + weight_bytes, blocks, ahead};
             for (size_t i = 0; i < weight_bytes; i += 64) bn_screen2_ask(u + i + ahead, n);
-            fn[n](sum + r - r0, stride, &g, bn_min_size(BN_SCREEN2_ROWS, r1 - r), v);
+            plan.fn[n](sum + r - r0, stride, &g, bn_min_size(BN_SCREEN2_ROWS, r1 - r), v);
         }
     }
 }

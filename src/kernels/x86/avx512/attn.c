@@ -7,9 +7,11 @@
 #include "kernels/x86/avx2/attn.h"
 
 /* dim is a multiple of 16 */
-ALWAYS void scores(four p, const float *q, const void *k, const void *v, size_t stride, size_t n,
-                   size_t dim, float scale, const void *next, const enum kind kind)
+ALWAYS void scores(four p, const struct bn_attn_args *a, const enum kind kind)
 {
+    const size_t n = a->n, dim = a->dim, stride = a->kv_stride;
+    const float *q = a->q;
+    const void *k = a->k, *v = a->v, *next = a->next_k ? a->next_k : k;
     for (size_t j = 0; j < n; j += 2) {
         size_t r0 = j * stride, r1 = bn_min_size(j + 1, n - 1) * stride; /* perhaps the same one */
         __m256 lo[8], hi[8];                                             /* 2 * query + key */
@@ -27,16 +29,17 @@ ALWAYS void scores(four p, const float *q, const void *k, const void *v, size_t 
                 hi[2 * h + 1] = _mm256_add_ps(hi[2 * h + 1], _mm256_mul_ps(y.hi, hi1));
             }
         }
-        _mm256_storeu_ps(p[j], _mm256_mul_ps(four_sums(lo, hi), _mm256_set1_ps(scale)));
+        _mm256_storeu_ps(p[j], _mm256_mul_ps(four_sums(lo, hi), _mm256_set1_ps(a->scale)));
     }
     for (size_t j = n; j < BN_ATTN_BLOCK; j++) _mm_storeu_ps(p[j], _mm_set1_ps(-INFINITY));
 }
 
-/* nr registers of o at d: o = o * a + (sum over keys of p v) * c */
-ALWAYS void values(float *o, const four p, const void *v, size_t stride, size_t n, size_t dim,
-                   size_t d, const float *a, const float *c, const void *next, const size_t nr,
-                   const enum kind kind)
+/* nr registers of o at d: o = o * fa + (sum over keys of p v) * fc */
+ALWAYS void values(const struct bn_attn_args *a, const four p, const float *fa, const float *fc,
+                   size_t d, const size_t nr, const enum kind kind)
 {
+    const size_t n = a->n, stride = a->kv_stride;
+    const void *v = a->v, *next = a->next_v;
     __m256 s[16], val[4];
     for (size_t x = 0; x < 4 * nr; x++) s[x] = _mm256_setzero_ps();
     for (size_t j = 0; j < n; j++) {
@@ -50,53 +53,37 @@ ALWAYS void values(float *o, const four p, const void *v, size_t stride, size_t 
     }
     for (size_t h = 0; h < 4; h++)
         for (size_t r = 0; r < nr; r++) {
-            float *out = o + h * dim + d + 8 * r;
-            __m256 old = _mm256_mul_ps(_mm256_loadu_ps(out), _mm256_broadcast_ss(&a[h]));
-            __m256 new = _mm256_mul_ps(s[h * nr + r], _mm256_broadcast_ss(&c[h]));
+            float *out = a->o + h * a->dim + d + 8 * r;
+            __m256 old = _mm256_mul_ps(_mm256_loadu_ps(out), _mm256_broadcast_ss(&fa[h]));
+            __m256 new = _mm256_mul_ps(s[h * nr + r], _mm256_broadcast_ss(&fc[h]));
             _mm256_storeu_ps(out, _mm256_add_ps(old, new));
         }
 }
 
-ALWAYS void attn_four(float *o, float *m, float *l, const float *q, const void *k, const void *v,
-                      size_t stride, size_t n, size_t dim, float scale, const void *next_k,
-                      const void *next_v, const enum kind kind)
+/* The first four queries */
+ALWAYS void attn_four(const struct bn_attn_args *a, const enum kind kind)
 {
     four p;
-    float a[4], c[4];
+    float fa[4], fc[4];
     size_t d = 0;
-    scores(p, q, k, v, stride, n, dim, scale, next_k ? next_k : k, kind);
-    four_weigh(p, m, l, a, c);
-    for (; d + 32 <= dim; d += 32) values(o, p, v, stride, n, dim, d, a, c, next_v, 4, kind);
-    if (d < dim) values(o, p, v, stride, n, dim, d, a, c, next_v, 2, kind);
+    scores(p, a, kind);
+    four_weigh(p, a->m, a->l, fa, fc);
+    for (; d + 32 <= a->dim; d += 32) values(a, p, fa, fc, d, 4, kind);
+    if (d < a->dim) values(a, p, fa, fc, d, 2, kind);
 }
 
-/* Queries that are taken in fours here. */
-ALWAYS size_t in_fours(size_t n_q, size_t dim)
+/* Queries in fours here, others as AVX2 does. */
+ALWAYS void attn(const struct bn_attn_args *a, bn_attn_rows_fn *others, const enum kind kind)
 {
-    bool many = n_q >= ATTN_MANY && dim <= ATTN_MANY_DIM;
-    return !many && dim % BN_LANES == 0 ? n_q / 4 * 4 : 0;
+    const bool many = a->n_q >= ATTN_MANY && a->dim <= ATTN_MANY_DIM;
+    const size_t fours = !many && a->dim % BN_LANES == 0 ? a->n_q / 4 * 4 : 0;
+    for (size_t h = 0; h < fours; h += 4) {
+        const struct bn_attn_args some = bn_attn_from(a, h);
+        attn_four(&some, kind);
+    }
+    const struct bn_attn_args rest = bn_attn_from(a, fours);
+    others(&rest);
 }
 
-void bn_attn_f32_avx512(float *o, float *m, float *l, const float *q, size_t n_q, const float *k,
-                        const float *v, size_t kv_stride, size_t n, size_t dim, float scale,
-                        const float *next_k, const float *next_v)
-{
-    size_t fours = in_fours(n_q, dim);
-    for (size_t h = 0; h < fours; h += 4)
-        attn_four(o + h * dim, m + h, l + h, q + h * dim, k, v, kv_stride, n, dim, scale, next_k,
-                  next_v, F32);
-    bn_attn_f32_avx2(o + fours * dim, m + fours, l + fours, q + fours * dim, n_q - fours, k, v,
-                     kv_stride, n, dim, scale, next_k, next_v);
-}
-
-void bn_attn_f16_avx512(float *o, float *m, float *l, const float *q, size_t n_q, const uint16_t *k,
-                        const uint16_t *v, size_t kv_stride, size_t n, size_t dim, float scale,
-                        const uint16_t *next_k, const uint16_t *next_v)
-{
-    size_t fours = in_fours(n_q, dim);
-    for (size_t h = 0; h < fours; h += 4)
-        attn_four(o + h * dim, m + h, l + h, q + h * dim, k, v, kv_stride, n, dim, scale, next_k,
-                  next_v, F16);
-    bn_attn_f16_avx2(o + fours * dim, m + fours, l + fours, q + fours * dim, n_q - fours, k, v,
-                     kv_stride, n, dim, scale, next_k, next_v);
-}
+void bn_attn_f32_avx512(const struct bn_attn_args *a) { attn(a, bn_attn_f32_avx2, F32); }
+void bn_attn_f16_avx512(const struct bn_attn_args *a) { attn(a, bn_attn_f16_avx2, F16); }

@@ -234,32 +234,30 @@ static __attribute__((noinline)) void mul_group(float *y, size_t y_stride, const
     }
 }
 
-static void mul_tokens(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                       const struct bn_planes *x, size_t n_tok)
+static void mul_tokens(const struct bn_gemm_args *a, const struct bn_planes *x)
 {
     struct span s;
-    size_t most = SUMS / n_tok;
+    const struct bn_packed *w = a->w;
+    size_t most = SUMS / a->n_tok;
     s.w = w;
     s.x = x;
-    s.n_tok = n_tok;
+    s.n_tok = a->n_tok;
     s.in = bn_pieces(w);
     s.scales_ahead = w->ahead / (s.in.block * BN_G5_QUAD_BYTES / BN_QUAD) * ROWS;
     for (s.first = 0; s.first < s.in.count; s.first += s.n) {
         s.n = bn_min_size(most, s.in.count - s.first);
         sum_activations(&s);
-        for (size_t r = r0; r < r1; r += ROWS)
-            mul_group(y, y_stride, &s, r, bn_min_size(ROWS, r1 - r));
+        for (size_t r = a->r0; r < a->r1; r += ROWS)
+            mul_group(a->y, a->y_stride, &s, r, bn_min_size(ROWS, a->r1 - r));
     }
 }
 
-static void mul_planes(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                       const struct bn_planes *x, size_t n_tok)
+static void mul_planes(const struct bn_gemm_args *a, const struct bn_planes *x)
 {
-    for (size_t t = 0; t < n_tok; t += TOKENS) {
-        struct bn_planes some = *x;
-        some.q += t * x->stride;
-        some.unit += t * x->unit_stride;
-        mul_tokens(y + t * y_stride, y_stride, w, r0, r1, &some, bn_min_size(TOKENS, n_tok - t));
+    for (size_t t = 0; t < a->n_tok; t += TOKENS) {
+        struct bn_gemm_args some = bn_gemm_tokens(a, t, bn_min_size(TOKENS, a->n_tok - t));
+        struct bn_planes planes = bn_planes_from(x, t);
+        mul_tokens(&some, &planes);
     }
 }
 

@@ -94,42 +94,27 @@ static void t3_one(float *y, const struct bn_packed *w, size_t r0, size_t r1, co
     }
 }
 
-static void t2_mul_i8(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                      const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                      size_t n_tok)
+static void t2_mul_i8(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
-    if (w->scale_kind == BN_SCALE_BLOCK)
-        bn_t2_mul_i8_block_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);
-    else if (n_tok == 1) t2_one(y, w, r0, r1, q, sum[0], inv[0]);
-    else
-        bn_mul_tokens_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok,
-                           &bn_t2_tokens_avx512);
+    if (a->w->scale_kind == BN_SCALE_BLOCK) bn_t2_mul_i8_block_avx2(a, x);
+    else if (a->n_tok == 1) t2_one(a->y, a->w, a->r0, a->r1, x->q, x->sum[0], x->inv[0]);
+    else bn_mul_tokens_avx2(a, x, &bn_t2_tokens_avx512);
 }
 
-static void t3_mul_i8(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                      const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                      size_t n_tok)
+static void t3_mul_i8(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
-    if (n_tok == 1) t3_one(y, w, r0, r1, q, sum[0], inv[0]);
-    else
-        bn_mul_tokens_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok,
-                           &bn_t3_tokens_avx512);
+    if (a->n_tok == 1) t3_one(a->y, a->w, a->r0, a->r1, x->q, x->sum[0], x->inv[0]);
+    else bn_mul_tokens_avx2(a, x, &bn_t3_tokens_avx512);
 }
 
-static void t2_mul_i8_many(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                           size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                           const float *inv, size_t n_tok, void *scratch)
+static void t2_mul_i8_many(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
-    bn_mul_tables_avx512(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch,
-                         &bn_t2_fours_avx512, t2_mul_i8);
+    bn_mul_tables_avx512(a, x, &bn_t2_fours_avx512, t2_mul_i8);
 }
 
-static void t3_mul_i8_many(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                           size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                           const float *inv, size_t n_tok, void *scratch)
+static void t3_mul_i8_many(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
-    bn_mul_tables_avx512(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch,
-                         &bn_t3_fours_avx512, t3_mul_i8);
+    bn_mul_tables_avx512(a, x, &bn_t3_fours_avx512, t3_mul_i8);
 }
 
 const struct bn_gemm bn_gemm_t2_avx512 = {

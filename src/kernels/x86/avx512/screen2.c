@@ -115,5 +115,5 @@ static bn_screen2_group_fn *const groups[VECTORS + 1] = {
 void bn_screen2_avx512(int32_t *sum, size_t stride, const struct bn_screen2 *w, size_t r0,
                        size_t r1, const struct bn_screen2_vector *v, size_t n_vec)
 {
-    bn_screen2_groups(sum, stride, w, r0, r1, v, n_vec, groups, VECTORS);
+    bn_screen2_groups(sum, stride, w, r0, r1, v, n_vec, (struct bn_screen2_plan){groups, VECTORS});
 }

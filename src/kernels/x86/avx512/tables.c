@@ -366,35 +366,33 @@ static void finish(float *y, const struct bn_packed *w, size_t r0, size_t r1, in
     }
 }
 
-/* Rows [r0, r1); false, and anything in y, if there is a weight +2. */
-static bool mul_rows(float *y, size_t y_stride, const struct memory *m, const struct bn_packed *w,
-                     size_t r0, size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                     const float *inv, size_t n_tok, const struct bn_fours_plan *l)
+/* false, and anything in y, if there is a weight +2 */
+static bool mul_rows(const struct memory *m, const struct bn_gemm_args *a, const struct bn_q8 *x,
+                     const struct bn_fours_plan *l)
 {
+    const struct bn_packed *w = a->w;
     size_t steps = bn_div_up(w->cols, STEP), bytes = steps * l->step_bytes;
-    struct part a = {r0, r1, w->data + r0 / l->group_rows * bytes, bytes, SUM_STEPS};
-    for (size_t s = 0; s < steps; s += SUM_STEPS, a.p += SUM_STEPS * l->step_bytes) {
-        a.steps = bn_min_size(SUM_STEPS, steps - s);
-        if (!make_codes(m, &a, l)) return false;
-        add_part(y, y_stride, m, &a, q + s * STEP, q_stride, n_tok, s == 0);
+    struct part p = {a->r0, a->r1, w->data + a->r0 / l->group_rows * bytes, bytes, SUM_STEPS};
+    for (size_t s = 0; s < steps; s += SUM_STEPS, p.p += SUM_STEPS * l->step_bytes) {
+        p.steps = bn_min_size(SUM_STEPS, steps - s);
+        if (!make_codes(m, &p, l)) return false;
+        add_part(a->y, a->y_stride, m, &p, x->q + s * STEP, x->stride, a->n_tok, s == 0);
     }
-    for (size_t t = 0; t < n_tok; t++) finish(y + t * y_stride, w, r0, r1, sum[t], inv[t]);
+    for (size_t t = 0; t < a->n_tok; t++)
+        finish(a->y + t * a->y_stride, w, a->r0, a->r1, x->sum[t], x->inv[t]);
     return true;
 }
 
-void bn_mul_tables_avx512(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                          size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                          const float *inv, size_t n_tok, void *scratch,
+void bn_mul_tables_avx512(const struct bn_gemm_args *a, const struct bn_q8 *x,
                           const struct bn_fours_plan *l, bn_mul_i8_fn *otherwise)
 {
     struct memory m;
-    size_t parts = bn_div_up(r1 - r0, ROWS_MAX);
-    size_t rows = bn_div_up(r1 - r0, parts * BN_FOURS_ROWS) * BN_FOURS_ROWS;
-    bool few = w->scale_kind == BN_SCALE_BLOCK || r1 - r0 < MIN_ROWS;
-    lay_out(&m, scratch, bn_min_size(rows, r1 - r0));
-    for (size_t r = r0; r < r1; r += rows) {
-        size_t end = bn_min_size(r1, r + rows);
-        if (few || !mul_rows(y, y_stride, &m, w, r, end, q, q_stride, sum, inv, n_tok, l))
-            otherwise(y, y_stride, w, r, end, q, q_stride, sum, inv, n_tok);
+    size_t n_rows = a->r1 - a->r0, parts = bn_div_up(n_rows, ROWS_MAX);
+    size_t rows = bn_div_up(n_rows, parts * BN_FOURS_ROWS) * BN_FOURS_ROWS;
+    bool few = a->w->scale_kind == BN_SCALE_BLOCK || n_rows < MIN_ROWS;
+    lay_out(&m, a->scratch, bn_min_size(rows, n_rows));
+    for (size_t r = a->r0; r < a->r1; r += rows) {
+        struct bn_gemm_args some = bn_gemm_rows(a, r, bn_min_size(a->r1, r + rows));
+        if (few || !mul_rows(&m, &some, x, l)) otherwise(&some, x);
     }
 }

@@ -24,10 +24,8 @@ struct bn_fours_plan {
 };
 extern const struct bn_fours_plan bn_t2_fours_avx512, bn_t3_fours_avx512, bn_t5_fours_avx512;
 
-/* bn_mul_i8_many_fn with the layout's fours and its kernel for fewer rows */
-void bn_mul_tables_avx512(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                          size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                          const float *inv, size_t n_tok, void *scratch,
+/* mul_i8_many with the layout's fours and its kernel for fewer rows */
+void bn_mul_tables_avx512(const struct bn_gemm_args *a, const struct bn_q8 *x,
                           const struct bn_fours_plan *l, bn_mul_i8_fn *otherwise);
 size_t bn_tables_bytes_avx512(size_t rows, size_t cols);
 

@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The reading of one, with its tree open as long as the test runs. */
+/* The reading of one, with its files open as long as the test runs. */
 struct recorded {
-    struct bn_tree tree;
+    struct bn_sysfiles sys;
     struct bn_machine machine;
 };
 
@@ -25,8 +25,8 @@ static void open_machine(struct recorded *r, const char *name)
     char path[512];
     bitnet_error err = {0};
     snprintf(path, sizeof path, "%s/machines/%s.txt", TEST_DATA, name);
-    assert_int_equal(bn_tree_open(&r->tree, path, &err), BITNET_OK);
-    bn_machine_source_recorded(&source, &r->tree);
+    assert_int_equal(bn_sysfiles_open(&r->sys, path, &err), BITNET_OK);
+    bn_machine_source_recorded(&source, &r->sys);
     bn_machine_read(&r->machine, &source);
 }
 
@@ -38,7 +38,7 @@ static const struct expected {
     const char *name;
     uint32_t online, usable, fast, packages, cores, nodes, last_caches, threads;
     double quota;
-    enum bn_answer smt, virtual_machine, boost;
+    enum bn_tristate smt, virtual_machine, boost;
     const char *governor, *thp;
 } expected[] = {
     {"two-sockets", 32, 32, 32, 2, 16, 2, 2, 16, 0, 1, 0, 1, "performance", "always"},
@@ -78,7 +78,7 @@ static void machines_are_read_as_they_are(void **state)
         assert_int_equal(m->boost, e->boost);
         assert_string_equal(m->governor, e->governor);
         assert_string_equal(m->thp, e->thp);
-        bn_tree_close(&r.tree);
+        bn_sysfiles_close(&r.sys);
     }
 }
 
@@ -112,7 +112,7 @@ static void the_rest_is_read_too(void **state)
     assert_int_equal(m->max_khz, 4700000); /* of a fast core */
     assert_string_equal(m->preference, "balance_performance");
     assert_int_equal(m->throttle_known, BN_UNKNOWN);
-    bn_tree_close(&r.tree);
+    bn_sysfiles_close(&r.sys);
 
     open_machine(&r, "two-sockets");
     assert_int_equal(m->nodes[1].id, 1);
@@ -125,30 +125,30 @@ static void the_rest_is_read_too(void **state)
     assert_int_equal(m->n_throttles, 0);
     assert_int_equal(m->n_huge, 2);
     assert_true(m->huge[1].page_bytes == 1 << 30);
-    bn_tree_close(&r.tree);
+    bn_sysfiles_close(&r.sys);
 
     open_machine(&r, "hot-laptop");
     assert_int_equal(m->n_throttles, 4 * 120 + 300);
     assert_true(m->memlock_bytes == 65536);
     assert_true(m->memory_bytes == (uint64_t)8 << 30 && m->available_bytes == (uint64_t)5 << 30);
     assert_true(m->swap_bytes == (uint64_t)8 << 30 && m->swap_used_bytes == 0);
-    bn_tree_close(&r.tree);
+    bn_sysfiles_close(&r.sys);
 
     open_machine(&r, "quota-v2");
     assert_true(m->group.memory_bytes == (uint64_t)2 << 30);
     assert_int_equal(m->group.n_periods, 10000);
     assert_int_equal(m->group.n_throttled, 4200);
     assert_string_equal(m->group.cpuset, "0-7");
-    bn_tree_close(&r.tree);
+    bn_sysfiles_close(&r.sys);
 
     open_machine(&r, "quota-v1");
     assert_true(m->group.memory_bytes == 0); /* the largest number is no limit */
-    bn_tree_close(&r.tree);
+    bn_sysfiles_close(&r.sys);
 
     open_machine(&r, "riscv-board");
     assert_string_equal(m->cpu_name, "sifive,u74-mc");
     assert_true(m->max_khz == 0 && m->perf_known == BN_UNKNOWN && m->n_huge == 0);
-    bn_tree_close(&r.tree);
+    bn_sysfiles_close(&r.sys);
 }
 
 /* Nothing at all, as in an empty root: CPUs of the mask, each by itself, the rest unknown. */
@@ -158,11 +158,11 @@ static void an_empty_tree_says_nothing(void **state)
     static struct bn_machine m;
     static struct bn_machine_source from;
     char root[] = "/tmp/bitnet-machine-XXXXXX";
-    struct bn_tree t;
+    struct bn_sysfiles sys;
     assert_non_null(mkdtemp(root));
-    assert_int_equal(bn_tree_open(&t, root, NULL), BITNET_OK);
+    assert_int_equal(bn_sysfiles_open(&sys, root, NULL), BITNET_OK);
     bn_machine_source_here(&from);
-    from.tree = &t;
+    from.sys = &sys;
     from.groups[0] = 0;
     assert_true(bn_cpus_parse(&from.allowed, "1-3"));
     bn_machine_read(&m, &from);
@@ -171,7 +171,7 @@ static void an_empty_tree_says_nothing(void **state)
     assert_int_equal(m.cpus.node[1], BN_NO_NODE);
     assert_true(m.n_caches == 0 && m.n_nodes == 0 && m.memory_bytes == 0 && m.boost == BN_UNKNOWN);
     assert_true(m.load_average < 0 && !*m.cpu_name && !*m.thp && m.virtual_machine == BN_NO);
-    bn_tree_close(&t);
+    bn_sysfiles_close(&sys);
     assert_int_equal(rmdir(root), 0);
 }
 
@@ -196,18 +196,18 @@ static void workers_take_free_fast_and_near_cores_first(void **state)
                                     6, 7, 11, 24, 25, 26, 28, 29, 30, 31, 16, 17};
     assert_order(&r.machine.cpus, 27, near, BN_ARRAY_LEN(near));
     assert_int_equal(bn_cpus_order(out, &r.machine.cpus, 27), 31);
-    bn_tree_close(&r.tree);
+    bn_sysfiles_close(&r.sys);
 
     /* P-cores, E-cores, and only then the P-cores' siblings */
     open_machine(&r, "hybrid");
     static const uint16_t fast[] = {0, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15, 1, 3, 5, 7};
     assert_order(&r.machine.cpus, 2, fast, BN_ARRAY_LEN(fast));
-    bn_tree_close(&r.tree);
+    bn_sysfiles_close(&r.sys);
 
     open_machine(&r, "big-little");
     static const uint16_t big[] = {4, 5, 7, 0, 1, 2, 3};
     assert_order(&r.machine.cpus, 6, big, BN_ARRAY_LEN(big));
-    bn_tree_close(&r.tree);
+    bn_sysfiles_close(&r.sys);
 }
 
 static void workers_stay_on_fast_cores_if_these_suffice(void **state)
@@ -224,14 +224,14 @@ static void workers_stay_on_fast_cores_if_these_suffice(void **state)
     struct bn_topology *t = &r.machine.cpus;
     assert_true(bn_cpus_parse(&t->usable, "8-11"));
     assert_false(bn_cpus_confine(&cpus, t, 2));
-    assert_int_equal(bn_default_threads(t, 0, &r.tree), 4);
+    assert_int_equal(bn_default_threads(t, 0, &r.sys), 4);
     /* E-cores and one P-core: that one */
     assert_true(bn_cpus_parse(&t->usable, "7-11"));
-    assert_int_equal(bn_default_threads(t, 0, &r.tree), 1);
-    bn_tree_close(&r.tree);
+    assert_int_equal(bn_default_threads(t, 0, &r.sys), 1);
+    bn_sysfiles_close(&r.sys);
     open_machine(&r, "two-sockets");
     assert_false(bn_cpus_confine(&cpus, &r.machine.cpus, 4));
-    bn_tree_close(&r.tree);
+    bn_sysfiles_close(&r.sys);
 }
 
 static void quotas_are_rounded_to_the_nearest(void **state)
@@ -245,9 +245,9 @@ static void quotas_are_rounded_to_the_nearest(void **state)
     static struct recorded r;
     open_machine(&r, "smt-desktop");
     for (size_t i = 0; i < BN_ARRAY_LEN(cases); i++)
-        assert_int_equal(bn_default_threads(&r.machine.cpus, cases[i].quota, &r.tree),
+        assert_int_equal(bn_default_threads(&r.machine.cpus, cases[i].quota, &r.sys),
                          cases[i].threads);
-    bn_tree_close(&r.tree);
+    bn_sysfiles_close(&r.sys);
 }
 
 /* Two CPUs of one core are one thread, but two in a virtual machine, which may have made it up. */
@@ -257,10 +257,10 @@ static void siblings_alone_count_in_a_virtual_machine(void **state)
     static struct recorded r, real;
     open_machine(&r, "small-vm");
     open_machine(&real, "smt-desktop");
-    assert_int_equal(bn_default_threads(&r.machine.cpus, 0, &r.tree), 2);
-    assert_int_equal(bn_default_threads(&r.machine.cpus, 0, &real.tree), 1);
-    bn_tree_close(&r.tree);
-    bn_tree_close(&real.tree);
+    assert_int_equal(bn_default_threads(&r.machine.cpus, 0, &r.sys), 2);
+    assert_int_equal(bn_default_threads(&r.machine.cpus, 0, &real.sys), 1);
+    bn_sysfiles_close(&r.sys);
+    bn_sysfiles_close(&real.sys);
 }
 
 /* ------------------------------------------------------------------ this machine */
@@ -326,14 +326,14 @@ static void lists_of_cpus_are_understood(void **state)
 static double quota_of(const char *recording, const char *groups)
 {
     char path[] = "/tmp/bitnet-recording-XXXXXX";
-    struct bn_tree t;
+    struct bn_sysfiles sys;
     struct bn_cgroup g;
     int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, recording, strlen(recording)) == (ssize_t)strlen(recording));
     close(fd);
-    assert_int_equal(bn_tree_open(&t, path, NULL), BITNET_OK);
-    bn_cgroup_read(&g, &t, groups);
-    bn_tree_close(&t);
+    assert_int_equal(bn_sysfiles_open(&sys, path, NULL), BITNET_OK);
+    bn_cgroup_read(&g, &sys, groups);
+    bn_sysfiles_close(&sys);
     unlink(path);
     return g.quota_cpus;
 }
@@ -375,37 +375,37 @@ static void put_file(const char *path, const char *text)
 static void folders_and_recordings_are_read_alike(void **state)
 {
     (void)state;
-    char root[] = "/tmp/bitnet-tree-XXXXXX", folder[64], path[64], file[64], text[64];
+    char root[] = "/tmp/bitnet-sysfiles-XXXXXX", folder[64], path[64], file[64], text[64];
     uint64_t v;
     assert_non_null(mkdtemp(root));
     snprintf(folder, sizeof folder, "%s/proc", root);
     snprintf(path, sizeof path, "%s/proc/x", root);
-    snprintf(file, sizeof file, "%s/tree.txt", root);
+    snprintf(file, sizeof file, "%s/sysfiles.txt", root);
     assert_int_equal(mkdir(folder, 0700), 0);
     put_file(path, "12\ta\\b\n3\n\n");
     put_file(file, "# a comment\n\n/proc/y\t\n/proc/x\t12\\ta\\\\b\\n3\\n\n/proc/xy\tno number\n");
     for (int recording = 0; recording < 2; recording++) {
-        struct bn_tree t;
-        assert_int_equal(bn_tree_open(&t, recording ? file : root, NULL), BITNET_OK);
-        assert_true(bn_tree_text(&t, text, sizeof text, "/proc/%s", "x"));
+        struct bn_sysfiles sys;
+        assert_int_equal(bn_sysfiles_open(&sys, recording ? file : root, NULL), BITNET_OK);
+        assert_true(bn_sysfiles_text(&sys, text, sizeof text, "/proc/%s", "x"));
         assert_string_equal(text, "12\ta\\b\n3");
-        assert_true(bn_tree_text(&t, text, 4, "/proc/x"));
+        assert_true(bn_sysfiles_text(&sys, text, 4, "/proc/x"));
         assert_string_equal(text, "12\t");
-        assert_true(bn_tree_u64(&t, &v, "/proc/x") && v == 12);
-        assert_false(bn_tree_text(&t, text, sizeof text, "/proc/z"));
+        assert_true(bn_sysfiles_u64(&sys, &v, "/proc/x") && v == 12);
+        assert_false(bn_sysfiles_text(&sys, text, sizeof text, "/proc/z"));
         assert_string_equal(text, "");
-        assert_false(bn_tree_u64(&t, &v, "/proc/xy"));
-        bn_tree_close(&t);
+        assert_false(bn_sysfiles_u64(&sys, &v, "/proc/xy"));
+        bn_sysfiles_close(&sys);
     }
     static const char *const broken[] = {"no path\ttext\n", "/path without text\n"};
     for (size_t i = 0; i < BN_ARRAY_LEN(broken); i++) {
-        struct bn_tree t;
+        struct bn_sysfiles sys;
         bitnet_error err = {0};
         put_file(file, broken[i]);
-        assert_int_equal(bn_tree_open(&t, file, &err), BITNET_E_FORMAT);
+        assert_int_equal(bn_sysfiles_open(&sys, file, &err), BITNET_E_FORMAT);
         assert_non_null(strstr(err.text, file));
         unlink(file);
-        assert_int_equal(bn_tree_open(&t, file, &err), BITNET_E_IO);
+        assert_int_equal(bn_sysfiles_open(&sys, file, &err), BITNET_E_IO);
     }
     unlink(path);
     rmdir(folder);

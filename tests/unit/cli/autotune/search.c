@@ -52,19 +52,19 @@ static bool time_left(void *user)
     return m->n_measured < m->limit;
 }
 
-static struct tune_search search; /* large; every test fills it anew */
+static struct autotune_search search; /* large; every test fills it anew */
 
 static void run(struct machine *m, size_t n, size_t preferred)
 {
     bitnet_error err;
-    search = (struct tune_search){.n = n,
-                                  .preferred = preferred,
-                                  .rounds_max = TUNE_ROUNDS_MAX,
-                                  .measure = measure,
-                                  .time_left = time_left,
-                                  .user = m};
-    assert_int_equal(tune_search_run(&search, &err), BITNET_OK);
-    assert_true(m->n_measured <= n * TUNE_ROUNDS_MAX);
+    search = (struct autotune_search){.n = n,
+                                      .preferred = preferred,
+                                      .rounds_max = AUTOTUNE_ROUNDS_MAX,
+                                      .measure = measure,
+                                      .time_left = time_left,
+                                      .user = m};
+    assert_int_equal(autotune_search_run(&search, &err), BITNET_OK);
+    assert_true(m->n_measured <= n * AUTOTUNE_ROUNDS_MAX);
 }
 
 static double best_of(const struct machine *m, size_t n)
@@ -120,7 +120,7 @@ static void small_differences_are_none(void **state)
     run(&m, 2, 0);
     assert_int_equal(search.choice, 0);
     assert_int_equal(search.best, 1);
-    assert_int_equal(tune_search_left(&search), 2);
+    assert_int_equal(autotune_search_left(&search), 2);
     m = (struct machine){.noise = 0.0001, .rng = {3}, .limit = SIZE_MAX, .speed = {100, 101.5}};
     run(&m, 2, 0);
     assert_int_equal(search.choice, 1);
@@ -132,7 +132,7 @@ static void hopeless_ones_cost_three_rounds(void **state)
     struct machine m = {.noise = 0.001, .rng = {9}, .limit = SIZE_MAX, .speed = {100, 50, 60, 70}};
     run(&m, 4, 1);
     assert_int_equal(search.choice, 0);
-    assert_int_equal(m.n_measured, 4 * TUNE_ROUNDS_HOPELESS);
+    assert_int_equal(m.n_measured, 4 * AUTOTUNE_ROUNDS_HOPELESS);
     assert_true(search.candidates[1].dropped && search.candidates[3].dropped);
 }
 
@@ -157,16 +157,16 @@ static void some_rounds_are_taken_whatever_the_time(void **state)
     (void)state;
     bitnet_error err;
     struct machine m = {.noise = 0.001, .rng = {9}, .limit = 0, .speed = {100, 90}};
-    search = (struct tune_search){.n = 2,
-                                  .preferred = 1,
-                                  .rounds_min = TUNE_ROUNDS_TELLING,
-                                  .rounds_max = TUNE_ROUNDS_MAX,
-                                  .measure = measure,
-                                  .time_left = time_left,
-                                  .user = &m};
-    assert_int_equal(tune_search_run(&search, &err), BITNET_OK);
+    search = (struct autotune_search){.n = 2,
+                                      .preferred = 1,
+                                      .rounds_min = AUTOTUNE_ROUNDS_TELLING,
+                                      .rounds_max = AUTOTUNE_ROUNDS_MAX,
+                                      .measure = measure,
+                                      .time_left = time_left,
+                                      .user = &m};
+    assert_int_equal(autotune_search_run(&search, &err), BITNET_OK);
     assert_int_equal(search.choice, 0);
-    assert_true(m.n_measured <= 2 * TUNE_ROUNDS_TELLING);
+    assert_true(m.n_measured <= 2 * AUTOTUNE_ROUNDS_TELLING);
 }
 
 static void a_sweep_measures_all(void **state)
@@ -174,14 +174,14 @@ static void a_sweep_measures_all(void **state)
     (void)state;
     bitnet_error err;
     struct machine m = {.noise = 0.001, .rng = {9}, .limit = SIZE_MAX, .speed = {100, 50, 60}};
-    search = (struct tune_search){.n = 3,
-                                  .preferred = 1,
-                                  .rounds_max = 5,
-                                  .keep_all = true,
-                                  .measure = measure,
-                                  .time_left = time_left,
-                                  .user = &m};
-    assert_int_equal(tune_search_run(&search, &err), BITNET_OK);
+    search = (struct autotune_search){.n = 3,
+                                      .preferred = 1,
+                                      .rounds_max = 5,
+                                      .keep_all = true,
+                                      .measure = measure,
+                                      .time_left = time_left,
+                                      .user = &m};
+    assert_int_equal(autotune_search_run(&search, &err), BITNET_OK);
     assert_int_equal(m.n_measured, 15);
     assert_int_equal(search.best, 0);
     assert_int_equal(search.choice, 1);
@@ -192,14 +192,14 @@ static void those_dropped_before_take_no_part(void **state)
     (void)state;
     bitnet_error err;
     struct machine m = {.noise = 0.001, .rng = {9}, .limit = SIZE_MAX, .speed = {100, 50, 60}};
-    search = (struct tune_search){.n = 3,
-                                  .preferred = 1,
-                                  .rounds_max = TUNE_ROUNDS_MAX,
-                                  .measure = measure,
-                                  .time_left = time_left,
-                                  .user = &m,
-                                  .candidates[0].dropped = true};
-    assert_int_equal(tune_search_run(&search, &err), BITNET_OK);
+    search = (struct autotune_search){.n = 3,
+                                      .preferred = 1,
+                                      .rounds_max = AUTOTUNE_ROUNDS_MAX,
+                                      .measure = measure,
+                                      .time_left = time_left,
+                                      .user = &m,
+                                      .candidates[0].dropped = true};
+    assert_int_equal(autotune_search_run(&search, &err), BITNET_OK);
     assert_int_equal(search.choice, 2);
     assert_int_equal(search.candidates[0].n, 0);
 }
@@ -216,12 +216,12 @@ static void errors_are_passed_on(void **state)
     (void)state;
     bitnet_error err;
     struct machine m = {.limit = SIZE_MAX};
-    search = (struct tune_search){.n = 2,
-                                  .rounds_max = TUNE_ROUNDS_MAX,
-                                  .measure = refuse,
-                                  .time_left = time_left,
-                                  .user = &m};
-    assert_int_equal(tune_search_run(&search, &err), BITNET_E_CANCELLED);
+    search = (struct autotune_search){.n = 2,
+                                      .rounds_max = AUTOTUNE_ROUNDS_MAX,
+                                      .measure = refuse,
+                                      .time_left = time_left,
+                                      .user = &m};
+    assert_int_equal(autotune_search_run(&search, &err), BITNET_E_CANCELLED);
     assert_string_equal(err.text, "candidate 0");
 }
 

@@ -16,15 +16,15 @@ static struct doctor_findings findings;
 static void set_facts(const char *machine)
 {
     static struct bn_machine_source source;
-    struct bn_tree tree;
+    struct bn_sysfiles sys;
     char path[512];
     snprintf(path, sizeof path, "%s/machines/%s.txt", TEST_DATA, machine);
-    assert_int_equal(bn_tree_open(&tree, path, NULL), BITNET_OK);
-    bn_machine_source_recorded(&source, &tree);
+    assert_int_equal(bn_sysfiles_open(&sys, path, NULL), BITNET_OK);
+    bn_machine_source_recorded(&source, &sys);
     facts = (struct doctor_facts){
         .detected = "avx512", .best_backend = "avx512", .backend = "avx512", .optimized = true};
     bn_machine_read(&facts.machine, &source);
-    bn_tree_close(&tree);
+    bn_sysfiles_close(&sys);
     facts.threads = facts.machine.default_threads;
 }
 

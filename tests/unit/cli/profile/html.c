@@ -120,20 +120,20 @@ static void text_stays_text(void **state)
 static void figures_have_three_digits(void **state)
 {
     (void)state;
-    char t[SHOW_BYTES];
-    assert_string_equal(show_time(t, 0), "0 ns");
-    assert_string_equal(show_time(t, 0.71234), "0.71 ns");
-    assert_string_equal(show_time(t, 9.994), "9.99 ns");
-    assert_string_equal(show_time(t, 9.996), "10.0 ns");
-    assert_string_equal(show_time(t, 999.4), "999 ns");
-    assert_string_equal(show_time(t, 999.6), "1.00 µs");
-    assert_string_equal(show_time(t, 46.71e6), "46.7 ms");
-    assert_string_equal(show_time(t, 7200e9), "7200 s");
-    assert_string_equal(show_size(t, 598e6), "598 MB");
-    assert_string_equal(show_rate(t, 35.26e9), "35.3 GB/s");
-    assert_string_equal(show_count(t, 20), "20");
-    assert_string_equal(show_count(t, 0.015625), "0.016");
-    assert_string_equal(show_share(t, 0.9638), "96.4 %");
+    char t[UNITS_BYTES];
+    assert_string_equal(units_time(t, 0), "0 ns");
+    assert_string_equal(units_time(t, 0.71234), "0.71 ns");
+    assert_string_equal(units_time(t, 9.994), "9.99 ns");
+    assert_string_equal(units_time(t, 9.996), "10.0 ns");
+    assert_string_equal(units_time(t, 999.4), "999 ns");
+    assert_string_equal(units_time(t, 999.6), "1.00 µs");
+    assert_string_equal(units_time(t, 46.71e6), "46.7 ms");
+    assert_string_equal(units_time(t, 7200e9), "7200 s");
+    assert_string_equal(units_size(t, 598e6), "598 MB");
+    assert_string_equal(units_rate(t, 35.26e9), "35.3 GB/s");
+    assert_string_equal(units_count(t, 20), "20");
+    assert_string_equal(units_count(t, 0.015625), "0.016");
+    assert_string_equal(units_share(t, 0.9638), "96.4 %");
 }
 
 int main(void)

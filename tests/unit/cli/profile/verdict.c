@@ -231,7 +231,7 @@ static void energy(void **state)
     assert_null(e.none);
     assert_int_equal(e.n, 1); /* the whole system is no package */
     near(sensors_energy_read(&e), 0, 0);
-    /* a tree that moves on: past the end of the counter's range, and on from 0 */
+    /* system files that move on: past the end of the counter's range, and on from 0 */
     char root[] = "/tmp/bitnet-energy-XXXXXX", path[128];
     assert_non_null(mkdtemp(root));
     static const char *const folders[] = {"/sys", "/sys/class", "/sys/class/powercap",

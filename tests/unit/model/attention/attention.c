@@ -92,9 +92,10 @@ static void expect(float *out, const struct bn_kv *kv, const struct shape *s, co
             uint32_t page = b->seq->pages[at / BN_ATTN_BLOCK];
             const void *k = bn_kv_head(kv, 1, page, head, false);
             const void *v = bn_kv_head(kv, 1, page, head, true);
-            if (kv->keys.type == BITNET_KV_F16)
-                bn_attn_f16_c(o, m, l, qh, group, k, v, dim, n, dim, scale, NULL, NULL);
-            else bn_attn_f32_c(o, m, l, qh, group, k, v, dim, n, dim, scale, NULL, NULL);
+            const struct bn_attn_args a = {o,   m, l,   qh,    group, k,   v,
+                                           dim, n, dim, scale, NULL,  NULL};
+            if (kv->keys.type == BITNET_KV_F16) bn_attn_f16_c(&a);
+            else bn_attn_f32_c(&a);
         }
         for (size_t i = 0; i < group * dim; i++) o[i] /= l[i / dim];
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Types of the KV cache. A text's attention has the same bits in pieces of any size, with any number of
- * workers, in company, after guesses were taken back, and over pages of another sequence; and it is
+ * workers, in company, after drafts were taken back, and over pages of another sequence; and it is
  * as close to that of float32 as each type promises. */
 #include <math.h>
 #include <setjmp.h>
@@ -18,15 +18,7 @@
 #include "model/forward.h"
 #include "model/config/rope.h"
 
-enum {
-    CTX = 640,
-    LAYERS = 2,
-    SEQS = 3,
-    MAX_TOKENS = 700,
-    GUESSES = 8,
-    WRONG = 1000,
-    PERIOD = 8191
-};
+enum { CTX = 640, LAYERS = 2, SEQS = 3, MAX_TOKENS = 700, DRAFTS = 8, WRONG = 1000, PERIOD = 8191 };
 
 static const struct shape {
     uint32_t n_head, n_head_kv, head_dim;
@@ -261,15 +253,15 @@ static void pieces_change_no_bit(void **state)
     for_all(check_pieces);
 }
 
-/* Guesses of every number follow every token, and are taken back. */
+/* Drafts of every number follow every token, and are taken back. */
 static void check_guesses(const struct shape *s, const struct types *t, const float *want)
 {
     struct world w;
     open_world(&w, s, t, 2);
-    uint32_t n = (uint32_t)repeats(CTX / 2 - GUESSES, 3 * BN_ATTN_BLOCK);
+    uint32_t n = (uint32_t)repeats(CTX / 2 - DRAFTS, 3 * BN_ATTN_BLOCK);
     for (uint32_t pos = 0; pos < n; pos++) {
         add(&w, 0, 1, 1);
-        add(&w, 0, pos % (GUESSES + 1), WRONG);
+        add(&w, 0, pos % (DRAFTS + 1), WRONG);
         run(&w);
         assert_memory_equal(w.out, want + pos * q_row(&w), q_row(&w) * sizeof *want);
         bn_kv_truncate(&w.kv, &w.seqs[0], pos + 1);
@@ -278,7 +270,7 @@ static void check_guesses(const struct shape *s, const struct types *t, const fl
     close_world(&w);
 }
 
-static void guesses_are_taken_back(void **state)
+static void drafts_are_taken_back(void **state)
 {
     (void)state;
     for_all(check_guesses);
@@ -384,7 +376,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_as_documented),   cmocka_unit_test(errors_are_small),
-        cmocka_unit_test(pieces_change_no_bit),      cmocka_unit_test(guesses_are_taken_back),
+        cmocka_unit_test(pieces_change_no_bit),      cmocka_unit_test(drafts_are_taken_back),
         cmocka_unit_test(pages_are_shared_and_left),
     };
     return cmocka_run_group_tests(tests, NULL, forget);

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "gguf_build.h"
-#include "model/config/config_hf.h"
+#include "model/config/config_hf_impl.h"
 #include "model/files/gguf_write.h"
 #include "model/config/rope.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The engine with a model that has recurrent states beside keys and values. An answer does not depend on
- * threads, cuts, company, guesses, on what was found in the prefix cache, how many states it could put
+ * threads, cuts, company, drafts, on what was found in the prefix cache, how many states it could put
  * aside, or how often it gave way; nothing is lost when requests are cancelled; what was known is not
  * computed again. */
 #include <stdlib.h>
@@ -59,7 +59,7 @@ enum { N_KINDS = sizeof kinds / sizeof *kinds };
 static int32_t prompts[N_REQUESTS][MAX_PROMPT];
 static bitnet_request requests[N_REQUESTS];
 static bool known[N_KINDS]; /* what is wanted */
-static struct answer want[N_KINDS][N_REQUESTS][MAX_CHOICES], got[N_REQUESTS][MAX_CHOICES];
+static struct choice want[N_KINDS][N_REQUESTS][MAX_CHOICES], got[N_REQUESTS][MAX_CHOICES];
 
 /* Beginnings of one text, some with an end of their own; or arbitrary tokens. */
 static void make_requests(void)
@@ -82,7 +82,7 @@ static void make_requests(void)
         r->prefix_cache = i % 10 == 9 ? "off" : "auto";
         r->sampling.seed = (uint64_t)i * 7919;
         r->sampling.temperature = i % 2 ? 0 : 1;
-        r->sampling.logit_bias = &same; /* where it counts, guesses are right */
+        r->sampling.logit_bias = &same; /* where it counts, drafts are accepted */
         r->sampling.n_logit_bias = i % 4 == 2;
     }
 }
@@ -113,7 +113,7 @@ static bitnet_engine *open_way(const struct way *w, size_t kind)
     return e;
 }
 
-/* One by one, nothing shared and nothing guessed: what all others must equal. Once is enough. */
+/* One by one, nothing shared and nothing drafted: what all others must equal. Once is enough. */
 static void answer_alone(size_t kind)
 {
     if (known[kind]) return;
@@ -245,7 +245,7 @@ static void a_second_turn_reads_few_old_tokens(void **state)
             bitnet_engine_options o = {.size = sizeof o};
             bitnet_engine *e;
             bitnet_request r;
-            static struct answer answers[3];
+            static struct choice answers[3];
             bitnet_request_init(&r, sizeof r);
             memset(answers, 0, sizeof answers);
             o.ctx_tokens = 2048;
@@ -283,7 +283,7 @@ static void an_answer_is_taken_up_where_it_ended(void **state)
 {
     (void)state;
     static int32_t prompt[CTX];
-    static struct answer answers[2];
+    static struct choice answers[2];
     const struct way way = {.threads = 1, .chunk = 64, .seqs = 1, .prefix = true, .slots = 4};
     for (uint32_t n_new = 1; n_new < ANSWER_TOKENS; n_new += 11) {
         bitnet_engine *e = open_way(&way, 0);
@@ -313,7 +313,7 @@ static void choices_share_the_prompt(void **state)
 {
     (void)state;
     enum { N = 5, PROMPT = 139 };
-    static struct answer answers[N];
+    static struct choice answers[N];
     int32_t prompt[PROMPT];
     for (int i = 0; i < PROMPT; i++) prompt[i] = i * i % 361;
     for (uint32_t seqs = 1; seqs <= N; seqs += 4)
@@ -342,7 +342,7 @@ static void cancelling_leaks_nothing(void **state)
 {
     (void)state;
     enum { N = 4 };
-    static struct answer answers[N][MAX_CHOICES];
+    static struct choice answers[N][MAX_CHOICES];
     struct way way = {2, 24, 4, true, true, true, 3};
     make_requests();
     for (uint32_t which = 0; which <= N; which += SOME) {

@@ -200,7 +200,10 @@ static void check_up(const struct bn_model *m, uint32_t threads, uint32_t share,
         if (special && bn_rng_below(&rng, 9) == 0) gate[i] = odd[bn_rng_below(&rng, 6)];
         act[i] = 77;
     }
-    up->gemm->mul_i8(want, n, &up->packed, 0, n, q, padded, &s.sum, &s.inv, 1);
+    const struct bn_gemm_args product = {
+        .y = want, .y_stride = n, .w = &up->packed, .r1 = n, .n_tok = 1};
+    const struct bn_q8 bytes = {q, padded, &s.sum, &s.inv};
+    up->gemm->mul_i8(&product, &bytes);
     m->kernels.relu2_mul(want, gate, want, n);
     assert_int_equal(bn_pool_open(&s.pool, threads, &err), BITNET_OK);
     assert_int_equal(bn_ffn_open(&s.ffn, m, s.pool, BN_FFN_SKIP, NULL, &err), BITNET_OK);

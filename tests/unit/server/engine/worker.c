@@ -19,7 +19,7 @@ struct job {
     struct worker_task task; /* first */
     bitnet_request r;
     int32_t prompt[MAX_PROMPT];
-    struct answer answers[MAX_CHOICES];
+    struct choice answers[MAX_CHOICES];
     uint32_t n_over, n_ends, n_failed;
     uint64_t queue_ns;
     bitnet_error error;
@@ -88,7 +88,7 @@ static void make_request(struct job *j, uint32_t which, uint32_t n_new)
     j->r.n_stop = which % 7 == 2 ? 2 : 0;
     j->r.sampling.seed = which;
     j->r.sampling.logit_bias = &same;
-    j->r.sampling.n_logit_bias = which % 6 == 3; /* guesses are made, and are right */
+    j->r.sampling.n_logit_bias = which % 6 == 3; /* drafts are made, and are accepted */
 }
 
 static bitnet_engine *small_engine(uint32_t seqs, uint32_t kv_tokens)
@@ -110,7 +110,7 @@ static void stepped(void *user, const struct worker_step *s)
 {
     (void)user;
     assert_true(n_steps < MAX_STEPS && s->ns > 0);
-    assert_true(s->n_prompt_tokens + s->n_answer_tokens > 0);
+    assert_true(s->n_prompt_tokens + s->n_generated > 0);
     steps[n_steps++] = *s;
 }
 
@@ -198,7 +198,7 @@ static void compare_with_plain(size_t n, size_t most_prompt, uint32_t n_new, uin
     }
     for (size_t i = 0; i < n_steps; i++) {
         assert_in_range(steps[i].n_seqs, 1, seqs);
-        told += steps[i].n_answer_tokens;
+        told += steps[i].n_generated;
         read += steps[i].n_prompt_tokens;
         ns += steps[i].ns;
     }

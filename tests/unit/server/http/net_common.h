@@ -29,20 +29,20 @@ static struct event_base *base;
 static struct net *net;
 static bitnet_error err;
 
-/* What the server was told; `held` is the call that is not answered yet. */
+/* What the server was told; `held` is the request that is not answered yet. */
 static struct {
     int n_requests, n_gone, n_room, n_broken, broken_code;
     char why[256];
-    struct net_call *held;
+    struct net_request *held;
 } seen;
 
 /* "/later" and "/stream" are answered by the test, all others at once with their body; "/slow" takes
  * SLOW_MS. */
 enum { SLOW_MS = 150 };
-static inline void on_request(void *user, struct net_call *c)
+static inline void on_request(void *user, struct net_request *c)
 {
     assert_ptr_equal(user, &seen);
-    const struct http_reader *r = net_request(c);
+    const struct http_reader *r = net_http(c);
     seen.n_requests++;
     assert_null(net_user(c));
     assert_true(net_began_ns(c) > 0);
@@ -62,7 +62,7 @@ static inline void on_request(void *user, struct net_call *c)
     else net_reply(c, 200, "text/plain", r->body.data, r->body.len);
 }
 
-static inline void on_gone(void *user, struct net_call *c)
+static inline void on_gone(void *user, struct net_request *c)
 {
     assert_ptr_equal(user, &seen);
     assert_ptr_equal(c, seen.held);
@@ -71,7 +71,7 @@ static inline void on_gone(void *user, struct net_call *c)
     seen.n_gone++;
 }
 
-static inline void on_room(void *user, struct net_call *c)
+static inline void on_room(void *user, struct net_request *c)
 {
     assert_ptr_equal(user, &seen);
     assert_ptr_equal(c, seen.held);

@@ -105,9 +105,9 @@ static double member(const struct bn_json *j, const char *a, const char *b, cons
     return bn_json_is_null(j) ? (double)NAN : bn_json_number(j);
 }
 
-static struct metrics_answer an_answer(bitnet_finish finish)
+static struct metrics_choice an_answer(bitnet_finish finish)
 {
-    return (struct metrics_answer){.finish = finish,
+    return (struct metrics_choice){.finish = finish,
                                    .n_prompt = 20,
                                    .n_generated = 11,
                                    .first_ns = 40000000,
@@ -122,8 +122,8 @@ static struct metrics_answer an_answer(bitnet_finish finish)
 static void test_text_form(void **state)
 {
     (void)state;
-    struct metrics_answer a = an_answer(BITNET_FINISH_END);
-    metrics_answer(m, &a);
+    struct metrics_choice a = an_answer(BITNET_FINISH_END);
+    metrics_choice(m, &a);
     metrics_request(m, "/v1/models", 200, 1000);
     char name[200] = "", *copy = strdup(told()), *rest = copy;
     size_t n_metrics = 0, n_samples = 0;
@@ -258,8 +258,8 @@ static void test_answers(void **state)
         {BITNET_FINISH_TIMEOUT, "bitnet_request_success_total{finished_reason=\"timeout\"}", 1},
     };
     for (size_t i = 0; i < BN_ARRAY_LEN(ends); i++) {
-        struct metrics_answer a = an_answer(ends[i].finish);
-        metrics_answer(m, &a);
+        struct metrics_choice a = an_answer(ends[i].finish);
+        metrics_choice(m, &a);
         assert_true(number(ends[i].line) == ends[i].value);
     }
     /* first tokens of all; whole answers of those that came to an end of their own */
@@ -270,11 +270,11 @@ static void test_answers(void **state)
     assert_true(number("bitnet_request_generation_tokens_sum") == 66);
     assert_true(number("bitnet_repetition_ratio_count") == 6);
     /* nothing was drawn; one token: there is no time between tokens, and nothing to repeat */
-    struct metrics_answer none = {.finish = BITNET_FINISH_CANCELLED};
-    metrics_answer(m, &none);
-    struct metrics_answer one = an_answer(BITNET_FINISH_END);
+    struct metrics_choice none = {.finish = BITNET_FINISH_CANCELLED};
+    metrics_choice(m, &none);
+    struct metrics_choice one = an_answer(BITNET_FINISH_END);
     one.n_generated = 1;
-    metrics_answer(m, &one);
+    metrics_choice(m, &one);
     assert_true(number("bitnet_time_to_first_token_seconds_count") == 7);
     assert_true(number("bitnet_request_time_per_output_token_seconds_count") == 3);
     assert_true(number("bitnet_repetition_ratio_count") == 6);
@@ -292,7 +292,7 @@ static void test_rates(void **state)
 {
     (void)state;
     const uint64_t second = 1000000000u;
-    struct worker_step s = {.ns = 1000000, .n_seqs = 4, .n_prompt_tokens = 6, .n_answer_tokens = 4};
+    struct worker_step s = {.ns = 1000000, .n_seqs = 4, .n_prompt_tokens = 6, .n_generated = 4};
     /* 90 seconds at 10 steps a second, then 10 at 100 */
     for (int t = 0; t < 100; t++) {
         for (int i = 0; i < (t < 90 ? 10 : 100); i++) metrics_step(m, &s);
@@ -343,7 +343,7 @@ static void test_other_names(void **state)
     metrics_close(m);
     open_with((struct metrics_config){.vllm = true});
     char line[300];
-    struct worker_step s = {.ns = 2000000, .n_seqs = 3, .n_prompt_tokens = 6, .n_answer_tokens = 2};
+    struct worker_step s = {.ns = 2000000, .n_seqs = 3, .n_prompt_tokens = 6, .n_generated = 2};
     worker.engine.prefix.hit_tokens = 10;
     metrics_step(m, &s);
     snprintf(line, sizeof line, "vllm:prompt_tokens_total{model_name=\"%s\"}", m->model_name);
@@ -456,8 +456,8 @@ static int print_text(void)
 {
     if (open_model(NULL) || open_plain(NULL)) return 1;
     for (int i = BITNET_FINISH_END; i <= BITNET_FINISH_TIMEOUT; i++) {
-        struct metrics_answer a = an_answer((bitnet_finish)i);
-        metrics_answer(m, &a);
+        struct metrics_choice a = an_answer((bitnet_finish)i);
+        metrics_choice(m, &a);
     }
     metrics_request(m, "/v1/chat/completions", 200, 1000000);
     metrics_rejected(m, "queue_full");

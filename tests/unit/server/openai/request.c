@@ -251,7 +251,7 @@ static void test_tools(void **state)
     openai_request_free(&r);
     accepts(OPENAI_CHAT, "{" TOOLS ", \"response_format\": {\"type\": \"json_object\"}}");
     assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_E_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "not both"));
+    assert_non_null(strstr(err.text, "cannot be given beside them"));
     openai_request_free(&r);
     refuses(OPENAI_CHAT, "{" TOOLS ", \"tool_choice\": \"requird\"}", "tool_choice");
     refuses(OPENAI_CHAT, "{" TOOLS ", \"parallel_tool_calls\": 1}", "parallel_tool_calls");

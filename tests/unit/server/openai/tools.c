@@ -148,8 +148,8 @@ static void test_templates(void **state)
          "</tool_call>")};
     for (size_t i = 0; i < 3; i++) {
         struct tools *t = read_tools(TWO, "null", true), *none = read_tools(TWO, "\"none\"", true);
-        tools_choose_form(t, bitnet_chat_template_text(model, templates[i]));
-        tools_choose_form(none, templates[i]);
+        tools_choose_format(t, bitnet_chat_template_text(model, templates[i]));
+        tools_choose_format(none, templates[i]);
         expect_part(t, CALLS, templates[i], "The time.", true);
         expect_part(t, CALLS, templates[i], written[i], true);
         expect_part(none, CALLS, templates[i], "The time.", false);
@@ -167,8 +167,8 @@ static void test_words(void **state)
     struct tools *t = read_tools(TWO, "null", true), *none = read_tools(TWO, "\"none\"", true);
     const char *text = bitnet_chat_template_text(model, NULL);
     assert_string_equal(text, "");
-    tools_choose_form(t, text);
-    tools_choose_form(none, text);
+    tools_choose_format(t, text);
+    tools_choose_format(none, text);
 #define WORDS                                                                                    \
     "You can call functions. These exist, with JSON Schemas of their arguments:\n"               \
     "{\"name\": \"weather\", \"parameters\": {\"type\": \"object\", \"properties\": {\"city\": " \
@@ -213,7 +213,7 @@ static void test_words(void **state)
 static char *grammar_of(struct tools *t, const char *template_text)
 {
     char *text;
-    tools_choose_form(t, template_text);
+    tools_choose_format(t, template_text);
     if (tools_grammar(t, &text, &err) != BITNET_OK) fail_msg("%s", err.text);
     tools_free(t);
     return text;
@@ -307,12 +307,12 @@ static void test_one_by_one(void **state)
     free(g);
     close_bytes(&b);
     struct tools *t = read_tools("[" FUNCTION("f", "{\"anyOf\":[]}") "]", "null", true);
-    tools_choose_form(t, templates[2]);
+    tools_choose_format(t, templates[2]);
     assert_int_equal(tools_grammar(t, &g, &err), BITNET_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "'f-arguments#': 'anyOf'"));
     tools_free(t);
     t = read_tools("[" FUNCTION("f", "{\"properties\":{\"a>b\":{}}}") "]", "null", true);
-    tools_choose_form(t, templates[2]);
+    tools_choose_format(t, templates[2]);
     assert_int_equal(tools_grammar(t, &g, &err), BITNET_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "'a>b' cannot be written"));
     tools_free(t);
@@ -428,7 +428,7 @@ static void test_parser(void **state)
         expect_calls(NULL, tags[i][0], tags[i][0]);
         expect_calls(none, tags[i][0], tags[i][0]);
     }
-    tools_choose_form(t, templates[1]);
+    tools_choose_format(t, templates[1]);
     for (size_t i = 0; i < BN_ARRAY_LEN(bare); i++) expect_calls(t, bare[i][0], bare[i][1]);
     tools_free(t);
     tools_free(none);
@@ -458,7 +458,7 @@ static void test_parser_one_by_one(void **state)
     };
     struct tools *t =
         read_tools("[" FUNCTION("trip", TRIP) "," FUNCTION("now", "{}") "]", "null", true);
-    tools_choose_form(t, templates[2]);
+    tools_choose_format(t, templates[2]);
     for (size_t i = 0; i < BN_ARRAY_LEN(cases); i++) expect_calls(t, cases[i][0], cases[i][1]);
     tools_free(t);
 }
@@ -489,7 +489,7 @@ static void test_model(void **state)
 {
     (void)state;
     enum { CHOICES = 8 };
-    static struct answer answers[CHOICES];
+    static struct choice answers[CHOICES];
     static const char *const choices[] = {
         "\"required\"", "\"auto\"", "{\"type\":\"function\",\"function\":{\"name\":\"weather\"}}"};
     static const char question[] =
@@ -504,7 +504,7 @@ static void test_model(void **state)
         size_t i = form % 3;
         struct tools *t = read_tools(TWO, choices[i], true);
         char *g;
-        if (form >= 3) tools_choose_form(t, templates[2]);
+        if (form >= 3) tools_choose_format(t, templates[2]);
         assert_int_equal(tools_grammar(t, &g, &err), BITNET_OK);
         bitnet_request r;
         bitnet_request_init(&r, sizeof r);

@@ -268,13 +268,13 @@ static void mul_group(float *y, const struct span *x, size_t t, size_t n, const 
     if (n < ROWS) memcpy(y, part, n * sizeof *y);
 }
 
-static void mul_span(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                     const struct span *x, size_t n_tok)
+static void mul_span(const struct bn_gemm_args *a, const struct span *x)
 {
+    const struct bn_packed *w = a->w;
     bool blocks = w->scale_kind == BN_SCALE_BLOCK;
     size_t skip = x->first / BN_B1_OCTET * ROWS, per_row = blocks ? w->cols / w->block : 0;
     struct stream in = {.ahead = w->ahead, .halves = blocks && w->block > x->piece};
-    for (size_t r = r0; r < r1; r += ROWS) {
+    for (size_t r = a->r0; r < a->r1; r += ROWS) {
         in.p = bn_b1_group(w, r) + skip;
         in.next = bn_b1_group(w, r + ROWS) + skip;
         if (blocks)
@@ -282,16 +282,17 @@ static void mul_span(float *y, size_t y_stride, const struct bn_packed *w, size_
         for (size_t i = 0; blocks && i < x->n_pieces; i++) /* of the next group */
             for (size_t k = 0; k < sizeof *in.d; k += 64)
                 _mm_prefetch((const char *)(in.d + per_row + (i >> in.halves)) + k, _MM_HINT_T1);
-        for (size_t t = 0; t < n_tok; t++)
-            mul_group(y + t * y_stride + r, x, t, bn_min_size(ROWS, r1 - r), &in);
+        for (size_t t = 0; t < a->n_tok; t++)
+            mul_group(a->y + t * a->y_stride + r, x, t, bn_min_size(ROWS, a->r1 - r), &in);
     }
 }
 
 /* inv: of mul_i8, or NULL */
-static void mul_tokens(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                       const struct bn_planes *x, const float *inv, size_t n_tok)
+static void mul_tokens(const struct bn_gemm_args *a, const struct bn_planes *x, const float *inv)
 {
     struct span s;
+    const struct bn_packed *w = a->w;
+    size_t n_tok = a->n_tok;
     bool blocks = w->scale_kind == BN_SCALE_BLOCK;
     size_t cols = bn_align_up(w->cols, BN_K_ALIGN), step = BLOCK_MAX;
     size_t most = SPAN / (n_tok * x->n_planes) / step * step;
@@ -305,36 +306,32 @@ static void mul_tokens(float *y, size_t y_stride, const struct bn_packed *w, siz
         s.n_pieces =
             blocks ? bn_min_size(s.cols, w->cols - s.first) / s.piece : bn_div_up(s.cols, s.piece);
         for (size_t t = 0; t < n_tok; t++) build(&s, t);
-        mul_span(y, y_stride, w, r0, r1, &s, n_tok);
+        mul_span(a, &s);
     }
     for (size_t t = 0; (inv || !blocks) && t < n_tok; t++) {
         const float k = inv ? inv[t] : 1;
-        for (size_t r = r0; r < r1; r++) y[t * y_stride + r] *= blocks ? k : bn_row_scale(w, r) * k;
+        float *y = a->y + t * a->y_stride;
+        for (size_t r = a->r0; r < a->r1; r++) y[r] *= blocks ? k : bn_row_scale(w, r) * k;
     }
 }
 
-static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                        size_t n_tok)
+/* The sums of activations are not used: that of the sizes is what counts here. */
+static void mul_i8_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
-    (void)sum; /* that of the sizes is what counts here */
-    for (size_t t = 0; t < n_tok; t += VECTORS) {
-        struct bn_planes x = {.q = q + t * q_stride, .n_planes = 1, .stride = q_stride};
-        mul_tokens(y + t * y_stride, y_stride, w, r0, r1, &x, inv + t,
-                   bn_min_size(VECTORS, n_tok - t));
+    for (size_t t = 0; t < a->n_tok; t += VECTORS) {
+        struct bn_gemm_args some = bn_gemm_tokens(a, t, bn_min_size(VECTORS, a->n_tok - t));
+        struct bn_planes plane = {.q = x->q + t * x->stride, .n_planes = 1, .stride = x->stride};
+        mul_tokens(&some, &plane, x->inv + t);
     }
 }
 
-static void mul_planes_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                            size_t r1, const struct bn_planes *x, size_t n_tok)
+static void mul_planes_avx2(const struct bn_gemm_args *a, const struct bn_planes *x)
 {
     size_t most = VECTORS / x->n_planes;
-    for (size_t t = 0; t < n_tok; t += most) {
-        struct bn_planes some = *x;
-        some.q += t * x->stride;
-        some.unit += t * x->unit_stride;
-        mul_tokens(y + t * y_stride, y_stride, w, r0, r1, &some, NULL,
-                   bn_min_size(most, n_tok - t));
+    for (size_t t = 0; t < a->n_tok; t += most) {
+        struct bn_gemm_args some = bn_gemm_tokens(a, t, bn_min_size(most, a->n_tok - t));
+        struct bn_planes planes = bn_planes_from(x, t);
+        mul_tokens(&some, &planes, NULL);
     }
 }
 

@@ -109,9 +109,11 @@ ALWAYS void prefetch(const uint8_t *p, size_t cols)
     for (size_t k = 0; k < cols; k += 8) _mm_prefetch((const char *)p + k / 8 * ROWS, _MM_HINT_T0);
 }
 
-static void group_plain(float *y, size_t y_stride, const struct bn_packed *w, size_t r,
-                        size_t n_rows, const float *x, size_t x_stride, size_t nt)
+static void group_plain(const struct bn_gemm_args *a, size_t r, size_t n_rows, const float *x,
+                        size_t x_stride)
 {
+    const struct bn_packed *w = a->w;
+    const size_t nt = a->n_tok;
     _Alignas(32) lanes s[TOKENS];
     const uint8_t *p = bn_b1_group(w, r);
     for (size_t k = 0; k < w->cols; k += PLAIN, p += PLAIN / 8 * ROWS) {
@@ -120,13 +122,15 @@ static void group_plain(float *y, size_t y_stride, const struct bn_packed *w, si
     }
     for (size_t t = 0; t < nt; t++)
         for (size_t i = 0; i < n_rows; i++)
-            y[t * y_stride + r + i] =
+            a->y[t * a->y_stride + r + i] =
                 bn_row_scale(w, r + i) * bn_l16_sum(bn_l16_load(s[t][bn_b1_place(i)]));
 }
 
-static void group_blocks(float *y, size_t y_stride, const struct bn_packed *w, size_t r,
-                         size_t n_rows, const float *x, size_t x_stride, size_t nt)
+static void group_blocks(const struct bn_gemm_args *a, size_t r, size_t n_rows, const float *x,
+                         size_t x_stride)
 {
+    const struct bn_packed *w = a->w;
+    const size_t nt = a->n_tok;
     _Alignas(32) lanes s[TOKENS];
     __m128 acc[TOKENS][ROWS / 4];
     const uint8_t *p = bn_b1_group(w, r);
@@ -137,20 +141,22 @@ static void group_blocks(float *y, size_t y_stride, const struct bn_packed *w, s
         piece_rows(s, p, x, x_stride, w->block, true, nt);
         for (size_t t = 0; t < nt; t++)
             for (size_t i = 0; i < quads; i++) {
-                __m128 a = b == 0 ? _mm_setzero_ps() : acc[t][i];
+                __m128 old = b == 0 ? _mm_setzero_ps() : acc[t][i];
                 __m128 d = _mm_cvtph_ps(_mm_loadl_epi64((const void *)(scale + 4 * i)));
-                acc[t][i] = _mm_add_ps(a, _mm_mul_ps(d, sum_four_rows(s + t, 4 * i)));
+                acc[t][i] = _mm_add_ps(old, _mm_mul_ps(d, sum_four_rows(s + t, 4 * i)));
             }
     }
-    for (size_t t = 0; t < nt; t++) memcpy(y + t * y_stride + r, acc[t], n_rows * sizeof *y);
+    for (size_t t = 0; t < nt; t++)
+        memcpy(a->y + t * a->y_stride + r, acc[t], n_rows * sizeof *a->y);
 }
 
-void bn_b1_mul_f32_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const float *x, size_t x_stride, size_t n_tok)
+void bn_b1_mul_f32_avx2(const struct bn_gemm_args *a, const float *x, size_t x_stride)
 {
-    for (size_t t = 0; t < n_tok; t += TOKENS)
-        for (size_t r = r0; r < r1; r += ROWS)
-            (w->scale_kind == BN_SCALE_BLOCK ? group_blocks : group_plain)(
-                y + t * y_stride, y_stride, w, r, bn_min_size(ROWS, r1 - r), x + t * x_stride,
-                x_stride, bn_min_size(TOKENS, n_tok - t));
+    bool blocks = a->w->scale_kind == BN_SCALE_BLOCK;
+    for (size_t t = 0; t < a->n_tok; t += TOKENS) {
+        struct bn_gemm_args some = bn_gemm_tokens(a, t, bn_min_size(TOKENS, a->n_tok - t));
+        for (size_t r = a->r0; r < a->r1; r += ROWS)
+            (blocks ? group_blocks : group_plain)(&some, r, bn_min_size(ROWS, a->r1 - r),
+                                                  x + t * x_stride, x_stride);
+    }
 }

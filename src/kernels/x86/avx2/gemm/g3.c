@@ -132,17 +132,15 @@ static const uint8_t *codes(uint8_t *room, const struct bn_packed *w, size_t r, 
 
 static const struct bn_planes_plan g3 = {BN_G3_ROWS, TRIPLES, FIELDS, codes};
 
-static void mul_planes(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                       const struct bn_planes *x, size_t n_tok)
+static void mul_planes(const struct bn_gemm_args *a, const struct bn_planes *x)
 {
-    if (n_tok == 1) mul_one(y, w, r0, r1, x);
-    else bn_mul_planes_avx2(y, y_stride, w, r0, r1, x, n_tok, &g3);
+    if (a->n_tok == 1) mul_one(a->y, a->w, a->r0, a->r1, x);
+    else bn_mul_planes_avx2(a, x, &g3);
 }
 
-static void mul_many(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                     const struct bn_planes *x, size_t n_tok, void *scratch)
+static void mul_many(const struct bn_gemm_args *a, const struct bn_planes *x)
 {
-    bn_mul_planes_tables_avx2(y, y_stride, w, r0, r1, x, n_tok, scratch, &g3, mul_planes);
+    bn_mul_planes_tables_avx2(a, x, &g3, mul_planes);
 }
 
 static size_t many_bytes(size_t rows, size_t cols)

@@ -179,15 +179,16 @@ static void mul_part(float *y, size_t y_stride, const struct block *b, size_t gr
                           _mm256_load_ps(acc[t] + f * BN_LANE_ROWS));
 }
 
-void bn_mul_planes_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const struct bn_planes *x, size_t n_tok, const struct bn_planes_plan *l)
+void bn_mul_planes_avx2(const struct bn_gemm_args *a, const struct bn_planes *x,
+                        const struct bn_planes_plan *l)
 {
-    struct block b = {.w = w, .x = x, .l = l, .in = bn_pieces(w)};
+    struct block b = {.w = a->w, .x = x, .l = l, .in = bn_pieces(a->w)};
     size_t most = bn_min_size(TOKENS, SUMS_MAX / (b.in.count * x->n_planes));
-    for (b.t0 = 0; b.t0 < n_tok; b.t0 += b.n_tok) {
-        b.n_tok = bn_div_up(n_tok - b.t0, bn_div_up(n_tok - b.t0, most));
+    for (b.t0 = 0; b.t0 < a->n_tok; b.t0 += b.n_tok) {
+        b.n_tok = bn_div_up(a->n_tok - b.t0, bn_div_up(a->n_tok - b.t0, most));
         begin(&b);
-        for (size_t r = r0; r < r1; r += l->group_rows)
-            for (size_t part = 0; part < l->parts; part++) mul_part(y, y_stride, &b, r, part, r1);
+        for (size_t r = a->r0; r < a->r1; r += l->group_rows)
+            for (size_t part = 0; part < l->parts; part++)
+                mul_part(a->y, a->y_stride, &b, r, part, a->r1);
     }
 }

@@ -96,14 +96,13 @@ struct bn_planes_plan {
     size_t group_rows, parts, fields; /* group_rows = parts * fields * BN_LANE_ROWS */
     bn_piece_codes_fn *codes;
 };
-void bn_mul_planes_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const struct bn_planes *x, size_t n_tok, const struct bn_planes_plan *l);
+void bn_mul_planes_avx2(const struct bn_gemm_args *a, const struct bn_planes *x,
+                        const struct bn_planes_plan *l);
 
 /* ---- many tokens (planes_tables.c) ---- */
 
-/* bn_mul_planes_many_fn with the layout's plan and its kernel for fewer tokens or rows */
-void bn_mul_planes_tables_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                               size_t r1, const struct bn_planes *x, size_t n_tok, void *scratch,
+/* mul_planes_many with the layout's plan and its kernel for fewer tokens or rows */
+void bn_mul_planes_tables_avx2(const struct bn_gemm_args *a, const struct bn_planes *x,
                                const struct bn_planes_plan *l, bn_mul_planes_fn *otherwise);
 size_t bn_planes_tables_bytes_avx2(size_t rows, size_t cols, size_t group_rows);
 

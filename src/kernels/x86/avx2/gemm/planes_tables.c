@@ -240,12 +240,11 @@ static void load_units(float units[VECTORS], const struct round *a, size_t half,
     }
 }
 
-/* y of rows [r0, r1) from the totals, eight by eight turned over */
-static void finish(float *y, size_t y_stride, const struct memory *m, const struct bn_packed *w,
-                   size_t r0, size_t r1, const struct round *a)
+/* y from the totals, eight by eight turned over */
+static void finish(const struct bn_gemm_args *out, const struct memory *m, const struct round *a)
 {
     size_t tokens = a->half_tokens;
-    for (size_t r = 0; r < r1 - r0; r += 8)
+    for (size_t r = 0; r < out->r1 - out->r0; r += 8)
         for (size_t t = 0; t < a->n_tok; t += 8) {
             __m256i v[8];
             const float *from = m->total + (t / tokens * m->rows + r) * tokens + t % tokens;
@@ -253,15 +252,17 @@ static void finish(float *y, size_t y_stride, const struct memory *m, const stru
                 v[i] = _mm256_load_si256((const void *)(from + i * tokens));
             bn_transpose8_i32(v);
             for (size_t i = 0; i < 8 && t + i < a->n_tok; i++)
-                bn_lane_store(y + (a->t0 + t + i) * y_stride, w, r0 + r, r1,
-                              _mm256_castsi256_ps(v[i]));
+                bn_lane_store(out->y + (a->t0 + t + i) * out->y_stride, out->w, out->r0 + r,
+                              out->r1, _mm256_castsi256_ps(v[i]));
         }
 }
 
-/* Rows [r0, r1), whose codes are made, and the tokens of a round. */
-static void mul_round(float *y, size_t y_stride, const struct memory *m, const struct bn_packed *w,
-                      size_t r0, size_t r1, const struct round *a, size_t group)
+/* Rows whose codes are made, and the tokens of a round. */
+static void mul_round(const struct bn_gemm_args *out, const struct memory *m, const struct round *a,
+                      size_t group)
 {
+    const struct bn_packed *w = out->w;
+    const size_t r0 = out->r0, r1 = out->r1;
     struct bn_pieces in = bn_pieces(w);
     size_t n_planes = a->x->n_planes, halves = bn_div_up(a->n_tok, a->half_tokens);
     memset(m->total, 0, 2 * m->rows * a->half_tokens * sizeof *m->total);
@@ -276,30 +277,29 @@ static void mul_round(float *y, size_t y_stride, const struct memory *m, const s
                          n_planes)(m, half, m->code + k / PASS * m->rows, r1 - r0, units);
             }
     }
-    finish(y, y_stride, m, w, r0, r1, a);
+    finish(out, m, a);
 }
 
-void bn_mul_planes_tables_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                               size_t r1, const struct bn_planes *x, size_t n_tok, void *scratch,
+void bn_mul_planes_tables_avx2(const struct bn_gemm_args *a, const struct bn_planes *x,
                                const struct bn_planes_plan *l, bn_mul_planes_fn *otherwise)
 {
-    struct round a = {.x = x, .half_tokens = VECTORS / x->n_planes};
-    size_t n = n_tok / a.half_tokens * a.half_tokens, rest = (n_tok - n) * x->n_planes;
+    struct round some = {.x = x, .half_tokens = VECTORS / x->n_planes};
+    size_t n_tok = a->n_tok, n_rows = a->r1 - a->r0;
+    size_t n = n_tok / some.half_tokens * some.half_tokens, rest = (n_tok - n) * x->n_planes;
     if (rest >= (n > 0 ? MIN_REST : MIN_VECTORS)) n = n_tok;
-    if (r1 - r0 < MIN_ROWS) n = 0;
+    if (n_rows < MIN_ROWS) n = 0;
     struct memory m;
-    lay_out(&m, scratch, part_rows(r1 - r0, w->cols, l->group_rows), w->cols);
-    for (size_t r = r0; r < r1; r += m.rows) {
-        size_t end = bn_min_size(r1, r + m.rows);
-        if (n > 0) make_codes(&m, w, r, end, l);
-        for (a.t0 = 0; a.t0 < n; a.t0 += a.n_tok) {
-            a.n_tok = bn_min_size(2 * a.half_tokens, n - a.t0);
-            mul_round(y, y_stride, &m, w, r, end, &a, l->group_rows);
+    lay_out(&m, a->scratch, part_rows(n_rows, a->w->cols, l->group_rows), a->w->cols);
+    for (size_t r = a->r0; r < a->r1; r += m.rows) {
+        struct bn_gemm_args rows = bn_gemm_rows(a, r, bn_min_size(a->r1, r + m.rows));
+        if (n > 0) make_codes(&m, a->w, r, rows.r1, l);
+        for (some.t0 = 0; some.t0 < n; some.t0 += some.n_tok) {
+            some.n_tok = bn_min_size(2 * some.half_tokens, n - some.t0);
+            mul_round(&rows, &m, &some, l->group_rows);
         }
         if (n == n_tok) continue;
-        struct bn_planes left = *x;
-        left.q += n * x->stride;
-        left.unit += n * x->unit_stride;
-        otherwise(y + n * y_stride, y_stride, w, r, end, &left, n_tok - n);
+        struct bn_gemm_args others = bn_gemm_tokens(&rows, n, n_tok - n);
+        struct bn_planes left = bn_planes_from(x, n);
+        otherwise(&others, &left);
     }
 }

@@ -99,19 +99,11 @@ static void mul_one(float *y, const struct bn_packed *w, size_t r0, size_t r1, c
                    group_one(bn_t2_group(w, r), q, steps, start, w->ahead), inv);
 }
 
-static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                        size_t n_tok)
+static void mul_i8_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
-    if (w->scale_kind == BN_SCALE_BLOCK) {
-        bn_t2_mul_i8_block_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);
-        return;
-    }
-    if (n_tok == 1) {
-        mul_one(y, w, r0, r1, q, inv[0]);
-        return;
-    }
-    bn_t2_mul_i8_tokens_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);
+    if (a->w->scale_kind == BN_SCALE_BLOCK) bn_t2_mul_i8_block_avx2(a, x);
+    else if (a->n_tok == 1) mul_one(a->y, a->w, a->r0, a->r1, x->q, x->inv[0]);
+    else bn_t2_mul_i8_tokens_avx2(a, x);
 }
 
 const struct bn_gemm bn_gemm_t2_avx2 = {

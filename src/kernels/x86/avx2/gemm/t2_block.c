@@ -190,19 +190,19 @@ static void mul_four(float *y, size_t y_stride, const struct bn_packed *w, size_
     }
 }
 
-void bn_t2_mul_i8_block_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                             size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                             const float *inv, size_t n_tok)
+void bn_t2_mul_i8_block_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
-    if (w->block < 64) {
-        bn_t2_mul_i8_c(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);
+    if (a->w->block < 64) {
+        bn_t2_mul_i8_c(a, x);
         return;
     }
     /* a block of rows stays in the second cache while the tokens pass */
-    for (size_t a = r0; a < r1; a += BLOCK_ROWS) {
-        size_t b = bn_min_size(r1, a + BLOCK_ROWS), t = 0;
-        for (; t + 4 <= n_tok; t += 4)
-            mul_four(y + t * y_stride, y_stride, w, a, b, q + t * q_stride, q_stride, inv + t);
-        for (; t < n_tok; t++) mul_one(y + t * y_stride, w, a, b, q + t * q_stride, inv[t]);
+    for (size_t r = a->r0; r < a->r1; r += BLOCK_ROWS) {
+        size_t end = bn_min_size(a->r1, r + BLOCK_ROWS), t = 0;
+        for (; t + 4 <= a->n_tok; t += 4)
+            mul_four(a->y + t * a->y_stride, a->y_stride, a->w, r, end, x->q + t * x->stride,
+                     x->stride, x->inv + t);
+        for (; t < a->n_tok; t++)
+            mul_one(a->y + t * a->y_stride, a->w, r, end, x->q + t * x->stride, x->inv[t]);
     }
 }

@@ -47,10 +47,7 @@ bool bn_t2_codes_avx2(uint64_t *code, size_t stride, const struct bn_packed *w, 
     return _mm256_testz_si256(twos, _mm256_set1_epi8(0x55));
 }
 
-void bn_t2_mul_i8_many_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                            size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                            const float *inv, size_t n_tok, void *scratch)
+void bn_t2_mul_i8_many_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
-    bn_mul_tables_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch,
-                       bn_t2_codes_avx2, bn_gemm_t2_avx2.mul_i8);
+    bn_mul_tables_avx2(a, x, bn_t2_codes_avx2, bn_gemm_t2_avx2.mul_i8);
 }

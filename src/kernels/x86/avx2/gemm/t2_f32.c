@@ -87,9 +87,12 @@ static void decode_step(float (*wide)[STEP], const uint8_t *p)
         }
 }
 
-static void group(float *y, size_t y_stride, const struct bn_packed *w, size_t r, size_t n_rows,
-                  const float *x, size_t x_stride, size_t n_tok)
+/* The rows from r on of one group, at most TOKENS tokens. */
+static void group(const struct bn_gemm_args *a, size_t r, size_t n_rows, const float *x,
+                  size_t x_stride)
 {
+    const struct bn_packed *w = a->w;
+    const size_t n_tok = a->n_tok;
     _Alignas(32) float wide[4][STEP];
     struct bn_l16 lanes[TOKENS][4];
     __m128 acc[TOKENS], d[8];
@@ -124,22 +127,23 @@ static void group(float *y, size_t y_stride, const struct bn_packed *w, size_t r
         if (!blocks) acc[t] = bn_l16_sum4(lanes[t][0], lanes[t][1], lanes[t][2], lanes[t][3]);
         _mm_storeu_ps(v, acc[t]);
         for (size_t i = 0; i < n_rows; i++)
-            y[t * y_stride + r + i] = blocks ? v[i] : bn_row_scale(w, r + i) * v[i];
+            a->y[t * a->y_stride + r + i] = blocks ? v[i] : bn_row_scale(w, r + i) * v[i];
     }
 }
 
-void bn_t2_mul_f32_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const float *x, size_t x_stride, size_t n_tok)
+void bn_t2_mul_f32_avx2(const struct bn_gemm_args *a, const float *x, size_t x_stride)
 {
+    const struct bn_packed *w = a->w;
     size_t block = w->scale_kind == BN_SCALE_BLOCK ? w->block : STEP;
-    for (size_t t = 0; t < n_tok; t += TOKENS)
-        for (size_t r = r0; r < r1; r += 4) {
-            size_t n = bn_min_size(4, r1 - r), nt = bn_min_size(TOKENS, n_tok - t);
-            float *out = y + t * y_stride;
-            const float *v = x + t * x_stride;
-            if (nt > 1) group(out, y_stride, w, r, n, v, x_stride, nt);
-            else if (block >= STEP) one_token(out, w, r, n, v, 4);
-            else if (block == 64) one_token(out, w, r, n, v, 2);
-            else one_token(out, w, r, n, v, 1);
+    for (size_t t = 0; t < a->n_tok; t += TOKENS) {
+        struct bn_gemm_args some = bn_gemm_tokens(a, t, bn_min_size(TOKENS, a->n_tok - t));
+        const float *v = x + t * x_stride;
+        for (size_t r = a->r0; r < a->r1; r += 4) {
+            size_t n = bn_min_size(4, a->r1 - r);
+            if (some.n_tok > 1) group(&some, r, n, v, x_stride);
+            else if (block >= STEP) one_token(some.y, w, r, n, v, 4);
+            else if (block == 64) one_token(some.y, w, r, n, v, 2);
+            else one_token(some.y, w, r, n, v, 1);
         }
+    }
 }

@@ -26,13 +26,6 @@ enum {
     WIDEN_STEPS = 32 /* steps between widenings */
 };
 
-ALWAYS __m256i table16(int8_t a, int8_t b, int8_t c, int8_t d, int8_t e, int8_t f, int8_t g,
-                       int8_t h, int8_t i, int8_t j, int8_t k, int8_t l, int8_t m, int8_t n)
-{
-    return _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(a, b, c, d, e, f, g, h, i, j, k, l, m, n, 0, 0));
-}
-
 struct triple {
     __m256i s0, s1, s2;
 };
@@ -49,8 +42,10 @@ ALWAYS __m256i mul_add(__m256i s, __m256i v, __m256i x)
 /* 32 columns of one triple: v = |m|, x with the sign of m on it */
 ALWAYS void triple_add(struct triple *t, __m256i v, __m256i x)
 {
-    const __m256i third = table16(0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4);
-    const __m256i ninth = table16(0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1);
+    const __m256i third =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 0, 0));
+    const __m256i ninth =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0));
     t->s0 = mul_add(t->s0, v, x);
     t->s1 = mul_add(t->s1, _mm256_shuffle_epi8(third, v), x);
     t->s2 = mul_add(t->s2, _mm256_shuffle_epi8(ninth, v), x);
@@ -108,20 +103,21 @@ static void group_one(int32_t s[8], const uint8_t *p, const int8_t *q, size_t st
     _mm_storeu_si128((void *)(s + 4), bn_hsum4_i32(acc[4], acc[5], acc[4], acc[5]));
 }
 
-static void mul_i8_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                        size_t n_tok)
+static void mul_one(float *y, const struct bn_packed *w, size_t r0, size_t r1, const int8_t *q,
+                    float inv)
 {
-    if (n_tok == 1) {
-        for (size_t r = r0; r < r1; r += BN_T3_ROWS) {
-            int32_t s[8];
-            group_one(s, bn_t3_group(w, r), q, bn_div_up(w->cols, BN_T3_STEP), w->ahead);
-            for (size_t i = 0; i < BN_T3_ROWS && r + i < r1; i++)
-                y[r + i] = (float)s[i] * (bn_row_scale(w, r + i) * inv[0]);
-        }
-        return;
+    for (size_t r = r0; r < r1; r += BN_T3_ROWS) {
+        int32_t s[8];
+        group_one(s, bn_t3_group(w, r), q, bn_div_up(w->cols, BN_T3_STEP), w->ahead);
+        for (size_t i = 0; i < BN_T3_ROWS && r + i < r1; i++)
+            y[r + i] = (float)s[i] * (bn_row_scale(w, r + i) * inv);
     }
-    bn_t3_mul_i8_tokens_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok);
+}
+
+static void mul_i8_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x)
+{
+    if (a->n_tok == 1) mul_one(a->y, a->w, a->r0, a->r1, x->q, x->inv[0]);
+    else bn_t3_mul_i8_tokens_avx2(a, x);
 }
 
 const struct bn_gemm bn_gemm_t3_avx2 = {

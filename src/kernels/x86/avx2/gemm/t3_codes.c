@@ -82,10 +82,7 @@ bool bn_t3_codes_avx2(uint64_t *code, size_t stride, const struct bn_packed *w, 
     return true; /* the layout has no weight +2 */
 }
 
-void bn_t3_mul_i8_many_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                            size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                            const float *inv, size_t n_tok, void *scratch)
+void bn_t3_mul_i8_many_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
-    bn_mul_tables_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, scratch,
-                       bn_t3_codes_avx2, bn_gemm_t3_avx2.mul_i8);
+    bn_mul_tables_avx2(a, x, bn_t3_codes_avx2, bn_gemm_t3_avx2.mul_i8);
 }

@@ -43,9 +43,11 @@ static void decode_step(float (*wide)[STEP], const uint8_t *p)
 }
 
 /* One group, up to TOKENS tokens. */
-static void group(float *y, size_t y_stride, const struct bn_packed *w, size_t r, size_t n_rows,
-                  const float *x, size_t x_stride, size_t n_tok)
+static void group(const struct bn_gemm_args *a, size_t r, size_t n_rows, const float *x,
+                  size_t x_stride)
 {
+    const struct bn_packed *w = a->w;
+    const size_t n_tok = a->n_tok;
     _Alignas(32) float wide[ROWS][STEP];
     struct bn_l16 lanes[TOKENS][ROWS];
     const uint8_t *p = bn_t3_group(w, r);
@@ -65,14 +67,14 @@ static void group(float *y, size_t y_stride, const struct bn_packed *w, size_t r
     }
     for (size_t t = 0; t < n_tok; t++)
         for (size_t i = 0; i < n_rows; i++)
-            y[t * y_stride + r + i] = bn_row_scale(w, r + i) * bn_l16_sum(lanes[t][i]);
+            a->y[t * a->y_stride + r + i] = bn_row_scale(w, r + i) * bn_l16_sum(lanes[t][i]);
 }
 
-void bn_t3_mul_f32_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const float *x, size_t x_stride, size_t n_tok)
+void bn_t3_mul_f32_avx2(const struct bn_gemm_args *a, const float *x, size_t x_stride)
 {
-    for (size_t t = 0; t < n_tok; t += TOKENS)
-        for (size_t r = r0; r < r1; r += ROWS)
-            group(y + t * y_stride, y_stride, w, r, bn_min_size(ROWS, r1 - r), x + t * x_stride,
-                  x_stride, bn_min_size(TOKENS, n_tok - t));
+    for (size_t t = 0; t < a->n_tok; t += TOKENS) {
+        struct bn_gemm_args some = bn_gemm_tokens(a, t, bn_min_size(TOKENS, a->n_tok - t));
+        for (size_t r = a->r0; r < a->r1; r += ROWS)
+            group(&some, r, bn_min_size(ROWS, a->r1 - r), x + t * x_stride, x_stride);
+    }
 }

@@ -99,10 +99,10 @@ ALWAYS void triple(__m256i (*sum)[TWO], const uint8_t *p, const struct block *b,
 
 /* y of up to UNIT_ROWS rows from r on; b: what stays the same from unit to unit. Not inlined: its sums
  * and the negatives would be too much for one frame. */
-static __attribute__((noinline)) void mul_unit(float *y, size_t y_stride, const struct bn_packed *w,
-                                               size_t r, size_t n_rows, struct block b,
-                                               const float *inv)
+static __attribute__((noinline)) void mul_unit(const struct bn_gemm_args *a, size_t r,
+                                               size_t n_rows, struct block b, const float *inv)
 {
+    const struct bn_packed *w = a->w;
     __m256i sum[UNIT_ROWS][TWO];
     size_t steps = bn_div_up(w->cols, STEP), most = bn_div_up(steps, bn_div_up(steps, BLOCK_STEPS));
     b.p = bn_t3_group(w, r);
@@ -120,26 +120,26 @@ static __attribute__((noinline)) void mul_unit(float *y, size_t y_stride, const 
     }
     for (size_t t = 0; t < TWO; t++)
         for (size_t i = 0; i < n_rows; i += 4)
-            bn_store_rows(y + t * y_stride, w, r + i, bn_min_size(4, n_rows - i),
+            bn_store_rows(a->y + t * a->y_stride, w, r + i, bn_min_size(4, n_rows - i),
                           bn_hsum4_i32(sum[i][t], sum[i + 1][t], sum[i + 2][t], sum[i + 3][t]), 0,
                           inv[t]);
 }
 
-bool bn_t3_mul_i8_two_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                           size_t r1, const int8_t *q, size_t q_stride, const float *inv)
+bool bn_t3_mul_i8_two_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
     int8_t minus[NEGATIVES];
-    size_t cols = bn_align_up(w->cols, STEP);
-    size_t bytes = BN_T3_STEP_BYTES * bn_div_up(w->cols, STEP);
-    if (q_stride > NEGATIVES || q_stride + cols > NEGATIVES) return false;
+    const int8_t *q = x->q;
+    size_t stride = x->stride, cols = bn_align_up(a->w->cols, STEP);
+    size_t bytes = BN_T3_STEP_BYTES * bn_div_up(a->w->cols, STEP);
+    if (stride > NEGATIVES || stride + cols > NEGATIVES) return false;
     for (size_t t = 0; t < TWO; t++)
-        for (size_t i = 0; i < cols; i++) minus[t * q_stride + i] = (int8_t)-q[t * q_stride + i];
+        for (size_t i = 0; i < cols; i++) minus[t * stride + i] = (int8_t)-q[t * stride + i];
     struct block b = {.group_bytes = bytes,
                       .ahead = UNIT_ROWS / BN_T3_ROWS * bytes,
                       .q = q,
                       .minus = minus,
-                      .stride = q_stride};
-    for (size_t r = r0; r < r1; r += UNIT_ROWS)
-        mul_unit(y, y_stride, w, r, bn_min_size(UNIT_ROWS, r1 - r), b, inv);
+                      .stride = stride};
+    for (size_t r = a->r0; r < a->r1; r += UNIT_ROWS)
+        mul_unit(a, r, bn_min_size(UNIT_ROWS, a->r1 - r), b, x->inv);
     return true;
 }

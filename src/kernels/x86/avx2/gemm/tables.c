@@ -165,10 +165,11 @@ static __attribute__((noinline)) void sweep_last(const struct memory *m, size_t 
     sweep(m, half, code, rows, false, true);
 }
 
-/* y of rows [r0, r1) for nt tokens from the totals, eight by eight turned over */
-static void finish(float *y, size_t y_stride, const struct memory *m, const struct bn_packed *w,
-                   size_t r0, size_t r1, const float *inv, size_t nt)
+/* y from the totals, eight by eight turned over */
+static void finish(const struct memory *m, const struct bn_gemm_args *a, const float *inv)
 {
+    const struct bn_packed *w = a->w;
+    const size_t r0 = a->r0, r1 = a->r1, nt = a->n_tok;
     for (size_t r = 0; r < r1 - r0; r += 8) {
         size_t n = bn_min_size(8, r1 - r0 - r);
         __m256 scale = w->scale_kind == BN_SCALE_ROW ? bn_load_head(w->row_scale + r0 + r, n)
@@ -181,7 +182,7 @@ static void finish(float *y, size_t y_stride, const struct memory *m, const stru
             for (size_t i = 0; i < 8 && t + i < nt; i++) {
                 __m256 k = _mm256_mul_ps(scale, _mm256_set1_ps(inv[t + i]));
                 __m256 x = _mm256_mul_ps(_mm256_cvtepi32_ps(v[i]), k);
-                float *out = y + (t + i) * y_stride + r0 + r;
+                float *out = a->y + (t + i) * a->y_stride + r0 + r;
                 if (n == 8) _mm256_storeu_ps(out, x); /* with a mask it takes much longer */
                 else bn_store_head(out, n, x);
             }
@@ -189,47 +190,48 @@ static void finish(float *y, size_t y_stride, const struct memory *m, const stru
     }
 }
 
-/* Rows [r0, r1), whose codes are made, and up to 32 tokens. */
-static void mul_tables(float *y, size_t y_stride, const struct memory *m, const struct bn_packed *w,
-                       size_t r0, size_t r1, const int8_t *q, size_t q_stride, const float *inv,
-                       size_t nt)
+/* Rows whose codes are made, and up to 32 tokens. */
+static void mul_tables(const struct memory *m, const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
     _Alignas(32) int8_t column[STEP][TOKENS];
-    size_t passes = bn_div_up(w->cols, STEP) * STEP_PASSES;
+    size_t passes = bn_div_up(a->w->cols, STEP) * STEP_PASSES;
+    size_t rows = a->r1 - a->r0, nt = a->n_tok;
     memset(m->total, 0, 2 * m->rows * sizeof m->total[0]);
     for (size_t p = 0; p < passes; p++) {
         const uint64_t *code = m->code + p * m->rows;
         size_t byte = p % STEP_PASSES * AT_ONCE;
-        if (byte == 0) turn(column, q + p / STEP_PASSES * STEP, q_stride, nt);
+        if (byte == 0) turn(column, x->q + p / STEP_PASSES * STEP, x->stride, nt);
         for (size_t half = 0; half * HALF < nt; half++) {
             for (size_t i = 0; i < AT_ONCE; i++)
                 build(m->tables[i], (const int8_t(*)[TOKENS])(&column[0][half * HALF]), byte + i);
-            if (p % SUM_PASSES == 0) sweep_first(m, half, code, r1 - r0);
-            else if ((p + 1) % SUM_PASSES == 0 || p + 1 == passes)
-                sweep_last(m, half, code, r1 - r0);
-            else sweep_next(m, half, code, r1 - r0);
+            if (p % SUM_PASSES == 0) sweep_first(m, half, code, rows);
+            else if ((p + 1) % SUM_PASSES == 0 || p + 1 == passes) sweep_last(m, half, code, rows);
+            else sweep_next(m, half, code, rows);
         }
     }
-    finish(y, y_stride, m, w, r0, r1, inv, nt);
+    finish(m, a, x->inv);
 }
 
-void bn_mul_tables_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                        size_t n_tok, void *scratch, bn_codes_fn *codes, bn_mul_i8_fn *otherwise)
+void bn_mul_tables_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x, bn_codes_fn *codes,
+                        bn_mul_i8_fn *otherwise)
 {
-    size_t n = n_tok / HALF * HALF;
+    const struct bn_packed *w = a->w;
+    size_t n_tok = a->n_tok, n = n_tok / HALF * HALF, n_rows = a->r1 - a->r0;
     if (n_tok - n >= (n > 0 ? MIN_REST : MIN_TOKENS)) n = n_tok;
     struct memory m;
-    lay_out(&m, scratch, part_rows(r1 - r0, w->cols), w->cols);
-    if (w->scale_kind == BN_SCALE_BLOCK || r1 - r0 < MIN_ROWS) n = 0;
-    for (size_t r = r0; r < r1; r += m.rows) {
-        size_t end = bn_min_size(r1, r + m.rows);
-        size_t done = n > 0 && codes(m.code, m.rows, w, r, end) ? n : 0;
-        for (size_t t = 0; t < done; t += TOKENS)
-            mul_tables(y + t * y_stride, y_stride, &m, w, r, end, q + t * q_stride, q_stride,
-                       inv + t, bn_min_size(TOKENS, done - t));
-        if (done < n_tok)
-            otherwise(y + done * y_stride, y_stride, w, r, end, q + done * q_stride, q_stride,
-                      sum + done, inv + done, n_tok - done);
+    lay_out(&m, a->scratch, part_rows(n_rows, w->cols), w->cols);
+    if (w->scale_kind == BN_SCALE_BLOCK || n_rows < MIN_ROWS) n = 0;
+    for (size_t r = a->r0; r < a->r1; r += m.rows) {
+        struct bn_gemm_args rows = bn_gemm_rows(a, r, bn_min_size(a->r1, r + m.rows));
+        size_t done = n > 0 && codes(m.code, m.rows, w, r, rows.r1) ? n : 0;
+        for (size_t t = 0; t < done; t += TOKENS) {
+            struct bn_gemm_args some = bn_gemm_tokens(&rows, t, bn_min_size(TOKENS, done - t));
+            struct bn_q8 q = bn_q8_from(x, t);
+            mul_tables(&m, &some, &q);
+        }
+        if (done == n_tok) continue;
+        struct bn_gemm_args rest = bn_gemm_tokens(&rows, done, n_tok - done);
+        struct bn_q8 q = bn_q8_from(x, done);
+        otherwise(&rest, &q);
     }
 }

@@ -99,12 +99,11 @@ static __attribute__((noinline, unused)) void bn_table_build(bn_table table, con
 typedef bool bn_codes_fn(uint64_t *code, size_t stride, const struct bn_packed *w, size_t r0,
                          size_t r1);
 bn_codes_fn bn_t2_codes_avx2, bn_t3_codes_avx2;
-bn_mul_i8_many_fn bn_t2_mul_i8_many_avx2, bn_t3_mul_i8_many_avx2;
+bn_mul_i8_fn bn_t2_mul_i8_many_avx2, bn_t3_mul_i8_many_avx2;
 
-/* bn_mul_i8_many_fn with the layout's codes and its kernel for fewer tokens or rows */
-void bn_mul_tables_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                        size_t n_tok, void *scratch, bn_codes_fn *codes, bn_mul_i8_fn *otherwise);
+/* mul_i8_many with the layout's codes and its kernel for fewer tokens or rows */
+void bn_mul_tables_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x, bn_codes_fn *codes,
+                        bn_mul_i8_fn *otherwise);
 size_t bn_tables_bytes_avx2(size_t rows, size_t cols);
 
 /* The codes of four rows, c[i] the sums 3^f (w + 1) of row i as bytes, for all passes of a step. */

@@ -289,11 +289,12 @@ static const struct bn_tokens_plan t3 = {t3_block, BN_T3_ROWS, BN_T3_STEP_BYTES,
                                          BLOCK_STEPS};
 
 /* Up to l->rows rows from r on, up to TOKENS tokens. */
-static void mul_unit(float *y, size_t y_stride, const struct bn_packed *w, size_t r, size_t n_rows,
-                     const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                     size_t n_tok, const struct bn_tokens_plan *l)
+static void mul_unit(const struct bn_gemm_args *a, size_t r, const struct bn_q8 *x,
+                     const struct bn_tokens_plan *l)
 {
     __m256i codes[BN_UNIT_ROWS_MAX * TOKENS];
+    const struct bn_packed *w = a->w;
+    size_t n_rows = bn_min_size(l->rows, a->r1 - r), n_tok = a->n_tok;
     size_t steps = bn_div_up(w->cols, STEP), bytes = steps * l->step_bytes;
     struct bn_block b = {.p = w->data + r / l->group_rows * bytes,
                          .group_bytes = bytes,
@@ -302,41 +303,35 @@ static void mul_unit(float *y, size_t y_stride, const struct bn_packed *w, size_
     for (size_t s = 0; s < steps; s += b.steps, b.p += b.steps * l->step_bytes) {
         b.first = s == 0;
         b.steps = part(steps - s, l->block_steps);
-        l->block(codes, &b, (struct bn_tokens){q + s * STEP, q_stride}, n_tok);
+        l->block(codes, &b, (struct bn_tokens){x->q + s * STEP, x->stride}, n_tok);
     }
     for (size_t t = 0; t < n_tok; t++)
         for (size_t i = 0; i < n_rows; i += 4) {
             const __m256i *c = codes + i * TOKENS + t;
-            bn_store_rows(y + t * y_stride, w, r + i, bn_min_size(4, n_rows - i),
-                          bn_hsum4_i32(c[0], c[TOKENS], c[2 * TOKENS], c[3 * TOKENS]), sum[t],
-                          inv[t]);
+            bn_store_rows(a->y + t * a->y_stride, w, r + i, bn_min_size(4, n_rows - i),
+                          bn_hsum4_i32(c[0], c[TOKENS], c[2 * TOKENS], c[3 * TOKENS]), x->sum[t],
+                          x->inv[t]);
         }
 }
 
-void bn_mul_tokens_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                        size_t n_tok, const struct bn_tokens_plan *l)
+void bn_mul_tokens_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x,
+                        const struct bn_tokens_plan *l)
 {
-    for (size_t t = 0, nt; t < n_tok; t += nt) {
-        nt = part(n_tok - t, TOKENS);
-        for (size_t r = r0; r < r1; r += l->rows)
-            mul_unit(y + t * y_stride, y_stride, w, r, bn_min_size(l->rows, r1 - r),
-                     q + t * q_stride, q_stride, sum + t, inv + t, nt, l);
+    for (size_t t = 0, nt; t < a->n_tok; t += nt) {
+        nt = part(a->n_tok - t, TOKENS);
+        struct bn_gemm_args some = bn_gemm_tokens(a, t, nt);
+        struct bn_q8 q = bn_q8_from(x, t);
+        for (size_t r = a->r0; r < a->r1; r += l->rows) mul_unit(&some, r, &q, l);
     }
 }
 
-void bn_t2_mul_i8_tokens_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                              size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                              const float *inv, size_t n_tok)
+void bn_t2_mul_i8_tokens_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
-    bn_mul_tokens_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok,
-                       n_tok <= ONE_STREAM_MAX ? &t2_stream : &t2);
+    bn_mul_tokens_avx2(a, x, a->n_tok <= ONE_STREAM_MAX ? &t2_stream : &t2);
 }
 
-void bn_t3_mul_i8_tokens_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                              size_t r1, const int8_t *q, size_t q_stride, const int32_t *sum,
-                              const float *inv, size_t n_tok)
+void bn_t3_mul_i8_tokens_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x)
 {
-    if (n_tok == 2 && bn_t3_mul_i8_two_avx2(y, y_stride, w, r0, r1, q, q_stride, inv)) return;
-    bn_mul_tokens_avx2(y, y_stride, w, r0, r1, q, q_stride, sum, inv, n_tok, &t3);
+    if (a->n_tok == 2 && bn_t3_mul_i8_two_avx2(a, x)) return;
+    bn_mul_tokens_avx2(a, x, &t3);
 }

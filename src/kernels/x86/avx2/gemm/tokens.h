@@ -51,14 +51,12 @@ struct bn_tokens_plan {
 };
 
 /* bn_mul_i8_fn, TENSOR and ROW */
-void bn_mul_tokens_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0, size_t r1,
-                        const int8_t *q, size_t q_stride, const int32_t *sum, const float *inv,
-                        size_t n_tok, const struct bn_tokens_plan *l);
+void bn_mul_tokens_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x,
+                        const struct bn_tokens_plan *l);
 extern const struct bn_tokens_plan bn_t2_tokens_avx512, bn_t3_tokens_avx512, bn_t5_tokens_avx512;
 
 /* Two tokens of t3; false if there are too many columns: nothing is done then. */
-bool bn_t3_mul_i8_two_avx2(float *y, size_t y_stride, const struct bn_packed *w, size_t r0,
-                           size_t r1, const int8_t *q, size_t q_stride, const float *inv);
+bool bn_t3_mul_i8_two_avx2(const struct bn_gemm_args *a, const struct bn_q8 *x);
 
 /* y of four rows (or the n that there are) and one token: codes less the sum of activations */
 static inline void bn_store_rows(float *y, const struct bn_packed *w, size_t r, size_t n,
