@@ -8,7 +8,7 @@
  */
 #include "engine/engine_impl.h"
 
-#include "base/choice.h"
+#include "base/switch.h"
 #include "base/os/mem.h"
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct embedding {
     const bitnet_embed_input *inputs;
     size_t n_inputs;
     const bitnet_embed_options *o;
-    enum bn_choice normalize;
+    enum bn_switch normalize;
     float *out;
     size_t n_embd;
     double *sum;   /* [n_embd] of the list in progress */
@@ -152,7 +152,7 @@ bitnet_status bn_engine_embed(struct bitnet_engine *e, const bitnet_embed_input 
     BN_TRY(bn_model_check(e->m, err));
     struct embedding m = {
         .e = e, .inputs = inputs, .n_inputs = n, .o = o, .out = out, .n_embd = e->m->config.n_embd};
-    BN_TRY(bn_choice_parse(&m.normalize, "normalize", o->normalize, err));
+    BN_TRY(bn_switch_parse(&m.normalize, "normalize", o->normalize, err));
     m.sum = bn_calloc(m.n_embd, sizeof *m.sum);
     m.hidden = bn_calloc(m.n_embd, sizeof *m.hidden);
     m.seq = bn_calloc(e->max_seqs + 1, sizeof(struct bn_kv_seq *));

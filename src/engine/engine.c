@@ -5,7 +5,7 @@
  */
 #include "engine/engine_impl.h"
 
-#include "base/choice.h"
+#include "base/switch.h"
 #include "base/machine/cgroup.h"
 #include "base/os/mem.h"
 #include <stdlib.h>
@@ -32,8 +32,8 @@ static bitnet_status choose_head(struct bitnet_engine *e, const char *name, bitn
 static bitnet_status choose_draft(struct bitnet_engine *e, const bitnet_engine_options *o,
                                   bitnet_error *err)
 {
-    enum bn_choice c;
-    BN_TRY(bn_choice_parse(&c, "draft", o->draft, err));
+    enum bn_switch c;
+    BN_TRY(bn_switch_parse(&c, "draft", o->draft, err));
     if (o->draft_tokens > BN_DRAFT_MAX)
         return bn_fail(err, BITNET_E_LIMIT, "%u drafts a step; at most %d are possible",
                        o->draft_tokens, BN_DRAFT_MAX);
@@ -78,8 +78,8 @@ static bitnet_status choose_sizes(struct bitnet_engine *e, const bitnet_engine_o
 static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_options *o,
                                bitnet_error *err)
 {
-    enum bn_choice pin; /* auto is off: docs/tune/tuning.md says why */
-    BN_TRY(bn_choice_parse(&pin, "pin", o->pin, err));
+    enum bn_switch pin; /* auto is off: docs/tune/tuning.md says why */
+    BN_TRY(bn_switch_parse(&pin, "pin", o->pin, err));
     BN_TRY(bn_pool_open(&e->pool, o->threads ? o->threads : bn_numa_threads(e->m->numa), err));
     if (e->m->numa) bn_pool_place(e->pool, e->m->numa);
     if (pin == BN_ON) e->n_pinned = bn_pool_pin(e->pool);
@@ -118,12 +118,12 @@ static bitnet_status fill_cache(struct bitnet_engine *e, bool random, bitnet_err
 static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_options *o,
                                 bitnet_error *err)
 {
-    enum bn_choice prefix;
+    enum bn_switch prefix;
     bool bf16;
     uint32_t n_pages =
         o->kv_tokens ? bn_kv_pages_for(o->kv_tokens) : e->max_seqs * bn_kv_pages_for(e->ctx);
     bitnet_kv_type keys = o->kv_type ? o->kv_type : BITNET_KV_F16;
-    BN_TRY(bn_choice_parse(&prefix, "prefix_cache", o->prefix_cache, err));
+    BN_TRY(bn_switch_parse(&prefix, "prefix_cache", o->prefix_cache, err));
     BN_TRY(bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages,
                       &e->backing, err));
     bn_place_shared(e->m, e->kv.data, e->kv.bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/request.h"
 
-#include "base/choice.h"
+#include "base/switch.h"
 #include "base/os/mem.h"
 #include <stdlib.h>
 
@@ -97,8 +97,8 @@ bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
     if (r->n_top_logprobs > BN_MAX_TOP_LOGPROBS)
         return bn_fail(err, BITNET_E_LIMIT, "%u likeliest tokens; at most %d are possible",
                        r->n_top_logprobs, BN_MAX_TOP_LOGPROBS);
-    enum bn_choice prefix;
-    BN_TRY(bn_choice_parse(&prefix, "prefix_cache", r->prefix_cache, err));
+    enum bn_switch prefix;
+    BN_TRY(bn_switch_parse(&prefix, "prefix_cache", r->prefix_cache, err));
     BN_TRY(check_constraint(r, p->tokenizer, err));
     size_t bytes = sizeof(struct bn_request) + n_choices * sizeof(struct bn_sequence);
     struct bn_request *q = bn_calloc(1, bytes);

@@ -6,7 +6,7 @@
 #include "model/head/head.h"
 
 #include "base/threads/bandwidth.h"
-#include "base/choice.h"
+#include "base/switch.h"
 #include "base/clock.h"
 #include "base/machine/cpu.h"
 #include "base/os/mem.h"
@@ -261,8 +261,8 @@ static bitnet_status open_model(struct bn_model *m, const char *path, const bitn
     enum bn_head_mode head;
     enum bn_ffn_mode ffn;
     enum bn_numa_mode numa;
-    enum bn_choice mmap;
-    BN_TRY(bn_choice_parse(&mmap, "mmap", o->mmap, err));
+    enum bn_switch mmap;
+    BN_TRY(bn_switch_parse(&mmap, "mmap", o->mmap, err));
     BN_TRY(bn_numa_mode_parse(&numa, o->numa, err));
     BN_TRY(bn_head_mode_parse(&head, o->head, err));
     BN_TRY(bn_ffn_mode_parse(&ffn, o->ffn, err));

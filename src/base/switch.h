@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Options of bitnet.h that are "auto", "on" or "off". */
-#ifndef BN_BASE_CHOICE_H
-#define BN_BASE_CHOICE_H
+#ifndef BN_BASE_SWITCH_H
+#define BN_BASE_SWITCH_H
 
 #include "base/status.h"
 #include <string.h>
 
-enum bn_choice { BN_AUTO, BN_ON, BN_OFF };
+enum bn_switch { BN_AUTO, BN_ON, BN_OFF };
 
 /* name: of the option, for the error. value: NULL is "auto". */
-static inline bitnet_status bn_choice_parse(enum bn_choice *out, const char *name,
+static inline bitnet_status bn_switch_parse(enum bn_switch *out, const char *name,
                                             const char *value, bitnet_error *err)
 {
     if (!value || strcmp(value, "auto") == 0) *out = BN_AUTO;
