@@ -17,7 +17,7 @@ static bitnet_status ask(bitnet_engine *engine, const bitnet_model *model, const
     bitnet_status s =
         bitnet_encode(model, prompt, strlen(prompt), BITNET_TOK_BOS_AUTO, ids, &n, err);
     if (s != BITNET_OK) return s;
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     r.tokens = ids; /* copied by submit */
     r.n_tokens = n;
     r.max_new_tokens = 20;
@@ -36,13 +36,12 @@ int main(int argc, char **argv)
     bitnet_error err = {0};
     bitnet_model *model = NULL;
     bitnet_engine *engine = NULL;
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.max_seqs = SEQS; /* more may be submitted; they wait for a place */
     bitnet_status s = bitnet_model_open(&model, NULL, NULL, &err); /* NULL: the embedded model */
     if (s == BITNET_OK) s = bitnet_engine_open(&engine, model, &o, &err);
     for (int i = 0; s == BITNET_OK && i < n_prompts; i++) s = ask(engine, model, prompts[i], &err);
-    bitnet_event events[2 * SEQS]; /* always enough */
+    bitnet_event events[2 * SEQS] = {{.size = sizeof *events}}; /* always enough */
     for (size_t n = 1; s == BITNET_OK && n > 0;) {
         n = 2 * SEQS;
         s = bitnet_step(engine, events, &n, &err);

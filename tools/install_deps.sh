@@ -55,6 +55,7 @@ look() {
     has gcc || case "$need " in *" gcc "*) ;; *) wish="$wish gcc" ;; esac
     has nm && has objdump || wish="$wish binutils"
     lib cmocka || wish="$wish libcmocka-dev"
+    has abidiff || wish="$wish abigail-tools"
     has lstopo || wish="$wish hwloc-nox"
     has openssl || wish="$wish openssl"
     has clang-format-14 || has clang-format || wish="$wish clang-format"

@@ -2,16 +2,49 @@
  *
  * bitnet.h: the whole public interface of libbitnet.
  *
- * The mental model. A *model* is what a file holds: weights and tokenizer. It is immutable once
- * open and may be shared by any number of threads. An *engine* is a pool of threads, a KV cache and
- * a scheduler over one model; it is driven by its caller, who submits requests and then calls
- * bitnet_step() until the events say that they are done. Nothing happens behind the caller's back:
- * no hidden control threads, no output, no global state, no process exit.
+ * A program that generates text:
  *
- * Conventions.
+ *     #include <bitnet/bitnet.h>
+ *     #include <stdio.h>
+ *
+ *     int main(void)
+ *     {
+ *         bitnet_error err = {0};
+ *         bitnet_model *model = NULL;
+ *         bitnet_engine *engine = NULL;
+ *         bitnet_request ask;
+ *         bitnet_event ev = {.size = sizeof ev};
+ *         int32_t ids[64];
+ *         size_t n = 64;
+ *         uint64_t id;
+ *
+ *         bitnet_request_init(&ask, sizeof ask);
+ *         if (bitnet_model_open(&model, NULL, NULL, &err) == BITNET_OK &&
+ *             bitnet_engine_open(&engine, model, NULL, &err) == BITNET_OK &&
+ *             bitnet_encode(model, "Once upon a time", 16, BITNET_TOK_BOS, ids, &n, &err) ==
+ *                 BITNET_OK) {
+ *             ask.tokens = ids, ask.n_tokens = n, ask.max_new_tokens = 60;
+ *             bitnet_submit(engine, &ask, &id, &err);
+ *             while (n = 1, bitnet_step(engine, &ev, &n, &err) == BITNET_OK && n > 0)
+ *                 fwrite(ev.text, 1, ev.text_bytes, stdout);
+ *         }
+ *         if (err.status != BITNET_OK) fprintf(stderr, "%s\n", err.text);
+ *         bitnet_engine_close(engine);
+ *         bitnet_model_close(model);
+ *         return err.status != BITNET_OK;
+ *     }
+ *
+ * A *model* is what a file holds: weights and tokenizer. It is immutable once open and may be shared
+ * by any number of threads. An *engine* is a pool of threads, a KV cache and a scheduler over one
+ * model. Its caller drives it: submits requests, then calls bitnet_step() until the events say that
+ * they are done. Nothing happens behind the caller's back: no hidden control threads, no output, no
+ * global state, no process exit.
+ *
+ * Conventions
  *  - Outputs come first, inputs next, options after them, the error last. `err` may be NULL.
- *  - Options start with their own size; bitnet_*_options_init() writes the defaults.
- *    Zero always means "choose for me".
+ *  - Options may be NULL: all defaults. A number that is 0 and a string that is NULL mean "choose for
+ *    me". What can be switched off is off with the string "off" or the number BITNET_OFF. Flags are 0
+ *    (the default) or 1.
  *  - A buffer with its length as `size_t *n`: room on entry, need on return. If it is too small,
  *    the call returns BITNET_E_LIMIT, writes nothing beyond the room and sets *n to the need; so a
  *    first call with *n = 0 asks for the size.
@@ -19,6 +52,22 @@
  *    unless said otherwise.
  *  - The same request gives the same bits on every CPU, with every number of threads and in any
  *    company of other requests (docs/inside/numerics.md).
+ *
+ * Sizes. Structs that may grow start with `size`, which the caller sets before every call:
+ *     bitnet_engine_options o = {.size = sizeof o};
+ * Later versions add members at the end only, or in place of words called `reserved`. The library
+ * neither reads nor writes beyond `size`, so a program built with this header runs with every later
+ * library of the same soname:
+ *  - Input: members behind `size` take their defaults.
+ *  - Output: members behind `size` are not written.
+ *  - A size smaller than that of the first version, 0 above all: BITNET_E_ARG, or 0 from functions
+ *    that return an int.
+ *  - A size larger than the library knows (the program is newer): what the library does not know must
+ *    be 0 on input, else BITNET_E_UNSUPPORTED, and is set to 0 on output.
+ *  - `reserved` words must be 0 on input, and are 0 on output.
+ *  - In an array of such structs the size of the first counts for all.
+ * Five small structs have no size and never change: bitnet_error, bitnet_message, bitnet_logit_bias,
+ * bitnet_logprob and bitnet_embed_input.
  */
 #ifndef BITNET_H
 #define BITNET_H
@@ -36,12 +85,20 @@ extern "C" {
 #define BITNET_API
 #endif
 
-/* ------------------------------------------------------------------ status and errors */
+#define BITNET_VERSION_MAJOR 0
+#define BITNET_VERSION_MINOR 1
+#define BITNET_VERSION_PATCH 0
+/* Of the library in use, "0.1.0"; a program may have been built with the header of another. */
+BITNET_API const char *bitnet_version(void);
+
+#define BITNET_OFF (-1) /* for numbers that say so */
+
+/* ================================================================== generating text */
 
 typedef enum bitnet_status {
     BITNET_OK = 0,
     BITNET_E_ARG = 1,         /* the caller's argument is wrong                            */
-    BITNET_E_NOMEM = 2,       /* memory could not be had                                   */
+    BITNET_E_NOMEM = 2,       /* out of memory                                             */
     BITNET_E_IO = 3,          /* a file could not be read or written                       */
     BITNET_E_FORMAT = 4,      /* a file is damaged or contradicts itself                   */
     BITNET_E_UNSUPPORTED = 5, /* a file or option asks for something this library lacks    */
@@ -50,6 +107,7 @@ typedef enum bitnet_status {
     BITNET_E_CANCELLED = 8,   /* stopped on request                                        */
     BITNET_E_INTERNAL = 9     /* a check inside the library failed: please report          */
 } bitnet_status;
+BITNET_API const char *bitnet_status_name(bitnet_status s);
 
 /* The caller's memory; one sentence that names the thing and the number. */
 typedef struct bitnet_error {
@@ -57,71 +115,10 @@ typedef struct bitnet_error {
     char text[508];
 } bitnet_error;
 
-BITNET_API const char *bitnet_version(void);
-BITNET_API const char *bitnet_status_name(bitnet_status s);
-
-/* Called now and then during long work with done <= total. Return non-zero to stop the work; the
- * call then returns BITNET_E_CANCELLED and leaves no partial file. */
-typedef int (*bitnet_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
-
-/* ------------------------------------------------------------------ model */
-
 typedef struct bitnet_model bitnet_model;
-
-typedef struct bitnet_model_options {
-    size_t size;
-    uint32_t vocab_only; /* 1: tokenizer and chat template only; weights are not touched       */
-    uint32_t threads;    /* for packing the weights, and for the choice of a layout; 0: all usable
-                          * cores */
-    const char *backend; /* "auto", "scalar", "avx2", ...: the best kernels allowed (NULL: auto) */
-    const char
-        *activations;       /* "auto", "int16", "int8", "f32": how linear layers take their input */
-    const char *i2s_layout; /* "auto", "128", "64", "rows4": layout of I2_S tensors in the file   */
-    bitnet_progress_fn progress;
-    void *progress_user;
-    /* "auto", "t2", "t3", "t5", "b1", "g2", "g3", "g5": how ternary matrices lie in memory (NULL:
-     * auto). The results are the same; what a layout cannot hold is in t2. auto: g2, g3 or g5 for
-     * models trained with floats, whose activations are int16 or int8 in groups. Others: b1 for binary matrices; with int8
-     * activations and more weights than the caches hold t5, or t3 with two threads or more; else
-     * t2; b1, t5 and t3 only where they have kernels for this CPU */
-    const char *layout;
-    /* "auto", "exact", "screened": whether to make a copy of the output head of twice 2 bits a
-     * weight, which lets greedy requests read a sixth of a 16-bit one, with the same tokens. auto:
-     * for heads of at least 16384 rows and 4 bits a weight; exact: never, which saves the memory. "int8": a copy
-     * rounded to 8 bits, for engines that ask for it */
-    const char *head;
-    /* "auto", "dense", "skip": whether to make copies of the feed-forward matrices of which decoding
-     * can read parts, leaving out what is multiplied by zero; the results are the same. Only for
-     * ReLU^2 and int8 activations. auto: if the layers have at least 64 MiB; dense: never, which
-     * saves about half of their memory; skip: if possible */
-    const char *ffn;
-    /* "auto" (NULL), "thp": transparent huge pages are asked for; "off": small ones; "2m", "1g": pages
-     * that the administrator has reserved; where there are not enough, thp, and a note says so. For
-     * weights, and for the caches of the model's engines */
-    const char *hugepages;
-    uint32_t
-        mlock; /* 1: weights and caches are never swapped out; BITNET_E_LIMIT if that is not allowed */
-    uint32_t
-        no_mmap; /* 1: the file is read into memory, not mapped: nothing is left to page faults */
-    /* how far ahead kernels ask for weights, up to 65536, in whole cache lines; 0: 4096, 1: not at
-     * all */
-    uint32_t prefetch_bytes;
-    /* memory of several nodes: "off" (NULL); "distribute": threads and weights are spread over all nodes,
-     * each thread's rows in its own; "isolate": all on the caller's node; "replicate": a copy of
-     * the weights in every node. Holds for the model's engines. */
-    const char *numa;
-    /* a folder in which packed weights are kept for the next time, in the background; what is there for
-     * this file as it is now is used instead of packing, and checked meanwhile: if it is found damaged,
-     * the next call of an engine is BITNET_E_FORMAT. NULL: none. One folder may serve any number of
-     * processes. Not used with no_mmap. */
-    const char *cache;
-    uint32_t cache_read_only; /* 1: nothing is added to the folder */
-    uint32_t verify;          /* 1: packed weights are checked before this call returns */
-    uint64_t cache_min_bytes; /* packed weights of fewer bytes are not kept; 0: 256 MiB */
-    uint64_t cache_max_bytes; /* of all that is kept; what was used longest ago goes. 0: 20 GiB */
-} bitnet_model_options;
-
-BITNET_API void bitnet_model_options_init(bitnet_model_options *o);
+typedef struct bitnet_engine bitnet_engine;
+typedef struct bitnet_model_options bitnet_model_options;   /* below; NULL: the defaults */
+typedef struct bitnet_engine_options bitnet_engine_options; /* below; NULL: the defaults */
 
 /* path: a .gguf file, a .safetensors file or a Hugging Face folder. NULL or "": the embedded
  * model. */
@@ -129,62 +126,11 @@ BITNET_API bitnet_status bitnet_model_open(bitnet_model **out, const char *path,
                                            const bitnet_model_options *o, bitnet_error *err);
 BITNET_API void bitnet_model_close(bitnet_model *m); /* NULL is fine */
 
-typedef struct bitnet_model_info {
-    size_t size;
-    const char *name;         /* general.name, or the file's name         */
-    const char *architecture; /* "bitnet", "bitnet-b1.58", "llama", "qwen3", ... */
-    const char *activation;   /* "relu2" or "silu"                        */
-    const char *act_quant;    /* "int8", "int16" or "f32": input of linear layers */
-    const char *weight_type;  /* type of the projections, "mixed" if not one */
-    const char *head_type;    /* type of the output head                  */
-    const char *backend;      /* kernels in use                           */
-    uint32_t n_vocab, n_embd, n_ff, n_layer, n_head, n_head_kv, head_dim, n_ctx_train;
-    uint32_t tied_head;        /* 1: the head is the embedding             */
-    uint64_t n_params;         /* all parameters                           */
-    uint64_t n_params_ternary; /* those in ternary or binary matrices      */
-    uint64_t file_bytes;       /* of all files of the model                */
-    uint64_t packed_bytes;     /* memory taken by packed matrices          */
-    uint64_t load_ns;          /* time bitnet_model_open took              */
-    const char *note; /* repairs and guesses made at open, "" if none: show it to the user */
-    /* what decoding one token reads: */
-    uint64_t layer_bytes;     /* matrices of all layers, as they lie in memory    */
-    uint64_t head_bytes;      /* the output head, as it lies in memory            */
-    const char *layout;       /* of ternary matrices: "t2", "t3", "t5", "b1", "mixed"; "" if none */
-    uint64_t head_copy_bytes; /* of packed_bytes: the copy of the head, 0 if there is none */
-    uint64_t ffn_copy_bytes;  /* of packed_bytes: copies of feed-forward matrices, or 0 */
-    const char *hugepages;    /* what weights lie in: "off", "thp", "2m", "1g" */
-    uint64_t locked_bytes;    /* of weights, as packed and in the file: that mlock holds */
-    uint32_t prefetch_bytes;  /* in use; 0: none */
-    uint32_t numa_nodes;      /* that the weights lie in, as far as `numa` says; 1 without */
-    /* of layer_bytes: in the node of the thread that reads them, if an engine has as many threads as
-     * packed them; 0 without several nodes, or where the system does not say */
-    uint64_t numa_near_bytes;
-    /* of head_copy_bytes: what screening reads for every token; of the rest it reads the part that
-     * belongs to refined rows (bitnet_engine_info), about an eighth. 0: no such copy */
-    uint64_t head_screen_bytes;
-    uint32_t
-        n_layer_attention; /* of n_layer: with keys and values in the cache; others have a state */
-    uint32_t n_layer_mtp;  /* beside n_layer: that draft tokens */
-    uint64_t mtp_bytes;    /* their matrices, as they lie in memory */
-    uint64_t state_bytes;  /* of a sequence, in f32; 0: no layer has a state */
-    const char
-        *packed_path; /* the file that packed weights were taken from; "" if they were packed */
-    uint32_t packed_mapped; /* 1: they are used where it is mapped, shared with other processes */
-} bitnet_model_info;
-
-BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
-
-/* ------------------------------------------------------------------ text */
-
 enum {
-    BITNET_TOK_BOS =
-        1u << 0, /* encode: put the beginning-of-text token first if the model has one */
-    BITNET_TOK_SPECIAL =
-        1u << 1, /* encode: recognise special tokens in the text; decode: show them    */
-    BITNET_TOK_BOS_AUTO =
-        1u << 2 /* encode: BOS only if the model asks for it                          */
+    BITNET_TOK_BOS = 1u << 0,     /* encode: begin with the beginning-of-text token, if any     */
+    BITNET_TOK_SPECIAL = 1u << 1, /* encode: recognise special tokens; decode: show them        */
+    BITNET_TOK_BOS_AUTO = 1u << 2 /* encode: begin with it if the model asks for it             */
 };
-
 BITNET_API bitnet_status bitnet_encode(const bitnet_model *m, const char *utf8, size_t len,
                                        uint32_t flags, int32_t *tokens, size_t *n,
                                        bitnet_error *err);
@@ -192,18 +138,140 @@ BITNET_API bitnet_status bitnet_encode(const bitnet_model *m, const char *utf8, 
 BITNET_API bitnet_status bitnet_decode(const bitnet_model *m, const int32_t *tokens,
                                        size_t n_tokens, uint32_t flags, char *out, size_t *n,
                                        bitnet_error *err);
+
+/* Reserves all memory that the engine will use. The model must outlive the engine. */
+BITNET_API bitnet_status bitnet_engine_open(bitnet_engine **out, const bitnet_model *m,
+                                            const bitnet_engine_options *o, bitnet_error *err);
+BITNET_API void bitnet_engine_close(bitnet_engine *e); /* NULL is fine */
+
+typedef struct bitnet_logit_bias {
+    int32_t token;
+    float bias; /* added to its logit; -INFINITY forbids it */
+} bitnet_logit_bias;
+
+/* How a token is chosen. Each step works on what the ones before have left: bias; penalties
+ * (repetition, presence and frequency, DRY); what a constraint allows; top-n-sigma; top-k; typical;
+ * top-p; min-p; temperature and the draw. docs/use/sampling.md has the formulas. A step is off at
+ * the value that changes nothing: 1 for top_p, typical_p and repetition_penalty, 0 for the others. */
+typedef struct bitnet_sampling {
+    size_t size;
+    float temperature; /* 0: greedy                                   */
+    float top_p;
+    float min_p;
+    uint32_t top_k;
+    uint64_t seed; /* same seed, same text                        */
+    float typical_p;
+    float top_n_sigma; /* keeps logits within so many standard deviations of the best */
+    uint32_t
+        adaptive; /* 1: top-k and top-p both of the whole distribution, the smaller set counts */
+    float repetition_penalty;                  /* of prompt and new tokens */
+    float presence_penalty, frequency_penalty; /* of new tokens */
+    uint32_t penalty_last_n;                   /* tokens they look back on; 0: all */
+    float dry_multiplier;
+    float dry_base;              /* 0: 1.75 */
+    uint32_t dry_allowed_length; /* repetitions shorter than this are free; 0: 2 */
+    uint32_t dry_last_n;         /* tokens it looks back on; 0: all */
+    uint32_t reserved_word;
+    /* strings no repetition goes across; copied. NULL: "\n", ":", "\"" and "*" */
+    const char *const *dry_breakers;
+    size_t n_dry_breakers;
+    const bitnet_logit_bias *logit_bias; /* copied; several of one token add up */
+    size_t n_logit_bias;
+    uint64_t reserved[8];
+} bitnet_sampling;
+/* Sets the size, and temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, seed 0, the rest off. */
+BITNET_API void bitnet_sampling_init(bitnet_sampling *s, size_t size);
+
+typedef struct bitnet_request {
+    size_t size;
+    const int32_t *tokens; /* the whole prompt; copied */
+    size_t n_tokens;
+    uint32_t max_new_tokens; /* 0: as many as fit the context and the KV cache */
+    uint32_t
+        n_choices; /* independent continuations of the prompt; 0: 1. Choice i draws with seed + i */
+    bitnet_sampling sampling;
+    const char *const *stop; /* stop strings; copied */
+    size_t n_stop;
+    /* a constraint that the text must match: GBNF text, or a JSON Schema, or any JSON object (at most
+     * one of them). The text is brought to its end within max_new_tokens and the context; a
+     * constraint whose shortest text may not fit is refused (BITNET_E_LIMIT). docs/use/constrained.md */
+    const char *grammar, *json_schema;
+    uint32_t json_object;
+    uint32_t ignore_end;      /* 1: end-of-text tokens do not end a choice */
+    uint32_t show_special;    /* 1: special tokens appear in the text        */
+    uint32_t logprobs;        /* 1: events carry log-probabilities           */
+    uint32_t n_top_logprobs;  /* with logprobs: so many of the likeliest, at most 20 */
+    uint32_t timeout_ms;      /* from submit on; 0: none                     */
+    const char *prefix_cache; /* "auto" (NULL); "off": neither read nor filled */
+} bitnet_request;
+/* Sets the size and default sampling; everything else is 0. */
+BITNET_API void bitnet_request_init(bitnet_request *r, size_t size);
+
+/* Takes all memory that the request will need. Requests that the KV cache could not hold even alone
+ * are refused. */
+BITNET_API bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
+                                       bitnet_error *err);
+/* All its choices end with the next step that is computed. BITNET_E_ARG: there is no such request (any
+ * more). */
+BITNET_API bitnet_status bitnet_cancel(bitnet_engine *e, uint64_t id);
+
+typedef enum bitnet_finish {
+    BITNET_FINISH_NONE = 0,
+    BITNET_FINISH_END = 1,    /* the model ended it, or its constraint */
+    BITNET_FINISH_STOP = 2,   /* a stop string appeared           */
+    BITNET_FINISH_LENGTH = 3, /* max_new_tokens or the context    */
+    BITNET_FINISH_CANCELLED = 4,
+    BITNET_FINISH_ERROR = 5,  /* see error                        */
+    BITNET_FINISH_TIMEOUT = 6 /* timeout_ms has passed            */
+} bitnet_finish;
+
+typedef struct bitnet_logprob {
+    int32_t token;
+    float logprob; /* natural logarithm, of the plain distribution before any sampling option */
+} bitnet_logprob;
+
+/* One event: a piece of a prompt was read (token -1, finish NONE), or there is a new token with the
+ * text it completes, or a choice ended; then no more come about this choice, and after the last
+ * choice none about the request. Pointers are borrowed until the next bitnet_step. */
+typedef struct bitnet_event {
+    size_t size;
+    uint64_t id;
+    uint32_t choice;  /* of n_choices */
+    int32_t token;    /* -1: no new token */
+    const char *text; /* complete UTF-8 characters only; may be empty; not 0-terminated */
+    size_t text_bytes;
+    const char *error;                      /* with FINISH_ERROR: the sentence */
+    bitnet_finish finish;                   /* NONE while the choice goes on   */
+    uint32_t n_prompt, n_read, n_generated; /* n_read: tokens of the prompt read so far */
+    uint32_t n_cached;                      /* of the prompt: tokens found in the prefix cache */
+    float logprob;                          /* of the token, if asked for */
+    const bitnet_logprob *top;              /* likeliest tokens, best first, if asked for */
+    size_t n_top;
+    /* from bitnet_submit to the step that began to read the prompt; 0 before it. One for all choices */
+    uint64_t queue_ns;
+    uint64_t prefill_ns, decode_ns; /* so far */
+    double repetition; /* share of the choice's 3-grams that stood in it before, so far */
+} bitnet_event;
+/* Computes one step of those requests that can run, and reports what happened. *n: room in `events`
+ * on entry, at least 1; their count on return. What does not fit is reported by the following calls,
+ * before the next step is computed. *n is 0 only when there is nothing to do. */
+BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, size_t *n,
+                                     bitnet_error *err);
+
+/* --- chat --- */
+
+/* Ends a text or a turn? */
+BITNET_API int bitnet_token_is_end(const bitnet_model *m, int32_t token);
+BITNET_API int32_t bitnet_token_bos(const bitnet_model *m); /* -1 if none */
 /* The token as written in the vocabulary; NULL if there is no such token. */
 BITNET_API const char *bitnet_token_text(const bitnet_model *m, int32_t token);
-BITNET_API int bitnet_token_is_end(const bitnet_model *m,
-                                   int32_t token);          /* ends a text or a turn */
-BITNET_API int32_t bitnet_token_bos(const bitnet_model *m); /* -1 if none */
 
 typedef struct bitnet_message {
     const char *role; /* "system", "user", "assistant", ... */
     const char *content;
 } bitnet_message;
 
-/* template: NULL for the model's own; a built-in name (bitnet_chat_template_name); or Jinja
+/* chat_template: NULL for the model's own; a built-in name (bitnet_chat_template_name); or Jinja
  * text. */
 BITNET_API bitnet_status bitnet_chat_render(const bitnet_model *m, const bitnet_message *msgs,
                                             size_t n_msgs, const char *chat_template,
@@ -226,13 +294,141 @@ BITNET_API bitnet_status bitnet_chat_encode_json(const bitnet_model *m, const ch
                                                  size_t len, const char *chat_template,
                                                  int add_generation_prompt, int32_t *tokens,
                                                  size_t *n, bitnet_error *err);
-/* The Jinja text that stands behind a choice of template; "" for a built-in, NULL if there is none. */
+/* The Jinja text behind a choice of template; "" for a built-in, NULL if there is none. */
 BITNET_API const char *bitnet_chat_template_text(const bitnet_model *m, const char *chat_template);
 BITNET_API const char *bitnet_chat_template_name(size_t i); /* i-th built-in, NULL past the end */
 
-/* ------------------------------------------------------------------ engine */
+/* ================================================================== model */
 
-typedef struct bitnet_engine bitnet_engine;
+/* Called now and then during long work with done <= total. Return non-zero to stop the work; the
+ * call then returns BITNET_E_CANCELLED and leaves no partial file. */
+typedef int (*bitnet_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
+
+struct bitnet_model_options {
+    size_t size;
+    /* threads for packing the weights, and for the choice of a layout; 0: all usable cores */
+    uint32_t threads;
+    uint32_t vocab_only; /* 1: tokenizer and chat template only; weights are not touched */
+    bitnet_progress_fn progress;
+    void *progress_user;
+
+    /* how to compute */
+    const char *backend; /* "auto", "scalar", "avx2", ...: the best kernels allowed */
+    const char
+        *activations;       /* "auto", "int16", "int8", "f32": how linear layers take their input */
+    const char *i2s_layout; /* "auto", "128", "64", "rows4": layout of I2_S tensors in the file   */
+    /* "auto", "t2", "t3", "t5", "b1", "g2", "g3", "g5": how ternary matrices lie in memory. The
+     * results are the same; what a layout cannot hold is in t2. auto: g2, g3 or g5 for models trained
+     * with floats, whose activations are int16 or int8 in groups. Others: b1 for binary matrices; with
+     * int8 activations and more weights than the caches hold t5, or t3 with two threads or more; else
+     * t2; b1, t5 and t3 only where they have kernels for this CPU */
+    const char *layout;
+    /* "auto", "exact", "screened": whether to make a copy of the output head of twice 2 bits a
+     * weight, which lets greedy requests read a sixth of a 16-bit one, with the same tokens. auto:
+     * for heads of at least 16384 rows and 4 bits a weight; exact: never, which saves the memory.
+     * "int8": a copy rounded to 8 bits, for engines that ask for it */
+    const char *head;
+    /* "auto", "dense", "skip": whether to make copies of the feed-forward matrices of which decoding
+     * can read parts, leaving out what is multiplied by zero; the results are the same. Only for
+     * ReLU^2 and int8 activations. auto: if the layers have at least 64 MiB; dense: never, which
+     * saves about half of their memory; skip: if possible */
+    const char *ffn;
+
+    /* memory, for weights and for the caches of the model's engines */
+    /* "auto", "thp": transparent huge pages are asked for; "off": small ones; "2m", "1g": pages that
+     * the administrator has reserved; where there are not enough, thp, and a note says so */
+    const char *hugepages;
+    /* several nodes: "off" (NULL); "distribute": threads and weights are spread over all nodes, each
+     * thread's rows in its own; "isolate": all on the caller's node; "replicate": a copy of the
+     * weights in every node */
+    const char *numa;
+    const char
+        *mmap; /* "auto"; "off": the file is read into memory: nothing is left to page faults */
+    uint32_t mlock; /* 1: never swapped out; BITNET_E_LIMIT if that is not allowed */
+    /* how far ahead kernels ask for weights, up to 65536, in whole cache lines; 0: 4096; BITNET_OFF */
+    int32_t prefetch_bytes;
+
+    /* packed weights */
+    /* a folder in which they are kept for the next time, in the background; what is there for this
+     * file as it is now is used instead of packing, and checked meanwhile: if it is found damaged, the
+     * next call of an engine is BITNET_E_FORMAT. NULL: none. One folder may serve any number of
+     * processes. Not used where mmap is off. */
+    const char *cache;
+    uint64_t cache_min_bytes; /* packed weights of fewer bytes are not kept; 0: 256 MiB */
+    uint64_t cache_max_bytes; /* of all that is kept; what was used longest ago goes. 0: 20 GiB */
+    uint32_t cache_read_only; /* 1: nothing is added to the folder */
+    uint32_t verify;          /* 1: packed weights are checked before this call returns */
+};
+
+typedef struct bitnet_model_shape {
+    uint32_t n_vocab, n_embd, n_ff, n_head, n_head_kv, head_dim, n_ctx_train;
+    uint32_t n_layer;
+    uint32_t
+        n_layer_attention; /* of n_layer: with keys and values in the cache; others have a state */
+    uint32_t n_layer_mtp;  /* beside n_layer: that draft tokens */
+    uint32_t tied_head;    /* 1: the head is the embedding             */
+    uint32_t reserved_word;
+    uint64_t n_params;         /* all parameters                           */
+    uint64_t n_params_ternary; /* those in ternary or binary matrices      */
+    uint64_t state_bytes;      /* of a sequence, in f32; 0: no layer has a state */
+    uint64_t reserved[8];
+} bitnet_model_shape;
+
+typedef struct bitnet_model_memory {
+    uint64_t file_bytes;      /* of all files of the model                */
+    uint64_t packed_bytes;    /* memory taken by packed matrices          */
+    uint64_t head_copy_bytes; /* of packed_bytes: the copy of the head, 0 if there is none */
+    uint64_t ffn_copy_bytes;  /* of packed_bytes: copies of feed-forward matrices, or 0 */
+    uint64_t locked_bytes;    /* of weights, as packed and in the file: that mlock holds */
+    /* what decoding one token reads, as it lies in memory */
+    uint64_t layer_bytes; /* matrices of all layers  */
+    uint64_t head_bytes;  /* the output head         */
+    uint64_t mtp_bytes;   /* matrices of layers that draft */
+    /* of head_copy_bytes: what screening reads for every token; of the rest it reads the part that
+     * belongs to refined rows (bitnet_head_info), about an eighth. 0: no such copy */
+    uint64_t head_screen_bytes;
+    /* of layer_bytes: in the node of the thread that reads them, if an engine has as many threads as
+     * packed them; 0 without several nodes, or where the system does not say */
+    uint64_t numa_near_bytes;
+    uint32_t numa_nodes;     /* that the weights lie in, as far as `numa` says; 1 without */
+    uint32_t prefetch_bytes; /* in use; 0: off */
+    const char *hugepages;   /* what weights lie in: "off", "thp", "2m", "1g" */
+    uint64_t reserved[8];
+} bitnet_model_memory;
+
+typedef struct bitnet_model_info {
+    size_t size;
+    const char *name; /* general.name, or the file's name         */
+    const char *note; /* what was repaired or assumed at open, "" if nothing: show it to the user */
+    const char *architecture; /* "bitnet", "bitnet-b1.58", "llama", "qwen3", ... */
+    const char *activation;   /* "relu2" or "silu"                        */
+    const char *act_quant;    /* "int8", "int16" or "f32": input of linear layers */
+    const char *weight_type;  /* type of the projections, "mixed" if not one */
+    const char *head_type;    /* type of the output head                  */
+    const char *backend;      /* kernels in use                           */
+    const char *layout;       /* of ternary matrices: "t2", "t3", "t5", "b1", "mixed"; "" if none */
+    const char
+        *packed_path; /* the file that packed weights were taken from; "" if they were packed */
+    uint64_t packed_mapped; /* 1: they are used where it is mapped, shared with other processes */
+    uint64_t load_ns;       /* time bitnet_model_open took              */
+    bitnet_model_shape shape;
+    bitnet_model_memory memory;
+} bitnet_model_info;
+BITNET_API bitnet_status bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
+
+/* What a model's file recommends is written over these members of s; what it is silent about stays.
+ * Returns bits of enum bitnet_sampling_given. s may be NULL. The library itself follows a request only. */
+enum bitnet_sampling_given {
+    BITNET_SAMPLING_TEMPERATURE = 1u << 0,
+    BITNET_SAMPLING_TOP_K = 1u << 1,
+    BITNET_SAMPLING_TOP_P = 1u << 2,
+    BITNET_SAMPLING_MIN_P = 1u << 3,
+    BITNET_SAMPLING_REPETITION_PENALTY = 1u << 4,
+    BITNET_SAMPLING_PENALTY_LAST_N = 1u << 5
+};
+BITNET_API uint32_t bitnet_model_sampling(const bitnet_model *m, bitnet_sampling *s);
+
+/* ================================================================== engine */
 
 typedef enum bitnet_kv_type {
     BITNET_KV_AUTO = 0,
@@ -248,15 +444,34 @@ typedef enum bitnet_kv_type {
 /* "f16", "fp8_e4m3", ...; NULL for AUTO and past the end */
 BITNET_API const char *bitnet_kv_type_name(bitnet_kv_type type);
 
-typedef struct bitnet_engine_options {
+enum { BITNET_MAX_DRAFT_TOKENS = 8 };
+
+struct bitnet_engine_options {
     size_t size;
-    uint32_t threads;    /* 0: usable cores; 1 means exactly one                   */
-    uint32_t ctx_tokens; /* tokens of one sequence, prompt included; 0: the model's, at most 4096 */
-    uint32_t max_seqs;   /* sequences at a time; 0: 1                                        */
-    uint32_t
-        max_batch_tokens; /* tokens in one step; 0: 512                                       */
-    bitnet_kv_type
-        kv_type; /* of the keys; AUTO: f16 (docs/tune/kv-cache.md compares them)         */
+    uint32_t threads;          /* 0: usable cores; 1 means exactly one */
+    uint32_t ctx_tokens;       /* of one sequence, prompt included; 0: the model's, at most 4096 */
+    uint32_t max_seqs;         /* sequences at a time; 0: 1 */
+    uint32_t max_batch_tokens; /* in one step; 0: 512 */
+    /* time between two tokens of a choice that reading other prompts should not exceed, in
+     * milliseconds: prompts are read in smaller pieces then. 0: no such aim */
+    uint32_t itl_target_ms;
+
+    /* tokens that the KV cache holds, all sequences together; 0: max_seqs * ctx_tokens. With fewer,
+     * requests are admitted as they fit, and the youngest give way when it is full; they are computed
+     * again later, with the same result. */
+    uint32_t kv_tokens;
+    bitnet_kv_type kv_type;   /* of the keys; AUTO: f16 (docs/tune/kv-cache.md compares them) */
+    bitnet_kv_type kv_type_v; /* of the values; AUTO: as kv_type */
+    /* "auto", "on", "off": whether beginnings of texts that are in the KV cache are used again */
+    const char *prefix_cache;
+    /* of models with recurrent states (hybrids): "f32" (NULL); "bf16": half the memory, states rounded
+     * behind every token */
+    const char *state_type;
+    /* of hybrids: memory for states of texts that are put aside; without them prefix_cache is off. 0:
+     * an eighth of the memory that is available, at most one state for each page of the KV cache and
+     * 4096; BITNET_OFF: none, as if it is less than one state takes */
+    int64_t state_cache_bytes;
+
     /* "auto", "exact": the full head for every token; "screened": only the logits that a request's
      * sampling can use, if the model has the copy for it. auto: screened where the model has the
      * copy and at least 16384 rows. The tokens are the same. "int8": all logits from a copy of the
@@ -267,108 +482,113 @@ typedef struct bitnet_engine_options {
      * copies and few enough of their inputs are not zero; "dense": never; "skip": wherever there are
      * copies. The results are the same. */
     const char *ffn;
+    /* "auto": draft the next tokens from the text itself and check them in one step, where that pays;
+     * "on": always; "off". The tokens are the same. */
+    const char *draft;
     /* "on": every thread but the caller's own is bound to a CPU of its own, beside the one on which
-     * the caller runs at open, where there are enough of them; "off"; "auto" (NULL): off. */
+     * the caller runs at open, where there are enough of them; "off"; "auto": off. */
     const char *pin;
-    bitnet_kv_type kv_type_v; /* of the values; AUTO: as kv_type, which then is the keys' */
-    /* tokens that the KV cache holds, all sequences together; 0: max_seqs * ctx_tokens. With fewer,
-     * requests are admitted as they fit, and the youngest give way when it is full; they are computed
-     * again later, with the same result. */
-    uint32_t kv_tokens;
-    /* time between two tokens of an answer that reading other prompts should not exceed, in
-     * milliseconds: prompts are read in smaller pieces then. 0: no such aim */
-    uint32_t itl_target_ms;
-    /* "auto" (NULL), "on", "off": whether beginnings of texts that are in the KV cache are used again */
-    const char *prefix_cache;
-    /* "auto" (NULL): guess the next tokens from the text itself and check them in one step, where that
-     * pays; "on": always; "off". The tokens are the same. */
-    const char *speculation;
-    uint32_t draft_tokens; /* guesses of one step, at most 8; 0: 4 */
     /* "off" (NULL), "on": notes where the time goes (bitnet_profile_get); "trace": and when. Off costs
      * a branch for each operation. */
     const char *profile;
-    /* Of models with recurrent states (hybrids): memory for states of texts that are put aside, without
-     * which prefix_cache is off. 0: an eighth of the memory that is available, at most one state for
-     * each page of the KV cache and 4096; less than a state takes: none */
-    uint64_t state_cache_bytes;
-    /* "f32" (NULL); "bf16": half the memory, states rounded behind every token */
-    const char *state_type;
-    /* For measurements, not of hybrids: the KV cache is full of random keys and values from the
+    uint32_t draft_tokens; /* of one step, at most BITNET_MAX_DRAFT_TOKENS; 0: 4 */
+    /* 1, for measurements, not of hybrids: the KV cache is full of random keys and values from the
      * beginning, and prompts count as read but for their last tokens, up to a page of them. */
-    int random_kv;
-} bitnet_engine_options;
+    uint32_t random_kv;
+};
 
-BITNET_API void bitnet_engine_options_init(bitnet_engine_options *o);
-/* Reserves all memory that the engine will use. The model must outlive the engine. */
-BITNET_API bitnet_status bitnet_engine_open(bitnet_engine **out, const bitnet_model *m,
-                                            const bitnet_engine_options *o, bitnet_error *err);
-BITNET_API void bitnet_engine_close(bitnet_engine *e);
+/* Everything that the first tokens would otherwise wait for: threads run, pages of weights, caches and
+ * scratch memory are there, and pages of the model's file stay in memory from now on, as far as the
+ * system lets them. After it steps cause no page faults, except for constraints. The engine must have
+ * no requests and no sequences of bitnet_eval; nothing is kept of it, and a profile begins anew. */
+BITNET_API bitnet_status bitnet_engine_warmup(bitnet_engine *e, bitnet_error *err);
 
-typedef struct bitnet_engine_info {
-    size_t size;
-    uint32_t threads, ctx_tokens, max_seqs, max_batch_tokens;
-    const char *kv_type;
-    uint64_t kv_bytes, scratch_bytes; /* reserved at open */
-    const char *head;                 /* "exact", "screened" or "int8" */
-    /* logits so far, by token: all of them computed; only survivors of the screening; of the former
-     * those where too many survived */
-    uint64_t head_full, head_screened, head_fallbacks;
-    uint64_t head_survivors, head_survivors_max; /* rows computed for screened tokens */
-    uint64_t head_histogram[20]; /* i: tokens with more than 2^(i-1), up to 2^i survivors */
-    const char *ffn;             /* "auto" or "skip"; "dense" also where there are no copies */
-    /* tokens decoded alone, where there are copies; their bytes of the feed-forward matrices `up` and
-     * `down`, if all were read and really read; how many of these matrices were taken in part */
-    uint64_t ffn_tokens, ffn_dense_bytes, ffn_read_bytes, ffn_up_skipped, ffn_down_skipped;
-    uint32_t pinned; /* threads bound to a CPU */
-    /* the KV cache: pages of so many tokens; those that are free, and those that are kept for texts
-     * to come but given up when needed; how many sequences of ctx_tokens fit */
-    uint32_t kv_page_tokens, kv_pages, kv_pages_free, kv_pages_cached, kv_seqs_full;
-    uint64_t kv_token_bytes;
-    const char *kv_type_v;
-    uint32_t n_running, n_waiting; /* answers */
-    /* prompt_tokens: computed, not those found in the prefix cache; recomputed_tokens: once more, after
-     * an answer gave way (preemptions) */
-    uint64_t steps, preemptions, recomputed_tokens, prompt_tokens, answer_tokens;
-    uint64_t prefix_queries, prefix_hits, prefix_queried_tokens, prefix_hit_tokens;
-    uint64_t draft_tokens, draft_accepted; /* guesses checked, and right */
-    uint64_t step_ns, forward_ns; /* time in steps of requests, and of it in forward passes */
+/* What has been done so far. */
+typedef struct bitnet_work_info {
+    uint64_t steps;
+    uint64_t prompt_tokens; /* computed, not those found in the prefix cache */
+    uint64_t generated_tokens;
+    uint64_t preemptions;       /* choices that gave way to others */
+    uint64_t recomputed_tokens; /* computed once more after that */
+    uint64_t step_ns;           /* time in steps of requests */
+    uint64_t forward_ns;        /* of it in forward passes */
     /* of matrices that these forward passes have read: layers, less what was left out of feed-forward
      * matrices; the head, or the copy that screens or replaces it and rows computed after screening */
     uint64_t weight_bytes;
-    const char *hugepages; /* what caches and scratch memory lie in, as in bitnet_model_info */
-    uint64_t locked_bytes; /* of them */
-    /* rows of which screening read the second half of the copy, too, for head_screened and
-     * head_fallbacks together */
-    uint64_t head_refined;
-    /* recurrent states, of hybrids, else 0: bytes of one; reserved in all, for max_seqs of them, guesses
-     * beside them, and those put aside; how many of these there is room for, and are there */
-    uint64_t state_seq_bytes, state_bytes;
-    uint32_t state_snapshots, state_snapshots_used;
-    /* states put aside so far; texts that began with one; given up for others, not with their pages */
-    uint64_t state_saves, state_restores, state_evictions;
-} bitnet_engine_info;
-/* Everything that the first tokens would otherwise wait for: threads run, pages of weights, caches and
- * scratch memory are there, and pages of the model's file stay in memory from now on, as far as the
- * system lets them. After it steps cause no page faults, except for grammars. The engine must have no
- * requests and no sequences of bitnet_eval; nothing is kept of it, and a profile begins anew. */
-BITNET_API bitnet_status bitnet_engine_warmup(bitnet_engine *e, bitnet_error *err);
-BITNET_API void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
+    uint64_t reserved[8];
+} bitnet_work_info;
 
-/* Of one layer: tokens that were looked at, those for which rows of `up` or columns of `down` were
- * left out, and the mean share of gates above zero and of inputs of `down` that are not zero. */
-typedef struct bitnet_ffn_layer {
+/* The KV cache: pages of so many tokens. */
+typedef struct bitnet_kv_info {
+    const char *type, *type_v; /* of keys, of values */
+    uint64_t bytes;            /* reserved at open */
+    uint64_t token_bytes;
+    uint32_t page_tokens, pages, pages_free;
+    uint32_t pages_cached; /* kept for texts to come, but given up when needed */
+    uint64_t seqs_full;    /* how many sequences of ctx_tokens fit */
+    uint64_t reserved[8];
+} bitnet_kv_info;
+
+/* Beginnings of texts found in the KV cache. */
+typedef struct bitnet_prefix_info {
+    uint64_t queries, hits, queried_tokens, hit_tokens;
+    uint64_t reserved[8];
+} bitnet_prefix_info;
+
+/* Recurrent states of hybrids, else 0. Those put aside for texts to come are snapshots. */
+typedef struct bitnet_state_info {
+    uint64_t seq_bytes; /* of one state */
+    uint64_t bytes;     /* reserved: max_seqs of them, drafts beside them, snapshots */
+    uint32_t snapshots, snapshots_used; /* room for; are there */
+    uint64_t saves, restores;           /* snapshots made; texts that began with one */
+    uint64_t evictions;                 /* given up for others, not with their pages */
+    uint64_t reserved[8];
+} bitnet_state_info;
+
+typedef struct bitnet_draft_info {
+    uint64_t tokens, accepted; /* checked, and right */
+    uint64_t reserved[8];
+} bitnet_draft_info;
+
+typedef struct bitnet_head_info {
+    const char *type; /* "exact", "screened" or "int8" */
+    /* logits so far, by token: all of them computed; only survivors of the screening; of the former
+     * those where too many survived */
+    uint64_t full, screened, fallbacks;
+    uint64_t survivors, survivors_max; /* rows computed for screened tokens */
+    uint64_t refined;       /* rows of which screening read the second half of the copy, too */
+    uint64_t histogram[20]; /* i: tokens with more than 2^(i-1), up to 2^i survivors */
+    uint64_t reserved[8];
+} bitnet_head_info;
+
+typedef struct bitnet_ffn_info {
+    const char *type; /* "auto" or "skip"; "dense" also where there are no copies */
+    /* tokens decoded alone, where there are copies; their bytes of the feed-forward matrices `up` and
+     * `down`, if all were read and really read; how many of these matrices were taken in part */
+    uint64_t tokens, dense_bytes, read_bytes, up_skipped, down_skipped;
+    uint64_t reserved[8];
+} bitnet_ffn_info;
+
+typedef struct bitnet_engine_info {
     size_t size;
-    uint64_t up_seen, up_skipped, down_seen, down_skipped;
-    double gates, inputs;
-    /* with or without copies, of one token in about sixteen steps: tokens, mean shares of gates above
-     * zero and of inputs of `down` that are zero */
-    uint64_t sampled;
-    double sampled_gates, sampled_zeros;
-} bitnet_ffn_layer;
-BITNET_API int bitnet_engine_ffn_layer(const bitnet_engine *e, uint32_t layer,
-                                       bitnet_ffn_layer *info); /* 0 past the end */
+    uint32_t threads, pinned; /* pinned: bound to a CPU */
+    uint32_t ctx_tokens, max_seqs, max_batch_tokens;
+    uint32_t n_running, n_waiting; /* choices */
+    uint32_t reserved_word;
+    const char *hugepages;  /* what caches and scratch memory lie in, as in bitnet_model_memory */
+    uint64_t scratch_bytes; /* reserved at open, beside the caches */
+    uint64_t locked_bytes;  /* of caches and scratch memory */
+    bitnet_work_info work;
+    bitnet_kv_info kv;
+    bitnet_prefix_info prefix;
+    bitnet_state_info states;
+    bitnet_draft_info draft;
+    bitnet_head_info head;
+    bitnet_ffn_info ffn;
+} bitnet_engine_info;
+BITNET_API bitnet_status bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 
-/* --- the plain door: scoring and research ---
+/* --- logits, for scoring and research ---
  * Appends n tokens to sequence `seq` (0 .. max_seqs-1) and writes their logits, [n][n_vocab]
  * floats, or those of the last token only, [n_vocab], when `last_only`. logits may be NULL. A
  * sequence keeps its place and its pages of the KV cache until it is reset, and requests have what is
@@ -386,152 +606,208 @@ typedef enum bitnet_pooling {
 
 typedef struct bitnet_embed_options {
     size_t size;
+    const char *normalize; /* "auto": divided by its length, so that this is 1; "off": as it is */
     bitnet_pooling pooling;
-    uint32_t no_normalize; /* 1: as it is; 0: divided by its length, so that this is 1 */
+    uint32_t reserved_word;
 } bitnet_embed_options;
-BITNET_API void bitnet_embed_options_init(bitnet_embed_options *o);
 
 typedef struct bitnet_embed_input {
     const int32_t *tokens;
     size_t n_tokens; /* at least 1, and not more than ctx_tokens */
 } bitnet_embed_input;
 
-/* The vectors of n texts, out[n][n_embd], several texts in a step where sequences are free; one is
- * brought by the call, which never needs an answer's. BITNET_E_STATE: there are not enough free pages of
- * the KV cache now. Same bits whatever the company. Sequences and pages are given back before it
+/* The vectors of n texts, out[n][n_embd], several texts in a step where sequences are free; the call
+ * brings one of its own and never needs a request's. BITNET_E_STATE: there are not enough free pages
+ * of the KV cache now. Same bits whatever the company. Sequences and pages are given back before it
  * returns; neither requests nor sequences in use are touched. If it fails, `out` may be written in
  * part. */
 BITNET_API bitnet_status bitnet_embed(bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
                                       const bitnet_embed_options *o, float *out, bitnet_error *err);
 
-/* --- requests --- */
+/* ================================================================== files */
 
-typedef struct bitnet_logit_bias {
-    int32_t token;
-    float bias; /* added to its logit; -INFINITY forbids it */
-} bitnet_logit_bias;
+/* --- looking into files --- */
 
-/* How a token is chosen. Each step works on what the ones before have left: bias; penalties
- * (repetition, presence and frequency, DRY); what a grammar allows; top-n-sigma; top-k; typical; top-p;
- * min-p; temperature and the draw. docs/use/sampling.md has the formulas. */
-typedef struct bitnet_sampling {
-    float temperature; /* 0: greedy                                   */
-    float top_p;       /* 1: off                                      */
-    float min_p;       /* 0: off                                      */
-    uint32_t top_k;    /* 0: off                                      */
-    uint64_t seed;     /* same seed, same text                        */
-    float typical_p;   /* 1 or 0: off                                 */
-    float
-        top_n_sigma; /* 0: off; else keeps logits within so many standard deviations of the best */
-    uint32_t
-        adaptive; /* 1: top-k and top-p both of the whole distribution, the smaller set counts */
-    float repetition_penalty;                  /* of prompt and answer; 1 or 0: off */
-    float presence_penalty, frequency_penalty; /* of the answer; 0: off */
-    uint32_t penalty_last_n;                   /* tokens they look back on; 0: all */
-    float dry_multiplier;                      /* 0: off */
-    float dry_base;                            /* 0: 1.75 */
-    uint32_t dry_allowed_length;               /* repetitions shorter than this are free; 0: 2 */
-    uint32_t dry_last_n;                       /* tokens it looks back on; 0: all */
-    /* strings no repetition goes across; copied. NULL: "\n", ":", "\"" and "*" */
-    const char *const *dry_breakers;
-    size_t n_dry_breakers;
-    const struct bitnet_logit_bias *logit_bias; /* copied; several of one token add up */
-    size_t n_logit_bias;
-} bitnet_sampling;
-/* temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, seed 0, the rest off */
-BITNET_API void bitnet_sampling_init(bitnet_sampling *s);
+typedef struct bitnet_file bitnet_file; /* a model file or folder opened for looking */
 
-/* What a model's file recommends is written over these members of s; what it is silent about stays.
- * Returns bits of enum bitnet_sampling_given. s may be NULL. The library itself follows a request only. */
-enum bitnet_sampling_given {
-    BITNET_SAMPLING_TEMPERATURE = 1u << 0,
-    BITNET_SAMPLING_TOP_K = 1u << 1,
-    BITNET_SAMPLING_TOP_P = 1u << 2,
-    BITNET_SAMPLING_MIN_P = 1u << 3,
-    BITNET_SAMPLING_REPETITION_PENALTY = 1u << 4,
-    BITNET_SAMPLING_PENALTY_LAST_N = 1u << 5
-};
-BITNET_API uint32_t bitnet_model_sampling(const bitnet_model *m, bitnet_sampling *s);
+BITNET_API bitnet_status bitnet_file_open(bitnet_file **out, const char *path, bitnet_error *err);
+BITNET_API void bitnet_file_close(bitnet_file *f);
+BITNET_API const char *bitnet_file_format(const bitnet_file *f); /* "GGUF v3" or "safetensors" */
+BITNET_API uint64_t bitnet_file_bytes(const bitnet_file *f);
+BITNET_API size_t bitnet_file_n_meta(const bitnet_file *f);
+/* i-th metadata entry; key and type are borrowed. type: "u32", "f32", "str", "bool", "str[128256]",
+ * ...; value: as JSON text, long arrays cut. */
+BITNET_API bitnet_status bitnet_file_meta(const bitnet_file *f, size_t i, const char **key,
+                                          const char **type, char *value, size_t *n);
+BITNET_API size_t bitnet_file_n_tensors(const bitnet_file *f);
+/* As bitnet_model_sampling. */
+BITNET_API uint32_t bitnet_file_sampling(const bitnet_file *f, bitnet_sampling *s);
 
-typedef struct bitnet_request {
+/* What the metadata says the model is; no weight is looked at. */
+typedef struct bitnet_file_model {
     size_t size;
-    const int32_t *tokens; /* the whole prompt; copied */
-    size_t n_tokens;
-    uint32_t max_new_tokens; /* 0: as many as fit the context and the KV cache */
-    bitnet_sampling sampling;
-    const char *const *stop; /* stop strings; copied */
-    size_t n_stop;
-    uint32_t ignore_end;     /* 1: end-of-text tokens do not end the answer */
-    uint32_t show_special;   /* 1: special tokens appear in the text        */
-    uint32_t n_choices;      /* answers to the same prompt; 0: 1. Choice i draws with seed + i */
-    uint32_t logprobs;       /* 1: events carry log-probabilities           */
-    uint32_t n_top_logprobs; /* with logprobs: so many of the likeliest, at most 20 */
-    uint32_t timeout_ms;     /* from submit on; 0: none                   */
-    /* the answer must match: GBNF text, or a JSON Schema, or any JSON object (at most one of them).
-     * It is brought to its end within max_new_tokens and the context; a form whose shortest answer
-     * may not fit is refused (BITNET_E_LIMIT). docs/use/constrained.md */
-    const char *grammar, *json_schema;
-    uint32_t json_object;
-    uint32_t no_cache; /* 1: the prefix cache is neither read nor filled  */
-} bitnet_request;
-BITNET_API void bitnet_request_init(bitnet_request *r);
+    const char *architecture; /* borrowed from the file */
+    uint32_t n_vocab, n_embd, n_ff, n_head, n_head_kv, head_dim, n_ctx_train;
+    uint32_t n_layer, n_attention, n_delta; /* n_layer: the two together */
+    uint32_t attention_every;               /* the n-th layers are those; 0: not regularly */
+    uint32_t n_mtp;                         /* layers behind the last, to draft tokens */
+    uint32_t delta_k_heads, delta_v_heads, delta_k_dim, delta_v_dim, delta_taps; /* of delta nets */
+    uint32_t rotation_block;    /* 0: no input of a matrix is rotated */
+    uint32_t rotation_signs;    /* +-1 that are stored; 0: all are +1 */
+    uint32_t rotated_embedding; /* 1: its rows are turned back */
+    uint64_t n_rotated;         /* matrices with a rotated input, the head among them */
+    uint64_t state_bytes;       /* of a sequence, whatever its length: delta nets, in f32 */
+    uint64_t kv_token_bytes;    /* of a token, in f16: attention */
+} bitnet_file_model;
+/* An error: the model cannot be read here, and why. */
+BITNET_API bitnet_status bitnet_file_get_model(const bitnet_file *f, bitnet_file_model *model,
+                                               bitnet_error *err);
 
-typedef enum bitnet_finish {
-    BITNET_FINISH_NONE = 0,
-    BITNET_FINISH_END,    /* the model ended it, or its form  */
-    BITNET_FINISH_STOP,   /* a stop string appeared           */
-    BITNET_FINISH_LENGTH, /* max_new_tokens or the context    */
-    BITNET_FINISH_CANCELLED,
-    BITNET_FINISH_ERROR,  /* see error                        */
-    BITNET_FINISH_TIMEOUT /* timeout_ms has passed            */
-} bitnet_finish;
+typedef struct bitnet_tensor_info {
+    size_t size;
+    const char *name;
+    const char *type; /* storage type: "I2_S", "TQ2_0", "BF16", "U8 packed", ... */
+    uint64_t n_dims;
+    uint64_t dims[4]; /* innermost (input) dimension first */
+    uint64_t bytes, offset;
+    double bits_per_weight;
+    uint32_t is_ternary_type; /* 1: a storage type made for ternary or binary weights */
+    uint32_t is_matrix;       /* 1: a linear projection of a layer                    */
+    /* 1: gives a delta net its decays or strengths. Published files have some of them in floats;
+     * then they are a few in a thousand weights, and is_matrix is 0 */
+    uint32_t is_gate;
+    /* 1: in packed form only: its bytes are what it took before, and not in the file */
+    uint32_t is_packed;
+} bitnet_tensor_info;
+BITNET_API bitnet_status bitnet_file_tensor(const bitnet_file *f, size_t i,
+                                            bitnet_tensor_info *info);
 
-typedef struct bitnet_logprob {
-    int32_t token;
-    float logprob; /* natural logarithm, of the plain distribution before any sampling option */
-} bitnet_logprob;
+/* What is really in a tensor: read and counted, not believed. Integer codes for ternary types,
+ * values for float types that turn out to be (codes times one scale), otherwise values is "other". */
+typedef struct bitnet_tensor_stats {
+    size_t size;
+    uint64_t count[4];  /* how many weights are -1, 0, +1, +2 times the scale   */
+    const char *values; /* "{-1,+1}", "{-1,0,+1}", "{-1,0,+1,+2}", "other"     */
+    const char *dtype;  /* "binary", "ternary", "quaternary", "float"          */
+    double zero_share;
+    double scale_min, scale_max; /* equal if there is one scale; 0 for float tensors */
+    uint64_t n_scales;           /* distinct places that hold a scale                     */
+    uint64_t dead_rows;          /* rows of zeros only                                    */
+    double value_min, value_max, mean_abs;
+    uint64_t n_nonfinite;
+} bitnet_tensor_stats;
+BITNET_API bitnet_status bitnet_file_tensor_stats(const bitnet_file *f, size_t i,
+                                                  bitnet_tensor_stats *stats, bitnet_error *err);
 
-/* One event: a piece of a prompt was read (token -1, finish NONE), or there is a new token with the
- * text it completes, or an answer ended; then no more come about this choice, and after the last
- * choice none about the request. Pointers are borrowed until the next bitnet_step. */
-typedef struct bitnet_event {
-    uint64_t id;
-    int32_t token;    /* -1: no new token */
-    const char *text; /* complete UTF-8 characters only; may be empty; not 0-terminated */
-    size_t text_bytes;
-    bitnet_finish finish;                   /* NONE while the answer goes on   */
-    const char *error;                      /* with FINISH_ERROR: the sentence */
-    uint32_t n_prompt, n_read, n_generated; /* n_read: tokens of the prompt read so far */
-    uint64_t prefill_ns, decode_ns;         /* so far */
-    uint32_t choice;                        /* of n_choices */
-    uint32_t n_cached;                      /* of the prompt: tokens found in the prefix cache */
-    float logprob;                          /* of the token, if asked for */
-    uint32_t n_top;                         /* likeliest tokens, best first, if asked for */
-    const bitnet_logprob *top;
-    double repetition; /* share of the answer's 3-grams that stood in it before, so far */
-    /* from bitnet_submit to the step that began to read the prompt; 0 before it. One for all choices */
-    uint64_t queue_ns;
-} bitnet_event;
+/* --- making models --- */
 
-/* Takes all memory that the request will need. Refused are requests that the KV cache could not hold
- * even alone. */
-BITNET_API bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
-                                       bitnet_error *err);
-/* All its answers end with the next step that is computed. BITNET_E_ARG: there is no such request (any
- * more). */
-BITNET_API bitnet_status bitnet_cancel(bitnet_engine *e, uint64_t id);
-/* Computes one step of those requests that can run, and reports what happened. *n: room in, at least
- * 1; count out. What does not fit is reported by the following calls, before the next step is
- * computed. *n is 0 only when there is nothing to do. */
-BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, size_t *n,
-                                     bitnet_error *err);
+typedef struct bitnet_convert_options {
+    size_t size;
+    /* ternary matrices: "keep", "i2_s", "tq2_0", "tq1_0", "iq2_bn", "iq1_bn", "q1_0", "q2_0", "pq2_0",
+     * "ptq1_0"; NULL: i2_s where shapes and scales allow, else the nearest that holds them */
+    const char *type;
+    /* embedding and head: "keep", "f32", "f16", "bf16", "q8_0", "q6_k", "q4_0", "q4_k" */
+    const char *head_type;
+    const char *i2s_layout; /* of the input, as in bitnet_model_options */
+    const char *name;       /* general.name; NULL: keep, or the folder's name */
+    bitnet_progress_fn progress;
+    void *progress_user;
+    uint32_t overwrite; /* 1: an existing output file may be replaced     */
+    /* 1: scales may be rounded to the 16 bits of tq1_0, tq2_0, iq1_bn, q1_0, q2_0, pq2_0, ptq1_0; 0: such a
+     * conversion is refused. Weights never change. */
+    uint32_t allow_scale_rounding;
+    /* 1: weights as the kernels of this CPU want them, with what is made at open beside them, so that a
+     * model is mapped and runs (docs/tune/packed.md). Types and scales stay as they are */
+    uint32_t packed;
+    uint32_t threads;    /* packed: that will run it, for the choice of a layout; 0: all cores */
+    const char *layout;  /* packed: as in bitnet_model_options */
+    const char *backend; /* packed: as in bitnet_model_options */
+} bitnet_convert_options;
+/* Safetensors or GGUF in, GGUF out. The output appears whole or not at all. */
+BITNET_API bitnet_status bitnet_convert(const char *in_path, const char *out_path,
+                                        const bitnet_convert_options *o, bitnet_error *err);
+
+typedef struct bitnet_synth_options {
+    size_t size;
+    /* as in bitnet_convert_options; defaults i2_s and f16, or what the published model has */
+    const char *type, *head_type;
+    /* a GGUF or tokenizer.json to take the tokenizer from; NULL: a byte vocabulary */
+    const char *vocab_path;
+    /* "0.3:0.1" or "0.3:0.1,0.4:0.2,...": about these shares of gates above zero and of nonzero inputs
+     * of `down`, the list stretched over the layers; made by rows of zeros in `gate` and zeros in the
+     * norm before `down`. "trained": those of the embedded model. NULL: as chance has it, about
+     * 0.5:0.33. For shapes with ReLU^2 */
+    const char *ffn_density;
+    bitnet_progress_fn progress;
+    void *progress_user;
+    uint64_t seed;
+    uint32_t n_layer; /* 0: the shape's own; fewer for quick tests */
+    uint32_t overwrite;
+    uint64_t mtp; /* 1: with a layer that drafts tokens; only models with delta nets have one */
+} bitnet_synth_options;
+/* Writes a random-weight ternary model with the dimensions of a real one: "2b-4t", "falcon-e-1b",
+ * "llama3-8b", ... */
+BITNET_API bitnet_status bitnet_synth(const char *shape, const char *out_path,
+                                      const bitnet_synth_options *o, bitnet_error *err);
+/* i-th shape; NULL past the end */
+BITNET_API const char *bitnet_synth_shape(size_t i, const char **description);
+
+/* --- packed weights (`cache` in bitnet_model_options) --- */
+
+typedef struct bitnet_cache_entry {
+    size_t size;        /* set by the library */
+    const char *path;   /* of the entry */
+    const char *source; /* the model that it was made of; "" if it cannot be read */
+    uint64_t bytes;
+    uint64_t used_s;  /* when it was last opened, in seconds since 1970 */
+    uint32_t good;    /* 1: of this version, and whole as far as its head tells */
+    uint32_t current; /* 1: the model is there, unchanged */
+} bitnet_cache_entry;
+/* Called for each; strings are borrowed until it returns. Not 0: enough. */
+typedef int (*bitnet_cache_fn)(void *user, const bitnet_cache_entry *e);
+BITNET_API bitnet_status bitnet_cache_list(const char *folder, bitnet_cache_fn fn, void *user,
+                                           bitnet_error *err);
+/* Removes all entries; models that use one go on. n, bytes: what was removed; may be NULL. */
+BITNET_API bitnet_status bitnet_cache_clear(const char *folder, uint64_t *n, uint64_t *bytes,
+                                            bitnet_error *err);
+/* Every checksum of an entry, or of a GGUF with packed weights. BITNET_E_FORMAT: it is damaged. */
+BITNET_API bitnet_status bitnet_cache_verify(const char *path, bitnet_progress_fn progress,
+                                             void *progress_user, bitnet_error *err);
+
+/* ================================================================== measuring */
+
+/* --- perplexity --- */
+
+typedef enum bitnet_ppl_protocol {
+    BITNET_PPL_WINDOWS = 0,  /* consecutive windows, every position but the first scored     */
+    BITNET_PPL_LLAMA_CPP = 1 /* BOS at the start of each window, second half scored          */
+} bitnet_ppl_protocol;
+
+typedef struct bitnet_ppl_options {
+    size_t size;
+    uint32_t ctx_tokens; /* 0: 512, or the engine's context if smaller */
+    bitnet_ppl_protocol protocol;
+    bitnet_progress_fn progress;
+    void *progress_user;
+} bitnet_ppl_options;
+
+typedef struct bitnet_ppl_result {
+    size_t size;
+    uint64_t n_tokens; /* scored */
+    uint64_t n_windows;
+    double nll_per_token, perplexity, std_error; /* of the perplexity */
+    uint64_t ns;
+} bitnet_ppl_result;
+BITNET_API bitnet_status bitnet_perplexity(bitnet_engine *e, const int32_t *tokens, size_t n_tokens,
+                                           const bitnet_ppl_options *o, bitnet_ppl_result *result,
+                                           bitnet_error *err);
 
 /* --- health ---
  * Signs that something is wrong with a model, a machine or a way of sampling. Which values are good and
  * which are not depends on the model: docs/serve/health.md. */
 typedef struct bitnet_health {
     size_t size;
-    uint64_t answers;  /* ended, with at least three tokens */
+    uint64_t choices;  /* that ended with at least three tokens */
     double repetition; /* running mean of what their last events said, over about 16 of them */
     uint64_t logit_rows, nonfinite_rows; /* rows of logits; those with a value that is not finite */
     uint64_t ffn_samples;                /* as `sampled` in bitnet_ffn_layer */
@@ -539,7 +815,7 @@ typedef struct bitnet_health {
     double kv_used, kv_cached;           /* shares of the pages: in use; kept for texts to come */
     uint64_t scrub_passes, scrub_mismatches; /* as in bitnet_scrub */
 } bitnet_health;
-BITNET_API void bitnet_engine_health(const bitnet_engine *e, bitnet_health *health);
+BITNET_API bitnet_status bitnet_engine_health(const bitnet_engine *e, bitnet_health *health);
 
 /* Keys, or values. Every row of a head (one token) is scaled to its largest value and rounded to 8 bits,
  * whatever the cache's type. */
@@ -548,6 +824,7 @@ typedef struct bitnet_kv_side_health {
     double peaks;        /* share of codes +-127; at least one a row is */
     double saturated;    /* share of stored values at the largest that the cache's type can hold */
     double max_abs;      /* of all values */
+    uint64_t reserved[4];
 } bitnet_kv_side_health;
 
 typedef struct bitnet_kv_health {
@@ -558,6 +835,21 @@ typedef struct bitnet_kv_health {
 /* A sample of what the cache holds of one layer, about 32 pages, in about a millisecond. */
 BITNET_API bitnet_status bitnet_engine_kv_health(const bitnet_engine *e, uint32_t layer,
                                                  bitnet_kv_health *health, bitnet_error *err);
+
+/* Of one layer: tokens that were looked at, those for which rows of `up` or columns of `down` were
+ * left out, and the mean share of gates above zero and of inputs of `down` that are not zero. */
+typedef struct bitnet_ffn_layer {
+    size_t size;
+    uint64_t up_seen, up_skipped, down_seen, down_skipped;
+    double gates, inputs;
+    /* with or without copies, of one token in about sixteen steps: tokens, mean shares of gates above
+     * zero and of inputs of `down` that are zero */
+    uint64_t sampled;
+    double sampled_gates, sampled_zeros;
+} bitnet_ffn_layer;
+/* 0 past the end */
+BITNET_API int bitnet_engine_ffn_layer(const bitnet_engine *e, uint32_t layer,
+                                       bitnet_ffn_layer *info);
 
 /* Checksums of the weights as they lie in memory. The first pass takes them, later ones compare. They
  * belong to the engine, which takes the memory for them with the first call: 8 bytes a block. */
@@ -579,18 +871,18 @@ BITNET_API bitnet_status bitnet_engine_scrub(bitnet_engine *e, uint64_t max_byte
  * worker is at one operation, so that the entries of one worker add up to the time of the steps;
  * worker 0 is the caller. */
 typedef enum bitnet_phase {
-    BITNET_PHASE_PREFILL = 0, /* steps that read prompts, perhaps beside answers */
-    BITNET_PHASE_DECODE = 1   /* steps with one token of every answer            */
+    BITNET_PHASE_PREFILL = 0, /* steps that read prompts, perhaps beside new tokens */
+    BITNET_PHASE_DECODE = 1   /* steps with one token of every choice               */
 } bitnet_phase;
 
 typedef struct bitnet_profile_entry {
     size_t size;
     bitnet_phase phase;
     uint32_t worker;
-    int32_t layer;  /* -1: of none */
     const char *op; /* "q", "attention", "quantise", "wait", ... */
     const char
-        *kind; /* "matrix", "norm", "quantise", "attention", "head", "sampling", "wait", ... */
+        *kind;     /* "matrix", "norm", "quantise", "attention", "head", "sampling", "wait", ... */
+    int64_t layer; /* -1: of none */
     uint64_t ns, calls;
     uint64_t bytes; /* of weights and keys and values read; activations are not counted */
     uint64_t macs;  /* products of matrices and attention */
@@ -598,12 +890,15 @@ typedef struct bitnet_profile_entry {
 /* The i-th entry, in the order of phase, worker, layer and operation; many are empty. 0 past the end. */
 BITNET_API int bitnet_profile_get(const bitnet_engine *e, size_t i, bitnet_profile_entry *entry);
 
+typedef struct bitnet_profile_phase {
+    uint64_t steps, tokens, ns; /* tokens: computed, drafts as well */
+    uint64_t reserved[4];
+} bitnet_profile_phase;
+
 typedef struct bitnet_profile_info {
     size_t size;
-    struct {
-        uint64_t steps, tokens, ns; /* tokens: computed, guesses as well */
-    } phases[2];                    /* by bitnet_phase */
-    uint32_t workers;
+    bitnet_profile_phase phases[2]; /* by bitnet_phase */
+    uint64_t workers;
     double mark_ns;      /* what noting costs, each time */
     uint64_t marks;      /* of the worker that has most of them */
     uint64_t spans_room; /* trace: of a worker; 0 without */
@@ -622,188 +917,16 @@ typedef struct bitnet_profile_span {
     int32_t layer;
     const char *op, *kind;
 } bitnet_profile_span;
+/* 0 past the end */
 BITNET_API int bitnet_profile_get_span(const bitnet_engine *e, uint32_t worker, size_t i,
-                                       bitnet_profile_span *span); /* 0 past the end */
+                                       bitnet_profile_span *span);
 
-/* ------------------------------------------------------------------ looking into files */
-
-typedef struct bitnet_file bitnet_file; /* a model file or folder opened for looking */
-
-BITNET_API bitnet_status bitnet_file_open(bitnet_file **out, const char *path, bitnet_error *err);
-BITNET_API void bitnet_file_close(bitnet_file *f);
-BITNET_API const char *bitnet_file_format(const bitnet_file *f); /* "GGUF v3" or "safetensors" */
-BITNET_API uint64_t bitnet_file_bytes(const bitnet_file *f);
-BITNET_API size_t bitnet_file_n_meta(const bitnet_file *f);
-/* i-th metadata entry; key and type are borrowed. type: "u32", "f32", "str", "bool", "str[128256]",
- * ...; value: as JSON text, long arrays cut. */
-BITNET_API bitnet_status bitnet_file_meta(const bitnet_file *f, size_t i, const char **key,
-                                          const char **type, char *value, size_t *n);
-BITNET_API size_t bitnet_file_n_tensors(const bitnet_file *f);
-BITNET_API uint32_t bitnet_file_sampling(const bitnet_file *f,
-                                         bitnet_sampling *s); /* as of a model */
-
-/* What the metadata says the model is; no weight is looked at. */
-typedef struct bitnet_file_model {
-    size_t size;
-    const char *architecture; /* borrowed from the file */
-    uint32_t n_vocab, n_embd, n_ff, n_head, n_head_kv, head_dim, n_ctx_train;
-    uint32_t n_layer, n_attention, n_delta; /* n_layer: the two together */
-    uint32_t attention_every;               /* the n-th layers are those; 0: not regularly */
-    uint32_t n_mtp;                         /* layers behind the last, to draft tokens */
-    uint32_t delta_k_heads, delta_v_heads, delta_k_dim, delta_v_dim, delta_taps; /* of delta nets */
-    uint64_t state_bytes;       /* of a sequence, whatever its length: delta nets, in f32 */
-    uint64_t kv_token_bytes;    /* of a token, in f16: attention */
-    uint32_t rotation_block;    /* 0: no input of a matrix is rotated */
-    uint32_t rotation_signs;    /* +-1 that are stored; 0: all are +1 */
-    uint64_t n_rotated;         /* matrices with a rotated input, the head among them */
-    uint32_t rotated_embedding; /* 1: its rows are turned back */
-} bitnet_file_model;
-/* An error: the model cannot be read here, and why. */
-BITNET_API bitnet_status bitnet_file_get_model(const bitnet_file *f, bitnet_file_model *model,
-                                               bitnet_error *err);
-
-typedef struct bitnet_tensor_info {
-    size_t size;
-    const char *name;
-    const char *type; /* storage type: "I2_S", "TQ2_0", "BF16", "U8 packed", ... */
-    uint32_t n_dims;
-    uint64_t dims[4]; /* innermost (input) dimension first */
-    uint64_t bytes, offset;
-    double bits_per_weight;
-    int is_ternary_type; /* 1: a storage type made for ternary or binary weights */
-    int is_matrix;       /* 1: a linear projection of a layer                    */
-    /* 1: gives a delta net its decays or strengths. Published files have some of them in floats;
-     * then they are a few in a thousand weights, and is_matrix is 0 */
-    int is_gate;
-    int is_packed; /* 1: in packed form only: its bytes are what it took before, and not in the file */
-} bitnet_tensor_info;
-BITNET_API bitnet_status bitnet_file_tensor(const bitnet_file *f, size_t i,
-                                            bitnet_tensor_info *info);
-
-/* What is really in a tensor: read and counted, not believed. Integer codes for ternary types,
- * values for float types that turn out to be (codes times one scale), otherwise n_values > 4. */
-typedef struct bitnet_tensor_stats {
-    size_t size;
-    uint64_t count[4];  /* how many weights are -1, 0, +1, +2 times the scale   */
-    const char *values; /* "{-1,+1}", "{-1,0,+1}", "{-1,0,+1,+2}", "other"     */
-    const char *dtype;  /* "binary", "ternary", "quaternary", "float"          */
-    double zero_share;
-    double scale_min, scale_max; /* equal if there is one scale; 0 for float tensors */
-    uint64_t n_scales;           /* distinct places that hold a scale                     */
-    uint64_t dead_rows;          /* rows of zeros only                                    */
-    double value_min, value_max, mean_abs;
-    uint64_t n_nonfinite;
-} bitnet_tensor_stats;
-BITNET_API bitnet_status bitnet_file_tensor_stats(const bitnet_file *f, size_t i,
-                                                  bitnet_tensor_stats *stats, bitnet_error *err);
-
-/* ------------------------------------------------------------------ making and judging models */
-
-typedef struct bitnet_convert_options {
-    size_t size;
-    const char *type; /* ternary matrices: "keep", "i2_s", "tq2_0", "tq1_0", "iq2_bn", "iq1_bn",
-                               "q1_0", "q2_0", "pq2_0", "ptq1_0"; NULL: i2_s where shapes and scales
-                               allow, else the nearest that holds them */
-    /* embedding and head: "keep", "f32", "f16", "bf16", "q8_0", "q6_k", "q4_0", "q4_k" */
-    const char *head_type;
-    const char *i2s_layout; /* of the input, as in bitnet_model_options */
-    const char *name;       /* general.name; NULL: keep, or the folder's name */
-    uint32_t overwrite;     /* 1: an existing output file may be replaced     */
-    bitnet_progress_fn progress;
-    void *progress_user;
-    /* 1: scales may be rounded to the 16 bits of tq1_0, tq2_0, iq1_bn, q1_0, q2_0, pq2_0, ptq1_0; 0: such a
-     * conversion is refused. Weights never change. */
-    uint32_t allow_scale_rounding;
-    /* 1: weights as the kernels of this CPU want them, with what is made at open beside them, so that a
-     * model is mapped and runs (docs/tune/packed.md). Types and scales stay as they are */
-    uint32_t packed;
-    const char *layout;  /* packed: as in bitnet_model_options */
-    uint32_t threads;    /* packed: that will run it, for the choice of a layout; 0: all cores */
-    const char *backend; /* packed: as in bitnet_model_options */
-} bitnet_convert_options;
-BITNET_API void bitnet_convert_options_init(bitnet_convert_options *o);
-/* Safetensors or GGUF in, GGUF out. The output appears whole or not at all. */
-BITNET_API bitnet_status bitnet_convert(const char *in_path, const char *out_path,
-                                        const bitnet_convert_options *o, bitnet_error *err);
-
-/* What is kept in a folder of packed weights (`cache` in bitnet_model_options). */
-typedef struct bitnet_cache_entry {
-    size_t size;
-    const char *path;   /* of the entry */
-    const char *source; /* the model that it was made of; "" if it cannot be read */
-    uint64_t bytes;
-    uint64_t used_s;  /* when it was last opened, in seconds since 1970 */
-    uint32_t good;    /* 1: of this version, and whole as far as its head tells */
-    uint32_t current; /* 1: the model is there, unchanged */
-} bitnet_cache_entry;
-/* Called for each; strings are borrowed until it returns. Not 0: enough. */
-typedef int (*bitnet_cache_fn)(void *user, const bitnet_cache_entry *e);
-BITNET_API bitnet_status bitnet_cache_list(const char *folder, bitnet_cache_fn fn, void *user,
-                                           bitnet_error *err);
-/* Removes all entries; models that use one go on. n, bytes: what was removed; may be NULL. */
-BITNET_API bitnet_status bitnet_cache_clear(const char *folder, uint64_t *n, uint64_t *bytes,
-                                            bitnet_error *err);
-/* Every checksum of an entry, or of a GGUF with packed weights. BITNET_E_FORMAT: it is damaged. */
-BITNET_API bitnet_status bitnet_cache_verify(const char *path, bitnet_progress_fn progress,
-                                             void *progress_user, bitnet_error *err);
-
-typedef struct bitnet_synth_options {
-    size_t size;
-    /* as in bitnet_convert_options; defaults i2_s and f16, or what the published model has */
-    const char *type, *head_type;
-    /* a GGUF or tokenizer.json to take the tokenizer from; NULL: a byte vocabulary */
-    const char *vocab_path;
-    uint64_t seed;
-    uint32_t n_layer; /* 0: the shape's own; fewer for quick tests */
-    uint32_t overwrite;
-    bitnet_progress_fn progress;
-    void *progress_user;
-    /* "0.3:0.1" or "0.3:0.1,0.4:0.2,...": about these shares of gates above zero and of nonzero inputs
-     * of `down`, the list stretched over the layers; made by rows of zeros in `gate` and zeros in the
-     * norm before `down`. "trained": those of the embedded model. NULL: as chance has it, about
-     * 0.5:0.33. For shapes with ReLU^2 */
-    const char *ffn_density;
-    uint32_t mtp; /* 1: with a layer that drafts tokens; only models with delta nets have one */
-} bitnet_synth_options;
-BITNET_API void bitnet_synth_options_init(bitnet_synth_options *o);
-/* Writes a random ternary model of a named true shape: "2b-4t", "falcon-e-1b", "llama3-8b", ... */
-BITNET_API bitnet_status bitnet_synth(const char *shape, const char *out_path,
-                                      const bitnet_synth_options *o, bitnet_error *err);
-BITNET_API const char *bitnet_synth_shape(size_t i,
-                                          const char **description); /* NULL past the end */
-
-typedef enum bitnet_ppl_protocol {
-    BITNET_PPL_WINDOWS = 0,
-    BITNET_PPL_LLAMA_CPP = 1
-} bitnet_ppl_protocol;
-
-typedef struct bitnet_ppl_options {
-    size_t size;
-    uint32_t ctx_tokens; /* 0: 512, or the engine's context if smaller */
-    /* WINDOWS: consecutive windows, every position but the first scored; LLAMA_CPP: BOS at the
-     * start of each window, second half scored */
-    bitnet_ppl_protocol protocol;
-    bitnet_progress_fn progress;
-    void *progress_user;
-} bitnet_ppl_options;
-BITNET_API void bitnet_ppl_options_init(bitnet_ppl_options *o);
-
-typedef struct bitnet_ppl_result {
-    size_t size;
-    uint64_t n_tokens; /* scored */
-    uint64_t n_windows;
-    double nll_per_token, perplexity, std_error; /* of the perplexity */
-    uint64_t ns;
-} bitnet_ppl_result;
-BITNET_API bitnet_status bitnet_perplexity(bitnet_engine *e, const int32_t *tokens, size_t n_tokens,
-                                           const bitnet_ppl_options *o, bitnet_ppl_result *result,
-                                           bitnet_error *err);
-
-/* ------------------------------------------------------------------ this machine */
+/* --- this machine --- */
 
 typedef struct bitnet_kernel_info {
+    size_t size;
     const char *op, *isa;
-    int supported; /* by this CPU */
+    uint64_t supported; /* 1: by this CPU */
 } bitnet_kernel_info;
 BITNET_API int bitnet_kernel_get(size_t i, bitnet_kernel_info *info); /* 0 past the end */
 /* i-th set of kernels in this library, the best last; NULL past the end */
@@ -825,8 +948,8 @@ typedef struct bitnet_kernel_case {
     const char *op, *isa;
     const char *work;   /* what one call does: "6912x2560, 8 tokens, memory"; "memory": the weights
                          * come from there, "cache": they were used just before */
-    int chosen;         /* 1: the variant that this model's engines take        */
-    int reference;      /* 1: the C version, which the others are compared with */
+    uint32_t chosen;    /* 1: the variant that this model's engines take        */
+    uint32_t reference; /* 1: the C version, which the others are compared with */
     double macs, bytes; /* of one call: products (0: not counted); bytes of weights or input */
 } bitnet_kernel_case;
 /* The i-th case; 0 past the end. Cases that differ in their variant only have the same op and

@@ -5,27 +5,24 @@
 #include "forge/forge.h"
 #include "model/attention/kv_types.h"
 
-void bitnet_engine_options_init(bitnet_engine_options *o)
+void bitnet_sampling_init(bitnet_sampling *s, size_t size)
 {
-    *o = (bitnet_engine_options){.size = sizeof *o};
+    const bitnet_sampling usual = {.temperature = 0.8f,
+                                   .top_p = 0.95f,
+                                   .min_p = 0.05f,
+                                   .top_k = 40,
+                                   .typical_p = 1,
+                                   .repetition_penalty = 1,
+                                   .dry_base = 1.75f,
+                                   .dry_allowed_length = 2};
+    BN_INIT(bitnet_sampling, s, size, &usual);
 }
 
-void bitnet_sampling_init(bitnet_sampling *s)
+void bitnet_request_init(bitnet_request *r, size_t size)
 {
-    *s = (bitnet_sampling){.temperature = 0.8f,
-                           .top_p = 0.95f,
-                           .min_p = 0.05f,
-                           .top_k = 40,
-                           .typical_p = 1,
-                           .repetition_penalty = 1,
-                           .dry_base = 1.75f,
-                           .dry_allowed_length = 2};
-}
-
-void bitnet_request_init(bitnet_request *r)
-{
-    *r = (bitnet_request){.size = sizeof *r};
-    bitnet_sampling_init(&r->sampling);
+    bitnet_request usual = {0};
+    bitnet_sampling_init(&usual.sampling, sizeof usual.sampling);
+    BN_INIT(bitnet_request, r, size, &usual);
 }
 
 bitnet_status bitnet_engine_open(bitnet_engine **out, const bitnet_model *m,
@@ -34,9 +31,8 @@ bitnet_status bitnet_engine_open(bitnet_engine **out, const bitnet_model *m,
     BN_NEED(out, err, "out is NULL");
     *out = NULL;
     BN_NEED(m, err, "the model is NULL");
-    bitnet_engine_options opt;
-    bitnet_engine_options_init(&opt);
-    if (o) bn_copy_sized(&opt, sizeof opt, o);
+    bitnet_engine_options opt = {.size = sizeof opt};
+    BN_TRY(BN_READ(bitnet_engine_options, &opt, o, err));
     BN_NEED(!opt.kv_type || bn_kv_type_name(opt.kv_type), err, "kv_type is unknown");
     BN_NEED(!opt.kv_type_v || bn_kv_type_name(opt.kv_type_v), err, "kv_type_v is unknown");
     return bn_engine_open(out, m->m, &opt, err);
@@ -52,20 +48,19 @@ bitnet_status bitnet_engine_warmup(bitnet_engine *e, bitnet_error *err)
     return bn_engine_warmup(e, err);
 }
 
-void bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info)
+bitnet_status bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info)
 {
-    if (!e || !info) return;
+    if (!e || !info) return BITNET_E_ARG;
     bitnet_engine_info i = {.size = sizeof i};
     bn_engine_info(e, &i);
-    bn_fill_sized(info, &i, sizeof i);
+    return BN_WRITE(bitnet_engine_info, info, &i, NULL);
 }
 
 int bitnet_engine_ffn_layer(const bitnet_engine *e, uint32_t layer, bitnet_ffn_layer *info)
 {
     bitnet_ffn_layer i = {.size = sizeof i};
     if (!e || !info || !bn_engine_ffn_layer(e, layer, &i)) return 0;
-    bn_fill_sized(info, &i, sizeof i);
-    return 1;
+    return BN_WRITE(bitnet_ffn_layer, info, &i, NULL) == BITNET_OK;
 }
 
 bitnet_status bitnet_eval(bitnet_engine *e, uint32_t seq, const int32_t *tokens, size_t n,
@@ -82,19 +77,15 @@ bitnet_status bitnet_eval_reset(bitnet_engine *e, uint32_t seq, bitnet_error *er
     return bn_engine_eval_reset(e, seq, err);
 }
 
-void bitnet_embed_options_init(bitnet_embed_options *o)
-{
-    *o = (bitnet_embed_options){.size = sizeof *o};
-}
-
 bitnet_status bitnet_embed(bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
                            const bitnet_embed_options *o, float *out, bitnet_error *err)
 {
     BN_NEED(e, err, "the engine is NULL");
     BN_NEED((inputs && out) || n == 0, err, "an argument is NULL");
-    bitnet_embed_options opt;
-    bitnet_embed_options_init(&opt);
-    if (o) bn_copy_sized(&opt, sizeof opt, o);
+    bitnet_embed_options opt = {.size = sizeof opt};
+    BN_TRY(BN_READ(bitnet_embed_options, &opt, o, err));
+    if (opt.reserved_word)
+        return bn_fail(err, BITNET_E_UNSUPPORTED, "bitnet_embed_options.reserved_word is not 0");
     BN_NEED(opt.pooling == BITNET_POOL_MEAN || opt.pooling == BITNET_POOL_LAST, err,
             "pooling is unknown");
     for (size_t i = 0; i < n; i++)
@@ -102,13 +93,27 @@ bitnet_status bitnet_embed(bitnet_engine *e, const bitnet_embed_input *inputs, s
     return bn_engine_embed(e, inputs, n, &opt, out, err);
 }
 
+/* It lies inside another struct, so that its size never changes: what it gains is taken from the words
+ * that are reserved. */
+static bitnet_status check_sampling(const bitnet_sampling *s, bitnet_error *err)
+{
+    if (s->size != sizeof *s)
+        return bn_fail(err, BITNET_E_ARG,
+                       "sampling.size is %zu; %zu is expected: bitnet_request_init() sets it",
+                       s->size, sizeof *s);
+    bool unused = s->reserved_word == 0;
+    for (size_t i = 0; i < BN_ARRAY_LEN(s->reserved); i++) unused &= s->reserved[i] == 0;
+    if (unused) return BITNET_OK;
+    return bn_fail(err, BITNET_E_UNSUPPORTED, "a reserved word of the sampling is not 0");
+}
+
 bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                             bitnet_error *err)
 {
     BN_NEED(e && r && id, err, "an argument is NULL");
-    bitnet_request q;
-    bitnet_request_init(&q);
-    bn_copy_sized(&q, sizeof q, r);
+    bitnet_request q = {.size = sizeof q};
+    BN_TRY(BN_READ(bitnet_request, &q, r, err));
+    BN_TRY(check_sampling(&q.sampling, err));
     BN_NEED(q.stop || q.n_stop == 0, err, "stop is NULL");
     return bn_engine_submit(e, &q, id, err);
 }
@@ -121,12 +126,13 @@ bitnet_status bitnet_cancel(bitnet_engine *e, uint64_t id)
 bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, size_t *n, bitnet_error *err)
 {
     BN_NEED(e && events && n, err, "an argument is NULL");
-    return bn_engine_step(e, events, n, err);
-}
-
-void bitnet_ppl_options_init(bitnet_ppl_options *o)
-{
-    *o = (bitnet_ppl_options){.size = sizeof *o};
+    const struct bn_sized *type = BN_SIZED(bitnet_event);
+    const bitnet_event *from;
+    size_t size = events->size;
+    BN_TRY(bn_sized_check(type, size, err));
+    BN_TRY(bn_engine_step(e, &from, n, err));
+    for (size_t i = 0; i < *n; i++) bn_sized_put(type, (char *)events + i * size, size, &from[i]);
+    return BITNET_OK;
 }
 
 bitnet_status bitnet_perplexity(bitnet_engine *e, const int32_t *tokens, size_t n_tokens,
@@ -134,11 +140,10 @@ bitnet_status bitnet_perplexity(bitnet_engine *e, const int32_t *tokens, size_t 
                                 bitnet_error *err)
 {
     BN_NEED(e && tokens && result, err, "an argument is NULL");
-    bitnet_ppl_options opt;
-    bitnet_ppl_options_init(&opt);
-    if (o) bn_copy_sized(&opt, sizeof opt, o);
+    BN_TRY(BN_CHECK_SIZE(bitnet_ppl_result, result, err));
+    bitnet_ppl_options opt = {.size = sizeof opt};
+    BN_TRY(BN_READ(bitnet_ppl_options, &opt, o, err));
     bitnet_ppl_result r = {.size = sizeof r};
     BN_TRY(bn_perplexity(e, tokens, n_tokens, &opt, &r, err));
-    bn_fill_sized(result, &r, sizeof r);
-    return BITNET_OK;
+    return BN_WRITE(bitnet_ppl_result, result, &r, err);
 }

@@ -16,7 +16,8 @@ uint64_t bitnet_file_bytes(const bitnet_file *f) { return f ? bn_file_bytes(f) :
 size_t bitnet_file_n_meta(const bitnet_file *f) { return f ? bn_file_n_meta(f) : 0; }
 uint32_t bitnet_file_sampling(const bitnet_file *f, bitnet_sampling *s)
 {
-    return f ? bn_file_sampling(f, s) : 0;
+    if (!f || (s && BN_CHECK_SIZE(bitnet_sampling, s, NULL) != BITNET_OK)) return 0;
+    return bn_file_sampling(f, s);
 }
 size_t bitnet_file_n_tensors(const bitnet_file *f) { return f ? bn_file_n_tensors(f) : 0; }
 
@@ -33,8 +34,7 @@ bitnet_status bitnet_file_get_model(const bitnet_file *f, bitnet_file_model *mod
     BN_NEED(f && model, err, "an argument is NULL");
     bitnet_file_model m = {.size = sizeof m};
     BN_TRY(bn_file_model(f, &m, err));
-    bn_fill_sized(model, &m, sizeof m);
-    return BITNET_OK;
+    return BN_WRITE(bitnet_file_model, model, &m, err);
 }
 
 bitnet_status bitnet_file_tensor(const bitnet_file *f, size_t i, bitnet_tensor_info *info)
@@ -42,8 +42,7 @@ bitnet_status bitnet_file_tensor(const bitnet_file *f, size_t i, bitnet_tensor_i
     if (!f || !info || i >= bn_file_n_tensors(f)) return BITNET_E_ARG;
     bitnet_tensor_info t = {.size = sizeof t};
     BN_TRY(bn_file_tensor(f, i, &t));
-    bn_fill_sized(info, &t, sizeof t);
-    return BITNET_OK;
+    return BN_WRITE(bitnet_tensor_info, info, &t, NULL);
 }
 
 bitnet_status bitnet_file_tensor_stats(const bitnet_file *f, size_t i, bitnet_tensor_stats *stats,
@@ -51,8 +50,8 @@ bitnet_status bitnet_file_tensor_stats(const bitnet_file *f, size_t i, bitnet_te
 {
     BN_NEED(f && stats, err, "an argument is NULL");
     BN_NEED(i < bn_file_n_tensors(f), err, "there is no such tensor");
+    BN_TRY(BN_CHECK_SIZE(bitnet_tensor_stats, stats, err));
     bitnet_tensor_stats t = {.size = sizeof t};
     BN_TRY(bn_file_tensor_stats(f, i, &t, err));
-    bn_fill_sized(stats, &t, sizeof t);
-    return BITNET_OK;
+    return BN_WRITE(bitnet_tensor_stats, stats, &t, err);
 }

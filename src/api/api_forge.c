@@ -3,22 +3,12 @@
 
 #include "forge/forge.h"
 
-void bitnet_convert_options_init(bitnet_convert_options *o)
-{
-    *o = (bitnet_convert_options){.size = sizeof *o};
-}
-void bitnet_synth_options_init(bitnet_synth_options *o)
-{
-    *o = (bitnet_synth_options){.size = sizeof *o};
-}
-
 bitnet_status bitnet_convert(const char *in_path, const char *out_path,
                              const bitnet_convert_options *o, bitnet_error *err)
 {
     BN_NEED(out_path, err, "the output path is NULL");
-    bitnet_convert_options opt;
-    bitnet_convert_options_init(&opt);
-    if (o) bn_copy_sized(&opt, sizeof opt, o);
+    bitnet_convert_options opt = {.size = sizeof opt};
+    BN_TRY(BN_READ(bitnet_convert_options, &opt, o, err));
     return bn_convert(in_path, out_path, &opt, err);
 }
 
@@ -26,9 +16,8 @@ bitnet_status bitnet_synth(const char *shape, const char *out_path, const bitnet
                            bitnet_error *err)
 {
     BN_NEED(shape && out_path, err, "an argument is NULL");
-    bitnet_synth_options opt;
-    bitnet_synth_options_init(&opt);
-    if (o) bn_copy_sized(&opt, sizeof opt, o);
+    bitnet_synth_options opt = {.size = sizeof opt};
+    BN_TRY(BN_READ(bitnet_synth_options, &opt, o, err));
     return bn_synth(shape, out_path, &opt, err);
 }
 

@@ -20,8 +20,9 @@ int bitnet_kernel_get(size_t i, bitnet_kernel_info *info)
 {
     if (i >= bn_kernel_count || !info) return 0;
     const struct bn_kernel_info *k = &bn_kernel_list[i];
-    *info = (bitnet_kernel_info){k->op, k->isa, (bn_cpu_detect() & k->needs) == k->needs};
-    return 1;
+    const bitnet_kernel_info x = {
+        .op = k->op, .isa = k->isa, .supported = (bn_cpu_detect() & k->needs) == k->needs};
+    return BN_WRITE(bitnet_kernel_info, info, &x, NULL) == BITNET_OK;
 }
 
 /* A level that no kernel was written for is only another name for the one below it: not listed. */
@@ -63,8 +64,7 @@ int bitnet_kernel_timer_case(const bitnet_kernel_timer *t, size_t i, bitnet_kern
 {
     bitnet_kernel_case k = {.size = sizeof k};
     if (!t || !c || !bn_kernel_timer_case(t, i, &k)) return 0;
-    bn_fill_sized(c, &k, sizeof k);
-    return 1;
+    return BN_WRITE(bitnet_kernel_case, c, &k, NULL) == BITNET_OK;
 }
 
 double bitnet_kernel_timer_run(bitnet_kernel_timer *t, size_t i)

@@ -6,8 +6,7 @@ int bitnet_profile_get(const bitnet_engine *e, size_t i, bitnet_profile_entry *e
 {
     bitnet_profile_entry x = {.size = sizeof x};
     if (!e || !entry || !bn_engine_profile_entry(e, i, &x)) return 0;
-    bn_fill_sized(entry, &x, sizeof x);
-    return 1;
+    return BN_WRITE(bitnet_profile_entry, entry, &x, NULL) == BITNET_OK;
 }
 
 bitnet_status bitnet_profile_get_info(const bitnet_engine *e, bitnet_profile_info *info,
@@ -17,8 +16,7 @@ bitnet_status bitnet_profile_get_info(const bitnet_engine *e, bitnet_profile_inf
     bitnet_profile_info x = {.size = sizeof x};
     if (!bn_engine_profile_info(e, &x))
         return bn_fail(err, BITNET_E_STATE, "the engine was opened without a profile");
-    bn_fill_sized(info, &x, sizeof x);
-    return BITNET_OK;
+    return BN_WRITE(bitnet_profile_info, info, &x, err);
 }
 
 void bitnet_profile_reset(bitnet_engine *e)
@@ -31,6 +29,5 @@ int bitnet_profile_get_span(const bitnet_engine *e, uint32_t worker, size_t i,
 {
     bitnet_profile_span x = {.size = sizeof x};
     if (!e || !span || !bn_engine_profile_span(e, worker, i, &x)) return 0;
-    bn_fill_sized(span, &x, sizeof x);
-    return 1;
+    return BN_WRITE(bitnet_profile_span, span, &x, NULL) == BITNET_OK;
 }

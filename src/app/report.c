@@ -23,22 +23,22 @@ struct bn_json *report_model(const bitnet_model_info *m)
     struct bn_json *o = bn_json_object();
     set_text(o, "name", m->name);
     set_text(o, "architecture", m->architecture);
-    set_int(o, "parameters", m->n_params);
-    set_int(o, "parameters_ternary", m->n_params_ternary);
-    set_int(o, "layers", m->n_layer);
-    set_int(o, "vocab", m->n_vocab);
+    set_int(o, "parameters", m->shape.n_params);
+    set_int(o, "parameters_ternary", m->shape.n_params_ternary);
+    set_int(o, "layers", m->shape.n_layer);
+    set_int(o, "vocab", m->shape.n_vocab);
     set_text(o, "weight_type", m->weight_type);
     set_text(o, "layout", m->layout);
     set_text(o, "head_type", m->head_type);
     set_text(o, "act_quant", m->act_quant);
-    set_int(o, "file_bytes", m->file_bytes);
-    set_int(o, "layer_bytes", m->layer_bytes);
-    set_int(o, "head_bytes", m->head_bytes);
-    set_int(o, "head_copy_bytes", m->head_copy_bytes);
-    set_int(o, "head_screen_bytes", m->head_screen_bytes);
-    set_int(o, "ffn_copy_bytes", m->ffn_copy_bytes);
-    set_int(o, "numa_nodes", m->numa_nodes);
-    set_int(o, "numa_near_bytes", m->numa_near_bytes);
+    set_int(o, "file_bytes", m->memory.file_bytes);
+    set_int(o, "layer_bytes", m->memory.layer_bytes);
+    set_int(o, "head_bytes", m->memory.head_bytes);
+    set_int(o, "head_copy_bytes", m->memory.head_copy_bytes);
+    set_int(o, "head_screen_bytes", m->memory.head_screen_bytes);
+    set_int(o, "ffn_copy_bytes", m->memory.ffn_copy_bytes);
+    set_int(o, "numa_nodes", m->memory.numa_nodes);
+    set_int(o, "numa_near_bytes", m->memory.numa_near_bytes);
     return o;
 }
 
@@ -48,9 +48,9 @@ struct bn_json *report_engine(const bitnet_engine_info *e, const char *backend)
     set_int(o, "threads", e->threads);
     set_int(o, "pinned", e->pinned);
     set_text(o, "backend", backend);
-    set_text(o, "kv_type", e->kv_type);
-    set_text(o, "head", e->head);
-    set_text(o, "ffn", e->ffn);
+    set_text(o, "kv_type", e->kv.type);
+    set_text(o, "head", e->head.type);
+    set_text(o, "ffn", e->ffn.type);
     set_int(o, "ctx_size", e->ctx_tokens);
     set_int(o, "max_batch_tokens", e->max_batch_tokens);
     return o;
@@ -71,10 +71,10 @@ struct bn_json *ffn_report(const bitnet_engine *e)
         bn_json_append(gates, share(y.up_seen, y.gates));
         bn_json_append(inputs, share(y.down_seen, y.inputs));
     }
-    return bn_json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "mode", i.ffn, "tokens",
-                        (int64_t)i.ffn_tokens, "up_in_part", (int64_t)i.ffn_up_skipped,
-                        "down_in_part", (int64_t)i.ffn_down_skipped, "dense_bytes",
-                        (int64_t)i.ffn_dense_bytes, "read_bytes", (int64_t)i.ffn_read_bytes,
+    return bn_json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "mode", i.ffn.type, "tokens",
+                        (int64_t)i.ffn.tokens, "up_in_part", (int64_t)i.ffn.up_skipped,
+                        "down_in_part", (int64_t)i.ffn.down_skipped, "dense_bytes",
+                        (int64_t)i.ffn.dense_bytes, "read_bytes", (int64_t)i.ffn.read_bytes,
                         "gates_open", gates, "inputs_nonzero", inputs);
 }
 

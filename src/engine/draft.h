@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 
-enum { BN_DRAFT_MAX = 8 }; /* tokens of one draft */
+enum { BN_DRAFT_MAX = BITNET_MAX_DRAFT_TOKENS }; /* tokens of one draft */
 
 struct bn_draft;
 

@@ -8,6 +8,7 @@
  */
 #include "engine/engine_impl.h"
 
+#include "base/switch.h"
 #include "base/os/mem.h"
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ struct embedding {
     const bitnet_embed_input *inputs;
     size_t n_inputs;
     const bitnet_embed_options *o;
+    enum bn_switch normalize;
     float *out;
     size_t n_embd;
     double *sum;   /* [n_embd] of the list in progress */
@@ -97,7 +99,7 @@ static bitnet_status write_out(struct embedding *m, bitnet_error *err)
         return bn_fail(err, BITNET_E_INTERNAL,
                        "the hidden states of input %zu are not finite: the weights are damaged",
                        m->first);
-    if (!m->o->no_normalize && squares > 0) unit = sqrt(squares);
+    if (m->normalize != BN_OFF && squares > 0) unit = sqrt(squares);
     float *to = m->out + m->first * m->n_embd;
     for (size_t i = 0; i < m->n_embd; i++) {
         to[i] = (float)(m->sum[i] / unit);
@@ -150,6 +152,7 @@ bitnet_status bn_engine_embed(struct bitnet_engine *e, const bitnet_embed_input 
     BN_TRY(bn_model_check(e->m, err));
     struct embedding m = {
         .e = e, .inputs = inputs, .n_inputs = n, .o = o, .out = out, .n_embd = e->m->config.n_embd};
+    BN_TRY(bn_switch_parse(&m.normalize, "normalize", o->normalize, err));
     m.sum = bn_calloc(m.n_embd, sizeof *m.sum);
     m.hidden = bn_calloc(m.n_embd, sizeof *m.hidden);
     m.seq = bn_calloc(e->max_seqs + 1, sizeof(struct bn_kv_seq *));

@@ -5,25 +5,12 @@
  */
 #include "engine/engine_impl.h"
 
+#include "base/switch.h"
 #include "base/machine/cgroup.h"
 #include "base/os/mem.h"
 #include <stdlib.h>
 
 /* ------------------------------------------------------------------ options */
-
-enum choice { AUTO, ON, OFF };
-
-static bitnet_status parse_choice(enum choice *out, const char *name, const char *value,
-                                  bitnet_error *err)
-{
-    if (!value || strcmp(value, "auto") == 0) *out = AUTO;
-    else if (strcmp(value, "on") == 0) *out = ON;
-    else if (strcmp(value, "off") == 0) *out = OFF;
-    else
-        return bn_fail(err, BITNET_E_ARG, "%s '%s' is unknown; auto, on and off exist", name,
-                       value);
-    return BITNET_OK;
-}
 
 static bitnet_status choose_head(struct bitnet_engine *e, const char *name, bitnet_error *err)
 {
@@ -45,14 +32,14 @@ static bitnet_status choose_head(struct bitnet_engine *e, const char *name, bitn
 static bitnet_status choose_draft(struct bitnet_engine *e, const bitnet_engine_options *o,
                                   bitnet_error *err)
 {
-    enum choice c;
-    BN_TRY(parse_choice(&c, "speculation", o->speculation, err));
+    enum bn_switch c;
+    BN_TRY(bn_switch_parse(&c, "draft", o->draft, err));
     if (o->draft_tokens > BN_DRAFT_MAX)
         return bn_fail(err, BITNET_E_LIMIT, "%u drafts a step; at most %d are possible",
                        o->draft_tokens, BN_DRAFT_MAX);
-    if (c != OFF) e->draft = o->draft_tokens ? o->draft_tokens : BN_DEFAULT_DRAFT;
+    if (c != BN_OFF) e->draft = o->draft_tokens ? o->draft_tokens : BN_DEFAULT_DRAFT;
     e->draft_rows = (uint32_t)bn_min_size((size_t)e->max_seqs * e->draft, BN_MAX_DRAFT_ROWS);
-    e->always_draft = c == ON;
+    e->always_draft = c == BN_ON;
     e->max_rows = (uint32_t)bn_min_size(e->max_batch, (size_t)e->max_seqs + e->draft_rows);
     return BITNET_OK;
 }
@@ -91,11 +78,11 @@ static bitnet_status choose_sizes(struct bitnet_engine *e, const bitnet_engine_o
 static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_options *o,
                                bitnet_error *err)
 {
-    enum choice pin; /* auto is off: docs/tune/tuning.md says why */
-    BN_TRY(parse_choice(&pin, "pin", o->pin, err));
+    enum bn_switch pin; /* auto is off: docs/tune/tuning.md says why */
+    BN_TRY(bn_switch_parse(&pin, "pin", o->pin, err));
     BN_TRY(bn_pool_open(&e->pool, o->threads ? o->threads : bn_numa_threads(e->m->numa), err));
     if (e->m->numa) bn_pool_place(e->pool, e->m->numa);
-    if (pin == ON) e->n_pinned = bn_pool_pin(e->pool);
+    if (pin == BN_ON) e->n_pinned = bn_pool_pin(e->pool);
     return bn_engine_open_profile(e, o->profile, err);
 }
 
@@ -111,8 +98,8 @@ static uint32_t choose_snapshots(const struct bitnet_engine *e, const bitnet_eng
                                  uint32_t n_pages, bool bf16)
 {
     uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, bf16);
-    uint64_t bytes = o->state_cache_bytes;
-    if (!slot_bytes) return 0;
+    uint64_t bytes = (uint64_t)o->state_cache_bytes;
+    if (!slot_bytes || o->state_cache_bytes == BITNET_OFF) return 0;
     if (!bytes) bytes = bn_memory_available(&bn_sysfiles_here) / BN_STATE_CACHE_SHARE;
     return (uint32_t)bn_min_size(bytes / slot_bytes, bn_min_size(n_pages, BN_MAX_SNAPSHOTS));
 }
@@ -131,23 +118,23 @@ static bitnet_status fill_cache(struct bitnet_engine *e, bool random, bitnet_err
 static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_options *o,
                                 bitnet_error *err)
 {
-    enum choice prefix;
+    enum bn_switch prefix;
     bool bf16;
     uint32_t n_pages =
         o->kv_tokens ? bn_kv_pages_for(o->kv_tokens) : e->max_seqs * bn_kv_pages_for(e->ctx);
     bitnet_kv_type keys = o->kv_type ? o->kv_type : BITNET_KV_F16;
-    BN_TRY(parse_choice(&prefix, "prefix_cache", o->prefix_cache, err));
+    BN_TRY(bn_switch_parse(&prefix, "prefix_cache", o->prefix_cache, err));
     BN_TRY(bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages,
                       &e->backing, err));
     bn_place_shared(e->m, e->kv.data, e->kv.bytes);
-    BN_TRY(fill_cache(e, o->random_kv, err));
+    BN_TRY(fill_cache(e, o->random_kv != 0, err));
     BN_TRY(parse_state_type(&bf16, o->state_type, err));
-    uint32_t n_snapshots = prefix == OFF ? 0 : choose_snapshots(e, o, n_pages, bf16);
+    uint32_t n_snapshots = prefix == BN_OFF ? 0 : choose_snapshots(e, o, n_pages, bf16);
     BN_TRY(bn_states_open(&e->states, &e->m->config, bf16, e->max_seqs + n_snapshots, e->draft,
                           &e->backing, err));
     bool has_states = e->states.n_layer > 0;
     if (has_states) bn_place_shared(e->m, e->states.data, e->states.bytes);
-    if (prefix == OFF || (has_states && !n_snapshots)) return BITNET_OK;
+    if (prefix == BN_OFF || (has_states && !n_snapshots)) return BITNET_OK;
     return bn_prefix_open(&e->prefix, &e->kv, has_states || bn_kv_has_blocks(&e->kv), n_snapshots,
                           err);
 }
@@ -257,32 +244,32 @@ void bn_engine_close(struct bitnet_engine *e)
 
 static void cache_info(const struct bitnet_engine *e, bitnet_engine_info *info)
 {
-    info->kv_type = bn_kv_type_name(e->kv.keys.type);
-    info->kv_type_v = bn_kv_type_name(e->kv.values.type);
-    info->kv_bytes = e->kv.bytes + e->max_seqs * e->kv.tail_bytes;
-    info->kv_page_tokens = BN_ATTN_BLOCK;
-    info->kv_pages = e->kv.n_pages;
-    info->kv_pages_free = e->kv.n_free;
-    info->kv_seqs_full = e->kv.n_pages / bn_kv_pages_for(e->ctx);
-    info->kv_token_bytes = bn_kv_token_bytes(&e->kv);
-    info->state_seq_bytes = e->states.slot_bytes;
+    info->kv.type = bn_kv_type_name(e->kv.keys.type);
+    info->kv.type_v = bn_kv_type_name(e->kv.values.type);
+    info->kv.bytes = e->kv.bytes + e->max_seqs * e->kv.tail_bytes;
+    info->kv.page_tokens = BN_ATTN_BLOCK;
+    info->kv.pages = e->kv.n_pages;
+    info->kv.pages_free = e->kv.n_free;
+    info->kv.seqs_full = e->kv.n_pages / bn_kv_pages_for(e->ctx);
+    info->kv.token_bytes = bn_kv_token_bytes(&e->kv);
+    info->states.seq_bytes = e->states.slot_bytes;
     uint64_t drafts = bn_state_draft_bytes(&e->m->config, e->states.max_drafts);
-    info->state_bytes = e->states.bytes + e->max_seqs * drafts;
+    info->states.bytes = e->states.bytes + e->max_seqs * drafts;
     if (!e->prefix) return;
     if (bn_prefix_snapshots(e->prefix)) {
         const struct bn_snapshots_stats *s = bn_snapshots_stats(bn_prefix_snapshots(e->prefix));
-        info->state_snapshots = s->slots;
-        info->state_snapshots_used = s->kept;
-        info->state_saves = s->saved;
-        info->state_restores = s->used;
-        info->state_evictions = s->thinned;
+        info->states.snapshots = s->slots;
+        info->states.snapshots_used = s->kept;
+        info->states.saves = s->saved;
+        info->states.restores = s->used;
+        info->states.evictions = s->thinned;
     }
     const struct bn_prefix_stats *p = bn_prefix_stats(e->prefix);
-    info->kv_pages_cached = bn_prefix_evictable(e->prefix);
-    info->prefix_queries = p->queries;
-    info->prefix_hits = p->hits;
-    info->prefix_queried_tokens = p->queried_tokens;
-    info->prefix_hit_tokens = p->hit_tokens;
+    info->kv.pages_cached = bn_prefix_evictable(e->prefix);
+    info->prefix.queries = p->queries;
+    info->prefix.hits = p->hits;
+    info->prefix.queried_tokens = p->queried_tokens;
+    info->prefix.hit_tokens = p->hit_tokens;
 }
 
 static void request_info(const struct bitnet_engine *e, bitnet_engine_info *info)
@@ -290,30 +277,30 @@ static void request_info(const struct bitnet_engine *e, bitnet_engine_info *info
     const struct bn_sched_stats *s = bn_sched_stats(e->sched);
     info->n_running = s->n_running;
     info->n_waiting = e->n_choices - s->n_running;
-    info->steps = s->steps;
-    info->preemptions = s->preemptions;
-    info->recomputed_tokens = s->recomputed;
-    info->prompt_tokens = e->n_prompt_tokens;
-    info->answer_tokens = e->n_generated;
-    info->draft_tokens = e->n_drafted;
-    info->draft_accepted = e->n_accepted;
-    info->step_ns = e->total_ns;
-    info->forward_ns = e->forward_ns;
-    info->weight_bytes = e->weight_bytes;
+    info->work.steps = s->steps;
+    info->work.preemptions = s->preemptions;
+    info->work.recomputed_tokens = s->recomputed;
+    info->work.prompt_tokens = e->n_prompt_tokens;
+    info->work.generated_tokens = e->n_generated;
+    info->draft.tokens = e->n_drafted;
+    info->draft.accepted = e->n_accepted;
+    info->work.step_ns = e->total_ns;
+    info->work.forward_ns = e->forward_ns;
+    info->work.weight_bytes = e->weight_bytes;
 }
 
 static void head_info(const struct bitnet_engine *e, bitnet_engine_info *info)
 {
     const struct bn_head_stats *s = bn_head_stats(bn_forward_head(e->forward));
-    _Static_assert(BN_ARRAY_LEN(info->head_histogram) == BN_HEAD_HISTOGRAM, "one histogram");
-    info->head = bn_head_mode_name(e->head);
-    info->head_full = s->full;
-    info->head_screened = s->screened;
-    info->head_fallbacks = s->fallbacks;
-    info->head_refined = s->refined;
-    info->head_survivors = s->survivors;
-    info->head_survivors_max = s->survivors_max;
-    memcpy(info->head_histogram, s->histogram, sizeof s->histogram);
+    _Static_assert(BN_ARRAY_LEN(info->head.histogram) == BN_HEAD_HISTOGRAM, "one histogram");
+    info->head.type = bn_head_mode_name(e->head);
+    info->head.full = s->full;
+    info->head.screened = s->screened;
+    info->head.fallbacks = s->fallbacks;
+    info->head.refined = s->refined;
+    info->head.survivors = s->survivors;
+    info->head.survivors_max = s->survivors_max;
+    memcpy(info->head.histogram, s->histogram, sizeof s->histogram);
 }
 
 void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info)

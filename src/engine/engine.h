@@ -47,7 +47,8 @@ void bn_engine_profile_reset(struct bitnet_engine *e);
 bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                                bitnet_error *err);
 bitnet_status bn_engine_cancel(struct bitnet_engine *e, uint64_t id);
-bitnet_status bn_engine_step(struct bitnet_engine *e, bitnet_event *events, size_t *n,
+/* *n: the most that are wanted, then their count. Events are borrowed until the next call. */
+bitnet_status bn_engine_step(struct bitnet_engine *e, const bitnet_event **events, size_t *n,
                              bitnet_error *err);
 
 #endif

@@ -45,7 +45,7 @@ void bn_engine_health(const struct bitnet_engine *e, bitnet_health *out)
     const struct bn_health *h = &e->health;
     const struct bn_activity *a = bn_forward_activity(e->forward);
     uint32_t cached = e->prefix ? bn_prefix_evictable(e->prefix) : 0;
-    out->answers = h->n_ended;
+    out->choices = h->n_ended;
     out->repetition = h->repetition;
     out->logit_rows = h->logit_rows;
     out->nonfinite_rows = h->nonfinite_rows;

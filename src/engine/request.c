@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/request.h"
 
+#include "base/switch.h"
 #include "base/os/mem.h"
 #include <stdlib.h>
 
@@ -96,6 +97,8 @@ bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
     if (r->n_top_logprobs > BN_MAX_TOP_LOGPROBS)
         return bn_fail(err, BITNET_E_LIMIT, "%u likeliest tokens; at most %d are possible",
                        r->n_top_logprobs, BN_MAX_TOP_LOGPROBS);
+    enum bn_switch prefix;
+    BN_TRY(bn_switch_parse(&prefix, "prefix_cache", r->prefix_cache, err));
     BN_TRY(check_constraint(r, p->tokenizer, err));
     size_t bytes = sizeof(struct bn_request) + n_choices * sizeof(struct bn_sequence);
     struct bn_request *q = bn_calloc(1, bytes);
@@ -106,7 +109,7 @@ bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
     q->logprobs = r->logprobs != 0;
     q->n_top = r->logprobs ? (uint32_t)bn_min_size(r->n_top_logprobs, p->n_vocab) : 0;
     q->ignore_end = r->ignore_end != 0;
-    q->no_cache = r->no_cache != 0;
+    q->no_cache = prefix == BN_OFF;
     q->tokenizer = p->tokenizer;
     q->deadline_ns = UINT64_MAX;
     bitnet_status s = BITNET_OK;

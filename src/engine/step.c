@@ -230,7 +230,7 @@ static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
     return BITNET_OK;
 }
 
-bitnet_status bn_engine_step(struct bitnet_engine *e, bitnet_event *events, size_t *n,
+bitnet_status bn_engine_step(struct bitnet_engine *e, const bitnet_event **events, size_t *n,
                              bitnet_error *err)
 {
     size_t room = *n;
@@ -238,7 +238,8 @@ bitnet_status bn_engine_step(struct bitnet_engine *e, bitnet_event *events, size
     if (!room) return bn_fail(err, BITNET_E_ARG, "room for 0 events; at least 1 is needed");
     BN_TRY(bn_model_check(e->m, err));
     if (e->next_event == e->n_events) BN_TRY(compute_step(e, err));
-    for (; *n < room && e->next_event < e->n_events; (*n)++)
-        events[*n] = e->events[e->next_event++];
+    *events = e->events + e->next_event;
+    *n = bn_min_size(room, e->n_events - e->next_event);
+    e->next_event += *n;
     return BITNET_OK;
 }

@@ -82,14 +82,13 @@ static bitnet_status pack(const char *in, const char *out, const bitnet_convert_
                           bitnet_error *err)
 {
     struct bn_model *m;
-    const struct bn_model_open_args a = {.path = in,
-                                         .backend = o->backend,
-                                         .i2s_layout = o->i2s_layout,
-                                         .layout = o->layout,
-                                         .threads = o->threads,
-                                         .progress = o->progress,
-                                         .progress_user = o->progress_user};
-    BN_TRY(bn_model_open(&m, &a, err));
+    const bitnet_model_options how = {.backend = o->backend,
+                                      .i2s_layout = o->i2s_layout,
+                                      .layout = o->layout,
+                                      .threads = o->threads,
+                                      .progress = o->progress,
+                                      .progress_user = o->progress_user};
+    BN_TRY(bn_model_open(&m, in, &how, err));
     bitnet_status s = BITNET_OK;
     if (bn_source_tensor(&m->source, BN_IMAGE_TENSOR))
         s = bn_fail(err, BITNET_E_UNSUPPORTED, "'%s' is packed already", m->source.path);

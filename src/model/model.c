@@ -6,6 +6,7 @@
 #include "model/head/head.h"
 
 #include "base/threads/bandwidth.h"
+#include "base/switch.h"
 #include "base/clock.h"
 #include "base/machine/cpu.h"
 #include "base/os/mem.h"
@@ -165,12 +166,12 @@ static bitnet_status open_pool(struct bn_pool **out, struct bn_model *m, uint32_
 }
 
 /* Packed weights that are there already: in the file itself, or in the cache. */
-static bitnet_status find_image(struct bn_model *m, const struct bn_model_open_args *a,
+static bitnet_status find_image(struct bn_model *m, const bitnet_model_options *o,
                                 bitnet_error *err)
 {
     struct bn_image *i = &m->image;
     const struct bn_tensor *t = bn_source_tensor(&m->source, BN_IMAGE_TENSOR);
-    if (!t) return bn_cache_look(m, a, err);
+    if (!t) return bn_cache_look(m, o, err);
     /* mapped once more: the source's own mapping may be detached */
     i->file_at = t->offset;
     i->path = strdup(m->source.path);
@@ -182,13 +183,13 @@ static bitnet_status find_image(struct bn_model *m, const struct bn_model_open_a
     return bn_image_look(i->view, i->map.data + t->offset, (size_t)t->bytes, i->path, err);
 }
 
-static bitnet_status load_image(struct bn_model *m, const struct bn_model_open_args *a,
+static bitnet_status load_image(struct bn_model *m, const bitnet_model_options *o,
                                 struct bn_pool *pool, enum bn_head_mode head, enum bn_ffn_mode ffn,
                                 bitnet_error *err)
 {
     BN_TRY(bn_image_load(m, pool, head, ffn, err));
-    if (a->verify) BN_TRY(bn_image_verify(m, pool, err));
-    return bn_image_repack(m, pool, a->layout, err);
+    if (o->verify) BN_TRY(bn_image_verify(m, pool, err));
+    return bn_image_repack(m, pool, o->layout, err);
 }
 
 /* An entry of the cache that cannot be used is no reason to fail: as if it had not been there. */
@@ -207,17 +208,17 @@ static void forget_image(struct bn_model *m)
 }
 
 /* What the weights themselves become; copies of some of them are made of that. */
-static bitnet_status load_weights(struct bn_model *m, const struct bn_model_open_args *a,
+static bitnet_status load_weights(struct bn_model *m, const bitnet_model_options *o,
                                   struct bn_pool *pool, enum bn_head_mode head,
                                   enum bn_ffn_mode ffn, bitnet_error *err)
 {
-    BN_TRY(find_image(m, a, err));
+    BN_TRY(find_image(m, o, err));
     if (m->image.view) {
-        bitnet_status s = load_image(m, a, pool, head, ffn, err);
+        bitnet_status s = load_image(m, o, pool, head, ffn, err);
         if (s != BITNET_E_FORMAT || !m->image.entry) BN_TRY(s);
         else forget_image(m);
     }
-    if (!m->image.view) BN_TRY(bn_weights_load(m, pool, a->progress, a->progress_user, err));
+    if (!m->image.view) BN_TRY(bn_weights_load(m, pool, o->progress, o->progress_user, err));
     uint64_t before = m->ffn_bytes + m->head_copy_bytes;
     BN_TRY(bn_ffn_copy_make(m, pool, ffn, err));
     BN_TRY(bn_head_copy_make(m, pool, head, err));
@@ -225,15 +226,15 @@ static bitnet_status load_weights(struct bn_model *m, const struct bn_model_open
     return bn_replicas_make(m, pool, err);
 }
 
-static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open_args *a,
+static bitnet_status open_weights(struct bn_model *m, const bitnet_model_options *o,
                                   enum bn_head_mode head, enum bn_ffn_mode ffn, bitnet_error *err)
 {
     BN_TRY(bn_config_read(&m->config, &m->source, &m->note, err));
-    BN_TRY(choose_activations(m, a->activations, err));
+    BN_TRY(choose_activations(m, o->activations, err));
     struct bn_pool *pool;
-    BN_TRY(open_pool(&pool, m, a->threads, err));
-    bitnet_status s = choose_layout(m, a->layout, bn_pool_threads(pool), err);
-    if (s == BITNET_OK) s = load_weights(m, a, pool, head, ffn, err);
+    BN_TRY(open_pool(&pool, m, o->threads, err));
+    bitnet_status s = choose_layout(m, o->layout, bn_pool_threads(pool), err);
+    if (s == BITNET_OK) s = load_weights(m, o, pool, head, ffn, err);
     if (s == BITNET_OK) m->near_bytes = bn_place_near(m, pool);
     bn_pool_close(pool);
     if (s == BITNET_OK) s = bn_source_fetch_end(&m->source, err);
@@ -245,43 +246,46 @@ static bitnet_status open_weights(struct bn_model *m, const struct bn_model_open
                        "'%s': the tokenizer knows %u tokens, the embedding %u", m->source.path,
                        bn_tokenizer_vocab(m->tokenizer)->n_tokens, m->config.n_vocab);
 #endif
-    if (m->image.view && !a->verify) bn_image_check_start(m);
+    if (m->image.view && !o->verify) bn_image_check_start(m);
     bn_cache_keep(m);
     return BITNET_OK;
 }
 
-static bitnet_status open_model(struct bn_model *m, const struct bn_model_open_args *a,
-                                bitnet_error *err)
+static bitnet_status open_model(struct bn_model *m, const char *path, const bitnet_model_options *o,
+                                const struct bn_numa_pretend *pretend, bitnet_error *err)
 {
     enum bn_i2s_layout i2s;
-    if (!bn_i2s_layout_parse(&i2s, a->i2s_layout))
+    if (!bn_i2s_layout_parse(&i2s, o->i2s_layout))
         return bn_fail(err, BITNET_E_ARG,
-                       "I2_S layout '%s' is unknown; auto, 128, 64 and rows4 exist", a->i2s_layout);
+                       "I2_S layout '%s' is unknown; auto, 128, 64 and rows4 exist", o->i2s_layout);
     enum bn_head_mode head;
     enum bn_ffn_mode ffn;
     enum bn_numa_mode numa;
-    BN_TRY(bn_numa_mode_parse(&numa, a->numa, err));
-    BN_TRY(bn_head_mode_parse(&head, a->head, err));
-    BN_TRY(bn_ffn_mode_parse(&ffn, a->ffn, err));
-    if (a->vocab_only) return open_tokenizer(m, a->path, true, err);
-    BN_TRY(bn_memory_choose(m, a, err));
-    BN_TRY(open_numa(m, numa, a->numa_pretend, err));
-    BN_TRY(bn_choose_kernels(&m->kernels, a->backend, err));
-    BN_TRY(a->no_mmap ? bn_source_open_to_read(&m->source, a->path, i2s, err)
-                      : bn_source_open(&m->source, a->path, i2s, err));
-    BN_TRY(open_tokenizer(m, a->path, false, err));
-    return open_weights(m, a, head, ffn, err);
+    enum bn_switch mmap;
+    BN_TRY(bn_switch_parse(&mmap, "mmap", o->mmap, err));
+    BN_TRY(bn_numa_mode_parse(&numa, o->numa, err));
+    BN_TRY(bn_head_mode_parse(&head, o->head, err));
+    BN_TRY(bn_ffn_mode_parse(&ffn, o->ffn, err));
+    if (o->vocab_only) return open_tokenizer(m, path, true, err);
+    BN_TRY(bn_memory_choose(m, o, err));
+    BN_TRY(open_numa(m, numa, pretend, err));
+    BN_TRY(bn_choose_kernels(&m->kernels, o->backend, err));
+    BN_TRY(mmap == BN_OFF ? bn_source_open_to_read(&m->source, path, i2s, err)
+                          : bn_source_open(&m->source, path, i2s, err));
+    BN_TRY(open_tokenizer(m, path, false, err));
+    return open_weights(m, o, head, ffn, err);
 }
 
-bitnet_status bn_model_open(struct bn_model **out, const struct bn_model_open_args *a,
-                            bitnet_error *err)
+bitnet_status bn_model_open_on(struct bn_model **out, const char *path,
+                               const bitnet_model_options *o, const struct bn_numa_pretend *pretend,
+                               bitnet_error *err)
 {
     *out = NULL;
     uint64_t start = bn_now_ns();
     struct bn_model *m = bn_calloc(1, sizeof *m);
     if (!m) return bn_fail_nomem(err, sizeof *m, "a model");
     bn_buf_init(&m->note, MAX_NOTE_BYTES);
-    bitnet_status s = open_model(m, a, err);
+    bitnet_status s = open_model(m, path, o, pretend, err);
     if (s != BITNET_OK) {
         bn_model_close(m);
         return s;
@@ -289,6 +293,12 @@ bitnet_status bn_model_open(struct bn_model **out, const struct bn_model_open_ar
     m->load_ns = bn_now_ns() - start;
     *out = m;
     return BITNET_OK;
+}
+
+bitnet_status bn_model_open(struct bn_model **out, const char *path, const bitnet_model_options *o,
+                            bitnet_error *err)
+{
+    return bn_model_open_on(out, path, o, NULL, err);
 }
 
 void bn_model_close(struct bn_model *m)

@@ -140,26 +140,13 @@ enum { BN_PREFETCH_DEFAULT = 4096, BN_PREFETCH_MAX = 64 << 10 };
 enum bn_head_mode { BN_HEAD_AUTO, BN_HEAD_EXACT, BN_HEAD_SCREENED, BN_HEAD_INT8 };
 enum bn_ffn_mode { BN_FFN_AUTO, BN_FFN_DENSE, BN_FFN_SKIP };
 
-struct bn_model_open_args {
-    const char *path; /* NULL: the embedded model */
-    const char *backend, *activations, *i2s_layout, *layout, *head, *ffn; /* NULL: auto */
-    const char *hugepages;
-    const char *numa;                           /* NULL: off */
-    const struct bn_numa_pretend *numa_pretend; /* tests only */
-    bool vocab_only, mlock, no_mmap;
-    const char *cache;        /* folder for packed copies of models; NULL: none */
-    bool cache_read_only;     /* what is there is used, nothing is added */
-    uint64_t cache_min_bytes; /* 0: BN_CACHE_MIN_BYTES */
-    uint64_t cache_max_bytes; /* of all entries; 0: BN_CACHE_MAX_BYTES */
-    bool verify;              /* packed files are checked before they are used, not meanwhile */
-    uint32_t threads;
-    uint32_t prefetch_bytes; /* 0: BN_PREFETCH_DEFAULT; 1: none */
-    bitnet_progress_fn progress;
-    void *progress_user;
-};
-
-bitnet_status bn_model_open(struct bn_model **out, const struct bn_model_open_args *a,
+/* path: NULL for the embedded model. The options are whole, and every member counts but size. */
+bitnet_status bn_model_open(struct bn_model **out, const char *path, const bitnet_model_options *o,
                             bitnet_error *err);
+/* On a machine that a test makes up; NULL: this one. */
+bitnet_status bn_model_open_on(struct bn_model **out, const char *path,
+                               const bitnet_model_options *o, const struct bn_numa_pretend *pretend,
+                               bitnet_error *err);
 void bn_model_close(struct bn_model *m);
 /* Whether all of its pages are meant to stay in memory: then none is given back to the file. */
 static inline bool bn_model_keeps_pages(const struct bn_model *m)
@@ -231,7 +218,7 @@ const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, enum bn_act_qua
 
 /* How memory is to be had, before any is taken; and when all is loaded: it is locked, and a note says
  * what was not there. (memory.c) */
-bitnet_status bn_memory_choose(struct bn_model *m, const struct bn_model_open_args *a,
+bitnet_status bn_memory_choose(struct bn_model *m, const bitnet_model_options *o,
                                bitnet_error *err);
 bitnet_status bn_memory_settle(struct bn_model *m, bitnet_error *err);
 

@@ -94,7 +94,7 @@ static bitnet_status read_body(struct embedding *e, const struct bn_json *body, 
 {
     static const char *const known[] = {
         "input", "model", "encoding_format", "dimensions", "pooling", "user", NULL};
-    uint32_t n_embd = e->x.s->model.n_embd, dimensions = n_embd;
+    uint32_t n_embd = e->x.s->model.shape.n_embd, dimensions = n_embd;
     const char *model = e->x.s->c->model_name;
     bool last;
     BN_TRY(openai_check_members(body, known, "the body", err));
@@ -105,7 +105,7 @@ static bitnet_status read_body(struct embedding *e, const struct bn_json *body, 
                        "'dimensions' is %u; the vectors of this model have %u", dimensions, n_embd);
     BN_TRY(read_word(&e->base64, body, "encoding_format", "float", "base64", err));
     BN_TRY(read_word(&last, body, "pooling", "mean", "last", err));
-    bitnet_embed_options_init(&e->options);
+    e->options = (bitnet_embed_options){.size = sizeof e->options};
     e->options.pooling = last ? BITNET_POOL_LAST : BITNET_POOL_MEAN;
     BN_TRY(read_inputs(e, bn_json_get(body, "input"), err));
     e->model = strdup(model);
@@ -171,7 +171,7 @@ static void finish(struct embedding *e)
 static void on_embedded(struct worker_task *t)
 {
     struct embedding *e = (struct embedding *)((char *)t - offsetof(struct embedding, task));
-    size_t n_embd = e->x.s->model.n_embd;
+    size_t n_embd = e->x.s->model.shape.n_embd;
     if (e->x.request) {
         struct bn_buf out;
         bn_buf_init(&out, e->n * (n_embd * NUMBER_BYTES + 256) + 4096 + 6 * strlen(e->model));

@@ -14,10 +14,10 @@ static struct bn_json *model_json(const struct server *s)
     const bitnet_model_info *m = &s->model;
     return bn_json_pack("{s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:I, s:I, s:I}}", "id",
                         s->c->model_name, "object", "model", "created", (int64_t)s->started,
-                        "owned_by", "bitnet", "meta", "n_params", (int64_t)m->n_params,
-                        "n_ctx_train", (int64_t)m->n_ctx_train, "n_ctx",
-                        (int64_t)s->engine.ctx_tokens, "n_vocab", (int64_t)m->n_vocab, "n_embd",
-                        (int64_t)m->n_embd, "size", (int64_t)m->file_bytes);
+                        "owned_by", "bitnet", "meta", "n_params", (int64_t)m->shape.n_params,
+                        "n_ctx_train", (int64_t)m->shape.n_ctx_train, "n_ctx",
+                        (int64_t)s->engine.ctx_tokens, "n_vocab", (int64_t)m->shape.n_vocab,
+                        "n_embd", (int64_t)m->shape.n_embd, "size", (int64_t)m->memory.file_bytes);
 }
 
 void serve_models(struct exchange *x)
@@ -42,10 +42,11 @@ static struct bn_json *model_props(const struct server *s)
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
         "name", s->c->model_name, "architecture", m->architecture, "activation", m->activation,
         "act_quant", m->act_quant, "weight_type", m->weight_type, "head_type", m->head_type,
-        "backend", m->backend, "layout", m->layout, "n_params", (int64_t)m->n_params, "n_vocab",
-        (int64_t)m->n_vocab, "n_embd", (int64_t)m->n_embd, "n_ff", (int64_t)m->n_ff, "n_layer",
-        (int64_t)m->n_layer, "n_head", (int64_t)m->n_head, "n_head_kv", (int64_t)m->n_head_kv,
-        "n_ctx_train", (int64_t)m->n_ctx_train, "file_bytes", (int64_t)m->file_bytes);
+        "backend", m->backend, "layout", m->layout, "n_params", (int64_t)m->shape.n_params,
+        "n_vocab", (int64_t)m->shape.n_vocab, "n_embd", (int64_t)m->shape.n_embd, "n_ff",
+        (int64_t)m->shape.n_ff, "n_layer", (int64_t)m->shape.n_layer, "n_head",
+        (int64_t)m->shape.n_head, "n_head_kv", (int64_t)m->shape.n_head_kv, "n_ctx_train",
+        (int64_t)m->shape.n_ctx_train, "file_bytes", (int64_t)m->memory.file_bytes);
 }
 
 static struct bn_json *engine_props(const struct server *s)
@@ -54,11 +55,11 @@ static struct bn_json *engine_props(const struct server *s)
     return bn_json_pack(
         "{s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "threads",
         (int64_t)e->threads, "ctx_tokens", (int64_t)e->ctx_tokens, "max_seqs", (int64_t)e->max_seqs,
-        "max_batch_tokens", (int64_t)e->max_batch_tokens, "kv_type", e->kv_type, "kv_type_v",
-        e->kv_type_v, "head", e->head, "ffn", e->ffn, "kv_bytes", (int64_t)e->kv_bytes,
-        "scratch_bytes", (int64_t)e->scratch_bytes, "state_bytes", (int64_t)e->state_bytes,
-        "state_seq_bytes", (int64_t)e->state_seq_bytes, "state_snapshots",
-        (int64_t)e->state_snapshots);
+        "max_batch_tokens", (int64_t)e->max_batch_tokens, "kv_type", e->kv.type, "kv_type_v",
+        e->kv.type_v, "head", e->head.type, "ffn", e->ffn.type, "kv_bytes", (int64_t)e->kv.bytes,
+        "scratch_bytes", (int64_t)e->scratch_bytes, "state_bytes", (int64_t)e->states.bytes,
+        "state_seq_bytes", (int64_t)e->states.seq_bytes, "state_snapshots",
+        (int64_t)e->states.snapshots);
 }
 
 /* What a request gets that says nothing: asked of the reader of requests itself. */

@@ -169,7 +169,7 @@ static bitnet_status open_parts(struct server *s, bitnet_engine *e, bitnet_error
                                   .disconnected = on_disconnect,
                                   .room = on_room,
                                   .broken = on_broken};
-    s->layers = bn_calloc(s->model.n_layer, sizeof *s->layers);
+    s->layers = bn_calloc(s->model.shape.n_layer, sizeof *s->layers);
     s->base = net_loop_new();
     if (!s->layers || !s->base) return bn_fail_nomem(err, sizeof *s, "the server");
     if (c->config_json)
@@ -230,7 +230,7 @@ static void server_close(struct server *s)
 static uint64_t max_prompt_bytes(const struct server *s)
 {
     size_t longest = 1;
-    for (uint32_t i = 0; i < s->model.n_vocab; i++) {
+    for (uint32_t i = 0; i < s->model.shape.n_vocab; i++) {
         const char *text = bitnet_token_text(s->m, (int32_t)i);
         if (text) longest = bn_max_size(longest, strlen(text));
     }

@@ -142,9 +142,8 @@ static size_t get_ids(int32_t *ids, const char *arg)
 static bitnet_status evaluate(float *logits, const bitnet_model *m, const struct args *a,
                               const int32_t *ids, size_t n, size_t n_vocab, bitnet_error *err)
 {
-    bitnet_engine_options eo;
+    bitnet_engine_options eo = {.size = sizeof eo};
     bitnet_engine *e = NULL;
-    bitnet_engine_options_init(&eo);
     eo.threads = (uint32_t)a->threads;
     eo.ctx_tokens = (uint32_t)n;
     eo.max_seqs = a->company ? 2 : 1;
@@ -165,8 +164,8 @@ static bitnet_status evaluate(float *logits, const bitnet_model *m, const struct
     bitnet_engine_info info = {.size = sizeof info};
     bitnet_engine_get_info(e, &info);
     if (s == BITNET_OK && a->ffn)
-        fprintf(stderr, "bits: ffn %s, %llu of up and %llu of down in part\n", info.ffn,
-                (unsigned long long)info.ffn_up_skipped, (unsigned long long)info.ffn_down_skipped);
+        fprintf(stderr, "bits: ffn %s, %llu of up and %llu of down in part\n", info.ffn.type,
+                (unsigned long long)info.ffn.up_skipped, (unsigned long long)info.ffn.down_skipped);
     bitnet_engine_close(e);
     return s;
 }
@@ -184,9 +183,8 @@ static bitnet_status answer(struct sha256 *sha, const bitnet_model *m, const str
     int32_t tokens[N][MAX_ANSWER] = {{0}};
     uint64_t request[N];
     size_t made[N] = {0};
-    bitnet_engine_options eo;
+    bitnet_engine_options eo = {.size = sizeof eo};
     bitnet_engine *e = NULL;
-    bitnet_engine_options_init(&eo);
     eo.threads = (uint32_t)a->threads;
     eo.max_seqs = a->company ? N : 1;
     eo.max_batch_tokens = (uint32_t)a->batch;
@@ -196,16 +194,17 @@ static bitnet_status answer(struct sha256 *sha, const bitnet_model *m, const str
     bitnet_status s = bitnet_engine_open(&e, m, &eo, err);
     for (int i = 0; s == BITNET_OK && i < N; i++) {
         bitnet_request r;
-        bitnet_request_init(&r);
+        bitnet_request_init(&r, sizeof r);
         r.tokens = ids;
         r.n_tokens = n;
         r.max_new_tokens = (uint32_t)a->answer;
         r.ignore_end = 1;
         r.sampling = ways[i];
+        r.sampling.size = sizeof r.sampling;
         s = bitnet_submit(e, &r, &request[i], err);
     }
     for (size_t some = 1; s == BITNET_OK && some;) {
-        bitnet_event ev[2 * N];
+        bitnet_event ev[2 * N] = {{.size = sizeof *ev}};
         some = 2 * N;
         s = bitnet_step(e, ev, &some, err);
         for (size_t k = 0; s == BITNET_OK && k < some; k++)
@@ -215,8 +214,8 @@ static bitnet_status answer(struct sha256 *sha, const bitnet_model *m, const str
     if (s == BITNET_OK) {
         bitnet_engine_info info = {.size = sizeof info};
         bitnet_engine_get_info(e, &info);
-        fprintf(stderr, "bits: head %s, %llu tokens screened, %llu survivors\n", info.head,
-                (unsigned long long)info.head_screened, (unsigned long long)info.head_survivors);
+        fprintf(stderr, "bits: head %s, %llu tokens screened, %llu survivors\n", info.head.type,
+                (unsigned long long)info.head.screened, (unsigned long long)info.head.survivors);
     }
     bitnet_engine_close(e);
     sha256_add(sha, tokens, sizeof tokens);
@@ -248,8 +247,7 @@ int main(int argc, char **argv)
 
     bitnet_error err = {0};
     bitnet_model *m = NULL;
-    bitnet_model_options mo;
-    bitnet_model_options_init(&mo);
+    bitnet_model_options mo = {.size = sizeof mo};
     mo.threads = (uint32_t)a.threads;
     mo.backend = a.backend;
     mo.layout = a.layout;
@@ -278,21 +276,21 @@ int main(int argc, char **argv)
             bitnet_model_close(m);
             return s != BITNET_OK;
         }
-        logits = calloc(n, info.n_vocab * sizeof *logits);
+        logits = calloc(n, info.shape.n_vocab * sizeof *logits);
         if (!logits) {
-            fprintf(stderr, "bits: no memory for %zu logits\n", n * info.n_vocab);
+            fprintf(stderr, "bits: no memory for %zu logits\n", n * info.shape.n_vocab);
             bitnet_model_close(m);
             return 1;
         }
-        s = evaluate(logits, m, &a, ids, n, info.n_vocab, &err);
+        s = evaluate(logits, m, &a, ids, n, info.shape.n_vocab, &err);
         if (s == BITNET_OK) {
             struct sha256 sha;
             char hex[65];
             sha256_init(&sha);
-            sha256_add(&sha, logits, n * info.n_vocab * sizeof *logits);
+            sha256_add(&sha, logits, n * info.shape.n_vocab * sizeof *logits);
             sha256_hex(&sha, hex);
             bool to_stdout = a.out && strcmp(a.out, "-") == 0;
-            if (a.out && !write_logits(a.out, logits, n * info.n_vocab)) {
+            if (a.out && !write_logits(a.out, logits, n * info.shape.n_vocab)) {
                 fprintf(stderr, "bits: cannot write %s\n", a.out);
                 rc = 1;
             }

@@ -16,9 +16,8 @@ static void must(bool holds)
 static const bitnet_model *vocabulary(void)
 {
     static bitnet_model *m;
-    bitnet_model_options o;
+    bitnet_model_options o = {.size = sizeof o};
     if (m) return m;
-    bitnet_model_options_init(&o);
     o.vocab_only = 1;
     must(bitnet_model_open(&m, NULL, &o, NULL) == BITNET_OK);
     return m;

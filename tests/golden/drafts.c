@@ -88,9 +88,8 @@ int main(int argc, char **argv)
     int32_t ids[MAX_IDS];
     bitnet_model *model = NULL;
     bitnet_error err = {0};
-    bitnet_model_options o;
+    bitnet_model_options o = {.size = sizeof o};
     if (argc != 5) return 2;
-    bitnet_model_options_init(&o);
     o.activations = "f32";
     if (bitnet_model_open(&model, argv[1], &o, &err)) return fprintf(stderr, "%s\n", err.text), 1;
     const struct bn_model *m = model->m;

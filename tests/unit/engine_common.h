@@ -73,7 +73,7 @@ static inline void take_event(struct choice *a, const bitnet_event *ev)
 /* One call with room for so many events; false: there was nothing to do. */
 static inline bool step(bitnet_engine *e, const struct ask *asks, size_t n_asks, size_t room)
 {
-    bitnet_event ev[64];
+    bitnet_event ev[64] = {{.size = sizeof *ev}};
     bitnet_error err = {0};
     size_t n = room;
     assert_true(room <= 64);

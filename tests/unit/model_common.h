@@ -15,10 +15,9 @@ static bitnet_model *model; /* of the group of tests */
 
 static inline bitnet_model *open_file(const char *path, const char *backend, const char *head)
 {
-    bitnet_model_options o;
+    bitnet_model_options o = {.size = sizeof o};
     bitnet_error err = {0};
     bitnet_model *m = NULL;
-    bitnet_model_options_init(&o);
     o.backend = backend;
     o.head = head;
     if (bitnet_model_open(&m, path, &o, &err)) fail_msg("%s", err.text);

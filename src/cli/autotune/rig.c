@@ -205,14 +205,14 @@ static bitnet_status find_default(struct autotune_rig *r, bitnet_error *err)
     const char *layout = "auto"; /* "mixed", or none at all */
     for (size_t i = 0; i < BN_ARRAY_LEN(layouts); i++)
         if (strcmp(info.layout, layouts[i]) == 0) layout = layouts[i];
-    r->model_bytes = info.packed_bytes;
-    r->prompt_tokens = (uint32_t)bn_min_size(r->settings->prompt_tokens, info.n_ctx_train);
+    r->model_bytes = info.memory.packed_bytes;
+    r->prompt_tokens = (uint32_t)bn_min_size(r->settings->prompt_tokens, info.shape.n_ctx_train);
     r->start = (struct autotune_point){.threads = bitnet_default_threads(),
                                        .batch_tokens = 512,
-                                       .prefetch_bytes = info.prefetch_bytes,
+                                       .prefetch_bytes = info.memory.prefetch_bytes,
                                        .layout = layout};
     m->layout = layout;
-    m->prefetch_bytes = info.prefetch_bytes;
+    m->prefetch_bytes = info.memory.prefetch_bytes;
     return BITNET_OK;
 }
 

@@ -29,14 +29,14 @@ uint64_t batch_run_key(const struct batch_config *c, const char *chat_template,
     h = hash_text(h, m->name);
     h = hash_text(h, m->architecture);
     h = hash_text(h, m->act_quant);
-    h = hash_u64(h, m->n_params);
-    h = hash_u64(h, m->file_bytes);
+    h = hash_u64(h, m->shape.n_params);
+    h = hash_u64(h, m->memory.file_bytes);
     h = hash_u64(h, e->ctx_tokens);
     /* a cache that is smaller than one context refuses what another would take */
-    h = hash_u64(h, bn_min_size(e->ctx_tokens, (size_t)e->kv_pages * e->kv_page_tokens));
-    h = hash_text(h, e->kv_type);
-    h = hash_text(h, e->kv_type_v);
-    h = hash_u64(h, strcmp(e->head, "int8") == 0); /* the other heads have the same tokens */
+    h = hash_u64(h, bn_min_size(e->ctx_tokens, (size_t)e->kv.pages * e->kv.page_tokens));
+    h = hash_text(h, e->kv.type);
+    h = hash_text(h, e->kv.type_v);
+    h = hash_u64(h, strcmp(e->head.type, "int8") == 0); /* the other heads have the same tokens */
     h = hash_text(h, chat_template);
     h = hash_u64(h, c->max_tokens);
     return hash_u64(h, c->seed);

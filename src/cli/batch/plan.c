@@ -91,13 +91,13 @@ struct memory {
  * and the engine's memory reserved, but not yet used. */
 static struct memory estimate(const struct plan *p)
 {
-    size_t pages = bn_div_up(p->info.ctx_tokens, p->info.kv_page_tokens);
-    struct memory m = {.weights = p->model.packed_bytes + p->model.head_bytes,
-                       .kv = p->info.kv_bytes,
-                       .states = p->info.state_bytes,
+    size_t pages = bn_div_up(p->info.ctx_tokens, p->info.kv.page_tokens);
+    struct memory m = {.weights = p->model.memory.packed_bytes + p->model.memory.head_bytes,
+                       .kv = p->info.kv.bytes,
+                       .states = p->info.states.bytes,
                        .scratch = p->info.scratch_bytes,
                        .sequence =
-                           p->info.kv_bytes / p->info.kv_pages * pages + p->info.state_seq_bytes,
+                           p->info.kv.bytes / p->info.kv.pages * pages + p->info.states.seq_bytes,
                        .available = term_available_bytes()};
     m.total = m.weights + m.kv + m.states + m.scratch;
     if (m.available > m.scratch && m.sequence) m.fit = (m.available - m.scratch) / m.sequence;
@@ -145,8 +145,8 @@ static void print_text(const struct plan *p, const struct memory *m)
            term_size(b, m->weights), term_size(c, m->kv), term_size(d, m->scratch));
     if (m->states)
         printf("states    %s of it: %s each, for %u sequences and %u snapshots\n",
-               term_size(a, m->states), term_size(b, p->info.state_seq_bytes), p->info.max_seqs,
-               p->info.state_snapshots);
+               term_size(a, m->states), term_size(b, p->info.states.seq_bytes), p->info.max_seqs,
+               p->info.states.snapshots);
     printf("sequences %u at a time, of up to %u tokens, %s each; about %llu fit the %s that are "
            "free beside the weights\n",
            p->info.max_seqs, p->info.ctx_tokens, term_size(a, m->sequence),
@@ -165,6 +165,7 @@ int batch_plan(struct batch_input *in, bitnet_engine *e)
     struct memory m = estimate(&p);
     bitnet_error err = {0};
     p.events = bn_calloc(2 * (size_t)p.info.max_seqs, sizeof *p.events);
+    if (p.events) p.events->size = sizeof *p.events;
     bitnet_status s =
         p.events && p.bad ? look_at_all(&p, &err) : bn_fail_nomem(&err, 0, "the events");
     int code = EXIT_SUCCESS;

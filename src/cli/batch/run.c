@@ -246,6 +246,7 @@ bitnet_status batch_run(struct batch_totals *t, struct batch_input *in, struct b
                        .start_ns = bn_now_ns()};
     w.items = bn_calloc(w.room, sizeof *w.items);
     w.events = bn_calloc(2 * (size_t)w.max_seqs, sizeof *w.events);
+    if (w.events) w.events->size = sizeof *w.events;
     bitnet_status s = w.items && w.events ? count_requests(&w, err)
                                           : bn_fail_nomem(err, w.room * sizeof *w.items, "a batch");
     if (s == BITNET_OK) s = run_window(&w, err);

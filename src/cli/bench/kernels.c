@@ -25,7 +25,8 @@ bitnet_status bench_kernels_plan(struct bench *b, bitnet_error *err)
         snprintf(m->name, sizeof m->name, "%s %s %s", m->kernel.op, m->kernel.isa, m->kernel.work);
     }
     /* no engine: these are the settings that the report shows */
-    b->single_info = (bitnet_engine_info){.threads = 1, .kv_type = "", .head = "", .ffn = ""};
+    b->single_info =
+        (bitnet_engine_info){.threads = 1, .kv.type = "", .head.type = "", .ffn.type = ""};
     return BITNET_OK;
 }
 

@@ -47,7 +47,7 @@ static bitnet_status open_type(struct bench *b, struct bench_measurement *m, uin
     o.max_seqs = 1;
     o.kv_type = m->kv->type;
     o.kv_type_v = BITNET_KV_AUTO;
-    o.prefix_cache = o.speculation = "off"; /* a step is to be a token */
+    o.prefix_cache = o.draft = "off"; /* a step is to be a token */
     o.random_kv = b->settings->random_keys;
     if (o.random_kv) o.profile = "on";
     return model_engine_open(&m->kv->engine, b->model, &o, b->settings->engine_warmup, err);
@@ -71,9 +71,9 @@ static bitnet_status add(struct bench *b, bitnet_kv_type type, uint32_t depth, u
     else BN_TRY(open_type(b, m, ctx, err));
     m->kv->info.size = sizeof m->kv->info;
     bitnet_engine_get_info(m->kv->engine, &m->kv->info);
-    double layers = b->info.n_layer_attention + b->info.n_layer_mtp;
-    double numbers = 2.0 * layers * b->info.n_head_kv * b->info.head_dim;
-    m->kv->bits = (double)m->kv->info.kv_token_bytes * 8 / numbers;
+    double layers = b->info.shape.n_layer_attention + b->info.shape.n_layer_mtp;
+    double numbers = 2.0 * layers * b->info.shape.n_head_kv * b->info.shape.head_dim;
+    m->kv->bits = (double)m->kv->info.kv.token_bytes * 8 / numbers;
     return BITNET_OK;
 }
 
@@ -86,7 +86,7 @@ bitnet_status bench_kv_plan(struct bench *b, bitnet_error *err)
     uint32_t n_new = (uint32_t)bn_min_size(s->max_new_tokens, ROUND_TOKENS);
     /* the prompt gives one token before the rounds begin, and has one that is not random */
     size_t all_new = (size_t)n_new * (random ? 1 : s->warmup + s->repeat) + (random ? 2 : 1);
-    size_t most = s->engine.ctx_tokens ? s->engine.ctx_tokens : b->info.n_ctx_train;
+    size_t most = s->engine.ctx_tokens ? s->engine.ctx_tokens : b->info.shape.n_ctx_train;
     if (most < all_new + 1)
         return bn_fail(err, BITNET_E_ARG, "a context of %zu tokens is too small: at least %zu",
                        most, all_new + 1);
@@ -105,7 +105,7 @@ bitnet_status bench_kv_plan(struct bench *b, bitnet_error *err)
                        (uint32_t)(deepest + all_new), n_new, err));
     }
     b->single_info = b->items[0].kv->info;
-    b->single_info.kv_type = "";
+    b->single_info.kv.type = "";
     return BITNET_OK;
 }
 
@@ -114,7 +114,7 @@ bitnet_status bench_kv_plan(struct bench *b, bitnet_error *err)
 /* One step; *token: whether it gave one. */
 static bitnet_status step(struct bench_kv *kv, bool *token, bitnet_error *err)
 {
-    bitnet_event events[EVENTS];
+    bitnet_event events[EVENTS] = {{.size = sizeof *events}};
     size_t n = EVENTS;
     BN_TRY(bitnet_step(kv->engine, events, &n, err));
     if (n == 0) return bn_fail(err, BITNET_E_INTERNAL, "the engine lost a request");
@@ -133,7 +133,7 @@ static bitnet_status step(struct bench_kv *kv, bool *token, bitnet_error *err)
 static bitnet_status start(struct bench *b, const struct bench_measurement *m, bitnet_error *err)
 {
     bool random = b->settings->random_keys;
-    uint32_t page = m->kv->info.kv_page_tokens;
+    uint32_t page = m->kv->info.kv.page_tokens;
     uint32_t n = random ? m->at / page * page + 1 : m->at;
     int32_t *tokens = bn_calloc(n, sizeof *tokens);
     if (!tokens) return bn_fail_nomem(err, n * sizeof *tokens, "a prompt");
@@ -141,7 +141,7 @@ static bitnet_status start(struct bench *b, const struct bench_measurement *m, b
     bitnet_request r;
     b->prompts.n_made = 0; /* the same for all types */
     bench_make_prompt(b, tokens, n);
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     r.tokens = tokens;
     r.n_tokens = n;
     r.sampling.temperature = 0;
@@ -195,11 +195,10 @@ static bitnet_status perplexity(struct bench *b, const bitnet_model *model, cons
     bitnet_model_info info = {.size = sizeof info};
     bitnet_model_get_info(model, &info);
     bitnet_engine_options o = b->settings->engine;
-    bitnet_ppl_options p;
-    bitnet_ppl_options_init(&p);
+    bitnet_ppl_options p = {.size = sizeof p};
     p.progress = term_progress_show;
     p.progress_user = &bar;
-    p.ctx_tokens = o.ctx_tokens = (uint32_t)bn_min_size(PPL_CTX_TOKENS, info.n_ctx_train);
+    p.ctx_tokens = o.ctx_tokens = (uint32_t)bn_min_size(PPL_CTX_TOKENS, info.shape.n_ctx_train);
     o.head = "exact";
     o.kv_type_v = BITNET_KV_AUTO;
     for (size_t i = 0; s == BITNET_OK && i < b->n_items; i++) {

@@ -81,8 +81,8 @@ static void set_kv(struct bn_json *o, const struct bench *b, const struct bench_
     const struct bench_measurement *base = bench_kv_base(b, m);
     const struct bench_kv *kv = m->kv;
     double speed = stats_summarize(base->rates, base->n_repeats, scratch).median;
-    set_text(o, "kv_type", kv->info.kv_type);
-    set_int(o, "kv_token_bytes", kv->info.kv_token_bytes);
+    set_text(o, "kv_type", kv->info.kv.type);
+    set_int(o, "kv_token_bytes", kv->info.kv.token_bytes);
     set_real(o, "bits_per_value", kv->bits);
     set_real(o, "speed_change", speed > 0 ? median / speed - 1 : 0);
     if (kv->attention_ms > 0) set_real(o, "attention_ms", kv->attention_ms);
@@ -153,11 +153,11 @@ static struct bn_json *json_settings(const struct bench *b)
 {
     const struct bench_settings *s = b->settings;
     struct bn_json *o = report_engine(&b->single_info, b->info.backend);
-    set_text(o, "hugepages", b->info.hugepages);
+    set_text(o, "hugepages", b->info.memory.hugepages);
     set_text(o, "hugepages_engine", b->single_info.hugepages ? b->single_info.hugepages : "");
-    set_int(o, "locked_bytes", b->info.locked_bytes + b->single_info.locked_bytes);
+    set_int(o, "locked_bytes", b->info.memory.locked_bytes + b->single_info.locked_bytes);
     set_text(o, "no_mmap", s->no_mmap ? "on" : "off");
-    set_int(o, "prefetch_bytes", b->info.prefetch_bytes);
+    set_int(o, "prefetch_bytes", b->info.memory.prefetch_bytes);
     set_text(o, "engine_warmup", s->engine_warmup ? "on" : "off");
     set_int(o, "max_new_tokens", s->max_new_tokens);
     set_int(o, "warmup", s->warmup);
@@ -193,8 +193,8 @@ struct bn_json *bench_report(const struct bench *b)
     if (b->single) bn_json_set(o, "ffn", ffn_report(b->single));
     set_real(o, "load_ms", (double)b->info.load_ns / 1e6);
     set_int(o, "peak_rss_bytes", b->peak_rss_bytes);
-    set_int(o, "kv_bytes", b->single_info.kv_bytes + b->batch_info.kv_bytes);
-    set_int(o, "state_bytes", b->single_info.state_bytes + b->batch_info.state_bytes);
+    set_int(o, "kv_bytes", b->single_info.kv.bytes + b->batch_info.kv.bytes);
+    set_int(o, "state_bytes", b->single_info.states.bytes + b->batch_info.states.bytes);
     set_int(o, "scratch_bytes", b->single_info.scratch_bytes + b->batch_info.scratch_bytes);
     bn_json_set(o, "measurements", items);
     bn_json_set(o, "notes", notes);

@@ -78,7 +78,7 @@ static uint32_t choose_ctx(const struct bench *b)
         need = bn_max_size(need, s->prompt_tokens.items[i]);
     for (size_t i = 0; s->modes[BENCH_DEPTH] && i < s->depths.n; i++)
         need = bn_max_size(need, (size_t)s->depths.items[i] + DEPTH_TOKENS);
-    return (uint32_t)bn_min_size(need, b->info.n_ctx_train);
+    return (uint32_t)bn_min_size(need, b->info.shape.n_ctx_train);
 }
 
 static bitnet_status make_plan(struct bench *b, uint32_t ctx, bitnet_error *err)
@@ -129,18 +129,20 @@ static double sequences(const struct bench_measurement *m)
  * read for refined rows is added. */
 static double step_bytes(const struct bench *b, const struct bench_measurement *m)
 {
-    double kv_token = (double)(m->kv ? &m->kv->info : &b->single_info)->kv_token_bytes;
+    double kv_token = (double)(m->kv ? &m->kv->info : &b->single_info)->kv.token_bytes;
     double depth = prompt_length(m) + (m->n_new + 1) / 2.0; /* on average */
-    bool copy = strcmp(b->single_info.head, "exact") != 0;
-    uint64_t read = b->info.head_screen_bytes ? b->info.head_screen_bytes : b->info.head_copy_bytes;
-    double head = (double)(copy ? read : b->info.head_bytes);
-    double state = 2.0 * (double)b->info.state_bytes; /* read and written */
-    return (double)b->info.layer_bytes + head + sequences(m) * (depth * kv_token + state);
+    bool copy = strcmp(b->single_info.head.type, "exact") != 0;
+    uint64_t read = b->info.memory.head_screen_bytes ? b->info.memory.head_screen_bytes
+                                                     : b->info.memory.head_copy_bytes;
+    double head = (double)(copy ? read : b->info.memory.head_bytes);
+    double state = 2.0 * (double)b->info.shape.state_bytes; /* read and written */
+    return (double)b->info.memory.layer_bytes + head + sequences(m) * (depth * kv_token + state);
 }
 
 static double refined_bytes(const struct bench *b, const struct bench_measurement *m)
 {
-    double row = (double)(b->info.head_copy_bytes - b->info.head_screen_bytes) / b->info.n_vocab;
+    double row = (double)(b->info.memory.head_copy_bytes - b->info.memory.head_screen_bytes) /
+                 b->info.shape.n_vocab;
     return m->head_tokens > 0 ? sequences(m) * row * m->head_refined / m->head_tokens : 0;
 }
 
@@ -148,7 +150,7 @@ static bitnet_status make_room(struct bench *b, bitnet_error *err)
 {
     size_t repeats = b->settings->repeat;
     b->bandwidth = bn_calloc(repeats, sizeof *b->bandwidth);
-    b->logits = bn_calloc(b->info.n_vocab, sizeof *b->logits);
+    b->logits = bn_calloc(b->info.shape.n_vocab, sizeof *b->logits);
     bool ok = b->bandwidth && b->logits;
     for (size_t i = 0; ok && i < b->n_items; i++) {
         struct bench_measurement *m = &b->items[i];
@@ -159,7 +161,8 @@ static bitnet_status make_room(struct bench *b, bitnet_error *err)
         m->bytes_per_step = m->n_new ? step_bytes(b, m) : 0;
         ok = m->rates && m->first_ms && m->step_ms;
     }
-    return ok ? BITNET_OK : bn_fail_nomem(err, b->info.n_vocab * sizeof *b->logits, "the results");
+    return ok ? BITNET_OK
+              : bn_fail_nomem(err, b->info.shape.n_vocab * sizeof *b->logits, "the results");
 }
 
 /* ------------------------------------------------------------------ prompts */
@@ -200,7 +203,7 @@ static bitnet_status submit_all(struct requests *q, struct bench *b,
         uint64_t id;
         bitnet_request r;
         bench_make_prompt(b, tokens, n);
-        bitnet_request_init(&r);
+        bitnet_request_init(&r, sizeof r);
         r.tokens = tokens;
         r.n_tokens = n;
         r.max_new_tokens = m->n_new;
@@ -249,6 +252,7 @@ static bitnet_status measure_requests(struct bench *b, struct bench_measurement 
     q.room = 2 * (size_t)(one ? b->single_info.max_seqs : b->batch_info.max_seqs);
     q.events = bn_calloc(q.room, sizeof *q.events);
     if (!q.events) return bn_fail_nomem(err, q.room * sizeof *q.events, "events");
+    q.events->size = sizeof *q.events;
     bitnet_status s = submit_all(&q, b, m, err);
     while (s == BITNET_OK && q.n_finished < q.n) {
         double step_ms;
@@ -316,12 +320,12 @@ static void count_engine(const struct bench *b, struct bench_measurement *m, dou
 {
     bitnet_engine_info i = {.size = sizeof i};
     bitnet_engine_get_info(m->mode == BENCH_BATCH ? b->batch : b->single, &i);
-    m->ffn_tokens += sign * (double)i.ffn_tokens;
-    m->ffn_left_out += sign * ((double)i.ffn_dense_bytes - (double)i.ffn_read_bytes);
-    m->head_tokens += sign * (double)(i.head_screened + i.head_fallbacks);
-    m->head_refined += sign * (double)i.head_refined;
-    m->step_ns += sign * (double)i.step_ns;
-    m->forward_ns += sign * (double)i.forward_ns;
+    m->ffn_tokens += sign * (double)i.ffn.tokens;
+    m->ffn_left_out += sign * ((double)i.ffn.dense_bytes - (double)i.ffn.read_bytes);
+    m->head_tokens += sign * (double)(i.head.screened + i.head.fallbacks);
+    m->head_refined += sign * (double)i.head.refined;
+    m->step_ns += sign * (double)i.work.step_ns;
+    m->forward_ns += sign * (double)i.work.forward_ns;
 }
 
 static bitnet_status run_round(struct bench *b, uint32_t round, struct term_progress *bar,
@@ -403,7 +407,7 @@ static bitnet_status open_engines(struct bench *b, bitnet_error *err)
     o.ctx_tokens = choose_ctx(b);
     o.max_seqs = 1;
     /* every run computes all of its tokens, one a step */
-    o.prefix_cache = o.speculation = "off";
+    o.prefix_cache = o.draft = "off";
     BN_TRY(model_engine_open(&b->single, b->model, &o, b->settings->engine_warmup, err));
     b->single_info.size = sizeof b->single_info;
     bitnet_engine_get_info(b->single, &b->single_info);

@@ -89,9 +89,9 @@ static int print_totals(const struct batch_config *c, const struct batch_totals 
             (int64_t)(t->n_found + t->n_done), "found", (int64_t)t->n_found, "failed",
             (int64_t)t->n_failed, "prompt_tokens", (int64_t)t->prompt_tokens, "answer_tokens",
             (int64_t)t->answer_tokens, "seconds", seconds, "tok_s", speed, "engine", "steps",
-            (int64_t)info.steps, "preemptions", (int64_t)info.preemptions, "prefix_hit_tokens",
-            (int64_t)info.prefix_hit_tokens, "draft_tokens", (int64_t)info.draft_tokens,
-            "draft_accepted", (int64_t)info.draft_accepted));
+            (int64_t)info.work.steps, "preemptions", (int64_t)info.work.preemptions,
+            "prefix_hit_tokens", (int64_t)info.prefix.hit_tokens, "draft_tokens",
+            (int64_t)info.draft.tokens, "draft_accepted", (int64_t)info.draft.accepted));
     if (c->quiet) return EXIT_DONE;
     fprintf(stderr, "%llu requests answered", (unsigned long long)t->n_done);
     if (t->n_failed) fprintf(stderr, ", %llu with an error", (unsigned long long)t->n_failed);

@@ -88,8 +88,7 @@ static int run(void *config, const struct arg_words *words)
     if (code != EXIT_DONE) return code;
     struct term_progress bar = {0};
     bitnet_error err = {0};
-    bitnet_convert_options o;
-    bitnet_convert_options_init(&o);
+    bitnet_convert_options o = {.size = sizeof o};
     if (c->type) o.type = c->type;
     if (c->head_type) o.head_type = c->head_type;
     o.name = c->name;

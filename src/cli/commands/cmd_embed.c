@@ -146,10 +146,9 @@ static bitnet_status print_all(bitnet_engine *e, const struct texts *t,
                                const struct embed_config *c, size_t n_embd, bitnet_error *err)
 {
     bool json = c->json || strcmp(c->format, "json") == 0;
-    bitnet_embed_options o;
-    bitnet_embed_options_init(&o);
+    bitnet_embed_options o = {.size = sizeof o};
     o.pooling = strcmp(c->pooling, "last") == 0 ? BITNET_POOL_LAST : BITNET_POOL_MEAN;
-    o.no_normalize = c->no_normalize;
+    o.normalize = c->no_normalize ? "off" : "auto";
     float *out = bn_calloc(AT_ONCE * n_embd, sizeof *out);
     if (!out) return bn_fail_nomem(err, AT_ONCE * n_embd * sizeof *out, "vectors");
     struct term_progress bar = {0};
@@ -174,12 +173,11 @@ static bitnet_status embed(const struct embed_config *c, const bitnet_model *m, 
     bitnet_model_get_info(m, &info);
     struct texts t = {.m = m, .are_ids = c->ids};
     bitnet_engine *e = NULL;
-    bitnet_engine_options eo;
-    bitnet_engine_options_init(&eo);
+    bitnet_engine_options eo = {.size = sizeof eo};
     bitnet_status s = get_texts(&t, c, words, n_words, err);
-    if (s == BITNET_OK && t.longest > info.n_ctx_train)
+    if (s == BITNET_OK && t.longest > info.shape.n_ctx_train)
         s = bn_fail(err, BITNET_E_LIMIT, "a text has %zu tokens; this model knows %u", t.longest,
-                    info.n_ctx_train);
+                    info.shape.n_ctx_train);
     if (s == BITNET_OK && t.n) {
         eo.threads = c->model.threads;
         eo.pin = c->model.pin;
@@ -189,7 +187,7 @@ static bitnet_status embed(const struct embed_config *c, const bitnet_model *m, 
         eo.head = "exact";
         model_kv_types(&eo, &c->kv);
         s = bitnet_engine_open(&e, m, &eo, err);
-        if (s == BITNET_OK) s = print_all(e, &t, c, info.n_embd, err);
+        if (s == BITNET_OK) s = print_all(e, &t, c, info.shape.n_embd, err);
     }
     bitnet_engine_close(e);
     free_texts(&t);

@@ -256,7 +256,7 @@ enum { MAX_ADVICE = 6 };
 static size_t read_advice(struct advice out[MAX_ADVICE], const bitnet_file *f)
 {
     bitnet_sampling s;
-    bitnet_sampling_init(&s);
+    bitnet_sampling_init(&s, sizeof s);
     uint32_t given = bitnet_file_sampling(f, &s);
     const struct {
         uint32_t bit;

@@ -121,14 +121,13 @@ static bitnet_status compute(const struct logits_config *c, const bitnet_model *
 {
     bitnet_model_info info = {.size = sizeof info};
     bitnet_model_get_info(m, &info);
-    size_t vocab = info.n_vocab, piece = c->chunk;
+    size_t vocab = info.shape.n_vocab, piece = c->chunk;
     if (!piece) {
         piece = bn_min_size(PIECE_DEFAULT_TOKENS,
                             piece_max_bytes / (bn_max_size(vocab, 1) * sizeof(float)));
         piece = bn_max_size(piece, 1);
     }
-    bitnet_engine_options eo;
-    bitnet_engine_options_init(&eo);
+    bitnet_engine_options eo = {.size = sizeof eo};
     eo.threads = c->model.threads;
     eo.pin = c->model.pin;
     eo.ctx_tokens = (uint32_t)n;

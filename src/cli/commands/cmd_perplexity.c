@@ -114,18 +114,17 @@ static int measure(const struct perplexity_config *c, const bitnet_model *m)
     bitnet_model_info info = {.size = sizeof info};
     bitnet_model_get_info(m, &info);
     uint32_t ctx = c->ctx_tokens ? c->ctx_tokens : CTX_DEFAULT_TOKENS;
-    if (!c->ctx_tokens && info.n_ctx_train && info.n_ctx_train < ctx) ctx = info.n_ctx_train;
+    if (!c->ctx_tokens && info.shape.n_ctx_train && info.shape.n_ctx_train < ctx)
+        ctx = info.shape.n_ctx_train;
 
-    bitnet_engine_options eo;
-    bitnet_engine_options_init(&eo);
+    bitnet_engine_options eo = {.size = sizeof eo};
     eo.threads = c->model.threads;
     eo.pin = c->model.pin;
     eo.ctx_tokens = ctx;
     model_kv_types(&eo, &c->kv);
     eo.head = c->head;
-    bitnet_ppl_options po;
+    bitnet_ppl_options po = {.size = sizeof po};
     struct term_progress bar = {0};
-    bitnet_ppl_options_init(&po);
     po.ctx_tokens = ctx;
     po.protocol = strcmp(c->protocol, "windows") == 0 ? BITNET_PPL_WINDOWS : BITNET_PPL_LLAMA_CPP;
     po.progress = term_progress_show;

@@ -200,25 +200,26 @@ static struct bn_json *json_model(const bitnet_model_info *m)
                         term_json_string(m->name, strlen(m->name)), "architecture", m->architecture,
                         "weight_type", m->weight_type, "head_type", m->head_type, "activation",
                         m->activation, "act_quant", m->act_quant, "parameters",
-                        (int64_t)m->n_params, "parameters_ternary", (int64_t)m->n_params_ternary,
-                        "vocab", (int64_t)m->n_vocab, "file_bytes", (int64_t)m->file_bytes);
+                        (int64_t)m->shape.n_params, "parameters_ternary",
+                        (int64_t)m->shape.n_params_ternary, "vocab", (int64_t)m->shape.n_vocab,
+                        "file_bytes", (int64_t)m->memory.file_bytes);
 }
 
 static struct bn_json *json_head(const bitnet_engine_info *e)
 {
     struct bn_json *histogram = bn_json_array();
-    size_t n = sizeof e->head_histogram / sizeof e->head_histogram[0];
-    while (n && !e->head_histogram[n - 1]) n--;
+    size_t n = sizeof e->head.histogram / sizeof e->head.histogram[0];
+    while (n && !e->head.histogram[n - 1]) n--;
     for (size_t i = 0; i < n; i++)
-        bn_json_append(histogram, bn_json_int((int64_t)e->head_histogram[i]));
-    double mean = e->head_screened ? (double)e->head_survivors / (double)e->head_screened : 0;
-    double tried = (double)(e->head_screened + e->head_fallbacks);
-    double refined = tried > 0 ? (double)e->head_refined / tried : 0;
-    return bn_json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:o}", "mode", e->head, "tokens_full",
-                        (int64_t)e->head_full, "tokens_screened", (int64_t)e->head_screened,
-                        "fallbacks", (int64_t)e->head_fallbacks, "mean_refined", refined,
-                        "mean_survivors", mean, "max_survivors", (int64_t)e->head_survivors_max,
-                        "histogram", histogram);
+        bn_json_append(histogram, bn_json_int((int64_t)e->head.histogram[i]));
+    double mean = e->head.screened ? (double)e->head.survivors / (double)e->head.screened : 0;
+    double tried = (double)(e->head.screened + e->head.fallbacks);
+    double refined = tried > 0 ? (double)e->head.refined / tried : 0;
+    return bn_json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:o}", "mode", e->head.type,
+                        "tokens_full", (int64_t)e->head.full, "tokens_screened",
+                        (int64_t)e->head.screened, "fallbacks", (int64_t)e->head.fallbacks,
+                        "mean_refined", refined, "mean_survivors", mean, "max_survivors",
+                        (int64_t)e->head.survivors_max, "histogram", histogram);
 }
 
 static struct bn_json *json_logprob(const bitnet_model *m, const bitnet_logprob *p)
@@ -246,9 +247,9 @@ static struct bn_json *json_logprobs(const bitnet_model *m, const struct generat
 /* Of models with recurrent states. */
 static struct bn_json *json_states(const bitnet_engine_info *e)
 {
-    return bn_json_pack("{s:I, s:I, s:I, s:I}", "bytes", (int64_t)e->state_bytes, "sequence_bytes",
-                        (int64_t)e->state_seq_bytes, "snapshots", (int64_t)e->state_snapshots,
-                        "snapshots_used", (int64_t)e->state_snapshots_used);
+    return bn_json_pack("{s:I, s:I, s:I, s:I}", "bytes", (int64_t)e->states.bytes, "sequence_bytes",
+                        (int64_t)e->states.seq_bytes, "snapshots", (int64_t)e->states.snapshots,
+                        "snapshots_used", (int64_t)e->states.snapshots_used);
 }
 
 static int print_report(const struct report *r)
@@ -264,16 +265,16 @@ static int print_report(const struct report *r)
         (int64_t)g->seed, "timings", "load_ms", ms(r->model.load_ns), "engine_ms", ms(r->engine_ns),
         "ttft_ms", ms(g->first_token_ns), "prompt_tok_s", generation_prompt_rate(g), "gen_tok_s",
         generation_decode_rate(g), "total_ms", ms(g->total_ns), "memory", "peak_rss_bytes",
-        (int64_t)term_peak_rss_bytes(), "kv_bytes", (int64_t)r->engine.kv_bytes, "scratch_bytes",
-        (int64_t)r->engine.scratch_bytes, "packed_bytes", (int64_t)r->model.packed_bytes, "model",
-        json_model(&r->model), "threads", (int64_t)r->engine.threads, "ctx_size",
-        (int64_t)r->engine.ctx_tokens, "kv_type", r->engine.kv_type, "kv_type_v",
-        r->engine.kv_type_v, "backend", r->model.backend, "layout", r->model.layout, "head",
+        (int64_t)term_peak_rss_bytes(), "kv_bytes", (int64_t)r->engine.kv.bytes, "scratch_bytes",
+        (int64_t)r->engine.scratch_bytes, "packed_bytes", (int64_t)r->model.memory.packed_bytes,
+        "model", json_model(&r->model), "threads", (int64_t)r->engine.threads, "ctx_size",
+        (int64_t)r->engine.ctx_tokens, "kv_type", r->engine.kv.type, "kv_type_v",
+        r->engine.kv.type_v, "backend", r->model.backend, "layout", r->model.layout, "head",
         json_head(&r->engine), "ffn", r->ffn);
-    if (r->engine.state_seq_bytes) bn_json_set(j, "states", json_states(&r->engine));
+    if (r->engine.states.seq_bytes) bn_json_set(j, "states", json_states(&r->engine));
     bn_json_set(j, "speculation",
-                bn_json_pack("{s:I, s:I}", "draft_tokens", (int64_t)r->engine.draft_tokens,
-                             "draft_accepted", (int64_t)r->engine.draft_accepted));
+                bn_json_pack("{s:I, s:I}", "draft_tokens", (int64_t)r->engine.draft.tokens,
+                             "draft_accepted", (int64_t)r->engine.draft.accepted));
     if (g->logprobs) bn_json_set(j, "logprobs", json_logprobs(r->m, g));
     if (r->health) bn_json_set(j, "health", health_report_json(r->health));
     return term_print_json(j);

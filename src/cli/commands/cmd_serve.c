@@ -288,11 +288,11 @@ static void tell_room(const bitnet_engine_info *e)
 {
     char kv[TERM_SIZE_BYTES], one[TERM_SIZE_BYTES], all[TERM_SIZE_BYTES];
     fprintf(stderr, "bitnet: %u sequences at a time, %u tokens each at most; KV cache %s (%s)\n",
-            e->max_seqs, e->ctx_tokens, term_size(kv, e->kv_bytes), e->kv_type);
-    if (e->state_seq_bytes)
+            e->max_seqs, e->ctx_tokens, term_size(kv, e->kv.bytes), e->kv.type);
+    if (e->states.seq_bytes)
         fprintf(stderr, "bitnet: states of %s each, for %u sequences and %u snapshots: %s\n",
-                term_size(one, e->state_seq_bytes), e->max_seqs, e->state_snapshots,
-                term_size(all, e->state_bytes));
+                term_size(one, e->states.seq_bytes), e->max_seqs, e->states.snapshots,
+                term_size(all, e->states.bytes));
 }
 
 static int serve(const struct serve_config *c, const bitnet_model *m, bitnet_engine *e)

@@ -66,8 +66,7 @@ static int run(void *config, const struct arg_words *words)
     if (code != EXIT_DONE) return code;
     struct term_progress bar = {0};
     bitnet_error err = {0};
-    bitnet_synth_options o;
-    bitnet_synth_options_init(&o);
+    bitnet_synth_options o = {.size = sizeof o};
     synth_opts_apply(&o, &c->model);
     o.vocab_path = c->vocab;
     o.seed = c->seed;

@@ -54,7 +54,7 @@ static bitnet_status fill_request(bitnet_request *r, bitnet_logit_bias biases[OP
                                   const struct generation *g, bitnet_error *err)
 {
     const struct generate_opts *o = g->opts;
-    bitnet_request_init(r);
+    bitnet_request_init(r, sizeof *r);
     r->tokens = g->tokens;
     r->n_tokens = g->n_tokens;
     r->max_new_tokens = o->max_new_tokens;
@@ -135,7 +135,7 @@ bitnet_status generation_run(struct generation *g, bitnet_error *err)
             cancelled = true;
             bitnet_cancel(g->engine, id);
         }
-        bitnet_event events[EVENT_ROOM];
+        bitnet_event events[EVENT_ROOM] = {{.size = sizeof *events}};
         size_t n = EVENT_ROOM;
         s = bitnet_step(g->engine, events, &n, err);
         if (s == BITNET_OK && n == 0)

@@ -31,9 +31,10 @@ void doctor_add_model(struct doctor_facts *f, const bitnet_model *m)
 {
     bitnet_model_info i = {.size = sizeof i};
     bitnet_model_get_info(m, &i);
-    uint64_t head = i.head_copy_bytes ? i.head_copy_bytes : i.head_bytes;
-    if (i.head_screen_bytes) head = screened_bytes(i.head_copy_bytes, i.head_screen_bytes);
-    add(f, i.name, i.layer_bytes + head, i.packed_bytes + i.head_bytes);
+    uint64_t head = i.memory.head_copy_bytes ? i.memory.head_copy_bytes : i.memory.head_bytes;
+    if (i.memory.head_screen_bytes)
+        head = screened_bytes(i.memory.head_copy_bytes, i.memory.head_screen_bytes);
+    add(f, i.name, i.memory.layer_bytes + head, i.memory.packed_bytes + i.memory.head_bytes);
 }
 
 /* As `bitnet bench --synthetic 2b-4t --layout t3` reports it: 16-bit head with its copy, and the copies

@@ -397,7 +397,7 @@ static void take_tuning(struct model_opts *o, const char *path)
 void model_options(bitnet_model_options *out, const struct model_opts *o, const char *head,
                    const char *ffn)
 {
-    bitnet_model_options_init(out);
+    *out = (bitnet_model_options){.size = sizeof *out};
     out->threads = o->threads;
     out->backend = o->backend;
     out->activations = o->activations;
@@ -405,8 +405,9 @@ void model_options(bitnet_model_options *out, const struct model_opts *o, const 
     out->layout = o->layout;
     out->hugepages = o->hugepages;
     out->mlock = o->mlock;
-    out->no_mmap = o->no_mmap;
-    out->prefetch_bytes = o->prefetch_bytes;
+    out->mmap = o->no_mmap ? "off" : "auto";
+    /* the option says 1 for off */
+    out->prefetch_bytes = o->prefetch_bytes == 1 ? BITNET_OFF : (int32_t)o->prefetch_bytes;
     out->numa = o->numa;
     out->verify = o->verify;
     out->head = head;
@@ -436,8 +437,7 @@ int model_open(bitnet_model **out, const char *typed, struct model_opts *o, cons
 int model_open_vocab(bitnet_model **out, const char *typed)
 {
     *out = NULL;
-    bitnet_model_options mo;
-    bitnet_model_options_init(&mo);
+    bitnet_model_options mo = {.size = sizeof mo};
     mo.vocab_only = 1;
     return open_with(out, typed, &mo);
 }
@@ -467,7 +467,7 @@ void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv)
 void model_engine_options(bitnet_engine_options *out, const struct model_opts *m,
                           const struct engine_opts *e)
 {
-    bitnet_engine_options_init(out);
+    *out = (bitnet_engine_options){.size = sizeof *out};
     out->threads = m->threads;
     out->pin = m->pin;
     out->ctx_tokens = e->ctx_tokens;
@@ -475,9 +475,11 @@ void model_engine_options(bitnet_engine_options *out, const struct model_opts *m
     model_kv_types(out, &e->kv);
     out->head = e->head;
     out->ffn = e->ffn;
-    out->speculation = e->speculation;
+    out->draft = e->speculation;
     out->draft_tokens = e->draft_tokens;
-    out->state_cache_bytes = e->state_cache_bytes;
+    out->state_cache_bytes = e->state_cache_bytes == 1
+                                 ? BITNET_OFF
+                                 : (int64_t)bn_min_size(e->state_cache_bytes, INT64_MAX);
     out->max_seqs = 1;
 }
 

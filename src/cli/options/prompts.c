@@ -20,7 +20,7 @@ void prompts_open(struct prompts *p, const bitnet_model *m, uint64_t seed)
     bitnet_error unused;
     bitnet_model_info info = {.size = sizeof info};
     bitnet_model_get_info(m, &info);
-    *p = (struct prompts){.n_vocab = info.n_vocab, .seed = seed};
+    *p = (struct prompts){.n_vocab = info.shape.n_vocab, .seed = seed};
     if (tokens_encode(&p->text, &p->n_text, m, prompt_text, sizeof prompt_text - 1, 0, &unused) !=
         BITNET_OK)
         p->n_text = 0; /* no tokenizer: random tokens do as well */

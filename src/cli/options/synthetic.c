@@ -76,8 +76,7 @@ static int make(struct synthetic_source *s, const struct synthetic_opts *c, cons
     s->typed = s->path;
     struct term_progress bar = {0};
     bitnet_error err = {0};
-    bitnet_synth_options o;
-    bitnet_synth_options_init(&o);
+    bitnet_synth_options o = {.size = sizeof o};
     synth_opts_apply(&o, &c->model);
     o.seed = c->seed;
     o.overwrite = 1;

@@ -337,10 +337,10 @@ static struct bn_json *json_memory(const struct profile *p)
 {
     struct bn_json *o = bn_json_object();
     set_int(o, "peak_rss_bytes", p->peak_rss_bytes);
-    set_int(o, "packed_bytes", p->info.packed_bytes);
-    set_int(o, "kv_bytes", p->engine_info.kv_bytes);
-    set_int(o, "kv_token_bytes", p->engine_info.kv_token_bytes);
-    set_int(o, "state_bytes", p->engine_info.state_bytes);
+    set_int(o, "packed_bytes", p->info.memory.packed_bytes);
+    set_int(o, "kv_bytes", p->engine_info.kv.bytes);
+    set_int(o, "kv_token_bytes", p->engine_info.kv.token_bytes);
+    set_int(o, "state_bytes", p->engine_info.states.bytes);
     set_int(o, "scratch_bytes", p->engine_info.scratch_bytes);
     return o;
 }

@@ -63,7 +63,7 @@ static bitnet_status submit_all(struct requests *q, bitnet_error *err)
     for (q->n = 0; status == BITNET_OK && q->n < s->batch; q->n++) {
         bitnet_request r;
         prompts_make(&q->p->prompts, tokens, s->prompt_tokens);
-        bitnet_request_init(&r);
+        bitnet_request_init(&r, sizeof r);
         r.tokens = tokens;
         r.n_tokens = s->prompt_tokens;
         r.max_new_tokens = (uint32_t)bn_min_size(n_new, e->ctx_tokens - s->prompt_tokens);
@@ -218,6 +218,7 @@ static bitnet_status run_requests(struct profile *p, bool keep, bitnet_error *er
     q.room = 2 * (size_t)p->engine_info.max_seqs; /* of one step: a token, and the end */
     q.events = bn_calloc(q.room, sizeof *q.events);
     if (!q.events) return bn_fail_nomem(err, q.room * sizeof *q.events, "events");
+    q.events->size = sizeof *q.events;
     bitnet_profile_reset(p->engine);
     bitnet_status s = submit_all(&q, err);
     if (s == BITNET_OK) s = grow(&q, &bar, err);
@@ -234,13 +235,13 @@ static bitnet_status open_engine(struct profile *p, bitnet_error *err)
     bitnet_engine_options o = s->engine;
     uint32_t spare = spare_tokens(s, o.max_batch_tokens ? o.max_batch_tokens : BATCH_TOKENS);
     size_t need = (size_t)s->prompt_tokens + s->new_tokens + spare;
-    if (!o.ctx_tokens) o.ctx_tokens = (uint32_t)bn_min_size(need, p->info.n_ctx_train);
+    if (!o.ctx_tokens) o.ctx_tokens = (uint32_t)bn_min_size(need, p->info.shape.n_ctx_train);
     if ((size_t)s->prompt_tokens + s->new_tokens >= o.ctx_tokens)
         return bn_fail(err, BITNET_E_ARG,
                        "a prompt of %u tokens and %u new ones do not fit a context of %u",
                        s->prompt_tokens, s->new_tokens, o.ctx_tokens);
     o.max_seqs = s->batch;
-    o.prefix_cache = o.speculation = "off"; /* every token is computed, one a step */
+    o.prefix_cache = o.draft = "off"; /* every token is computed, one a step */
     o.profile = s->trace ? "trace" : "on";
     counters_open(&p->counters); /* before there are threads to be counted */
     p->counting = true;

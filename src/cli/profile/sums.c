@@ -37,7 +37,7 @@ bitnet_status profile_sum_up(struct profile *p, bitnet_error *err)
     p->prof.size = sizeof p->prof;
     BN_TRY(bitnet_profile_get_info(p->engine, &p->prof, err));
     BN_TRY(find_ops(p, err));
-    p->n_rows = p->info.n_layer + p->info.n_layer_mtp + 1;
+    p->n_rows = p->info.shape.n_layer + p->info.shape.n_layer_mtp + 1;
     p->n_workers = p->prof.workers;
     for (int i = 0; i < PROFILE_PHASES; i++) {
         struct profile_phase *x = &p->phases[i];

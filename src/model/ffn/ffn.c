@@ -116,13 +116,13 @@ size_t bn_ffn_bytes(const struct bn_ffn *f) { return f->block ? f->block_bytes :
 void bn_ffn_info(const struct bn_ffn *f, bitnet_engine_info *info)
 {
     static const char *const names[] = {"auto", "dense", "skip"};
-    info->ffn = names[f->mode];
-    info->ffn_tokens = f->tokens;
-    info->ffn_dense_bytes = f->dense_bytes;
-    info->ffn_read_bytes = f->read_bytes;
+    info->ffn.type = names[f->mode];
+    info->ffn.tokens = f->tokens;
+    info->ffn.dense_bytes = f->dense_bytes;
+    info->ffn.read_bytes = f->read_bytes;
     for (uint32_t i = 0; i < f->m->config.n_layer; i++) {
-        info->ffn_up_skipped += f->layers[i].up.skipped;
-        info->ffn_down_skipped += f->layers[i].down.skipped;
+        info->ffn.up_skipped += f->layers[i].up.skipped;
+        info->ffn.down_skipped += f->layers[i].down.skipped;
     }
 }
 

@@ -98,15 +98,14 @@ static bool find(struct bn_model *m)
 
 /* Another process packs the same model: what it has made is taken, if it comes in time. Returns with
  * the lock, or without it. */
-static bitnet_status wait_for(struct bn_cache *c, const struct bn_model_open_args *a,
-                              bitnet_error *err)
+static bitnet_status wait_for(struct bn_cache *c, const bitnet_model_options *o, bitnet_error *err)
 {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000};
     uint64_t start = bn_now_ns(), limit = BN_CACHE_WAIT_S * UINT64_C(1000000000), waited = 0;
     bn_lock_ask(&c->lock);
     while (!(c->locked = bn_lock_take(&c->lock)) && waited < limit) {
-        if (a->progress &&
-            a->progress(a->progress_user, "another process packs this model", waited, limit))
+        if (o->progress &&
+            o->progress(o->progress_user, "another process packs this model", waited, limit))
             return bn_fail(err, BITNET_E_CANCELLED, "loading was stopped");
         nanosleep(&pause, NULL);
         waited = bn_now_ns() - start;
@@ -134,19 +133,19 @@ static void note_unusable(struct bn_model *m)
                   m->note.len ? " " : "", m->cache->folder, strerror_r(errno, text, sizeof text));
 }
 
-static struct bn_cache *open_cache(const struct bn_model *m, const struct bn_model_open_args *a)
+static struct bn_cache *open_cache(const struct bn_model *m, const bitnet_model_options *o)
 {
     struct bn_cache *c = bn_calloc(1, sizeof *c);
     struct bn_buf path;
     if (!c) return NULL;
     c->lock.fd = -1;
-    c->read_only = a->cache_read_only;
-    c->min_bytes = a->cache_min_bytes ? a->cache_min_bytes : BN_CACHE_MIN_BYTES;
-    c->max_bytes = a->cache_max_bytes ? a->cache_max_bytes : BN_CACHE_MAX_BYTES;
-    c->folder = strdup(a->cache);
+    c->read_only = o->cache_read_only != 0;
+    c->min_bytes = o->cache_min_bytes ? o->cache_min_bytes : BN_CACHE_MIN_BYTES;
+    c->max_bytes = o->cache_max_bytes ? o->cache_max_bytes : BN_CACHE_MAX_BYTES;
+    c->folder = strdup(o->cache);
     bn_buf_init(&path, BN_IMAGE_MAX_TEXT);
-    if (c->folder && make_key(&c->key, m, a->i2s_layout))
-        bn_buf_printf(&path, "%s/%016llx.bnp", a->cache,
+    if (c->folder && make_key(&c->key, m, o->i2s_layout))
+        bn_buf_printf(&path, "%s/%016llx.bnp", o->cache,
                       (unsigned long long)bn_checksum(c->key.data, c->key.len));
     c->path = path.len ? bn_buf_take(&path) : NULL;
     if (c->path) return c;
@@ -156,22 +155,21 @@ static struct bn_cache *open_cache(const struct bn_model *m, const struct bn_mod
     return NULL;
 }
 
-bitnet_status bn_cache_look(struct bn_model *m, const struct bn_model_open_args *a,
-                            bitnet_error *err)
+bitnet_status bn_cache_look(struct bn_model *m, const bitnet_model_options *o, bitnet_error *err)
 {
-    uint64_t least = a->cache_min_bytes ? a->cache_min_bytes : BN_CACHE_MIN_BYTES;
-    if (!a->cache || !*a->cache || !m->source.n_maps || m->source.to_read ||
+    uint64_t least = o->cache_min_bytes ? o->cache_min_bytes : BN_CACHE_MIN_BYTES;
+    if (!o->cache || !*o->cache || !m->source.n_maps || m->source.to_read ||
         m->source.file_bytes < least)
         return BITNET_OK;
-    m->cache = open_cache(m, a);
+    m->cache = open_cache(m, o);
     if (!m->cache || find(m)) return BITNET_OK;
-    if (a->cache_read_only) return BITNET_OK;
+    if (o->cache_read_only) return BITNET_OK;
     if (!bn_cache_open_lock(m->cache)) {
         note_unusable(m);
         return BITNET_OK;
     }
     m->cache->locked = bn_lock_take(&m->cache->lock);
-    if (!m->cache->locked) BN_TRY(wait_for(m->cache, a, err));
+    if (!m->cache->locked) BN_TRY(wait_for(m->cache, o, err));
     /* it may have come meanwhile */
     if (find(m)) {
         bn_lock_close(&m->cache->lock);

@@ -24,8 +24,7 @@ enum {
 
 /* Finds the entry of the model's source and puts it into m->image; else m->cache is there to keep it
  * afterwards. progress: asked while another process is waited for; BITNET_E_CANCELLED. */
-bitnet_status bn_cache_look(struct bn_model *m, const struct bn_model_open_args *a,
-                            bitnet_error *err);
+bitnet_status bn_cache_look(struct bn_model *m, const bitnet_model_options *o, bitnet_error *err);
 /* When all is packed: the entry is written in the background, if there is none or the model has more
  * than it. A note says so. (cache_keep.c) */
 void bn_cache_keep(struct bn_model *m);

@@ -2,19 +2,18 @@
  * What a model's memory lies in: the choices, locks, what is to be told of it, and touching it. */
 #include "model/image/image.h"
 
-bitnet_status bn_memory_choose(struct bn_model *m, const struct bn_model_open_args *a,
-                               bitnet_error *err)
+bitnet_status bn_memory_choose(struct bn_model *m, const bitnet_model_options *o, bitnet_error *err)
 {
-    uint32_t ahead = a->prefetch_bytes;
-    if (ahead > BN_PREFETCH_MAX)
+    int32_t ahead = o->prefetch_bytes;
+    if (ahead > BN_PREFETCH_MAX || ahead < BITNET_OFF)
         return bn_fail(err, BITNET_E_LIMIT,
-                       "a prefetch distance of %u bytes; at most %d is possible", ahead,
+                       "a prefetch distance of %d bytes; at most %d is possible", ahead,
                        BN_PREFETCH_MAX);
     if (ahead == 0) m->prefetch_bytes = BN_PREFETCH_DEFAULT;
-    else if (ahead > 1) m->prefetch_bytes = (uint32_t)bn_align_up(ahead, 64);
-    m->backing.lock = a->mlock;
+    else if (ahead != BITNET_OFF) m->prefetch_bytes = (uint32_t)bn_align_up((size_t)ahead, 64);
+    m->backing.lock = o->mlock != 0;
     m->slab.how = &m->backing;
-    return bn_pages_parse(&m->backing.pages, a->hugepages, err);
+    return bn_pages_parse(&m->backing.pages, o->hugepages, err);
 }
 
 /* i-th matrix, NULL past the end; a tied head is the embedding. */

@@ -36,16 +36,17 @@ static bitnet_status open_worker(struct worker *w, bitnet_error *err)
 {
     bitnet_model_info m = {.size = sizeof m};
     bitnet_model_get_info(w->c.model, &m);
-    w->n_embd = m.n_embd;
+    w->n_embd = m.shape.n_embd;
     w->info.size = sizeof w->info;
     bitnet_engine_get_info(w->c.engine, &w->info);
     w->state.engine = w->info;
     w->state.health.size = sizeof w->state.health;
     bitnet_engine_health(w->c.engine, &w->state.health);
     w->state.scrub = (bitnet_scrub){.size = sizeof w->state.scrub, .tensor = ""};
-    w->state.n_layers = m.n_layer;
-    w->layers = bn_calloc(m.n_layer, sizeof *w->layers);
-    if (!w->layers) return bn_fail_nomem(err, m.n_layer * sizeof *w->layers, "states of layers");
+    w->state.n_layers = m.shape.n_layer;
+    w->layers = bn_calloc(m.shape.n_layer, sizeof *w->layers);
+    if (!w->layers)
+        return bn_fail_nomem(err, m.shape.n_layer * sizeof *w->layers, "states of layers");
     w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->fd < 0)
         return bn_fail(err, BITNET_E_IO, "no event counter can be had (error %d)", errno);

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 enum {
-    MAX_DRAFT = 8,        /* drafts of a choice in a step (bitnet_engine_options) */
     SCRUB_BYTES = 1 << 20 /* at a time: less than a millisecond */
 };
 static const uint64_t second_ns = UINT64_C(1000000000);
@@ -221,9 +220,9 @@ static struct worker_step count_step(struct worker *w, const bitnet_event *e, si
 {
     bitnet_engine_info now = {.size = sizeof now};
     bitnet_engine_get_info(w->c.engine, &now);
-    struct worker_step s = {.ns = now.step_ns - w->info.step_ns,
+    struct worker_step s = {.ns = now.work.step_ns - w->info.work.step_ns,
                             .n_prompt_tokens =
-                                (uint32_t)(now.prompt_tokens - w->info.prompt_tokens)};
+                                (uint32_t)(now.work.prompt_tokens - w->info.work.prompt_tokens)};
     for (size_t i = 0; i < n; i++) {
         bool next = i == 0 || e[i].id != e[i - 1].id || e[i].choice != e[i - 1].choice;
         bool ran = e[i].finish == BITNET_FINISH_NONE || e[i].finish == BITNET_FINISH_ERROR;
@@ -238,10 +237,11 @@ static struct worker_step count_step(struct worker *w, const bitnet_event *e, si
  * tells the rest in the next one. */
 static bitnet_status step(struct worker *w, size_t *n, bitnet_error *err)
 {
-    size_t need = w->n_choices + (size_t)w->info.max_seqs * (1 + MAX_DRAFT) + 1;
+    size_t need = w->n_choices + (size_t)w->info.max_seqs * (1 + BITNET_MAX_DRAFT_TOKENS) + 1;
     if (!bn_grow((void **)&w->events, &w->events_room, need, sizeof *w->events) && !w->events)
         return bn_fail_nomem(err, need * sizeof *w->events, "events");
     *n = w->events_room;
+    w->events->size = sizeof *w->events;
     return bitnet_step(w->c.engine, w->events, n, err);
 }
 
@@ -346,7 +346,7 @@ static bitnet_status warm_up_grammars(struct worker *w, bitnet_error *err)
     const int32_t prompt = 0;
     bitnet_request r;
     uint64_t id;
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     r.tokens = &prompt;
     r.n_tokens = 1;
     r.json_object = 1;

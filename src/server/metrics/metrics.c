@@ -206,7 +206,7 @@ bitnet_status metrics_open(struct metrics **out, const struct metrics_config *c,
     bitnet_model_get_info(c->model, &info);
     m->model_name = keep_label(m, info.name);
     m->backend = info.backend;
-    if (!m->model_name || !open_families(m, info.n_layer)) {
+    if (!m->model_name || !open_families(m, info.shape.n_layer)) {
         bitnet_status s = bn_fail_nomem(err, m->arena.used_bytes, "samples of metrics");
         metrics_close(m);
         return s;
@@ -298,11 +298,11 @@ const struct moment *metrics_moment(const struct metrics *m, uint64_t age_ns)
 static void collect_states(struct metrics *m, const bitnet_engine_info *e)
 {
     const char *const states[] = {"used", "free"};
-    const uint32_t n[] = {e->state_snapshots_used, e->state_snapshots - e->state_snapshots_used};
-    set(m, M_state_saves, (double)e->state_saves);
-    set(m, M_state_restores, (double)e->state_restores);
-    set(m, M_state_evictions, (double)e->state_evictions);
-    for (size_t i = 0; e->state_seq_bytes && i < BN_ARRAY_LEN(states); i++) {
+    const uint32_t n[] = {e->states.snapshots_used, e->states.snapshots - e->states.snapshots_used};
+    set(m, M_state_saves, (double)e->states.saves);
+    set(m, M_state_restores, (double)e->states.restores);
+    set(m, M_state_evictions, (double)e->states.evictions);
+    for (size_t i = 0; e->states.seq_bytes && i < BN_ARRAY_LEN(states); i++) {
         struct sample *s =
             labelled(m, M_state_snapshots, (const char *[METRIC_MAX_LABELS]){states[i]});
         if (s) s->value = n[i];
@@ -314,21 +314,21 @@ static void collect_engine(struct metrics *m, const struct worker_state *w)
     const bitnet_engine_info *e = &w->engine;
     set(m, M_ready, w->ready);
     set(m, M_engine_broken, w->broken.status != BITNET_OK);
-    set(m, M_prompt_tokens, metrics_value(m, M_prompt_computed) + (double)e->prefix_hit_tokens);
-    set(m, M_recomputed, (double)e->recomputed_tokens);
-    set(m, M_preemptions, (double)e->preemptions);
-    set(m, M_prefix_queries, (double)e->prefix_queried_tokens);
-    set(m, M_prefix_hits, (double)e->prefix_hit_tokens);
-    set(m, M_draft_tokens, (double)e->draft_tokens);
-    set(m, M_draft_accepted, (double)e->draft_accepted);
-    set(m, M_busy_seconds, (double)e->step_ns / 1e9);
-    set(m, M_weight_bytes, (double)e->weight_bytes);
+    set(m, M_prompt_tokens, metrics_value(m, M_prompt_computed) + (double)e->prefix.hit_tokens);
+    set(m, M_recomputed, (double)e->work.recomputed_tokens);
+    set(m, M_preemptions, (double)e->work.preemptions);
+    set(m, M_prefix_queries, (double)e->prefix.queried_tokens);
+    set(m, M_prefix_hits, (double)e->prefix.hit_tokens);
+    set(m, M_draft_tokens, (double)e->draft.tokens);
+    set(m, M_draft_accepted, (double)e->draft.accepted);
+    set(m, M_busy_seconds, (double)e->work.step_ns / 1e9);
+    set(m, M_weight_bytes, (double)e->work.weight_bytes);
     const struct {
         const char *state;
         uint32_t n;
-    } pages[] = {{"used", e->kv_pages - e->kv_pages_free - e->kv_pages_cached},
-                 {"cached", e->kv_pages_cached},
-                 {"free", e->kv_pages_free}};
+    } pages[] = {{"used", e->kv.pages - e->kv.pages_free - e->kv.pages_cached},
+                 {"cached", e->kv.pages_cached},
+                 {"free", e->kv.pages_free}};
     for (size_t i = 0; i < BN_ARRAY_LEN(pages); i++) {
         struct sample *s =
             labelled(m, M_kv_pages, (const char *[METRIC_MAX_LABELS]){pages[i].state});
@@ -338,7 +338,7 @@ static void collect_engine(struct metrics *m, const struct worker_state *w)
     struct sample *s =
         labelled(m, M_build_info,
                  (const char *[METRIC_MAX_LABELS]){bitnet_version(), m->model_name, m->backend,
-                                                   e->kv_type ? e->kv_type : ""});
+                                                   e->kv.type ? e->kv.type : ""});
     if (s) s->value = 1;
 }
 
@@ -356,7 +356,7 @@ static void collect_health(struct metrics *m, const struct worker_state *w)
 {
     const bitnet_health *h = &w->health;
     set(m, M_kv_usage, h->kv_used);
-    set(m, M_repetition_mean, h->answers ? h->repetition : NAN);
+    set(m, M_repetition_mean, h->choices ? h->repetition : NAN);
     set(m, M_nonfinite, (double)h->nonfinite_rows);
     set(m, M_scrub_passes, (double)h->scrub_passes);
     set(m, M_scrub_mismatches, (double)h->scrub_mismatches);

@@ -215,8 +215,8 @@ static struct bn_json *limits_json(const struct metrics *m, const struct metrics
     bn_json_set(o, "max_seqs", bn_json_int(e->max_seqs));
     bn_json_set(o, "max_batch_tokens", bn_json_int(e->max_batch_tokens));
     bn_json_set(o, "ctx_tokens", bn_json_int(e->ctx_tokens));
-    bn_json_set(o, "kv_pages", bn_json_int(e->kv_pages));
-    bn_json_set(o, "kv_page_tokens", bn_json_int(e->kv_page_tokens));
+    bn_json_set(o, "kv_pages", bn_json_int(e->kv.pages));
+    bn_json_set(o, "kv_page_tokens", bn_json_int(e->kv.page_tokens));
     bn_json_set(o, "threads", bn_json_int(e->threads));
     bn_json_set(o, "memory_bytes_per_second",
                 m->config.memory_bytes_s > 0 ? bn_json_real(m->config.memory_bytes_s)

@@ -156,7 +156,7 @@ bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kin
 {
     *r = (struct openai_request){.kind = kind, .model = "", .parallel = true};
     if (!bn_json_is_object(body)) return bn_fail(err, BITNET_E_ARG, "the body is not an object");
-    bitnet_request_init(&r->request);
+    bitnet_request_init(&r->request, sizeof r->request);
     bitnet_sampling *s = &r->request.sampling;
     s->temperature = s->top_p = 1; /* what OpenAI takes, not what we would */
     s->min_p = 0;

@@ -35,12 +35,13 @@ static bitnet_status read_flag(struct openai_request *r, const struct openai_fie
     return BITNET_OK;
 }
 
-/* Off is what is kept. */
 static bitnet_status read_cache(struct openai_request *r, const struct openai_field *f,
                                 const struct bn_json *v, bitnet_error *err)
 {
-    BN_TRY(read_flag(r, f, v, err));
-    r->request.no_cache = !r->request.no_cache;
+    (void)v;
+    bool on = true;
+    BN_TRY(bn_json_read_bool(&on, r->body, f->key, "body", err));
+    r->request.prefix_cache = on ? "auto" : "off";
     return BITNET_OK;
 }
 
@@ -399,7 +400,7 @@ static const struct openai_field fields[] = {
     {"dry_last_n", ALL, read_u32, SAMPLING(dry_last_n)},
     {"dry_breakers", ALL, read_breakers, 0},
     {"logit_bias", ALL, read_logit_bias, 0},
-    {"cache_prompt", ALL, read_cache, AT(no_cache)},
+    {"cache_prompt", ALL, read_cache, AT(prefix_cache)},
     {"modalities", CHAT, read_modalities, 0},
     {"truncation", RESPONSE, read_truncation, 0},
     {"previous_response_id", RESPONSE, refuse_stored, 0},

@@ -17,7 +17,7 @@ static bitnet_request make_request(const char *text, uint32_t n_new, uint64_t se
     static int32_t prompt[32];
     size_t n = 32;
     bitnet_request r;
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     if (bitnet_encode(model, text, strlen(text), BITNET_TOK_BOS_AUTO, prompt, &n, NULL))
         fail_msg("%s", text);
     r.tokens = prompt;
@@ -30,12 +30,11 @@ static bitnet_request make_request(const char *text, uint32_t n_new, uint64_t se
 
 static bitnet_engine *open_small(const char *speculation, uint32_t seqs)
 {
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.threads = 1;
     o.ctx_tokens = 256;
     o.max_seqs = seqs;
-    o.speculation = speculation;
+    o.draft = speculation;
     return open_engine(&o);
 }
 

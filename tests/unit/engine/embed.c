@@ -19,7 +19,7 @@ static void make_inputs(void)
         size_t n = i == 0 ? 1 : i == 1 ? LONGEST : 5 + 7 * i;
         for (size_t k = 0; k < n; k++) {
             x = x * 1664525 + 1013904223;
-            tokens[i][k] = (int32_t)((x >> 8) % info.n_vocab);
+            tokens[i][k] = (int32_t)((x >> 8) % info.shape.n_vocab);
         }
         inputs[i] = (bitnet_embed_input){tokens[i], n};
     }
@@ -27,8 +27,7 @@ static void make_inputs(void)
 
 static bitnet_engine *engine(uint32_t threads, uint32_t max_seqs, uint32_t batch, bitnet_kv_type kv)
 {
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.threads = threads;
     o.max_seqs = max_seqs;
     o.max_batch_tokens = batch;
@@ -39,12 +38,11 @@ static bitnet_engine *engine(uint32_t threads, uint32_t max_seqs, uint32_t batch
 
 static float *embed(bitnet_engine *e, size_t first, size_t n, bitnet_pooling pooling, bool raw)
 {
-    bitnet_embed_options o;
+    bitnet_embed_options o = {.size = sizeof o};
     bitnet_error err = {0};
-    bitnet_embed_options_init(&o);
     o.pooling = pooling;
-    o.no_normalize = raw;
-    float *out = calloc(n * info.n_embd, sizeof *out);
+    o.normalize = raw ? "off" : "auto";
+    float *out = calloc(n * info.shape.n_embd, sizeof *out);
     assert_non_null(out);
     if (bitnet_embed(e, inputs + first, n, &o, out, &err)) fail_msg("%s", err.text);
     return out;
@@ -55,7 +53,7 @@ static void check_neighbours(bitnet_kv_type kv)
     static const struct {
         uint32_t threads, seqs, batch;
     } ways[] = {{1, 1, 512}, {2, 4, 512}, {3, 9, 7}, {2, 2, 64}, {1, 9, 9}, {2, 1, 1}, {2, 1, 7}};
-    size_t bytes = info.n_embd * sizeof(float);
+    size_t bytes = info.shape.n_embd * sizeof(float);
     for (int pooling = 0; pooling < 2; pooling++) {
         bitnet_engine *alone = engine(1, 1, 512, kv);
         float *one[N];
@@ -67,8 +65,8 @@ static void check_neighbours(bitnet_kv_type kv)
             bitnet_engine *e = engine(ways[w].threads, ways[w].seqs, ways[w].batch, kv);
             float *all = embed(e, 0, N, (bitnet_pooling)pooling, false);
             for (size_t i = 0; i < N; i++)
-                assert_memory_equal(all + i * info.n_embd, one[i], bytes);
-            assert_int_equal(engine_info(e).kv_pages_free, engine_info(e).kv_pages);
+                assert_memory_equal(all + i * info.shape.n_embd, one[i], bytes);
+            assert_int_equal(engine_info(e).kv.pages_free, engine_info(e).kv.pages);
             free(all);
             bitnet_engine_close(e);
         }
@@ -92,12 +90,12 @@ static void test_length(void **state)
         float *raw = embed(e, 0, N, (bitnet_pooling)pooling, true);
         for (size_t i = 0; i < N; i++) {
             double squares = 0, raw_squares = 0;
-            for (size_t k = i * info.n_embd; k < (i + 1) * info.n_embd; k++) {
+            for (size_t k = i * info.shape.n_embd; k < (i + 1) * info.shape.n_embd; k++) {
                 squares += (double)unit[k] * (double)unit[k];
                 raw_squares += (double)raw[k] * (double)raw[k];
             }
             assert_true(fabs(squares - 1) < 1e-6);
-            for (size_t k = i * info.n_embd; k < (i + 1) * info.n_embd; k++)
+            for (size_t k = i * info.shape.n_embd; k < (i + 1) * info.shape.n_embd; k++)
                 assert_true(fabs((double)raw[k] / sqrt(raw_squares) - (double)unit[k]) < 1e-7);
         }
         free(unit);
@@ -114,14 +112,14 @@ static void test_against_logits(void **state)
     bitnet_engine *e = engine(2, 2, 64, BITNET_KV_F16);
     float *last = embed(e, 2, 1, BITNET_POOL_LAST, true);
     float *mean = embed(e, 2, 1, BITNET_POOL_MEAN, true);
-    size_t n = inputs[2].n_tokens, n_embd = info.n_embd;
-    float *logits = calloc(info.n_vocab, sizeof *logits), *row = calloc(n_embd, sizeof *row);
+    size_t n = inputs[2].n_tokens, n_embd = info.shape.n_embd;
+    float *logits = calloc(info.shape.n_vocab, sizeof *logits), *row = calloc(n_embd, sizeof *row);
     double *sum = calloc(n_embd, sizeof *sum);
     assert_non_null(logits);
     assert_non_null(row);
     assert_non_null(sum);
     assert_int_equal(bitnet_eval(e, 0, inputs[2].tokens, n, 1, logits, NULL), BITNET_OK);
-    for (uint32_t v = 0; v < info.n_vocab; v += 97) {
+    for (uint32_t v = 0; v < info.shape.n_vocab; v += 97) {
         double y = 0;
         bn_stored_row(&m->kernels, row, &m->head.stored, v);
         for (size_t k = 0; k < n_embd; k++) y += (double)row[k] * (double)last[k];
@@ -129,7 +127,8 @@ static void test_against_logits(void **state)
     }
     for (size_t i = 1; i <= n; i++) { /* beginnings of the text, each by its last state */
         bitnet_embed_input part = {inputs[2].tokens, i};
-        bitnet_embed_options o = {.pooling = BITNET_POOL_LAST, .no_normalize = 1};
+        bitnet_embed_options o = {
+            .size = sizeof o, .pooling = BITNET_POOL_LAST, .normalize = "off"};
         assert_int_equal(bitnet_embed(e, &part, 1, &o, row, NULL), BITNET_OK);
         for (size_t k = 0; k < n_embd; k++) sum[k] += (double)row[k];
     }
@@ -146,7 +145,7 @@ static void expect(bitnet_engine *e, const bitnet_embed_input *in, size_t n, bit
                    const char *says)
 {
     bitnet_error err = {0};
-    float *out = calloc(n * info.n_embd, sizeof *out);
+    float *out = calloc(n * info.shape.n_embd, sizeof *out);
     assert_non_null(out);
     assert_int_equal(bitnet_embed(e, in, n, NULL, out, &err), status);
     if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
@@ -157,7 +156,7 @@ static void test_refused(void **state)
 {
     (void)state;
     bitnet_engine *e = engine(2, 2, 64, BITNET_KV_F16);
-    int32_t bad[2] = {1, (int32_t)info.n_vocab}, many[129] = {0};
+    int32_t bad[2] = {1, (int32_t)info.shape.n_vocab}, many[129] = {0};
     expect(e, (bitnet_embed_input[]){{bad, 0}}, 1, BITNET_E_ARG, "input 0 has no tokens");
     expect(e, (bitnet_embed_input[]){{bad, 1}, {bad, 2}}, 2, BITNET_E_ARG, "token 1 is");
     expect(e, (bitnet_embed_input[]){{bad, 1}, {many, 129}}, 2, BITNET_E_LIMIT,
@@ -179,7 +178,7 @@ static void test_beside_eval(void **state)
     (void)state;
     bitnet_engine *e = engine(2, 2, 64, BITNET_KV_F16);
     float *before = embed(e, 0, N, BITNET_POOL_MEAN, false);
-    float *a = calloc(info.n_vocab, sizeof *a), *b = calloc(info.n_vocab, sizeof *b);
+    float *a = calloc(info.shape.n_vocab, sizeof *a), *b = calloc(info.shape.n_vocab, sizeof *b);
     assert_non_null(a);
     assert_non_null(b);
     for (uint32_t s = 0; s < 2; s++) {
@@ -187,12 +186,12 @@ static void test_beside_eval(void **state)
         assert_int_equal(bitnet_eval(e, 1, tokens[1], 40, 1, NULL, NULL), BITNET_OK);
         if (s) {
             float *after = embed(e, 0, N, BITNET_POOL_MEAN, false);
-            assert_memory_equal(before, after, N * info.n_embd * sizeof *before);
+            assert_memory_equal(before, after, N * info.shape.n_embd * sizeof *before);
             free(after);
         }
         assert_int_equal(bitnet_eval(e, 1, tokens[1] + 40, 1, 1, s ? b : a, NULL), BITNET_OK);
     }
-    assert_memory_equal(a, b, info.n_vocab * sizeof *a);
+    assert_memory_equal(a, b, info.shape.n_vocab * sizeof *a);
     free(before);
     free(a);
     free(b);
@@ -208,7 +207,7 @@ static void test_beside_requests(void **state)
     float *before = embed(e, 4, 2, BITNET_POOL_MEAN, false);
     for (int with = 0; with < 2; with++) {
         bitnet_request r;
-        bitnet_request_init(&r);
+        bitnet_request_init(&r, sizeof r);
         r.tokens = tokens[3];
         r.n_tokens = 20;
         r.max_new_tokens = 30;
@@ -217,7 +216,7 @@ static void test_beside_requests(void **state)
         while (step(e, &ask, 1, 8)) {
             if (!with) continue;
             float *again = embed(e, 4, 2, BITNET_POOL_MEAN, false);
-            assert_memory_equal(again, before, 2 * info.n_embd * sizeof *again);
+            assert_memory_equal(again, before, 2 * info.shape.n_embd * sizeof *again);
             free(again);
         }
     }

@@ -14,10 +14,9 @@
 
 static bitnet_engine *open_engine(uint32_t threads, uint32_t seqs, uint32_t batch)
 {
-    bitnet_engine_options o;
+    bitnet_engine_options o = {.size = sizeof o};
     bitnet_engine *e = NULL;
     bitnet_error err = {0};
-    bitnet_engine_options_init(&o);
     o.threads = threads;
     o.max_seqs = seqs;
     o.max_batch_tokens = batch;
@@ -42,10 +41,10 @@ static uint64_t submit(bitnet_engine *e, int which)
     bitnet_request r;
     bitnet_error err = {0};
     uint64_t id = 0;
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     r.n_tokens = 1 + (size_t)(which * 37) % MAX_PROMPT;
     for (size_t i = 0; i < r.n_tokens; i++)
-        prompt[i] = (int32_t)((i * 131 + (size_t)which * 17 + 5) % info.n_vocab);
+        prompt[i] = (int32_t)((i * 131 + (size_t)which * 17 + 5) % info.shape.n_vocab);
     prompt[0] = 0;
     r.tokens = prompt;
     r.max_new_tokens = MAX_NEW;
@@ -59,7 +58,7 @@ static uint64_t submit(bitnet_engine *e, int which)
 
 static void collect(bitnet_engine *e, struct choice *answers, int n_answers)
 {
-    bitnet_event ev[64];
+    bitnet_event ev[64] = {{.size = sizeof *ev}};
     bitnet_error err = {0};
     for (;;) {
         size_t n = 64;
@@ -125,15 +124,16 @@ static void submit_long(bitnet_engine *e, int which)
     bitnet_request r;
     uint64_t id;
     bitnet_error err = {0};
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     r.n_tokens = 1 + (size_t)(which * 37) % MAX_PROMPT;
     for (size_t i = 0; i < r.n_tokens; i++)
-        prompt[i] = (int32_t)((i * 131 + (size_t)which * 17 + 5) % info.n_vocab);
+        prompt[i] = (int32_t)((i * 131 + (size_t)which * 17 + 5) % info.shape.n_vocab);
     r.tokens = prompt;
     r.max_new_tokens = 80;
     r.ignore_end = 1;
     r.timeout_ms = 1000000;
     r.sampling = ways[which % 5];
+    r.sampling.size = sizeof r.sampling;
     r.sampling.seed = (uint64_t)which;
     r.n_choices = which == 1 ? 3 : 1;
     r.logprobs = which % 2;
@@ -150,19 +150,18 @@ static void submit_long(bitnet_engine *e, int which)
 static void steps_allocate_nothing(const bitnet_model *m, const char *head, uint32_t threads,
                                    uint32_t seqs)
 {
-    bitnet_engine_options o;
+    bitnet_engine_options o = {.size = sizeof o};
     bitnet_engine *e = NULL;
     bitnet_error err = {0};
-    bitnet_event ev[16];
+    bitnet_event ev[16] = {{.size = sizeof *ev}};
     bitnet_engine_info in = {.size = sizeof in};
     long unopened = n_allocs;
-    bitnet_engine_options_init(&o);
     o.threads = threads;
     o.max_seqs = seqs;
     o.max_batch_tokens = 64;
     o.head = head;
     o.kv_tokens = 8 * 32; /* one fits, several do not */
-    o.speculation = "on";
+    o.draft = "on";
     if (bitnet_engine_open(&e, m, &o, &err)) fail_msg("%s", err.text);
     for (int i = 0; i < 4 + (int)seqs; i++) submit_long(e, i); /* some wait for a place */
     long before = n_allocs, n_steps = 0;
@@ -178,10 +177,10 @@ static void steps_allocate_nothing(const bitnet_model *m, const char *head, uint
     (void)unopened;
 #endif
     bitnet_engine_get_info(e, &in);
-    assert_true((in.preemptions > 0) == (seqs > 1));
-    assert_true(in.draft_tokens > 0 && in.prefix_hits > 0);
-    assert_string_equal(in.head, head);
-    assert_true((in.head_screened > 0) == (strcmp(head, "screened") == 0));
+    assert_true((in.work.preemptions > 0) == (seqs > 1));
+    assert_true(in.draft.tokens > 0 && in.prefix.hits > 0);
+    assert_string_equal(in.head.type, head);
+    assert_true((in.head.screened > 0) == (strcmp(head, "screened") == 0));
     bitnet_engine_close(e);
 }
 
@@ -189,9 +188,8 @@ static void a_step_allocates_nothing(void **state)
 {
     (void)state;
     bitnet_model *screened = NULL;
-    bitnet_model_options o;
+    bitnet_model_options o = {.size = sizeof o};
     bitnet_error err = {0};
-    bitnet_model_options_init(&o);
     o.head = "screened";
     if (bitnet_model_open(&screened, TEST_MODEL, &o, &err)) fail_msg("%s", err.text);
     for (uint32_t threads = 1; threads <= 2; threads++)
@@ -212,18 +210,16 @@ static void count_bytes(const char *head, const char *ffn)
     bitnet_model *m = NULL;
     bitnet_engine *e = NULL;
     bitnet_error err = {0};
-    bitnet_model_options mo;
-    bitnet_engine_options o;
+    bitnet_model_options mo = {.size = sizeof mo};
+    bitnet_engine_options o = {.size = sizeof o};
     bitnet_model_info mi = {.size = sizeof mi};
     bitnet_engine_info in = {.size = sizeof in};
     bitnet_request r;
-    bitnet_event ev[8];
-    bitnet_model_options_init(&mo);
-    bitnet_engine_options_init(&o);
-    bitnet_request_init(&r);
+    bitnet_event ev[8] = {{.size = sizeof *ev}};
+    bitnet_request_init(&r, sizeof r);
     o.head = mo.head = head;
     o.ffn = mo.ffn = ffn;
-    o.speculation = "off";
+    o.draft = "off";
     if (bitnet_model_open(&m, TEST_MODEL, &mo, &err)) fail_msg("%s", err.text);
     if (bitnet_engine_open(&e, m, &o, &err)) fail_msg("%s", err.text);
     r.tokens = (int32_t[]){0};
@@ -239,18 +235,18 @@ static void count_bytes(const char *head, const char *ffn)
     bitnet_model_get_info(m, &mi);
     bitnet_engine_get_info(e, &in);
     bool screened = strcmp(head, "screened") == 0;
-    uint64_t all = strcmp(head, "exact") == 0 ? mi.head_bytes : mi.head_copy_bytes;
-    uint64_t step = mi.layer_bytes + (screened ? mi.head_screen_bytes : all);
-    uint64_t survivors = in.head_survivors * (mi.head_bytes / mi.n_vocab);
-    if (screened) survivors += in.head_refined * bn_r2_row_bytes(mi.n_embd);
-    uint64_t left_out = in.ffn_dense_bytes - in.ffn_read_bytes;
-    assert_int_equal(in.steps, STEPS);
-    assert_true((in.head_survivors > 0) == screened && (in.head_refined > 0) == screened);
+    uint64_t all = strcmp(head, "exact") == 0 ? mi.memory.head_bytes : mi.memory.head_copy_bytes;
+    uint64_t step = mi.memory.layer_bytes + (screened ? mi.memory.head_screen_bytes : all);
+    uint64_t survivors = in.head.survivors * (mi.memory.head_bytes / mi.shape.n_vocab);
+    if (screened) survivors += in.head.refined * bn_r2_row_bytes(mi.shape.n_embd);
+    uint64_t left_out = in.ffn.dense_bytes - in.ffn.read_bytes;
+    assert_int_equal(in.work.steps, STEPS);
+    assert_true((in.head.survivors > 0) == screened && (in.head.refined > 0) == screened);
     assert_true((left_out > 0) == (strcmp(ffn, "skip") == 0));
-    assert_int_equal(in.weight_bytes, STEPS * step + survivors - left_out);
+    assert_int_equal(in.work.weight_bytes, STEPS * step + survivors - left_out);
     assert_int_equal(bitnet_eval(e, 0, r.tokens, 1, 1, NULL, NULL), BITNET_OK);
     bitnet_engine_get_info(e, &in); /* requests only */
-    assert_int_equal(in.weight_bytes, STEPS * step + survivors - left_out);
+    assert_int_equal(in.work.weight_bytes, STEPS * step + survivors - left_out);
     bitnet_engine_close(e);
     bitnet_model_close(m);
 }
@@ -272,7 +268,7 @@ static void cancelling_frees_the_place(void **state)
     static struct choice first, again;
     for (int step = 0; step < 12; step++) { /* at every step of prompt and answer */
         uint64_t ids[3] = {submit(e, 1), submit(e, 2), submit(e, 3)}; /* the third waits */
-        bitnet_event ev[8];
+        bitnet_event ev[8] = {{.size = sizeof *ev}};
         for (int i = 0; i < step; i++) {
             size_t n = 8;
             assert_int_equal(bitnet_step(e, ev, &n, NULL), BITNET_OK);
@@ -304,8 +300,8 @@ static void logits_do_not_depend_on_cutting(void **state)
     (void)state;
     enum { N = 70 };
     int32_t ids[N];
-    for (int i = 0; i < N; i++) ids[i] = (i * 53 + 3) % (int32_t)info.n_vocab;
-    size_t n = (size_t)N * info.n_vocab;
+    for (int i = 0; i < N; i++) ids[i] = (i * 53 + 3) % (int32_t)info.shape.n_vocab;
+    size_t n = (size_t)N * info.shape.n_vocab;
     float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
     bitnet_engine *e = open_engine(2, 2, 512);
     assert_int_equal(bitnet_eval(e, 0, ids, N, 0, want, NULL), BITNET_OK);
@@ -313,7 +309,7 @@ static void logits_do_not_depend_on_cutting(void **state)
         assert_int_equal(bitnet_eval_reset(e, 1, NULL), BITNET_OK);
         for (int i = 0; i < N; i += chunk)
             assert_int_equal(bitnet_eval(e, 1, ids + i, (size_t)(N - i < chunk ? N - i : chunk), 0,
-                                         got + (size_t)i * info.n_vocab, NULL),
+                                         got + (size_t)i * info.shape.n_vocab, NULL),
                              BITNET_OK);
         assert_memory_equal(want, got, n * sizeof *want);
     }
@@ -333,10 +329,9 @@ static void layouts_are_what_was_asked_for(void **state)
     uint64_t bytes[4] = {0};
     for (size_t i = 0; i < 5; i++) {
         bitnet_model *m = NULL;
-        bitnet_model_options o;
+        bitnet_model_options o = {.size = sizeof o};
         bitnet_model_info in = {.size = sizeof in};
         bitnet_error err = {0};
-        bitnet_model_options_init(&o);
         o.layout = name[i];
         bitnet_status s = bitnet_model_open(&m, TEST_MODEL, &o, &err);
         if (i == 4) {
@@ -348,7 +343,7 @@ static void layouts_are_what_was_asked_for(void **state)
         if (s) fail_msg("%s", err.text);
         bitnet_model_get_info(m, &in);
         assert_string_equal(in.layout, got[i]);
-        bytes[i] = in.packed_bytes;
+        bytes[i] = in.memory.packed_bytes;
         bitnet_model_close(m);
     }
     assert_true(bytes[1] < bytes[0] && bytes[1] * 6 >= bytes[0] * 5);
@@ -395,8 +390,8 @@ static void bad_arguments_get_a_sentence(void **state)
     bitnet_engine *e = open_engine(1, 1, 8);
     bitnet_request r;
     uint64_t id;
-    int32_t token = (int32_t)info.n_vocab;
-    bitnet_request_init(&r);
+    int32_t token = (int32_t)info.shape.n_vocab;
+    bitnet_request_init(&r, sizeof r);
     assert_int_equal(bitnet_submit(e, &r, &id, &err), BITNET_E_ARG); /* no prompt */
     r.tokens = &token;
     r.n_tokens = 1;
@@ -409,11 +404,10 @@ static void bad_arguments_get_a_sentence(void **state)
     int32_t many[600] = {0};
     assert_int_equal(bitnet_eval(e, 0, many, 600, 0, NULL, &err), BITNET_E_LIMIT);
     bitnet_engine_close(e);
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.ctx_tokens = 100000;
     assert_int_equal(bitnet_engine_open(&e, model, &o, &err), BITNET_E_LIMIT);
-    bitnet_engine_options_init(&o);
+    o = (bitnet_engine_options){.size = sizeof o};
     o.pin = "sometimes";
     assert_int_equal(bitnet_engine_open(&e, model, &o, &err), BITNET_E_ARG);
     assert_non_null(strstr(err.text, "'sometimes'"));

@@ -68,15 +68,14 @@ static void test_repetition(void **state)
 static void test_repetition_of_answers(void **state)
 {
     (void)state;
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.ctx_tokens = 128;
     bitnet_engine *e = open_engine(&o);
     double mean = 0;
     for (int k = 1; k <= 3; k++) {
         int32_t prompt[4] = {1, 2 * k, 3, 4}, answer[64];
         bitnet_request r;
-        bitnet_request_init(&r);
+        bitnet_request_init(&r, sizeof r);
         r.tokens = prompt;
         r.n_tokens = 4;
         r.max_new_tokens = 64;
@@ -84,7 +83,7 @@ static void test_repetition_of_answers(void **state)
         r.sampling.temperature = 0;
         submit(e, &r);
         uint32_t n = 0;
-        bitnet_event ev[8];
+        bitnet_event ev[8] = {{.size = sizeof *ev}};
         for (size_t n_ev = 8; bitnet_step(e, ev, &n_ev, NULL) == BITNET_OK && n_ev; n_ev = 8)
             for (size_t i = 0; i < n_ev; i++) {
                 if (ev[i].token >= 0) answer[n++] = ev[i].token;
@@ -94,7 +93,7 @@ static void test_repetition_of_answers(void **state)
         assert_int_equal(n, 64);
     }
     bitnet_health h = health_of(e);
-    assert_int_equal(h.answers, 3);
+    assert_int_equal(h.choices, 3);
     assert_true(fabs(h.repetition - mean) < 1e-12);
     assert_int_equal(h.nonfinite_rows, 0);
     assert_int_equal(h.logit_rows, 3 * 64);
@@ -121,25 +120,24 @@ static void test_damaged(void **state)
     (void)state;
     bitnet_model *m = NULL;
     bitnet_engine *e = NULL;
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.ctx_tokens = 32;
     assert_int_equal(bitnet_model_open(&m, TEST_MODEL, NULL, NULL), BITNET_OK);
     assert_int_equal(bitnet_engine_open(&e, m, &o, NULL), BITNET_OK);
     ((float *)m->m->out_norm)[5] = NAN;
     int32_t prompt[2] = {1, 2};
     bitnet_request r;
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     r.tokens = prompt;
     r.n_tokens = 2;
     submit(e, &r);
-    bitnet_event ev[4];
+    bitnet_event ev[4] = {{.size = sizeof *ev}};
     size_t n = 4;
     assert_int_equal(bitnet_step(e, ev, &n, NULL), BITNET_OK);
     assert_int_equal(ev[n - 1].finish, BITNET_FINISH_ERROR);
     assert_non_null(strstr(ev[n - 1].error, "not finite"));
     assert_int_equal(health_of(e).nonfinite_rows, 1);
-    float *out = calloc(info.n_embd, sizeof *out);
+    float *out = calloc(info.shape.n_embd, sizeof *out);
     bitnet_error err = {0};
     bitnet_embed_input in = {prompt, 2};
     assert_int_equal(bitnet_embed(e, &in, 1, NULL, out, &err), BITNET_E_INTERNAL);
@@ -178,14 +176,13 @@ static bitnet_kv_health kv_health(const bitnet_engine *e, uint32_t layer)
 static void test_kv(void **state)
 {
     (void)state;
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.ctx_tokens = 64;
     o.kv_type_v = BITNET_KV_FP8_E4M3;
     bitnet_engine *e = open_engine(&o);
     bitnet_error err = {0};
     bitnet_kv_health h = {.size = sizeof h};
-    assert_int_equal(bitnet_engine_kv_health(e, info.n_layer, &h, &err), BITNET_E_ARG);
+    assert_int_equal(bitnet_engine_kv_health(e, info.shape.n_layer, &h, &err), BITNET_E_ARG);
     assert_int_equal(kv_health(e, 0).rows, 0);
     int32_t tokens[40];
     for (int32_t i = 0; i < 40; i++) tokens[i] = i + 1;
@@ -193,13 +190,13 @@ static void test_kv(void **state)
     h = kv_health(e, 1);
     assert_int_equal(h.rows, 40);
     assert_true(h.keys.entropy_bits > 4 && h.keys.entropy_bits < 8 && h.keys.max_abs > 0);
-    assert_true(h.values.peaks >= 1.0 / info.head_dim && h.values.saturated == 0);
+    assert_true(h.values.peaks >= 1.0 / info.shape.head_dim && h.values.saturated == 0);
 
     const struct bn_kernels *k = &e->m->kernels;
     float x[BN_MAX_HEAD_DIM];
-    size_t dim = info.head_dim;
+    size_t dim = info.shape.head_dim;
     for (uint32_t t = 0; t < 40; t++)
-        for (uint32_t head = 0; head < info.n_head_kv; head++) {
+        for (uint32_t head = 0; head < info.shape.n_head_kv; head++) {
             uint32_t page = e->seqs[0].pages[t / BN_ATTN_BLOCK], slot = t % BN_ATTN_BLOCK;
             for (size_t i = 0; i < dim; i++) x[i] = (float[]){-2, 0, 1, 2}[i % 4];
             bn_kv_put_row(&e->kv.keys, k, bn_kv_head(&e->kv, 1, page, head, false), slot, x);
@@ -220,21 +217,20 @@ static void test_kv_types(void **state)
 {
     (void)state;
     for (int t = BITNET_KV_F16; t <= BITNET_KV_INT2; t++) {
-        bitnet_engine_options o;
-        bitnet_engine_options_init(&o);
+        bitnet_engine_options o = {.size = sizeof o};
         o.ctx_tokens = 128;
         o.kv_type = (bitnet_kv_type)t;
         bitnet_engine *e = open_engine(&o);
         int32_t tokens[70];
         for (int32_t i = 0; i < 70; i++) tokens[i] = i + 1;
         bitnet_request r;
-        bitnet_request_init(&r);
+        bitnet_request_init(&r, sizeof r);
         r.tokens = tokens;
         r.n_tokens = 70;
         r.max_new_tokens = 4;
         submit(e, &r);
         bool blocks = t == BITNET_KV_INT4 || t == BITNET_KV_INT2;
-        bitnet_event ev[8];
+        bitnet_event ev[8] = {{.size = sizeof *ev}};
         size_t n = 8;
         assert_int_equal(bitnet_step(e, ev, &n, NULL), BITNET_OK);
         bitnet_kv_health h = kv_health(e, 0);
@@ -255,13 +251,11 @@ static void test_kv_types(void **state)
 static void test_activity(void **state)
 {
     (void)state;
-    bitnet_model_options mo;
-    bitnet_model_options_init(&mo);
+    bitnet_model_options mo = {.size = sizeof mo};
     mo.ffn = "skip";
     bitnet_model *m = NULL;
     assert_int_equal(bitnet_model_open(&m, TEST_MODEL, &mo, NULL), BITNET_OK);
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.ctx_tokens = 512;
     for (int skip = 0; skip < 2; skip++) {
         o.ffn = skip ? "skip" : "dense";
@@ -272,7 +266,7 @@ static void test_activity(void **state)
             assert_int_equal(bitnet_eval(e, 0, &token, 1, 1, NULL, NULL), BITNET_OK);
         }
         assert_int_equal(health_of(e).ffn_samples, 20);
-        for (uint32_t i = 0; i < info.n_layer; i++) {
+        for (uint32_t i = 0; i < info.shape.n_layer; i++) {
             bitnet_ffn_layer y = {.size = sizeof y};
             assert_true(bitnet_engine_ffn_layer(e, i, &y));
             assert_int_equal(y.sampled, 20);
@@ -312,15 +306,13 @@ static void find_flip(bitnet_engine *e, const void *data, size_t byte, unsigned 
 static void test_scrub(void **state)
 {
     (void)state;
-    bitnet_model_options mo;
-    bitnet_model_options_init(&mo);
+    bitnet_model_options mo = {.size = sizeof mo};
     mo.ffn = "skip";
     mo.head = "screened";
     bitnet_model *m = NULL;
     bitnet_engine *e = NULL;
     assert_int_equal(bitnet_model_open(&m, TEST_MODEL, &mo, NULL), BITNET_OK);
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.ctx_tokens = 32;
     assert_int_equal(bitnet_engine_open(&e, m, &o, NULL), BITNET_OK);
     assert_int_equal(health_of(e).scrub_passes, 0);
@@ -343,8 +335,7 @@ static void test_scrub(void **state)
 static void test_scrub_steps(void **state)
 {
     (void)state;
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.ctx_tokens = 32;
     bitnet_engine *e = open_engine(&o);
     uint64_t done = 0, steps = 0;
@@ -357,7 +348,7 @@ static void test_scrub_steps(void **state)
         steps++;
     }
     assert_true(steps >= total.total_bytes / 200000 && s.pass_bytes == 0);
-    assert_true(total.total_bytes > info.packed_bytes);
+    assert_true(total.total_bytes > info.memory.packed_bytes);
     assert_string_equal(s.tensor, "");
     s = scrub(e, UINT64_MAX);
     assert_true(s.passes == 2 && s.mismatches == 0);

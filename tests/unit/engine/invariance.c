@@ -100,11 +100,11 @@ static void make_requests(void)
     for (int i = 0; i < N_REQUESTS; i++) {
         struct test_request *q = &requests[i];
         size_t n = 1 + (size_t)i * 53 % (n_ids < 150 ? n_ids : 150);
-        bitnet_request_init(&q->r);
+        bitnet_request_init(&q->r, sizeof q->r);
         for (size_t k = 0; k < n; k++)
             q->prompt[k] =
-                i % 5 == 4 ? (int32_t)((k % 11 * 131 + (size_t)i) % info.n_vocab) : ids[k];
-        if (i % 3 == 1) q->prompt[n - 1] = (i * 31) % (int32_t)info.n_vocab;
+                i % 5 == 4 ? (int32_t)((k % 11 * 131 + (size_t)i) % info.shape.n_vocab) : ids[k];
+        if (i % 3 == 1) q->prompt[n - 1] = (i * 31) % (int32_t)info.shape.n_vocab;
         q->r.tokens = q->prompt;
         q->r.n_tokens = n;
         q->r.max_new_tokens = 1 + (uint32_t)i * 29 % 48;
@@ -112,7 +112,7 @@ static void make_requests(void)
         q->r.n_choices = i % 10 == 3 ? 2 : 1;
         q->r.logprobs = i % 8 != 6;
         q->r.n_top_logprobs = (uint32_t)i % (ANSWER_TOP + 1);
-        q->r.no_cache = i % 16 == 5;
+        q->r.prefix_cache = i % 16 == 5 ? "off" : "auto";
         q->r.stop = stop;
         q->r.n_stop = i % 7 ? 0 : 2;
         choose_sampling(&q->r, i);
@@ -131,8 +131,7 @@ static bool takes_part(int i) { return full || i % PART == 0 || i % 12 == 11; }
 
 static bitnet_engine *open_way(const struct way *w)
 {
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.threads = w->threads;
     o.ctx_tokens = CTX;
     o.max_seqs = w->seqs;
@@ -141,7 +140,7 @@ static bitnet_engine *open_way(const struct way *w)
     /* tight: for one request and a half, so that there is always somebody who must give way */
     o.kv_tokens = w->tight ? 320 : w->seqs * 160 + CTX;
     o.prefix_cache = w->prefix ? "on" : "off";
-    o.speculation = w->speculation ? "on" : "off";
+    o.draft = w->speculation ? "on" : "off";
     return open_engine(&o);
 }
 
@@ -191,15 +190,15 @@ static void answer_together(const struct way *w)
                 i, bitnet_kv_type_name(kv_types[w->kv]), w->threads, w->chunk, w->seqs, w->prefix,
                 w->speculation, w->tight);
     /* what was to be tried has happened */
-    assert_true(!w->prefix || w->seqs == N_REQUESTS || in.prefix_hits > 0);
-    assert_true((in.draft_accepted > 0) == (w->speculation && w->chunk > 1));
-    assert_true(!w->tight || w->seqs == 1 || in.preemptions > 0);
+    assert_true(!w->prefix || w->seqs == N_REQUESTS || in.prefix.hits > 0);
+    assert_true((in.draft.accepted > 0) == (w->speculation && w->chunk > 1));
+    assert_true(!w->tight || w->seqs == 1 || in.work.preemptions > 0);
     if (full)
         printf("%-5s %7u %6u %5u %6s %5s %10llu %9llu %8llu %7.1f  same\n",
                bitnet_kv_type_name(kv_types[w->kv]), w->threads, w->chunk, w->seqs,
                w->prefix ? "on" : "off", w->speculation ? "on" : "off",
-               (unsigned long long)in.preemptions, (unsigned long long)in.prefix_hit_tokens,
-               (unsigned long long)in.draft_accepted, seconds() - start);
+               (unsigned long long)in.work.preemptions, (unsigned long long)in.prefix.hit_tokens,
+               (unsigned long long)in.draft.accepted, seconds() - start);
     fflush(stdout);
 }
 

@@ -66,7 +66,7 @@ static void a_new_profile_is_empty(void **state)
 
 static void calls_are_the_models(const bitnet_engine *e, uint32_t threads)
 {
-    uint64_t layers = info.n_layer, steps = NEW - 1; /* the last token is not computed */
+    uint64_t layers = info.shape.n_layer, steps = NEW - 1; /* the last token is not computed */
     bitnet_profile_info in = profile_info(e);
     assert_int_equal(in.phases[BITNET_PHASE_PREFILL].steps, 1);
     assert_int_equal(in.phases[BITNET_PHASE_PREFILL].tokens, PROMPT);
@@ -87,7 +87,7 @@ static void calls_are_the_models(const bitnet_engine *e, uint32_t threads)
     static const char *const heads[] = {"attention", "rope+store"};
     for (int i = 0; i < 2; i++)
         assert_int_equal(sum_op(e, BITNET_PHASE_DECODE, heads[i]).calls,
-                         layers * info.n_head_kv * steps);
+                         layers * info.shape.n_head_kv * steps);
     assert_int_equal(sum_op(e, ALL_PHASES, "wait").calls > 0, threads > 1);
     assert_int_equal(sum_op(e, ALL_PHASES, "idle").calls, (threads - 1) * NEW); /* once a step */
     assert_int_equal(sum_op(e, ALL_PHASES, "logprobs").calls, 0);
@@ -135,16 +135,17 @@ static void entries_stand_in_their_layers(void **state)
     bitnet_profile_entry x = {.size = sizeof x};
     size_t n = 0;
     for (; bitnet_profile_get(e, n, &x); n++) {
-        assert_in_range(x.layer + 1, 0, info.n_layer);
+        assert_in_range(x.layer + 1, 0, info.shape.n_layer);
         if (x.calls && strcmp(x.kind, "wait") != 0 && strcmp(x.op, "check") != 0)
             assert_int_equal(of_no_layer(x.kind), x.layer == -1);
     }
-    assert_int_equal(n, 2 * 2 * (info.n_layer + 1) * BN_N_OPS);
-    for (int layer = 0; layer < (int)info.n_layer; layer++) {
+    assert_int_equal(n, 2 * 2 * (info.shape.n_layer + 1) * BN_N_OPS);
+    for (int layer = 0; layer < (int)info.shape.n_layer; layer++) {
         assert_int_equal(sum_entries(e, BITNET_PHASE_PREFILL, layer, "norm", NULL).calls,
                          4 * PROMPT);
         assert_int_equal(sum_entries(e, BITNET_PHASE_PREFILL, layer, "q", NULL).macs,
-                         (uint64_t)PROMPT * info.n_embd * info.n_head * info.head_dim);
+                         (uint64_t)PROMPT * info.shape.n_embd * info.shape.n_head *
+                             info.shape.head_dim);
     }
     bitnet_engine_close(e);
 }
@@ -172,12 +173,12 @@ static void steps_with_neighbours(void **state)
         uint64_t read = in.phases[BITNET_PHASE_PREFILL].tokens;
         assert_true(in.phases[BITNET_PHASE_PREFILL].steps >= PROMPT / 16);
         assert_true(read >= PROMPT);
-        assert_int_equal(in.phases[0].steps + in.phases[1].steps, counts.steps);
+        assert_int_equal(in.phases[0].steps + in.phases[1].steps, counts.work.steps);
         assert_int_equal(in.phases[1].tokens + read, 30 + PROMPT + 5 - 1);
-        assert_true(in.phases[0].ns + in.phases[1].ns <= counts.step_ns);
+        assert_true(in.phases[0].ns + in.phases[1].ns <= counts.work.step_ns);
         assert_int_equal(sum_op(e, ALL_PHASES, "sample").calls, 35);
         assert_int_equal(sum_op(e, ALL_PHASES, "logprobs").calls, 5);
-        assert_int_equal(weight_bytes(e), counts.weight_bytes);
+        assert_int_equal(weight_bytes(e), counts.work.weight_bytes);
         parts_are_the_whole(e);
         bitnet_engine_close(e);
     }
@@ -187,14 +188,14 @@ static void drafts_are_tokens(void **state)
 {
     (void)state;
     bitnet_engine_options o = profile_options("on", 2);
-    o.speculation = "on";
+    o.draft = "on";
     bitnet_engine *e = open_engine(&o);
     run_answer(e, 8, 60);
     bitnet_profile_info in = profile_info(e);
     bitnet_engine_info counts = engine_info(e);
-    assert_true(counts.draft_tokens > 0);
+    assert_true(counts.draft.tokens > 0);
     assert_int_equal(in.phases[0].tokens + in.phases[1].tokens,
-                     8 + 60 - 1 + counts.draft_tokens - counts.draft_accepted);
+                     8 + 60 - 1 + counts.draft.tokens - counts.draft.accepted);
     parts_are_the_whole(e);
     bitnet_engine_close(e);
 }
@@ -204,8 +205,8 @@ static void the_plain_door_and_embeddings(void **state)
     (void)state;
     int32_t tokens[PROMPT];
     request_of(tokens, PROMPT, 1);
-    float *logits = calloc((size_t)PROMPT * info.n_vocab, sizeof *logits);
-    float *vectors = calloc((size_t)2 * info.n_embd, sizeof *vectors);
+    float *logits = calloc((size_t)PROMPT * info.shape.n_vocab, sizeof *logits);
+    float *vectors = calloc((size_t)2 * info.shape.n_embd, sizeof *vectors);
     for (uint32_t threads = 1; threads <= 3; threads++) {
         bitnet_engine_options o = profile_options("on", threads);
         bitnet_engine *e = open_engine(&o);
@@ -217,12 +218,11 @@ static void the_plain_door_and_embeddings(void **state)
         assert_int_equal(in.phases[BITNET_PHASE_DECODE].tokens, 3);
         assert_int_equal(in.phases[BITNET_PHASE_DECODE].steps, 3);
         assert_int_equal(sum_op(e, BITNET_PHASE_PREFILL, "head").macs,
-                         (uint64_t)PROMPT * info.n_vocab * info.n_embd);
+                         (uint64_t)PROMPT * info.shape.n_vocab * info.shape.n_embd);
         parts_are_the_whole(e);
         bitnet_profile_reset(e);
         bitnet_eval_reset(e, 0, NULL);
-        bitnet_embed_options eo;
-        bitnet_embed_options_init(&eo);
+        bitnet_embed_options eo = {.size = sizeof eo};
         const bitnet_embed_input in_texts[] = {{tokens, PROMPT}, {tokens, 7}};
         assert_int_equal(bitnet_embed(e, in_texts, 2, &eo, vectors, NULL), BITNET_OK);
         in = profile_info(e);
@@ -268,7 +268,7 @@ static void sum_spans(const bitnet_engine *e, uint32_t worker, span_sums sums)
 static void spans_say_the_same(void **state)
 {
     (void)state;
-    assert_true(info.n_layer <= MAX_LAYERS);
+    assert_true(info.shape.n_layer <= MAX_LAYERS);
     for (uint32_t threads = 1; threads <= 3; threads++) {
         bitnet_engine_options o = profile_options("trace", threads);
         bitnet_engine *e = open_engine(&o);
@@ -300,7 +300,8 @@ static void answers_keep_their_bits(void **state)
     r.n_top_logprobs = ANSWER_TOP;
     r.sampling.temperature = 0.8f;
     float *logits[2];
-    for (int i = 0; i < 2; i++) logits[i] = calloc((size_t)PROMPT * info.n_vocab, sizeof(float));
+    for (int i = 0; i < 2; i++)
+        logits[i] = calloc((size_t)PROMPT * info.shape.n_vocab, sizeof(float));
     for (uint32_t threads = 1; threads <= 3; threads++)
         for (int i = 0; i < 3; i++) {
             bitnet_engine_options o = profile_options(modes[i], threads);
@@ -316,7 +317,7 @@ static void answers_keep_their_bits(void **state)
             if (first) continue;
             assert_memory_equal(&plain, &other, sizeof plain);
             assert_memory_equal(logits[0], logits[1],
-                                (size_t)PROMPT * info.n_vocab * sizeof(float));
+                                (size_t)PROMPT * info.shape.n_vocab * sizeof(float));
         }
     assert_int_equal(plain.n, 40);
     free(logits[0]);

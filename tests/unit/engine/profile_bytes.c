@@ -10,8 +10,7 @@ static bitnet_model *open_as(const char *path, const char *layout, const char *h
 {
     bitnet_model *m = NULL;
     bitnet_error err = {0};
-    bitnet_model_options o;
-    bitnet_model_options_init(&o);
+    bitnet_model_options o = {.size = sizeof o};
     o.layout = layout;
     o.head = head;
     o.ffn = ffn;
@@ -42,21 +41,23 @@ static void bytes_are_the_engines(bitnet_model *m, const char *head, const char 
     bitnet_model_get_info(m, &mi);
     run_answer(e, PROMPT, NEW);
     bitnet_engine_info in = engine_info(e);
-    assert_string_equal(in.head, head);
-    assert_string_equal(in.ffn, ffn);
-    assert_int_equal(weight_bytes(e), in.weight_bytes);
+    assert_string_equal(in.head.type, head);
+    assert_string_equal(in.ffn.type, ffn);
+    assert_int_equal(weight_bytes(e), in.work.weight_bytes);
     assert_int_equal(sum_op(e, ALL_PHASES, "attention").bytes,
-                     in.kv_token_bytes * positions_read(PROMPT, NEW));
+                     in.kv.token_bytes * positions_read(PROMPT, NEW));
     if (strcmp(ffn, "dense") == 0) { /* every weight of the layers meets every token */
-        uint64_t att = (uint64_t)mi.n_head * mi.head_dim, kv = (uint64_t)mi.n_head_kv * mi.head_dim;
-        uint64_t layer = mi.n_embd * (2 * att + 2 * kv) + UINT64_C(3) * mi.n_embd * mi.n_ff;
+        uint64_t att = (uint64_t)mi.shape.n_head * mi.shape.head_dim,
+                 kv = (uint64_t)mi.shape.n_head_kv * mi.shape.head_dim;
+        uint64_t layer =
+            mi.shape.n_embd * (2 * att + 2 * kv) + UINT64_C(3) * mi.shape.n_embd * mi.shape.n_ff;
         assert_int_equal(sum_entries(e, ALL_PHASES, ALL_LAYERS, NULL, "matrix").macs,
-                         layer * mi.n_layer * (PROMPT + NEW - 1));
+                         layer * mi.shape.n_layer * (PROMPT + NEW - 1));
     }
     /* every query head with every position that its token sees, for keys and for values */
     uint64_t seen = (uint64_t)(PROMPT + NEW - 1) * (PROMPT + NEW) / 2;
     assert_int_equal(sum_op(e, ALL_PHASES, "attention").macs,
-                     2 * seen * mi.n_layer * mi.n_head * mi.head_dim);
+                     2 * seen * mi.shape.n_layer * mi.shape.n_head * mi.shape.head_dim);
     parts_are_the_whole(e);
     bitnet_engine_close(e);
 }
@@ -104,9 +105,8 @@ static void bytes_of_binary_matrices(void **state)
     (void)state;
     char path[] = "/tmp/bitnet-profile-test-XXXXXX.gguf";
     bitnet_error err = {0};
-    bitnet_synth_options o;
+    bitnet_synth_options o = {.size = sizeof o};
     bitnet_model_info mi = {.size = sizeof mi};
-    bitnet_synth_options_init(&o);
     o.overwrite = 1;
     o.type = "q1_0";
     int fd = mkstemps(path, 5);
@@ -136,8 +136,9 @@ static void bytes_of_shared_attention(void **state)
     uint64_t positions = 0;
     for (uint64_t i = 1; i < NEW; i++) positions += LONG + i;
     bitnet_profile_entry a = sum_op(e, BITNET_PHASE_DECODE, "attention");
-    assert_int_equal(a.bytes, in.kv_token_bytes * positions);
-    assert_int_equal(a.macs, 2 * positions * info.n_layer * info.n_head * info.head_dim);
+    assert_int_equal(a.bytes, in.kv.token_bytes * positions);
+    assert_int_equal(a.macs,
+                     2 * positions * info.shape.n_layer * info.shape.n_head * info.shape.head_dim);
     parts_are_the_whole(e);
     bitnet_engine_close(e);
 }
@@ -154,9 +155,10 @@ static void every_type_of_cache(void **state)
         bitnet_engine_info in = engine_info(e);
         bool blocks = type == BITNET_KV_INT4 || type == BITNET_KV_INT2;
         assert_int_equal(sum_op(e, BITNET_PHASE_DECODE, "rope+store").calls,
-                         (uint64_t)info.n_layer * info.n_head_kv * (NEW - 1) * (blocks ? 2 : 1));
+                         (uint64_t)info.shape.n_layer * info.shape.n_head_kv * (NEW - 1) *
+                             (blocks ? 2 : 1));
         assert_int_equal(sum_op(e, ALL_PHASES, "attention").bytes,
-                         in.kv_token_bytes * positions_read(PROMPT, NEW));
+                         in.kv.token_bytes * positions_read(PROMPT, NEW));
         parts_are_the_whole(e);
         bitnet_engine_close(e);
     }

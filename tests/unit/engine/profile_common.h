@@ -11,11 +11,10 @@ enum { ALL_PHASES = -1, ALL_LAYERS = -2 };
 
 static inline bitnet_engine_options profile_options(const char *profile, uint32_t threads)
 {
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.threads = threads;
     o.profile = profile;
-    o.speculation = "off";
+    o.draft = "off";
     return o;
 }
 
@@ -83,14 +82,14 @@ static inline void parts_are_the_whole(const bitnet_engine *e)
 static inline bitnet_request request_of(int32_t *prompt, size_t n, uint32_t n_new)
 {
     bitnet_request r;
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     for (size_t i = 0; i < n; i++)
         prompt[i] = (int32_t)(i * 131 % 512); /* the smallest vocabulary */
     r.tokens = prompt;
     r.n_tokens = n;
     r.max_new_tokens = n_new;
     r.ignore_end = 1;
-    r.no_cache = 1;
+    r.prefix_cache = "off";
     r.sampling.temperature = 0;
     return r;
 }

@@ -180,8 +180,7 @@ static int open_all(void **state)
 {
     (void)state;
     bitnet_error err;
-    bitnet_model_options o;
-    bitnet_model_options_init(&o);
+    bitnet_model_options o = {.size = sizeof o};
     o.layout = "t2";
     o.head = "screened";
     o.ffn = "skip";

@@ -15,9 +15,9 @@ static bitnet_request make_request(int which, int32_t *prompt, uint32_t n_prompt
 {
     static const bitnet_logit_bias same = {7, 100};
     bitnet_request r;
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     for (uint32_t i = 0; i < n_prompt; i++)
-        prompt[i] = (int32_t)((i * 131 + (uint32_t)which * 17 + 5) % info.n_vocab);
+        prompt[i] = (int32_t)((i * 131 + (uint32_t)which * 17 + 5) % info.shape.n_vocab);
     r.tokens = prompt;
     r.n_tokens = n_prompt;
     r.max_new_tokens = n_new;
@@ -31,14 +31,13 @@ static bitnet_request make_request(int which, int32_t *prompt, uint32_t n_prompt
 
 static bitnet_engine_options small_options(uint32_t seqs, uint32_t kv_tokens)
 {
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.threads = 1;
     o.ctx_tokens = 256;
     o.max_seqs = seqs;
     o.max_batch_tokens = 16;
     o.kv_tokens = kv_tokens;
-    o.speculation = "on";
+    o.draft = "on";
     return o;
 }
 
@@ -47,10 +46,10 @@ static void check_pages(bitnet_engine *e)
 {
     bitnet_engine_info in = engine_info(e);
     assert_int_equal(in.n_running + in.n_waiting, 0);
-    assert_int_equal(in.kv_pages_free + in.kv_pages_cached, in.kv_pages);
+    assert_int_equal(in.kv.pages_free + in.kv.pages_cached, in.kv.pages);
     if (e->prefix) bn_prefix_clear(e->prefix);
     in = engine_info(e);
-    assert_int_equal(in.kv_pages_free, in.kv_pages);
+    assert_int_equal(in.kv.pages_free, in.kv.pages);
     for (uint32_t i = 0; i < e->kv.n_pages; i++) assert_int_equal(e->kv.holders[i], 0);
 }
 
@@ -165,8 +164,8 @@ static void a_full_cache_finishes_everything(void **state)
         }
         finish_all(e, asks, N, 64);
         bitnet_engine_info in = engine_info(e);
-        assert_true((in.preemptions > 0) == (way > 0));
-        assert_true((in.recomputed_tokens > 0) || way == 0);
+        assert_true((in.work.preemptions > 0) == (way > 0));
+        assert_true((in.work.recomputed_tokens > 0) || way == 0);
         for (int i = 0; i < N; i++) assert_int_equal(to[i].finish, BITNET_FINISH_LENGTH);
         if (way) assert_memory_equal(ample, tight, sizeof ample);
         check_pages(e);
@@ -193,7 +192,7 @@ static void twins_do_not_block_each_other(void **state)
     finish_all(e, asks, 2, 64);
     assert_int_equal(answers[0].n, 5);
     assert_int_equal(answers[1].n, 76);
-    assert_int_equal(engine_info(e).preemptions, 0);
+    assert_int_equal(engine_info(e).work.preemptions, 0);
     assert_memory_equal(answers[0].tokens, answers[1].tokens, 5 * sizeof(int32_t));
     check_pages(e);
     bitnet_engine_close(e);
@@ -218,12 +217,12 @@ static void a_second_turn_reads_only_what_is_new(void **state)
     ask = (struct ask){submit(e, &r), 1, &second};
     finish_all(e, &ask, 1, 64);
     bitnet_engine_info in = engine_info(e);
-    assert_int_equal(in.prefix_hits, 1);
-    assert_int_equal(in.prefix_hit_tokens, 69); /* the last token of an answer is not computed */
-    r.no_cache = 1;
+    assert_int_equal(in.prefix.hits, 1);
+    assert_int_equal(in.prefix.hit_tokens, 69); /* the last token of an answer is not computed */
+    r.prefix_cache = "off";
     ask = (struct ask){submit(e, &r), 1, &plain};
     finish_all(e, &ask, 1, 64);
-    assert_int_equal(engine_info(e).prefix_queries, 2);
+    assert_int_equal(engine_info(e).prefix.queries, 2);
     assert_memory_equal(&second, &plain, sizeof plain);
     check_pages(e);
     bitnet_engine_close(e);
@@ -261,7 +260,7 @@ static void choices_are_requests_with_other_seeds(void **state)
             r.sampling.seed += N;
             assert_memory_equal(alone, choices, sizeof alone);
             /* the prompt was read once, but for its last token, from which each draws */
-            if (seqs > 4 && way == 2) assert_int_equal(engine_info(e).prompt_tokens, 74 + N);
+            if (seqs > 4 && way == 2) assert_int_equal(engine_info(e).work.prompt_tokens, 74 + N);
             check_pages(e);
             bitnet_engine_close(e);
         }
@@ -310,7 +309,7 @@ static void waiting_is_timed(void **state)
     submit(e, &r);
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     for (size_t n = 1; n;) {
-        bitnet_event ev[16];
+        bitnet_event ev[16] = {{.size = sizeof *ev}};
         n = 16;
         assert_int_equal(bitnet_step(e, ev, &n, NULL), BITNET_OK);
         for (size_t i = 0; i < n; i++) {
@@ -323,7 +322,7 @@ static void waiting_is_timed(void **state)
     assert_true(second_ns > first_ns);
     uint64_t id = submit(e, &r);
     assert_int_equal(bitnet_cancel(e, id), BITNET_OK);
-    bitnet_event ev[3];
+    bitnet_event ev[3] = {{.size = sizeof *ev}};
     size_t n = 3;
     assert_int_equal(bitnet_step(e, ev, &n, NULL), BITNET_OK);
     assert_int_equal(n, 3);
@@ -343,12 +342,12 @@ static void any_room_for_events_will_do(void **state)
         memset(to, 0, sizeof want);
         submit_asks(e, asks, to);
         finish_all(e, asks, N_ASKS, room);
-        assert_true(engine_info(e).draft_accepted > 0);
+        assert_true(engine_info(e).draft.accepted > 0);
         bitnet_engine_close(e);
         if (room != 64) assert_memory_equal(want, got, sizeof want);
     }
     bitnet_engine *e = open_engine(&o);
-    bitnet_event ev;
+    bitnet_event ev = {.size = sizeof ev};
     size_t n = 0;
     assert_int_equal(bitnet_step(e, &ev, &n, NULL), BITNET_E_ARG);
     bitnet_engine_close(e);
@@ -393,7 +392,7 @@ static void what_cannot_be_done_is_refused(void **state)
 
     /* pages that bitnet_eval holds are not taken away from it */
     bitnet_error err = {0};
-    bitnet_event ev[8];
+    bitnet_event ev[8] = {{.size = sizeof *ev}};
     size_t n = 8;
     r = make_request(1, prompt, 50, 10);
     assert_int_equal(bitnet_eval(e, 1, prompt, 50, 1, NULL, NULL), BITNET_OK);
@@ -404,10 +403,10 @@ static void what_cannot_be_done_is_refused(void **state)
     finish_all(e, NULL, 0, 8);
     check_pages(e);
     bitnet_engine_close(e);
-    o.speculation = "maybe";
+    o.draft = "maybe";
     assert_int_equal(bitnet_engine_open(&e, model, &o, &err), BITNET_E_ARG);
-    assert_non_null(strstr(err.text, "speculation 'maybe'"));
-    o.speculation = NULL;
+    assert_non_null(strstr(err.text, "draft 'maybe'"));
+    o.draft = NULL;
     o.draft_tokens = 9;
     assert_int_equal(bitnet_engine_open(&e, model, &o, &err), BITNET_E_LIMIT);
     o.draft_tokens = 0;

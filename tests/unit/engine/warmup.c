@@ -22,10 +22,10 @@ static void count(bitnet_engine *e, float temperature, int32_t first, long *n_fa
 {
     int32_t prompt[PROMPT];
     bitnet_request r;
-    bitnet_event ev[16];
+    bitnet_event ev[16] = {{.size = sizeof *ev}};
     uint32_t n_tokens = 0;
     for (int32_t i = 0; i < PROMPT; i++) prompt[i] = first + i * 7;
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     r.tokens = prompt;
     r.n_tokens = PROMPT;
     r.max_new_tokens = NEW;
@@ -66,7 +66,7 @@ static void check_all(size_t n_types)
     bitnet_engine_options o;
     for (uint32_t threads = 1; threads <= 2; threads++)
         for (size_t i = 0; i < n_types; i++) {
-            bitnet_engine_options_init(&o);
+            o = (bitnet_engine_options){.size = sizeof o};
             o.threads = threads;
             o.ctx_tokens = CTX;
             o.kv_type = types[i];
@@ -83,12 +83,11 @@ static void no_faults_small_model(void **state)
 /* A random model in memory that path[64] names, until its file is closed. */
 static int synthetic(const char *shape, uint32_t n_layer, char *path)
 {
-    bitnet_synth_options so;
+    bitnet_synth_options so = {.size = sizeof so};
     bitnet_error err = {0};
     int fd = memfd_create("model", MFD_CLOEXEC);
     assert_true(fd >= 0);
     snprintf(path, 64, "/proc/self/fd/%d", fd);
-    bitnet_synth_options_init(&so);
     so.n_layer = n_layer;
     so.overwrite = 1;
     if (bitnet_synth(shape, path, &so, &err)) fail_msg("%s", err.text);
@@ -120,12 +119,12 @@ static void no_faults_large_head(void **state)
     char path[64];
     int fd = synthetic("1bitllm-large", 2, path);
     for (uint32_t no_mmap = 0; no_mmap < 2; no_mmap++) {
-        bitnet_model_options_init(&mo);
-        mo.no_mmap = no_mmap;
+        mo = (bitnet_model_options){.size = sizeof mo};
+        mo.mmap = no_mmap ? "off" : "auto";
         if (bitnet_model_open(&model, path, &mo, &err)) fail_msg("%s", err.text);
         bitnet_model_info in = {.size = sizeof in};
         bitnet_model_get_info(model, &in);
-        assert_true(in.head_copy_bytes > 0 && in.head_bytes > 64 << 20);
+        assert_true(in.memory.head_copy_bytes > 0 && in.memory.head_bytes > 64 << 20);
         check_all(no_mmap ? 1 : 2);
         bitnet_model_close(model);
     }
@@ -137,10 +136,10 @@ static void answer(bitnet_engine *e, int32_t tokens[NEW])
 {
     int32_t prompt[PROMPT];
     bitnet_request r;
-    bitnet_event ev[16];
+    bitnet_event ev[16] = {{.size = sizeof *ev}};
     uint32_t n_tokens = 0;
     for (int32_t i = 0; i < PROMPT; i++) prompt[i] = 3 + i;
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     r.tokens = prompt;
     r.n_tokens = PROMPT;
     r.max_new_tokens = NEW;
@@ -160,21 +159,19 @@ static void answer(bitnet_engine *e, int32_t tokens[NEW])
 static bitnet_engine_info counts(const bitnet_engine *e)
 {
     bitnet_engine_info in = engine_info(e);
-    in.step_ns = in.forward_ns = 0;
+    in.work.step_ns = in.work.forward_ns = 0;
     return in;
 }
 
 static void leaves_no_trace(void **state)
 {
     (void)state;
-    bitnet_engine_options o;
+    bitnet_engine_options o = {.size = sizeof o};
     int32_t cold[NEW], warm[NEW];
-    bitnet_engine_options_init(&o);
     o.ctx_tokens = CTX;
     o.head = "screened";
     bitnet_model *own = model;
-    bitnet_model_options mo;
-    bitnet_model_options_init(&mo);
+    bitnet_model_options mo = {.size = sizeof mo};
     mo.head = "screened";
     mo.ffn = "skip";
     assert_int_equal(bitnet_model_open(&model, TEST_MODEL, &mo, NULL), BITNET_OK);
@@ -197,7 +194,7 @@ static void leaves_no_trace(void **state)
     assert_memory_equal(&before, &after, sizeof before);
     answer(b, warm);
     assert_memory_equal(cold, warm, sizeof cold);
-    assert_true(engine_info(b).prefix_hit_tokens > 0);
+    assert_true(engine_info(b).prefix.hit_tokens > 0);
     bitnet_engine_close(a);
     bitnet_engine_close(b);
     bitnet_model_close(model);
@@ -208,16 +205,15 @@ static void leaves_no_trace(void **state)
 static void full_prefix_cache(void **state)
 {
     (void)state;
-    bitnet_engine_options o;
+    bitnet_engine_options o = {.size = sizeof o};
     int32_t first[NEW], again[NEW];
-    bitnet_engine_options_init(&o);
     o.ctx_tokens = PROMPT + NEW;
     bitnet_engine *e = open_engine(&o);
     answer(e, first);
     bitnet_engine_info in = engine_info(e);
-    assert_true(in.kv_pages_free < 2);
+    assert_true(in.kv.pages_free < 2);
     assert_int_equal(bitnet_engine_warmup(e, NULL), BITNET_OK);
-    assert_int_equal(engine_info(e).kv_pages_cached, in.kv_pages_cached);
+    assert_int_equal(engine_info(e).kv.pages_cached, in.kv.pages_cached);
     answer(e, again);
     assert_memory_equal(first, again, sizeof first);
     bitnet_engine_close(e);
@@ -226,10 +222,9 @@ static void full_prefix_cache(void **state)
 static void refused(void **state)
 {
     (void)state;
-    bitnet_engine_options o;
+    bitnet_engine_options o = {.size = sizeof o};
     bitnet_error err = {0};
     int32_t tokens[PROMPT] = {1};
-    bitnet_engine_options_init(&o);
     o.ctx_tokens = CTX;
     bitnet_engine *e = open_engine(&o);
     assert_int_equal(bitnet_engine_warmup(NULL, &err), BITNET_E_ARG);
@@ -238,7 +233,7 @@ static void refused(void **state)
     assert_non_null(strstr(err.text, "hold 2 pages"));
     assert_int_equal(bitnet_eval_reset(e, 0, NULL), BITNET_OK);
     bitnet_request r;
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     r.tokens = tokens;
     r.n_tokens = 1;
     submit(e, &r);

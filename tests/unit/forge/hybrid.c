@@ -195,13 +195,13 @@ static void run_greedily(const char *shape, int n)
     struct bn_model *m = NULL;
     struct bitnet_engine *e = NULL;
     bitnet_error err = {0};
-    struct bn_model_open_args args = {.path = path, .threads = 1};
+    bitnet_model_options args = {.threads = 1};
     bitnet_engine_options eo = {.size = sizeof eo, .threads = 1, .ctx_tokens = 512};
     float logits[N_VOCAB];
     bool seen[N_VOCAB] = {false};
     int distinct = 0;
     synth(shape, (bitnet_synth_options){.seed = 5});
-    if (bn_model_open(&m, &args, &err) || bn_engine_open(&e, m, &eo, &err))
+    if (bn_model_open(&m, path, &args, &err) || bn_engine_open(&e, m, &eo, &err))
         fail_msg("%s", err.text);
     assert_int_equal(bn_engine_eval_reset(e, 0, NULL), BITNET_OK);
     for (int32_t i = 0, token = 'H'; i < n; i++) {

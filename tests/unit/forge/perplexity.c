@@ -26,10 +26,10 @@ static int open_engine(void **state)
     if (fd < 0) return 1;
     close(fd);
     bitnet_synth_options so = {.size = sizeof so, .overwrite = 1};
-    struct bn_model_open_args args = {.path = path, .threads = 1, .backend = "scalar"};
+    bitnet_model_options args = {.threads = 1, .backend = "scalar"};
     bitnet_engine_options eo = {.size = sizeof eo, .threads = 1, .ctx_tokens = 256};
     bitnet_error err = {0};
-    if (bn_synth("tiny", path, &so, &err) || bn_model_open(&model, &args, &err) ||
+    if (bn_synth("tiny", path, &so, &err) || bn_model_open(&model, path, &args, &err) ||
         bn_engine_open(&engine, model, &eo, &err)) {
         print_error("%s\n", err.text);
         return 1;

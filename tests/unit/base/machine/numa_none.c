@@ -11,11 +11,10 @@
 static void only_off_is_possible(void **state)
 {
     (void)state;
-    bitnet_model_options o;
+    bitnet_model_options o = {.size = sizeof o};
     bitnet_error err = {0};
     bitnet_model *m = NULL;
     bitnet_model_info info = {.size = sizeof info};
-    bitnet_model_options_init(&o);
     o.numa = "off";
     assert_int_equal(bitnet_model_open(&m, TEST_MODEL, &o, &err), BITNET_OK);
     bitnet_model_get_info(m, &info);

@@ -380,8 +380,8 @@ static void states_are_saved_where_texts_part(void **state)
     }
 #if BN_HAVE_TEXT
     struct bn_model *m = NULL;
-    const struct bn_model_open_args args = {.path = TEST_MODEL, .vocab_only = true};
-    assert_int_equal(bn_model_open(&m, &args, NULL), BITNET_OK);
+    const bitnet_model_options args = {.vocab_only = 1};
+    assert_int_equal(bn_model_open(&m, TEST_MODEL, &args, NULL), BITNET_OK);
     int32_t end = 0;
     while (!bn_token_is_end(m->tokenizer, end)) end++;
     assert_false(bn_token_is_end(m->tokenizer, 100));

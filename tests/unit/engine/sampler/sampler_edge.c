@@ -278,7 +278,7 @@ static void bad_options_get_a_sentence(void **state)
         if (!strstr(err.text, bad[i].says)) fail_msg("'%s' in '%s'", bad[i].says, err.text);
     }
     bitnet_sampling s;
-    bitnet_sampling_init(&s);
+    bitnet_sampling_init(&s, sizeof s);
     assert_int_equal(bn_sampling_check(&s, 24, NULL), BITNET_OK);
 }
 

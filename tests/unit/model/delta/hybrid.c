@@ -14,12 +14,11 @@
 /* A random model of this shape becomes that of the tests. */
 static int open_shape(const char *shape)
 {
-    bitnet_synth_options o;
+    bitnet_synth_options o = {.size = sizeof o};
     bitnet_error err = {0};
     char path[64];
     int fd = memfd_create("model", MFD_CLOEXEC);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    bitnet_synth_options_init(&o);
     o.overwrite = 1;
     if (fd < 0 || bitnet_synth(shape, path, &o, &err) ||
         bitnet_model_open(&model, path, NULL, &err)) {
@@ -69,10 +68,10 @@ static void make_requests(void)
     for (int i = 0; i < N_REQUESTS; i++) {
         bitnet_request *r = &requests[i];
         uint32_t n = 1 + (uint32_t)i * 53 % 140;
-        bitnet_request_init(r);
+        bitnet_request_init(r, sizeof *r);
         for (uint32_t k = 0; k < n; k++)
-            prompts[i][k] =
-                (int32_t)((k * k * 7 + k * 131 + (i % 5 == 4 ? (uint32_t)i : 0)) % info.n_vocab);
+            prompts[i][k] = (int32_t)((k * k * 7 + k * 131 + (i % 5 == 4 ? (uint32_t)i : 0)) %
+                                      info.shape.n_vocab);
         if (i % 3 == 1) prompts[i][n - 1] = i;
         r->tokens = prompts[i];
         r->n_tokens = n;
@@ -80,7 +79,7 @@ static void make_requests(void)
         r->ignore_end = 1;
         r->n_choices = i % 6 == 3 ? MAX_CHOICES : 1;
         r->logprobs = i % 8 != 6;
-        r->no_cache = i % 10 == 9;
+        r->prefix_cache = i % 10 == 9 ? "off" : "auto";
         r->sampling.seed = (uint64_t)i * 7919;
         r->sampling.temperature = i % 2 ? 0 : 1;
         r->sampling.logit_bias = &same; /* where it counts, drafts are accepted */
@@ -96,8 +95,7 @@ struct way {
 
 static bitnet_engine *open_way(const struct way *w, size_t kind)
 {
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.threads = w->threads;
     o.ctx_tokens = CTX;
     o.max_seqs = w->seqs;
@@ -106,12 +104,12 @@ static bitnet_engine *open_way(const struct way *w, size_t kind)
     o.state_type = kinds[kind].state;
     o.kv_tokens = w->tight ? 256 : 0; /* one request and a half */
     o.prefix_cache = w->prefix ? "on" : "off";
-    o.speculation = w->speculation ? "on" : "off";
+    o.draft = w->speculation ? "on" : "off";
     bitnet_engine *e = open_engine(&o);
-    o.state_cache_bytes = w->slots * engine_info(e).state_seq_bytes;
+    o.state_cache_bytes = (int64_t)(w->slots * engine_info(e).states.seq_bytes);
     bitnet_engine_close(e);
     e = open_engine(&o);
-    if (w->prefix && w->slots) assert_int_equal(engine_info(e).state_snapshots, w->slots);
+    if (w->prefix && w->slots) assert_int_equal(engine_info(e).states.snapshots, w->slots);
     return e;
 }
 
@@ -140,15 +138,15 @@ static void check_slots(bitnet_engine *e)
 {
     struct bn_snapshots *s = e->prefix ? bn_prefix_snapshots(e->prefix) : NULL;
     bitnet_engine_info in = engine_info(e);
-    assert_int_equal(in.kv_pages_free + in.kv_pages_cached, in.kv_pages);
-    assert_true(in.state_snapshots_used <= in.state_snapshots);
+    assert_int_equal(in.kv.pages_free + in.kv.pages_cached, in.kv.pages);
+    assert_true(in.states.snapshots_used <= in.states.snapshots);
     if (!s) return;
     uint32_t n = bn_snapshots_stats(s)->slots;
     for (uint32_t i = 0; i < n; i++) assert_int_not_equal(bn_snapshots_take(s, false), BN_NO_SLOT);
     assert_int_equal(bn_snapshots_take(s, false), BN_NO_SLOT);
     for (uint32_t i = 0; i < n; i++) bn_snapshots_give_back(s, i);
     bn_prefix_clear(e->prefix);
-    assert_int_equal(engine_info(e).kv_pages_free, in.kv_pages);
+    assert_int_equal(engine_info(e).kv.pages_free, in.kv.pages);
 }
 
 static bitnet_engine_info answer_together(const struct way *w, size_t kind)
@@ -170,13 +168,13 @@ static bitnet_engine_info answer_together(const struct way *w, size_t kind)
                      i, bitnet_kv_type_name(kinds[kind].kv), kinds[kind].state, w->threads,
                      w->chunk, w->seqs, w->prefix, w->speculation, w->tight, w->slots);
     /* what was to be tried has happened */
-    assert_true((in.draft_accepted > 0) == (w->speculation && w->chunk > 1));
-    assert_true((in.preemptions > 0) == (w->tight && w->seqs > 1));
-    assert_true((in.state_saves > 0) == w->prefix);
+    assert_true((in.draft.accepted > 0) == (w->speculation && w->chunk > 1));
+    assert_true((in.work.preemptions > 0) == (w->tight && w->seqs > 1));
+    assert_true((in.states.saves > 0) == w->prefix);
     /* what was found has no room at times, and is found again later */
-    assert_true((in.state_restores > 0) == w->prefix || w->slots == 1 || w->seqs > N_REQUESTS);
-    assert_true(in.state_restores <= in.prefix_hits);
-    assert_true((in.state_evictions > 0) || w->slots != 1 || !w->prefix);
+    assert_true((in.states.restores > 0) == w->prefix || w->slots == 1 || w->seqs > N_REQUESTS);
+    assert_true(in.states.restores <= in.prefix.hits);
+    assert_true((in.states.evictions > 0) || w->slots != 1 || !w->prefix);
     return in;
 }
 
@@ -225,9 +223,9 @@ static void preempted_answers_go_on_from_a_snapshot(void **state)
     bitnet_engine_info all = answer_together(&way, 0);
     way.prefix = true;
     bitnet_engine_info some = answer_together(&way, 0);
-    assert_true(some.preemptions > 2 && all.preemptions > 2);
-    double mean_all = (double)all.recomputed_tokens / (double)all.preemptions;
-    double mean_some = (double)some.recomputed_tokens / (double)some.preemptions;
+    assert_true(some.work.preemptions > 2 && all.work.preemptions > 2);
+    double mean_all = (double)all.work.recomputed_tokens / (double)all.work.preemptions;
+    double mean_some = (double)some.work.recomputed_tokens / (double)some.work.preemptions;
     if (!(mean_some < 0.7 * mean_all))
         fail_msg("%g tokens again after giving way, %g without snapshots", mean_some, mean_all);
 }
@@ -244,12 +242,11 @@ static void a_second_turn_reads_few_old_tokens(void **state)
     for (uint32_t first = FIRST; first < FIRST + PAGE;
          first += 13 * SOME) /* at every place in a page */
         for (uint32_t lost = 1; lost <= 25; lost += 24) {
-            bitnet_engine_options o;
+            bitnet_engine_options o = {.size = sizeof o};
             bitnet_engine *e;
             bitnet_request r;
             static struct choice answers[3];
-            bitnet_engine_options_init(&o);
-            bitnet_request_init(&r);
+            bitnet_request_init(&r, sizeof r);
             memset(answers, 0, sizeof answers);
             o.ctx_tokens = 2048;
             o.max_batch_tokens = 512;
@@ -261,16 +258,16 @@ static void a_second_turn_reads_few_old_tokens(void **state)
             r.ignore_end = 1;
             struct ask ask = {submit(e, &r), 1, &answers[0]};
             finish_all(e, &ask, 1, 64);
-            uint64_t before = engine_info(e).prompt_tokens;
+            uint64_t before = engine_info(e).work.prompt_tokens;
             memcpy(prompt + first - lost, answers[0].tokens + 40, 20 * sizeof *prompt);
             prompt[first - lost] = 362; /* where they part */
             r.n_tokens = first - lost + NEW;
             ask = (struct ask){submit(e, &r), 1, &answers[1]};
             finish_all(e, &ask, 1, 64);
-            uint64_t old = engine_info(e).prompt_tokens - before - NEW;
+            uint64_t old = engine_info(e).work.prompt_tokens - before - NEW;
             if (old > 2 * PAGE) fail_msg("%u, %u: %d old tokens", first, lost, (int)old);
             if (first == FIRST && lost == 1) {
-                r.no_cache = 1;
+                r.prefix_cache = "off";
                 ask = (struct ask){submit(e, &r), 1, &answers[2]};
                 finish_all(e, &ask, 1, 64);
                 assert_memory_equal(&answers[1], &answers[2], sizeof *answers);
@@ -291,7 +288,7 @@ static void an_answer_is_taken_up_where_it_ended(void **state)
     for (uint32_t n_new = 1; n_new < ANSWER_TOKENS; n_new += 11) {
         bitnet_engine *e = open_way(&way, 0);
         bitnet_request r;
-        bitnet_request_init(&r);
+        bitnet_request_init(&r, sizeof r);
         memset(answers, 0, sizeof answers);
         for (uint32_t i = 0; i < 200; i++) prompt[i] = (int32_t)(i * i % 361);
         r.tokens = prompt;
@@ -305,7 +302,7 @@ static void an_answer_is_taken_up_where_it_ended(void **state)
         ask = (struct ask){submit(e, &r), 1, &answers[1]};
         finish_all(e, &ask, 1, 64);
         /* the last token of an answer is not computed */
-        assert_int_equal(engine_info(e).prefix_hit_tokens, (100 + n_new - 1) / PAGE * PAGE);
+        assert_int_equal(engine_info(e).prefix.hit_tokens, (100 + n_new - 1) / PAGE * PAGE);
         check_slots(e);
         bitnet_engine_close(e);
     }
@@ -324,7 +321,7 @@ static void choices_share_the_prompt(void **state)
             const struct way way = {1, 64, seqs, true, false, false, slots};
             bitnet_engine *e = open_way(&way, 0);
             bitnet_request r;
-            bitnet_request_init(&r);
+            bitnet_request_init(&r, sizeof r);
             memset(answers, 0, sizeof answers);
             r.tokens = prompt;
             r.n_tokens = PROMPT;
@@ -333,7 +330,7 @@ static void choices_share_the_prompt(void **state)
             r.n_choices = N;
             struct ask ask = {submit(e, &r), N, answers};
             finish_all(e, &ask, 1, 64);
-            assert_int_equal(engine_info(e).prompt_tokens, PROMPT + (N - 1) * (PROMPT % PAGE));
+            assert_int_equal(engine_info(e).work.prompt_tokens, PROMPT + (N - 1) * (PROMPT % PAGE));
             check_slots(e);
             bitnet_engine_close(e);
         }
@@ -390,7 +387,7 @@ static void a_step_allocates_nothing(void **state)
         finish_all(e, asks, N_REQUESTS, 64);
         assert_int_equal(n_allocs, before);
         bitnet_engine_info in = engine_info(e);
-        assert_true(in.preemptions > 0 && in.state_restores > 0 && in.state_evictions > 0);
+        assert_true(in.work.preemptions > 0 && in.states.restores > 0 && in.states.evictions > 0);
         bitnet_engine_close(e);
     }
 }
@@ -404,10 +401,9 @@ static void embeddings_have_a_state_of_their_own(void **state)
     (void)state;
     enum { N = 5 };
     bitnet_embed_input in[N];
-    bitnet_embed_options o;
-    bitnet_embed_options_init(&o);
-    float *idle = calloc(N, info.n_embd * sizeof *idle),
-          *busy = calloc(N, info.n_embd * sizeof *busy);
+    bitnet_embed_options o = {.size = sizeof o};
+    float *idle = calloc(N, info.shape.n_embd * sizeof *idle),
+          *busy = calloc(N, info.shape.n_embd * sizeof *busy);
     make_requests();
     answer_alone(0);
     for (int i = 0; i < N; i++)
@@ -424,7 +420,7 @@ static void embeddings_have_a_state_of_their_own(void **state)
             asks[i] = (struct ask){submit(e, &requests[3 + 6 * i]), MAX_CHOICES, got[3 + 6 * i]};
         for (int i = 0; i < steps; i++) step(e, asks, 2, 64);
         assert_int_equal(bitnet_embed(e, in, N, &o, busy, NULL), BITNET_OK);
-        assert_memory_equal(idle, busy, N * info.n_embd * sizeof *idle);
+        assert_memory_equal(idle, busy, N * info.shape.n_embd * sizeof *idle);
         finish_all(e, asks, 2, 64);
         assert_memory_equal(got[3], want[0][3], sizeof got[3]);
         assert_memory_equal(got[9], want[0][9], sizeof got[9]);
@@ -441,8 +437,8 @@ static void logits_do_not_depend_on_cutting(void **state)
     enum { N = 70 };
     int32_t ids[N];
     const struct way way = {2, 512, 3, true, true, false, 2};
-    for (int i = 0; i < N; i++) ids[i] = (i * 53 + 3) % (int32_t)info.n_vocab;
-    size_t n = (size_t)N * info.n_vocab;
+    for (int i = 0; i < N; i++) ids[i] = (i * 53 + 3) % (int32_t)info.shape.n_vocab;
+    size_t n = (size_t)N * info.shape.n_vocab;
     float *a = malloc(n * sizeof *a), *b = malloc(n * sizeof *b);
     bitnet_engine *e = open_way(&way, 0);
     assert_int_equal(bitnet_eval(e, 0, ids, N, 0, a, NULL), BITNET_OK);
@@ -452,12 +448,13 @@ static void logits_do_not_depend_on_cutting(void **state)
             for (uint32_t seq = 1; seq <= 2; seq++)
                 assert_int_equal(bitnet_eval(e, seq, ids + i,
                                              (size_t)(N - i < chunk ? N - i : chunk), 0,
-                                             b + (size_t)i * info.n_vocab, NULL),
+                                             b + (size_t)i * info.shape.n_vocab, NULL),
                                  BITNET_OK);
         assert_memory_equal(a, b, n * sizeof *a);
         assert_int_equal(bitnet_eval_reset(e, 2, NULL), BITNET_OK);
     }
-    for (uint32_t layer = 0; layer < info.n_layer; layer++) { /* of layers with keys and values */
+    for (uint32_t layer = 0; layer < info.shape.n_layer;
+         layer++) { /* of layers with keys and values */
         bitnet_kv_health h = {.size = sizeof h};
         assert_int_equal(bitnet_engine_kv_health(e, layer, &h, NULL), BITNET_OK);
         assert_int_equal(h.rows > 0, layer == 3);
@@ -490,35 +487,31 @@ static void a_warm_engine_answers_the_same(void **state)
 static void memory_is_what_was_asked_for(void **state)
 {
     (void)state;
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.ctx_tokens = CTX;
     o.max_seqs = 3;
-    o.speculation = "off";
+    o.draft = "off";
     bitnet_engine *e = open_engine(&o);
     bitnet_engine_info in = engine_info(e);
-    uint64_t one = in.state_seq_bytes;
-    assert_true(one > 0 && in.state_snapshots > 0 && in.state_snapshots <= in.kv_pages);
-    assert_true(in.state_bytes >= one * (3 + in.state_snapshots));
-    assert_true(in.state_bytes <= one * (3 + in.state_snapshots) + BN_HUGE_PAGE);
+    int64_t one = (int64_t)in.states.seq_bytes;
+    assert_true(one > 0 && in.states.snapshots > 0 && in.states.snapshots <= in.kv.pages);
+    assert_true(in.states.bytes >= in.states.seq_bytes * (3 + in.states.snapshots));
+    assert_true(in.states.bytes <= in.states.seq_bytes * (3 + in.states.snapshots) + BN_HUGE_PAGE);
     bitnet_engine_close(e);
     const struct {
-        uint64_t bytes;
+        int64_t bytes;
         const char *prefix;
         uint32_t slots;
-    } ways[] = {{7 * one, "on", 7},
-                {7 * one - 1, "auto", 6},
-                {1, "on", 0},
-                {7 * one, "off", 0},
-                {UINT64_MAX, "on", in.kv_pages}};
+    } ways[] = {{7 * one, "on", 7},    {7 * one - 1, "auto", 6}, {1, "on", 0},
+                {BITNET_OFF, "on", 0}, {7 * one, "off", 0},      {INT64_MAX, "on", in.kv.pages}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         o.state_cache_bytes = ways[i].bytes;
         o.prefix_cache = ways[i].prefix;
         e = open_engine(&o);
         in = engine_info(e);
-        assert_int_equal(in.state_snapshots, ways[i].slots);
-        assert_int_equal(in.state_snapshots_used, 0);
-        assert_true(in.state_bytes >= one * (3 + ways[i].slots));
+        assert_int_equal(in.states.snapshots, ways[i].slots);
+        assert_int_equal(in.states.snapshots_used, 0);
+        assert_true(in.states.bytes >= in.states.seq_bytes * (3 + ways[i].slots));
         bitnet_engine_close(e);
     }
 }

@@ -25,10 +25,9 @@ enum { STEPS = 300, CTX = 256 };
 
 static bitnet_model *open_with(const char *path, const char *ffn, const char *layout)
 {
-    bitnet_model_options o;
+    bitnet_model_options o = {.size = sizeof o};
     bitnet_error err = {0};
     bitnet_model *m = NULL;
-    bitnet_model_options_init(&o);
     o.ffn = ffn;
     o.layout = layout;
     if (bitnet_model_open(&m, path, &o, &err)) fail_msg("%s", err.text);
@@ -37,10 +36,9 @@ static bitnet_model *open_with(const char *path, const char *ffn, const char *la
 
 static bitnet_engine *engine_with(const bitnet_model *m, const char *ffn, uint32_t threads)
 {
-    bitnet_engine_options o;
+    bitnet_engine_options o = {.size = sizeof o};
     bitnet_error err = {0};
     bitnet_engine *e = NULL;
-    bitnet_engine_options_init(&o);
     o.threads = threads;
     o.ctx_tokens = CTX;
     o.max_seqs = 2;
@@ -53,7 +51,7 @@ static uint32_t n_vocab(const bitnet_model *m)
 {
     bitnet_model_info i = {.size = sizeof i};
     bitnet_model_get_info(m, &i);
-    return i.n_vocab;
+    return i.shape.n_vocab;
 }
 
 static bitnet_engine_info info_of(const bitnet_engine *e)
@@ -105,10 +103,10 @@ static void compare(const char *path, const char *layout, uint32_t threads, uint
     bitnet_engine *dense = engine_with(m, "dense", 1), *skip = engine_with(m, "skip", threads);
     same_logits(dense, skip, n_vocab(m), steps);
     bitnet_engine_info d = info_of(dense), s = info_of(skip);
-    assert_string_equal(d.ffn, "dense");
-    assert_string_equal(s.ffn, "skip");
-    assert_int_equal(d.ffn_tokens, 0);
-    assert_int_equal(s.ffn_tokens, steps);
+    assert_string_equal(d.ffn.type, "dense");
+    assert_string_equal(s.ffn.type, "skip");
+    assert_int_equal(d.ffn.tokens, 0);
+    assert_int_equal(s.ffn.tokens, steps);
     bitnet_ffn_layer y = {.size = sizeof y};
     uint32_t layers = 0;
     for (; bitnet_engine_ffn_layer(skip, layers, &y); layers++) {
@@ -116,9 +114,9 @@ static void compare(const char *path, const char *layout, uint32_t threads, uint
         assert_int_equal(y.down_skipped, steps);
         assert_true(y.inputs > 0 && y.inputs < y.gates && y.gates < 1);
     }
-    assert_int_equal(s.ffn_up_skipped, (uint64_t)layers * steps);
-    assert_int_equal(s.ffn_down_skipped, (uint64_t)layers * steps);
-    assert_true(s.ffn_read_bytes < s.ffn_dense_bytes);
+    assert_int_equal(s.ffn.up_skipped, (uint64_t)layers * steps);
+    assert_int_equal(s.ffn.down_skipped, (uint64_t)layers * steps);
+    assert_true(s.ffn.read_bytes < s.ffn.dense_bytes);
     bitnet_engine_close(dense);
     bitnet_engine_close(skip);
     bitnet_model_close(m);
@@ -141,8 +139,7 @@ static void test_random_model(void **state)
     (void)state;
     char path[] = "/tmp/bitnet-ffn-test-XXXXXX.gguf";
     bitnet_error err = {0};
-    bitnet_synth_options o;
-    bitnet_synth_options_init(&o);
+    bitnet_synth_options o = {.size = sizeof o};
     o.overwrite = 1;
     o.seed = 9;
     int fd = mkstemps(path, 5);
@@ -286,38 +283,37 @@ static void test_modes(void **state)
     bitnet_model *m = open_with(TEST_MODEL, "dense", NULL);
     bitnet_model_info i = {.size = sizeof i};
     bitnet_model_get_info(m, &i);
-    uint64_t layers = i.layer_bytes;
-    assert_int_equal(i.ffn_copy_bytes, 0);
+    uint64_t layers = i.memory.layer_bytes;
+    assert_int_equal(i.memory.ffn_copy_bytes, 0);
     bitnet_engine *e = engine_with(m, "skip", 1); /* no copies, nothing to skip */
-    assert_string_equal(info_of(e).ffn, "dense");
+    assert_string_equal(info_of(e).ffn.type, "dense");
     bitnet_engine_close(e);
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.ffn = "sparse";
     assert_int_equal(bitnet_engine_open(&e, m, &o, &err), BITNET_E_ARG);
     bitnet_model_close(m);
 
     m = open_with(TEST_MODEL, "skip", NULL);
     bitnet_model_get_info(m, &i);
-    assert_true(i.ffn_copy_bytes > 0 && i.ffn_copy_bytes < layers);
-    assert_int_equal(i.layer_bytes, layers);
+    assert_true(i.memory.ffn_copy_bytes > 0 && i.memory.ffn_copy_bytes < layers);
+    assert_int_equal(i.memory.layer_bytes, layers);
     e = engine_with(m, "auto", 2);
-    float *logits = calloc(i.n_vocab, sizeof *logits);
+    float *logits = calloc(i.shape.n_vocab, sizeof *logits);
     int32_t token = 0;
     for (int t = 0; t < 64; t++) {
         next(e, token, logits);
-        token = best_of(logits, i.n_vocab);
+        token = best_of(logits, i.shape.n_vocab);
     }
     int32_t many[5] = {1, 2, 3, 4, 5};
     if (bitnet_eval(e, 1, many, 5, 1, logits, &err)) fail_msg("%s", err.text);
     bitnet_engine_info n = info_of(e);
-    assert_string_equal(n.ffn, "auto");
-    assert_int_equal(n.ffn_tokens, 64); /* several tokens at once are not counted, nor skipped */
+    assert_string_equal(n.ffn.type, "auto");
+    assert_int_equal(n.ffn.tokens, 64); /* several tokens at once are not counted, nor skipped */
     /* layers that open more gates than pay are dense, and looked at now and then */
     bitnet_ffn_layer first = {.size = sizeof first}, last = first;
     assert_true(bitnet_engine_ffn_layer(e, 0, &first));
-    assert_true(bitnet_engine_ffn_layer(e, i.n_layer - 1, &last));
-    assert_false(bitnet_engine_ffn_layer(e, i.n_layer, &last));
+    assert_true(bitnet_engine_ffn_layer(e, i.shape.n_layer - 1, &last));
+    assert_false(bitnet_engine_ffn_layer(e, i.shape.n_layer, &last));
     assert_int_equal(first.up_seen, 64);
     assert_true(first.up_skipped > 32 && first.up_skipped <= 64);
     assert_true(last.up_seen >= 2 && last.up_skipped < last.up_seen);

@@ -137,27 +137,25 @@ static bool use(const char *path, int number)
     bitnet_model *m = NULL;
     bitnet_engine *e = NULL;
     bitnet_error err = {0};
-    bitnet_model_options mo;
-    bitnet_engine_options eo;
-    bitnet_model_options_init(&mo);
+    bitnet_model_options mo = {.size = sizeof mo};
+    bitnet_engine_options eo = {.size = sizeof eo};
     mo.threads = 1;
     bitnet_status s = bitnet_model_open(&m, path, &mo, &err);
     check_sentence(s, &err, number);
     if (s != BITNET_OK) return false;
-    bitnet_engine_options_init(&eo);
     eo.threads = 1;
     eo.ctx_tokens = 64;
     if (bitnet_engine_open(&e, m, &eo, &err) == BITNET_OK) {
         static const int32_t prompt[] = {1, 2, 3};
         bitnet_request r;
         uint64_t id;
-        bitnet_request_init(&r);
+        bitnet_request_init(&r, sizeof r);
         r.tokens = prompt;
         r.n_tokens = 3;
         r.max_new_tokens = 3;
         if (bitnet_submit(e, &r, &id, &err) == BITNET_OK)
             for (int k = 0; k < 8; k++) {
-                bitnet_event ev[8];
+                bitnet_event ev[8] = {{.size = sizeof *ev}};
                 size_t n = BN_ARRAY_LEN(ev);
                 if (bitnet_step(e, ev, &n, &err)) break;
             }

@@ -313,17 +313,16 @@ static void shards(void **state)
 static float *logits_of(const char *path, uint32_t no_mmap, uint32_t *n_vocab)
 {
     static const int32_t tokens[] = {1, 5, 2, 9, 4};
-    bitnet_model_options mo;
+    bitnet_model_options mo = {.size = sizeof mo};
     bitnet_model *m;
     bitnet_engine *e;
     bitnet_error err = {0};
     bitnet_model_info in = {.size = sizeof in};
-    bitnet_model_options_init(&mo);
-    mo.no_mmap = no_mmap;
+    mo.mmap = no_mmap ? "off" : "auto";
     if (bitnet_model_open(&m, path, &mo, &err)) fail_msg("%s", err.text);
     bitnet_model_get_info(m, &in);
-    *n_vocab = in.n_vocab;
-    float *logits = malloc(in.n_vocab * sizeof *logits);
+    *n_vocab = in.shape.n_vocab;
+    float *logits = malloc(in.shape.n_vocab * sizeof *logits);
     assert_non_null(logits);
     if (bitnet_engine_open(&e, m, NULL, &err)) fail_msg("%s", err.text);
     assert_int_equal(bitnet_eval(e, 0, tokens, BN_ARRAY_LEN(tokens), 1, logits, NULL), BITNET_OK);

@@ -311,12 +311,11 @@ enum { N_REQUESTS = 8, MAX_NEW = 16 };
 static void answers(int32_t *out, bitnet_model *m, const char *head, uint32_t threads,
                     uint32_t seqs, bitnet_engine_info *info)
 {
-    bitnet_engine_options o;
+    bitnet_engine_options o = {.size = sizeof o};
     bitnet_engine *e = NULL;
     bitnet_error err = {0};
     uint64_t ids[N_REQUESTS];
     uint32_t got[N_REQUESTS] = {0};
-    bitnet_engine_options_init(&o);
     o.threads = threads;
     o.max_seqs = seqs;
     o.head = head;
@@ -324,7 +323,7 @@ static void answers(int32_t *out, bitnet_model *m, const char *head, uint32_t th
     for (int i = 0; i < N_REQUESTS; i++) {
         int32_t prompt[] = {0, 390, 389 + i};
         bitnet_request r;
-        bitnet_request_init(&r);
+        bitnet_request_init(&r, sizeof r);
         r.tokens = prompt;
         r.n_tokens = 3;
         r.max_new_tokens = MAX_NEW;
@@ -332,10 +331,11 @@ static void answers(int32_t *out, bitnet_model *m, const char *head, uint32_t th
         r.sampling = ways[i % 7].s;
         if (i == 7) /* one that wants all logits, in the same batch */
             r.sampling = (bitnet_sampling){.temperature = 1, .top_p = 0.9f, .seed = 7};
+        r.sampling.size = sizeof r.sampling;
         if (bitnet_submit(e, &r, &ids[i], &err)) fail_msg("%s", err.text);
     }
     for (;;) {
-        bitnet_event ev[2 * N_REQUESTS];
+        bitnet_event ev[2 * N_REQUESTS] = {{.size = sizeof *ev}};
         size_t n = sizeof ev / sizeof *ev;
         if (bitnet_step(e, ev, &n, &err)) fail_msg("%s", err.text);
         if (!n) break;
@@ -355,10 +355,10 @@ static void answers_are_those_of_the_exact_head(void **state)
     static int32_t want[N_REQUESTS * MAX_NEW], got[N_REQUESTS * MAX_NEW];
     bitnet_engine_info info, first = {0};
     answers(want, model, "exact", 2, 1, &info);
-    assert_string_equal(info.head, "exact");
-    assert_int_equal(info.head_screened, 0);
+    assert_string_equal(info.head.type, "exact");
+    assert_int_equal(info.head.screened, 0);
     answers(got, model, "auto", 2, 1, &info); /* the small model's head is small */
-    assert_string_equal(info.head, "exact");
+    assert_string_equal(info.head.type, "exact");
     static const char *const backends[] = {"auto", "scalar"};
     for (int b = 0; b < 2; b++) {
         bitnet_model *m = open_with(backends[b], "screened");
@@ -367,13 +367,13 @@ static void answers_are_those_of_the_exact_head(void **state)
                 memset(got, -1, sizeof got);
                 answers(got, m, "screened", threads, seqs, &info);
                 assert_memory_equal(want, got, sizeof want);
-                assert_string_equal(info.head, "screened");
-                assert_true(info.head_screened > 0);
+                assert_string_equal(info.head.type, "screened");
+                assert_true(info.head.screened > 0);
                 /* not only the tokens: also what was looked at, everywhere */
                 if (!first.size) first = info;
-                assert_int_equal(info.head_survivors, first.head_survivors);
-                assert_memory_equal(info.head_histogram, first.head_histogram,
-                                    sizeof first.head_histogram);
+                assert_int_equal(info.head.survivors, first.head.survivors);
+                assert_memory_equal(info.head.histogram, first.head.histogram,
+                                    sizeof first.head.histogram);
             }
         bitnet_model_close(m);
     }
@@ -385,24 +385,23 @@ static void modes_are_checked(void **state)
     bitnet_error err;
     bitnet_engine *e;
     bitnet_model *plain = open_with(NULL, NULL), *none = NULL;
-    bitnet_engine_options o;
-    bitnet_model_options mo;
+    bitnet_engine_options o = {.size = sizeof o};
+    bitnet_model_options mo = {.size = sizeof mo};
     bitnet_model_info info = {.size = sizeof info};
-    bitnet_engine_options_init(&o);
     o.head = "screened"; /* the small model has no copy unless asked */
     assert_int_equal(bitnet_engine_open(&e, plain, &o, &err), BITNET_E_STATE);
     o.head = "best";
     assert_int_equal(bitnet_engine_open(&e, model, &o, &err), BITNET_E_ARG);
-    bitnet_model_options_init(&mo);
     mo.head = "best";
     assert_int_equal(bitnet_model_open(&none, TEST_MODEL, &mo, &err), BITNET_E_ARG);
     bitnet_model_get_info(plain, &info);
-    assert_int_equal(info.head_copy_bytes, 0);
-    uint64_t layer_bytes = info.layer_bytes;
+    assert_int_equal(info.memory.head_copy_bytes, 0);
+    uint64_t layer_bytes = info.memory.layer_bytes;
     bitnet_model_get_info(model, &info);
-    assert_true(info.head_copy_bytes > (uint64_t)info.n_vocab * info.n_embd / 2);
-    assert_int_equal(info.layer_bytes, layer_bytes); /* the copy is not counted with the layers */
-    assert_int_equal(info.packed_bytes, layer_bytes + info.head_copy_bytes);
+    assert_true(info.memory.head_copy_bytes > (uint64_t)info.shape.n_vocab * info.shape.n_embd / 2);
+    assert_int_equal(info.memory.layer_bytes,
+                     layer_bytes); /* the copy is not counted with the layers */
+    assert_int_equal(info.memory.packed_bytes, layer_bytes + info.memory.head_copy_bytes);
     bitnet_model_close(plain);
 }
 

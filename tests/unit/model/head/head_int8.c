@@ -109,17 +109,16 @@ enum { N_IDS = 24, N_REQUESTS = 5, MAX_NEW = 12 };
 
 static bitnet_engine *engine_of(const bitnet_model *m, uint32_t threads, uint32_t seqs)
 {
-    bitnet_engine_options o;
+    bitnet_engine_options o = {.size = sizeof o};
     bitnet_engine *e = NULL;
     bitnet_error err = {0};
-    bitnet_engine_options_init(&o);
     o.threads = threads;
     o.max_seqs = seqs;
     o.head = "int8";
     if (bitnet_engine_open(&e, m, &o, &err)) fail_msg("%s", err.text);
     bitnet_engine_info info = {.size = sizeof info};
     bitnet_engine_get_info(e, &info);
-    assert_string_equal(info.head, "int8");
+    assert_string_equal(info.head.type, "int8");
     return e;
 }
 
@@ -143,16 +142,17 @@ static void answers(int32_t *out, bitnet_engine *e)
     for (int i = 0; i < N_REQUESTS; i++) {
         int32_t prompt[] = {0, 390, 389 + i};
         bitnet_request r;
-        bitnet_request_init(&r);
+        bitnet_request_init(&r, sizeof r);
         r.tokens = prompt;
         r.n_tokens = 3;
         r.max_new_tokens = MAX_NEW;
         r.ignore_end = 1;
         r.sampling = (bitnet_sampling){.temperature = (float)i, .top_p = 1, .seed = 7};
+        r.sampling.size = sizeof r.sampling;
         if (bitnet_submit(e, &r, &ids[i], &err)) fail_msg("%s", err.text);
     }
     for (;;) {
-        bitnet_event ev[2 * N_REQUESTS];
+        bitnet_event ev[2 * N_REQUESTS] = {{.size = sizeof *ev}};
         size_t n = sizeof ev / sizeof *ev;
         if (bitnet_step(e, ev, &n, &err)) fail_msg("%s", err.text);
         if (!n) break;
@@ -201,11 +201,10 @@ static void only_where_asked_for(void **state)
     (void)state;
     bitnet_error err;
     bitnet_engine *e;
-    bitnet_engine_options o;
+    bitnet_engine_options o = {.size = sizeof o};
     bitnet_engine_info info = {.size = sizeof info};
     bitnet_model_info mi = {.size = sizeof mi};
     bitnet_model *plain = open_with(NULL, NULL), *screened = open_with(NULL, "screened");
-    bitnet_engine_options_init(&o);
     o.head = "int8";
     assert_int_equal(bitnet_engine_open(&e, plain, &o, &err), BITNET_E_STATE);
     assert_int_equal(bitnet_engine_open(&e, screened, &o, &err), BITNET_E_STATE);
@@ -214,14 +213,14 @@ static void only_where_asked_for(void **state)
     o.head = "auto"; /* is the file's precision, also where the copy exists */
     assert_int_equal(bitnet_engine_open(&e, model, &o, &err), BITNET_OK);
     bitnet_engine_get_info(e, &info);
-    assert_string_equal(info.head, "exact");
+    assert_string_equal(info.head.type, "exact");
     bitnet_engine_close(e);
     bitnet_model_get_info(plain, &mi);
-    uint64_t layer_bytes = mi.layer_bytes;
+    uint64_t layer_bytes = mi.memory.layer_bytes;
     bitnet_model_get_info(model, &mi);
-    assert_true(mi.head_copy_bytes >= (uint64_t)mi.n_vocab * (mi.n_embd + 4));
-    assert_int_equal(mi.layer_bytes, layer_bytes);
-    assert_int_equal(mi.packed_bytes, layer_bytes + mi.head_copy_bytes);
+    assert_true(mi.memory.head_copy_bytes >= (uint64_t)mi.shape.n_vocab * (mi.shape.n_embd + 4));
+    assert_int_equal(mi.memory.layer_bytes, layer_bytes);
+    assert_int_equal(mi.memory.packed_bytes, layer_bytes + mi.memory.head_copy_bytes);
     bitnet_model_close(plain);
     bitnet_model_close(screened);
 }

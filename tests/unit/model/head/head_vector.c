@@ -161,10 +161,9 @@ static uint32_t best_of(const float *y, size_t n)
 static void outliers_are_no_obstacle(void **state)
 {
     (void)state;
-    bitnet_model_options o;
+    bitnet_model_options o = {.size = sizeof o};
     bitnet_error err = {0};
     bitnet_model *model = NULL;
-    bitnet_model_options_init(&o);
     o.head = "screened";
     if (bitnet_model_open(&model, TEST_MODEL, &o, &err)) fail_msg("%s", err.text);
     const struct bn_model *m = model->m;

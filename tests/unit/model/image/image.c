@@ -68,10 +68,8 @@ static void put_model(const char *shape)
 {
     forget_logits();
     bitnet_error err = {0};
-    bitnet_synth_options o;
-    bitnet_convert_options c;
-    bitnet_synth_options_init(&o);
-    bitnet_convert_options_init(&c);
+    bitnet_synth_options o = {.size = sizeof o};
+    bitnet_convert_options c = {.size = sizeof c};
     o.overwrite = c.overwrite = 1;
     c.type = c.head_type = "keep";
     bool embedded = strcmp(shape, "embedded") == 0, hybrid = strcmp(shape, "hybrid") == 0;
@@ -83,66 +81,61 @@ static void put_model(const char *shape)
     if (s != BITNET_OK) fail_msg("%s", err.text);
 }
 
-static struct bn_model_open_args usual(void)
+/* What is opened, and how. */
+struct opening {
+    const char *path;
+    bitnet_model_options o;
+};
+
+static struct opening usual(void)
 {
-    return (struct bn_model_open_args){.path = model_path,
-                                       .cache = cache,
-                                       .cache_min_bytes = 1,
-                                       .head = head_mode,
-                                       .ffn = "skip",
-                                       .threads = 2};
+    return (struct opening){.path = model_path,
+                            .o = {.size = sizeof(bitnet_model_options),
+                                  .cache = cache,
+                                  .cache_min_bytes = 1,
+                                  .head = head_mode,
+                                  .ffn = "skip",
+                                  .threads = 2}};
 }
 
-static struct bn_model *open_by(const struct bn_model_open_args *a)
+static struct bn_model *open_by(const struct opening *a)
 {
     struct bn_model *m;
     bitnet_error err = {0};
-    if (bn_model_open(&m, a, &err) != BITNET_OK) fail_msg("%s", err.text);
+    if (bn_model_open(&m, a->path, &a->o, &err) != BITNET_OK) fail_msg("%s", err.text);
     bn_cache_wait(m);
     bn_image_check_wait(m);
     return m;
 }
 
-static void logits_of(float **out, size_t *n, const struct bn_model_open_args *a)
+static void logits_of(float **out, size_t *n, const struct opening *a)
 {
-    bitnet_model_options o;
-    bitnet_engine_options e;
+    bitnet_engine_options e = {.size = sizeof e};
     bitnet_model_info info = {.size = sizeof info};
     bitnet_error err = {0};
     bitnet_model *m;
     bitnet_engine *engine;
     int32_t tokens[TOKENS];
-    bitnet_model_options_init(&o);
-    bitnet_engine_options_init(&e);
-    o.cache = a->cache;
-    o.cache_min_bytes = a->cache_min_bytes;
-    o.cache_read_only = a->cache_read_only;
-    o.head = a->head;
-    o.ffn = a->ffn;
-    o.layout = a->layout;
-    o.backend = a->backend;
-    o.no_mmap = a->no_mmap;
-    o.hugepages = a->hugepages;
-    o.verify = a->verify;
-    o.threads = e.threads = a->threads;
-    if (bitnet_model_open(&m, a->path, &o, &err) || bitnet_engine_open(&engine, m, &e, &err))
+    e.threads = a->o.threads;
+    if (bitnet_model_open(&m, a->path, &a->o, &err) || bitnet_engine_open(&engine, m, &e, &err))
         fail_msg("%s", err.text);
     bitnet_model_get_info(m, &info);
-    *n = (size_t)TOKENS * info.n_vocab;
+    *n = (size_t)TOKENS * info.shape.n_vocab;
     *out = malloc(*n * sizeof **out);
-    for (int32_t i = 0; i < TOKENS; i++) tokens[i] = (int32_t)(17 * i % (int32_t)info.n_vocab);
+    for (int32_t i = 0; i < TOKENS; i++)
+        tokens[i] = (int32_t)(17 * i % (int32_t)info.shape.n_vocab);
     if (bitnet_eval(engine, 0, tokens, TOKENS, 0, *out, &err)) fail_msg("%s", err.text);
     bitnet_engine_close(engine);
     bitnet_model_close(m);
 }
 
-static void same_logits(const struct bn_model_open_args *a)
+static void same_logits(const struct opening *a)
 {
     float *x;
     size_t n;
     if (!plain_logits) {
-        struct bn_model_open_args plain = usual();
-        plain.cache = NULL;
+        struct opening plain = usual();
+        plain.o.cache = NULL;
         logits_of(&plain_logits, &n_plain, &plain);
     }
     logits_of(&x, &n, a);
@@ -214,7 +207,7 @@ static void second_time_is_the_same(void **state)
     for (size_t i = 0; i < BN_ARRAY_LEN(shapes); i++) {
         put_model(shapes[i]);
         empty_cache();
-        struct bn_model_open_args a = usual();
+        struct opening a = usual();
         struct bn_model *first = open_by(&a), *second = open_by(&a);
         assert_null(first->image.view);
         assert_non_null(strstr(first->note.data, "A packed copy"));
@@ -225,14 +218,14 @@ static void second_time_is_the_same(void **state)
         bn_model_close(first);
         bn_model_close(second);
         same_logits(&a);
-        a.verify = true;
+        a.o.verify = true;
         same_logits(&a);
-        a.hugepages = "off";
+        a.o.hugepages = "off";
         same_logits(&a);
         /* less is taken of it, and it stays as it is */
         a = usual();
-        a.head = "exact";
-        a.ffn = "dense";
+        a.o.head = "exact";
+        a.o.ffn = "dense";
         struct stat before, after;
         assert_int_equal(stat(entry(), &before), 0);
         struct bn_model *less = open_by(&a);
@@ -251,9 +244,9 @@ static void more_replaces_less(void **state)
     (void)state;
     put_model("embedded");
     empty_cache();
-    struct bn_model_open_args a = usual();
-    a.head = "exact";
-    a.ffn = "dense";
+    struct opening a = usual();
+    a.o.head = "exact";
+    a.o.ffn = "dense";
     bn_model_close(open_by(&a));
     uint64_t less = head_of(entry()).data_bytes;
     a = usual();
@@ -273,10 +266,10 @@ static void others_are_not_taken(void **state)
     (void)state;
     put_model("embedded");
     empty_cache();
-    struct bn_model_open_args a = usual();
+    struct opening a = usual();
     bn_model_close(open_by(&a));
     /* another layout */
-    a.layout = "t3";
+    a.o.layout = "t3";
     struct bn_model *m = open_by(&a);
     assert_null(m->image.view);
     assert_string_equal(m->layout, "t3");
@@ -297,25 +290,25 @@ static void others_are_not_taken(void **state)
     flip(model_path, 64);
     assert_int_equal(utimensat(AT_FDCWD, model_path, times, 0), 0);
     m = NULL;
-    if (bn_model_open(&m, &a, NULL) == BITNET_OK) {
+    if (bn_model_open(&m, a.path, &a.o, NULL) == BITNET_OK) {
         assert_null(m->image.view);
         bn_model_close(m);
     }
     /* below the limit, read only, too large: nothing is kept */
     put_model("embedded");
     empty_cache();
-    a.cache_read_only = true;
+    a.o.cache_read_only = true;
     bn_model_close(open_by(&a));
     a = usual();
-    a.cache_min_bytes = 0;
+    a.o.cache_min_bytes = 0;
     bn_model_close(open_by(&a));
     a = usual();
-    a.cache_max_bytes = 4096;
+    a.o.cache_max_bytes = 4096;
     m = open_by(&a);
     assert_non_null(strstr(m->note.data, "No packed copy"));
     bn_model_close(m);
     a = usual();
-    a.no_mmap = true;
+    a.o.mmap = "off";
     bn_model_close(open_by(&a));
     a = usual();
     m = open_by(&a);
@@ -329,7 +322,7 @@ static void damage_is_noticed(void **state)
 {
     (void)state;
     put_model("embedded");
-    struct bn_model_open_args a = usual();
+    struct opening a = usual();
     for (int where = 0; where < 3; where++) {
         empty_cache();
         bn_model_close(open_by(&a));
@@ -350,7 +343,7 @@ static void damage_is_noticed(void **state)
         /* checked first, it is packed anew */
         bn_model_close(open_by(&a));
         flip(entry(), (off_t)data[where]);
-        a.verify = true;
+        a.o.verify = true;
         m = open_by(&a);
         assert_null(m->image.view);
         assert_non_null(strstr(m->note.data, "damaged"));
@@ -359,7 +352,7 @@ static void damage_is_noticed(void **state)
         assert_non_null(m->image.view);
         bn_model_close(m);
         same_logits(&a);
-        a.verify = false;
+        a.o.verify = false;
     }
 }
 
@@ -368,7 +361,7 @@ static void what_does_not_fit_is_packed_anew(void **state)
 {
     (void)state;
     put_model("qwen35-tiny");
-    struct bn_model_open_args a = usual();
+    struct opening a = usual();
     for (int what = 0; what < 8; what++) {
         empty_cache();
         bn_model_close(open_by(&a));
@@ -408,8 +401,8 @@ static void what_does_not_fit_is_packed_anew(void **state)
                          (ssize_t)h.record_bytes);
         assert_int_equal(pwrite(fd, &other, sizeof other, 0), sizeof other);
         struct bn_model *m = NULL;
-        a.cache_read_only = true;
-        if (bn_model_open(&m, &a, NULL) == BITNET_OK) bn_model_close(m); /* no crash */
+        a.o.cache_read_only = true;
+        if (bn_model_open(&m, a.path, &a.o, NULL) == BITNET_OK) bn_model_close(m); /* no crash */
         record[place] ^= 0x81;
     }
     free(record);
@@ -422,8 +415,7 @@ static void what_does_not_fit_is_packed_anew(void **state)
 static void pack(const char *layout)
 {
     bitnet_error err = {0};
-    bitnet_convert_options o;
-    bitnet_convert_options_init(&o);
+    bitnet_convert_options o = {.size = sizeof o};
     o.overwrite = o.packed = 1;
     o.layout = layout;
     o.threads = 2;
@@ -436,25 +428,25 @@ static void packed_file_is_the_same(void **state)
     static const char *const layouts[] = {"auto", "t2", "t3", "t5", "g2", "g3", "g5"};
     for (size_t i = 0; i < BN_ARRAY_LEN(shapes); i++) {
         put_model(shapes[i]);
-        struct bn_model_open_args a = usual();
-        a.cache = NULL;
+        struct opening a = usual();
+        a.o.cache = NULL;
         a.path = packed_path;
         for (size_t k = 0; k < BN_ARRAY_LEN(layouts); k++) {
             if (!full_effort() && i < 2 && k % 3) continue;        /* the two large ones */
             size_t turn = full_effort() ? 3 : (i + k + k / 3) % 3; /* all ways, or one */
             pack(layouts[k]);
-            a.layout = a.backend = NULL;
+            a.o.layout = a.o.backend = NULL;
             if (turn == 0 || turn == 3) same_logits(&a);
-            a.backend = "scalar";
+            a.o.backend = "scalar";
             if (turn == 1 || turn == 3) same_logits(&a);
-            a.backend = NULL;
-            a.layout = layouts[(k + 1) % BN_ARRAY_LEN(layouts)];
+            a.o.backend = NULL;
+            a.o.layout = layouts[(k + 1) % BN_ARRAY_LEN(layouts)];
             if (turn == 2 || turn == 3) same_logits(&a);
         }
-        a.no_mmap = true;
+        a.o.mmap = "off";
         same_logits(&a);
-        a.no_mmap = false;
-        a.verify = true;
+        a.o.mmap = NULL;
+        a.o.verify = true;
         same_logits(&a);
         assert_int_equal(bn_cache_verify(packed_path, NULL, NULL, NULL), BITNET_OK);
     }
@@ -465,14 +457,14 @@ static void packed_file_in_another_layout(void **state)
     (void)state;
     put_model("embedded");
     pack("t3");
-    struct bn_model_open_args a = usual();
+    struct opening a = usual();
     a.path = packed_path;
-    a.layout = "t2";
+    a.o.layout = "t2";
     struct bn_model *m = open_by(&a);
     assert_string_equal(m->layout, "t2");
     assert_non_null(strstr(m->note.data, "packed again as t2"));
     bn_model_close(m);
-    a.layout = "t3";
+    a.o.layout = "t3";
     m = open_by(&a);
     assert_string_equal(m->layout, "t3");
     assert_true(!m->note.data || !strstr(m->note.data, "packed again"));
@@ -484,7 +476,7 @@ static void packed_file_damaged(void **state)
     (void)state;
     put_model("embedded");
     pack("auto");
-    struct bn_model_open_args a = usual();
+    struct opening a = usual();
     a.path = packed_path;
     struct bn_model *m = open_by(&a);
     uint64_t at = m->image.file_at + m->image.view->head.data_at + 12345;
@@ -495,11 +487,10 @@ static void packed_file_damaged(void **state)
     bn_model_close(m);
     assert_int_equal(access(packed_path, F_OK), 0); /* it is the user's */
     bitnet_error err = {0};
-    a.verify = true;
-    assert_int_equal(bn_model_open(&m, &a, &err), BITNET_E_FORMAT);
+    a.o.verify = true;
+    assert_int_equal(bn_model_open(&m, a.path, &a.o, &err), BITNET_E_FORMAT);
     assert_non_null(strstr(err.text, "damaged"));
-    bitnet_convert_options o;
-    bitnet_convert_options_init(&o);
+    bitnet_convert_options o = {.size = sizeof o};
     o.overwrite = 1;
     assert_int_equal(bitnet_convert(packed_path, model_path, &o, &err), BITNET_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "packed form only"));

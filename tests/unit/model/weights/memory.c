@@ -165,10 +165,9 @@ static void locking_has_limits(void **state)
 static void models_have_limits(void **state)
 {
     (void)state;
-    bitnet_model_options o;
+    bitnet_model_options o = {.size = sizeof o};
     bitnet_model *m;
     bitnet_error err = {0};
-    bitnet_model_options_init(&o);
     o.mlock = 1;
     assert_int_equal(bitnet_model_open(&m, TEST_MODEL, &o, &err), BITNET_E_LIMIT);
     assert_non_null(strstr(err.text, "RLIMIT_MEMLOCK is 65536 bytes"));
@@ -277,7 +276,7 @@ static float *logits_of(const bitnet_model *m, uint32_t n_vocab)
     int32_t tokens[TOKENS];
     float *logits = malloc(n_vocab * sizeof *logits);
     for (int32_t i = 0; i < TOKENS; i++) tokens[i] = 100 + 3 * i;
-    bitnet_engine_options_init(&o);
+    o = (bitnet_engine_options){.size = sizeof o};
     o.ctx_tokens = 64;
     o.threads = 2;
     if (!logits || bitnet_engine_open(&e, m, &o, &err)) fail_msg("%s", err.text);
@@ -292,24 +291,24 @@ static void same_logits_with_every_switch(void **state)
     (void)state;
     static const struct {
         const char *hugepages, *layout, *head;
-        uint32_t mlock, no_mmap, prefetch, in_use;
+        uint32_t mlock, no_mmap;
+        int32_t prefetch, in_use;
     } cases[] = {
-        {NULL, NULL, NULL, 0, 0, 0, 4096},        {"off", NULL, NULL, 0, 0, 1, 0},
+        {NULL, NULL, NULL, 0, 0, 0, 4096},        {"off", NULL, NULL, 0, 0, BITNET_OFF, 0},
         {"thp", "t3", NULL, 0, 0, 100, 128},      {"2m", "t2", NULL, 0, 1, 65536, 65536},
-        {"1g", NULL, "screened", 0, 1, 64, 64},   {NULL, NULL, "int8", 0, 1, 2, 64},
+        {"1g", NULL, "screened", 0, 1, 64, 64},   {NULL, NULL, "int8", 0, 1, 1, 64},
         {"off", NULL, "screened", 1, 0, 0, 4096}, {NULL, NULL, NULL, 1, 1, 0, 4096},
     };
     float *first = NULL;
     for (size_t i = 0; i < BN_ARRAY_LEN(cases); i++) {
-        bitnet_model_options o;
+        bitnet_model_options o = {.size = sizeof o};
         bitnet_model *m;
         bitnet_error err = {0};
-        bitnet_model_options_init(&o);
         o.hugepages = cases[i].hugepages;
         o.layout = cases[i].layout;
         o.head = cases[i].head;
         o.mlock = cases[i].mlock;
-        o.no_mmap = cases[i].no_mmap;
+        o.mmap = cases[i].no_mmap ? "off" : "auto";
         o.prefetch_bytes = cases[i].prefetch;
         if (o.mlock && bitnet_model_open(&m, TEST_MODEL, &o, &err) == BITNET_E_LIMIT) {
             assert_non_null(strstr(err.text, "RLIMIT_MEMLOCK")); /* not allowed to this user */
@@ -317,18 +316,19 @@ static void same_logits_with_every_switch(void **state)
         }
         if (o.mlock) bitnet_model_close(m);
         bitnet_model_info in = open_with(&m, &o);
-        float *logits = logits_of(m, in.n_vocab);
-        assert_int_equal(in.prefetch_bytes, cases[i].in_use);
-        assert_int_equal(is_mapped("stories-31m.gguf"), !o.no_mmap);
-        if (o.mlock) assert_true(in.locked_bytes >= in.packed_bytes + in.head_bytes);
-        else assert_int_equal(in.locked_bytes, 0);
+        float *logits = logits_of(m, in.shape.n_vocab);
+        assert_int_equal(in.memory.prefetch_bytes, cases[i].in_use);
+        assert_int_equal(is_mapped("stories-31m.gguf"), !cases[i].no_mmap);
+        if (o.mlock)
+            assert_true(in.memory.locked_bytes >= in.memory.packed_bytes + in.memory.head_bytes);
+        else assert_int_equal(in.memory.locked_bytes, 0);
         bool reserved = o.hugepages && strchr("12", o.hugepages[0]);
-        if (!reserved) assert_string_equal(in.hugepages, o.hugepages ? o.hugepages : "thp");
+        if (!reserved) assert_string_equal(in.memory.hugepages, o.hugepages ? o.hugepages : "thp");
         /* either they are there, or it says that they are not */
-        else if (strcmp(in.hugepages, "thp") == 0)
+        else if (strcmp(in.memory.hugepages, "thp") == 0)
             assert_non_null(strstr(in.note, "were asked for"));
-        else assert_string_equal(in.hugepages, o.hugepages);
-        if (first) assert_memory_equal(first, logits, in.n_vocab * sizeof *logits);
+        else assert_string_equal(in.memory.hugepages, o.hugepages);
+        if (first) assert_memory_equal(first, logits, in.shape.n_vocab * sizeof *logits);
         else first = logits;
         if (first != logits) free(logits);
         bitnet_model_close(m);
@@ -339,14 +339,19 @@ static void same_logits_with_every_switch(void **state)
 static void wrong_values(void **state)
 {
     (void)state;
-    bitnet_model_options o;
+    bitnet_model_options o = {.size = sizeof o};
     bitnet_model *m;
     bitnet_error err = {0};
-    bitnet_model_options_init(&o);
     o.prefetch_bytes = 65537;
     assert_int_equal(bitnet_model_open(&m, TEST_MODEL, &o, &err), BITNET_E_LIMIT);
     assert_non_null(strstr(err.text, "65537"));
+    o.prefetch_bytes = -2;
+    assert_int_equal(bitnet_model_open(&m, TEST_MODEL, &o, &err), BITNET_E_LIMIT);
     o.prefetch_bytes = 0;
+    o.mmap = "never";
+    assert_int_equal(bitnet_model_open(&m, TEST_MODEL, &o, &err), BITNET_E_ARG);
+    assert_non_null(strstr(err.text, "mmap 'never'"));
+    o.mmap = NULL;
     o.hugepages = "huge";
     assert_int_equal(bitnet_model_open(&m, TEST_MODEL, &o, &err), BITNET_E_ARG);
     assert_non_null(strstr(err.text, "'huge'"));

@@ -23,25 +23,20 @@ static struct bn_model *open_on(const char *numa, const char *topology, uint32_t
 {
     struct bn_numa_pretend two = {.topology = topology};
     assert_true(bn_cpus_parse(&two.usable, "0-5"));
-    struct bn_model_open_args a = {.path = TEST_MODEL,
-                                   .numa = numa,
-                                   .numa_pretend = topology ? &two : NULL,
-                                   .threads = threads,
-                                   .head = head,
-                                   .ffn = ffn};
+    const bitnet_model_options o = {.numa = numa, .threads = threads, .head = head, .ffn = ffn};
     bitnet_error err = {0};
     struct bn_model *m;
-    if (bn_model_open(&m, &a, &err)) fail_msg("%s", err.text);
+    if (bn_model_open_on(&m, TEST_MODEL, &o, topology ? &two : NULL, &err))
+        fail_msg("%s", err.text);
     return m;
 }
 
 static struct bitnet_engine *engine_on(const struct bn_model *m, uint32_t threads, const char *head,
                                        const char *ffn)
 {
-    bitnet_engine_options o;
+    bitnet_engine_options o = {.size = sizeof o};
     bitnet_error err = {0};
     struct bitnet_engine *e;
-    bitnet_engine_options_init(&o);
     o.threads = threads;
     o.ctx_tokens = CTX;
     o.head = head;

@@ -74,11 +74,11 @@ static void make_request(struct job *j, uint32_t which, uint32_t n_new)
 {
     static const char *const stop[] = {"the", " and"};
     static const bitnet_logit_bias same = {7, 100};
-    bitnet_request_init(&j->r);
+    bitnet_request_init(&j->r, sizeof j->r);
     j->r.tokens = j->prompt;
     j->r.n_tokens = 1 + which * 37 % MAX_PROMPT;
     for (uint32_t i = 0; i < j->r.n_tokens; i++)
-        j->prompt[i] = (int32_t)((i * 131 + which * 17 + 5) % info.n_vocab);
+        j->prompt[i] = (int32_t)((i * 131 + which * 17 + 5) % info.shape.n_vocab);
     j->r.max_new_tokens = n_new;
     j->r.ignore_end = which % 5 != 0;
     j->r.n_choices = which % 4 == 1 ? MAX_CHOICES : 0;
@@ -93,14 +93,13 @@ static void make_request(struct job *j, uint32_t which, uint32_t n_new)
 
 static bitnet_engine *small_engine(uint32_t seqs, uint32_t kv_tokens)
 {
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.threads = 2;
     o.ctx_tokens = 256;
     o.max_seqs = seqs;
     o.max_batch_tokens = 64;
     o.kv_tokens = kv_tokens;
-    o.speculation = "on";
+    o.draft = "on";
     return open_engine(&o);
 }
 
@@ -164,7 +163,7 @@ static void check_engine(bitnet_engine *e)
 {
     bitnet_engine_info in = engine_info(e);
     assert_int_equal(in.n_running + in.n_waiting, 0);
-    assert_int_equal(in.kv_pages_free + in.kv_pages_cached, in.kv_pages);
+    assert_int_equal(in.kv.pages_free + in.kv.pages_cached, in.kv.pages);
 }
 
 /* ------------------------------------------------------------------ answers */
@@ -210,11 +209,11 @@ static void compare_with_plain(size_t n, size_t most_prompt, uint32_t n_new, uin
         ns += steps[i].ns;
     }
     bitnet_engine_info in = engine_info(e);
-    assert_int_equal(n_steps, in.steps);
+    assert_int_equal(n_steps, in.work.steps);
     assert_int_equal(told, drawn);
-    assert_int_equal(told, in.answer_tokens);
-    assert_int_equal(read, in.prompt_tokens);
-    assert_int_equal(ns, in.step_ns);
+    assert_int_equal(told, in.work.generated_tokens);
+    assert_int_equal(read, in.work.prompt_tokens);
+    assert_int_equal(ns, in.work.step_ns);
     check_engine(e);
     bitnet_engine_close(e);
     free(want);
@@ -351,7 +350,7 @@ static void make_inputs(int32_t (*tokens)[MAX_PROMPT], bitnet_embed_input *in)
     for (uint32_t i = 0; i < N_INPUTS; i++) {
         size_t n = i == 1 ? MAX_PROMPT : 1 + 8 * i;
         for (uint32_t k = 0; k < n; k++)
-            tokens[i][k] = (int32_t)((i * 7919 + k * 131 + 3) % info.n_vocab);
+            tokens[i][k] = (int32_t)((i * 7919 + k * 131 + 3) % info.shape.n_vocab);
         in[i] = (bitnet_embed_input){tokens[i], n};
     }
 }
@@ -361,14 +360,13 @@ static void embed_beside_answers(uint32_t seqs, uint32_t kv_tokens)
     enum { N_ANSWERS = 8, N_EMBEDS = 3 };
     static int32_t tokens[N_INPUTS][MAX_PROMPT];
     bitnet_embed_input in[N_INPUTS];
-    bitnet_embed_options o;
-    size_t floats = N_INPUTS * info.n_embd;
+    bitnet_embed_options o = {.size = sizeof o};
+    size_t floats = N_INPUTS * info.shape.n_embd;
     float *want = calloc(floats, sizeof *want), *got = calloc(N_EMBEDS * floats, sizeof *got);
     struct job *jobs = new_jobs(N_ANSWERS), *embeds = new_jobs(N_EMBEDS),
                *plain = new_jobs(N_ANSWERS);
     assert_true(want && got);
     make_inputs(tokens, in);
-    bitnet_embed_options_init(&o);
     bitnet_engine *e = small_engine(seqs, kv_tokens);
     assert_int_equal(bitnet_embed(e, in, N_INPUTS, &o, want, NULL), BITNET_OK);
     for (uint32_t i = 0; i < N_ANSWERS; i++) {
@@ -414,7 +412,7 @@ static void embeddings_that_cannot_be(void **state)
     enum { NONE, BAD, CANCELLED, GOOD, N };
     static int32_t tokens[N_INPUTS][MAX_PROMPT];
     bitnet_embed_input in[N_INPUTS];
-    float *got = calloc(N_INPUTS * info.n_embd, sizeof *got);
+    float *got = calloc(N_INPUTS * info.shape.n_embd, sizeof *got);
     struct job *jobs = new_jobs(N);
     assert_non_null(got);
     make_inputs(tokens, in);
@@ -450,7 +448,7 @@ static void closing_ends_every_task_once(void **state)
     enum { N = 12, N_EMBEDS = 3 };
     static int32_t tokens[N_INPUTS][MAX_PROMPT];
     bitnet_embed_input in[N_INPUTS];
-    float *got = calloc(N_EMBEDS * N_INPUTS * info.n_embd, sizeof *got);
+    float *got = calloc(N_EMBEDS * N_INPUTS * info.shape.n_embd, sizeof *got);
     assert_non_null(got);
     make_inputs(tokens, in);
     bitnet_engine *e = small_engine(3, 0);
@@ -464,7 +462,7 @@ static void closing_ends_every_task_once(void **state)
         }
         for (uint32_t i = 0; i < N_EMBEDS; i++)
             worker_embed(w, &embeds[i].task, in, N_INPUTS, NULL,
-                         got + (size_t)i * N_INPUTS * info.n_embd);
+                         got + (size_t)i * N_INPUTS * info.shape.n_embd);
         sleep_us(us);
         if (us % 10000) worker_deliver(w);
         worker_close(w);
@@ -543,7 +541,7 @@ static void a_step_that_fails_ends_all(void **state)
     enum { N = 4 };
     static int32_t tokens[N_INPUTS][MAX_PROMPT];
     bitnet_embed_input in[N_INPUTS];
-    float *got = calloc(N_INPUTS * info.n_embd, sizeof *got);
+    float *got = calloc(N_INPUTS * info.shape.n_embd, sizeof *got);
     assert_non_null(got);
     make_inputs(tokens, in);
     bitnet_engine *e = small_engine(2, 96);
@@ -608,13 +606,13 @@ static void states_and_rest(void **state)
     bitnet_engine *e = small_engine(2, 0);
     struct worker *w = open_worker(e, true, 1000);
     struct job *jobs = new_jobs(4);
-    struct worker_layer *layers = calloc(info.n_layer, sizeof *layers);
+    struct worker_layer *layers = calloc(info.shape.n_layer, sizeof *layers);
     struct worker_state s;
     assert_non_null(layers);
     wait_until(state_of(w).ready);
     s = state_of(w);
-    assert_true(s.engine.steps == 0 && s.engine.prefix_queries == 0);
-    assert_int_equal(s.health.answers, 0); /* the warm-up is nobody's */
+    assert_true(s.engine.work.steps == 0 && s.engine.prefix.queries == 0);
+    assert_int_equal(s.health.choices, 0); /* the warm-up is nobody's */
     assert_int_equal(n_steps, 0);
     uint64_t asked_ns = bn_now_ns();
     for (uint32_t i = 0; i < 4; i++) {
@@ -623,16 +621,16 @@ static void states_and_rest(void **state)
     }
     finish_jobs(w, jobs, 4);
     /* what is left to look at, and one pass over the weights after a second of rest */
-    wait_until(
-        (worker_get_state(w, &s, layers), s.scrub.passes && layers[info.n_layer - 1].kv.rows));
-    assert_true(bn_now_ns() - asked_ns - s.engine.step_ns > UINT64_C(1000000000));
-    assert_int_equal(s.n_layers, info.n_layer);
+    wait_until((worker_get_state(w, &s, layers),
+                s.scrub.passes && layers[info.shape.n_layer - 1].kv.rows));
+    assert_true(bn_now_ns() - asked_ns - s.engine.work.step_ns > UINT64_C(1000000000));
+    assert_int_equal(s.n_layers, info.shape.n_layer);
     assert_ptr_equal(s.layers, layers);
     assert_int_equal(s.engine.n_running + s.engine.n_waiting, 0);
     assert_int_equal(s.health.scrub_passes, s.scrub.passes);
     assert_int_equal(s.scrub.mismatches, 0);
-    assert_true(s.engine.answer_tokens > 4 * 30 && s.health.answers > 0);
-    for (uint32_t i = 0; i < info.n_layer; i++) {
+    assert_true(s.engine.work.generated_tokens > 4 * 30 && s.health.choices > 0);
+    for (uint32_t i = 0; i < info.shape.n_layer; i++) {
         assert_true(layers[i].kv.rows > 0 && layers[i].kv.keys.entropy_bits > 1);
         assert_true(layers[i].ffn.sampled > 0);
     }

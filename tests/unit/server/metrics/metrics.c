@@ -34,14 +34,14 @@ static int open_plain(void **state)
     (void)state;
     worker =
         (struct worker_state){.layers = layers, .n_layers = BN_ARRAY_LEN(layers), .ready = true};
-    worker.engine.kv_type = "f16";
-    worker.engine.kv_pages = 100;
-    worker.engine.kv_pages_free = 70;
-    worker.engine.kv_pages_cached = 20;
-    worker.engine.state_seq_bytes = 1000;
-    worker.engine.state_snapshots = 8;
-    worker.engine.state_snapshots_used = 3;
-    worker.engine.state_restores = 5;
+    worker.engine.kv.type = "f16";
+    worker.engine.kv.pages = 100;
+    worker.engine.kv.pages_free = 70;
+    worker.engine.kv.pages_cached = 20;
+    worker.engine.states.seq_bytes = 1000;
+    worker.engine.states.snapshots = 8;
+    worker.engine.states.snapshots_used = 3;
+    worker.engine.states.restores = 5;
     worker.health.kv_used = 0.1;
     for (size_t i = 0; i < BN_ARRAY_LEN(layers); i++) {
         layers[i] = (struct worker_layer){.kv = {.rows = 10}, .ffn = {.sampled = 1}};
@@ -320,15 +320,15 @@ static void test_bandwidth(void **state)
 {
     (void)state;
     assert_true(number("bitnet_memory_bandwidth_ratio") == 0);
-    worker.engine.weight_bytes = 5000000000u;
-    worker.engine.step_ns = 1000000000u;
+    worker.engine.work.weight_bytes = 5000000000u;
+    worker.engine.work.step_ns = 1000000000u;
     assert_true(fabs(number("bitnet_memory_bandwidth_ratio") - 0.5) < 1e-12);
     /* twice as fast since */
     let_pass(6000000000u);
     told();
     let_pass(6000000000u);
-    worker.engine.weight_bytes += 10000000000u;
-    worker.engine.step_ns += 1000000000u;
+    worker.engine.work.weight_bytes += 10000000000u;
+    worker.engine.work.step_ns += 1000000000u;
     assert_true(fabs(number("bitnet_memory_bandwidth_ratio") - 1) < 1e-12);
     metrics_close(m);
     open_with((struct metrics_config){0});
@@ -344,7 +344,7 @@ static void test_other_names(void **state)
     open_with((struct metrics_config){.vllm = true});
     char line[300];
     struct worker_step s = {.ns = 2000000, .n_seqs = 3, .n_prompt_tokens = 6, .n_generated = 2};
-    worker.engine.prefix_hit_tokens = 10;
+    worker.engine.prefix.hit_tokens = 10;
     metrics_step(m, &s);
     snprintf(line, sizeof line, "vllm:prompt_tokens_total{model_name=\"%s\"}", m->model_name);
     assert_true(number(line) == 16);
@@ -381,7 +381,7 @@ static void test_layers(void **state)
     bitnet_model_info info = {.size = sizeof info};
     bitnet_model_get_info(model, &info);
     struct bn_json *entropy = bn_json_get(l, "kv_entropy_keys");
-    assert_int_equal(bn_json_size(entropy), info.n_layer);
+    assert_int_equal(bn_json_size(entropy), info.shape.n_layer);
     assert_true(bn_json_number(bn_json_at(entropy, 1)) == 7.0625);
     assert_true(bn_json_is_null(bn_json_at(entropy, 2)));
     assert_true(bn_json_is_null(bn_json_at(bn_json_get(l, "activation_zero"), 3)));
@@ -417,7 +417,7 @@ static void test_alerts(void **state)
     }
     assert_int_equal(i, n_metric_alerts);
     bn_json_free(j);
-    worker.health.answers = 5;
+    worker.health.choices = 5;
     worker.health.repetition = 0.08; /* at a threshold is not beyond it */
     assert_string_equal(level("Repetition"), "ok");
     worker.health.repetition = 0.0801;
@@ -461,7 +461,7 @@ static int print_text(void)
     }
     metrics_request(m, "/v1/chat/completions", 200, 1000000);
     metrics_rejected(m, "queue_full");
-    worker.health.answers = 5;
+    worker.health.choices = 5;
     fputs(told(), stdout);
     bn_buf_free(&text);
     close_plain(NULL);

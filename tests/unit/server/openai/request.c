@@ -75,10 +75,11 @@ static void test_numbers(void **state)
             "\"repeat_penalty\": 1.5, \"repeat_last_n\": 32, \"cache_prompt\": false,"
             "\"modalities\": [\"text\"], \"prediction\": {}, \"audio\": null}");
     assert_true(s->repetition_penalty == 1.5f && s->penalty_last_n == 32);
-    assert_true(r.request.max_new_tokens == 9 && r.request.no_cache == 1);
+    assert_true(r.request.max_new_tokens == 9);
+    assert_string_equal(r.request.prefix_cache, "off");
     openai_request_free(&r);
     accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"cache_prompt\": true}");
-    assert_int_equal(r.request.no_cache, 0);
+    assert_string_equal(r.request.prefix_cache, "auto");
     openai_request_free(&r);
     refuses(OPENAI_CHAT,
             "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}],"

@@ -507,7 +507,7 @@ static void test_model(void **state)
         if (form >= 3) tools_choose_format(t, templates[2]);
         assert_int_equal(tools_grammar(t, &g, &err), BITNET_OK);
         bitnet_request r;
-        bitnet_request_init(&r);
+        bitnet_request_init(&r, sizeof r);
         r.tokens = prompt;
         r.n_tokens = n_prompt;
         r.max_new_tokens = ANSWER_TOKENS;
