@@ -624,6 +624,38 @@ typedef struct bitnet_embed_input {
 BITNET_API bitnet_status bitnet_embed(bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
                                       const bitnet_embed_options *o, float *out, bitnet_error *err);
 
+/* --- scores ---
+ * How likely the model finds given texts: the sum of the log-probabilities of their tokens behind a
+ * context. What texts have in common at their beginning is computed once, so that the choices of a
+ * question, or questions behind the same examples, cost little more than their distinct tokens. */
+typedef struct bitnet_score_input {
+    const int32_t *tokens; /* the context, then what is scored */
+    size_t n_tokens;       /* not more than ctx_tokens */
+    size_t n_context;      /* at least 1, less than n_tokens */
+} bitnet_score_input;
+
+typedef struct bitnet_score_result {
+    double logprob;  /* natural logarithm */
+    uint32_t greedy; /* 1: each token is the likeliest where it stands */
+    uint32_t reserved_word;
+} bitnet_score_result;
+
+typedef struct bitnet_score_options {
+    size_t size;
+    /* may be NULL: called for every token that is scored, with the logits it is judged by, [n_vocab] */
+    void (*on_row)(void *user, size_t input, size_t token, const float *logits);
+    bitnet_progress_fn progress; /* may be NULL; counts tokens that are scored */
+    void *user;                  /* of both */
+    uint64_t *n_computed; /* may be NULL: becomes the number of tokens that went through the model */
+} bitnet_score_options;
+
+/* Scores of n texts; the same bits as text by text, in any order. Needs an engine with at least 8
+ * sequences, and touches neither requests nor sequences in use. BITNET_E_STATE: there are not enough
+ * free pages of the KV cache. */
+BITNET_API bitnet_status bitnet_score(bitnet_engine *e, const bitnet_score_input *inputs, size_t n,
+                                      const bitnet_score_options *o, bitnet_score_result *results,
+                                      bitnet_error *err);
+
 /* ================================================================== files */
 
 /* --- looking into files --- */

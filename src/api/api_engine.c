@@ -107,6 +107,19 @@ static bitnet_status check_sampling(const bitnet_sampling *s, bitnet_error *err)
     return bn_fail(err, BITNET_E_UNSUPPORTED, "a reserved word of the sampling is not 0");
 }
 
+bitnet_status bitnet_score(bitnet_engine *e, const bitnet_score_input *inputs, size_t n,
+                           const bitnet_score_options *o, bitnet_score_result *results,
+                           bitnet_error *err)
+{
+    BN_NEED(e, err, "the engine is NULL");
+    BN_NEED((inputs && results) || n == 0, err, "an argument is NULL");
+    bitnet_score_options opt = {.size = sizeof opt};
+    BN_TRY(BN_READ(bitnet_score_options, &opt, o, err));
+    for (size_t i = 0; i < n; i++)
+        BN_NEED(inputs[i].tokens || inputs[i].n_tokens == 0, err, "tokens is NULL");
+    return bn_engine_score(e, inputs, n, &opt, results, err);
+}
+
 bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                             bitnet_error *err)
 {

@@ -18,6 +18,7 @@
     X(bitnet_engine_options, random_kv)    \
     X(bitnet_engine_info, ffn)             \
     X(bitnet_embed_options, reserved_word) \
+    X(bitnet_score_options, n_computed)    \
     X(bitnet_file_model, kv_token_bytes)   \
     X(bitnet_tensor_info, is_packed)       \
     X(bitnet_tensor_stats, n_nonfinite)    \

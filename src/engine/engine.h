@@ -37,6 +37,11 @@ bitnet_status bn_engine_eval_reset(struct bitnet_engine *e, uint32_t seq, bitnet
 bitnet_status bn_engine_embed(struct bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
                               const bitnet_embed_options *o, float *out, bitnet_error *err);
 
+/* As bitnet_score. (score.c) */
+bitnet_status bn_engine_score(struct bitnet_engine *e, const bitnet_score_input *inputs, size_t n,
+                              const bitnet_score_options *o, bitnet_score_result *out,
+                              bitnet_error *err);
+
 /* As bitnet_profile_... (profile.c); false: without a profile, or past the end. */
 bool bn_engine_profile_entry(const struct bitnet_engine *e, size_t i, bitnet_profile_entry *out);
 bool bn_engine_profile_info(const struct bitnet_engine *e, bitnet_profile_info *info);

@@ -16,8 +16,8 @@
 #include "json/json.h"
 
 enum {
-    EVAL_OPTIONS_MAX = 64,       /* choices of an item */
-    EVAL_ITEMS_MAX = 10000000,   /* of a task */
+    EVAL_OPTIONS_MAX = 64,        /* choices of an item */
+    EVAL_ITEMS_MAX = 10000000,    /* of a task */
     EVAL_FILE_MAX_BYTES = 1 << 30 /* of a file that is read whole */
 };
 
@@ -69,7 +69,8 @@ struct eval_task {
     enum eval_kind kind;
     bool normed; /* the figure that counts is acc_norm */
     uint32_t shots;
-    const char *files;  /* names below the data folder, the first that is there counts; '|' between */
+    const char
+        *files; /* names below the data folder, the first that is there counts; '|' between */
     const char *origin; /* where the data come from */
     eval_reader read;   /* NULL: of another form than lines of JSON */
 };

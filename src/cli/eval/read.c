@@ -46,8 +46,7 @@ bitnet_status eval_group(uint32_t *out, struct eval_set *s, const char *name, bi
             return BITNET_OK;
         }
     const char *kept = eval_text(s, "%s", name);
-    if (!kept ||
-        !bn_grow((void **)&s->groups, &s->groups_room, s->n_groups + 1, sizeof *s->groups))
+    if (!kept || !bn_grow((void **)&s->groups, &s->groups_room, s->n_groups + 1, sizeof *s->groups))
         return bn_fail_nomem(err, strlen(name), "the name of a subject");
     *out = (uint32_t)s->n_groups;
     s->groups[s->n_groups++] = kept;
@@ -132,8 +131,7 @@ static bitnet_status add_choices(struct eval_set *s, const char *context,
     BN_TRY(eval_add(&item, s, bn_json_size(choices), gold, where, err));
     for (uint32_t i = 0; i < item->n_options; i++) {
         const char *choice = bn_json_text(bn_json_at(choices, i));
-        if (!choice)
-            return bn_fail(err, BITNET_E_FORMAT, "%s: choice %u is no text", where, i);
+        if (!choice) return bn_fail(err, BITNET_E_FORMAT, "%s: choice %u is no text", where, i);
         BN_TRY(eval_option_set(s, &item->options[i], context, choice, err));
     }
     return BITNET_OK;
@@ -153,8 +151,7 @@ static bitnet_status read_contexts(struct eval_set *s, const struct bn_json *lin
     BN_TRY(eval_add(&item, s, bn_json_size(contexts), gold, where, err));
     for (uint32_t i = 0; i < item->n_options; i++) {
         const char *context = bn_json_text(bn_json_at(contexts, i));
-        if (!context)
-            return bn_fail(err, BITNET_E_FORMAT, "%s: context %u is no text", where, i);
+        if (!context) return bn_fail(err, BITNET_E_FORMAT, "%s: context %u is no text", where, i);
         BN_TRY(eval_option_set(s, &item->options[i], eval_text(s, "%s", context), rest, err));
     }
     return BITNET_OK;
@@ -306,8 +303,7 @@ bitnet_status eval_read_boolq(struct eval_set *s, const struct bn_json *line, co
     const char *passage, *question;
     struct eval_item *item;
     int64_t gold;
-    if (bn_json_get(line, "query"))
-        return add_query(s, line, "Passage: ", "", where, err);
+    if (bn_json_get(line, "query")) return add_query(s, line, "Passage: ", "", where, err);
     BN_TRY(text_of(&passage, line, "passage", where, err));
     BN_TRY(text_of(&question, line, "question", where, err));
     BN_TRY(number_of(&gold, either(line, "label", "answer"), "answer", where, err));
@@ -426,7 +422,8 @@ bitnet_status eval_read_lambada(struct eval_set *s, const struct bn_json *line, 
     if (bn_json_get(line, "continuation")) return read_cloze(s, line, where, err);
     BN_TRY(text_of(&text, line, "text", where, err));
     const char *last = strrchr(text, ' ');
-    if (!last || !last[1]) return bn_fail(err, BITNET_E_FORMAT, "%s: the text has no last word", where);
+    if (!last || !last[1])
+        return bn_fail(err, BITNET_E_FORMAT, "%s: the text has no last word", where);
     BN_TRY(eval_add(&item, s, 1, 0, where, err));
     return eval_option_set(s, item->options, eval_text(s, "%.*s", (int)(last - text), text),
                            last + 1, err);

@@ -22,7 +22,7 @@ static bool enough(const struct eval_set *s, const struct eval_source *from)
 
 /* A text as records (RFC 4180): fields in quotes may hold commas, quotes (twice) and line ends. */
 struct table {
-    char *at;     /* the rest; fields are cut out of it in place */
+    char *at; /* the rest; fields are cut out of it in place */
     char *field[FIELDS_MAX];
     size_t n;
 };
@@ -57,7 +57,8 @@ static bool next_record(struct table *t)
     while (*t->at == '\n' || *t->at == '\r') t->at++;
     t->n = 0;
     if (!*t->at) return false;
-    while (t->n < FIELDS_MAX && cut_field(t) == ',') {}
+    while (t->n < FIELDS_MAX && cut_field(t) == ',') {
+    }
     return true;
 }
 
@@ -151,8 +152,7 @@ static bitnet_status read_subject(struct eval_set *s, const struct eval_source *
         struct table t = {.at = text};
         for (size_t i = 0; status == BITNET_OK && !enough(s, from) && next_record(&t); i++) {
             status = check_record(&t, path, i, err);
-            if (status == BITNET_OK)
-                status = add_question(s, &before, t.field, group, path, err);
+            if (status == BITNET_OK) status = add_question(s, &before, t.field, group, path, err);
         }
         free(text);
     }
@@ -202,7 +202,8 @@ bitnet_status eval_read_winogrande_csv(struct eval_set *s, const struct eval_sou
     for (size_t i = 0; status == BITNET_OK && !enough(s, from) && next_record(&t); i++) {
         snprintf(where, sizeof where, "'%s': record %zu", from->path, i + 1);
         const char *names[2] = {t.field[2], t.field[3]};
-        if (t.n != 5) status = bn_fail(err, BITNET_E_FORMAT, "%s has %zu fields, not 5", where, t.n);
+        if (t.n != 5)
+            status = bn_fail(err, BITNET_E_FORMAT, "%s has %zu fields, not 5", where, t.n);
         else status = eval_add_winogrande(s, t.field[1], names, atoi(t.field[4]), where, err);
     }
     free(text);
@@ -313,7 +314,8 @@ bitnet_status eval_read_binary(struct eval_set *s, const struct eval_source *fro
     uint32_t n_tasks = take_u32(&head);
     bitnet_status status = BITNET_OK;
     if (head.short_of || (size_t)(head.end - head.at) / 4 < n_tasks)
-        status = bn_fail(err, BITNET_E_FORMAT, "'%s' is no file of multiple-choice tasks", from->path);
+        status =
+            bn_fail(err, BITNET_E_FORMAT, "'%s' is no file of multiple-choice tasks", from->path);
     const uint8_t *tasks = p + 4 + 4 * (size_t)n_tasks;
     for (uint32_t i = 0; status == BITNET_OK && i < n_tasks && !enough(s, from); i++) {
         uint32_t place = take_u32(&head);

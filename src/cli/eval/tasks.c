@@ -37,7 +37,8 @@ const struct eval_task eval_tasks[] = {
      .kind = EVAL_WRITTEN,
      .shots = 5,
      .files = "gsm8k_test.jsonl|gsm8k.jsonl",
-     .origin = "openai/grade-school-math, test.jsonl; examples from train.jsonl as gsm8k_train.jsonl",
+     .origin =
+         "openai/grade-school-math, test.jsonl; examples from train.jsonl as gsm8k_train.jsonl",
      .read = eval_read_gsm8k},
     {.name = "hellaswag",
      .about = "how a scene goes on; acc_norm",
