@@ -5,6 +5,7 @@
 #include "app/line_reader.h"
 #include "cli/eval/read.h"
 
+#include "base/buf.h"
 #include "base/os/file.h"
 #include <stdio.h>
 #include <string.h>
@@ -101,6 +102,12 @@ static bool find_file(char out[PATH_BYTES], const struct eval_task *t, const cha
     return false;
 }
 
+bool eval_task_ready(const struct eval_task *t, const char *folder)
+{
+    char path[PATH_BYTES];
+    return find_file(path, t, folder);
+}
+
 static bitnet_status read_lines(struct eval_set *s, const char *path, size_t limit,
                                 eval_reader read, bitnet_error *err)
 {
@@ -132,6 +139,32 @@ static bool ends_with(const char *text, const char *end)
     return n >= k && strcmp(text + n - k, end) == 0;
 }
 
+/* Worked examples stand before every question, from a file of their own. */
+static bitnet_status add_examples(struct eval_set *s, const struct eval_task *t, const char *folder,
+                                  bitnet_error *err)
+{
+    char path[PATH_BYTES];
+    struct eval_set shots = {0};
+    snprintf(path, sizeof path, "%s/%s_train.jsonl", folder, t->name);
+    if (!bn_exists(path))
+        return bn_fail(err, BITNET_E_IO, "task %s takes its %u examples from '%s', from %s", t->name,
+                       t->shots, path, t->origin);
+    struct bn_buf before;
+    bn_buf_init(&before, EVAL_FILE_MAX_BYTES);
+    bitnet_status status = read_lines(&shots, path, t->shots, t->read, err);
+    for (size_t i = 0; status == BITNET_OK && i < shots.n; i++)
+        bn_buf_printf(&before, "%s%s\n\n", shots.items[i].options->context,
+                      shots.items[i].options->continuation);
+    for (size_t i = 0; status == BITNET_OK && i < s->n; i++) {
+        struct eval_option *o = s->items[i].options;
+        o->context = before.failed ? NULL : eval_text(s, "%s%s", before.data, o->context);
+        if (!o->context) status = bn_fail_nomem(err, before.len, "examples");
+    }
+    bn_buf_free(&before);
+    eval_set_free(&shots);
+    return status;
+}
+
 bitnet_status eval_read_task(struct eval_set *out, const struct eval_task *t, const char *folder,
                              size_t limit, bitnet_error *err)
 {
@@ -150,6 +183,8 @@ bitnet_status eval_read_task(struct eval_set *out, const struct eval_task *t, co
     if (!t->read) status = eval_read_mmlu(out, &from, err);
     else if (ends_with(path, ".txt")) status = eval_read_hellaswag_text(out, &from, err);
     else status = read_lines(out, path, limit, t->read, err);
+    if (status == BITNET_OK && t->kind == EVAL_WRITTEN && t->shots)
+        status = add_examples(out, t, folder, err);
     if (status != BITNET_OK) eval_set_free(out);
     return status;
 }

@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd_eval.c: `bitnet eval`: scores on tasks, the divergence between two models or settings, and the
+ * comparison of two results.
+ */
+#include "app/machine_report.h"
+#include "app/report.h"
+#include "app/textio.h"
+#include "app/tokens.h"
+#include "base/os/file.h"
+#include "cli/core/command.h"
+#include "cli/eval/eval.h"
+#include "cli/eval/kl.h"
+#include "cli/eval/read.h"
+#include "cli/options/model_opts.h"
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_BYTES = 4096, TASKS_MAX = 64, MAX_SEQS = 64, CTX_DEFAULT = 4096, KL_CTX = 512 };
+
+struct eval_config {
+    struct model_opts model;
+    struct kv_opts kv;
+    const char *tasks, *data, *head, *json_report, *page;
+    struct opt_list files;
+    const char *hellaswag, *winogrande, *multiple_choice;
+    uint32_t limit, ctx_tokens, max_new_tokens;
+    bool add_bos, items, json, list;
+    /* kl */
+    const char *text, *with, *base;
+};
+
+#define AT(field) offsetof(struct eval_config, field)
+static const struct opt tasks_table[] = {
+    {.kind = OPT_STR,
+     .name = "tasks",
+     .metavar = "LIST",
+     .help = "tasks to run, separated by commas; 'all' runs those whose data is there",
+     .offset = AT(tasks)},
+    {.kind = OPT_FLAG, .name = "list", .help = "list the tasks and their data files", .offset = AT(list)},
+    {.kind = OPT_STR,
+     .name = "data",
+     .metavar = "DIR",
+     .help = "where the tasks' data files are; auto: bitnet/eval in $XDG_DATA_HOME or "
+             "~/.local/share",
+     .offset = AT(data),
+     .initial = "auto",
+     .env = "BITNET_EVAL_DATA"},
+    {.kind = OPT_LIST,
+     .name = "file",
+     .metavar = "FILE",
+     .help = "also run this file of JSON lines (docs/use/eval.md); may be repeated",
+     .offset = AT(files)},
+    {.kind = OPT_STR,
+     .name = "hellaswag",
+     .metavar = "FILE",
+     .help = "HellaSwag as text, as llama-perplexity reads it",
+     .offset = AT(hellaswag)},
+    {.kind = OPT_STR,
+     .name = "winogrande",
+     .metavar = "FILE",
+     .help = "WinoGrande as CSV, as llama-perplexity reads it",
+     .offset = AT(winogrande)},
+    {.kind = OPT_STR,
+     .name = "multiple-choice",
+     .metavar = "FILE",
+     .help = "multiple choice as a binary file, as llama-perplexity reads it",
+     .offset = AT(multiple_choice)},
+    {.kind = OPT_U32,
+     .name = "limit",
+     .metavar = "N",
+     .help = "the first N items of each task only; 0 takes all",
+     .offset = AT(limit),
+     .initial = "0",
+     .min = 0,
+     .max = 1e7},
+    {.kind = OPT_FLAG,
+     .name = "add-bos",
+     .help = "put the token that begins a text before every context",
+     .offset = AT(add_bos)},
+    {.kind = OPT_U32,
+     .letter = 'n',
+     .name = "max-new-tokens",
+     .metavar = "N",
+     .help = "length limit of answers that are generated (gsm8k)",
+     .offset = AT(max_new_tokens),
+     .initial = "256",
+     .aliases = "max-tokens",
+     .min = 1,
+     .max = 1 << 20},
+    {.kind = OPT_END},
+};
+static const struct opt kl_table[] = {
+    {.kind = OPT_STR,
+     .letter = 'f',
+     .name = "text",
+     .metavar = "FILE",
+     .help = "kl: the text to compare on; - is standard input",
+     .offset = AT(text)},
+    {.kind = OPT_STR,
+     .name = "with",
+     .metavar = "OPTIONS",
+     .help = "kl: options of the second model, in one argument: \"--kv-type int8 --head int8\"",
+     .offset = AT(with)},
+    {.kind = OPT_STR,
+     .name = "base",
+     .metavar = "FILE",
+     .help = "kl: compare with what llama-perplexity --kl-divergence-base wrote",
+     .offset = AT(base)},
+    {.kind = OPT_END},
+};
+static const struct opt engine_table[] = {
+    {.kind = OPT_U32,
+     .letter = 'c',
+     .name = "ctx",
+     .metavar = "N",
+     .help = "tokens of context; 0 takes the model's, at most 4096; kl: of a window, 0 takes 512",
+     .offset = AT(ctx_tokens),
+     .initial = "0",
+     .aliases = "ctx-size",
+     .min = 0,
+     .max = 1 << 24},
+    MODEL_KV_OPTS(AT(kv), "f16"),
+    MODEL_HEAD_OPT(AT(head)),
+    {.kind = OPT_END},
+};
+static const struct opt output_table[] = {
+    {.kind = OPT_FLAG, .name = "json", .help = "print the report as JSON", .offset = AT(json)},
+    {.kind = OPT_FLAG,
+     .name = "items",
+     .help = "with every item's scores in the report, as 'eval diff' needs them",
+     .offset = AT(items)},
+    {.kind = OPT_STR,
+     .name = "json-report",
+     .metavar = "FILE",
+     .help = "write the report to a file, with all items",
+     .offset = AT(json_report)},
+    {.kind = OPT_STR,
+     .name = "page",
+     .metavar = "FILE",
+     .help = "write a page with bars",
+     .offset = AT(page)},
+    {.kind = OPT_END},
+};
+static const struct opt_part parts[] = {
+    {"Tasks", tasks_table, 0},
+    {"Divergence", kl_table, 0},
+    {"Engine", engine_table, 0},
+    {"Output", output_table, 0},
+    {"Model", model_opts_table, AT(model)},
+    {NULL, NULL, 0},
+};
+#undef AT
+
+/* ------------------------------------------------------------------ engines */
+
+static bitnet_status open_engine(bitnet_engine **out, const struct eval_config *c,
+                                 const bitnet_model *m, uint32_t ctx, uint32_t max_seqs,
+                                 bitnet_error *err)
+{
+    bitnet_engine_options o;
+    bitnet_engine_options_init(&o);
+    o.threads = c->model.threads;
+    o.pin = c->model.pin;
+    o.ctx_tokens = ctx;
+    o.max_seqs = max_seqs;
+    /* several texts of full length, and as many short ones as run beside them */
+    o.kv_tokens = max_seqs > 1 ? 8 * ctx + max_seqs * 64 : 0;
+    o.head = c->head;
+    model_kv_types(&o, &c->kv);
+    return bitnet_engine_open(out, m, &o, err);
+}
+
+static uint32_t context_of(const struct eval_config *c, const bitnet_model *m, uint32_t most)
+{
+    bitnet_model_info info = {.size = sizeof info};
+    bitnet_model_get_info(m, &info);
+    if (c->ctx_tokens) return c->ctx_tokens;
+    return info.n_ctx_train && info.n_ctx_train < most ? info.n_ctx_train : most;
+}
+
+/* ------------------------------------------------------------------ which tasks */
+
+static bool data_folder(char out[PATH_BYTES], const char *typed)
+{
+    const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (strcmp(typed, "auto") != 0) n = snprintf(out, PATH_BYTES, "%s", typed);
+    else if (xdg && *xdg == '/') n = snprintf(out, PATH_BYTES, "%s/bitnet/eval", xdg);
+    else if (home && *home == '/') n = snprintf(out, PATH_BYTES, "%s/.local/share/bitnet/eval", home);
+    return n > 0 && n < PATH_BYTES;
+}
+
+static int list_tasks(const struct eval_config *c)
+{
+    char folder[PATH_BYTES];
+    bool known = data_folder(folder, c->data);
+    printf("Data files are looked for in %s\n\n", known ? folder : "no folder: give --data DIR");
+    for (const struct eval_task *t = eval_tasks; t->name; t++) {
+        printf("%-16s %s\n", t->name, t->about);
+        printf("%-16s %.*s%s  (%s)\n", "", (int)strcspn(t->files, "|"), t->files,
+               known && eval_task_ready(t, folder) ? ", found" : "", t->origin);
+    }
+    return term_finish(EXIT_DONE);
+}
+
+/* One thing to run: a task of the list, or a file. */
+struct job {
+    const struct eval_task *task; /* NULL: a file */
+    const char *path;
+    bitnet_status (*read)(struct eval_set *s, const struct eval_source *from, bitnet_error *err);
+    const char *name;
+};
+
+static int add_tasks(struct job *jobs, size_t *n, const struct eval_config *c, const char *folder,
+                     char *names)
+{
+    bool all = strcmp(names, "all") == 0;
+    for (const struct eval_task *t = eval_tasks; all && t->name; t++)
+        if (eval_task_ready(t, folder)) jobs[(*n)++] = (struct job){.task = t, .name = t->name};
+    if (all && !*n) return term_fail_text("'%s' has no data file of any task; see --list", folder);
+    (void)c;
+    for (char *rest = names, *name; !all && (name = strsep(&rest, ",")) && *n < TASKS_MAX;) {
+        const struct eval_task *t = eval_task_find(name);
+        if (!t) return term_usage("eval", "there is no task '%s'; --list shows them", name);
+        jobs[(*n)++] = (struct job){.task = t, .name = t->name};
+    }
+    return EXIT_DONE;
+}
+
+static int find_jobs(struct job *jobs, size_t *n, const struct eval_config *c, const char *folder,
+                     char *names)
+{
+    *n = 0;
+    if (names) {
+        int code = add_tasks(jobs, n, c, folder, names);
+        if (code != EXIT_DONE) return code;
+    }
+    for (size_t i = 0; i < c->files.n && *n < TASKS_MAX; i++)
+        jobs[(*n)++] = (struct job){.path = c->files.items[i], .name = c->files.items[i]};
+    const struct job others[] = {
+        {.path = c->hellaswag, .read = eval_read_hellaswag_text, .name = "hellaswag"},
+        {.path = c->winogrande, .read = eval_read_winogrande_csv, .name = "winogrande"},
+        {.path = c->multiple_choice, .read = eval_read_binary, .name = "multiple_choice"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others && *n < TASKS_MAX; i++)
+        if (others[i].path) jobs[(*n)++] = others[i];
+    if (*n) return EXIT_DONE;
+    return term_usage("eval", "nothing to run: --tasks LIST or --file FILE is missing");
+}
+
+/* ------------------------------------------------------------------ running them */
+
+static bitnet_status read_items(struct eval_run *r, const struct job *j,
+                                const struct eval_config *c, const char *folder, bitnet_error *err)
+{
+    struct eval_source from = {.path = j->path, .limit = c->limit};
+    r->name = j->name;
+    if (j->task) {
+        r->kind = j->task->kind;
+        r->normed = j->task->normed;
+        return eval_read_task(&r->set, j->task, folder, c->limit, err);
+    }
+    if (!j->read) return eval_read_file(&r->set, &r->kind, j->path, c->limit, err);
+    r->kind = EVAL_CHOICE;
+    r->normed = j->read == eval_read_hellaswag_text;
+    return j->read(&r->set, &from, err);
+}
+
+static bitnet_status run_job(struct bn_json *tasks, const struct job *j,
+                             const struct eval_config *c, const char *folder, bitnet_engine *e,
+                             const bitnet_model *m, bitnet_error *err)
+{
+    struct eval_run r = {0};
+    struct term_progress bar = {.note = j->name};
+    struct eval_settings o = {.max_new_tokens = c->max_new_tokens,
+                              .add_bos = c->add_bos,
+                              .progress = term_progress_show,
+                              .progress_user = &bar};
+    bitnet_status status = read_items(&r, j, c, folder, err);
+    if (status == BITNET_OK)
+        status = r.kind == EVAL_WRITTEN ? eval_judge_written(&r, e, m, &o, err)
+                                        : eval_judge(&r, e, m, &o, err);
+    term_progress_end(&bar);
+    if (status == BITNET_OK)
+        bn_json_append(tasks, eval_task_json(&r, c->items || c->json_report != NULL));
+    eval_run_free(&r);
+    return status;
+}
+
+static struct bn_json *begin_report(const bitnet_model *m)
+{
+    char date[32];
+    bitnet_model_info info = {.size = sizeof info};
+    bitnet_model_get_info(m, &info);
+    machine_date(date, sizeof date);
+    struct bn_json *report = bn_json_object();
+    set_text(report, "format", EVAL_FORMAT);
+    set_text(report, "date", date);
+    set_text(report, "version", bitnet_version());
+    bn_json_set(report, "model", report_model(&info));
+    return report;
+}
+
+static bitnet_status write_text(const char *path, char *text, bitnet_error *err)
+{
+    struct bn_out out;
+    if (!text) return bn_fail_nomem(err, 0, "a report");
+    bitnet_status status = bn_out_open(&out, path, true, err);
+    if (status == BITNET_OK) {
+        status = bn_out_end(&out, text, strlen(text), err);
+        bn_out_close(&out);
+    }
+    free(text);
+    return status;
+}
+
+static int finish_report(struct bn_json *report, const struct eval_config *c)
+{
+    bitnet_error err = {0};
+    bitnet_status status = BITNET_OK;
+    if (c->json_report)
+        status = write_text(c->json_report, bn_json_dump(report, BN_JSON_INDENT(1)), &err);
+    if (status == BITNET_OK && c->page) status = write_text(c->page, eval_page(report), &err);
+    if (status != BITNET_OK) {
+        bn_json_free(report);
+        return term_fail(&err);
+    }
+    if (c->json) return term_print_json(report);
+    eval_print_table(report);
+    bn_json_free(report);
+    return term_finish(EXIT_DONE);
+}
+
+static int run_tasks(struct eval_config *c, const char *model)
+{
+    char folder[PATH_BYTES] = "", *names = c->tasks ? strdup(c->tasks) : NULL;
+    struct job jobs[TASKS_MAX + 8];
+    size_t n = 0;
+    if (c->tasks && !data_folder(folder, c->data))
+        return term_usage("eval", "no folder for data: give --data DIR");
+    int code = find_jobs(jobs, &n, c, folder, names);
+    bitnet_model *m = NULL;
+    bitnet_engine *e = NULL;
+    bitnet_error err = {0};
+    struct bn_json *report = NULL, *tasks = bn_json_array();
+    if (code == EXIT_DONE) code = model_open(&m, model, &c->model, c->head, "dense", "eval");
+    if (code == EXIT_DONE &&
+        open_engine(&e, c, m, context_of(c, m, CTX_DEFAULT), MAX_SEQS, &err) != BITNET_OK)
+        code = term_fail(&err);
+    for (size_t i = 0; code == EXIT_DONE && i < n; i++)
+        if (run_job(tasks, &jobs[i], c, folder, e, m, &err) != BITNET_OK) code = term_fail(&err);
+    if (code == EXIT_DONE) {
+        report = begin_report(m);
+        bn_json_set(report, "tasks", bn_json_ref(tasks));
+        code = finish_report(report, c);
+    }
+    bn_json_free(tasks);
+    bitnet_engine_close(e);
+    bitnet_model_close(m);
+    free(names);
+    return code;
+}
+
+/* ------------------------------------------------------------------ divergence */
+
+static int print_kl(const struct kl_result *r, const struct eval_config *c, uint32_t ctx)
+{
+    if (c->json)
+        return term_print_json(bn_json_pack(
+            "{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "positions",
+            (int64_t)r->n, "ctx", (int64_t)ctx, "kl_mean", r->mean, "kl_stderr", r->mean_error,
+            "kl_median", r->median, "kl_p99", r->p99, "kl_max", r->most, "top1_agreement",
+            r->same_top, "top1_stderr", r->same_top_error, "perplexity_a", r->ppl_a,
+            "perplexity_b", r->ppl_b, "perplexity_ratio", r->ppl_ratio, "perplexity_ratio_stderr",
+            r->ppl_ratio_error, "seconds", (double)r->ns / 1e9));
+    printf("KL divergence    mean %.6f +/- %.6f   median %.6f   P99 %.6f   max %.6f\n"
+           "same best token  %.3f %% +/- %.3f\n"
+           "perplexity       %.4f -> %.4f   ratio %.6f +/- %.6f\n"
+           "positions        %zu, windows of %u, second half of each\n",
+           r->mean, r->mean_error, r->median, r->p99, r->most, r->same_top * 100,
+           r->same_top_error * 100, r->ppl_a, r->ppl_b, r->ppl_ratio, r->ppl_ratio_error, r->n,
+           ctx);
+    return term_finish(EXIT_DONE);
+}
+
+/* The options of the second model: those of the first, and what --with says on top. */
+static int second_config(struct eval_config *b, char **kept, const struct eval_config *a)
+{
+    char *argv[64];
+    size_t argc = 0;
+    bool help;
+    struct arg_words words;
+    bitnet_error err = {0};
+    *b = *a;
+    *kept = a->with ? strdup(a->with) : NULL;
+    for (char *rest = *kept, *word; rest && argc < 64 && (word = strsep(&rest, " "));)
+        if (*word) argv[argc++] = word;
+    if (args_parse(b, &words, &help, parts, argv, argc, &err) != BITNET_OK)
+        return term_usage("eval", "--with: %s", err.text);
+    if (words.n || help)
+        return term_usage("eval", "--with takes options only, not '%s'", words.n ? words.items[0] : "--help");
+    return EXIT_DONE;
+}
+
+struct sides {
+    bitnet_model *m[2];
+    bitnet_engine *e[2];
+    struct kl_base base;
+    int32_t *ids; /* owned; NULL: the base's own */
+};
+
+static bitnet_status read_text(struct sides *s, struct kl_sources *from,
+                               const struct eval_config *c, bitnet_error *err)
+{
+    char *text;
+    size_t len;
+    BN_TRY(textio_read(&text, &len, c->text, err));
+    bitnet_status status =
+        tokens_encode(&s->ids, &from->n_tokens, s->m[1], text, len, BITNET_TOK_BOS_AUTO, err);
+    from->tokens = s->ids;
+    free(text);
+    return status;
+}
+
+static bitnet_status measure_kl(struct sides *s, const struct eval_config *a,
+                                const struct eval_config *b, struct kl_result *r, uint32_t *ctx,
+                                bitnet_error *err)
+{
+    struct term_progress bar = {0};
+    struct kl_sources from = {.progress = term_progress_show, .progress_user = &bar};
+    bitnet_model_info info[2] = {{.size = sizeof *info}, {.size = sizeof *info}};
+    bitnet_model_get_info(s->m[1], &info[1]);
+    *ctx = context_of(a, s->m[1], KL_CTX);
+    if (a->base) {
+        BN_TRY(kl_base_open(&s->base, a->base, err));
+        *ctx = s->base.ctx;
+        info[0].n_vocab = s->base.n_vocab;
+        from.base = &s->base;
+        from.tokens = s->base.tokens;
+        from.n_tokens = (size_t)s->base.ctx * s->base.n_chunks;
+    } else {
+        bitnet_model_get_info(s->m[0], &info[0]);
+        BN_TRY(open_engine(&s->e[0], a, s->m[0], *ctx, 1, err));
+        BN_TRY(read_text(s, &from, a, err));
+    }
+    if (info[0].n_vocab != info[1].n_vocab)
+        return bn_fail(err, BITNET_E_ARG, "vocabularies of %u and %u tokens cannot be compared",
+                       info[0].n_vocab, info[1].n_vocab);
+    BN_TRY(open_engine(&s->e[1], b, s->m[1], *ctx, 1, err));
+    from.a = s->e[0];
+    from.b = s->e[1];
+    from.n_vocab = info[1].n_vocab;
+    from.ctx = *ctx;
+    bitnet_status status = kl_measure(r, &from, err);
+    term_progress_end(&bar);
+    return status;
+}
+
+static int kl(struct eval_config *c, const struct arg_words *words)
+{
+    if (words->n < 2 || words->n > 3)
+        return term_usage("eval", "'eval kl' takes one model with --with OPTIONS or --base FILE, or "
+                                  "two models");
+    if (!c->text && !c->base) return term_usage("eval", "--text FILE is missing");
+    if (words->n == 2 && !c->with && !c->base)
+        return term_usage("eval", "one model and nothing to compare it with: --with OPTIONS");
+    struct eval_config b;
+    char *kept = NULL;
+    struct sides s = {0};
+    struct kl_result r;
+    bitnet_error err = {0};
+    uint32_t ctx = 0;
+    int code = second_config(&b, &kept, c);
+    if (code == EXIT_DONE && !c->base)
+        code = model_open(&s.m[0], words->items[1], &c->model, c->head, "dense", "eval");
+    if (code == EXIT_DONE)
+        code = model_open(&s.m[1], words->items[words->n - 1], &b.model, b.head, "dense", "eval");
+    if (code == EXIT_DONE)
+        code = measure_kl(&s, c, &b, &r, &ctx, &err) == BITNET_OK ? print_kl(&r, c, ctx)
+                                                                 : term_fail(&err);
+    for (int i = 0; i < 2; i++) {
+        bitnet_engine_close(s.e[i]);
+        bitnet_model_close(s.m[i]);
+    }
+    kl_base_close(&s.base);
+    free(s.ids);
+    free(kept);
+    return code;
+}
+
+/* ------------------------------------------------------------------ the command */
+
+static int run(void *config, const struct arg_words *words)
+{
+    struct eval_config *c = config;
+    const char *model, *first = words->n ? words->items[0] : "";
+    if (c->list) return list_tasks(c);
+    if (strcmp(first, "kl") == 0) return kl(c, words);
+    if (strcmp(first, "diff") == 0) {
+        if (words->n != 3) return term_usage("eval", "'eval diff' takes two reports");
+        return eval_diff(words->items[1], words->items[2], c->json);
+    }
+    int code = model_word(&model, c->model.model, words, "eval");
+    return code == EXIT_DONE ? run_tasks(c, model) : code;
+}
+
+const struct command cmd_eval = {
+    .name = "eval",
+    .usage = "[MODEL | kl A [B] | diff OLD NEW] [options]",
+    .about =
+        "\n"
+        "Scores a model on tasks as lm-evaluation-harness does: the log-likelihood of every choice\n"
+        "behind its context. What texts have in common is computed once. Data is read from files of\n"
+        "yours; nothing is downloaded.\n"
+        "\n"
+        "'kl' measures how far a second model, or the same one with other options, is from the\n"
+        "first: KL divergence, agreement of the best token, perplexity. 'diff' compares two reports\n"
+        "item by item, and says whether the difference is more than noise.\n"
+        "\n"
+        "  bitnet eval --list\n"
+        "  bitnet eval model.gguf --tasks arc_easy,hellaswag --data ~/eval --json-report a.json\n"
+        "  bitnet eval model.gguf --file my-questions.jsonl\n"
+        "  bitnet eval kl model.gguf --with \"--kv-type int4\" --text wiki.test.raw\n"
+        "  bitnet eval kl model.gguf pruned.gguf --text wiki.test.raw\n"
+        "  bitnet eval diff a.json b.json\n",
+    .parts = parts,
+    .config_bytes = sizeof(struct eval_config),
+    .max_words = 3,
+    .run = run,
+};
