@@ -38,7 +38,10 @@ static const struct opt tasks_table[] = {
      .metavar = "LIST",
      .help = "tasks to run, separated by commas; 'all' runs those whose data is there",
      .offset = AT(tasks)},
-    {.kind = OPT_FLAG, .name = "list", .help = "list the tasks and their data files", .offset = AT(list)},
+    {.kind = OPT_FLAG,
+     .name = "list",
+     .help = "list the tasks and their data files",
+     .offset = AT(list)},
     {.kind = OPT_STR,
      .name = "data",
      .metavar = "DIR",
@@ -188,7 +191,8 @@ static bool data_folder(char out[PATH_BYTES], const char *typed)
     int n = -1;
     if (strcmp(typed, "auto") != 0) n = snprintf(out, PATH_BYTES, "%s", typed);
     else if (xdg && *xdg == '/') n = snprintf(out, PATH_BYTES, "%s/bitnet/eval", xdg);
-    else if (home && *home == '/') n = snprintf(out, PATH_BYTES, "%s/.local/share/bitnet/eval", home);
+    else if (home && *home == '/')
+        n = snprintf(out, PATH_BYTES, "%s/.local/share/bitnet/eval", home);
     return n > 0 && n < PATH_BYTES;
 }
 
@@ -372,8 +376,8 @@ static int print_kl(const struct kl_result *r, const struct eval_config *c, uint
             "{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "positions",
             (int64_t)r->n, "ctx", (int64_t)ctx, "kl_mean", r->mean, "kl_stderr", r->mean_error,
             "kl_median", r->median, "kl_p99", r->p99, "kl_max", r->most, "top1_agreement",
-            r->same_top, "top1_stderr", r->same_top_error, "perplexity_a", r->ppl_a,
-            "perplexity_b", r->ppl_b, "perplexity_ratio", r->ppl_ratio, "perplexity_ratio_stderr",
+            r->same_top, "top1_stderr", r->same_top_error, "perplexity_a", r->ppl_a, "perplexity_b",
+            r->ppl_b, "perplexity_ratio", r->ppl_ratio, "perplexity_ratio_stderr",
             r->ppl_ratio_error, "seconds", (double)r->ns / 1e9));
     printf("KL divergence    mean %.6f +/- %.6f   median %.6f   P99 %.6f   max %.6f\n"
            "same best token  %.3f %% +/- %.3f\n"
@@ -400,7 +404,8 @@ static int second_config(struct eval_config *b, char **kept, const struct eval_c
     if (args_parse(b, &words, &help, parts, argv, argc, &err) != BITNET_OK)
         return term_usage("eval", "--with: %s", err.text);
     if (words.n || help)
-        return term_usage("eval", "--with takes options only, not '%s'", words.n ? words.items[0] : "--help");
+        return term_usage("eval", "--with takes options only, not '%s'",
+                          words.n ? words.items[0] : "--help");
     return EXIT_DONE;
 }
 
@@ -461,8 +466,9 @@ static bitnet_status measure_kl(struct sides *s, const struct eval_config *a,
 static int kl(struct eval_config *c, const struct arg_words *words)
 {
     if (words->n < 2 || words->n > 3)
-        return term_usage("eval", "'eval kl' takes one model with --with OPTIONS or --base FILE, or "
-                                  "two models");
+        return term_usage("eval",
+                          "'eval kl' takes one model with --with OPTIONS or --base FILE, or "
+                          "two models");
     if (!c->text && !c->base) return term_usage("eval", "--text FILE is missing");
     if (words->n == 2 && !c->with && !c->base)
         return term_usage("eval", "one model and nothing to compare it with: --with OPTIONS");
@@ -479,7 +485,7 @@ static int kl(struct eval_config *c, const struct arg_words *words)
         code = model_open(&s.m[1], words->items[words->n - 1], &b.model, b.head, "dense", "eval");
     if (code == EXIT_DONE)
         code = measure_kl(&s, c, &b, &r, &ctx, &err) == BITNET_OK ? print_kl(&r, c, ctx)
-                                                                 : term_fail(&err);
+                                                                  : term_fail(&err);
     for (int i = 0; i < 2; i++) {
         bitnet_engine_close(s.e[i]);
         bitnet_model_close(s.m[i]);
@@ -511,12 +517,15 @@ const struct command cmd_eval = {
     .usage = "[MODEL | kl A [B] | diff OLD NEW] [options]",
     .about =
         "\n"
-        "Scores a model on tasks as lm-evaluation-harness does: the log-likelihood of every choice\n"
-        "behind its context. What texts have in common is computed once. Data is read from files of\n"
+        "Scores a model on tasks as lm-evaluation-harness does: the log-likelihood of every "
+        "choice\n"
+        "behind its context. What texts have in common is computed once. Data is read from files "
+        "of\n"
         "yours; nothing is downloaded.\n"
         "\n"
         "'kl' measures how far a second model, or the same one with other options, is from the\n"
-        "first: KL divergence, agreement of the best token, perplexity. 'diff' compares two reports\n"
+        "first: KL divergence, agreement of the best token, perplexity. 'diff' compares two "
+        "reports\n"
         "item by item, and says whether the difference is more than noise.\n"
         "\n"
         "  bitnet eval --list\n"

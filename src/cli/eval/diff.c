@@ -26,8 +26,8 @@ static const struct bn_json *task_of(const struct bn_json *report, const char *n
 {
     const struct bn_json *t;
     size_t i;
-    bn_json_each(bn_json_get(report, "tasks"), i, t)
-        if (strcmp(report_text(t, "task"), name) == 0) return t;
+    bn_json_each(bn_json_get(report, "tasks"), i,
+                 t) if (strcmp(report_text(t, "task"), name) == 0) return t;
     return NULL;
 }
 
@@ -35,8 +35,7 @@ static const struct bn_json *task_of(const struct bn_json *report, const char *n
 static struct bn_json *compare(const struct bn_json *a, const struct bn_json *b)
 {
     const struct bn_json *items_a = bn_json_get(a, "results"), *items_b = bn_json_get(b, "results");
-    const char *member =
-        strcmp(report_text(a, "counts"), "acc_norm") == 0 ? "right_norm" : "right";
+    const char *member = strcmp(report_text(a, "counts"), "acc_norm") == 0 ? "right_norm" : "right";
     size_t n = bn_json_size(items_a), i;
     uint64_t only_a = 0, only_b = 0, right_a = 0, right_b = 0;
     if (!n || bn_json_size(items_b) != n) return NULL;
@@ -56,7 +55,9 @@ static struct bn_json *compare(const struct bn_json *a, const struct bn_json *b)
                         (int64_t)n, "a", (double)right_a / (double)n, "b",
                         (double)right_b / (double)n, "only_a", (int64_t)only_a, "only_b",
                         (int64_t)only_b, "p_value", p, "verdict",
-                        p >= ALPHA ? "noise" : only_a > only_b ? "a is better" : "b is better");
+                        p >= ALPHA        ? "noise"
+                        : only_a > only_b ? "a is better"
+                                          : "b is better");
 }
 
 static void print_rows(const struct bn_json *rows)
@@ -68,8 +69,8 @@ static void print_rows(const struct bn_json *rows)
     bn_json_each(rows, i, r)
         printf("%-16s %-12s %7.0f %7.2f%% %7.2f%% %7.0f %7.0f %9.4f  %s\n", report_text(r, "task"),
                report_text(r, "figure"), report_number(r, "items"), report_number(r, "a") * 100,
-               report_number(r, "b") * 100, report_number(r, "only_a"),
-               report_number(r, "only_b"), report_number(r, "p_value"), report_text(r, "verdict"));
+               report_number(r, "b") * 100, report_number(r, "only_a"), report_number(r, "only_b"),
+               report_number(r, "p_value"), report_text(r, "verdict"));
     printf("\np: how likely models that are equally good differ so much (McNemar, exact); noise: "
            "p >= %.2f\n",
            ALPHA);
@@ -90,9 +91,10 @@ int eval_diff(const char *path_a, const char *path_b, bool json)
         struct bn_json *row = code == EXIT_DONE && other ? compare(t, other) : NULL;
         if (row) bn_json_append(rows, row);
         else if (code == EXIT_DONE && other)
-            code = term_fail_text("the items of task %s are not the same in both reports, or were not "
-                                  "kept (eval --items)",
-                                  report_text(t, "task"));
+            code =
+                term_fail_text("the items of task %s are not the same in both reports, or were not "
+                               "kept (eval --items)",
+                               report_text(t, "task"));
     }
     if (code == EXIT_DONE && !bn_json_size(rows))
         code = term_fail_text("the two reports have no task in common");

@@ -109,8 +109,8 @@ struct eval_run {
     enum eval_kind kind;
     bool normed;
     struct eval_set set;
-    struct eval_score *scores; /* owned: one an option, item after item */
-    bool *right, *right_norm;  /* owned: [set.n]; by acc, by acc_norm or flexible extraction */
+    struct eval_score *scores;     /* owned: one an option, item after item */
+    bool *right, *right_norm;      /* owned: [set.n]; by acc, by acc_norm or flexible extraction */
     uint64_t n_tokens, n_computed; /* of all texts; that went through the model */
     uint64_t n_cut;                /* texts that lost their beginning for want of context */
     uint64_t ns;

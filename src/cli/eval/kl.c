@@ -19,6 +19,9 @@
 /* "_logits_", context, vocabulary, chunks, tokens; then for every position that counts a scale, the
  * least log-probability, and a 16-bit number for each token. */
 enum { MAGIC_BYTES = 8, HEAD_BYTES = MAGIC_BYTES + 3 * 4, ROW_HEAD = 4 /* 16-bit words */ };
+/* What is less likely was stored as this; there is nothing to compare it by. */
+static const double BASE_LEAST = -16;
+static const double EXP_IS_ZERO = -745;
 
 static uint32_t u32_at(const uint8_t *p)
 {
@@ -94,12 +97,13 @@ static uint32_t best_of(const double *x, uint32_t n)
     return best;
 }
 
-/* One position: p of the base, q of the other, and the token that stands there. */
+/* One position: p of the base, q of the other, and the token that stands there. What is not above
+ * s->least in p counts as impossible. */
 static bool take_row(struct kl_sums *s, const double *p, const double *q, uint32_t n, int32_t token)
 {
     double kl = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (p[i] > -745) kl += exp(p[i]) * (p[i] - q[i]); /* below that exp is 0 */
+        if (p[i] > s->least) kl += exp(p[i]) * (p[i] - q[i]);
     if (!bn_grow((void **)&s->kl, &s->room, s->n + 1, sizeof *s->kl)) return false;
     s->kl[s->n++] = kl < 0 ? 0 : kl; /* rounding */
     s->n_same_top += best_of(p, n) == best_of(q, n);
@@ -178,7 +182,7 @@ bitnet_status kl_measure(struct kl_result *out, const struct kl_sources *from, b
 {
     enum { PIECE = 64, PIECE_MAX_BYTES = 64 << 20 };
     uint64_t start = bn_now_ns();
-    struct kl_sums sums = {0};
+    struct kl_sums sums = {.least = from->a ? EXP_IS_ZERO : BASE_LEAST};
     struct walk w = {.from = from, .sums = &sums, .n_vocab = from->n_vocab, .ctx = from->ctx};
     *out = (struct kl_result){0};
     w.first = w.ctx / 2;
@@ -201,9 +205,9 @@ bitnet_status kl_measure(struct kl_result *out, const struct kl_sources *from, b
                              n_windows);
     }
     if (status == BITNET_OK && sums.n == 0)
-        status = bn_fail(err, BITNET_E_ARG,
-                         "the text has %zu tokens, and a window of %zu is needed", from->n_tokens,
-                         w.ctx);
+        status =
+            bn_fail(err, BITNET_E_ARG, "the text has %zu tokens, and a window of %zu is needed",
+                    from->n_tokens, w.ctx);
     if (status == BITNET_OK) summarize(out, &sums);
     out->ns = bn_now_ns() - start;
     for (int i = 0; i < 2; i++) {

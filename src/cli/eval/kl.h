@@ -32,7 +32,8 @@ struct kl_sources {
 
 /* Gathered on the way. */
 struct kl_sums {
-    double *kl; /* one a position */
+    double least; /* a log-probability: what is not above it is left out */
+    double *kl;   /* one a position */
     size_t n, room;
     uint64_t n_same_top;
     double nll_a, nll_b, diff_squares;

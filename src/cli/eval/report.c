@@ -75,7 +75,8 @@ struct bn_json *eval_task_json(const struct eval_run *r, bool items)
     } else {
         set_figure(o, "acc", eval_share(r->right, r->set.n));
         if (r->kind == EVAL_CHOICE) set_figure(o, "acc_norm", eval_share(r->right_norm, r->set.n));
-        if (r->kind == EVAL_CLOZE) set_figure(o, "perplexity", eval_perplexity(r->scores, r->set.n));
+        if (r->kind == EVAL_CLOZE)
+            set_figure(o, "perplexity", eval_perplexity(r->scores, r->set.n));
         set_text(o, "counts", r->normed ? "acc_norm" : "acc");
     }
     if (r->set.n_groups) bn_json_set(o, "subjects", groups_json(r));
@@ -132,17 +133,19 @@ static void draw_bar(struct bn_buf *b, const char *task, const char *figure,
     double v = report_number(f, "value"), e = report_number(f, "stderr");
     bn_buf_puts(b, "<tr><th>");
     svg_text(b, task);
-    bn_buf_printf(b,
-                  "</th><td>%s</td><td class=\"n\">%.2f&thinsp;%% &plusmn; %.2f</td><td class=\"b\">"
-                  "<span style=\"width:%.2f%%\"></span>"
-                  "<i style=\"left:%.2f%%;width:%.2f%%\"></i></td></tr>\n",
-                  figure, v * 100, e * 100, v * 100, (v > e ? v - e : 0) * 100, 2 * e * 100);
+    bn_buf_printf(
+        b,
+        "</th><td>%s</td><td class=\"n\">%.2f&thinsp;%% &plusmn; %.2f</td><td class=\"b\">"
+        "<span style=\"width:%.2f%%\"></span>"
+        "<i style=\"left:%.2f%%;width:%.2f%%\"></i></td></tr>\n",
+        figure, v * 100, e * 100, v * 100, (v > e ? v - e : 0) * 100, 2 * e * 100);
 }
 
 char *eval_page(const struct bn_json *report)
 {
     static const char HEAD[] =
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>bitnet eval</title>\n<style>"
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>bitnet "
+        "eval</title>\n<style>"
         ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;"
         "margin:2rem auto;padding:0 1rem}table{border-collapse:collapse;width:100%}"
         "th{text-align:left;font-weight:600}th,td{padding:.25rem .6rem .25rem 0}"

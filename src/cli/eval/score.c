@@ -25,9 +25,9 @@ void eval_run_free(struct eval_run *r)
 /* Texts of a whole task, and where each lies. */
 struct pairs {
     const bitnet_model *m;
-    uint32_t ctx;      /* tokens that fit */
+    uint32_t ctx; /* tokens that fit */
     bool add_bos;
-    int32_t *ids;      /* owned */
+    int32_t *ids; /* owned */
     size_t n_ids, room;
     bitnet_score_input *inputs; /* owned; tokens are places in ids until all is there */
     size_t n, n_cut;

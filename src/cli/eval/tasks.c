@@ -111,13 +111,13 @@ bool eval_task_ready(const struct eval_task *t, const char *folder)
 static bitnet_status read_lines(struct eval_set *s, const char *path, size_t limit,
                                 eval_reader read, bitnet_error *err)
 {
-    struct lines lines;
+    struct line_reader lines;
     struct line line;
     bool got = true;
-    BN_TRY(lines_open(&lines, path, err));
+    BN_TRY(line_reader_open(&lines, path, err));
     bitnet_status status = BITNET_OK;
     while (status == BITNET_OK && (!limit || s->n < limit)) {
-        status = lines_next(&lines, &line, &got, err);
+        status = line_reader_next(&lines, &line, &got, err);
         if (status != BITNET_OK || !got) break;
         if (line.n == 0) continue;
         char where[WHERE_BYTES];
@@ -127,7 +127,7 @@ static bitnet_status read_lines(struct eval_set *s, const char *path, size_t lim
         if (status == BITNET_OK) status = read(s, j, where, err);
         bn_json_free(j);
     }
-    lines_close(&lines);
+    line_reader_close(&lines);
     if (status == BITNET_OK && s->n == 0)
         status = bn_fail(err, BITNET_E_FORMAT, "'%s' holds no items", path);
     return status;
@@ -147,8 +147,8 @@ static bitnet_status add_examples(struct eval_set *s, const struct eval_task *t,
     struct eval_set shots = {0};
     snprintf(path, sizeof path, "%s/%s_train.jsonl", folder, t->name);
     if (!bn_exists(path))
-        return bn_fail(err, BITNET_E_IO, "task %s takes its %u examples from '%s', from %s", t->name,
-                       t->shots, path, t->origin);
+        return bn_fail(err, BITNET_E_IO, "task %s takes its %u examples from '%s', from %s",
+                       t->name, t->shots, path, t->origin);
     struct bn_buf before;
     bn_buf_init(&before, EVAL_FILE_MAX_BYTES);
     bitnet_status status = read_lines(&shots, path, t->shots, t->read, err);
