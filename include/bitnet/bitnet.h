@@ -646,7 +646,8 @@ typedef struct bitnet_score_options {
     void (*on_row)(void *user, size_t input, size_t token, const float *logits);
     bitnet_progress_fn progress; /* may be NULL; counts tokens that are scored */
     void *user;                  /* of both */
-    uint64_t *n_computed; /* may be NULL: becomes the number of tokens that went through the model */
+    uint64_t
+        *n_computed; /* may be NULL: becomes the number of tokens that went through the model */
 } bitnet_score_options;
 
 /* Scores of n texts; the same bits as text by text, in any order. Needs an engine with at least 8

@@ -162,8 +162,7 @@ static bitnet_status open_engine(bitnet_engine **out, const struct eval_config *
                                  const bitnet_model *m, uint32_t ctx, uint32_t max_seqs,
                                  bitnet_error *err)
 {
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.threads = c->model.threads;
     o.pin = c->model.pin;
     o.ctx_tokens = ctx;
@@ -180,7 +179,7 @@ static uint32_t context_of(const struct eval_config *c, const bitnet_model *m, u
     bitnet_model_info info = {.size = sizeof info};
     bitnet_model_get_info(m, &info);
     if (c->ctx_tokens) return c->ctx_tokens;
-    return info.n_ctx_train && info.n_ctx_train < most ? info.n_ctx_train : most;
+    return info.shape.n_ctx_train && info.shape.n_ctx_train < most ? info.shape.n_ctx_train : most;
 }
 
 /* ------------------------------------------------------------------ which tasks */
@@ -441,7 +440,7 @@ static bitnet_status measure_kl(struct sides *s, const struct eval_config *a,
     if (a->base) {
         BN_TRY(kl_base_open(&s->base, a->base, err));
         *ctx = s->base.ctx;
-        info[0].n_vocab = s->base.n_vocab;
+        info[0].shape.n_vocab = s->base.n_vocab;
         from.base = &s->base;
         from.tokens = s->base.tokens;
         from.n_tokens = (size_t)s->base.ctx * s->base.n_chunks;
@@ -450,13 +449,13 @@ static bitnet_status measure_kl(struct sides *s, const struct eval_config *a,
         BN_TRY(open_engine(&s->e[0], a, s->m[0], *ctx, 1, err));
         BN_TRY(read_text(s, &from, a, err));
     }
-    if (info[0].n_vocab != info[1].n_vocab)
+    if (info[0].shape.n_vocab != info[1].shape.n_vocab)
         return bn_fail(err, BITNET_E_ARG, "vocabularies of %u and %u tokens cannot be compared",
-                       info[0].n_vocab, info[1].n_vocab);
+                       info[0].shape.n_vocab, info[1].shape.n_vocab);
     BN_TRY(open_engine(&s->e[1], b, s->m[1], *ctx, 1, err));
     from.a = s->e[0];
     from.b = s->e[1];
-    from.n_vocab = info[1].n_vocab;
+    from.n_vocab = info[1].shape.n_vocab;
     from.ctx = *ctx;
     bitnet_status status = kl_measure(r, &from, err);
     term_progress_end(&bar);

@@ -166,8 +166,7 @@ static void judge_items(struct eval_run *r)
 static bitnet_status take_scores(struct eval_run *r, const struct pairs *p, bitnet_engine *e,
                                  const struct eval_settings *o, bitnet_error *err)
 {
-    bitnet_score_options so;
-    bitnet_score_options_init(&so);
+    bitnet_score_options so = {.size = sizeof so};
     so.progress = o->progress;
     so.user = o->progress_user;
     so.n_computed = &r->n_computed;

@@ -38,7 +38,7 @@ static bitnet_status begin(struct writer *w, struct writing *at, bitnet_error *e
     uint32_t flags = BITNET_TOK_SPECIAL | (w->o->add_bos ? BITNET_TOK_BOS : 0);
     const char *prompt = item->options->context;
     BN_TRY(tokens_encode(&ids, &n, w->model, prompt, strlen(prompt), flags, err));
-    bitnet_request_init(&r);
+    bitnet_request_init(&r, sizeof r);
     r.tokens = ids;
     r.n_tokens = n;
     r.max_new_tokens = w->o->max_new_tokens;
@@ -92,7 +92,7 @@ static bitnet_status work(struct writer *w, bitnet_error *err)
     while (w->n_done < n_items) {
         for (size_t i = 0; i < IN_FLIGHT && w->next < n_items; i++)
             if (!w->open[i].id) BN_TRY(begin(w, &w->open[i], err));
-        bitnet_event events[EVENTS];
+        bitnet_event events[EVENTS] = {{.size = sizeof *events}};
         size_t n = EVENTS;
         BN_TRY(bitnet_step(w->engine, events, &n, err));
         for (size_t i = 0; i < n; i++) BN_TRY(take_event(w, &events[i], err));

@@ -16,7 +16,7 @@ static size_t n_inputs;
 
 static struct bn_rng rng;
 
-static int32_t random_token(void) { return (int32_t)bn_rng_below(&rng, info.n_vocab); }
+static int32_t random_token(void) { return (int32_t)bn_rng_below(&rng, info.shape.n_vocab); }
 
 static void add(const int32_t *stem, size_t n_stem, size_t n_context, size_t n)
 {
@@ -64,8 +64,7 @@ struct way {
 
 static bitnet_engine *engine(const struct way *w, bitnet_kv_type kv)
 {
-    bitnet_engine_options o;
-    bitnet_engine_options_init(&o);
+    bitnet_engine_options o = {.size = sizeof o};
     o.threads = w->threads;
     o.max_seqs = w->seqs;
     o.max_batch_tokens = w->batch;
@@ -81,16 +80,18 @@ static bitnet_score_result alone(bitnet_engine *e, const bitnet_score_input *in)
     bitnet_score_result r = {.greedy = 1};
     bitnet_error err = {0};
     size_t n = in->n_tokens - 1;
-    float *logits = calloc(n * info.n_vocab, sizeof *logits);
+    float *logits = calloc(n * info.shape.n_vocab, sizeof *logits);
     assert_non_null(logits);
     if (bitnet_eval(e, 0, in->tokens, n, 0, logits, &err)) fail_msg("%s", err.text);
     bitnet_eval_reset(e, 0, &err);
     for (size_t i = in->n_context - 1; i < n; i++) {
-        const float *row = logits + i * info.n_vocab;
+        const float *row = logits + i * info.shape.n_vocab;
         int32_t next = in->tokens[i + 1], best = 0;
         double sum = 0;
-        for (uint32_t k = 0; k < info.n_vocab; k++) best = row[k] > row[best] ? (int32_t)k : best;
-        for (uint32_t k = 0; k < info.n_vocab; k++) sum += exp((double)row[k] - (double)row[best]);
+        for (uint32_t k = 0; k < info.shape.n_vocab; k++)
+            best = row[k] > row[best] ? (int32_t)k : best;
+        for (uint32_t k = 0; k < info.shape.n_vocab; k++)
+            sum += exp((double)row[k] - (double)row[best]);
         r.logprob += (double)row[next] - (double)row[best] - log(sum);
         r.greedy &= best == next;
     }
@@ -100,9 +101,8 @@ static bitnet_score_result alone(bitnet_engine *e, const bitnet_score_input *in)
 
 static void score(bitnet_engine *e, bitnet_score_result *out, uint64_t *n_computed)
 {
-    bitnet_score_options o;
+    bitnet_score_options o = {.size = sizeof o};
     bitnet_error err = {0};
-    bitnet_score_options_init(&o);
     o.n_computed = n_computed;
     memset(out, 0x55, n_inputs * sizeof *out);
     if (bitnet_score(e, inputs, n_inputs, &o, out, &err)) fail_msg("%s", err.text);
@@ -127,7 +127,7 @@ static void check_ways(bitnet_kv_type kv)
                 assert_true(fabs(r.logprob - first[i].logprob) < 1e-5 * (1 - r.logprob));
                 assert_int_equal(r.greedy, first[i].greedy);
             }
-            assert_int_equal(engine_info(e).kv_pages_free, engine_info(e).kv_pages);
+            assert_int_equal(engine_info(e).kv.pages_free, engine_info(e).kv.pages);
             bitnet_engine_close(e);
         }
     }
@@ -170,17 +170,17 @@ static void test_greedy(void **state)
     const struct way w = {1, 8, 64, 40};
     bitnet_engine *e = engine(&w, BITNET_KV_F16);
     bitnet_error err = {0};
-    float *logits = calloc(info.n_vocab, sizeof *logits);
+    float *logits = calloc(info.shape.n_vocab, sizeof *logits);
     assert_non_null(logits);
     int32_t text[2][24] = {{1}};
     for (int i = 0; i < 23; i++) {
         if (bitnet_eval(e, 0, &text[0][i], 1, 1, logits, &err)) fail_msg("%s", err.text);
-        for (uint32_t k = 1; k < info.n_vocab; k++)
+        for (uint32_t k = 1; k < info.shape.n_vocab; k++)
             if (logits[k] > logits[text[0][i + 1]]) text[0][i + 1] = (int32_t)k;
     }
     bitnet_eval_reset(e, 0, &err);
     memcpy(text[1], text[0], sizeof text[0]);
-    text[1][23] = (text[1][23] + 1) % (int32_t)info.n_vocab;
+    text[1][23] = (text[1][23] + 1) % (int32_t)info.shape.n_vocab;
     n_inputs = 2;
     for (int i = 0; i < 2; i++) inputs[i] = (bitnet_score_input){text[i], 24, 1};
     bitnet_score_result out[2];
@@ -205,9 +205,8 @@ static void test_refused(void **state)
     (void)state;
     struct way w = {1, 8, 64, 40};
     bitnet_score_result out[MAX_TEXTS];
-    bitnet_score_options o;
+    bitnet_score_options o = {.size = sizeof o};
     bitnet_error err = {0};
-    bitnet_score_options_init(&o);
     make_inputs(3);
     bitnet_engine *e = engine(&w, BITNET_KV_F16);
     const bitnet_score_input whole = inputs[2];
@@ -225,7 +224,7 @@ static void test_refused(void **state)
     make_inputs(3);
     o.progress = stop_at_once;
     assert_int_equal(bitnet_score(e, inputs, n_inputs, &o, out, &err), BITNET_E_CANCELLED);
-    assert_int_equal(engine_info(e).kv_pages_free, engine_info(e).kv_pages);
+    assert_int_equal(engine_info(e).kv.pages_free, engine_info(e).kv.pages);
     o.progress = NULL;
     assert_int_equal(bitnet_score(e, inputs, 0, &o, out, &err), BITNET_OK);
     bitnet_engine_close(e);
