@@ -66,8 +66,8 @@
  *    be 0 on input, else BITNET_E_UNSUPPORTED, and is set to 0 on output.
  *  - `reserved` words must be 0 on input, and are 0 on output.
  *  - In an array of such structs the size of the first counts for all.
- * Five small structs have no size and never change: bitnet_error, bitnet_message, bitnet_logit_bias,
- * bitnet_logprob and bitnet_embed_input.
+ * Six small structs have no size and never change: bitnet_error, bitnet_message, bitnet_logit_bias,
+ * bitnet_logprob, bitnet_embed_input and bitnet_score_input.
  */
 #ifndef BITNET_H
 #define BITNET_H
@@ -638,6 +638,7 @@ typedef struct bitnet_score_result {
     double logprob;  /* natural logarithm */
     uint32_t greedy; /* 1: each token is the likeliest where it stands */
     uint32_t reserved_word;
+    uint64_t reserved[2];
 } bitnet_score_result;
 
 typedef struct bitnet_score_options {

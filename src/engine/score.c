@@ -351,8 +351,7 @@ static void prepare(struct scoring *s, size_t *tmp)
     size_t longest = 0;
     for (size_t i = 0; i < s->n_inputs; i++) {
         s->order[i] = i;
-        s->out[i].logprob = 0;
-        s->out[i].greedy = 1;
+        s->out[i] = (bitnet_score_result){.greedy = 1};
         longest = bn_max_size(longest, s->inputs[i].n_tokens);
         s->n_total += s->inputs[i].n_tokens - s->inputs[i].n_context;
     }

@@ -17,7 +17,8 @@ import tempfile
 
 # what knows the layout of structs of bitnet.h; objects of other rooms are taken as they are
 ROOMS = ("api", "engine", "forge", "model")
-NEVER_CHANGE = {"bitnet_error", "bitnet_message", "bitnet_logit_bias", "bitnet_logprob", "bitnet_embed_input"}
+NEVER_CHANGE = {"bitnet_error", "bitnet_message", "bitnet_logit_bias", "bitnet_logprob", "bitnet_embed_input",
+                "bitnet_score_input"}
 # set by the library, and passed to a callback
 GIVEN = {"bitnet_cache_entry"}
 XML = ["--no-corpus-path", "--no-comp-dir-path", "--no-show-locs", "--no-elf-needed"]
