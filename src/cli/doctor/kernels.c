@@ -26,7 +26,7 @@ static size_t rank_of(const char *backend)
 /* The list has all reference versions first, one an operation, then the others. */
 bool doctor_kernel_op(struct doctor_op *out, size_t i, const char *backend)
 {
-    bitnet_kernel_info k;
+    bitnet_kernel_info k = {.size = sizeof k};
     if (!bitnet_kernel_get(i, &k) || strcmp(k.isa, "scalar") != 0) return false;
     *out = (struct doctor_op){.op = k.op};
     for (size_t v = i; bitnet_kernel_get(v, &k) && out->n_compiled < DOCTOR_MAX_VARIANTS; v++) {
