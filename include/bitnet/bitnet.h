@@ -60,8 +60,8 @@
  * library of the same soname:
  *  - Input: members behind `size` take their defaults.
  *  - Output: members behind `size` are not written.
- *  - A size smaller than that of the first version, 0 above all: BITNET_E_ARG, or 0 from functions
- *    that return an int.
+ *  - A size smaller than that of the first version, 0 above all, or of 64 KiB and more: BITNET_E_ARG,
+ *    or 0 from functions that return an int.
  *  - A size larger than the library knows (the program is newer): what the library does not know must
  *    be 0 on input, else BITNET_E_UNSUPPORTED, and is set to 0 on output.
  *  - `reserved` words must be 0 on input, and are 0 on output.

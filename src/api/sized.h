@@ -53,8 +53,14 @@ static inline size_t bn_sized_common(const struct bn_sized *t, size_t size)
     return size < t->known ? size : t->known;
 }
 
+/* No struct of any version is as large: such a size was never set, and is not to be written to. */
+enum { BN_SIZE_ABSURD = 1 << 16 };
+
 static inline bitnet_status bn_sized_check(const struct bn_sized *t, size_t size, bitnet_error *err)
 {
+    if (size >= BN_SIZE_ABSURD)
+        return bn_fail(err, BITNET_E_ARG, "%s.size is %zu: it was not set to sizeof", t->name,
+                       size);
     if (size >= t->first) return BITNET_OK;
     return bn_fail(err, BITNET_E_ARG, "%s.size is %zu; at least %zu is possible: set it to sizeof",
                    t->name, size, t->first);

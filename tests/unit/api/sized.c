@@ -108,6 +108,25 @@ static void output_of_every_size(void **state)
     }
 }
 
+/* A size that nobody has set may be anything; a large one is not followed. */
+static void a_size_that_was_never_set(void **state)
+{
+    (void)state;
+    const struct known from = {.size = sizeof from};
+    struct known got = {.size = sizeof got, .a = 1};
+    for (size_t size = BN_SIZE_ABSURD; size; size <<= 1) {
+        bitnet_error err;
+        struct program p = program_of(sizeof p), before;
+        p.size = size;
+        before = p;
+        assert_int_equal(bn_sized_read(&type, &got, &p, &err), BITNET_E_ARG);
+        assert_int_equal(bn_sized_write(&type, &p, &from, &err), BITNET_E_ARG);
+        assert_non_null(strstr(err.text, "not set"));
+        assert_memory_equal(&p, &before, sizeof p);
+        assert_int_equal(got.a, 1);
+    }
+}
+
 static void defaults_of_every_size(void **state)
 {
     (void)state;
@@ -140,9 +159,9 @@ static void sizes_come_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(input_of_every_size),  cmocka_unit_test(input_that_is_not_known),
-        cmocka_unit_test(output_of_every_size), cmocka_unit_test(defaults_of_every_size),
-        cmocka_unit_test(sizes_come_first),
+        cmocka_unit_test(input_of_every_size),       cmocka_unit_test(input_that_is_not_known),
+        cmocka_unit_test(output_of_every_size),      cmocka_unit_test(defaults_of_every_size),
+        cmocka_unit_test(a_size_that_was_never_set), cmocka_unit_test(sizes_come_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
