@@ -238,8 +238,8 @@ bitnet_status bn_engine_step(struct bitnet_engine *e, const bitnet_event **event
     if (!room) return bn_fail(err, BITNET_E_ARG, "room for 0 events; at least 1 is needed");
     BN_TRY(bn_model_check(e->m, err));
     if (e->next_event == e->n_events) BN_TRY(compute_step(e, err));
-    *events = e->events + e->next_event;
     *n = bn_min_size(room, e->n_events - e->next_event);
+    *events = *n ? e->events + e->next_event : NULL;
     e->next_event += *n;
     return BITNET_OK;
 }

@@ -6,9 +6,9 @@ import subprocess
 
 from tap import Skipped
 
-COMMANDS = ["run", "chat", "serve", "batch", "tokenize", "embed", "logits", "perplexity", "inspect", "convert",
-            "cache", "synth", "bench", "profile", "loadtest", "doctor", "version"]
-PLANNED = ["eval", "prune", "calibrate"]
+COMMANDS = ["run", "chat", "serve", "batch", "tokenize", "embed", "logits", "perplexity", "eval", "inspect",
+            "convert", "cache", "synth", "bench", "profile", "loadtest", "doctor", "version"]
+PLANNED = ["prune", "calibrate"]
 
 
 def options(help_text):
