@@ -5,7 +5,6 @@ writes is whole, or is not there.
 
 usage: allocations.py BITNET FAIL_ALLOC.so DATA [--most N]      output is TAP; N allocations of a case are tried [all]
 """
-import argparse
 import json
 import pathlib
 import re
@@ -112,14 +111,7 @@ def cases(bitnet, folder, data):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("bitnet")
-    p.add_argument("preload")
-    p.add_argument("data", type=pathlib.Path)
-    p.add_argument("--most", type=int, help="allocations of a case that are tried, evenly spread [all]")
-    p.add_argument("--only", default="", help="cases whose name has this in it")
-    p.add_argument("-n", type=int, default=1, help="allocations in a row that fail")
-    args = p.parse_args()
+    args = fail_alloc.arguments()
     with tempfile.TemporaryDirectory(prefix="bitnet-alloc-") as folder:
         folder = pathlib.Path(folder)
         fail = fail_alloc.FailAlloc(args.preload, folder / "orders")

@@ -6,7 +6,6 @@ answered as ever.
 
 usage: allocations_server.py BITNET FAIL_ALLOC.so DATA [--most N]      output is TAP; N allocations of a case are tried [all]
 """
-import argparse
 import json
 import pathlib
 import re
@@ -367,14 +366,7 @@ def cases(args, folder):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("bitnet")
-    p.add_argument("preload")
-    p.add_argument("data", type=pathlib.Path)
-    p.add_argument("--most", type=int, help="allocations of a case that are tried, evenly spread [all]")
-    p.add_argument("--only", default="", help="cases whose name has this in it")
-    p.add_argument("-n", type=int, default=1, help="allocations in a row that fail")
-    args = p.parse_args()
+    args = fail_alloc.arguments()
     with tempfile.TemporaryDirectory(prefix="bitnet-alloc-") as folder:
         folder = pathlib.Path(folder)
         fail_alloc.small_folder(args.data, folder / "small")

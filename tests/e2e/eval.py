@@ -344,6 +344,9 @@ def refused():
         rc = 2 if words in ("no task 'nonsense'", "nothing to run") else 1
         said = run("eval", *args, "--data", data, rc=rc)
         assert words in said, said
+    # a report that cannot be written is noticed before the model is looked for
+    said = run("eval", "no-such-model.gguf", "--file", data / "own.jsonl", "--json-report", data / "no" / "a.json", rc=1)
+    assert "a.json" in said and "no-such-model" not in said, said
     bad = data / "bad.jsonl"
     for text, words in [("{\"query\": 1}\n", "line 1"), ("", "no items"), ("{\"query\": \"a\", \"choices\": [\"b\"], \"gold\": 3}\n",
                         "number 3 of 1"), ("nonsense\n", "line 1")]:

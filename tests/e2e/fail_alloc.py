@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of failing allocations share: orders to fail_alloc.c, a small folder to open, and their table."""
+import argparse
 import json
 import mmap
 import os
@@ -57,6 +58,17 @@ class Table:
         for name, *numbers in self.rows:
             comment(f"{name:28}" + "".join(f"{n:>12}" for n in numbers))
         return self.tap.end()
+
+
+def arguments():
+    p = argparse.ArgumentParser()
+    p.add_argument("bitnet")
+    p.add_argument("preload")
+    p.add_argument("data", type=pathlib.Path)
+    p.add_argument("--most", type=int, help="allocations of a case that are tried, evenly spread [all]")
+    p.add_argument("--only", default="", help="cases whose name has this in it")
+    p.add_argument("-n", type=int, default=1, help="allocations in a row that fail")
+    return p.parse_args()
 
 
 def some(total, most):

@@ -186,12 +186,11 @@ static uint32_t context_of(const struct eval_config *c, const bitnet_model *m, u
 
 static bool data_folder(char out[PATH_BYTES], const char *typed)
 {
-    const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    char folder[PATH_BYTES];
     int n = -1;
     if (strcmp(typed, "auto") != 0) n = snprintf(out, PATH_BYTES, "%s", typed);
-    else if (xdg && *xdg == '/') n = snprintf(out, PATH_BYTES, "%s/bitnet/eval", xdg);
-    else if (home && *home == '/')
-        n = snprintf(out, PATH_BYTES, "%s/.local/share/bitnet/eval", home);
+    else if (user_folder(folder, sizeof folder, "XDG_DATA_HOME", ".local/share"))
+        n = snprintf(out, PATH_BYTES, "%s/eval", folder);
     return n > 0 && n < PATH_BYTES;
 }
 
@@ -216,14 +215,12 @@ struct job {
     const char *name;
 };
 
-static int add_tasks(struct job *jobs, size_t *n, const struct eval_config *c, const char *folder,
-                     char *names)
+static int add_tasks(struct job *jobs, size_t *n, const char *folder, char *names)
 {
     bool all = strcmp(names, "all") == 0;
     for (const struct eval_task *t = eval_tasks; all && t->name; t++)
         if (eval_task_ready(t, folder)) jobs[(*n)++] = (struct job){.task = t, .name = t->name};
     if (all && !*n) return term_fail_text("'%s' has no data file of any task; see --list", folder);
-    (void)c;
     for (char *rest = names, *name; !all && (name = strsep(&rest, ",")) && *n < TASKS_MAX;) {
         const struct eval_task *t = eval_task_find(name);
         if (!t) return term_usage("eval", "there is no task '%s'; --list shows them", name);
@@ -237,7 +234,7 @@ static int find_jobs(struct job *jobs, size_t *n, const struct eval_config *c, c
 {
     *n = 0;
     if (names) {
-        int code = add_tasks(jobs, n, c, folder, names);
+        int code = add_tasks(jobs, n, folder, names);
         if (code != EXIT_DONE) return code;
     }
     for (size_t i = 0; i < c->files.n && *n < TASKS_MAX; i++)
@@ -306,26 +303,39 @@ static struct bn_json *begin_report(const bitnet_model *m)
     return report;
 }
 
-static bitnet_status write_text(const char *path, char *text, bitnet_error *err)
+/* Files that are wanted: opened before the work, so that a bad path costs nothing. */
+struct outputs {
+    struct bn_out report, page;
+};
+
+static bitnet_status open_outputs(struct outputs *out, const struct eval_config *c,
+                                  bitnet_error *err)
 {
-    struct bn_out out;
-    if (!text) return bn_fail_nomem(err, 0, "a report");
-    bitnet_status status = bn_out_open(&out, path, true, err);
-    if (status == BITNET_OK) {
-        status = bn_out_end(&out, text, strlen(text), err);
-        bn_out_close(&out);
-    }
+    if (c->json_report) BN_TRY(bn_out_open(&out->report, c->json_report, true, err));
+    return c->page ? bn_out_open(&out->page, c->page, true, err) : BITNET_OK;
+}
+
+static void close_outputs(struct outputs *out)
+{
+    bn_out_close(&out->report);
+    bn_out_close(&out->page);
+}
+
+static bitnet_status write_text(struct bn_out *out, char *text, bitnet_error *err)
+{
+    bitnet_status status =
+        text ? bn_out_end(out, text, strlen(text), err) : bn_fail_nomem(err, 0, "a report");
     free(text);
     return status;
 }
 
-static int finish_report(struct bn_json *report, const struct eval_config *c)
+static int finish_report(struct bn_json *report, struct outputs *out, const struct eval_config *c)
 {
     bitnet_error err = {0};
     bitnet_status status = BITNET_OK;
     if (c->json_report)
-        status = write_text(c->json_report, bn_json_dump(report, BN_JSON_INDENT(1)), &err);
-    if (status == BITNET_OK && c->page) status = write_text(c->page, eval_page(report), &err);
+        status = write_text(&out->report, bn_json_dump(report, BN_JSON_INDENT(1)), &err);
+    if (status == BITNET_OK && c->page) status = write_text(&out->page, eval_page(report), &err);
     if (status != BITNET_OK) {
         bn_json_free(report);
         return term_fail(&err);
@@ -347,7 +357,9 @@ static int run_tasks(struct eval_config *c, const char *model)
     bitnet_model *m = NULL;
     bitnet_engine *e = NULL;
     bitnet_error err = {0};
+    struct outputs out = {{.fd = -1}, {.fd = -1}};
     struct bn_json *report = NULL, *tasks = bn_json_array();
+    if (code == EXIT_DONE && open_outputs(&out, c, &err) != BITNET_OK) code = term_fail(&err);
     if (code == EXIT_DONE) code = model_open(&m, model, &c->model, c->head, "dense", "eval");
     if (code == EXIT_DONE &&
         open_engine(&e, c, m, context_of(c, m, CTX_DEFAULT), MAX_SEQS, &err) != BITNET_OK)
@@ -357,8 +369,9 @@ static int run_tasks(struct eval_config *c, const char *model)
     if (code == EXIT_DONE) {
         report = begin_report(m);
         bn_json_set(report, "tasks", bn_json_ref(tasks));
-        code = finish_report(report, c);
+        code = finish_report(report, &out, c);
     }
+    close_outputs(&out);
     bn_json_free(tasks);
     bitnet_engine_close(e);
     bitnet_model_close(m);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * eval.h: the parts of `bitnet eval`. tasks.c knows the tasks and finds their files; read.c makes items
- * of them; pairs.c turns items into tokens; score.c has the model judge them; result.c adds up, with
- * errors; report.c shows it; diff.c compares two results.
+ * eval.h: the parts of `bitnet eval`. tasks.c knows the tasks and finds their files; read.c and
+ * tables.c make items of them; score.c turns items into tokens and has the model judge them, write.c has it
+ * write answers; result.c adds up, with errors; report.c shows it; diff.c compares two results; kl.c
+ * compares distributions.
  *
  *   files --> items (context, choices, which is right) --> pairs of tokens --> log-likelihoods --> figures
  *

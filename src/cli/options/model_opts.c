@@ -10,14 +10,21 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+bool user_folder(char *out, size_t n, const char *variable, const char *below_home)
+{
+    const char *xdg = getenv(variable), *home = getenv("HOME");
+    int len = -1;
+    if (xdg && *xdg == '/') len = snprintf(out, n, "%s/bitnet", xdg);
+    else if (home && *home == '/') len = snprintf(out, n, "%s/%s/bitnet", home, below_home);
+    return len > 0 && (size_t)len < n;
+}
+
 bool cache_folder(char out[CACHE_PATH_BYTES], const char *typed)
 {
-    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n = -1;
     if (strcmp(typed, "off") == 0) return false;
-    if (strcmp(typed, "auto") != 0) n = snprintf(out, CACHE_PATH_BYTES, "%s", typed);
-    else if (xdg && *xdg == '/') n = snprintf(out, CACHE_PATH_BYTES, "%s/bitnet", xdg);
-    else if (home && *home == '/') n = snprintf(out, CACHE_PATH_BYTES, "%s/.cache/bitnet", home);
+    if (strcmp(typed, "auto") == 0)
+        return user_folder(out, CACHE_PATH_BYTES, "XDG_CACHE_HOME", ".cache");
+    int n = snprintf(out, CACHE_PATH_BYTES, "%s", typed);
     return n > 0 && n < CACHE_PATH_BYTES;
 }
 

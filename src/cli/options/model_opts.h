@@ -158,6 +158,9 @@ bitnet_status model_engine_open(bitnet_engine **out, const bitnet_model *m,
 void model_seqs_options(bitnet_engine_options *out, const struct seqs_opts *s);
 void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv);
 
+/* The program's folder of one kind: in $VARIABLE, else below the home folder. false: there is none. */
+bool user_folder(char *out, size_t n, const char *variable, const char *below_home);
+
 /* Where packed copies of models are kept. typed: "auto", "off" or a folder. false: there is none. */
 enum { CACHE_PATH_BYTES = 4096 };
 bool cache_folder(char out[CACHE_PATH_BYTES], const char *typed);
