@@ -836,6 +836,40 @@ BITNET_API bitnet_status bitnet_perplexity(bitnet_engine *e, const int32_t *toke
                                            const bitnet_ppl_options *o, bitnet_ppl_result *result,
                                            bitnet_error *err);
 
+/* --- divergence ---
+ * The harm that a setting or another model does: how far its distributions of the next token are from
+ * those of a base. Errors are standard errors. */
+typedef struct bitnet_divergence {
+    size_t size;
+    uint64_t n_positions;
+    double kl_mean, kl_mean_error, kl_median, kl_p99, kl_max; /* KL(base || other), in nats */
+    double same_top, same_top_error; /* share of positions where both prefer the same token */
+    double ppl_base, ppl, ppl_ratio, ppl_ratio_error; /* the last: of the paired difference */
+    uint64_t ns;
+} bitnet_divergence;
+
+/* Log-probabilities of the base at a position that counts, out[n_vocab]; row: counted from 0. */
+typedef void (*bitnet_base_fn)(void *user, size_t row, double *out);
+
+typedef struct bitnet_compare_options {
+    size_t size;
+    uint32_t ctx_tokens; /* of a window; 0: 512, or the engine's context if smaller */
+    uint32_t reserved_word;
+    /* in place of the first engine: its rows come from elsewhere */
+    bitnet_base_fn base;
+    void *base_user;
+    double
+        base_least; /* below 0: log-probabilities of the base that are not above it are left out */
+    bitnet_progress_fn progress;
+    void *progress_user;
+} bitnet_compare_options;
+/* Whole windows of the text, of which the positions from the middle on count. Sequence 0 of bitnet_eval
+ * is used. base: NULL with the option of that name. */
+BITNET_API bitnet_status bitnet_compare(bitnet_engine *base, bitnet_engine *other,
+                                        const int32_t *tokens, size_t n_tokens,
+                                        const bitnet_compare_options *o, bitnet_divergence *result,
+                                        bitnet_error *err);
+
 /* --- health ---
  * Signs that something is wrong with a model, a machine or a way of sampling. Which values are good and
  * which are not depends on the model: docs/serve/health.md. */
