@@ -332,6 +332,16 @@ bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_f
 uint32_t bn_engine_ctx(const struct bitnet_engine *e) { return e->ctx; }
 const struct bn_model *bn_engine_model(const struct bitnet_engine *e) { return e->m; }
 
+bitnet_status bn_engine_watch(struct bitnet_engine *e, bitnet_error *err)
+{
+    return bn_forward_watch(e->forward, err);
+}
+
+const struct bn_census *bn_engine_census(const struct bitnet_engine *e)
+{
+    return bn_forward_census(e->forward);
+}
+
 /* ------------------------------------------------------------------ bitnet_eval */
 
 bool bn_engine_forward(struct bitnet_engine *e, size_t n, float *logits)
