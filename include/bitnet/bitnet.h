@@ -326,7 +326,8 @@ struct bitnet_model_options {
     /* "auto", "exact", "screened": whether to make a copy of the output head of twice 2 bits a
      * weight, which lets greedy requests read a sixth of a 16-bit one, with the same tokens. auto:
      * for heads of at least 16384 rows and 4 bits a weight; exact: never, which saves the memory.
-     * "int8": a copy rounded to 8 bits, for engines that ask for it */
+     * "int8": a copy rounded to 8 bits, for engines that ask for it; "plan": what the plan says, else
+     * exact. auto follows a plan, too */
     const char *head;
     /* "auto", "dense", "skip": whether to make copies of the feed-forward matrices of which decoding
      * can read parts, leaving out what is multiplied by zero; the results are the same. Only for
@@ -358,6 +359,11 @@ struct bitnet_model_options {
     uint64_t cache_max_bytes; /* of all that is kept; what was used longest ago goes. 0: 20 GiB */
     uint32_t cache_read_only; /* 1: nothing is added to the folder */
     uint32_t verify;          /* 1: packed weights are checked before this call returns */
+
+    /* the plan of the model's engines (docs/tune/plan.md): JSON text, which begins with '{', or the path
+     * of a file; NULL: the one that the model's file holds, if any; "off": none. Options that are given
+     * count more than a plan */
+    const char *plan;
 };
 
 typedef struct bitnet_model_shape {
@@ -413,6 +419,8 @@ typedef struct bitnet_model_info {
     uint64_t load_ns;       /* time bitnet_model_open took              */
     bitnet_model_shape shape;
     bitnet_model_memory memory;
+    const char *plan;  /* of its engines: "off", "given" or "file" */
+    uint64_t checksum; /* of shape, norms and parts of the embedding: what a plan is tied to */
 } bitnet_model_info;
 BITNET_API bitnet_status bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
 
@@ -476,7 +484,7 @@ struct bitnet_engine_options {
      * sampling can use, if the model has the copy for it. auto: screened where the model has the
      * copy and at least 16384 rows. The tokens are the same. "int8": all logits from a copy of the
      * head rounded to 8 bits, if the model has it; they are close to the exact ones, not the same.
-     * Never taken by auto. */
+     * Taken by auto only where a plan says so. "plan": what the plan says, else exact. */
     const char *head;
     /* "auto": a token decoded alone takes parts of feed-forward matrices where the model has the
      * copies and few enough of their inputs are not zero; "dense": never; "skip": wherever there are
@@ -495,6 +503,7 @@ struct bitnet_engine_options {
     /* 1, for measurements, not of hybrids: the KV cache is full of random keys and values from the
      * beginning, and prompts count as read but for their last tokens, up to a page of them. */
     uint32_t random_kv;
+    const char *plan; /* as in bitnet_model_options; NULL: the model's */
 };
 
 /* Everything that the first tokens would otherwise wait for: threads run, pages of weights, caches and
@@ -569,6 +578,12 @@ typedef struct bitnet_ffn_info {
     uint64_t reserved[8];
 } bitnet_ffn_info;
 
+typedef struct bitnet_plan_info {
+    const char *from; /* "off", "given" or "file" */
+    const char *text; /* what it saves, "codes in 8 layers, values in 10 layers, head int8" */
+    uint64_t reserved[6];
+} bitnet_plan_info;
+
 typedef struct bitnet_engine_info {
     size_t size;
     uint32_t threads, pinned; /* pinned: bound to a CPU */
@@ -585,6 +600,7 @@ typedef struct bitnet_engine_info {
     bitnet_draft_info draft;
     bitnet_head_info head;
     bitnet_ffn_info ffn;
+    bitnet_plan_info plan;
 } bitnet_engine_info;
 BITNET_API bitnet_status bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 

@@ -12,10 +12,23 @@
 
 /* ------------------------------------------------------------------ options */
 
+static bitnet_status choose_plan(struct bitnet_engine *e, const char *plan, bitnet_error *err)
+{
+    e->savings = e->m->savings;
+    if (plan) {
+        BN_TRY(bn_savings_open(&e->own_savings, e->m, plan, err));
+        BN_TRY(bn_savings_check(e->own_savings, e->m, err));
+        e->savings = e->own_savings;
+    }
+    if (e->savings) bn_savings_describe(e->savings_text, sizeof e->savings_text, e->savings, e->m);
+    return BITNET_OK;
+}
+
 static bitnet_status choose_head(struct bitnet_engine *e, const char *name, bitnet_error *err)
 {
     const struct bn_model *m = e->m;
     BN_TRY(bn_head_mode_parse(&e->head, name, err));
+    e->head = bn_savings_head(e->savings, e->head);
     if (e->head == BN_HEAD_SCREENED && !m->screen.coarse.data)
         return bn_fail(err, BITNET_E_STATE,
                        "a screened head needs a model opened with head 'screened'");
@@ -172,6 +185,7 @@ static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_opt
 {
     enum bn_ffn_mode ffn;
     BN_TRY(bn_ffn_mode_parse(&ffn, o->ffn, err));
+    BN_TRY(choose_plan(e, o->plan, err));
     BN_TRY(choose_head(e, o->head, err));
     BN_TRY(choose_sizes(e, o, err));
     BN_TRY(choose_draft(e, o, err));
@@ -237,6 +251,7 @@ void bn_engine_close(struct bitnet_engine *e)
     bn_states_close(&e->states);
     bn_pool_close(e->pool);
     bn_prof_close(e->prof);
+    free(e->own_savings);
     free(e);
 }
 
@@ -317,6 +332,8 @@ void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     request_info(e, info);
     head_info(e, info);
     bn_ffn_info(bn_forward_ffn(e->forward), info);
+    info->plan.from = bn_savings_from(e->savings);
+    info->plan.text = e->savings_text;
 }
 
 bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_ffn_layer *info)

@@ -4,6 +4,7 @@
 #include "model/image/cache.h"
 #include "model/ffn/ffn.h"
 #include "model/head/head.h"
+#include "model/savings.h"
 
 #include "base/threads/bandwidth.h"
 #include "base/switch.h"
@@ -58,6 +59,7 @@ static bitnet_status choose_activations(struct bn_model *m, const char *name, bi
     bool by_default = !name || strcmp(name, "auto") == 0;
     bool floats = m->config.act_quant == BN_AQ_F32;
     *a = m->config.act_quant;
+    m->activations_given = !by_default;
     if (by_default && !floats) return BITNET_OK;
     if (by_default || strcmp(name, "int16") == 0) *a = BN_AQ_INT16_GROUPS;
     else if (strcmp(name, "int8") == 0) *a = floats ? BN_AQ_INT8_GROUPS : BN_AQ_INT8;
@@ -231,12 +233,16 @@ static bitnet_status open_weights(struct bn_model *m, const bitnet_model_options
 {
     BN_TRY(bn_config_read(&m->config, &m->source, &m->note, err));
     BN_TRY(choose_activations(m, o->activations, err));
+    BN_TRY(bn_savings_open(&m->savings, m, o->plan, err));
+    head = bn_savings_head(m->savings, head);
     struct bn_pool *pool;
     BN_TRY(open_pool(&pool, m, o->threads, err));
     bitnet_status s = choose_layout(m, o->layout, bn_pool_threads(pool), err);
     if (s == BITNET_OK) s = load_weights(m, o, pool, head, ffn, err);
     if (s == BITNET_OK) m->near_bytes = bn_place_near(m, pool);
     bn_pool_close(pool);
+    if (s == BITNET_OK) s = bn_model_checksum(&m->checksum, m, err);
+    if (s == BITNET_OK) s = bn_savings_check(m->savings, m, err);
     if (s == BITNET_OK) s = bn_source_fetch_end(&m->source, err);
     if (s == BITNET_OK) s = bn_memory_settle(m, err);
     if (s != BITNET_OK) return s;
@@ -316,6 +322,7 @@ void bn_model_close(struct bn_model *m)
     bn_numa_close(m->numa);
     bn_buf_free(&m->note);
     bn_source_close(&m->source);
+    free(m->savings);
     free(m);
 }
 

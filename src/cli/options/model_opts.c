@@ -92,6 +92,13 @@ const struct opt model_opts_table[] = {
      .offset = offsetof(struct model_opts, activations),
      .initial = "auto",
      .choices = "auto|int16|int8|f32"},
+    {.kind = OPT_STR,
+     .name = "plan",
+     .metavar = "FILE",
+     .help = "compute by this plan of 'bitnet calibrate'; auto: the one in the model's file, if "
+             "any; off: none; other options count more than a plan",
+     .offset = offsetof(struct model_opts, plan),
+     .initial = "auto"},
     {.kind = OPT_CHOICE,
      .name = "i2s-layout",
      .help = "layout of I2_S tensors in the file, if it is known to differ",
@@ -417,6 +424,7 @@ void model_options(bitnet_model_options *out, const struct model_opts *o, const 
     out->prefetch_bytes = o->prefetch_bytes == 1 ? BITNET_OFF : (int32_t)o->prefetch_bytes;
     out->numa = o->numa;
     out->verify = o->verify;
+    out->plan = strcmp(o->plan, "auto") == 0 ? NULL : o->plan;
     out->head = head;
     out->ffn = ffn;
 }

@@ -17,7 +17,7 @@ extern const struct opt model_path_table[];
 
 struct model_opts {
     const char *model, *backend, *activations, *i2s_layout, *layout, *pin, *cpus, *hugepages, *numa,
-        *tuning, *cache;
+        *tuning, *cache, *plan;
     uint32_t threads, prefetch_bytes;
     uint64_t cache_min_bytes, cache_max_bytes;
     bool mlock, no_mmap, no_cache, verify;
