@@ -9,7 +9,7 @@
 enum { BIN_SHIFT = 20, BIN_FIRST = (127 - 16) << 3, CODE_ZERO = 128 };
 
 struct layer {
-    struct bn_census_counts inputs[BN_CENSUS_INPUTS];
+    struct bn_census_counts inputs[BN_N_INPUTS];
     struct bn_census_gates gates;
 };
 
@@ -51,7 +51,7 @@ static float largest_of(const float *x, size_t n)
     return most;
 }
 
-void bn_census_row(struct bn_census *c, uint32_t worker, uint32_t layer, enum bn_census_input which,
+void bn_census_row(struct bn_census *c, uint32_t worker, uint32_t layer, enum bn_savings_input which,
                    const float *x, const int8_t *q8, size_t n)
 {
     struct bn_census_counts *k = &c->layers[worker * c->n_layer + layer].inputs[which];
@@ -94,7 +94,7 @@ void bn_census_gate_row(struct bn_census *c, uint32_t worker, uint32_t layer, co
 /* ------------------------------------------------------------------ what was counted */
 
 void bn_census_get(struct bn_census_counts *out, const struct bn_census *c, uint32_t layer,
-                   enum bn_census_input which)
+                   enum bn_savings_input which)
 {
     *out = (struct bn_census_counts){0};
     for (uint32_t w = 0; w < c->n_workers; w++) {

@@ -5,15 +5,7 @@
 #ifndef BN_MODEL_CENSUS_H
 #define BN_MODEL_CENSUS_H
 
-#include "base/status.h"
-
-enum bn_census_input {
-    BN_CENSUS_MIXER,     /* of q, k and v; or of a delta net's projections but the last */
-    BN_CENSUS_MIXER_OUT, /* of o; or of the last one */
-    BN_CENSUS_GATE_UP,
-    BN_CENSUS_DOWN,
-    BN_CENSUS_INPUTS
-};
+#include "model/savings.h"
 
 enum {
     BN_CENSUS_CODES = 256, /* -128 to 127 */
@@ -37,14 +29,14 @@ bitnet_status bn_census_open(struct bn_census **out, uint32_t n_layer, uint32_t 
                              bitnet_error *err);
 void bn_census_close(struct bn_census *c);
 /* By a worker: one row x[n] and its int8 codes; q8 NULL: it has none, and is rounded as int8 would. */
-void bn_census_row(struct bn_census *c, uint32_t worker, uint32_t layer, enum bn_census_input which,
+void bn_census_row(struct bn_census *c, uint32_t worker, uint32_t layer, enum bn_savings_input which,
                    const float *x, const int8_t *q8, size_t n);
 void bn_census_gate_row(struct bn_census *c, uint32_t worker, uint32_t layer, const float *gate,
                         size_t n);
 
 /* Those of all workers. */
 void bn_census_get(struct bn_census_counts *out, const struct bn_census *c, uint32_t layer,
-                   enum bn_census_input which);
+                   enum bn_savings_input which);
 void bn_census_get_gates(struct bn_census_gates *out, const struct bn_census *c, uint32_t layer);
 
 /* Entropy of the codes in bits. */

@@ -498,7 +498,7 @@ static struct bn_range counted(const struct bn_forward *f, uint32_t il, uint32_t
     return bn_pool_share(f->pool, worker, f->n, 1);
 }
 
-static void count_input(struct bn_forward *f, uint32_t il, enum bn_census_input which,
+static void count_input(struct bn_forward *f, uint32_t il, enum bn_savings_input which,
                         const struct input *in, size_t cols, uint32_t worker)
 {
     struct bn_range r = counted(f, il, worker);
@@ -526,7 +526,7 @@ static void attend(struct bn_forward *f, uint32_t il, uint32_t worker)
     const float *const *ng = layer->in_norm;
     struct recipe r = recipe_of(layer, Q, V, f->x, n_embd, layer->attn_norm, n_embd);
     const struct input *in = prepare(f, &r, worker);
-    count_input(f, il, BN_CENSUS_MIXER, in, n_embd, worker);
+    count_input(f, il, BN_IN_MIXER, in, n_embd, worker);
     project_all(f, f->q, layer, Q, in, worker);
     in = next_input(f, in, r, ng[K], worker);
     project_all(f, f->k, layer, K, in, worker);
@@ -547,7 +547,7 @@ static void mix_delta(struct bn_forward *f, uint32_t il, uint32_t worker)
     struct recipe r =
         recipe_of(layer, DELTA_QKV, DELTA_BETA, f->x, n_embd, layer->attn_norm, n_embd);
     const struct input *in = prepare(f, &r, worker);
-    count_input(f, il, BN_CENSUS_MIXER, in, n_embd, worker);
+    count_input(f, il, BN_IN_MIXER, in, n_embd, worker);
     project_all(f, f->qkv, layer, DELTA_QKV, in, worker);
     project_all(f, f->z, layer, DELTA_Z, in, worker);
     project_all(f, f->alpha, layer, DELTA_ALPHA, in, worker);
@@ -579,19 +579,19 @@ static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
     bn_pool_barrier(f->pool, worker);
     struct recipe r = recipe_of(layer, last, last, f->att, f->mix_dim, layer->attn_sub_norm, mixed);
     const struct input *in = prepare(f, &r, worker);
-    count_input(f, il, BN_CENSUS_MIXER_OUT, in, mixed, worker);
+    count_input(f, il, BN_IN_MIXER_OUT, in, mixed, worker);
     project_residual(f, layer, last, in, worker);
     bn_pool_barrier(f->pool, worker);
 
     r = recipe_of(layer, GATE, UP, f->x, n_embd, layer->ffn_norm, n_embd);
     in = prepare(f, &r, worker);
-    count_input(f, il, BN_CENSUS_GATE_UP, in, n_embd, worker);
+    count_input(f, il, BN_IN_GATE_UP, in, n_embd, worker);
     gated_up(f, il, in, &r, worker);
     bn_pool_barrier(f->pool, worker);
     count_gates(f, il, worker);
     r = recipe_of(layer, DOWN, DOWN, f->up, n_ff, layer->ffn_sub_norm, n_ff);
     in = prepare(f, &r, worker);
-    count_input(f, il, BN_CENSUS_DOWN, in, n_ff, worker);
+    count_input(f, il, BN_IN_DOWN, in, n_ff, worker);
     if (f->activity.due && worker == 0) note_activity(f, il, in);
     project_down(f, il, in, worker);
     bn_pool_barrier(f->pool, worker);
