@@ -886,6 +886,38 @@ BITNET_API bitnet_status bitnet_compare(bitnet_engine *base, bitnet_engine *othe
                                         const bitnet_compare_options *o, bitnet_divergence *result,
                                         bitnet_error *err);
 
+/* --- calibration ---
+ * A plan (docs/tune/plan.md) for a model, made from a text: docs/tune/calibrate.md. */
+typedef struct bitnet_calibrate_options {
+    size_t size;
+    const int32_t *tokens; /* samples of sample_tokens each; every second one is held out */
+    size_t n_tokens;
+    double kl_budget; /* mean KL divergence that the plan may cause, in nats; 0: it saves nothing */
+    double entropy_bits; /* above 0, instead: inputs whose codes have less entropy get a saving */
+    const char
+        *savings; /* "codes,gates,keys,values,state,activations,head" or some of these; NULL: all */
+    uint64_t memory_bytes;  /* for logits of the untouched model; 0: 256 MiB */
+    uint32_t sample_tokens; /* 0: 128, or the model's context if smaller */
+    uint32_t threads;       /* 0: usable cores */
+    uint32_t
+        context_tokens; /* behind a token whose cost is reckoned; 0: half the model's, at most 2048 */
+    uint32_t reserved_word;
+    const double
+        *curve; /* budgets whose plans are judged as well, beside even steps in all layers */
+    size_t n_curve;
+    bitnet_progress_fn progress; /* in tokens */
+    void *progress_user;
+} bitnet_calibrate_options;
+typedef struct bitnet_calibration bitnet_calibration;
+/* The model may have a plan; it counts for nothing here. An int8 head is among the choices if the model
+ * was opened with that copy. */
+BITNET_API bitnet_status bitnet_calibrate(bitnet_calibration **out, const bitnet_model *m,
+                                          const bitnet_calibrate_options *o, bitnet_error *err);
+BITNET_API void bitnet_calibration_close(bitnet_calibration *c);             /* NULL is fine */
+BITNET_API const char *bitnet_calibration_plan(const bitnet_calibration *c); /* as JSON */
+/* What was measured, as JSON: layers, savings with their harm, promised and held-out divergence. */
+BITNET_API const char *bitnet_calibration_report(const bitnet_calibration *c);
+
 /* --- health ---
  * Signs that something is wrong with a model, a machine or a way of sampling. Which values are good and
  * which are not depends on the model: docs/serve/health.md. */

@@ -198,7 +198,8 @@ static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_opt
                                          .head = {.screened = e->head == BN_HEAD_SCREENED,
                                                   .int8 = e->head == BN_HEAD_INT8,
                                                   .max_screened = e->max_rows},
-                                         .ffn = ffn};
+                                         .ffn = ffn,
+                                         .savings = e->savings};
     BN_TRY(bn_forward_open(&e->forward, e->m, e->pool, &forward, &e->backing, err));
     BN_TRY(bn_engine_open_sched(e, o->itl_target_ms * UINT64_C(1000000), err));
     return open_scratch(e, err);

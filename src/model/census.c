@@ -51,8 +51,8 @@ static float largest_of(const float *x, size_t n)
     return most;
 }
 
-void bn_census_row(struct bn_census *c, uint32_t worker, uint32_t layer, enum bn_savings_input which,
-                   const float *x, const int8_t *q8, size_t n)
+void bn_census_row(struct bn_census *c, uint32_t worker, uint32_t layer,
+                   enum bn_savings_input which, const float *x, const int8_t *q8, size_t n)
 {
     struct bn_census_counts *k = &c->layers[worker * c->n_layer + layer].inputs[which];
     float most = largest_of(x, n), scale = most > 0 ? 127 / most : 0;

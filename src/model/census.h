@@ -14,9 +14,9 @@ enum {
 
 struct bn_census_counts {
     uint64_t codes[BN_CENSUS_CODES]; /* of code c at c + 128 */
-    uint64_t rows;      /* tokens */
-    double largest_sum; /* of the largest magnitude of each row */
-    float largest;      /* of all */
+    uint64_t rows;                   /* tokens */
+    double largest_sum;              /* of the largest magnitude of each row */
+    float largest;                   /* of all */
 };
 
 struct bn_census_gates {
@@ -29,8 +29,8 @@ bitnet_status bn_census_open(struct bn_census **out, uint32_t n_layer, uint32_t 
                              bitnet_error *err);
 void bn_census_close(struct bn_census *c);
 /* By a worker: one row x[n] and its int8 codes; q8 NULL: it has none, and is rounded as int8 would. */
-void bn_census_row(struct bn_census *c, uint32_t worker, uint32_t layer, enum bn_savings_input which,
-                   const float *x, const int8_t *q8, size_t n);
+void bn_census_row(struct bn_census *c, uint32_t worker, uint32_t layer,
+                   enum bn_savings_input which, const float *x, const int8_t *q8, size_t n);
 void bn_census_gate_row(struct bn_census *c, uint32_t worker, uint32_t layer, const float *gate,
                         size_t n);
 

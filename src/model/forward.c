@@ -68,10 +68,12 @@ struct recipe {
     size_t from_stride, cols;
     const float *norm, *in_norm; /* in this order; either may be NULL */
     bool plain, rotated;         /* which faces are wanted; neither: the plain one */
+    uint32_t codes_zero;         /* int8: codes up to this magnitude become zero */
 };
 
 struct bn_forward {
     const struct bn_model *m;
+    const struct bn_savings *savings; /* NULL: none */
     struct bn_pool *pool;
     struct bn_prof *prof; /* NULL: off */
     struct bn_attention *attention;
@@ -180,6 +182,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     struct bn_forward *f = bn_calloc(1, sizeof *f);
     if (!f) return bn_fail_nomem(err, sizeof *f, "the forward pass");
     f->m = m;
+    f->savings = o->savings;
     f->pool = pool;
     f->prof = bn_pool_prof(pool);
     f->max_tokens = max_tokens;
@@ -208,7 +211,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     if (s == BITNET_OK && o->states && o->states->n_layer)
         s = bn_delta_open(&f->delta, m, pool, o->states, max_tokens, how, err);
     if (s == BITNET_OK) s = bn_head_open(&f->head, m, pool, max_tokens, &o->head, how, err);
-    if (s == BITNET_OK) s = bn_ffn_open(&f->ffn, m, pool, o->ffn, how, err);
+    if (s == BITNET_OK) s = bn_ffn_open(&f->ffn, m, pool, o->ffn, o->savings, how, err);
     if (s == BITNET_OK) s = bn_activity_open(&f->activity, c->n_layer, c->n_ff, err);
     if (s != BITNET_OK) bn_forward_close(f);
     else *out = f;
@@ -263,18 +266,40 @@ static void dense_mul(struct bn_forward *f, float *y, const struct bn_stored *w,
     }
 }
 
+/* The plan of a layer; NULL: there is none, as for the layer that drafts. */
+static const struct bn_savings_layer *savings_of(const struct bn_forward *f, uint32_t il)
+{
+    return f->savings && il < f->savings->n_layer ? &f->savings->layers[il] : NULL;
+}
+
+/* Codes up to a magnitude become zero; returns the sum of those left. */
+static int32_t drop_codes(int8_t *q, size_t n, uint32_t magnitude)
+{
+    int32_t sum = 0, most = (int32_t)magnitude;
+    for (size_t i = 0; i < n; i++) {
+        q[i] = (int8_t)(q[i] <= most && q[i] >= -most ? 0 : q[i]);
+        sum += q[i];
+    }
+    return sum;
+}
+
 /* Token t of a face: its row h is there. */
-static void quantise(struct bn_forward *f, const struct face *face, size_t t, size_t cols,
-                     uint32_t worker)
+static void quantise(struct bn_forward *f, const struct face *face, size_t t,
+                     const struct recipe *r, uint32_t worker)
 {
     const struct bn_kernels *k = &f->m->kernels;
+    size_t cols = r->cols;
     const float *h = face->h + t * f->wide;
     if (f->m->activations == BN_AQ_F32) return;
     bn_prof_mark(f->prof, worker, BN_OP_QUANT);
     if (f->planes)
         k->quant_planes(face->q8 + t * f->planes * f->q8_stride, f->q8_stride, f->planes,
                         face->unit + t * f->units, h, cols);
-    else face->inv[t] = k->quant_i8(face->q8 + t * f->q8_stride, &face->sum[t], h, cols);
+    else {
+        int8_t *q = face->q8 + t * f->q8_stride;
+        face->inv[t] = k->quant_i8(q, &face->sum[t], h, cols);
+        if (r->codes_zero) face->sum[t] = drop_codes(q, cols, r->codes_zero);
+    }
 }
 
 static void prepare_token(struct bn_forward *f, const struct input *in, const struct recipe *r,
@@ -288,11 +313,11 @@ static void prepare_token(struct bn_forward *f, const struct input *in, const st
     if (r->norm) k->rmsnorm(h, src, r->norm, r->cols, c->eps);
     else memcpy(h, src, r->cols * sizeof *h);
     if (r->in_norm) k->rmsnorm(h, h, r->in_norm, r->cols, c->in_norm_eps);
-    if (r->plain || !r->rotated) quantise(f, &in->plain, t, r->cols, worker);
+    if (r->plain || !r->rotated) quantise(f, &in->plain, t, r, worker);
     if (!r->rotated) return;
     bn_prof_mark(f->prof, worker, BN_OP_HADAMARD);
     bn_model_rotate(f->m, in->rotated.h + t * f->wide, h, r->cols, false);
-    quantise(f, &in->rotated, t, r->cols, worker);
+    quantise(f, &in->rotated, t, r, worker);
 }
 
 /* Makes the input of projections. When it returns, all of it can be read. */
@@ -313,7 +338,11 @@ static struct recipe recipe_of(const struct bn_layer *layer, enum proj first, en
                                const float *from, size_t from_stride, const float *norm,
                                size_t cols)
 {
-    struct recipe r = {from, from_stride, cols, norm, layer->in_norm[first], false, false};
+    struct recipe r = {.from = from,
+                       .from_stride = from_stride,
+                       .cols = cols,
+                       .norm = norm,
+                       .in_norm = layer->in_norm[first]};
     for (enum proj p = first; p <= last; p++) {
         r.rotated |= layer->proj[p].rotated;
         r.plain |= !layer->proj[p].rotated;
@@ -431,10 +460,17 @@ static void project_residual(struct bn_forward *f, const struct bn_layer *layer,
     }
 }
 
+/* act(gate) * up where a plan closes gates that are barely open. A NaN is none of them. */
+static void close_gates(float *act, const float *gate, size_t n, float gate_min)
+{
+    for (size_t i = 0; i < n; i++) act[i] = gate[i] <= gate_min ? 0 : act[i];
+}
+
 /* up = act(gate) * up in some rows */
-static void activate(struct bn_forward *f, struct bn_range rows, uint32_t worker)
+static void activate(struct bn_forward *f, uint32_t il, struct bn_range rows, uint32_t worker)
 {
     const struct bn_kernels *k = &f->m->kernels;
+    const struct bn_savings_layer *plan = savings_of(f, il);
     size_t n_ff = f->m->config.n_ff, n = rows.end - rows.begin;
     bn_prof_mark(f->prof, worker, BN_OP_ACT);
     for (size_t t = 0; t < f->n; t++) {
@@ -442,6 +478,7 @@ static void activate(struct bn_forward *f, struct bn_range rows, uint32_t worker
         float *u = f->up + t * n_ff + rows.begin;
         if (f->m->config.act == BN_ACT_RELU2) k->relu2_mul(u, g, u, n);
         else k->silu_mul(u, g, u, n);
+        if (plan && plan->gate_min > 0) close_gates(u, g, n, plan->gate_min);
     }
 }
 
@@ -467,7 +504,7 @@ static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in,
     while (bn_pool_take(f->pool, worker, &r)) {
         if (!apart) project(f, f->gate, layer, GATE, in, r, worker);
         project(f, f->up, layer, UP, in, r, worker);
-        activate(f, r, worker);
+        activate(f, il, r, worker);
     }
 }
 
@@ -485,8 +522,9 @@ static void note_activity(struct bn_forward *f, uint32_t il, const struct input 
 {
     size_t t = f->n - 1;
     bool int8 = f->m->activations == BN_AQ_INT8;
+    const struct bn_savings_layer *plan = savings_of(f, il);
     bn_prof_mark(f->prof, 0, BN_OP_CHECK);
-    bn_activity_note(&f->activity, il, f->gate + t * f->m->config.n_ff,
+    bn_activity_note(&f->activity, il, f->gate + t * f->m->config.n_ff, plan ? plan->gate_min : 0,
                      int8 ? in->plain.q8 + t * f->q8_stride : NULL, in->plain.h + t * f->wide);
 }
 
@@ -572,6 +610,7 @@ static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
     size_t n_embd = f->m->config.n_embd, n_ff = f->m->config.n_ff;
     enum proj last = layer->is_delta ? DELTA_OUT : O;
     size_t mixed = layer->is_delta ? bn_delta_value_width(&f->m->config.delta) : f->q_dim;
+    const struct bn_savings_layer *plan = savings_of(f, il);
 
     bn_prof_row(f->prof, worker, il + 1);
     if (layer->is_delta) mix_delta(f, il, worker);
@@ -590,6 +629,7 @@ static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
     bn_pool_barrier(f->pool, worker);
     count_gates(f, il, worker);
     r = recipe_of(layer, DOWN, DOWN, f->up, n_ff, layer->ffn_sub_norm, n_ff);
+    r.codes_zero = plan ? plan->down_codes : 0;
     in = prepare(f, &r, worker);
     count_input(f, il, BN_IN_DOWN, in, n_ff, worker);
     if (f->activity.due && worker == 0) note_activity(f, il, in);

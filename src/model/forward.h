@@ -11,6 +11,7 @@
 #include "model/head/head.h"
 #include "model/attention/kv.h"
 #include "model/model.h"
+#include "model/savings.h"
 
 /* One token to compute. Tokens of one sequence stand together, in order of position; a token sees
  * those of its own sequence that stand before it in the batch or were computed earlier. */
@@ -32,9 +33,10 @@ struct bn_forward_options {
     uint32_t max_tokens;            /* of a batch */
     struct bn_head_options head;
     enum bn_ffn_mode ffn;
+    const struct bn_savings *savings; /* the plan; NULL: none */
 };
 
-/* The model, pool, cache and states must outlive it. */
+/* The model, pool, cache, states and plan must outlive it. */
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
                               struct bn_pool *pool, const struct bn_forward_options *o,
                               struct bn_backing *how, bitnet_error *err);

@@ -5,7 +5,8 @@
 #include "forge/calibrate/knobs.h"
 
 static const double harm_floor = 1e-9; /* what is measured as less counts as this */
-static const double entropy_energy = 0.01; /* of the sum of squares: what the entropy's rule drops */
+static const double entropy_energy =
+    0.01; /* of the sum of squares: what the entropy's rule drops */
 
 static double kl_at(const struct bn_knob *k, uint32_t level)
 {

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 
 static const uint32_t code_levels[] = {1, 2, 3, 4, 6, 8, 12};
-static const double gate_levels[] = {0.15, 0.3, 0.5, 0.7}; /* of the open gates: so many are closed */
+static const double gate_levels[] = {0.15, 0.3, 0.5,
+                                     0.7}; /* of the open gates: so many are closed */
 static const bitnet_kv_type kv_levels[] = {BITNET_KV_INT8, BITNET_KV_INT4};
 _Static_assert(BN_ARRAY_LEN(code_levels) <= BN_LEVELS_MAX, "they fit");
 
@@ -175,8 +176,10 @@ static void activation_knob(struct bn_knob *k, const struct bn_knobs_basis *b)
 static void head_knob(struct bn_knob *k, const struct bn_knobs_basis *b)
 {
     const struct bn_stored *head = &b->m->head.stored;
-    if (!b->m->head_int8.data) return; /* no copy, or a large head, which is screened instead */
-    add_level(k, (struct bn_level){.gain = (double)head->bytes - (double)(head->rows * head->cols)});
+    /* a large head is screened, which reads less than an int8 one */
+    if (!b->m->head_int8.data || head->rows >= BN_HEAD_AUTO_ROWS) return;
+    add_level(k,
+              (struct bn_level){.gain = (double)head->bytes - (double)(head->rows * head->cols)});
 }
 
 /* ------------------------------------------------------------------ all of them */

@@ -28,10 +28,10 @@ struct bn_lab {
     size_t room;                    /* samples whose logits are kept at a time */
     struct bn_pool *pool;           /* compares rows */
     struct bitnet_engine *untouched;
-    float *base;     /* [room][counted][n_vocab] */
-    double *base_lse; /* [room][counted] */
-    float *logits;    /* [counted][n_vocab] */
-    double *scratch;  /* [threads][2][n_vocab] */
+    float *base;              /* [room][counted][n_vocab] */
+    double *base_lse;         /* [room][counted] */
+    float *logits;            /* [counted][n_vocab] */
+    double *scratch;          /* [threads][2][n_vocab] */
     struct bn_harm_row *rows; /* [counted] */
 };
 
