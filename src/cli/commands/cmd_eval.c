@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_BYTES = 4096, TASKS_MAX = 64, MAX_SEQS = 64, CTX_DEFAULT = 4096, KL_CTX = 512 };
+enum { TASKS_MAX = 64, MAX_SEQS = 64, CTX_DEFAULT = 4096, KL_CTX = 512 };
 
 struct eval_config {
     struct model_opts model;
@@ -42,14 +42,7 @@ static const struct opt tasks_table[] = {
      .name = "list",
      .help = "list the tasks and their data files",
      .offset = AT(list)},
-    {.kind = OPT_STR,
-     .name = "data",
-     .metavar = "DIR",
-     .help = "where the tasks' data files are; auto: bitnet/eval in $XDG_DATA_HOME or "
-             "~/.local/share",
-     .offset = AT(data),
-     .initial = "auto",
-     .env = "BITNET_EVAL_DATA"},
+    DATA_FOLDER_OPT(AT(data), "tasks' data files"),
     {.kind = OPT_LIST,
      .name = "file",
      .metavar = "FILE",
@@ -184,19 +177,9 @@ static uint32_t context_of(const struct eval_config *c, const bitnet_model *m, u
 
 /* ------------------------------------------------------------------ which tasks */
 
-static bool data_folder(char out[PATH_BYTES], const char *typed)
-{
-    char folder[PATH_BYTES];
-    int n = -1;
-    if (strcmp(typed, "auto") != 0) n = snprintf(out, PATH_BYTES, "%s", typed);
-    else if (user_folder(folder, sizeof folder, "XDG_DATA_HOME", ".local/share"))
-        n = snprintf(out, PATH_BYTES, "%s/eval", folder);
-    return n > 0 && n < PATH_BYTES;
-}
-
 static int list_tasks(const struct eval_config *c)
 {
-    char folder[PATH_BYTES];
+    char folder[DATA_PATH_BYTES];
     bool known = data_folder(folder, c->data);
     printf("Data files are looked for in %s\n\n", known ? folder : "no folder: give --data DIR");
     for (const struct eval_task *t = eval_tasks; t->name; t++) {
@@ -348,7 +331,7 @@ static int finish_report(struct bn_json *report, struct outputs *out, const stru
 
 static int run_tasks(struct eval_config *c, const char *model)
 {
-    char folder[PATH_BYTES] = "", *names = c->tasks ? strdup(c->tasks) : NULL;
+    char folder[DATA_PATH_BYTES] = "", *names = c->tasks ? strdup(c->tasks) : NULL;
     struct job jobs[TASKS_MAX + 8];
     size_t n = 0;
     if (c->tasks && !data_folder(folder, c->data))
