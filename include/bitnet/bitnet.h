@@ -529,7 +529,7 @@ typedef struct bitnet_work_info {
 
 /* The KV cache: pages of so many tokens. */
 typedef struct bitnet_kv_info {
-    const char *type, *type_v; /* of keys, of values */
+    const char *type, *type_v; /* of keys, of values; "mixed" where a plan has several */
     uint64_t bytes;            /* reserved at open */
     uint64_t token_bytes;
     uint32_t page_tokens, pages, pages_free;

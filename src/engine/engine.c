@@ -128,6 +128,32 @@ static bitnet_status fill_cache(struct bitnet_engine *e, bool random, bitnet_err
     return BITNET_OK;
 }
 
+/* Options count more than the plan; what neither says is f16. */
+static struct bn_kv_types choose_kv_types(const struct bitnet_engine *e,
+                                          const bitnet_engine_options *o, uint32_t layer)
+{
+    bool planned = e->savings && layer < e->savings->n_layer;
+    bitnet_kv_type keys = planned ? e->savings->layers[layer].keys : BITNET_KV_AUTO;
+    bitnet_kv_type values = planned ? e->savings->layers[layer].values : BITNET_KV_AUTO;
+    if (o->kv_type) keys = values = o->kv_type;
+    if (o->kv_type_v) values = o->kv_type_v;
+    return (struct bn_kv_types){keys ? keys : BITNET_KV_F16, values ? values : BITNET_KV_F16};
+}
+
+static bitnet_status open_kv(struct bitnet_engine *e, const bitnet_engine_options *o,
+                             uint32_t n_pages, bitnet_error *err)
+{
+    const struct bn_config *c = &e->m->config;
+    uint32_t n = 0;
+    struct bn_kv_types *types = bn_calloc_now(bn_config_layers(c), sizeof *types);
+    if (!types) return bn_fail_nomem(err, bn_config_layers(c) * sizeof *types, "the KV cache");
+    for (uint32_t i = 0; i < bn_config_layers(c); i++)
+        if (!bn_config_is_delta(c, i)) types[n++] = choose_kv_types(e, o, i);
+    bitnet_status s = bn_kv_open(&e->kv, c, types, n_pages, &e->backing, err);
+    free(types);
+    return s;
+}
+
 static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_options *o,
                                 bitnet_error *err)
 {
@@ -135,10 +161,8 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
     bool bf16;
     uint32_t n_pages =
         o->kv_tokens ? bn_kv_pages_for(o->kv_tokens) : e->max_seqs * bn_kv_pages_for(e->ctx);
-    bitnet_kv_type keys = o->kv_type ? o->kv_type : BITNET_KV_F16;
     BN_TRY(bn_switch_parse(&prefix, "prefix_cache", o->prefix_cache, err));
-    BN_TRY(bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages,
-                      &e->backing, err));
+    BN_TRY(open_kv(e, o, n_pages, err));
     bn_place_shared(e->m, e->kv.data, e->kv.bytes);
     BN_TRY(fill_cache(e, o->random_kv != 0, err));
     BN_TRY(parse_state_type(&bf16, o->state_type, err));
@@ -258,10 +282,20 @@ void bn_engine_close(struct bitnet_engine *e)
 
 /* ------------------------------------------------------------------ what it tells */
 
+/* "mixed" where layers have more than one. */
+static const char *kv_type_of_all(const struct bn_kv *kv, bool values)
+{
+    if (!kv->n_layer) return bn_kv_type_name(BITNET_KV_F16);
+    bitnet_kv_type first = bn_kv_side(kv, 0, values)->type;
+    for (uint32_t i = 1; i < kv->n_layer; i++)
+        if (bn_kv_side(kv, i, values)->type != first) return "mixed";
+    return bn_kv_type_name(first);
+}
+
 static void cache_info(const struct bitnet_engine *e, bitnet_engine_info *info)
 {
-    info->kv.type = bn_kv_type_name(e->kv.keys.type);
-    info->kv.type_v = bn_kv_type_name(e->kv.values.type);
+    info->kv.type = kv_type_of_all(&e->kv, false);
+    info->kv.type_v = kv_type_of_all(&e->kv, true);
     info->kv.bytes = e->kv.bytes + e->max_seqs * e->kv.tail_bytes;
     info->kv.page_tokens = BN_ATTN_BLOCK;
     info->kv.pages = e->kv.n_pages;

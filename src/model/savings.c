@@ -169,7 +169,7 @@ static bitnet_status check_layer(const struct bn_savings_layer *l, uint32_t il,
                        r->place);
     if (!delta && l->state_bf16)
         return bn_fail(err, BITNET_E_FORMAT, "%s: it has attention, and no state", r->place);
-    bool planned = l->keys || l->values || l->state_bf16;
+    bool planned = l->state_bf16;
     for (size_t i = 0; i < BN_N_INPUTS; i++) planned |= l->activations[i] != r->m->activations;
     if (planned)
         return bn_fail(err, BITNET_E_UNSUPPORTED, "%s: engines have no such saving yet", r->place);
