@@ -4,8 +4,7 @@
  *
  *   census    what the inputs of the matrices are like                          (probe samples)
  *   probe     every level of every knob alone: its harm                         (probe samples)
- *   settle    the best choice within the budget, measured as a whole; what the sum of single harms has
- *             missed corrects the next choice                                   (all of the half)
+ *   settle    the best choice within the budget, measured as a whole
  *   judge     what it does to the samples that were held out
  */
 #include "forge/calibrate/calibrate_impl.h"
@@ -20,13 +19,13 @@ enum {
     SAMPLE_DEFAULT = 128,
     SAMPLE_MIN = 16,
     SAMPLES_MIN = 8,
-    PROBE_SAMPLES = 16,
+    PROBE_SAMPLES = 8,
     TRIES = 4,
     MEMORY_DEFAULT = 256 << 20,
     MEMORY_MIN = 1 << 20,
     CURVE_MAX = 64
 };
-static const double near_enough = 0.85; /* of the budget: then no other choice is tried */
+static const double near_enough = 0.9; /* of the budget: then no other choice is tried */
 static const double probe_limit =
     2; /* of the largest budget: a level that harms more is no choice */
 static const double entropy_budget =
@@ -61,7 +60,8 @@ static void reckon(struct bn_calibration_run *r)
     size_t levels = 0, trials = 1 + r->o->n_curve;
     for (size_t i = 0; i < r->knobs.n; i++) levels += r->knobs.items[i].n_levels;
     if (r->o->n_curve) trials += BN_LEVELS_MAX;
-    size_t samples = r->n_probe * (levels + 1) + 4 * r->n_chosen + trials * 2 * r->n_heldout;
+    size_t samples = r->n_probe * (levels + 1 + r->m->config.n_layer) + 2 * r->n_chosen +
+                     trials * 2 * r->n_heldout + 3 * bn_min_size(r->lab.room, r->n_chosen);
     r->lab.total = r->lab.done + samples * r->lab.sample;
 }
 
@@ -103,18 +103,44 @@ static bitnet_status take_census(struct bn_calibration_run *r, bitnet_error *err
 
 /* ------------------------------------------------------------------ single savings */
 
-/* One level on the samples whose base is there. BITNET_E_UNSUPPORTED: there is no such saving. */
-static bitnet_status probe_level(struct bn_calibration_run *r, const struct bn_knob *k,
-                                 uint32_t level, const size_t *samples, size_t n,
-                                 struct bn_harm *harm, bitnet_error *err)
+/* Samples whose base is there. */
+struct batch {
+    const size_t *samples;
+    size_t n;
+};
+
+/* A plan on a batch. BITNET_E_UNSUPPORTED: the model cannot have such savings. */
+static bitnet_status try_plan(struct bn_calibration_run *r, const struct bn_savings *s,
+                              struct batch b, struct bn_harm *harm, bitnet_error *err)
 {
     struct bitnet_engine *e = NULL;
-    struct bn_savings *s = bn_savings_new(r->m);
     if (!s) return bn_fail_nomem(err, sizeof *s, "a plan");
-    bn_knob_apply(s, k, level);
     bitnet_status status = bn_lab_engine(&r->lab, s, &e, err);
-    if (status == BITNET_OK) status = bn_lab_try(&r->lab, e, samples, n, harm, err);
+    if (status == BITNET_OK) status = bn_lab_try(&r->lab, e, b.samples, b.n, harm, err);
     bn_engine_close(e);
+    return status;
+}
+
+static bitnet_status probe_level(struct bn_calibration_run *r, const struct bn_knob *k,
+                                 uint32_t level, struct batch b, struct bn_harm *harm,
+                                 bitnet_error *err)
+{
+    struct bn_savings *s = bn_savings_new(r->m);
+    if (s) bn_knob_apply(s, k, level);
+    bitnet_status status = try_plan(r, s, b, harm, err);
+    free(s);
+    return status;
+}
+
+/* Keys in f32 are as good as in f16: what they change is the floor. */
+static bitnet_status probe_floor(struct bn_calibration_run *r, uint32_t layer, struct batch b,
+                                 struct bn_harm *harm, bitnet_error *err)
+{
+    if (r->m->activations != BN_AQ_INT8 || bn_config_is_delta(&r->m->config, layer))
+        return BITNET_OK;
+    struct bn_savings *s = bn_savings_new(r->m);
+    if (s) s->layers[layer].keys = BITNET_KV_F32;
+    bitnet_status status = try_plan(r, s, b, harm, err);
     free(s);
     return status;
 }
@@ -126,18 +152,17 @@ static double mean_of(const struct bn_harm *h)
     return h->n ? sum / (double)h->n : 0;
 }
 
-static bitnet_status probe_knob(struct bn_calibration_run *r, struct bn_knob *k,
-                                const size_t *samples, size_t n, struct bn_harm *harms,
-                                bitnet_error *err)
+static bitnet_status probe_knob(struct bn_calibration_run *r, struct bn_knob *k, struct batch b,
+                                struct bn_harm *harms, bitnet_error *err)
 {
     double limit = largest_budget(r) * probe_limit;
     for (uint32_t level = 1; level <= k->n_levels; level++) {
-        bitnet_status s = probe_level(r, k, level, samples, n, &harms[level - 1], err);
+        bitnet_status s = probe_level(r, k, level, b, &harms[level - 1], err);
         if (s == BITNET_E_UNSUPPORTED) k->n_levels = 0;
         else if (s != BITNET_OK) return s;
         else if (mean_of(&harms[level - 1]) > limit) {
             /* higher ones harm more: they are skipped */
-            r->lab.done += (k->n_levels - level) * n * r->lab.sample;
+            r->lab.done += (k->n_levels - level) * b.n * r->lab.sample;
             k->n_levels = level;
         }
     }
@@ -157,21 +182,32 @@ static void take_harms(struct bn_knob *k, struct bn_harm *harms)
     }
 }
 
+/* harms: [n_knobs][BN_LEVELS_MAX], then a floor for each layer. */
+static bitnet_status probe_batch(struct bn_calibration_run *r, struct batch b,
+                                 struct bn_harm *harms, bitnet_error *err)
+{
+    BN_TRY(bn_lab_base(&r->lab, b.samples, b.n, err));
+    for (size_t i = 0; i < r->knobs.n; i++)
+        BN_TRY(probe_knob(r, &r->knobs.items[i], b, harms + i * BN_LEVELS_MAX, err));
+    for (uint32_t i = 0; i < r->m->config.n_layer; i++)
+        BN_TRY(probe_floor(r, i, b, harms + r->knobs.n * BN_LEVELS_MAX + i, err));
+    return BITNET_OK;
+}
+
 static bitnet_status probe_all(struct bn_calibration_run *r, bitnet_error *err)
 {
-    size_t n_harms = r->knobs.n * BN_LEVELS_MAX;
-    struct bn_harm *harms = bn_calloc(n_harms + 1, sizeof *harms);
+    size_t n_levels = r->knobs.n * BN_LEVELS_MAX, n_harms = n_levels + r->m->config.n_layer;
+    struct bn_harm *harms = bn_calloc(n_harms, sizeof *harms);
     bitnet_status s = harms ? BITNET_OK : bn_fail_nomem(err, n_harms * sizeof *harms, "harms");
     for (size_t i = 0; harms && i < n_harms; i++) harms[i].least = BN_HARM_ALL;
     for (size_t at = 0; s == BITNET_OK && at < r->n_probe; at += r->lab.room) {
-        size_t some = bn_min_size(r->lab.room, r->n_probe - at);
-        s = bn_lab_base(&r->lab, r->probe + at, some, err);
-        for (size_t i = 0; s == BITNET_OK && i < r->knobs.n; i++)
-            s = probe_knob(r, &r->knobs.items[i], r->probe + at, some, harms + i * BN_LEVELS_MAX,
-                           err);
+        struct batch b = {r->probe + at, bn_min_size(r->lab.room, r->n_probe - at)};
+        s = probe_batch(r, b, harms, err);
     }
     for (size_t i = 0; s == BITNET_OK && i < r->knobs.n; i++)
         take_harms(&r->knobs.items[i], harms + i * BN_LEVELS_MAX);
+    for (uint32_t i = 0; s == BITNET_OK && i < r->m->config.n_layer; i++)
+        r->knobs.floors[i] = mean_of(&harms[n_levels + i]);
     for (size_t i = 0; harms && i < n_harms; i++) bn_harm_free(&harms[i]);
     free(harms);
     return s;
@@ -199,30 +235,49 @@ static void keep_choice(uint32_t *kept, const struct bn_knobs *k)
     for (size_t i = 0; i < k->n; i++) kept[i] = k->items[i].chosen;
 }
 
-/* Choices are tried until one is within the budget and near enough to it. The sum of single harms is off
- * by a factor that hardly depends on the budget: what it was in one try corrects the next. */
-static bitnet_status settle(struct bn_calibration_run *r, double budget, uint32_t *best,
-                            bitnet_error *err)
+/* The choice of `aim`, on a batch. */
+static bitnet_status try_choice(struct bn_calibration_run *r, double aim, struct batch b,
+                                double *kl, bitnet_error *err)
 {
-    double aim = budget, best_gain = -1, last_sum = -1;
-    for (int i = 0; i < TRIES || best_gain < 0; i++) {
-        bitnet_divergence d = {.size = sizeof d};
-        bn_knobs_choose(&r->knobs, aim);
-        if (bn_knobs_kl(&r->knobs) == last_sum && best_gain >= 0) break; /* the same once more */
-        last_sum = bn_knobs_kl(&r->knobs);
-        BN_TRY(measure(r, r->samples, r->n_chosen, &d, NULL, err));
-        if (d.kl_mean <= budget && bn_knobs_gain(&r->knobs) > best_gain) {
-            best_gain = bn_knobs_gain(&r->knobs);
-            r->promised = d;
-            keep_choice(best, &r->knobs);
-        }
-        if (d.kl_mean <= budget && d.kl_mean >= near_enough * budget) break;
-        if (d.kl_mean == 0) break;
-        double next = bn_knobs_kl(&r->knobs) * budget / d.kl_mean * (1 - 0.02 * (i + 1));
-        aim = i + 1 < TRIES ? next : next / 2;
+    struct bn_harm harm = {.least = BN_HARM_ALL};
+    bn_knobs_choose(&r->knobs, aim);
+    struct bn_savings *s = bn_knobs_plan(&r->knobs, r->m);
+    bitnet_status status = try_plan(r, s, b, &harm, err);
+    *kl = mean_of(&harm);
+    bn_harm_free(&harm);
+    free(s);
+    return status;
+}
+
+/* What single harms come to is off by a factor, as they add up to more or less than their sum: what it was
+ * in one try corrects the next. Some of the samples do for that. *aim: the sum to be chosen. */
+static bitnet_status find_aim(struct bn_calibration_run *r, double budget, double *aim,
+                              bitnet_error *err)
+{
+    struct batch b = {r->samples, bn_min_size(r->lab.room, r->n_chosen)};
+    BN_TRY(bn_lab_base(&r->lab, b.samples, b.n, err));
+    *aim = budget;
+    for (int i = 0; i < TRIES; i++) {
+        double kl = 0;
+        BN_TRY(try_choice(r, *aim, b, &kl, err));
+        double sum = bn_knobs_kl(&r->knobs);
+        if (!(kl > 0) || (kl <= budget && kl >= near_enough * budget)) break;
+        *aim = sum * fmin(4, budget / kl) * (1 + near_enough) / 2;
     }
-    for (size_t i = 0; i < r->knobs.n; i++) r->knobs.items[i].chosen = best[i];
     return BITNET_OK;
+}
+
+/* A choice within the budget on all samples of this half. */
+static bitnet_status settle(struct bn_calibration_run *r, double budget, bitnet_error *err)
+{
+    double aim = 0;
+    if (budget > 0) BN_TRY(find_aim(r, budget, &aim, err));
+    for (;;) {
+        bn_knobs_choose(&r->knobs, aim);
+        BN_TRY(measure(r, r->samples, r->n_chosen, &r->promised, NULL, err));
+        if (r->promised.kl_mean <= budget) return BITNET_OK;
+        aim = bn_knobs_kl(&r->knobs) * budget / r->promised.kl_mean * near_enough;
+    }
 }
 
 /* What is chosen now, on the samples that were held out. */
@@ -246,7 +301,7 @@ static bitnet_status choose(struct bn_calibration_run *r, bitnet_error *err)
     if (r->o->entropy_bits > 0) {
         bn_knobs_choose_by_entropy(&r->knobs, bn_engine_census(r->watched), r->o->entropy_bits);
         s = measure(r, r->samples, r->n_chosen, &r->promised, NULL, err);
-    } else s = settle(r, r->o->kl_budget, best, err);
+    } else s = settle(r, r->o->kl_budget, err);
     if (s == BITNET_OK) keep_choice(best, &r->knobs);
     if (s == BITNET_OK) s = judge(r, &r->plan, err);
     /* the curve, by the same correction */

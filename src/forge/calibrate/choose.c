@@ -8,9 +8,27 @@ static const double harm_floor = 1e-9; /* what is measured as less counts as thi
 static const double entropy_energy =
     0.01; /* of the sum of squares: what the entropy's rule drops */
 
-static double kl_at(const struct bn_knob *k, uint32_t level)
+/* Of its layer; the head has none behind it. */
+static double floor_of(const struct bn_knobs *k, const struct bn_knob *knob)
 {
-    return level ? k->levels[level - 1].kl : 0;
+    return knob->kind == BN_KNOB_HEAD ? 0 : k->floors[knob->layer];
+}
+
+/* What a level does beyond the floor. */
+static double excess_at(const struct bn_knobs *k, const struct bn_knob *knob, uint32_t level)
+{
+    double kl = level ? knob->levels[level - 1].kl - floor_of(k, knob) : 0;
+    return kl > 0 ? kl : 0;
+}
+
+static double highest_floor(const struct bn_knobs *k)
+{
+    double most = 0;
+    for (size_t i = 0; i < k->n; i++) {
+        double f = k->items[i].chosen ? floor_of(k, &k->items[i]) : 0;
+        most = f > most ? f : most;
+    }
+    return most;
 }
 
 static double gain_at(const struct bn_knob *k, uint32_t level)
@@ -27,12 +45,13 @@ static void clear(struct bn_knobs *k)
 static struct bn_knob *best_rise(struct bn_knobs *k, double left, uint32_t *to)
 {
     struct bn_knob *best = NULL;
-    double best_ratio = 0;
+    double best_ratio = 0, highest = highest_floor(k);
     for (size_t i = 0; i < k->n; i++) {
         struct bn_knob *knob = &k->items[i];
+        double floor = floor_of(k, knob), rise = floor > highest ? floor - highest : 0;
         for (uint32_t level = knob->chosen + 1; level <= knob->n_levels; level++) {
             if (!knob->levels[level - 1].measured) break;
-            double harm = kl_at(knob, level) - kl_at(knob, knob->chosen);
+            double harm = rise + excess_at(k, knob, level) - excess_at(k, knob, knob->chosen);
             double gain = gain_at(knob, level) - gain_at(knob, knob->chosen);
             double ratio = gain / (harm > harm_floor ? harm : harm_floor);
             if (harm > left || ratio <= best_ratio) continue;
@@ -93,8 +112,8 @@ bool bn_knobs_choose_uniform(struct bn_knobs *k, uint32_t step)
 
 double bn_knobs_kl(const struct bn_knobs *k)
 {
-    double sum = 0;
-    for (size_t i = 0; i < k->n; i++) sum += kl_at(&k->items[i], k->items[i].chosen);
+    double sum = highest_floor(k);
+    for (size_t i = 0; i < k->n; i++) sum += excess_at(k, &k->items[i], k->items[i].chosen);
     return sum;
 }
 

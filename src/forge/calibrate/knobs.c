@@ -243,7 +243,9 @@ bitnet_status bn_knobs_open(struct bn_knobs *k, const struct bn_knobs_basis *b, 
     uint32_t n_layer = b->m->config.n_layer;
     k->n = 0;
     k->items = bn_calloc((size_t)n_layer * BN_N_KNOBS, sizeof *k->items);
-    if (!k->items) return bn_fail_nomem(err, n_layer * BN_N_KNOBS * sizeof *k->items, "savings");
+    k->floors = bn_calloc(n_layer, sizeof *k->floors);
+    if (!k->items || !k->floors)
+        return bn_fail_nomem(err, n_layer * BN_N_KNOBS * sizeof *k->items, "savings");
     for (uint32_t il = 0; il < n_layer; il++)
         for (int kind = 0; kind < BN_N_KNOBS; kind++) {
             struct bn_knob *knob = &k->items[k->n];
@@ -256,7 +258,11 @@ bitnet_status bn_knobs_open(struct bn_knobs *k, const struct bn_knobs_basis *b, 
     return BITNET_OK;
 }
 
-void bn_knobs_close(struct bn_knobs *k) { free(k->items); }
+void bn_knobs_close(struct bn_knobs *k)
+{
+    free(k->items);
+    free(k->floors);
+}
 
 void bn_knob_apply(struct bn_savings *s, const struct bn_knob *k, uint32_t level)
 {

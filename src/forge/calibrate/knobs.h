@@ -4,7 +4,10 @@
  * it does when all else is exact.
  *
  * Harms of single knobs add up, nearly, as long as they are small; so a plan is chosen by the best gain for
- * a harm (choose.c), and then measured as a whole. */
+ * a harm (choose.c), and then measured as a whole. What does not add up is the floor: where activations are
+ * rounded to int8, the slightest change of a layer flips codes behind it, and that noise is there once,
+ * however many changes cause it. So the floor of a layer is measured by a change that harms nothing (keys
+ * in f32), and a plan's harm is the highest floor among its layers and what its savings do beyond theirs. */
 #ifndef BN_FORGE_CALIBRATE_KNOBS_H
 #define BN_FORGE_CALIBRATE_KNOBS_H
 
@@ -48,6 +51,7 @@ struct bn_knobs {
     struct bn_knob *items;
     size_t n;
     double base_bytes; /* that decoding a token reads without a plan */
+    double *floors;    /* [n_layer] */
 };
 
 const char *bn_knob_kind_name(enum bn_knob_kind kind); /* "codes", "keys", "activations", "head" */
@@ -79,8 +83,8 @@ void bn_knobs_choose(struct bn_knobs *k, double budget);
 void bn_knobs_choose_by_entropy(struct bn_knobs *k, const struct bn_census *c, double bits);
 /* The same step in every layer: level `step` of codes and gates. False: no knob has it. */
 bool bn_knobs_choose_uniform(struct bn_knobs *k, uint32_t step);
-double bn_knobs_kl(const struct bn_knobs *k);   /* sum of what is chosen */
-double bn_knobs_gain(const struct bn_knobs *k); /* the same */
+double bn_knobs_kl(const struct bn_knobs *k);   /* that the harms of what is chosen come to */
+double bn_knobs_gain(const struct bn_knobs *k); /* sum of what is chosen */
 /* The plan that is chosen; NULL: out of memory. */
 struct bn_savings *bn_knobs_plan(const struct bn_knobs *k, const struct bn_model *m);
 

@@ -84,7 +84,8 @@ static struct bn_json *layer_json(const struct bn_calibration_run *r, uint32_t l
         if (k->layer == layer && k->kind != BN_KNOB_HEAD && k->n_levels)
             bn_json_append(savings, knob_json(k));
     }
-    return bn_json_pack("{s:i, s:o, s:f, s:o}", "layer", (int)layer, "inputs", inputs, "gates_open",
+    return bn_json_pack("{s:i, s:f, s:o, s:f, s:o}", "layer", (int)layer, "kl_floor",
+                        r->knobs.floors[layer], "inputs", inputs, "gates_open",
                         open_above(c, layer, 0), "savings", savings);
 }
 
