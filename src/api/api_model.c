@@ -80,7 +80,7 @@ bitnet_status bitnet_model_get_info(const bitnet_model *model, bitnet_model_info
                            .shape.n_layer_attention = bn_config_attn_before(c, c->n_layer),
                            .shape.n_layer_mtp = c->n_mtp,
                            .memory.mtp_bytes = m->mtp_bytes,
-                           .shape.state_bytes = bn_state_slot_bytes(c, false),
+                           .shape.state_bytes = bn_state_slot_bytes(c, NULL),
                            .packed_path = m->image.path ? m->image.path : "",
                            .packed_mapped = m->image.mapped,
                            .plan = bn_savings_from(m->savings),

@@ -99,18 +99,28 @@ static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_opti
     return bn_engine_open_profile(e, o->profile, err);
 }
 
-static bitnet_status parse_state_type(bool *bf16, const char *name, bitnet_error *err)
+/* The option counts more than the plan; what neither says is f32. */
+static bitnet_status choose_state_types(struct bn_states_types *out, const struct bitnet_engine *e,
+                                        const char *name, bitnet_error *err)
 {
-    *bf16 = name && strcmp(name, "bf16") == 0;
-    if (*bf16 || !name || strcmp(name, "f32") == 0) return BITNET_OK;
+    const struct bn_config *c = &e->m->config;
+    bool all = name && strcmp(name, "bf16") == 0, planned = !name && e->savings;
+    uint32_t n = 0;
+    *out = (struct bn_states_types){0};
+    for (uint32_t i = 0; i < c->n_layer; i++) {
+        if (!bn_config_is_delta(c, i)) continue;
+        if (all || (planned && e->savings->layers[i].state_bf16)) bn_states_set_bf16(out, n);
+        n++;
+    }
+    if (all || !name || strcmp(name, "f32") == 0) return BITNET_OK;
     return bn_fail(err, BITNET_E_ARG, "states of type '%s' are unknown; f32 and bf16 exist", name);
 }
 
 /* Slots for snapshots; more than pages have no node to belong to. */
 static uint32_t choose_snapshots(const struct bitnet_engine *e, const bitnet_engine_options *o,
-                                 uint32_t n_pages, bool bf16)
+                                 uint32_t n_pages, const struct bn_states_types *types)
 {
-    uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, bf16);
+    uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, types);
     uint64_t bytes = (uint64_t)o->state_cache_bytes;
     if (!slot_bytes || o->state_cache_bytes == BITNET_OFF) return 0;
     if (!bytes) bytes = bn_memory_available(&bn_sysfiles_here) / BN_STATE_CACHE_SHARE;
@@ -121,7 +131,7 @@ static bitnet_status fill_cache(struct bitnet_engine *e, bool random, bitnet_err
 {
     e->random_kv = random;
     if (!random) return BITNET_OK;
-    if (bn_state_slot_bytes(&e->m->config, false))
+    if (bn_state_slot_bytes(&e->m->config, NULL))
         return bn_fail(err, BITNET_E_ARG, "random keys are not for models that also have states");
     if (!bn_kv_fill(&e->kv, &e->m->kernels, 1))
         return bn_fail(err, BITNET_E_NOMEM, "out of memory while the KV cache is filled");
@@ -158,16 +168,16 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
                                 bitnet_error *err)
 {
     enum bn_switch prefix;
-    bool bf16;
+    struct bn_states_types types;
     uint32_t n_pages =
         o->kv_tokens ? bn_kv_pages_for(o->kv_tokens) : e->max_seqs * bn_kv_pages_for(e->ctx);
     BN_TRY(bn_switch_parse(&prefix, "prefix_cache", o->prefix_cache, err));
     BN_TRY(open_kv(e, o, n_pages, err));
     bn_place_shared(e->m, e->kv.data, e->kv.bytes);
     BN_TRY(fill_cache(e, o->random_kv != 0, err));
-    BN_TRY(parse_state_type(&bf16, o->state_type, err));
-    uint32_t n_snapshots = prefix == BN_OFF ? 0 : choose_snapshots(e, o, n_pages, bf16);
-    BN_TRY(bn_states_open(&e->states, &e->m->config, bf16, e->max_seqs + n_snapshots, e->draft,
+    BN_TRY(choose_state_types(&types, e, o->state_type, err));
+    uint32_t n_snapshots = prefix == BN_OFF ? 0 : choose_snapshots(e, o, n_pages, &types);
+    BN_TRY(bn_states_open(&e->states, &e->m->config, &types, e->max_seqs + n_snapshots, e->draft,
                           &e->backing, err));
     bool has_states = e->states.n_layer > 0;
     if (has_states) bn_place_shared(e->m, e->states.data, e->states.bytes);

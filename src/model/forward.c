@@ -60,6 +60,8 @@ struct face {
  * prepared once for all. */
 struct input {
     struct face plain, rotated;
+    enum bn_act_quant
+        act; /* how its rows are taken; with one plane of two, the second is not used */
 };
 
 /* What becomes of rows on their way to projections. */
@@ -68,7 +70,8 @@ struct recipe {
     size_t from_stride, cols;
     const float *norm, *in_norm; /* in this order; either may be NULL */
     bool plain, rotated;         /* which faces are wanted; neither: the plain one */
-    uint32_t codes_zero;         /* int8: codes up to this magnitude become zero */
+    enum bn_act_quant act;
+    uint32_t codes_zero; /* int8: codes up to this magnitude become zero */
 };
 
 struct bn_forward {
@@ -86,7 +89,7 @@ struct bn_forward {
     uint64_t layer_bytes;
     size_t wide;            /* the widest activation */
     size_t q8_stride;       /* padded */
-    size_t planes, units;   /* of activations in groups; 0: they are not */
+    size_t planes, units;   /* of activations in groups, the most there are; 0: they are not */
     size_t q_dim;           /* n_head * head_dim */
     size_t q_rows, kv_rows; /* of the matrices: q with its gates; k and v */
     size_t mix_dim;         /* the wider one of the outputs of attention and delta nets */
@@ -124,7 +127,7 @@ static struct face face_piece(const struct bn_forward *f, struct bn_plan *p, siz
 static struct input input_piece(const struct bn_forward *f, struct bn_plan *p, size_t n)
 {
     size_t rotated = f->m->config.hadamard.block ? n : 0;
-    struct input in;
+    struct input in = {.act = f->m->activations};
     in.plain = face_piece(f, p, n);
     in.rotated = face_piece(f, p, rotated);
     return in;
@@ -157,7 +160,7 @@ static void lay_out(struct bn_forward *f, struct bn_plan *p)
 static size_t many_bytes(const struct bn_forward *f)
 {
     size_t most = 0, threads = bn_pool_threads(f->pool);
-    if (f->m->activations == BN_AQ_F32) return 0;
+    if (f->m->activations == BN_AQ_F32 && !f->planes) return 0;
     for (uint32_t il = 0; il < bn_config_layers(&f->m->config); il++)
         for (size_t i = 0; i < BN_N_PROJ; i++) {
             const struct bn_matrix *w = &f->m->layers[il].proj[i];
@@ -170,6 +173,27 @@ static size_t many_bytes(const struct bn_forward *f)
             }
         }
     return bn_align_up(most, 64);
+}
+
+/* The plan of a layer; NULL: there is none, as for the layer that drafts. */
+static const struct bn_savings_layer *savings_of(const struct bn_forward *f, uint32_t il)
+{
+    return f->savings && il < f->savings->n_layer ? &f->savings->layers[il] : NULL;
+}
+
+static enum bn_act_quant act_of(const struct bn_forward *f, uint32_t il, enum bn_savings_input in)
+{
+    const struct bn_savings_layer *plan = savings_of(f, il);
+    return plan ? plan->activations[in] : f->m->activations;
+}
+
+static size_t most_planes(const struct bn_forward *f)
+{
+    size_t most = bn_act_planes(f->m->activations);
+    for (uint32_t il = 0; il < f->m->config.n_layer; il++)
+        for (enum bn_savings_input in = 0; in < BN_N_INPUTS; in++)
+            most = bn_max_size(most, bn_act_planes(act_of(f, il, in)));
+    return most;
 }
 
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
@@ -193,7 +217,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->mix_dim = bn_max_size(f->q_dim, bn_delta_value_width(&c->delta));
     f->wide = bn_config_widest(c);
     f->q8_stride = bn_q8_stride(f->wide);
-    f->planes = bn_act_planes(m->activations);
+    f->planes = most_planes(f);
     f->units = f->planes ? f->q8_stride / BN_K_ALIGN : 0;
     f->many_bytes = many_bytes(f);
     struct bn_plan p = {0};
@@ -266,12 +290,6 @@ static void dense_mul(struct bn_forward *f, float *y, const struct bn_stored *w,
     }
 }
 
-/* The plan of a layer; NULL: there is none, as for the layer that drafts. */
-static const struct bn_savings_layer *savings_of(const struct bn_forward *f, uint32_t il)
-{
-    return f->savings && il < f->savings->n_layer ? &f->savings->layers[il] : NULL;
-}
-
 /* Codes up to a magnitude become zero; returns the sum of those left. */
 static int32_t drop_codes(int8_t *q, size_t n, uint32_t magnitude)
 {
@@ -290,11 +308,11 @@ static void quantise(struct bn_forward *f, const struct face *face, size_t t,
     const struct bn_kernels *k = &f->m->kernels;
     size_t cols = r->cols;
     const float *h = face->h + t * f->wide;
-    if (f->m->activations == BN_AQ_F32) return;
+    if (r->act == BN_AQ_F32) return;
     bn_prof_mark(f->prof, worker, BN_OP_QUANT);
     if (f->planes)
-        k->quant_planes(face->q8 + t * f->planes * f->q8_stride, f->q8_stride, f->planes,
-                        face->unit + t * f->units, h, cols);
+        k->quant_planes(face->q8 + t * f->planes * f->q8_stride, f->q8_stride,
+                        bn_act_planes(r->act), face->unit + t * f->units, h, cols);
     else {
         int8_t *q = face->q8 + t * f->q8_stride;
         face->inv[t] = k->quant_i8(q, &face->sum[t], h, cols);
@@ -326,6 +344,7 @@ static const struct input *prepare(struct bn_forward *f, const struct recipe *r,
     bool alone = f->n == 1;
     struct input *in = alone ? &f->own[worker] : &f->shared;
     struct bn_range tokens = {0, 1};
+    if (alone || worker == 0) in->act = r->act;
     if (!alone) tokens = bn_pool_share(f->pool, worker, f->n, 1);
     for (size_t t = tokens.begin; t < tokens.end; t++) prepare_token(f, in, r, t, worker);
     if (!alone) bn_pool_barrier(f->pool, worker);
@@ -383,11 +402,11 @@ static void note_work(struct bn_forward *f, const struct bn_matrix *w, struct bn
 }
 
 /* Whether the kernel for many tokens is taken. */
-static bool takes_many(const struct bn_forward *f, const struct bn_gemm *g)
+static bool takes_many(const struct bn_forward *f, const struct bn_gemm *g, enum bn_act_quant act)
 {
     if (f->n < g->many_from) return false;
-    if (f->planes) return g->mul_planes_many != NULL;
-    return f->m->activations == BN_AQ_INT8 && g->mul_i8_many;
+    if (bn_act_planes(act)) return g->mul_planes_many != NULL;
+    return act == BN_AQ_INT8 && g->mul_i8_many;
 }
 
 /* Rows of y[n][rows of w] = a layer's matrix times input. */
@@ -397,7 +416,7 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
     const struct bn_matrix *w = &layer->proj[which];
     const struct face *x = w->rotated ? &in->rotated : &in->plain;
     const struct bn_gemm *g = w->gemm;
-    const bool many = !w->dense && takes_many(f, g);
+    const bool many = !w->dense && takes_many(f, g, in->act);
     const struct bn_gemm_args a = {.y = y,
                                    .y_stride = rows_of(w),
                                    .w = &w->packed,
@@ -408,15 +427,15 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
     bn_prof_mark(f->prof, worker, BN_OP_Q + which);
     note_work(f, w, r, worker);
     if (w->dense) dense_mul(f, y, &w->stored, r, x->h, worker);
-    else if (f->planes) {
+    else if (bn_act_planes(in->act)) {
         struct bn_planes p = {.q = x->q8,
-                              .n_planes = f->planes,
+                              .n_planes = bn_act_planes(in->act),
                               .plane_stride = f->q8_stride,
                               .stride = f->planes * f->q8_stride,
                               .unit = x->unit,
                               .unit_stride = f->units};
         (many ? g->mul_planes_many : g->mul_planes)(&a, &p);
-    } else if (f->m->activations == BN_AQ_INT8) {
+    } else if (in->act == BN_AQ_INT8) {
         struct bn_q8 q = {x->q8, f->q8_stride, x->sum, x->inv};
         (many ? g->mul_i8_many : g->mul_i8)(&a, &q);
     } else g->mul_f32(&a, x->h, f->wide);
@@ -424,9 +443,10 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
 
 /* A few tokens wait for the memory, which is not shared out evenly, so workers help each other; with
  * many tokens a kernel wants its rows together. */
-static void deal(struct bn_forward *f, const struct bn_matrix *w, uint32_t worker)
+static void deal(struct bn_forward *f, const struct bn_matrix *w, const struct input *in,
+                 uint32_t worker)
 {
-    bool whole = f->n >= DEAL_TOKENS || (!w->dense && takes_many(f, w->gemm));
+    bool whole = f->n >= DEAL_TOKENS || (!w->dense && takes_many(f, w->gemm, in->act));
     bn_pool_deal(f->pool, worker, rows_of(w), w->gemm->group_rows, whole);
 }
 
@@ -434,7 +454,7 @@ static void project_all(struct bn_forward *f, float *y, const struct bn_layer *l
                         enum proj which, const struct input *in, uint32_t worker)
 {
     struct bn_range r;
-    deal(f, &layer->proj[which], worker);
+    deal(f, &layer->proj[which], in, worker);
     while (bn_pool_take(f->pool, worker, &r)) project(f, y, layer, which, in, r, worker);
 }
 
@@ -453,7 +473,7 @@ static void project_residual(struct bn_forward *f, const struct bn_layer *layer,
                              const struct input *in, uint32_t worker)
 {
     struct bn_range r;
-    deal(f, &layer->proj[which], worker);
+    deal(f, &layer->proj[which], in, worker);
     while (bn_pool_take(f->pool, worker, &r)) {
         project(f, f->out, layer, which, in, r, worker);
         add_residual(f, r, worker);
@@ -500,7 +520,7 @@ static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in,
             return;
         in = next_input(f, in, *recipe, layer->in_norm[UP], worker);
     }
-    deal(f, &layer->proj[UP], worker);
+    deal(f, &layer->proj[UP], in, worker);
     while (bn_pool_take(f->pool, worker, &r)) {
         if (!apart) project(f, f->gate, layer, GATE, in, r, worker);
         project(f, f->up, layer, UP, in, r, worker);
@@ -563,6 +583,7 @@ static void attend(struct bn_forward *f, uint32_t il, uint32_t worker)
     size_t n_embd = f->m->config.n_embd;
     const float *const *ng = layer->in_norm;
     struct recipe r = recipe_of(layer, Q, V, f->x, n_embd, layer->attn_norm, n_embd);
+    r.act = act_of(f, il, BN_IN_MIXER);
     const struct input *in = prepare(f, &r, worker);
     count_input(f, il, BN_IN_MIXER, in, n_embd, worker);
     project_all(f, f->q, layer, Q, in, worker);
@@ -584,6 +605,7 @@ static void mix_delta(struct bn_forward *f, uint32_t il, uint32_t worker)
     size_t n_embd = f->m->config.n_embd;
     struct recipe r =
         recipe_of(layer, DELTA_QKV, DELTA_BETA, f->x, n_embd, layer->attn_norm, n_embd);
+    r.act = act_of(f, il, BN_IN_MIXER);
     const struct input *in = prepare(f, &r, worker);
     count_input(f, il, BN_IN_MIXER, in, n_embd, worker);
     project_all(f, f->qkv, layer, DELTA_QKV, in, worker);
@@ -617,18 +639,21 @@ static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
     else attend(f, il, worker);
     bn_pool_barrier(f->pool, worker);
     struct recipe r = recipe_of(layer, last, last, f->att, f->mix_dim, layer->attn_sub_norm, mixed);
+    r.act = act_of(f, il, BN_IN_MIXER_OUT);
     const struct input *in = prepare(f, &r, worker);
     count_input(f, il, BN_IN_MIXER_OUT, in, mixed, worker);
     project_residual(f, layer, last, in, worker);
     bn_pool_barrier(f->pool, worker);
 
     r = recipe_of(layer, GATE, UP, f->x, n_embd, layer->ffn_norm, n_embd);
+    r.act = act_of(f, il, BN_IN_GATE_UP);
     in = prepare(f, &r, worker);
     count_input(f, il, BN_IN_GATE_UP, in, n_embd, worker);
     gated_up(f, il, in, &r, worker);
     bn_pool_barrier(f->pool, worker);
     count_gates(f, il, worker);
     r = recipe_of(layer, DOWN, DOWN, f->up, n_ff, layer->ffn_sub_norm, n_ff);
+    r.act = act_of(f, il, BN_IN_DOWN);
     r.codes_zero = plan ? plan->down_codes : 0;
     in = prepare(f, &r, worker);
     count_input(f, il, BN_IN_DOWN, in, n_ff, worker);
@@ -675,8 +700,9 @@ static void walk_draft(void *arg, uint32_t worker)
     }
     bn_pool_barrier(f->pool, worker);
     struct recipe recipe = recipe_of(layer, MTP_IN, MTP_IN, f->draft, 2 * n_embd, NULL, 2 * n_embd);
+    recipe.act = f->m->activations;
     const struct input *in = prepare(f, &recipe, worker);
-    deal(f, &layer->proj[MTP_IN], worker);
+    deal(f, &layer->proj[MTP_IN], in, worker);
     while (bn_pool_take(f->pool, worker, &r)) project(f, f->x, layer, MTP_IN, in, r, worker);
     bn_pool_barrier(f->pool, worker);
     walk_layer(f, c->n_layer, worker);

@@ -228,6 +228,15 @@ static bitnet_status load_weights(struct bn_model *m, const bitnet_model_options
     return bn_replicas_make(m, pool, err);
 }
 
+static void note_plan(struct bn_model *m)
+{
+    char text[160];
+    bn_savings_describe(text, sizeof text, m->savings, m);
+    bn_buf_printf(&m->note, "%sThe plan %s is on and saves: %s%s.", m->note.len ? " " : "",
+                  m->savings->baked ? "in the model's file" : "that was given", text,
+                  m->savings->baked ? " (--plan off: without)" : "");
+}
+
 static bitnet_status open_weights(struct bn_model *m, const bitnet_model_options *o,
                                   enum bn_head_mode head, enum bn_ffn_mode ffn, bitnet_error *err)
 {
@@ -243,6 +252,7 @@ static bitnet_status open_weights(struct bn_model *m, const bitnet_model_options
     bn_pool_close(pool);
     if (s == BITNET_OK) s = bn_model_checksum(&m->checksum, m, err);
     if (s == BITNET_OK) s = bn_savings_check(m->savings, m, err);
+    if (s == BITNET_OK && m->savings) note_plan(m);
     if (s == BITNET_OK) s = bn_source_fetch_end(&m->source, err);
     if (s == BITNET_OK) s = bn_memory_settle(m, err);
     if (s != BITNET_OK) return s;

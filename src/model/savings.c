@@ -114,7 +114,7 @@ static bitnet_status read_activation(enum bn_act_quant *out, const struct bn_jso
                        r->place);
     for (size_t i = 0; i < BN_ARRAY_LEN(all); i++)
         if (strcmp(name, bn_act_quant_name(all[i])) == 0) {
-            *out = all[i];
+            if (!r->m->activations_given) *out = all[i];
             return BITNET_OK;
         }
     return bn_fail(err, BITNET_E_FORMAT, "%s: activations are f32, int16 or int8, not '%s'",
@@ -169,10 +169,6 @@ static bitnet_status check_layer(const struct bn_savings_layer *l, uint32_t il,
                        r->place);
     if (!delta && l->state_bf16)
         return bn_fail(err, BITNET_E_FORMAT, "%s: it has attention, and no state", r->place);
-    bool planned = l->state_bf16;
-    for (size_t i = 0; i < BN_N_INPUTS; i++) planned |= l->activations[i] != r->m->activations;
-    if (planned)
-        return bn_fail(err, BITNET_E_UNSUPPORTED, "%s: engines have no such saving yet", r->place);
     return BITNET_OK;
 }
 
@@ -405,8 +401,8 @@ void bn_savings_describe(char *out, size_t room, const struct bn_savings *s,
     snprintf(out, room, "nothing");
     for (size_t i = 0; i < BN_ARRAY_LEN(parts); i++)
         if (parts[i].n && at < room)
-            at += (size_t)snprintf(out + at, room - at, "%s%s in %u layers", at ? ", " : "",
-                                   parts[i].name, parts[i].n);
+            at += (size_t)snprintf(out + at, room - at, "%s%s in %u layer%s", at ? ", " : "",
+                                   parts[i].name, parts[i].n, parts[i].n == 1 ? "" : "s");
     if (s->head != BN_HEAD_AUTO && at < room)
         snprintf(out + at, room - at, "%shead %s", at ? ", " : "",
                  s->head == BN_HEAD_INT8 ? "int8" : "exact");

@@ -486,7 +486,7 @@ void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv)
 {
     out->kv_type = kv->int2 ? BITNET_KV_INT2 : kv_type(kv->keys);
     out->kv_type_v = kv_type(kv->values);
-    out->state_type = kv->states;
+    out->state_type = strcmp(kv->states, "auto") == 0 ? NULL : kv->states;
 }
 
 void model_engine_options(bitnet_engine_options *out, const struct model_opts *m,
