@@ -163,8 +163,11 @@ static void kv_knob(struct bn_knob *k, const struct bn_knobs_basis *b)
 static void state_knob(struct bn_knob *k, const struct bn_knobs_basis *b)
 {
     const struct bn_config *c = &b->m->config;
-    double saved = (double)(bn_state_slot_bytes(c, false) - bn_state_slot_bytes(c, true));
-    add_level(k, (struct bn_level){.gain = 2 * saved / count_delta(c)});
+    struct bn_states_types narrow = {0};
+    bn_states_set_bf16(&narrow, 0); /* of one of them: layers are alike */
+    double saved =
+        (double)bn_state_slot_bytes(c, NULL) - (double)bn_state_slot_bytes(c, &narrow);
+    add_level(k, (struct bn_level){.gain = 2 * saved});
 }
 
 static void activation_knob(struct bn_knob *k, const struct bn_knobs_basis *b)
@@ -223,7 +226,7 @@ static double base_bytes(const struct bn_knobs_basis *b)
     uint32_t n_delta = count_delta(c);
     bytes += (c->n_layer - n_delta) *
              (kv_cost(b, BITNET_KV_F16, false) + kv_cost(b, BITNET_KV_F16, true));
-    bytes += n_delta ? 2 * (double)bn_state_slot_bytes(c, false) : 0;
+    bytes += n_delta ? 2 * (double)bn_state_slot_bytes(c, NULL) : 0;
     for (uint32_t il = 0; il < c->n_layer; il++) {
         struct bn_census_counts n;
         struct bn_census_gates g;
