@@ -89,7 +89,7 @@ def calibrate(folder, model):
     text.write_text("Once upon a time there was a dog. " * 80)
     return Case("calibrate", "calibrate", model, "--dataset", text, "--calibration-samples", "8", "--sample-tokens", "16",
                 "--kl-budget", "0.05", "--savings", "codes", "--curve", "0.1", "--output-dir", out, "--force", "-t", "1",
-                "--no-cache", file=out / "plan.json")
+                "--no-cache", file=out / "plan.json", read=lambda file: json.loads(file.read_text())["layers"])
 
 
 def cases(bitnet, folder, data):
