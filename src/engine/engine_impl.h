@@ -12,6 +12,7 @@
 #include "engine/sampler/sampler.h"
 #include "model/forward.h"
 #include "model/ops.h"
+#include "model/savings.h"
 
 enum {
     BN_STEP_SIZES = 128, /* steps of up to so many tokens are timed by their size */
@@ -20,6 +21,9 @@ enum {
 
 struct bitnet_engine {
     const struct bn_model *m;
+    const struct bn_savings *savings; /* the plan, own or the model's; NULL: none */
+    struct bn_savings *own_savings;
+    char savings_text[160]; /* for the user */
     struct bn_pool *pool;
     struct bn_prof *prof;      /* NULL: off */
     struct bn_backing backing; /* of what follows, as the model's */

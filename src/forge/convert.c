@@ -9,6 +9,7 @@
 #include "forge/convert_impl.h"
 
 #include "model/model.h"
+#include "model/savings.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,21 +25,22 @@ static void put_types(struct bn_gguf_writer *w, const struct bn_convert_plan *p)
 }
 
 /* Entries that describe the file as it was, not the model. */
-static bool drop_entry(const char *key, const char *new_name)
+static bool drop_entry(const char *key, const char *new_name, const char *new_plan)
 {
     static const char *const dropped[] = {"general.file_type", "general.quantization_version",
                                           "general.alignment"};
     for (size_t i = 0; i < BN_ARRAY_LEN(dropped); i++)
         if (strcmp(key, dropped[i]) == 0) return true;
     if (strncmp(key, "split.", 6) == 0) return true;
+    if (new_plan && strcmp(key, BN_SAVINGS_KEY) == 0) return true;
     return new_name && strcmp(key, "general.name") == 0;
 }
 
 static void put_gguf_meta(struct bn_gguf_writer *w, const struct bn_convert_plan *p,
-                          const char *name)
+                          const char *name, const char *plan)
 {
     for (size_t i = 0; i < p->src->n_meta; i++)
-        if (!drop_entry(p->src->meta[i].key, name)) bn_gguf_put_raw(w, &p->src->meta[i]);
+        if (!drop_entry(p->src->meta[i].key, name, plan)) bn_gguf_put_raw(w, &p->src->meta[i]);
     if (name) bn_gguf_put_str(w, "general.name", name, strlen(name));
     /* Readers guess this from the storage type where it is not said, and the type is changing. */
     if (!bn_meta_find(p->src, "bitnet.activations")) {
@@ -77,8 +79,9 @@ static bitnet_status write_file(const struct bn_convert_plan *p, const char *pat
     const char *name = o->name && *o->name ? o->name : NULL;
     bitnet_status s = bn_gguf_create(&w, path, o->overwrite != 0, err);
     if (s != BITNET_OK) goto fail;
-    if (p->src->is_gguf) put_gguf_meta(&w, p, name);
+    if (p->src->is_gguf) put_gguf_meta(&w, p, name, o->plan);
     else if ((s = put_hf_meta(&w, p, name, err)) != BITNET_OK) goto fail;
+    if (o->plan) bn_gguf_put_str(&w, BN_SAVINGS_KEY, o->plan, strlen(o->plan));
     put_types(&w, p);
     for (size_t i = 0; i < p->n; i++) {
         const struct bn_convert_item *it = &p->items[i];

@@ -4,6 +4,7 @@
 #include "model/image/cache.h"
 #include "model/ffn/ffn.h"
 #include "model/head/head.h"
+#include "model/savings.h"
 
 #include "base/threads/bandwidth.h"
 #include "base/switch.h"
@@ -58,6 +59,7 @@ static bitnet_status choose_activations(struct bn_model *m, const char *name, bi
     bool by_default = !name || strcmp(name, "auto") == 0;
     bool floats = m->config.act_quant == BN_AQ_F32;
     *a = m->config.act_quant;
+    m->activations_given = !by_default;
     if (by_default && !floats) return BITNET_OK;
     if (by_default || strcmp(name, "int16") == 0) *a = BN_AQ_INT16_GROUPS;
     else if (strcmp(name, "int8") == 0) *a = floats ? BN_AQ_INT8_GROUPS : BN_AQ_INT8;
@@ -226,17 +228,31 @@ static bitnet_status load_weights(struct bn_model *m, const bitnet_model_options
     return bn_replicas_make(m, pool, err);
 }
 
+static void note_plan(struct bn_model *m)
+{
+    char text[160];
+    bn_savings_describe(text, sizeof text, m->savings, m);
+    bn_buf_printf(&m->note, "%sThe plan %s is on and saves: %s%s.", m->note.len ? " " : "",
+                  m->savings->baked ? "in the model's file" : "that was given", text,
+                  m->savings->baked ? " (--plan off: without)" : "");
+}
+
 static bitnet_status open_weights(struct bn_model *m, const bitnet_model_options *o,
                                   enum bn_head_mode head, enum bn_ffn_mode ffn, bitnet_error *err)
 {
     BN_TRY(bn_config_read(&m->config, &m->source, &m->note, err));
     BN_TRY(choose_activations(m, o->activations, err));
+    BN_TRY(bn_savings_open(&m->savings, m, o->plan, err));
+    head = bn_savings_head(m->savings, head);
     struct bn_pool *pool;
     BN_TRY(open_pool(&pool, m, o->threads, err));
     bitnet_status s = choose_layout(m, o->layout, bn_pool_threads(pool), err);
     if (s == BITNET_OK) s = load_weights(m, o, pool, head, ffn, err);
     if (s == BITNET_OK) m->near_bytes = bn_place_near(m, pool);
     bn_pool_close(pool);
+    if (s == BITNET_OK) s = bn_model_checksum(&m->checksum, m, err);
+    if (s == BITNET_OK) s = bn_savings_check(m->savings, m, err);
+    if (s == BITNET_OK && m->savings) note_plan(m);
     if (s == BITNET_OK) s = bn_source_fetch_end(&m->source, err);
     if (s == BITNET_OK) s = bn_memory_settle(m, err);
     if (s != BITNET_OK) return s;
@@ -316,6 +332,7 @@ void bn_model_close(struct bn_model *m)
     bn_numa_close(m->numa);
     bn_buf_free(&m->note);
     bn_source_close(&m->source);
+    free(m->savings);
     free(m);
 }
 
