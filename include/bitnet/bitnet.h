@@ -274,7 +274,10 @@ BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, siz
 
 /* Ends a text or a turn? */
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, int32_t token);
-BITNET_API int32_t bitnet_token_bos(const bitnet_model *m); /* -1 if none */
+/* Begins a text; ends one, or a turn where none does; fills up shorter ones. -1 if there is none. */
+BITNET_API int32_t bitnet_token_bos(const bitnet_model *m);
+BITNET_API int32_t bitnet_token_eos(const bitnet_model *m);
+BITNET_API int32_t bitnet_token_pad(const bitnet_model *m);
 /* The token as written in the vocabulary; NULL if there is no such token. */
 BITNET_API const char *bitnet_token_text(const bitnet_model *m, int32_t token);
 
