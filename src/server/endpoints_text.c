@@ -171,23 +171,36 @@ void serve_detokenize(struct exchange *x) { serve_made(x, detokenize); }
 
 /* ------------------------------------------------------------------ tokenizer_info */
 
+/* Does a text begin with a token that it does not contain? */
+static bitnet_status adds_bos(bool *out, const bitnet_model *m, bitnet_error *err)
+{
+    int32_t *ids;
+    size_t n;
+    BN_TRY(tokens_encode(&ids, &n, m, "", 0, BITNET_TOK_BOS_AUTO, err));
+    *out = n > 0 && ids[0] == bitnet_token_bos(m);
+    free(ids);
+    return BITNET_OK;
+}
+
 /* Members of Hugging Face's tokenizer_config.json. */
 void serve_tokenizer_info(struct exchange *x)
 {
     const struct server *s = x->s;
     const char *chat = s->template_text && *s->template_text ? s->template_text : NULL;
-    int32_t bos = bitnet_token_bos(s->m);
-    size_t n = 0; /* that an empty text becomes */
-    bool adds_bos =
-        bitnet_encode(s->m, "", 0, BITNET_TOK_BOS_AUTO, NULL, &n, NULL) == BITNET_E_LIMIT && n > 0;
-    exchange_reply_json(x, 200,
-                        bn_json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:s?}", "tokenizer_class",
-                                     "bitnet", "bos_token", token_json(s->m, bos), "eos_token",
-                                     token_json(s->m, bitnet_token_eos(s->m)), "pad_token",
-                                     token_json(s->m, bitnet_token_pad(s->m)), "add_bos_token",
-                                     bn_json_bool(adds_bos), "vocab_size",
-                                     (int64_t)s->model.shape.n_vocab, "model_max_length",
-                                     (int64_t)s->engine.ctx_tokens, "chat_template", chat));
+    bitnet_error err = {0};
+    bool bos;
+    if (adds_bos(&bos, s->m, &err) != BITNET_OK) {
+        exchange_fail(x, &err, NULL, NULL);
+        return;
+    }
+    exchange_reply_json(
+        x, 200,
+        bn_json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:s?}", "tokenizer_class", "bitnet",
+                     "bos_token", token_json(s->m, bitnet_token_bos(s->m)), "eos_token",
+                     token_json(s->m, bitnet_token_eos(s->m)), "pad_token",
+                     token_json(s->m, bitnet_token_pad(s->m)), "add_bos_token", bn_json_bool(bos),
+                     "vocab_size", (int64_t)s->model.shape.n_vocab, "model_max_length",
+                     (int64_t)s->engine.ctx_tokens, "chat_template", chat));
 }
 
 /* ------------------------------------------------------------------ apply-template */

@@ -289,7 +289,7 @@ bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model
     return BITNET_OK;
 }
 
-/* Every choice repeats them, and a reply is put together in memory. */
+/* Every choice repeats them, and putting a reply together holds up the event loop. */
 static bitnet_status check_scored(struct openai_request *r, bitnet_error *err)
 {
     const bitnet_request *q = &r->request;

@@ -20,7 +20,7 @@ enum {
     OPENAI_MAX_BIASES = 1024,
     OPENAI_MAX_BIAS = 100, /* either way */
     OPENAI_MAX_TOP_LOGPROBS = 20,
-    OPENAI_MAX_SCORED = 1 << 20 /* log-probabilities of prompts in one reply */
+    OPENAI_MAX_SCORED = 1 << 18 /* log-probabilities of prompts in one reply */
 };
 
 enum openai_kind { OPENAI_CHAT, OPENAI_COMPLETION, OPENAI_RESPONSE };

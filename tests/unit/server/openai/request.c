@@ -277,13 +277,13 @@ static void test_echo(void **state)
     refuses(OPENAI_CHAT,
             "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"max_tokens\": 0}",
             "'max_tokens' is 0; 1 to");
-    /* every choice repeats them: 128 times 4096 tokens, two for each, just fit */
+    /* every choice repeats them: 128 times 1024 tokens, two for each, just fit */
     accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"echo\": true, \"logprobs\": 1, \"n\": 128}");
-    r.prompts[0].n_tokens = 4096;
+    r.prompts[0].n_tokens = 1024;
     assert_int_equal(openai_request_fits(&r, 8192, &err), BITNET_OK);
-    r.prompts[0].n_tokens = 4097;
+    r.prompts[0].n_tokens = 1025;
     assert_int_equal(openai_request_fits(&r, 8192, &err), BITNET_E_LIMIT);
-    assert_non_null(strstr(err.text, "1048832 log-probabilities"));
+    assert_non_null(strstr(err.text, "262400 log-probabilities"));
     assert_string_equal(r.param, "echo");
     openai_request_free(&r);
 }
