@@ -58,8 +58,8 @@ struct bn_request {
     uint32_t n_choices, n_left, n_begun;
     struct bn_snapshot_ref pinned; /* for choices that have not begun */
     uint32_t n_top;
-    uint32_t n_top_scored,
-        n_scored; /* n_scored: tokens of the prompt whose logits were looked at */
+    uint32_t n_scored; /* tokens of the prompt whose logits were looked at */
+    uint32_t n_top_scored;
     bool logprobs, ignore_end, no_cache, prompt_only, cancelled;
     uint64_t deadline_ns;            /* UINT64_MAX: none */
     uint64_t submitted_ns, queue_ns; /* queue_ns: until its first choice began; 0: it has not */

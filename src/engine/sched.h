@@ -37,8 +37,8 @@ struct bn_sched_host {
 struct bn_sched_limits {
     uint32_t max_seqs;         /* running at a time */
     uint32_t max_batch_tokens; /* of a step; at least max_seqs */
-    uint32_t max_scored; /* tokens of scored prompts in a step; at least max_seqs, or 0: none is */
-    uint64_t step_target_ns; /* prompts are cut so that a step with decodes in it takes about so
+    uint32_t max_scored;       /* of them in scored prompts; at least max_seqs, or 0: none is */
+    uint64_t step_target_ns;   /* prompts are cut so that a step with decodes in it takes about so
                                 * long; 0: as much as fits */
     /* And so that no step takes much longer than this, since nothing can be stopped within one; 0: as
      * much as fits. Until steps have been seen, a prompt's token is taken to cost prompt_assumed_ns. */
