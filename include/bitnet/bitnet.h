@@ -788,7 +788,8 @@ typedef struct bitnet_convert_options {
     uint32_t threads;    /* packed: that will run it, for the choice of a layout; 0: all cores */
     const char *layout;  /* packed: as in bitnet_model_options */
     const char *backend; /* packed: as in bitnet_model_options */
-    /* a plan (JSON text, docs/tune/plan.md) for the output's metadata; NULL: the input's, if it has one */
+    /* a plan, as in bitnet_model_options, that goes into the metadata; engines then compute by it. NULL:
+     * that of the input, if it has one; "off": none */
     const char *plan;
 } bitnet_convert_options;
 /* Safetensors or GGUF in, GGUF out. The output appears whole or not at all. */

@@ -70,6 +70,32 @@ static bitnet_status put_hf_meta(struct bn_gguf_writer *w, const struct bn_conve
     return s;
 }
 
+bitnet_status bn_convert_put_plan(struct bn_gguf_writer *w, const char *plan, bitnet_error *err)
+{
+    char *text;
+    size_t n;
+    if (!plan || strcmp(plan, "off") == 0) return BITNET_OK;
+    BN_TRY(bn_savings_text(&text, &n, plan, err));
+    bn_gguf_put_str(w, BN_SAVINGS_KEY, text, n);
+    free(text);
+    return BITNET_OK;
+}
+
+/* Does the plan fit the model's shape? That it is for these weights is seen when they are loaded. */
+static bitnet_status check_plan(const char *plan, const struct bn_config *c, bitnet_error *err)
+{
+    struct bn_savings *s;
+    if (!plan) return BITNET_OK;
+    struct bn_model *like = bn_calloc(1, sizeof *like);
+    if (!like) return bn_fail_nomem(err, sizeof *like, "a plan");
+    like->config = *c;
+    like->activations = c->act_quant;
+    bitnet_status status = bn_savings_open(&s, like, plan, err);
+    free(s);
+    free(like);
+    return status;
+}
+
 static bitnet_status write_file(const struct bn_convert_plan *p, const char *path,
                                 const bitnet_convert_options *o, bitnet_error *err)
 {
@@ -81,8 +107,8 @@ static bitnet_status write_file(const struct bn_convert_plan *p, const char *pat
     if (s != BITNET_OK) goto fail;
     if (p->src->is_gguf) put_gguf_meta(&w, p, name, o->plan);
     else if ((s = put_hf_meta(&w, p, name, err)) != BITNET_OK) goto fail;
-    if (o->plan) bn_gguf_put_str(&w, BN_SAVINGS_KEY, o->plan, strlen(o->plan));
     put_types(&w, p);
+    if ((s = bn_convert_put_plan(&w, o->plan, err)) != BITNET_OK) goto fail;
     for (size_t i = 0; i < p->n; i++) {
         const struct bn_convert_item *it = &p->items[i];
         s = bn_gguf_declare(&w, it->name, it->type, it->n_dims, it->dims, err);
@@ -124,6 +150,7 @@ static bitnet_status to_gguf(const char *in, const char *out, const bitnet_conve
     for (size_t i = 0; i < src.n_tensors && s == BITNET_OK; i++)
         if (src.tensors[i].packed) s = bn_tensor_fail_packed(&src, &src.tensors[i], err);
     if (s == BITNET_OK) s = bn_config_read(&config, &src, &note, err);
+    if (s == BITNET_OK) s = check_plan(o->plan, &config, err);
     if (s == BITNET_OK) s = bn_convert_plan_make(&plan, err);
     if (s == BITNET_OK) s = write_file(&plan, out, o, err);
 fail:

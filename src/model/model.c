@@ -228,13 +228,41 @@ static bitnet_status load_weights(struct bn_model *m, const bitnet_model_options
     return bn_replicas_make(m, pool, err);
 }
 
-static void note_plan(struct bn_model *m)
+/* A plan that came with the file and does not fit it is no reason not to run the model: the file may
+ * have been converted since, or be of a later version. */
+static bitnet_status leave_plan_aside(struct bn_model *m, bitnet_status why,
+                                      const bitnet_error *err)
+{
+    if (why == BITNET_OK || why == BITNET_E_NOMEM) return why;
+    bn_buf_printf(&m->note, "%sThe plan in the model's file is left aside: %s.",
+                  m->note.len ? " " : "", err->text);
+    free(m->savings);
+    m->savings = NULL;
+    return BITNET_OK;
+}
+
+static bitnet_status open_plan(struct bn_model *m, const char *plan, bitnet_error *err)
+{
+    bitnet_error why = {0};
+    if (plan) return bn_savings_open(&m->savings, m, plan, err);
+    bitnet_status s = leave_plan_aside(m, bn_savings_open(&m->savings, m, NULL, &why), &why);
+    return s == BITNET_OK ? s : bn_fail(err, s, "%s", why.text);
+}
+
+/* Once the weights are there: is it for this model? */
+static bitnet_status settle_plan(struct bn_model *m, bitnet_error *err)
 {
     char text[160];
+    bitnet_error why = {0};
+    if (!m->savings) return BITNET_OK;
+    bitnet_status s = bn_savings_check(m->savings, m, &why);
+    if (s != BITNET_OK && m->savings->baked) return leave_plan_aside(m, s, &why);
+    if (s != BITNET_OK) return bn_fail(err, s, "%s", why.text);
     bn_savings_describe(text, sizeof text, m->savings, m);
     bn_buf_printf(&m->note, "%sThe plan %s is on and saves: %s%s.", m->note.len ? " " : "",
                   m->savings->baked ? "in the model's file" : "that was given", text,
                   m->savings->baked ? " (--plan off: without)" : "");
+    return BITNET_OK;
 }
 
 static bitnet_status open_weights(struct bn_model *m, const bitnet_model_options *o,
@@ -242,7 +270,7 @@ static bitnet_status open_weights(struct bn_model *m, const bitnet_model_options
 {
     BN_TRY(bn_config_read(&m->config, &m->source, &m->note, err));
     BN_TRY(choose_activations(m, o->activations, err));
-    BN_TRY(bn_savings_open(&m->savings, m, o->plan, err));
+    BN_TRY(open_plan(m, o->plan, err));
     head = bn_savings_head(m->savings, head);
     struct bn_pool *pool;
     BN_TRY(open_pool(&pool, m, o->threads, err));
@@ -251,8 +279,7 @@ static bitnet_status open_weights(struct bn_model *m, const bitnet_model_options
     if (s == BITNET_OK) m->near_bytes = bn_place_near(m, pool);
     bn_pool_close(pool);
     if (s == BITNET_OK) s = bn_model_checksum(&m->checksum, m, err);
-    if (s == BITNET_OK) s = bn_savings_check(m->savings, m, err);
-    if (s == BITNET_OK && m->savings) note_plan(m);
+    if (s == BITNET_OK) s = settle_plan(m, err);
     if (s == BITNET_OK) s = bn_source_fetch_end(&m->source, err);
     if (s == BITNET_OK) s = bn_memory_settle(m, err);
     if (s != BITNET_OK) return s;

@@ -293,26 +293,34 @@ static bitnet_status read_text(struct bn_savings **out, const struct bn_model *m
     return st;
 }
 
+static bool is_text(const char *plan) { return plan[strspn(plan, " \t\r\n")] == '{'; }
+
+bitnet_status bn_savings_text(char **text, size_t *n, const char *plan, bitnet_error *err)
+{
+    if (!is_text(plan)) return bn_read_file(text, n, plan, BN_SAVINGS_MAX_BYTES, err);
+    *n = strlen(plan);
+    *text = strdup(plan);
+    return *text ? BITNET_OK : bn_fail_nomem(err, *n, "a plan");
+}
+
 bitnet_status bn_savings_open(struct bn_savings **out, const struct bn_model *m, const char *plan,
                               bitnet_error *err)
 {
-    const char *text;
-    char *file = NULL, what[WHAT_BYTES - 32];
+    const char *baked;
+    char *text = NULL, what[WHAT_BYTES - 32] = "the plan";
     size_t n;
     *out = NULL;
     if (plan && strcmp(plan, "off") == 0) return BITNET_OK;
     if (!plan) {
-        if (!bn_meta_str(&m->source, BN_SAVINGS_KEY, &text, &n)) return BITNET_OK;
-        BN_TRY(read_text(out, m, text, n, "the plan in the model's file", err));
+        if (!bn_meta_str(&m->source, BN_SAVINGS_KEY, &baked, &n)) return BITNET_OK;
+        BN_TRY(read_text(out, m, baked, n, "the plan in the model's file", err));
         (*out)->baked = true;
         return BITNET_OK;
     }
-    size_t blank = strspn(plan, " \t\r\n");
-    if (plan[blank] == '{') return read_text(out, m, plan, strlen(plan), "the plan", err);
-    BN_TRY(bn_read_file(&file, &n, plan, BN_SAVINGS_MAX_BYTES, err));
-    snprintf(what, sizeof what, "the plan '%.200s'", plan);
-    bitnet_status s = read_text(out, m, file, n, what, err);
-    free(file);
+    BN_TRY(bn_savings_text(&text, &n, plan, err));
+    if (!is_text(plan)) snprintf(what, sizeof what, "the plan '%.200s'", plan);
+    bitnet_status s = read_text(out, m, text, n, what, err);
+    free(text);
     return s;
 }
 

@@ -58,10 +58,13 @@ bitnet_status bn_model_checksum(uint64_t *sum, const struct bn_model *m, bitnet_
 /* One without savings, to be filled in; NULL: out of memory. To be freed by free(). */
 struct bn_savings *bn_savings_new(const struct bn_model *m);
 /* plan: JSON text, which begins with '{', or the path of a file; "off": none. NULL: what the file of
- * the model has in its metadata. One that does not fit the model's shape is refused. *out is NULL where
- * there is none; to be freed by free(). */
+ * the model has in its metadata. One that does not fit the model's shape is refused. Of the model,
+ * configuration, activations and metadata must be there. *out is NULL where there is none; to be freed
+ * by free(). */
 bitnet_status bn_savings_open(struct bn_savings **out, const struct bn_model *m, const char *plan,
                               bitnet_error *err);
+/* The text of a plan as bn_savings_open takes it, neither NULL nor "off"; to be freed. */
+bitnet_status bn_savings_text(char **text, size_t *n, const char *plan, bitnet_error *err);
 /* One for another model is refused. s may be NULL. Once m->checksum is there. */
 bitnet_status bn_savings_check(const struct bn_savings *s, const struct bn_model *m,
                                bitnet_error *err);

@@ -22,7 +22,7 @@ static void put_saving(struct bn_buf *b, const struct bn_json *s)
     bn_json_each(levels, i, v)
     {
         if (strcmp(report_text(v, "level"), chosen) == 0)
-            bn_buf_printf(b, " (%.5f)", report_number(v, "kl"));
+            bn_buf_printf(b, " (%.1e)", report_number(v, "kl"));
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "engine_common.h"
 #include "model/savings.h"
+#include <sys/mman.h>
 
 enum { N_TOKENS = 100, THREADS = 3 };
 
@@ -176,6 +177,62 @@ static void what_is_saved_is_not_read(void **state)
     bitnet_model_close(m);
 }
 
+/* ------------------------------------------------------------------ plans in the model's file */
+
+/* The small model with a plan in its metadata, in memory, opened with another one or its own. */
+static bitnet_model *open_baked(const char *baked, const char *plan)
+{
+    bitnet_convert_options co = {.size = sizeof co, .type = "keep", .head_type = "keep"};
+    bitnet_model_options mo = {.size = sizeof mo, .plan = plan};
+    bitnet_error err = {0};
+    bitnet_model *m = NULL;
+    char path[64];
+    int fd = memfd_create("model", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    co.overwrite = 1;
+    co.plan = baked;
+    if (bitnet_convert(TEST_MODEL, path, &co, &err) || bitnet_model_open(&m, path, &mo, &err))
+        fail_msg("%s", err.text);
+    close(fd);
+    return m;
+}
+
+static void check_baked(bitnet_model *m, const char *from, const char *same_as, const char *note)
+{
+    bitnet_engine_options o = {.size = sizeof o};
+    bitnet_model_info mi = {.size = sizeof mi};
+    bitnet_engine_info in;
+    float *want = logits_with(same_as), *got = logits_of(m, &o, N_TOKENS, &in);
+    bitnet_model_get_info(m, &mi);
+    assert_string_equal(in.plan.from, from);
+    assert_string_equal(mi.plan, from);
+    assert_non_null(strstr(mi.note, note));
+    assert_true(mi.checksum == info.checksum);
+    assert_true(same(want, got));
+    free(want);
+    free(got);
+    bitnet_model_close(m);
+}
+
+static void a_plan_in_the_file_is_used(void **state)
+{
+    (void)state;
+    static const char codes[] = PLAN(TEN("{\"down_codes\":2}"));
+    check_baked(open_baked(mixed, NULL), "file", mixed, "codes in 4 layers");
+    check_baked(open_baked(mixed, codes), "given", codes, "codes in 10 layers");
+    check_baked(open_baked(mixed, "off"), "off", "off", "");
+}
+
+static void one_that_does_not_fit_is_left_aside(void **state)
+{
+    (void)state;
+    static const char other[] =
+        WITH("\"model\":{\"name\":\"x\",\"checksum\":\"0123456789abcdef\"}");
+    check_baked(open_baked(other, NULL), "off", "off",
+                "left aside: the plan was made for another model");
+}
+
 /* ------------------------------------------------------------------ plans that are refused */
 
 static void refused(const char *plan, bitnet_status status, const char *words)
@@ -282,6 +339,8 @@ int main(void)
         cmocka_unit_test(bits_depend_on_the_plan_alone),
         cmocka_unit_test(options_count_more),
         cmocka_unit_test(what_is_saved_is_not_read),
+        cmocka_unit_test(a_plan_in_the_file_is_used),
+        cmocka_unit_test(one_that_does_not_fit_is_left_aside),
         cmocka_unit_test(bad_plans_are_refused),
         cmocka_unit_test(a_file_that_is_no_plan_is_refused),
         cmocka_unit_test(what_is_written_is_read_again),
