@@ -898,8 +898,8 @@ typedef struct bitnet_compare_options {
     bitnet_progress_fn progress;
     void *progress_user;
 } bitnet_compare_options;
-/* Whole windows of the text, of which the positions from the middle on count. Sequence 0 of bitnet_eval
- * is used. base: NULL with the option of that name. */
+/* Whole windows of the text, which begin as with BITNET_PPL_LLAMA_CPP; the positions from the middle on
+ * count. Sequence 0 of bitnet_eval is used. base: NULL with the option of that name. */
 BITNET_API bitnet_status bitnet_compare(bitnet_engine *base, bitnet_engine *other,
                                         const int32_t *tokens, size_t n_tokens,
                                         const bitnet_compare_options *o, bitnet_divergence *result,

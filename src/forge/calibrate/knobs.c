@@ -165,8 +165,7 @@ static void state_knob(struct bn_knob *k, const struct bn_knobs_basis *b)
     const struct bn_config *c = &b->m->config;
     struct bn_states_types narrow = {0};
     bn_states_set_bf16(&narrow, 0); /* of one of them: layers are alike */
-    double saved =
-        (double)bn_state_slot_bytes(c, NULL) - (double)bn_state_slot_bytes(c, &narrow);
+    double saved = (double)bn_state_slot_bytes(c, NULL) - (double)bn_state_slot_bytes(c, &narrow);
     add_level(k, (struct bn_level){.gain = 2 * saved});
 }
 
