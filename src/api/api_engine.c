@@ -128,6 +128,8 @@ bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t 
     BN_TRY(BN_READ(bitnet_request, &q, r, err));
     BN_TRY(check_sampling(&q.sampling, err));
     BN_NEED(q.stop || q.n_stop == 0, err, "stop is NULL");
+    if (q.reserved_word)
+        return bn_fail(err, BITNET_E_UNSUPPORTED, "bitnet_request.reserved_word is not 0");
     return bn_engine_submit(e, &q, id, err);
 }
 

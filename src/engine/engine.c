@@ -54,6 +54,8 @@ static bitnet_status choose_draft(struct bitnet_engine *e, const bitnet_engine_o
     e->draft_rows = (uint32_t)bn_min_size((size_t)e->max_seqs * e->draft, BN_MAX_DRAFT_ROWS);
     e->always_draft = c == BN_ON;
     e->max_rows = (uint32_t)bn_min_size(e->max_batch, (size_t)e->max_seqs + e->draft_rows);
+    /* one for each, so that nobody waits */
+    e->score_rows = (uint32_t)bn_max_size(bn_score_rows(e->m->config.n_vocab), e->max_seqs);
     return BITNET_OK;
 }
 

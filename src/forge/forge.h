@@ -61,6 +61,8 @@ double bn_kernel_timer_run(struct bitnet_kernel_timer *t, size_t i); /* i: of a 
 bitnet_status bn_stats_read(bitnet_tensor_stats *out, const struct bn_stored *s, const char *name,
                             bool matrix, bitnet_error *err);
 
+/* The token that begins a text, where the model asks for one; else -1 (perplexity.c). */
+int32_t bn_forge_opening(const struct bn_model *m);
 /* Every token is one of the vocabulary's. (perplexity.c) */
 bitnet_status bn_forge_check_tokens(const int32_t *tokens, size_t n, uint32_t n_vocab,
                                     bitnet_error *err);

@@ -117,6 +117,7 @@ struct walk {
     float *logits[2]; /* [piece][n_vocab] */
     double *rows[2];  /* [n_vocab] */
     size_t base_at;   /* next row that is asked for */
+    int32_t bos;      /* >= 0: stands in for the first token of a window, as in llama-perplexity */
 };
 
 static bitnet_status take_piece(struct walk *w, const int32_t *next, size_t n, bitnet_error *err)
@@ -142,9 +143,11 @@ static bitnet_status walk_window(struct walk *w, const int32_t *ids, bitnet_erro
         size_t end = at < w->first ? w->first : w->ctx - 1;
         size_t n = bn_min_size(end - at, w->piece);
         bool counts = at >= w->first;
+        const int32_t *piece = ids + at;
+        if (at == 0 && w->bos >= 0) piece = &w->bos, n = 1;
         for (int i = 0; i < 2; i++)
             if (w->engines[i])
-                BN_TRY(bn_engine_eval(w->engines[i], 0, ids + at, n, false,
+                BN_TRY(bn_engine_eval(w->engines[i], 0, piece, n, false,
                                       counts ? w->logits[i] : NULL, err));
         if (counts) BN_TRY(take_piece(w, ids + at + 1, n, err));
         at += n;
@@ -194,6 +197,7 @@ bitnet_status bn_compare(struct bitnet_engine *base, struct bitnet_engine *other
     w.n_vocab = bn_engine_model(other)->config.n_vocab;
     w.ctx = o->ctx_tokens ? o->ctx_tokens : bn_min_size(CTX_DEFAULT, bn_engine_ctx(other));
     w.first = w.ctx / 2;
+    w.bos = bn_forge_opening(bn_engine_model(other));
     BN_TRY(check(&w, n, err));
     BN_TRY(bn_forge_check_tokens(tokens, n, (uint32_t)w.n_vocab, err));
     w.piece = bn_min_size(PIECE_TOKENS, PIECE_MAX_BYTES / sizeof(float) / w.n_vocab);

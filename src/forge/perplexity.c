@@ -47,12 +47,7 @@ static bitnet_status score_window(struct scores *sc, struct bitnet_engine *e,
         size_t n = bn_min_size(end - at, piece);
         bool wanted = at >= w->first;
         const int32_t *ids = w->tokens + at;
-        int32_t opening[PIECE_TOKENS];
-        if (at == 0 && w->bos >= 0) {
-            memcpy(opening, ids, n * sizeof *ids);
-            opening[0] = w->bos;
-            ids = opening;
-        }
+        if (at == 0 && w->bos >= 0) ids = &w->bos, n = 1;
         BN_TRY(bn_engine_eval(e, 0, ids, n, false, wanted ? logits : NULL, err));
         for (size_t i = 0; wanted && i < n; i++) {
             const float *row = logits + i * n_vocab;
@@ -64,6 +59,17 @@ static bitnet_status score_window(struct scores *sc, struct bitnet_engine *e,
         at += n;
     }
     return BITNET_OK;
+}
+
+int32_t bn_forge_opening(const struct bn_model *m)
+{
+#if BN_HAVE_TEXT /* else there is no tokenizer to ask */
+    const struct bn_vocab *v = m->tokenizer ? bn_tokenizer_vocab(m->tokenizer) : NULL;
+    if (v && v->add_bos) return v->bos;
+#else
+    (void)m;
+#endif
+    return -1;
 }
 
 bitnet_status bn_forge_check_tokens(const int32_t *tokens, size_t n, uint32_t n_vocab,
@@ -100,12 +106,7 @@ bitnet_status bn_perplexity(struct bitnet_engine *e, const int32_t *tokens, size
     BN_TRY(check(tokens, n, ctx, second_half, ctx_max, n_vocab, err));
 
     struct window w = {.bos = -1, .first = second_half ? ctx / 2 : 0};
-#if BN_HAVE_TEXT /* else there is no tokenizer to ask */
-    if (second_half && m->tokenizer) {
-        const struct bn_vocab *v = bn_tokenizer_vocab(m->tokenizer);
-        if (v->add_bos) w.bos = v->bos;
-    }
-#endif
+    if (second_half) w.bos = bn_forge_opening(m);
     size_t piece = bn_min_size(PIECE_TOKENS, MAX_LOGIT_BYTES / sizeof(float) / n_vocab);
     piece = bn_max_size(piece, 1);
     float *logits = bn_calloc(piece * n_vocab, sizeof *logits);
