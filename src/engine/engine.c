@@ -54,6 +54,8 @@ static bitnet_status choose_draft(struct bitnet_engine *e, const bitnet_engine_o
     e->draft_rows = (uint32_t)bn_min_size((size_t)e->max_seqs * e->draft, BN_MAX_DRAFT_ROWS);
     e->always_draft = c == BN_ON;
     e->max_rows = (uint32_t)bn_min_size(e->max_batch, (size_t)e->max_seqs + e->draft_rows);
+    /* one for each, so that nobody waits */
+    e->score_rows = (uint32_t)bn_max_size(bn_score_rows(e->m->config.n_vocab), e->max_seqs);
     return BITNET_OK;
 }
 
@@ -394,6 +396,16 @@ bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_f
 
 uint32_t bn_engine_ctx(const struct bitnet_engine *e) { return e->ctx; }
 const struct bn_model *bn_engine_model(const struct bitnet_engine *e) { return e->m; }
+
+bitnet_status bn_engine_watch(struct bitnet_engine *e, bitnet_error *err)
+{
+    return bn_forward_watch(e->forward, err);
+}
+
+const struct bn_census *bn_engine_census(const struct bitnet_engine *e)
+{
+    return bn_forward_census(e->forward);
+}
 
 /* ------------------------------------------------------------------ bitnet_eval */
 

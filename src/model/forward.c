@@ -84,6 +84,7 @@ struct bn_forward {
     struct bn_head *head;
     struct bn_ffn *ffn;
     struct bn_activity activity;
+    struct bn_census *census; /* NULL: off */
     uint32_t max_tokens;
     uint64_t layer_bytes;
     size_t wide;            /* the widest activation */
@@ -249,6 +250,7 @@ void bn_forward_close(struct bn_forward *f)
     bn_delta_close(f->delta);
     bn_ffn_close(f->ffn);
     bn_activity_close(&f->activity);
+    bn_census_close(f->census);
     bn_block_free(f->block, f->block_bytes);
     free(f);
 }
@@ -262,6 +264,13 @@ size_t bn_forward_bytes(const struct bn_forward *f)
 const struct bn_head *bn_forward_head(const struct bn_forward *f) { return f->head; }
 const struct bn_ffn *bn_forward_ffn(const struct bn_forward *f) { return f->ffn; }
 const struct bn_activity *bn_forward_activity(const struct bn_forward *f) { return &f->activity; }
+const struct bn_census *bn_forward_census(const struct bn_forward *f) { return f->census; }
+
+bitnet_status bn_forward_watch(struct bn_forward *f, bitnet_error *err)
+{
+    bn_census_close(f->census);
+    return bn_census_open(&f->census, f->m->config.n_layer, bn_pool_threads(f->pool), err);
+}
 
 /* ------------------------------------------------------------------ linear layers */
 
@@ -539,6 +548,32 @@ static void note_activity(struct bn_forward *f, uint32_t il, const struct input 
                      int8 ? in->plain.q8 + t * f->q8_stride : NULL, in->plain.h + t * f->wide);
 }
 
+/* Tokens that a worker counts. What one of them prepared for itself is counted by worker 0. */
+static struct bn_range counted(const struct bn_forward *f, uint32_t il, uint32_t worker)
+{
+    if (!f->census || il >= f->m->config.n_layer) return (struct bn_range){0, 0};
+    if (f->n == 1) return (struct bn_range){0, worker == 0};
+    return bn_pool_share(f->pool, worker, f->n, 1);
+}
+
+static void count_input(struct bn_forward *f, uint32_t il, enum bn_savings_input which,
+                        const struct input *in, size_t cols, uint32_t worker)
+{
+    struct bn_range r = counted(f, il, worker);
+    bool int8 = f->m->activations == BN_AQ_INT8;
+    for (size_t t = r.begin; t < r.end; t++)
+        bn_census_row(f->census, worker, il, which, in->plain.h + t * f->wide,
+                      int8 ? in->plain.q8 + t * f->q8_stride : NULL, cols);
+}
+
+static void count_gates(struct bn_forward *f, uint32_t il, uint32_t worker)
+{
+    struct bn_range r = counted(f, il, worker);
+    size_t n_ff = f->m->config.n_ff;
+    for (size_t t = r.begin; t < r.end; t++)
+        bn_census_gate_row(f->census, worker, il, f->gate + t * n_ff, n_ff);
+}
+
 /* ------------------------------------------------------------------ the pass */
 
 /* Attention of a layer: out of x into att. */
@@ -550,6 +585,7 @@ static void attend(struct bn_forward *f, uint32_t il, uint32_t worker)
     struct recipe r = recipe_of(layer, Q, V, f->x, n_embd, layer->attn_norm, n_embd);
     r.act = act_of(f, il, BN_IN_MIXER);
     const struct input *in = prepare(f, &r, worker);
+    count_input(f, il, BN_IN_MIXER, in, n_embd, worker);
     project_all(f, f->q, layer, Q, in, worker);
     in = next_input(f, in, r, ng[K], worker);
     project_all(f, f->k, layer, K, in, worker);
@@ -571,6 +607,7 @@ static void mix_delta(struct bn_forward *f, uint32_t il, uint32_t worker)
         recipe_of(layer, DELTA_QKV, DELTA_BETA, f->x, n_embd, layer->attn_norm, n_embd);
     r.act = act_of(f, il, BN_IN_MIXER);
     const struct input *in = prepare(f, &r, worker);
+    count_input(f, il, BN_IN_MIXER, in, n_embd, worker);
     project_all(f, f->qkv, layer, DELTA_QKV, in, worker);
     project_all(f, f->z, layer, DELTA_Z, in, worker);
     project_all(f, f->alpha, layer, DELTA_ALPHA, in, worker);
@@ -603,17 +640,23 @@ static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
     bn_pool_barrier(f->pool, worker);
     struct recipe r = recipe_of(layer, last, last, f->att, f->mix_dim, layer->attn_sub_norm, mixed);
     r.act = act_of(f, il, BN_IN_MIXER_OUT);
-    project_residual(f, layer, last, prepare(f, &r, worker), worker);
+    const struct input *in = prepare(f, &r, worker);
+    count_input(f, il, BN_IN_MIXER_OUT, in, mixed, worker);
+    project_residual(f, layer, last, in, worker);
     bn_pool_barrier(f->pool, worker);
 
     r = recipe_of(layer, GATE, UP, f->x, n_embd, layer->ffn_norm, n_embd);
     r.act = act_of(f, il, BN_IN_GATE_UP);
-    gated_up(f, il, prepare(f, &r, worker), &r, worker);
+    in = prepare(f, &r, worker);
+    count_input(f, il, BN_IN_GATE_UP, in, n_embd, worker);
+    gated_up(f, il, in, &r, worker);
     bn_pool_barrier(f->pool, worker);
+    count_gates(f, il, worker);
     r = recipe_of(layer, DOWN, DOWN, f->up, n_ff, layer->ffn_sub_norm, n_ff);
     r.act = act_of(f, il, BN_IN_DOWN);
     r.codes_zero = plan ? plan->down_codes : 0;
-    const struct input *in = prepare(f, &r, worker);
+    in = prepare(f, &r, worker);
+    count_input(f, il, BN_IN_DOWN, in, n_ff, worker);
     if (f->activity.due && worker == 0) note_activity(f, il, in);
     project_down(f, il, in, worker);
     bn_pool_barrier(f->pool, worker);

@@ -5,6 +5,7 @@
 #ifndef BN_MODEL_FORWARD_H
 #define BN_MODEL_FORWARD_H
 
+#include "model/census.h"
 #include "model/ffn/activity.h"
 #include "model/ffn/ffn.h"
 #include "model/head/head.h"
@@ -44,6 +45,10 @@ size_t bn_forward_bytes(const struct bn_forward *f);
 const struct bn_head *bn_forward_head(const struct bn_forward *f);
 const struct bn_ffn *bn_forward_ffn(const struct bn_forward *f);
 const struct bn_activity *bn_forward_activity(const struct bn_forward *f);
+
+/* From now on all inputs of matrices are counted; of the layers, not of those that draft. */
+bitnet_status bn_forward_watch(struct bn_forward *f, bitnet_error *err);
+const struct bn_census *bn_forward_census(const struct bn_forward *f); /* NULL: not watched */
 
 /* Computes the batch; n <= max_tokens. logits: [tokens that want some][n_vocab], in batch order; may
  * be NULL if nobody does. Where only the best are wanted, the others may be -infinity

@@ -19,6 +19,16 @@ bool user_folder(char *out, size_t n, const char *variable, const char *below_ho
     return len > 0 && (size_t)len < n;
 }
 
+bool data_folder(char out[DATA_PATH_BYTES], const char *typed)
+{
+    char folder[DATA_PATH_BYTES];
+    int n = -1;
+    if (strcmp(typed, "auto") != 0) n = snprintf(out, DATA_PATH_BYTES, "%s", typed);
+    else if (user_folder(folder, sizeof folder, "XDG_DATA_HOME", ".local/share"))
+        n = snprintf(out, DATA_PATH_BYTES, "%s/eval", folder);
+    return n > 0 && n < DATA_PATH_BYTES;
+}
+
 bool cache_folder(char out[CACHE_PATH_BYTES], const char *typed)
 {
     if (strcmp(typed, "off") == 0) return false;

@@ -165,6 +165,16 @@ void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv);
 /* The program's folder of one kind: in $VARIABLE, else below the home folder. false: there is none. */
 bool user_folder(char *out, size_t n, const char *variable, const char *below_home);
 
+/* Where evaluation sets and calibration texts are. typed: "auto" or a folder. false: there is none. */
+enum { DATA_PATH_BYTES = 4096 };
+bool data_folder(char out[DATA_PATH_BYTES], const char *typed);
+#define DATA_FOLDER_OPT(at, what)                                                            \
+    {                                                                                        \
+        .kind = OPT_STR, .name = "data", .metavar = "DIR",                                   \
+        .help = "where " what " are; auto: bitnet/eval in $XDG_DATA_HOME or ~/.local/share", \
+        .offset = at, .initial = "auto", .env = "BITNET_EVAL_DATA"                           \
+    }
+
 /* Where packed copies of models are kept. typed: "auto", "off" or a folder. false: there is none. */
 enum { CACHE_PATH_BYTES = 4096 };
 bool cache_folder(char out[CACHE_PATH_BYTES], const char *typed);

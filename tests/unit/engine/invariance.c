@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A request's answer does not depend on who else is there: 200 requests of mixed lengths, seeds and
- * samplers are answered one by one, and then all together in many ways. Tokens, log-probabilities,
- * likeliest tokens and text are the same bytes.
+ * samplers are answered one by one, and then all together in many ways. Tokens, log-probabilities, also
+ * of the prompt, likeliest tokens and text are the same bytes.
  *
  * INVARIANCE=full (or f16, int8, int4, plan: that setting only) tries every combination with all requests and
  * prints a line for each; otherwise a few combinations with a part of the requests, in less than a
@@ -128,6 +128,8 @@ static void make_requests(void)
         q->r.n_choices = i % 10 == 3 ? 2 : 1;
         q->r.logprobs = i % 8 != 6;
         q->r.n_top_logprobs = (uint32_t)i % (ANSWER_TOP + 1);
+        q->r.prompt_logprobs = i % 5 == 0 || i % 24 == 11;
+        q->r.n_top_prompt_logprobs = (uint32_t)i / 5 % (ANSWER_TOP + 1);
         q->r.prefix_cache = i % 16 == 5 ? "off" : "auto";
         q->r.stop = stop;
         q->r.n_stop = i % 7 ? 0 : 2;
@@ -171,6 +173,7 @@ static void answer_alone(size_t setting)
             bitnet_request r = requests[i].r;
             r.n_choices = 1;
             r.sampling.seed += k;
+            r.prompt_logprobs &= k == 0; /* choice 0 tells them for all */
             struct ask ask = {submit(e, &r), 1, &want[setting][i][k]};
             finish_all(e, &ask, 1, 64);
             assert_int_equal(want[setting][i][k].n_finished, 1);
