@@ -519,6 +519,9 @@ struct bitnet_engine_options {
      * beginning, and prompts count as read but for their last tokens, up to a page of them. */
     uint32_t random_kv;
     const char *plan; /* as in bitnet_model_options; NULL: the model's */
+    /* of keys and values that neither kv_type nor the plan speaks of; AUTO: f16 */
+    bitnet_kv_type kv_type_otherwise;
+    uint32_t reserved_word;
 };
 
 /* Everything that the first tokens would otherwise wait for: threads run, pages of weights, caches and
