@@ -20,7 +20,9 @@ SERIES = {"plan": ("#1565c0", "chosen layer by layer"), "uniform": ("#c62828", "
 
 
 def density(layers):
-    return ",".join(f"{l['gates_open']:.4f}:{max(l['inputs_nonzero'], 0.001):.4f}" for l in layers)
+    """As synth takes it: random gates open up to a half, and two thirds of these have an input that is not zero."""
+    shares = ((min(l["gates_open"], 0.5), max(l["inputs_nonzero"], 0.001)) for l in layers)
+    return ",".join(f"{gates:.4f}:{min(inputs, 0.65 * gates):.4f}" for gates, inputs in shares)
 
 
 def points(report):

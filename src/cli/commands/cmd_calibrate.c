@@ -311,32 +311,30 @@ static bitnet_status calibrate(bitnet_calibration **out, const struct calibrate_
     return s;
 }
 
-/* What the library does not know. */
-static void add_origin(struct bn_json *report, const bitnet_model *m, const char *path,
-                       uint64_t checksum)
+/* What the library does not know: where it comes from. Into a report, or the notes of a plan. */
+static void add_origin(struct bn_json *o, const char *path, uint64_t checksum)
 {
     char date[32], sum[24];
-    bitnet_model_info info = {.size = sizeof info};
-    bitnet_model_get_info(m, &info);
     machine_date(date, sizeof date);
     snprintf(sum, sizeof sum, "%016llx", (unsigned long long)checksum);
-    set_text(report, "date", date);
-    set_text(report, "version", bitnet_version());
-    set_text(report, "text", path);
-    set_text(report, "text_checksum", sum);
-    bn_json_set(report, "model", report_model(&info));
+    set_text(o, "date", date);
+    set_text(o, "version", bitnet_version());
+    set_text(o, "text", path);
+    set_text(o, "text_checksum", sum);
 }
 
 static int finish(const struct calibrate_config *c, struct files *f, const char *model,
-                  const char *plan, struct bn_json *report)
+                  const struct bn_json *plan, struct bn_json *report)
 {
     bitnet_error err = {0};
-    bitnet_status s = BITNET_OK;
-    if (c->bake) s = bake(f, c, model, plan, &err);
+    char *text = bn_json_dump(plan, BN_JSON_INDENT(1));
+    bitnet_status s = text ? BITNET_OK : bn_fail_nomem(&err, 0, "a plan");
+    if (s == BITNET_OK && c->bake) s = bake(f, c, model, text, &err);
     if (s == BITNET_OK)
         s = write_text(&f->out[REPORT], bn_json_dump(report, BN_JSON_INDENT(1)), &err);
     if (s == BITNET_OK) s = write_text(&f->out[PAGE], calibrate_page(report), &err);
-    if (s == BITNET_OK) s = write_text(&f->out[PLAN], strdup(plan), &err);
+    if (s == BITNET_OK) s = bn_out_end(&f->out[PLAN], text, strlen(text), &err);
+    free(text);
     if (s != BITNET_OK) return term_fail(&err);
     if (c->json) return term_print_json(bn_json_ref(report));
     calibrate_print(report);
@@ -351,18 +349,24 @@ static int work(const struct calibrate_config *c, struct files *f, const bitnet_
     char path[PATH_BYTES];
     bitnet_error err = {0};
     bitnet_calibration *done = NULL;
-    struct bn_json *report = NULL;
+    struct bn_json *report = NULL, *plan = NULL;
     uint64_t checksum = 0;
     int code = find_text(path, c);
     if (code != EXIT_DONE) return code;
     bitnet_status s = calibrate(&done, c, m, path, &checksum, &err);
-    const char *text = bitnet_calibration_report(done);
+    const char *text = bitnet_calibration_report(done), *made = bitnet_calibration_plan(done);
     if (s == BITNET_OK) s = bn_json_parse(&report, text, strlen(text), 0, "the report", &err);
+    if (s == BITNET_OK) s = bn_json_parse(&plan, made, strlen(made), 0, "the plan", &err);
     if (s == BITNET_OK) {
-        add_origin(report, m, path, checksum);
-        code = finish(c, f, model, bitnet_calibration_plan(done), report);
+        bitnet_model_info info = {.size = sizeof info};
+        bitnet_model_get_info(m, &info);
+        bn_json_set(report, "model", report_model(&info));
+        add_origin(report, path, checksum);
+        add_origin(bn_json_get(plan, "notes"), path, checksum);
+        code = finish(c, f, model, plan, report);
     } else code = term_fail(&err);
     bn_json_free(report);
+    bn_json_free(plan);
     bitnet_calibration_close(done);
     return code;
 }

@@ -17,7 +17,7 @@
 static const uint32_t code_levels[] = {1, 2, 3, 4, 6, 8, 12};
 static const double gate_levels[] = {0.15, 0.3, 0.5,
                                      0.7}; /* of the open gates: so many are closed */
-static const bitnet_kv_type kv_levels[] = {BITNET_KV_INT8, BITNET_KV_INT4};
+static const bitnet_kv_type kv_levels[] = {BITNET_KV_INT8, BITNET_KV_INT4, BITNET_KV_INT2};
 _Static_assert(BN_ARRAY_LEN(code_levels) <= BN_LEVELS_MAX, "they fit");
 
 const char *bn_knob_kind_name(enum bn_knob_kind kind)
