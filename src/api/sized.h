@@ -26,6 +26,9 @@
     X(bitnet_synth_options, mtp)           \
     X(bitnet_ppl_options, progress_user)   \
     X(bitnet_ppl_result, ns)               \
+    X(bitnet_prune_output, reserved_word)  \
+    X(bitnet_prune_options, progress_user) \
+    X(bitnet_prune_result, ns)             \
     X(bitnet_health, scrub_mismatches)     \
     X(bitnet_kv_health, values)            \
     X(bitnet_ffn_layer, sampled_zeros)     \

@@ -25,9 +25,17 @@ struct bn_convert_item {
     const float *factors;                                                    /* ROPE: [cols] */
 };
 
+/* What prune leaves of a model. */
+struct bn_convert_cut {
+    const uint32_t *kept; /* [n_kept] layers of the input in rising order: 0 and on in the output */
+    uint32_t n_kept;
+    const bitnet_prune_output *record; /* what the output says about it */
+};
+
 struct bn_convert_plan {
     const struct bn_source *src;
     const struct bn_config *config;
+    const struct bn_convert_cut *cut; /* NULL: all of it is converted */
     struct bn_config to; /* the same with GGUF's conventions; those of the input, if it is a GGUF */
     struct bn_choice type, head_type;
     bool allow_scale_rounding;
@@ -45,6 +53,27 @@ struct bn_convert_plan {
 /* Fills the plan; nothing has been written yet. plan is zeroed but for the fields above `arena`. */
 bitnet_status bn_convert_plan_make(struct bn_convert_plan *p, bitnet_error *err);
 void bn_convert_plan_free(struct bn_convert_plan *p);
+
+/* The number of a layer in the output: of one that has a place there, BN_LAYER_MTP as in the input. */
+#define BN_LAYER_CUT UINT32_MAX /* it has none */
+uint32_t bn_convert_layer(const struct bn_convert_plan *p, uint32_t layer);
+
+/* Layers in and GGUF out: what bn_convert and bn_prune share. cut: NULL, or what is left. */
+bitnet_status bn_convert_to_gguf(const char *in, const char *out, const bitnet_convert_options *o,
+                                 const struct bn_convert_cut *cut, bitnet_error *err);
+
+/* ---- prune.c: what becomes of names and metadata ---- */
+
+/* The layer that a tensor's name says it belongs to, as bn_config_named_layer has it; and the bytes of
+ * the name that are its number. false: to none. */
+bool bn_prune_name(const char *name, uint32_t n_layer, uint32_t *layer, size_t *at, size_t *end);
+/* The configuration of what is left. */
+void bn_prune_config(struct bn_config *c, const struct bn_convert_cut *cut);
+/* An entry of the input's metadata, changed if it has to be. false: it is to be copied as it is. */
+bool bn_prune_put_meta(struct bn_gguf_writer *w, const struct bn_convert_plan *p,
+                       const struct bn_meta *m);
+/* What is new in the output's metadata. */
+void bn_prune_put_record(struct bn_gguf_writer *w, const struct bn_convert_plan *p);
 
 /* convert_rows.c: memory for one row and one tensor, then the bytes of an item. */
 struct bn_convert_rows {

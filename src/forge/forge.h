@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Making and judging models: convert, synth, inspect, perplexity; and the kernels, by their speed. What the door (api) wraps comes
+ * Making and judging models: convert, synth, prune, inspect, perplexity; and the kernels, by their speed. What the door (api) wraps comes
  * first; below it what the files of this room share. */
 #ifndef BN_FORGE_FORGE_H
 #define BN_FORGE_FORGE_H
@@ -40,6 +40,13 @@ struct bitnet_engine;
 bitnet_status bn_perplexity(struct bitnet_engine *e, const int32_t *tokens, size_t n,
                             const bitnet_ppl_options *o, bitnet_ppl_result *r, bitnet_error *err);
 
+/* ---- prune_search.c: which layers can go; prune.c: the model without them ---- */
+bitnet_status bn_prune_search(struct bitnet_engine *e, const int32_t *tokens, size_t n,
+                              const bitnet_prune_options *o, bitnet_prune_result *r,
+                              bitnet_error *err);
+bitnet_status bn_prune(const char *in, const char *out, const bitnet_prune_output *o,
+                       bitnet_error *err);
+
 /* ---- kernel_timer.c: how fast the kernels are on a model's sizes ---- */
 struct bitnet_kernel_timer;
 struct bn_model;
@@ -55,6 +62,9 @@ double bn_kernel_timer_run(struct bitnet_kernel_timer *t, size_t i); /* i: of a 
  * be looked at as codes times scales even though it is stored in floats. */
 bitnet_status bn_stats_read(bitnet_tensor_stats *out, const struct bn_stored *s, const char *name,
                             bool matrix, bitnet_error *err);
+
+/* -log softmax(logits)[token] (perplexity.c) */
+double bn_nll(const float *logits, uint32_t n_vocab, int32_t token);
 
 /* ---- choice.c: storage types by name and by shape ---- */
 struct bn_choice {

@@ -27,8 +27,7 @@ struct scores {
     uint64_t n;
 };
 
-/* -log softmax(logits)[token] */
-static double nll(const float *logits, uint32_t n_vocab, int32_t token)
+double bn_nll(const float *logits, uint32_t n_vocab, int32_t token)
 {
     float top = logits[0];
     for (uint32_t i = 1; i < n_vocab; i++) top = logits[i] > top ? logits[i] : top;
@@ -64,7 +63,7 @@ static bitnet_status score_window(struct scores *sc, struct bitnet_engine *e,
         }
         BN_TRY(bn_engine_eval(e, 0, ids, n, false, wanted ? logits : NULL, err));
         for (size_t i = 0; wanted && i < n; i++) {
-            double v = nll(logits + i * n_vocab, n_vocab, w->tokens[at + i + 1]);
+            double v = bn_nll(logits + i * n_vocab, n_vocab, w->tokens[at + i + 1]);
             sc->sum += v;
             sc->sum_squares += v * v;
             sc->n++;

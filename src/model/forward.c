@@ -100,8 +100,9 @@ struct bn_forward {
     /* the call in progress */
     const struct bn_batch_token *batch;
     size_t n;
-    bool drafts;            /* by the layer that drafts, behind these tokens of the last pass */
-    const uint32_t *behind; /* [n] */
+    const struct bn_walk *part; /* NULL: all layers, from the embeddings on */
+    bool drafts;                /* by the layer that drafts, behind these tokens of the last pass */
+    const uint32_t *behind;     /* [n] */
     bool chained;
 };
 
@@ -552,6 +553,27 @@ static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
     bn_pool_barrier(f->pool, worker);
 }
 
+/* States before the first layer: of this worker's tokens. */
+static void enter(struct bn_forward *f, struct bn_range tokens)
+{
+    size_t n_embd = f->m->config.n_embd, at = tokens.begin * n_embd;
+    if (f->part && f->part->from)
+        memcpy(f->x + at, f->part->from + at, (tokens.end - tokens.begin) * n_embd * sizeof *f->x);
+    else
+        for (size_t t = tokens.begin; t < tokens.end; t++)
+            bn_model_embed(f->m, f->x + t * n_embd, f->batch[t].token);
+}
+
+/* The layers of bn_forward_walk. */
+static void walk_part(struct bn_forward *f, struct bn_range tokens, uint32_t worker)
+{
+    const struct bn_walk *part = f->part;
+    size_t n_embd = f->m->config.n_embd, at = tokens.begin * n_embd;
+    for (uint32_t i = 0; i < part->n_layers; i++) walk_layer(f, part->layers[i], worker);
+    if (part->to)
+        memcpy(part->to + at, f->x + at, (tokens.end - tokens.begin) * n_embd * sizeof *f->x);
+}
+
 static void walk(void *arg, uint32_t worker)
 {
     struct bn_forward *f = arg;
@@ -559,10 +581,11 @@ static void walk(void *arg, uint32_t worker)
     struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1);
 
     bn_prof_mark(f->prof, worker, BN_OP_EMBED);
-    for (size_t t = tokens.begin; t < tokens.end; t++)
-        bn_model_embed(f->m, f->x + t * c->n_embd, f->batch[t].token);
+    enter(f, tokens);
     bn_pool_barrier(f->pool, worker);
-    for (uint32_t il = 0; il < c->n_layer; il++) walk_layer(f, il, worker);
+    if (f->part) walk_part(f, tokens, worker);
+    else
+        for (uint32_t il = 0; il < c->n_layer; il++) walk_layer(f, il, worker);
     bn_prof_row(f->prof, worker, 0);
     if (bn_head_rows(f->head)) bn_head_work(f->head, f->x, f->shared.plain.h, worker);
 }
@@ -635,6 +658,14 @@ void bn_forward_try(struct bn_forward *f, const struct bn_batch_token *batch, si
 {
     f->activity.due = f->drafts = false;
     pass(f, batch, n, logits);
+}
+
+void bn_forward_walk(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
+                     const struct bn_walk *part, float *logits)
+{
+    f->part = part;
+    bn_forward_try(f, batch, n, logits);
+    f->part = NULL;
 }
 
 void bn_forward_draft(struct bn_forward *f, const struct bn_batch_token *batch,

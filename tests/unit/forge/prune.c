@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The search for layers beside brute force: every candidate as a file of its own, measured by bitnet_perplexity.
+ * The same figures to the last bit, and so the same choices. Then budgets, lists, what is refused, and what the
+ * files say. */
+#include "engine_common.h"
+
+#include "base/rng.h"
+#include <math.h>
+#include <unistd.h>
+
+enum { TOKENS = 150, WINDOW = 64, LAYERS = 10 };
+
+static int32_t text[TOKENS];
+static char folder[] = "/tmp/bitnet-prune-XXXXXX", out_path[64], again_path[64];
+
+static int set_up(void **state)
+{
+    static const char story[] =
+        "Once upon a time, there was a little girl named Lily. She loved to play outside with her "
+        "red ball. One day, the ball rolled under a big bush, and a small bird sat on it. The bird "
+        "said, \"Hello! Is this your ball?\" Lily smiled and said, \"Yes, it is. Do you want to "
+        "play with me?\" They played all day and were very happy. When the sun went down, Lily's "
+        "mom called her home for dinner. \"Thank you, bird,\" said Lily. \"I will come back "
+        "tomorrow.\" The bird sang a song, and Lily ran home as fast as she could. The next day "
+        "she came back with some bread for her new friend, and they shared it under the bush.";
+    bitnet_error err = {0};
+    int32_t ids[4 * TOKENS];
+    size_t n = 4 * TOKENS;
+    if (open_model(state) || !mkdtemp(folder)) return -1;
+    snprintf(out_path, sizeof out_path, "%s/out.gguf", folder);
+    snprintf(again_path, sizeof again_path, "%s/again.gguf", folder);
+    if (bitnet_encode(model, story, sizeof story - 1, 0, ids, &n, &err) || n < TOKENS) return -1;
+    memcpy(text, ids, sizeof text);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    unlink(out_path);
+    unlink(again_path);
+    rmdir(folder);
+    return close_model(state);
+}
+
+static bitnet_engine *engine_of(bitnet_model *m, uint32_t threads)
+{
+    bitnet_engine_options o = {.size = sizeof o};
+    bitnet_engine *e = NULL;
+    bitnet_error err = {0};
+    o.threads = threads;
+    o.ctx_tokens = o.max_batch_tokens = WINDOW;
+    if (bitnet_engine_open(&e, m, &o, &err)) fail_msg("%s", err.text);
+    return e;
+}
+
+static void write_without(const char *from, const char *to, const uint32_t *layers, size_t n)
+{
+    bitnet_error err = {0};
+    bitnet_prune_output o = {.size = sizeof o};
+    o.layers = layers;
+    o.n_layers = n;
+    o.overwrite = 1;
+    if (bitnet_prune(from, to, &o, &err)) fail_msg("%s", err.text);
+}
+
+static bitnet_ppl_result measure(const char *path)
+{
+    bitnet_error err = {0};
+    bitnet_model *m = NULL;
+    bitnet_ppl_options o = {.size = sizeof o};
+    bitnet_ppl_result r = {.size = sizeof r};
+    o.ctx_tokens = WINDOW;
+    if (bitnet_model_open(&m, path, NULL, &err)) fail_msg("%s", err.text);
+    bitnet_engine *e = engine_of(m, 2);
+    if (bitnet_perplexity(e, text, TOKENS, &o, &r, &err)) fail_msg("%s", err.text);
+    bitnet_engine_close(e);
+    bitnet_model_close(m);
+    return r;
+}
+
+struct found {
+    bitnet_prune_step steps[LAYERS];
+    double scores[LAYERS];
+    bitnet_prune_result r;
+};
+
+static void find(struct found *f, const bitnet_prune_options *o, uint32_t threads)
+{
+    bitnet_error err = {0};
+    bitnet_engine *e = engine_of(model, threads);
+    memset(f, 0, sizeof *f);
+    f->r = (bitnet_prune_result){.size = sizeof f->r, .steps = f->steps, .scores = f->scores};
+    if (bitnet_prune_search(e, text, TOKENS, o, &f->r, &err)) fail_msg("%s", err.text);
+    assert_int_equal(engine_info(e).kv.pages_free, engine_info(e).kv.pages);
+    bitnet_engine_close(e);
+}
+
+static bitnet_prune_options options(uint32_t drop)
+{
+    bitnet_prune_options o = {.size = sizeof o};
+    o.drop = drop;
+    return o;
+}
+
+/* Step by step the lowest of all files with one layer less. */
+static void test_greedy(void **state)
+{
+    (void)state;
+    struct found f;
+    bitnet_prune_options o = options(2);
+    uint32_t gone[2];
+    find(&f, &o, 2);
+    assert_int_equal(f.r.n_steps, 3);
+    assert_int_equal(f.r.n_tokens, TOKENS - 3);
+    double whole = measure(TEST_MODEL).nll_per_token;
+    assert_memory_equal(&f.steps[0].nll_per_token, &whole, sizeof whole);
+    for (size_t step = 0; step < 2; step++) {
+        double best = INFINITY;
+        uint32_t choice = LAYERS;
+        for (uint32_t il = 0; il < LAYERS; il++) {
+            if (step && il == gone[0]) continue;
+            gone[step] = il;
+            write_without(TEST_MODEL, out_path, gone, step + 1);
+            double nll = measure(out_path).nll_per_token;
+            if (step == 0) assert_memory_equal(&f.scores[il], &nll, sizeof nll);
+            if (nll < best) {
+                best = nll;
+                choice = il;
+            }
+        }
+        gone[step] = choice;
+        assert_int_equal(f.steps[step + 1].first_layer, choice);
+        assert_int_equal(f.steps[step + 1].layers_left, LAYERS - step - 1);
+        assert_memory_equal(&f.steps[step + 1].nll_per_token, &best, sizeof best);
+        assert_true(f.steps[step + 1].kl > f.steps[step].kl);
+    }
+    /* each step: the states before each layer but the last, half of the stack behind a candidate, and one
+     * pass of the whole model and one of what is left, to measure */
+    uint64_t windows = TOKENS - 3, walked = LAYERS;
+    for (uint64_t n = LAYERS; n > LAYERS - 2; n--)
+        walked += n * (n - 1) / 2 + (n - 1) + LAYERS + n - 1;
+    assert_int_equal(f.r.layer_tokens, windows * walked);
+}
+
+static void test_same_bits(void **state)
+{
+    (void)state;
+    for (bitnet_prune_criterion c = BITNET_PRUNE_PERPLEXITY; c <= BITNET_PRUNE_VARIANCE; c++) {
+        struct found one, three;
+        bitnet_prune_options o = options(2);
+        o.criterion = c;
+        find(&one, &o, 1);
+        find(&three, &o, 3);
+        assert_memory_equal(one.steps, three.steps, sizeof one.steps);
+        assert_memory_equal(one.scores, three.scores, sizeof one.scores);
+    }
+}
+
+/* One pass orders all layers; the lowest go, and none is looked at again. */
+static void test_ranks(void **state)
+{
+    (void)state;
+    for (bitnet_prune_criterion c = BITNET_PRUNE_INFLUENCE; c <= BITNET_PRUNE_VARIANCE; c++) {
+        struct found f;
+        bitnet_prune_options o = options(3);
+        bool gone[LAYERS] = {0};
+        o.criterion = c;
+        find(&f, &o, 2);
+        for (size_t step = 1; step <= 3; step++) {
+            uint32_t il = f.steps[step].first_layer;
+            for (uint32_t k = 0; k < LAYERS; k++)
+                if (!gone[k] && k != il) assert_true(f.scores[il] <= f.scores[k]);
+            gone[il] = true;
+        }
+        for (uint32_t k = 0; k < LAYERS; k++) assert_true(f.scores[k] > 0);
+        if (c == BITNET_PRUNE_INFLUENCE)
+            for (uint32_t k = 0; k < LAYERS; k++) assert_true(f.scores[k] < 2);
+    }
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    struct found f, g;
+    bitnet_prune_options o = options(8);
+    static const uint32_t kept[] = {0, 5}, list[] = {7, 2};
+    o.max_ppl_increase = 10;
+    find(&f, &o, 2);
+    assert_true(f.r.n_steps > 1 && f.r.n_steps < 9);
+    double most = f.steps[0].perplexity * 1.1;
+    for (size_t i = 0; i < f.r.n_steps; i++) assert_true(f.steps[i].perplexity <= most);
+    assert_true(f.r.over_budget > most);
+
+    o = options(8);
+    o.protect = kept;
+    o.n_protect = 2;
+    find(&f, &o, 2);
+    assert_true(isnan(f.scores[0]) && isnan(f.scores[5]) && !isnan(f.scores[1]));
+    for (size_t i = 1; i < f.r.n_steps; i++)
+        assert_true(f.steps[i].first_layer != 0 && f.steps[i].first_layer != 5);
+
+    o = options(2);
+    o.layers = list;
+    o.n_layers = 2;
+    find(&g, &o, 2);
+    assert_int_equal(g.steps[1].first_layer, 7);
+    assert_int_equal(g.steps[2].first_layer, 2);
+    write_without(TEST_MODEL, out_path, list, 2);
+    double nll = measure(out_path).nll_per_token;
+    assert_memory_equal(&g.steps[2].nll_per_token, &nll, sizeof nll);
+
+    o = options(4); /* pairs */
+    o.unit = 2;
+    find(&g, &o, 2);
+    assert_int_equal(g.r.n_steps, 3);
+    for (size_t i = 1; i < 3; i++) assert_int_equal(g.steps[i].first_layer % 2, 0);
+}
+
+static void refuse(const bitnet_prune_options *o, size_t n, const char *part)
+{
+    bitnet_error err = {0};
+    struct found f = {0};
+    bitnet_engine *e = engine_of(model, 1);
+    f.r = (bitnet_prune_result){.size = sizeof f.r, .steps = f.steps};
+    assert_int_equal(bitnet_prune_search(e, text, n, o, &f.r, &err), BITNET_E_ARG);
+    if (!strstr(err.text, part)) fail_msg("'%s' does not say '%s'", err.text, part);
+    bitnet_engine_close(e);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const uint32_t twice[] = {3, 3}, far[] = {10}, most[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    bitnet_prune_options o = options(0);
+    refuse(&o, TOKENS, "at least one must go");
+    o = options(10);
+    refuse(&o, TOKENS, "at least one must go");
+    o = options(1);
+    refuse(&o, 1, "at least 2");
+    o.ctx_tokens = WINDOW + 1;
+    refuse(&o, TOKENS, "window of 65");
+    o = options(1);
+    o.unit = 3;
+    refuse(&o, TOKENS, "periods of 3");
+    o = options(2);
+    o.layers = twice;
+    o.n_layers = 2;
+    refuse(&o, TOKENS, "twice");
+    o.n_layers = 1;
+    refuse(&o, TOKENS, "1 layers are listed");
+    o = options(1);
+    o.layers = far;
+    o.n_layers = 1;
+    refuse(&o, TOKENS, "no layer 10");
+    o = options(2);
+    o.protect = most;
+    o.n_protect = 9;
+    refuse(&o, TOKENS, "all but 1 are protected");
+}
+
+static int stop(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what;
+    assert_true(done <= total);
+    return --*(int *)user == 0;
+}
+
+static void test_cancelled(void **state)
+{
+    (void)state;
+    bitnet_error err = {0};
+    struct found f = {0};
+    bitnet_prune_options o = options(2);
+    int calls = 7;
+    o.progress = stop;
+    o.progress_user = &calls;
+    bitnet_engine *e = engine_of(model, 2);
+    f.r = (bitnet_prune_result){.size = sizeof f.r, .steps = f.steps};
+    assert_int_equal(bitnet_prune_search(e, text, TOKENS, &o, &f.r, &err), BITNET_E_CANCELLED);
+    assert_int_equal(engine_info(e).kv.pages_free, engine_info(e).kv.pages);
+    bitnet_engine_close(e);
+
+    static const uint32_t gone[] = {4};
+    bitnet_prune_output w = {.size = sizeof w};
+    w.layers = gone;
+    w.n_layers = 1;
+    w.progress = stop;
+    w.progress_user = &calls;
+    calls = 3;
+    unlink(again_path);
+    assert_int_equal(bitnet_prune(TEST_MODEL, again_path, &w, &err), BITNET_E_CANCELLED);
+    assert_int_equal(access(again_path, F_OK), -1);
+}
+
+/* The value of a metadata entry as JSON text. */
+static void expect_meta(const char *path, const char *key, const char *want)
+{
+    bitnet_file *file = NULL;
+    bitnet_error err = {0};
+    char value[256] = "";
+    if (bitnet_file_open(&file, path, &err)) fail_msg("%s", err.text);
+    for (size_t i = 0; i < bitnet_file_n_meta(file); i++) {
+        const char *name, *type;
+        char v[256];
+        size_t n = sizeof v - 1;
+        if (bitnet_file_meta(file, i, &name, &type, v, &n) != BITNET_OK) continue;
+        v[n] = 0;
+        if (strcmp(name, key) == 0) memcpy(value, v, sizeof v);
+    }
+    bitnet_file_close(file);
+    assert_string_equal(value, want);
+}
+
+/* Pruned twice: the numbers are those of the model that was never pruned. */
+static void test_record(void **state)
+{
+    (void)state;
+    static const uint32_t first[] = {6, 1}, second[] = {1, 7};
+    write_without(TEST_MODEL, out_path, first, 2);
+    expect_meta(out_path, "bitnet.pruned_layers", "[1, 6]");
+    write_without(out_path, again_path, second, 2); /* 2 and 9 of the first model */
+    expect_meta(again_path, "bitnet.pruned_layers", "[1, 2, 6, 9]");
+    static const uint32_t all[] = {1, 2, 6, 9};
+    double twice = measure(again_path).nll_per_token;
+    write_without(TEST_MODEL, out_path, all, 4);
+    double once = measure(out_path).nll_per_token;
+    assert_memory_equal(&twice, &once, sizeof once);
+}
+
+/* A hybrid's layers keep their kinds. */
+static void test_hybrid(void **state)
+{
+    (void)state;
+    static const char hybrid[] = TEST_DATA "/hybrid/hybrid-28m.gguf";
+    static const uint32_t one[] = {2}, period[] = {0, 1, 2, 3};
+    bitnet_model *m = NULL;
+    bitnet_error err = {0};
+    struct found f = {0};
+    bitnet_prune_options o = options(1);
+    if (bitnet_model_open(&m, hybrid, NULL, &err)) fail_msg("%s", err.text);
+    bitnet_engine *e = engine_of(m, 2);
+    o.layers = one;
+    o.n_layers = 1;
+    f.r = (bitnet_prune_result){.size = sizeof f.r, .steps = f.steps};
+    if (bitnet_prune_search(e, text, TOKENS, &o, &f.r, &err)) fail_msg("%s", err.text);
+    write_without(hybrid, out_path, one, 1);
+    expect_meta(out_path, "qwen35.attention.recurrent_layers", "[1, 1, 0, 1, 1, 1, 0]");
+    double nll = measure(out_path).nll_per_token;
+    assert_memory_equal(&f.steps[1].nll_per_token, &nll, sizeof nll);
+
+    o = options(4);
+    o.unit = 4;
+    f.r = (bitnet_prune_result){.size = sizeof f.r, .steps = f.steps};
+    if (bitnet_prune_search(e, text, TOKENS, &o, &f.r, &err)) fail_msg("%s", err.text);
+    uint32_t gone[4];
+    for (uint32_t i = 0; i < 4; i++) gone[i] = f.steps[1].first_layer + i;
+    write_without(hybrid, out_path, gone, 4);
+    expect_meta(out_path, "qwen35.attention.recurrent_layers", "");
+    nll = measure(out_path).nll_per_token;
+    assert_memory_equal(&f.steps[1].nll_per_token, &nll, sizeof nll);
+    write_without(hybrid, out_path, period, 4);
+    bitnet_engine_close(e);
+    bitnet_model_close(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_greedy),  cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_ranks),   cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_record),  cmocka_unit_test(test_hybrid),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
