@@ -797,6 +797,13 @@ typedef struct bitnet_prune_output {
     bitnet_progress_fn progress;
     void *progress_user;
     uint32_t overwrite; /* 1: an existing output file may be replaced */
+    /* 1: feed-forward channels whose row in `gate` or `up` is all zero go, too: as many as go in every
+     * layer. They are always zero, so the logits stay the same, bit for bit; the output says what the
+     * norm behind them is taken over. */
+    uint32_t ffn_dead;
+    /* 1: norms are scaled to the new width instead, for engines that do not know that; the same only
+     * in exact arithmetic */
+    uint32_t portable;
     uint32_t reserved_word;
 } bitnet_prune_output;
 /* A model without some of its layers; bitnet_prune_search finds out which. Weights are copied, not

@@ -20,6 +20,8 @@ struct bn_convert_item {
     struct bn_stored stored;         /* DENSE  */
     struct bn_ternary ternary;       /* TRITS  */
     const uint32_t *row_from;        /* [rows] of the input; NULL: kept as they are */
+    const uint32_t *col_from;        /* [cols] likewise */
+    float factor;                    /* DENSE: of values; 0: none */
     struct bn_order_cols cols_order; /* of a row, likewise */
     enum { BN_VALUES_KEPT, BN_VALUES_PLUS_ONE, BN_VALUES_MINUS_EXP } values; /* DENSE */
     const float *factors;                                                    /* ROPE: [cols] */
@@ -29,6 +31,9 @@ struct bn_convert_item {
 struct bn_convert_cut {
     const uint32_t *kept; /* [n_kept] layers of the input in rising order: 0 and on in the output */
     uint32_t n_kept;
+    uint32_t n_ff;            /* feed-forward channels in the output; 0: all of them */
+    uint32_t *ffn_from;       /* [n_kept][n_ff] channels of the input; owned */
+    bool fold_norm;           /* norms are scaled to the new width; else the output says the old one */
     const bitnet_prune_output *record; /* what the output says about it */
 };
 
@@ -72,6 +77,18 @@ void bn_prune_config(struct bn_config *c, const struct bn_convert_cut *cut);
 /* An entry of the input's metadata, changed if it has to be. false: it is to be copied as it is. */
 bool bn_prune_put_meta(struct bn_gguf_writer *w, const struct bn_convert_plan *p,
                        const struct bn_meta *m);
+/* ---- prune_ffn.c ---- */
+
+/* Lists the feed-forward channels that can do something: cut->n_ff and cut->ffn_from, which the caller
+ * frees. n_ff is 0 if none can go. */
+bitnet_status bn_prune_dead(struct bn_convert_cut *cut, const struct bn_source *src,
+                            const struct bn_config *c, bitnet_error *err);
+
+/* ---- prune_hf.c: a checkpoint in, a checkpoint out ---- */
+bitnet_status bn_prune_checkpoint(const char *out, const struct bn_source *src,
+                                  const struct bn_config *c, const struct bn_convert_cut *cut,
+                                  bitnet_error *err);
+
 /* What is new in the output's metadata. */
 void bn_prune_put_record(struct bn_gguf_writer *w, const struct bn_convert_plan *p);
 
@@ -80,7 +97,7 @@ struct bn_convert_rows {
     const struct bn_source *src; /* whose pages are given back once they were read */
     float *values, *scales;      /* [cols] */
     uint16_t *block_f16;         /* [cols] */
-    int8_t *trits;               /* [cols] */
+    int8_t *trits, *picked;      /* [cols] */
     uint8_t *out;                /* [out_bytes] */
     size_t out_bytes;
 };

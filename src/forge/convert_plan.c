@@ -105,9 +105,17 @@ static struct bn_order_cols find_cols(const struct bn_convert_plan *p, enum bn_p
     return to;
 }
 
-/* A vector of floats, always written as F32. */
+/* The feed-forward channels of a layer that are left; NULL: all. */
+static const uint32_t *picked_channels(const struct bn_convert_plan *p, uint32_t layer)
+{
+    if (!p->cut || !p->cut->n_ff) return NULL;
+    return p->cut->ffn_from + (size_t)bn_convert_layer(p, layer) * p->cut->n_ff;
+}
+
+/* A vector of floats, always written as F32. picked: the elements that are left, or NULL. */
 static bitnet_status add_norm_tensor(struct bn_convert_plan *p, const struct bn_tensor *t,
-                                     const char *name, uint64_t width, bitnet_error *err)
+                                     const char *name, uint64_t width, const uint32_t *picked,
+                                     bitnet_error *err)
 {
     struct bn_convert_item it = {.how = BN_ITEM_DENSE, .from = t, .type = BN_F32, .rows = 1};
     it.stored = bn_tensor_stored(t);
@@ -119,7 +127,10 @@ static bitnet_status add_norm_tensor(struct bn_convert_plan *p, const struct bn_
                        "tensor '%s' has %llu x %llu values; %llu were expected", t->name,
                        (unsigned long long)it.stored.rows, (unsigned long long)it.stored.cols,
                        (unsigned long long)width);
-    it.cols = width;
+    it.cols = picked ? p->cut->n_ff : width;
+    it.col_from = picked;
+    if (picked && p->cut->fold_norm)
+        it.factor = (float)sqrt((double)p->config->n_ff / (double)p->cut->n_ff);
     return add(p, &it, name, err);
 }
 
@@ -132,7 +143,8 @@ static bitnet_status add_norm(struct bn_convert_plan *p, enum bn_part part, uint
     if (t == NULL) return bn_part_missing(p->src, part, layer, err);
     bn_part_shape(p->config, part, &rows, &cols);
     name_part(p, name, part, layer);
-    BN_TRY(add_norm_tensor(p, t, name, cols, err));
+    const uint32_t *picked = part == BN_P_FFN_SUB_NORM ? picked_channels(p, layer) : NULL;
+    BN_TRY(add_norm_tensor(p, t, name, cols, picked, err));
     if (p->config->norm_plus_one && part != BN_P_DELTA_NORM)
         p->items[p->n - 1].values = BN_VALUES_PLUS_ONE;
     return BITNET_OK;
@@ -240,7 +252,15 @@ static bitnet_status add_projection(struct bn_convert_plan *p, enum bn_part part
     it.rows = it.ternary.stored.rows;
     it.cols = it.ternary.stored.cols;
     BN_TRY(find_rows(&it.row_from, p, part, it.rows, err));
-    bool plain_copy = !it.row_from && !it.cols_order.width && (factor == NULL || !p->src->is_gguf);
+    const uint32_t *picked = picked_channels(p, layer);
+    if (picked && (part == BN_P_GATE || part == BN_P_UP)) {
+        it.rows = p->cut->n_ff;
+        it.row_from = picked;
+    } else if (picked && part == BN_P_DOWN) {
+        it.cols = p->cut->n_ff;
+        it.col_from = picked;
+    }
+    bool plain_copy = !it.row_from && !it.col_from && !it.cols_order.width && (factor == NULL || !p->src->is_gguf);
     if (dense) {
         if (plain_copy) return add_copy(p, it.from, name, err);
         it.how = BN_ITEM_DENSE;
@@ -278,7 +298,7 @@ static bitnet_status add_in_norm(struct bn_convert_plan *p, enum bn_part part, u
     size_t stem = strlen(name) - strlen(".weight");
     snprintf(name + stem, sizeof name - stem, "_norm_in.weight");
     bn_part_shape(p->config, part, &rows, &cols);
-    return add_norm_tensor(p, t, name, cols, err);
+    return add_norm_tensor(p, t, name, cols, NULL, err);
 }
 
 /* Llama 3.1's stretched rotation is a tensor in GGUF and a rule in config.json. */
@@ -381,6 +401,7 @@ bitnet_status bn_convert_plan_make(struct bn_convert_plan *p, bitnet_error *err)
     if (p->used == NULL) return bn_fail_nomem(err, p->src->n_tensors, "the list of tensors");
     struct bn_convert_rows rows;
     p->to = p->src->is_gguf ? *c : bn_config_as_gguf(c);
+    p->largest_cols = bn_config_widest(c);
     BN_TRY(bn_convert_rows_open(&rows, p->src, bn_config_widest(c), 0, err));
     bitnet_status s = add_table(p, BN_P_EMBED, &rows, err);
     if (s == BITNET_OK) s = add_norm(p, BN_P_OUT_NORM, 0, err);

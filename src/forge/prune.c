@@ -36,6 +36,10 @@ void bn_prune_config(struct bn_config *c, const struct bn_convert_cut *cut)
     struct bn_config from = *c;
     memset(c->delta_layers, 0, sizeof c->delta_layers);
     c->n_layer = cut->n_kept;
+    if (cut->n_ff) {
+        if (c->sub_norms && !cut->fold_norm && !c->ffn_norm_width) c->ffn_norm_width = c->n_ff;
+        c->n_ff = cut->n_ff;
+    }
     for (uint32_t i = 0; i < cut->n_kept; i++)
         if (bn_config_is_delta(&from, cut->kept[i])) bn_config_set_delta(c, i);
 }
@@ -65,6 +69,10 @@ bool bn_prune_put_meta(struct bn_gguf_writer *w, const struct bn_convert_plan *p
     if (!key) return false;
     if (strcmp(key, "block_count") == 0) {
         bn_gguf_put_u32(w, m->key, p->cut->n_kept + c->n_mtp);
+        return true;
+    }
+    if (p->cut->n_ff && strcmp(key, "feed_forward_length") == 0) {
+        bn_gguf_put_u32(w, m->key, p->cut->n_ff);
         return true;
     }
     if (!is_layers_array(c, m, key)) return false;
@@ -124,7 +132,12 @@ static void put_text(struct bn_gguf_writer *w, const char *key, const char *text
 void bn_prune_put_record(struct bn_gguf_writer *w, const struct bn_convert_plan *p)
 {
     const bitnet_prune_output *o = p->cut->record;
+    struct bn_config c = *p->config;
+    bn_prune_config(&c, p->cut);
     if (p->src->is_gguf) put_kinds(w, p);
+    if (p->src->is_gguf && c.ffn_norm_width && !p->config->ffn_norm_width)
+        bn_gguf_put_u32(w, "bitnet.ffn_norm_width", c.ffn_norm_width);
+    if (p->cut->n_ff) bn_gguf_put_u32(w, RECORD_KEYS "ffn_width_before", p->config->n_ff);
     put_removed(w, p);
     put_text(w, RECORD_KEYS "criterion", o->criterion);
     put_text(w, RECORD_KEYS "calibration", o->calibration);
@@ -136,43 +149,48 @@ void bn_prune_put_record(struct bn_gguf_writer *w, const struct bn_convert_plan 
 
 /* ------------------------------------------------------------------ the call */
 
-/* What stays; the input's configuration is read for its number of layers. */
-static bitnet_status list_kept(uint32_t *kept, uint32_t *n_kept, const char *in,
-                               const bitnet_prune_output *o, bitnet_error *err)
+/* What stays: layers by the list, channels by a look at the weights. kept: [BN_MAX_LAYERS]. */
+static bitnet_status fill_cut(struct bn_convert_cut *cut, uint32_t *kept, struct bn_config *c,
+                              const struct bn_source *src, const bitnet_prune_output *o,
+                              bitnet_error *err)
 {
-    struct bn_source src = {0};
-    struct bn_config c;
     struct bn_buf note;
     bool gone[BN_MAX_LAYERS] = {0};
     bn_buf_init(&note, 1 << 14);
-    bitnet_status s = bn_source_open(&src, in, BN_I2S_AUTO, err);
-    if (s == BITNET_OK) s = bn_config_read(&c, &src, &note, err);
-    for (size_t i = 0; i < o->n_layers && s == BITNET_OK; i++) {
-        if (o->layers[i] >= c.n_layer)
-            s = bn_fail(err, BITNET_E_ARG, "there is no layer %u: '%s' has 0 to %u", o->layers[i],
-                        src.path, c.n_layer - 1);
-        else gone[o->layers[i]] = true;
-    }
-    *n_kept = 0;
-    for (uint32_t i = 0; s == BITNET_OK && i < c.n_layer; i++)
-        if (!gone[i]) kept[(*n_kept)++] = i;
-    if (s == BITNET_OK && *n_kept == 0)
-        s = bn_fail(err, BITNET_E_ARG, "all %u layers are to go; one must stay", c.n_layer);
+    bitnet_status s = bn_config_read(c, src, &note, err);
     bn_buf_free(&note);
-    bn_source_close(&src);
-    return s;
+    BN_TRY(s);
+    for (size_t i = 0; i < o->n_layers; i++) {
+        if (o->layers[i] >= c->n_layer)
+            return bn_fail(err, BITNET_E_ARG, "there is no layer %u: '%s' has 0 to %u",
+                           o->layers[i], src->path, c->n_layer - 1);
+        gone[o->layers[i]] = true;
+    }
+    for (uint32_t i = 0; i < c->n_layer; i++)
+        if (!gone[i]) kept[cut->n_kept++] = i;
+    if (cut->n_kept == 0)
+        return bn_fail(err, BITNET_E_ARG, "all %u layers are to go; one must stay", c->n_layer);
+    return o->ffn_dead ? bn_prune_dead(cut, src, c, err) : BITNET_OK;
 }
 
 bitnet_status bn_prune(const char *in, const char *out, const bitnet_prune_output *o,
                        bitnet_error *err)
 {
     uint32_t kept[BN_MAX_LAYERS];
-    struct bn_convert_cut cut = {.kept = kept, .record = o};
+    struct bn_source src = {0};
+    struct bn_config config;
+    struct bn_convert_cut cut = {.kept = kept, .record = o, .fold_norm = o->portable != 0};
     bitnet_convert_options c = {.size = sizeof c};
     c.name = o->name;
     c.overwrite = o->overwrite;
     c.progress = o->progress;
     c.progress_user = o->progress_user;
-    BN_TRY(list_kept(kept, &cut.n_kept, in, o, err));
-    return bn_convert_to_gguf(in, out, &c, &cut, err);
+    bitnet_status s = bn_source_open(&src, in, BN_I2S_AUTO, err);
+    if (s == BITNET_OK) s = fill_cut(&cut, kept, &config, &src, o, err);
+    bool checkpoint = bn_ends_with(out, ".safetensors");
+    if (s == BITNET_OK && checkpoint) s = bn_prune_checkpoint(out, &src, &config, &cut, err);
+    bn_source_close(&src);
+    if (s == BITNET_OK && !checkpoint) s = bn_convert_to_gguf(in, out, &c, &cut, err);
+    free(cut.ffn_from);
+    return s;
 }

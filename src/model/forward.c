@@ -22,6 +22,7 @@
 #include "model/attention/attention.h"
 #include "model/delta/delta.h"
 #include "model/ops.h"
+#include <math.h>
 #include <stdlib.h>
 
 enum {
@@ -68,6 +69,7 @@ struct recipe {
     size_t from_stride, cols;
     const float *norm, *in_norm; /* in this order; either may be NULL */
     bool plain, rotated;         /* which faces are wanted; neither: the plain one */
+    uint32_t norm_width;         /* the mean of `norm` is taken over so many; 0: cols */
 };
 
 struct bn_forward {
@@ -269,6 +271,17 @@ static void quantise(struct bn_forward *f, const struct face *face, size_t t, si
     else face->inv[t] = k->quant_i8(face->q8 + t * f->q8_stride, &face->sum[t], h, cols);
 }
 
+/* rmsnorm of n values as if further ones, all zero, stood among them: the same bits as with these, if
+ * every value has stayed in its lane (forge/prune_ffn.c). */
+static void norm_among(const struct bn_kernels *k, float *y, const float *x, const float *g,
+                       size_t n, size_t width, float eps)
+{
+    float sum;
+    k->dots(&sum, 1, x, 1, x, n, 1, n);
+    float r = 1.0f / sqrtf(sum / (float)width + eps);
+    for (size_t i = 0; i < n; i++) y[i] = g[i] * (x[i] * r);
+}
+
 static void prepare_token(struct bn_forward *f, const struct input *in, const struct recipe *r,
                           size_t t, uint32_t worker)
 {
@@ -277,7 +290,8 @@ static void prepare_token(struct bn_forward *f, const struct input *in, const st
     float *h = in->plain.h + t * f->wide;
     const float *src = r->from + t * r->from_stride;
     bn_prof_mark(f->prof, worker, BN_OP_NORM);
-    if (r->norm) k->rmsnorm(h, src, r->norm, r->cols, c->eps);
+    if (r->norm && r->norm_width) norm_among(k, h, src, r->norm, r->cols, r->norm_width, c->eps);
+    else if (r->norm) k->rmsnorm(h, src, r->norm, r->cols, c->eps);
     else memcpy(h, src, r->cols * sizeof *h);
     if (r->in_norm) k->rmsnorm(h, h, r->in_norm, r->cols, c->in_norm_eps);
     if (r->plain || !r->rotated) quantise(f, &in->plain, t, r->cols, worker);
@@ -305,7 +319,7 @@ static struct recipe recipe_of(const struct bn_layer *layer, enum proj first, en
                                const float *from, size_t from_stride, const float *norm,
                                size_t cols)
 {
-    struct recipe r = {from, from_stride, cols, norm, layer->in_norm[first], false, false};
+    struct recipe r = {from, from_stride, cols, norm, layer->in_norm[first], false, false, 0};
     for (enum proj p = first; p <= last; p++) {
         r.rotated |= layer->proj[p].rotated;
         r.plain |= !layer->proj[p].rotated;
@@ -547,6 +561,7 @@ static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
     gated_up(f, il, prepare(f, &r, worker), &r, worker);
     bn_pool_barrier(f->pool, worker);
     r = recipe_of(layer, DOWN, DOWN, f->up, n_ff, layer->ffn_sub_norm, n_ff);
+    r.norm_width = f->m->config.ffn_norm_width;
     const struct input *in = prepare(f, &r, worker);
     if (f->activity.due && worker == 0) note_activity(f, il, in);
     project_down(f, il, in, worker);

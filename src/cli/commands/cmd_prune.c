@@ -23,7 +23,7 @@ struct prune_config {
     uint64_t max_tokens;
     struct opt_u32s layers, protect;
     float max_ppl_increase;
-    bool target_given, drop_given, periods, dry_run, force, json, no_speed;
+    bool target_given, drop_given, periods, ffn_dead, portable, dry_run, force, json, no_speed;
 };
 
 #define AT(field) offsetof(struct prune_config, field)
@@ -88,6 +88,16 @@ static const struct opt table[] = {
      .help = "hybrids: remove whole periods of 4 layers, so that engines which know layer kinds "
              "by a rule can read the file",
      .offset = AT(periods)},
+    {.kind = OPT_FLAG,
+     .name = "ffn-dead",
+     .help = "also remove feed-forward channels that are always zero, as many as go in every "
+             "layer: the logits stay the same, bit for bit; alone, it needs no text",
+     .offset = AT(ffn_dead)},
+    {.kind = OPT_FLAG,
+     .name = "portable",
+     .help = "--ffn-dead: scale the norms to the new width, for other engines; equal up to "
+             "rounding only",
+     .offset = AT(portable)},
     {.kind = OPT_U32,
      .letter = 'c',
      .name = "ctx",
@@ -113,7 +123,8 @@ static const struct opt output_table[] = {
      .letter = 'o',
      .name = "output",
      .metavar = "OUT",
-     .help = "the GGUF file to write",
+     .help = "the file to write: GGUF; or from a checkpoint, if it ends in .safetensors, another "
+             "one, with config.json and tokenizer beside it",
      .offset = AT(output)},
     {.kind = OPT_FLAG,
      .name = "dry-run",
@@ -194,14 +205,24 @@ static int choose_drop(struct job *j)
     return EXIT_DONE;
 }
 
+/* No layer is to go. */
+static bool only_channels(const struct prune_config *c)
+{
+    return c->ffn_dead && !c->target_given && !c->drop_given && !c->layers.n &&
+           !(c->max_ppl_increase > 0);
+}
+
 static int check_options(const struct prune_config *c)
 {
     int ways = c->target_given + c->drop_given + (c->layers.n > 0);
-    if (!c->text) return term_usage("prune", "--calibration-data FILE is missing");
+    if (c->portable && !c->ffn_dead)
+        return term_usage("prune", "--portable goes with --ffn-dead only");
+    if (!c->text && !only_channels(c))
+        return term_usage("prune", "--calibration-data FILE is missing");
     if (ways > 1)
         return term_usage("prune", "--target-layers, --drop and --layers say the same thing: give "
                                    "one of them");
-    if (!ways && !(c->max_ppl_increase > 0))
+    if (!ways && !(c->max_ppl_increase > 0) && !c->ffn_dead)
         return term_usage("prune", "how many layers? --target-layers N, --drop K, --layers LIST or "
                                    "--max-ppl-increase PCT");
     if (c->dry_run && c->output)
@@ -306,6 +327,8 @@ static bitnet_status write_model(struct job *j, bitnet_error *err)
     o.kl = r->steps[r->n_steps - 1].kl;
     o.name = c->name;
     o.overwrite = c->force;
+    o.ffn_dead = c->ffn_dead;
+    o.portable = c->portable;
     o.progress = term_progress_show;
     o.progress_user = &j->bar;
     bitnet_status s = bitnet_prune(j->path, c->output, &o, err);
@@ -357,6 +380,8 @@ static const char *readers_of(bitnet_file *f)
         size_t n = sizeof value;
         bitnet_file_meta(f, i, &key, &type, value, &n);
         size_t len = strlen(key), k = sizeof listed - 1;
+        if (strcmp(key, "bitnet.ffn_norm_width") == 0)
+            return "this engine: the norm has a width of its own; --portable scales it instead";
         if (len > k && strcmp(key + len - k, listed) == 0)
             return "this engine: kinds of layers are listed one by one; --periods keeps the rule";
     }
@@ -439,6 +464,27 @@ static bitnet_status work(struct job *j, bitnet_error *err)
     return c->no_speed ? BITNET_OK : time_output(j, err);
 }
 
+/* Channels alone: nothing to measure, since nothing changes. */
+static int run_channels(const struct prune_config *c, const char *typed)
+{
+    struct term_progress bar = {0};
+    bitnet_error err = {0};
+    bitnet_prune_output o = {.size = sizeof o};
+    uint64_t start = bn_now_ns();
+    if (c->dry_run) return term_usage("prune", "--ffn-dead alone has nothing to report");
+    o.criterion = "dead channels";
+    o.name = c->name;
+    o.overwrite = c->force;
+    o.ffn_dead = 1;
+    o.portable = c->portable;
+    o.progress = term_progress_show;
+    o.progress_user = &bar;
+    bitnet_status s = bitnet_prune(model_path_resolve(typed), c->output, &o, &err);
+    term_progress_end(&bar);
+    if (s != BITNET_OK) return term_fail(&err);
+    return output_model_report(c->output, bn_now_ns() - start, c->json);
+}
+
 static int run_job(struct job *j, const char *typed)
 {
     bitnet_error err = {0};
@@ -463,6 +509,7 @@ static int run(void *config, const struct arg_words *words)
     int code = model_word(&typed, c->model.model, words, "prune");
     if (code == EXIT_DONE) code = check_options(c);
     if (code != EXIT_DONE) return code;
+    if (only_channels(c)) return run_channels(c, typed);
     struct job j = {.c = c, .json = {.fd = -1}, .page = {.fd = -1}};
     code = run_job(&j, typed);
     bn_out_close(&j.json);
@@ -477,8 +524,7 @@ static int run(void *config, const struct arg_words *words)
 
 const struct command cmd_prune = {
     .name = "prune",
-    .usage = "[MODEL] --calibration-data FILE (--target-layers N | --drop K | --layers LIST) "
-             "--output OUT [options]",
+    .usage = "[MODEL] --calibration-data FILE --target-layers N --output OUT [options]",
     .about = "\n"
              "Removes layer after layer, each time the one whose loss harms least, measured on a "
              "text of\n"

@@ -363,6 +363,136 @@ static void test_hybrid(void **state)
     bitnet_model_close(m);
 }
 
+/* ---- channels that are always zero ---- */
+
+enum { ROW_BYTES = 128, N_FF = 1408 }; /* of gate and up: 512 columns of I2_S, whose code 1 is a zero */
+
+static uint8_t *file_bytes(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    *n = (size_t)ftell(f);
+    rewind(f);
+    uint8_t *b = malloc(*n);
+    assert_non_null(b);
+    assert_int_equal(fread(b, 1, *n, f), *n);
+    fclose(f);
+    return b;
+}
+
+/* The test model with rows of zeros in `gate` and `up`, about one in `rare`; other ones in each layer. */
+static void write_with_dead(const char *path, uint32_t rare)
+{
+    bitnet_file *file = NULL;
+    bitnet_error err = {0};
+    size_t n;
+    struct bn_rng rng = {.state = 3};
+    uint8_t *b = file_bytes(TEST_MODEL, &n);
+    if (bitnet_file_open(&file, TEST_MODEL, &err)) fail_msg("%s", err.text);
+    for (size_t i = 0; i < bitnet_file_n_tensors(file); i++) {
+        bitnet_tensor_info t = {.size = sizeof t};
+        bitnet_file_tensor(file, i, &t);
+        if (!strstr(t.name, "ffn_gate.weight") && !strstr(t.name, "ffn_up.weight")) continue;
+        assert_string_equal(t.type, "I2_S");
+        assert_true(t.dims[0] == 4 * ROW_BYTES && t.dims[1] == N_FF);
+        for (size_t r = 0; r < N_FF; r++)
+            if (bn_rng_below(&rng, rare) == 0)
+                memset(b + t.offset + r * ROW_BYTES, 0x55, ROW_BYTES);
+    }
+    bitnet_file_close(file);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(b, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    free(b);
+}
+
+/* All logits of the text, its first half at once and then token by token. */
+static float *logits_of(const char *path, const char *backend, uint32_t *n_ff)
+{
+    bitnet_error err = {0};
+    bitnet_model *m = NULL;
+    bitnet_model_options o = {.size = sizeof o};
+    bitnet_model_info in = {.size = sizeof in};
+    o.backend = backend;
+    if (bitnet_model_open(&m, path, &o, &err)) fail_msg("%s", err.text);
+    bitnet_model_get_info(m, &in);
+    *n_ff = in.shape.n_ff;
+    bitnet_engine *e = engine_of(m, 2);
+    float *y = malloc((size_t)WINDOW * in.shape.n_vocab * sizeof *y);
+    assert_non_null(y);
+    if (bitnet_eval(e, 0, text, WINDOW / 2, 0, y, &err)) fail_msg("%s", err.text);
+    for (size_t i = WINDOW / 2; i < WINDOW; i++)
+        if (bitnet_eval(e, 0, text + i, 1, 0, y + i * in.shape.n_vocab, &err))
+            fail_msg("%s", err.text);
+    bitnet_engine_close(e);
+    bitnet_model_close(m);
+    return y;
+}
+
+static void test_dead(void **state)
+{
+    (void)state;
+    static const char *const backends[] = {"scalar", NULL};
+    bitnet_error err = {0};
+    bitnet_prune_output o = {.size = sizeof o};
+    uint32_t whole, narrow, scaled;
+    o.ffn_dead = 1;
+    o.overwrite = 1;
+    write_with_dead(out_path, 3);
+    for (size_t i = 0; i < 2; i++) {
+        o.portable = 0;
+        if (bitnet_prune(out_path, again_path, &o, &err)) fail_msg("%s", err.text);
+        float *want = logits_of(out_path, backends[i], &whole);
+        float *got = logits_of(again_path, backends[i], &narrow);
+        assert_int_equal(whole, N_FF);
+        assert_true(narrow < N_FF - 256 && narrow % 128 == 0);
+        assert_memory_equal(got, want, (size_t)WINDOW * info.shape.n_vocab * sizeof *got);
+        expect_meta(again_path, "bitnet.ffn_norm_width", "1408");
+        free(got);
+        o.portable = 1; /* close, but not the same */
+        if (bitnet_prune(out_path, again_path, &o, &err)) fail_msg("%s", err.text);
+        got = logits_of(again_path, backends[i], &scaled);
+        expect_meta(again_path, "bitnet.ffn_norm_width", "");
+        assert_int_equal(scaled, narrow);
+        double most = 0;
+        for (size_t k = 0; k < (size_t)WINDOW * info.shape.n_vocab; k++)
+            most = fmax(most, fabs((double)got[k] - (double)want[k]));
+        assert_true(most < 1);
+        free(got);
+        free(want);
+    }
+    /* narrowed twice, with layers out of it in between: the divisor is still the first one */
+    static const uint32_t gone[] = {3};
+    o.portable = 0;
+    if (bitnet_prune(out_path, again_path, &o, &err)) fail_msg("%s", err.text);
+    write_without(again_path, out_path, gone, 1);
+    expect_meta(out_path, "bitnet.ffn_norm_width", "1408");
+    double one_way = measure(out_path).nll_per_token;
+    write_with_dead(again_path, 3);
+    write_without(again_path, out_path, gone, 1);
+    double other_way = measure(out_path).nll_per_token;
+    assert_memory_equal(&one_way, &other_way, sizeof one_way);
+}
+
+/* Too few that are dead, or none: all channels stay, and so does the file. */
+static void test_none_dead(void **state)
+{
+    (void)state;
+    bitnet_error err = {0};
+    bitnet_prune_output o = {.size = sizeof o};
+    uint32_t n_ff;
+    o.ffn_dead = 1;
+    o.overwrite = 1;
+    if (bitnet_prune(TEST_MODEL, again_path, &o, &err)) fail_msg("%s", err.text);
+    free(logits_of(again_path, NULL, &n_ff));
+    assert_int_equal(n_ff, N_FF);
+    expect_meta(again_path, "bitnet.ffn_norm_width", "");
+    assert_int_equal(bitnet_prune(TEST_DATA "/hybrid/hybrid-28m.gguf", out_path, &o, &err),
+                     BITNET_E_UNSUPPORTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_ranks),   cmocka_unit_test(test_limits),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_cancelled),
         cmocka_unit_test(test_record),  cmocka_unit_test(test_hybrid),
+        cmocka_unit_test(test_dead),    cmocka_unit_test(test_none_dead),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
