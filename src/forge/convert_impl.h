@@ -31,9 +31,9 @@ struct bn_convert_item {
 struct bn_convert_cut {
     const uint32_t *kept; /* [n_kept] layers of the input in rising order: 0 and on in the output */
     uint32_t n_kept;
-    uint32_t n_ff;            /* feed-forward channels in the output; 0: all of them */
-    uint32_t *ffn_from;       /* [n_kept][n_ff] channels of the input; owned */
-    bool fold_norm;           /* norms are scaled to the new width; else the output says the old one */
+    uint32_t n_ff;      /* feed-forward channels in the output; 0: all of them */
+    uint32_t *ffn_from; /* [n_kept][n_ff] channels of the input; owned */
+    bool fold_norm;     /* norms are scaled to the new width; else the output says the old one */
     const bitnet_prune_output *record; /* what the output says about it */
 };
 

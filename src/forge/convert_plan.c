@@ -260,7 +260,8 @@ static bitnet_status add_projection(struct bn_convert_plan *p, enum bn_part part
         it.cols = p->cut->n_ff;
         it.col_from = picked;
     }
-    bool plain_copy = !it.row_from && !it.col_from && !it.cols_order.width && (factor == NULL || !p->src->is_gguf);
+    bool plain_copy = !it.row_from && !it.col_from && !it.cols_order.width &&
+                      (factor == NULL || !p->src->is_gguf);
     if (dense) {
         if (plain_copy) return add_copy(p, it.from, name, err);
         it.how = BN_ITEM_DENSE;

@@ -66,10 +66,11 @@ static bitnet_status check_down(const struct dead_search *d, uint32_t layer, uin
     BN_TRY(bn_ternary_open(&t, &dense, d->src, d->c, BN_P_DOWN, layer, NULL, err));
     bn_source_release(d->src, bn_part_find(d->src, BN_P_DOWN, layer));
     if (dense || t.scale_kind == BN_TS_BLOCK_F16 || d->c->act_quant != BN_AQ_INT8)
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "dead channels can go only where 'down' is ternary with one scale a tensor or "
-                       "row and takes int8 inputs; that of layer %u is not so",
-                       layer);
+        return bn_fail(
+            err, BITNET_E_UNSUPPORTED,
+            "dead channels can go only where 'down' is ternary with one scale a tensor or "
+            "row and takes int8 inputs; that of layer %u is not so",
+            layer);
     const struct bn_type_info *type = bn_type_info(t.stored.type);
     *grain = BN_LANES;
     if (type->ternary && type->block > BN_LANES) *grain = type->block;

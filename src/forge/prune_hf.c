@@ -13,9 +13,10 @@
 enum { MAX_JSON_BYTES = 64 << 20, COPY_BYTES = 4 << 20, N_BESIDE = 8, ALIGNMENT = 8 };
 
 /* What a folder has beside weights and config.json. */
-static const char *const beside[N_BESIDE] = {
-    "tokenizer.json",         "tokenizer.model",     "tokenizer_config.json", "special_tokens_map.json",
-    "generation_config.json", "chat_template.jinja", "chat_template.json",    "added_tokens.json"};
+static const char *const beside[N_BESIDE] = {"tokenizer.json",         "tokenizer.model",
+                                             "tokenizer_config.json",  "special_tokens_map.json",
+                                             "generation_config.json", "chat_template.jinja",
+                                             "chat_template.json",     "added_tokens.json"};
 
 struct output {
     const struct bn_convert_plan *plan;
@@ -156,8 +157,7 @@ static const char *dtype_of(enum bn_type t)
 }
 
 /* The tensor's name in the output; false: it has no place there. */
-static bool new_name(char out[BN_MAX_NAME_BYTES], const struct bn_convert_plan *p,
-                     const char *name)
+static bool new_name(char out[BN_MAX_NAME_BYTES], const struct bn_convert_plan *p, const char *name)
 {
     uint32_t layer;
     size_t at, end;

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WINDOW = 256, PERIOD = 4, NOTE_BYTES = 48, RECORD_BYTES = 512 };
+enum { WINDOW = 256, PERIOD = 4, NOTE_BYTES = 48, RECORD_BYTES = 512, PATH_BYTES = 4096 };
 
 struct prune_config {
     struct model_opts model;
@@ -230,6 +230,29 @@ static int check_options(const struct prune_config *c)
     if (!c->dry_run && !c->output)
         return term_usage("prune", "--output OUT is missing; --dry-run writes none");
     return c->output ? output_model_check(c->output, c->force) : EXIT_DONE;
+}
+
+/* What would only come out after the search: may a checkpoint be written there? */
+static int check_checkpoint(const struct prune_config *c, const char *typed)
+{
+    bitnet_error err = {0};
+    bitnet_file *f = NULL;
+    if (!c->output || !bn_ends_with(c->output, ".safetensors")) return EXIT_DONE;
+    if (bitnet_file_open(&f, model_path_resolve(typed), &err) != BITNET_OK) return term_fail(&err);
+    bool gguf = strncmp(bitnet_file_format(f), "GGUF", 4) == 0;
+    bitnet_file_close(f);
+    if (gguf)
+        return term_fail_text("the model is a GGUF, and safetensors are written of safetensors "
+                              "only: let OUT end in .gguf");
+    const char *slash = strrchr(c->output, '/');
+    int n = slash ? (int)(slash - c->output + 1) : 0;
+    char config[PATH_BYTES];
+    snprintf(config, sizeof config, "%.*sconfig.json", n, c->output);
+    if (!c->force && bn_exists(config))
+        return term_fail_text("'%s' exists already, and OUT needs one of its own: choose an empty "
+                              "folder; --force replaces it",
+                              config);
+    return EXIT_DONE;
 }
 
 /* ------------------------------------------------------------------ the search */
@@ -508,6 +531,7 @@ static int run(void *config, const struct arg_words *words)
     const char *typed;
     int code = model_word(&typed, c->model.model, words, "prune");
     if (code == EXIT_DONE) code = check_options(c);
+    if (code == EXIT_DONE) code = check_checkpoint(c, typed);
     if (code != EXIT_DONE) return code;
     if (only_channels(c)) return run_channels(c, typed);
     struct job j = {.c = c, .json = {.fd = -1}, .page = {.fd = -1}};

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 #define NORM_WIDTH_KEY "bitnet.ffn_norm_width"
-#define TRUNCATE_KEY "bitnet.yarn_truncate" /* as in config.json; GGUF has no word for it */
+#define TRUNCATE_KEY   "bitnet.yarn_truncate" /* as in config.json; GGUF has no word for it */
 
 static const struct family {
     const char *arch;

@@ -5,6 +5,8 @@
 #include "engine_common.h"
 
 #include "base/rng.h"
+#include "engine/engine.h"
+#include "model/forward.h"
 #include <math.h>
 #include <unistd.h>
 
@@ -327,6 +329,66 @@ static void test_record(void **state)
     assert_memory_equal(&twice, &once, sizeof once);
 }
 
+enum { IDS = 12 };
+
+/* Logits of the model at `path`; all but its first `skip` layers are walked. */
+static float *logits_without(const char *path, uint32_t skip, size_t *bytes)
+{
+    bitnet_error err = {0};
+    bitnet_model *m = NULL;
+    bitnet_model_info x = {.size = sizeof x};
+    bitnet_engine *e = NULL;
+    int32_t ids[IDS];
+    uint32_t layers[16];
+    if (bitnet_model_open(&m, path, NULL, &err)) fail_msg("%s", err.text);
+    bitnet_model_get_info(m, &x);
+    assert_true(x.shape.n_layer <= 16 && x.shape.n_layer > skip);
+    for (uint32_t i = 0; i < x.shape.n_layer; i++) layers[i] = i;
+    for (int t = 0; t < IDS; t++) ids[t] = (t * 37 + 5) % (int32_t)x.shape.n_vocab;
+    *bytes = IDS * x.shape.n_vocab * sizeof(float);
+    float *y = malloc(*bytes);
+    assert_non_null(y);
+    if (bitnet_engine_open(&e, m, NULL, &err)) fail_msg("%s", err.text);
+    struct bn_walk part = {.layers = layers + skip, .n_layers = x.shape.n_layer - skip};
+    if (bn_engine_walk(e, ids, IDS, &part, y, &err)) fail_msg("%s", err.text);
+    bitnet_engine_close(e);
+    bitnet_model_close(m);
+    return y;
+}
+
+/* A checkpoint without a layer as a checkpoint: the logits of the whole one that leaves it out. */
+static void test_checkpoints(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"bitnet-packed-mul", "bitnet-master", "llama-packed-div",
+                                        "1bitllm-master", "qwen3-values"};
+    static const uint32_t gone[] = {0};
+    char in[256], out[96], config[96];
+    snprintf(out, sizeof out, "%s/model.safetensors", folder);
+    snprintf(config, sizeof config, "%s/config.json", folder);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t bytes, again;
+        snprintf(in, sizeof in, TEST_DATA "/golden/%s", names[i]);
+        write_without(in, out, gone, 1);
+        float *want = logits_without(in, 1, &bytes), *got = logits_without(out, 0, &again);
+        assert_int_equal(bytes, again);
+        assert_memory_equal(got, want, bytes);
+        free(got);
+        free(want);
+    }
+    bitnet_prune_output o = {.size = sizeof o};
+    bitnet_error err = {0};
+    o.layers = gone;
+    o.n_layers = 1;
+    unlink(out); /* config.json alone is in the way */
+    assert_int_equal(bitnet_prune(in, out, &o, &err), BITNET_E_IO);
+    assert_non_null(strstr(err.text, "config.json"));
+    assert_int_equal(access(out, F_OK), -1);
+    unlink(config);
+    assert_int_equal(bitnet_prune(TEST_MODEL, out, &o, &err), BITNET_E_UNSUPPORTED);
+    assert_int_equal(access(out, F_OK), -1);
+}
+
 /* A hybrid's layers keep their kinds. */
 static void test_hybrid(void **state)
 {
@@ -365,7 +427,10 @@ static void test_hybrid(void **state)
 
 /* ---- channels that are always zero ---- */
 
-enum { ROW_BYTES = 128, N_FF = 1408 }; /* of gate and up: 512 columns of I2_S, whose code 1 is a zero */
+enum {
+    ROW_BYTES = 128,
+    N_FF = 1408
+}; /* of gate and up: 512 columns of I2_S, whose code 1 is a zero */
 
 static uint8_t *file_bytes(const char *path, size_t *n)
 {
@@ -496,11 +561,12 @@ static void test_none_dead(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy),  cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_ranks),   cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_cancelled),
-        cmocka_unit_test(test_record),  cmocka_unit_test(test_hybrid),
-        cmocka_unit_test(test_dead),    cmocka_unit_test(test_none_dead),
+        cmocka_unit_test(test_greedy),      cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_ranks),       cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_record),      cmocka_unit_test(test_hybrid),
+        cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_dead),
+        cmocka_unit_test(test_none_dead),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
