@@ -47,6 +47,11 @@ bitnet_status bn_prune_search(struct bitnet_engine *e, const int32_t *tokens, si
 bitnet_status bn_prune(const char *in, const char *out, const bitnet_prune_output *o,
                        bitnet_error *err);
 
+/* ---- harm.c: the divergence of one engine from another ---- */
+bitnet_status bn_compare(struct bitnet_engine *base, struct bitnet_engine *other,
+                         const int32_t *tokens, size_t n, const bitnet_compare_options *o,
+                         bitnet_divergence *out, bitnet_error *err);
+
 /* ---- kernel_timer.c: how fast the kernels are on a model's sizes ---- */
 struct bitnet_kernel_timer;
 struct bn_model;
@@ -63,8 +68,9 @@ double bn_kernel_timer_run(struct bitnet_kernel_timer *t, size_t i); /* i: of a 
 bitnet_status bn_stats_read(bitnet_tensor_stats *out, const struct bn_stored *s, const char *name,
                             bool matrix, bitnet_error *err);
 
-/* -log softmax(logits)[token] (perplexity.c) */
-double bn_nll(const float *logits, uint32_t n_vocab, int32_t token);
+/* Every token is one of the vocabulary's. (perplexity.c) */
+bitnet_status bn_forge_check_tokens(const int32_t *tokens, size_t n, uint32_t n_vocab,
+                                    bitnet_error *err);
 
 /* ---- choice.c: storage types by name and by shape ---- */
 struct bn_choice {

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/os/mem.h"
 #include "engine/engine.h"
+#include "forge/harm.h"
 #include "model/model.h"
 #include "text/tokenizer/tokenizer.h"
 #include <math.h>
@@ -26,15 +27,6 @@ struct scores {
     double sum, sum_squares;
     uint64_t n;
 };
-
-double bn_nll(const float *logits, uint32_t n_vocab, int32_t token)
-{
-    float top = logits[0];
-    for (uint32_t i = 1; i < n_vocab; i++) top = logits[i] > top ? logits[i] : top;
-    double sum = 0;
-    for (uint32_t i = 0; i < n_vocab; i++) sum += exp((double)logits[i] - (double)top);
-    return log(sum) + (double)top - (double)logits[token];
-}
 
 struct window {
     const int32_t *tokens;
@@ -63,13 +55,24 @@ static bitnet_status score_window(struct scores *sc, struct bitnet_engine *e,
         }
         BN_TRY(bn_engine_eval(e, 0, ids, n, false, wanted ? logits : NULL, err));
         for (size_t i = 0; wanted && i < n; i++) {
-            double v = bn_nll(logits + i * n_vocab, n_vocab, w->tokens[at + i + 1]);
+            const float *row = logits + i * n_vocab;
+            double v = bn_log_sum_exp(row, n_vocab) - (double)row[w->tokens[at + i + 1]];
             sc->sum += v;
             sc->sum_squares += v * v;
             sc->n++;
         }
         at += n;
     }
+    return BITNET_OK;
+}
+
+bitnet_status bn_forge_check_tokens(const int32_t *tokens, size_t n, uint32_t n_vocab,
+                                    bitnet_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
+            return bn_fail(err, BITNET_E_ARG, "token %zu is %d, and the model has tokens 0 to %u",
+                           i, tokens[i], n_vocab - 1);
     return BITNET_OK;
 }
 
@@ -83,11 +86,7 @@ static bitnet_status check(const int32_t *tokens, size_t n, size_t ctx, bool sec
     if (n < (second_half ? ctx : 2))
         return bn_fail(err, BITNET_E_ARG, "the text has %zu tokens, and at least %zu are needed", n,
                        second_half ? ctx : (size_t)2);
-    for (size_t i = 0; i < n; i++)
-        if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
-            return bn_fail(err, BITNET_E_ARG, "token %zu is %d, and the model has tokens 0 to %u",
-                           i, tokens[i], n_vocab - 1);
-    return BITNET_OK;
+    return bn_forge_check_tokens(tokens, n, n_vocab, err);
 }
 
 bitnet_status bn_perplexity(struct bitnet_engine *e, const int32_t *tokens, size_t n,

@@ -3,6 +3,7 @@
  * becomes of their names and of the metadata; tensors are written by convert*.c. */
 #include "forge/convert_impl.h"
 
+#include "model/savings.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -64,6 +65,8 @@ bool bn_prune_put_meta(struct bn_gguf_writer *w, const struct bn_convert_plan *p
 {
     const struct bn_config *c = p->config;
     const char *key = own_key(c, m->key);
+    if (strcmp(m->key, BN_SAVINGS_KEY) == 0)
+        return true; /* a plan is for the layers it was made of */
     if (strcmp(m->key, REMOVED_KEY) == 0 || strncmp(m->key, RECORD_KEYS, strlen(RECORD_KEYS)) == 0)
         return true; /* written anew */
     if (!key) return false;

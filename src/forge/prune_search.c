@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/os/mem.h"
 #include "engine/engine.h"
+#include "forge/harm.h"
 #include "model/forward.h"
 #include <math.h>
 #include <stdlib.h>
@@ -48,6 +49,7 @@ struct search {
     double *moments;         /* [n_layer][2][n_embd] sums and squares, of variances */
     float *x, *y, *whole;    /* [window][n_embd] */
     float *logits, *logits0; /* [piece][n_vocab]; logits0: of the whole model */
+    double *log_p, *log_q;   /* [n_vocab] */
     uint32_t n_kept;
     uint64_t head_cost, done, total; /* in layers times tokens */
     bitnet_prune_result *r;
@@ -86,24 +88,6 @@ static bitnet_status walk(struct search *s, const struct window *w, const uint32
 
 /* ------------------------------------------------------------------ judging */
 
-/* KL(p || q) of two rows of logits. */
-static double divergence(const float *p, const float *q, uint32_t n)
-{
-    float top_p = p[0], top_q = q[0];
-    for (uint32_t i = 1; i < n; i++) {
-        top_p = p[i] > top_p ? p[i] : top_p;
-        top_q = q[i] > top_q ? q[i] : top_q;
-    }
-    double sum_p = 0, sum_q = 0, mean = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        double a = (double)p[i] - (double)top_p, b = (double)q[i] - (double)top_q, e = exp(a);
-        sum_p += e;
-        sum_q += exp(b);
-        mean += e * (a - b);
-    }
-    return mean / sum_p - log(sum_p) + log(sum_q);
-}
-
 /* The logits that states at the end of the stack give, from token `at` on. */
 static bitnet_status head(struct search *s, const struct window *w, size_t at, size_t n,
                           const float *x, float *logits, bitnet_error *err)
@@ -112,6 +96,13 @@ static bitnet_status head(struct search *s, const struct window *w, size_t at, s
     BN_TRY(bn_engine_walk(s->e, w->tokens + at, n, &part, logits, err));
     s->r->head_tokens += n;
     return report(s, s->head_cost * n, err);
+}
+
+static double divergence(struct search *s, const float *whole, const float *cut, int32_t token)
+{
+    bn_log_softmax(whole, s->n_vocab, s->log_p);
+    bn_log_softmax(cut, s->n_vocab, s->log_q);
+    return bn_harm_compare(s->log_p, s->log_q, s->n_vocab, token, BN_HARM_ALL).kl;
 }
 
 /* Adds up what the states x of a window foretell; whole: those of the untouched model, or NULL. */
@@ -124,10 +115,11 @@ static bitnet_status judge(struct search *s, struct sums *sums, const struct win
         if (whole) BN_TRY(head(s, w, at, n, whole, s->logits0, err));
         for (size_t i = 0; i < n; i++) {
             const float *row = s->logits + i * s->n_vocab;
-            double v = bn_nll(row, s->n_vocab, w->tokens[at + i + 1]);
+            int32_t token = w->tokens[at + i + 1];
+            double v = bn_log_sum_exp(row, s->n_vocab) - (double)row[token];
             sums->nll += v;
             sums->nll_squares += v * v;
-            if (whole) sums->kl += divergence(s->logits0 + i * s->n_vocab, row, s->n_vocab);
+            if (whole) sums->kl += divergence(s, s->logits0 + i * s->n_vocab, row, token);
         }
         sums->n += n;
     }
@@ -406,10 +398,14 @@ static bitnet_status open_memory(struct search *s, bitnet_error *err)
     s->whole = bn_calloc(states, sizeof *s->whole);
     s->logits = bn_calloc(rows, sizeof *s->logits);
     s->logits0 = bn_calloc(rows, sizeof *s->logits0);
-    s->r->scratch_bytes = (3 * states + 2 * rows) * sizeof(float);
+    s->log_p = bn_calloc(s->n_vocab, sizeof *s->log_p);
+    s->log_q = bn_calloc(s->n_vocab, sizeof *s->log_q);
+    s->r->scratch_bytes =
+        (3 * states + 2 * rows) * sizeof(float) + 2 * s->n_vocab * sizeof *s->log_p;
     if (variance) s->r->scratch_bytes += n * 2 * s->n_embd * sizeof *s->moments;
     if (!s->all || !s->kept || !s->before || !s->is_protected || !s->score || !s->tried ||
-        !s->moments || !s->x || !s->y || !s->whole || !s->logits || !s->logits0)
+        !s->moments || !s->x || !s->y || !s->whole || !s->logits || !s->logits0 || !s->log_p ||
+        !s->log_q)
         return bn_fail_nomem(err, (size_t)s->r->scratch_bytes, "the search");
     for (uint32_t i = 0; i < n; i++) s->all[i] = s->kept[i] = i;
     s->n_kept = s->n_layer;
@@ -419,7 +415,8 @@ static bitnet_status open_memory(struct search *s, bitnet_error *err)
 static void close_memory(struct search *s)
 {
     void *const blocks[] = {s->all,     s->kept, s->before, s->is_protected, s->score,  s->tried,
-                            s->moments, s->x,    s->y,      s->whole,        s->logits, s->logits0};
+                            s->moments, s->x,    s->y,      s->whole,        s->logits, s->logits0,
+                            s->log_p,   s->log_q};
     for (size_t i = 0; i < BN_ARRAY_LEN(blocks); i++) free(blocks[i]);
 }
 

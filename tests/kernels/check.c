@@ -58,9 +58,10 @@ static void use(struct ck *c, const struct bn_kernel_info *v)
     c->n_cases = c->n_failed = 0;
 }
 
+static const struct bn_kernel_info exp_info = {"exp", "scalar", 0, NULL, NULL};
+
 static int run_checks(struct ck *c, const struct options *o)
 {
-    static const struct bn_kernel_info exp_info = {"exp", "scalar", 0, NULL, NULL};
     size_t n = 0, bad = 0;
     printf("# seed %llu\n", (unsigned long long)c->seed);
     for (size_t i = 0; i < bn_kernel_count; i++) {
@@ -128,6 +129,13 @@ int main(int argc, char **argv)
                  sscanf(value, "%zu/%zu", &o.part, &o.parts) == 2 && o.part < o.parts)
             i++;
         else return usage();
+    }
+    bool known = selected(&o, &exp_info);
+    for (size_t i = 0; i < bn_kernel_count; i++) known |= selected(&o, &bn_kernel_list[i]);
+    if (!known) {
+        fputs("no kernel has that operation and instruction set (src/kernels/kernels.def)\n",
+              stderr);
+        return usage();
     }
     if (c->seed == 0) c->seed = bn_now_ns();
     int rc = run_checks(c, &o);

@@ -219,6 +219,8 @@ static int check_options(const struct prune_config *c)
         return term_usage("prune", "--portable goes with --ffn-dead only");
     if (!c->text && !only_channels(c))
         return term_usage("prune", "--calibration-data FILE is missing");
+    if (strcmp(c->model.plan, "auto") != 0 && strcmp(c->model.plan, "off") != 0)
+        return term_usage("prune", "a plan is for a model as it is: prune first, then calibrate");
     if (ways > 1)
         return term_usage("prune", "--target-layers, --drop and --layers say the same thing: give "
                                    "one of them");
@@ -280,6 +282,7 @@ static bitnet_status open_engine(bitnet_engine **out, const struct job *j, const
     o.ctx_tokens = j->window;
     o.max_batch_tokens = j->window;
     o.prefix_cache = "off";
+    o.plan = "off"; /* the whole model is judged, and the output has no plan */
     return bitnet_engine_open(out, m, &o, err);
 }
 

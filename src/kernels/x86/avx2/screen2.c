@@ -105,16 +105,10 @@ ALWAYS void group(int32_t *sum, size_t stride, const struct bn_screen2_group *g,
     }
 }
 
-#define GROUP_FN(n)                                                                      \
-    static void group_##n(int32_t *sum, size_t stride, const struct bn_screen2_group *g, \
-                          size_t rows, const struct bn_screen2_vector *v)                \
-    {                                                                                    \
-        group(sum, stride, g, rows, v, n);                                               \
-    }
-GROUP_FN(1)
-GROUP_FN(2)
-GROUP_FN(3)
-GROUP_FN(4)
+BN_SCREEN2_GROUP_FN(1)
+BN_SCREEN2_GROUP_FN(2)
+BN_SCREEN2_GROUP_FN(3)
+BN_SCREEN2_GROUP_FN(4)
 static bn_screen2_group_fn *const groups[VECTORS + 1] = {NULL, group_1, group_2, group_3, group_4};
 
 void bn_screen2_avx2(int32_t *sum, size_t stride, const struct bn_screen2 *w, size_t r0, size_t r1,

@@ -23,6 +23,14 @@ struct bn_screen2_group {
 typedef void bn_screen2_group_fn(int32_t *sum, size_t stride, const struct bn_screen2_group *g,
                                  size_t rows, const struct bn_screen2_vector *v);
 
+/* group_N out of a variant's group() for any number of vectors */
+#define BN_SCREEN2_GROUP_FN(n)                                                           \
+    static void group_##n(int32_t *sum, size_t stride, const struct bn_screen2_group *g, \
+                          size_t rows, const struct bn_screen2_vector *v)                \
+    {                                                                                    \
+        group(sum, stride, g, rows, v, n);                                               \
+    }
+
 /* A vector alone asks for lines into the first cache, which several vectors need for themselves.
  * Inlined early: gcc 12 takes a call that does nothing else for one that does nothing. */
 static inline __attribute__((always_inline)) void bn_screen2_ask(const uint8_t *p, const size_t n)

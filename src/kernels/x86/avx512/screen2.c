@@ -95,20 +95,14 @@ ALWAYS void group(int32_t *sum, size_t stride, const struct bn_screen2_group *g,
         _mm512_mask_storeu_epi32(sum + i * stride, (__mmask16)((1u << rows) - 1), s[i]);
 }
 
-#define GROUP_FN(n)                                                                      \
-    static void group_##n(int32_t *sum, size_t stride, const struct bn_screen2_group *g, \
-                          size_t rows, const struct bn_screen2_vector *v)                \
-    {                                                                                    \
-        group(sum, stride, g, rows, v, n);                                               \
-    }
-GROUP_FN(1)
-GROUP_FN(2)
-GROUP_FN(3)
-GROUP_FN(4)
-GROUP_FN(5)
-GROUP_FN(6)
-GROUP_FN(7)
-GROUP_FN(8)
+BN_SCREEN2_GROUP_FN(1)
+BN_SCREEN2_GROUP_FN(2)
+BN_SCREEN2_GROUP_FN(3)
+BN_SCREEN2_GROUP_FN(4)
+BN_SCREEN2_GROUP_FN(5)
+BN_SCREEN2_GROUP_FN(6)
+BN_SCREEN2_GROUP_FN(7)
+BN_SCREEN2_GROUP_FN(8)
 static bn_screen2_group_fn *const groups[VECTORS + 1] = {
     NULL, group_1, group_2, group_3, group_4, group_5, group_6, group_7, group_8};
 
