@@ -35,6 +35,10 @@ bitnet_status bitnet_engine_open(bitnet_engine **out, const bitnet_model *m,
     BN_TRY(BN_READ(bitnet_engine_options, &opt, o, err));
     BN_NEED(!opt.kv_type || bn_kv_type_name(opt.kv_type), err, "kv_type is unknown");
     BN_NEED(!opt.kv_type_v || bn_kv_type_name(opt.kv_type_v), err, "kv_type_v is unknown");
+    BN_NEED(!opt.kv_type_otherwise || bn_kv_type_name(opt.kv_type_otherwise), err,
+            "kv_type_otherwise is unknown");
+    if (opt.reserved_word)
+        return bn_fail(err, BITNET_E_UNSUPPORTED, "bitnet_engine_options.reserved_word is not 0");
     return bn_engine_open(out, m->m, &opt, err);
 }
 

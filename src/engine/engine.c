@@ -140,7 +140,7 @@ static bitnet_status fill_cache(struct bitnet_engine *e, bool random, bitnet_err
     return BITNET_OK;
 }
 
-/* Options count more than the plan; what neither says is f16. */
+/* Options count more than the plan. */
 static struct bn_kv_types choose_kv_types(const struct bitnet_engine *e,
                                           const bitnet_engine_options *o, uint32_t layer)
 {
@@ -149,7 +149,8 @@ static struct bn_kv_types choose_kv_types(const struct bitnet_engine *e,
     bitnet_kv_type values = planned ? e->savings->layers[layer].values : BITNET_KV_AUTO;
     if (o->kv_type) keys = values = o->kv_type;
     if (o->kv_type_v) values = o->kv_type_v;
-    return (struct bn_kv_types){keys ? keys : BITNET_KV_F16, values ? values : BITNET_KV_F16};
+    bitnet_kv_type other = o->kv_type_otherwise ? o->kv_type_otherwise : BITNET_KV_F16;
+    return (struct bn_kv_types){keys ? keys : other, values ? values : other};
 }
 
 static bitnet_status open_kv(struct bitnet_engine *e, const bitnet_engine_options *o,
