@@ -398,7 +398,7 @@ static int run(void *config, const struct arg_words *words)
 
 const struct command cmd_calibrate = {
     .name = "calibrate",
-    .usage = "[MODEL] --dataset T (--kl-budget K | --entropy-threshold BITS) --output-dir DIR "
+    .usage = "[MODEL] --dataset T --kl-budget K --output-dir DIR "
              "[options]",
     .about =
         "\n"
