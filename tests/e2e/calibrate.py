@@ -23,7 +23,7 @@ import numpy
 
 FACTOR = 2.5  # between the harm on the few samples here that a plan is chosen by and on those held out; docs: 1.5 with 256
 SAMPLE, SAMPLES = 32, 24
-program = sys.argv[1]
+program = os.path.abspath(sys.argv[1])
 tap = Tap()
 folder = tempfile.TemporaryDirectory()
 data = pathlib.Path(folder.name)

@@ -286,9 +286,11 @@ static bitnet_status calibrate(bitnet_calibration **out, const struct calibrate_
     int32_t *samples = NULL;
     bitnet_model_get_info(m, &info);
     size_t sample = c->sample_tokens ? c->sample_tokens : SAMPLE_DEFAULT;
-    if (!c->sample_tokens && info.shape.n_ctx_train && info.shape.n_ctx_train < sample)
-        sample = info.shape.n_ctx_train;
+    if (!c->sample_tokens && info.shape.n_ctx_train < sample) sample = info.shape.n_ctx_train;
     o.sample_tokens = (uint32_t)sample;
+    if (sample > info.shape.n_ctx_train)
+        return bn_fail(err, BITNET_E_ARG, "samples of %zu tokens exceed the model's context, %u",
+                       sample, info.shape.n_ctx_train);
     BN_TRY(calibration_read(&text, m, path, (uint64_t)c->samples * sample * SPREAD, err));
     *checksum = text.checksum;
     bitnet_status s = take_samples(&samples, &o.n_tokens, &text, c->samples, sample, err);
