@@ -87,6 +87,7 @@ look() {
     has node || wish="$wish nodejs"
     has npm || wish="$wish npm"
     has chromium || has chromium-browser || has google-chrome || wish="$wish chromium"
+    py torch || wish="$wish python3-torch"
     has promtool && has prometheus || wish="$wish prometheus"
     has systemd-analyze || wish="$wish systemd"
     if has clang; then

@@ -92,7 +92,12 @@ class Engine:
     # ------------------------------------------------------------------ life
 
     def close(self) -> None:
-        """Ends all requests and gives the memory back. A second time does nothing."""
+        """Ends all requests and gives the memory back, with that of a model it has opened. A second time does nothing."""
+        self._close_engine()
+        if self._owns_model:
+            self.model.close()
+
+    def _close_engine(self) -> None:
         if self._engine is None or self._forks != process.forks:
             return
         if self._owner == threading.get_ident():
@@ -105,8 +110,6 @@ class Engine:
             self._fail_all(Error("the engine is closed"))
             lib.bitnet_engine_close(engine)
         self.model._handle.leave()
-        if self._owns_model:
-            self.model.close()
 
     @property
     def closed(self) -> bool:
@@ -120,7 +123,7 @@ class Engine:
 
     def __del__(self) -> None:
         if getattr(self, "_engine", None) is not None and self._forks == process.forks:
-            self.close()
+            self._close_engine()  # the model goes when nobody has it any more
 
     def __reduce__(self) -> Any:
         raise TypeError("an engine cannot be pickled: open one in each process")
@@ -273,6 +276,10 @@ class Engine:
                 time.sleep(MAKE_WAY_S)
         return events.popleft()
 
+    def cancel(self, id: int) -> None:
+        """Ends a request with the next step; its stream says so. An unknown one is let be."""
+        self._exclusive(lambda engine: bool(lib.bitnet_cancel(engine, id)))
+
     def _cancel(self, id: int) -> None:
         if self._engine is not None and not self._closing and self._forks == process.forks:
             if self._owner == threading.get_ident():
@@ -354,8 +361,9 @@ class Engine:
 
     # ------------------------------------------------------------------ logits, vectors, scores
 
-    def logits(self, prompt: Prompt, *, last_only: bool = False) -> Floats:
-        """The logits behind each token of a text, [n][n_vocab], or behind the last one, [n_vocab]. C writes into the array.
+    def logits(self, prompt: Prompt, *, last_only: bool = False, out: Floats | None = None) -> Floats:
+        """The logits behind each token of a text, [n][n_vocab], or behind the last one, [n_vocab]. C writes into the array:
+        a new one, or `out`.
 
         >>> with Engine() as engine:
         ...     engine.logits("Once upon a time").shape
@@ -363,7 +371,11 @@ class Engine:
         """
         ids = self.model.prompt_tokens(prompt)
         n_vocab = self.model.info.shape.n_vocab
-        out: Floats = np.empty((1 if last_only else len(ids), n_vocab), np.float32)
+        shape = (n_vocab,) if last_only else (len(ids), n_vocab)
+        if out is None:
+            out = np.empty(shape, np.float32)
+        elif out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous or not out.flags.writeable:
+            raise Error(f"out must be a contiguous float32 array that can be written, of shape {shape}", "arg")
         rows = ffi.from_buffer("float[]", out) if out.size else ffi.NULL
         err = ffi.new("bitnet_error *")
 
@@ -382,8 +394,7 @@ class Engine:
                 lib.bitnet_eval_reset(engine, 0, err)
 
         self._idle(compute)
-        result: Floats = out[0] if last_only else out
-        return result
+        return out
 
     def embed(self, texts: Union[str, Sequence[Prompt]], *, pooling: str = "mean", normalize: bool = True) -> Floats:
         """Texts as vectors, [n][n_embd]; [n_embd] for a single text.

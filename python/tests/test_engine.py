@@ -131,7 +131,7 @@ def test_async(engine):
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    async def all():
+    async def together():
         ticks = 0
 
         async def tick():
@@ -144,7 +144,7 @@ def test_async(engine):
         ticker.cancel()
         assert ticks > 3  # the loop was free meanwhile
         return texts
-    assert asyncio.run(all()) == want
+    assert asyncio.run(together()) == want
     assert engine.generate(PROMPT, max_new_tokens=20, seed=0).text == want[0]
     assert engine.info.n_running == 0
 

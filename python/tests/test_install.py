@@ -41,7 +41,7 @@ def test_wheel(tmp_path, clean):
     assert re.fullmatch(r"bitnet-[\d.]+-cp39-abi3-manylinux_2_\d+_\w+\.whl", wheel.name), wheel.name
     names = zipfile.ZipFile(wheel).namelist()
     assert [n for n in names if n.endswith(".so")] == ["bitnet/_ffi.abi3.so"]
-    assert {"bitnet/py.typed", "bitnet/engine.py", "bitnet/_ffi.pyi"} <= set(names)
+    assert {"bitnet/py.typed", "bitnet/_ffi.pyi", "bitnet/cpu/engine.py", "bitnet_core/__init__.py", "bitnet_vllm/__init__.py"} <= set(names)
     python = environment(tmp_path / "venv")
     run(python, "-m", "pip", "install", "--no-index", wheel, env=clean)
     assert run(python, "-c", STORY, cwd=tmp_path, env=clean) == ", there was\n"
