@@ -18,12 +18,13 @@ from .model import Model
 from .names import find_model
 from .request import Request, Sampling
 from .schema import json_schema
+from .serve import Server, serve
 from .stream import Choice, Event, Result, Stream
 from .tokenizer import AutoTokenizer, TextStreamer, Tokenizer
 
 __version__ = library_version()
 __all__ = [
     "AutoTokenizer", "BitNetForCausalLM", "Choice", "CompletionOutput", "Engine", "Error", "Event", "LLM", "Model", "Request",
-    "RequestOutput", "Result", "Sampling", "SamplingParams", "Score", "Stream", "TextStreamer", "Tokenizer", "adaptive_topk",
-    "bitlinear_fast_forward", "bitnet_safe_preprocess", "find_model", "json_schema",
+    "RequestOutput", "Result", "Sampling", "SamplingParams", "Score", "Server", "Stream", "TextStreamer", "Tokenizer", "adaptive_topk",
+    "bitlinear_fast_forward", "bitnet_safe_preprocess", "find_model", "json_schema", "serve",
 ]
