@@ -102,13 +102,14 @@ class BitNetForCausalLM:
                         use_mmap: bool = True) -> Self:
         """name: "embedded", a path, or a name that find_model() knows. kv_cache_dtype: "f16", "fp8", "int8", ...
         activation_dtype: input of the linear layers; None: as the model was trained. use_fast_kernels=False takes the
-        portable C kernels; the results are the same."""
+        portable C kernels; the results are the same. max_seq_len: 0, and more than the model knows, is its context."""
         if activation_dtype not in ACTIVATIONS:
             known = ", ".join(str(k) for k in ACTIVATIONS if k)
             raise Error(f"activation_dtype is one of {known}, not '{activation_dtype}'", "arg")
         model = Model(find_model(name), threads=num_threads, activations=ACTIVATIONS[activation_dtype],
                       backend=None if use_fast_kernels else "scalar", mmap=None if use_mmap else "off")
-        engine = Engine(model, threads=num_threads, max_seqs=max_batch_size, ctx_tokens=max_seq_len, kv_type=kv_cache_dtype)
+        context = min(max_seq_len, model.info.shape.n_ctx_train)
+        engine = Engine(model, threads=num_threads, max_seqs=max_batch_size, ctx_tokens=context, kv_type=kv_cache_dtype)
         engine._owns_model = True
         return cls(engine)
 

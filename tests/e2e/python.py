@@ -18,7 +18,7 @@ from tap import Tap, need_module
 
 PYTHON = HERE.parent.parent / "python"
 PACKAGES = sorted(p.parent.name for p in PYTHON.glob("*/__init__.py"))
-SLOW = ["test_bits.py", "test_cost.py", "test_engine.py", "test_examples.py", "test_hostile.py", "test_install.py", "test_lm_eval.py", "test_serve.py", "test_torch.py", "test_transformers.py", "test_vllm.py"]
+SLOW = ["test_bits.py", "test_cost.py", "test_engine.py", "test_examples.py", "test_hostile.py", "test_install.py", "test_lm_eval.py", "test_serve.py", "test_snippets.py", "test_torch.py", "test_transformers.py", "test_vllm.py"]
 program, build, tier = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
 for module in ("cffi", "numpy", "setuptools", "wheel", "pytest", "mypy", "build", *(["torch"] if tier == "slow" else [])):
     need_module(module)
