@@ -203,6 +203,12 @@ typedef struct bitnet_request {
     uint32_t n_top_logprobs;  /* with logprobs: so many of the likeliest, at most 20 */
     uint32_t timeout_ms;      /* from submit on; 0: none                     */
     const char *prefix_cache; /* "auto" (NULL); "off": neither read nor filled */
+    /* 1: events carry log-probabilities of the prompt's own tokens (`scored`), and nothing of it is taken
+     * from the prefix cache. The first such request takes memory for logits of up to 64 tokens. */
+    uint32_t prompt_logprobs;
+    uint32_t n_top_prompt_logprobs; /* with prompt_logprobs: so many of the likeliest, at most 20 */
+    uint32_t prompt_only; /* 1: no token is generated; a choice ends (LENGTH) when it is read */
+    uint32_t reserved_word;
 } bitnet_request;
 /* Sets the size and default sampling; everything else is 0. */
 BITNET_API void bitnet_request_init(bitnet_request *r, size_t size);
@@ -251,6 +257,12 @@ typedef struct bitnet_event {
     uint64_t queue_ns;
     uint64_t prefill_ns, decode_ns; /* so far */
     double repetition; /* share of the choice's 3-grams that stood in it before, so far */
+    /* with prompt_logprobs, where a piece of the prompt was read, by choice 0 for all: its tokens from
+     * the scored_from-th on (that is at least 1: nothing stands before token 0), as
+     * [n_scored][1 + n_top_scored]: the token itself, then the likeliest in its place, best first */
+    const bitnet_logprob *scored;
+    size_t n_scored;
+    uint32_t scored_from, n_top_scored;
 } bitnet_event;
 /* Computes one step of those requests that can run, and reports what happened. *n: room in `events`
  * on entry, at least 1; their count on return. What does not fit is reported by the following calls,
@@ -262,7 +274,10 @@ BITNET_API bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, siz
 
 /* Ends a text or a turn? */
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, int32_t token);
-BITNET_API int32_t bitnet_token_bos(const bitnet_model *m); /* -1 if none */
+/* Begins a text; ends one, or a turn where none does; fills up shorter ones. -1 if there is none. */
+BITNET_API int32_t bitnet_token_bos(const bitnet_model *m);
+BITNET_API int32_t bitnet_token_eos(const bitnet_model *m);
+BITNET_API int32_t bitnet_token_pad(const bitnet_model *m);
 /* The token as written in the vocabulary; NULL if there is no such token. */
 BITNET_API const char *bitnet_token_text(const bitnet_model *m, int32_t token);
 
@@ -326,7 +341,8 @@ struct bitnet_model_options {
     /* "auto", "exact", "screened": whether to make a copy of the output head of twice 2 bits a
      * weight, which lets greedy requests read a sixth of a 16-bit one, with the same tokens. auto:
      * for heads of at least 16384 rows and 4 bits a weight; exact: never, which saves the memory.
-     * "int8": a copy rounded to 8 bits, for engines that ask for it */
+     * "int8": a copy rounded to 8 bits, for engines that ask for it; "plan": what the plan says, else
+     * exact. auto follows a plan, too */
     const char *head;
     /* "auto", "dense", "skip": whether to make copies of the feed-forward matrices of which decoding
      * can read parts, leaving out what is multiplied by zero; the results are the same. Only for
@@ -358,6 +374,11 @@ struct bitnet_model_options {
     uint64_t cache_max_bytes; /* of all that is kept; what was used longest ago goes. 0: 20 GiB */
     uint32_t cache_read_only; /* 1: nothing is added to the folder */
     uint32_t verify;          /* 1: packed weights are checked before this call returns */
+
+    /* the plan of the model's engines (docs/tune/plan.md): JSON text, which begins with '{', or the path
+     * of a file; NULL: the one that the model's file holds, if any; "off": none. Options that are given
+     * count more than a plan */
+    const char *plan;
 };
 
 typedef struct bitnet_model_shape {
@@ -413,6 +434,8 @@ typedef struct bitnet_model_info {
     uint64_t load_ns;       /* time bitnet_model_open took              */
     bitnet_model_shape shape;
     bitnet_model_memory memory;
+    const char *plan;  /* of its engines: "off", "given" or "file" */
+    uint64_t checksum; /* of shape, norms and parts of the embedding: what a plan is tied to */
 } bitnet_model_info;
 BITNET_API bitnet_status bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
 
@@ -476,7 +499,7 @@ struct bitnet_engine_options {
      * sampling can use, if the model has the copy for it. auto: screened where the model has the
      * copy and at least 16384 rows. The tokens are the same. "int8": all logits from a copy of the
      * head rounded to 8 bits, if the model has it; they are close to the exact ones, not the same.
-     * Never taken by auto. */
+     * Taken by auto only where a plan says so. "plan": what the plan says, else exact. */
     const char *head;
     /* "auto": a token decoded alone takes parts of feed-forward matrices where the model has the
      * copies and few enough of their inputs are not zero; "dense": never; "skip": wherever there are
@@ -495,6 +518,10 @@ struct bitnet_engine_options {
     /* 1, for measurements, not of hybrids: the KV cache is full of random keys and values from the
      * beginning, and prompts count as read but for their last tokens, up to a page of them. */
     uint32_t random_kv;
+    const char *plan; /* as in bitnet_model_options; NULL: the model's */
+    /* of keys and values that neither kv_type nor the plan speaks of; AUTO: f16 */
+    bitnet_kv_type kv_type_otherwise;
+    uint32_t reserved_word;
 };
 
 /* Everything that the first tokens would otherwise wait for: threads run, pages of weights, caches and
@@ -520,7 +547,7 @@ typedef struct bitnet_work_info {
 
 /* The KV cache: pages of so many tokens. */
 typedef struct bitnet_kv_info {
-    const char *type, *type_v; /* of keys, of values */
+    const char *type, *type_v; /* of keys, of values; "mixed" where a plan has several */
     uint64_t bytes;            /* reserved at open */
     uint64_t token_bytes;
     uint32_t page_tokens, pages, pages_free;
@@ -569,15 +596,22 @@ typedef struct bitnet_ffn_info {
     uint64_t reserved[8];
 } bitnet_ffn_info;
 
+typedef struct bitnet_plan_info {
+    const char *from; /* "off", "given" or "file" */
+    const char *text; /* what it saves, "codes in 8 layers, values in 10 layers, head int8" */
+    uint64_t reserved[6];
+} bitnet_plan_info;
+
 typedef struct bitnet_engine_info {
     size_t size;
     uint32_t threads, pinned; /* pinned: bound to a CPU */
     uint32_t ctx_tokens, max_seqs, max_batch_tokens;
     uint32_t n_running, n_waiting; /* choices */
     uint32_t reserved_word;
-    const char *hugepages;  /* what caches and scratch memory lie in, as in bitnet_model_memory */
-    uint64_t scratch_bytes; /* reserved at open, beside the caches */
-    uint64_t locked_bytes;  /* of caches and scratch memory */
+    const char *hugepages; /* what caches and scratch memory lie in, as in bitnet_model_memory */
+    uint64_t
+        scratch_bytes; /* reserved at open, or for the first prompt that is scored; beside caches */
+    uint64_t locked_bytes; /* of caches and scratch memory */
     bitnet_work_info work;
     bitnet_kv_info kv;
     bitnet_prefix_info prefix;
@@ -585,6 +619,7 @@ typedef struct bitnet_engine_info {
     bitnet_draft_info draft;
     bitnet_head_info head;
     bitnet_ffn_info ffn;
+    bitnet_plan_info plan;
 } bitnet_engine_info;
 BITNET_API bitnet_status bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 
@@ -756,6 +791,9 @@ typedef struct bitnet_convert_options {
     uint32_t threads;    /* packed: that will run it, for the choice of a layout; 0: all cores */
     const char *layout;  /* packed: as in bitnet_model_options */
     const char *backend; /* packed: as in bitnet_model_options */
+    /* a plan, as in bitnet_model_options, that goes into the metadata; engines then compute by it. NULL:
+     * that of the input, if it has one; "off": none */
+    const char *plan;
 } bitnet_convert_options;
 /* Safetensors or GGUF in, GGUF out. The output appears whole or not at all. */
 BITNET_API bitnet_status bitnet_convert(const char *in_path, const char *out_path,
@@ -835,6 +873,72 @@ typedef struct bitnet_ppl_result {
 BITNET_API bitnet_status bitnet_perplexity(bitnet_engine *e, const int32_t *tokens, size_t n_tokens,
                                            const bitnet_ppl_options *o, bitnet_ppl_result *result,
                                            bitnet_error *err);
+
+/* --- divergence ---
+ * The harm that a setting or another model does: how far its distributions of the next token are from
+ * those of a base. Errors are standard errors. */
+typedef struct bitnet_divergence {
+    size_t size;
+    uint64_t n_positions;
+    double kl_mean, kl_mean_error, kl_median, kl_p99, kl_max; /* KL(base || other), in nats */
+    double same_top, same_top_error; /* share of positions where both prefer the same token */
+    double ppl_base, ppl, ppl_ratio, ppl_ratio_error; /* the last: of the paired difference */
+    uint64_t ns;
+} bitnet_divergence;
+
+/* Log-probabilities of the base at a position that counts, out[n_vocab]; row: counted from 0. */
+typedef void (*bitnet_base_fn)(void *user, size_t row, double *out);
+
+typedef struct bitnet_compare_options {
+    size_t size;
+    uint32_t ctx_tokens; /* of a window; 0: 512, or the engine's context if smaller */
+    uint32_t reserved_word;
+    /* in place of the first engine: its rows come from elsewhere */
+    bitnet_base_fn base;
+    void *base_user;
+    double
+        base_least; /* below 0: log-probabilities of the base that are not above it are left out */
+    bitnet_progress_fn progress;
+    void *progress_user;
+} bitnet_compare_options;
+/* Whole windows of the text, which begin as with BITNET_PPL_LLAMA_CPP; the positions from the middle on
+ * count. Sequence 0 of bitnet_eval is used. base: NULL with the option of that name. */
+BITNET_API bitnet_status bitnet_compare(bitnet_engine *base, bitnet_engine *other,
+                                        const int32_t *tokens, size_t n_tokens,
+                                        const bitnet_compare_options *o, bitnet_divergence *result,
+                                        bitnet_error *err);
+
+/* --- calibration ---
+ * A plan (docs/tune/plan.md) for a model, made from a text: docs/tune/calibrate.md. */
+typedef struct bitnet_calibrate_options {
+    size_t size;
+    const int32_t *tokens; /* samples of sample_tokens each; every second one is held out */
+    size_t n_tokens;
+    double kl_budget; /* mean KL divergence that the plan may cause, in nats; 0: it saves nothing */
+    double entropy_bits; /* above 0, instead: inputs whose codes have less entropy get a saving */
+    const char
+        *savings; /* "codes,gates,keys,values,state,activations,head" or some of these; NULL: all */
+    uint64_t memory_bytes;  /* for logits of the untouched model; 0: 256 MiB */
+    uint32_t sample_tokens; /* 0: 128, or the model's context if smaller */
+    uint32_t threads;       /* 0: usable cores */
+    uint32_t
+        context_tokens; /* behind a token whose cost is reckoned; 0: half the model's, at most 2048 */
+    uint32_t reserved_word;
+    const double
+        *curve; /* budgets whose plans are judged as well, beside even steps in all layers */
+    size_t n_curve;
+    bitnet_progress_fn progress; /* in tokens */
+    void *progress_user;
+} bitnet_calibrate_options;
+typedef struct bitnet_calibration bitnet_calibration;
+/* The model may have a plan; it counts for nothing here. An int8 head is among the choices if the model
+ * was opened with that copy. */
+BITNET_API bitnet_status bitnet_calibrate(bitnet_calibration **out, const bitnet_model *m,
+                                          const bitnet_calibrate_options *o, bitnet_error *err);
+BITNET_API void bitnet_calibration_close(bitnet_calibration *c);             /* NULL is fine */
+BITNET_API const char *bitnet_calibration_plan(const bitnet_calibration *c); /* as JSON */
+/* What was measured, as JSON: layers, savings with their harm, promised and held-out divergence. */
+BITNET_API const char *bitnet_calibration_report(const bitnet_calibration *c);
 
 /* --- health ---
  * Signs that something is wrong with a model, a machine or a way of sampling. Which values are good and

@@ -83,7 +83,8 @@ def struct(name: str, **members: Any) -> Any:
 
 def fill(cls: Type[T], c: Any) -> T:
     """A dataclass whose fields are named like the members of a struct, from the struct."""
-    return cls(**{f.name: _value(getattr(c, f.name), f.metadata.get("of")) for f in dataclasses.fields(cls)})
+    # `from` is a word of Python: it is from_ there
+    return cls(**{f.name: _value(getattr(c, f.name.rstrip("_")), f.metadata.get("of")) for f in dataclasses.fields(cls)})
 
 
 def part(of: Any) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import os
 import threading
 import time
 from typing import Any, Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Sequence, TypeVar, Union
@@ -56,14 +57,16 @@ class Engine:
                  max_batch_tokens: int = 0, itl_target_ms: int = 0, kv_tokens: int = 0, kv_type: str | None = None,
                  kv_type_v: str | None = None, prefix_cache: str | None = None, state_type: str | None = None,
                  state_cache_bytes: int = 0, head: str | None = None, ffn: str | None = None, draft: str | None = None,
-                 pin: str | None = None, profile: str | None = None, draft_tokens: int = 0) -> None:
+                 pin: str | None = None, profile: str | None = None, draft_tokens: int = 0,
+                 plan: PathLike | None = None, kv_type_otherwise: str | None = None) -> None:
         keep = Keep()
         words = {"prefix_cache": prefix_cache, "state_type": state_type, "head": head, "ffn": ffn, "draft": draft, "pin": pin,
-                 "profile": profile}
+                 "profile": profile, "plan": None if plan is None else os.fspath(plan)}
         options = struct("bitnet_engine_options", threads=threads, ctx_tokens=ctx_tokens, max_seqs=max_seqs,
                          max_batch_tokens=max_batch_tokens, itl_target_ms=itl_target_ms, kv_tokens=kv_tokens,
                          kv_type=_kv_type(kv_type), kv_type_v=_kv_type(kv_type_v), state_cache_bytes=state_cache_bytes,
-                         draft_tokens=draft_tokens, **{k: keep.string(v, k) for k, v in words.items()})
+                         draft_tokens=draft_tokens, kv_type_otherwise=_kv_type(kv_type_otherwise),
+                         **{k: keep.string(v, k) for k, v in words.items()})
         self._engine: Any = None
         self._forks = process.forks
         self.model, self._owns_model = open_model(model)

@@ -85,6 +85,8 @@ class ModelInfo(_Html):
     load_ns: int
     shape: ModelShape = part(ModelShape)
     memory: ModelMemory = part(ModelMemory)
+    plan: str
+    checksum: int
 
 
 @_record
@@ -160,6 +162,12 @@ class FFNInfo(_Html):
 
 
 @_record
+class PlanInfo(_Html):
+    from_: str
+    text: str
+
+
+@_record
 class EngineInfo(_Html):
     threads: int
     pinned: int
@@ -178,6 +186,7 @@ class EngineInfo(_Html):
     draft: DraftInfo = part(DraftInfo)
     head: HeadInfo = part(HeadInfo)
     ffn: FFNInfo = part(FFNInfo)
+    plan: PlanInfo = part(PlanInfo)
 
 
 @_record
@@ -255,6 +264,7 @@ STRUCTS = {
     DraftInfo: "bitnet_draft_info",
     HeadInfo: "bitnet_head_info",
     FFNInfo: "bitnet_ffn_info",
+    PlanInfo: "bitnet_plan_info",
     EngineInfo: "bitnet_engine_info",
     Health: "bitnet_health",
     KVSideHealth: "bitnet_kv_side_health",

@@ -31,6 +31,7 @@ class SamplingParams:
     stop: Union[str, Sequence[str], None] = None
     ignore_eos: bool = False
     logprobs: Optional[int] = None
+    prompt_logprobs: Optional[int] = None
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
@@ -65,6 +66,7 @@ class RequestOutput:
     outputs: List[CompletionOutput]
     finished: bool
     num_cached_tokens: int = 0
+    prompt_logprobs: Optional[List[Optional[Dict[int, Logprob]]]] = None
 
 
 class Job:
@@ -87,12 +89,16 @@ class Job:
         self.request = Request(
             self.ids, params.max_tokens or 0, sampling, n_choices=params.n, stop=stop, grammar=params.grammar,
             json_schema=params.json_schema, ignore_end=params.ignore_eos, show_special=not params.skip_special_tokens,
-            logprobs=params.logprobs is not None, n_top_logprobs=params.logprobs or 0)
+            logprobs=params.logprobs is not None, n_top_logprobs=params.logprobs or 0,
+            prompt_logprobs=params.prompt_logprobs is not None, n_top_prompt_logprobs=params.prompt_logprobs or 0)
 
     def output(self, result: Result) -> RequestOutput:
         choices = [self._completion(i, c) for i, c in enumerate(result.choices)]
+        scored: Optional[List[Optional[Dict[int, Logprob]]]] = None
+        if self.params.prompt_logprobs is not None:  # nothing stands before the first token
+            scored = [None, *(self._tops(*row[0], row[1:]) for row in result.prompt_logprobs)]
         return RequestOutput(self.request_id, self.prompt, self.ids.tolist(), choices,
-                             all(c.finish is not None for c in result.choices), result.n_cached)
+                             all(c.finish is not None for c in result.choices), result.n_cached, scored)
 
     def _completion(self, index: int, c: Choice) -> CompletionOutput:
         reason = {"end": "stop", "cancelled": "abort", "timeout": "abort"}.get(c.finish or "", c.finish)

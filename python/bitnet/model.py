@@ -36,11 +36,11 @@ class Model:
                  i2s_layout: str | None = None, layout: str | None = None, head: str | None = None, ffn: str | None = None,
                  hugepages: str | None = None, numa: str | None = None, mmap: str | None = None, mlock: bool = False,
                  prefetch_bytes: int = 0, cache: PathLike | None = None, cache_min_bytes: int = 0, cache_max_bytes: int = 0,
-                 cache_read_only: bool = False, verify: bool = False) -> None:
+                 cache_read_only: bool = False, verify: bool = False, plan: PathLike | None = None) -> None:
         keep = Keep()
         words = {"backend": backend, "activations": activations, "i2s_layout": i2s_layout, "layout": layout, "head": head,
                  "ffn": ffn, "hugepages": hugepages, "numa": numa, "mmap": mmap,
-                 "cache": None if cache is None else os.fspath(cache)}
+                 "cache": None if cache is None else os.fspath(cache), "plan": None if plan is None else os.fspath(plan)}
         watch = Watch(progress)
         options = struct("bitnet_model_options", threads=threads, vocab_only=int(vocab_only), mlock=int(mlock),
                          prefetch_bytes=prefetch_bytes, cache_min_bytes=cache_min_bytes, cache_max_bytes=cache_max_bytes,
@@ -161,6 +161,20 @@ class Model:
     def bos(self) -> Optional[int]:
         with self._pointer() as m:
             token = int(lib.bitnet_token_bos(m))
+        return None if token < 0 else token
+
+    @property
+    def eos(self) -> Optional[int]:
+        """Ends a text, or a turn where nothing ends a text."""
+        with self._pointer() as m:
+            token = int(lib.bitnet_token_eos(m))
+        return None if token < 0 else token
+
+    @property
+    def pad(self) -> Optional[int]:
+        """Fills up shorter texts."""
+        with self._pointer() as m:
+            token = int(lib.bitnet_token_pad(m))
         return None if token < 0 else token
 
     def ends(self) -> List[int]:

@@ -74,6 +74,9 @@ class Request:
     n_top_logprobs: int = 0
     timeout_ms: int = 0
     prefix_cache: Optional[str] = None
+    prompt_logprobs: bool = False
+    n_top_prompt_logprobs: int = 0
+    prompt_only: bool = False
 
 
 def request_of(prompt: Prompt | Request, options: Mapping[str, Any]) -> Request:
@@ -144,12 +147,12 @@ def write_request(c: Any, r: Request, tokens: Any, keep: Keep) -> None:
         schema = r.json_schema if isinstance(r.json_schema, str) else json.dumps(json_schema(r.json_schema))
         c.json_schema = keep.string(schema, "a JSON Schema")
     c.prefix_cache = keep.string(r.prefix_cache, "prefix_cache")
-    for name in ("max_new_tokens", "n_choices", "n_top_logprobs", "timeout_ms"):
+    for name in ("max_new_tokens", "n_choices", "n_top_logprobs", "timeout_ms", "n_top_prompt_logprobs"):
         try:
             setattr(c, name, getattr(r, name))
         except (OverflowError, TypeError) as e:
             raise Error(f"{name}: {e}", "arg") from None
-    for name in ("json_object", "ignore_end", "show_special", "logprobs"):
+    for name in ("json_object", "ignore_end", "show_special", "logprobs", "prompt_logprobs", "prompt_only"):
         setattr(c, name, int(bool(getattr(r, name))))
 
 

@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 FINISH = (None, "end", "stop", "length", "cancelled", "error", "timeout")
 
 
+Scored = Tuple[Tuple[int, float], ...]  # a token with its log-probability, then the likeliest in its place
+
+
 class Event(NamedTuple):
     """A piece of a prompt was read (token None), or there is a new token with the text it completes, or a choice ended.
-    Text is whole characters; the members are those of bitnet_event."""
+    Text is whole characters; the members are those of bitnet_event. scored: with prompt_logprobs, tokens of the prompt in
+    their order, from the second on."""
 
     id: int
     choice: int
@@ -36,6 +40,7 @@ class Event(NamedTuple):
     prefill_ns: int
     decode_ns: int
     repetition: float
+    scored: Tuple[Scored, ...]
 
 
 def read_event(c: Any) -> Event:
@@ -47,7 +52,13 @@ def read_event(c: Any) -> Event:
         c.id, c.choice, token if token >= 0 else None, ffi.buffer(c.text, n)[:].decode() if n else "", finish,
         ffi.string(c.error).decode("utf-8", "replace") if finish == "error" else "", c.n_prompt, c.n_read, c.n_generated,
         c.n_cached, c.logprob, tuple((c.top[i].token, c.top[i].logprob) for i in range(c.n_top)) if c.n_top else (),
-        c.queue_ns, c.prefill_ns, c.decode_ns, c.repetition)
+        c.queue_ns, c.prefill_ns, c.decode_ns, c.repetition, _scored(c) if c.n_scored else ())
+
+
+def _scored(c: Any) -> Tuple[Scored, ...]:
+    width = 1 + c.n_top_scored
+    return tuple(tuple((c.scored[i].token, c.scored[i].logprob) for i in range(row * width, (row + 1) * width))
+                 for row in range(c.n_scored))
 
 
 @dataclasses.dataclass
@@ -64,7 +75,8 @@ class Choice:
 
 @dataclasses.dataclass
 class Result:
-    """All that a request gave. text, tokens and finish are those of the first choice."""
+    """All that a request gave. text, tokens and finish are those of the first choice. prompt_logprobs, if asked for: of
+    every token of the prompt but the first, itself and the likeliest in its place."""
 
     choices: List[Choice]
     n_prompt: int = 0
@@ -72,6 +84,7 @@ class Result:
     queue_ns: int = 0
     prefill_ns: int = 0
     decode_ns: int = 0
+    prompt_logprobs: List[Scored] = dataclasses.field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -99,6 +112,8 @@ class Result:
             if wants_logprobs:
                 choice.logprobs.append(e.logprob)
                 choice.tops.append(e.top)
+        if e.scored:
+            self.prompt_logprobs.extend(e.scored)
         choice.text += e.text
         choice.finish = e.finish
         choice.repetition = e.repetition

@@ -11,8 +11,6 @@ from .arrays import tensor, to_numpy
 from .model import Message, Model, as_tokens
 from .names import find_model
 
-PAD_NAMES = ("<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>", "<|endoftext|>")
-
 
 class BatchEncoding(Dict[str, Any]):
     """input_ids and attention_mask, as keys and as attributes."""
@@ -46,18 +44,11 @@ class Tokenizer:
         self.model = model
         self.padding_side = "left"
         self.bos_token_id = model.bos
-        ends = model.ends()
-        self.eos_token_id: Optional[int] = ends[0] if ends else None
-        self.pad_token_id = self._pad()
+        self.eos_token_id = model.eos
+        pad = model.pad if model.pad is not None else model.eos
+        self.pad_token_id = 0 if pad is None else pad  # what is hidden by the mask needs a name, not a meaning
         self.vocab_size = model.info.shape.n_vocab
         self.model_max_length = model.info.shape.n_ctx_train
-
-    def _pad(self) -> int:
-        for name in PAD_NAMES:
-            ids = self.model.tokenize(name, bos=False, special=True)
-            if len(ids) == 1:
-                return ids[0]
-        return self.eos_token_id or 0
 
     def __len__(self) -> int:
         return self.vocab_size

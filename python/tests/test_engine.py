@@ -51,6 +51,16 @@ def test_logprobs(engine):
     assert np.allclose([rows[4 + i, t] for i, t in enumerate(c.tokens)], c.logprobs, atol=1e-5)
 
 
+def test_prompt_logprobs(engine):
+    ids = engine.model.tokenize("Once upon a time there was a cat.")
+    r = engine.generate(ids, prompt_logprobs=True, n_top_prompt_logprobs=2, prompt_only=True)
+    assert r.tokens == [] and [row[0][0] for row in r.prompt_logprobs] == ids[1:]
+    rows = engine.logits(ids).astype(np.float64)
+    rows -= np.log(np.exp(rows).sum(1, keepdims=True))
+    for i, row in enumerate(r.prompt_logprobs):
+        assert abs(rows[i, ids[i + 1]] - row[0][1]) < 1e-4 and row[1][0] == rows[i].argmax() and len(row) == 3
+
+
 def test_choices(engine):
     r = engine.generate(PROMPT, max_new_tokens=8, n_choices=3, seed=5)
     alone = [engine.generate(PROMPT, max_new_tokens=8, seed=5 + i).text for i in range(3)]

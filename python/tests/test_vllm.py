@@ -58,6 +58,12 @@ def test_choices_and_chat(llm):
     assert llm.generate("x", SamplingParams(grammar='root ::= "yes"', max_tokens=8))[0].outputs[0].text == "yes"
 
 
+def test_prompt_logprobs(llm):
+    o = llm.generate("Once upon a time", SamplingParams(max_tokens=1, prompt_logprobs=1))[0]
+    assert o.prompt_logprobs[0] is None and len(o.prompt_logprobs) == len(o.prompt_token_ids)
+    assert all(t in d for t, d in zip(o.prompt_token_ids[1:], o.prompt_logprobs[1:]))
+
+
 def test_seeds(model):
     texts = []
     for _ in range(2):

@@ -35,6 +35,10 @@ bitnet_status bitnet_engine_open(bitnet_engine **out, const bitnet_model *m,
     BN_TRY(BN_READ(bitnet_engine_options, &opt, o, err));
     BN_NEED(!opt.kv_type || bn_kv_type_name(opt.kv_type), err, "kv_type is unknown");
     BN_NEED(!opt.kv_type_v || bn_kv_type_name(opt.kv_type_v), err, "kv_type_v is unknown");
+    BN_NEED(!opt.kv_type_otherwise || bn_kv_type_name(opt.kv_type_otherwise), err,
+            "kv_type_otherwise is unknown");
+    if (opt.reserved_word)
+        return bn_fail(err, BITNET_E_UNSUPPORTED, "bitnet_engine_options.reserved_word is not 0");
     return bn_engine_open(out, m->m, &opt, err);
 }
 
@@ -128,6 +132,8 @@ bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t 
     BN_TRY(BN_READ(bitnet_request, &q, r, err));
     BN_TRY(check_sampling(&q.sampling, err));
     BN_NEED(q.stop || q.n_stop == 0, err, "stop is NULL");
+    if (q.reserved_word)
+        return bn_fail(err, BITNET_E_UNSUPPORTED, "bitnet_request.reserved_word is not 0");
     return bn_engine_submit(e, &q, id, err);
 }
 
@@ -159,4 +165,17 @@ bitnet_status bitnet_perplexity(bitnet_engine *e, const int32_t *tokens, size_t 
     bitnet_ppl_result r = {.size = sizeof r};
     BN_TRY(bn_perplexity(e, tokens, n_tokens, &opt, &r, err));
     return BN_WRITE(bitnet_ppl_result, result, &r, err);
+}
+
+bitnet_status bitnet_compare(bitnet_engine *base, bitnet_engine *other, const int32_t *tokens,
+                             size_t n_tokens, const bitnet_compare_options *o,
+                             bitnet_divergence *result, bitnet_error *err)
+{
+    BN_NEED(other && tokens && result, err, "an argument is NULL");
+    BN_TRY(BN_CHECK_SIZE(bitnet_divergence, result, err));
+    bitnet_compare_options opt = {.size = sizeof opt};
+    BN_TRY(BN_READ(bitnet_compare_options, &opt, o, err));
+    bitnet_divergence d = {.size = sizeof d};
+    BN_TRY(bn_compare(base, other, tokens, n_tokens, &opt, &d, err));
+    return BN_WRITE(bitnet_divergence, result, &d, err);
 }

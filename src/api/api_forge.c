@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api.h"
 
+#include "forge/calibrate/calibrate.h"
 #include "forge/forge.h"
 
 bitnet_status bitnet_convert(const char *in_path, const char *out_path,
@@ -26,3 +27,23 @@ const char *bitnet_synth_shape(size_t i, const char **description)
     const char *unused;
     return bn_synth_shape(i, description ? description : &unused);
 }
+
+bitnet_status bitnet_calibrate(bitnet_calibration **out, const bitnet_model *m,
+                               const bitnet_calibrate_options *o, bitnet_error *err)
+{
+    BN_NEED(out && m && o, err, "an argument is NULL");
+    bitnet_calibrate_options opt = {.size = sizeof opt};
+    BN_TRY(BN_READ(bitnet_calibrate_options, &opt, o, err));
+    BN_NEED(opt.tokens || !opt.n_tokens, err, "tokens is NULL");
+    BN_NEED(opt.curve || !opt.n_curve, err, "curve is NULL");
+    *out = NULL;
+    if (!m->m->layers)
+        return bn_fail(err, BITNET_E_STATE, "the model was opened for its vocabulary only");
+    return bn_calibrate(out, m->m, &opt, err);
+}
+
+void bitnet_calibration_close(bitnet_calibration *c) { bn_calibration_close(c); }
+
+const char *bitnet_calibration_plan(const bitnet_calibration *c) { return c ? c->plan : ""; }
+
+const char *bitnet_calibration_report(const bitnet_calibration *c) { return c ? c->report : ""; }

@@ -5,6 +5,7 @@
 #include "model/config/config_sampling.h"
 #include "model/head/head.h"
 #include "model/delta/state.h"
+#include "model/savings.h"
 #include <stdlib.h>
 
 bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitnet_model_options *o,
@@ -79,9 +80,11 @@ bitnet_status bitnet_model_get_info(const bitnet_model *model, bitnet_model_info
                            .shape.n_layer_attention = bn_config_attn_before(c, c->n_layer),
                            .shape.n_layer_mtp = c->n_mtp,
                            .memory.mtp_bytes = m->mtp_bytes,
-                           .shape.state_bytes = bn_state_slot_bytes(c, false),
+                           .shape.state_bytes = bn_state_slot_bytes(c, NULL),
                            .packed_path = m->image.path ? m->image.path : "",
-                           .packed_mapped = m->image.mapped};
+                           .packed_mapped = m->image.mapped,
+                           .plan = bn_savings_from(m->savings),
+                           .checksum = m->checksum};
 #if BN_HAVE_TEXT
     if (!loaded && m->tokenizer) i.shape.n_vocab = bn_tokenizer_vocab(m->tokenizer)->n_tokens;
 #endif

@@ -71,9 +71,28 @@ int bitnet_token_is_end(const bitnet_model *m, int32_t token)
     return m && m->m->tokenizer && bn_token_is_end(m->m->tokenizer, token);
 }
 
+/* NULL: the model has none. */
+static const struct bn_vocab *vocab_of(const bitnet_model *m)
+{
+    return m && m->m->tokenizer ? bn_tokenizer_vocab(m->m->tokenizer) : NULL;
+}
+
 int32_t bitnet_token_bos(const bitnet_model *m)
 {
-    return m && m->m->tokenizer ? bn_tokenizer_vocab(m->m->tokenizer)->bos : -1;
+    const struct bn_vocab *v = vocab_of(m);
+    return v ? v->bos : -1;
+}
+
+int32_t bitnet_token_eos(const bitnet_model *m)
+{
+    const struct bn_vocab *v = vocab_of(m);
+    return !v ? -1 : v->eos >= 0 ? v->eos : v->eot;
+}
+
+int32_t bitnet_token_pad(const bitnet_model *m)
+{
+    const struct bn_vocab *v = vocab_of(m);
+    return v ? v->pad : -1;
 }
 
 static bitnet_status open_chat(struct bn_chat **chat, const bitnet_model *m,

@@ -9,31 +9,34 @@
 
 /* Every struct that a program gives by its size, with the last member of its first version. Lines are
  * added and never changed: a struct must not become smaller than programs have it. */
-#define BN_SIZED_STRUCTS(X)                \
-    X(bitnet_sampling, reserved)           \
-    X(bitnet_request, prefix_cache)        \
-    X(bitnet_event, repetition)            \
-    X(bitnet_model_options, verify)        \
-    X(bitnet_model_info, memory)           \
-    X(bitnet_engine_options, random_kv)    \
-    X(bitnet_engine_info, ffn)             \
-    X(bitnet_embed_options, reserved_word) \
-    X(bitnet_score_options, n_computed)    \
-    X(bitnet_file_model, kv_token_bytes)   \
-    X(bitnet_tensor_info, is_packed)       \
-    X(bitnet_tensor_stats, n_nonfinite)    \
-    X(bitnet_convert_options, backend)     \
-    X(bitnet_synth_options, mtp)           \
-    X(bitnet_ppl_options, progress_user)   \
-    X(bitnet_ppl_result, ns)               \
-    X(bitnet_health, scrub_mismatches)     \
-    X(bitnet_kv_health, values)            \
-    X(bitnet_ffn_layer, sampled_zeros)     \
-    X(bitnet_scrub, offset)                \
-    X(bitnet_profile_entry, macs)          \
-    X(bitnet_profile_info, spans_lost)     \
-    X(bitnet_profile_span, kind)           \
-    X(bitnet_kernel_info, supported)       \
+#define BN_SIZED_STRUCTS(X)                    \
+    X(bitnet_sampling, reserved)               \
+    X(bitnet_request, prefix_cache)            \
+    X(bitnet_event, repetition)                \
+    X(bitnet_model_options, verify)            \
+    X(bitnet_model_info, memory)               \
+    X(bitnet_engine_options, random_kv)        \
+    X(bitnet_engine_info, ffn)                 \
+    X(bitnet_embed_options, reserved_word)     \
+    X(bitnet_score_options, n_computed)        \
+    X(bitnet_file_model, kv_token_bytes)       \
+    X(bitnet_tensor_info, is_packed)           \
+    X(bitnet_tensor_stats, n_nonfinite)        \
+    X(bitnet_convert_options, backend)         \
+    X(bitnet_synth_options, mtp)               \
+    X(bitnet_ppl_options, progress_user)       \
+    X(bitnet_ppl_result, ns)                   \
+    X(bitnet_compare_options, progress_user)   \
+    X(bitnet_divergence, ns)                   \
+    X(bitnet_calibrate_options, progress_user) \
+    X(bitnet_health, scrub_mismatches)         \
+    X(bitnet_kv_health, values)                \
+    X(bitnet_ffn_layer, sampled_zeros)         \
+    X(bitnet_scrub, offset)                    \
+    X(bitnet_profile_entry, macs)              \
+    X(bitnet_profile_info, spans_lost)         \
+    X(bitnet_profile_span, kind)               \
+    X(bitnet_kernel_info, supported)           \
     X(bitnet_kernel_case, bytes)
 
 #define BN_FIRST_SIZE(type, last) \

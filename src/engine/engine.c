@@ -12,10 +12,23 @@
 
 /* ------------------------------------------------------------------ options */
 
+static bitnet_status choose_plan(struct bitnet_engine *e, const char *plan, bitnet_error *err)
+{
+    e->savings = e->m->savings;
+    if (plan) {
+        BN_TRY(bn_savings_open(&e->own_savings, e->m, plan, err));
+        BN_TRY(bn_savings_check(e->own_savings, e->m, err));
+        e->savings = e->own_savings;
+    }
+    if (e->savings) bn_savings_describe(e->savings_text, sizeof e->savings_text, e->savings, e->m);
+    return BITNET_OK;
+}
+
 static bitnet_status choose_head(struct bitnet_engine *e, const char *name, bitnet_error *err)
 {
     const struct bn_model *m = e->m;
     BN_TRY(bn_head_mode_parse(&e->head, name, err));
+    e->head = bn_savings_head(e->savings, e->head);
     if (e->head == BN_HEAD_SCREENED && !m->screen.coarse.data)
         return bn_fail(err, BITNET_E_STATE,
                        "a screened head needs a model opened with head 'screened'");
@@ -41,6 +54,8 @@ static bitnet_status choose_draft(struct bitnet_engine *e, const bitnet_engine_o
     e->draft_rows = (uint32_t)bn_min_size((size_t)e->max_seqs * e->draft, BN_MAX_DRAFT_ROWS);
     e->always_draft = c == BN_ON;
     e->max_rows = (uint32_t)bn_min_size(e->max_batch, (size_t)e->max_seqs + e->draft_rows);
+    /* one for each, so that nobody waits */
+    e->score_rows = (uint32_t)bn_max_size(bn_score_rows(e->m->config.n_vocab), e->max_seqs);
     return BITNET_OK;
 }
 
@@ -86,18 +101,28 @@ static bitnet_status open_pool(struct bitnet_engine *e, const bitnet_engine_opti
     return bn_engine_open_profile(e, o->profile, err);
 }
 
-static bitnet_status parse_state_type(bool *bf16, const char *name, bitnet_error *err)
+/* The option counts more than the plan; what neither says is f32. */
+static bitnet_status choose_state_types(struct bn_states_types *out, const struct bitnet_engine *e,
+                                        const char *name, bitnet_error *err)
 {
-    *bf16 = name && strcmp(name, "bf16") == 0;
-    if (*bf16 || !name || strcmp(name, "f32") == 0) return BITNET_OK;
+    const struct bn_config *c = &e->m->config;
+    bool all = name && strcmp(name, "bf16") == 0, planned = !name && e->savings;
+    uint32_t n = 0;
+    *out = (struct bn_states_types){0};
+    for (uint32_t i = 0; i < c->n_layer; i++) {
+        if (!bn_config_is_delta(c, i)) continue;
+        if (all || (planned && e->savings->layers[i].state_bf16)) bn_states_set_bf16(out, n);
+        n++;
+    }
+    if (all || !name || strcmp(name, "f32") == 0) return BITNET_OK;
     return bn_fail(err, BITNET_E_ARG, "states of type '%s' are unknown; f32 and bf16 exist", name);
 }
 
 /* Slots for snapshots; more than pages have no node to belong to. */
 static uint32_t choose_snapshots(const struct bitnet_engine *e, const bitnet_engine_options *o,
-                                 uint32_t n_pages, bool bf16)
+                                 uint32_t n_pages, const struct bn_states_types *types)
 {
-    uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, bf16);
+    uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, types);
     uint64_t bytes = (uint64_t)o->state_cache_bytes;
     if (!slot_bytes || o->state_cache_bytes == BITNET_OFF) return 0;
     if (!bytes) bytes = bn_memory_available(&bn_sysfiles_here) / BN_STATE_CACHE_SHARE;
@@ -108,29 +133,54 @@ static bitnet_status fill_cache(struct bitnet_engine *e, bool random, bitnet_err
 {
     e->random_kv = random;
     if (!random) return BITNET_OK;
-    if (bn_state_slot_bytes(&e->m->config, false))
+    if (bn_state_slot_bytes(&e->m->config, NULL))
         return bn_fail(err, BITNET_E_ARG, "random keys are not for models that also have states");
     if (!bn_kv_fill(&e->kv, &e->m->kernels, 1))
         return bn_fail(err, BITNET_E_NOMEM, "out of memory while the KV cache is filled");
     return BITNET_OK;
 }
 
+/* Options count more than the plan. */
+static struct bn_kv_types choose_kv_types(const struct bitnet_engine *e,
+                                          const bitnet_engine_options *o, uint32_t layer)
+{
+    bool planned = e->savings && layer < e->savings->n_layer;
+    bitnet_kv_type keys = planned ? e->savings->layers[layer].keys : BITNET_KV_AUTO;
+    bitnet_kv_type values = planned ? e->savings->layers[layer].values : BITNET_KV_AUTO;
+    if (o->kv_type) keys = values = o->kv_type;
+    if (o->kv_type_v) values = o->kv_type_v;
+    bitnet_kv_type other = o->kv_type_otherwise ? o->kv_type_otherwise : BITNET_KV_F16;
+    return (struct bn_kv_types){keys ? keys : other, values ? values : other};
+}
+
+static bitnet_status open_kv(struct bitnet_engine *e, const bitnet_engine_options *o,
+                             uint32_t n_pages, bitnet_error *err)
+{
+    const struct bn_config *c = &e->m->config;
+    uint32_t n = 0;
+    struct bn_kv_types *types = bn_calloc_now(bn_config_layers(c), sizeof *types);
+    if (!types) return bn_fail_nomem(err, bn_config_layers(c) * sizeof *types, "the KV cache");
+    for (uint32_t i = 0; i < bn_config_layers(c); i++)
+        if (!bn_config_is_delta(c, i)) types[n++] = choose_kv_types(e, o, i);
+    bitnet_status s = bn_kv_open(&e->kv, c, types, n_pages, &e->backing, err);
+    free(types);
+    return s;
+}
+
 static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_options *o,
                                 bitnet_error *err)
 {
     enum bn_switch prefix;
-    bool bf16;
+    struct bn_states_types types;
     uint32_t n_pages =
         o->kv_tokens ? bn_kv_pages_for(o->kv_tokens) : e->max_seqs * bn_kv_pages_for(e->ctx);
-    bitnet_kv_type keys = o->kv_type ? o->kv_type : BITNET_KV_F16;
     BN_TRY(bn_switch_parse(&prefix, "prefix_cache", o->prefix_cache, err));
-    BN_TRY(bn_kv_open(&e->kv, &e->m->config, keys, o->kv_type_v ? o->kv_type_v : keys, n_pages,
-                      &e->backing, err));
+    BN_TRY(open_kv(e, o, n_pages, err));
     bn_place_shared(e->m, e->kv.data, e->kv.bytes);
     BN_TRY(fill_cache(e, o->random_kv != 0, err));
-    BN_TRY(parse_state_type(&bf16, o->state_type, err));
-    uint32_t n_snapshots = prefix == BN_OFF ? 0 : choose_snapshots(e, o, n_pages, bf16);
-    BN_TRY(bn_states_open(&e->states, &e->m->config, bf16, e->max_seqs + n_snapshots, e->draft,
+    BN_TRY(choose_state_types(&types, e, o->state_type, err));
+    uint32_t n_snapshots = prefix == BN_OFF ? 0 : choose_snapshots(e, o, n_pages, &types);
+    BN_TRY(bn_states_open(&e->states, &e->m->config, &types, e->max_seqs + n_snapshots, e->draft,
                           &e->backing, err));
     bool has_states = e->states.n_layer > 0;
     if (has_states) bn_place_shared(e->m, e->states.data, e->states.bytes);
@@ -172,6 +222,7 @@ static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_opt
 {
     enum bn_ffn_mode ffn;
     BN_TRY(bn_ffn_mode_parse(&ffn, o->ffn, err));
+    BN_TRY(choose_plan(e, o->plan, err));
     BN_TRY(choose_head(e, o->head, err));
     BN_TRY(choose_sizes(e, o, err));
     BN_TRY(choose_draft(e, o, err));
@@ -184,7 +235,8 @@ static bitnet_status open_parts(struct bitnet_engine *e, const bitnet_engine_opt
                                          .head = {.screened = e->head == BN_HEAD_SCREENED,
                                                   .int8 = e->head == BN_HEAD_INT8,
                                                   .max_screened = e->max_rows},
-                                         .ffn = ffn};
+                                         .ffn = ffn,
+                                         .savings = e->savings};
     BN_TRY(bn_forward_open(&e->forward, e->m, e->pool, &forward, &e->backing, err));
     BN_TRY(bn_engine_open_sched(e, o->itl_target_ms * UINT64_C(1000000), err));
     return open_scratch(e, err);
@@ -237,15 +289,26 @@ void bn_engine_close(struct bitnet_engine *e)
     bn_states_close(&e->states);
     bn_pool_close(e->pool);
     bn_prof_close(e->prof);
+    free(e->own_savings);
     free(e);
 }
 
 /* ------------------------------------------------------------------ what it tells */
 
+/* "mixed" where layers have more than one. */
+static const char *kv_type_of_all(const struct bn_kv *kv, bool values)
+{
+    if (!kv->n_layer) return bn_kv_type_name(BITNET_KV_F16);
+    bitnet_kv_type first = bn_kv_side(kv, 0, values)->type;
+    for (uint32_t i = 1; i < kv->n_layer; i++)
+        if (bn_kv_side(kv, i, values)->type != first) return "mixed";
+    return bn_kv_type_name(first);
+}
+
 static void cache_info(const struct bitnet_engine *e, bitnet_engine_info *info)
 {
-    info->kv.type = bn_kv_type_name(e->kv.keys.type);
-    info->kv.type_v = bn_kv_type_name(e->kv.values.type);
+    info->kv.type = kv_type_of_all(&e->kv, false);
+    info->kv.type_v = kv_type_of_all(&e->kv, true);
     info->kv.bytes = e->kv.bytes + e->max_seqs * e->kv.tail_bytes;
     info->kv.page_tokens = BN_ATTN_BLOCK;
     info->kv.pages = e->kv.n_pages;
@@ -317,6 +380,8 @@ void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     request_info(e, info);
     head_info(e, info);
     bn_ffn_info(bn_forward_ffn(e->forward), info);
+    info->plan.from = bn_savings_from(e->savings);
+    info->plan.text = e->savings_text;
 }
 
 bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_ffn_layer *info)
@@ -331,6 +396,16 @@ bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_f
 
 uint32_t bn_engine_ctx(const struct bitnet_engine *e) { return e->ctx; }
 const struct bn_model *bn_engine_model(const struct bitnet_engine *e) { return e->m; }
+
+bitnet_status bn_engine_watch(struct bitnet_engine *e, bitnet_error *err)
+{
+    return bn_forward_watch(e->forward, err);
+}
+
+const struct bn_census *bn_engine_census(const struct bitnet_engine *e)
+{
+    return bn_forward_census(e->forward);
+}
 
 /* ------------------------------------------------------------------ bitnet_eval */
 

@@ -28,6 +28,11 @@ bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_f
 uint32_t bn_engine_ctx(const struct bitnet_engine *e);
 const struct bn_model *bn_engine_model(const struct bitnet_engine *e);
 
+/* From now on the inputs of all matrices are counted (model/census.h). */
+bitnet_status bn_engine_watch(struct bitnet_engine *e, bitnet_error *err);
+struct bn_census;
+const struct bn_census *bn_engine_census(const struct bitnet_engine *e); /* NULL: not watched */
+
 /* As bitnet_eval and bitnet_eval_reset in bitnet.h. */
 bitnet_status bn_engine_eval(struct bitnet_engine *e, uint32_t seq, const int32_t *tokens, size_t n,
                              bool last_only, float *logits, bitnet_error *err);

@@ -12,14 +12,21 @@
 #include "engine/sampler/sampler.h"
 #include "model/forward.h"
 #include "model/ops.h"
+#include "model/savings.h"
 
 enum {
-    BN_STEP_SIZES = 128, /* steps of up to so many tokens are timed by their size */
-    BN_SAVE_EVERY = 1024 /* tokens from one snapshot of a state to the next, at most */
+    BN_STEP_SIZES = 128,  /* steps of up to so many tokens are timed by their size */
+    BN_SAVE_EVERY = 1024, /* tokens from one snapshot of a state to the next, at most */
+    /* of one pass, for texts that are scored: rows of logits, and their bytes */
+    BN_SCORE_ROWS = 64,
+    BN_SCORE_BYTES = 64 << 20
 };
 
 struct bitnet_engine {
     const struct bn_model *m;
+    const struct bn_savings *savings; /* the plan, own or the model's; NULL: none */
+    struct bn_savings *own_savings;
+    char savings_text[160]; /* for the user */
     struct bn_pool *pool;
     struct bn_prof *prof;      /* NULL: off */
     struct bn_backing backing; /* of what follows, as the model's */
@@ -40,8 +47,10 @@ struct bitnet_engine {
     bool *taken;                  /* [max_seqs] by a sequence */
     struct bn_batch_token *batch; /* [max_batch] */
     uint32_t *behind;             /* [max_batch] with a layer that drafts: as bn_forward_draft */
-    uint32_t max_rows;            /* logits of one step */
-    float *logits;                /* [max_rows][n_vocab] */
+    uint32_t max_rows;            /* logits that tokens of one step are drawn from */
+    uint32_t score_rows;          /* further ones, for prompts that are scored */
+    bool scores;                  /* there is room for these */
+    float *logits;                /* [max_rows, then score_rows][n_vocab] */
     size_t logits_bytes;
     struct bn_sampler_room sampler_room;
     uint64_t *mask;             /* [n_vocab / 64, rounded up] tokens a grammar allows */
@@ -68,6 +77,13 @@ struct bitnet_engine {
 /* A forward pass that is no step of requests, of n tokens of e->batch. False: its logits are not
  * finite. (engine.c) */
 bool bn_engine_forward(struct bitnet_engine *e, size_t n, float *logits);
+
+/* Rows of logits that a pass of scoring may have. */
+static inline size_t bn_score_rows(size_t n_vocab)
+{
+    size_t fit = BN_SCORE_BYTES / sizeof(float) / n_vocab;
+    return bn_min_size(BN_SCORE_ROWS, bn_max_size(1, fit));
+}
 
 /* Pages of the KV cache that sequences of bitnet_eval hold. */
 uint32_t bn_engine_eval_pages(const struct bitnet_engine *e);

@@ -120,7 +120,7 @@ static void look_at_page(struct look *l, uint32_t page, uint32_t n)
     if (turn % l->every) return;
     uint32_t head = turn / l->every % kv->n_head_kv;
     for (int v = 0; v < 2; v++) {
-        const struct bn_kv_side *side = v ? &kv->values : &kv->keys;
+        const struct bn_kv_side *side = bn_kv_side(kv, l->layer, v);
         bn_kv_get(l->rows, side, &l->e->m->kernels, bn_kv_head(kv, l->layer, page, head, v), n,
                   NULL);
         for (uint32_t i = 0; i < n; i++)
@@ -137,7 +137,7 @@ static void look_at_seq(struct look *l, const struct bn_kv_seq *s)
     for (uint32_t i = 0, left = s->n_tokens; left > 0; i++) {
         uint32_t n = (uint32_t)bn_min_size(left, BN_ATTN_BLOCK);
         bool known = l->e->prefix && bn_prefix_page_tokens(l->e->prefix, s->pages[i]);
-        bool there = n == BN_ATTN_BLOCK || !bn_kv_has_blocks(&l->e->kv);
+        bool there = n == BN_ATTN_BLOCK || !bn_kv_layer_has_blocks(&l->e->kv, l->layer);
         if (!known && there) look_at_page(l, s->pages[i], n);
         left -= n;
     }
@@ -168,7 +168,7 @@ bitnet_status bn_engine_kv_health(const struct bitnet_engine *e, uint32_t layer,
     if (layer >= e->m->config.n_layer)
         return bn_fail(err, BITNET_E_ARG, "layer %u; this model has 0 to %u", layer,
                        e->m->config.n_layer - 1);
-    size_t wide = bn_max_size(e->kv.keys.wide, e->kv.values.wide);
+    size_t wide = e->kv.wide;
     struct look l = {.e = e, .layer = bn_config_attn_before(&e->m->config, layer)};
     l.every = (e->kv.n_pages - e->kv.n_free) / BN_HEALTH_PAGES;
     if (!l.every) l.every = 1;

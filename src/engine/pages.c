@@ -49,12 +49,21 @@ static const struct bn_sequence *sibling_with_prompt(const struct bn_sequence *s
     return NULL;
 }
 
-/* Its empty KV sequence takes over what is in the cache, its last token excepted, which must be
- * computed. False: n_tokens could not fit anyway. */
+/* Tokens that need not be computed if they are known: all but the last, or up to the first whose logits
+ * are still wanted. */
+static uint32_t most_known(const struct bn_sequence *seq)
+{
+    return seq->job.scored ? seq->request->n_scored : seq->job.n_tokens - 1;
+}
+
+/* Its empty KV sequence takes over what is in the cache and may be. False: n_tokens could not fit
+ * anyway. */
 static bool take_known(struct bitnet_engine *e, struct bn_sequence *seq, uint32_t n_tokens)
 {
+    uint32_t most = most_known(seq);
+    if (seq->job.scored && most == 0) return true;
     if (e->random_kv) {
-        uint32_t n = (seq->job.n_tokens - 1) / BN_ATTN_BLOCK * BN_ATTN_BLOCK;
+        uint32_t n = most / BN_ATTN_BLOCK * BN_ATTN_BLOCK;
         if (!bn_engine_reserve(e, seq->kv, n)) return false;
         seq->kv->n_tokens = n;
         return true;
@@ -67,10 +76,10 @@ static bool take_known(struct bitnet_engine *e, struct bn_sequence *seq, uint32_
         bn_kv_share(&e->kv, seq->kv, sibling->kv->pages, n);
     } else if (e->prefix && !seq->request->no_cache) {
         /* looked at first: a request that waits is not to be counted at every step */
-        uint32_t known = bn_prefix_peek(e->prefix, seq->tokens, seq->job.n_tokens) / BN_ATTN_BLOCK;
+        uint32_t known = bn_prefix_peek(e->prefix, seq->tokens, most + 1) / BN_ATTN_BLOCK;
         if (bn_kv_pages_for(n_tokens) > known + e->kv.n_free + bn_prefix_evictable(e->prefix))
             return false;
-        bn_prefix_match(e->prefix, seq->tokens, seq->job.n_tokens, seq->kv);
+        bn_prefix_match(e->prefix, seq->tokens, most + 1, seq->kv);
     }
     return true;
 }
@@ -143,6 +152,7 @@ bitnet_status bn_engine_open_sched(struct bitnet_engine *e, uint64_t step_target
     const struct bn_sched_limits limits = {
         .max_seqs = e->max_seqs,
         .max_batch_tokens = e->max_batch,
+        .max_scored = e->score_rows,
         .step_target_ns = step_target_ns,
         .step_most_ns = STEP_MOST_NS,
         .prompt_assumed_ns =

@@ -64,6 +64,15 @@ static bitnet_status open_text(struct bn_sequence *seq, const bitnet_request *r,
 
 /* ------------------------------------------------------------------ life */
 
+static bitnet_status open_scores(struct bn_sequence *seq, uint32_t rows, bitnet_error *err)
+{
+    const struct bn_request *q = seq->request;
+    size_t n = bn_min_size(rows, q->n_prompt) * (1 + q->n_top_scored);
+    seq->job.scored = q->n_prompt > 1;
+    seq->scored = bn_calloc_now(n, sizeof *seq->scored);
+    return seq->scored ? BITNET_OK : bn_fail_nomem(err, n * sizeof *seq->scored, "a request");
+}
+
 static bitnet_status open_sequence(struct bn_sequence *seq, const bitnet_request *r,
                                    const struct bn_request_place *p, bitnet_error *err)
 {
@@ -74,6 +83,7 @@ static bitnet_status open_sequence(struct bn_sequence *seq, const bitnet_request
     if (q->n_top) seq->top = bn_calloc_now((size_t)(p->draft + 1) * q->n_top, sizeof *seq->top);
     if (!seq->tokens || (q->n_top && !seq->top))
         return bn_fail_nomem(err, q->limit * sizeof *seq->tokens, "a request");
+    if (r->prompt_logprobs && seq->choice == 0) BN_TRY(open_scores(seq, p->score_rows, err));
     memcpy(seq->tokens, r->tokens, r->n_tokens * sizeof *r->tokens);
     seq->job.n_tokens = q->n_prompt;
     BN_TRY(bn_sampler_open(&seq->sampler, &sampling, p->n_vocab, p->tokenizer, r->tokens,
@@ -94,9 +104,11 @@ bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
     if (n_choices > BN_MAX_CHOICES)
         return bn_fail(err, BITNET_E_LIMIT, "%u choices of a prompt; at most %d are possible",
                        n_choices, BN_MAX_CHOICES);
-    if (r->n_top_logprobs > BN_MAX_TOP_LOGPROBS)
-        return bn_fail(err, BITNET_E_LIMIT, "%u likeliest tokens; at most %d are possible",
-                       r->n_top_logprobs, BN_MAX_TOP_LOGPROBS);
+    uint32_t n_top = r->n_top_logprobs;
+    if (r->n_top_prompt_logprobs > n_top) n_top = r->n_top_prompt_logprobs;
+    if (n_top > BN_MAX_TOP_LOGPROBS)
+        return bn_fail(err, BITNET_E_LIMIT, "%u likeliest tokens; at most %d are possible", n_top,
+                       BN_MAX_TOP_LOGPROBS);
     enum bn_switch prefix;
     BN_TRY(bn_switch_parse(&prefix, "prefix_cache", r->prefix_cache, err));
     BN_TRY(check_constraint(r, p->tokenizer, err));
@@ -108,7 +120,9 @@ bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
     q->limit = p->limit;
     q->logprobs = r->logprobs != 0;
     q->n_top = r->logprobs ? (uint32_t)bn_min_size(r->n_top_logprobs, p->n_vocab) : 0;
+    q->n_top_scored = (uint32_t)bn_min_size(r->n_top_prompt_logprobs, p->n_vocab);
     q->ignore_end = r->ignore_end != 0;
+    q->prompt_only = r->prompt_only != 0;
     q->no_cache = prefix == BN_OFF;
     q->tokenizer = p->tokenizer;
     q->deadline_ns = UINT64_MAX;
@@ -143,6 +157,7 @@ void bn_request_free(struct bn_request *r)
 #endif
         free(seq->text);
         free(seq->top);
+        free(seq->scored);
         free(seq->tokens);
     }
 #if BN_HAVE_TEXT

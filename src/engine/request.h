@@ -45,7 +45,8 @@ struct bn_sequence {
     char *text;
     size_t n_text;
     bitnet_logprob *top;
-    uint32_t n_drawn; /* tokens of this step */
+    bitnet_logprob *scored; /* of choice 0: the prompt's, as an event has them */
+    uint32_t n_drawn;       /* tokens of this step */
     uint32_t n_cached;
     uint64_t started_ns, prefill_ns, decode_ns; /* started_ns 0: it has not */
 };
@@ -57,7 +58,9 @@ struct bn_request {
     uint32_t n_choices, n_left, n_begun;
     struct bn_snapshot_ref pinned; /* for choices that have not begun */
     uint32_t n_top;
-    bool logprobs, ignore_end, no_cache, cancelled;
+    uint32_t n_scored; /* tokens of the prompt whose logits were looked at */
+    uint32_t n_top_scored;
+    bool logprobs, ignore_end, no_cache, prompt_only, cancelled;
     uint64_t deadline_ns;            /* UINT64_MAX: none */
     uint64_t submitted_ns, queue_ns; /* queue_ns: until its first choice began; 0: it has not */
     const struct bn_tokenizer *tokenizer;
@@ -70,8 +73,9 @@ struct bn_request_place {
     const struct bn_tokenizer *tokenizer; /* NULL: none */
     struct bn_token_tree **tree;          /* made here when it is first needed */
     uint32_t n_vocab;
-    uint32_t limit; /* tokens of a choice, its prompt included */
-    uint32_t draft; /* drafts of a step; 0: none */
+    uint32_t limit;      /* tokens of a choice, its prompt included */
+    uint32_t draft;      /* drafts of a step; 0: none */
+    uint32_t score_rows; /* tokens of a prompt that are scored in a step */
 };
 
 /* Copies what it needs. */
@@ -86,6 +90,11 @@ static inline struct bn_sequence *bn_sequence_of(struct bn_sched_job *j)
 
 /* A new step begins: what the last one's events borrowed is free again. */
 void bn_sequence_begin_step(struct bn_sequence *seq);
+/* Are the logits behind token `pos` of the prompt wanted to judge the one that follows? */
+static inline bool bn_sequence_scores(const struct bn_sequence *seq, uint32_t pos)
+{
+    return seq->job.scored && pos >= seq->request->n_scored && pos + 1 < seq->request->n_prompt;
+}
 /* The tokens that may come next, as bn_matcher_mask; false: there are none. Only with a matcher. */
 bool bn_sequence_mask(struct bn_sequence *seq, uint64_t *mask);
 /* Whether the constraint could not be brought to its end after this token, in the tokens that are left.

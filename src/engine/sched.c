@@ -16,7 +16,8 @@
  *     q = max(1, b / max_seqs), b = (max_batch_tokens - max_seqs + 2) / 2;
  *     where the time of steps is limited b = min(BN_SCHED_MIN_PROMPT, max_batch_tokens - max_seqs + 1)
  * (divisions rounded down). That is so since with n prompts at most max_seqs - n tokens are decoded,
- * prompts are promised half of the rest or BN_SCHED_MIN_PROMPT, and a share is an n-th of that. What a
+ * prompts are promised half of the rest or BN_SCHED_MIN_PROMPT, and a share is an n-th of that. Of a
+ * prompt that is scored, q is the smaller of this and max_scored / max_seqs, which is at least 1. What a
  * preempted job has generated already costs no more as part of its prompt than it did.
  *
  * 1. Whatever the memory, a job is done within the sum of S over the jobs not younger than itself
@@ -63,7 +64,8 @@ struct bn_sched {
     struct list running, waiting;
     uint64_t n_arrived;
     uint32_t n_decodes, n_prompts;       /* of the plan: jobs with one token to do, with more */
-    uint32_t prompts_want;               /* tokens that these prompts have to do */
+    uint32_t n_scored;                   /* of these prompts */
+    uint32_t prompts_want;               /* tokens that prompts have to do, as far as a step can */
     uint32_t last_cut;                   /* tokens that prompts got when a target cut them last */
     uint32_t done_decodes, done_prompts; /* tokens of the planned step, drafts being decodes */
     struct bn_step_cost cost;
@@ -226,14 +228,18 @@ static uint32_t room(const struct bn_sched *s, uint32_t decodes, uint32_t prompt
 /* Gives every job that decodes its token, counts the prompts. */
 static void deal_decodes(struct bn_sched *s)
 {
-    s->n_decodes = s->n_prompts = s->prompts_want = 0;
+    uint32_t scored_want = 0;
+    s->n_decodes = s->n_prompts = s->n_scored = s->prompts_want = 0;
     for (struct bn_sched_job *j = s->running.first; j; j = j->next) {
         j->take = is_decoding(j);
         j->take_draft = 0;
         s->n_decodes += j->take;
-        s->n_prompts += !j->take;
-        if (!j->take) s->prompts_want += j->n_tokens - j->n_done;
+        if (j->take) continue;
+        s->n_prompts++;
+        s->n_scored += j->scored;
+        *(j->scored ? &scored_want : &s->prompts_want) += j->n_tokens - j->n_done;
     }
+    s->prompts_want += min_u32(scored_want, s->limits.max_scored);
 }
 
 /* Drafts, the oldest first. Nobody is preempted for them. */
@@ -249,16 +255,21 @@ static uint32_t deal_drafts(struct bn_sched *s, uint32_t budget)
     return budget - left;
 }
 
-/* Equal shares, so that a long prompt does not hold up short ones; the rest to the oldest. */
+/* Equal shares, so that a long prompt does not hold up short ones; the rest to the oldest. Prompts that
+ * are scored share the rows of logits alike. budget: at most prompts_want; all of it is dealt out. */
 static void deal_prompts(struct bn_sched *s, uint32_t budget)
 {
     uint32_t share = s->n_prompts ? budget / s->n_prompts : 0, left = budget;
+    uint32_t rows_left = s->limits.max_scored,
+             rows_share = s->n_scored ? rows_left / s->n_scored : 0;
     for (int rest = 0; rest < 2; rest++)
         for (struct bn_sched_job *j = s->running.first; j; j = j->next) {
             if (is_decoding(j)) continue;
             uint32_t n = min_u32(j->n_tokens - j->n_done - j->take, rest ? left : share);
+            if (j->scored) n = min_u32(n, rest ? rows_left : rows_share);
             j->take += n;
             left -= n;
+            if (j->scored) rows_left -= n;
         }
 }
 

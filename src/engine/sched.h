@@ -7,13 +7,14 @@
 
 #include "base/status.h"
 
-/* What it sees of a request; a member of the owner's own struct. The owner sets n_tokens, n_draft and
- * n_done and reads the rest. */
+/* What it sees of a request; a member of the owner's own struct. The owner sets n_tokens, n_draft,
+ * n_done and scored, and reads the rest. */
 struct bn_sched_job {
     struct bn_sched_job *next, *prev; /* in one of the lists, in order of arrival */
     uint32_t n_tokens;                /* known: prompt and generated tokens so far */
     uint32_t n_done;                  /* of them in the cache */
     uint32_t n_draft;                 /* drafts behind n_tokens that would like to be checked */
+    bool scored;                      /* every token of the prompt wants a row of logits */
     uint32_t take;                    /* of the plan: tokens of this step, from n_done on */
     uint32_t take_draft;              /* drafts behind them */
     uint32_t n_lost;                  /* in the cache when it was preempted last */
@@ -36,6 +37,7 @@ struct bn_sched_host {
 struct bn_sched_limits {
     uint32_t max_seqs;         /* running at a time */
     uint32_t max_batch_tokens; /* of a step; at least max_seqs */
+    uint32_t max_scored;       /* of them in scored prompts; at least max_seqs, or 0: none is */
     uint64_t step_target_ns;   /* prompts are cut so that a step with decodes in it takes about so
                                 * long; 0: as much as fits */
     /* And so that no step takes much longer than this, since nothing can be stopped within one; 0: as

@@ -20,11 +20,9 @@
 #include <stdlib.h>
 
 enum {
-    STEMS_MAX = 4,            /* above each other */
-    STEM_MIN_TOKENS = 4,      /* what is shorter is not worth a sequence */
-    SEQS_MIN = 2 * STEMS_MAX, /* of an engine */
-    ROWS_MAX = 64,            /* logits of a batch */
-    ROWS_MAX_BYTES = 64 << 20
+    STEMS_MAX = 4,           /* above each other */
+    STEM_MIN_TOKENS = 4,     /* what is shorter is not worth a sequence */
+    SEQS_MIN = 2 * STEMS_MAX /* of an engine */
 };
 
 /* A stem or a branch. */
@@ -391,7 +389,7 @@ bitnet_status bn_engine_score(struct bitnet_engine *e, const bitnet_score_input 
     struct scoring s = {.e = e, .inputs = inputs, .n_inputs = n, .o = o, .out = out};
     BN_TRY(bn_model_check(e->m, err));
     BN_TRY(check(&s, err));
-    s.max_rows = bn_min_size(ROWS_MAX, bn_max_size(1, ROWS_MAX_BYTES / sizeof(float) / n_vocab));
+    s.max_rows = bn_score_rows(n_vocab);
     s.order = bn_calloc(n + 1, sizeof *s.order);
     s.share = bn_calloc(n + 1, sizeof *s.share);
     s.twigs = bn_calloc(e->max_seqs + 1, sizeof *s.twigs);

@@ -37,7 +37,9 @@ static void make_drafts(struct bitnet_engine *e)
 /* The logits from which the token at `position` will be drawn. */
 static struct bn_want want(const struct bn_sequence *seq, uint32_t position)
 {
-    return bn_sampler_want(seq->sampler, position, seq->request->logprobs || seq->matcher);
+    const struct bn_request *q = seq->request;
+    if (q->prompt_only) return (struct bn_want){.kind = BN_WANT_NONE};
+    return bn_sampler_want(seq->sampler, position, q->logprobs || seq->matcher);
 }
 
 /* Tokens of the plan, oldest sequence first. */
@@ -56,9 +58,9 @@ static void make_batch(struct bitnet_engine *e)
             struct bn_batch_token *b = &e->batch[n++];
             *b = (struct bn_batch_token){
                 .token = seq->tokens[pos], .pos = pos, .seq = seq->kv, .draft = i >= j->take};
-            if (pos + 1 < j->n_tokens) continue;
-            b->want = want(seq, pos + 1);
-            n_rows++;
+            if (pos + 1 >= j->n_tokens) b->want = want(seq, pos + 1);
+            else if (bn_sequence_scores(seq, pos)) b->want.kind = BN_WANT_ALL;
+            n_rows += b->want.kind != BN_WANT_NONE;
         }
     }
     bn_engine_plan_saves(e);
@@ -93,6 +95,8 @@ static double draft_cost(const struct bitnet_engine *e, uint32_t n, uint32_t n_d
 
 /* ------------------------------------------------------------------ after it */
 
+static const char damaged[] = "the logits are not finite: the weights are damaged";
+
 /* Draws the token of a row of logits. NULL, or why that is not possible. */
 static const char *draw(struct bitnet_engine *e, struct bn_sequence *seq, uint32_t row,
                         int32_t *token)
@@ -101,8 +105,7 @@ static const char *draw(struct bitnet_engine *e, struct bn_sequence *seq, uint32
     const float *logits = e->logits + (size_t)row * n_vocab;
     bool screened = bn_head_was_screened(bn_forward_head(e->forward), row);
     bn_prof_mark(e->prof, 0, BN_OP_CHECK);
-    if (!bn_health_logits(&e->health, logits, 1, n_vocab, screened))
-        return "the logits are not finite: the weights are damaged";
+    if (!bn_health_logits(&e->health, logits, 1, n_vocab, screened)) return damaged;
     bn_prof_mark(e->prof, 0, BN_OP_SAMPLE);
     const uint64_t *mask = seq->matcher ? e->mask : NULL;
     if (mask && !bn_sequence_mask(seq, e->mask)) return "the grammar allows no token here";
@@ -155,6 +158,30 @@ static bitnet_finish take_tokens(struct bitnet_engine *e, struct bn_sequence *se
     return why;
 }
 
+/* A piece of a prompt that is scored: the tokens whose logits this step has brought, as an event. Those
+ * rows are behind it then. n_before: tokens that were there before. NULL, or why it is not possible. */
+static const char *score_prompt(struct bitnet_engine *e, struct bn_sequence *seq, uint32_t n_before)
+{
+    struct bn_request *q = seq->request;
+    const uint32_t n_vocab = e->m->config.n_vocab, width = 1 + q->n_top_scored;
+    bitnet_event *ev = bn_engine_event(e, seq);
+    ev->scored = seq->scored;
+    ev->scored_from = q->n_scored + 1;
+    ev->n_top_scored = q->n_top_scored;
+    bn_prof_mark(e->prof, 0, BN_OP_LOGPROBS);
+    for (uint32_t pos = n_before; pos < seq->job.n_done; pos++) {
+        if (!bn_sequence_scores(seq, pos)) continue;
+        const float *logits = e->logits + (size_t)seq->row++ * n_vocab;
+        if (!bn_health_logits(&e->health, logits, 1, n_vocab, false)) return damaged;
+        bitnet_logprob *to = seq->scored + ev->n_scored++ * width;
+        to->token = seq->tokens[pos + 1];
+        to->logprob = bn_logprob(logits, n_vocab, to->token, to + 1, q->n_top_scored);
+        q->n_scored = pos + 1;
+    }
+    seq->job.scored = q->n_scored + 1 < q->n_prompt;
+    return NULL;
+}
+
 /* What the step has brought one sequence. */
 static void take_step(struct bitnet_engine *e, struct bn_sequence *seq, uint32_t n_batch,
                       uint64_t done_ns)
@@ -167,8 +194,12 @@ static void take_step(struct bitnet_engine *e, struct bn_sequence *seq, uint32_t
     j->n_done += j->take;
     e->n_prompt_tokens += bn_min_size(j->n_done, q->n_prompt) - bn_min_size(n_before, q->n_prompt);
     seq->kv->n_tokens = j->n_done + j->take_draft;
-    if (j->n_done < n_known) { /* more of the prompt to come */
-        bn_engine_event(e, seq);
+    bool scored = j->scored;
+    if (scored) error = score_prompt(e, seq, n_before);
+    if (error) {
+        why = BITNET_FINISH_ERROR;
+    } else if (j->n_done < n_known) { /* more of the prompt to come */
+        if (!scored) bn_engine_event(e, seq);
     } else {
         if (n_known == q->n_prompt) {
             seq->prefill_ns = done_ns - seq->started_ns;
@@ -176,7 +207,7 @@ static void take_step(struct bitnet_engine *e, struct bn_sequence *seq, uint32_t
         } else {
             seq->decode_ns = done_ns - seq->started_ns - seq->prefill_ns;
         }
-        why = take_tokens(e, seq, &error);
+        why = q->prompt_only ? BITNET_FINISH_LENGTH : take_tokens(e, seq, &error);
         bn_prof_mark(e->prof, 0, BN_OP_PLAN);
         e->n_generated += seq->n_drawn;
         bn_kv_truncate(&e->kv, seq->kv, j->n_done);

@@ -40,7 +40,8 @@ static bitnet_status find_limit(const struct bitnet_engine *e, const bitnet_requ
                                 uint32_t *limit, bitnet_error *err)
 {
     size_t cache = (size_t)e->kv.n_pages * BN_ATTN_BLOCK, n_new = e->ctx - r->n_tokens;
-    if (r->max_new_tokens) n_new = bn_min_size(n_new, r->max_new_tokens);
+    if (r->prompt_only) n_new = 1; /* that is not drawn */
+    else if (r->max_new_tokens) n_new = bn_min_size(n_new, r->max_new_tokens);
     else if (cache > r->n_tokens) n_new = bn_min_size(n_new, cache - r->n_tokens);
     if (r->n_tokens + n_new > cache)
         return bn_fail(err, BITNET_E_LIMIT,
@@ -50,19 +51,38 @@ static bitnet_status find_limit(const struct bitnet_engine *e, const bitnet_requ
     return BITNET_OK;
 }
 
+/* Room for the logits of prompts, which most engines never need. */
+static bitnet_status take_score_rows(struct bitnet_engine *e, bitnet_error *err)
+{
+    if (e->scores) return BITNET_OK;
+    size_t rows = bn_min_size(e->max_batch, (size_t)e->max_rows + e->score_rows);
+    size_t bytes = rows * e->m->config.n_vocab * sizeof *e->logits;
+    void *logits;
+    BN_TRY(bn_block_take(&logits, &bytes, &e->backing, "logits of prompts", err));
+    bn_touch(logits, bytes);
+    if (e->backing.lock) e->backing.locked_bytes -= e->logits_bytes;
+    bn_block_free(e->logits, e->logits_bytes);
+    e->logits = logits;
+    e->logits_bytes = bytes;
+    e->scores = true;
+    return BITNET_OK;
+}
+
 bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                                bitnet_error *err)
 {
     struct bn_request_place place = {.tokenizer = e->m->tokenizer,
                                      .tree = &e->tree,
                                      .n_vocab = e->m->config.n_vocab,
-                                     .draft = e->draft};
+                                     .draft = e->draft,
+                                     .score_rows = e->score_rows};
     struct bn_request *q;
     BN_TRY(check_request(e, r, err));
     BN_TRY(find_limit(e, r, &place.limit, err));
+    if (r->prompt_logprobs) BN_TRY(take_score_rows(e, err));
     BN_TRY(bn_request_make(&q, r, &place, err));
-    /* the most a step can tell: that all have ended, and every token of those that ran */
-    size_t need = e->n_choices + q->n_choices + (size_t)e->max_seqs * (1 + e->draft);
+    /* the most a step can tell: that all have ended, and of those that ran what was read and every token */
+    size_t need = e->n_choices + q->n_choices + (size_t)e->max_seqs * (2 + e->draft);
     if (!bn_grow((void **)&e->events, &e->events_room, need, sizeof *e->events)) {
         bn_request_free(q);
         return bn_fail_nomem(err, need * sizeof *e->events, "events");

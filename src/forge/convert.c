@@ -9,6 +9,7 @@
 #include "forge/convert_impl.h"
 
 #include "model/model.h"
+#include "model/savings.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,21 +25,22 @@ static void put_types(struct bn_gguf_writer *w, const struct bn_convert_plan *p)
 }
 
 /* Entries that describe the file as it was, not the model. */
-static bool drop_entry(const char *key, const char *new_name)
+static bool drop_entry(const char *key, const char *new_name, const char *new_plan)
 {
     static const char *const dropped[] = {"general.file_type", "general.quantization_version",
                                           "general.alignment"};
     for (size_t i = 0; i < BN_ARRAY_LEN(dropped); i++)
         if (strcmp(key, dropped[i]) == 0) return true;
     if (strncmp(key, "split.", 6) == 0) return true;
+    if (new_plan && strcmp(key, BN_SAVINGS_KEY) == 0) return true;
     return new_name && strcmp(key, "general.name") == 0;
 }
 
 static void put_gguf_meta(struct bn_gguf_writer *w, const struct bn_convert_plan *p,
-                          const char *name)
+                          const char *name, const char *plan)
 {
     for (size_t i = 0; i < p->src->n_meta; i++)
-        if (!drop_entry(p->src->meta[i].key, name)) bn_gguf_put_raw(w, &p->src->meta[i]);
+        if (!drop_entry(p->src->meta[i].key, name, plan)) bn_gguf_put_raw(w, &p->src->meta[i]);
     if (name) bn_gguf_put_str(w, "general.name", name, strlen(name));
     /* Readers guess this from the storage type where it is not said, and the type is changing. */
     if (!bn_meta_find(p->src, "bitnet.activations")) {
@@ -68,6 +70,32 @@ static bitnet_status put_hf_meta(struct bn_gguf_writer *w, const struct bn_conve
     return s;
 }
 
+bitnet_status bn_convert_put_plan(struct bn_gguf_writer *w, const char *plan, bitnet_error *err)
+{
+    char *text;
+    size_t n;
+    if (!plan || strcmp(plan, "off") == 0) return BITNET_OK;
+    BN_TRY(bn_savings_text(&text, &n, plan, err));
+    bn_gguf_put_str(w, BN_SAVINGS_KEY, text, n);
+    free(text);
+    return BITNET_OK;
+}
+
+/* Does the plan fit the model's shape? That it is for these weights is seen when they are loaded. */
+static bitnet_status check_plan(const char *plan, const struct bn_config *c, bitnet_error *err)
+{
+    struct bn_savings *s;
+    if (!plan) return BITNET_OK;
+    struct bn_model *like = bn_calloc(1, sizeof *like);
+    if (!like) return bn_fail_nomem(err, sizeof *like, "a plan");
+    like->config = *c;
+    like->activations = c->act_quant;
+    bitnet_status status = bn_savings_open(&s, like, plan, err);
+    free(s);
+    free(like);
+    return status;
+}
+
 static bitnet_status write_file(const struct bn_convert_plan *p, const char *path,
                                 const bitnet_convert_options *o, bitnet_error *err)
 {
@@ -77,9 +105,10 @@ static bitnet_status write_file(const struct bn_convert_plan *p, const char *pat
     const char *name = o->name && *o->name ? o->name : NULL;
     bitnet_status s = bn_gguf_create(&w, path, o->overwrite != 0, err);
     if (s != BITNET_OK) goto fail;
-    if (p->src->is_gguf) put_gguf_meta(&w, p, name);
+    if (p->src->is_gguf) put_gguf_meta(&w, p, name, o->plan);
     else if ((s = put_hf_meta(&w, p, name, err)) != BITNET_OK) goto fail;
     put_types(&w, p);
+    if ((s = bn_convert_put_plan(&w, o->plan, err)) != BITNET_OK) goto fail;
     for (size_t i = 0; i < p->n; i++) {
         const struct bn_convert_item *it = &p->items[i];
         s = bn_gguf_declare(&w, it->name, it->type, it->n_dims, it->dims, err);
@@ -121,6 +150,7 @@ static bitnet_status to_gguf(const char *in, const char *out, const bitnet_conve
     for (size_t i = 0; i < src.n_tensors && s == BITNET_OK; i++)
         if (src.tensors[i].packed) s = bn_tensor_fail_packed(&src, &src.tensors[i], err);
     if (s == BITNET_OK) s = bn_config_read(&config, &src, &note, err);
+    if (s == BITNET_OK) s = check_plan(o->plan, &config, err);
     if (s == BITNET_OK) s = bn_convert_plan_make(&plan, err);
     if (s == BITNET_OK) s = write_file(&plan, out, o, err);
 fail:

@@ -73,5 +73,7 @@ typedef bitnet_status bn_convert_fn(const char *in, const char *out,
                                     const bitnet_convert_options *o, bitnet_error *err);
 bitnet_status bn_convert_packed(const char *in, const char *out, const bitnet_convert_options *o,
                                 bn_convert_fn *convert, bitnet_error *err);
+/* A plan to the metadata; NULL and "off": none. (convert.c) */
+bitnet_status bn_convert_put_plan(struct bn_gguf_writer *w, const char *plan, bitnet_error *err);
 
 #endif

@@ -4,6 +4,7 @@
 #include "forge/convert_impl.h"
 
 #include "model/image/image.h"
+#include "model/savings.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,13 +22,15 @@ static bitnet_status put(void *user, const void *p, size_t n, bitnet_error *err)
 }
 
 static void put_meta(struct bn_gguf_writer *w, const struct bn_model *m, const uint8_t *kept,
-                     const char *name)
+                     const char *name, const char *new_plan)
 {
     const struct bn_source *s = &m->source;
     for (size_t i = 0; i < s->n_meta; i++) {
         const char *key = s->meta[i].key;
         bool named = name && strcmp(key, "general.name") == 0;
-        if (!named && strcmp(key, "general.alignment") != 0) bn_gguf_put_raw(w, &s->meta[i]);
+        bool planned = new_plan && strcmp(key, BN_SAVINGS_KEY) == 0;
+        if (!named && !planned && strcmp(key, "general.alignment") != 0)
+            bn_gguf_put_raw(w, &s->meta[i]);
     }
     if (name) bn_gguf_put_str(w, "general.name", name, strlen(name));
     if (!bn_meta_find(s, "bitnet.activations")) {
@@ -70,8 +73,9 @@ static bitnet_status write_file(const struct bn_model *m, const char *out,
     BN_TRY(bn_image_plan_make(&plan, m, m->source.path, "", err));
     bitnet_status s = bn_gguf_create(&t.w, out, o->overwrite != 0, err);
     if (s == BITNET_OK) {
-        put_meta(&t.w, m, plan.kept, name);
-        s = write_all(&t, m, &plan, err);
+        put_meta(&t.w, m, plan.kept, name, o->plan);
+        s = bn_convert_put_plan(&t.w, o->plan, err);
+        if (s == BITNET_OK) s = write_all(&t, m, &plan, err);
     }
     bn_gguf_discard(&t.w);
     bn_image_plan_free(&plan);
@@ -86,6 +90,7 @@ static bitnet_status pack(const char *in, const char *out, const bitnet_convert_
                                       .i2s_layout = o->i2s_layout,
                                       .layout = o->layout,
                                       .threads = o->threads,
+                                      .plan = o->plan,
                                       .progress = o->progress,
                                       .progress_user = o->progress_user};
     BN_TRY(bn_model_open(&m, in, &how, err));

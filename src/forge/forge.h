@@ -40,6 +40,11 @@ struct bitnet_engine;
 bitnet_status bn_perplexity(struct bitnet_engine *e, const int32_t *tokens, size_t n,
                             const bitnet_ppl_options *o, bitnet_ppl_result *r, bitnet_error *err);
 
+/* ---- harm.c: the divergence of one engine from another ---- */
+bitnet_status bn_compare(struct bitnet_engine *base, struct bitnet_engine *other,
+                         const int32_t *tokens, size_t n, const bitnet_compare_options *o,
+                         bitnet_divergence *out, bitnet_error *err);
+
 /* ---- kernel_timer.c: how fast the kernels are on a model's sizes ---- */
 struct bitnet_kernel_timer;
 struct bn_model;
@@ -55,6 +60,12 @@ double bn_kernel_timer_run(struct bitnet_kernel_timer *t, size_t i); /* i: of a 
  * be looked at as codes times scales even though it is stored in floats. */
 bitnet_status bn_stats_read(bitnet_tensor_stats *out, const struct bn_stored *s, const char *name,
                             bool matrix, bitnet_error *err);
+
+/* The token that begins a text, where the model asks for one; else -1 (perplexity.c). */
+int32_t bn_forge_opening(const struct bn_model *m);
+/* Every token is one of the vocabulary's. (perplexity.c) */
+bitnet_status bn_forge_check_tokens(const int32_t *tokens, size_t n, uint32_t n_vocab,
+                                    bitnet_error *err);
 
 /* ---- choice.c: storage types by name and by shape ---- */
 struct bn_choice {

@@ -285,7 +285,7 @@ bitnet_status bn_file_model(const struct bitnet_file *f, bitnet_file_model *out,
                                .delta_k_dim = c->delta.k_dim,
                                .delta_v_dim = c->delta.v_dim,
                                .delta_taps = c->delta.taps,
-                               .state_bytes = bn_state_slot_bytes(c, false),
+                               .state_bytes = bn_state_slot_bytes(c, NULL),
                                .rotation_block = c->hadamard.block};
     for (uint32_t n = c->n_layer; n > 0; n--)
         if (attention_every(c, n)) out->attention_every = n;

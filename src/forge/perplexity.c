@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/os/mem.h"
 #include "engine/engine.h"
+#include "forge/harm.h"
 #include "model/model.h"
 #include "text/tokenizer/tokenizer.h"
 #include <math.h>
@@ -26,16 +27,6 @@ struct scores {
     double sum, sum_squares;
     uint64_t n;
 };
-
-/* -log softmax(logits)[token] */
-static double nll(const float *logits, uint32_t n_vocab, int32_t token)
-{
-    float top = logits[0];
-    for (uint32_t i = 1; i < n_vocab; i++) top = logits[i] > top ? logits[i] : top;
-    double sum = 0;
-    for (uint32_t i = 0; i < n_vocab; i++) sum += exp((double)logits[i] - (double)top);
-    return log(sum) + (double)top - (double)logits[token];
-}
 
 struct window {
     const int32_t *tokens;
@@ -56,21 +47,38 @@ static bitnet_status score_window(struct scores *sc, struct bitnet_engine *e,
         size_t n = bn_min_size(end - at, piece);
         bool wanted = at >= w->first;
         const int32_t *ids = w->tokens + at;
-        int32_t opening[PIECE_TOKENS];
-        if (at == 0 && w->bos >= 0) {
-            memcpy(opening, ids, n * sizeof *ids);
-            opening[0] = w->bos;
-            ids = opening;
-        }
+        if (at == 0 && w->bos >= 0) ids = &w->bos, n = 1;
         BN_TRY(bn_engine_eval(e, 0, ids, n, false, wanted ? logits : NULL, err));
         for (size_t i = 0; wanted && i < n; i++) {
-            double v = nll(logits + i * n_vocab, n_vocab, w->tokens[at + i + 1]);
+            const float *row = logits + i * n_vocab;
+            double v = bn_log_sum_exp(row, n_vocab) - (double)row[w->tokens[at + i + 1]];
             sc->sum += v;
             sc->sum_squares += v * v;
             sc->n++;
         }
         at += n;
     }
+    return BITNET_OK;
+}
+
+int32_t bn_forge_opening(const struct bn_model *m)
+{
+#if BN_HAVE_TEXT /* else there is no tokenizer to ask */
+    const struct bn_vocab *v = m->tokenizer ? bn_tokenizer_vocab(m->tokenizer) : NULL;
+    if (v && v->add_bos) return v->bos;
+#else
+    (void)m;
+#endif
+    return -1;
+}
+
+bitnet_status bn_forge_check_tokens(const int32_t *tokens, size_t n, uint32_t n_vocab,
+                                    bitnet_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
+            return bn_fail(err, BITNET_E_ARG, "token %zu is %d, and the model has tokens 0 to %u",
+                           i, tokens[i], n_vocab - 1);
     return BITNET_OK;
 }
 
@@ -84,11 +92,7 @@ static bitnet_status check(const int32_t *tokens, size_t n, size_t ctx, bool sec
     if (n < (second_half ? ctx : 2))
         return bn_fail(err, BITNET_E_ARG, "the text has %zu tokens, and at least %zu are needed", n,
                        second_half ? ctx : (size_t)2);
-    for (size_t i = 0; i < n; i++)
-        if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
-            return bn_fail(err, BITNET_E_ARG, "token %zu is %d, and the model has tokens 0 to %u",
-                           i, tokens[i], n_vocab - 1);
-    return BITNET_OK;
+    return bn_forge_check_tokens(tokens, n, n_vocab, err);
 }
 
 bitnet_status bn_perplexity(struct bitnet_engine *e, const int32_t *tokens, size_t n,
@@ -102,12 +106,7 @@ bitnet_status bn_perplexity(struct bitnet_engine *e, const int32_t *tokens, size
     BN_TRY(check(tokens, n, ctx, second_half, ctx_max, n_vocab, err));
 
     struct window w = {.bos = -1, .first = second_half ? ctx / 2 : 0};
-#if BN_HAVE_TEXT /* else there is no tokenizer to ask */
-    if (second_half && m->tokenizer) {
-        const struct bn_vocab *v = bn_tokenizer_vocab(m->tokenizer);
-        if (v->add_bos) w.bos = v->bos;
-    }
-#endif
+    if (second_half) w.bos = bn_forge_opening(m);
     size_t piece = bn_min_size(PIECE_TOKENS, MAX_LOGIT_BYTES / sizeof(float) / n_vocab);
     piece = bn_max_size(piece, 1);
     float *logits = bn_calloc(piece * n_vocab, sizeof *logits);

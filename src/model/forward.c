@@ -60,6 +60,8 @@ struct face {
  * prepared once for all. */
 struct input {
     struct face plain, rotated;
+    enum bn_act_quant
+        act; /* how its rows are taken; with one plane of two, the second is not used */
 };
 
 /* What becomes of rows on their way to projections. */
@@ -68,10 +70,13 @@ struct recipe {
     size_t from_stride, cols;
     const float *norm, *in_norm; /* in this order; either may be NULL */
     bool plain, rotated;         /* which faces are wanted; neither: the plain one */
+    enum bn_act_quant act;
+    uint32_t codes_zero; /* int8: codes up to this magnitude become zero */
 };
 
 struct bn_forward {
     const struct bn_model *m;
+    const struct bn_savings *savings; /* NULL: none */
     struct bn_pool *pool;
     struct bn_prof *prof; /* NULL: off */
     struct bn_attention *attention;
@@ -79,11 +84,12 @@ struct bn_forward {
     struct bn_head *head;
     struct bn_ffn *ffn;
     struct bn_activity activity;
+    struct bn_census *census; /* NULL: off */
     uint32_t max_tokens;
     uint64_t layer_bytes;
     size_t wide;            /* the widest activation */
     size_t q8_stride;       /* padded */
-    size_t planes, units;   /* of activations in groups; 0: they are not */
+    size_t planes, units;   /* of activations in groups, the most there are; 0: they are not */
     size_t q_dim;           /* n_head * head_dim */
     size_t q_rows, kv_rows; /* of the matrices: q with its gates; k and v */
     size_t mix_dim;         /* the wider one of the outputs of attention and delta nets */
@@ -121,7 +127,7 @@ static struct face face_piece(const struct bn_forward *f, struct bn_plan *p, siz
 static struct input input_piece(const struct bn_forward *f, struct bn_plan *p, size_t n)
 {
     size_t rotated = f->m->config.hadamard.block ? n : 0;
-    struct input in;
+    struct input in = {.act = f->m->activations};
     in.plain = face_piece(f, p, n);
     in.rotated = face_piece(f, p, rotated);
     return in;
@@ -154,7 +160,7 @@ static void lay_out(struct bn_forward *f, struct bn_plan *p)
 static size_t many_bytes(const struct bn_forward *f)
 {
     size_t most = 0, threads = bn_pool_threads(f->pool);
-    if (f->m->activations == BN_AQ_F32) return 0;
+    if (f->m->activations == BN_AQ_F32 && !f->planes) return 0;
     for (uint32_t il = 0; il < bn_config_layers(&f->m->config); il++)
         for (size_t i = 0; i < BN_N_PROJ; i++) {
             const struct bn_matrix *w = &f->m->layers[il].proj[i];
@@ -169,6 +175,27 @@ static size_t many_bytes(const struct bn_forward *f)
     return bn_align_up(most, 64);
 }
 
+/* The plan of a layer; NULL: there is none, as for the layer that drafts. */
+static const struct bn_savings_layer *savings_of(const struct bn_forward *f, uint32_t il)
+{
+    return f->savings && il < f->savings->n_layer ? &f->savings->layers[il] : NULL;
+}
+
+static enum bn_act_quant act_of(const struct bn_forward *f, uint32_t il, enum bn_savings_input in)
+{
+    const struct bn_savings_layer *plan = savings_of(f, il);
+    return plan ? plan->activations[in] : f->m->activations;
+}
+
+static size_t most_planes(const struct bn_forward *f)
+{
+    size_t most = bn_act_planes(f->m->activations);
+    for (uint32_t il = 0; il < f->m->config.n_layer; il++)
+        for (enum bn_savings_input in = 0; in < BN_N_INPUTS; in++)
+            most = bn_max_size(most, bn_act_planes(act_of(f, il, in)));
+    return most;
+}
+
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
                               struct bn_pool *pool, const struct bn_forward_options *o,
                               struct bn_backing *how, bitnet_error *err)
@@ -179,6 +206,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     struct bn_forward *f = bn_calloc(1, sizeof *f);
     if (!f) return bn_fail_nomem(err, sizeof *f, "the forward pass");
     f->m = m;
+    f->savings = o->savings;
     f->pool = pool;
     f->prof = bn_pool_prof(pool);
     f->max_tokens = max_tokens;
@@ -189,7 +217,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->mix_dim = bn_max_size(f->q_dim, bn_delta_value_width(&c->delta));
     f->wide = bn_config_widest(c);
     f->q8_stride = bn_q8_stride(f->wide);
-    f->planes = bn_act_planes(m->activations);
+    f->planes = most_planes(f);
     f->units = f->planes ? f->q8_stride / BN_K_ALIGN : 0;
     f->many_bytes = many_bytes(f);
     struct bn_plan p = {0};
@@ -207,7 +235,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     if (s == BITNET_OK && o->states && o->states->n_layer)
         s = bn_delta_open(&f->delta, m, pool, o->states, max_tokens, how, err);
     if (s == BITNET_OK) s = bn_head_open(&f->head, m, pool, max_tokens, &o->head, how, err);
-    if (s == BITNET_OK) s = bn_ffn_open(&f->ffn, m, pool, o->ffn, how, err);
+    if (s == BITNET_OK) s = bn_ffn_open(&f->ffn, m, pool, o->ffn, o->savings, how, err);
     if (s == BITNET_OK) s = bn_activity_open(&f->activity, c->n_layer, c->n_ff, err);
     if (s != BITNET_OK) bn_forward_close(f);
     else *out = f;
@@ -222,6 +250,7 @@ void bn_forward_close(struct bn_forward *f)
     bn_delta_close(f->delta);
     bn_ffn_close(f->ffn);
     bn_activity_close(&f->activity);
+    bn_census_close(f->census);
     bn_block_free(f->block, f->block_bytes);
     free(f);
 }
@@ -235,6 +264,13 @@ size_t bn_forward_bytes(const struct bn_forward *f)
 const struct bn_head *bn_forward_head(const struct bn_forward *f) { return f->head; }
 const struct bn_ffn *bn_forward_ffn(const struct bn_forward *f) { return f->ffn; }
 const struct bn_activity *bn_forward_activity(const struct bn_forward *f) { return &f->activity; }
+const struct bn_census *bn_forward_census(const struct bn_forward *f) { return f->census; }
+
+bitnet_status bn_forward_watch(struct bn_forward *f, bitnet_error *err)
+{
+    bn_census_close(f->census);
+    return bn_census_open(&f->census, f->m->config.n_layer, bn_pool_threads(f->pool), err);
+}
 
 /* ------------------------------------------------------------------ linear layers */
 
@@ -254,18 +290,34 @@ static void dense_mul(struct bn_forward *f, float *y, const struct bn_stored *w,
     }
 }
 
+/* Codes up to a magnitude become zero; returns the sum of those left. */
+static int32_t drop_codes(int8_t *q, size_t n, uint32_t magnitude)
+{
+    int32_t sum = 0, most = (int32_t)magnitude;
+    for (size_t i = 0; i < n; i++) {
+        q[i] = (int8_t)(q[i] <= most && q[i] >= -most ? 0 : q[i]);
+        sum += q[i];
+    }
+    return sum;
+}
+
 /* Token t of a face: its row h is there. */
-static void quantise(struct bn_forward *f, const struct face *face, size_t t, size_t cols,
-                     uint32_t worker)
+static void quantise(struct bn_forward *f, const struct face *face, size_t t,
+                     const struct recipe *r, uint32_t worker)
 {
     const struct bn_kernels *k = &f->m->kernels;
+    size_t cols = r->cols;
     const float *h = face->h + t * f->wide;
-    if (f->m->activations == BN_AQ_F32) return;
+    if (r->act == BN_AQ_F32) return;
     bn_prof_mark(f->prof, worker, BN_OP_QUANT);
     if (f->planes)
-        k->quant_planes(face->q8 + t * f->planes * f->q8_stride, f->q8_stride, f->planes,
-                        face->unit + t * f->units, h, cols);
-    else face->inv[t] = k->quant_i8(face->q8 + t * f->q8_stride, &face->sum[t], h, cols);
+        k->quant_planes(face->q8 + t * f->planes * f->q8_stride, f->q8_stride,
+                        bn_act_planes(r->act), face->unit + t * f->units, h, cols);
+    else {
+        int8_t *q = face->q8 + t * f->q8_stride;
+        face->inv[t] = k->quant_i8(q, &face->sum[t], h, cols);
+        if (r->codes_zero) face->sum[t] = drop_codes(q, cols, r->codes_zero);
+    }
 }
 
 static void prepare_token(struct bn_forward *f, const struct input *in, const struct recipe *r,
@@ -279,11 +331,11 @@ static void prepare_token(struct bn_forward *f, const struct input *in, const st
     if (r->norm) k->rmsnorm(h, src, r->norm, r->cols, c->eps);
     else memcpy(h, src, r->cols * sizeof *h);
     if (r->in_norm) k->rmsnorm(h, h, r->in_norm, r->cols, c->in_norm_eps);
-    if (r->plain || !r->rotated) quantise(f, &in->plain, t, r->cols, worker);
+    if (r->plain || !r->rotated) quantise(f, &in->plain, t, r, worker);
     if (!r->rotated) return;
     bn_prof_mark(f->prof, worker, BN_OP_HADAMARD);
     bn_model_rotate(f->m, in->rotated.h + t * f->wide, h, r->cols, false);
-    quantise(f, &in->rotated, t, r->cols, worker);
+    quantise(f, &in->rotated, t, r, worker);
 }
 
 /* Makes the input of projections. When it returns, all of it can be read. */
@@ -292,6 +344,7 @@ static const struct input *prepare(struct bn_forward *f, const struct recipe *r,
     bool alone = f->n == 1;
     struct input *in = alone ? &f->own[worker] : &f->shared;
     struct bn_range tokens = {0, 1};
+    if (alone || worker == 0) in->act = r->act;
     if (!alone) tokens = bn_pool_share(f->pool, worker, f->n, 1);
     for (size_t t = tokens.begin; t < tokens.end; t++) prepare_token(f, in, r, t, worker);
     if (!alone) bn_pool_barrier(f->pool, worker);
@@ -304,7 +357,11 @@ static struct recipe recipe_of(const struct bn_layer *layer, enum proj first, en
                                const float *from, size_t from_stride, const float *norm,
                                size_t cols)
 {
-    struct recipe r = {from, from_stride, cols, norm, layer->in_norm[first], false, false};
+    struct recipe r = {.from = from,
+                       .from_stride = from_stride,
+                       .cols = cols,
+                       .norm = norm,
+                       .in_norm = layer->in_norm[first]};
     for (enum proj p = first; p <= last; p++) {
         r.rotated |= layer->proj[p].rotated;
         r.plain |= !layer->proj[p].rotated;
@@ -345,11 +402,11 @@ static void note_work(struct bn_forward *f, const struct bn_matrix *w, struct bn
 }
 
 /* Whether the kernel for many tokens is taken. */
-static bool takes_many(const struct bn_forward *f, const struct bn_gemm *g)
+static bool takes_many(const struct bn_forward *f, const struct bn_gemm *g, enum bn_act_quant act)
 {
     if (f->n < g->many_from) return false;
-    if (f->planes) return g->mul_planes_many != NULL;
-    return f->m->activations == BN_AQ_INT8 && g->mul_i8_many;
+    if (bn_act_planes(act)) return g->mul_planes_many != NULL;
+    return act == BN_AQ_INT8 && g->mul_i8_many;
 }
 
 /* Rows of y[n][rows of w] = a layer's matrix times input. */
@@ -359,7 +416,7 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
     const struct bn_matrix *w = &layer->proj[which];
     const struct face *x = w->rotated ? &in->rotated : &in->plain;
     const struct bn_gemm *g = w->gemm;
-    const bool many = !w->dense && takes_many(f, g);
+    const bool many = !w->dense && takes_many(f, g, in->act);
     const struct bn_gemm_args a = {.y = y,
                                    .y_stride = rows_of(w),
                                    .w = &w->packed,
@@ -370,15 +427,15 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
     bn_prof_mark(f->prof, worker, BN_OP_Q + which);
     note_work(f, w, r, worker);
     if (w->dense) dense_mul(f, y, &w->stored, r, x->h, worker);
-    else if (f->planes) {
+    else if (bn_act_planes(in->act)) {
         struct bn_planes p = {.q = x->q8,
-                              .n_planes = f->planes,
+                              .n_planes = bn_act_planes(in->act),
                               .plane_stride = f->q8_stride,
                               .stride = f->planes * f->q8_stride,
                               .unit = x->unit,
                               .unit_stride = f->units};
         (many ? g->mul_planes_many : g->mul_planes)(&a, &p);
-    } else if (f->m->activations == BN_AQ_INT8) {
+    } else if (in->act == BN_AQ_INT8) {
         struct bn_q8 q = {x->q8, f->q8_stride, x->sum, x->inv};
         (many ? g->mul_i8_many : g->mul_i8)(&a, &q);
     } else g->mul_f32(&a, x->h, f->wide);
@@ -386,9 +443,10 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
 
 /* A few tokens wait for the memory, which is not shared out evenly, so workers help each other; with
  * many tokens a kernel wants its rows together. */
-static void deal(struct bn_forward *f, const struct bn_matrix *w, uint32_t worker)
+static void deal(struct bn_forward *f, const struct bn_matrix *w, const struct input *in,
+                 uint32_t worker)
 {
-    bool whole = f->n >= DEAL_TOKENS || (!w->dense && takes_many(f, w->gemm));
+    bool whole = f->n >= DEAL_TOKENS || (!w->dense && takes_many(f, w->gemm, in->act));
     bn_pool_deal(f->pool, worker, rows_of(w), w->gemm->group_rows, whole);
 }
 
@@ -396,7 +454,7 @@ static void project_all(struct bn_forward *f, float *y, const struct bn_layer *l
                         enum proj which, const struct input *in, uint32_t worker)
 {
     struct bn_range r;
-    deal(f, &layer->proj[which], worker);
+    deal(f, &layer->proj[which], in, worker);
     while (bn_pool_take(f->pool, worker, &r)) project(f, y, layer, which, in, r, worker);
 }
 
@@ -415,17 +473,24 @@ static void project_residual(struct bn_forward *f, const struct bn_layer *layer,
                              const struct input *in, uint32_t worker)
 {
     struct bn_range r;
-    deal(f, &layer->proj[which], worker);
+    deal(f, &layer->proj[which], in, worker);
     while (bn_pool_take(f->pool, worker, &r)) {
         project(f, f->out, layer, which, in, r, worker);
         add_residual(f, r, worker);
     }
 }
 
+/* act(gate) * up where a plan closes gates that are barely open. A NaN is none of them. */
+static void close_gates(float *act, const float *gate, size_t n, float gate_min)
+{
+    for (size_t i = 0; i < n; i++) act[i] = gate[i] <= gate_min ? 0 : act[i];
+}
+
 /* up = act(gate) * up in some rows */
-static void activate(struct bn_forward *f, struct bn_range rows, uint32_t worker)
+static void activate(struct bn_forward *f, uint32_t il, struct bn_range rows, uint32_t worker)
 {
     const struct bn_kernels *k = &f->m->kernels;
+    const struct bn_savings_layer *plan = savings_of(f, il);
     size_t n_ff = f->m->config.n_ff, n = rows.end - rows.begin;
     bn_prof_mark(f->prof, worker, BN_OP_ACT);
     for (size_t t = 0; t < f->n; t++) {
@@ -433,6 +498,7 @@ static void activate(struct bn_forward *f, struct bn_range rows, uint32_t worker
         float *u = f->up + t * n_ff + rows.begin;
         if (f->m->config.act == BN_ACT_RELU2) k->relu2_mul(u, g, u, n);
         else k->silu_mul(u, g, u, n);
+        if (plan && plan->gate_min > 0) close_gates(u, g, n, plan->gate_min);
     }
 }
 
@@ -454,11 +520,11 @@ static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in,
             return;
         in = next_input(f, in, *recipe, layer->in_norm[UP], worker);
     }
-    deal(f, &layer->proj[UP], worker);
+    deal(f, &layer->proj[UP], in, worker);
     while (bn_pool_take(f->pool, worker, &r)) {
         if (!apart) project(f, f->gate, layer, GATE, in, r, worker);
         project(f, f->up, layer, UP, in, r, worker);
-        activate(f, r, worker);
+        activate(f, il, r, worker);
     }
 }
 
@@ -476,20 +542,50 @@ static void note_activity(struct bn_forward *f, uint32_t il, const struct input 
 {
     size_t t = f->n - 1;
     bool int8 = f->m->activations == BN_AQ_INT8;
+    const struct bn_savings_layer *plan = savings_of(f, il);
     bn_prof_mark(f->prof, 0, BN_OP_CHECK);
-    bn_activity_note(&f->activity, il, f->gate + t * f->m->config.n_ff,
+    bn_activity_note(&f->activity, il, f->gate + t * f->m->config.n_ff, plan ? plan->gate_min : 0,
                      int8 ? in->plain.q8 + t * f->q8_stride : NULL, in->plain.h + t * f->wide);
+}
+
+/* Tokens that a worker counts. What one of them prepared for itself is counted by worker 0. */
+static struct bn_range counted(const struct bn_forward *f, uint32_t il, uint32_t worker)
+{
+    if (!f->census || il >= f->m->config.n_layer) return (struct bn_range){0, 0};
+    if (f->n == 1) return (struct bn_range){0, worker == 0};
+    return bn_pool_share(f->pool, worker, f->n, 1);
+}
+
+static void count_input(struct bn_forward *f, uint32_t il, enum bn_savings_input which,
+                        const struct input *in, size_t cols, uint32_t worker)
+{
+    struct bn_range r = counted(f, il, worker);
+    bool int8 = f->m->activations == BN_AQ_INT8;
+    for (size_t t = r.begin; t < r.end; t++)
+        bn_census_row(f->census, worker, il, which, in->plain.h + t * f->wide,
+                      int8 ? in->plain.q8 + t * f->q8_stride : NULL, cols);
+}
+
+static void count_gates(struct bn_forward *f, uint32_t il, uint32_t worker)
+{
+    struct bn_range r = counted(f, il, worker);
+    size_t n_ff = f->m->config.n_ff;
+    for (size_t t = r.begin; t < r.end; t++)
+        bn_census_gate_row(f->census, worker, il, f->gate + t * n_ff, n_ff);
 }
 
 /* ------------------------------------------------------------------ the pass */
 
 /* Attention of a layer: out of x into att. */
-static void attend(struct bn_forward *f, const struct bn_layer *layer, uint32_t worker)
+static void attend(struct bn_forward *f, uint32_t il, uint32_t worker)
 {
+    const struct bn_layer *layer = layer_of(f, il, worker);
     size_t n_embd = f->m->config.n_embd;
     const float *const *ng = layer->in_norm;
     struct recipe r = recipe_of(layer, Q, V, f->x, n_embd, layer->attn_norm, n_embd);
+    r.act = act_of(f, il, BN_IN_MIXER);
     const struct input *in = prepare(f, &r, worker);
+    count_input(f, il, BN_IN_MIXER, in, n_embd, worker);
     project_all(f, f->q, layer, Q, in, worker);
     in = next_input(f, in, r, ng[K], worker);
     project_all(f, f->k, layer, K, in, worker);
@@ -503,12 +599,15 @@ static void attend(struct bn_forward *f, const struct bn_layer *layer, uint32_t 
 }
 
 /* The same of a layer with a delta net. */
-static void mix_delta(struct bn_forward *f, const struct bn_layer *layer, uint32_t worker)
+static void mix_delta(struct bn_forward *f, uint32_t il, uint32_t worker)
 {
+    const struct bn_layer *layer = layer_of(f, il, worker);
     size_t n_embd = f->m->config.n_embd;
     struct recipe r =
         recipe_of(layer, DELTA_QKV, DELTA_BETA, f->x, n_embd, layer->attn_norm, n_embd);
+    r.act = act_of(f, il, BN_IN_MIXER);
     const struct input *in = prepare(f, &r, worker);
+    count_input(f, il, BN_IN_MIXER, in, n_embd, worker);
     project_all(f, f->qkv, layer, DELTA_QKV, in, worker);
     project_all(f, f->z, layer, DELTA_Z, in, worker);
     project_all(f, f->alpha, layer, DELTA_ALPHA, in, worker);
@@ -533,20 +632,31 @@ static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
     size_t n_embd = f->m->config.n_embd, n_ff = f->m->config.n_ff;
     enum proj last = layer->is_delta ? DELTA_OUT : O;
     size_t mixed = layer->is_delta ? bn_delta_value_width(&f->m->config.delta) : f->q_dim;
+    const struct bn_savings_layer *plan = savings_of(f, il);
 
     bn_prof_row(f->prof, worker, il + 1);
-    if (layer->is_delta) mix_delta(f, layer, worker);
-    else attend(f, layer, worker);
+    if (layer->is_delta) mix_delta(f, il, worker);
+    else attend(f, il, worker);
     bn_pool_barrier(f->pool, worker);
     struct recipe r = recipe_of(layer, last, last, f->att, f->mix_dim, layer->attn_sub_norm, mixed);
-    project_residual(f, layer, last, prepare(f, &r, worker), worker);
+    r.act = act_of(f, il, BN_IN_MIXER_OUT);
+    const struct input *in = prepare(f, &r, worker);
+    count_input(f, il, BN_IN_MIXER_OUT, in, mixed, worker);
+    project_residual(f, layer, last, in, worker);
     bn_pool_barrier(f->pool, worker);
 
     r = recipe_of(layer, GATE, UP, f->x, n_embd, layer->ffn_norm, n_embd);
-    gated_up(f, il, prepare(f, &r, worker), &r, worker);
+    r.act = act_of(f, il, BN_IN_GATE_UP);
+    in = prepare(f, &r, worker);
+    count_input(f, il, BN_IN_GATE_UP, in, n_embd, worker);
+    gated_up(f, il, in, &r, worker);
     bn_pool_barrier(f->pool, worker);
+    count_gates(f, il, worker);
     r = recipe_of(layer, DOWN, DOWN, f->up, n_ff, layer->ffn_sub_norm, n_ff);
-    const struct input *in = prepare(f, &r, worker);
+    r.act = act_of(f, il, BN_IN_DOWN);
+    r.codes_zero = plan ? plan->down_codes : 0;
+    in = prepare(f, &r, worker);
+    count_input(f, il, BN_IN_DOWN, in, n_ff, worker);
     if (f->activity.due && worker == 0) note_activity(f, il, in);
     project_down(f, il, in, worker);
     bn_pool_barrier(f->pool, worker);
@@ -590,8 +700,9 @@ static void walk_draft(void *arg, uint32_t worker)
     }
     bn_pool_barrier(f->pool, worker);
     struct recipe recipe = recipe_of(layer, MTP_IN, MTP_IN, f->draft, 2 * n_embd, NULL, 2 * n_embd);
+    recipe.act = f->m->activations;
     const struct input *in = prepare(f, &recipe, worker);
-    deal(f, &layer->proj[MTP_IN], worker);
+    deal(f, &layer->proj[MTP_IN], in, worker);
     while (bn_pool_take(f->pool, worker, &r)) project(f, f->x, layer, MTP_IN, in, r, worker);
     bn_pool_barrier(f->pool, worker);
     walk_layer(f, c->n_layer, worker);

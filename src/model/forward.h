@@ -5,11 +5,13 @@
 #ifndef BN_MODEL_FORWARD_H
 #define BN_MODEL_FORWARD_H
 
+#include "model/census.h"
 #include "model/ffn/activity.h"
 #include "model/ffn/ffn.h"
 #include "model/head/head.h"
 #include "model/attention/kv.h"
 #include "model/model.h"
+#include "model/savings.h"
 
 /* One token to compute. Tokens of one sequence stand together, in order of position; a token sees
  * those of its own sequence that stand before it in the batch or were computed earlier. */
@@ -31,9 +33,10 @@ struct bn_forward_options {
     uint32_t max_tokens;            /* of a batch */
     struct bn_head_options head;
     enum bn_ffn_mode ffn;
+    const struct bn_savings *savings; /* the plan; NULL: none */
 };
 
-/* The model, pool, cache and states must outlive it. */
+/* The model, pool, cache, states and plan must outlive it. */
 bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
                               struct bn_pool *pool, const struct bn_forward_options *o,
                               struct bn_backing *how, bitnet_error *err);
@@ -42,6 +45,10 @@ size_t bn_forward_bytes(const struct bn_forward *f);
 const struct bn_head *bn_forward_head(const struct bn_forward *f);
 const struct bn_ffn *bn_forward_ffn(const struct bn_forward *f);
 const struct bn_activity *bn_forward_activity(const struct bn_forward *f);
+
+/* From now on all inputs of matrices are counted; of the layers, not of those that draft. */
+bitnet_status bn_forward_watch(struct bn_forward *f, bitnet_error *err);
+const struct bn_census *bn_forward_census(const struct bn_forward *f); /* NULL: not watched */
 
 /* Computes the batch; n <= max_tokens. logits: [tokens that want some][n_vocab], in batch order; may
  * be NULL if nobody does. Where only the best are wanted, the others may be -infinity

@@ -4,6 +4,7 @@
 #include "model/image/cache.h"
 #include "model/ffn/ffn.h"
 #include "model/head/head.h"
+#include "model/savings.h"
 
 #include "base/threads/bandwidth.h"
 #include "base/switch.h"
@@ -58,6 +59,7 @@ static bitnet_status choose_activations(struct bn_model *m, const char *name, bi
     bool by_default = !name || strcmp(name, "auto") == 0;
     bool floats = m->config.act_quant == BN_AQ_F32;
     *a = m->config.act_quant;
+    m->activations_given = !by_default;
     if (by_default && !floats) return BITNET_OK;
     if (by_default || strcmp(name, "int16") == 0) *a = BN_AQ_INT16_GROUPS;
     else if (strcmp(name, "int8") == 0) *a = floats ? BN_AQ_INT8_GROUPS : BN_AQ_INT8;
@@ -226,17 +228,58 @@ static bitnet_status load_weights(struct bn_model *m, const bitnet_model_options
     return bn_replicas_make(m, pool, err);
 }
 
+/* A plan that came with the file and does not fit it is no reason not to run the model: the file may
+ * have been converted since, or be of a later version. */
+static bitnet_status leave_plan_aside(struct bn_model *m, bitnet_status why,
+                                      const bitnet_error *err)
+{
+    if (why == BITNET_OK || why == BITNET_E_NOMEM) return why;
+    bn_buf_printf(&m->note, "%sThe plan in the model's file is left aside: %s.",
+                  m->note.len ? " " : "", err->text);
+    free(m->savings);
+    m->savings = NULL;
+    return BITNET_OK;
+}
+
+static bitnet_status open_plan(struct bn_model *m, const char *plan, bitnet_error *err)
+{
+    bitnet_error why = {0};
+    if (plan) return bn_savings_open(&m->savings, m, plan, err);
+    bitnet_status s = leave_plan_aside(m, bn_savings_open(&m->savings, m, NULL, &why), &why);
+    return s == BITNET_OK ? s : bn_fail(err, s, "%s", why.text);
+}
+
+/* Once the weights are there: is it for this model? */
+static bitnet_status settle_plan(struct bn_model *m, bitnet_error *err)
+{
+    char text[160];
+    bitnet_error why = {0};
+    if (!m->savings) return BITNET_OK;
+    bitnet_status s = bn_savings_check(m->savings, m, &why);
+    if (s != BITNET_OK && m->savings->baked) return leave_plan_aside(m, s, &why);
+    if (s != BITNET_OK) return bn_fail(err, s, "%s", why.text);
+    bn_savings_describe(text, sizeof text, m->savings, m);
+    bn_buf_printf(&m->note, "%sThe plan %s is on and saves: %s%s.", m->note.len ? " " : "",
+                  m->savings->baked ? "in the model's file" : "that was given", text,
+                  m->savings->baked ? " (--plan off: without)" : "");
+    return BITNET_OK;
+}
+
 static bitnet_status open_weights(struct bn_model *m, const bitnet_model_options *o,
                                   enum bn_head_mode head, enum bn_ffn_mode ffn, bitnet_error *err)
 {
     BN_TRY(bn_config_read(&m->config, &m->source, &m->note, err));
     BN_TRY(choose_activations(m, o->activations, err));
+    BN_TRY(open_plan(m, o->plan, err));
+    head = bn_savings_head(m->savings, head);
     struct bn_pool *pool;
     BN_TRY(open_pool(&pool, m, o->threads, err));
     bitnet_status s = choose_layout(m, o->layout, bn_pool_threads(pool), err);
     if (s == BITNET_OK) s = load_weights(m, o, pool, head, ffn, err);
     if (s == BITNET_OK) m->near_bytes = bn_place_near(m, pool);
     bn_pool_close(pool);
+    if (s == BITNET_OK) s = bn_model_checksum(&m->checksum, m, err);
+    if (s == BITNET_OK) s = settle_plan(m, err);
     if (s == BITNET_OK) s = bn_source_fetch_end(&m->source, err);
     if (s == BITNET_OK) s = bn_memory_settle(m, err);
     if (s != BITNET_OK) return s;
@@ -316,6 +359,7 @@ void bn_model_close(struct bn_model *m)
     bn_numa_close(m->numa);
     bn_buf_free(&m->note);
     bn_source_close(&m->source);
+    free(m->savings);
     free(m);
 }
 

@@ -95,6 +95,8 @@ struct bn_image {
     struct bn_image_check *check;
 };
 
+struct bn_savings;
+
 struct bn_model {
     struct bn_source source;   /* mappings stay open: dense tensors live there */
     struct bn_backing backing; /* of the slab and the head's copy; how engines have theirs */
@@ -102,6 +104,7 @@ struct bn_model {
     struct bn_config config;
     enum bn_act_quant activations; /* as linear layers take them here; the config says how the model
                                     * was trained */
+    bool activations_given;        /* by the caller: a plan has no say in them */
     struct bn_kernels kernels;
     const struct bn_gemm *gemm;        /* the layout wanted; what it cannot hold is in gemm_t2 */
     const struct bn_gemm *gemm_binary; /* the same for matrices of -1 and +1 only */
@@ -132,12 +135,15 @@ struct bn_model {
     const char *weight_type;            /* of the projections, "mixed" if not one */
     const char *layout;                 /* of the packed matrices, "mixed" if not one, "" if none */
     uint64_t n_params, n_params_ternary, packed_bytes, load_ns;
+    struct bn_savings *savings; /* the plan of its engines where they have none; NULL: none */
+    uint64_t checksum;          /* of what a plan is for (savings.h) */
 };
 
 /* Bytes, whole cache lines. 4096 is worth a third of the speed from DRAM. */
 enum { BN_PREFETCH_DEFAULT = 4096, BN_PREFETCH_MAX = 64 << 10 };
 
-enum bn_head_mode { BN_HEAD_AUTO, BN_HEAD_EXACT, BN_HEAD_SCREENED, BN_HEAD_INT8 };
+/* PLAN: as the plan says, else EXACT; never left when a model or engine is open */
+enum bn_head_mode { BN_HEAD_AUTO, BN_HEAD_EXACT, BN_HEAD_SCREENED, BN_HEAD_INT8, BN_HEAD_PLAN };
 enum bn_ffn_mode { BN_FFN_AUTO, BN_FFN_DENSE, BN_FFN_SKIP };
 
 /* path: NULL for the embedded model. The options are whole, and every member counts but size. */

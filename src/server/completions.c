@@ -132,24 +132,31 @@ static void take_end(struct prompt_task *p, struct choice *choice, const bitnet_
     }
 }
 
+/* What the client will be told. */
+static void gather(struct prompt_task *p, const bitnet_event *e)
+{
+    struct completion *c = p->c;
+    size_t i = (size_t)(p - c->tasks);
+    bitnet_error err = {0};
+    if (!c->x.request || c->failed_with) return;
+    bitnet_status s = c->stream ? openai_stream_take(c->stream, i, e, &err)
+                                : openai_reply_take(&c->reply, i, e, &err);
+    if (s != BITNET_OK) fail(c, 500, NULL, &err);
+}
+
 static void take(struct worker_task *t, const bitnet_event *e)
 {
     struct prompt_task *p = (struct prompt_task *)t;
     struct completion *c = p->c;
     struct choice *choice = choice_of(p, e->choice);
-    size_t i = (size_t)(p - c->tasks);
     if (!choice->began) c->x.s->n_running++;
     choice->began = true;
-    if (e->token < 0 && e->finish == BITNET_FINISH_NONE) return;
+    bool reading = e->token < 0 && e->finish == BITNET_FINISH_NONE;
+    if (!reading || e->n_scored) gather(p, e);
+    if (reading) return; /* what was read is told with the first token */
     choice->fresh |= e->token >= 0;
     choice->result.n_generated = e->n_generated;
     choice->result.n_cached = e->n_cached;
-    if (c->x.request && !c->failed_with) {
-        bitnet_error err = {0};
-        bitnet_status s = c->stream ? openai_stream_take(c->stream, i, e, &err)
-                                    : openai_reply_take(&c->reply, i, e, &err);
-        if (s != BITNET_OK) fail(c, 500, NULL, &err);
-    }
     if (e->finish != BITNET_FINISH_NONE) take_end(p, choice, e);
     list_fresh(c);
 }

@@ -53,13 +53,13 @@ static struct bn_json *engine_props(const struct server *s)
 {
     const bitnet_engine_info *e = &s->engine;
     return bn_json_pack(
-        "{s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "threads",
+        "{s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "threads",
         (int64_t)e->threads, "ctx_tokens", (int64_t)e->ctx_tokens, "max_seqs", (int64_t)e->max_seqs,
         "max_batch_tokens", (int64_t)e->max_batch_tokens, "kv_type", e->kv.type, "kv_type_v",
-        e->kv.type_v, "head", e->head.type, "ffn", e->ffn.type, "kv_bytes", (int64_t)e->kv.bytes,
-        "scratch_bytes", (int64_t)e->scratch_bytes, "state_bytes", (int64_t)e->states.bytes,
-        "state_seq_bytes", (int64_t)e->states.seq_bytes, "state_snapshots",
-        (int64_t)e->states.snapshots);
+        e->kv.type_v, "head", e->head.type, "ffn", e->ffn.type, "plan", e->plan.from, "kv_bytes",
+        (int64_t)e->kv.bytes, "scratch_bytes", (int64_t)e->scratch_bytes, "state_bytes",
+        (int64_t)e->states.bytes, "state_seq_bytes", (int64_t)e->states.seq_bytes,
+        "state_snapshots", (int64_t)e->states.snapshots);
 }
 
 /* What a request gets that says nothing: asked of the reader of requests itself. */

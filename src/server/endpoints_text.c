@@ -61,8 +61,21 @@ static bitnet_status list_tokens(struct bn_json *list, const bitnet_model *m, co
     return BITNET_OK;
 }
 
-static bitnet_status tokenize(struct bn_json **out, const struct server *s, struct bn_json *body,
-                              bitnet_error *err)
+static bitnet_status encode_member(int32_t **ids, size_t *n, const struct server *s,
+                                   const struct bn_json *text, const char *key, uint32_t flags,
+                                   bitnet_error *err)
+{
+    if (!bn_json_is_string(text))
+        return bn_fail(err, BITNET_E_ARG, "the request has no '%s', a string", key);
+    if (bn_json_bytes(text) > TEXT_MAX_BYTES)
+        return bn_fail(err, BITNET_E_LIMIT, "'%s' has %zu bytes; at most %d are possible", key,
+                       bn_json_bytes(text), TEXT_MAX_BYTES);
+    return tokens_encode(ids, n, s->m, bn_json_text(text), bn_json_bytes(text), flags, err);
+}
+
+/* In the words of llama.cpp. */
+static bitnet_status tokenize_content(struct bn_json **out, const struct server *s,
+                                      struct bn_json *body, bitnet_error *err)
 {
     static const char *const known[] = {"content",       "text",        "add_special",
                                         "parse_special", "with_pieces", NULL};
@@ -73,22 +86,61 @@ static bitnet_status tokenize(struct bn_json **out, const struct server *s, stru
     BN_TRY(bn_json_read_bool(&add_special, body, "add_special", "body", err));
     BN_TRY(bn_json_read_bool(&parse_special, body, "parse_special", "body", err));
     BN_TRY(bn_json_read_bool(&with_pieces, body, "with_pieces", "body", err));
-    if (!bn_json_is_string(text))
-        return bn_fail(err, BITNET_E_ARG, "the request has no 'content', a string");
-    if (bn_json_bytes(text) > TEXT_MAX_BYTES)
-        return bn_fail(err, BITNET_E_LIMIT, "'content' has %zu bytes; at most %d are possible",
-                       bn_json_bytes(text), TEXT_MAX_BYTES);
     uint32_t flags =
         (add_special ? BITNET_TOK_BOS_AUTO : 0u) | (parse_special ? BITNET_TOK_SPECIAL : 0u);
     int32_t *ids;
     size_t n;
-    BN_TRY(tokens_encode(&ids, &n, s->m, bn_json_text(text), bn_json_bytes(text), flags, err));
+    BN_TRY(encode_member(&ids, &n, s, text, "content", flags, err));
     struct bn_json *list = bn_json_array();
     bitnet_status status = list_tokens(list, s->m, ids, n, with_pieces, err);
     free(ids);
     if (status == BITNET_OK) *out = bn_json_pack("{s:o}", "tokens", list);
     else bn_json_free(list);
     return status;
+}
+
+/* As the vocabulary writes it. */
+static struct bn_json *token_json(const bitnet_model *m, int32_t id)
+{
+    const char *text = bitnet_token_text(m, id);
+    return text ? openai_text(text, strlen(text)) : bn_json_null();
+}
+
+static struct bn_json *token_texts(const bitnet_model *m, const int32_t *ids, size_t n)
+{
+    struct bn_json *list = bn_json_array();
+    for (size_t i = 0; i < n; i++) bn_json_append(list, token_json(m, ids[i]));
+    return list;
+}
+
+/* In the words of vLLM. */
+static bitnet_status tokenize_prompt(struct bn_json **out, const struct server *s,
+                                     struct bn_json *body, bitnet_error *err)
+{
+    static const char *const known[] = {"prompt", "model", "add_special_tokens",
+                                        "return_token_strs", NULL};
+    bool add_special = true, texts = false;
+    BN_TRY(openai_check_members(body, known, "the body", err));
+    BN_TRY(bn_json_read_bool(&add_special, body, "add_special_tokens", "body", err));
+    BN_TRY(bn_json_read_bool(&texts, body, "return_token_strs", "body", err));
+    uint32_t flags = BITNET_TOK_SPECIAL | (add_special ? BITNET_TOK_BOS_AUTO : 0u);
+    int32_t *ids;
+    size_t n;
+    BN_TRY(encode_member(&ids, &n, s, bn_json_get(body, "prompt"), "prompt", flags, err));
+    struct bn_json *list = bn_json_array();
+    for (size_t i = 0; i < n; i++) bn_json_append(list, bn_json_int(ids[i]));
+    *out = bn_json_pack("{s:I, s:I, s:o, s:o}", "count", (int64_t)n, "max_model_len",
+                        (int64_t)s->engine.ctx_tokens, "tokens", list, "token_strs",
+                        texts ? token_texts(s->m, ids, n) : bn_json_null());
+    free(ids);
+    return BITNET_OK;
+}
+
+static bitnet_status tokenize(struct bn_json **out, const struct server *s, struct bn_json *body,
+                              bitnet_error *err)
+{
+    bool prompt = bn_json_get(body, "prompt") != NULL;
+    return (prompt ? tokenize_prompt : tokenize_content)(out, s, body, err);
 }
 
 void serve_tokenize(struct exchange *x) { serve_made(x, tokenize); }
@@ -98,7 +150,7 @@ void serve_tokenize(struct exchange *x) { serve_made(x, tokenize); }
 static bitnet_status detokenize(struct bn_json **out, const struct server *s, struct bn_json *body,
                                 bitnet_error *err)
 {
-    static const char *const known[] = {"tokens", NULL};
+    static const char *const known[] = {"tokens", "model", NULL};
     const struct bn_json *list = bn_json_get(body, "tokens");
     BN_TRY(openai_check_members(body, known, "the body", err));
     int32_t *ids;
@@ -108,12 +160,48 @@ static bitnet_status detokenize(struct bn_json **out, const struct server *s, st
     bitnet_status status = tokens_decode(&text, &n_text, s->m, ids, n, BITNET_TOK_SPECIAL, err);
     free(ids);
     if (status != BITNET_OK) return status;
-    *out = bn_json_pack("{s:o}", "content", openai_text(text, n_text));
+    struct bn_json *shown = openai_text(text, n_text);
+    *out = bn_json_pack("{s:O, s:O}", "content", shown, "prompt", shown);
+    bn_json_free(shown);
     free(text);
     return BITNET_OK;
 }
 
 void serve_detokenize(struct exchange *x) { serve_made(x, detokenize); }
+
+/* ------------------------------------------------------------------ tokenizer_info */
+
+/* Does a text begin with a token that it does not contain? */
+static bitnet_status adds_bos(bool *out, const bitnet_model *m, bitnet_error *err)
+{
+    int32_t *ids;
+    size_t n;
+    BN_TRY(tokens_encode(&ids, &n, m, "", 0, BITNET_TOK_BOS_AUTO, err));
+    *out = n > 0 && ids[0] == bitnet_token_bos(m);
+    free(ids);
+    return BITNET_OK;
+}
+
+/* Members of Hugging Face's tokenizer_config.json. */
+void serve_tokenizer_info(struct exchange *x)
+{
+    const struct server *s = x->s;
+    const char *chat = s->template_text && *s->template_text ? s->template_text : NULL;
+    bitnet_error err = {0};
+    bool bos;
+    if (adds_bos(&bos, s->m, &err) != BITNET_OK) {
+        exchange_fail(x, &err, NULL, NULL);
+        return;
+    }
+    exchange_reply_json(
+        x, 200,
+        bn_json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:s?}", "tokenizer_class", "bitnet",
+                     "bos_token", token_json(s->m, bitnet_token_bos(s->m)), "eos_token",
+                     token_json(s->m, bitnet_token_eos(s->m)), "pad_token",
+                     token_json(s->m, bitnet_token_pad(s->m)), "add_bos_token", bn_json_bool(bos),
+                     "vocab_size", (int64_t)s->model.shape.n_vocab, "model_max_length",
+                     (int64_t)s->engine.ctx_tokens, "chat_template", chat));
+}
 
 /* ------------------------------------------------------------------ apply-template */
 

@@ -19,6 +19,7 @@ static const struct route routes[] = {
     {"/v1/models/", ROUTE_GET | ROUTE_BARE | ROUTE_BELOW, serve_model},
     {"/tokenize", ROUTE_POST, serve_tokenize},
     {"/detokenize", ROUTE_POST, serve_detokenize},
+    {"/tokenizer_info", ROUTE_GET, serve_tokenizer_info},
     {"/apply-template", ROUTE_POST, serve_apply_template},
     {"/props", ROUTE_GET, serve_props},
     {"/health", ROUTE_GET | ROUTE_PUBLIC, serve_health},

@@ -136,6 +136,7 @@ void serve_metrics_json(struct exchange *x);
 void serve_page(struct exchange *x);
 void serve_tokenize(struct exchange *x);
 void serve_detokenize(struct exchange *x);
+void serve_tokenizer_info(struct exchange *x);
 void serve_apply_template(struct exchange *x);
 
 /* After the worker has delivered: passes on what came for completions. */

@@ -197,7 +197,8 @@ def test_interface(root, build, so):
     cases = [
         ("the interface is the recorded one", header, False),
         ("a member at the end is noticed, to be recorded",
-         replaced(header, "    uint32_t random_kv;\n};", "    uint32_t random_kv;\n    uint64_t planted;\n};"), True),
+         replaced(header, "    bitnet_kv_type kv_type_otherwise;\n    uint32_t reserved_word;\n};",
+                  "    bitnet_kv_type kv_type_otherwise;\n    uint32_t reserved_word;\n    uint64_t planted;\n};"), True),
         ("a member in the middle is noticed", replaced(header, "    uint32_t kv_tokens;\n",
                                                        "    uint32_t kv_tokens;\n    uint64_t planted;\n"), True),
         ("two members in the other order are noticed",

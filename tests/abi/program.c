@@ -133,10 +133,21 @@ static void embed(bitnet_engine *e, const int32_t *ids, size_t n, uint32_t n_emb
     free(out);
 }
 
+/* A base that knows nothing: all tokens are alike. */
+static void even(void *user, size_t row, double *out)
+{
+    const bitnet_model_info *info = user;
+    (void)row;
+    for (uint32_t i = 0; i < info->shape.n_vocab; i++) out[i] = -8;
+}
+
 static void measure(bitnet_engine *e, const bitnet_model *m, const int32_t *ids, size_t n)
 {
     NEW(bitnet_ppl_options, how);
     NEW(bitnet_ppl_result, ppl);
+    NEW(bitnet_compare_options, compare);
+    NEW(bitnet_divergence, apart);
+    NEW(bitnet_model_info, model);
     NEW(bitnet_health, health);
     NEW(bitnet_kv_health, kv);
     NEW(bitnet_ffn_layer, layer);
@@ -148,6 +159,12 @@ static void measure(bitnet_engine *e, const bitnet_model *m, const int32_t *ids,
     NEW(bitnet_kernel_case, timed);
     REFUSED(how, bitnet_perplexity(e, ids, n, how, ppl, NULL));
     TRY(bitnet_perplexity(e, ids, n, how, ppl, &err));
+    compare->ctx_tokens = 4;
+    compare->base = even;
+    compare->base_user = model;
+    TRY(bitnet_model_get_info(m, model));
+    REFUSED(compare, bitnet_compare(NULL, e, ids, n, compare, apart, NULL));
+    TRY(bitnet_compare(NULL, e, ids, n, compare, apart, &err));
     TRY(bitnet_engine_health(e, health));
     TRY(bitnet_engine_kv_health(e, 0, kv, &err));
     TRY(bitnet_engine_scrub(e, 1 << 20, scrub, &err));
@@ -160,12 +177,13 @@ static void measure(bitnet_engine *e, const bitnet_model *m, const int32_t *ids,
     TRY(bitnet_kernel_timer_open(&t, m, NULL, &err));
     need(bitnet_kernel_timer_case(t, 0, timed), "no case");
     printf("measured: %.9g, %llu choices, %llu rows, %g, %llu bytes, %s %s, %llu workers, %s, %s, "
-           "%s\n",
+           "%s, %.9g\n",
            ppl->perplexity, (unsigned long long)health->choices, (unsigned long long)kv->rows,
            kv->values.max_abs, (unsigned long long)scrub->pass_bytes, entry->op, entry->kind,
-           (unsigned long long)profile->workers, span->op, kernel->op, timed->op);
+           (unsigned long long)profile->workers, span->op, kernel->op, timed->op, apart->kl_mean);
     bitnet_kernel_timer_close(t);
     NOTHING_MORE(ppl);
+    NOTHING_MORE(apart);
     NOTHING_MORE(health);
     NOTHING_MORE(kv);
     NOTHING_MORE(layer);

@@ -84,6 +84,14 @@ def batch(folder):
     return Case("batch", "batch", "-i", lines, "-o", "-", "-t", "1", "--no-cache", "--chat-template", "chatml")
 
 
+def calibrate(folder, model):
+    text, out = folder / "text.txt", folder / "plan"
+    text.write_text("Once upon a time there was a dog. " * 80)
+    return Case("calibrate", "calibrate", model, "--dataset", text, "--calibration-samples", "8", "--sample-tokens", "16",
+                "--kl-budget", "0.05", "--savings", "codes", "--curve", "0.1", "--output-dir", out, "--force", "-t", "1",
+                "--no-cache", file=out / "plan.json", read=lambda file: json.loads(file.read_text())["layers"])
+
+
 def cases(bitnet, folder, data):
     small, made = fail_alloc.small_folder(data, folder / "small"), folder / "made.gguf"
     gguf = data.parents[1] / "models" / "stories-31m.gguf"
@@ -105,6 +113,7 @@ def cases(bitnet, folder, data):
         Case("run a GGUF, no mmap", "run", gguf, *text, "--no-mmap"),
         Case("logits of a folder", "logits", small, "--ids", "1,2,3", "-o", "-", "-t", "1"),
         Case("tokenize by a folder", "tokenize", small, "--json", stdin="Tell me é".encode()),
+        calibrate(folder, small),
         Case("convert a folder", "convert", small, made, file=made),
         Case("convert a folder, packed", "convert", small, made, "--packed", "-t", "1", file=made, read=logits),
     ]

@@ -105,9 +105,9 @@ int main(int argc, char **argv)
     r.draft = calloc(r.n, r.n_vocab * sizeof *r.draft);
     if (!m->config.n_mtp || !r.n || !out || !r.main || !r.draft) return 1;
     if (bn_pool_open(&pool, 2, &err) ||
-        bn_kv_open(&kv, &m->config, BITNET_KV_F32, BITNET_KV_F32, bn_kv_pages_for(MAX_IDS), NULL,
-                   &err) ||
-        bn_states_open(&states, &m->config, false, 1, 0, NULL, &err) ||
+        bn_kv_open_uniform(&kv, &m->config, (struct bn_kv_types){BITNET_KV_F32, BITNET_KV_F32},
+                           bn_kv_pages_for(MAX_IDS), NULL, &err) ||
+        bn_states_open(&states, &m->config, NULL, 1, 0, NULL, &err) ||
         !bn_state_open(&state, &states, 0) || !bn_kv_seq_open(&r.seq, &kv, MAX_IDS) ||
         !bn_kv_reserve(&kv, &r.seq, MAX_IDS) || bn_forward_open(&r.f, m, pool, &fo, NULL, &err))
         return fprintf(stderr, "%s\n", err.text), 1;

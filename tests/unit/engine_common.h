@@ -9,13 +9,16 @@
 
 #include "engine_model.h"
 
-enum { ANSWER_TOKENS = 80, ANSWER_TOP = 5, ANSWER_TEXT = 1024 };
+enum { ANSWER_TOKENS = 80, ANSWER_TOP = 5, ANSWER_TEXT = 1024, ANSWER_PROMPT = 256 };
 
 /* All that a choice of a request has said. Compared with memcmp: cleared before use. */
 struct choice {
     int32_t tokens[ANSWER_TOKENS];
     float logprobs[ANSWER_TOKENS];
     bitnet_logprob top[ANSWER_TOKENS][ANSWER_TOP];
+    /* of the prompt, if it was asked for: token 1 is the first */
+    bitnet_logprob scored[ANSWER_PROMPT][1 + ANSWER_TOP];
+    uint32_t n_scored;
     uint32_t n, n_finished;
     bitnet_finish finish;
     char text[ANSWER_TEXT];
@@ -62,6 +65,12 @@ static inline void take_event(struct choice *a, const bitnet_event *ev)
         if (ev->n_top) memcpy(a->top[a->n], ev->top, ev->n_top * sizeof *ev->top);
         a->n++;
         assert_int_equal(ev->n_generated, a->n);
+    }
+    assert_true(a->n_scored + ev->n_scored < ANSWER_PROMPT && ev->n_top_scored <= ANSWER_TOP);
+    for (size_t i = 0; i < ev->n_scored; i++) {
+        const bitnet_logprob *one = ev->scored + i * (1 + ev->n_top_scored);
+        assert_int_equal(ev->scored_from + i, ++a->n_scored); /* none twice, none left out */
+        memcpy(a->scored[a->n_scored], one, (1 + ev->n_top_scored) * sizeof *one);
     }
     assert_true(a->text_bytes + ev->text_bytes <= ANSWER_TEXT);
     memcpy(a->text + a->text_bytes, ev->text, ev->text_bytes);

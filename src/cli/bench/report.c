@@ -164,6 +164,7 @@ static struct bn_json *json_settings(const struct bench *b)
     set_int(o, "repeat", s->repeat);
     set_int(o, "seed", s->seed);
     set_text(o, "tuned", s->tuned);
+    set_text(o, "plan", b->single_info.plan.from ? b->single_info.plan.from : "");
     return o;
 }
 

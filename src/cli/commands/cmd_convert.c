@@ -10,7 +10,7 @@
 #include "cli/commands/output_model.h"
 
 struct convert_config {
-    const char *type, *head_type, *name, *i2s_layout, *layout, *backend;
+    const char *type, *head_type, *name, *i2s_layout, *layout, *backend, *plan;
     uint32_t threads;
     bool allow_scale_rounding, force, json, packed;
 };
@@ -71,6 +71,13 @@ static const struct opt table[] = {
      .initial = "0",
      .min = 0,
      .max = 512},
+    {.kind = OPT_STR,
+     .name = "plan",
+     .metavar = "FILE",
+     .help = "put this plan of 'bitnet calibrate' into OUT, which is then run by it; auto: the one "
+             "in IN, if any; off: none",
+     .offset = AT(plan),
+     .initial = "auto"},
     {.kind = OPT_FLAG, .name = "force", .help = "replace OUT if it exists", .offset = AT(force)},
     {.kind = OPT_FLAG, .name = "json", .help = "print the summary as JSON", .offset = AT(json)},
     {.kind = OPT_END},
@@ -99,6 +106,7 @@ static int run(void *config, const struct arg_words *words)
     o.layout = c->layout;
     o.backend = c->backend;
     o.threads = c->threads;
+    o.plan = strcmp(c->plan, "auto") == 0 ? NULL : c->plan;
     o.progress = term_progress_show;
     o.progress_user = &bar;
     uint64_t start_ns = bn_now_ns();

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_BYTES = 4096, TASKS_MAX = 64, MAX_SEQS = 64, CTX_DEFAULT = 4096, KL_CTX = 512 };
+enum { TASKS_MAX = 64, MAX_SEQS = 64, CTX_DEFAULT = 4096, KL_CTX = 512 };
 
 struct eval_config {
     struct model_opts model;
@@ -42,14 +42,7 @@ static const struct opt tasks_table[] = {
      .name = "list",
      .help = "list the tasks and their data files",
      .offset = AT(list)},
-    {.kind = OPT_STR,
-     .name = "data",
-     .metavar = "DIR",
-     .help = "where the tasks' data files are; auto: bitnet/eval in $XDG_DATA_HOME or "
-             "~/.local/share",
-     .offset = AT(data),
-     .initial = "auto",
-     .env = "BITNET_EVAL_DATA"},
+    DATA_FOLDER_OPT(AT(data), "tasks' data files"),
     {.kind = OPT_LIST,
      .name = "file",
      .metavar = "FILE",
@@ -184,19 +177,9 @@ static uint32_t context_of(const struct eval_config *c, const bitnet_model *m, u
 
 /* ------------------------------------------------------------------ which tasks */
 
-static bool data_folder(char out[PATH_BYTES], const char *typed)
-{
-    char folder[PATH_BYTES];
-    int n = -1;
-    if (strcmp(typed, "auto") != 0) n = snprintf(out, PATH_BYTES, "%s", typed);
-    else if (user_folder(folder, sizeof folder, "XDG_DATA_HOME", ".local/share"))
-        n = snprintf(out, PATH_BYTES, "%s/eval", folder);
-    return n > 0 && n < PATH_BYTES;
-}
-
 static int list_tasks(const struct eval_config *c)
 {
-    char folder[PATH_BYTES];
+    char folder[DATA_PATH_BYTES];
     bool known = data_folder(folder, c->data);
     printf("Data files are looked for in %s\n\n", known ? folder : "no folder: give --data DIR");
     for (const struct eval_task *t = eval_tasks; t->name; t++) {
@@ -348,7 +331,7 @@ static int finish_report(struct bn_json *report, struct outputs *out, const stru
 
 static int run_tasks(struct eval_config *c, const char *model)
 {
-    char folder[PATH_BYTES] = "", *names = c->tasks ? strdup(c->tasks) : NULL;
+    char folder[DATA_PATH_BYTES] = "", *names = c->tasks ? strdup(c->tasks) : NULL;
     struct job jobs[TASKS_MAX + 8];
     size_t n = 0;
     if (c->tasks && !data_folder(folder, c->data))
@@ -381,23 +364,23 @@ static int run_tasks(struct eval_config *c, const char *model)
 
 /* ------------------------------------------------------------------ divergence */
 
-static int print_kl(const struct kl_result *r, const struct eval_config *c, uint32_t ctx)
+static int print_kl(const bitnet_divergence *r, const struct eval_config *c, uint32_t ctx)
 {
     if (c->json)
         return term_print_json(bn_json_pack(
             "{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "positions",
-            (int64_t)r->n, "ctx", (int64_t)ctx, "kl_mean", r->mean, "kl_stderr", r->mean_error,
-            "kl_median", r->median, "kl_p99", r->p99, "kl_max", r->most, "top1_agreement",
-            r->same_top, "top1_stderr", r->same_top_error, "perplexity_a", r->ppl_a, "perplexity_b",
-            r->ppl_b, "perplexity_ratio", r->ppl_ratio, "perplexity_ratio_stderr",
-            r->ppl_ratio_error, "seconds", (double)r->ns / 1e9));
+            (int64_t)r->n_positions, "ctx", (int64_t)ctx, "kl_mean", r->kl_mean, "kl_stderr",
+            r->kl_mean_error, "kl_median", r->kl_median, "kl_p99", r->kl_p99, "kl_max", r->kl_max,
+            "top1_agreement", r->same_top, "top1_stderr", r->same_top_error, "perplexity_a",
+            r->ppl_base, "perplexity_b", r->ppl, "perplexity_ratio", r->ppl_ratio,
+            "perplexity_ratio_stderr", r->ppl_ratio_error, "seconds", (double)r->ns / 1e9));
     printf("KL divergence    mean %.6f +/- %.6f   median %.6f   P99 %.6f   max %.6f\n"
            "same best token  %.3f %% +/- %.3f\n"
            "perplexity       %.4f -> %.4f   ratio %.6f +/- %.6f\n"
            "positions        %zu, windows of %u, second half of each\n",
-           r->mean, r->mean_error, r->median, r->p99, r->most, r->same_top * 100,
-           r->same_top_error * 100, r->ppl_a, r->ppl_b, r->ppl_ratio, r->ppl_ratio_error, r->n,
-           ctx);
+           r->kl_mean, r->kl_mean_error, r->kl_median, r->kl_p99, r->kl_max, r->same_top * 100,
+           r->same_top_error * 100, r->ppl_base, r->ppl, r->ppl_ratio, r->ppl_ratio_error,
+           (size_t)r->n_positions, ctx);
     return term_finish(EXIT_DONE);
 }
 
@@ -428,49 +411,55 @@ struct sides {
     int32_t *ids; /* owned; NULL: the base's own */
 };
 
-static bitnet_status read_text(struct sides *s, struct kl_sources *from,
-                               const struct eval_config *c, bitnet_error *err)
+static bitnet_status read_text(struct sides *s, size_t *n, const struct eval_config *c,
+                               bitnet_error *err)
 {
     char *text;
     size_t len;
     BN_TRY(textio_read(&text, &len, c->text, err));
-    bitnet_status status =
-        tokens_encode(&s->ids, &from->n_tokens, s->m[1], text, len, BITNET_TOK_BOS_AUTO, err);
-    from->tokens = s->ids;
+    bitnet_status status = tokens_encode(&s->ids, n, s->m[1], text, len, BITNET_TOK_BOS_AUTO, err);
     free(text);
     return status;
 }
 
+/* The base is a file: its windows count. */
+static bitnet_status open_base(struct sides *s, bitnet_compare_options *o, const char *path,
+                               bitnet_error *err)
+{
+    bitnet_model_info info = {.size = sizeof info};
+    bitnet_model_get_info(s->m[1], &info);
+    BN_TRY(kl_base_open(&s->base, path, err));
+    if (s->base.n_vocab != info.shape.n_vocab)
+        return bn_fail(err, BITNET_E_ARG, "vocabularies of %u and %u tokens cannot be compared",
+                       s->base.n_vocab, info.shape.n_vocab);
+    o->ctx_tokens = s->base.ctx;
+    o->base = kl_base_row;
+    o->base_user = &s->base;
+    o->base_least = KL_BASE_LEAST;
+    return BITNET_OK;
+}
+
 static bitnet_status measure_kl(struct sides *s, const struct eval_config *a,
-                                const struct eval_config *b, struct kl_result *r, uint32_t *ctx,
+                                const struct eval_config *b, bitnet_divergence *r, uint32_t *ctx,
                                 bitnet_error *err)
 {
     struct term_progress bar = {0};
-    struct kl_sources from = {.progress = term_progress_show, .progress_user = &bar};
-    bitnet_model_info info[2] = {{.size = sizeof *info}, {.size = sizeof *info}};
-    bitnet_model_get_info(s->m[1], &info[1]);
-    *ctx = context_of(a, s->m[1], KL_CTX);
+    bitnet_compare_options o = {.size = sizeof o};
+    o.progress = term_progress_show;
+    o.progress_user = &bar;
+    o.ctx_tokens = context_of(a, s->m[1], KL_CTX);
+    size_t n = 0;
     if (a->base) {
-        BN_TRY(kl_base_open(&s->base, a->base, err));
-        *ctx = s->base.ctx;
-        info[0].shape.n_vocab = s->base.n_vocab;
-        from.base = &s->base;
-        from.tokens = s->base.tokens;
-        from.n_tokens = (size_t)s->base.ctx * s->base.n_chunks;
+        BN_TRY(open_base(s, &o, a->base, err));
+        n = (size_t)s->base.ctx * s->base.n_chunks;
     } else {
-        bitnet_model_get_info(s->m[0], &info[0]);
-        BN_TRY(open_engine(&s->e[0], a, s->m[0], *ctx, 1, err));
-        BN_TRY(read_text(s, &from, a, err));
+        BN_TRY(open_engine(&s->e[0], a, s->m[0], o.ctx_tokens, 1, err));
+        BN_TRY(read_text(s, &n, a, err));
     }
-    if (info[0].shape.n_vocab != info[1].shape.n_vocab)
-        return bn_fail(err, BITNET_E_ARG, "vocabularies of %u and %u tokens cannot be compared",
-                       info[0].shape.n_vocab, info[1].shape.n_vocab);
+    *ctx = o.ctx_tokens;
     BN_TRY(open_engine(&s->e[1], b, s->m[1], *ctx, 1, err));
-    from.a = s->e[0];
-    from.b = s->e[1];
-    from.n_vocab = info[1].shape.n_vocab;
-    from.ctx = *ctx;
-    bitnet_status status = kl_measure(r, &from, err);
+    bitnet_status status =
+        bitnet_compare(s->e[0], s->e[1], s->ids ? s->ids : s->base.tokens, n, &o, r, err);
     term_progress_end(&bar);
     return status;
 }
@@ -487,7 +476,7 @@ static int kl(struct eval_config *c, const struct arg_words *words)
     struct eval_config b;
     char *kept = NULL;
     struct sides s = {0};
-    struct kl_result r;
+    bitnet_divergence r = {.size = sizeof r};
     bitnet_error err = {0};
     uint32_t ctx = 0;
     int code = second_config(&b, &kept, c);

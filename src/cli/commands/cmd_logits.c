@@ -133,6 +133,7 @@ static bitnet_status compute(const struct logits_config *c, const bitnet_model *
     eo.ctx_tokens = (uint32_t)n;
     eo.max_batch_tokens = (uint32_t)bn_max_size(piece, PIECE_DEFAULT_TOKENS);
     model_kv_types(&eo, &c->kv);
+    eo.kv_type_otherwise = BITNET_KV_F32;
     eo.head = c->head;
     bitnet_engine *e = NULL;
     struct sink to = {.file.fd = -1};

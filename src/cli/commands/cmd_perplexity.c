@@ -82,15 +82,18 @@ static bitnet_status read_tokens(int32_t **ids, size_t *n, const struct perplexi
     return s;
 }
 
-static int print_result(const struct perplexity_config *c, const bitnet_ppl_result *r, uint32_t ctx)
+static int print_result(const struct perplexity_config *c, const bitnet_ppl_result *r,
+                        const bitnet_engine_info *info)
 {
+    uint32_t ctx = info->ctx_tokens;
     double seconds = (double)r->ns / 1e9, speed = seconds > 0 ? (double)r->n_tokens / seconds : 0;
     if (c->json)
-        return term_print_json(bn_json_pack(
-            "{s:I, s:f, s:f, s:f, s:I, s:I, s:s, s:s, s:f, s:f}", "tokens", (int64_t)r->n_tokens,
-            "nll_per_token", r->nll_per_token, "perplexity", r->perplexity, "std_error",
-            r->std_error, "windows", (int64_t)r->n_windows, "ctx", (int64_t)ctx, "protocol",
-            c->protocol, "head", c->head, "seconds", seconds, "tok_s", speed));
+        return term_print_json(
+            bn_json_pack("{s:I, s:f, s:f, s:f, s:I, s:I, s:s, s:s, s:s, s:f, s:f}", "tokens",
+                         (int64_t)r->n_tokens, "nll_per_token", r->nll_per_token, "perplexity",
+                         r->perplexity, "std_error", r->std_error, "windows", (int64_t)r->n_windows,
+                         "ctx", (int64_t)ctx, "protocol", c->protocol, "head", info->head.type,
+                         "plan", info->plan.from, "seconds", seconds, "tok_s", speed));
     printf("perplexity     %.4f +/- %.4f\n"
            "nll per token  %.6f\n"
            "tokens         %llu in %llu windows of %u (%s)\n",
@@ -135,9 +138,13 @@ static int measure(const struct perplexity_config *c, const bitnet_model *m)
     bitnet_status s = bitnet_engine_open(&e, m, &eo, &err);
     if (s == BITNET_OK) s = bitnet_perplexity(e, ids, n, &po, &result, &err);
     term_progress_end(&bar);
+    bitnet_engine_info engine = {.size = sizeof engine};
+    int code = EXIT_DONE;
+    if (s == BITNET_OK) s = bitnet_engine_get_info(e, &engine);
+    if (s == BITNET_OK) code = print_result(c, &result, &engine);
     bitnet_engine_close(e);
     free(ids);
-    return s == BITNET_OK ? print_result(c, &result, ctx) : term_fail(&err);
+    return s == BITNET_OK ? code : term_fail(&err);
 }
 
 static int run(void *config, const struct arg_words *words)

@@ -272,6 +272,9 @@ static int print_report(const struct report *r)
         r->engine.kv.type_v, "backend", r->model.backend, "layout", r->model.layout, "head",
         json_head(&r->engine), "ffn", r->ffn);
     if (r->engine.states.seq_bytes) bn_json_set(j, "states", json_states(&r->engine));
+    bn_json_set(
+        j, "plan",
+        bn_json_pack("{s:s, s:s}", "from", r->engine.plan.from, "saves", r->engine.plan.text));
     bn_json_set(j, "speculation",
                 bn_json_pack("{s:I, s:I}", "draft_tokens", (int64_t)r->engine.draft.tokens,
                              "draft_accepted", (int64_t)r->engine.draft.accepted));

@@ -19,6 +19,16 @@ bool user_folder(char *out, size_t n, const char *variable, const char *below_ho
     return len > 0 && (size_t)len < n;
 }
 
+bool data_folder(char out[DATA_PATH_BYTES], const char *typed)
+{
+    char folder[DATA_PATH_BYTES];
+    int n = -1;
+    if (strcmp(typed, "auto") != 0) n = snprintf(out, DATA_PATH_BYTES, "%s", typed);
+    else if (user_folder(folder, sizeof folder, "XDG_DATA_HOME", ".local/share"))
+        n = snprintf(out, DATA_PATH_BYTES, "%s/eval", folder);
+    return n > 0 && n < DATA_PATH_BYTES;
+}
+
 bool cache_folder(char out[CACHE_PATH_BYTES], const char *typed)
 {
     if (strcmp(typed, "off") == 0) return false;
@@ -92,6 +102,13 @@ const struct opt model_opts_table[] = {
      .offset = offsetof(struct model_opts, activations),
      .initial = "auto",
      .choices = "auto|int16|int8|f32"},
+    {.kind = OPT_STR,
+     .name = "plan",
+     .metavar = "FILE",
+     .help = "compute by this plan of 'bitnet calibrate'; auto: the one in the model's file, if "
+             "any; off: none; other options count more than a plan",
+     .offset = offsetof(struct model_opts, plan),
+     .initial = "auto"},
     {.kind = OPT_CHOICE,
      .name = "i2s-layout",
      .help = "layout of I2_S tensors in the file, if it is known to differ",
@@ -417,6 +434,7 @@ void model_options(bitnet_model_options *out, const struct model_opts *o, const 
     out->prefetch_bytes = o->prefetch_bytes == 1 ? BITNET_OFF : (int32_t)o->prefetch_bytes;
     out->numa = o->numa;
     out->verify = o->verify;
+    out->plan = strcmp(o->plan, "auto") == 0 ? NULL : o->plan;
     out->head = head;
     out->ffn = ffn;
 }
@@ -468,7 +486,7 @@ void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv)
 {
     out->kv_type = kv->int2 ? BITNET_KV_INT2 : kv_type(kv->keys);
     out->kv_type_v = kv_type(kv->values);
-    out->state_type = kv->states;
+    out->state_type = strcmp(kv->states, "auto") == 0 ? NULL : kv->states;
 }
 
 void model_engine_options(bitnet_engine_options *out, const struct model_opts *m,

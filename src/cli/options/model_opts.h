@@ -17,7 +17,7 @@ extern const struct opt model_path_table[];
 
 struct model_opts {
     const char *model, *backend, *activations, *i2s_layout, *layout, *pin, *cpus, *hugepages, *numa,
-        *tuning, *cache;
+        *tuning, *cache, *plan;
     uint32_t threads, prefetch_bytes;
     uint64_t cache_min_bytes, cache_max_bytes;
     bool mlock, no_mmap, no_cache, verify;
@@ -34,31 +34,34 @@ struct kv_opts {
     bool int2;
 };
 #define MODEL_KV_CHOICES "f16|bf16|f32|fp8|fp8_e4m3|fp8_e5m2|int8|int4|int2|q8_0|q4_0"
-#define MODEL_KV_OPTS(at, type)                                                                   \
-    {.kind = OPT_CHOICE,                                                                          \
-     .name = "kv-type",                                                                           \
-     .help = "type of the KV cache; fp8 is fp8_e4m3, q8_0 int8, q4_0 int4",                       \
-     .offset = (at) + offsetof(struct kv_opts, keys),                                             \
-     .initial = type,                                                                             \
-     .aliases = "cache-type-k",                                                                   \
-     .choices = MODEL_KV_CHOICES},                                                                \
-        {.kind = OPT_CHOICE,                                                                      \
-         .name = "kv-type-v",                                                                     \
-         .help =                                                                                  \
-             "type of its values; auto: that of --kv-type, which otherwise applies to keys only", \
-         .offset = (at) + offsetof(struct kv_opts, values),                                       \
-         .initial = "auto",                                                                       \
-         .aliases = "cache-type-v",                                                               \
-         .choices = "auto|" MODEL_KV_CHOICES},                                                    \
-        {.kind = OPT_CHOICE,                                                                      \
-         .name = "state-type",                                                                    \
-         .help = "type of recurrent states (qwen35): bf16 takes half the memory and rounds them", \
-         .offset = (at) + offsetof(struct kv_opts, states),                                       \
-         .initial = "f32",                                                                        \
-         .choices = "f32|bf16"},                                                                  \
-    {                                                                                             \
-        .kind = OPT_FLAG, .name = "kv-int2", .help = "the same as --kv-type int2",                \
-        .offset = (at) + offsetof(struct kv_opts, int2)                                           \
+/* auto is what the plan says, otherwise `type`. */
+#define MODEL_KV_OPTS(at, type)                                                                    \
+    {.kind = OPT_CHOICE,                                                                           \
+     .name = "kv-type",                                                                            \
+     .help = "type of the KV cache; fp8 is fp8_e4m3, q8_0 int8, q4_0 int4; auto: what the plan "   \
+             "says, otherwise " type,                                                              \
+     .offset = (at) + offsetof(struct kv_opts, keys),                                              \
+     .initial = "auto",                                                                            \
+     .aliases = "cache-type-k",                                                                    \
+     .choices = "auto|" MODEL_KV_CHOICES},                                                         \
+        {.kind = OPT_CHOICE,                                                                       \
+         .name = "kv-type-v",                                                                      \
+         .help =                                                                                   \
+             "type of its values; auto: that of --kv-type, which otherwise applies to keys only",  \
+         .offset = (at) + offsetof(struct kv_opts, values),                                        \
+         .initial = "auto",                                                                        \
+         .aliases = "cache-type-v",                                                                \
+         .choices = "auto|" MODEL_KV_CHOICES},                                                     \
+        {.kind = OPT_CHOICE,                                                                       \
+         .name = "state-type",                                                                     \
+         .help = "type of recurrent states (qwen35): bf16 takes half the memory and rounds them; " \
+                 "auto: what the plan says, otherwise f32",                                        \
+         .offset = (at) + offsetof(struct kv_opts, states),                                        \
+         .initial = "auto",                                                                        \
+         .choices = "auto|f32|bf16"},                                                              \
+    {                                                                                              \
+        .kind = OPT_FLAG, .name = "kv-int2", .help = "the same as --kv-type int2",                 \
+        .offset = (at) + offsetof(struct kv_opts, int2)                                            \
     }
 
 struct engine_opts {
@@ -104,11 +107,12 @@ extern const struct opt seqs_opts_table[];
     }
 
 /* The option --head of commands that need all logits. */
-#define MODEL_HEAD_OPT(at)                                                                        \
-    {                                                                                             \
-        .kind = OPT_CHOICE, .name = "head",                                                       \
-        .help = "the output head: exact as in the file, or int8, a copy of it rounded to 8 bits", \
-        .offset = at, .initial = "exact", .choices = "exact|int8"                                 \
+#define MODEL_HEAD_OPT(at)                                                                         \
+    {                                                                                              \
+        .kind = OPT_CHOICE, .name = "head",                                                        \
+        .help = "the output head: exact as in the file, or int8, a copy of it rounded to 8 bits; " \
+                "plan: what the plan says, otherwise exact",                                       \
+        .offset = at, .initial = "plan", .choices = "plan|exact|int8"                              \
     }
 
 /* The model of a command whose only word is the model: that word, or what --model says. Both are
@@ -160,6 +164,16 @@ void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv);
 
 /* The program's folder of one kind: in $VARIABLE, else below the home folder. false: there is none. */
 bool user_folder(char *out, size_t n, const char *variable, const char *below_home);
+
+/* Where evaluation sets and calibration texts are. typed: "auto" or a folder. false: there is none. */
+enum { DATA_PATH_BYTES = 4096 };
+bool data_folder(char out[DATA_PATH_BYTES], const char *typed);
+#define DATA_FOLDER_OPT(at, what)                                                            \
+    {                                                                                        \
+        .kind = OPT_STR, .name = "data", .metavar = "DIR",                                   \
+        .help = "where " what " are; auto: bitnet/eval in $XDG_DATA_HOME or ~/.local/share", \
+        .offset = at, .initial = "auto", .env = "BITNET_EVAL_DATA"                           \
+    }
 
 /* Where packed copies of models are kept. typed: "auto", "off" or a folder. false: there is none. */
 enum { CACHE_PATH_BYTES = 4096 };

@@ -30,21 +30,35 @@ struct state {
 
 /* ------------------------------------------------------------------ memory */
 
+/* What one of the layers needs. */
+static struct bn_attention_ways ways_of_all(const struct bn_kv *kv)
+{
+    struct bn_attention_ways all = {.in_place = true};
+    for (uint32_t i = 0; i < kv->n_layer; i++) {
+        struct bn_attention_ways w = bn_attention_ways(kv, i);
+        all.in_place &= w.in_place;
+        all.shorts |= w.shorts;
+        all.codes |= w.codes;
+    }
+    return all;
+}
+
 static size_t lay_out(struct bn_attention *a, uint8_t *base, uint32_t n_ctx, uint32_t max_tokens)
 {
     const struct bn_config *c = &a->m->config;
+    const struct bn_attention_ways all = ways_of_all(a->kv);
     struct bn_plan plan = {.base = base};
     size_t threads = bn_pool_threads(a->pool);
-    size_t buffers = a->in_place ? 0 : 2 * threads * BN_ATTN_BLOCK * a->kv->keys.wide;
+    size_t buffers = all.in_place ? 0 : 2 * threads * BN_ATTN_BLOCK * a->kv->wide;
     a->blocks_room = threads > 1 ? (size_t)c->n_head_kv * a->kv->n_pages : 0;
     a->rope = bn_plan_piece(&plan, (size_t)n_ctx * c->rope_dim, sizeof(float));
     a->states = bn_plan_piece(&plan, threads * a->state_floats, sizeof(float));
     a->blocks = bn_plan_piece(&plan, a->blocks_room * a->block_floats, sizeof(float));
     a->buffers = bn_plan_piece(&plan, buffers, sizeof(float));
-    size_t codes = a->codes ? threads * a->state_queries : 0;
+    size_t codes = all.codes ? threads * a->state_queries : 0;
     a->query_codes = bn_plan_piece(&plan, codes * a->dim, sizeof *a->query_codes);
     a->query_units = bn_plan_piece(&plan, codes, sizeof *a->query_units);
-    a->query_shorts = bn_plan_piece(&plan, a->shorts ? threads * a->state_queries * a->dim : 0,
+    a->query_shorts = bn_plan_piece(&plan, all.shorts ? threads * a->state_queries * a->dim : 0,
                                     sizeof *a->query_shorts);
     a->spans = bn_plan_piece(&plan, bn_kv_has_blocks(a->kv) ? max_tokens : 0, sizeof *a->spans);
     a->first = bn_plan_piece(&plan, (size_t)max_tokens + 1, sizeof(size_t));
@@ -67,10 +81,6 @@ bitnet_status bn_attention_open(struct bn_attention **out, const struct bn_model
     a->group = c->n_head / c->n_head_kv;
     a->q_row = (size_t)c->n_head * a->dim;
     a->kv_row = (size_t)c->n_head_kv * a->dim;
-    a->in_place = kv->keys.type == kv->values.type && !kv->keys.code_bits;
-    a->shorts =
-        a->in_place && (kv->keys.type == BITNET_KV_FP8_E4M3 || kv->keys.type == BITNET_KV_FP8_E5M2);
-    a->codes = kv->keys.code_bits != 0 && kv->values.code_bits != 0 && a->dim % BN_KV_GROUP == 0;
     a->state_queries = bn_max_size(a->group, RUN_QUERIES);
     a->state_floats = bn_align_up(2 * a->state_queries * (a->dim + 1), 16);
     a->block_floats = bn_align_up(a->group * (a->dim + 2), 16);
@@ -161,16 +171,17 @@ struct queries {
     const float *units;
 };
 
-static struct queries take_queries(const struct bn_attention *a, const float *q, size_t n,
-                                   uint32_t worker)
+static struct queries take_queries(const struct bn_attention *a, uint32_t layer, const float *q,
+                                   size_t n, uint32_t worker)
 {
+    const struct bn_attention_ways ways = bn_attention_ways(a->kv, layer);
     struct queries out = {q, NULL, NULL};
-    if (a->shorts) {
+    if (ways.shorts) {
         float *shorts = a->query_shorts + worker * a->state_queries * a->dim;
         a->m->kernels.short_query(shorts, q, n * a->dim);
         out.q = shorts;
     }
-    if (!a->codes) return out;
+    if (!ways.codes) return out;
     int16_t *codes = a->query_codes + worker * a->state_queries * a->dim;
     float *units = a->query_units + worker * a->state_queries;
     for (size_t i = 0; i < n; i++)
@@ -185,22 +196,25 @@ static struct queries from_query(const struct bn_attention *a, struct queries s,
 }
 
 /* The first n keys of a block, at most all, for n_q queries. */
-static void attend_block(const struct bn_attention *a, const struct bn_attention_view *w, size_t n,
-                         struct state s, struct queries q, size_t n_q)
+static void attend_block(const struct bn_attention *a, const struct bn_attention_layer *layer,
+                         const struct bn_attention_view *w, size_t n, struct state s,
+                         struct queries q, size_t n_q)
 {
     const struct bn_kernels *kn = &a->m->kernels;
-    size_t dim = a->dim, stride = a->in_place ? dim : a->kv->keys.wide;
+    const struct bn_kv_side *keys = bn_kv_side(a->kv, layer->index, false);
+    bool in_place = bn_attention_ways(a->kv, layer->index).in_place;
+    size_t dim = a->dim, stride = in_place ? dim : a->kv->wide;
     float scale = 1.0f / sqrtf((float)dim);
     n = bn_min_size(n, BN_ATTN_BLOCK);
     if (w->codes) {
-        kn->attn_codes(&(struct bn_attn_codes){s.o, s.m, s.l, q.q, q.codes, q.units, n_q, w->k,
-                                               w->v, a->kv->keys.code_bits, a->kv->values.code_bits,
-                                               n, dim, scale, w->next_k, w->next_v});
+        kn->attn_codes(&(struct bn_attn_codes){
+            s.o, s.m, s.l, q.q, q.codes, q.units, n_q, w->k, w->v, keys->code_bits,
+            bn_kv_side(a->kv, layer->index, true)->code_bits, n, dim, scale, w->next_k, w->next_v});
         return;
     }
     const struct bn_attn_args x = {s.o,    s.m, s.l, q.q,   n_q,       w->k,     w->v,
                                    stride, n,   dim, scale, w->next_k, w->next_v};
-    switch (a->in_place ? a->kv->keys.type : BITNET_KV_F32) {
+    switch (in_place ? keys->type : BITNET_KV_F32) {
     case BITNET_KV_F16: kn->attn_f16(&x); break;
     case BITNET_KV_BF16: kn->attn_bf16(&x); break;
     case BITNET_KV_FP8_E4M3: kn->attn_e4m3(&x); break;
@@ -211,9 +225,11 @@ static void attend_block(const struct bn_attention *a, const struct bn_attention
 
 /* What a profile should know: keys and values of so many positions are read, as pages hold them, and
  * so many of the tokens' pairs of a query head and a position are computed. */
-static void note_work(const struct bn_attention *a, size_t positions, size_t pairs, uint32_t worker)
+static void note_work(const struct bn_attention *a, uint32_t layer, size_t positions, size_t pairs,
+                      uint32_t worker)
 {
-    uint64_t page = a->kv->keys.head_bytes + a->kv->values.head_bytes;
+    const struct bn_kv_layer *l = &a->kv->layers[layer];
+    uint64_t page = l->keys.head_bytes + l->values.head_bytes;
     bn_prof_work(a->prof, worker, positions * page / BN_ATTN_BLOCK, 2 * pairs * a->dim);
 }
 
@@ -252,19 +268,20 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *laye
     const float *q = layer->q + t * layer->q_stride + kv_head * wide;
     bn_prof_mark(a->prof, worker, BN_OP_ATTN);
     if (bn_prof_on(a->prof)) /* token i sees pos + 1 + i positions */
-        note_work(a, b->pos + nt, group * (nt * (b->pos + 1) + nt * (nt - 1) / 2), worker);
+        note_work(a, layer->index, b->pos + nt, group * (nt * (b->pos + 1) + nt * (nt - 1) / 2),
+                  worker);
     if (nt > 1) { /* the queries side by side, behind the state's o */
         float *side = s.o + a->state_queries * a->dim;
         for (size_t i = 0; i < nt; i++)
             memcpy(side + i * wide, q + i * layer->q_stride, wide * sizeof *q);
         q = side;
     }
-    struct queries all = take_queries(a, q, nt * group, worker);
+    struct queries all = take_queries(a, layer->index, q, nt * group, worker);
     reset(a, s, nt * group);
     for (; (block + 1) * BN_ATTN_BLOCK <= b->pos + 1; block++) {
         struct bn_attention_view w =
             bn_attention_view(a, layer, t, kv_head, next_head, block, worker);
-        attend_block(a, &w, BN_ATTN_BLOCK, s, all, nt * group);
+        attend_block(a, layer, &w, BN_ATTN_BLOCK, s, all, nt * group);
     }
     struct bn_attention_view last = {0};
     bool more = block <= b->pos / BN_ATTN_BLOCK;
@@ -272,7 +289,7 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *laye
     for (size_t i = 0; i < nt; i++) {
         struct state one = {s.o + i * wide, s.m + i * group, s.l + i * group};
         if (more)
-            attend_block(a, &last, b[i].pos + 1 - block * BN_ATTN_BLOCK, one,
+            attend_block(a, layer, &last, b[i].pos + 1 - block * BN_ATTN_BLOCK, one,
                          from_query(a, all, i * group), group);
         for (size_t h = 0; h < group; h++) finish(a, layer, t + i, kv_head * group + h, one, h);
     }
@@ -292,7 +309,7 @@ static void attend_all(struct bn_attention *a, const struct bn_attention_layer *
                 rotate_and_store(a, layer, t, head, worker);
             }
             attend(a, layer, t, nt, head, worker);
-            if (a->independent && bn_kv_has_blocks(a->kv)) {
+            if (a->independent && bn_kv_layer_has_blocks(a->kv, layer->index)) {
                 bn_prof_mark(a->prof, worker, BN_OP_ROPE);
                 bn_attention_store_page(a, layer, t, head, worker);
                 bn_attention_store_tail(a, layer, t, head, worker);
@@ -336,16 +353,16 @@ static void attend_share(struct bn_attention *a, const struct bn_attention_layer
     if (bn_prof_on(a->prof)) {
         size_t end = bn_min_size((to - task.begin) * BN_ATTN_BLOCK, a->batch[t].pos + 1);
         size_t positions = end - (from - task.begin) * BN_ATTN_BLOCK;
-        note_work(a, positions, a->group * positions, worker);
+        note_work(a, layer->index, positions, a->group * positions, worker);
     }
-    struct queries all = take_queries(a, q, a->group, worker);
+    struct queries all = take_queries(a, layer->index, q, a->group, worker);
     for (size_t i = from; i < to; i++) {
         struct state s = block_state(a, from == task.begin ? from : i);
         if (i == from || from != task.begin) reset(a, s, a->group);
         size_t block = i - task.begin;
         struct bn_attention_view w =
             bn_attention_view(a, layer, t, kv_head, kv_head + 1, block, worker);
-        attend_block(a, &w, a->batch[t].pos + 1 - block * BN_ATTN_BLOCK, s, all, a->group);
+        attend_block(a, layer, &w, a->batch[t].pos + 1 - block * BN_ATTN_BLOCK, s, all, a->group);
     }
 }
 
@@ -375,7 +392,7 @@ static void attend_split(struct bn_attention *a, const struct bn_attention_layer
     bn_prof_mark(a->prof, worker, BN_OP_FOLD);
     for (size_t i = worker; i < a->n * a->group * heads; i += threads)
         fold_rest(a, layer, i / (a->group * heads), (uint32_t)(i / a->group % heads), i % a->group);
-    if (!bn_kv_has_blocks(a->kv)) return;
+    if (!bn_kv_layer_has_blocks(a->kv, layer->index)) return;
     for_share(a, layer, worker, bn_attention_store_page);
     for_share(a, layer, worker, bn_attention_store_tail);
 }
@@ -416,7 +433,7 @@ void bn_attention_begin(struct bn_attention *a, const struct bn_batch_token *bat
 void bn_attention_work(struct bn_attention *a, const struct bn_attention_layer *layer,
                        uint32_t worker)
 {
-    bool together = !a->independent && bn_kv_has_blocks(a->kv);
+    bool together = !a->independent && bn_kv_layer_has_blocks(a->kv, layer->index);
     if (!a->independent || a->split) {
         for_share(a, layer, worker, rotate_and_store);
         bn_pool_barrier(a->pool, worker);

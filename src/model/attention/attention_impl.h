@@ -24,14 +24,11 @@ struct bn_attention {
     size_t state_queries, state_floats;
     float *blocks;                    /* [blocks_room][block_floats], with several threads */
     size_t block_floats, blocks_room; /* for all pages of the cache, each in one sequence */
-    float *buffers;                   /* [threads][2][BN_ATTN_BLOCK][wide], unless `in_place` */
+    float *buffers;                   /* [threads][2][BN_ATTN_BLOCK][wide], unless all `in_place` */
     struct bn_attention_span *spans;  /* [max_tokens], with blocks in the cache */
-    bool in_place;                    /* floats: keys and values are used where they lie */
-    bool shorts;                      /* and queries are short floats for that */
-    bool codes;                       /* blocks of codes: the same, but for a page of the tail */
-    int16_t *query_codes;             /* [threads][state_queries][dim], with codes */
+    int16_t *query_codes;             /* [threads][state_queries][dim], if a layer has codes */
     float *query_units;               /* [threads][state_queries] */
-    float *query_shorts;              /* [threads][state_queries][dim] */
+    float *query_shorts;              /* [threads][state_queries][dim], if one has shorts */
     size_t *first; /* [max_tokens + 1] blocks of all heads of the tokens before */
     void *memory;  /* all of these */
     size_t memory_bytes;
@@ -42,6 +39,21 @@ struct bn_attention {
     bool split;
     bool page_ends; /* with blocks in the cache: a token is the last one of its page */
 };
+
+/* How a layer's keys and values are read, which follows from their types. */
+struct bn_attention_ways {
+    bool in_place; /* floats: keys and values are used where they lie */
+    bool shorts;   /* and queries are short floats for that */
+    bool codes;    /* blocks of codes: the same, but for a page of the tail */
+};
+static inline struct bn_attention_ways bn_attention_ways(const struct bn_kv *kv, uint32_t layer)
+{
+    const struct bn_kv_side *k = &kv->layers[layer].keys, *v = &kv->layers[layer].values;
+    struct bn_attention_ways w = {.in_place = k->type == v->type && !k->code_bits};
+    w.shorts = w.in_place && (k->type == BITNET_KV_FP8_E4M3 || k->type == BITNET_KV_FP8_E5M2);
+    w.codes = k->code_bits != 0 && v->code_bits != 0 && kv->dim % BN_KV_GROUP == 0;
+    return w;
+}
 
 /* A token's key or value in the batch. */
 static inline float *bn_attention_row(const struct bn_attention *a,

@@ -4,21 +4,36 @@
 
 #include <stdlib.h>
 
-bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bitnet_kv_type keys,
-                         bitnet_kv_type values, uint32_t n_pages, struct bn_backing *how,
+/* Where everything lies. */
+static void lay_out(struct bn_kv *kv, const struct bn_kv_types *types)
+{
+    for (uint32_t i = 0; i < kv->n_layer; i++) {
+        struct bn_kv_layer *l = &kv->layers[i];
+        l->keys = bn_kv_side_make(types[i].keys, false, kv->dim);
+        l->values = bn_kv_side_make(types[i].values, true, kv->dim);
+        l->at = kv->page_bytes;
+        l->tail = kv->n_tails;
+        kv->page_bytes += (l->keys.head_bytes + l->values.head_bytes) * kv->n_head_kv;
+        kv->n_tails += bn_kv_layer_has_blocks(kv, i);
+    }
+    kv->tail_bytes = (size_t)BN_KV_TAIL_PAGES * kv->n_tails * kv->n_head_kv * 2 * BN_ATTN_BLOCK *
+                     kv->dim * sizeof(uint16_t);
+}
+
+bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c,
+                         const struct bn_kv_types *types, uint32_t n_pages, struct bn_backing *how,
                          bitnet_error *err)
 {
-    *kv = (struct bn_kv){.keys = bn_kv_side_make(keys, false, c->head_dim),
-                         .values = bn_kv_side_make(values, true, c->head_dim),
-                         .n_pages = n_pages,
+    *kv = (struct bn_kv){.n_pages = n_pages,
                          .n_layer = bn_config_attn_before(c, bn_config_layers(c)),
-                         .n_head_kv = c->n_head_kv};
-    kv->page_bytes = (kv->keys.head_bytes + kv->values.head_bytes) * c->n_head_kv;
-    if (kv->keys.block_bits || kv->values.block_bits)
-        kv->tail_bytes = (size_t)BN_KV_TAIL_PAGES * kv->n_layer * c->n_head_kv * 2 * BN_ATTN_BLOCK *
-                         c->head_dim * sizeof(uint16_t);
+                         .n_head_kv = c->n_head_kv,
+                         .dim = c->head_dim,
+                         .wide = bn_align_up(c->head_dim, BN_KV_GROUP)};
+    kv->layers = bn_calloc_now(kv->n_layer, sizeof *kv->layers);
+    if (!kv->layers) return bn_fail_nomem(err, kv->n_layer * sizeof *kv->layers, "the KV cache");
+    lay_out(kv, types);
     uint64_t bytes;
-    if (!bn_mul_u64(&bytes, (uint64_t)kv->n_layer * n_pages, kv->page_bytes)) bytes = SIZE_MAX;
+    if (!bn_mul_u64(&bytes, n_pages, kv->page_bytes)) bytes = SIZE_MAX;
     kv->bytes = (size_t)bytes;
     bitnet_status s = bn_block_take((void **)&kv->data, &kv->bytes, how, "the KV cache", err);
     kv->free_pages = bn_calloc_now(n_pages, sizeof *kv->free_pages);
@@ -38,9 +53,19 @@ bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bitnet_kv_
     return BITNET_OK;
 }
 
+bitnet_status bn_kv_open_uniform(struct bn_kv *kv, const struct bn_config *c,
+                                 struct bn_kv_types types, uint32_t n_pages, struct bn_backing *how,
+                                 bitnet_error *err)
+{
+    struct bn_kv_types all[BN_MAX_LAYERS + 1];
+    for (size_t i = 0; i < BN_ARRAY_LEN(all); i++) all[i] = types;
+    return bn_kv_open(kv, c, all, n_pages, how, err);
+}
+
 void bn_kv_close(struct bn_kv *kv)
 {
     bn_block_free(kv->data, kv->bytes);
+    free(kv->layers);
     free(kv->free_pages);
     free(kv->holders);
     *kv = (struct bn_kv){0};
@@ -63,7 +88,7 @@ static void fill_head(const struct bn_kv_side *s, const struct bn_kernels *k, ui
 
 bool bn_kv_fill(struct bn_kv *kv, const struct bn_kernels *k, uint64_t seed)
 {
-    float *numbers = bn_calloc(FILL_PERIOD + BN_ATTN_BLOCK * kv->keys.wide, sizeof *numbers);
+    float *numbers = bn_calloc(FILL_PERIOD + BN_ATTN_BLOCK * kv->wide, sizeof *numbers);
     if (!numbers) return false;
     float *rows = numbers + FILL_PERIOD;
     struct bn_rng r = {seed};
@@ -72,7 +97,7 @@ bool bn_kv_fill(struct bn_kv *kv, const struct bn_kernels *k, uint64_t seed)
         for (uint32_t layer = 0; layer < kv->n_layer; layer++)
             for (uint32_t head = 0; head < 2 * kv->n_head_kv; head++) {
                 bool values = head >= kv->n_head_kv;
-                fill_head(values ? &kv->values : &kv->keys, k,
+                fill_head(bn_kv_side(kv, layer, values), k,
                           bn_kv_head(kv, layer, page, head % kv->n_head_kv, values), rows, numbers,
                           bn_rng_u64(&r) >> 1);
             }
@@ -145,7 +170,7 @@ bool bn_kv_reserve(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens)
     if (pages > s->room || bn_kv_need(kv, s, n_tokens) > kv->n_free) return false;
     uint32_t *shared = shared_page(kv, s, n_tokens);
     if (shared) {
-        size_t bytes = kv->n_layer * kv->page_bytes;
+        size_t bytes = kv->page_bytes;
         uint32_t own = take_page(kv);
         memcpy(kv->data + own * bytes, kv->data + *shared * bytes, bytes);
         bn_kv_let_go(kv, *shared);

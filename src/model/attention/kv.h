@@ -19,12 +19,26 @@
 
 enum { BN_KV_TAIL_PAGES = 2, BN_KV_NO_PAGE = -1 };
 
-struct bn_kv {
+/* Types of one layer. */
+struct bn_kv_types {
+    bitnet_kv_type keys, values; /* never AUTO */
+};
+
+/* One layer's part of every page: keys [n_head_kv] heads, then values. */
+struct bn_kv_layer {
     struct bn_kv_side keys, values;
+    size_t at;     /* where it begins in a page */
+    uint32_t tail; /* its place in tails, among layers with blocks */
+};
+
+struct bn_kv {
     uint32_t n_pages, n_layer, n_head_kv; /* n_layer: with attention */
-    size_t page_bytes; /* one page of one layer: keys [n_head_kv] heads, then values */
+    size_t dim, wide;                     /* of all sides (kv_types.h) */
+    struct bn_kv_layer *layers;           /* [n_layer] */
+    size_t page_bytes;                    /* of all layers */
+    uint32_t n_tails;                     /* layers that have blocks */
     size_t tail_bytes; /* of every sequence, reserved when it is opened; 0: no type has blocks */
-    uint8_t *data;     /* [n_pages][n_layer][page_bytes]: a short text touches little memory */
+    uint8_t *data;     /* [n_pages][page_bytes]: a short text touches little memory */
     size_t bytes;
     uint32_t *free_pages; /* stack */
     uint32_t n_free;
@@ -37,7 +51,7 @@ struct bn_kv {
 /* Pages of a sequence as float16; page i is in place i % BN_KV_TAIL_PAGES. */
 struct bn_kv_tail {
     int64_t page[BN_KV_TAIL_PAGES]; /* which one is there, or BN_KV_NO_PAGE */
-    /* [BN_KV_TAIL_PAGES][n_layer][n_head_kv][keys, values][BN_ATTN_BLOCK][head_dim] */
+    /* [BN_KV_TAIL_PAGES][n_tails][n_head_kv][keys, values][BN_ATTN_BLOCK][head_dim] */
     uint16_t *data;
 };
 
@@ -52,9 +66,14 @@ struct bn_kv_seq {
                               * it is truncated or let go; where pages are shared, the owner restores it */
 };
 
-bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c, bitnet_kv_type keys,
-                         bitnet_kv_type values, uint32_t n_pages, struct bn_backing *how,
+/* types: [layers with attention], those that draft included. */
+bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c,
+                         const struct bn_kv_types *types, uint32_t n_pages, struct bn_backing *how,
                          bitnet_error *err);
+/* The same with one type for all keys and one for all values. */
+bitnet_status bn_kv_open_uniform(struct bn_kv *kv, const struct bn_config *c,
+                                 struct bn_kv_types types, uint32_t n_pages, struct bn_backing *how,
+                                 bitnet_error *err);
 void bn_kv_close(struct bn_kv *kv);
 /* All pages with random keys and values, as they would be stored; false: out of memory. */
 bool bn_kv_fill(struct bn_kv *kv, const struct bn_kernels *k, uint64_t seed);
@@ -90,16 +109,29 @@ static inline bool bn_kv_has_blocks(const struct bn_kv *kv) { return kv->tail_by
 /* What a token takes in pages, all layers; tails are not counted. */
 static inline uint64_t bn_kv_token_bytes(const struct bn_kv *kv)
 {
-    return (uint64_t)kv->n_layer * kv->page_bytes / BN_ATTN_BLOCK;
+    return kv->page_bytes / BN_ATTN_BLOCK;
+}
+
+static inline const struct bn_kv_side *bn_kv_side(const struct bn_kv *kv, uint32_t layer,
+                                                  bool values)
+{
+    return values ? &kv->layers[layer].values : &kv->layers[layer].keys;
+}
+
+/* Has one of its sides blocks? */
+static inline bool bn_kv_layer_has_blocks(const struct bn_kv *kv, uint32_t layer)
+{
+    return kv->layers[layer].keys.block_bits || kv->layers[layer].values.block_bits;
 }
 
 /* The keys of a head in a page, or its values. */
 static inline uint8_t *bn_kv_head(const struct bn_kv *kv, uint32_t layer, uint32_t page,
                                   uint32_t head, bool values)
 {
-    size_t at = values ? kv->n_head_kv * kv->keys.head_bytes + head * kv->values.head_bytes
-                       : head * kv->keys.head_bytes;
-    return kv->data + ((size_t)page * kv->n_layer + layer) * kv->page_bytes + at;
+    const struct bn_kv_layer *l = &kv->layers[layer];
+    size_t at = values ? kv->n_head_kv * l->keys.head_bytes + head * l->values.head_bytes
+                       : head * l->keys.head_bytes;
+    return kv->data + page * kv->page_bytes + l->at + at;
 }
 
 /* The float16 row of a position in the tail, if its page is there. */
@@ -107,8 +139,9 @@ static inline uint16_t *bn_kv_tail_row(const struct bn_kv *kv, const struct bn_k
                                        uint32_t layer, uint32_t pos, uint32_t head, bool values)
 {
     size_t page = pos / BN_ATTN_BLOCK % BN_KV_TAIL_PAGES;
-    size_t block = ((page * kv->n_layer + layer) * kv->n_head_kv + head) * 2 + (values ? 1 : 0);
-    return tail->data + (block * BN_ATTN_BLOCK + pos % BN_ATTN_BLOCK) * kv->keys.dim;
+    size_t place = page * kv->n_tails + kv->layers[layer].tail;
+    size_t block = (place * kv->n_head_kv + head) * 2 + (values ? 1 : 0);
+    return tail->data + (block * BN_ATTN_BLOCK + pos % BN_ATTN_BLOCK) * kv->dim;
 }
 
 #endif

@@ -281,11 +281,11 @@ static void round_bf16(const struct bn_kernels *k, float *x, size_t n)
 }
 
 /* The recurrence; token after token where states are rounded. */
-static void run_delta(const struct bn_delta *d, struct bn_delta_args a)
+static void run_delta(const struct bn_delta *d, uint32_t layer, struct bn_delta_args a)
 {
     const struct bn_kernels *k = &d->m->kernels;
     size_t n = a.n;
-    if (!d->states->bf16) {
+    if (!d->states->layers[layer].bf16) {
         k->delta(&a);
         return;
     }
@@ -309,21 +309,22 @@ static void advance(const struct bn_delta *d, const struct head *x, float *state
     size_t k_head = x->h / (heads / d->shape.n_k_heads);
     const float *qkv = x->layer->qkv + t * d->conv_width;
     if (!n) return;
-    run_delta(d, (struct bn_delta_args){.s = state,
-                                        .k_dim = k_dim,
-                                        .v_dim = d->shape.v_dim,
-                                        .q = qkv + k_head * k_dim,
-                                        .k = qkv + d->key_width + k_head * k_dim,
-                                        .v = qkv + 2 * d->key_width + x->h * d->shape.v_dim,
-                                        .decay = d->decay + t * heads + x->h,
-                                        .beta = d->beta + t * heads + x->h,
-                                        .o = output(d, x, t),
-                                        .qk_stride = d->conv_width,
-                                        .v_stride = d->conv_width,
-                                        .gate_stride = heads,
-                                        .o_stride = x->layer->out_stride,
-                                        .n = n,
-                                        .next = next});
+    run_delta(d, x->layer->index,
+              (struct bn_delta_args){.s = state,
+                                     .k_dim = k_dim,
+                                     .v_dim = d->shape.v_dim,
+                                     .q = qkv + k_head * k_dim,
+                                     .k = qkv + d->key_width + k_head * k_dim,
+                                     .v = qkv + 2 * d->key_width + x->h * d->shape.v_dim,
+                                     .decay = d->decay + t * heads + x->h,
+                                     .beta = d->beta + t * heads + x->h,
+                                     .o = output(d, x, t),
+                                     .qk_stride = d->conv_width,
+                                     .v_stride = d->conv_width,
+                                     .gate_stride = heads,
+                                     .o_stride = x->layer->out_stride,
+                                     .n = n,
+                                     .next = next});
 }
 
 /* Drafts of the last step that were accepted. */
@@ -334,17 +335,18 @@ static void catch_up(const struct bn_delta *d, const struct head *x, float *stat
     if (!s->n_accepted) return;
     size_t k_head = x->h / (d->shape.n_v_heads / d->shape.n_k_heads);
     const float *g = bn_state_draft(all, s, false, x->layer->index, 0);
-    run_delta(d, (struct bn_delta_args){.s = state,
-                                        .k_dim = d->shape.k_dim,
-                                        .v_dim = d->shape.v_dim,
-                                        .k = g + bn_state_draft_k(all) + k_head * d->shape.k_dim,
-                                        .v = g + bn_state_draft_v(all) + x->h * d->shape.v_dim,
-                                        .decay = g + bn_state_draft_decay(all) + x->h,
-                                        .beta = g + bn_state_draft_beta(all) + x->h,
-                                        .qk_stride = all->draft_floats,
-                                        .v_stride = all->draft_floats,
-                                        .gate_stride = all->draft_floats,
-                                        .n = s->n_accepted});
+    run_delta(d, x->layer->index,
+              (struct bn_delta_args){.s = state,
+                                     .k_dim = d->shape.k_dim,
+                                     .v_dim = d->shape.v_dim,
+                                     .k = g + bn_state_draft_k(all) + k_head * d->shape.k_dim,
+                                     .v = g + bn_state_draft_v(all) + x->h * d->shape.v_dim,
+                                     .decay = g + bn_state_draft_decay(all) + x->h,
+                                     .beta = g + bn_state_draft_beta(all) + x->h,
+                                     .qk_stride = all->draft_floats,
+                                     .v_stride = all->draft_floats,
+                                     .gate_stride = all->draft_floats,
+                                     .n = s->n_accepted});
 }
 
 /* What draft i would put into the state. Heads that share a key head have the same k. */
@@ -365,9 +367,10 @@ static void keep_draft(const struct bn_delta *d, const struct head *x, uint32_t 
 }
 
 /* A head as states keep it; rounded it is already. */
-static void put_head(const struct bn_delta *d, void *to, const float *state, size_t floats)
+static void put_head(const struct bn_delta *d, uint32_t layer, void *to, const float *state,
+                     size_t floats)
 {
-    if (d->states->bf16) d->m->kernels.f32_to_bf16(to, state, floats);
+    if (d->states->layers[layer].bf16) d->m->kernels.f32_to_bf16(to, state, floats);
     else memcpy(to, state, floats * sizeof *state);
 }
 
@@ -378,7 +381,7 @@ static void work_head(const struct bn_delta *d, const struct head *x, uint32_t w
     uint32_t layer = x->layer->index;
     float *desk = d->scratch + worker * 2 * d->states->head_floats;
     void *stored = bn_state_head(d->states, r->state->slot, layer, x->h);
-    float *state = d->states->bf16 ? desk : stored;
+    float *state = d->states->layers[layer].bf16 ? desk : stored;
     if (r->state->n_tokens == 0) memset(state, 0, floats * sizeof *state);
     else if (state != stored) d->m->kernels.row_bf16(state, stored, floats);
     catch_up(d, x, state);
@@ -386,11 +389,11 @@ static void work_head(const struct bn_delta *d, const struct head *x, uint32_t w
         uint32_t save = d->batch[t].save;
         if (!save) continue;
         advance(d, x, state, from, t + 1 - from, NULL);
-        put_head(d, bn_state_head(d->states, save - 1, layer, x->h), state, floats);
+        put_head(d, layer, bn_state_head(d->states, save - 1, layer, x->h), state, floats);
         from = t + 1;
     }
     advance(d, x, state, from, r->first + r->n_sure - from, state == stored ? x->next : NULL);
-    if (state != stored) put_head(d, stored, state, floats);
+    if (state != stored) put_head(d, layer, stored, state, floats);
     if (r->n_all == r->n_sure) return;
     float *copy = desk + d->states->head_floats;
     memcpy(copy, state, floats * sizeof *copy);
@@ -431,7 +434,8 @@ static void work_heads(const struct bn_delta *d, const struct bn_delta_layer *la
     while (bn_pool_take(d->pool, worker, &r)) {
         bn_prof_mark(d->prof, worker, BN_OP_DELTA);
         if (bn_prof_on(d->prof)) /* every state is read and written */
-            bn_prof_work(d->prof, worker, (r.end - r.begin) * 2 * d->states->head_bytes,
+            bn_prof_work(d->prof, worker,
+                         (r.end - r.begin) * 2 * d->states->layers[layer->index].head_bytes,
                          3 * (r.end - r.begin) * d->states->head_floats * d->n / d->n_runs);
         for (size_t i = r.begin; i < r.end; i++) {
             struct head x = head_at(d, layer, i, i + 1 < r.end);

@@ -10,8 +10,8 @@
  * convolution, k, v, decay and beta) is kept. Those that are accepted are put in when the head is
  * passed through next, with the same operations in the same order.
  *
- * Heads are f32, or bf16 on demand: then a head is rounded behind every token, so that it makes no
- * difference how a text was cut. Inputs of the convolution are f32 always.
+ * Heads are f32, or bf16 on demand, layer by layer: then a head is rounded behind every token, so that
+ * it makes no difference how a text was cut. Inputs of the convolution are f32 always.
  *
  * Belongs to the thread that drives the engine; workers write heads and channels that no other works
  * on. */
@@ -21,13 +21,32 @@
 #include "base/os/mem.h"
 #include "model/config/config.h"
 
+/* Which layers keep their heads as bf16, a bit each, counted among those with a delta net. */
+struct bn_states_types {
+    uint32_t bf16[BN_MAX_LAYERS / 32];
+};
+static inline bool bn_states_is_bf16(const struct bn_states_types *t, uint32_t layer)
+{
+    return t->bf16[layer / 32] >> layer % 32 & 1;
+}
+static inline void bn_states_set_bf16(struct bn_states_types *t, uint32_t layer)
+{
+    t->bf16[layer / 32] |= UINT32_C(1) << layer % 32;
+}
+
+/* A layer's part of a slot: inputs of the convolution, then heads. */
+struct bn_states_layer {
+    size_t at, head_bytes;
+    bool bf16;
+};
+
 struct bn_states {
     struct bn_delta_shape shape;
-    uint32_t n_layer;   /* with a delta net */
-    size_t conv_floats; /* [taps - 1][conv width] of a layer, the oldest first */
-    bool bf16;
-    size_t head_floats, head_bytes; /* [k_dim][v_dim] */
-    size_t layer_bytes, slot_bytes; /* layer: convolution, then heads */
+    uint32_t n_layer;               /* with a delta net */
+    size_t conv_floats;             /* [taps - 1][conv width] of a layer, the oldest first */
+    size_t head_floats;             /* [k_dim][v_dim] */
+    struct bn_states_layer *layers; /* [n_layer] */
+    size_t slot_bytes;              /* of all layers */
     size_t draft_floats;            /* of a draft in a layer: conv inputs, k, v, decay, beta */
     uint32_t n_slots, max_drafts;
     uint8_t *data; /* [n_slots][slot_bytes] */
@@ -44,13 +63,14 @@ struct bn_state {
     float *drafts; /* [2][n_layer][max_drafts][draft_floats], or NULL */
 };
 
-/* A model without delta nets: all is zero, and nothing is taken. max_drafts of one step. */
-bitnet_status bn_states_open(struct bn_states *s, const struct bn_config *c, bool bf16,
-                             uint32_t n_slots, uint32_t max_drafts, struct bn_backing *how,
-                             bitnet_error *err);
+/* A model without delta nets: all is zero, and nothing is taken. types: NULL for f32; max_drafts of one
+ * step. */
+bitnet_status bn_states_open(struct bn_states *s, const struct bn_config *c,
+                             const struct bn_states_types *types, uint32_t n_slots,
+                             uint32_t max_drafts, struct bn_backing *how, bitnet_error *err);
 void bn_states_close(struct bn_states *s);
 /* Of one state, for plans: bytes of a slot and of the drafts beside it. */
-uint64_t bn_state_slot_bytes(const struct bn_config *c, bool bf16);
+uint64_t bn_state_slot_bytes(const struct bn_config *c, const struct bn_states_types *types);
 uint64_t bn_state_draft_bytes(const struct bn_config *c, uint32_t max_drafts);
 
 /* One more slot, n_slots, until it is taken back. false: out of memory. */
@@ -78,13 +98,13 @@ static inline uint8_t *bn_state_slot(const struct bn_states *s, uint32_t slot)
 /* The last inputs of the convolution, [taps - 1][conv width]; a head, [k_dim][v_dim]. */
 static inline float *bn_state_conv(const struct bn_states *s, uint32_t slot, uint32_t layer)
 {
-    return (float *)(bn_state_slot(s, slot) + layer * s->layer_bytes);
+    return (float *)(bn_state_slot(s, slot) + s->layers[layer].at);
 }
 static inline void *bn_state_head(const struct bn_states *s, uint32_t slot, uint32_t layer,
                                   uint32_t head)
 {
-    return bn_state_slot(s, slot) + layer * s->layer_bytes + s->conv_floats * sizeof(float) +
-           head * s->head_bytes;
+    const struct bn_states_layer *l = &s->layers[layer];
+    return bn_state_slot(s, slot) + l->at + s->conv_floats * sizeof(float) + head * l->head_bytes;
 }
 
 /* What draft i of the last step (now: of the step in progress) would put into a layer. */

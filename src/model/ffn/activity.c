@@ -21,11 +21,11 @@ void bn_activity_begin(struct bn_activity *a)
     a->samples += a->due;
 }
 
-void bn_activity_note(struct bn_activity *a, uint32_t layer, const float *gate, const int8_t *q8,
-                      const float *input)
+void bn_activity_note(struct bn_activity *a, uint32_t layer, const float *gate, float gate_min,
+                      const int8_t *q8, const float *input)
 {
     uint32_t open = 0, zero = 0;
-    for (size_t i = 0; i < a->n_ff; i++) open += gate[i] > 0;
+    for (size_t i = 0; i < a->n_ff; i++) open += gate[i] > gate_min;
     for (size_t i = 0; i < a->n_ff; i++) zero += q8 ? q8[i] == 0 : input[i] == 0;
     a->layers[layer].gates_open += open;
     a->layers[layer].inputs_zero += zero;

@@ -26,10 +26,10 @@ void bn_activity_close(struct bn_activity *a);
 
 /* A pass begins; by one thread. */
 void bn_activity_begin(struct bn_activity *a);
-/* Inside a pass that is due, by one worker: gates [n_ff]; the input of `down` [n_ff], as int8 or, with
+/* Inside a pass that is due, by one worker: gates [n_ff], open above gate_min; the input of `down` [n_ff], as int8 or, with
  * q8 NULL, as floats. */
-void bn_activity_note(struct bn_activity *a, uint32_t layer, const float *gate, const int8_t *q8,
-                      const float *input);
+void bn_activity_note(struct bn_activity *a, uint32_t layer, const float *gate, float gate_min,
+                      const int8_t *q8, const float *input);
 
 /* Mean shares of all samples; 0 if there are none. */
 double bn_activity_gates(const struct bn_activity *a, uint32_t layer);

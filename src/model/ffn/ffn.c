@@ -6,6 +6,7 @@
 
 #include "base/os/mem.h"
 #include "model/ops.h"
+#include "model/savings.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,6 +26,7 @@ struct side {
 
 struct layer {
     struct side up, down;
+    float gate_min; /* gates up to this are closed */
 };
 
 struct own { /* memory of a worker, [n_ff] each */
@@ -71,7 +73,8 @@ static void open_layers(struct bn_ffn *f)
 }
 
 bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct bn_pool *pool,
-                          enum bn_ffn_mode mode, struct bn_backing *how, bitnet_error *err)
+                          enum bn_ffn_mode mode, const struct bn_savings *savings,
+                          struct bn_backing *how, bitnet_error *err)
 {
     *out = NULL;
     size_t threads = bn_pool_threads(pool), piece = bn_align_up(m->config.n_ff * 4, LINE);
@@ -97,6 +100,8 @@ bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct 
         f->own[i] = (struct own){(void *)at, (void *)(at + piece), (void *)(at + 2 * piece)};
     }
     open_layers(f);
+    for (uint32_t i = 0; savings && i < savings->n_layer; i++)
+        f->layers[i].gate_min = savings->layers[i].gate_min;
     *out = f;
     return BITNET_OK;
 }
@@ -192,12 +197,12 @@ int64_t bn_ffn_left_out(const struct bn_ffn *f) { return f->left_out; }
 /* ------------------------------------------------------------------ in a pass */
 
 /* Without a branch: whether an item is listed is a matter of chance. */
-static size_t list_positive(uint32_t *list, const float *x, size_t n)
+static size_t list_above(uint32_t *list, const float *x, size_t n, float least)
 {
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
         list[k] = (uint32_t)i;
-        k += !(x[i] <= 0); /* a NaN as well */
+        k += !(x[i] <= least); /* a NaN as well */
     }
     return k;
 }
@@ -241,7 +246,7 @@ bool bn_ffn_up(struct bn_ffn *f, uint32_t il, float *act, const float *gate, con
     const struct bn_packed *w = &layer->up_rows.w;
     struct own *own = &f->own[worker];
     bn_prof_mark(f->prof, worker, BN_OP_LIST);
-    size_t n = list_positive(own->list, gate, w->rows);
+    size_t n = list_above(own->list, gate, w->rows, f->layers[il].gate_min);
     /* no row of `up` can be larger than this: 127 * 2 a column */
     bool finite = isfinite((float)(254 * w->cols) * (layer->up_scale_max * inv));
     if (!decide(&f->layers[il].up, n, finite, worker)) return false;

@@ -12,7 +12,8 @@
  * the sum, multiplies it with a finite or non-finite factor alike, and the quantiser's maximum takes
  * |x| and rounds +-0 to the integer 0. So the int8 input of `down`, its factor and all that follows
  * are the same. A gate that is a NaN is in the list, and gives the NaN it gave before. A column
- * with input 0 adds the integer 0 to an exact integer sum.
+ * with input 0 adds the integer 0 to an exact integer sum. Where a plan closes gates that are barely
+ * open (savings.h), f is +0 there in every pass, listed or dense.
  *
  * ffn_copy.c makes the copies at open; ffn.c decides layer by layer, lists, multiplies and counts.
  * The workers of a pool call it as they walk through the forward pass.
@@ -47,9 +48,10 @@ bitnet_status bn_ffn_copy_make(struct bn_model *m, struct bn_pool *pool, enum bn
 
 struct bn_ffn;
 
-/* Model and pool must outlive it. */
+/* Model and pool must outlive it. savings: the plan, which may close more gates; NULL: none. */
 bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct bn_pool *pool,
-                          enum bn_ffn_mode mode, struct bn_backing *how, bitnet_error *err);
+                          enum bn_ffn_mode mode, const struct bn_savings *savings,
+                          struct bn_backing *how, bitnet_error *err);
 void bn_ffn_close(struct bn_ffn *f);
 void bn_ffn_touch(struct bn_ffn *f); /* its memory */
 size_t bn_ffn_bytes(const struct bn_ffn *f);
@@ -66,7 +68,7 @@ int64_t bn_ffn_left_out(const struct bn_ffn *f);
 /* Should the gates of this layer be listed? Then all gates must have been written by all before
  * bn_ffn_up. The same answer for every worker. */
 bool bn_ffn_wants_up(const struct bn_ffn *f, uint32_t layer);
-/* act = relu(gate)^2 * up, [n_ff], this worker's share; q, sum, inv: the input of `up`. false:
+/* act = relu(gate)^2 * up, [n_ff], 0 where the gate is closed, this worker's share; q, sum, inv: the input of `up`. false:
  * nothing was done, the list is too long. */
 bool bn_ffn_up(struct bn_ffn *f, uint32_t il, float *act, const float *gate, const int8_t *q,
                int32_t sum, float inv, uint32_t worker);

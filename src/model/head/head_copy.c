@@ -17,7 +17,7 @@ enum {
     AUTO_BITS = 4           /* "auto" copies heads of at least so many bits a weight */
 };
 
-static const char *const names[] = {"auto", "exact", "screened", "int8"}; /* of enum bn_head_mode */
+static const char *const names[] = {"auto", "exact", "screened", "int8", "plan"};
 
 const char *bn_head_mode_name(enum bn_head_mode mode) { return names[mode]; }
 
@@ -30,8 +30,8 @@ bitnet_status bn_head_mode_parse(enum bn_head_mode *out, const char *name, bitne
             return BITNET_OK;
         }
     if (!name) return BITNET_OK;
-    return bn_fail(err, BITNET_E_ARG, "head '%s' is unknown; auto, exact, screened and int8 exist",
-                   name);
+    return bn_fail(err, BITNET_E_ARG,
+                   "head '%s' is unknown; auto, exact, screened, int8 and plan exist", name);
 }
 
 /* What a worker has for a group. */

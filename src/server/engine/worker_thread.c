@@ -166,9 +166,15 @@ static void embed_some(struct worker *w)
 
 /* ------------------------------------------------------------------ a step */
 
+static size_t n_scored_entries(const bitnet_event *e)
+{
+    return e->n_scored * (1 + e->n_top_scored);
+}
+
 static size_t bytes_of(const bitnet_event *e)
 {
-    return e->n_top * sizeof *e->top + e->text_bytes + (e->error ? strlen(e->error) + 1 : 0);
+    return (e->n_top + n_scored_entries(e)) * sizeof *e->top + e->text_bytes +
+           (e->error ? strlen(e->error) + 1 : 0);
 }
 
 static bool make_room(struct worker_block *b, const bitnet_event *e, size_t n)
@@ -206,8 +212,11 @@ static void fill_block(struct worker *w, const bitnet_event *e, size_t n)
         t->n_left--;
     }
     char *at = (char *)(b->events + b->n_events);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         b->events[i].event.top = (void *)copy(&at, e[i].top, e[i].n_top * sizeof *e[i].top);
+        b->events[i].event.scored =
+            (void *)copy(&at, e[i].scored, n_scored_entries(&e[i]) * sizeof *e[i].scored);
+    }
     for (size_t i = 0; i < n; i++) {
         b->events[i].event.text = copy(&at, e[i].text, e[i].text_bytes);
         if (e[i].error) b->events[i].event.error = copy(&at, e[i].error, strlen(e[i].error) + 1);
@@ -233,11 +242,11 @@ static struct worker_step count_step(struct worker *w, const bitnet_event *e, si
     return s;
 }
 
-/* With room for all that a step can tell: the end of every choice, and every token. With less, the engine
+/* With room for all that a step can tell: the end of every choice, what was read, and every token. With less, the engine
  * tells the rest in the next one. */
 static bitnet_status step(struct worker *w, size_t *n, bitnet_error *err)
 {
-    size_t need = w->n_choices + (size_t)w->info.max_seqs * (1 + BITNET_MAX_DRAFT_TOKENS) + 1;
+    size_t need = w->n_choices + (size_t)w->info.max_seqs * (2 + BITNET_MAX_DRAFT_TOKENS) + 1;
     if (!bn_grow((void **)&w->events, &w->events_room, need, sizeof *w->events) && !w->events)
         return bn_fail_nomem(err, need * sizeof *w->events, "events");
     *n = w->events_room;

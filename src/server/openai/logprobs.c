@@ -66,15 +66,16 @@ static bitnet_status put_chat_token(struct bn_buf *b, const struct openai_logpro
     return BITNET_OK;
 }
 
-static bitnet_status add_chat(struct openai_logprobs *l, const bitnet_event *e, bitnet_error *err)
+static bitnet_status add_chat(struct openai_logprobs *l, const struct openai_token *t,
+                              bitnet_error *err)
 {
     struct bn_buf *b = &l->lists[0];
     if (b->len) bn_buf_putc(b, ',');
-    BN_TRY(put_chat_token(b, l, e->token, e->logprob, err));
+    BN_TRY(put_chat_token(b, l, t->id, t->logprob, err));
     bn_buf_puts(b, ",\"top_logprobs\":[");
-    for (uint32_t i = 0; i < e->n_top; i++) {
+    for (size_t i = 0; i < t->n_top; i++) {
         if (i) bn_buf_putc(b, ',');
-        BN_TRY(put_chat_token(b, l, e->top[i].token, e->top[i].logprob, err));
+        BN_TRY(put_chat_token(b, l, t->top[i].token, t->top[i].logprob, err));
         bn_buf_putc(b, '}');
     }
     bn_buf_puts(b, "]}");
@@ -92,17 +93,17 @@ static size_t count_chars(const char *s, size_t n)
 
 /* {"token": logprob, ...}. Tokens may look the same; the likeliest one counts. */
 static bitnet_status put_top(struct bn_buf *b, const struct openai_logprobs *l,
-                             const bitnet_event *e, bitnet_error *err)
+                             const struct openai_token *t, bitnet_error *err)
 {
     struct {
         size_t at, n;
     } keys[OPENAI_MAX_TOP_LOGPROBS];
     size_t n_keys = 0;
     bn_buf_putc(b, '{');
-    for (uint32_t i = 0; i < e->n_top && n_keys < OPENAI_MAX_TOP_LOGPROBS; i++) {
+    for (size_t i = 0; i < t->n_top && n_keys < OPENAI_MAX_TOP_LOGPROBS; i++) {
         char *bytes;
         size_t n, before = b->len, same = 0;
-        BN_TRY(token_bytes(&bytes, &n, l, e->top[i].token, err));
+        BN_TRY(token_bytes(&bytes, &n, l, t->top[i].token, err));
         if (n_keys) bn_buf_putc(b, ',');
         size_t at = b->len;
         bn_json_quote(b, bytes, strnlen(bytes, n)); /* readers know no U+0000 in names */
@@ -119,32 +120,52 @@ static bitnet_status put_top(struct bn_buf *b, const struct openai_logprobs *l,
         keys[n_keys].at = at;
         keys[n_keys++].n = n;
         bn_buf_putc(b, ':');
-        put_number(b, e->top[i].logprob);
+        put_number(b, t->top[i].logprob);
     }
     bn_buf_putc(b, '}');
     return BITNET_OK;
 }
 
-static bitnet_status add_text(struct openai_logprobs *l, const bitnet_event *e, bitnet_error *err)
+/* Special tokens are not part of a text. */
+static bitnet_status is_shown(bool *shown, const struct openai_logprobs *l, int32_t token,
+                              bitnet_error *err)
 {
     char *bytes;
     size_t n;
-    BN_TRY(token_bytes(&bytes, &n, l, e->token, err));
+    BN_TRY(tokens_decode(&bytes, &n, l->m, &token, 1, 0, err));
+    *shown = n > 0;
+    free(bytes);
+    return BITNET_OK;
+}
+
+static bitnet_status add_text(struct openai_logprobs *l, const struct openai_token *t,
+                              bitnet_error *err)
+{
+    char *bytes;
+    size_t n;
+    bool shown;
+    BN_TRY(is_shown(&shown, l, t->id, err));
+    BN_TRY(token_bytes(&bytes, &n, l, t->id, err));
     for (size_t i = 0; l->lists[0].len && i < OPENAI_LOGPROBS_LISTS; i++)
         bn_buf_putc(&l->lists[i], ',');
     bn_json_quote(&l->lists[0], bytes, n);
-    put_number(&l->lists[1], e->logprob);
     bn_buf_printf(&l->lists[3], "%zu", l->n_chars);
-    l->n_chars += count_chars(bytes, n);
+    if (shown) l->n_chars += count_chars(bytes, n);
     free(bytes);
-    return put_top(&l->lists[2], l, e, err);
+    if (t->first) {
+        bn_buf_puts(&l->lists[1], "null");
+        bn_buf_puts(&l->lists[2], "null");
+        return BITNET_OK;
+    }
+    put_number(&l->lists[1], t->logprob);
+    return put_top(&l->lists[2], l, t, err);
 }
 
 /* ------------------------------------------------------------------ the value */
 
-static bitnet_status add(struct openai_logprobs *l, const bitnet_event *e, bitnet_error *err)
+static bitnet_status add(struct openai_logprobs *l, const struct openai_token *t, bitnet_error *err)
 {
-    BN_TRY(l->kind == OPENAI_COMPLETION ? add_text(l, e, err) : add_chat(l, e, err));
+    BN_TRY(l->kind == OPENAI_COMPLETION ? add_text(l, t, err) : add_chat(l, t, err));
     for (size_t i = 0; i < OPENAI_LOGPROBS_LISTS; i++) {
         const struct bn_buf *b = &l->lists[i];
         if (b->full)
@@ -156,12 +177,12 @@ static bitnet_status add(struct openai_logprobs *l, const bitnet_event *e, bitne
 }
 
 /* A token that was not added leaves nothing behind: the others may still be written. */
-bitnet_status openai_logprobs_add(struct openai_logprobs *l, const bitnet_event *e,
+bitnet_status openai_logprobs_add(struct openai_logprobs *l, const struct openai_token *t,
                                   bitnet_error *err)
 {
     size_t before[OPENAI_LOGPROBS_LISTS];
     for (size_t i = 0; i < OPENAI_LOGPROBS_LISTS; i++) before[i] = l->lists[i].len;
-    bitnet_status s = add(l, e, err);
+    bitnet_status s = add(l, t, err);
     for (size_t i = 0; s != BITNET_OK && i < OPENAI_LOGPROBS_LISTS; i++)
         l->lists[i].len = before[i];
     return s;

@@ -11,6 +11,15 @@
 
 enum { OPENAI_LOGPROBS_LISTS = 4 };
 
+/* A token of a prompt or a choice. */
+struct openai_token {
+    int32_t id;
+    bool first; /* of a text: nothing says how likely it is; of an echoed prompt only */
+    float logprob;
+    const bitnet_logprob *top; /* [n_top] the likeliest in its place, best first */
+    size_t n_top;
+};
+
 /* Zero-initialise it, then openai_logprobs_open. */
 struct openai_logprobs {
     enum openai_kind kind;
@@ -18,12 +27,12 @@ struct openai_logprobs {
     /* what is between the brackets; a completion has tokens, token_logprobs, top_logprobs and
      * text_offset; everything else has one list */
     struct bn_buf lists[OPENAI_LOGPROBS_LISTS];
-    size_t n_chars; /* of all tokens, also those that were taken out */
+    size_t n_chars; /* of all tokens as the text shows them, also those that were taken out */
 };
 
 void openai_logprobs_open(struct openai_logprobs *l, enum openai_kind kind, const bitnet_model *m);
 void openai_logprobs_close(struct openai_logprobs *l);
-bitnet_status openai_logprobs_add(struct openai_logprobs *l, const bitnet_event *e,
+bitnet_status openai_logprobs_add(struct openai_logprobs *l, const struct openai_token *t,
                                   bitnet_error *err);
 bool openai_logprobs_any(const struct openai_logprobs *l);
 /* The value of "logprobs"; false: out of memory. */

@@ -37,6 +37,28 @@ static char *full_id(enum openai_kind kind, const char *id)
     return bn_buf_take(&b);
 }
 
+/* To all choices of prompt i. */
+static bitnet_status add_to_choices(struct openai_reply *r, size_t i, const struct openai_token *t,
+                                    bitnet_error *err)
+{
+    for (size_t k = i * r->n_each; k < (i + 1) * r->n_each; k++)
+        BN_TRY(openai_logprobs_add(&r->choices[k].logprobs, t, err));
+    return BITNET_OK;
+}
+
+/* Of a prompt that is echoed; choice 0 tells of it for all. */
+static bitnet_status take_scored(struct openai_reply *r, size_t i, const bitnet_event *e,
+                                 bitnet_error *err)
+{
+    for (size_t k = 0; k < e->n_scored; k++) {
+        const bitnet_logprob *one = e->scored + k * (1 + e->n_top_scored);
+        const struct openai_token t = {
+            .id = one->token, .logprob = one->logprob, .top = one + 1, .n_top = e->n_top_scored};
+        BN_TRY(add_to_choices(r, i, &t, err));
+    }
+    return BITNET_OK;
+}
+
 /* The choices of a prompt begin with it. */
 static bitnet_status echo_prompt(struct openai_reply *r, const struct openai_request *q, size_t i,
                                  const bitnet_model *m, bitnet_error *err)
@@ -52,7 +74,9 @@ static bitnet_status echo_prompt(struct openai_reply *r, const struct openai_req
         c->has_text = true;
     }
     free(decoded);
-    return ok ? BITNET_OK : bn_fail_nomem(err, n, "the prompt's echo");
+    if (!ok) return bn_fail_nomem(err, n, "the prompt's echo");
+    if (!r->logprobs || !p->n_tokens) return BITNET_OK;
+    return add_to_choices(r, i, &(struct openai_token){.id = p->tokens[0], .first = true}, err);
 }
 
 static bitnet_status open_reply(struct openai_reply *r, const struct openai_request *q,
@@ -107,6 +131,14 @@ static bool take_text(struct openai_choice *c, const bitnet_event *e)
     return true;
 }
 
+static bitnet_status take_logprobs(struct openai_choice *c, const bitnet_event *e,
+                                   bitnet_error *err)
+{
+    const struct openai_token t = {
+        .id = e->token, .logprob = e->logprob, .top = e->top, .n_top = e->n_top};
+    return openai_logprobs_add(&c->logprobs, &t, err);
+}
+
 bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_event *e,
                                 bitnet_error *err)
 {
@@ -116,7 +148,8 @@ bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_e
     struct openai_choice *c = &r->choices[i * r->n_each + e->choice];
     c->n_generated = e->n_generated;
     if (!take_text(c, e)) return bn_fail_nomem(err, c->parser.text.len + e->text_bytes, "a choice");
-    if (e->token >= 0 && r->logprobs) BN_TRY(openai_logprobs_add(&c->logprobs, e, err));
+    BN_TRY(take_scored(r, i, e, err));
+    if (e->token >= 0 && r->logprobs) BN_TRY(take_logprobs(c, e, err));
     if (e->finish == BITNET_FINISH_NONE) return BITNET_OK;
     bool cut = r->cut_tokens && e->n_generated >= r->cut_tokens && !c->parser.n_calls;
     c->finish = cut && e->finish == BITNET_FINISH_END ? BITNET_FINISH_LENGTH : e->finish;

@@ -114,12 +114,18 @@ static bitnet_status check_together(struct openai_request *r, bitnet_error *err)
         return bn_fail(err, BITNET_E_ARG, "'top_logprobs' needs %s",
                        r->kind == OPENAI_RESPONSE ? "'message.output_text.logprobs' in 'include'"
                                                   : "'logprobs'");
-    r->param = "echo";
-    if (r->echo && q->logprobs)
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "'echo' with 'logprobs' is not possible: those of the prompt are not known");
+    r->param = "max_tokens";
+    if (q->prompt_only && !r->echo)
+        return bn_fail(err, BITNET_E_ARG, "'max_tokens' is 0, which needs 'echo'");
     r->param = NULL;
     return BITNET_OK;
+}
+
+/* The log-probabilities of an echoed prompt are asked for by the same member. */
+static void score_echo(struct openai_request *r)
+{
+    r->request.prompt_logprobs = r->echo && r->request.logprobs;
+    r->request.n_top_prompt_logprobs = r->request.n_top_logprobs;
 }
 
 static bitnet_status read_tools(struct openai_request *r, bitnet_error *err)
@@ -147,6 +153,7 @@ static bitnet_status read_body(struct openai_request *r, bitnet_error *err)
         if (!bn_json_is_null(v)) BN_TRY(f->read(r, f, v, err));
     }
     if (r->kind != OPENAI_COMPLETION) BN_TRY(read_tools(r, err));
+    score_echo(r);
     return check_together(r, err);
 }
 
@@ -282,6 +289,21 @@ bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model
     return BITNET_OK;
 }
 
+/* Every choice repeats them, and putting a reply together holds up the event loop. */
+static bitnet_status check_scored(struct openai_request *r, bitnet_error *err)
+{
+    const bitnet_request *q = &r->request;
+    uint64_t n = 0;
+    for (size_t i = 0; q->prompt_logprobs && i < r->n_prompts; i++) n += r->prompts[i].n_tokens;
+    n *= (uint64_t)q->n_choices * (1 + q->n_top_prompt_logprobs);
+    if (n <= OPENAI_MAX_SCORED) return BITNET_OK;
+    r->param = "echo";
+    return bn_fail(err, BITNET_E_LIMIT,
+                   "'echo' with 'logprobs' makes %llu log-probabilities of prompts; at most %d are "
+                   "possible",
+                   (unsigned long long)n, OPENAI_MAX_SCORED);
+}
+
 bitnet_status openai_request_fits(struct openai_request *r, uint32_t ctx_tokens, bitnet_error *err)
 {
     for (size_t i = 0; i < r->n_prompts; i++) {
@@ -295,7 +317,7 @@ bitnet_status openai_request_fits(struct openai_request *r, uint32_t ctx_tokens,
             "least one of them",
             n, ctx_tokens);
     }
-    return BITNET_OK;
+    return check_scored(r, err);
 }
 
 void openai_request_at(const struct openai_request *r, size_t i, bitnet_request *out)

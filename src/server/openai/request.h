@@ -19,7 +19,8 @@ enum {
     OPENAI_MAX_STRINGS = 32,      /* in a list: stop strings, breakers */
     OPENAI_MAX_BIASES = 1024,
     OPENAI_MAX_BIAS = 100, /* either way */
-    OPENAI_MAX_TOP_LOGPROBS = 20
+    OPENAI_MAX_TOP_LOGPROBS = 20,
+    OPENAI_MAX_SCORED = 1 << 18 /* log-probabilities of prompts in one reply */
 };
 
 enum openai_kind { OPENAI_CHAT, OPENAI_COMPLETION, OPENAI_RESPONSE };
@@ -74,7 +75,7 @@ struct bn_json *openai_conversation(const struct openai_request *r, const char *
  * bitnet_chat_encode. */
 bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model *m,
                                     const char *chat_template, bitnet_error *err);
-/* Refuses prompts that leave no room for a completion. */
+/* Refuses prompts that leave no room for a completion, or whose echo would be too long. */
 bitnet_status openai_request_fits(struct openai_request *r, uint32_t ctx_tokens, bitnet_error *err);
 /* What to submit for prompt i; borrows from r. */
 void openai_request_at(const struct openai_request *r, size_t i, bitnet_request *out);

@@ -60,7 +60,9 @@ static bitnet_status read_max_tokens(struct openai_request *r, const struct open
                                      const struct bn_json *v, bitnet_error *err)
 {
     (void)v;
-    return read_up_to(r, f, 1, UINT32_MAX, err);
+    BN_TRY(read_up_to(r, f, r->kind == OPENAI_COMPLETION ? 0 : 1, UINT32_MAX, err));
+    r->request.prompt_only = r->request.max_new_tokens == 0;
+    return BITNET_OK;
 }
 
 static bitnet_status read_choices(struct openai_request *r, const struct openai_field *f,

@@ -110,6 +110,7 @@ n stop ignore_eos logprobs top_logprobs include echo response_format text gramma
 top_n_sigma adaptive repetition_penalty presence_penalty frequency_penalty penalty_last_n dry_multiplier dry_base
 dry_allowed_length dry_last_n dry_breakers logit_bias truncation previous_response_id conversation metadata reasoning store user
 parallel_tool_calls tool_choice tools background best_of functions suffix content tokens add_special with_pieces
+add_special_tokens return_token_strs
 encoding_format dimensions pooling add_generation_prompt nothing""".split()
 VALUES = [None, True, 0, -1, 1.5, 2 ** 63 - 1, 1e308, "", "x", "\0", [], {}, [None], [[]], [{}], {"": None}, {"type": {}},
           [{"type": "function", "function": []}], [{"role": 5, "content": {}}], {"5": "x"}, {"type": "json_schema", "schema": 3}]
@@ -215,4 +216,28 @@ def greedy(s, long):
     return f"{len(bodies)} requests"
 
 
-ATTACKS = [bad_json, odd_texts, wrong_types, hard_forms, greedy]
+def scored_prompts(s, long):
+    """Log-probabilities of long prompts, as many as a reply may hold, whole and streamed; and clients that leave."""
+    asker, ids = Asker(s), [7 + i % 500 for i in range(400)]
+    scored = {"max_tokens": 0, "echo": True, "temperature": 0}
+    for name, body, codes in (("20 of the likeliest", {"prompt": [ids] * 8, "logprobs": 20}, (200, 504)),
+                              ("streamed", {"prompt": [ids] * 8, "logprobs": 20, "stream": True}, (200, 504)),
+                              ("in 128 choices", {"prompt": ids[:95], "logprobs": 20, "n": 128}, (200, 504)),
+                              ("too many choices", {"prompt": ids[:100], "logprobs": 20, "n": 128}, (400,)),
+                              ("too many prompts", {"prompt": [ids] * 128, "logprobs": 5}, (400,)),
+                              ("one token", {"prompt": [7], "logprobs": 20}, (200,)),
+                              ("no token", {"prompt": [], "logprobs": 1}, (400,)),
+                              ("no text", {"prompt": "", "logprobs": 1}, (200, 400))):
+        code = asker.status(TEXT, {**scored, **body}, name)
+        assert code in codes, f"{name}: {code}"
+    for stream in (False, True):
+        request = post(TEXT, {**scored, "prompt": [ids] * 20, "logprobs": 5, "stream": stream})
+        had = s.metric("bitnet_received_bytes_total")
+        with Raw(s) as c:
+            c.send(request)
+            until("the server has it", lambda: s.metric("bitnet_received_bytes_total") >= had + len(request))
+    until("they are gone", lambda: s.metric("bitnet_num_requests_running", "bitnet_num_requests_waiting") == 0)
+    return asker.slowest()
+
+
+ATTACKS = [bad_json, odd_texts, wrong_types, hard_forms, greedy, scored_prompts]

@@ -19,7 +19,7 @@ from tap import find
 ASK = {"prompt": "Once upon a time", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
 KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH"
 PUBLIC = ["/health", "/ready", "/", "/dashboard"]
-GUARDED = ["/v1/models", "/v1/models/x", "/models", "/props", "/metrics", "/metrics.json"]
+GUARDED = ["/v1/models", "/v1/models/x", "/models", "/props", "/tokenizer_info", "/metrics", "/metrics.json"]
 GUARDED_POST = ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/tokenize", "/detokenize",
                 "/apply-template", "/chat/completions"]
 

@@ -7,8 +7,8 @@ import subprocess
 from tap import Skipped
 
 COMMANDS = ["run", "chat", "serve", "batch", "tokenize", "embed", "logits", "perplexity", "eval", "inspect",
-            "convert", "cache", "synth", "bench", "profile", "loadtest", "doctor", "version"]
-PLANNED = ["prune", "calibrate"]
+            "convert", "calibrate", "cache", "synth", "bench", "profile", "loadtest", "doctor", "version"]
+PLANNED = ["prune"]
 
 
 def options(help_text):

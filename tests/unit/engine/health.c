@@ -199,9 +199,11 @@ static void test_kv(void **state)
         for (uint32_t head = 0; head < info.shape.n_head_kv; head++) {
             uint32_t page = e->seqs[0].pages[t / BN_ATTN_BLOCK], slot = t % BN_ATTN_BLOCK;
             for (size_t i = 0; i < dim; i++) x[i] = (float[]){-2, 0, 1, 2}[i % 4];
-            bn_kv_put_row(&e->kv.keys, k, bn_kv_head(&e->kv, 1, page, head, false), slot, x);
+            bn_kv_put_row(bn_kv_side(&e->kv, 1, false), k, bn_kv_head(&e->kv, 1, page, head, false),
+                          slot, x);
             for (size_t i = 0; i < dim; i++) x[i] = i % 2 ? 448 : -7;
-            bn_kv_put_row(&e->kv.values, k, bn_kv_head(&e->kv, 1, page, head, true), slot, x);
+            bn_kv_put_row(bn_kv_side(&e->kv, 1, true), k, bn_kv_head(&e->kv, 1, page, head, true),
+                          slot, x);
         }
     h = kv_health(e, 1);
     assert_true(fabs(h.keys.entropy_bits - 2) < 1e-9 && h.keys.peaks == 0.5);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A request's answer does not depend on who else is there: 200 requests of mixed lengths, seeds and
- * samplers are answered one by one, and then all together in many ways. Tokens, log-probabilities,
- * likeliest tokens and text are the same bytes.
+ * samplers are answered one by one, and then all together in many ways. Tokens, log-probabilities, also
+ * of the prompt, likeliest tokens and text are the same bytes.
  *
- * INVARIANCE=full (or f16, int8, int4: that type only) tries every combination with all requests and
+ * INVARIANCE=full (or f16, int8, int4, plan: that setting only) tries every combination with all requests and
  * prints a line for each; otherwise a few combinations with a part of the requests, in less than a
  * minute. */
 #include "engine_common.h"
@@ -12,8 +12,24 @@
 
 enum { N_REQUESTS = 200, MAX_CHOICES = 2, MAX_PROMPT = 192, PART = 10, CTX = 256 };
 
-static const bitnet_kv_type kv_types[] = {BITNET_KV_F16, BITNET_KV_INT8, BITNET_KV_INT4};
-enum { N_KV_TYPES = sizeof kv_types / sizeof *kv_types };
+/* Types of the KV cache; and a plan, with thresholds and several types, blocks among them. */
+static const struct setting {
+    const char *name;
+    bitnet_kv_type kv;
+    const char *plan;
+} settings[] = {
+    {"f16", BITNET_KV_F16, "off"},
+    {"int8", BITNET_KV_INT8, "off"},
+    {"int4", BITNET_KV_INT4, "off"},
+    {"plan", BITNET_KV_AUTO,
+     "{\"format\":\"bitnet-plan-1\",\"layers\":["
+     "{\"down_codes\":1,\"keys\":\"int8\",\"values\":\"int4\"},{\"gate_min\":0.2},"
+     "{\"down_codes\":3,\"gate_min\":0.1,\"keys\":\"int4\",\"values\":\"int2\"},"
+     "{\"keys\":\"f32\",\"values\":\"fp8_e4m3\"},{\"keys\":\"fp8_e5m2\",\"values\":\"fp8_e5m2\"},"
+     "{\"down_codes\":2},{\"keys\":\"int8\",\"values\":\"int8\"},{\"values\":\"int4\"},"
+     "{\"down_codes\":8,\"keys\":\"bf16\"},{\"gate_min\":0.05}]}"},
+};
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
 struct test_request {
     bitnet_request r;
@@ -21,9 +37,9 @@ struct test_request {
 };
 
 static struct test_request requests[N_REQUESTS];
-static struct choice want[N_KV_TYPES][N_REQUESTS][MAX_CHOICES], got[N_REQUESTS][MAX_CHOICES];
+static struct choice want[N_SETTINGS][N_REQUESTS][MAX_CHOICES], got[N_REQUESTS][MAX_CHOICES];
 static bool full;        /* all requests, all combinations */
-static const char *only; /* this type of the KV cache; NULL: all */
+static const char *only; /* this setting; NULL: all */
 
 /* ------------------------------------------------------------------ the requests */
 
@@ -112,6 +128,8 @@ static void make_requests(void)
         q->r.n_choices = i % 10 == 3 ? 2 : 1;
         q->r.logprobs = i % 8 != 6;
         q->r.n_top_logprobs = (uint32_t)i % (ANSWER_TOP + 1);
+        q->r.prompt_logprobs = i % 5 == 0 || i % 24 == 11;
+        q->r.n_top_prompt_logprobs = (uint32_t)i / 5 % (ANSWER_TOP + 1);
         q->r.prefix_cache = i % 16 == 5 ? "off" : "auto";
         q->r.stop = stop;
         q->r.n_stop = i % 7 ? 0 : 2;
@@ -124,7 +142,7 @@ static void make_requests(void)
 struct way {
     uint32_t threads, chunk, seqs;
     bool prefix, speculation, tight;
-    size_t kv;
+    size_t setting;
 };
 
 static bool takes_part(int i) { return full || i % PART == 0 || i % 12 == 11; }
@@ -136,7 +154,8 @@ static bitnet_engine *open_way(const struct way *w)
     o.ctx_tokens = CTX;
     o.max_seqs = w->seqs;
     o.max_batch_tokens = w->chunk;
-    o.kv_type = kv_types[w->kv];
+    o.kv_type = settings[w->setting].kv;
+    o.plan = settings[w->setting].plan;
     /* tight: for one request and a half, so that there is always somebody who must give way */
     o.kv_tokens = w->tight ? 320 : w->seqs * 160 + CTX;
     o.prefix_cache = w->prefix ? "on" : "off";
@@ -145,19 +164,20 @@ static bitnet_engine *open_way(const struct way *w)
 }
 
 /* One by one, nothing shared and nothing drafted: what all others must equal. */
-static void answer_alone(size_t kv)
+static void answer_alone(size_t setting)
 {
-    const struct way way = {.threads = 1, .chunk = 512, .seqs = 1, .kv = kv};
+    const struct way way = {.threads = 1, .chunk = 512, .seqs = 1, .setting = setting};
     bitnet_engine *e = open_way(&way);
     for (int i = 0; i < N_REQUESTS; i++)
         for (uint32_t k = 0; takes_part(i) && k < requests[i].r.n_choices; k++) {
             bitnet_request r = requests[i].r;
             r.n_choices = 1;
             r.sampling.seed += k;
-            struct ask ask = {submit(e, &r), 1, &want[kv][i][k]};
+            r.prompt_logprobs &= k == 0; /* choice 0 tells them for all */
+            struct ask ask = {submit(e, &r), 1, &want[setting][i][k]};
             finish_all(e, &ask, 1, 64);
-            assert_int_equal(want[kv][i][k].n_finished, 1);
-            assert_int_not_equal(want[kv][i][k].finish, BITNET_FINISH_ERROR);
+            assert_int_equal(want[setting][i][k].n_finished, 1);
+            assert_int_not_equal(want[setting][i][k].finish, BITNET_FINISH_ERROR);
         }
     bitnet_engine_close(e);
 }
@@ -183,22 +203,21 @@ static void answer_together(const struct way *w)
     bitnet_engine_info in = engine_info(e);
     bitnet_engine_close(e);
     for (int i = 0; i < N_REQUESTS; i++)
-        if (takes_part(i) && memcmp(want[w->kv][i], got[i], sizeof got[i]) != 0)
-            fail_msg(
-                "request %d differs: kv %s, %u threads, chunks of %u, %u at a time, prefix cache "
-                "%d, speculation %d, small cache %d",
-                i, bitnet_kv_type_name(kv_types[w->kv]), w->threads, w->chunk, w->seqs, w->prefix,
-                w->speculation, w->tight);
+        if (takes_part(i) && memcmp(want[w->setting][i], got[i], sizeof got[i]) != 0)
+            fail_msg("request %d differs: %s, %u threads, chunks of %u, %u at a time, prefix cache "
+                     "%d, speculation %d, small cache %d",
+                     i, settings[w->setting].name, w->threads, w->chunk, w->seqs, w->prefix,
+                     w->speculation, w->tight);
     /* what was to be tried has happened */
     assert_true(!w->prefix || w->seqs == N_REQUESTS || in.prefix.hits > 0);
     assert_true((in.draft.accepted > 0) == (w->speculation && w->chunk > 1));
     assert_true(!w->tight || w->seqs == 1 || in.work.preemptions > 0);
     if (full)
         printf("%-5s %7u %6u %5u %6s %5s %10llu %9llu %8llu %7.1f  same\n",
-               bitnet_kv_type_name(kv_types[w->kv]), w->threads, w->chunk, w->seqs,
-               w->prefix ? "on" : "off", w->speculation ? "on" : "off",
-               (unsigned long long)in.work.preemptions, (unsigned long long)in.prefix.hit_tokens,
-               (unsigned long long)in.draft.accepted, seconds() - start);
+               settings[w->setting].name, w->threads, w->chunk, w->seqs, w->prefix ? "on" : "off",
+               w->speculation ? "on" : "off", (unsigned long long)in.work.preemptions,
+               (unsigned long long)in.prefix.hit_tokens, (unsigned long long)in.draft.accepted,
+               seconds() - start);
     fflush(stdout);
 }
 
@@ -207,19 +226,19 @@ static const struct {
     uint32_t chunk, seqs;
 } chunks[] = {{1, 1}, {7, 5}, {64, 24}, {512, 200}};
 
-static void try_all(size_t kv)
+static void try_all(size_t setting)
 {
     for (uint32_t threads = 1; threads <= 3; threads++)
         for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
             for (int bits = 0; bits < 8; bits++) {
-                struct way w = {
-                    threads, chunks[c].chunk, chunks[c].seqs, bits & 1, bits & 2, bits & 4, kv};
+                struct way w = {threads,  chunks[c].chunk, chunks[c].seqs, bits & 1,
+                                bits & 2, bits & 4,        setting};
                 answer_together(&w);
             }
 }
 
 /* Every value of every setting at least once. */
-static void try_some(size_t kv)
+static void try_some(size_t setting)
 {
     static const struct way ways[] = {{1, 512, 200, true, true, false, 0},
                                       {2, 64, 24, true, true, true, 0},
@@ -228,7 +247,7 @@ static void try_some(size_t kv)
                                       {2, 512, 200, false, false, true, 0}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct way w = ways[i];
-        w.kv = kv;
+        w.setting = setting;
         answer_together(&w);
     }
 }
@@ -238,12 +257,12 @@ static void choices_are_the_same_with_any_neighbours(void **state)
     (void)state;
     make_requests();
     if (full)
-        printf("%-5s %7s %6s %5s %6s %5s %10s %9s %8s %7s\n", "kv", "threads", "chunk", "seqs",
+        printf("%-5s %7s %6s %5s %6s %5s %10s %9s %8s %7s\n", "what", "threads", "chunk", "seqs",
                "prefix", "spec", "preempted", "hit toks", "accepted", "seconds");
-    for (size_t kv = 0; kv < N_KV_TYPES; kv++) {
-        if (only && strcmp(only, bitnet_kv_type_name(kv_types[kv])) != 0) continue;
-        answer_alone(kv);
-        (full ? try_all : try_some)(kv);
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        if (only && strcmp(only, settings[i].name) != 0) continue;
+        answer_alone(i);
+        (full ? try_all : try_some)(i);
     }
 }
 

@@ -53,6 +53,7 @@ static void make_job(struct world *w, uint32_t i)
                     : chance(r, 30) ? bn_rng_below(r, l->sim.prompt)
                                     : 0;
     l->sim.max_draft = chance(r, 40) ? bn_rng_below(r, 7) : 0;
+    l->sim.scored = chance(r, 20);
     l->arrival = bn_rng_below(r, 60);
     l->cancel = chance(r, 10) ? bn_rng_below(r, 200) : NEVER;
     l->accept_percent = bn_rng_below(r, 101);
@@ -75,6 +76,7 @@ static void make_world(struct world *w, uint64_t seed)
     w->ample = n_pages >= all;
     struct bn_sched_limits limits = {.max_seqs = between(r, 1, chance(r, 50) ? 4 : 16)};
     limits.max_batch_tokens = limits.max_seqs + bn_rng_below(r, chance(r, 50) ? 16 : 300);
+    limits.max_scored = limits.max_seqs + bn_rng_below(r, 64);
     limits.step_target_ns = chance(r, 50) ? between(r, 10, 1000) * 1000000ull : 0;
     limits.step_most_ns = chance(r, 30) ? between(r, 100, 5000) * 1000000ull : 0;
     limits.prompt_assumed_ns = chance(r, 50) ? between(r, 1, 100000) * 1000ull : 0;

@@ -25,6 +25,7 @@ struct sim_job {
     uint32_t prompt, answer; /* tokens, each at least 1 */
     uint32_t cached;         /* tokens of the prompt that are found in the cache */
     uint32_t max_draft;      /* drafts at a time */
+    bool scored;             /* its prompt */
     uint32_t answered;
     uint32_t pages;
 };
@@ -96,7 +97,7 @@ static inline void sim_open(struct sim *sim, const struct bn_sched_limits *limit
 /* Before it is added; `job` itself is set by this. */
 static inline void sim_job_init(struct sim_job *j)
 {
-    j->job = (struct bn_sched_job){.n_tokens = j->prompt};
+    j->job = (struct bn_sched_job){.n_tokens = j->prompt, .scored = j->scored};
     j->answered = j->pages = 0;
 }
 
@@ -110,7 +111,7 @@ static inline void sim_remove(struct sim *sim, struct sim_job *j)
 static inline void sim_check(const struct sim *sim, uint32_t planned)
 {
     const struct bn_sched_stats *st = bn_sched_stats(sim->s);
-    uint32_t tokens = 0, pages = 0, n_running = 0, n_waiting = 0;
+    uint32_t tokens = 0, scored = 0, pages = 0, n_running = 0, n_waiting = 0;
     for (const struct bn_sched_job *j = bn_sched_running(sim->s); j; j = j->next) {
         assert_true(j->running && j->take >= 1 && j->take <= j->n_tokens - j->n_done);
         assert_true(j->take_draft <= j->n_draft);
@@ -119,6 +120,7 @@ static inline void sim_check(const struct sim *sim, uint32_t planned)
         const struct sim_job *sj = (const struct sim_job *)j;
         assert_true(sj->pages * SIM_PAGE_TOKENS >= j->n_done + j->take + j->take_draft);
         tokens += j->take + j->take_draft;
+        scored += j->scored && j->n_tokens - j->n_done > 1 ? j->take : 0;
         pages += sj->pages;
         n_running++;
     }
@@ -130,6 +132,7 @@ static inline void sim_check(const struct sim *sim, uint32_t planned)
     }
     assert_int_equal(tokens, planned);
     assert_true(tokens <= sim->limits.max_batch_tokens);
+    assert_true(scored <= sim->limits.max_scored);
     assert_int_equal(pages + sim->n_free, sim->n_pages);
     assert_int_equal(n_running, st->n_running);
     assert_int_equal(n_waiting, st->n_waiting);
@@ -168,7 +171,9 @@ static inline uint32_t sim_steps_alone(const struct sim *sim, const struct sim_j
     size_t b = (l->max_batch_tokens - l->max_seqs + 2) / 2;
     if (l->step_target_ns || l->step_most_ns)
         b = bn_min_size(16, l->max_batch_tokens - l->max_seqs + 1);
-    return (uint32_t)bn_div_up(j->prompt, bn_max_size(1, b / l->max_seqs)) + j->answer - 1;
+    size_t q = bn_max_size(1, b / l->max_seqs);
+    if (j->scored) q = bn_min_size(q, l->max_scored / l->max_seqs);
+    return (uint32_t)bn_div_up(j->prompt, q) + j->answer - 1;
 }
 
 #endif

@@ -32,7 +32,8 @@ static struct text texts[SEQS];
 static void open_all(uint32_t n_pages, bool whole_pages)
 {
     const struct bn_config c = {.n_layer = 1, .n_head_kv = 1, .head_dim = 4};
-    assert_int_equal(bn_kv_open(&kv, &c, BITNET_KV_F16, BITNET_KV_F16, n_pages, NULL, NULL),
+    assert_int_equal(bn_kv_open_uniform(&kv, &c, (struct bn_kv_types){BITNET_KV_F16, BITNET_KV_F16},
+                                        n_pages, NULL, NULL),
                      BITNET_OK);
     assert_int_equal(bn_prefix_open(&prefix, &kv, whole_pages, 0, NULL), BITNET_OK);
     for (int i = 0; i < SEQS; i++) {

@@ -339,7 +339,9 @@ static void texts_get_the_state_of_their_beginning(void **state)
         struct bn_rng r = {slots};
         uint32_t hits = 0;
         memset(states, 0, sizeof states);
-        assert_int_equal(bn_kv_open(&kv, &c, BITNET_KV_F16, BITNET_KV_F16, PAGES, NULL, NULL),
+        assert_int_equal(bn_kv_open_uniform(&kv, &c,
+                                            (struct bn_kv_types){BITNET_KV_F16, BITNET_KV_F16},
+                                            PAGES, NULL, NULL),
                          BITNET_OK);
         assert_int_equal(bn_prefix_open(&prefix, &kv, true, slots, NULL), BITNET_OK);
         for (int i = 0; i < SEQS; i++) assert_true(bn_kv_seq_open(&texts[i].seq, &kv, CTX));

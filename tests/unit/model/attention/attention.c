@@ -68,7 +68,7 @@ static void fill_cache(struct bn_kv *kv)
     float *x = random_floats(7, PERIOD);
     uint16_t half[PERIOD];
     bn_f32_to_f16_c(half, x, PERIOD);
-    bool f16 = kv->keys.type == BITNET_KV_F16;
+    bool f16 = bn_kv_side(kv, 0, false)->type == BITNET_KV_F16;
     for (size_t i = 0; i < kv->bytes / (f16 ? 2 : 4); i++) {
         if (f16) ((uint16_t *)kv->data)[i] = half[i % PERIOD];
         else ((float *)kv->data)[i] = x[i % PERIOD];
@@ -94,7 +94,7 @@ static void expect(float *out, const struct bn_kv *kv, const struct shape *s, co
             const void *v = bn_kv_head(kv, 1, page, head, true);
             const struct bn_attn_args a = {o,   m, l,   qh,    group, k,   v,
                                            dim, n, dim, scale, NULL,  NULL};
-            if (kv->keys.type == BITNET_KV_F16) bn_attn_f16_c(&a);
+            if (bn_kv_side(kv, 0, false)->type == BITNET_KV_F16) bn_attn_f16_c(&a);
             else bn_attn_f32_c(&a);
         }
         for (size_t i = 0; i < group * dim; i++) o[i] /= l[i / dim];
@@ -124,7 +124,9 @@ static void check(const struct bn_model *m, const struct shape *s, const struct 
     struct bn_batch_token tokens[MAX_TOKENS];
     struct bn_pool *pool;
     struct job j = {.layer = {.weights = &m->layers[1], .index = 1}};
-    assert_int_equal(bn_kv_open(&kv, &m->config, type, type, MAX_PAGES, NULL, NULL), BITNET_OK);
+    assert_int_equal(bn_kv_open_uniform(&kv, &m->config, (struct bn_kv_types){type, type},
+                                        MAX_PAGES, NULL, NULL),
+                     BITNET_OK);
     fill_cache(&kv);
     assert_int_equal(bn_pool_open(&pool, threads, NULL), BITNET_OK);
     assert_int_equal(bn_attention_open(&j.attention, m, pool, &kv, CTX, MAX_TOKENS, NULL, NULL),

@@ -78,8 +78,9 @@ static void open_world(struct world *w, const struct shape *s, const struct type
                                      .rope_dim = s->head_dim,
                                      .rope_theta = 10000.0f};
     bn_rope_factors(w->factors, &w->m.config);
-    assert_int_equal(bn_kv_open(&w->kv, &w->m.config, t->keys, t->values,
-                                SEQS * bn_kv_pages_for(CTX), NULL, NULL),
+    assert_int_equal(bn_kv_open_uniform(&w->kv, &w->m.config,
+                                        (struct bn_kv_types){t->keys, t->values},
+                                        SEQS * bn_kv_pages_for(CTX), NULL, NULL),
                      BITNET_OK);
     assert_int_equal(bn_pool_open(&w->pool, threads, NULL), BITNET_OK);
     assert_int_equal(
@@ -357,7 +358,9 @@ static void memory_is_as_documented(void **state)
     for (size_t i = 0; i < BN_ARRAY_LEN(types); i++) {
         struct bn_kv kv;
         struct bn_kv_seq seq;
-        assert_int_equal(bn_kv_open(&kv, &c, types[i].type, types[i].type, 3, NULL, NULL),
+        assert_int_equal(bn_kv_open_uniform(&kv, &c,
+                                            (struct bn_kv_types){types[i].type, types[i].type}, 3,
+                                            NULL, NULL),
                          BITNET_OK);
         assert_int_equal(bn_kv_token_bytes(&kv), (uint64_t)(2 * 30 * 5 * 128 * types[i].bits / 8));
         assert_int_equal(kv.bytes, 3 * BN_ATTN_BLOCK * bn_kv_token_bytes(&kv));

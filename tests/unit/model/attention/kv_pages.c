@@ -22,7 +22,9 @@ static int open_cache(void **state)
 {
     (void)state;
     const struct bn_config c = {.n_layer = 2, .n_head_kv = 3, .head_dim = 4};
-    if (bn_kv_open(&kv, &c, BITNET_KV_F16, BITNET_KV_F16, PAGES, NULL, NULL)) return -1;
+    if (bn_kv_open_uniform(&kv, &c, (struct bn_kv_types){BITNET_KV_F16, BITNET_KV_F16}, PAGES, NULL,
+                           NULL))
+        return -1;
     for (size_t i = 0; i < kv.bytes; i++) kv.data[i] = (uint8_t)(i * 7 + i / kv.page_bytes);
     for (int i = 0; i < SEQS; i++)
         if (!bn_kv_seq_open(&seqs[i], &kv, CTX)) return -1;
@@ -39,7 +41,7 @@ static int close_cache(void **state)
 
 static uint8_t *page_data(uint32_t page) { return bn_kv_head(&kv, 0, page, 0, false); }
 
-static size_t page_bytes(void) { return kv.n_layer * kv.page_bytes; }
+static size_t page_bytes(void) { return kv.page_bytes; }
 
 static void store(struct bn_kv_seq *s, uint32_t n_tokens)
 {

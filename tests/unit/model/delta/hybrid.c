@@ -46,14 +46,20 @@ enum { SOME = 4 }; /* one of so many */
 
 enum { PAGE = BN_ATTN_BLOCK, CTX = 512, N_REQUESTS = 14, MAX_PROMPT = 170, MAX_CHOICES = 3 };
 
-/* Types of keys and values, and of states. */
+/* Types of keys and values, and of states; or a plan, with types of activations, too. */
 static const struct {
     bitnet_kv_type kv;
-    const char *state;
-} kinds[] = {{BITNET_KV_F16, "f32"},
-             {BITNET_KV_INT8, "f32"},
-             {BITNET_KV_INT4, "f32"},
-             {BITNET_KV_F16, "bf16"}};
+    const char *state, *plan;
+} kinds[] = {
+    {BITNET_KV_F16, "f32", "off"},
+    {BITNET_KV_INT8, "f32", "off"},
+    {BITNET_KV_INT4, "f32", "off"},
+    {BITNET_KV_F16, "bf16", "off"},
+    {BITNET_KV_AUTO, NULL,
+     "{\"format\":\"bitnet-plan-1\",\"layers\":["
+     "{\"state\":\"bf16\",\"activations\":{\"mixer\":\"int8\",\"down\":\"f32\"}},"
+     "{\"activations\":{\"gate_up\":\"int8\",\"mixer_out\":\"int8\"}},{\"state\":\"bf16\"},"
+     "{\"keys\":\"int4\",\"values\":\"int8\",\"activations\":{\"mixer\":\"int8\"}}]}"}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static int32_t prompts[N_REQUESTS][MAX_PROMPT];
@@ -102,6 +108,7 @@ static bitnet_engine *open_way(const struct way *w, size_t kind)
     o.max_batch_tokens = w->chunk;
     o.kv_type = kinds[kind].kv;
     o.state_type = kinds[kind].state;
+    o.plan = kinds[kind].plan;
     o.kv_tokens = w->tight ? 256 : 0; /* one request and a half */
     o.prefix_cache = w->prefix ? "on" : "off";
     o.draft = w->speculation ? "on" : "off";
@@ -162,11 +169,11 @@ static bitnet_engine_info answer_together(const struct way *w, size_t kind)
     bitnet_engine_close(e);
     for (int i = 0; i < N_REQUESTS; i++)
         if (memcmp(want[kind][i], got[i], sizeof got[i]) != 0)
-            fail_msg("request %d differs: kv %s, states %s, %u threads, chunks of %u, %u at a "
+            fail_msg("request %d differs: kind %zu, %u threads, chunks of %u, %u at a "
                      "time, prefix "
                      "cache %d, speculation %d, small cache %d, %u snapshots",
-                     i, bitnet_kv_type_name(kinds[kind].kv), kinds[kind].state, w->threads,
-                     w->chunk, w->seqs, w->prefix, w->speculation, w->tight, w->slots);
+                     i, kind, w->threads, w->chunk, w->seqs, w->prefix, w->speculation, w->tight,
+                     w->slots);
     /* what was to be tried has happened */
     assert_true((in.draft.accepted > 0) == (w->speculation && w->chunk > 1));
     assert_true((in.work.preemptions > 0) == (w->tight && w->seqs > 1));
@@ -191,7 +198,7 @@ static void choices_are_the_same_with_any_neighbours(void **state)
     for (size_t kind = 0; kind<N_KINDS; kind += SOME> 1 ? 2 : 1) {
         answer_alone(kind);
         for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) /* the others: some of them */
-            if ((kind == 0 && i % SOME == 0) || i % 4 == kind) answer_together(&ways[i], kind);
+            if ((kind % 4 == 0 && i % SOME == 0) || i % 4 == kind) answer_together(&ways[i], kind);
     }
 }
 

@@ -47,8 +47,8 @@ static void walk_open(struct walk *w, const struct bn_head_options *o)
     w->logits = calloc(m->config.n_vocab, sizeof *w->logits);
     w->scratch = calloc(m->config.n_vocab, sizeof *w->scratch);
     if (bn_pool_open(&w->pool, 1, &err) ||
-        bn_kv_open(&w->kv, &m->config, BITNET_KV_F16, BITNET_KV_F16, bn_kv_pages_for(CTX), NULL,
-                   &err) ||
+        bn_kv_open_uniform(&w->kv, &m->config, (struct bn_kv_types){BITNET_KV_F16, BITNET_KV_F16},
+                           bn_kv_pages_for(CTX), NULL, &err) ||
         !bn_kv_seq_open(&w->seq, &w->kv, CTX) ||
         bn_forward_open(
             &w->forward, m, w->pool,
@@ -185,8 +185,8 @@ static void sides_open(struct sides *d, const struct bn_model *m)
     d->logits = calloc((size_t)SIDES * m->config.n_vocab, sizeof *d->logits);
     d->scratch = calloc(m->config.n_vocab, sizeof *d->scratch);
     if (bn_pool_open(&d->pool, 0, &err) ||
-        bn_kv_open(&d->kv, &m->config, BITNET_KV_F16, BITNET_KV_F16,
-                   SIDES * bn_kv_pages_for(SIDE_CTX), NULL, &err) ||
+        bn_kv_open_uniform(&d->kv, &m->config, (struct bn_kv_types){BITNET_KV_F16, BITNET_KV_F16},
+                           SIDES * bn_kv_pages_for(SIDE_CTX), NULL, &err) ||
         bn_forward_open(&d->forward, m, d->pool,
                         &(struct bn_forward_options){.kv = &d->kv,
                                                      .n_ctx = SIDE_CTX,

@@ -84,6 +84,8 @@ static void make_request(struct job *j, uint32_t which, uint32_t n_new)
     j->r.n_choices = which % 4 == 1 ? MAX_CHOICES : 0;
     j->r.logprobs = which % 3 == 1;
     j->r.n_top_logprobs = which % 3 == 1 ? ANSWER_TOP : 0;
+    j->r.prompt_logprobs = which % 5 == 3;
+    j->r.n_top_prompt_logprobs = which % 10 == 3 ? ANSWER_TOP : 0;
     j->r.stop = stop;
     j->r.n_stop = which % 7 == 2 ? 2 : 0;
     j->r.sampling.seed = which;

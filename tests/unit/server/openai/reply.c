@@ -128,6 +128,48 @@ static void test_reply_logprobs(void **state)
     openai_reply_close(&reply);
 }
 
+/* An echoed prompt: its first token has nothing to be judged by; special ones are not in the text. */
+static void test_reply_echo(void **state)
+{
+    (void)state;
+    int32_t ids[2];
+    two_tokens(ids);
+    const bitnet_logprob scored[] = {
+        {ids[1], -0.5f}, {ids[1], -0.5f}, {ids[0], -1e-7f}, {ids[0], -1e-7f}};
+    struct openai_reply reply;
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"Once time\", \"echo\": true, \"logprobs\": 1, "
+                               "\"n\": 2, \"max_tokens\": 1}");
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    assert_int_equal(openai_reply_open(&reply, &r, model, "7", 0, &err), BITNET_OK);
+    openai_request_free(&r);
+    give(&reply, (bitnet_event){.token = -1, .scored = scored, .n_scored = 1, .n_top_scored = 1});
+    give(&reply,
+         (bitnet_event){.token = -1, .scored = scored + 2, .n_scored = 1, .n_top_scored = 1});
+    for (uint32_t i = 0; i < 2; i++) {
+        give(&reply, (bitnet_event){.choice = i,
+                                    .token = ids[i],
+                                    .text = i ? "Once" : " time",
+                                    .n_generated = 1,
+                                    .logprob = -2,
+                                    .n_top = 1,
+                                    .top = scored});
+        give(&reply,
+             (bitnet_event){
+                 .choice = i, .token = -1, .finish = BITNET_FINISH_LENGTH, .n_generated = 1});
+    }
+    char *text = dump(&reply);
+    assert_non_null(strstr(
+        text, "[{\"index\":0,\"text\":\"Once time time\",\"logprobs\":{\"tokens\":["
+              "\"<|begin_of_text|>\",\"Once\",\" time\",\" time\"],"
+              "\"token_logprobs\":[null,-0.5,-1.00000001e-07,-2.0],"
+              "\"top_logprobs\":[null,{\"Once\":-0.5},{\" time\":-1.00000001e-07},{\"Once\":-0.5}],"
+              "\"text_offset\":[0,0,4,9]},\"finish_reason\":\"length\"}"));
+    assert_non_null(strstr(text, "\"text\":\"Once timeOnce\",\"logprobs\":{\"tokens\":["
+                                 "\"<|begin_of_text|>\",\"Once\",\" time\",\"Once\"]"));
+    free(text);
+    openai_reply_close(&reply);
+}
+
 /* Any bytes, quoted by hand, are read back as what openai_text makes of them. */
 static void test_quote(void **state)
 {
@@ -215,7 +257,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reply_choices), cmocka_unit_test(test_reply_logprobs),
         cmocka_unit_test(test_reply_error),   cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_quote),
+        cmocka_unit_test(test_quote),         cmocka_unit_test(test_reply_echo),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

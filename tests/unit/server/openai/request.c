@@ -258,6 +258,36 @@ static void test_tools(void **state)
     assert_string_equal(r.param, "parallel_tool_calls");
 }
 
+/* Log-probabilities of an echoed prompt, with and without a completion. */
+static void test_echo(void **state)
+{
+    (void)state;
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"echo\": true, \"logprobs\": 3}");
+    assert_int_equal(r.request.prompt_logprobs, 1);
+    assert_int_equal(r.request.n_top_prompt_logprobs, 3);
+    assert_int_equal(r.request.prompt_only, 0);
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"logprobs\": 3}");
+    assert_int_equal(r.request.prompt_logprobs, 0);
+    openai_request_free(&r);
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"echo\": true, \"max_tokens\": 0}");
+    assert_int_equal(r.request.prompt_only, 1);
+    assert_int_equal(r.request.prompt_logprobs, 0);
+    openai_request_free(&r);
+    refuses(OPENAI_CHAT,
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"max_tokens\": 0}",
+            "'max_tokens' is 0; 1 to");
+    /* every choice repeats them: 128 times 1024 tokens, two for each, just fit */
+    accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"echo\": true, \"logprobs\": 1, \"n\": 128}");
+    r.prompts[0].n_tokens = 1024;
+    assert_int_equal(openai_request_fits(&r, 8192, &err), BITNET_OK);
+    r.prompts[0].n_tokens = 1025;
+    assert_int_equal(openai_request_fits(&r, 8192, &err), BITNET_E_LIMIT);
+    assert_non_null(strstr(err.text, "262400 log-probabilities"));
+    assert_string_equal(r.param, "echo");
+    openai_request_free(&r);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -290,7 +320,8 @@ static void test_refused(void **state)
         {"\"response_format\": {\"type\": \"json_schema\"}", "json_schema.schema"},
         {"\"grammar\": 1", "grammar"},
         {"\"tools\": []", "'tools' is not an option of a completion"},
-        {"\"echo\": true, \"logprobs\": 1", "'echo' with 'logprobs'"},
+        {"\"max_tokens\": 0, \"logprobs\": 1", "needs 'echo'"},
+        {"\"max_tokens\": 0, \"echo\": false", "needs 'echo'"},
         {"\"stream_options\": {\"usage\": true}", "'usage'"},
         {"\"stream_options\": true", "stream_options"},
         {"\"best_of\": 2", "best_of"},
@@ -344,10 +375,15 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_strings),         cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_several_prompts), cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_tool_messages),   cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_several_prompts),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_tool_messages),
+        cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_echo),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);

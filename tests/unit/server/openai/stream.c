@@ -178,6 +178,40 @@ static void test_logprobs(void **state)
     }
 }
 
+/* An echoed prompt with its log-probabilities, which come in pieces before any token. */
+static void test_scored(void **state)
+{
+    (void)state;
+    static bitnet_logprob scored[10][2];
+    for (int round = 0; round < 20; round++) {
+        begin(OPENAI_COMPLETION, "{\"prompt\": [[5, 6, 7], [8]], \"n\": 2, \"echo\": true, "
+                                 "\"logprobs\": 1}");
+        for (int i = 0; i < 10; i++)
+            scored[i][0] = scored[i][1] = (bitnet_logprob){i + 40, -(float)below(1000) / 7};
+        for (size_t at = 0, n; at < 10; at += n) {
+            n = bn_min_size(1 + below(4), 10 - at);
+            script.at[script.n].prompt = 0;
+            script.at[script.n++].e = (bitnet_event){
+                .token = -1, .text = "", .scored = scored[at], .n_scored = n, .n_top_scored = 1};
+        }
+        for (size_t p = 0; p < 2; p++)
+            for (uint32_t c = 0; c < 2; c++) script_answer(p, c, STORY, BITNET_FINISH_LENGTH);
+        check_chunks();
+        struct bn_json *reply = reply_of_script();
+        for (size_t i = 0; i < 4; i++) {
+            const struct bn_json *l =
+                bn_json_get(bn_json_at(bn_json_get(reply, "choices"), i), "logprobs");
+            const struct bn_json *tokens = bn_json_get(l, "token_logprobs");
+            assert_true(bn_json_is_null(bn_json_at(tokens, 0)));
+            assert_true(bn_json_is_null(bn_json_at(bn_json_get(l, "top_logprobs"), 0)));
+            if (i < 2)
+                assert_true((float)bn_json_number(bn_json_at(tokens, 10)) == scored[9][0].logprob);
+        }
+        bn_json_free(reply);
+        openai_request_free(&r);
+    }
+}
+
 static void test_several_prompts(void **state)
 {
     (void)state;
@@ -285,11 +319,9 @@ static void test_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chat),
-        cmocka_unit_test(test_logprobs),
-        cmocka_unit_test(test_several_prompts),
-        cmocka_unit_test(test_calls),
-        cmocka_unit_test(test_cut_text),
+        cmocka_unit_test(test_chat),   cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_scored), cmocka_unit_test(test_several_prompts),
+        cmocka_unit_test(test_calls),  cmocka_unit_test(test_cut_text),
         cmocka_unit_test(test_fails),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
