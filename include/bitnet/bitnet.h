@@ -824,6 +824,31 @@ BITNET_API bitnet_status bitnet_synth(const char *shape, const char *out_path,
 /* i-th shape; NULL past the end */
 BITNET_API const char *bitnet_synth_shape(size_t i, const char **description);
 
+typedef struct bitnet_prune_output {
+    size_t size;
+    const uint32_t *layers; /* that go, by their numbers in the input; [n_layers], in any order */
+    size_t n_layers;
+    /* What the metadata of the output say about it; NULL and 0: nothing. calibration: of the text. */
+    const char *criterion, *calibration;
+    double ppl_before, ppl_after, kl;
+    const char *name; /* general.name; NULL: keep */
+    bitnet_progress_fn progress;
+    void *progress_user;
+    uint32_t overwrite; /* 1: an existing output file may be replaced */
+    /* 1: feed-forward channels whose row in `gate` or `up` is all zero go, too: as many as go in every
+     * layer. They are always zero, so the logits stay the same, bit for bit; the output says what the
+     * norm behind them is taken over. */
+    uint32_t ffn_dead;
+    /* 1: norms are scaled to the new width instead, for engines that do not know that; the same only
+     * in exact arithmetic */
+    uint32_t portable;
+    uint32_t reserved_word;
+} bitnet_prune_output;
+/* A model without some of its layers; bitnet_prune_search finds out which. Weights are copied, not
+ * rounded again. The output appears whole or not at all. */
+BITNET_API bitnet_status bitnet_prune(const char *in_path, const char *out_path,
+                                      const bitnet_prune_output *o, bitnet_error *err);
+
 /* --- packed weights (`cache` in bitnet_model_options) --- */
 
 typedef struct bitnet_cache_entry {
@@ -873,6 +898,61 @@ typedef struct bitnet_ppl_result {
 BITNET_API bitnet_status bitnet_perplexity(bitnet_engine *e, const int32_t *tokens, size_t n_tokens,
                                            const bitnet_ppl_options *o, bitnet_ppl_result *result,
                                            bitnet_error *err);
+
+/* --- pruning: which layers a model can do without --- */
+
+typedef enum bitnet_prune_criterion {
+    BITNET_PRUNE_PERPLEXITY =
+        0, /* greedy: the layer without which the text is most likely, again and again */
+    BITNET_PRUNE_KL = 1,        /* greedy: the layer without which predictions change least */
+    BITNET_PRUNE_INFLUENCE = 2, /* 1 - cosine of a layer's input and output, mean over tokens */
+    BITNET_PRUNE_VARIANCE =
+        3 /* of what a layer adds to the hidden states over tokens, mean over channels */
+} bitnet_prune_criterion;
+
+typedef struct bitnet_prune_options {
+    size_t size;
+    bitnet_prune_criterion criterion;
+    uint32_t drop;       /* layers that are to go */
+    uint32_t unit;       /* consecutive ones that go together: a period of a hybrid; 0: 1 */
+    uint32_t ctx_tokens; /* of a window of the text; 0: 256, or the engine's context if smaller */
+    const uint32_t *layers;  /* these go, in this order, and no other: [n_layers]; NULL: chosen */
+    size_t n_layers;         /* of each period the first one only */
+    const uint32_t *protect; /* these stay, [n_protect] */
+    size_t n_protect;
+    double
+        max_ppl_increase; /* in percent: the step that would exceed it is not taken; 0: no limit */
+    bitnet_progress_fn progress;
+    void *progress_user;
+} bitnet_prune_options;
+
+/* The model after a removal; the first step is the whole model. */
+typedef struct bitnet_prune_step {
+    uint32_t first_layer, n_layers; /* that were removed in this step */
+    uint32_t layers_left, reserved_word;
+    double nll_per_token, perplexity, std_error; /* std_error: of the perplexity */
+    double kl; /* mean divergence from the whole model, in nats a token */
+    uint64_t reserved[2];
+} bitnet_prune_step;
+
+typedef struct bitnet_prune_result {
+    size_t size;
+    bitnet_prune_step *steps; /* the caller's, [drop / unit + 1] */
+    double *scores; /* the caller's, or NULL: [n_layer] by the criterion, of the whole model; the
+                               * lowest goes first. NaN: protected, or not the first of its period */
+    size_t n_steps;
+    double over_budget; /* perplexity of a step that was not taken; 0: there was none */
+    uint64_t n_tokens;  /* scored in each measurement */
+    uint64_t layer_tokens, head_tokens; /* computed: layers times tokens, tokens through the head */
+    uint64_t scratch_bytes;             /* taken beside the engine's memory */
+    uint64_t ns;
+} bitnet_prune_result;
+/* Leaves out layers, one after the other, and measures on a text what that does. Windows and sums are those
+ * of BITNET_PPL_WINDOWS: the perplexity is that of the file which bitnet_prune writes. Needs an engine with
+ * batches of a whole window and a free sequence. */
+BITNET_API bitnet_status bitnet_prune_search(bitnet_engine *e, const int32_t *tokens,
+                                             size_t n_tokens, const bitnet_prune_options *o,
+                                             bitnet_prune_result *result, bitnet_error *err);
 
 /* --- divergence ---
  * The harm that a setting or another model does: how far its distributions of the next token are from

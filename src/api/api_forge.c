@@ -28,6 +28,33 @@ const char *bitnet_synth_shape(size_t i, const char **description)
     return bn_synth_shape(i, description ? description : &unused);
 }
 
+bitnet_status bitnet_prune(const char *in_path, const char *out_path, const bitnet_prune_output *o,
+                           bitnet_error *err)
+{
+    BN_NEED(out_path, err, "the output path is NULL");
+    bitnet_prune_output opt = {.size = sizeof opt};
+    BN_TRY(BN_READ(bitnet_prune_output, &opt, o, err));
+    BN_NEED(opt.layers || !opt.n_layers, err, "the list of layers is NULL");
+    return bn_prune(in_path, out_path, &opt, err);
+}
+
+bitnet_status bitnet_prune_search(bitnet_engine *e, const int32_t *tokens, size_t n_tokens,
+                                  const bitnet_prune_options *o, bitnet_prune_result *result,
+                                  bitnet_error *err)
+{
+    BN_NEED(e && tokens && result, err, "an argument is NULL");
+    bitnet_prune_options opt = {.size = sizeof opt};
+    BN_TRY(BN_READ(bitnet_prune_options, &opt, o, err));
+    BN_NEED((opt.layers || !opt.n_layers) && (opt.protect || !opt.n_protect), err,
+            "a list of layers is NULL");
+    bitnet_prune_result r = {.size = sizeof r};
+    BN_TRY(BN_READ(bitnet_prune_result, &r, result, err));
+    BN_NEED(r.steps, err, "there is no room for steps");
+    r = (bitnet_prune_result){.size = sizeof r, .steps = r.steps, .scores = r.scores};
+    BN_TRY(bn_prune_search(e, tokens, n_tokens, &opt, &r, err));
+    return BN_WRITE(bitnet_prune_result, result, &r, err);
+}
+
 bitnet_status bitnet_calibrate(bitnet_calibration **out, const bitnet_model *m,
                                const bitnet_calibrate_options *o, bitnet_error *err)
 {

@@ -29,6 +29,9 @@
     X(bitnet_compare_options, progress_user)   \
     X(bitnet_divergence, ns)                   \
     X(bitnet_calibrate_options, progress_user) \
+    X(bitnet_prune_output, reserved_word)      \
+    X(bitnet_prune_options, progress_user)     \
+    X(bitnet_prune_result, ns)                 \
     X(bitnet_health, scrub_mismatches)         \
     X(bitnet_kv_health, values)                \
     X(bitnet_ffn_layer, sampled_zeros)         \

@@ -47,6 +47,13 @@ bitnet_status bn_engine_score(struct bitnet_engine *e, const bitnet_score_input 
                               const bitnet_score_options *o, bitnet_score_result *out,
                               bitnet_error *err);
 
+/* A text from its beginning through part of the stack (model/forward.h); n tokens are one batch. logits:
+ * [n][n_vocab], or NULL. Needs a sequence that is free, and leaves it free. (walk.c) */
+struct bn_walk;
+bitnet_status bn_engine_walk(struct bitnet_engine *e, const int32_t *tokens, size_t n,
+                             const struct bn_walk *part, float *logits, bitnet_error *err);
+uint32_t bn_engine_batch_tokens(const struct bitnet_engine *e); /* the most of one batch */
+
 /* As bitnet_profile_... (profile.c); false: without a profile, or past the end. */
 bool bn_engine_profile_entry(const struct bitnet_engine *e, size_t i, bitnet_profile_entry *out);
 bool bn_engine_profile_info(const struct bitnet_engine *e, bitnet_profile_info *info);

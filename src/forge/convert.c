@@ -40,7 +40,9 @@ static void put_gguf_meta(struct bn_gguf_writer *w, const struct bn_convert_plan
                           const char *name, const char *plan)
 {
     for (size_t i = 0; i < p->src->n_meta; i++)
-        if (!drop_entry(p->src->meta[i].key, name, plan)) bn_gguf_put_raw(w, &p->src->meta[i]);
+        if (!drop_entry(p->src->meta[i].key, name, plan) &&
+            !(p->cut && bn_prune_put_meta(w, p, &p->src->meta[i])))
+            bn_gguf_put_raw(w, &p->src->meta[i]);
     if (name) bn_gguf_put_str(w, "general.name", name, strlen(name));
     /* Readers guess this from the storage type where it is not said, and the type is changing. */
     if (!bn_meta_find(p->src, "bitnet.activations")) {
@@ -57,6 +59,7 @@ static bitnet_status put_hf_meta(struct bn_gguf_writer *w, const struct bn_conve
     struct bn_buf note;
     bool found;
     if (name) snprintf(c.name, sizeof c.name, "%s", name);
+    if (p->cut) bn_prune_config(&c, p->cut);
     bn_config_put(&c, w);
     bn_vocab_init(&vocab);
     bn_buf_init(&note, NOTE_MAX_BYTES);
@@ -107,6 +110,7 @@ static bitnet_status write_file(const struct bn_convert_plan *p, const char *pat
     if (s != BITNET_OK) goto fail;
     if (p->src->is_gguf) put_gguf_meta(&w, p, name, o->plan);
     else if ((s = put_hf_meta(&w, p, name, err)) != BITNET_OK) goto fail;
+    if (p->cut) bn_prune_put_record(&w, p);
     put_types(&w, p);
     if ((s = bn_convert_put_plan(&w, o->plan, err)) != BITNET_OK) goto fail;
     for (size_t i = 0; i < p->n; i++) {
@@ -126,12 +130,12 @@ fail:
     return s;
 }
 
-static bitnet_status to_gguf(const char *in, const char *out, const bitnet_convert_options *o,
-                             bitnet_error *err)
+bitnet_status bn_convert_to_gguf(const char *in, const char *out, const bitnet_convert_options *o,
+                                 const struct bn_convert_cut *cut, bitnet_error *err)
 {
     struct bn_source src = {0};
     struct bn_config config;
-    struct bn_convert_plan plan = {.src = &src, .config = &config};
+    struct bn_convert_plan plan = {.src = &src, .config = &config, .cut = cut};
     struct bn_buf note;
     enum bn_i2s_layout layout;
     BN_TRY(bn_choice_parse(&plan.type, o->type, true, err));
@@ -147,6 +151,7 @@ static bitnet_status to_gguf(const char *in, const char *out, const bitnet_conve
     bn_buf_init(&note, NOTE_MAX_BYTES);
     bitnet_status s = bn_source_open(&src, in, layout, err);
     if (s != BITNET_OK) goto fail;
+    if (cut && src.is_gguf) plan.type.how = BN_CHOICE_KEEP;
     for (size_t i = 0; i < src.n_tensors && s == BITNET_OK; i++)
         if (src.tensors[i].packed) s = bn_tensor_fail_packed(&src, &src.tensors[i], err);
     if (s == BITNET_OK) s = bn_config_read(&config, &src, &note, err);
@@ -158,6 +163,12 @@ fail:
     bn_source_close(&src);
     bn_buf_free(&note);
     return s;
+}
+
+static bitnet_status to_gguf(const char *in, const char *out, const bitnet_convert_options *o,
+                             bitnet_error *err)
+{
+    return bn_convert_to_gguf(in, out, o, NULL, err);
 }
 
 bitnet_status bn_convert(const char *in, const char *out, const bitnet_convert_options *o,

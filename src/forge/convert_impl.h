@@ -20,14 +20,27 @@ struct bn_convert_item {
     struct bn_stored stored;         /* DENSE  */
     struct bn_ternary ternary;       /* TRITS  */
     const uint32_t *row_from;        /* [rows] of the input; NULL: kept as they are */
+    const uint32_t *col_from;        /* [cols] likewise */
+    float factor;                    /* DENSE: of values; 0: none */
     struct bn_order_cols cols_order; /* of a row, likewise */
     enum { BN_VALUES_KEPT, BN_VALUES_PLUS_ONE, BN_VALUES_MINUS_EXP } values; /* DENSE */
     const float *factors;                                                    /* ROPE: [cols] */
 };
 
+/* What prune leaves of a model. */
+struct bn_convert_cut {
+    const uint32_t *kept; /* [n_kept] layers of the input in rising order: 0 and on in the output */
+    uint32_t n_kept;
+    uint32_t n_ff;      /* feed-forward channels in the output; 0: all of them */
+    uint32_t *ffn_from; /* [n_kept][n_ff] channels of the input; owned */
+    bool fold_norm;     /* norms are scaled to the new width; else the output says the old one */
+    const bitnet_prune_output *record; /* what the output says about it */
+};
+
 struct bn_convert_plan {
     const struct bn_source *src;
     const struct bn_config *config;
+    const struct bn_convert_cut *cut; /* NULL: all of it is converted */
     struct bn_config to; /* the same with GGUF's conventions; those of the input, if it is a GGUF */
     struct bn_choice type, head_type;
     bool allow_scale_rounding;
@@ -46,12 +59,45 @@ struct bn_convert_plan {
 bitnet_status bn_convert_plan_make(struct bn_convert_plan *p, bitnet_error *err);
 void bn_convert_plan_free(struct bn_convert_plan *p);
 
+/* The number of a layer in the output: of one that has a place there, BN_LAYER_MTP as in the input. */
+#define BN_LAYER_CUT UINT32_MAX /* it has none */
+uint32_t bn_convert_layer(const struct bn_convert_plan *p, uint32_t layer);
+
+/* Layers in and GGUF out: what bn_convert and bn_prune share. cut: NULL, or what is left. */
+bitnet_status bn_convert_to_gguf(const char *in, const char *out, const bitnet_convert_options *o,
+                                 const struct bn_convert_cut *cut, bitnet_error *err);
+
+/* ---- prune.c: what becomes of names and metadata ---- */
+
+/* The layer that a tensor's name says it belongs to, as bn_config_named_layer has it; and the bytes of
+ * the name that are its number. false: to none. */
+bool bn_prune_name(const char *name, uint32_t n_layer, uint32_t *layer, size_t *at, size_t *end);
+/* The configuration of what is left. */
+void bn_prune_config(struct bn_config *c, const struct bn_convert_cut *cut);
+/* An entry of the input's metadata, changed if it has to be. false: it is to be copied as it is. */
+bool bn_prune_put_meta(struct bn_gguf_writer *w, const struct bn_convert_plan *p,
+                       const struct bn_meta *m);
+/* ---- prune_ffn.c ---- */
+
+/* Lists the feed-forward channels that can do something: cut->n_ff and cut->ffn_from, which the caller
+ * frees. n_ff is 0 if none can go. */
+bitnet_status bn_prune_dead(struct bn_convert_cut *cut, const struct bn_source *src,
+                            const struct bn_config *c, bitnet_error *err);
+
+/* ---- prune_hf.c: a checkpoint in, a checkpoint out ---- */
+bitnet_status bn_prune_checkpoint(const char *out, const struct bn_source *src,
+                                  const struct bn_config *c, const struct bn_convert_cut *cut,
+                                  bitnet_error *err);
+
+/* What is new in the output's metadata. */
+void bn_prune_put_record(struct bn_gguf_writer *w, const struct bn_convert_plan *p);
+
 /* convert_rows.c: memory for one row and one tensor, then the bytes of an item. */
 struct bn_convert_rows {
     const struct bn_source *src; /* whose pages are given back once they were read */
     float *values, *scales;      /* [cols] */
     uint16_t *block_f16;         /* [cols] */
-    int8_t *trits;               /* [cols] */
+    int8_t *trits, *picked;      /* [cols] */
     uint8_t *out;                /* [out_bytes] */
     size_t out_bytes;
 };

@@ -10,6 +10,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+uint32_t bn_convert_layer(const struct bn_convert_plan *p, uint32_t layer)
+{
+    if (!p->cut) return layer;
+    if (layer & BN_LAYER_MTP)
+        return (layer & ~BN_LAYER_MTP) - p->config->n_layer + p->cut->n_kept + BN_LAYER_MTP;
+    for (uint32_t i = 0; i < p->cut->n_kept; i++)
+        if (p->cut->kept[i] == layer) return i;
+    return BN_LAYER_CUT;
+}
+
+/* A part's name in the output; layer: of the input. */
+static void name_part(const struct bn_convert_plan *p, char out[BN_MAX_NAME_BYTES],
+                      enum bn_part part, uint32_t layer)
+{
+    bn_part_name(out, part, bn_convert_layer(p, layer), true);
+}
+
 static const struct bn_tensor *take(struct bn_convert_plan *p, const struct bn_tensor *t)
 {
     if (t) p->used[t - p->src->tensors] = true;
@@ -88,9 +105,17 @@ static struct bn_order_cols find_cols(const struct bn_convert_plan *p, enum bn_p
     return to;
 }
 
-/* A vector of floats, always written as F32. */
+/* The feed-forward channels of a layer that are left; NULL: all. */
+static const uint32_t *picked_channels(const struct bn_convert_plan *p, uint32_t layer)
+{
+    if (!p->cut || !p->cut->n_ff) return NULL;
+    return p->cut->ffn_from + (size_t)bn_convert_layer(p, layer) * p->cut->n_ff;
+}
+
+/* A vector of floats, always written as F32. picked: the elements that are left, or NULL. */
 static bitnet_status add_norm_tensor(struct bn_convert_plan *p, const struct bn_tensor *t,
-                                     const char *name, uint64_t width, bitnet_error *err)
+                                     const char *name, uint64_t width, const uint32_t *picked,
+                                     bitnet_error *err)
 {
     struct bn_convert_item it = {.how = BN_ITEM_DENSE, .from = t, .type = BN_F32, .rows = 1};
     it.stored = bn_tensor_stored(t);
@@ -102,7 +127,10 @@ static bitnet_status add_norm_tensor(struct bn_convert_plan *p, const struct bn_
                        "tensor '%s' has %llu x %llu values; %llu were expected", t->name,
                        (unsigned long long)it.stored.rows, (unsigned long long)it.stored.cols,
                        (unsigned long long)width);
-    it.cols = width;
+    it.cols = picked ? p->cut->n_ff : width;
+    it.col_from = picked;
+    if (picked && p->cut->fold_norm)
+        it.factor = (float)sqrt((double)p->config->n_ff / (double)p->cut->n_ff);
     return add(p, &it, name, err);
 }
 
@@ -114,8 +142,9 @@ static bitnet_status add_norm(struct bn_convert_plan *p, enum bn_part part, uint
     const struct bn_tensor *t = take(p, bn_part_find(p->src, part, layer));
     if (t == NULL) return bn_part_missing(p->src, part, layer, err);
     bn_part_shape(p->config, part, &rows, &cols);
-    bn_part_name(name, part, layer, true);
-    BN_TRY(add_norm_tensor(p, t, name, cols, err));
+    name_part(p, name, part, layer);
+    const uint32_t *picked = part == BN_P_FFN_SUB_NORM ? picked_channels(p, layer) : NULL;
+    BN_TRY(add_norm_tensor(p, t, name, cols, picked, err));
     if (p->config->norm_plus_one && part != BN_P_DELTA_NORM)
         p->items[p->n - 1].values = BN_VALUES_PLUS_ONE;
     return BITNET_OK;
@@ -147,7 +176,7 @@ static bitnet_status add_delta_floats(struct bn_convert_plan *p, enum bn_part pa
     it.stored.cols = it.cols;
     if (part == BN_P_DELTA_A && !p->src->is_gguf) it.values = BN_VALUES_MINUS_EXP;
     BN_TRY(find_rows(&it.row_from, p, part, it.rows, err));
-    bn_part_name(name, part, layer, true);
+    name_part(p, name, part, layer);
     return add(p, &it, name, err);
 }
 
@@ -214,7 +243,7 @@ static bitnet_status add_projection(struct bn_convert_plan *p, enum bn_part part
     char name[BN_MAX_NAME_BYTES];
     struct bn_convert_item it = {.how = BN_ITEM_TRITS};
     bool dense;
-    bn_part_name(name, part, layer, true);
+    name_part(p, name, part, layer);
     it.cols_order = find_cols(p, part);
     BN_TRY(
         bn_ternary_open(&it.ternary, &dense, p->src, p->config, part, layer, &it.cols_order, err));
@@ -223,7 +252,16 @@ static bitnet_status add_projection(struct bn_convert_plan *p, enum bn_part part
     it.rows = it.ternary.stored.rows;
     it.cols = it.ternary.stored.cols;
     BN_TRY(find_rows(&it.row_from, p, part, it.rows, err));
-    bool plain_copy = !it.row_from && !it.cols_order.width && (factor == NULL || !p->src->is_gguf);
+    const uint32_t *picked = picked_channels(p, layer);
+    if (picked && (part == BN_P_GATE || part == BN_P_UP)) {
+        it.rows = p->cut->n_ff;
+        it.row_from = picked;
+    } else if (picked && part == BN_P_DOWN) {
+        it.cols = p->cut->n_ff;
+        it.col_from = picked;
+    }
+    bool plain_copy = !it.row_from && !it.col_from && !it.cols_order.width &&
+                      (factor == NULL || !p->src->is_gguf);
     if (dense) {
         if (plain_copy) return add_copy(p, it.from, name, err);
         it.how = BN_ITEM_DENSE;
@@ -254,18 +292,14 @@ static bitnet_status add_in_norm(struct bn_convert_plan *p, enum bn_part part, u
     char name[BN_MAX_NAME_BYTES];
     uint64_t rows, cols;
     const struct bn_tensor *t = take(p, bn_part_in_norm(p->src, part, layer));
-    bn_part_name(name, part, layer, true);
+    name_part(p, name, part, layer);
     if (t == NULL)
         return bn_fail(err, BITNET_E_FORMAT, "'%s': '%s' has no norm in front of it", p->src->path,
                        name);
-    if (p->src->is_gguf) {
-        snprintf(name, sizeof name, "%s", t->name);
-    } else {
-        size_t stem = strlen(name) - strlen(".weight");
-        snprintf(name + stem, sizeof name - stem, "_norm_in.weight");
-    }
+    size_t stem = strlen(name) - strlen(".weight");
+    snprintf(name + stem, sizeof name - stem, "_norm_in.weight");
     bn_part_shape(p->config, part, &rows, &cols);
-    return add_norm_tensor(p, t, name, cols, err);
+    return add_norm_tensor(p, t, name, cols, NULL, err);
 }
 
 /* Llama 3.1's stretched rotation is a tensor in GGUF and a rule in config.json. */
@@ -311,11 +345,31 @@ static bitnet_status add_layer(struct bn_convert_plan *p, uint32_t layer,
  * and a head that is stored though it is tied. */
 static bool harmless(const struct bn_convert_plan *p, const char *name)
 {
+    uint32_t layer;
+    size_t at, end;
+    if (bn_prune_name(name, p->config->n_layer, &layer, &at, &end) &&
+        bn_convert_layer(p, layer) == BN_LAYER_CUT)
+        return true;
     static const char inv_freq[] = "rotary_emb.inv_freq";
     size_t n = strlen(name), k = sizeof inv_freq - 1;
     if (n >= k && strcmp(name + n - k, inv_freq) == 0) return true;
     if (bn_source_is_aside(p->src, name)) return true;
     return p->config->tied_head && strcmp(name, "lm_head.weight") == 0;
+}
+
+/* What a GGUF holds beyond the parts of a model; in a layer that is left, under its new number. */
+static bitnet_status add_unknown(struct bn_convert_plan *p, const struct bn_tensor *t,
+                                 bitnet_error *err)
+{
+    char name[BN_MAX_NAME_BYTES];
+    uint32_t layer;
+    size_t at, end;
+    if (!p->cut || !bn_prune_name(t->name, p->config->n_layer, &layer, &at, &end))
+        return add_copy(p, t, t->name, err);
+    layer = bn_convert_layer(p, layer);
+    if (layer == BN_LAYER_CUT) return BITNET_OK;
+    snprintf(name, sizeof name, "%.*s%u%s", (int)at, t->name, layer & ~BN_LAYER_MTP, t->name + end);
+    return add_copy(p, t, name, err);
 }
 
 static bitnet_status add_rest(struct bn_convert_plan *p, bitnet_error *err)
@@ -324,7 +378,7 @@ static bitnet_status add_rest(struct bn_convert_plan *p, bitnet_error *err)
         const struct bn_tensor *t = &p->src->tensors[i];
         if (p->used[i]) continue;
         if (p->src->is_gguf) {
-            BN_TRY(add_copy(p, t, t->name, err));
+            BN_TRY(add_unknown(p, t, err));
         } else if (!harmless(p, t->name)) {
             return bn_fail(
                 err, BITNET_E_UNSUPPORTED,
@@ -348,13 +402,16 @@ bitnet_status bn_convert_plan_make(struct bn_convert_plan *p, bitnet_error *err)
     if (p->used == NULL) return bn_fail_nomem(err, p->src->n_tensors, "the list of tensors");
     struct bn_convert_rows rows;
     p->to = p->src->is_gguf ? *c : bn_config_as_gguf(c);
+    p->largest_cols = bn_config_widest(c);
     BN_TRY(bn_convert_rows_open(&rows, p->src, bn_config_widest(c), 0, err));
     bitnet_status s = add_table(p, BN_P_EMBED, &rows, err);
     if (s == BITNET_OK) s = add_norm(p, BN_P_OUT_NORM, 0, err);
     if (s == BITNET_OK && !c->tied_head) s = add_table(p, BN_P_HEAD, &rows, err);
     if (s == BITNET_OK) s = add_rope_factors(p, err);
-    for (uint32_t layer = 0; layer < bn_config_layers(c) && s == BITNET_OK; layer++)
-        s = add_layer(p, bn_config_named_layer(c, layer), &rows, err);
+    for (uint32_t i = 0; i < bn_config_layers(c) && s == BITNET_OK; i++) {
+        uint32_t layer = bn_config_named_layer(c, i);
+        if (bn_convert_layer(p, layer) != BN_LAYER_CUT) s = add_layer(p, layer, &rows, err);
+    }
     if (s == BITNET_OK) s = add_rest(p, err);
     bn_convert_rows_close(&rows);
     return s;

@@ -23,8 +23,9 @@ bitnet_status bn_convert_rows_open(struct bn_convert_rows *r, const struct bn_so
     r->scales = bn_calloc(cols, sizeof *r->scales);
     r->block_f16 = bn_calloc(cols, sizeof *r->block_f16);
     r->trits = bn_calloc(cols, 1);
+    r->picked = bn_calloc(cols, 1);
     r->out = bn_block_alloc(bytes);
-    if (r->values && r->scales && r->block_f16 && r->trits && r->out) return BITNET_OK;
+    if (r->values && r->scales && r->block_f16 && r->trits && r->picked && r->out) return BITNET_OK;
     bn_convert_rows_close(r);
     return bn_fail_nomem(err, bytes, "one tensor of the output");
 }
@@ -35,6 +36,7 @@ void bn_convert_rows_close(struct bn_convert_rows *r)
     free(r->scales);
     free(r->block_f16);
     free(r->trits);
+    free(r->picked);
     if (r->out) bn_block_free(r->out, r->out_bytes);
     *r = (struct bn_convert_rows){0};
 }
@@ -104,12 +106,18 @@ static bitnet_status check_f16(const char *name, const char *type, float scale, 
 
 /* ------------------------------------------------------------------ ternary matrices */
 
+/* Row `row` of the output. */
 static bitnet_status read_row(float *row_scale, const struct bn_convert_item *it,
                               struct bn_convert_rows *r, uint64_t row, bitnet_error *err)
 {
     *row_scale = it->ternary.scale;
-    if (bn_ternary_row(r->trits, row_scale, r->block_f16, &it->ternary, row, r->values))
+    row = source_row(it, row);
+    if (bn_ternary_row(it->col_from ? r->picked : r->trits, row_scale, r->block_f16, &it->ternary,
+                       row, r->values)) {
+        for (uint64_t i = 0; it->col_from && i < it->cols; i++)
+            r->trits[i] = r->picked[it->col_from[i]];
         return BITNET_OK;
+    }
     return bn_fail(err, BITNET_E_FORMAT, "tensor '%s', row %llu: a code that %s does not have",
                    it->from->name, (unsigned long long)row,
                    bn_type_info(it->ternary.stored.type)->name);
@@ -197,7 +205,7 @@ static bitnet_status write_trits(const struct bn_convert_item *it, struct bn_ggu
     memset(r->out, 0, (size_t)it->bytes);
     for (uint64_t row = 0; row < it->rows; row++) {
         float scale;
-        BN_TRY(read_row(&scale, it, r, source_row(it, row), err));
+        BN_TRY(read_row(&scale, it, r, row, err));
         if (!fit_scales(it, r, scale))
             return bn_fail(err, BITNET_E_INTERNAL, "'%s' changed while it was converted", it->name);
         bn_pack_trits(r->out, it->type, it->rows, it->cols, row, r->trits, r->scales);
@@ -221,11 +229,16 @@ static void release(const struct bn_convert_item *it, const struct bn_convert_ro
 static void read_values(const struct bn_convert_item *it, struct bn_convert_rows *r, uint64_t row)
 {
     size_t cols = (size_t)it->cols, width = it->cols_order.width ? it->cols_order.width : cols;
-    float *to = it->cols_order.width ? r->scales : r->values;
+    float *to = it->cols_order.width || it->col_from ? r->scales : r->values;
     bn_dequant_row(to, &it->stored, row);
+    if (it->col_from) {
+        for (size_t c = 0; c < cols; c++) r->values[c] = to[it->col_from[c]];
+        to = r->values;
+    }
     for (size_t c = 0; to != r->values && c < cols; c += width)
         memcpy(r->values + c, to + bn_order_col(&it->cols_order, c), width * sizeof *to);
     for (size_t c = 0; c < cols; c++) {
+        if (it->factor != 0) r->values[c] *= it->factor;
         if (it->values == BN_VALUES_PLUS_ONE) r->values[c] += 1.0f;
         if (it->values == BN_VALUES_MINUS_EXP)
             r->values[c] = -(float)bn_det_exp((double)r->values[c]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Making and judging models: convert, synth, inspect, perplexity; and the kernels, by their speed. What the door (api) wraps comes
+ * Making and judging models: convert, synth, prune, inspect, perplexity; and the kernels, by their speed. What the door (api) wraps comes
  * first; below it what the files of this room share. */
 #ifndef BN_FORGE_FORGE_H
 #define BN_FORGE_FORGE_H
@@ -39,6 +39,13 @@ bitnet_status bn_file_tensor_stats(const struct bitnet_file *f, size_t i,
 struct bitnet_engine;
 bitnet_status bn_perplexity(struct bitnet_engine *e, const int32_t *tokens, size_t n,
                             const bitnet_ppl_options *o, bitnet_ppl_result *r, bitnet_error *err);
+
+/* ---- prune_search.c: which layers can go; prune.c: the model without them ---- */
+bitnet_status bn_prune_search(struct bitnet_engine *e, const int32_t *tokens, size_t n,
+                              const bitnet_prune_options *o, bitnet_prune_result *r,
+                              bitnet_error *err);
+bitnet_status bn_prune(const char *in, const char *out, const bitnet_prune_output *o,
+                       bitnet_error *err);
 
 /* ---- harm.c: the divergence of one engine from another ---- */
 bitnet_status bn_compare(struct bitnet_engine *base, struct bitnet_engine *other,

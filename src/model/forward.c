@@ -22,6 +22,7 @@
 #include "model/attention/attention.h"
 #include "model/delta/delta.h"
 #include "model/ops.h"
+#include <math.h>
 #include <stdlib.h>
 
 enum {
@@ -70,6 +71,7 @@ struct recipe {
     size_t from_stride, cols;
     const float *norm, *in_norm; /* in this order; either may be NULL */
     bool plain, rotated;         /* which faces are wanted; neither: the plain one */
+    uint32_t norm_width;         /* the mean of `norm` is taken over so many; 0: cols */
     enum bn_act_quant act;
     uint32_t codes_zero; /* int8: codes up to this magnitude become zero */
 };
@@ -106,8 +108,9 @@ struct bn_forward {
     /* the call in progress */
     const struct bn_batch_token *batch;
     size_t n;
-    bool drafts;            /* by the layer that drafts, behind these tokens of the last pass */
-    const uint32_t *behind; /* [n] */
+    const struct bn_walk *part; /* NULL: all layers, from the embeddings on */
+    bool drafts;                /* by the layer that drafts, behind these tokens of the last pass */
+    const uint32_t *behind;     /* [n] */
     bool chained;
 };
 
@@ -320,6 +323,17 @@ static void quantise(struct bn_forward *f, const struct face *face, size_t t,
     }
 }
 
+/* rmsnorm of n values as if further ones, all zero, stood among them: the same bits as with these, if
+ * every value has stayed in its lane (forge/prune_ffn.c). */
+static void norm_among(const struct bn_kernels *k, float *y, const float *x, const float *g,
+                       size_t n, size_t width, float eps)
+{
+    float sum;
+    k->dots(&sum, 1, x, 1, x, n, 1, n);
+    float r = 1.0f / sqrtf(sum / (float)width + eps);
+    for (size_t i = 0; i < n; i++) y[i] = g[i] * (x[i] * r);
+}
+
 static void prepare_token(struct bn_forward *f, const struct input *in, const struct recipe *r,
                           size_t t, uint32_t worker)
 {
@@ -328,7 +342,8 @@ static void prepare_token(struct bn_forward *f, const struct input *in, const st
     float *h = in->plain.h + t * f->wide;
     const float *src = r->from + t * r->from_stride;
     bn_prof_mark(f->prof, worker, BN_OP_NORM);
-    if (r->norm) k->rmsnorm(h, src, r->norm, r->cols, c->eps);
+    if (r->norm && r->norm_width) norm_among(k, h, src, r->norm, r->cols, r->norm_width, c->eps);
+    else if (r->norm) k->rmsnorm(h, src, r->norm, r->cols, c->eps);
     else memcpy(h, src, r->cols * sizeof *h);
     if (r->in_norm) k->rmsnorm(h, h, r->in_norm, r->cols, c->in_norm_eps);
     if (r->plain || !r->rotated) quantise(f, &in->plain, t, r, worker);
@@ -654,12 +669,34 @@ static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
     count_gates(f, il, worker);
     r = recipe_of(layer, DOWN, DOWN, f->up, n_ff, layer->ffn_sub_norm, n_ff);
     r.act = act_of(f, il, BN_IN_DOWN);
+    r.norm_width = f->m->config.ffn_norm_width;
     r.codes_zero = plan ? plan->down_codes : 0;
     in = prepare(f, &r, worker);
     count_input(f, il, BN_IN_DOWN, in, n_ff, worker);
     if (f->activity.due && worker == 0) note_activity(f, il, in);
     project_down(f, il, in, worker);
     bn_pool_barrier(f->pool, worker);
+}
+
+/* States before the first layer: of this worker's tokens. */
+static void enter(struct bn_forward *f, struct bn_range tokens)
+{
+    size_t n_embd = f->m->config.n_embd, at = tokens.begin * n_embd;
+    if (f->part && f->part->from)
+        memcpy(f->x + at, f->part->from + at, (tokens.end - tokens.begin) * n_embd * sizeof *f->x);
+    else
+        for (size_t t = tokens.begin; t < tokens.end; t++)
+            bn_model_embed(f->m, f->x + t * n_embd, f->batch[t].token);
+}
+
+/* The layers of bn_forward_walk. */
+static void walk_part(struct bn_forward *f, struct bn_range tokens, uint32_t worker)
+{
+    const struct bn_walk *part = f->part;
+    size_t n_embd = f->m->config.n_embd, at = tokens.begin * n_embd;
+    for (uint32_t i = 0; i < part->n_layers; i++) walk_layer(f, part->layers[i], worker);
+    if (part->to)
+        memcpy(part->to + at, f->x + at, (tokens.end - tokens.begin) * n_embd * sizeof *f->x);
 }
 
 static void walk(void *arg, uint32_t worker)
@@ -669,10 +706,11 @@ static void walk(void *arg, uint32_t worker)
     struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1);
 
     bn_prof_mark(f->prof, worker, BN_OP_EMBED);
-    for (size_t t = tokens.begin; t < tokens.end; t++)
-        bn_model_embed(f->m, f->x + t * c->n_embd, f->batch[t].token);
+    enter(f, tokens);
     bn_pool_barrier(f->pool, worker);
-    for (uint32_t il = 0; il < c->n_layer; il++) walk_layer(f, il, worker);
+    if (f->part) walk_part(f, tokens, worker);
+    else
+        for (uint32_t il = 0; il < c->n_layer; il++) walk_layer(f, il, worker);
     bn_prof_row(f->prof, worker, 0);
     if (bn_head_rows(f->head)) bn_head_work(f->head, f->x, f->shared.plain.h, worker);
 }
@@ -746,6 +784,14 @@ void bn_forward_try(struct bn_forward *f, const struct bn_batch_token *batch, si
 {
     f->activity.due = f->drafts = false;
     pass(f, batch, n, logits);
+}
+
+void bn_forward_walk(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
+                     const struct bn_walk *part, float *logits)
+{
+    f->part = part;
+    bn_forward_try(f, batch, n, logits);
+    f->part = NULL;
 }
 
 void bn_forward_draft(struct bn_forward *f, const struct bn_batch_token *batch,

@@ -58,6 +58,18 @@ void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, si
 /* The same, of which nothing is counted. */
 void bn_forward_try(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
                     float *logits);
+/* Part of a pass, for those who take the stack apart: some of its layers, from given states on. */
+struct bn_walk {
+    const uint32_t *layers; /* [n_layers], walked in this order. The others pass x on as it is; what
+                             * they keep of earlier tokens is neither read nor written */
+    uint32_t n_layers;
+    const float *from; /* [n][n_embd] states before the first; NULL: the tokens' embeddings */
+    float *to;         /* [n][n_embd] states behind the last; may be `from`, or NULL */
+};
+/* bn_forward_try through these layers, and the head if somebody wants logits. Tokens see what these
+ * layers have stored of their sequence: a text is one batch, from position 0 on. */
+void bn_forward_walk(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
+                     const struct bn_walk *part, float *logits);
 /* The layer that drafts (config.n_mtp), over tokens that follow others: rows[t] is the token of the
  * last pass behind which batch[t].token stands; batch[t].pos is that one's position, at which the
  * layer's keys and values are put. Its logits are of the token after that. chained: the last pass was

@@ -212,7 +212,8 @@ def existing_files():
 def interrupted():
     out = data / "stopped"
     p = subprocess.Popen([program, "calibrate", "--dataset", str(text), "--kl-budget", "0.01", "--output-dir", str(out)],
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # ignored in the background
     until = time.monotonic() + 60
     while time.monotonic() < until and not (out.exists() and list(out.iterdir())):
         time.sleep(0.02)

@@ -76,6 +76,9 @@ bitnet_status bn_config_check(const struct bn_config *c, const char *path, bitne
     BN_TRY(check_range(path, "the number of layers that draft", c->n_mtp, 0, 1, err));
     BN_TRY(check_range(path, "the embedding width", c->n_embd, 1, BN_MAX_WIDTH, err));
     BN_TRY(check_range(path, "the feed-forward width", c->n_ff, 1, BN_MAX_WIDTH, err));
+    if (c->ffn_norm_width)
+        BN_TRY(check_range(path, "the width of the feed-forward norm", c->ffn_norm_width, c->n_ff,
+                           BN_MAX_WIDTH, err));
     BN_TRY(check_range(path, "the number of heads", c->n_head, 1, BN_MAX_HEADS, err));
     BN_TRY(check_range(path, "the number of KV heads", c->n_head_kv, 1, c->n_head, err));
     BN_TRY(check_range(path, "the head width", c->head_dim, 2, BN_MAX_HEAD_DIM, err));

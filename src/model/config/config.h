@@ -67,6 +67,9 @@ struct bn_config {
     char arch[32]; /* GGUF name of the architecture */
     char name[128];
     uint32_t n_vocab, n_embd, n_ff, n_layer, n_head, n_head_kv, head_dim, n_ctx;
+    uint32_t
+        ffn_norm_width; /* what ffn_sub_norm's mean is taken over, where channels that are always
+                              * zero have been removed; 0: n_ff */
     float eps;
     enum bn_act act;
     enum bn_act_quant act_quant;

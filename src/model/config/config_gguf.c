@@ -10,7 +10,8 @@
 #include <ctype.h>
 #include <stdio.h>
 
-#define TRUNCATE_KEY "bitnet.yarn_truncate" /* as in config.json; GGUF has no word for it */
+#define NORM_WIDTH_KEY "bitnet.ffn_norm_width"
+#define TRUNCATE_KEY   "bitnet.yarn_truncate" /* as in config.json; GGUF has no word for it */
 
 static const struct family {
     const char *arch;
@@ -248,6 +249,9 @@ bitnet_status bn_config_from_gguf(struct bn_config *c, const struct bn_source *s
 
     BN_TRY(need_u32(&c->n_embd, s, c, "embedding_length", err));
     BN_TRY(need_u32(&c->n_ff, s, c, "feed_forward_length", err));
+    if (bn_meta_find(s, NORM_WIDTH_KEY) && !bn_meta_u32(s, NORM_WIDTH_KEY, &c->ffn_norm_width))
+        return bn_fail(err, BITNET_E_FORMAT, "'%s': metadata '%s' is no whole number", s->path,
+                       NORM_WIDTH_KEY);
     BN_TRY(need_u32(&c->n_layer, s, c, "block_count", err));
     BN_TRY(need_u32(&c->n_head, s, c, "attention.head_count", err));
     c->n_head_kv = c->n_head;
@@ -354,6 +358,7 @@ void bn_config_put(const struct bn_config *c, struct bn_gguf_writer *w)
     bn_gguf_put_u32(w, KEY("embedding_length"), c->n_embd);
     bn_gguf_put_u32(w, KEY("block_count"), bn_config_layers(c));
     bn_gguf_put_u32(w, KEY("feed_forward_length"), c->n_ff);
+    if (c->ffn_norm_width) bn_gguf_put_u32(w, NORM_WIDTH_KEY, c->ffn_norm_width);
     bn_gguf_put_u32(w, KEY("attention.head_count"), c->n_head);
     bn_gguf_put_u32(w, KEY("attention.head_count_kv"), c->n_head_kv);
     bn_gguf_put_u32(w, KEY("attention.key_length"), c->head_dim);
