@@ -4,6 +4,7 @@ BUILD   ?= build
 PREFIX  ?= /usr/local
 ARGS    ?=
 MESON   ?= meson
+PYTHON  ?= /usr/bin/python3
 # Kernels are chosen when the program runs, so AVX=1 and the like, known from elsewhere, do nothing and no harm.
 
 all: $(BUILD)/build.ninja
@@ -41,6 +42,10 @@ asan:
 	@ninja -C build-asan
 	@$(MESON) test -C build-asan --no-rebuild --print-errorlogs -t 4
 
+# An importable package: PYTHONPATH=build/python
+python:
+	@cd python && $(PYTHON) setup.py -q build --build-base ../build-python/setup --build-lib ../$(BUILD)/python
+
 bench: all
 	@$(BUILD)/bitnet bench --mode kernels --synthetic 2b-4t
 
@@ -58,7 +63,7 @@ compile_commands.json: $(BUILD)/build.ninja
 	@ln -sf $(BUILD)/compile_commands.json $@
 
 clean:
-	@rm -rf $(BUILD) build-static build-minimal build-asan build-check compile_commands.json
+	@rm -rf $(BUILD) build-static build-minimal build-asan build-python build-check compile_commands.json
 
 help:
 	@echo 'make            build the library and the program into build/'
@@ -69,6 +74,7 @@ help:
 	@echo 'make static     one file that runs on any Linux of this architecture, in build-static/ (docs/serve/static.md)'
 	@echo 'make minimal    the same, small: `bitnet run` alone, in build-minimal/'
 	@echo 'make asan       address and undefined-behaviour sanitizers, in build-asan/, with the tests'
+	@echo 'make python     the Python package, importable with PYTHONPATH=build/python (docs/use/python.md)'
 	@echo 'make bench      time every kernel (the whole engine: bitnet bench)'
 	@echo 'make install    into PREFIX (at configuration; default /usr/local), DESTDIR is respected'
 	@echo 'make format     clang-format over all sources'
@@ -77,4 +83,4 @@ help:
 	@echo 'make clean      remove what the words above made'
 	@echo 'ARGS="-Dembed=false" gives options to the configuration; see meson_options.txt'
 
-.PHONY: all test quick check check-all static minimal asan bench install format docs clean help
+.PHONY: all test quick check check-all static minimal asan python bench install format docs clean help

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Looks for what is needed and installs what is missing with apt-get.
 #   install_deps.sh build                what the library and the program need
-#   install_deps.sh quick                the same, and what ./check quick uses: cmocka, SIMDe, numpy ...
+#   install_deps.sh python               the same, and what the Python package is built of
+#   install_deps.sh quick                all of these, and what ./check quick uses: cmocka, SIMDe, numpy ...
 #   install_deps.sh check                the same, and what ./check uses: a second compiler, cross compilers, emulators ...
 #   install_deps.sh --missing LEVEL      installs nothing; prints the packages that would bring what is missing
 #
@@ -35,6 +36,21 @@ clang_sanitizes() {
     return $rc
 }
 
+py() { /usr/bin/python3 -c "import $1" 2>/dev/null; }
+
+# What the Python package is built with and runs on, by the distribution's own Python.
+look_python() {
+    py cffi || wish="$wish python3-cffi"
+    py numpy || wish="$wish python3-numpy"
+    py setuptools || wish="$wish python3-setuptools"
+    py wheel || wish="$wish python3-wheel"
+    py pip || wish="$wish python3-pip"
+    py ensurepip || wish="$wish python3-venv"
+    has objdump || wish="$wish binutils"
+    compiles "${CC:-cc}" "$(/usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/Python.h" ||
+        wish="$wish python3-dev"
+}
+
 # Fills need (the build cannot do without) and wish (only ./check asks for it) with the packages that bring what is missing.
 look() {
     need='' wish=''
@@ -52,15 +68,18 @@ look() {
     lib libedit || wish="$wish libedit-dev"
     [ -f /usr/share/javascript/chart.js/chart.min.js ] || wish="$wish libjs-chart.js"
     [ "$level" != build ] || return 0
+    look_python
+    [ "$level" != python ] || return 0
     has gcc || case "$need " in *" gcc "*) ;; *) wish="$wish gcc" ;; esac
-    has nm && has objdump || wish="$wish binutils"
     lib cmocka || wish="$wish libcmocka-dev"
     has abidiff || wish="$wish abigail-tools"
     has lstopo || wish="$wish hwloc-nox"
     has openssl || wish="$wish openssl"
     has clang-format-14 || has clang-format || wish="$wish clang-format"
-    /usr/bin/python3 -c 'import numpy' 2>/dev/null || wish="$wish python3-numpy"
-    /usr/bin/python3 -c 'import jsonschema' 2>/dev/null || wish="$wish python3-jsonschema"
+    py jsonschema || wish="$wish python3-jsonschema"
+    py pytest || wish="$wish python3-pytest"
+    py mypy || wish="$wish mypy"
+    py build || wish="$wish python3-build"
     machine=$(uname -m)
     # AVX-512 kernels are checked without the CPU
     [ "$machine" != x86_64 ] || compiles "${CC:-cc}" simde/x86/avx512.h || wish="$wish libsimde-dev"
@@ -68,6 +87,7 @@ look() {
     has node || wish="$wish nodejs"
     has npm || wish="$wish npm"
     has chromium || has chromium-browser || has google-chrome || wish="$wish chromium"
+    py torch || wish="$wish python3-torch"
     has promtool && has prometheus || wish="$wish prometheus"
     has systemd-analyze || wish="$wish systemd"
     if has clang; then

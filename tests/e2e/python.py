@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package, built with the library of a meson build: mypy --strict, the examples in docstrings and pages, and
+the tests of python/tests, a point for each.
+
+usage: python.py BITNET BUILD quick|slow"""
+import fcntl
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as xml
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "lib"))
+from tap import Tap, need_module
+
+PYTHON = HERE.parent.parent / "python"
+PACKAGES = sorted(p.parent.name for p in PYTHON.glob("*/__init__.py"))
+SLOW = ["test_bits.py", "test_cost.py", "test_engine.py", "test_examples.py", "test_hostile.py", "test_install.py", "test_lm_eval.py", "test_serve.py", "test_snippets.py", "test_torch.py", "test_transformers.py", "test_vllm.py"]
+program, build, tier = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
+for module in ("cffi", "numpy", "setuptools", "wheel", "pytest", "mypy", "build", *(["torch"] if tier == "slow" else [])):
+    need_module(module)
+tap = Tap()
+
+
+def run(*command, env=(), cwd=PYTHON):
+    p = subprocess.run(list(map(str, command)), cwd=cwd, env={**os.environ, **dict(env)}, stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT, text=True)
+    assert p.returncode == 0, p.stdout[-6000:]
+    return p.stdout
+
+
+def make():
+    with open(build / "python.lock", "w") as lock:  # quick and slow may run at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run(sys.executable, "setup.py", "-q", "build", "--build-base", build / "python-objects", "--build-lib", build / "python",
+            env={"BITNET_BUILD": str(build)})
+
+
+def pytest(*args):
+    """A point for each test; the command must run from elsewhere, since python/ holds packages without the extension."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder, "report.xml")
+        p = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *map(str, args)],
+                           cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           env={**os.environ, "PYTHONPATH": str(build / "python"), "BITNET_PROGRAM": str(program)})
+        cases = list(xml.parse(report).iter("testcase")) if report.exists() else []
+    for case in cases:
+        wrong = [e for e in case if e.tag in ("failure", "error", "skipped")]
+        tap.point(f"{case.get('classname')} {case.get('name')}", not wrong, "".join(e.text or e.get("message", "") for e in wrong))
+    tap.point(f"pytest ran {len(cases)} tests", cases and p.returncode == 0, p.stdout[-3000:])
+
+
+tap.case("builds", make)
+tests = sorted((PYTHON / "tests").glob("test_*.py"))
+if tier == "quick":
+    tap.case("mypy --strict", run, sys.executable, "-m", "mypy", "--cache-dir", build / "mypy",
+             *(word for name in PACKAGES for word in ("-p", name)))
+    pytest("--doctest-modules", "--pyargs", *PACKAGES)
+    pytest(*(t for t in tests if t.name not in SLOW))
+else:
+    pytest(*(t for t in tests if t.name in SLOW))
+sys.exit(tap.end())
