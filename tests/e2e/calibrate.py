@@ -191,7 +191,7 @@ def bad_input():
     refused("no file", "no file", *budget, dataset=data / "missing.txt")
     refused("too few samples", "--calibration-samples", *budget, "--calibration-samples", "2", rc=2)
     refused("long samples", "context", *budget, "--sample-tokens", "8000")
-    refused("unknown saving", "no saving", *budget, "--savings", "codes,nothing")
+    refused("unknown saving", "no saving", *budget, "--savings", "codes,nothing", "--calibration-samples", "8")
     refused("both rules", "exclude", *budget, "--entropy-threshold", "2", rc=2)
     refused("no rule", "missing", rc=2)
     refused("negative", "--kl-budget", "--kl-budget", "-1", rc=2)
