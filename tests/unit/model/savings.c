@@ -303,7 +303,7 @@ static void what_is_written_is_read_again(void **state)
     bitnet_model_options mo = {.size = sizeof mo};
     bitnet_error err = {0};
     struct bn_model *m;
-    struct bn_savings *a, *b;
+    struct bn_savings *a = NULL, *b = NULL;
     if (bn_model_open(&m, TEST_MODEL, &mo, &err) || bn_savings_open(&a, m, mixed, &err))
         fail_msg("%s", err.text);
     a->head = BN_HEAD_INT8;
