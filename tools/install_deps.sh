@@ -5,6 +5,7 @@
 #   install_deps.sh python               the same, and what the Python package is built of
 #   install_deps.sh quick                all of these, and what ./check quick uses: cmocka, SIMDe, numpy ...
 #   install_deps.sh check                the same, and what ./check uses: a second compiler, cross compilers, emulators ...
+#   install_deps.sh all                  the same, and what only ./check all uses: torch
 #   install_deps.sh --missing LEVEL      installs nothing; prints the packages that would bring what is missing
 #
 # Looks for the things themselves (a program that runs, a library that pkg-config knows), not for packages; so it is
@@ -83,11 +84,11 @@ look() {
     machine=$(uname -m)
     # AVX-512 kernels are checked without the CPU
     [ "$machine" != x86_64 ] || compiles "${CC:-cc}" simde/x86/avx512.h || wish="$wish libsimde-dev"
-    [ "$level" = check ] || return 0
+    [ "$level" != quick ] || return 0
+    [ "$level" != all ] || py torch || wish="$wish python3-torch"
     has node || wish="$wish nodejs"
     has npm || wish="$wish npm"
     has chromium || has chromium-browser || has google-chrome || wish="$wish chromium"
-    py torch || wish="$wish python3-torch"
     has promtool && has prometheus || wish="$wish prometheus"
     has systemd-analyze || wish="$wish systemd"
     if has clang; then

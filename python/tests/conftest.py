@@ -13,6 +13,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = os.environ.get("BITNET_PROGRAM", str(ROOT / "build" / "bitnet"))
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "torch: needs torch")
+
+
 @pytest.fixture(scope="session")
 def model():
     with bitnet.Model() as m:

@@ -50,7 +50,7 @@ asyncio.run(main())
 PRINTED = {"transformers": "int8\n", "core": "fp8_e4m3\n", "vllm": "length\n"}
 
 
-@pytest.mark.parametrize("name", SNIPPETS)
+@pytest.mark.parametrize("name", [pytest.param("transformers", marks=pytest.mark.torch), *list(SNIPPETS)[1:]])
 def test_snippet(tmp_path, name, engine):
     likeliest = [engine.generate(p, max_new_tokens=1, temperature=0).text for p in ("Once upon a time", "The cat sat on the", "a")]
     printed = PRINTED.get(name, "".join(f"Prompt {i + 1}: {text}\n" for i, text in enumerate(likeliest)))

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors in, tensors out; with torch itself."""
 import numpy as np
+import pytest
 import torch
 
 import bitnet
 from bitnet import AutoTokenizer, BitNetForCausalLM
+
+pytestmark = pytest.mark.torch
 
 
 def test_the_guides_snippet():

@@ -74,7 +74,7 @@ def tell_stories():
 
 def harm():
     """Thresholds and head only: `logits` has one type for all keys and values, in both runs the same."""
-    out, report, plan = calibrate("harm", "--kl-budget", 0.01, "--savings", "codes,gates,head")
+    out, report, plan = calibrate("harm", "--kl-budget", 0.01, "--savings", "gates,head")
     kl, same, diffs = [], [], []
     for ids in held_out(encode(text)):
         p, q = (log_softmax(ids, x)[SAMPLE // 4:-1] for x in ("off", out / "plan.json"))
@@ -97,7 +97,7 @@ def harm():
 
 
 def promise():
-    out, report, plan = calibrate("promise", "--kl-budget", 0.01)
+    out, report, plan = calibrate("promise", "--kl-budget", 0.01, "--savings", "codes,keys,values,head")
     promised, got = report["promised"]["kl_mean"], report["heldout"]["kl_mean"]
     assert 0 < promised <= 0.01, promised
     assert promised / FACTOR < got < promised * FACTOR, (promised, got)

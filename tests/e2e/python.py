@@ -3,7 +3,9 @@
 """The Python package, built with the library of a meson build: mypy --strict, the examples in docstrings and pages, and
 the tests of python/tests, a point for each.
 
-usage: python.py BITNET BUILD quick|slow"""
+torch: what needs torch itself, which is large.
+
+usage: python.py BITNET BUILD quick|slow|torch"""
 import fcntl
 import os
 import pathlib
@@ -18,9 +20,10 @@ from tap import Tap, need_module
 
 PYTHON = HERE.parent.parent / "python"
 PACKAGES = sorted(p.parent.name for p in PYTHON.glob("*/__init__.py"))
-SLOW = ["test_bits.py", "test_cost.py", "test_engine.py", "test_examples.py", "test_hostile.py", "test_install.py", "test_lm_eval.py", "test_serve.py", "test_snippets.py", "test_torch.py", "test_transformers.py", "test_vllm.py"]
+SLOW = ["test_bits.py", "test_cost.py", "test_engine.py", "test_examples.py", "test_hostile.py", "test_install.py", "test_lm_eval.py", "test_serve.py", "test_snippets.py", "test_transformers.py", "test_vllm.py"]
+TORCH = "test_torch.py"
 program, build, tier = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
-for module in ("cffi", "numpy", "setuptools", "wheel", "pytest", "mypy", "build", *(["torch"] if tier == "slow" else [])):
+for module in ("cffi", "numpy", "setuptools", "wheel", "pytest", "mypy", "build", *(["torch"] if tier == "torch" else [])):
     need_module(module)
 tap = Tap()
 
@@ -59,7 +62,9 @@ if tier == "quick":
     tap.case("mypy --strict", run, sys.executable, "-m", "mypy", "--cache-dir", build / "mypy",
              *(word for name in PACKAGES for word in ("-p", name)))
     pytest("--doctest-modules", "--pyargs", *PACKAGES)
-    pytest(*(t for t in tests if t.name not in SLOW))
+    pytest(*(t for t in tests if t.name not in SLOW and t.name != TORCH))
+elif tier == "slow":
+    pytest("-m", "not torch", *(t for t in tests if t.name in SLOW))
 else:
-    pytest(*(t for t in tests if t.name in SLOW))
+    pytest("-m", "torch", PYTHON / "tests" / "test_snippets.py", PYTHON / "tests" / TORCH)
 sys.exit(tap.end())
