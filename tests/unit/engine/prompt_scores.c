@@ -146,8 +146,8 @@ static void check_ways(bitnet_kv_type kv, size_t n_ways)
 static void same_bits_in_any_company(void **state)
 {
     (void)state;
-    check_ways(BITNET_KV_F16, 6);
-    check_ways(BITNET_KV_INT4, full_effort() ? 6 : 3); /* pages that are encoded as a whole */
+    check_ways(BITNET_KV_F16, repeats(6, 3));
+    check_ways(BITNET_KV_INT4, repeats(6, 2)); /* pages that are encoded as a whole */
 }
 
 /* An older text grows until there are no pages for the one whose prompt is being scored. That one begins

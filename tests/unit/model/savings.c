@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "effort.h"
 #include "engine_common.h"
 #include "model/savings.h"
 #include <sys/mman.h>
@@ -113,7 +114,7 @@ static void try_model(const float *want, const char *backend, const char *ffn)
     bitnet_error err = {0};
     bitnet_model *m = NULL;
     if (bitnet_model_open(&m, TEST_MODEL, &mo, &err)) fail_msg("%s", err.text);
-    for (size_t c = 0; c < BN_ARRAY_LEN(chunks); c++) {
+    for (size_t c = 0; c < repeats(BN_ARRAY_LEN(chunks), 2); c++) {
         bitnet_engine_options o = {.size = sizeof o, .ffn = ffn};
         bitnet_engine_info in;
         o.threads = 1 + (uint32_t)c % THREADS;
