@@ -122,7 +122,7 @@ static void check_ways(bitnet_kv_type kv)
                 assert_memory_equal(&again[i].logprob, &first[i].logprob, sizeof first[i].logprob);
                 assert_int_equal(again[i].greedy, first[i].greedy);
             }
-            for (size_t i = 0; !w && i < n_inputs; i++) {
+            for (size_t i = 0; !w && i < n_inputs; i += full_effort() ? 1 : 5) {
                 bitnet_score_result r = alone(e, &inputs[i]);
                 assert_true(fabs(r.logprob - first[i].logprob) < 1e-5 * (1 - r.logprob));
                 assert_int_equal(r.greedy, first[i].greedy);

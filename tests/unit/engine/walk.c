@@ -4,6 +4,7 @@
 #include "engine_common.h"
 
 #include "base/rng.h"
+#include "effort.h"
 #include "engine/engine.h"
 #include "model/forward.h"
 
@@ -74,7 +75,8 @@ static void check(bitnet_model *m, uint32_t threads, bitnet_kv_type kv)
 static void test_dense(void **state)
 {
     (void)state;
-    for (uint32_t threads = 1; threads <= 3; threads++) check(model, threads, BITNET_KV_F16);
+    for (uint32_t threads = full_effort() ? 1 : 3; threads <= 3; threads++)
+        check(model, threads, BITNET_KV_F16);
     check(model, 2, BITNET_KV_INT4);
 }
 
@@ -85,7 +87,7 @@ static void test_hybrid(void **state)
     bitnet_error err = {0};
     if (bitnet_model_open(&m, TEST_DATA "/hybrid/hybrid-28m.gguf", NULL, &err))
         fail_msg("%s", err.text);
-    check(m, 1, BITNET_KV_F16);
+    if (full_effort()) check(m, 1, BITNET_KV_F16);
     check(m, 3, BITNET_KV_F16);
     bitnet_model_close(m);
 }
