@@ -26,8 +26,18 @@ check:
 check-all:
 	@./check all
 
-static:
-	@test -f build-static/build.ninja || $(MESON) setup build-static -Dstatic=true -Dtext=enabled -Dlibedit=disabled $(ARGS)
+# ARCH=arm64: of another CPU, with Debian's cross compiler and libraries; a minimal program
+static: static-$(or $(ARCH),here)
+
+static-arm64:
+	@sh tools/cross_libs.sh arm64 aarch64-linux-gnu build-libs-arm64
+	@test -f build-static-arm64/build.ninja || $(MESON) setup build-static-arm64 --cross-file tests/cross/aarch64-linux-gnu.ini \
+	    --cross-file build-libs-arm64/libs.ini -Dstatic=true -Dminimal=true -Dtext=enabled $(ARGS)
+	@ninja -C build-static-arm64 bitnet
+	@ls -l build-static-arm64/bitnet
+
+static-here:
+	@test -f build-static/build.ninja || $(MESON) setup build-static -Dstatic=true -Dtext=enabled $(ARGS)
 	@ninja -C build-static bitnet
 	@ls -l build-static/bitnet
 
@@ -52,6 +62,17 @@ bench: all
 install: all
 	@$(MESON) install -C $(BUILD) --no-rebuild
 
+uninstall:
+	@ninja -C $(BUILD) uninstall
+
+# Debian packages, beside this folder
+deb:
+	@dpkg-buildpackage -us -uc -b
+
+# Source and static program as tarballs with checksums and a list of what is inside, in build-release/
+release:
+	@sh tools/make_release.sh
+
 format:
 	@sh tools/check_format.sh --fix .
 
@@ -63,7 +84,7 @@ compile_commands.json: $(BUILD)/build.ninja
 	@ln -sf $(BUILD)/compile_commands.json $@
 
 clean:
-	@rm -rf $(BUILD) build-static build-minimal build-asan build-python build-check compile_commands.json
+	@rm -rf $(BUILD) build-static build-static-arm64 build-libs-arm64 build-minimal build-asan build-python build-check build-release compile_commands.json
 
 help:
 	@echo 'make            build the library and the program into build/'
@@ -72,15 +93,19 @@ help:
 	@echo 'make check      before a merge, half an hour: both compilers, sanitizers, arm64 and riscv64 under qemu (./check)'
 	@echo 'make check-all  everything, some hours: also fuzzing and soak tests (./check all)'
 	@echo 'make static     one file that runs on any Linux of this architecture, in build-static/ (docs/serve/static.md)'
+	@echo 'make static ARCH=arm64    for another CPU, `bitnet run` alone, in build-static-arm64/'
 	@echo 'make minimal    the same, small: `bitnet run` alone, in build-minimal/'
 	@echo 'make asan       address and undefined-behaviour sanitizers, in build-asan/, with the tests'
 	@echo 'make python     the Python package, importable with PYTHONPATH=build/python (docs/use/python.md)'
 	@echo 'make bench      time every kernel (the whole engine: bitnet bench)'
 	@echo 'make install    into PREFIX (at configuration; default /usr/local), DESTDIR is respected'
+	@echo 'make uninstall  removes what make install put there'
+	@echo 'make deb        Debian packages, in the folder above (dpkg-dev, debhelper)'
+	@echo 'make release    tarballs of the sources and of the static program, checksums, SBOM, in build-release/'
 	@echo 'make format     clang-format over all sources'
 	@echo 'make docs       write docs/use/cli.md anew from the help of the program'
 	@echo 'make compile_commands.json     for clangd and editors'
 	@echo 'make clean      remove what the words above made'
 	@echo 'ARGS="-Dembed=false" gives options to the configuration; see meson_options.txt'
 
-.PHONY: all test quick check check-all static minimal asan python bench install format docs clean help
+.PHONY: all test quick check check-all static static-here static-arm64 minimal asan python bench install uninstall deb release format docs clean help

@@ -5,9 +5,9 @@
   - no call that ends the process, writes to the terminal, or reads or changes the state of the process;
   - no writable data and no constructors: "no global state" is a fact, not an intention;
   - every extern begins with bn_ or bitnet_;
-  - the shared library exports exactly the functions that bitnet.h marks BITNET_API.
+  - the shared library exports exactly the functions that the public headers mark BITNET_API.
 
-usage: check_archive.py [--asserts] LIBBITNET.a LIBBITNET.so bitnet.h
+usage: check_archive.py [--asserts] LIBBITNET.a LIBBITNET.so HEADER...
 --asserts: a debug build, in which assert() may stand.
 Prints one line a violation; exit status 1 if there is any. Needs nm and objdump (binutils)."""
 import re
@@ -71,19 +71,19 @@ def check_data(lib):
     return bad
 
 
-def check_exports(so, header):
-    text = re.sub(r"/\*.*?\*/", "", open(header).read(), flags=re.S)
+def check_exports(so, headers):
+    text = re.sub(r"/\*.*?\*/", "", "".join(open(header).read() for header in headers), flags=re.S)
     text = "\n".join(s for s in text.splitlines() if not s.lstrip().startswith("#"))
     declared = set(re.findall(r"BITNET_API[^;(]*?(bitnet_\w+)\s*\(", text))
     exported = {line.split()[-1].split("@")[0] for line in tool("nm", "-D", "--defined-only", so)}
-    return ([f"{so}: {s} is declared in bitnet.h but not exported" for s in sorted(declared - exported)] +
-            [f"{so}: {s} is exported but not declared in bitnet.h" for s in sorted(exported - declared)])
+    return ([f"{so}: {s} is declared in a public header but not exported" for s in sorted(declared - exported)] +
+            [f"{so}: {s} is exported but not declared in a public header" for s in sorted(exported - declared)])
 
 
 def main(argv):
     asserts = "--asserts" in argv
-    lib, so, header = [a for a in argv if a != "--asserts"]
-    bad = check_symbols(lib, asserts) + check_data(lib) + check_exports(so, header)
+    lib, so, *headers = [a for a in argv if a != "--asserts"]
+    bad = check_symbols(lib, asserts) + check_data(lib) + check_exports(so, headers)
     for line in bad:
         print(line)
     return bool(bad)

@@ -47,6 +47,7 @@ look_python() {
     py wheel || wish="$wish python3-wheel"
     py pip || wish="$wish python3-pip"
     py ensurepip || wish="$wish python3-venv"
+    has make || wish="$wish make"
     has objdump || wish="$wish binutils"
     compiles "${CC:-cc}" "$(/usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/Python.h" ||
         wish="$wish python3-dev"
@@ -65,9 +66,11 @@ look() {
     lib libutf8proc || need="$need libutf8proc-dev"
     lib libevent_core || need="$need libevent-dev"
     lib hwloc || wish="$wish libhwloc-dev"
+    lib ompi-c || wish="$wish libopenmpi-dev openmpi-bin"
     lib openssl || wish="$wish libssl-dev"
-    lib libedit || wish="$wish libedit-dev"
     [ -f /usr/share/javascript/chart.js/chart.min.js ] || wish="$wish libjs-chart.js"
+    [ -f /usr/share/javascript/highlight.js/highlight.min.js ] || wish="$wish libjs-highlight.js"
+    [ -f /usr/share/javascript/katex/katex.min.js ] || wish="$wish libjs-katex"
     [ "$level" != build ] || return 0
     look_python
     [ "$level" != python ] || return 0
@@ -75,12 +78,16 @@ look() {
     lib cmocka || wish="$wish libcmocka-dev"
     has abidiff || wish="$wish abigail-tools"
     has lstopo || wish="$wish hwloc-nox"
+    has ip || wish="$wish iproute2"
+    has tmux || wish="$wish tmux"
     has openssl || wish="$wish openssl"
     has clang-format-14 || has clang-format || wish="$wish clang-format"
     py jsonschema || wish="$wish python3-jsonschema"
     py pytest || wish="$wish python3-pytest"
     py mypy || wish="$wish mypy"
     py build || wish="$wish python3-build"
+    py yaml || wish="$wish python3-yaml"
+    py pydantic || wish="$wish python3-pydantic"
     machine=$(uname -m)
     # AVX-512 kernels are checked without the CPU
     [ "$machine" != x86_64 ] || compiles "${CC:-cc}" simde/x86/avx512.h || wish="$wish libsimde-dev"
@@ -90,6 +97,10 @@ look() {
     has npm || wish="$wish npm"
     has chromium || has chromium-browser || has google-chrome || wish="$wish chromium"
     has promtool && has prometheus || wish="$wish prometheus"
+    has haproxy || has /usr/sbin/haproxy || wish="$wish haproxy"
+    has zsh || wish="$wish zsh"
+    has fish || wish="$wish fish"
+    has man || wish="$wish man-db"
     has systemd-analyze || wish="$wish systemd"
     if has clang; then
         # Debian keeps the sanitizers' run time beside clang, under its version
@@ -101,6 +112,7 @@ look() {
         has aarch64-linux-gnu-gcc || wish="$wish gcc-aarch64-linux-gnu"
         has aarch64-linux-gnu-gcc && compiles aarch64-linux-gnu-gcc stdio.h || wish="$wish libc6-dev-arm64-cross"
         has qemu-aarch64 || wish="$wish qemu-user"
+        has qemu-aarch64-static || wish="$wish qemu-user-static"
     fi
     if [ "$machine" != riscv64 ]; then
         has riscv64-linux-gnu-gcc || wish="$wish gcc-riscv64-linux-gnu"

@@ -33,7 +33,7 @@ def package(wall):
 
 def program(bitnet, file, wall):
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([bitnet, "batch", "-i", file, "-o", "-", "-b", "32", *([] if wall else ["-t", "1"])], check=True,
+    subprocess.run([bitnet, "batch", "-i", file, "-o", "-", "-j", "32", *([] if wall else ["-t", "1"])], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     if wall:
         return time.perf_counter() - began
@@ -43,7 +43,7 @@ def program(bitnet, file, wall):
 
 def write(file, prompts):
     for i, prompt in enumerate(prompts):
-        line = {"prompt": prompt, "max_tokens": TOKENS, "temperature": 0.8, "top_k": 40, "seed": i, "ignore_eos": True}
+        line = {"prompt": prompt, "max_tokens": TOKENS, "temperature": 0.8, "top_k": 40, "top_p": 1, "min_p": 0, "seed": i, "ignore_eos": True}
         file.write(json.dumps(line) + "\n")
     file.flush()
 

@@ -182,6 +182,43 @@ typedef struct bitnet_sampling {
 /* Sets the size, and temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, seed 0, the rest off. */
 BITNET_API void bitnet_sampling_init(bitnet_sampling *s, size_t size);
 
+/* Adapters (LoRA) beside a model's weights, which they leave alone: docs/use/adapters.md. */
+typedef struct bitnet_adapter bitnet_adapter;
+
+/* path: a PEFT folder (adapter_config.json, adapter_model.safetensors) or a GGUF adapter. It is copied
+ * into memory; the model must outlive it. */
+BITNET_API bitnet_status bitnet_adapter_open(bitnet_adapter **out, const bitnet_model *m,
+                                             const char *path, bitnet_error *err);
+/* At any time and from any thread: requests that were submitted with it keep it until they end. NULL is
+ * fine. */
+BITNET_API void bitnet_adapter_close(bitnet_adapter *a);
+
+typedef struct bitnet_adapter_info {
+    size_t size;
+    const char *path;
+    const char *format;  /* "PEFT", "GGUF" */
+    uint32_t rank_max;   /* the largest rank of its pairs */
+    uint32_t n_matrices; /* of the model, beside which it has a pair */
+    uint64_t n_params;
+    uint64_t bytes; /* in memory */
+} bitnet_adapter_info;
+BITNET_API bitnet_status bitnet_adapter_get_info(const bitnet_adapter *a,
+                                                 bitnet_adapter_info *info);
+
+enum { BITNET_MAX_ADAPTERS = 8 }; /* of one request */
+typedef struct bitnet_adapter_use {
+    const bitnet_adapter *adapter;
+    float scale; /* on top of the adapter's own; 1 as it was trained, 0 leaves it out */
+    uint32_t reserved_word;
+} bitnet_adapter_use;
+
+/* What requests use that name no adapters of their own, and everything else that is computed: evaluation,
+ * embeddings, scores. Requests that are there already keep theirs; sequences of bitnet_eval are to be
+ * reset. Copied; n 0: none. The first adapters take memory for their part of a batch. */
+BITNET_API bitnet_status bitnet_engine_set_adapters(bitnet_engine *e,
+                                                    const bitnet_adapter_use *uses, size_t n,
+                                                    bitnet_error *err);
+
 typedef struct bitnet_request {
     size_t size;
     const int32_t *tokens; /* the whole prompt; copied */
@@ -208,11 +245,32 @@ typedef struct bitnet_request {
     uint32_t prompt_logprobs;
     uint32_t n_top_prompt_logprobs; /* with prompt_logprobs: so many of the likeliest, at most 20 */
     uint32_t prompt_only; /* 1: no token is generated; a choice ends (LENGTH) when it is read */
+    /* Who comes first where not all fit. The smaller priority, whoever it belongs to; among equals users
+     * share the engine by tokens, by weight, and of one user's requests the older comes first. When others
+     * have had less, a choice gives way for a while and goes on later; its tokens are the same. */
+    int32_t priority;
+    /* adapters, added in this order; copied. NULL: those of bitnet_engine_set_adapters. n_adapters 0 with
+     * a list: none */
+    const bitnet_adapter_use *adapters;
+    size_t n_adapters;
+    const int32_t *stop_tokens; /* tokens that end a choice (STOP), at most 64; copied */
+    size_t n_stop_tokens;
+    /* so many tokens are drawn before one that ends the text, or a stop token, may be. A constraint that
+     * can only end then ends the text all the same; stop strings do not wait */
+    uint32_t min_new_tokens;
+    uint32_t show_stop; /* 1: the stop string that ends a choice is part of its text */
+    uint64_t user; /* any number that stands for whose request it is; 0: nobody's in particular */
+    uint32_t user_weight; /* 0: 1; at most 1,000,000. That of the user's last request counts */
     uint32_t reserved_word;
 } bitnet_request;
 /* Sets the size and default sampling; everything else is 0. */
 BITNET_API void bitnet_request_init(bitnet_request *r, size_t size);
 
+/* Compiles the request's constraint, if it has one, and keeps it, so that bitnet_submit finds it: of a
+ * large schema it takes milliseconds. Any thread may call it at any time while the engine is open, also
+ * during bitnet_step. An engine keeps the last 64 constraints, by what they say; requests share them. */
+BITNET_API bitnet_status bitnet_prepare(bitnet_engine *e, const bitnet_request *r,
+                                        bitnet_error *err);
 /* Takes all memory that the request will need. Requests that the KV cache could not hold even alone
  * are refused. */
 BITNET_API bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
@@ -263,6 +321,7 @@ typedef struct bitnet_event {
     const bitnet_logprob *scored;
     size_t n_scored;
     uint32_t scored_from, n_top_scored;
+    const char *stop; /* with FINISH_STOP: the stop string; NULL: a stop token */
 } bitnet_event;
 /* Computes one step of those requests that can run, and reports what happened. *n: room in `events`
  * on entry, at least 1; their count on return. What does not fit is reported by the following calls,
@@ -300,7 +359,9 @@ BITNET_API bitnet_status bitnet_chat_encode(const bitnet_model *m, const bitnet_
                                             bitnet_error *err);
 /* Both, for conversations that hold more than roles and texts. json: an object with "messages", and
  * whatever else the template may look at ("tools", ...). A content in parts of text is joined. Built-ins
- * show roles and texts: tools, and messages with other members, are refused. */
+ * show roles and texts: tools, and messages with other members, are refused. Two members are for the
+ * rendering itself: "now_s", seconds since 1970, defines strftime_now; "add_generation_prompt": false
+ * counts as the argument 0. */
 BITNET_API bitnet_status bitnet_chat_render_json(const bitnet_model *m, const char *json,
                                                  size_t len, const char *chat_template,
                                                  int add_generation_prompt, char *out, size_t *n,
@@ -309,8 +370,10 @@ BITNET_API bitnet_status bitnet_chat_encode_json(const bitnet_model *m, const ch
                                                  size_t len, const char *chat_template,
                                                  int add_generation_prompt, int32_t *tokens,
                                                  size_t *n, bitnet_error *err);
-/* The Jinja text behind a choice of template; "" for a built-in, NULL if there is none. */
-BITNET_API const char *bitnet_chat_template_text(const bitnet_model *m, const char *chat_template);
+/* The Jinja text behind a choice of template, borrowed from the model or chat_template; "" for a
+ * built-in. An error says why there is none that could be used. */
+BITNET_API bitnet_status bitnet_chat_template_text(const bitnet_model *m, const char *chat_template,
+                                                   const char **text, bitnet_error *err);
 BITNET_API const char *bitnet_chat_template_name(size_t i); /* i-th built-in, NULL past the end */
 
 /* ================================================================== model */
@@ -542,7 +605,8 @@ typedef struct bitnet_work_info {
     /* of matrices that these forward passes have read: layers, less what was left out of feed-forward
      * matrices; the head, or the copy that screens or replaces it and rows computed after screening */
     uint64_t weight_bytes;
-    uint64_t reserved[8];
+    uint64_t yields; /* choices that gave way to another user's */
+    uint64_t reserved[7];
 } bitnet_work_info;
 
 /* The KV cache: pages of so many tokens. */
@@ -636,7 +700,8 @@ BITNET_API bitnet_status bitnet_eval_reset(bitnet_engine *e, uint32_t seq, bitne
  * A text as a vector: its hidden states after the final norm, pooled. */
 typedef enum bitnet_pooling {
     BITNET_POOL_MEAN = 0, /* the mean of all tokens */
-    BITNET_POOL_LAST = 1  /* the last token         */
+    BITNET_POOL_LAST = 1, /* the last token         */
+    BITNET_POOL_NONE = 2  /* every token for itself: a text has as many vectors as tokens */
 } bitnet_pooling;
 
 typedef struct bitnet_embed_options {
@@ -651,13 +716,50 @@ typedef struct bitnet_embed_input {
     size_t n_tokens; /* at least 1, and not more than ctx_tokens */
 } bitnet_embed_input;
 
-/* The vectors of n texts, out[n][n_embd], several texts in a step where sequences are free; the call
+/* The vectors of n texts, out[n][n_embd] (with BITNET_POOL_NONE: one for each token), several texts in a step where sequences are free; the call
  * brings one of its own and never needs a request's. BITNET_E_STATE: there are not enough free pages
  * of the KV cache now. Same bits whatever the company. Sequences and pages are given back before it
  * returns; neither requests nor sequences in use are touched. If it fails, `out` may be written in
  * part. */
 BITNET_API bitnet_status bitnet_embed(bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
                                       const bitnet_embed_options *o, float *out, bitnet_error *err);
+
+/* --- texts in files ---
+ * What the prefix cache knows of a text, its keys and values and the states of hybrids, goes to a file and
+ * comes back, also in another process: a long prompt that was read once need not be read again. Answers
+ * behind it have the same bits as without. A file belongs to one model, types of the cache, adapters and
+ * version of the library; for others, and where it is damaged, it is refused (BITNET_E_FORMAT) and nothing
+ * has changed. Between steps, by the thread that drives the engine; they take as long as the file does. */
+typedef struct bitnet_prefix_options {
+    size_t size;
+    const bitnet_adapter_use *adapters; /* as those of a request */
+    size_t n_adapters;
+    uint64_t reserved[4];
+} bitnet_prefix_options;
+
+typedef struct bitnet_prefix_file {
+    size_t size;
+    uint64_t n_tokens; /* that the file holds */
+    uint64_t bytes;    /* of the file */
+    uint64_t ns;
+} bitnet_prefix_file;
+
+/* The longest known beginning of the text; whole or not at all, over a file of that name. BITNET_E_STATE:
+ * nothing of it is known. Hybrids, and types int4 and int2, know whole pages of 32 tokens. info may be NULL. */
+BITNET_API bitnet_status bitnet_prefix_save(bitnet_engine *e, const char *path,
+                                            const int32_t *tokens, size_t n_tokens,
+                                            const bitnet_prefix_options *o,
+                                            bitnet_prefix_file *info, bitnet_error *err);
+/* tokens: those of the text; as many as the engine's context has are enough room. BITNET_E_STATE: there are
+ * not enough free pages now. info may be NULL. */
+BITNET_API bitnet_status bitnet_prefix_load(bitnet_engine *e, const char *path, int32_t *tokens,
+                                            size_t *n_tokens, const bitnet_prefix_options *o,
+                                            bitnet_prefix_file *info, bitnet_error *err);
+/* Drops the text from its end on, as far as nobody uses it and no other text begins with it; *n_forgotten:
+ * tokens that are not known any more. */
+BITNET_API bitnet_status bitnet_prefix_forget(bitnet_engine *e, const int32_t *tokens,
+                                              size_t n_tokens, const bitnet_prefix_options *o,
+                                              size_t *n_forgotten, bitnet_error *err);
 
 /* --- scores ---
  * How likely the model finds given texts: the sum of the log-probabilities of their tokens behind a
@@ -794,6 +896,12 @@ typedef struct bitnet_convert_options {
     /* a plan, as in bitnet_model_options, that goes into the metadata; engines then compute by it. NULL:
      * that of the input, if it has one; "off": none */
     const char *plan;
+    /* adapters, as bitnet_adapter_open takes them, that go into the weights; scales: of each, NULL: 1.
+     * Only where the result is what base model and adapter compute, but for the rounding of float32:
+     * matrices of floats, which become F32. What stands beside a ternary matrix is refused. */
+    const char *const *adapters; /* [n_adapters] */
+    const float *adapter_scales; /* [n_adapters] */
+    uint64_t n_adapters;         /* at most BITNET_MAX_ADAPTERS */
 } bitnet_convert_options;
 /* Safetensors or GGUF in, GGUF out. The output appears whole or not at all. */
 BITNET_API bitnet_status bitnet_convert(const char *in_path, const char *out_path,
@@ -843,9 +951,15 @@ typedef struct bitnet_prune_output {
      * in exact arithmetic */
     uint32_t portable;
     uint32_t reserved_word;
+    /* feed-forward channels that stay, by their numbers in the input: [layers left][ffn_width], in the
+     * order of the output, as bitnet_prune_search lists them; NULL: all. Not with ffn_dead */
+    const uint32_t *ffn_channels;
+    uint32_t ffn_width;
+    uint32_t reserved_tail;
 } bitnet_prune_output;
-/* A model without some of its layers; bitnet_prune_search finds out which. Weights are copied, not
- * rounded again. The output appears whole or not at all. */
+/* A model without some of its layers and channels; bitnet_prune_search finds out which. Weights are copied,
+ * not rounded again. The output is a GGUF; or, where its name ends in ".safetensors", a checkpoint with
+ * config.json and tokenizer beside it. It appears whole or not at all. */
 BITNET_API bitnet_status bitnet_prune(const char *in_path, const char *out_path,
                                       const bitnet_prune_output *o, bitnet_error *err);
 
@@ -924,12 +1038,20 @@ typedef struct bitnet_prune_options {
         max_ppl_increase; /* in percent: the step that would exceed it is not taken; 0: no limit */
     bitnet_progress_fn progress;
     void *progress_user;
+    /* feed-forward channels that are to be left in every layer, once `drop` layers, which then may be 0,
+     * are gone: those go that add least to what enters `down`. 0: all stay. Rounded up to what the type
+     * of the weights and the order of sums allow; 1: as few as max_ppl_increase allows */
+    uint32_t ffn_width;
+    uint32_t reserved_word;
 } bitnet_prune_options;
 
-/* The model after a removal; the first step is the whole model. */
+/* On the way to a width of feed-forward layers, as many measurements at most. */
+#define BITNET_PRUNE_WIDTHS 16
+
+/* The model after a removal; the first step is the whole model. Layers go first, then channels. */
 typedef struct bitnet_prune_step {
-    uint32_t first_layer, n_layers; /* that were removed in this step */
-    uint32_t layers_left, reserved_word;
+    uint32_t first_layer, n_layers;  /* that were removed in this step; n_layers 0: channels were */
+    uint32_t layers_left, ffn_width; /* channels of a feed-forward layer */
     double nll_per_token, perplexity, std_error; /* std_error: of the perplexity */
     double kl; /* mean divergence from the whole model, in nats a token */
     uint64_t reserved[2];
@@ -937,7 +1059,8 @@ typedef struct bitnet_prune_step {
 
 typedef struct bitnet_prune_result {
     size_t size;
-    bitnet_prune_step *steps; /* the caller's, [drop / unit + 1] */
+    bitnet_prune_step *steps; /* the caller's, [drop / unit + 1], and with a width
+                               * BITNET_PRUNE_WIDTHS more */
     double *scores; /* the caller's, or NULL: [n_layer] by the criterion, of the whole model; the
                                * lowest goes first. NaN: protected, or not the first of its period */
     size_t n_steps;
@@ -946,8 +1069,15 @@ typedef struct bitnet_prune_result {
     uint64_t layer_tokens, head_tokens; /* computed: layers times tokens, tokens through the head */
     uint64_t scratch_bytes;             /* taken beside the engine's memory */
     uint64_t ns;
+    /* the caller's, or NULL: [n_layer][n_ff], of which [layers left][ffn_width] are filled in: the
+     * channels that are left. Read where the caller's size has it */
+    uint32_t *ffn_channels;
+    uint32_t ffn_width; /* of the last step; the model's own where no channels went */
+    uint32_t reserved_word;
+    double
+        ffn_active; /* share of tokens at which a channel that went was not zero, mean over them */
 } bitnet_prune_result;
-/* Leaves out layers, one after the other, and measures on a text what that does. Windows and sums are those
+/* Leaves out layers, one after the other, then channels, and measures on a text what that does. Windows and sums are those
  * of BITNET_PPL_WINDOWS: the perplexity is that of the file which bitnet_prune writes. Needs an engine with
  * batches of a whole window and a free sequence. */
 BITNET_API bitnet_status bitnet_prune_search(bitnet_engine *e, const int32_t *tokens,

@@ -62,6 +62,8 @@ def encoded(value: str, what: str = "a text") -> bytes:
 
 
 def utf8(value: str) -> bytes:
+    if not isinstance(value, str):
+        raise Error(f"a text is wanted here, not {type(value).__name__}", "arg")
     try:
         return value.encode("utf-8")
     except UnicodeEncodeError as e:

@@ -45,8 +45,14 @@ def rows(input_ids: Any, attention_mask: Any = None) -> List[Tokens]:
     ids, mask = to_numpy(input_ids), to_numpy(attention_mask)
     if isinstance(ids, (str, bytes)):
         raise Error("input_ids are ids of tokens, not a text: tokenize it first", "arg")
+    try:
+        n = len(ids)
+    except TypeError:  # None, a number, an array of no dimensions
+        n = 0
+    if n == 0:
+        raise Error("input_ids are ids of tokens for one prompt or more; there are none", "arg")
     whole: Any = ids if isinstance(ids, np.ndarray) else list(ids)
-    if len(whole) and np.ndim(whole[0]) == 0:  # a single prompt
+    if np.ndim(whole[0]) == 0:  # a single prompt
         whole, mask = [whole], None if mask is None else [mask] if np.ndim(mask) == 1 else mask
     found = [as_tokens(to_numpy(row)) for row in whole]
     if mask is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterable, List, Optional, Protocol, Sequence, Set, Type, TypeVar, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Set, Type, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from ._native import Error, PathLike
+from .adapter import Adapter
 from .arrays import like, rows
 from .engine import Engine
 from .functional import repeated_share
@@ -21,6 +22,7 @@ from .stream import Stream
 Self = TypeVar("Self", bound="BitNetForCausalLM")
 
 SCRUB_BLOCK = 64 << 10  # bytes of a checksum (bitnet_engine_scrub)
+HINTS = {"torch_dtype", "dtype", "low_cpu_mem_usage", "trust_remote_code"}
 ACTIVATIONS = {None: None, "auto": None, "int8": "int8", "int16": "int16", "float16": "f32", "bfloat16": "f32", "float32": "f32"}
 
 
@@ -94,15 +96,24 @@ class BitNetForCausalLM:
                              shape.n_ff, shape.n_layer, shape.n_head, shape.n_head_kv, shape.n_ctx_train, bool(shape.tied_head),
                              engine.model.bos, engine.model.ends())
         self.device = "cpu"
+        self._adapters: Dict[str, Adapter] = {}
         engine.scrub()  # the checksums that get_sign_flip_rate() compares with
 
     @classmethod
     def from_pretrained(cls: Type[Self], name: PathLike, *, kv_cache_dtype: Optional[str] = None, activation_dtype: Optional[str] = None,
                         use_fast_kernels: bool = True, num_threads: int = 0, max_batch_size: int = 8, max_seq_len: int = 0,
-                        use_mmap: bool = True) -> Self:
+                        use_mmap: bool = True, device_map: Any = None, **hints: Any) -> Self:
         """name: "embedded", a path, or a name that find_model() knows. kv_cache_dtype: "f16", "fp8", "int8", ...
         activation_dtype: input of the linear layers; None: as the model was trained. use_fast_kernels=False takes the
-        portable C kernels; the results are the same. max_seq_len: 0, and more than the model knows, is its context."""
+        portable C kernels; the results are the same. max_seq_len: 0, and more than the model knows, is its context.
+        torch_dtype, dtype, low_cpu_mem_usage and trust_remote_code are taken because code for transformers gives them, and
+        change nothing: weights keep the types of their file, which is mapped, and no code is loaded."""
+        unknown = sorted(set(hints) - HINTS)
+        if unknown:
+            raise TypeError(f"from_pretrained() has no option '{unknown[0]}'")
+        where = set(map(str, device_map.values())) if isinstance(device_map, Mapping) else {str(device_map)}
+        if not where <= {"None", "auto", "cpu"}:
+            raise Error(f"this library computes on the CPU, not on '{sorted(where)[0]}'", "unsupported")
         if activation_dtype not in ACTIVATIONS:
             known = ", ".join(str(k) for k in ACTIVATIONS if k)
             raise Error(f"activation_dtype is one of {known}, not '{activation_dtype}'", "arg")
@@ -130,6 +141,8 @@ class BitNetForCausalLM:
         return self
 
     def close(self) -> None:
+        for adapter in self._adapters.values():
+            adapter.close()
         self.engine.close()
 
     def __enter__(self: Self) -> Self:
@@ -137,6 +150,27 @@ class BitNetForCausalLM:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    # ------------------------------------------------------------------ adapters
+
+    def load_adapter(self, path: PathLike, adapter_name: str = "default") -> None:
+        """Opens a PEFT folder or a GGUF adapter and turns it on, alone."""
+        if adapter_name in self._adapters:
+            raise Error(f"there is an adapter '{adapter_name}' already", "arg")
+        self._adapters[adapter_name] = Adapter(self.engine.model, path)
+        self.set_adapter(adapter_name)
+
+    def set_adapter(self, adapter_name: Union[str, Sequence[str]]) -> None:
+        """These are on and all others off."""
+        names = [adapter_name] if isinstance(adapter_name, str) else list(adapter_name)
+        for name in names:
+            if name not in self._adapters:
+                raise Error(f"there is no adapter '{name}'", "arg")
+        self.engine.set_adapters([self._adapters[name] for name in names])
+
+    def disable_adapters(self) -> None:
+        """All are off; set_adapter() turns some on again."""
+        self.engine.set_adapters()
 
     # ------------------------------------------------------------------ logits
 
@@ -164,10 +198,15 @@ class BitNetForCausalLM:
                  max_length: Optional[int] = None, do_sample: bool = False, temperature: float = 1.0, top_k: int = 50,
                  top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0, num_return_sequences: int = 1,
                  eos_token_id: Union[int, Iterable[int], None] = None, pad_token_id: Optional[int] = None, seed: int = 0,
-                 stop_strings: Sequence[str] = (), streamer: Optional[Streamer] = None) -> Any:
+                 stop_strings: Sequence[str] = (), streamer: Optional[Streamer] = None, num_beams: int = 1, use_cache: bool = True) -> Any:
         """Prompts with what follows them, [batch * num_return_sequences][tokens], filled up with pad_token_id (the first
         end token without one). Without do_sample the likeliest tokens are taken. Without max_new_tokens and max_length
-        20 tokens are made, as transformers does. Sequence i of a prompt draws with seed + i."""
+        20 tokens are made, as transformers does. Sequence i of a prompt draws with seed + i. num_beams is 1; the cache is always
+        used, and use_cache changes nothing."""
+        if num_beams != 1:
+            raise Error(f"there is no search with {num_beams} beams: num_beams is 1", "unsupported")
+        if num_return_sequences < 1:
+            raise Error(f"num_return_sequences is at least 1, not {num_return_sequences}", "arg")
         prompts = rows(input_ids, attention_mask)
         if streamer is not None and len(prompts) * num_return_sequences != 1:
             raise Error("a streamer takes one sequence at a time", "arg")

@@ -24,14 +24,16 @@ from . import info as _info
 from ._ffi import ffi, lib
 from ._native import Error, PathLike, Progress, Watch, check, fill, process, struct, text
 from .model import EMBEDDED, Message, Model, as_tokens, open_model
-from .request import Keep, Prompt, Request, Sampling, request_of, write_request
-from .stream import Channel, Event, Result, Stream, read_event
+from .report import Profile
+from .request import Keep, Prompt, Request, Sampling, adapter_uses, request_of, write_request
+from .stream import Channel, Event, Result, Stream, empty_result, read_event
 
 Floats = npt.NDArray[np.float32]
 T = TypeVar("T")
 
 ROOM = 64  # events that one call of bitnet_step can report
-PIECE = 512  # tokens that logits() computes in one call, so that Ctrl-C is noticed in between
+PIECE = 64  # tokens that logits() computes in one call, so that Ctrl-C is noticed in between
+TEXTS = 1024  # tokens of the texts that embed() computes in one call, but for a longer text
 MAKE_WAY_S = 2e-5
 
 
@@ -192,21 +194,24 @@ class Engine:
                 return False
         loops: Dict[Any, List[asyncio.Event]] = {}
         for i in range(self._at, n[0]):
-            self._deliver(read_event(events[i]), loops)
+            self._deliver(events[i], loops)
             self._at = i + 1
         for loop, wakes in loops.items():
             _wake(loop, wakes)
         return True
 
-    def _deliver(self, event: Event, loops: Dict[Any, List[asyncio.Event]]) -> None:
-        channel = self._channels.get(event.id)
+    def _deliver(self, c: Any, loops: Dict[Any, List[asyncio.Event]]) -> None:
+        channel = self._channels.get(c.id)
         if channel is None:  # cancelled, and nobody listens any more
             return
-        channel.events.append(event)
-        if event.finish is not None:
+        if channel.whole is None:
+            channel.events.append(read_event(c))
+        else:
+            channel.failure = channel.whole.take(c, channel.logprobs) or channel.failure
+        if c.finish:
             channel.left -= 1
             if channel.left == 0:
-                del self._channels[event.id]
+                del self._channels[c.id]
         if channel.loop is not None and channel.wake is not None:
             loops.setdefault(channel.loop, []).append(channel.wake)
 
@@ -237,7 +242,10 @@ class Engine:
         ...     "".join(event.text for event in engine.stream("Once upon a time", max_new_tokens=3, temperature=0))
         ', there was'
         """
-        request = request_of(prompt, options)
+        return self._submit(request_of(prompt, options), False)
+
+    def _submit(self, request: Request, whole: bool) -> Stream:
+        """whole: the stream has no events, only a result."""
         keep = Keep()
         c = ffi.new("bitnet_request *")
         lib.bitnet_request_init(c, ffi.sizeof("bitnet_request"))
@@ -247,9 +255,9 @@ class Engine:
 
         def submit(engine: Any) -> Stream:
             check(lib.bitnet_submit(engine, c, id, err), err)
-            channel = Channel(n_choices)
+            channel = Channel(n_choices, empty_result(n_choices) if whole else None, bool(request.logprobs))
             self._channels[id[0]] = channel
-            return Stream(self, id[0], channel, n_choices, bool(request.logprobs))
+            return Stream(self, id[0], channel)
 
         return self._exclusive(submit)
 
@@ -330,7 +338,7 @@ class Engine:
 
     def generate(self, prompt: Union[Prompt, Request], **options: Any) -> Result:
         """A whole result; print it, or look at its text, tokens, finish and choices."""
-        return self.stream(prompt, **options).result()
+        return self._submit(request_of(prompt, options), True).result()
 
     def generate_many(self, prompts: Iterable[Union[Prompt, Request]], **options: Any) -> List[Result]:
         """Results in the order of the prompts, as many computed at a time as the engine has sequences.
@@ -346,7 +354,7 @@ class Engine:
             for prompt in prompts:
                 if len(running) >= room:
                     results.append(running.popleft().result())
-                running.append(self.stream(prompt, **options))
+                running.append(self._submit(request_of(prompt, options), True))
             while running:
                 results.append(running.popleft().result())
         finally:
@@ -422,7 +430,15 @@ class Engine:
                          normalize=None if normalize else keep.string("off", "off"))
         err = ffi.new("bitnet_error *")
         rows = ffi.from_buffer("float[]", out)
-        self._idle(lambda engine: check(lib.bitnet_embed(engine, inputs, len(ids), options, rows, err), err))
+        begin = 0
+        while begin < len(ids):  # in parts, so that Ctrl-C is noticed and others have their turn
+            end, tokens = begin + 1, len(ids[begin])
+            while end < len(ids) and tokens + len(ids[end]) <= TEXTS:
+                tokens += len(ids[end])
+                end += 1
+            part = (inputs + begin, end - begin, options, rows + begin * out.shape[1], err)
+            self._idle(lambda engine: check(lib.bitnet_embed(engine, *part), err))
+            begin = end
         return out
 
     def score(self, pairs: Iterable[tuple[Prompt, Prompt]], *, progress: Progress | None = None) -> List[Score]:
@@ -477,6 +493,13 @@ class Engine:
 
         return self._exclusive(get)
 
+    def set_adapters(self, adapters: Sequence[Any] = ()) -> None:
+        """Adapters, or pairs of one and its scale, of requests that name none, and of logits, vectors and scores. (): none."""
+        keep = Keep()
+        uses, n = adapter_uses(adapters, keep)
+        err = ffi.new("bitnet_error *")
+        self._idle(lambda engine: check(lib.bitnet_engine_set_adapters(engine, uses, n, err), err))
+
     def warmup(self) -> None:
         """Everything that the first tokens would otherwise wait for."""
         err = ffi.new("bitnet_error *")
@@ -504,20 +527,32 @@ class Engine:
 
         return self._exclusive(scrub)
 
-    def profile(self) -> List[_info.ProfileEntry]:
+    def memory(self) -> _info.Memory:
+        """What this engine and its model hold."""
+        m, e = self.model.info.memory, self.info
+        parts = {"weights": m.packed_bytes, "head": m.head_bytes, "copies": m.head_copy_bytes + m.head_screen_bytes + m.ffn_copy_bytes,
+                 "kv_cache": e.kv.bytes, "states": e.states.bytes, "scratch": e.scratch_bytes}
+        return _info.Memory(**parts, total=sum(parts.values()))
+
+    def profile(self) -> Profile:
         """Where the time of the steps went, of an engine opened with profile="on"; entries without calls are left out."""
 
-        def entries(engine: Any) -> List[_info.ProfileEntry]:
+        def entries(engine: Any) -> Profile:
             c, err = struct("bitnet_profile_entry"), ffi.new("bitnet_error *")
-            check(lib.bitnet_profile_get_info(engine, struct("bitnet_profile_info"), err), err)
+            whole = struct("bitnet_profile_info")
+            check(lib.bitnet_profile_get_info(engine, whole, err), err)
             found, i = [], 0
             while lib.bitnet_profile_get(engine, i, c):
                 if c.calls:
                     found.append(fill(_info.ProfileEntry, c))
                 i += 1
-            return found
+            return Profile(found, *(fill(_info.ProfilePhase, phase) for phase in whole.phases))
 
         return self._exclusive(entries)
+
+    def profile_reset(self) -> None:
+        """The profile begins again."""
+        self._exclusive(lib.bitnet_profile_reset)
 
 
 def keep_tokens(keep: Keep, ids: Any) -> Any:

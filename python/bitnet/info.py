@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from typing import Any, Tuple
+from typing import Any, Iterable, Sequence, Tuple
 
 from ._native import part
 
@@ -16,6 +16,18 @@ def table(title: str, rows: list[tuple[str, Any]]) -> str:
     """Two columns for a notebook."""
     body = "".join(f"<tr><th style='text-align:left'>{html.escape(k)}</th><td>{html.escape(str(v))}</td></tr>" for k, v in rows)
     return f"<table><caption>{html.escape(title)}</caption>{body}</table>"
+
+
+def grid(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Several columns, the first one of names."""
+    def row(cells: Sequence[Any], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(_shown(c))}</{tag}>" for c in cells) + "</tr>"
+
+    return f"<table><caption>{html.escape(title)}</caption>{row(head, 'th')}{''.join(row(r, 'td') for r in rows)}</table>"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def rows_of(record: Any, prefix: str = "") -> list[tuple[str, Any]]:
@@ -99,6 +111,7 @@ class WorkInfo(_Html):
     step_ns: int
     forward_ns: int
     weight_bytes: int
+    yields: int
 
 
 @_record
@@ -252,8 +265,123 @@ class ProfileEntry(_Html):
     macs: int
 
 
+@_record
+class ProfilePhase(_Html):
+    steps: int
+    tokens: int
+    ns: int
+
+
+@_record
+class FileModel(_Html):
+    architecture: str
+    n_vocab: int
+    n_embd: int
+    n_ff: int
+    n_head: int
+    n_head_kv: int
+    head_dim: int
+    n_ctx_train: int
+    n_layer: int
+    n_attention: int
+    n_delta: int
+    attention_every: int
+    n_mtp: int
+    delta_k_heads: int
+    delta_v_heads: int
+    delta_k_dim: int
+    delta_v_dim: int
+    delta_taps: int
+    rotation_block: int
+    rotation_signs: int
+    rotated_embedding: int
+    n_rotated: int
+    state_bytes: int
+    kv_token_bytes: int
+
+
+@_record
+class TensorInfo(_Html):
+    name: str
+    type: str
+    n_dims: int
+    dims: Tuple[int, ...]
+    bytes: int
+    offset: int
+    bits_per_weight: float
+    is_ternary_type: int
+    is_matrix: int
+    is_gate: int
+    is_packed: int
+
+
+@_record
+class TensorStats(_Html):
+    count: Tuple[int, ...]
+    values: str
+    dtype: str
+    zero_share: float
+    scale_min: float
+    scale_max: float
+    n_scales: int
+    dead_rows: int
+    value_min: float
+    value_max: float
+    mean_abs: float
+    n_nonfinite: int
+
+
+@_record
+class PruneStep(_Html):
+    first_layer: int
+    n_layers: int
+    layers_left: int
+    ffn_width: int
+    nll_per_token: float
+    perplexity: float
+    std_error: float
+    kl: float
+
+
+@_record
+class Divergence(_Html):
+    n_positions: int
+    kl_mean: float
+    kl_mean_error: float
+    kl_median: float
+    kl_p99: float
+    kl_max: float
+    same_top: float
+    same_top_error: float
+    ppl_base: float
+    ppl: float
+    ppl_ratio: float
+    ppl_ratio_error: float
+    ns: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory(_Html):
+    """What an engine and its model hold, in bytes; all of it is reserved when they are opened. head: embedding and output
+    head as the file has them; copies: of the head and the feed-forward layers."""
+
+    weights: int
+    head: int
+    copies: int
+    kv_cache: int
+    states: int
+    scratch: int
+    total: int
+
+
 # the struct that each of them mirrors
 STRUCTS = {
+    ProfilePhase: "bitnet_profile_phase",
+    FileModel: "bitnet_file_model",
+    TensorInfo: "bitnet_tensor_info",
+    TensorStats: "bitnet_tensor_stats",
+    PruneStep: "bitnet_prune_step",
+    Divergence: "bitnet_divergence",
     ModelShape: "bitnet_model_shape",
     ModelMemory: "bitnet_model_memory",
     ModelInfo: "bitnet_model_info",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union, cast
 
 from ._native import Error, PathLike
+from .adapter import Adapter
 from .engine import Engine
 from .model import Message, Model
 from .names import find_model
@@ -15,6 +16,7 @@ from .stream import Choice, Result
 from .tokenizer import Tokenizer
 
 LLMPrompt = Union[str, Sequence[int], Mapping[str, Any]]
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +31,9 @@ class SamplingParams:
     seed: Optional[int] = None
     max_tokens: Optional[int] = 16
     stop: Union[str, Sequence[str], None] = None
+    stop_token_ids: Optional[Sequence[int]] = None
+    include_stop_str_in_output: bool = False
+    min_tokens: int = 0
     ignore_eos: bool = False
     logprobs: Optional[int] = None
     prompt_logprobs: Optional[int] = None
@@ -39,6 +44,15 @@ class SamplingParams:
     skip_special_tokens: bool = True
     json_schema: Any = None
     grammar: Optional[str] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class LoRARequest:
+    """An adapter by vLLM's names. Only its path counts: what lies there is opened once."""
+
+    lora_name: str
+    lora_int_id: int
+    lora_path: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,12 +86,15 @@ class RequestOutput:
 class Job:
     """One prompt on its way through an engine: the request for it, and outputs from its results."""
 
-    def __init__(self, model: Model, prompt: LLMPrompt, params: SamplingParams, request_id: str, seed: int) -> None:
+    def __init__(self, model: Model, prompt: LLMPrompt, params: SamplingParams, request_id: str, seed: int,
+                 adapters: Optional[Tuple[Adapter, ...]] = None, priority: int = 0) -> None:
         self.model, self.params, self.request_id = model, params, request_id
         whole: Any = prompt if isinstance(prompt, Mapping) else {"prompt" if isinstance(prompt, str) else "prompt_token_ids": prompt}
         if "prompt_token_ids" not in whole and "prompt" not in whole:
             raise Error("a prompt is a text, a list of ids, or a dict with 'prompt' or 'prompt_token_ids'", "arg")
         self.prompt: Optional[str] = whole.get("prompt")
+        if params.n < 1 or (params.max_tokens is not None and params.max_tokens < 1):
+            raise Error(f"n ({params.n}) and max_tokens ({params.max_tokens}) are at least 1; max_tokens=None is as many as fit", "arg")
         ids = whole.get("prompt_token_ids")
         self.ids = model.prompt_tokens(self.prompt if ids is None and self.prompt is not None else ids)
         stop = () if params.stop is None else (params.stop,) if isinstance(params.stop, str) else tuple(params.stop)
@@ -90,7 +107,9 @@ class Job:
             self.ids, params.max_tokens or 0, sampling, n_choices=params.n, stop=stop, grammar=params.grammar,
             json_schema=params.json_schema, ignore_end=params.ignore_eos, show_special=not params.skip_special_tokens,
             logprobs=params.logprobs is not None, n_top_logprobs=params.logprobs or 0,
-            prompt_logprobs=params.prompt_logprobs is not None, n_top_prompt_logprobs=params.prompt_logprobs or 0)
+            prompt_logprobs=params.prompt_logprobs is not None, n_top_prompt_logprobs=params.prompt_logprobs or 0,
+            stop_tokens=tuple(params.stop_token_ids or ()), min_new_tokens=params.min_tokens,
+            show_stop=params.include_stop_str_in_output, adapters=adapters, priority=priority)
 
     def output(self, result: Result) -> RequestOutput:
         choices = [self._completion(i, c) for i, c in enumerate(result.choices)]
@@ -141,8 +160,11 @@ class LLM:
         self.model = opened
         self._seed = seed
         self._count = itertools.count()
+        self._adapters: Dict[str, Adapter] = {}
 
     def close(self) -> None:
+        for adapter in self._adapters.values():
+            adapter.close()
         self.engine.close()
 
     def __enter__(self) -> LLM:
@@ -154,31 +176,48 @@ class LLM:
     def get_tokenizer(self) -> Tokenizer:
         return Tokenizer(self.model)
 
-    def job(self, prompt: LLMPrompt, params: SamplingParams, request_id: Optional[str] = None) -> Job:
+    def job(self, prompt: LLMPrompt, params: SamplingParams, request_id: Optional[str] = None,
+            lora_request: Optional[LoRARequest] = None, priority: int = 0) -> Job:
         number = next(self._count)
-        return Job(self.model, prompt, params, str(number) if request_id is None else request_id, (self._seed + number) % 2**64)
+        adapters = None if lora_request is None else (self._adapter(lora_request.lora_path),)
+        return Job(self.model, prompt, params, str(number) if request_id is None else request_id, (self._seed + number) % 2**64,
+                   adapters, priority)
+
+    def _adapter(self, path: str) -> Adapter:
+        if path not in self._adapters:
+            self._adapters[path] = Adapter(self.model, path)
+        return self._adapters[path]
 
     def generate(self, prompts: Union[LLMPrompt, Sequence[LLMPrompt]],
                  sampling_params: Union[SamplingParams, Sequence[SamplingParams], None] = None,
-                 use_tqdm: bool = False) -> List[RequestOutput]:
-        """Outputs in the order of the prompts: texts, lists of ids, or dicts with "prompt" or "prompt_token_ids"."""
+                 use_tqdm: bool = False, lora_request: Union[LoRARequest, Sequence[Optional[LoRARequest]], None] = None,
+                 priority: Optional[Sequence[int]] = None) -> List[RequestOutput]:
+        """Outputs in the order of the prompts: texts, lists of ids, or dicts with "prompt" or "prompt_token_ids".
+        sampling_params and lora_request: one for all prompts, or a list of them. priority: the smaller ones come first."""
         several = isinstance(prompts, Sequence) and not isinstance(prompts, str) and not (
             len(prompts) > 0 and isinstance(prompts[0], int))
         asked: List[Any] = list(prompts) if several else [prompts]
-        params: Iterator[SamplingParams]
-        if isinstance(sampling_params, SamplingParams) or sampling_params is None:
-            params = itertools.repeat(sampling_params or SamplingParams())
-        elif len(sampling_params) != len(asked):
-            raise Error(f"{len(asked)} prompts came with {len(sampling_params)} sampling parameters", "arg")
-        else:
-            params = iter(sampling_params)
-        jobs = [self.job(prompt, p) for prompt, p in zip(asked, params)]
+        params = _for_each(sampling_params, SamplingParams, len(asked), "sampling parameters")
+        loras = _for_each(lora_request, LoRARequest, len(asked), "adapters")
+        priorities = _for_each(priority, int, len(asked), "priorities")
+        jobs = [self.job(prompt, p or SamplingParams(), None, lora, first or 0)
+                for prompt, p, lora, first in zip(asked, params, loras, priorities)]
         results = self.engine.generate_many(job.request for job in jobs)
         return [job.output(result) for job, result in zip(jobs, results)]
 
     def chat(self, messages: Any, sampling_params: Optional[SamplingParams] = None,
-             chat_template: Optional[str] = None) -> List[RequestOutput]:
+             chat_template: Optional[str] = None, lora_request: Optional[LoRARequest] = None) -> List[RequestOutput]:
         """The answer to a conversation, or to each of several."""
         several: List[Sequence[Message]] = [messages] if messages and isinstance(messages[0], Mapping) else list(messages)
         return self.generate([{"prompt_token_ids": self.model.chat_tokens(m, template=chat_template)} for m in several],
-                             sampling_params)
+                             sampling_params, lora_request=lora_request)
+
+
+def _for_each(given: Union[T, Sequence[Optional[T]], None], kind: Type[T], n: int, what: str) -> Iterable[Optional[T]]:
+    """One for all n prompts, or a list with one for each."""
+    if given is None or isinstance(given, kind):
+        return itertools.repeat(given, n)
+    several = list(cast(Sequence[Optional[T]], given))
+    if len(several) != n:
+        raise Error(f"{n} prompts came with {len(several)} {what}", "arg")
+    return several

@@ -3,9 +3,8 @@
 
     python3 -m bitnet.lm_eval --model bitnet --model_args pretrained=model.gguf --tasks arc_easy,hellaswag
 
-Options are the harness's own. It is not a
-dependency: BitNetLM has its interface (loglikelihood, loglikelihood_rolling, generate_until) and becomes a subclass of its
-LM where lm_eval is installed.
+Options are the harness's own. It is not a dependency: BitNetLM has its interface (loglikelihood, loglikelihood_rolling,
+generate_until) and becomes a subclass of its LM where lm_eval is installed.
 
 Log-likelihoods are those of `bitnet eval`: spaces at the end of a context move to the continuation, the whole text is
 encoded, and the tokens behind the context's are scored. What contexts have in common is computed once."""
@@ -42,6 +41,8 @@ class BitNetLM:
     True
     """
 
+    rank, world_size = 0, 1
+
     def __init__(self, pretrained: PathLike = "embedded", *, batch_size: Any = 16, max_length: int = 0, num_threads: int = 0,
                  kv_cache_dtype: Optional[str] = None, add_bos_token: Any = False, max_gen_toks: int = 256,
                  device: Optional[str] = None, **_: Any) -> None:
@@ -50,13 +51,13 @@ class BitNetLM:
         if device not in (None, "cpu"):
             raise Error(f"this library computes on the CPU, not on '{device}'", "unsupported")
         seqs = 16 if str(batch_size).startswith("auto") else max(8, int(batch_size))
-        self.engine = Engine(Model(find_model(pretrained)), threads=int(num_threads), max_seqs=seqs, ctx_tokens=int(max_length),
-                             kv_type=kv_cache_dtype)
-        self.model = self.engine.model
-        self.max_length = self.engine.info.ctx_tokens
+        self.model = Model(find_model(pretrained))
+        asked = int(max_length)
+        context = min(asked + 1, self.model.info.shape.n_ctx_train) if asked else 0
+        self.engine = Engine(self.model, threads=int(num_threads), max_seqs=seqs, ctx_tokens=context, kv_type=kv_cache_dtype)
+        self.max_length = self.engine.info.ctx_tokens - 1  # the harness counts what a model reads: the last token is only scored
         self.max_gen_toks = int(max_gen_toks)
         self.add_bos_token = str(add_bos_token).lower() in ("true", "1")
-        self.rank, self.world_size = 0, 1
 
     @classmethod
     def create_from_arg_string(cls, arg_string: str, additional_config: Optional[Mapping[str, Any]] = None) -> BitNetLM:
@@ -89,11 +90,11 @@ class BitNetLM:
 
     def _fit(self, context: Tokens, continuation: Tokens) -> Tuple[Tokens, Tokens]:
         """Too long a text loses its beginning."""
-        over = len(context) + len(continuation) - self.max_length
+        over = len(context) + len(continuation) - (self.max_length + 1)
         if len(continuation) == 0:
             raise Error("a continuation makes no token", "arg")
         if over >= len(context):
-            raise Error(f"a continuation of {len(continuation)} tokens does not fit the context of {self.max_length}", "limit")
+            raise Error(f"a continuation of {len(continuation)} tokens does not fit {self.max_length} of them", "limit")
         return (context[over:] if over > 0 else context), continuation
 
     # ------------------------------------------------------------------ what the harness calls
@@ -113,14 +114,14 @@ class BitNetLM:
 
     def _windows(self, text: str) -> List[Tuple[Tokens, Tokens]]:
         tokens = self.model.encode(text, bos=False, special=True)
-        n = self.max_length - 1
+        n = self.max_length
         windows = []
         for begin in range(0, len(tokens), n):
             rest = tokens[begin:begin + n]
             if begin == 0:
                 before = self._beginning()
             else:  # the token before, or as many as leave room
-                before = tokens[max(0, begin - (self.max_length - len(rest))):begin]
+                before = tokens[max(0, begin - (n + 1 - len(rest))):begin]
             windows.append((before, rest))
         return windows
 

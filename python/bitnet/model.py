@@ -46,8 +46,10 @@ class Model:
                          prefetch_bytes=prefetch_bytes, cache_min_bytes=cache_min_bytes, cache_max_bytes=cache_max_bytes,
                          cache_read_only=int(cache_read_only), verify=int(verify), progress=lib.bitnet_py_progress,
                          progress_user=watch.handle, **{k: keep.string(v, k) for k, v in words.items()})
-        self.path = os.fspath(path) if path else EMBEDDED
-        where = ffi.NULL if self.path == EMBEDDED else keep.string(self.path, "a path")
+        self.path = EMBEDDED if path is None else os.fsdecode(path)
+        if not self.path:  # a variable that was never set, not a wish for the small model
+            raise Error("the path of the model is empty; 'embedded' is the one in the package", "arg")
+        where = ffi.NULL if self.path == EMBEDDED else keep.path(self.path)
         out, err = ffi.new("bitnet_model **"), ffi.new("bitnet_error *")
         watch.check(lib.bitnet_model_open(out, where, options, err), err)
         self._handle = Handle(out[0], lib.bitnet_model_close, "model")
@@ -133,7 +135,7 @@ class Model:
         flags = int(lib.BITNET_TOK_SPECIAL) if special else 0
         with self._pointer() as m:
             pointer = ffi.from_buffer("int32_t[]", ids)
-            return _bytes(8 * len(ids) + 16, lambda out, n, err: lib.bitnet_decode(m, pointer, len(ids), flags, out, n, err))
+            return sized_bytes(8 * len(ids) + 16, lambda out, n, err: lib.bitnet_decode(m, pointer, len(ids), flags, out, n, err))
 
     def detokenize(self, tokens: Prompt, *, special: bool = False) -> str:
         """The text of tokens; an incomplete character becomes U+FFFD.
@@ -196,7 +198,7 @@ class Model:
         data, keep = _conversation(messages, more), Keep()
         with self._pointer() as m:
             name = keep.string(template, "a template")
-            return _bytes(2 * len(data) + 256, lambda out, n, err: lib.bitnet_chat_render_json(
+            return sized_bytes(2 * len(data) + 256, lambda out, n, err: lib.bitnet_chat_render_json(
                 m, data, len(data), name, int(add_generation_prompt), out, n, err)).decode("utf-8")
 
     def chat_tokens(self, messages: Sequence[Message], *, template: str | None = None, add_generation_prompt: bool = True,
@@ -210,10 +212,13 @@ class Model:
 
     @property
     def chat_template(self) -> str | None:
-        """The model's own: Jinja text, "" for a built-in, None if there is none."""
+        """The model's own: Jinja text, "" for a built-in, None if there is none that can be used."""
+        found, err = ffi.new("char const **"), ffi.new("bitnet_error *")
         with self._pointer() as m:
-            p = lib.bitnet_chat_template_text(m, ffi.NULL)
-            return None if p == ffi.NULL else text(p)
+            status = lib.bitnet_chat_template_text(m, ffi.NULL, found, err)
+            if status == lib.BITNET_E_NOMEM:
+                check(status, err)
+            return text(found[0]) if status == lib.BITNET_OK else None
 
 
 def open_model(model: Union[Model, PathLike]) -> tuple[Model, bool]:
@@ -241,6 +246,8 @@ def _int32(token: int) -> int:
 
 
 def _conversation(messages: Sequence[Message], more: Mapping[str, Any]) -> bytes:
+    if isinstance(messages, Mapping) or not all(isinstance(m, Mapping) for m in messages):
+        raise Error("a conversation is a list of messages, each with 'role' and 'content'", "arg")
     whole: Dict[str, Any] = {"messages": [dict(m) for m in messages], **more}
     return encoded(json.dumps(whole, ensure_ascii=True))
 
@@ -271,6 +278,6 @@ def _ints(room: int, call: Callable[[Any, Any, Any], Any]) -> Tokens:
     return made[:n].copy()
 
 
-def _bytes(room: int, call: Callable[[Any, Any, Any], Any]) -> bytes:
+def sized_bytes(room: int, call: Callable[[Any, Any, Any], Any]) -> bytes:
     out, n = _sized(room, lambda size: ffi.new("char[]", size), call)
     return bytes(ffi.buffer(out, n))

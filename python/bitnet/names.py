@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a model is that a program names: a path, "embedded", or a name as on Hugging Face."""
+"""Where things are: a model by its path, "embedded", or a name as on Hugging Face; and the program `bitnet`."""
 from __future__ import annotations
 
 import os
 import pathlib
-from typing import Iterator
+import shutil
+from typing import Iterator, Optional
 
 from ._native import Error, PathLike
 from .model import EMBEDDED
 
 MODELS = "BITNET_MODELS"  # a folder of models
+PROGRAM = "BITNET_PROGRAM"  # the program's path, if it is not in PATH
 
 
 def find_model(name: PathLike) -> str:
@@ -19,7 +21,7 @@ def find_model(name: PathLike) -> str:
     >>> find_model("embedded")
     'embedded'
     """
-    name = os.fspath(name)
+    name = os.fsdecode(name)
     if name == EMBEDDED or os.path.exists(name):
         return name
     for place in _places(name):
@@ -38,3 +40,12 @@ def _places(name: str) -> Iterator[pathlib.Path]:
     downloaded = pathlib.Path(home, "hub", "models--" + name.replace("/", "--"), "snapshots")
     if "/" in name and downloaded.is_dir():
         yield from sorted(downloaded.iterdir(), key=lambda p: p.stat().st_mtime, reverse=True)
+
+
+def find_program(program: Optional[PathLike] = None) -> str:
+    """The program `bitnet`: this path, or $BITNET_PROGRAM, or what PATH has."""
+    found = os.fspath(program) if program else os.environ.get(PROGRAM) or "bitnet"
+    path = shutil.which(found)
+    if path is None:
+        raise Error(f"the program '{found}' was not found: it is no part of the package; install it, or name it in ${PROGRAM}", "io")
+    return path

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ._ffi import ffi, lib
-from ._native import Error, encoded
+from ._native import Error, Handle, PathLike, encoded
 from .schema import json_schema
 
 Prompt = Union[str, Sequence[int], Any]  # Any: an array of integers
@@ -58,6 +59,10 @@ class Request:
     """One prompt and what is wanted of it. A prompt is a text or the ids of its tokens.
 
     json_schema: a dict, its JSON text, a dataclass, or a class with model_json_schema() as pydantic's have.
+    stop_tokens: ids that end a choice. min_new_tokens: so many come before the end, or a stop token, may. show_stop: the
+    text keeps the stop string that ended it.
+    adapters: Adapters, or pairs of one and its scale; (): none, None: those of Engine.set_adapters().
+    priority: the smaller one comes first. user, user_weight: whose request it is; users share the engine by their weights.
     """
 
     prompt: Prompt
@@ -77,6 +82,13 @@ class Request:
     prompt_logprobs: bool = False
     n_top_prompt_logprobs: int = 0
     prompt_only: bool = False
+    stop_tokens: Tuple[int, ...] = ()
+    min_new_tokens: int = 0
+    show_stop: bool = False
+    adapters: Optional[Tuple[Any, ...]] = None
+    user: int = 0
+    user_weight: int = 0
+    priority: int = 0
 
 
 def request_of(prompt: Prompt | Request, options: Mapping[str, Any]) -> Request:
@@ -99,9 +111,27 @@ class Keep:
 
     def __init__(self) -> None:
         self.things: List[Any] = []
+        self.handles: List[Handle] = []
+
+    def __del__(self) -> None:
+        for handle in self.handles:
+            handle.leave()
+
+    def pointer(self, handle: Handle) -> Any:
+        """Of something that is not closed while this lives."""
+        pointer = handle.enter()
+        self.handles.append(handle)
+        return pointer
 
     def string(self, value: str | None, what: str) -> Any:
         return ffi.NULL if value is None else self.new("char[]", encoded(value, what))
+
+    def path(self, value: PathLike) -> Any:
+        """Names of files are bytes to the system, and need not be UTF-8."""
+        data = os.fsencode(value)
+        if b"\0" in data:
+            raise Error("a path must not hold the character U+0000", "arg")
+        return self.new("char[]", data)
 
     def strings(self, values: Sequence[str], what: str) -> Any:
         return self.new("const char *[]", [self.string(v, what) for v in values])
@@ -146,14 +176,25 @@ def write_request(c: Any, r: Request, tokens: Any, keep: Keep) -> None:
     if r.json_schema is not None:
         schema = r.json_schema if isinstance(r.json_schema, str) else json.dumps(json_schema(r.json_schema))
         c.json_schema = keep.string(schema, "a JSON Schema")
+    c.stop_tokens = keep.new("int32_t[]", list(r.stop_tokens))
+    c.n_stop_tokens = len(r.stop_tokens)
+    if r.adapters is not None:
+        c.adapters, c.n_adapters = adapter_uses(r.adapters, keep)
     c.prefix_cache = keep.string(r.prefix_cache, "prefix_cache")
-    for name in ("max_new_tokens", "n_choices", "n_top_logprobs", "timeout_ms", "n_top_prompt_logprobs"):
+    for name in ("max_new_tokens", "n_choices", "n_top_logprobs", "timeout_ms", "n_top_prompt_logprobs", "min_new_tokens", "user",
+                 "user_weight", "priority"):
         try:
             setattr(c, name, getattr(r, name))
         except (OverflowError, TypeError) as e:
             raise Error(f"{name}: {e}", "arg") from None
-    for name in ("json_object", "ignore_end", "show_special", "logprobs", "prompt_logprobs", "prompt_only"):
+    for name in ("json_object", "ignore_end", "show_special", "logprobs", "prompt_logprobs", "prompt_only", "show_stop"):
         setattr(c, name, int(bool(getattr(r, name))))
+
+
+def adapter_uses(adapters: Sequence[Any], keep: Keep) -> Tuple[Any, int]:
+    """Adapters, or pairs of one and its scale, as C takes them, and how many they are."""
+    pairs = [a if isinstance(a, (tuple, list)) else (a, 1.0) for a in adapters]
+    return keep.new("bitnet_adapter_use[]", [(keep.pointer(a._handle), float(scale), 0) for a, scale in pairs]), len(pairs)
 
 
 def read_sampling(c: Any) -> Sampling:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import collections
-import os
 import re
-import shutil
 import subprocess
 import threading
 from typing import IO, Deque, Optional, Sequence
 
 from ._native import Error, PathLike, process
-from .names import find_model
+from .names import find_model, find_program
 
-PROGRAM = "BITNET_PROGRAM"  # the program's path, if it is not in PATH
 KEPT_LINES = 200
 
 
@@ -75,7 +72,4 @@ def serve(model: PathLike = "embedded", port: int = 0, *, host: str = "127.0.0.1
         with bitnet.serve("model.gguf") as server:
             client = openai.OpenAI(base_url=server.url, api_key="none")
     """
-    found = os.fspath(program) if program else os.environ.get(PROGRAM) or shutil.which("bitnet")
-    if not found or not shutil.which(found):
-        raise Error(f"the program bitnet was not found: it is no part of the package; install it, or name it in ${PROGRAM}", "io")
-    return Server([found, "serve", find_model(model), "--host", host, "--port", str(port), *options], start_s)
+    return Server([find_program(program), "serve", find_model(model), "--host", host, "--port", str(port), *options], start_s)

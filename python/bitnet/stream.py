@@ -49,10 +49,18 @@ def read_event(c: Any) -> Event:
     token = c.token
     finish = FINISH[c.finish]
     return Event(
-        c.id, c.choice, token if token >= 0 else None, ffi.buffer(c.text, n)[:].decode() if n else "", finish,
-        ffi.string(c.error).decode("utf-8", "replace") if finish == "error" else "", c.n_prompt, c.n_read, c.n_generated,
-        c.n_cached, c.logprob, tuple((c.top[i].token, c.top[i].logprob) for i in range(c.n_top)) if c.n_top else (),
-        c.queue_ns, c.prefill_ns, c.decode_ns, c.repetition, _scored(c) if c.n_scored else ())
+        c.id, c.choice, token if token >= 0 else None, ffi.unpack(c.text, n).decode() if n else "", finish,
+        _error(c) if finish == "error" else "", c.n_prompt, c.n_read, c.n_generated,
+        c.n_cached, c.logprob, _top(c) if c.n_top else (), c.queue_ns, c.prefill_ns, c.decode_ns, c.repetition,
+        _scored(c) if c.n_scored else ())
+
+
+def _error(c: Any) -> str:
+    return str(ffi.string(c.error).decode("utf-8", "replace"))
+
+
+def _top(c: Any) -> Tuple[Tuple[int, float], ...]:
+    return tuple((c.top[i].token, c.top[i].logprob) for i in range(c.n_top))
 
 
 def _scored(c: Any) -> Tuple[Scored, ...]:
@@ -121,18 +129,47 @@ class Result:
         self.queue_ns, self.prefill_ns, self.decode_ns = e.queue_ns, e.prefill_ns, e.decode_ns
 
 
+    def take(self, c: Any, wants_logprobs: bool) -> Optional[Error]:
+        """add() straight from a C event: what does not come with every token is read at the end only. What went wrong, if
+        the request ends so."""
+        choice = self.choices[c.choice]
+        n, token, finish = c.text_bytes, c.token, c.finish
+        if n:
+            choice.text += ffi.unpack(c.text, n).decode()
+        if token >= 0:
+            choice.tokens.append(token)
+            if wants_logprobs:
+                choice.logprobs.append(c.logprob)
+                choice.tops.append(_top(c))
+        if c.n_scored:
+            self.prompt_logprobs.extend(_scored(c))
+        if finish:
+            choice.finish, choice.repetition = FINISH[finish], c.repetition
+            self.n_prompt, self.n_cached = c.n_prompt, c.n_cached
+            self.queue_ns, self.prefill_ns, self.decode_ns = c.queue_ns, c.prefill_ns, c.decode_ns
+            if choice.finish == "error":
+                return Error(_error(c), "internal")
+        return None
+
+
 class Channel:
-    """Where the engine puts the events of one request. It belongs to the engine's lock until it has an event loop, whose
-    thread then takes them."""
+    """Where the engine puts the events of one request: a queue, or a result that is wanted as a whole. It belongs to the
+    engine's lock until it has an event loop, whose thread then takes them."""
 
-    __slots__ = ("events", "left", "failure", "loop", "wake")
+    __slots__ = ("events", "whole", "logprobs", "left", "failure", "loop", "wake")
 
-    def __init__(self, n_choices: int) -> None:
+    def __init__(self, n_choices: int, whole: Optional[Result], logprobs: bool) -> None:
         self.events: Deque[Event] = collections.deque()
+        self.whole = whole
+        self.logprobs = logprobs
         self.left = n_choices  # choices that go on
         self.failure: Error | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.wake: asyncio.Event | None = None
+
+
+def empty_result(n_choices: int) -> Result:
+    return Result([Choice() for _ in range(n_choices)])
 
 
 class Stream:
@@ -141,12 +178,11 @@ class Stream:
     Leaving it early cancels the request: close(), the end of a `with` block, an exception, Ctrl-C, or losing the last
     reference to it."""
 
-    def __init__(self, engine: Engine, id: int, channel: Channel, n_choices: int, logprobs: bool) -> None:
+    def __init__(self, engine: Engine, id: int, channel: Channel) -> None:
         self.id = id
         self._engine = engine
         self._channel = channel
-        self._n_choices = n_choices
-        self._logprobs = logprobs
+        self._n_choices = channel.left
         self._forks = process.forks
         self._done = False
 
@@ -178,13 +214,13 @@ class Stream:
 
     def result(self) -> Result:
         """Waits for the end; events that were read before are not in it."""
-        result = self._empty_result()
-        for event in self:
-            result.add(event, self._logprobs)
+        result = self._channel.whole or self._empty_result()
+        for event in self:  # none, if the channel makes the result
+            result.add(event, self._channel.logprobs)
         return result
 
     def _empty_result(self) -> Result:
-        return Result([Choice() for _ in range(self._n_choices)])
+        return empty_result(self._n_choices)
 
     # ------------------------------------------------------------------ in an event loop
 
@@ -218,7 +254,7 @@ class Stream:
         """result() in an event loop."""
         result = self._empty_result()
         async for event in self:
-            result.add(event, self._logprobs)
+            result.add(event, self._channel.logprobs)
         return result
 
     async def aclose(self) -> None:

@@ -40,9 +40,11 @@ class Tokenizer:
     padding_side is "left", as generation wants it: the last place of every row is the text's last token.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, padding_side: str = "left") -> None:
+        if padding_side not in ("left", "right"):
+            raise Error(f"padding_side is 'left' or 'right', not '{padding_side}'", "arg")
         self.model = model
-        self.padding_side = "left"
+        self.padding_side = padding_side
         self.bos_token_id = model.bos
         self.eos_token_id = model.eos
         pad = model.pad if model.pad is not None else model.eos
@@ -116,11 +118,15 @@ class Tokenizer:
     # ------------------------------------------------------------------ chat
 
     def apply_chat_template(self, conversation: Sequence[Message], *, tokenize: bool = True, add_generation_prompt: bool = False,
-                            chat_template: Optional[str] = None, return_tensors: Optional[str] = None, **more: Any) -> Any:
-        """A conversation as ids, [1][n] with return_tensors, or as text with tokenize=False."""
+                            chat_template: Optional[str] = None, return_tensors: Optional[str] = None, return_dict: bool = False,
+                            **more: Any) -> Any:
+        """A conversation as ids, [1][n] with return_tensors, or as text with tokenize=False. return_dict: as a batch, with
+        the attention mask. more: what else the template may look at, such as tools."""
         if not tokenize:
             return self.model.chat_text(conversation, template=chat_template, add_generation_prompt=add_generation_prompt, **more)
         ids = self.model.chat_tokens(conversation, template=chat_template, add_generation_prompt=add_generation_prompt, **more)
+        if return_dict:
+            return self._batch([ids], False, None, return_tensors, return_tensors is None)
         return tensor(np.array([ids], np.int64), return_tensors) if return_tensors else ids
 
     @property
@@ -132,8 +138,9 @@ class AutoTokenizer:
     """Opens the tokenizer of a model; its weights are not read."""
 
     @staticmethod
-    def from_pretrained(name: PathLike, **_: Any) -> Tokenizer:
-        return Tokenizer(Model(find_model(name), vocab_only=True))
+    def from_pretrained(name: PathLike, *, padding_side: str = "left", **_: Any) -> Tokenizer:
+        """What else code for transformers gives (use_fast, trust_remote_code, ...) has no meaning here."""
+        return Tokenizer(Model(find_model(name), vocab_only=True), padding_side)
 
 
 class TextStreamer:

@@ -17,10 +17,10 @@ from typing import AsyncIterator, Dict, Optional, Union
 
 from bitnet import Error, Model
 from bitnet._native import PathLike
-from bitnet.llm import LLM, CompletionOutput, LLMPrompt, RequestOutput, SamplingParams
+from bitnet.llm import LLM, CompletionOutput, LLMPrompt, LoRARequest, RequestOutput, SamplingParams
 from bitnet.stream import Stream
 
-__all__ = ["BitNetAsyncLLMEngine", "CompletionOutput", "RequestOutput", "SamplingParams"]
+__all__ = ["BitNetAsyncLLMEngine", "CompletionOutput", "LoRARequest", "RequestOutput", "SamplingParams"]
 
 
 class BitNetAsyncLLMEngine:
@@ -35,9 +35,10 @@ class BitNetAsyncLLMEngine:
         self._streams: Dict[str, Stream] = {}
 
     async def generate(self, prompt: LLMPrompt, sampling_params: Optional[SamplingParams] = None,
-                       request_id: Optional[str] = None) -> AsyncIterator[RequestOutput]:
+                       request_id: Optional[str] = None, lora_request: Optional[LoRARequest] = None,
+                       priority: int = 0) -> AsyncIterator[RequestOutput]:
         """Outputs with all that there is so far, one for each new token. Leaving the loop cancels the request."""
-        job = self._llm.job(prompt, sampling_params or SamplingParams(), request_id)
+        job = self._llm.job(prompt, sampling_params or SamplingParams(), request_id, lora_request, priority)
         if job.request_id in self._streams:
             raise Error(f"there is a request '{job.request_id}' already", "arg")
         stream = self._llm.engine.stream(job.request)

@@ -39,6 +39,18 @@ def program():
     return call
 
 
+@pytest.fixture(scope="session")
+def lora(tmp_path_factory):
+    """A PEFT folder with an adapter for the embedded model."""
+    sys.path[1:1] = [str(ROOT / "tests" / "golden")]
+    import lora
+
+    shape = {"hidden_size": 512, "intermediate_size": 1408, "num_attention_heads": 8, "num_key_value_heads": 4, "num_hidden_layers": 10,
+             "vocab_size": 4096, "head_dim": 64}
+    made = lora.Adapter(shape, ("q_proj", "v_proj", "down_proj"), rank=4, alpha=20, seed=1)
+    return str(made.write_peft(tmp_path_factory.mktemp("lora") / "a"))
+
+
 @pytest.fixture
 def python():
     """Runs Python code in a process of its own, which must end by itself with exit status 0."""

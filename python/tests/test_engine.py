@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import dataclasses
+import enum
 import json
+import sys
 import threading
 
 import numpy as np
+import pydantic
 import pytest
 
 import bitnet
+from conftest import ROOT
 
 PROMPT = "Once upon a time"
 
@@ -80,6 +84,25 @@ def test_constraints(engine):
     assert engine.generate(PROMPT, grammar='root ::= "yes" | "no"', max_new_tokens=8).text in ("yes", "no")
     with pytest.raises(bitnet.Error):
         engine.generate(PROMPT, grammar="root ::= (", max_new_tokens=8)
+
+
+def test_pydantic_judges(engine):
+    """What pydantic describes, pydantic reads: references, enumerations, bounds."""
+    class Kind(enum.Enum):
+        CAT, DOG = "cat", "dog"
+
+    class Owner(pydantic.BaseModel):
+        name: str
+
+    class Pet(pydantic.BaseModel):
+        kind: Kind
+        owner: Owner
+        legs: int = pydantic.Field(ge=0, le=8)
+
+    read = getattr(Pet, "model_validate_json", None) or Pet.parse_raw
+    for seed in range(4):
+        pet = read(engine.generate(PROMPT, json_schema=Pet, max_new_tokens=200, seed=seed).text)
+        assert isinstance(pet.kind, Kind) and isinstance(pet.owner.name, str) and 0 <= pet.legs <= 8
 
 
 def test_leaving_early(engine):
@@ -245,3 +268,70 @@ def test_kv_types(model):
         assert e.info.kv.type == "fp8_e4m3"
     with pytest.raises(bitnet.Error, match="int8"):
         bitnet.Engine(model, kv_type="fp7")
+
+
+def told(program, lora, scale=1):
+    return json.loads(program("run", PROMPT, "-n", 40, "--temp", 0, "--json", "--lora", f"a={lora}:{scale}"))["text"]
+
+
+def test_adapters(engine, model, tmp_path, program, lora):
+    """The tokens of the program with the same adapter, in company with requests that have none."""
+    with bitnet.Adapter(model, lora) as adapter:
+        assert (adapter.info.format, adapter.info.n_matrices, adapter.info.rank_max) == ("PEFT", 30, 4)
+        streams = [engine.stream(PROMPT, max_new_tokens=40, temperature=0, adapters=a) for a in ([(adapter, 0.5)], None, [(adapter, 0.5)])]
+        one, plain, other = (["".join(e.text for e in s)][0] for s in streams)
+    assert one == other == told(program, lora, 0.5) != plain
+    with pytest.raises(bitnet.Error, match="closed"):
+        engine.generate(PROMPT, adapters=[adapter])
+    with pytest.raises(bitnet.Error):
+        bitnet.Adapter(model, tmp_path / "nothing")
+
+
+def test_adapters_of_an_engine(model, program, lora):
+    """For requests that name none, and for logits; until they are taken away."""
+    with bitnet.Engine(model) as engine, bitnet.Adapter(model, lora) as adapter:
+        def answer(**options):
+            return engine.generate(PROMPT, max_new_tokens=40, temperature=0, **options).text
+        plain, rows = answer(), engine.logits(PROMPT)
+        engine.set_adapters([(adapter, 0.5)])
+        assert answer() == told(program, lora, 0.5) != plain == answer(adapters=())
+        assert not np.array_equal(engine.logits(PROMPT), rows)
+        engine.set_adapters()
+        assert answer() == plain and np.array_equal(engine.logits(PROMPT), rows)
+        with pytest.raises(bitnet.Error, match="at most|8"):
+            engine.set_adapters([adapter] * 9)
+
+
+def waits(engine, *requests):
+    """How long each has waited for its turn, of requests that were submitted in this order to an engine for one."""
+    streams = [engine.stream(PROMPT, max_new_tokens=20, ignore_end=True, seed=i, **r) for i, r in enumerate(requests)]
+    return [stream.result().queue_ns for stream in streams]
+
+
+def test_users_share(model):
+    """Who comes last with one request is not behind all of another user's, and is without users."""
+    with bitnet.Engine(model, max_seqs=1, threads=1) as engine:
+        *greedy, modest = waits(engine, *[{"user": 1}] * 4, {"user": 2})
+        assert modest < max(greedy)
+        *first, last = waits(engine, *[{}] * 5)
+        assert last > max(first)
+
+
+def test_priority(model):
+    with bitnet.Engine(model, max_seqs=1, threads=1) as engine:
+        *others, hurried = waits(engine, {}, {}, {}, {"priority": -1})
+        assert hurried < others[1] and hurried < others[2]
+    with bitnet.Engine(model) as engine:
+        for wrong in ({"priority": 2**31}, {"user": -1}, {"user_weight": 2**32}, {"user_weight": 1_000_001}):
+            with pytest.raises(bitnet.Error, match="priority|user|weight"):
+                engine.generate(PROMPT, **wrong)
+
+
+def test_stop_tokens(engine):
+    tokens = engine.generate(PROMPT, max_new_tokens=6, temperature=0).tokens
+    cut = engine.generate(PROMPT, max_new_tokens=6, temperature=0, stop_tokens=(tokens[3],))
+    assert cut.finish == "stop" and len(cut.tokens) <= 4
+    kept = engine.generate(PROMPT, max_new_tokens=6, temperature=0, stop_tokens=(tokens[3],), min_new_tokens=5)
+    assert len(kept.tokens) == 6 and kept.tokens[3] != tokens[3]
+    shown = engine.generate(PROMPT, max_new_tokens=6, temperature=0, stop=("there",), show_stop=True).text
+    assert shown == ", there" and engine.generate(PROMPT, max_new_tokens=6, temperature=0, stop=("there",)).text == ", "

@@ -3,11 +3,14 @@
 import asyncio
 import base64
 import csv
+import json
 import os
+import signal
 import subprocess
 import sys
+import urllib.request
 
-from conftest import ROOT
+from conftest import PROGRAM, ROOT
 
 EXAMPLES = ROOT / "examples" / "python"
 
@@ -22,6 +25,17 @@ def run(name, *args, stdin=""):
 def test_chat():
     said = run("chat", stdin="Tell me a story about a dragon.\nAnd a cake?\n")
     assert said.count("> ") == 3 and len(said) > 60
+
+
+def test_batch_infer(tmp_path):
+    (tmp_path / "bitnet-b1.58-3B.gguf").symlink_to(ROOT / "models" / "stories-31m.gguf")
+    command = [sys.executable, EXAMPLES / "batch_infer.py", *"--batch-size 16 --model bitnet-b1.58-3B".split()]
+    done = subprocess.run(command, env={**os.environ, "BITNET_MODELS": str(tmp_path)}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 32 and lines[0].startswith("'Once upon a time, there was") and "tokens a second" in done.stderr
+    (tmp_path / "own").write_text("The cat\n\nThe dog\n")
+    assert len(run("batch_infer", "--prompts", tmp_path / "own", "--max-new-tokens", 3).splitlines()) == 2
 
 
 def test_table(tmp_path):
@@ -46,6 +60,19 @@ def test_calibration(tmp_path):
     (tmp_path / "text").write_text("Once upon a time there was a little girl named Lily. She loved to play outside in the park. " * 20)
     said = run("calibration", tmp_path / "text", tmp_path / "out.svg")
     assert 0 <= float(said.split()[-1]) < 0.5 and (tmp_path / "out.svg").read_text().count("<circle") >= 3
+
+
+def test_serve(tmp_path):
+    (tmp_path / "llama3-8b-bitnet-b1.58.gguf").symlink_to(ROOT / "models" / "stories-31m.gguf")
+    command = [sys.executable, EXAMPLES / "serve.py", *"--model llama3-8b-bitnet-b1.58 --use-flash-attn False".split()]
+    env = {**os.environ, "BITNET_PROGRAM": PROGRAM, "BITNET_MODELS": str(tmp_path)}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
+        url = p.stdout.readline().split()[-1]
+        with urllib.request.urlopen(url + "/models", timeout=60) as said:
+            assert json.load(said)["data"]
+        p.send_signal(signal.SIGINT)
+        _, notes = p.communicate(timeout=60)
+    assert p.returncode == 0 and "--use-flash-attn" in notes
 
 
 async def ask(port, prompt):

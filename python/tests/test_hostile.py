@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import bitnet
@@ -142,7 +143,7 @@ if __name__ == "__main__":
 
 INTERRUPTED = """
 import bitnet, sys, time, signal
-engine = bitnet.Engine(ctx_tokens=400)
+engine = bitnet.Engine(ctx_tokens=400, max_seqs=8)
 which = sys.argv[1]
 print("ready", flush=True)
 try:
@@ -151,8 +152,13 @@ try:
         elif which == "stream":
             for event in engine.stream("Once upon a time", max_new_tokens=300, ignore_end=True): pass
         elif which == "prefill": engine.generate([5] * 390, max_new_tokens=1, prefix_cache="off")
+        elif which == "program": bitnet.bench(repeat=1000)
         elif which == "perplexity": engine.perplexity([7] * 20000)
         elif which == "logits": engine.logits([9] * 390)
+        elif which == "embed": engine.embed([[9] * 100] * 200)
+        elif which == "score": engine.score([([9] * 100, [5, i]) for i in range(500)])
+        elif which == "compare":
+            with bitnet.Engine(engine.model, kv_type="int4", ctx_tokens=400) as other: bitnet.compare(engine, other, [7] * 20000)
         elif which == "async":
             import asyncio
             asyncio.run(engine.agenerate("Once upon a time", max_new_tokens=300, ignore_end=True))
@@ -164,7 +170,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("which", ["generate", "stream", "prefill", "perplexity", "logits", "async"])
+@pytest.mark.parametrize("which", ["generate", "stream", "prefill", "perplexity", "logits", "embed", "score", "compare", "async", "program"])
 def test_interrupted(which):
     for delay in (0.02, 0.15, 0.31):
         p = subprocess.Popen([sys.executable, "-c", INTERRUPTED, which], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -190,6 +196,23 @@ def test_exit_in_the_middle(python, code):
     python(f"import bitnet\nengine = bitnet.Engine(ctx_tokens=400)\n{code}")
 
 
+def test_interrupted_within_a_step(model):
+    """A long prompt, read in small steps: what comes after the signal is less than a few of them."""
+    with bitnet.Engine(model, threads=1, max_batch_tokens=16) as engine:
+        def strike():
+            while engine.info.work.steps < 4:
+                time.sleep(0.0005)
+            signal.raise_signal(signal.SIGINT)
+        before = engine.info.work.prompt_tokens
+        other = threading.Thread(target=strike)
+        other.start()
+        with pytest.raises(KeyboardInterrupt):
+            engine.generate([5] * 500, max_new_tokens=1)
+        other.join()
+        assert engine.info.work.prompt_tokens - before < 300 and engine.info.n_running == 0
+        assert engine.generate(PROMPT, max_new_tokens=3, temperature=0).text == ", there was"
+
+
 def test_exception_in_a_consumer(engine):
     with pytest.raises(ZeroDivisionError):
         for event in engine.stream(PROMPT, max_new_tokens=300):
@@ -199,7 +222,35 @@ def test_exception_in_a_consumer(engine):
     assert engine.info.n_running == 0
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "bool", "object", "U4", "datetime64[s]", "V8"])
+def test_wrong_dtypes(engine, dtype):
+    """An error or, where every value is a token after all, an answer; nothing else."""
+    ids = np.zeros(4, dtype)
+    for use in (lambda: engine.generate(ids, max_new_tokens=1), lambda: engine.logits(ids), lambda: engine.embed([ids]),
+                lambda: engine.score([(ids, ids)]), lambda: engine.perplexity(ids), lambda: engine.model.detokenize(ids)):
+        with pytest.raises(bitnet.Error):
+            use()
+
+
+def test_wrong_places_for_logits(engine):
+    n = engine.model.info.shape.n_vocab
+    wrong = [np.empty((5, n), "float64"), np.empty((4, n), "float32"), np.empty((n, 5), "float32").T, np.empty((5, 2 * n), "float32")[:, ::2]]
+    fixed = np.empty((5, n), "float32")
+    fixed.flags.writeable = False
+    for out in (*wrong, fixed):
+        with pytest.raises(bitnet.Error):
+            engine.logits(PROMPT, out=out)
+
+
 def test_huge(engine):
+    with pytest.raises(bitnet.Error):
+        engine.generate(np.full(10**7, 5, "int64"))
+    with pytest.raises(bitnet.Error):
+        engine.logits(np.full(10**6, 5, "uint8"))
+    with pytest.raises(bitnet.Error):
+        engine.generate(np.array([2**63], "uint64"))
+    with pytest.raises(bitnet.Error):
+        engine.generate(np.broadcast_to(np.int64(5), (2, 3, 4)))
     with pytest.raises(bitnet.Error):
         engine.generate([1] * 100_000)
     with pytest.raises(bitnet.Error):

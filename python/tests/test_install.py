@@ -35,13 +35,24 @@ def test_pip_install(tmp_path, clean):
     assert run(python, "-c", STORY, cwd=tmp_path, env=clean) == ", there was\n"
 
 
+def manylinux(extension, name):
+    """The tag is that of the newest glibc that a symbol asks for (never older than such tags are), and no other library is needed."""
+    asked = [int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", run("readelf", "--version-info", extension))]
+    assert int(re.search(r"manylinux_2_(\d+)_", name)[1]) == max(17, *asked), sorted(set(asked))
+    needed = set(re.findall(r"\(NEEDED\).*\[(\S+)\]", run("readelf", "--dynamic", extension)))
+    assert needed <= {"libc.so.6", "libm.so.6", "libpthread.so.0", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}, needed
+
+
 def test_wheel(tmp_path, clean):
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", tmp_path, cwd=ROOT / "python", env=clean)
     wheel, = tmp_path.glob("*.whl")
     assert re.fullmatch(r"bitnet-[\d.]+-cp39-abi3-manylinux_2_\d+_\w+\.whl", wheel.name), wheel.name
     names = zipfile.ZipFile(wheel).namelist()
+    manylinux(zipfile.ZipFile(wheel).extract("bitnet/_ffi.abi3.so", tmp_path), wheel.name)
     assert [n for n in names if n.endswith(".so")] == ["bitnet/_ffi.abi3.so"]
     assert {"bitnet/py.typed", "bitnet/_ffi.pyi", "bitnet/cpu/engine.py", "bitnet_core/__init__.py", "bitnet_vllm/__init__.py"} <= set(names)
+    said = zipfile.ZipFile(wheel).read(next(n for n in names if n.endswith("METADATA"))).decode()
+    assert set(re.findall(r"^Requires-Dist: (\w+)", said, re.M)) == {"numpy", "cffi"} and "Requires-Python: >=3.9" in said
     python = environment(tmp_path / "venv")
     run(python, "-m", "pip", "install", "--no-index", wheel, env=clean)
     assert run(python, "-c", STORY, cwd=tmp_path, env=clean) == ", there was\n"

@@ -75,17 +75,27 @@ def test_generate_until(lm, engine):
     assert len(engine.model.tokenize(second, bos=False)) <= 6 and third
 
 
+def test_windows_are_those_of_the_harness():
+    """Those that its get_rolling_token_windows and make_disjoint_window give for 220 tokens and 64 of context."""
+    lm = BitNetLM("embedded", max_length=64)
+    text = "Once upon a time there was a little girl. " * 20
+    assert lm.max_length == 64 and len(lm.model.tokenize(text, bos=False)) == 220
+    assert [(len(a), len(b)) for a, b in lm._windows(text)] == [(1, 64), (1, 64), (1, 64), (37, 28)]
+
+
 def test_registered(monkeypatch):
     known = {}
     api, registry = types.ModuleType("lm_eval.api.model"), types.ModuleType("lm_eval.api.registry")
 
     class LM:
         def __init__(self):
-            self.cache_hook = "none"
+            self._rank, self._world_size, self._device, self.cache_hook = 0, 1, None, "none"
+        rank, world_size, device = (property(lambda self, name=name: getattr(self, name)) for name in ("_rank", "_world_size", "_device"))
     api.LM = LM
     registry.register_model = lambda name: lambda cls: known.setdefault(name, cls)
     for module in (types.ModuleType("lm_eval"), types.ModuleType("lm_eval.api"), api, registry):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     assert register() is known["bitnet"] and issubclass(known["bitnet"], LM)
     made = known["bitnet"].create_from_arg_string("pretrained=embedded", {"batch_size": "auto"})
-    assert isinstance(made, LM) and made.cache_hook == "none" and made.loglikelihood([Instance(("Once upon a", " time"))])[0][1]
+    assert isinstance(made, LM) and (made.cache_hook, made.rank, made.world_size, made.device) == ("none", 0, 1, None)
+    assert made.loglikelihood([Instance(("Once upon a", " time"))])[0][1]

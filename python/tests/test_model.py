@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import dataclasses
+import os
+import shutil
 
 import numpy as np
 import pytest
+
+from conftest import ROOT
 
 import bitnet
 from bitnet import info
@@ -50,6 +54,12 @@ def test_integers_of_every_kind(model, dtype):
 def test_wrong_texts(model):
     with pytest.raises(bitnet.Error, match="UTF-8"):
         model.tokenize("\ud800")
+    for wrong in (None, 5, ["a"], b"a"):
+        with pytest.raises(bitnet.Error, match="a text is wanted"):
+            model.tokenize(wrong)
+    for wrong in ("hello", [5], {"role": "user", "content": "a"}):
+        with pytest.raises(bitnet.Error, match="list of messages"):
+            model.chat_tokens(wrong)
 
 
 def test_info_mirrors_the_structs():
@@ -87,7 +97,7 @@ def test_sampling_defaults_are_the_librarys():
 def test_sampling_has_every_option():
     members = [n for n, _ in ffi.typeof("bitnet_sampling").fields if n != "size" and not n.startswith(("reserved", "n_"))]
     assert sorted(members) == sorted(f.name for f in dataclasses.fields(bitnet.Sampling))
-    members = [n for n, _ in ffi.typeof("bitnet_request").fields if n not in ("size", "tokens", "n_tokens", "n_stop", "reserved_word")]
+    members = [n for n, _ in ffi.typeof("bitnet_request").fields if n not in ("size", "tokens", "n_tokens", "n_stop", "n_stop_tokens", "n_adapters", "reserved_word")]
     assert sorted(members) == sorted(f.name for f in dataclasses.fields(bitnet.Request) if f.name != "prompt")
 
 
@@ -105,6 +115,23 @@ def test_errors(tmp_path):
         bitnet.Model(threads=-1)
     with pytest.raises(bitnet.Error):
         bitnet.Model("a\0b")
+    for nothing in ("", b""):  # an unset variable is no wish for the small model
+        with pytest.raises(bitnet.Error, match="empty"):
+            bitnet.Model(nothing)
+    with pytest.raises(bitnet.Error, match="no-such"):
+        bitnet.Model(b"no-such.gguf")
+
+
+def test_names_that_are_not_utf8(tmp_path):
+    """Files may have any bytes in their names."""
+    path = os.fsencode(tmp_path) + b"/caf\xe9.gguf"
+    shutil.copyfile(ROOT / "models" / "stories-31m.gguf", path)
+    for name in (path, os.fsdecode(path)):
+        with bitnet.Model(name) as m:
+            assert m.tokenize("Once") and repr(m)
+    assert bitnet.inspect(os.fsdecode(path)).format == "GGUF v3"
+    bitnet.convert(os.fsdecode(path), os.fsdecode(path) + ".2", type="keep", head_type="keep")
+    assert os.path.exists(path + b".2")
 
 
 def test_progress():

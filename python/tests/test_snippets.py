@@ -31,6 +31,41 @@ for i, logit in enumerate(logits):
     pred_id = np.argmax(logit[-1])
     print(f"Prompt {i+1}: {tokenizer.decode([pred_id])}")
 ''',
+    "four threads": '''
+import queue, threading
+from bitnet.cpu.engine import BitNetCPUInferenceEngine
+from bitnet.tokenizer import AutoTokenizer
+engine = BitNetCPUInferenceEngine(model_path="bitnet-b1.58", activation_dtype="float16")
+tokenizer = AutoTokenizer.from_pretrained("bitnet-b1.58")
+batch = tokenizer(["Once upon a time", "The cat"], padding="longest", return_tensors="np")
+tasks = queue.Queue(maxsize=32)
+shapes = []
+def worker():
+    while True:
+        batch = tasks.get()
+        if batch is None:
+            return
+        shapes.append(engine.forward(**batch).shape)
+threads = [threading.Thread(target=worker) for _ in range(4)]
+for t in threads: t.start()
+for _ in range(8): tasks.put(batch)
+for t in threads: tasks.put(None)
+for t in threads: t.join()
+print(set(shapes), len(shapes))
+''',
+    "health": '''
+from bitnet import BitNetForCausalLM
+model = BitNetForCausalLM.from_pretrained("bitnet-b1.58").to("cpu").eval()
+model.generate([[0, 390, 389]], max_new_tokens=32)
+print(model.get_sign_flip_rate(), 0 <= model.repetition_score() <= 1, len(model.kv_entropy()))
+''',
+    "functions": '''
+import numpy as np
+from bitnet import bitnet_safe_preprocess, adaptive_topk, bitlinear_fast_forward
+print(bitnet_safe_preprocess("zero\\u200dwidth soft\\u00adhyphen  \\ufe0f many   spaces"))
+print(np.isfinite(adaptive_topk(np.linspace(0, 9, 100, dtype=np.float32), k=50, p=0.92)).sum())
+print(bitlinear_fast_forward(np.ones((1, 8), np.float32), np.full((4, 8), 0b10101010, np.uint8), in_features=8, out_features=16).sum())
+''',
     "core": '''
 from bitnet_core import BitNetModel
 model = BitNetModel.from_pretrained("bitnet/bitnet-b1.58", kv_cache_dtype="fp8", use_fast_kernels=True)
@@ -47,7 +82,8 @@ async def main():
 asyncio.run(main())
 ''',
 }
-PRINTED = {"transformers": "int8\n", "core": "fp8_e4m3\n", "vllm": "length\n"}
+PRINTED = {"transformers": "int8\n", "four threads": "{(2, 5, 4096)} 8\n", "health": "0.0 True 10\n",
+           "functions": "zerowidth softhyphen many spaces\n28\n128.0\n", "core": "fp8_e4m3\n", "vllm": "length\n"}
 
 
 @pytest.mark.parametrize("name", [pytest.param("transformers", marks=pytest.mark.torch), *list(SNIPPETS)[1:]])

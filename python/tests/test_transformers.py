@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of transformers, and the guides' names."""
 import queue
+import shutil
 import threading
 
 import numpy as np
 import pytest
 
+from conftest import ROOT
+
 import bitnet
 from bitnet import AutoTokenizer, BitNetForCausalLM, TextStreamer
 from bitnet.cpu.engine import BitNetCPUInferenceEngine
 from bitnet_core import BitNetModel
-from test_bits import requests
 
 TEXTS = ["Once upon a time", "a cat", "The king and the queen went to the river."]
 
@@ -99,19 +101,6 @@ def test_own_end(lm, engine):
     assert lm.engine.info.n_running == 0
 
 
-def test_200_requests(lm, engine):
-    """Through this layer as through the engine, which is compared with the program."""
-    for r in requests():
-        drawn = bitnet.Sampling(temperature=r["temperature"], top_k=r["top_k"], top_p=r["top_p"], min_p=0, seed=r["seed"],
-                                repetition_penalty=r["repetition_penalty"])
-        ids = engine.model.tokenize(r["prompt"])
-        want = engine.generate(ids, max_new_tokens=r["max_tokens"], sampling=drawn).tokens
-        got = lm.generate(np.array([ids]), max_new_tokens=r["max_tokens"], do_sample=r["temperature"] > 0,
-                          temperature=r["temperature"], top_k=r["top_k"],
-                          top_p=r["top_p"], repetition_penalty=r["repetition_penalty"], seed=r["seed"])
-        assert got.tolist() == [ids + want]
-
-
 def test_streamers(lm, tokenizer, capsys):
     ids = tokenizer("Once upon a time").input_ids
     out = lm.generate([ids], max_new_tokens=8, streamer=TextStreamer(tokenizer))
@@ -136,6 +125,23 @@ def test_streamers(lm, tokenizer, capsys):
         lm.generate([ids, ids], streamer=Broken())
 
 
+def test_adapters(lora, engine, model):
+    ids = model.tokenize("Once upon a time")
+    with bitnet.BitNetForCausalLM.from_pretrained("embedded") as lm, bitnet.Adapter(model, lora) as adapter:
+        def made():
+            return lm.generate([ids], max_new_tokens=20)[0].tolist()[len(ids):]
+        plain = made()
+        lm.load_adapter(lora, "style")
+        assert made() == engine.generate(ids, max_new_tokens=20, temperature=0, adapters=[adapter]).tokens != plain
+        lm.disable_adapters()
+        assert made() == plain
+        lm.set_adapter(["style"])
+        assert made() != plain
+        for wrong in (lambda: lm.set_adapter("other"), lambda: lm.load_adapter(lora, "style"), lambda: lm.load_adapter("/no/such")):
+            with pytest.raises(bitnet.Error):
+                wrong()
+
+
 def test_health(lm):
     assert lm.get_sign_flip_rate() == 0.0
     assert lm.repetition_score([[1, 2, 3, 1, 2, 3, 1, 2, 3]]) == pytest.approx(4 / 7)
@@ -144,12 +150,58 @@ def test_health(lm):
     assert len(lm.kv_entropy()) == 10 and lm.health().choices > 0
 
 
-@pytest.mark.parametrize("ids", ["text", [[1.5]], [["a"]], [[]], [[4096]], [[[1]]], np.zeros((1, 3), "float32")])
+def test_a_flipped_bit_is_found(tmp_path):
+    """The head is read where the file is mapped: a bit that flips in the file flips in memory."""
+    copy = tmp_path / "m.gguf"
+    shutil.copy(ROOT / "models" / "stories-31m.gguf", copy)
+    head = next(t.info for t in bitnet.inspect(copy, weights=False).tensors if t.info.name == "token_embd.weight")
+    with BitNetForCausalLM.from_pretrained(copy) as m:
+        assert m.get_sign_flip_rate() == 0
+        with copy.open("r+b") as f:
+            f.seek(head.offset + head.bytes // 2)
+            byte = f.read(1)[0]
+            f.seek(-1, 1)
+            f.write(bytes([byte ^ 0x80]))
+        assert 0 < m.get_sign_flip_rate() < 0.02
+        assert m.engine.scrub().mismatches == 1 and m.health().scrub_mismatches == 1
+
+
+@pytest.mark.parametrize("ids", ["text", [[1.5]], [["a"]], [[]], [[4096]], [[[1]]], np.zeros((1, 3), "float32"), None, 5, [], np.zeros((0, 3), int)])
 def test_wrong_input(lm, ids):
     with pytest.raises(bitnet.Error):
         lm(ids)
     with pytest.raises(bitnet.Error):
         lm.generate(ids)
+
+
+def test_code_for_transformers_runs(tokenizer):
+    """As model cards have it: options that mean nothing here, and those that would mean something else."""
+    hints = {"torch_dtype": "auto", "device_map": "auto", "trust_remote_code": True, "low_cpu_mem_usage": True}
+    with BitNetForCausalLM.from_pretrained("embedded", **hints) as m:
+        prompt = tokenizer.apply_chat_template([{"role": "user", "content": "A dog?"}], tokenize=False, add_generation_prompt=True)
+        batch = tokenizer(prompt, return_tensors="np").to(m.device)
+        out = m.generate(**batch, max_new_tokens=5, use_cache=True, num_beams=1, pad_token_id=tokenizer.eos_token_id)
+        assert out.shape == (1, batch.input_ids.shape[1] + 5)
+        with pytest.raises(bitnet.Error, match="4 beams"):
+            m.generate(**batch, num_beams=4)
+        with pytest.raises(bitnet.Error, match="at least 1, not 0"):
+            m.generate(**batch, num_return_sequences=0)
+    for wrong, what in (({"device_map": {"": "cuda:0"}}, bitnet.Error), ({"quantization_config": 1}, TypeError)):
+        with pytest.raises(what, match="cuda:0|quantization_config"):
+            BitNetForCausalLM.from_pretrained("embedded", **wrong)
+
+
+def test_batch_of_a_conversation(tokenizer):
+    said = [{"role": "user", "content": "Hello"}]
+    batch = tokenizer.apply_chat_template(said, return_tensors="np", return_dict=True)
+    assert batch.input_ids.tolist() == [tokenizer.apply_chat_template(said)] and batch.attention_mask.all()
+
+
+def test_padding_side():
+    right = AutoTokenizer.from_pretrained("embedded", padding_side="right")
+    assert right(["a cat", "Once upon a time"], padding=True).attention_mask[0] == [1, 1, 1, 0, 0]
+    with pytest.raises(bitnet.Error, match="'middle'"):
+        AutoTokenizer.from_pretrained("embedded", padding_side="middle")
 
 
 def test_masks_that_do_not_fit(lm):

@@ -1,35 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of vLLM."""
 import asyncio
-import math
 
 import pytest
 
 import bitnet
 from bitnet import LLM, SamplingParams
-from bitnet_vllm import BitNetAsyncLLMEngine
-from test_bits import answers, requests
+from bitnet_vllm import BitNetAsyncLLMEngine, LoRARequest
+from test_bits import params, requests
 
 
 @pytest.fixture(scope="module")
 def llm(model):
     with LLM(model, max_num_seqs=8) as l:
         yield l
-
-
-def params(r):
-    return SamplingParams(temperature=r["temperature"], top_k=r["top_k"], top_p=r["top_p"], seed=r["seed"], max_tokens=r["max_tokens"],
-                          repetition_penalty=r["repetition_penalty"], logprobs=r["logprobs"])
-
-
-def test_same_bits(llm, program, tmp_path):
-    asked = requests()
-    outputs = llm.generate([r["prompt"] for r in asked], [params(r) for r in asked])
-    for r, o, (text, logprobs, reason) in zip(asked, outputs, answers(program, tmp_path, asked)):
-        c = o.outputs[0]
-        assert (c.text, c.finish_reason) == (text, reason), r
-        assert [float(f"{d[t].logprob:.6g}") for t, d in zip(c.token_ids, c.logprobs)] == [float(f"{x:.6g}") for x in logprobs]
-        assert math.isclose(c.cumulative_logprob, sum(logprobs), rel_tol=1e-4, abs_tol=1e-4)
 
 
 def test_prompts_of_every_kind(llm, model):
@@ -47,6 +31,13 @@ def test_prompts_of_every_kind(llm, model):
     with pytest.raises(bitnet.Error):
         LLM(model, tensor_parallel_size=2)
     assert llm.generate([]) == []
+
+
+@pytest.mark.parametrize("wrong", [{"n": 0}, {"max_tokens": 0}, {"max_tokens": -1}])
+def test_wrong_numbers(llm, wrong):
+    """0 is no wish for the engine's default."""
+    with pytest.raises(bitnet.Error, match="at least 1"):
+        llm.generate("Once", SamplingParams(**wrong))
 
 
 def test_choices_and_chat(llm):
@@ -72,8 +63,9 @@ def test_seeds(model):
     assert texts[0] == texts[1] and len(set(texts[0])) > 1
 
 
-def test_asynchronous(model, program, tmp_path):
-    asked = requests(40)
+def test_asynchronous(model, llm):
+    asked = requests(24)
+    alone = llm.generate([r["prompt"] for r in asked], list(map(params, asked)))
     engine = BitNetAsyncLLMEngine(model=model, tensor_parallel_size=1, max_num_seqs=8, max_num_batched_tokens=2048,
                                   enable_chunked_prefill=True)
 
@@ -98,7 +90,38 @@ def test_asynchronous(model, program, tmp_path):
     async def together():
         made, *_ = await asyncio.gather(asyncio.gather(*(one(i, r) for i, r in enumerate(asked))), aborted(), left())
         return made
-    for o, (text, logprobs, reason) in zip(asyncio.run(together()), answers(program, tmp_path, asked)):
-        assert (o.outputs[0].text, o.outputs[0].finish_reason) == (text, reason)
+    assert [o.outputs for o in asyncio.run(together())] == [o.outputs for o in alone]
     engine.shutdown()
     engine.shutdown()
+
+
+def test_adapters_and_ends(llm, model, lora, engine):
+    """Adapters, priorities and ends by vLLM's names give what the engine gives by its own."""
+    style, greedy = LoRARequest("style", 1, lora), SamplingParams(temperature=0, max_tokens=30)
+    with bitnet.Adapter(model, lora) as adapter:
+        want = [engine.generate("Once upon a time", max_new_tokens=30, temperature=0, min_p=0, top_p=1, top_k=0, adapters=a).text
+                for a in ([adapter], ())]
+    assert want[0] != want[1]
+
+    def texts(*args, **options):
+        return [o.outputs[0].text for o in llm.generate(*args, **options)]
+    assert texts(["Once upon a time"] * 2, greedy, lora_request=style) == [want[0]] * 2
+    assert texts(["Once upon a time"] * 2, greedy, lora_request=[style, None], priority=[1, 0]) == want
+    with pytest.raises(bitnet.Error, match="2 prompts came with 1 adapters"):
+        llm.generate(["a", "b"], greedy, lora_request=[style])
+
+    ids = llm.generate("Once upon a time", greedy)[0].outputs[0].token_ids
+    cut = SamplingParams(temperature=0, max_tokens=30, stop_token_ids=[ids[3]])
+    assert len(llm.generate("Once upon a time", cut)[0].outputs[0].token_ids) <= 4
+    later = SamplingParams(temperature=0, max_tokens=6, stop_token_ids=[ids[3]], min_tokens=6)
+    assert len(llm.generate("Once upon a time", later)[0].outputs[0].token_ids) == 6
+    shown = SamplingParams(temperature=0, max_tokens=30, stop="there", include_stop_str_in_output=True)
+    assert texts("Once upon a time", shown) == [", there"]
+
+    async def story():
+        engine = BitNetAsyncLLMEngine(model=model)
+        async for o in engine.generate("Once upon a time", greedy, lora_request=style):
+            last = o
+        engine.shutdown()
+        return last.outputs[0].text
+    assert asyncio.run(story()) == want[0]

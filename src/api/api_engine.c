@@ -39,12 +39,22 @@ bitnet_status bitnet_engine_open(bitnet_engine **out, const bitnet_model *m,
             "kv_type_otherwise is unknown");
     if (opt.reserved_word)
         return bn_fail(err, BITNET_E_UNSUPPORTED, "bitnet_engine_options.reserved_word is not 0");
-    return bn_engine_open(out, m->m, &opt, err);
+    BN_TRY(bn_lead_engine(m->m, &opt, err));
+    bitnet_status s = bn_engine_open(out, m->m, &opt, err);
+    if (m->m->dist) s = bn_dist_agree(m->m->dist, s, 0, "engine", err);
+    if (s == BITNET_OK) return s;
+    bn_engine_close(*out);
+    *out = NULL;
+    return s;
 }
 
 const char *bitnet_kv_type_name(bitnet_kv_type type) { return bn_kv_type_name(type); }
 
-void bitnet_engine_close(bitnet_engine *e) { bn_engine_close(e); }
+void bitnet_engine_close(bitnet_engine *e)
+{
+    if (e) bn_lead_close(bn_engine_model(e), true);
+    bn_engine_close(e);
+}
 
 bitnet_status bitnet_engine_warmup(bitnet_engine *e, bitnet_error *err)
 {
@@ -90,8 +100,7 @@ bitnet_status bitnet_embed(bitnet_engine *e, const bitnet_embed_input *inputs, s
     BN_TRY(BN_READ(bitnet_embed_options, &opt, o, err));
     if (opt.reserved_word)
         return bn_fail(err, BITNET_E_UNSUPPORTED, "bitnet_embed_options.reserved_word is not 0");
-    BN_NEED(opt.pooling == BITNET_POOL_MEAN || opt.pooling == BITNET_POOL_LAST, err,
-            "pooling is unknown");
+    BN_NEED((unsigned)opt.pooling <= BITNET_POOL_NONE, err, "pooling is unknown");
     for (size_t i = 0; i < n; i++)
         BN_NEED(inputs[i].tokens || inputs[i].n_tokens == 0, err, "tokens is NULL");
     return bn_engine_embed(e, inputs, n, &opt, out, err);
@@ -124,6 +133,14 @@ bitnet_status bitnet_score(bitnet_engine *e, const bitnet_score_input *inputs, s
     return bn_engine_score(e, inputs, n, &opt, results, err);
 }
 
+bitnet_status bitnet_prepare(bitnet_engine *e, const bitnet_request *r, bitnet_error *err)
+{
+    BN_NEED(e && r, err, "an argument is NULL");
+    bitnet_request q = {.size = sizeof q};
+    BN_TRY(BN_READ(bitnet_request, &q, r, err));
+    return bn_engine_prepare(e, &q, err);
+}
+
 bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                             bitnet_error *err)
 {
@@ -132,6 +149,7 @@ bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t 
     BN_TRY(BN_READ(bitnet_request, &q, r, err));
     BN_TRY(check_sampling(&q.sampling, err));
     BN_NEED(q.stop || q.n_stop == 0, err, "stop is NULL");
+    BN_NEED(q.stop_tokens || q.n_stop_tokens == 0, err, "stop_tokens is NULL");
     if (q.reserved_word)
         return bn_fail(err, BITNET_E_UNSUPPORTED, "bitnet_request.reserved_word is not 0");
     return bn_engine_submit(e, &q, id, err);

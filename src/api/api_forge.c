@@ -10,6 +10,7 @@ bitnet_status bitnet_convert(const char *in_path, const char *out_path,
     BN_NEED(out_path, err, "the output path is NULL");
     bitnet_convert_options opt = {.size = sizeof opt};
     BN_TRY(BN_READ(bitnet_convert_options, &opt, o, err));
+    BN_NEED(opt.adapters || !opt.n_adapters, err, "the list of adapters is NULL");
     return bn_convert(in_path, out_path, &opt, err);
 }
 
@@ -35,6 +36,7 @@ bitnet_status bitnet_prune(const char *in_path, const char *out_path, const bitn
     bitnet_prune_output opt = {.size = sizeof opt};
     BN_TRY(BN_READ(bitnet_prune_output, &opt, o, err));
     BN_NEED(opt.layers || !opt.n_layers, err, "the list of layers is NULL");
+    BN_NEED(!opt.ffn_channels == !opt.ffn_width, err, "a width and a list of channels go together");
     return bn_prune(in_path, out_path, &opt, err);
 }
 
@@ -50,7 +52,8 @@ bitnet_status bitnet_prune_search(bitnet_engine *e, const int32_t *tokens, size_
     bitnet_prune_result r = {.size = sizeof r};
     BN_TRY(BN_READ(bitnet_prune_result, &r, result, err));
     BN_NEED(r.steps, err, "there is no room for steps");
-    r = (bitnet_prune_result){.size = sizeof r, .steps = r.steps, .scores = r.scores};
+    r = (bitnet_prune_result){
+        .size = sizeof r, .steps = r.steps, .scores = r.scores, .ffn_channels = r.ffn_channels};
     BN_TRY(bn_prune_search(e, tokens, n_tokens, &opt, &r, err));
     return BN_WRITE(bitnet_prune_result, result, &r, err);
 }

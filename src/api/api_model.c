@@ -8,17 +8,21 @@
 #include "model/savings.h"
 #include <stdlib.h>
 
-bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitnet_model_options *o,
-                                bitnet_error *err)
+/* ranks: read, or NULL */
+static bitnet_status open_model(bitnet_model **out, const char *path, const bitnet_model_options *o,
+                                bitnet_ranks *ranks, bitnet_error *err)
 {
-    BN_NEED(out, err, "out is NULL");
-    *out = NULL;
     bitnet_model_options opt = {.size = sizeof opt};
     BN_TRY(BN_READ(bitnet_model_options, &opt, o, err));
     bitnet_model *m = bn_calloc(1, sizeof *m);
     if (!m) return bn_fail_nomem(err, sizeof *m, "a model");
-    bitnet_status s = bn_model_open(&m->m, path, &opt, err);
+    bitnet_status s = ranks ? bn_lead_model(path, &opt, ranks, err) : BITNET_OK;
+    if (s == BITNET_OK) {
+        s = bn_model_open_ranked(&m->m, path, &opt, ranks, err);
+        if (ranks) s = bn_agree_model(ranks, m->m, s, err);
+    }
     if (s != BITNET_OK) {
+        bn_model_close(m->m);
         free(m);
         return s;
     }
@@ -26,9 +30,29 @@ bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitn
     return BITNET_OK;
 }
 
+bitnet_status bitnet_model_open(bitnet_model **out, const char *path, const bitnet_model_options *o,
+                                bitnet_error *err)
+{
+    return bitnet_model_open_ranked(out, path, o, NULL, err);
+}
+
+bitnet_status bitnet_model_open_ranked(bitnet_model **out, const char *path,
+                                       const bitnet_model_options *o, const bitnet_ranks *ranks,
+                                       bitnet_error *err)
+{
+    bitnet_ranks r = {.size = sizeof r};
+    BN_NEED(out, err, "out is NULL");
+    *out = NULL;
+    if (!ranks) return open_model(out, path, o, NULL, err);
+    BN_TRY(BN_READ(bitnet_ranks, &r, ranks, err));
+    if (r.rank) return bn_fail(err, BITNET_E_ARG, "rank %u follows, it does not lead", r.rank);
+    return open_model(out, path, o, &r, err);
+}
+
 void bitnet_model_close(bitnet_model *m)
 {
     if (!m) return;
+    bn_lead_close(m->m, false);
     bn_model_close(m->m);
     free(m);
 }

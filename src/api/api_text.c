@@ -177,14 +177,16 @@ bitnet_status bitnet_chat_encode_json(const bitnet_model *m, const char *json, s
     return encode(m, &t, chat_template, tokens, n, err);
 }
 
-const char *bitnet_chat_template_text(const bitnet_model *m, const char *chat_template)
+bitnet_status bitnet_chat_template_text(const bitnet_model *m, const char *chat_template,
+                                        const char **text, bitnet_error *err)
 {
+    BN_NEED(m && text, err, "an argument is NULL");
     struct bn_chat *chat;
-    if (!m || open_chat(&chat, m, chat_template, NULL) != BITNET_OK) return NULL;
-    bool builtin = bn_chat_is_builtin(chat);
+    BN_TRY(open_chat(&chat, m, chat_template, err));
+    if (bn_chat_is_builtin(chat)) *text = "";
+    else *text = chat_template ? chat_template : bn_tokenizer_vocab(m->m->tokenizer)->chat_template;
     bn_chat_close(chat);
-    if (builtin) return "";
-    return chat_template ? chat_template : bn_tokenizer_vocab(m->m->tokenizer)->chat_template;
+    return BITNET_OK;
 }
 
 const char *bitnet_chat_template_name(size_t i) { return bn_chat_builtin_name(i); }

@@ -5,6 +5,7 @@
 #define BN_API_SIZED_H
 
 #include "base/status.h"
+#include <bitnet/ranks.h>
 #include <string.h>
 
 /* Every struct that a program gives by its size, with the last member of its first version. Lines are
@@ -12,6 +13,7 @@
 #define BN_SIZED_STRUCTS(X)                    \
     X(bitnet_sampling, reserved)               \
     X(bitnet_request, prefix_cache)            \
+    X(bitnet_adapter_info, bytes)              \
     X(bitnet_event, repetition)                \
     X(bitnet_model_options, verify)            \
     X(bitnet_model_info, memory)               \
@@ -19,6 +21,8 @@
     X(bitnet_engine_info, ffn)                 \
     X(bitnet_embed_options, reserved_word)     \
     X(bitnet_score_options, n_computed)        \
+    X(bitnet_prefix_options, reserved)         \
+    X(bitnet_prefix_file, ns)                  \
     X(bitnet_file_model, kv_token_bytes)       \
     X(bitnet_tensor_info, is_packed)           \
     X(bitnet_tensor_stats, n_nonfinite)        \
@@ -40,7 +44,8 @@
     X(bitnet_profile_info, spans_lost)         \
     X(bitnet_profile_span, kind)               \
     X(bitnet_kernel_info, supported)           \
-    X(bitnet_kernel_case, bytes)
+    X(bitnet_kernel_case, bytes)               \
+    X(bitnet_ranks, exchange_ns)
 
 #define BN_FIRST_SIZE(type, last) \
     BN_FIRST_##type = offsetof(type, last) + sizeof(((type *)0)->last),

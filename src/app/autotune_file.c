@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "app/autotune_file.h"
+
+#include "app/config/folders.h"
 #include "app/machine_report.h"
 
 #include "base/threads/bandwidth.h"
@@ -15,23 +17,13 @@ enum { SHAPES_MAX_BYTES = 64 << 20, VALUE_BYTES = 128 };
 
 /* ------------------------------------------------------------------ where it is */
 
-/* The user's folder for settings; false: there is none. */
-static bool config_folder(char *out, size_t n)
-{
-    const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    int len = xdg && *xdg == '/' ? snprintf(out, n, "%s", xdg)
-              : home && *home    ? snprintf(out, n, "%s/.config", home)
-                                 : -1;
-    return len > 0 && (size_t)len < n;
-}
-
 bool autotune_file_path(char out[AUTOTUNE_FILE_PATH_BYTES], const char *typed)
 {
     char folder[AUTOTUNE_FILE_PATH_BYTES];
     if (strcmp(typed, "off") == 0) return false;
     bool automatic = strcmp(typed, "auto") == 0;
-    if (automatic && !config_folder(folder, sizeof folder)) return false;
-    int len = automatic ? snprintf(out, AUTOTUNE_FILE_PATH_BYTES, "%s/bitnet/tuning.json", folder)
+    if (automatic && !user_config_folder(folder, sizeof folder)) return false;
+    int len = automatic ? snprintf(out, AUTOTUNE_FILE_PATH_BYTES, "%s/tuning.json", folder)
                         : snprintf(out, AUTOTUNE_FILE_PATH_BYTES, "%s", typed);
     return len > 0 && len < AUTOTUNE_FILE_PATH_BYTES;
 }
@@ -214,6 +206,27 @@ bitnet_status autotune_file_look(struct autotune_values *out, const char *typed,
     bn_json_free(key);
     bn_json_free(file);
     return s;
+}
+
+double autotune_file_decode_rate(const char *model_path)
+{
+    char path[AUTOTUNE_FILE_PATH_BYTES];
+    const char *typed = getenv("BITNET_TUNING");
+    struct bn_json *file = NULL, *key = NULL;
+    bitnet_error unused;
+    double rate = 0;
+    if (!autotune_file_path(path, typed && *typed ? typed : "auto") || !bn_exists(path) ||
+        autotune_file_read(&file, path, &unused) != BITNET_OK)
+        return 0;
+    if (autotune_file_key(&key, model_path, "auto", "auto", &unused) == BITNET_OK) {
+        const struct bn_json *entry = autotune_file_find(file, key),
+                             *of = bn_json_get(bn_json_get(entry, "measured"), "decode"),
+                             *tuned = bn_json_get(of, "tuned");
+        rate = bn_json_number(tuned ? tuned : bn_json_get(of, "default"));
+    }
+    bn_json_free(key);
+    bn_json_free(file);
+    return rate;
 }
 
 /* ------------------------------------------------------------------ writing */

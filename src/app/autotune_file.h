@@ -56,6 +56,10 @@ bitnet_status autotune_file_look(struct autotune_values *out, const char *typed,
                                  const char *model_path, const char *backend,
                                  const char *activations, bitnet_error *err);
 
+/* Tokens a second that decoding was measured at for this model on this machine, in the user's file; 0: not
+ * known. */
+double autotune_file_decode_rate(const char *model_path);
+
 /* "2 threads, t3, prefetch 8192"; n bytes at out. */
 void autotune_file_describe(char *out, size_t n, const struct autotune_values *t);
 

@@ -5,21 +5,42 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <termios.h>
+#include <unistd.h>
 
-/* The signal that came, 0 for none. The handler does nothing but set it. */
+/* The signal that came, 0 for none. The handler sets it. */
 static volatile sig_atomic_t caught;
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_SIGNALS = sizeof signals / sizeof signals[0] };
 
-static void on_signal(int signal_number) { caught = signal_number; }
+/* How the terminal is left behind when a second signal ends the program at once. */
+static struct termios kept;
+static volatile sig_atomic_t has_kept;
+
+static void on_signal(int signal_number)
+{
+    if (caught == signal_number) {
+        if (has_kept) tcsetattr(STDIN_FILENO, TCSANOW, &kept);
+        signal(signal_number, SIG_DFL);
+        raise(signal_number); /* comes when this handler returns */
+    }
+    caught = signal_number;
+}
+
+void interrupt_keep_terminal(const struct termios *t)
+{
+    has_kept = 0;
+    if (t) kept = *t;
+    has_kept = t != NULL;
+}
 
 void interrupt_install(void)
 {
     struct sigaction a, old;
     memset(&a, 0, sizeof a);
     a.sa_handler = on_signal;
-    a.sa_flags = (int)SA_RESETHAND; /* no SA_RESTART: a blocked read must return */
+    a.sa_flags = 0; /* no SA_RESTART: a blocked read must return */
     sigemptyset(&a.sa_mask);
     for (int i = 0; i < N_SIGNALS; i++)
         /* nohup and shells that start jobs in the background ignore some of these: leave that as

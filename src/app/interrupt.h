@@ -16,6 +16,9 @@ void interrupt_clear(void);   /* forget it and listen again */
 /* Waits until fd can be read: true, also at its end. false: interrupted, also by a signal that came
  * just before the wait began, which a plain read() would sleep through. */
 bool interrupt_wait_readable(int fd);
+/* What a terminal is to look like when the second signal ends the program; NULL: as it is. Copied. */
+struct termios;
+void interrupt_keep_terminal(const struct termios *t);
 int interrupt_exit_code(void); /* 130 for Ctrl-C; 128 + signal as shells count */
 
 #endif

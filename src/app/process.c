@@ -56,10 +56,12 @@ double process_open_fds(void)
     return n;
 }
 
-void process_allow_fds(void)
+uint64_t process_allow_fds(void)
 {
-    struct rlimit l;
-    if (getrlimit(RLIMIT_NOFILE, &l) != 0 || l.rlim_cur == l.rlim_max) return;
-    l.rlim_cur = l.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &l);
+    struct rlimit l, most;
+    if (getrlimit(RLIMIT_NOFILE, &l) != 0) return 0;
+    most = l;
+    most.rlim_cur = l.rlim_max;
+    if (l.rlim_cur != l.rlim_max && setrlimit(RLIMIT_NOFILE, &most) == 0) l = most;
+    return l.rlim_cur == RLIM_INFINITY ? 0 : l.rlim_cur;
 }

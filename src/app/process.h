@@ -11,7 +11,8 @@ double process_resident_bytes(uint32_t pid); /* 0: this one */
 double process_cpu_seconds(void);
 double process_start_seconds(void); /* since 1970 */
 double process_open_fds(void);
-/* As many descriptors as the system lets it have. If that fails, those that are missing will say so. */
-void process_allow_fds(void);
+/* As many descriptors as the system lets it have: the limit is raised as far as it goes, and returned.
+ * 0: there is none, or it is not known. */
+uint64_t process_allow_fds(void);
 
 #endif

@@ -9,13 +9,50 @@ void svg_begin(struct bn_buf *b, int width, int height)
                   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
                   "viewBox=\"0 0 %d %d\">\n",
                   width, height, width, height);
-    bn_buf_puts(b, "<style>text{font:12px sans-serif;fill:#222}.title{font-size:15px;"
+    /* viewers that do not know light-dark() keep the colours before it */
+    bn_buf_puts(b, "<style>:root{color-scheme:light dark}text{font:12px sans-serif;fill:#222;"
+                   "fill:light-dark(#23211d,#ebe9e4)}.title{font-size:15px;"
                    "font-weight:bold}.mid{text-anchor:middle}.end{text-anchor:end}"
-                   ".grid{stroke:#ddd}.axis{stroke:#444}.bar{stroke:#1565c0;stroke-width:1.5;"
-                   "fill:none}circle{fill:#1565c0}polyline{stroke:#1565c0;stroke-width:1.5;"
-                   "fill:none}</style>\n");
-    bn_buf_printf(b, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width, height);
+                   ".grid{stroke:#ddd;stroke:light-dark(#e0dcd3,#38352f)}"
+                   ".axis{stroke:#444;stroke:light-dark(#656057,#a9a59b)}"
+                   ".bar,polyline{stroke:#0f766e;stroke:light-dark(#0f766e,#55c9ba);"
+                   "stroke-width:1.5;fill:none}"
+                   "circle{fill:#0f766e;fill:light-dark(#0f766e,#55c9ba)}"
+                   ".paper{fill:#fff;fill:light-dark(#fdfcfa,#161614)}</style>\n");
+    bn_buf_printf(b, "<rect width=\"%d\" height=\"%d\" class=\"paper\"/>\n", width, height);
 }
+
+const char page_colours[] =
+    ":root{color-scheme:light dark;--bg:light-dark(#fdfcfa,#161614);"
+    "--panel:light-dark(#f3f0ea,#211f1d);--line:light-dark(#e0dcd3,#38352f);"
+    "--text:light-dark(#23211d,#ebe9e4);--muted:light-dark(#656057,#a9a59b);"
+    "--accent:light-dark(#0f766e,#55c9ba)}\n";
+
+void page_begin(struct bn_buf *b, const char *command, const char *subject)
+{
+    bn_buf_printf(b,
+                  "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+                  "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+                  "<title>bitnet %s: ",
+                  command);
+    svg_text(b, subject);
+    bn_buf_puts(b, "</title>\n<style>");
+    bn_buf_puts(b, page_colours);
+    bn_buf_puts(b, "body{margin:0 auto;max-width:60rem;padding:1.5rem 1.25rem 3rem;"
+                   "background:var(--bg);color:var(--text);font:1rem/1.5 system-ui,sans-serif;"
+                   "font-variant-numeric:tabular-nums}"
+                   "h1{font-size:1.7rem;margin:0 0 1rem;overflow-wrap:anywhere}"
+                   "main>svg{width:100%;height:auto}.wide{overflow-x:auto}"
+                   "table{border-collapse:collapse;width:100%}"
+                   "th,td{padding:.4rem .6rem;text-align:right;border-bottom:1px solid var(--line);"
+                   "white-space:nowrap}th:first-child{text-align:left}"
+                   "thead th,p{color:var(--muted);font-weight:normal}</style>\n</head>\n<body>\n"
+                   "<main>\n<h1>");
+    svg_text(b, subject);
+    bn_buf_puts(b, "</h1>\n");
+}
+
+void page_end(struct bn_buf *b) { bn_buf_puts(b, "</main>\n</body>\n</html>\n"); }
 
 void svg_end(struct bn_buf *b) { bn_buf_puts(b, "</svg>\n"); }
 

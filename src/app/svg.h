@@ -38,6 +38,11 @@ void svg_mark(const struct svg_panel *p, double x, const char *text);
 /* The smallest of 1, 2, 2.5, 5 times a power of ten that is not below v. */
 double svg_round_up(double v);
 
+/* A page around drawings and tables, light and dark; command: what has made it. */
+extern const char page_colours[]; /* CSS: the colours of all reports, as variables */
+void page_begin(struct bn_buf *b, const char *command, const char *subject);
+void page_end(struct bn_buf *b);
+
 /* A drawing as wide as its place in the page: x and widths are shares of it, y and heights pixels,
  * so that text keeps its size. what: said where the drawing cannot be seen. Ends with svg_end. */
 void svg_fluid_begin(struct bn_buf *b, int height, const char *what);

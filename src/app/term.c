@@ -176,32 +176,27 @@ int term_fail(const bitnet_error *err)
     return EXIT_FAILED;
 }
 
-static void say_list(const char *hint, const char *fmt, va_list ap)
-{
-    char text[SENTENCE_MAX_BYTES / 2];
-    vsnprintf(text, sizeof text, fmt, ap);
-    say("", text, hint);
-}
-
 int term_fail_text(const char *fmt, ...)
 {
+    char text[SENTENCE_MAX_BYTES / 2];
     va_list ap;
     va_start(ap, fmt);
-    say_list("", fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    say("", text, "");
     return EXIT_FAILED;
 }
 
 int term_usage(const char *command, const char *fmt, ...)
 {
-    char hint[96];
-    size_t n = strlen(fmt);
-    snprintf(hint, sizeof hint, "%s 'bitnet %s%s--help'", n && fmt[n - 1] == '?' ? " Try" : "; try",
-             command, *command ? " " : "");
+    char text[SENTENCE_MAX_BYTES / 2], hint[96];
     va_list ap;
     va_start(ap, fmt);
-    say_list(hint, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    snprintf(hint, sizeof hint, "%s 'bitnet %s%s--help'",
+             bn_ends_with(text, "?") ? " Try" : "; try", command, *command ? " " : "");
+    say("", text, hint);
     return EXIT_USAGE;
 }
 

@@ -126,3 +126,16 @@ bitnet_status textio_chat_template(char **owned, const char **out, const char *t
     bn_buf_free(&known);
     return s;
 }
+
+bitnet_status textio_join(char **out, size_t *n, char **words, size_t n_words, bitnet_error *err)
+{
+    struct bn_buf b;
+    bn_buf_init(&b, SIZE_MAX / 2);
+    for (size_t i = 0; i < n_words; i++) {
+        if (i) bn_buf_putc(&b, ' ');
+        bn_buf_puts(&b, words[i]);
+    }
+    *n = b.len;
+    *out = bn_buf_take(&b);
+    return *out ? BITNET_OK : bn_fail_nomem(err, *n, "words");
+}

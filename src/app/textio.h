@@ -11,6 +11,9 @@
 /* path "-": standard input. 0-terminated, the 0 is not counted. */
 bitnet_status textio_read(char **out, size_t *n, const char *path, bitnet_error *err);
 
+/* Words as one text, a space between them. */
+bitnet_status textio_join(char **out, size_t *n, char **words, size_t n_words, bitnet_error *err);
+
 /* Ids separated by spaces, commas or line ends, also as a JSON array. what: names the text in
  * errors. */
 bitnet_status textio_parse_ids(int32_t **ids, size_t *n, const char *text, size_t len,

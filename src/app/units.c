@@ -3,6 +3,8 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Each unit is a thousand of the one before it; the last is NULL. */
 static const char *show(char out[UNITS_BYTES], double v, const char *const units[])
@@ -43,4 +45,32 @@ const char *units_share(char out[UNITS_BYTES], double share)
 {
     snprintf(out, UNITS_BYTES, "%.1f %%", share * 100);
     return out;
+}
+
+bool units_seconds(int64_t *out, const char *text)
+{
+    static const struct {
+        const char *name;
+        double seconds;
+    } units[] = {{"ms", 0.001}, {"us", 1e-6}, {"ns", 1e-9}, {"h", 3600},
+                 {"m", 60},     {"s", 1},     {"d", 86400}};
+    const char *at = *text == '-' ? text + 1 : text;
+    double sum = 0;
+    bool first = true;
+    do {
+        char *end;
+        size_t k = 0, digits = strspn(at, "0123456789.");
+        double n = strtod(at, &end); /* which takes more than that */
+        if (end != at + digits) return false;
+        while (k < BN_ARRAY_LEN(units) && strncmp(end, units[k].name, strlen(units[k].name)) != 0)
+            k++;
+        bool bare = k == BN_ARRAY_LEN(units);
+        if (end == at || (bare && (*end || !first))) return false;
+        sum += n * (bare ? 1 : units[k].seconds);
+        at = bare ? end : end + strlen(units[k].name);
+        first = false;
+    } while (*at);
+    if (!(sum < 1e12)) return false;
+    *out = *text == '-' && sum > 0 ? -1 : (int64_t)sum;
+    return true;
 }

@@ -15,4 +15,8 @@ const char *units_rate(char out[UNITS_BYTES], double bytes_per_s);
 const char *units_count(char out[UNITS_BYTES], double n);
 const char *units_share(char out[UNITS_BYTES], double share); /* "12.3 %" */
 
+/* "300", "90s", "5m", "1h30m", "1.5h": a time in seconds; one below 0 is any time, and becomes -1. false: it
+ * is none. */
+bool units_seconds(int64_t *out, const char *text);
+
 #endif

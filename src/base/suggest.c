@@ -26,7 +26,8 @@ static size_t edits(const char *a, size_t n_a, const char *b, size_t n_b)
 void bn_suggest_start(struct bn_suggest *s, const char *typed)
 {
     /* a third of the letters may be wrong, but a short word must be nearly right */
-    *s = (struct bn_suggest){.typed = typed, .distance = strlen(typed) / 3 + 1};
+    size_t n = strlen(typed);
+    *s = (struct bn_suggest){.typed = typed, .distance = n < 4 ? 1 : n / 3 + 1};
 }
 
 void bn_suggest_offer(struct bn_suggest *s, const char *name)

@@ -19,7 +19,7 @@ struct embedding {
     size_t n_inputs;
     const bitnet_embed_options *o;
     enum bn_switch normalize;
-    float *out;
+    float *out; /* where the next vector goes */
     size_t n_embd;
     double *sum;   /* [n_embd] of the list in progress */
     float *hidden; /* [n_embd] */
@@ -80,13 +80,15 @@ static size_t make_batch(struct embedding *m)
         const bitnet_embed_input *in = &m->inputs[m->first + k];
         if (k == m->n_open && !open_next(m)) break;
         for (size_t i = from; i < in->n_tokens && n < m->e->max_batch; i++)
-            m->e->batch[n++] = (struct bn_batch_token){
-                .token = in->tokens[i], .pos = (uint32_t)i, .seq = m->seq[k]};
+            m->e->batch[n++] = (struct bn_batch_token){.token = in->tokens[i],
+                                                       .pos = (uint32_t)i,
+                                                       .seq = m->seq[k],
+                                                       .mix = bn_engine_mix(m->e)};
     }
     return n;
 }
 
-/* The first list is complete: the mean, or the last state, and its length. */
+/* A vector is complete: the mean, or one state, and its length. */
 static bitnet_status write_out(struct embedding *m, bitnet_error *err)
 {
     size_t n = m->o->pooling == BITNET_POOL_MEAN ? m->inputs[m->first].n_tokens : 1;
@@ -100,28 +102,27 @@ static bitnet_status write_out(struct embedding *m, bitnet_error *err)
                        "the hidden states of input %zu are not finite: the weights are damaged",
                        m->first);
     if (m->normalize != BN_OFF && squares > 0) unit = sqrt(squares);
-    float *to = m->out + m->first * m->n_embd;
     for (size_t i = 0; i < m->n_embd; i++) {
-        to[i] = (float)(m->sum[i] / unit);
+        m->out[i] = (float)(m->sum[i] / unit);
         m->sum[i] = 0;
     }
+    m->out += m->n_embd;
     return BITNET_OK;
 }
 
 /* The hidden states of a batch go to their lists. */
 static bitnet_status take_batch(struct embedding *m, size_t n, bitnet_error *err)
 {
-    bool mean = m->o->pooling == BITNET_POOL_MEAN;
+    bool mean = m->o->pooling == BITNET_POOL_MEAN, every = m->o->pooling == BITNET_POOL_NONE;
     for (size_t t = 0; t < n; t++) {
         size_t n_tokens = m->inputs[m->first].n_tokens;
         m->seq[0]->n_tokens = (uint32_t)++m->done;
         bool last = m->done == n_tokens;
-        if (!mean && !last) continue;
+        if (!mean && !every && !last) continue;
         bn_forward_hidden(m->e->forward, t, m->hidden);
         for (size_t i = 0; i < m->n_embd; i++) m->sum[i] += (double)m->hidden[i];
-        if (!last) continue;
-        BN_TRY(write_out(m, err));
-        close_first(m);
+        if (last || every) BN_TRY(write_out(m, err));
+        if (last) close_first(m);
     }
     return BITNET_OK;
 }
@@ -141,6 +142,7 @@ static bitnet_status run(struct embedding *m, bitnet_error *err)
                            bn_sched_stats(e->sched)->n_running, bn_engine_eval_pages(e),
                            e->kv.n_pages);
         bn_engine_forward(e, n, NULL);
+        BN_TRY(bn_dist_check(e->m->dist, err));
         BN_TRY(take_batch(m, n, err));
     }
     return BITNET_OK;

@@ -133,6 +133,8 @@ static bitnet_status fill_cache(struct bitnet_engine *e, bool random, bitnet_err
 {
     e->random_kv = random;
     if (!random) return BITNET_OK;
+    if (e->m->dist)
+        return bn_fail(err, BITNET_E_ARG, "random keys are not for models split over ranks");
     if (bn_state_slot_bytes(&e->m->config, NULL))
         return bn_fail(err, BITNET_E_ARG, "random keys are not for models that also have states");
     if (!bn_kv_fill(&e->kv, &e->m->kernels, 1))
@@ -162,7 +164,11 @@ static bitnet_status open_kv(struct bitnet_engine *e, const bitnet_engine_option
     if (!types) return bn_fail_nomem(err, bn_config_layers(c) * sizeof *types, "the KV cache");
     for (uint32_t i = 0; i < bn_config_layers(c); i++)
         if (!bn_config_is_delta(c, i)) types[n++] = choose_kv_types(e, o, i);
-    bitnet_status s = bn_kv_open(&e->kv, c, types, n_pages, &e->backing, err);
+    const struct bn_range heads = bn_parts_heads(e->m);
+    struct bn_config here =
+        *c; /* a rank keeps its own heads; one without any, one that is not used */
+    here.n_head_kv = (uint32_t)bn_max_size(heads.end - heads.begin, 1);
+    bitnet_status s = bn_kv_open(&e->kv, &here, types, n_pages, &e->backing, err);
     free(types);
     return s;
 }
@@ -201,7 +207,7 @@ static bitnet_status open_scratch(struct bitnet_engine *e, bitnet_error *err)
     bool ok = e->seqs && e->taken && e->batch && e->mask &&
               bn_sampler_room_open(&e->sampler_room, (uint32_t)n_vocab);
     for (uint32_t i = 0; ok && i < e->max_seqs; i++)
-        ok = bn_kv_seq_open(&e->seqs[i], &e->kv, e->ctx);
+        if ((ok = bn_kv_seq_open(&e->seqs[i], &e->kv, e->ctx))) e->seqs[i].id = i;
     if (ok && e->m->config.n_mtp && e->draft) {
         e->behind = bn_calloc_now(e->max_batch, sizeof *e->behind);
         ok = e->behind != NULL;
@@ -254,6 +260,9 @@ bitnet_status bn_engine_open(struct bitnet_engine **out, const struct bn_model *
     e->backing = (struct bn_backing){.pages = m->backing.pages, .lock = m->backing.lock};
     e->next_id = 1;
     e->next_deadline_ns = UINT64_MAX;
+#if BN_HAVE_TEXT
+    bn_grammars_open(&e->grammars, m->tokenizer, m->config.n_vocab);
+#endif
     bitnet_status s = open_parts(e, o, err);
     if (s != BITNET_OK) {
         bn_engine_close(e);
@@ -267,11 +276,13 @@ void bn_engine_close(struct bitnet_engine *e)
 {
     if (!e) return;
     bn_engine_free_requests(e);
+    bn_mix_let_go(&e->mix);
+    free(e->mixes);
     for (uint32_t i = 0; e->seqs && i < e->max_seqs; i++) bn_kv_seq_close(&e->seqs[i]);
     for (uint32_t i = 0; e->seq_states && i < e->max_seqs; i++) bn_state_close(&e->seq_states[i]);
     free(e->seq_states);
 #if BN_HAVE_TEXT
-    bn_token_tree_close(e->tree);
+    bn_grammars_close(&e->grammars);
 #endif
     free(e->seqs);
     free(e->taken);
@@ -342,6 +353,7 @@ static void request_info(const struct bitnet_engine *e, bitnet_engine_info *info
     info->n_waiting = e->n_choices - s->n_running;
     info->work.steps = s->steps;
     info->work.preemptions = s->preemptions;
+    info->work.yields = s->yields;
     info->work.recomputed_tokens = s->recomputed;
     info->work.prompt_tokens = e->n_prompt_tokens;
     info->work.generated_tokens = e->n_generated;
@@ -397,8 +409,22 @@ bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_f
 uint32_t bn_engine_ctx(const struct bitnet_engine *e) { return e->ctx; }
 const struct bn_model *bn_engine_model(const struct bitnet_engine *e) { return e->m; }
 
+bitnet_status bn_engine_follow(struct bitnet_engine *e, const struct bn_buf *message,
+                               bitnet_error *err)
+{
+    float *logits;
+    size_t n = 0;
+    if (message->len >= sizeof(uint32_t))
+        n = bn_forward_follow(e->forward, message, e->batch, e->seqs, e->max_seqs, &logits);
+    if (!n)
+        return bn_fail(err, BITNET_E_INTERNAL, "rank 0 has sent a batch that is not understood");
+    bn_forward_run(e->forward, e->batch, n, logits);
+    return bn_dist_check(e->m->dist, err);
+}
+
 bitnet_status bn_engine_watch(struct bitnet_engine *e, bitnet_error *err)
 {
+    BN_TRY(bn_engine_alone(e, "inputs of matrices are counted", err));
     return bn_forward_watch(e->forward, err);
 }
 
@@ -463,11 +489,13 @@ bitnet_status bn_engine_eval(struct bitnet_engine *e, uint32_t seq, const int32_
                 .token = tokens[done + i],
                 .pos = s->n_tokens + (uint32_t)i,
                 .seq = s,
+                .mix = bn_engine_mix(e),
                 .want = logits && (!last_only || done + i + 1 == n) ? all : none};
         float *to = last_only || !logits ? logits : logits + done * n_vocab;
         bool finite = bn_engine_forward(e, some, to);
         s->n_tokens += (uint32_t)some; /* in any case: a state has gone on */
         done += some;
+        BN_TRY(bn_dist_check(e->m->dist, err));
         if (!finite)
             return bn_fail(err, BITNET_E_INTERNAL,
                            "the logits at positions %u to %u are not finite: the weights are "

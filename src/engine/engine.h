@@ -25,6 +25,9 @@ bitnet_status bn_engine_warmup(struct bitnet_engine *e, bitnet_error *err);
 void bn_engine_close(struct bitnet_engine *e);
 void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info);
 bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_ffn_layer *info);
+/* By ranks other than 0 of a model that several compute: a pass that rank 0 has announced. */
+bitnet_status bn_engine_follow(struct bitnet_engine *e, const struct bn_buf *message,
+                               bitnet_error *err);
 uint32_t bn_engine_ctx(const struct bitnet_engine *e);
 const struct bn_model *bn_engine_model(const struct bitnet_engine *e);
 
@@ -38,6 +41,10 @@ bitnet_status bn_engine_eval(struct bitnet_engine *e, uint32_t seq, const int32_
                              bool last_only, float *logits, bitnet_error *err);
 bitnet_status bn_engine_eval_reset(struct bitnet_engine *e, uint32_t seq, bitnet_error *err);
 
+/* As bitnet_engine_set_adapters. (adapters.c) */
+bitnet_status bn_engine_set_adapters(struct bitnet_engine *e, const bitnet_adapter_use *uses,
+                                     size_t n, bitnet_error *err);
+
 /* As bitnet_embed. (embed.c) */
 bitnet_status bn_engine_embed(struct bitnet_engine *e, const bitnet_embed_input *inputs, size_t n,
                               const bitnet_embed_options *o, float *out, bitnet_error *err);
@@ -46,6 +53,17 @@ bitnet_status bn_engine_embed(struct bitnet_engine *e, const bitnet_embed_input 
 bitnet_status bn_engine_score(struct bitnet_engine *e, const bitnet_score_input *inputs, size_t n,
                               const bitnet_score_options *o, bitnet_score_result *out,
                               bitnet_error *err);
+
+/* As bitnet_prefix_save, _load and _forget. (prefix_file.c) */
+bitnet_status bn_engine_save_prefix(struct bitnet_engine *e, const char *path,
+                                    const int32_t *tokens, size_t n, const bitnet_prefix_options *o,
+                                    bitnet_prefix_file *info, bitnet_error *err);
+bitnet_status bn_engine_load_prefix(struct bitnet_engine *e, const char *path, int32_t *tokens,
+                                    size_t *n, const bitnet_prefix_options *o,
+                                    bitnet_prefix_file *info, bitnet_error *err);
+bitnet_status bn_engine_forget_prefix(struct bitnet_engine *e, const int32_t *tokens, size_t n,
+                                      const bitnet_prefix_options *o, size_t *n_forgotten,
+                                      bitnet_error *err);
 
 /* A text from its beginning through part of the stack (model/forward.h); n tokens are one batch. logits:
  * [n][n_vocab], or NULL. Needs a sequence that is free, and leaves it free. (walk.c) */
@@ -61,6 +79,9 @@ bool bn_engine_profile_span(const struct bitnet_engine *e, uint32_t worker, size
                             bitnet_profile_span *out);
 void bn_engine_profile_reset(struct bitnet_engine *e);
 
+/* As bitnet_prepare: by any thread. */
+bitnet_status bn_engine_prepare(struct bitnet_engine *e, const bitnet_request *r,
+                                bitnet_error *err);
 bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                                bitnet_error *err);
 bitnet_status bn_engine_cancel(struct bitnet_engine *e, uint64_t id);

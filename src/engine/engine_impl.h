@@ -5,6 +5,7 @@
 #ifndef BN_ENGINE_ENGINE_IMPL_H
 #define BN_ENGINE_ENGINE_IMPL_H
 
+#include "engine/grammars.h"
 #include "engine/engine.h"
 #include "engine/health.h"
 #include "engine/prefix/prefix.h"
@@ -53,8 +54,8 @@ struct bitnet_engine {
     float *logits;                /* [max_rows, then score_rows][n_vocab] */
     size_t logits_bytes;
     struct bn_sampler_room sampler_room;
-    uint64_t *mask;             /* [n_vocab / 64, rounded up] tokens a grammar allows */
-    struct bn_token_tree *tree; /* made for the first grammar */
+    uint64_t *mask; /* [n_vocab / 64, rounded up] tokens a grammar allows */
+    struct bn_grammars grammars;
 
     struct bn_request *requests; /* that have choices to come, in order of arrival */
     struct bn_request *ended;    /* kept while events borrow their text */
@@ -72,6 +73,8 @@ struct bitnet_engine {
     uint64_t n_prompt_tokens, n_generated, n_drafted, n_accepted;
     uint64_t total_ns, forward_ns, weight_bytes; /* of all steps */
     struct bn_health health;
+    struct bn_mix mix; /* of requests that name no adapters, and of all else that is computed */
+    struct bn_mixes *mixes; /* that have been seen (adapters.c) */
 };
 
 /* A forward pass that is no step of requests, of n tokens of e->batch. False: its logits are not
@@ -83,6 +86,15 @@ static inline size_t bn_score_rows(size_t n_vocab)
 {
     size_t fit = BN_SCORE_BYTES / sizeof(float) / n_vocab;
     return bn_min_size(BN_SCORE_ROWS, bn_max_size(1, fit));
+}
+
+/* For what needs the whole model in one process; `what` happens. */
+static inline bitnet_status bn_engine_alone(const struct bitnet_engine *e, const char *what,
+                                            bitnet_error *err)
+{
+    if (!e->m->dist) return BITNET_OK;
+    return bn_fail(err, BITNET_E_UNSUPPORTED,
+                   "%s only where one process computes the model, not several ranks", what);
 }
 
 /* Pages of the KV cache that sequences of bitnet_eval hold. */
@@ -99,6 +111,18 @@ bitnet_status bn_engine_open_sched(struct bitnet_engine *e, uint64_t step_target
 void bn_engine_remember(struct bitnet_engine *e, struct bn_sequence *seq, bool ended);
 /* It gives up its sequence, if it has one. */
 void bn_engine_give_up(struct bitnet_engine *e, struct bn_sequence *seq);
+
+/* ---- adapters.c ---- */
+
+struct bn_mixes;
+/* The adapters of a request, with their key; the mix does not hold them yet. */
+bitnet_status bn_engine_choose_mix(struct bitnet_engine *e, struct bn_mix *out,
+                                   const bitnet_request *r, bitnet_error *err);
+/* Of tokens that belong to no request; NULL: they have none. */
+static inline const struct bn_mix *bn_engine_mix(const struct bitnet_engine *e)
+{
+    return e->mix.n ? &e->mix : NULL;
+}
 
 /* ---- mtp.c ---- */
 

@@ -25,7 +25,7 @@ bool bn_engine_reserve(struct bitnet_engine *e, struct bn_kv_seq *s, uint32_t n_
 void bn_engine_remember(struct bitnet_engine *e, struct bn_sequence *seq, bool ended)
 {
     if (!seq->kv || !e->prefix || seq->request->no_cache) return;
-    bn_prefix_add(e->prefix, seq->tokens, seq->job.n_done, seq->kv, ended);
+    bn_prefix_add(e->prefix, seq->request->mix.key, seq->tokens, seq->job.n_done, seq->kv, ended);
     bn_engine_finish_saves(e, seq, true);
 }
 
@@ -76,10 +76,11 @@ static bool take_known(struct bitnet_engine *e, struct bn_sequence *seq, uint32_
         bn_kv_share(&e->kv, seq->kv, sibling->kv->pages, n);
     } else if (e->prefix && !seq->request->no_cache) {
         /* looked at first: a request that waits is not to be counted at every step */
-        uint32_t known = bn_prefix_peek(e->prefix, seq->tokens, most + 1) / BN_ATTN_BLOCK;
+        uint64_t key = seq->request->mix.key;
+        uint32_t known = bn_prefix_peek(e->prefix, key, seq->tokens, most + 1) / BN_ATTN_BLOCK;
         if (bn_kv_pages_for(n_tokens) > known + e->kv.n_free + bn_prefix_evictable(e->prefix))
             return false;
-        bn_prefix_match(e->prefix, seq->tokens, most + 1, seq->kv);
+        bn_prefix_match(e->prefix, key, seq->tokens, most + 1, seq->kv);
     }
     return true;
 }
@@ -146,6 +147,13 @@ static void drop(void *user, struct bn_sched_job *j)
     j->n_done = j->n_draft = 0;
 }
 
+/* Also what stands in a page that is not full is kept: it goes on as soon as its turn comes. */
+static void park(void *user, struct bn_sched_job *j)
+{
+    bn_engine_remember(user, bn_sequence_of(j), true);
+    drop(user, j);
+}
+
 bitnet_status bn_engine_open_sched(struct bitnet_engine *e, uint64_t step_target_ns,
                                    bitnet_error *err)
 {
@@ -157,6 +165,7 @@ bitnet_status bn_engine_open_sched(struct bitnet_engine *e, uint64_t step_target
         .step_most_ns = STEP_MOST_NS,
         .prompt_assumed_ns =
             (uint64_t)((double)e->m->n_params / (ASSUMED_MACS_NS * bn_pool_threads(e->pool)))};
-    const struct bn_sched_host host = {.user = e, .start = start, .grow = grow, .drop = drop};
+    const struct bn_sched_host host = {
+        .user = e, .start = start, .grow = grow, .drop = drop, .park = park};
     return bn_sched_open(&e->sched, &limits, &host, err);
 }

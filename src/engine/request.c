@@ -27,20 +27,10 @@ static bitnet_status check_constraint(const bitnet_request *r, const struct bn_t
 }
 
 #if BN_HAVE_TEXT
-static bitnet_status open_grammar(struct bn_grammar **out, const bitnet_request *r,
-                                  const struct bn_request_place *p, bitnet_error *err)
-{
-    if (!r->grammar && !r->json_schema && !r->json_object) return BITNET_OK;
-    if (!*p->tree) BN_TRY(bn_token_tree_open(p->tree, p->tokenizer, p->n_vocab, err));
-    if (r->grammar) return bn_grammar_from_gbnf(out, *p->tree, r->grammar, strlen(r->grammar), err);
-    return bn_grammar_from_schema(out, *p->tree, r->json_schema,
-                                  r->json_schema ? strlen(r->json_schema) : 0, err);
-}
-
 static bitnet_status open_matcher(struct bn_sequence *seq, bitnet_error *err)
 {
     const struct bn_request *q = seq->request;
-    BN_TRY(bn_matcher_open(&seq->matcher, q->grammar, err));
+    BN_TRY(bn_matcher_open(&seq->matcher, bn_kept_grammar(q->grammar), err));
     uint32_t cost = bn_matcher_cost(seq->matcher), room = q->limit - q->n_prompt;
     if (cost <= room || cost == BN_NO_COST) return BITNET_OK;
     return bn_fail(err, BITNET_E_LIMIT,
@@ -55,12 +45,64 @@ static bitnet_status open_text(struct bn_sequence *seq, const bitnet_request *r,
     if (q->grammar) BN_TRY(open_matcher(seq, err));
     if (!p->tokenizer) return BITNET_OK;
     BN_TRY(bn_detok_open(&seq->detok, p->tokenizer, r->show_special != 0, r->stop, r->n_stop, err));
+    if (q->show_stop) bn_detok_show_stop(seq->detok);
     /* what a step's tokens show, and what comes out at the end */
     size_t room = (p->draft + 2) * bn_detok_room(seq->detok);
     seq->text = bn_calloc_now(room, 1);
     return seq->text ? BITNET_OK : bn_fail_nomem(err, room, "the text of a step");
 }
 #endif
+
+/* ------------------------------------------------------------------ the end of the text */
+
+static bitnet_status copy_stop_tokens(struct bn_request *q, const bitnet_request *r,
+                                      const struct bn_request_place *p, bitnet_error *err)
+{
+    if (r->n_stop_tokens > BN_MAX_STOP_TOKENS)
+        return bn_fail(err, BITNET_E_LIMIT, "%zu stop tokens; at most %d are possible",
+                       r->n_stop_tokens, BN_MAX_STOP_TOKENS);
+    for (size_t i = 0; i < r->n_stop_tokens; i++) {
+        if (r->stop_tokens[i] < 0 || (uint32_t)r->stop_tokens[i] >= p->n_vocab)
+            return bn_fail(err, BITNET_E_ARG, "stop token %d is none of the %u of the vocabulary",
+                           r->stop_tokens[i], p->n_vocab);
+        q->stop_tokens[q->n_stop_tokens++] = r->stop_tokens[i];
+    }
+    q->show_stop = r->show_stop != 0;
+    q->min_new = r->min_new_tokens;
+    if (!q->min_new) return BITNET_OK;
+    memcpy(q->ends, q->stop_tokens, sizeof q->stop_tokens);
+    q->n_ends = q->n_stop_tokens;
+#if BN_HAVE_TEXT
+    for (uint32_t id = 0; p->tokenizer && !r->ignore_end && id < p->n_vocab; id++) {
+        if (!bn_token_is_end(p->tokenizer, (int32_t)id)) continue;
+        if (q->n_ends == BN_MAX_END_TOKENS)
+            return bn_fail(err, BITNET_E_LIMIT, "more than %d tokens end a text",
+                           BN_MAX_END_TOKENS);
+        q->ends[q->n_ends++] = (int32_t)id;
+    }
+#endif
+    return BITNET_OK;
+}
+
+static bool is_stop_token(const struct bn_request *q, int32_t token)
+{
+    for (uint32_t i = 0; i < q->n_stop_tokens; i++)
+        if (q->stop_tokens[i] == token) return true;
+    return false;
+}
+
+/* All but those that would end the text too early. */
+static bool mask_ends(const struct bn_sequence *seq, uint64_t *mask)
+{
+    const struct bn_request *q = seq->request;
+    size_t n = bn_div_up(seq->n_vocab, 64);
+    memset(mask, 0xff, n * sizeof *mask);
+    for (uint32_t i = 0; i < q->n_ends; i++)
+        mask[q->ends[i] / 64] &= ~(UINT64_C(1) << (q->ends[i] % 64));
+    for (size_t i = 0; i < n; i++)
+        if (mask[i]) return true;
+    return false;
+}
 
 /* ------------------------------------------------------------------ life */
 
@@ -79,6 +121,9 @@ static bitnet_status open_sequence(struct bn_sequence *seq, const bitnet_request
     const struct bn_request *q = seq->request;
     bitnet_sampling sampling = r->sampling;
     sampling.seed += seq->choice;
+    seq->job.who = r->user;
+    seq->job.weight = r->user_weight;
+    seq->job.priority = r->priority;
     seq->tokens = bn_calloc_now(q->limit, sizeof *seq->tokens);
     if (q->n_top) seq->top = bn_calloc_now((size_t)(p->draft + 1) * q->n_top, sizeof *seq->top);
     if (!seq->tokens || (q->n_top && !seq->top))
@@ -125,14 +170,18 @@ bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
     q->prompt_only = r->prompt_only != 0;
     q->no_cache = prefix == BN_OFF;
     q->tokenizer = p->tokenizer;
+    q->grammars = p->grammars;
+    q->mix = *p->mix;
+    bn_mix_hold(&q->mix);
     q->deadline_ns = UINT64_MAX;
-    bitnet_status s = BITNET_OK;
+    bitnet_status s = copy_stop_tokens(q, r, p, err);
 #if BN_HAVE_TEXT
-    s = open_grammar(&q->grammar, r, p, err);
+    if (s == BITNET_OK) s = bn_grammars_take(p->grammars, r, &q->grammar, err);
 #endif
     for (uint32_t i = 0; s == BITNET_OK && i < n_choices; i++) {
         q->choices[i].request = q;
         q->choices[i].choice = i;
+        q->choices[i].n_vocab = p->n_vocab;
         s = open_sequence(&q->choices[i], r, p, err);
     }
     if (s != BITNET_OK) {
@@ -161,9 +210,24 @@ void bn_request_free(struct bn_request *r)
         free(seq->tokens);
     }
 #if BN_HAVE_TEXT
-    bn_grammar_close(r->grammar);
+    bn_grammars_give(r->grammars, r->grammar);
 #endif
+    bn_mix_let_go(&r->mix);
     free(r);
+}
+
+bitnet_status bn_request_prepare(const bitnet_request *r, struct bn_grammars *g,
+                                 const struct bn_tokenizer *t, bitnet_error *err)
+{
+    BN_TRY(check_constraint(r, t, err));
+#if BN_HAVE_TEXT
+    struct bn_kept_grammar *k;
+    BN_TRY(bn_grammars_take(g, r, &k, err));
+    bn_grammars_give(g, k);
+#else
+    (void)g;
+#endif
+    return BITNET_OK;
 }
 
 /* ------------------------------------------------------------------ a sequence grows */
@@ -188,6 +252,7 @@ static void keep_text(struct bn_sequence *seq, const char **text, size_t n)
 bool bn_sequence_mask(struct bn_sequence *seq, uint64_t *mask)
 {
     int32_t only;
+    if (!seq->matcher) return mask_ends(seq, mask);
     return bn_matcher_mask(seq->matcher, mask, &only) > 0;
 }
 
@@ -202,7 +267,9 @@ static bitnet_finish push_text(struct bn_sequence *seq, int32_t token, const cha
 {
     const struct bn_request *r = seq->request;
     if (!r->tokenizer) return BITNET_FINISH_NONE;
-    if (!r->ignore_end && bn_token_is_end(r->tokenizer, token)) return BITNET_FINISH_END;
+    const struct bn_tokenizer *t = r->tokenizer;
+    if (!r->ignore_end && (bn_token_is_end(t, token) || bn_token_is_start(t, token)))
+        return BITNET_FINISH_END;
     bool stopped = bn_detok_push(seq->detok, token, text, n);
     keep_text(seq, text, *n);
     if (stopped) return BITNET_FINISH_STOP;
@@ -220,13 +287,16 @@ void bn_sequence_flush(struct bn_sequence *seq, const char **text, size_t *n)
     keep_text(seq, text, *n);
 }
 
+const char *bn_sequence_stop(const struct bn_sequence *seq)
+{
+    return seq->detok ? bn_detok_stop(seq->detok) : NULL;
+}
+
 #else
 
 bool bn_sequence_mask(struct bn_sequence *seq, uint64_t *mask)
 {
-    (void)seq;
-    (void)mask;
-    return false; /* there are no grammars */
+    return mask_ends(seq, mask); /* there are no grammars */
 }
 
 bool bn_sequence_must_close(struct bn_sequence *seq, int32_t token, uint64_t *mask)
@@ -253,6 +323,12 @@ void bn_sequence_flush(struct bn_sequence *seq, const char **text, size_t *n)
     (void)n;
 }
 
+const char *bn_sequence_stop(const struct bn_sequence *seq)
+{
+    (void)seq;
+    return NULL;
+}
+
 #endif
 
 bitnet_finish bn_sequence_push(struct bn_sequence *seq, int32_t token, const char **text, size_t *n)
@@ -262,7 +338,10 @@ bitnet_finish bn_sequence_push(struct bn_sequence *seq, int32_t token, const cha
     bn_sampler_push(seq->sampler, token);
     bn_repetition_push(&seq->repetition, seq->tokens + seq->request->n_prompt,
                        seq->job.n_tokens - seq->request->n_prompt);
-    bitnet_finish why = push_text(seq, token, text, n);
+    bool stop = is_stop_token(seq->request, token);
+    bool hidden = stop && !seq->request->show_stop;
+    bitnet_finish why = hidden ? BITNET_FINISH_STOP : push_text(seq, token, text, n);
+    if (why == BITNET_FINISH_NONE && stop) why = BITNET_FINISH_STOP;
     if (why == BITNET_FINISH_NONE && seq->job.n_tokens >= seq->request->limit)
         why = BITNET_FINISH_LENGTH;
     return why;

@@ -9,10 +9,15 @@
 #include "engine/sampler/sampler.h"
 #include "engine/sched.h"
 #include "engine/prefix/snapshots.h"
+#include "model/adapter/adapter.h"
 #include "model/attention/kv.h"
-#include "text/grammar/grammar.h"
+#include "engine/grammars.h"
 
-enum { BN_MAX_CHOICES = 128 }; /* of one prompt */
+enum {
+    BN_MAX_CHOICES = 128, /* of one prompt */
+    BN_MAX_STOP_TOKENS = 64,
+    BN_MAX_END_TOKENS = 128
+};
 
 enum bn_sequence_state {
     BN_SEQUENCE_HELD,   /* until the first choice has read the prompt */
@@ -24,7 +29,7 @@ enum bn_sequence_state {
 struct bn_sequence {
     struct bn_sched_job job;
     struct bn_request *request;
-    uint32_t choice;
+    uint32_t choice, n_vocab;
     enum bn_sequence_state state;
     int32_t *tokens;      /* prompt, generated tokens, and drafts behind them: [limit] */
     struct bn_kv_seq *kv; /* its place in the cache; NULL: it does not run */
@@ -60,28 +65,39 @@ struct bn_request {
     uint32_t n_top;
     uint32_t n_scored; /* tokens of the prompt whose logits were looked at */
     uint32_t n_top_scored;
-    bool logprobs, ignore_end, no_cache, prompt_only, cancelled;
+    bool logprobs, ignore_end, no_cache, prompt_only, show_stop, cancelled;
+    int32_t stop_tokens[BN_MAX_STOP_TOKENS];
+    uint32_t n_stop_tokens;
+    uint32_t min_new;                /* tokens before one of these may be drawn: */
+    int32_t ends[BN_MAX_END_TOKENS]; /* stop tokens, and those that end a text */
+    uint32_t n_ends;
     uint64_t deadline_ns;            /* UINT64_MAX: none */
     uint64_t submitted_ns, queue_ns; /* queue_ns: until its first choice began; 0: it has not */
     const struct bn_tokenizer *tokenizer;
-    struct bn_grammar *grammar;
-    struct bn_sequence choices[]; /* [n_choices] */
+    struct bn_grammars *grammars;
+    struct bn_kept_grammar *grammar; /* theirs; NULL: no constraint */
+    struct bn_mix mix;               /* holds its adapters */
+    struct bn_sequence choices[];    /* [n_choices] */
 };
 
 /* What a request needs of the engine. */
 struct bn_request_place {
     const struct bn_tokenizer *tokenizer; /* NULL: none */
-    struct bn_token_tree **tree;          /* made here when it is first needed */
+    struct bn_grammars *grammars;         /* constraints that are compiled already */
     uint32_t n_vocab;
-    uint32_t limit;      /* tokens of a choice, its prompt included */
-    uint32_t draft;      /* drafts of a step; 0: none */
-    uint32_t score_rows; /* tokens of a prompt that are scored in a step */
+    uint32_t limit;           /* tokens of a choice, its prompt included */
+    uint32_t draft;           /* drafts of a step; 0: none */
+    uint32_t score_rows;      /* tokens of a prompt that are scored in a step */
+    const struct bn_mix *mix; /* its adapters */
 };
 
 /* Copies what it needs. */
 bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
                               const struct bn_request_place *p, bitnet_error *err);
 void bn_request_free(struct bn_request *r);
+/* Compiles the constraint, which is kept for bn_request_make; by any thread. */
+bitnet_status bn_request_prepare(const bitnet_request *r, struct bn_grammars *g,
+                                 const struct bn_tokenizer *t, bitnet_error *err);
 
 static inline struct bn_sequence *bn_sequence_of(struct bn_sched_job *j)
 {
@@ -95,7 +111,12 @@ static inline bool bn_sequence_scores(const struct bn_sequence *seq, uint32_t po
 {
     return seq->job.scored && pos >= seq->request->n_scored && pos + 1 < seq->request->n_prompt;
 }
-/* The tokens that may come next, as bn_matcher_mask; false: there are none. Only with a matcher. */
+/* Does something say which tokens may come next? */
+static inline bool bn_sequence_is_masked(const struct bn_sequence *seq)
+{
+    return seq->matcher || seq->job.n_tokens - seq->request->n_prompt < seq->request->min_new;
+}
+/* The tokens that may come next; false: there are none. Only of one that is masked. */
 bool bn_sequence_mask(struct bn_sequence *seq, uint64_t *mask);
 /* Whether the constraint could not be brought to its end after this token, in the tokens that are left.
  * Then the mask becomes those that lead there. Only with a matcher. */
@@ -104,6 +125,8 @@ bool bn_sequence_must_close(struct bn_sequence *seq, int32_t token, uint64_t *ma
  * Returns why the sequence is over, BITNET_FINISH_NONE if it is not. */
 bitnet_finish bn_sequence_push(struct bn_sequence *seq, int32_t token, const char **text,
                                size_t *n);
+/* The stop string that has ended it; NULL: none has. Lives as long as the request. */
+const char *bn_sequence_stop(const struct bn_sequence *seq);
 /* The end: text still held back. */
 void bn_sequence_flush(struct bn_sequence *seq, const char **text, size_t *n);
 

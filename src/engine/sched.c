@@ -62,6 +62,7 @@ struct bn_sched {
     struct bn_sched_limits limits;
     struct bn_sched_host host;
     struct list running, waiting;
+    struct bn_users users;
     uint64_t n_arrived;
     uint32_t n_decodes, n_prompts;       /* of the plan: jobs with one token to do, with more */
     uint32_t n_scored;                   /* of these prompts */
@@ -102,6 +103,7 @@ static void enter(struct bn_sched *s, struct bn_sched_job *j, bool running)
     *(j->prev ? &j->prev->next : &l->first) = j;
     *(j->next ? &j->next->prev : &l->last) = j;
     ++*count_of(s, j);
+    bn_users_count(&s->users, j->user, !running, running);
 }
 
 static void leave(struct bn_sched *s, struct bn_sched_job *j)
@@ -110,6 +112,7 @@ static void leave(struct bn_sched *s, struct bn_sched_job *j)
     *(j->prev ? &j->prev->next : &l->first) = j->next;
     *(j->next ? &j->next->prev : &l->last) = j->prev;
     --*count_of(s, j);
+    bn_users_count(&s->users, j->user, -!j->running, -j->running);
 }
 
 /* ------------------------------------------------------------------ life */
@@ -126,6 +129,7 @@ bitnet_status bn_sched_open(struct bn_sched **out, const struct bn_sched_limits 
                        limits->max_batch_tokens, limits->max_seqs);
     struct bn_sched *s = bn_calloc(1, sizeof *s);
     if (!s) return bn_fail_nomem(err, sizeof *s, "the scheduler");
+    s->users.common.weight = 1;
     s->limits = *limits;
     s->cost.prompt_ns = (double)limits->prompt_assumed_ns;
     s->host = *host;
@@ -133,13 +137,23 @@ bitnet_status bn_sched_open(struct bn_sched **out, const struct bn_sched_limits 
     return BITNET_OK;
 }
 
-void bn_sched_close(struct bn_sched *s) { free(s); }
+void bn_sched_close(struct bn_sched *s)
+{
+    if (s) bn_users_close(&s->users);
+    free(s);
+}
+
+static void come(struct bn_sched *s, struct bn_sched_job *j)
+{
+    j->user = bn_users_find(&s->users, j->who, j->weight);
+    j->n_lost = j->n_charged = 0;
+    enter(s, j, false);
+}
 
 void bn_sched_add(struct bn_sched *s, struct bn_sched_job *j)
 {
     j->ticket = ++s->n_arrived * BN_SCHED_TICKETS;
-    j->n_lost = 0;
-    enter(s, j, false);
+    come(s, j);
 }
 
 /* The ticket of the youngest in this list that came with the same arrival, or the one given. */
@@ -153,8 +167,7 @@ static uint64_t last_of_arrival(const struct list *l, uint64_t ticket)
 void bn_sched_add_after(struct bn_sched *s, struct bn_sched_job *j, const struct bn_sched_job *old)
 {
     j->ticket = last_of_arrival(&s->waiting, last_of_arrival(&s->running, old->ticket)) + 1;
-    j->n_lost = 0;
-    enter(s, j, false);
+    come(s, j);
 }
 
 void bn_sched_remove(struct bn_sched *s, struct bn_sched_job *j)
@@ -166,34 +179,114 @@ void bn_sched_remove(struct bn_sched *s, struct bn_sched_job *j)
 
 /* ---------------------------------------------------------------- memory */
 
-static void preempt(struct bn_sched *s, struct bn_sched_job *j)
+static void stop(struct bn_sched *s, struct bn_sched_job *j,
+                 void (*let_go)(void *user, struct bn_sched_job *j))
 {
     j->n_lost = j->n_done;
-    s->host.drop(s->host.user, j);
+    let_go(s->host.user, j);
     leave(s, j);
     enter(s, j, false);
+}
+
+static void preempt(struct bn_sched *s, struct bn_sched_job *j)
+{
+    stop(s, j, s->host.drop);
     s->stats.preemptions++;
 }
 
-/* Room for all that run, at the cost of the youngest; true: it cost nobody. */
+/* Who of the two should go first: the one that is worth less, of the user that had more, the younger. */
+static struct bn_sched_job *lesser(struct bn_sched_job *a, struct bn_sched_job *b)
+{
+    if (!a || !b) return a ? a : b;
+    if (a->priority != b->priority) return a->priority > b->priority ? a : b;
+    if (a->user->clock != b->user->clock) return a->user->clock > b->user->clock ? a : b;
+    return a->ticket > b->ticket ? a : b;
+}
+
+static struct bn_sched_job *least_running(const struct bn_sched *s)
+{
+    struct bn_sched_job *least = s->running.first;
+    for (struct bn_sched_job *j = least; j; j = j->next) least = lesser(least, j);
+    return least;
+}
+
+/* Room for all that run, at the cost of the least; true: it cost nobody. */
 static bool grow_running(struct bn_sched *s)
 {
     uint64_t before = s->stats.preemptions;
-    for (struct bn_sched_job *j = s->running.first; j; j = j->running ? j->next : NULL)
-        while (j->running && !s->host.grow(s->host.user, j, j->n_tokens))
-            preempt(s, s->running.last);
+    for (struct bn_sched_job *j = s->running.first; j;) {
+        struct bn_sched_job *next = j->next, *least = NULL;
+        if (!s->host.grow(s->host.user, j, j->n_tokens)) preempt(s, least = least_running(s));
+        if (!least) j = j->next;
+        else if (least == j) j = next;
+    }
     return s->stats.preemptions == before;
+}
+
+/* -------------------------------------------------------------- who is next */
+
+/* The oldest of the user that had least, of the best priority. Of one user alone: the oldest. */
+static struct bn_sched_job *next_waiting(const struct bn_sched *s)
+{
+    struct bn_sched_job *best = s->waiting.first;
+    for (struct bn_sched_job *j = best ? best->next : NULL; j; j = j->next)
+        if (lesser(best, j) == best) best = j;
+    return best;
+}
+
+/* Who gives way so that this one can begin; NULL: nobody has to. cost: tokens that the other might have
+ * to read again, which it does not if only its place is taken. */
+static struct bn_sched_job *who_yields(const struct bn_sched *s, const struct bn_sched_job *j,
+                                       bool memory_is_short)
+{
+    struct bn_sched_job *least = NULL;
+    for (struct bn_sched_job *r = s->running.first; r; r = r->next) {
+        uint32_t cost = memory_is_short ? r->n_done : 0;
+        bool worth_less = r->priority > j->priority;
+        bool had_more = r->priority == j->priority && bn_user_may_take(j->user, r->user, cost);
+        if (worth_less || had_more) least = lesser(least, r);
+    }
+    return least;
+}
+
+static void yield(struct bn_sched *s, struct bn_sched_job *j, bool memory_is_short)
+{
+    stop(s, j, s->host.park && !memory_is_short ? s->host.park : s->host.drop);
+    s->stats.yields++;
+}
+
+static bool begin(struct bn_sched *s, struct bn_sched_job *j)
+{
+    if (!s->host.start(s->host.user, j, j->n_tokens + 1)) return false;
+    if (j->n_lost > j->n_done) s->stats.recomputed += j->n_lost - j->n_done;
+    if (j->n_charged < j->n_done) j->n_charged = j->n_done;
+    leave(s, j);
+    enter(s, j, true);
+    return true;
 }
 
 /* The one that cannot begin holds up those behind it: else small ones could keep it out for ever. */
 static void admit(struct bn_sched *s)
 {
     struct bn_sched_job *j;
-    while ((j = s->waiting.first) && s->stats.n_running < s->limits.max_seqs) {
-        if (!s->host.start(s->host.user, j, j->n_tokens + 1)) return;
-        if (j->n_lost > j->n_done) s->stats.recomputed += j->n_lost - j->n_done;
-        leave(s, j);
-        enter(s, j, true);
+    while ((j = next_waiting(s))) {
+        bool full = s->stats.n_running == s->limits.max_seqs;
+        if (!full && begin(s, j)) continue;
+        if (s->users.n_active > 1) bn_users_share(&s->users, s->limits.max_seqs);
+        struct bn_sched_job *other = who_yields(s, j, !full);
+        if (!other) return;
+        yield(s, other, !full);
+    }
+}
+
+/* What a user had is what was computed for it, once; what it lost by giving way is not its own. */
+static void charge(struct bn_sched *s)
+{
+    for (struct bn_sched_job *j = s->running.first; j; j = j->next) {
+        uint32_t now = j->n_done + j->take;
+        if (now <= j->n_charged) continue;
+        bn_user_charge(j->user, now - j->n_charged);
+        j->n_charged = now;
     }
 }
 
@@ -294,6 +387,7 @@ uint32_t bn_sched_plan(struct bn_sched *s)
     uint32_t decodes = s->n_decodes + drafts;
     uint32_t prompts = min_u32(s->prompts_want, max_u32(least, prompt_room(s, decodes)));
     deal_prompts(s, prompts);
+    charge(s);
     if (is_timed(s) && prompts < s->prompts_want) s->last_cut = prompts;
     s->done_decodes = decodes;
     s->done_prompts = prompts;

@@ -6,19 +6,25 @@
 #define BN_ENGINE_SCHED_H
 
 #include "base/status.h"
+#include "engine/users.h"
 
 /* What it sees of a request; a member of the owner's own struct. The owner sets n_tokens, n_draft,
- * n_done and scored, and reads the rest. */
+ * n_done, scored, priority and, before it is added, who and weight; it reads the rest. */
 struct bn_sched_job {
     struct bn_sched_job *next, *prev; /* in one of the lists, in order of arrival */
     uint32_t n_tokens;                /* known: prompt and generated tokens so far */
     uint32_t n_done;                  /* of them in the cache */
     uint32_t n_draft;                 /* drafts behind n_tokens that would like to be checked */
     bool scored;                      /* every token of the prompt wants a row of logits */
-    uint32_t take;                    /* of the plan: tokens of this step, from n_done on */
-    uint32_t take_draft;              /* drafts behind them */
-    uint32_t n_lost;                  /* in the cache when it was preempted last */
-    uint64_t ticket;                  /* the older has the smaller; kept through preemption */
+    int32_t priority;                 /* the smaller comes first, whoever it belongs to */
+    uint32_t weight;                  /* of its user; 0: 1 */
+    uint64_t who;                     /* whose it is; 0: nobody's in particular */
+    struct bn_user *user;
+    uint32_t n_charged;  /* tokens that its user was charged for, or found in the cache */
+    uint32_t take;       /* of the plan: tokens of this step, from n_done on */
+    uint32_t take_draft; /* drafts behind them */
+    uint32_t n_lost;     /* in the cache when it was preempted last */
+    uint64_t ticket;     /* the older has the smaller; kept through preemption */
     bool running;
 };
 
@@ -32,6 +38,9 @@ struct bn_sched_host {
     bool (*grow)(void *user, struct bn_sched_job *j, uint32_t n_tokens);
     /* Gives all room back and sets n_done to 0. */
     void (*drop)(void *user, struct bn_sched_job *j);
+    /* The same of one that gives way to another user while memory is not short: what it has is worth
+     * keeping until the room is needed. NULL: drop. */
+    void (*park)(void *user, struct bn_sched_job *j);
 };
 
 struct bn_sched_limits {
@@ -69,6 +78,7 @@ struct bn_sched_job *bn_sched_waiting(const struct bn_sched *s);
 struct bn_sched_stats {
     uint32_t n_running, n_waiting;
     uint64_t steps, preemptions, tokens_decode, tokens_prompt, tokens_draft;
+    uint64_t yields;     /* jobs that gave way to another user, or to a better priority */
     uint64_t recomputed; /* tokens read once more after a preemption */
 };
 const struct bn_sched_stats *bn_sched_stats(const struct bn_sched *s);

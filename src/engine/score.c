@@ -239,6 +239,7 @@ static uint32_t add_tokens(struct scoring *s, struct twig *t, size_t n, size_t *
             (struct bn_batch_token){.token = tokens[pos],
                                     .pos = pos,
                                     .seq = t->kv,
+                                    .mix = bn_engine_mix(s->e),
                                     .want = {.kind = row ? BN_WANT_ALL : BN_WANT_NONE}};
     }
     t->batch_n = i;
@@ -369,7 +370,9 @@ static bitnet_status run(struct scoring *s, bitnet_error *err)
                            "tokens, %u of them free",
                            (s->spare_pages - 1) * BN_ATTN_BLOCK, e->kv.n_pages, BN_ATTN_BLOCK,
                            e->kv.n_free);
-        if (!bn_engine_forward(e, n, s->logits))
+        bool finite = bn_engine_forward(e, n, s->logits);
+        BN_TRY(bn_dist_check(e->m->dist, err));
+        if (!finite)
             return bn_fail(err, BITNET_E_INTERNAL,
                            "the logits are not finite: the weights are damaged");
         s->n_computed += n;

@@ -39,7 +39,8 @@ static struct bn_want want(const struct bn_sequence *seq, uint32_t position)
 {
     const struct bn_request *q = seq->request;
     if (q->prompt_only) return (struct bn_want){.kind = BN_WANT_NONE};
-    return bn_sampler_want(seq->sampler, position, q->logprobs || seq->matcher);
+    bool masked = seq->matcher || position < q->n_prompt + q->min_new;
+    return bn_sampler_want(seq->sampler, position, q->logprobs || masked);
 }
 
 /* Tokens of the plan, oldest sequence first. */
@@ -56,8 +57,11 @@ static void make_batch(struct bitnet_engine *e)
         for (uint32_t i = 0; i < j->take + j->take_draft; i++) {
             uint32_t pos = j->n_done + i;
             struct bn_batch_token *b = &e->batch[n++];
-            *b = (struct bn_batch_token){
-                .token = seq->tokens[pos], .pos = pos, .seq = seq->kv, .draft = i >= j->take};
+            *b = (struct bn_batch_token){.token = seq->tokens[pos],
+                                         .pos = pos,
+                                         .seq = seq->kv,
+                                         .draft = i >= j->take,
+                                         .mix = seq->request->mix.n ? &seq->request->mix : NULL};
             if (pos + 1 >= j->n_tokens) b->want = want(seq, pos + 1);
             else if (bn_sequence_scores(seq, pos)) b->want.kind = BN_WANT_ALL;
             n_rows += b->want.kind != BN_WANT_NONE;
@@ -107,12 +111,12 @@ static const char *draw(struct bitnet_engine *e, struct bn_sequence *seq, uint32
     bn_prof_mark(e->prof, 0, BN_OP_CHECK);
     if (!bn_health_logits(&e->health, logits, 1, n_vocab, screened)) return damaged;
     bn_prof_mark(e->prof, 0, BN_OP_SAMPLE);
-    const uint64_t *mask = seq->matcher ? e->mask : NULL;
-    if (mask && !bn_sequence_mask(seq, e->mask)) return "the grammar allows no token here";
+    const uint64_t *mask = bn_sequence_is_masked(seq) ? e->mask : NULL;
+    if (mask && !bn_sequence_mask(seq, e->mask)) return "nothing is allowed as the next token";
     uint32_t position = seq->job.n_tokens;
     *token = bn_sampler_draw(seq->sampler, logits, n_vocab, position, mask, &e->sampler_room);
     if (*token < 0) return "the logit bias leaves no token to draw";
-    if (!mask || !bn_sequence_must_close(seq, *token, e->mask)) return NULL;
+    if (!seq->matcher || !bn_sequence_must_close(seq, *token, e->mask)) return NULL;
     int32_t closing =
         bn_sampler_draw(seq->sampler, logits, n_vocab, position, mask, &e->sampler_room);
     if (closing >= 0) *token = closing; /* else the bias is against it */
@@ -246,6 +250,7 @@ static bitnet_status compute_step(struct bitnet_engine *e, bitnet_error *err)
     uint64_t begin_ns = bn_now_ns();
     bn_forward_run(e->forward, e->batch, n_batch, e->logits);
     uint64_t done_ns = bn_now_ns();
+    BN_TRY(bn_dist_check(e->m->dist, err));
     time_step(e, n_batch, done_ns - e->now_ns);
     for (struct bn_sched_job *j = bn_sched_running(e->sched), *next; j; j = next) {
         next = j->next;

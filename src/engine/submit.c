@@ -28,6 +28,9 @@ static bitnet_status check_request(const struct bitnet_engine *e, const bitnet_r
                        e->ctx);
     BN_TRY(bn_engine_check_tokens(e, r->tokens, r->n_tokens, err));
     BN_TRY(bn_sampling_check(&r->sampling, e->m->config.n_vocab, err));
+    if (r->user_weight > BN_USERS_MAX_WEIGHT)
+        return bn_fail(err, BITNET_E_ARG, "a user's weight is at most %d, not %u",
+                       BN_USERS_MAX_WEIGHT, r->user_weight);
     uint32_t waiting = e->n_choices - bn_sched_stats(e->sched)->n_running;
     if (waiting >= BN_MAX_QUEUE)
         return bn_fail(err, BITNET_E_LIMIT, "%u requests are waiting already", waiting);
@@ -68,17 +71,25 @@ static bitnet_status take_score_rows(struct bitnet_engine *e, bitnet_error *err)
     return BITNET_OK;
 }
 
+bitnet_status bn_engine_prepare(struct bitnet_engine *e, const bitnet_request *r, bitnet_error *err)
+{
+    return bn_request_prepare(r, &e->grammars, e->m->tokenizer, err);
+}
+
 bitnet_status bn_engine_submit(struct bitnet_engine *e, const bitnet_request *r, uint64_t *id,
                                bitnet_error *err)
 {
     struct bn_request_place place = {.tokenizer = e->m->tokenizer,
-                                     .tree = &e->tree,
+                                     .grammars = &e->grammars,
                                      .n_vocab = e->m->config.n_vocab,
                                      .draft = e->draft,
                                      .score_rows = e->score_rows};
     struct bn_request *q;
+    struct bn_mix mix;
     BN_TRY(check_request(e, r, err));
     BN_TRY(find_limit(e, r, &place.limit, err));
+    BN_TRY(bn_engine_choose_mix(e, &mix, r, err));
+    place.mix = &mix;
     if (r->prompt_logprobs) BN_TRY(take_score_rows(e, err));
     BN_TRY(bn_request_make(&q, r, &place, err));
     /* the most a step can tell: that all have ended, and of those that ran what was read and every token */
@@ -160,7 +171,8 @@ void bn_engine_end_sequence(struct bitnet_engine *e, struct bn_sequence *seq, bi
     bitnet_event *ev = bn_engine_event(e, seq);
     ev->finish = why;
     ev->error = error;
-    if (why != BITNET_FINISH_STOP) bn_sequence_flush(seq, &ev->text, &ev->text_bytes);
+    bn_sequence_flush(seq, &ev->text, &ev->text_bytes); /* nothing, behind a stop string */
+    if (why == BITNET_FINISH_STOP) ev->stop = bn_sequence_stop(seq);
     if (seq->state == BN_SEQUENCE_QUEUED) bn_sched_remove(e->sched, &seq->job);
     if (why != BITNET_FINISH_ERROR) bn_engine_remember(e, seq, true);
     bn_engine_give_up(e, seq);

@@ -17,6 +17,7 @@ static struct bn_kv_seq *free_seq(const struct bitnet_engine *e)
 bitnet_status bn_engine_walk(struct bitnet_engine *e, const int32_t *tokens, size_t n,
                              const struct bn_walk *part, float *logits, bitnet_error *err)
 {
+    BN_TRY(bn_engine_alone(e, "layers are left out", err));
     struct bn_kv_seq *s = free_seq(e);
     if (!s) return bn_fail(err, BITNET_E_STATE, "no sequence of the engine is free");
     if (n > e->max_batch || n > e->ctx)
@@ -34,6 +35,7 @@ bitnet_status bn_engine_walk(struct bitnet_engine *e, const int32_t *tokens, siz
             (struct bn_batch_token){.token = tokens[i],
                                     .pos = (uint32_t)i,
                                     .seq = s,
+                                    .mix = bn_engine_mix(e),
                                     .want = {.kind = logits ? BN_WANT_ALL : BN_WANT_NONE}};
     bn_prof_begin(e->prof, BN_PHASE_PREFILL, BN_OP_PLAN, 0);
     bn_forward_walk(e->forward, e->batch, n, part, logits);

@@ -99,11 +99,17 @@ static bitnet_status check_plan(const char *plan, const struct bn_config *c, bit
     return status;
 }
 
+static bitnet_status put_data(void *user, const void *p, size_t n, bitnet_error *err)
+{
+    return bn_gguf_data(user, p, n, err);
+}
+
 static bitnet_status write_file(const struct bn_convert_plan *p, const char *path,
                                 const bitnet_convert_options *o, bitnet_error *err)
 {
     struct bn_gguf_writer w = {0};
     struct bn_convert_rows rows = {0};
+    const struct bn_convert_sink to = {put_data, &w};
     struct bn_work work = {o->progress, o->progress_user, 0, p->total_bytes};
     const char *name = o->name && *o->name ? o->name : NULL;
     bitnet_status s = bn_gguf_create(&w, path, o->overwrite != 0, err);
@@ -120,7 +126,7 @@ static bitnet_status write_file(const struct bn_convert_plan *p, const char *pat
     }
     s = bn_convert_rows_open(&rows, p->src, p->largest_cols, p->largest_bytes, err);
     for (size_t i = 0; i < p->n && s == BITNET_OK; i++) {
-        s = bn_convert_write(&p->items[i], &w, &rows, &work, err);
+        s = bn_convert_write(&p->items[i], &to, &rows, &work, err);
         if (p->items[i].from) bn_source_release(p->src, p->items[i].from);
     }
     if (s == BITNET_OK) s = bn_gguf_commit(&w, err);
@@ -135,7 +141,7 @@ bitnet_status bn_convert_to_gguf(const char *in, const char *out, const bitnet_c
 {
     struct bn_source src = {0};
     struct bn_config config;
-    struct bn_convert_plan plan = {.src = &src, .config = &config, .cut = cut};
+    struct bn_convert_plan plan = {.src = &src, .config = &config, .cut = cut, .merge = NULL};
     struct bn_buf note;
     enum bn_i2s_layout layout;
     BN_TRY(bn_choice_parse(&plan.type, o->type, true, err));
@@ -156,10 +162,12 @@ bitnet_status bn_convert_to_gguf(const char *in, const char *out, const bitnet_c
         if (src.tensors[i].packed) s = bn_tensor_fail_packed(&src, &src.tensors[i], err);
     if (s == BITNET_OK) s = bn_config_read(&config, &src, &note, err);
     if (s == BITNET_OK) s = check_plan(o->plan, &config, err);
+    if (s == BITNET_OK) s = bn_merge_open(&plan.merge, &src, &config, o, err);
     if (s == BITNET_OK) s = bn_convert_plan_make(&plan, err);
     if (s == BITNET_OK) s = write_file(&plan, out, o, err);
 fail:
     bn_convert_plan_free(&plan);
+    bn_merge_close(plan.merge);
     bn_source_close(&src);
     bn_buf_free(&note);
     return s;

@@ -5,15 +5,16 @@
 #define BN_FORGE_CONVERT_IMPL_H
 
 #include "forge/forge.h"
+#include "model/adapter/adapter.h"
 #include "model/config/config.h"
 #include "model/files/gguf_write.h"
 #include "model/weights/ternary.h"
 
 /* One tensor of the output. */
 struct bn_convert_item {
-    enum { BN_ITEM_COPY, BN_ITEM_DENSE, BN_ITEM_TRITS, BN_ITEM_ROPE } how;
+    enum { BN_ITEM_COPY, BN_ITEM_DENSE, BN_ITEM_TRITS, BN_ITEM_FLOATS } how;
     char *name;                   /* in the output; in the plan's arena */
-    const struct bn_tensor *from; /* NULL: made from the configuration (ROPE) */
+    const struct bn_tensor *from; /* NULL: made here (FLOATS) */
     enum bn_type type;            /* in the output */
     uint32_t n_dims;
     uint64_t dims[4], rows, cols, bytes;
@@ -24,7 +25,19 @@ struct bn_convert_item {
     float factor;                    /* DENSE: of values; 0: none */
     struct bn_order_cols cols_order; /* of a row, likewise */
     enum { BN_VALUES_KEPT, BN_VALUES_PLUS_ONE, BN_VALUES_MINUS_EXP } values; /* DENSE */
-    const float *factors;                                                    /* ROPE: [cols] */
+    const float *floats;                                                     /* FLOATS: [cols] */
+    const struct bn_convert_merged *merged; /* DENSE: what adapters add; NULL: nothing */
+};
+
+/* The pairs of some adapters beside one matrix of the output. */
+struct bn_convert_merged {
+    size_t n;
+    const uint32_t *row_of; /* [rows] of the pairs, by the output's; NULL: the same */
+    bool table;             /* A has a row for each of the matrix, B one for each rank */
+    struct bn_convert_pair {
+        const struct bn_low_rank *pair;
+        float scale;
+    } pairs[];
 };
 
 /* What prune leaves of a model. */
@@ -41,9 +54,12 @@ struct bn_convert_plan {
     const struct bn_source *src;
     const struct bn_config *config;
     const struct bn_convert_cut *cut; /* NULL: all of it is converted */
-    struct bn_config to; /* the same with GGUF's conventions; those of the input, if it is a GGUF */
+    bool to_hf;                       /* tensors are for a checkpoint; else for a GGUF */
+    bool packs;                       /* to_hf: some are packed, which config.json has to say */
+    struct bn_config to;              /* with the conventions of the output */
     struct bn_choice type, head_type;
     bool allow_scale_rounding;
+    struct bn_merge *merge; /* adapters that go into the weights; NULL: none */
     struct bn_arena arena;
     struct bn_convert_item *items;
     size_t n, room;
@@ -67,7 +83,7 @@ uint32_t bn_convert_layer(const struct bn_convert_plan *p, uint32_t layer);
 bitnet_status bn_convert_to_gguf(const char *in, const char *out, const bitnet_convert_options *o,
                                  const struct bn_convert_cut *cut, bitnet_error *err);
 
-/* ---- prune.c: what becomes of names and metadata ---- */
+/* ---- prune/write.c: what becomes of names and metadata ---- */
 
 /* The layer that a tensor's name says it belongs to, as bn_config_named_layer has it; and the bytes of
  * the name that are its number. false: to none. */
@@ -77,18 +93,27 @@ void bn_prune_config(struct bn_config *c, const struct bn_convert_cut *cut);
 /* An entry of the input's metadata, changed if it has to be. false: it is to be copied as it is. */
 bool bn_prune_put_meta(struct bn_gguf_writer *w, const struct bn_convert_plan *p,
                        const struct bn_meta *m);
-/* ---- prune_ffn.c ---- */
+/* ---- prune/channels.c ---- */
 
 /* Lists the feed-forward channels that can do something: cut->n_ff and cut->ffn_from, which the caller
  * frees. n_ff is 0 if none can go. */
 bitnet_status bn_prune_dead(struct bn_convert_cut *cut, const struct bn_source *src,
                             const struct bn_config *c, bitnet_error *err);
 
-/* ---- prune_hf.c: a checkpoint in, a checkpoint out ---- */
+/* Numbers of channels that a file can be left with: multiples of this. An error where none can go. */
+bitnet_status bn_prune_grain(uint32_t *grain, const struct bn_source *src,
+                             const struct bn_config *c, bitnet_error *err);
+/* The channels that somebody has chosen, checked. */
+bitnet_status bn_prune_chosen(struct bn_convert_cut *cut, const struct bn_source *src,
+                              const struct bn_config *c, bitnet_error *err);
+
+/* ---- prune/checkpoint.c: what is left, as a checkpoint ---- */
 bitnet_status bn_prune_checkpoint(const char *out, const struct bn_source *src,
                                   const struct bn_config *c, const struct bn_convert_cut *cut,
                                   bitnet_error *err);
 
+/* Not 0: this channel of the input's is none of the output's layer. gone: [n_ff] of the input. */
+void bn_prune_removed(uint8_t *gone, const struct bn_convert_plan *p, uint32_t layer);
 /* What is new in the output's metadata. */
 void bn_prune_put_record(struct bn_gguf_writer *w, const struct bn_convert_plan *p);
 
@@ -109,7 +134,29 @@ void bn_convert_rows_close(struct bn_convert_rows *r);
  * and settles on one scale where the type has only one. */
 bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_rounding,
                                struct bn_convert_rows *r, bitnet_error *err);
-bitnet_status bn_convert_write(const struct bn_convert_item *it, struct bn_gguf_writer *w,
+/* ---- convert_merge.c: adapters that go into the weights ---- */
+
+/* Those of o, for a GGUF of src; *out is NULL where there are none. */
+bitnet_status bn_merge_open(struct bn_merge **out, const struct bn_source *src,
+                            const struct bn_config *c, const bitnet_convert_options *o,
+                            bitnet_error *err);
+void bn_merge_close(struct bn_merge *m);
+/* An item that is to be written: the pairs of its part go into it, and it becomes F32. Refused, with the
+ * reason, where the result would not be what base model and adapter compute. dense: it is no ternary
+ * matrix. A part without pairs stays as it is. */
+bitnet_status bn_merge_take(struct bn_convert_item *it, struct bn_convert_plan *p,
+                            enum bn_part part, uint32_t layer, bool dense, bitnet_error *err);
+/* Does the item's part get something? */
+bool bn_merge_has(const struct bn_merge *m, enum bn_part part, uint32_t layer);
+/* Adds to a row of the output. */
+void bn_merge_add(float *values, const struct bn_convert_item *it, uint64_t row);
+
+/* Where the bytes go. */
+struct bn_convert_sink {
+    bitnet_status (*put)(void *user, const void *p, size_t n, bitnet_error *err);
+    void *user;
+};
+bitnet_status bn_convert_write(const struct bn_convert_item *it, const struct bn_convert_sink *to,
                                struct bn_convert_rows *r, struct bn_work *work, bitnet_error *err);
 
 /* A GGUF with packed weights (model/image/image.h). Storage types are those of the model as it would be

@@ -109,7 +109,8 @@ static bitnet_status is_ready(bool *ready, const char *in, const bitnet_convert_
     struct bn_source s;
     enum bn_i2s_layout layout;
     *ready = false;
-    if (o->type || o->head_type || !bn_i2s_layout_parse(&layout, o->i2s_layout)) return BITNET_OK;
+    if (o->type || o->head_type || o->n_adapters || !bn_i2s_layout_parse(&layout, o->i2s_layout))
+        return BITNET_OK;
     BN_TRY(bn_source_open(&s, in, layout, err));
     *ready = s.is_gguf;
     bn_source_close(&s);

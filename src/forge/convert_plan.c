@@ -24,7 +24,13 @@ uint32_t bn_convert_layer(const struct bn_convert_plan *p, uint32_t layer)
 static void name_part(const struct bn_convert_plan *p, char out[BN_MAX_NAME_BYTES],
                       enum bn_part part, uint32_t layer)
 {
-    bn_part_name(out, part, bn_convert_layer(p, layer), true);
+    bn_part_name(out, part, bn_convert_layer(p, layer), !p->to_hf);
+}
+
+/* May it lie in the output as it is? */
+static bool has_type(const struct bn_convert_plan *p, enum bn_type t)
+{
+    return p->to_hf ? t <= BN_BF16 : bn_type_info(t)->gguf_id >= 0;
 }
 
 static const struct bn_tensor *take(struct bn_convert_plan *p, const struct bn_tensor *t)
@@ -63,10 +69,9 @@ static bitnet_status add_copy(struct bn_convert_plan *p, const struct bn_tensor 
     struct bn_convert_item it = {
         .how = BN_ITEM_COPY, .from = t, .type = t->type, .n_dims = t->n_dims};
     if (t->type == BN_Q2_0_128) it.type = BN_PQ2_0; /* the same bits, with a number of their own */
-    if (bn_type_info(it.type)->gguf_id < 0)
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "tensor '%s' has type %s, which GGUF does not have", t->name,
-                       bn_type_info(t->type)->name);
+    if (!has_type(p, it.type))
+        return bn_fail(err, BITNET_E_UNSUPPORTED, "tensor '%s' has type %s, which %s have not",
+                       t->name, bn_type_info(t->type)->name, p->to_hf ? "checkpoints" : "GGUFs");
     if (it.n_dims == 0) it.n_dims = 1; /* a scalar is a vector of one */
     memcpy(it.dims, t->dims, sizeof it.dims);
     struct bn_stored st = bn_tensor_stored(t);
@@ -101,7 +106,7 @@ static struct bn_order_cols find_cols(const struct bn_convert_plan *p, enum bn_p
 {
     struct bn_order_cols to = bn_order_cols(&p->to, part);
     to.tile = true;
-    if (p->src->is_gguf) to.width = 0;
+    if (p->src->is_gguf || p->to_hf) to.width = 0;
     return to;
 }
 
@@ -129,9 +134,17 @@ static bitnet_status add_norm_tensor(struct bn_convert_plan *p, const struct bn_
                        (unsigned long long)width);
     it.cols = picked ? p->cut->n_ff : width;
     it.col_from = picked;
-    if (picked && p->cut->fold_norm)
-        it.factor = (float)sqrt((double)p->config->n_ff / (double)p->cut->n_ff);
     return add(p, &it, name, err);
+}
+
+/* What makes up for a mean over fewer channels; 0: nothing has to. */
+static float norm_factor(const struct bn_convert_plan *p, enum bn_part part)
+{
+    const struct bn_config *c = p->config;
+    if (part != BN_P_FFN_SUB_NORM || !p->cut || !p->cut->fold_norm) return 0;
+    uint32_t before = c->ffn_norm_width ? c->ffn_norm_width : c->n_ff;
+    uint32_t after = p->cut->n_ff ? p->cut->n_ff : c->n_ff;
+    return before == after ? 0 : (float)sqrt((double)before / (double)after);
 }
 
 static bitnet_status add_norm(struct bn_convert_plan *p, enum bn_part part, uint32_t layer,
@@ -145,7 +158,8 @@ static bitnet_status add_norm(struct bn_convert_plan *p, enum bn_part part, uint
     name_part(p, name, part, layer);
     const uint32_t *picked = part == BN_P_FFN_SUB_NORM ? picked_channels(p, layer) : NULL;
     BN_TRY(add_norm_tensor(p, t, name, cols, picked, err));
-    if (p->config->norm_plus_one && part != BN_P_DELTA_NORM)
+    p->items[p->n - 1].factor = norm_factor(p, part);
+    if (p->config->norm_plus_one && !p->to_hf && part != BN_P_DELTA_NORM)
         p->items[p->n - 1].values = BN_VALUES_PLUS_ONE;
     return BITNET_OK;
 }
@@ -174,7 +188,7 @@ static bitnet_status add_delta_floats(struct bn_convert_plan *p, enum bn_part pa
     if (it.rows == 1) it.rows = it.cols, it.cols = 1;
     it.stored.rows = it.rows;
     it.stored.cols = it.cols;
-    if (part == BN_P_DELTA_A && !p->src->is_gguf) it.values = BN_VALUES_MINUS_EXP;
+    if (part == BN_P_DELTA_A && !p->src->is_gguf && !p->to_hf) it.values = BN_VALUES_MINUS_EXP;
     BN_TRY(find_rows(&it.row_from, p, part, it.rows, err));
     name_part(p, name, part, layer);
     return add(p, &it, name, err);
@@ -189,10 +203,19 @@ static bitnet_status add_table(struct bn_convert_plan *p, enum bn_part part,
     struct bn_convert_item it = {.how = BN_ITEM_DENSE};
     BN_TRY(bn_part_stored(&it.stored, &online, p->src, p->config, part, 0, err));
     it.from = take(p, bn_part_find(p->src, part, 0));
-    bn_part_name(name, part, 0, true);
+    bn_part_name(name, part, 0, !p->to_hf);
     it.rows = it.stored.rows;
     it.cols = it.stored.cols;
+    if (p->to_hf && !has_type(p, it.from->type)) { /* its values, as floats */
+        it.type = BN_F32;
+        return add(p, &it, name, err);
+    }
     bool kept = p->head_type.how != BN_CHOICE_TYPE || p->head_type.type == it.from->type;
+    if (bn_merge_has(p->merge, part, 0)) {
+        it.type = kept ? it.from->type : p->head_type.type;
+        BN_TRY(bn_merge_take(&it, p, part, 0, !bn_type_info(it.from->type)->ternary, err));
+        return add(p, &it, name, err);
+    }
     if (kept && it.from->type == BN_TQ2_0_128) { /* no number in GGUF, but the same weights have */
         bool dense;
         it.how = BN_ITEM_TRITS;
@@ -237,6 +260,48 @@ static bool same_bits(enum bn_type a, enum bn_type b)
     return a == b || (a == BN_Q2_0_128 && b == BN_PQ2_0);
 }
 
+/* The one scale of a packed matrix, a tensor of its own. */
+static bitnet_status add_packed_scale(struct bn_convert_plan *p, const char *name, float scale,
+                                      bitnet_error *err)
+{
+    char beside[BN_MAX_NAME_BYTES];
+    float *floats = bn_arena_alloc(&p->arena, sizeof *floats);
+    struct bn_convert_item it = {
+        .how = BN_ITEM_FLOATS, .type = BN_F32, .rows = 1, .cols = 1, .floats = floats};
+    if (!floats) return bn_fail_nomem(err, sizeof *floats, "a scale");
+    *floats = scale;
+    snprintf(beside, sizeof beside, "%.*s_scale", (int)sizeof beside - 8, name);
+    p->packs = true;
+    return add(p, &it, beside, err);
+}
+
+/* A ternary matrix as checkpoints have it: packed, with one scale; or its values as floats. */
+static bitnet_status add_for_hf(struct bn_convert_plan *p, struct bn_convert_item *it,
+                                const char *name, struct bn_convert_rows *rows, bitnet_error *err)
+{
+    const struct bn_ternary *t = &it->ternary;
+    bool int8 = p->config->act_quant == BN_AQ_INT8;
+    if (int8 && t->scale_kind == BN_TS_TENSOR && it->rows % 4 == 0) {
+        it->type = BN_HF_U8;
+        BN_TRY(add(p, it, name, err));
+        BN_TRY(bn_convert_check(&p->items[p->n - 1], p->allow_scale_rounding, rows, err));
+        return add_packed_scale(p, name, t->scale, err);
+    }
+    if (int8)
+        return bn_fail(
+            err, BITNET_E_UNSUPPORTED,
+            "'%s': checkpoints with int8 activations have one scale a matrix, of rows by "
+            "four; let the output end in .gguf",
+            name);
+    if (bn_part_scale(p->src, BN_P_Q, 0))
+        return bn_fail(err, BITNET_E_UNSUPPORTED,
+                       "'%s' has a factor beside it, and cannot be written as floats", name);
+    it->how = BN_ITEM_DENSE;
+    it->stored = t->stored;
+    it->type = t->f16_scales ? BN_F16 : BN_F32;
+    return add(p, it, name, err);
+}
+
 static bitnet_status add_projection(struct bn_convert_plan *p, enum bn_part part, uint32_t layer,
                                     struct bn_convert_rows *rows, bitnet_error *err)
 {
@@ -262,13 +327,21 @@ static bitnet_status add_projection(struct bn_convert_plan *p, enum bn_part part
     }
     bool plain_copy = !it.row_from && !it.col_from && !it.cols_order.width &&
                       (factor == NULL || !p->src->is_gguf);
-    if (dense) {
-        if (plain_copy) return add_copy(p, it.from, name, err);
+    if (bn_merge_has(p->merge, part, layer)) {
         it.how = BN_ITEM_DENSE;
         it.stored = it.ternary.stored;
         it.type = it.from->type;
+        BN_TRY(bn_merge_take(&it, p, part, layer, dense, err));
         return add(p, &it, name, err);
     }
+    if (dense) {
+        if (plain_copy && has_type(p, it.from->type)) return add_copy(p, it.from, name, err);
+        it.how = BN_ITEM_DENSE;
+        it.stored = it.ternary.stored;
+        it.type = has_type(p, it.from->type) ? it.from->type : BN_F32;
+        return add(p, &it, name, err);
+    }
+    if (p->to_hf) return add_for_hf(p, &it, name, rows, err);
     it.type = projection_type(p, &it.ternary);
     if (p->proj_type == BN_TYPE_COUNT) p->proj_type = it.type;
     p->one_type = p->one_type && p->proj_type == it.type;
@@ -305,14 +378,14 @@ static bitnet_status add_in_norm(struct bn_convert_plan *p, enum bn_part part, u
 /* Llama 3.1's stretched rotation is a tensor in GGUF and a rule in config.json. */
 static bitnet_status add_rope_factors(struct bn_convert_plan *p, bitnet_error *err)
 {
-    if (p->src->is_gguf || p->config->rope_scaling != BN_RS_LLAMA3) return BITNET_OK;
+    if (p->src->is_gguf || p->to_hf || p->config->rope_scaling != BN_RS_LLAMA3) return BITNET_OK;
     char name[BN_MAX_NAME_BYTES];
-    struct bn_convert_item it = {.how = BN_ITEM_ROPE, .type = BN_F32, .rows = 1};
+    struct bn_convert_item it = {.how = BN_ITEM_FLOATS, .type = BN_F32, .rows = 1};
     it.cols = p->config->rope_dim / 2;
     float *factors = bn_arena_alloc(&p->arena, (size_t)it.cols * sizeof *factors);
     if (factors == NULL) return bn_fail_nomem(err, (size_t)it.cols * sizeof *factors, "rotations");
     bn_rope_factors(factors, p->config);
-    it.factors = factors;
+    it.floats = factors;
     bn_part_name(name, BN_P_ROPE_FREQS, 0, true);
     return add(p, &it, name, err);
 }
@@ -377,9 +450,9 @@ static bitnet_status add_rest(struct bn_convert_plan *p, bitnet_error *err)
     for (size_t i = 0; i < p->src->n_tensors; i++) {
         const struct bn_tensor *t = &p->src->tensors[i];
         if (p->used[i]) continue;
-        if (p->src->is_gguf) {
+        if (p->src->is_gguf && !p->to_hf) {
             BN_TRY(add_unknown(p, t, err));
-        } else if (!harmless(p, t->name)) {
+        } else if (!harmless(p, t->name) || (p->to_hf && bn_source_is_aside(p->src, t->name))) {
             return bn_fail(
                 err, BITNET_E_UNSUPPORTED,
                 "'%s': tensor '%s' is unknown, and leaving it out would change the model",
@@ -401,7 +474,7 @@ bitnet_status bn_convert_plan_make(struct bn_convert_plan *p, bitnet_error *err)
     p->used = bn_calloc(p->src->n_tensors, sizeof *p->used);
     if (p->used == NULL) return bn_fail_nomem(err, p->src->n_tensors, "the list of tensors");
     struct bn_convert_rows rows;
-    p->to = p->src->is_gguf ? *c : bn_config_as_gguf(c);
+    p->to = p->to_hf ? bn_config_as_hf(c) : p->src->is_gguf ? *c : bn_config_as_gguf(c);
     p->largest_cols = bn_config_widest(c);
     BN_TRY(bn_convert_rows_open(&rows, p->src, bn_config_widest(c), 0, err));
     bitnet_status s = add_table(p, BN_P_EMBED, &rows, err);

@@ -199,7 +199,7 @@ bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_roun
     return check_sign(it, err);
 }
 
-static bitnet_status write_trits(const struct bn_convert_item *it, struct bn_gguf_writer *w,
+static bitnet_status write_trits(const struct bn_convert_item *it, const struct bn_convert_sink *to,
                                  struct bn_convert_rows *r, bitnet_error *err)
 {
     memset(r->out, 0, (size_t)it->bytes);
@@ -210,7 +210,7 @@ static bitnet_status write_trits(const struct bn_convert_item *it, struct bn_ggu
             return bn_fail(err, BITNET_E_INTERNAL, "'%s' changed while it was converted", it->name);
         bn_pack_trits(r->out, it->type, it->rows, it->cols, row, r->trits, r->scales);
     }
-    return bn_gguf_data(w, r->out, (size_t)it->bytes, err);
+    return to->put(to->user, r->out, (size_t)it->bytes, err);
 }
 
 /* ------------------------------------------------------------------ dense tensors */
@@ -225,9 +225,11 @@ static void release(const struct bn_convert_item *it, const struct bn_convert_ro
     bn_source_release(r->src, &part);
 }
 
-/* A row of the input as it is to be written; its columns may change places. */
-static void read_values(const struct bn_convert_item *it, struct bn_convert_rows *r, uint64_t row)
+/* A row of the input as it is to be written as row out_row; its columns may change places. */
+static void read_values(const struct bn_convert_item *it, struct bn_convert_rows *r,
+                        uint64_t out_row)
 {
+    uint64_t row = source_row(it, out_row);
     size_t cols = (size_t)it->cols, width = it->cols_order.width ? it->cols_order.width : cols;
     float *to = it->cols_order.width || it->col_from ? r->scales : r->values;
     bn_dequant_row(to, &it->stored, row);
@@ -243,19 +245,20 @@ static void read_values(const struct bn_convert_item *it, struct bn_convert_rows
         if (it->values == BN_VALUES_MINUS_EXP)
             r->values[c] = -(float)bn_det_exp((double)r->values[c]);
     }
+    if (it->merged) bn_merge_add(r->values, it, out_row);
 }
 
-static bitnet_status write_dense(const struct bn_convert_item *it, struct bn_gguf_writer *w,
+static bitnet_status write_dense(const struct bn_convert_item *it, const struct bn_convert_sink *to,
                                  struct bn_convert_rows *r, struct bn_work *work, bitnet_error *err)
 {
     size_t row_bytes = (size_t)(it->bytes / it->rows), n = 0;
     uint64_t in_bytes = it->from->bytes / it->rows, released = 0;
     for (uint64_t row = 0; row < it->rows; row++) {
-        read_values(it, r, source_row(it, row));
+        read_values(it, r, row);
         bn_quant_row(r->out + n, it->type, r->values, it->cols);
         n += row_bytes;
         if (n + row_bytes <= DENSE_BYTES && row + 1 < it->rows) continue;
-        BN_TRY(bn_gguf_data(w, r->out, n, err));
+        BN_TRY(to->put(to->user, r->out, n, err));
         BN_TRY(bn_work_add(work, it->name, n, err));
         n = 0;
         if (it->row_from) continue; /* rows come in another order */
@@ -265,13 +268,13 @@ static bitnet_status write_dense(const struct bn_convert_item *it, struct bn_ggu
     return BITNET_OK;
 }
 
-static bitnet_status write_copy(const struct bn_convert_item *it, struct bn_gguf_writer *w,
+static bitnet_status write_copy(const struct bn_convert_item *it, const struct bn_convert_sink *to,
                                 const struct bn_convert_rows *r, struct bn_work *work,
                                 bitnet_error *err)
 {
     for (uint64_t at = 0; at < it->bytes;) {
         size_t n = bn_min_size(COPY_BYTES, (size_t)(it->bytes - at));
-        BN_TRY(bn_gguf_data(w, it->from->data + at, n, err));
+        BN_TRY(to->put(to->user, it->from->data + at, n, err));
         BN_TRY(bn_work_add(work, it->name, n, err));
         release(it, r, at, n);
         at += n;
@@ -279,14 +282,14 @@ static bitnet_status write_copy(const struct bn_convert_item *it, struct bn_gguf
     return BITNET_OK;
 }
 
-bitnet_status bn_convert_write(const struct bn_convert_item *it, struct bn_gguf_writer *w,
+bitnet_status bn_convert_write(const struct bn_convert_item *it, const struct bn_convert_sink *to,
                                struct bn_convert_rows *r, struct bn_work *work, bitnet_error *err)
 {
     switch (it->how) {
-    case BN_ITEM_COPY: return write_copy(it, w, r, work, err);
-    case BN_ITEM_DENSE: return write_dense(it, w, r, work, err);
-    case BN_ITEM_TRITS: BN_TRY(write_trits(it, w, r, err)); break;
-    case BN_ITEM_ROPE: BN_TRY(bn_gguf_data(w, it->factors, (size_t)it->bytes, err)); break;
+    case BN_ITEM_COPY: return write_copy(it, to, r, work, err);
+    case BN_ITEM_DENSE: return write_dense(it, to, r, work, err);
+    case BN_ITEM_TRITS: BN_TRY(write_trits(it, to, r, err)); break;
+    case BN_ITEM_FLOATS: BN_TRY(to->put(to->user, it->floats, (size_t)it->bytes, err)); break;
     }
     return bn_work_add(work, it->name, it->bytes, err);
 }

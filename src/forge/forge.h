@@ -40,7 +40,7 @@ struct bitnet_engine;
 bitnet_status bn_perplexity(struct bitnet_engine *e, const int32_t *tokens, size_t n,
                             const bitnet_ppl_options *o, bitnet_ppl_result *r, bitnet_error *err);
 
-/* ---- prune_search.c: which layers can go; prune.c: the model without them ---- */
+/* ---- prune/search.c: which layers can go; prune/write.c: the model without them ---- */
 bitnet_status bn_prune_search(struct bitnet_engine *e, const int32_t *tokens, size_t n,
                               const bitnet_prune_options *o, bitnet_prune_result *r,
                               bitnet_error *err);
@@ -67,6 +67,21 @@ double bn_kernel_timer_run(struct bitnet_kernel_timer *t, size_t i); /* i: of a 
  * be looked at as codes times scales even though it is stored in floats. */
 bitnet_status bn_stats_read(bitnet_tensor_stats *out, const struct bn_stored *s, const char *name,
                             bool matrix, bitnet_error *err);
+
+/* A window of a text on its way through an engine, piece by piece (perplexity.c). Zero what is behind bos. */
+struct bn_window {
+    const int32_t *tokens;
+    size_t n;
+    size_t first; /* the first position whose prediction of its successor counts */
+    size_t most;  /* tokens of a piece, at most */
+    int32_t bos;  /* >= 0: stands in for the first token */
+    /* the piece */
+    const int32_t *ids;
+    size_t at, n_ids;
+    bool counts; /* its predictions; a piece lies on one side of `first` */
+};
+/* The next piece; false: there is none, since nothing follows the last token. */
+bool bn_window_next(struct bn_window *w);
 
 /* The token that begins a text, where the model asks for one; else -1 (perplexity.c). */
 int32_t bn_forge_opening(const struct bn_model *m);

@@ -113,7 +113,8 @@ struct walk {
     struct bitnet_engine *engines[2]; /* the first may be NULL: the rows are asked for */
     const bitnet_compare_options *o;
     struct bn_harm harm;
-    size_t n_vocab, ctx, first, piece;
+    size_t n_vocab, ctx, piece;
+    size_t n_tokens;  /* of all windows: a shorter one at the end is left out */
     float *logits[2]; /* [piece][n_vocab] */
     double *rows[2];  /* [n_vocab] */
     size_t base_at;   /* next row that is asked for */
@@ -135,34 +136,36 @@ static bitnet_status take_piece(struct walk *w, const int32_t *next, size_t n, b
     return BITNET_OK;
 }
 
-static bitnet_status walk_window(struct walk *w, const int32_t *ids, bitnet_error *err)
+/* before: tokens of the windows before this one. */
+static bitnet_status walk_window(struct walk *w, struct bn_window *window, size_t before,
+                                 bitnet_error *err)
 {
     for (int i = 0; i < 2; i++)
         if (w->engines[i]) BN_TRY(bn_engine_eval_reset(w->engines[i], 0, err));
-    for (size_t at = 0; at + 1 < w->ctx;) { /* nothing follows the last token: it is not needed */
-        size_t end = at < w->first ? w->first : w->ctx - 1;
-        size_t n = bn_min_size(end - at, w->piece);
-        bool counts = at >= w->first;
-        const int32_t *piece = ids + at;
-        if (at == 0 && w->bos >= 0) piece = &w->bos, n = 1;
+    while (bn_window_next(window)) {
         for (int i = 0; i < 2; i++)
             if (w->engines[i])
-                BN_TRY(bn_engine_eval(w->engines[i], 0, piece, n, false,
-                                      counts ? w->logits[i] : NULL, err));
-        if (counts) BN_TRY(take_piece(w, ids + at + 1, n, err));
-        at += n;
+                BN_TRY(bn_engine_eval(w->engines[i], 0, window->ids, window->n_ids, false,
+                                      window->counts ? w->logits[i] : NULL, err));
+        if (window->counts)
+            BN_TRY(take_piece(w, window->tokens + window->at + 1, window->n_ids, err));
+        size_t done = before + window->at + window->n_ids + 1;
+        if (w->o->progress && w->o->progress(w->o->progress_user, "compare", done, w->n_tokens))
+            return bn_fail(err, BITNET_E_CANCELLED, "stopped on request after %zu of %zu tokens",
+                           done, w->n_tokens);
     }
     return BITNET_OK;
 }
 
-static bitnet_status walk_all(struct walk *w, const int32_t *tokens, size_t n, bitnet_error *err)
+static bitnet_status walk_all(struct walk *w, const int32_t *tokens, bitnet_error *err)
 {
-    size_t n_windows = n / w->ctx;
-    for (size_t i = 0; i < n_windows; i++) {
-        BN_TRY(walk_window(w, tokens + i * w->ctx, err));
-        if (w->o->progress && w->o->progress(w->o->progress_user, "compare", i + 1, n_windows))
-            return bn_fail(err, BITNET_E_CANCELLED, "stopped after %zu of %zu windows", i + 1,
-                           n_windows);
+    for (size_t at = 0; at < w->n_tokens; at += w->ctx) {
+        struct bn_window window = {.tokens = tokens + at,
+                                   .n = w->ctx,
+                                   .first = w->ctx / 2,
+                                   .most = w->piece,
+                                   .bos = w->bos};
+        BN_TRY(walk_window(w, &window, at, err));
     }
     return BITNET_OK;
 }
@@ -196,10 +199,10 @@ bitnet_status bn_compare(struct bitnet_engine *base, struct bitnet_engine *other
     if (!base && o->base_least < 0) w.harm.least = o->base_least;
     w.n_vocab = bn_engine_model(other)->config.n_vocab;
     w.ctx = o->ctx_tokens ? o->ctx_tokens : bn_min_size(CTX_DEFAULT, bn_engine_ctx(other));
-    w.first = w.ctx / 2;
     w.bos = bn_forge_opening(bn_engine_model(other));
     BN_TRY(check(&w, n, err));
     BN_TRY(bn_forge_check_tokens(tokens, n, (uint32_t)w.n_vocab, err));
+    w.n_tokens = n / w.ctx * w.ctx;
     w.piece = bn_min_size(PIECE_TOKENS, PIECE_MAX_BYTES / sizeof(float) / w.n_vocab);
     w.piece = bn_max_size(w.piece, 1);
     bool ok = true;
@@ -208,7 +211,7 @@ bitnet_status bn_compare(struct bitnet_engine *base, struct bitnet_engine *other
         w.rows[i] = bn_calloc(w.n_vocab, sizeof(double));
         ok = ok && w.logits[i] && w.rows[i];
     }
-    bitnet_status status = ok ? walk_all(&w, tokens, n, err)
+    bitnet_status status = ok ? walk_all(&w, tokens, err)
                               : bn_fail_nomem(err, w.piece * w.n_vocab * sizeof(float), "logits");
     if (status == BITNET_OK) {
         bn_harm_figures(&w.harm, out);

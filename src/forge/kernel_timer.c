@@ -322,6 +322,9 @@ static void call(struct bitnet_kernel_timer *t, const struct task *k)
         ((bn_dots_fn *)fn)(t->y, s->rows, t->x, s->rows, t->x, s->cols, s->tok, s->cols);
         break;
     case OP_dots_f16: ((bn_dots_f16_fn *)fn)(t->y, t->half, s->rows, t->x, s->cols); break;
+    case OP_low_rank:
+        ((bn_low_rank_fn *)fn)(t->y, t->x, s->cols, t->x, s->rows, s->cols, 0.1f);
+        break;
     case OP_rotate: ((bn_rotate_fn *)fn)(t->y, t->x, t->x, BN_ROTATE_BLOCK, s->tok); break;
     case OP_screen2: call_screen2(t, k); break;
     case OP_dense8: call_dense8(t, k); break;

@@ -124,6 +124,16 @@ static void add_dots(struct bitnet_kernel_timer *t, const struct bn_kernel_info 
              tok == 1 ? "" : "s");
 }
 
+/* Of an adapter of a usual rank, for one token. */
+static void add_low_rank(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
+{
+    size_t cols = t->c->n_embd;
+    struct task *k = add(t, v, (struct size){.rows = DOTS_ROWS, .cols = cols});
+    k->bytes = (double)DOTS_ROWS * (double)cols * sizeof(float);
+    k->macs = (double)DOTS_ROWS * (double)cols;
+    snprintf(k->work, sizeof k->work, "%zu, rank %d", cols, DOTS_ROWS);
+}
+
 /* Blocks of rows that are rotated. */
 static void add_rotate(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v, size_t n)
 {
@@ -324,6 +334,7 @@ static void plan(struct bitnet_kernel_timer *t, const struct bn_kernel_info *v)
         add_dots(t, v, MANY_TOKENS);
         break;
     case OP_dots_f16: add_dots(t, v, 1); break;
+    case OP_low_rank: add_low_rank(t, v); break;
     case OP_rotate:
         add_rotate(t, v, 1);
         add_rotate(t, v, BN_SCREEN2_ROWS);

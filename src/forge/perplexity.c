@@ -23,40 +23,46 @@
 
 enum { PIECE_TOKENS = 64, DEFAULT_CTX = 512, MAX_LOGIT_BYTES = 64 << 20 };
 
-struct scores {
+/* A text on its way through the engine, and what was summed up. */
+struct reading {
+    struct bitnet_engine *engine;
+    const bitnet_ppl_options *o;
+    const int32_t *tokens;
+    size_t n_tokens, n_vocab;
+    float *logits; /* of a piece */
     double sum, sum_squares;
     uint64_t n;
 };
 
-struct window {
-    const int32_t *tokens;
-    size_t n;
-    size_t first; /* the first position whose prediction of its successor is scored */
-    int32_t bos;  /* >= 0: stands in for the first token */
-};
-
-/* Evaluates one window; logits: room for `piece` rows. */
-static bitnet_status score_window(struct scores *sc, struct bitnet_engine *e,
-                                  const struct window *w, float *logits, size_t piece,
-                                  uint32_t n_vocab, bitnet_error *err)
+bool bn_window_next(struct bn_window *w)
 {
-    BN_TRY(bn_engine_eval_reset(e, 0, err));
-    for (size_t at = 0; at + 1 < w->n;) { /* nothing follows the last token: it is not needed */
-        /* a piece lies on one side of `first`, so that nothing is computed that nobody looks at */
-        size_t end = at < w->first ? w->first : w->n - 1;
-        size_t n = bn_min_size(end - at, piece);
-        bool wanted = at >= w->first;
-        const int32_t *ids = w->tokens + at;
-        if (at == 0 && w->bos >= 0) ids = &w->bos, n = 1;
-        BN_TRY(bn_engine_eval(e, 0, ids, n, false, wanted ? logits : NULL, err));
-        for (size_t i = 0; wanted && i < n; i++) {
-            const float *row = logits + i * n_vocab;
-            double v = bn_log_sum_exp(row, n_vocab) - (double)row[w->tokens[at + i + 1]];
-            sc->sum += v;
-            sc->sum_squares += v * v;
-            sc->n++;
+    w->at += w->n_ids;
+    if (w->at + 1 >= w->n) return false;
+    w->counts = w->at >= w->first;
+    w->ids = w->tokens + w->at;
+    w->n_ids = bn_min_size((w->counts ? w->n - 1 : w->first) - w->at, w->most);
+    if (w->at == 0 && w->bos >= 0) w->ids = &w->bos, w->n_ids = 1;
+    return true;
+}
+
+/* Evaluates one window; logits: room for a piece of it. */
+static bitnet_status score_window(struct reading *r, struct bn_window *w, bitnet_error *err)
+{
+    BN_TRY(bn_engine_eval_reset(r->engine, 0, err));
+    while (bn_window_next(w)) {
+        BN_TRY(bn_engine_eval(r->engine, 0, w->ids, w->n_ids, false, w->counts ? r->logits : NULL,
+                              err));
+        for (size_t i = 0; w->counts && i < w->n_ids; i++) {
+            const float *row = r->logits + i * r->n_vocab;
+            double v = bn_log_sum_exp(row, r->n_vocab) - (double)row[w->tokens[w->at + i + 1]];
+            r->sum += v;
+            r->sum_squares += v * v;
+            r->n++;
         }
-        at += n;
+        size_t done = (size_t)(w->tokens - r->tokens) + w->at + w->n_ids + 1;
+        if (r->o->progress && r->o->progress(r->o->progress_user, "perplexity", done, r->n_tokens))
+            return bn_fail(err, BITNET_E_CANCELLED, "stopped on request after %zu of %zu tokens",
+                           done, r->n_tokens);
     }
     return BITNET_OK;
 }
@@ -105,27 +111,23 @@ bitnet_status bn_perplexity(struct bitnet_engine *e, const int32_t *tokens, size
     const uint64_t start = bn_now_ns();
     BN_TRY(check(tokens, n, ctx, second_half, ctx_max, n_vocab, err));
 
-    struct window w = {.bos = -1, .first = second_half ? ctx / 2 : 0};
-    if (second_half) w.bos = bn_forge_opening(m);
-    size_t piece = bn_min_size(PIECE_TOKENS, MAX_LOGIT_BYTES / sizeof(float) / n_vocab);
-    piece = bn_max_size(piece, 1);
-    float *logits = bn_calloc(piece * n_vocab, sizeof *logits);
-    if (logits == NULL) return bn_fail_nomem(err, piece * n_vocab * sizeof *logits, "logits");
+    size_t most = bn_min_size(PIECE_TOKENS, MAX_LOGIT_BYTES / sizeof(float) / n_vocab);
+    most = bn_max_size(most, 1);
+    float *logits = bn_calloc(most * n_vocab, sizeof *logits);
+    if (logits == NULL) return bn_fail_nomem(err, most * n_vocab * sizeof *logits, "logits");
 
     bitnet_status s = BITNET_OK;
-    struct scores sc = {0};
+    struct reading sc = {e, o, tokens, n, n_vocab, .logits = logits};
     uint64_t n_windows = 0;
     for (size_t at = 0; at + (second_half ? ctx : 2) <= n; at += ctx) {
-        w.tokens = tokens + at;
-        w.n = bn_min_size(ctx, n - at);
-        s = score_window(&sc, e, &w, logits, piece, n_vocab, err);
+        struct bn_window w = {.tokens = tokens + at,
+                              .n = bn_min_size(ctx, n - at),
+                              .first = second_half ? ctx / 2 : 0,
+                              .most = most,
+                              .bos = second_half ? bn_forge_opening(m) : -1};
+        s = score_window(&sc, &w, err);
         if (s != BITNET_OK) goto fail;
         n_windows++;
-        if (o->progress && o->progress(o->progress_user, "perplexity", at + w.n, n)) {
-            s = bn_fail(err, BITNET_E_CANCELLED, "stopped on request after %zu of %zu tokens",
-                        at + w.n, n);
-            goto fail;
-        }
     }
     double mean = sc.sum / (double)sc.n, variance = sc.sum_squares / (double)sc.n - mean * mean;
     if (!isfinite(mean)) {

@@ -366,10 +366,12 @@ bitnet_status bn_json_read_u32(uint32_t *out, const struct bn_json *object, cons
 {
     const struct bn_json *v;
     if (!present(&v, object, key)) return BITNET_OK;
-    if (!bn_json_is_int(v) || bn_json_integer(v) < 0 || bn_json_integer(v) > UINT32_MAX)
+    /* 4.0 is a whole number: some languages write all of them so */
+    double number = bn_json_is_number(v) ? bn_json_number(v) : -1;
+    if (!(number >= 0 && number <= UINT32_MAX) || number != floor(number))
         return bn_fail(err, BITNET_E_FORMAT, "%s: '%s' is not a whole number from 0 to 2^32-1",
                        what, key);
-    *out = (uint32_t)bn_json_integer(v);
+    *out = (uint32_t)number;
     return BITNET_OK;
 }
 

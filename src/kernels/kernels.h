@@ -99,6 +99,11 @@ typedef void bn_dots_fn(float *y, size_t y_stride, const float *rows, size_t n_r
 /* One token with rows of halves, widened as by row_f16: y[r] = lane sum of rows[r * n + i] * x[i]. */
 typedef void bn_dots_f16_fn(float *y, const void *rows, size_t n_rows, const float *x, size_t n);
 
+/* A product of low rank, added: y[i] += scale * (sum over j < rank of b[j * b_stride + i] * u[j]), the
+ * sum from +0 on and in order. rank >= 1. */
+typedef void bn_low_rank_fn(float *y, const float *b, size_t b_stride, const float *u, size_t rank,
+                            size_t n, float scale);
+
 /* Vectors of BN_ROTATE_BLOCK numbers times a square matrix, whose element of row i and column j is
  * m[bn_rotate_at(i, j)]: y[t * stride + i] is the sum of its products with x[t * stride + j], in pieces
  * of BN_ROTATE_PIECE, each from +0 on and in order; pieces are then added in order. */
@@ -343,6 +348,7 @@ struct bn_gemm {
     int w_max;         /* the largest weight it can hold, +1 or +2 */
     bool block_scales; /* it can have BN_SCALE_BLOCK */
     bool binary;       /* it holds -1 and +1 only, no 0 */
+    bool frugal;       /* fewer bytes than two bits a weight, and fast enough for that to pay */
     size_t (*group_bytes)(size_t cols);
     /* One group: w[n_rows][cols] with n_rows <= group_rows. */
     void (*pack)(uint8_t *dst, const int8_t *w, size_t n_rows, size_t cols);

@@ -430,6 +430,19 @@ TEST bool test_attn_fold(bn_attn_fold_fn *f)
 }
 
 /* As many vectors as are taken at a time, and one more. */
+TEST bool test_low_rank(bn_low_rank_fn *f)
+{
+    enum { RANK = 5, STRIDE = N + 3 };
+    float b[RANK * STRIDE], u[RANK], x[N], y[N];
+    fill(b, RANK * STRIDE, 1);
+    fill(u, RANK, 2);
+    fill(x, N, 3);
+    memcpy(y, x, sizeof x);
+    bn_low_rank_c(x, b, STRIDE, u, RANK, N, 0.37f);
+    f(y, b, STRIDE, u, RANK, N, 0.37f);
+    return same(x, y, sizeof x);
+}
+
 TEST bool test_rotate(bn_rotate_fn *f, float *m)
 {
     enum { VECTORS = 9, LEN = VECTORS * BN_ROTATE_BLOCK };
@@ -567,6 +580,7 @@ bitnet_status bn_kernels_self_test(const struct bn_kernels *k, void *memory, bit
           test_kv(bn_kv_put_values_c, bn_kv_put_values_c, k->kv_get_values, bn_kv_get_values_c));
     CHECK(dots, test_dots(k->dots));
     CHECK(dots_f16, test_dots_f16(k->dots_f16));
+    CHECK(low_rank, test_low_rank(k->low_rank));
     CHECK(rotate, test_rotate(k->rotate, many->rotation));
     CHECK(screen2, test_screen2(k->screen2));
     CHECK(dense8, test_dense8(k->dense8));

@@ -6,8 +6,9 @@
  * (tokens, rows of a matrix, or attention tasks), and a barrier stands where the next step reads
  * what others wrote. Shares only decide who computes a value, never how: so the number of threads
  * cannot change a bit. A single token, the case that counts for speed, passes five barriers a layer,
- * seven with a long context (attention.c), and one more where rows of `up` are left out (model/ffn):
- * its norms are computed by every worker for itself, which is quicker than waiting for one of them.
+ * seven with a long context (attention.c), and one more where rows of `up`, another where columns of
+ * `down` are left out (model/ffn): its norms are computed by every worker for itself, which is quicker
+ * than waiting for one of them.
  *
  *   x [n][n_embd]       residual stream
  *   q, k, v, att        attention: projections, and its output [n][n_head * head_dim]
@@ -15,13 +16,19 @@
  *   gate, up            feed-forward; up then holds act(gate) * up
  *   out [n][n_embd]     what a block adds to x
  *   input               of a projection: normed floats, and the same as integers
+ *
+ * Where tokens of the batch have adapters (model/adapter), what these add is computed from the normed
+ * floats: their first products before the projections, with one more barrier, and the second ones behind
+ * every part of a projection's rows. A token alone is then prepared once for all, as several are.
  */
 #include "model/forward.h"
 
 #include "base/os/mem.h"
+#include "model/adapter/adapt.h"
 #include "model/attention/attention.h"
 #include "model/delta/delta.h"
 #include "model/ops.h"
+#include "model/ranks.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -76,8 +83,15 @@ struct recipe {
     uint32_t codes_zero; /* int8: codes up to this magnitude become zero */
 };
 
+/* Where the rows of a projection that are here stand among all of them. */
+struct place {
+    size_t first, stride;
+};
+
 struct bn_forward {
     const struct bn_model *m;
+    struct bn_ranks *ranks; /* NULL: this process alone */
+    struct place place[BN_N_PROJ];
     const struct bn_savings *savings; /* NULL: none */
     struct bn_pool *pool;
     struct bn_prof *prof; /* NULL: off */
@@ -85,6 +99,7 @@ struct bn_forward {
     struct bn_delta *delta; /* NULL: no layer has one */
     struct bn_head *head;
     struct bn_ffn *ffn;
+    struct bn_adapt *adapt;
     struct bn_activity activity;
     struct bn_census *census; /* NULL: off */
     uint32_t max_tokens;
@@ -97,7 +112,9 @@ struct bn_forward {
     size_t mix_dim;         /* the wider one of the outputs of attention and delta nets */
     float *x, *q, *k, *v, *att, *gate, *up, *out; /* [max_tokens] rows each */
     float *qkv, *z, *alpha, *beta;                /* the same, of delta nets */
-    float *draft;                     /* the same, [2 * n_embd] of the layer that drafts */
+    float *draft; /* the same, [2 * n_embd] of the layer that drafts */
+    float
+        *bare; /* the same, [wide] inputs before the norms of projections, where these have some */
     struct input shared;              /* [max_tokens] rows */
     struct input own[BN_MAX_THREADS]; /* one row each */
     float *rows;                      /* [threads][DENSE_ROWS][wide] decoded dense rows */
@@ -108,6 +125,7 @@ struct bn_forward {
     /* the call in progress */
     const struct bn_batch_token *batch;
     size_t n;
+    bool adapted;               /* a token has adapters */
     const struct bn_walk *part; /* NULL: all layers, from the embeddings on */
     bool drafts;                /* by the layer that drafts, behind these tokens of the last pass */
     const uint32_t *behind;     /* [n] */
@@ -136,6 +154,16 @@ static struct input input_piece(const struct bn_forward *f, struct bn_plan *p, s
     return in;
 }
 
+static void find_places(struct bn_forward *f)
+{
+    for (int i = 0; i < BN_N_PROJ; i++) {
+        uint64_t rows, cols;
+        enum bn_part p = (enum bn_part)(BN_P_Q + i);
+        bn_part_shape(&f->m->config, p, &rows, &cols);
+        f->place[i] = (struct place){bn_part_rows(f->m, p).begin, (size_t)rows};
+    }
+}
+
 static void lay_out(struct bn_forward *f, struct bn_plan *p)
 {
     const struct bn_config *c = &f->m->config;
@@ -153,6 +181,7 @@ static void lay_out(struct bn_forward *f, struct bn_plan *p)
     f->gate = bn_plan_piece(p, n * c->n_ff, sizeof(float));
     f->up = bn_plan_piece(p, n * c->n_ff, sizeof(float));
     f->out = bn_plan_piece(p, n * c->n_embd, sizeof(float));
+    f->bare = bn_plan_piece(p, c->in_norms ? n * f->wide : 0, sizeof(float));
     f->shared = input_piece(f, p, n);
     for (size_t i = 0; i < threads; i++) f->own[i] = input_piece(f, p, 1);
     f->rows = bn_plan_piece(p, threads * DENSE_ROWS * f->wide, sizeof(float));
@@ -223,6 +252,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->planes = most_planes(f);
     f->units = f->planes ? f->q8_stride / BN_K_ALIGN : 0;
     f->many_bytes = many_bytes(f);
+    find_places(f);
     struct bn_plan p = {0};
     lay_out(f, &p);
     f->block_bytes = p.used;
@@ -239,7 +269,10 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
         s = bn_delta_open(&f->delta, m, pool, o->states, max_tokens, how, err);
     if (s == BITNET_OK) s = bn_head_open(&f->head, m, pool, max_tokens, &o->head, how, err);
     if (s == BITNET_OK) s = bn_ffn_open(&f->ffn, m, pool, o->ffn, o->savings, how, err);
+    if (s == BITNET_OK) s = bn_adapt_open(&f->adapt, m, pool, max_tokens, err);
     if (s == BITNET_OK) s = bn_activity_open(&f->activity, c->n_layer, c->n_ff, err);
+    if (s == BITNET_OK && m->dist)
+        s = bn_ranks_open(&f->ranks, m, o->kv, max_tokens * f->wide, err);
     if (s != BITNET_OK) bn_forward_close(f);
     else *out = f;
     return s;
@@ -252,8 +285,10 @@ void bn_forward_close(struct bn_forward *f)
     bn_attention_close(f->attention);
     bn_delta_close(f->delta);
     bn_ffn_close(f->ffn);
+    bn_adapt_close(f->adapt);
     bn_activity_close(&f->activity);
     bn_census_close(f->census);
+    bn_ranks_close(f->ranks);
     bn_block_free(f->block, f->block_bytes);
     free(f);
 }
@@ -261,13 +296,20 @@ void bn_forward_close(struct bn_forward *f)
 size_t bn_forward_bytes(const struct bn_forward *f)
 {
     return f->block_bytes + bn_attention_bytes(f->attention) + bn_head_bytes(f->head) +
-           bn_ffn_bytes(f->ffn) + (f->delta ? bn_delta_bytes(f->delta) : 0);
+           bn_ffn_bytes(f->ffn) + bn_adapt_bytes(f->adapt) +
+           (f->delta ? bn_delta_bytes(f->delta) : 0);
 }
 
 const struct bn_head *bn_forward_head(const struct bn_forward *f) { return f->head; }
 const struct bn_ffn *bn_forward_ffn(const struct bn_forward *f) { return f->ffn; }
 const struct bn_activity *bn_forward_activity(const struct bn_forward *f) { return &f->activity; }
 const struct bn_census *bn_forward_census(const struct bn_forward *f) { return f->census; }
+
+bitnet_status bn_forward_reserve_adapters(struct bn_forward *f, uint32_t width,
+                                          struct bn_backing *how, bitnet_error *err)
+{
+    return bn_adapt_reserve(f->adapt, width, how, err);
+}
 
 bitnet_status bn_forward_watch(struct bn_forward *f, bitnet_error *err)
 {
@@ -278,10 +320,10 @@ bitnet_status bn_forward_watch(struct bn_forward *f, bitnet_error *err)
 /* ------------------------------------------------------------------ linear layers */
 
 /* A dense row range: decode a few rows, then their products with every token. */
-static void dense_mul(struct bn_forward *f, float *y, const struct bn_stored *w,
+static void dense_mul(struct bn_forward *f, float *y, size_t y_stride, const struct bn_stored *w,
                       struct bn_range rows, const float *x, uint32_t worker)
 {
-    struct bn_stored_product p = {.y_stride = w->rows,
+    struct bn_stored_product p = {.y_stride = y_stride,
                                   .x = x,
                                   .x_stride = f->wide,
                                   .n_tok = f->n,
@@ -324,7 +366,7 @@ static void quantise(struct bn_forward *f, const struct face *face, size_t t,
 }
 
 /* rmsnorm of n values as if further ones, all zero, stood among them: the same bits as with these, if
- * every value has stayed in its lane (forge/prune_ffn.c). */
+ * every value has stayed in its lane (forge/prune/channels.c). */
 static void norm_among(const struct bn_kernels *k, float *y, const float *x, const float *g,
                        size_t n, size_t width, float eps)
 {
@@ -345,6 +387,7 @@ static void prepare_token(struct bn_forward *f, const struct input *in, const st
     if (r->norm && r->norm_width) norm_among(k, h, src, r->norm, r->cols, r->norm_width, c->eps);
     else if (r->norm) k->rmsnorm(h, src, r->norm, r->cols, c->eps);
     else memcpy(h, src, r->cols * sizeof *h);
+    if (r->in_norm && f->adapted) memcpy(f->bare + t * f->wide, h, r->cols * sizeof *h);
     if (r->in_norm) k->rmsnorm(h, h, r->in_norm, r->cols, c->in_norm_eps);
     if (r->plain || !r->rotated) quantise(f, &in->plain, t, r, worker);
     if (!r->rotated) return;
@@ -356,7 +399,7 @@ static void prepare_token(struct bn_forward *f, const struct input *in, const st
 /* Makes the input of projections. When it returns, all of it can be read. */
 static const struct input *prepare(struct bn_forward *f, const struct recipe *r, uint32_t worker)
 {
-    bool alone = f->n == 1;
+    bool alone = f->n == 1 && !f->adapted;
     struct input *in = alone ? &f->own[worker] : &f->shared;
     struct bn_range tokens = {0, 1};
     if (alone || worker == 0) in->act = r->act;
@@ -382,6 +425,19 @@ static struct recipe recipe_of(const struct bn_layer *layer, enum proj first, en
         r.plain |= !layer->proj[p].rotated;
     }
     return r;
+}
+
+/* The same for the first of the projections `first` to `last`, and what adapters want of the input of all
+ * of them. */
+static const struct input *prepare_for(struct bn_forward *f, uint32_t il, enum proj first,
+                                       enum proj last, const struct recipe *r, uint32_t worker)
+{
+    const struct input *in = prepare(f, r, worker);
+    if (!f->adapted || il >= f->m->config.n_layer) return in;
+    bn_adapt_input(f->adapt, il, BN_P_Q + (enum bn_part)first, BN_P_Q + (enum bn_part)last,
+                   r->in_norm ? f->bare : in->plain.h, f->wide, worker);
+    bn_pool_barrier(f->pool, worker);
+    return in;
 }
 
 /* The input of the next projection in the same step: the same one, unless the projection has a norm
@@ -424,16 +480,17 @@ static bool takes_many(const struct bn_forward *f, const struct bn_gemm *g, enum
     return act == BN_AQ_INT8 && g->mul_i8_many;
 }
 
-/* Rows of y[n][rows of w] = a layer's matrix times input. */
-static void project(struct bn_forward *f, float *y, const struct bn_layer *layer, enum proj which,
-                    const struct input *in, struct bn_range r, uint32_t worker)
+/* Rows of y[n][all rows] = a matrix of the layer times input; r: among those that are here. */
+static void multiply(struct bn_forward *f, float *y, const struct bn_layer *layer, enum proj which,
+                     const struct input *in, struct bn_range r, uint32_t worker)
 {
     const struct bn_matrix *w = &layer->proj[which];
     const struct face *x = w->rotated ? &in->rotated : &in->plain;
     const struct bn_gemm *g = w->gemm;
     const bool many = !w->dense && takes_many(f, g, in->act);
-    const struct bn_gemm_args a = {.y = y,
-                                   .y_stride = rows_of(w),
+    const struct place at = f->place[which];
+    const struct bn_gemm_args a = {.y = y + at.first,
+                                   .y_stride = at.stride,
                                    .w = &w->packed,
                                    .r0 = r.begin,
                                    .r1 = r.end,
@@ -441,7 +498,7 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
                                    .scratch = many ? f->many + worker * f->many_bytes : NULL};
     bn_prof_mark(f->prof, worker, BN_OP_Q + which);
     note_work(f, w, r, worker);
-    if (w->dense) dense_mul(f, y, &w->stored, r, x->h, worker);
+    if (w->dense) dense_mul(f, y + at.first, at.stride, &w->stored, r, x->h, worker);
     else if (bn_act_planes(in->act)) {
         struct bn_planes p = {.q = x->q8,
                               .n_planes = bn_act_planes(in->act),
@@ -454,6 +511,16 @@ static void project(struct bn_forward *f, float *y, const struct bn_layer *layer
         struct bn_q8 q = {x->q8, f->q8_stride, x->sum, x->inv};
         (many ? g->mul_i8_many : g->mul_i8)(&a, &q);
     } else g->mul_f32(&a, x->h, f->wide);
+}
+
+/* The same, and what adapters add. */
+static void project(struct bn_forward *f, float *y, const struct bn_layer *layer, enum proj which,
+                    const struct input *in, struct bn_range r, uint32_t worker)
+{
+    multiply(f, y, layer, which, in, r, worker);
+    if (!f->adapted || layer->number >= f->m->config.n_layer) return;
+    const struct bn_adapt_rows rows = {y, rows_of(&layer->proj[which]), r};
+    bn_adapt_output(f->adapt, layer->number, BN_P_Q + (enum bn_part)which, &rows, worker);
 }
 
 /* A few tokens wait for the memory, which is not shared out evenly, so workers help each other; with
@@ -471,6 +538,12 @@ static void project_all(struct bn_forward *f, float *y, const struct bn_layer *l
     struct bn_range r;
     deal(f, &layer->proj[which], in, worker);
     while (bn_pool_take(f->pool, worker, &r)) project(f, y, layer, which, in, r, worker);
+}
+
+/* Rows of a projection that are here, among all of them. */
+static struct bn_range among_all(const struct bn_forward *f, enum proj which, struct bn_range r)
+{
+    return (struct bn_range){f->place[which].first + r.begin, f->place[which].first + r.end};
 }
 
 /* x += some rows of `out` */
@@ -491,7 +564,7 @@ static void project_residual(struct bn_forward *f, const struct bn_layer *layer,
     deal(f, &layer->proj[which], in, worker);
     while (bn_pool_take(f->pool, worker, &r)) {
         project(f, f->out, layer, which, in, r, worker);
-        add_residual(f, r, worker);
+        add_residual(f, among_all(f, which, r), worker);
     }
 }
 
@@ -501,11 +574,24 @@ static void close_gates(float *act, const float *gate, size_t n, float gate_min)
     for (size_t i = 0; i < n; i++) act[i] = gate[i] <= gate_min ? 0 : act[i];
 }
 
+/* The channels of a layer that a walk takes as zero; NULL: none. */
+static const uint8_t *channels_off(const struct bn_forward *f, uint32_t il)
+{
+    if (!f->part || !f->part->ffn_off) return NULL;
+    return f->part->ffn_off + (size_t)il * f->m->config.n_ff;
+}
+
+static void close_channels(float *act, const uint8_t *off, size_t n)
+{
+    for (size_t i = 0; i < n; i++) act[i] = off[i] ? 0 : act[i];
+}
+
 /* up = act(gate) * up in some rows */
 static void activate(struct bn_forward *f, uint32_t il, struct bn_range rows, uint32_t worker)
 {
     const struct bn_kernels *k = &f->m->kernels;
     const struct bn_savings_layer *plan = savings_of(f, il);
+    const uint8_t *off = channels_off(f, il);
     size_t n_ff = f->m->config.n_ff, n = rows.end - rows.begin;
     bn_prof_mark(f->prof, worker, BN_OP_ACT);
     for (size_t t = 0; t < f->n; t++) {
@@ -514,6 +600,7 @@ static void activate(struct bn_forward *f, uint32_t il, struct bn_range rows, ui
         if (f->m->config.act == BN_ACT_RELU2) k->relu2_mul(u, g, u, n);
         else k->silu_mul(u, g, u, n);
         if (plan && plan->gate_min > 0) close_gates(u, g, n, plan->gate_min);
+        if (off) close_channels(u, off + rows.begin, n);
     }
 }
 
@@ -530,7 +617,7 @@ static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in,
     if (apart) {
         project_all(f, f->gate, layer, GATE, in, worker);
         bn_pool_barrier(f->pool, worker);
-        if (bn_ffn_wants_up(f->ffn, il) &&
+        if (bn_ffn_wants_up(f->ffn, il) && !channels_off(f, il) &&
             bn_ffn_up(f->ffn, il, f->up, f->gate, x->q8, x->sum[0], x->inv[0], worker))
             return;
         in = next_input(f, in, *recipe, layer->in_norm[UP], worker);
@@ -539,7 +626,7 @@ static void gated_up(struct bn_forward *f, uint32_t il, const struct input *in,
     while (bn_pool_take(f->pool, worker, &r)) {
         if (!apart) project(f, f->gate, layer, GATE, in, r, worker);
         project(f, f->up, layer, UP, in, r, worker);
-        activate(f, il, r, worker);
+        activate(f, il, among_all(f, UP, r), worker);
     }
 }
 
@@ -589,7 +676,45 @@ static void count_gates(struct bn_forward *f, uint32_t il, uint32_t worker)
         bn_census_gate_row(f->census, worker, il, f->gate + t * n_ff, n_ff);
 }
 
+/* By channels, so that sums run over the tokens in their order whatever the number of workers. */
+static void sum_channels(struct bn_forward *f, uint32_t il, const struct input *in, uint32_t worker)
+{
+    const struct bn_channel_sums *sums = f->part ? f->part->ffn_sums : NULL;
+    size_t n_ff = f->m->config.n_ff, at = il * n_ff;
+    if (!sums) return;
+    struct bn_range r = bn_pool_share(f->pool, worker, n_ff, BN_LANES);
+    bool int8 = f->m->activations == BN_AQ_INT8;
+    for (size_t t = 0; t < f->n; t++) {
+        const float *h = in->plain.h + t * f->wide;
+        const int8_t *q = in->plain.q8 + t * f->q8_stride;
+        for (size_t i = r.begin; i < r.end; i++) {
+            double v = int8 && q[i] == 0 ? 0 : (double)h[i];
+            sums->energy[at + i] += v * v;
+            sums->active[at + i] += v != 0;
+        }
+    }
+}
+
 /* ------------------------------------------------------------------ the pass */
+
+/* All workers meet, and where several ranks compute the model, these too: rows[n][stride], of which each
+ * has made its part, are whole on all of them then. */
+static void meet(struct bn_forward *f, float *rows, size_t stride, const struct bn_cut *cut,
+                 uint32_t worker)
+{
+    bn_pool_barrier(f->pool, worker);
+    if (!f->ranks) return;
+    bn_prof_mark(f->prof, worker, BN_OP_RANKS);
+    if (worker == 0) bn_dist_gather(f->m->dist, rows, f->n, stride, cut);
+    bn_pool_barrier(f->pool, worker);
+}
+
+/* The same of x, once a block was added. */
+static void meet_outputs(struct bn_forward *f, uint32_t worker)
+{
+    if (f->m->parts.whole) bn_pool_barrier(f->pool, worker);
+    else meet(f, f->x, f->m->config.n_embd, &f->m->parts.outputs, worker);
+}
 
 /* Attention of a layer: out of x into att. */
 static void attend(struct bn_forward *f, uint32_t il, uint32_t worker)
@@ -599,7 +724,7 @@ static void attend(struct bn_forward *f, uint32_t il, uint32_t worker)
     const float *const *ng = layer->in_norm;
     struct recipe r = recipe_of(layer, Q, V, f->x, n_embd, layer->attn_norm, n_embd);
     r.act = act_of(f, il, BN_IN_MIXER);
-    const struct input *in = prepare(f, &r, worker);
+    const struct input *in = prepare_for(f, il, Q, V, &r, worker);
     count_input(f, il, BN_IN_MIXER, in, n_embd, worker);
     project_all(f, f->q, layer, Q, in, worker);
     in = next_input(f, in, r, ng[K], worker);
@@ -621,7 +746,7 @@ static void mix_delta(struct bn_forward *f, uint32_t il, uint32_t worker)
     struct recipe r =
         recipe_of(layer, DELTA_QKV, DELTA_BETA, f->x, n_embd, layer->attn_norm, n_embd);
     r.act = act_of(f, il, BN_IN_MIXER);
-    const struct input *in = prepare(f, &r, worker);
+    const struct input *in = prepare_for(f, il, DELTA_QKV, DELTA_BETA, &r, worker);
     count_input(f, il, BN_IN_MIXER, in, n_embd, worker);
     project_all(f, f->qkv, layer, DELTA_QKV, in, worker);
     project_all(f, f->z, layer, DELTA_Z, in, worker);
@@ -652,41 +777,44 @@ static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
     bn_prof_row(f->prof, worker, il + 1);
     if (layer->is_delta) mix_delta(f, il, worker);
     else attend(f, il, worker);
-    bn_pool_barrier(f->pool, worker);
+    meet(f, f->att, f->mix_dim, bn_ranks_attention(f->ranks), worker);
     struct recipe r = recipe_of(layer, last, last, f->att, f->mix_dim, layer->attn_sub_norm, mixed);
     r.act = act_of(f, il, BN_IN_MIXER_OUT);
-    const struct input *in = prepare(f, &r, worker);
+    const struct input *in = prepare_for(f, il, last, last, &r, worker);
     count_input(f, il, BN_IN_MIXER_OUT, in, mixed, worker);
     project_residual(f, layer, last, in, worker);
-    bn_pool_barrier(f->pool, worker);
+    meet_outputs(f, worker);
 
     r = recipe_of(layer, GATE, UP, f->x, n_embd, layer->ffn_norm, n_embd);
     r.act = act_of(f, il, BN_IN_GATE_UP);
-    in = prepare(f, &r, worker);
+    in = prepare_for(f, il, GATE, UP, &r, worker);
     count_input(f, il, BN_IN_GATE_UP, in, n_embd, worker);
     gated_up(f, il, in, &r, worker);
-    bn_pool_barrier(f->pool, worker);
+    meet(f, f->up, n_ff, &f->m->parts.channels, worker);
     count_gates(f, il, worker);
     r = recipe_of(layer, DOWN, DOWN, f->up, n_ff, layer->ffn_sub_norm, n_ff);
     r.act = act_of(f, il, BN_IN_DOWN);
     r.norm_width = f->m->config.ffn_norm_width;
     r.codes_zero = plan ? plan->down_codes : 0;
-    in = prepare(f, &r, worker);
+    in = prepare_for(f, il, DOWN, DOWN, &r, worker);
     count_input(f, il, BN_IN_DOWN, in, n_ff, worker);
+    sum_channels(f, il, in, worker);
     if (f->activity.due && worker == 0) note_activity(f, il, in);
     project_down(f, il, in, worker);
-    bn_pool_barrier(f->pool, worker);
+    meet_outputs(f, worker);
 }
 
 /* States before the first layer: of this worker's tokens. */
-static void enter(struct bn_forward *f, struct bn_range tokens)
+static void enter(struct bn_forward *f, struct bn_range tokens, uint32_t worker)
 {
     size_t n_embd = f->m->config.n_embd, at = tokens.begin * n_embd;
     if (f->part && f->part->from)
         memcpy(f->x + at, f->part->from + at, (tokens.end - tokens.begin) * n_embd * sizeof *f->x);
     else
-        for (size_t t = tokens.begin; t < tokens.end; t++)
+        for (size_t t = tokens.begin; t < tokens.end; t++) {
             bn_model_embed(f->m, f->x + t * n_embd, f->batch[t].token);
+            if (f->adapted) bn_adapt_embed(f->adapt, f->x + t * n_embd, t, worker);
+        }
 }
 
 /* The layers of bn_forward_walk. */
@@ -706,7 +834,7 @@ static void walk(void *arg, uint32_t worker)
     struct bn_range tokens = bn_pool_share(f->pool, worker, f->n, 1);
 
     bn_prof_mark(f->prof, worker, BN_OP_EMBED);
-    enter(f, tokens);
+    enter(f, tokens, worker);
     bn_pool_barrier(f->pool, worker);
     if (f->part) walk_part(f, tokens, worker);
     else
@@ -751,14 +879,21 @@ static void walk_draft(void *arg, uint32_t worker)
 /* A pass, up to the counting. */
 static void pass(struct bn_forward *f, const struct bn_batch_token *batch, size_t n, float *logits)
 {
+    if (f->ranks) {
+        f->activity.due = false; /* gates are not whole */
+        bn_ranks_announce(f->ranks, batch, n, logits != NULL);
+    }
     f->batch = batch;
     f->n = n;
+    /* drafts decide when tokens come, not which: they do without */
+    f->adapted = !f->drafts && bn_adapt_begin(f->adapt, batch, n);
     const struct bn_layer *last = &f->m->layers[f->m->config.n_layer];
     bn_attention_begin(f->attention, batch, n);
-    bn_head_begin(f->head, logits, f->drafts ? last->mtp_out_norm : f->m->out_norm);
+    bn_head_begin(f->head, logits, f->drafts ? last->mtp_out_norm : f->m->out_norm,
+                  f->adapted ? f->adapt : NULL);
     for (size_t t = 0; logits && t < n; t++)
         if (batch[t].want.kind != BN_WANT_NONE) bn_head_add(f->head, (uint32_t)t, batch[t].want);
-    bn_ffn_begin(f->ffn, n);
+    bn_ffn_begin(f->ffn, n, f->adapted);
     if (f->drafts) {
         bn_pool_run(f->pool, walk_draft, f);
         return;
@@ -766,6 +901,15 @@ static void pass(struct bn_forward *f, const struct bn_batch_token *batch, size_
     if (f->delta) bn_delta_begin(f->delta, batch, n);
     bn_pool_run(f->pool, walk, f);
     if (f->delta) bn_delta_end(f->delta);
+    if (f->ranks && logits && bn_head_rows(f->head))
+        bn_head_collect(f->head, bn_ranks_room(f->ranks));
+}
+
+size_t bn_forward_follow(struct bn_forward *f, const struct bn_buf *message,
+                         struct bn_batch_token *batch, struct bn_kv_seq *seqs, uint32_t n_seqs,
+                         float **logits)
+{
+    return bn_ranks_read(f->ranks, message, batch, seqs, n_seqs, logits);
 }
 
 void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,
@@ -824,5 +968,6 @@ uint64_t bn_forward_read_bytes(const struct bn_forward *f)
 {
     uint64_t left_out = (uint64_t)bn_ffn_left_out(f->ffn), head = bn_head_read_bytes(f->head);
     if (f->drafts) return f->m->mtp_bytes + head;
-    return f->layer_bytes - left_out + head;
+    uint64_t adapters = f->adapted ? bn_adapt_read_bytes(f->adapt) : 0;
+    return f->layer_bytes - left_out + head + adapters;
 }

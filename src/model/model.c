@@ -94,13 +94,12 @@ const struct bn_gemm *bn_layout_auto(const struct bn_kernels *k, enum bn_act_qua
                                      uint64_t bytes, uint32_t threads)
 {
     size_t planes = bn_act_planes(act);
-    if (planes && k->gemm_g5 != &bn_gemm_g5_c) return k->gemm_g5;
+    if (planes && k->gemm_g5->frugal) return k->gemm_g5;
     if (planes && k->gemm_g2 != &bn_gemm_g2_c)
-        return planes == 1 && k->gemm_g3 != &bn_gemm_g3_c && threads >= T3_THREADS ? k->gemm_g3
-                                                                                   : k->gemm_g2;
+        return planes == 1 && k->gemm_g3->frugal && threads >= T3_THREADS ? k->gemm_g3 : k->gemm_g2;
     if (act != BN_AQ_INT8 || bytes <= bn_last_cache_bytes()) return k->gemm_t2;
-    if (k->gemm_t5 != &bn_gemm_t5_c) return k->gemm_t5;
-    return k->gemm_t3 != &bn_gemm_t3_c && threads >= T3_THREADS ? k->gemm_t3 : k->gemm_t2;
+    if (k->gemm_t5->frugal) return k->gemm_t5;
+    return k->gemm_t3->frugal && threads >= T3_THREADS ? k->gemm_t3 : k->gemm_t2;
 }
 
 /* Binary matrices are in "b1" where it has a kernel for this CPU: half the bytes, and fewer
@@ -214,7 +213,7 @@ static bitnet_status load_weights(struct bn_model *m, const bitnet_model_options
                                   struct bn_pool *pool, enum bn_head_mode head,
                                   enum bn_ffn_mode ffn, bitnet_error *err)
 {
-    BN_TRY(find_image(m, o, err));
+    if (!m->dist) BN_TRY(find_image(m, o, err));
     if (m->image.view) {
         bitnet_status s = load_image(m, o, pool, head, ffn, err);
         if (s != BITNET_E_FORMAT || !m->image.entry) BN_TRY(s);
@@ -269,6 +268,8 @@ static bitnet_status open_weights(struct bn_model *m, const bitnet_model_options
                                   enum bn_head_mode head, enum bn_ffn_mode ffn, bitnet_error *err)
 {
     BN_TRY(bn_config_read(&m->config, &m->source, &m->note, err));
+    BN_TRY(bn_parts_choose(m, err));
+    if (m->dist) ffn = BN_FFN_DENSE; /* lists are of all channels */
     BN_TRY(choose_activations(m, o->activations, err));
     BN_TRY(open_plan(m, o->plan, err));
     head = bn_savings_head(m->savings, head);
@@ -319,16 +320,21 @@ static bitnet_status open_model(struct bn_model *m, const char *path, const bitn
     return open_weights(m, o, head, ffn, err);
 }
 
-bitnet_status bn_model_open_on(struct bn_model **out, const char *path,
-                               const bitnet_model_options *o, const struct bn_numa_pretend *pretend,
-                               bitnet_error *err)
+static bitnet_status make_model(struct bn_model **out, const char *path,
+                                const bitnet_model_options *o,
+                                const struct bn_numa_pretend *pretend, const bitnet_ranks *ranks,
+                                bitnet_error *err)
 {
     *out = NULL;
     uint64_t start = bn_now_ns();
     struct bn_model *m = bn_calloc(1, sizeof *m);
     if (!m) return bn_fail_nomem(err, sizeof *m, "a model");
     bn_buf_init(&m->note, MAX_NOTE_BYTES);
-    bitnet_status s = open_model(m, path, o, pretend, err);
+    m->n_adapters = bn_calloc(1, sizeof *m->n_adapters);
+    bitnet_status s =
+        m->n_adapters ? BITNET_OK : bn_fail_nomem(err, sizeof *m->n_adapters, "a model");
+    if (s == BITNET_OK && ranks) s = bn_dist_open(&m->dist, ranks, err);
+    if (s == BITNET_OK) s = open_model(m, path, o, pretend, err);
     if (s != BITNET_OK) {
         bn_model_close(m);
         return s;
@@ -336,6 +342,20 @@ bitnet_status bn_model_open_on(struct bn_model **out, const char *path,
     m->load_ns = bn_now_ns() - start;
     *out = m;
     return BITNET_OK;
+}
+
+bitnet_status bn_model_open_on(struct bn_model **out, const char *path,
+                               const bitnet_model_options *o, const struct bn_numa_pretend *pretend,
+                               bitnet_error *err)
+{
+    return make_model(out, path, o, pretend, NULL, err);
+}
+
+bitnet_status bn_model_open_ranked(struct bn_model **out, const char *path,
+                                   const bitnet_model_options *o, const bitnet_ranks *ranks,
+                                   bitnet_error *err)
+{
+    return make_model(out, path, o, NULL, ranks, err);
 }
 
 bitnet_status bn_model_open(struct bn_model **out, const char *path, const bitnet_model_options *o,
@@ -360,6 +380,8 @@ void bn_model_close(struct bn_model *m)
     bn_buf_free(&m->note);
     bn_source_close(&m->source);
     free(m->savings);
+    free(m->n_adapters);
+    bn_dist_close(m->dist);
     free(m);
 }
 

@@ -9,6 +9,7 @@
 #include "base/os/mem.h"
 #include "base/machine/numa.h"
 #include "base/threads/pool.h"
+#include "dist/dist.h"
 #include "kernels/kernels.h"
 #include "model/config/config.h"
 #include "model/head/head_rotate.h"
@@ -52,6 +53,7 @@ struct bn_layer {
     const float *in_norm[BN_N_PROJ];           /* of each projection's input, or NULL  */
     struct bn_matrix proj[BN_N_PROJ];          /* index: part - BN_P_Q                 */
     bool is_delta;                             /* has a delta net in place of attention */
+    uint32_t number;                           /* among all layers                     */
     uint32_t index;                            /* among states, or in the KV cache     */
     const float *conv;                         /* of a delta net: [taps][conv width]   */
     const float *delta_a, *delta_dt;           /* [n_v_heads]                          */
@@ -97,6 +99,13 @@ struct bn_image {
 
 struct bn_savings;
 
+/* What ranks have of a model that several of them compute: heads of keys, channels of feed-forward
+ * layers, rows of what a block adds, rows of the head. (parts.c) */
+struct bn_parts {
+    struct bn_cut heads, channels, outputs, logits;
+    bool whole; /* all rows of what a block adds are on every rank */
+};
+
 struct bn_model {
     struct bn_source source;   /* mappings stay open: dense tensors live there */
     struct bn_backing backing; /* of the slab and the head's copy; how engines have theirs */
@@ -135,8 +144,11 @@ struct bn_model {
     const char *weight_type;            /* of the projections, "mixed" if not one */
     const char *layout;                 /* of the packed matrices, "mixed" if not one, "" if none */
     uint64_t n_params, n_params_ternary, packed_bytes, load_ns;
-    struct bn_savings *savings; /* the plan of its engines where they have none; NULL: none */
-    uint64_t checksum;          /* of what a plan is for (savings.h) */
+    struct bn_dist *dist;         /* NULL: this process computes it alone */
+    struct bn_parts parts;        /* with dist */
+    struct bn_savings *savings;   /* the plan of its engines where they have none; NULL: none */
+    uint64_t checksum;            /* of what a plan is for (savings.h) */
+    _Atomic uint64_t *n_adapters; /* opened so far (adapter.h) */
 };
 
 /* Bytes, whole cache lines. 4096 is worth a third of the speed from DRAM. */
@@ -153,6 +165,10 @@ bitnet_status bn_model_open(struct bn_model **out, const char *path, const bitne
 bitnet_status bn_model_open_on(struct bn_model **out, const char *path,
                                const bitnet_model_options *o, const struct bn_numa_pretend *pretend,
                                bitnet_error *err);
+/* As bitnet_model_open_ranked, without what ranks tell each other. */
+bitnet_status bn_model_open_ranked(struct bn_model **out, const char *path,
+                                   const bitnet_model_options *o, const bitnet_ranks *ranks,
+                                   bitnet_error *err);
 void bn_model_close(struct bn_model *m);
 /* Whether all of its pages are meant to stay in memory: then none is given back to the file. */
 static inline bool bn_model_keeps_pages(const struct bn_model *m)
@@ -182,6 +198,18 @@ static inline const struct bn_dense8 *bn_model_head_int8(const struct bn_model *
 {
     return node && node <= m->n_replicas ? &m->replicas[node - 1].head_int8 : &m->head_int8;
 }
+
+/* ---- parts.c: of a model that several ranks compute ---- */
+
+/* Cuts it, or says why that cannot be. After the configuration is read. */
+bitnet_status bn_parts_choose(struct bn_model *m, bitnet_error *err);
+/* Rows of a projection that are here: all of them without ranks. */
+struct bn_range bn_part_rows(const struct bn_model *m, enum bn_part p);
+/* The heads of keys that are here, and the rows of the head. */
+struct bn_range bn_parts_heads(const struct bn_model *m);
+struct bn_range bn_parts_logits(const struct bn_model *m);
+/* Rows of a dense matrix by themselves. */
+void bn_stored_cut(struct bn_stored *t, struct bn_range rows);
 
 /* The rotation of an input of n columns, as y = H(s x); or of a row back, y = s (H x). y may be x. */
 void bn_model_rotate(const struct bn_model *m, float *y, const float *x, size_t n, bool back);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * completions.c: chats, completions and responses: from the body to the engine, and what comes back to
- * the client, whole or as a stream. A completion lives until both sides have let go of it: the client
+ * completions.c: everything that generates text, in any dialect: from the body to the engine, and what
+ * comes back to the client, whole or as a stream. A completion lives until both sides have let go of it: the client
  * has its reply or disconnected, and every task of the worker has ended.
  *
  * Events only gather while the worker delivers; completions_attend then passes on, once for each,
@@ -9,7 +9,7 @@
  */
 #include "base/clock.h"
 #include "base/os/mem.h"
-#include "server/openai/stream.h"
+#include "server/dialect.h"
 #include "server/server_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +23,7 @@ struct prompt_task {
     struct completion *c;
     bitnet_request request;
     uint32_t n_left; /* choices that have not ended */
+    uint64_t slot;   /* the ticket of its text, that of the first choice; 0: none */
 };
 
 struct choice {
@@ -33,7 +34,14 @@ struct choice {
 
 struct completion {
     struct exchange x; /* first */
+    /* while it is read, perhaps on another thread */
+    struct errand errand;
+    struct bn_json *body;
+    body_prepare_fn *prepare;
+    struct openai_defaults defaults;
+    bitnet_status status;
     struct openai_request q;
+    struct adapter_choice adapters;
     struct openai_reply reply;    /* of one that is given whole */
     struct openai_stream *stream; /* NULL: it is given whole */
     struct prompt_task *tasks;    /* [n_tasks], one a prompt */
@@ -51,12 +59,27 @@ struct completion {
 
 static size_t n_choices(const struct completion *c) { return c->n_tasks * c->n_each; }
 
+static void settle(struct completion *c)
+{
+    uint64_t n_prompt = 0, n_generated = 0;
+    for (size_t i = 0; c->choices && i < n_choices(c); i++) {
+        const struct choice *choice = &c->choices[i];
+        n_generated += choice->result.n_generated;
+        if (i % c->n_each == 0 && choice->began)
+            n_prompt += c->tasks[i / c->n_each].request.n_tokens;
+    }
+    exchange_settle(&c->x, n_prompt, n_generated);
+}
+
 static void completion_free(struct completion *c)
 {
+    settle(c);
     exchange_close(&c->x);
     openai_stream_close(c->stream);
     openai_reply_close(&c->reply);
     openai_request_free(&c->q);
+    adapter_release(&c->adapters);
+    bn_json_free(c->body);
     free(c->tasks);
     free(c->choices);
     free(c);
@@ -75,7 +98,7 @@ static void list_fresh(struct completion *c)
 static void cancel(struct completion *c)
 {
     for (size_t i = 0; i < c->n_tasks; i++)
-        if (c->tasks[i].n_left) worker_cancel(c->x.s->worker, &c->tasks[i].task);
+        if (c->tasks[i].n_left) worker_cancel(c->x.model->worker, &c->tasks[i].task);
 }
 
 /* The first reason counts; what is still computed is in vain. */
@@ -88,24 +111,34 @@ static void fail(struct completion *c, int status, const char *code, const bitne
     cancel(c);
 }
 
-static void end_choice(struct prompt_task *p, struct choice *choice)
-{
-    if (choice->ended) return;
-    choice->ended = true;
-    p->c->x.s->n_taken--;
-    p->c->x.s->n_running -= choice->began;
-    if (--p->n_left == 0) p->c->n_open--;
-}
-
 static struct choice *choice_of(const struct prompt_task *p, uint32_t i)
 {
     return &p->c->choices[(size_t)(p - p->c->tasks) * p->c->n_each + i];
 }
 
+static void end_choice(struct prompt_task *p, struct choice *choice)
+{
+    if (choice->ended) return;
+    choice->ended = true;
+    places_leave(p->c->x.model, p->c->x.user);
+    p->c->x.model->n_running -= choice->began;
+    exchange_end_answer(&p->c->x);
+    if (choice == choice_of(p, 0)) slots_end(&p->c->x.model->slots, p->slot);
+    if (--p->n_left == 0) p->c->n_open--;
+}
+
 /* Time that the engine had it: what those who wait for a place wait for. */
-static void learn_speed(struct server *s, uint64_t ns)
+static void learn_speed(struct served_model *s, uint64_t ns)
 {
     s->choice_ns = s->choice_ns ? s->choice_ns - s->choice_ns / 16 + ns / 16 : ns;
+}
+
+/* Has any choice a token? One that has is told as far as it goes, and the others with it. */
+static bool has_begun(const struct completion *c)
+{
+    for (size_t i = 0; i < n_choices(c); i++)
+        if (c->choices[i].result.n_generated) return true;
+    return false;
 }
 
 static void take_end(struct prompt_task *p, struct choice *choice, const bitnet_event *e)
@@ -119,13 +152,13 @@ static void take_end(struct prompt_task *p, struct choice *choice, const bitnet_
                                              .prefill_ns = e->prefill_ns,
                                              .decode_ns = e->decode_ns,
                                              .repetition = e->repetition};
-    learn_speed(c->x.s, bn_now_ns() - c->began_ns - e->queue_ns);
+    learn_speed(c->x.model, bn_now_ns() - c->began_ns - e->queue_ns);
     end_choice(p, choice);
     bitnet_error why = {0};
     if (e->finish == BITNET_FINISH_ERROR) {
         bn_error_set(&why, BITNET_E_INTERNAL, "%s", e->error);
         fail(c, 500, NULL, &why);
-    } else if (e->finish == BITNET_FINISH_TIMEOUT && e->n_generated == 0) {
+    } else if (e->finish == BITNET_FINISH_TIMEOUT && c->n_open == 0 && !has_begun(c)) {
         bn_error_set(&why, BITNET_E_STATE, "no token was generated within %u s",
                      c->x.s->c->timeout_s);
         fail(c, 504, "timeout", &why);
@@ -149,12 +182,16 @@ static void take(struct worker_task *t, const bitnet_event *e)
     struct prompt_task *p = (struct prompt_task *)t;
     struct completion *c = p->c;
     struct choice *choice = choice_of(p, e->choice);
-    if (!choice->began) c->x.s->n_running++;
+    if (!choice->began) c->x.model->n_running++;
+    adapter_begin(&c->adapters);
     choice->began = true;
     bool reading = e->token < 0 && e->finish == BITNET_FINISH_NONE;
-    if (!reading || e->n_scored) gather(p, e);
-    if (reading) return; /* what was read is told with the first token */
+    bool told = c->stream && c->q.progress;
+    if (!reading || e->n_scored || told) gather(p, e);
+    if (reading && told) list_fresh(c);
+    if (reading) return; /* what was read is told with the first token, if nobody waits for it */
     choice->fresh |= e->token >= 0;
+    if (e->choice == 0 && e->token >= 0) slots_add(&c->x.model->slots, p->slot, e->token);
     choice->result.n_generated = e->n_generated;
     choice->result.n_cached = e->n_cached;
     if (e->finish != BITNET_FINISH_NONE) take_end(p, choice, e);
@@ -175,7 +212,7 @@ static void refused(struct worker_task *t, const bitnet_error *err)
 static void measure(struct completion *c)
 {
     uint64_t now = bn_now_ns();
-    struct metrics *m = c->x.s->metrics;
+    struct metrics *m = c->x.model->metrics;
     for (size_t i = 0; i < n_choices(c); i++) {
         struct choice *choice = &c->choices[i];
         if (choice->fresh && choice->last_ns) metrics_token(m, now - choice->last_ns);
@@ -214,7 +251,7 @@ static void begin_stream(struct exchange *x)
 {
     net_add_header(x->request, "Cache-Control", "no-cache");
     net_add_header(x->request, "X-Accel-Buffering", "no"); /* else some proxies gather */
-    net_stream_begin(x->request, 200, "text/event-stream");
+    net_stream_begin(x->request, 200, x->route->dialect->stream_type);
     x->begun = true;
 }
 
@@ -316,49 +353,9 @@ static uint64_t random_seed(void)
     return seed >> 11; /* 53 bits, which every JSON reader keeps */
 }
 
-static size_t prompt_bytes(const struct openai_request *q, size_t i)
-{
-    size_t n = q->prompts[i].text ? q->prompts[i].bytes : 0, at;
-    const struct bn_json *message;
-    bn_json_each(q->messages, at, message) n += bn_json_bytes(bn_json_get(message, "content"));
-    return n;
-}
-
-/* Tokenizing holds up the event loop; what is too long in any case is refused before. */
-static bitnet_status check_bytes(struct openai_request *q, uint64_t most, bitnet_error *err)
-{
-    for (size_t i = 0; i < q->n_prompts; i++) {
-        size_t n = prompt_bytes(q, i);
-        if (n <= most) continue;
-        q->code = "context_length_exceeded";
-        return bn_fail(err, BITNET_E_LIMIT,
-                       "the prompt has %zu bytes; the context holds %llu at the very most", n,
-                       (unsigned long long)most);
-    }
-    return BITNET_OK;
-}
-
-static bitnet_status read_request(struct completion *c, enum openai_kind kind, struct bn_json *body,
-                                  bitnet_error *err)
-{
-    struct server *s = c->x.s;
-    struct openai_defaults d = {
-        .max_tokens = s->c->default_max_tokens, .seed = random_seed(), .model = s->m};
-    BN_TRY(openai_request_read(&c->q, kind, body, &d, err));
-    BN_TRY(check_bytes(&c->q, s->max_prompt_bytes, err));
-    BN_TRY(openai_request_encode(&c->q, s->m, s->c->chat_template, err));
-    BN_TRY(openai_request_fits(&c->q, s->engine.ctx_tokens, err));
-    if (!*c->q.model) c->q.model = s->c->model_name;
-    if (c->q.seeded) return BITNET_OK;
-    char seed[24];
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)d.seed);
-    net_add_header(c->x.request, "X-Bitnet-Seed", seed);
-    return BITNET_OK;
-}
-
 static bitnet_status open_output(struct completion *c, bitnet_error *err)
 {
-    struct server *s = c->x.s;
+    struct served_model *s = c->x.model;
     c->n_tasks = c->n_open = c->q.n_prompts;
     c->n_each = c->q.request.n_choices;
     c->tasks = bn_calloc(c->n_tasks, sizeof *c->tasks);
@@ -366,12 +363,56 @@ static bitnet_status open_output(struct completion *c, bitnet_error *err)
     if (!c->tasks || !c->choices) return bn_fail_nomem(err, sizeof *c->tasks, "a completion");
     c->x.line.stream = c->q.stream;
     uint64_t created = (uint64_t)time(NULL);
-    bitnet_status status = c->q.stream
-                               ? openai_stream_open(&c->stream, &c->q, s->m, c->x.id, created, err)
-                               : openai_reply_open(&c->reply, &c->q, s->m, c->x.id, created, err);
-    openai_request_release(&c->q);
-    return status;
+    return c->q.stream ? openai_stream_open(&c->stream, &c->q, s->m, c->x.id, created, err)
+                       : openai_reply_open(&c->reply, &c->q, s->m, c->x.id, created, err);
 }
+
+static bitnet_status encode(struct completion *c, bitnet_error *err)
+{
+    const struct served_model *s = c->x.model;
+    BN_TRY(openai_check_bytes(&c->q, s->max_prompt_bytes, err));
+    BN_TRY(openai_request_encode(&c->q, s->m, s->spec->chat_template, err));
+    BN_TRY(openai_request_fits(&c->q, s->engine.ctx_tokens, err));
+    if (!*c->q.model) c->q.model = s->name;
+    return open_output(c, err);
+}
+
+/* On any thread: of the model it reads what does not change, and nothing of the server. */
+static void read_request(struct completion *c)
+{
+    bitnet_status status = BITNET_OK;
+    if (c->prepare) status = c->prepare(c->body, c->x.model, &c->error);
+    if (status == BITNET_OK)
+        status = c->x.route->dialect->read(&c->q, c->body, &c->defaults, &c->error);
+    bn_json_free(c->body);
+    c->body = NULL;
+    if (status == BITNET_OK) status = encode(c, &c->error);
+    openai_request_release(&c->q);
+    c->status = status;
+}
+
+/* Adapters and what the client may have; what was passed over is told. */
+static bitnet_status choose(struct completion *c, bitnet_error *err)
+{
+    BN_TRY(adapter_choose(&c->adapters, &c->x.model->adapters, &c->q, err));
+    BN_TRY(exchange_rank(&c->x, &c->q, err));
+    c->q.request.adapters = c->adapters.uses;
+    c->q.request.n_adapters = c->adapters.n;
+    exchange_tell_ignored(&c->x, &c->q.ignored);
+    if (c->q.n_dropped) {
+        char n[24];
+        snprintf(n, sizeof n, "%zu", c->q.n_dropped);
+        net_add_header(c->x.request, "X-Bitnet-Dropped-Messages", n);
+    }
+    if (c->q.seeded) return BITNET_OK;
+    char seed[24];
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)c->defaults.seed);
+    net_add_header(c->x.request, "X-Bitnet-Seed", seed);
+    return BITNET_OK;
+}
+
+/* Of two times of which 0 means none. */
+static uint32_t sooner(uint32_t a, uint32_t b) { return a && (!b || a < b) ? a : b; }
 
 static void submit(struct completion *c)
 {
@@ -386,45 +427,104 @@ static void submit(struct completion *c)
         p->task.take = take;
         p->task.failed = refused;
         openai_request_at(&c->q, i, &p->request);
-        p->request.timeout_ms = exchange_time_left_ms(&c->x);
-        worker_submit(c->x.s->worker, &p->task, &p->request);
+        p->request.user = c->x.user;
+        p->request.timeout_ms = sooner(p->request.timeout_ms, exchange_time_left_ms(&c->x));
+        p->slot = slots_begin(&c->x.model->slots, c->q.slot, p->request.tokens, p->request.n_tokens,
+                              &c->adapters);
+        worker_submit(c->x.model->worker, &p->task, &p->request);
     }
 }
 
-/* false: the client was told why not */
-static bool begin(struct completion *c, enum openai_kind kind, struct bn_json *body)
+/* The longest that the answers may become is taken; what they do not need goes back at their end. false: the
+ * client was told why not */
+static bool take_quota(struct completion *c, size_t n)
+{
+    bitnet_request *r = &c->q.request;
+    uint64_t n_prompt = 0, longest = 0;
+    for (size_t i = 0; i < c->q.n_prompts; i++) n_prompt += c->q.prompts[i].n_tokens;
+    if (!r->max_new_tokens && !r->prompt_only)
+        r->max_new_tokens = exchange_usual_tokens(&c->x, n, n_prompt);
+    for (size_t i = 0; i < c->q.n_prompts && !r->prompt_only; i++)
+        longest += bn_min_size(r->max_new_tokens,
+                               c->x.model->engine.ctx_tokens - c->q.prompts[i].n_tokens);
+    return exchange_take_answers(&c->x, n, n_prompt + longest * r->n_choices);
+}
+
+/* It has been read. false: the client was told why it is not served */
+static bool begin(struct completion *c)
 {
     bitnet_error err = {0};
-    if (read_request(c, kind, body, &err) != BITNET_OK) {
+    bitnet_status status = c->status;
+    if (status == BITNET_OK) status = choose(c, &err);
+    else err = c->error;
+    if (status != BITNET_OK) {
         exchange_fail(&c->x, &err, c->q.param, c->q.code);
         return false;
     }
-    size_t n = c->q.n_prompts * c->q.request.n_choices;
-    if (!exchange_check_places(&c->x, n)) return false;
-    if (open_output(c, &err) != BITNET_OK) {
-        exchange_fail(&c->x, &err, NULL, NULL);
-        return false;
-    }
-    c->x.s->n_taken += (uint32_t)n;
+    size_t n = n_choices(c);
+    if (!exchange_check_places(&c->x, n) || !take_quota(c, n)) return false;
+    places_take(c->x.model, c->x.user, n);
     submit(c);
     return true;
 }
 
-static void serve(struct exchange *x, enum openai_kind kind)
+static struct completion *of_errand(struct errand *e)
+{
+    return (struct completion *)((char *)e - offsetof(struct completion, errand));
+}
+
+static void run_errand(struct errand *e) { read_request(of_errand(e)); }
+
+static void on_read(struct errand *e)
+{
+    struct completion *c = of_errand(e);
+    if (c->x.request) exchange_resume(&c->x);
+    if (!c->x.request || !begin(c)) completion_free(c);
+}
+
+static void on_disconnect_unread(struct exchange *x) { exchange_disconnected(x); }
+
+static void on_late_unread(struct exchange *x)
+{
+    exchange_refuse(x, 504, "timeout", "the request was not read within %u s", x->s->c->timeout_s);
+}
+
+/* As an errand: the client may go meanwhile. */
+static void read_elsewhere(struct completion *c)
+{
+    c->errand.run = run_errand;
+    c->errand.done = on_read;
+    c->x.disconnected = on_disconnect_unread;
+    c->x.late = on_late_unread;
+    exchange_later(&c->x);
+    errands_give(c->x.s->errands, &c->errand, true);
+}
+
+void completions_serve(struct exchange *x, struct bn_json *body, body_prepare_fn *prepare)
+{
+    struct completion *c = bn_calloc(1, sizeof *c);
+    if (!c) {
+        bn_json_free(body);
+        exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for a completion", sizeof *c);
+        return;
+    }
+    c->x = *x;
+    c->began_ns = net_began_ns(x->request);
+    c->body = body;
+    c->prepare = prepare;
+    c->defaults = server_defaults(x->model);
+    c->defaults.seed = x->s->c->seeded ? x->s->c->seed : random_seed();
+    if (x->large) {
+        read_elsewhere(c);
+        return;
+    }
+    read_request(c);
+    if (!begin(c)) completion_free(c);
+}
+
+void serve_generate(struct exchange *x)
 {
     struct bn_json *body;
     if (!exchange_check_places(x, 1) || !exchange_body(x, &body)) return;
-    struct completion *c = bn_calloc(1, sizeof *c);
-    if (!c) {
-        exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for a completion", sizeof *c);
-    } else {
-        c->x = *x;
-        c->began_ns = net_began_ns(x->request);
-        if (!begin(c, kind, body)) completion_free(c);
-    }
-    bn_json_free(body);
+    completions_serve(x, body, NULL);
 }
-
-void serve_chat(struct exchange *x) { serve(x, OPENAI_CHAT); }
-void serve_completion(struct exchange *x) { serve(x, OPENAI_COMPLETION); }
-void serve_response(struct exchange *x) { serve(x, OPENAI_RESPONSE); }

@@ -4,24 +4,103 @@
  */
 #include "base/os/mem.h"
 #include "base/utf8.h"
-#include "server/openai/reply.h"
+#include "server/anthropic/anthropic.h"
+#include "server/dialect.h"
 #include "server/openai/request.h"
 #include "server/server_impl.h"
 #include "app/tokens.h"
 #include "server/openai/tools.h"
 #include <stdlib.h>
 
-/* Replies with what `make` makes of the body. */
-static void serve_made(struct exchange *x,
-                       bitnet_status (*make)(struct bn_json **out, const struct server *s,
-                                             struct bn_json *body, bitnet_error *err))
+/* A body, and what is made of it; on any thread, but for the beginning and the end. */
+struct made {
+    struct exchange x; /* first */
+    struct errand errand;
+    bitnet_status (*make)(struct made *d, bitnet_error *err);
+    struct bn_json *body, *out;
+    struct openai_defaults defaults;
+    struct openai_ignored ignored;
+    const char *param, *code; /* as openai_request has them */
+    char *text;               /* out as JSON */
+    bitnet_status status;
+    bitnet_error err;
+};
+
+static void make(struct made *d)
 {
-    struct bn_json *body, *out = NULL;
-    bitnet_error err = {0};
+    d->status = d->make(d, &d->err);
+    if (d->status == BITNET_OK && d->out) d->text = bn_json_dump(d->out, BN_JSON_COMPACT);
+    if (d->status == BITNET_OK && !d->text) d->status = bn_fail_nomem(&d->err, 0, "the reply");
+    bn_json_free(d->out);
+    bn_json_free(d->body);
+    d->body = d->out = NULL;
+}
+
+static void reply_made(struct made *d)
+{
+    if (d->status == BITNET_OK) {
+        exchange_tell_ignored(&d->x, &d->ignored);
+        exchange_reply(&d->x, 200, "application/json", d->text, strlen(d->text));
+    } else {
+        exchange_fail(&d->x, &d->err, d->param, d->code);
+    }
+}
+
+static void free_made(struct made *d)
+{
+    exchange_close(&d->x);
+    bn_json_free(d->body);
+    free(d->text);
+    free(d);
+}
+
+static struct made *of_errand(struct errand *e)
+{
+    return (struct made *)((char *)e - offsetof(struct made, errand));
+}
+
+static void run_errand(struct errand *e) { make(of_errand(e)); }
+
+static void on_made(struct errand *e)
+{
+    struct made *d = of_errand(e);
+    if (d->x.request) reply_made(d);
+    free_made(d);
+}
+
+static void on_disconnect(struct exchange *x) { exchange_disconnected(x); }
+
+static void on_late(struct exchange *x)
+{
+    exchange_refuse(x, 504, "timeout", "the text was not read within %u s", x->s->c->timeout_s);
+}
+
+/* Replies with what `how` makes of the body. */
+static void serve_made(struct exchange *x, bitnet_status (*how)(struct made *d, bitnet_error *err))
+{
+    struct bn_json *body;
     if (!exchange_body(x, &body)) return;
-    if (make(&out, x->s, body, &err) != BITNET_OK) exchange_fail(x, &err, NULL, NULL);
-    else exchange_reply_json(x, 200, out);
-    bn_json_free(body);
+    struct made *d = bn_calloc(1, sizeof *d);
+    if (!d) {
+        bn_json_free(body);
+        exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for a request", sizeof *d);
+        return;
+    }
+    d->x = *x;
+    d->make = how;
+    d->body = body;
+    d->defaults = server_defaults(x->model);
+    if (!x->large) {
+        make(d);
+        reply_made(d);
+        free_made(d);
+        return;
+    }
+    d->errand = (struct errand){.run = run_errand, .done = on_made};
+    d->x.disconnected = on_disconnect;
+    d->x.late = on_late;
+    exchange_later(&d->x);
+    errands_give(x->s->errands, &d->errand, true);
 }
 
 /* ------------------------------------------------------------------ tokenize */
@@ -61,7 +140,7 @@ static bitnet_status list_tokens(struct bn_json *list, const bitnet_model *m, co
     return BITNET_OK;
 }
 
-static bitnet_status encode_member(int32_t **ids, size_t *n, const struct server *s,
+static bitnet_status encode_member(int32_t **ids, size_t *n, const struct served_model *s,
                                    const struct bn_json *text, const char *key, uint32_t flags,
                                    bitnet_error *err)
 {
@@ -74,11 +153,11 @@ static bitnet_status encode_member(int32_t **ids, size_t *n, const struct server
 }
 
 /* In the words of llama.cpp. */
-static bitnet_status tokenize_content(struct bn_json **out, const struct server *s,
+static bitnet_status tokenize_content(struct bn_json **out, const struct served_model *s,
                                       struct bn_json *body, bitnet_error *err)
 {
-    static const char *const known[] = {"content",       "text",        "add_special",
-                                        "parse_special", "with_pieces", NULL};
+    static const char *const known[] = {"content",     "text",  "add_special", "parse_special",
+                                        "with_pieces", "model", NULL};
     bool add_special = false, parse_special = true, with_pieces = false;
     const struct bn_json *text = bn_json_get(body, "content");
     if (!text) text = bn_json_get(body, "text");
@@ -114,7 +193,7 @@ static struct bn_json *token_texts(const bitnet_model *m, const int32_t *ids, si
 }
 
 /* In the words of vLLM. */
-static bitnet_status tokenize_prompt(struct bn_json **out, const struct server *s,
+static bitnet_status tokenize_prompt(struct bn_json **out, const struct served_model *s,
                                      struct bn_json *body, bitnet_error *err)
 {
     static const char *const known[] = {"prompt", "model", "add_special_tokens",
@@ -136,23 +215,22 @@ static bitnet_status tokenize_prompt(struct bn_json **out, const struct server *
     return BITNET_OK;
 }
 
-static bitnet_status tokenize(struct bn_json **out, const struct server *s, struct bn_json *body,
-                              bitnet_error *err)
+static bitnet_status tokenize(struct made *d, bitnet_error *err)
 {
-    bool prompt = bn_json_get(body, "prompt") != NULL;
-    return (prompt ? tokenize_prompt : tokenize_content)(out, s, body, err);
+    bool prompt = bn_json_get(d->body, "prompt") != NULL;
+    return (prompt ? tokenize_prompt : tokenize_content)(&d->out, d->x.model, d->body, err);
 }
 
 void serve_tokenize(struct exchange *x) { serve_made(x, tokenize); }
 
 /* ------------------------------------------------------------------ detokenize */
 
-static bitnet_status detokenize(struct bn_json **out, const struct server *s, struct bn_json *body,
-                                bitnet_error *err)
+static bitnet_status detokenize(struct made *d, bitnet_error *err)
 {
     static const char *const known[] = {"tokens", "model", NULL};
-    const struct bn_json *list = bn_json_get(body, "tokens");
-    BN_TRY(openai_check_members(body, known, "the body", err));
+    const struct served_model *s = d->x.model;
+    const struct bn_json *list = bn_json_get(d->body, "tokens");
+    BN_TRY(openai_check_members(d->body, known, "the body", err));
     int32_t *ids;
     size_t n, n_text;
     BN_TRY(tokens_from_json(&ids, &n, list, "tokens", err));
@@ -161,7 +239,7 @@ static bitnet_status detokenize(struct bn_json **out, const struct server *s, st
     free(ids);
     if (status != BITNET_OK) return status;
     struct bn_json *shown = openai_text(text, n_text);
-    *out = bn_json_pack("{s:O, s:O}", "content", shown, "prompt", shown);
+    d->out = bn_json_pack("{s:O, s:O}", "content", shown, "prompt", shown);
     bn_json_free(shown);
     free(text);
     return BITNET_OK;
@@ -185,7 +263,7 @@ static bitnet_status adds_bos(bool *out, const bitnet_model *m, bitnet_error *er
 /* Members of Hugging Face's tokenizer_config.json. */
 void serve_tokenizer_info(struct exchange *x)
 {
-    const struct server *s = x->s;
+    const struct served_model *s = x->model;
     const char *chat = s->template_text && *s->template_text ? s->template_text : NULL;
     bitnet_error err = {0};
     bool bos;
@@ -199,39 +277,46 @@ void serve_tokenizer_info(struct exchange *x)
                      "bos_token", token_json(s->m, bitnet_token_bos(s->m)), "eos_token",
                      token_json(s->m, bitnet_token_eos(s->m)), "pad_token",
                      token_json(s->m, bitnet_token_pad(s->m)), "add_bos_token", bn_json_bool(bos),
-                     "vocab_size", (int64_t)s->model.shape.n_vocab, "model_max_length",
+                     "vocab_size", (int64_t)s->info.shape.n_vocab, "model_max_length",
                      (int64_t)s->engine.ctx_tokens, "chat_template", chat));
 }
 
 /* ------------------------------------------------------------------ apply-template */
 
-static bitnet_status render(struct bn_json **out, const struct server *s, const char *talk,
-                            bitnet_error *err)
+static bitnet_status render(struct bn_json **out, const struct served_model *s, const char *talk,
+                            const struct bn_json *prefill, bitnet_error *err)
 {
     size_t n = 0, len = strlen(talk);
-    const char *name = s->c->chat_template;
+    const char *name = s->spec->chat_template;
     bitnet_status status = bitnet_chat_render_json(s->m, talk, len, name, 1, NULL, &n, err);
     if (status != BITNET_OK && (status != BITNET_E_LIMIT || n == 0)) return status;
     char *text = malloc(n + 1);
     if (!text) return bn_fail_nomem(err, n + 1, "the prompt");
     status = n ? bitnet_chat_render_json(s->m, talk, len, name, 1, text, &n, err) : BITNET_OK;
-    if (status == BITNET_OK) *out = bn_json_pack("{s:o}", "prompt", openai_text(text, n));
+    struct bn_buf shown;
+    bn_buf_init(&shown, SIZE_MAX / 2);
+    if (status == BITNET_OK) bn_buf_append(&shown, text, n);
+    if (prefill) bn_buf_append(&shown, bn_json_text(prefill), bn_json_bytes(prefill));
+    if (status == BITNET_OK && !shown.failed)
+        *out =
+            bn_json_pack("{s:o}", "prompt", openai_text(shown.data ? shown.data : "", shown.len));
+    bn_buf_free(&shown);
     free(text);
     return status;
 }
 
 /* Read and encoded as a chat request is, which also chooses how tools are told; then shown. */
-static bitnet_status apply_template(struct bn_json **out, const struct server *s,
-                                    struct bn_json *body, bitnet_error *err)
+static bitnet_status apply_template(struct made *d, bitnet_error *err)
 {
+    const struct served_model *s = d->x.model;
     struct openai_request q;
-    struct openai_defaults d = {0};
-    BN_TRY(openai_request_read(&q, OPENAI_CHAT, body, &d, err));
-    bitnet_status status = openai_request_encode(&q, s->m, s->c->chat_template, err);
+    BN_TRY(openai_request_read(&q, OPENAI_CHAT, d->body, &d->defaults, err));
+    bitnet_status status = openai_request_encode(&q, s->m, s->spec->chat_template, err);
     if (status == BITNET_OK) {
         struct bn_json *talk = openai_conversation(&q, s->template_text ? s->template_text : "");
         char *text = talk ? bn_json_dump(talk, BN_JSON_COMPACT) : NULL;
-        status = text ? render(out, s, text, err) : bn_fail_nomem(err, 0, "a conversation");
+        status = text ? render(&d->out, s, text, openai_prefill(&q), err)
+                      : bn_fail_nomem(err, 0, "a conversation");
         free(text);
         bn_json_free(talk);
     }
@@ -240,3 +325,30 @@ static bitnet_status apply_template(struct bn_json **out, const struct server *s
 }
 
 void serve_apply_template(struct exchange *x) { serve_made(x, apply_template); }
+
+/* ------------------------------------------------------------------ input_tokens */
+
+static bitnet_status count_tokens(struct made *d, bitnet_error *err)
+{
+    const struct served_model *s = d->x.model;
+    struct openai_request q = {.n_prompts = 0};
+    bitnet_status status = d->x.route->dialect->read(&q, d->body, &d->defaults, err);
+    d->param = q.param;
+    d->code = q.code;
+    if (status != BITNET_OK) return status;
+    d->ignored = q.ignored;
+    status = openai_check_bytes(&q, s->max_prompt_bytes, err);
+    if (status == BITNET_OK) status = openai_request_encode(&q, s->m, s->spec->chat_template, err);
+    int64_t n = status == BITNET_OK ? (int64_t)q.prompts[0].n_tokens : 0;
+    bool theirs = d->x.route->dialect == &anthropic_dialect;
+    if (status == BITNET_OK)
+        d->out = theirs ? bn_json_pack("{s:I}", "input_tokens", n)
+                        : bn_json_pack("{s:s, s:I}", "object", "response.input_tokens",
+                                       "input_tokens", n);
+    d->param = q.param;
+    d->code = q.code;
+    openai_request_free(&q);
+    return status;
+}
+
+void serve_count_tokens(struct exchange *x) { serve_made(x, count_tokens); }

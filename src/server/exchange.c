@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exchange.c: how an exchange ends: replies, refusals in the words of OpenAI's interface, the line in the
+ * exchange.c: how an exchange ends: replies, refusals in the words of the route's dialect, the line in the
  * log and the count; its time; its body; and whether there is room for what it asks.
  */
 #include "base/clock.h"
 #include "base/utf8.h"
-#include "server/openai/reply.h"
+#include "server/dialect.h"
 #include "server/server_impl.h"
 #include <event2/event.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 enum {
     LATE_MS = 1000, /* the engine ends choices itself; the timer is for what it does not reach */
@@ -38,6 +39,7 @@ static void on_late(int fd, short what, void *user)
 void exchange_later(struct exchange *x)
 {
     net_set_user(x->request, x);
+    models_hold(x);
     uint64_t ms = exchange_time_left_ms(x);
     if (ms == 0) return;
     ms += LATE_MS;
@@ -47,9 +49,18 @@ void exchange_later(struct exchange *x)
     if (x->timer) evtimer_add(x->timer, &time);
 }
 
+void exchange_resume(struct exchange *x)
+{
+    exchange_close(x);
+    net_set_user(x->request, NULL);
+    x->disconnected = x->room = x->late = NULL;
+}
+
 void exchange_close(struct exchange *x)
 {
     if (x->timer) event_free(x->timer);
+    x->timer = NULL;
+    models_release(x);
 }
 
 /* ------------------------------------------------------------------ ends */
@@ -111,7 +122,8 @@ void exchange_reply_json(struct exchange *x, int status, struct bn_json *j)
 static void refuse(struct exchange *x, int status, const char *param, const char *code,
                    const char *why)
 {
-    reply_json(x, status, openai_error_json(status, why, param, code), why);
+    const struct dialect *d = x->route ? x->route->dialect : NULL;
+    reply_json(x, status, (d ? d->error : openai_error_json)(status, why, param, code), why);
 }
 
 void exchange_refuse(struct exchange *x, int status, const char *code, const char *fmt, ...)
@@ -151,6 +163,15 @@ void exchange_disconnected(struct exchange *x)
     x->request = NULL;
 }
 
+void exchange_tell_ignored(struct exchange *x, const struct openai_ignored *g)
+{
+    char text[OPENAI_IGNORED_BYTES + 64];
+    if (g->n == 0) return;
+    snprintf(text, sizeof text, "ignored, as nothing here knows them: %s", g->names);
+    net_add_header(x->request, "Warnings", text);
+    metrics_ignored(x->s->metrics, g->n);
+}
+
 /* ------------------------------------------------------------------ bodies */
 
 /* How many values a JSON text has, by the marks between them; a mark in a string is none. */
@@ -166,40 +187,66 @@ static size_t count_values(const char *p, size_t n)
     return count;
 }
 
-bool exchange_body(struct exchange *x, struct bn_json **body)
+bitnet_status exchange_parse(struct bn_json **body, const char *bytes, size_t n, bitnet_error *err)
+{
+    size_t bad_at;
+    *body = NULL;
+    if (!bn_utf8_valid(bytes, n, &bad_at))
+        return bn_fail(err, BITNET_E_ARG, "the body is not UTF-8: byte %zu of %zu", bad_at, n);
+    if (count_values(bytes, n) > BODY_MAX_VALUES)
+        return bn_fail(err, BITNET_E_ARG, "the body holds more than %d values", BODY_MAX_VALUES);
+    return bn_json_parse(body, bytes, n, BN_JSON_UNIQUE, "body", err);
+}
+
+bool exchange_check_coding(struct exchange *x)
+{
+    const char *coding = http_header(net_http(x->request), "content-encoding");
+    if (!coding || strcasecmp(coding, "identity") == 0) return true;
+    exchange_refuse(x, 415, NULL, "the body is coded as '%.40s'; send it as it is", coding);
+    return false;
+}
+
+bool exchange_read(struct exchange *x)
 {
     const struct bn_buf *b = &net_http(x->request)->body;
     bitnet_error err = {0};
-    size_t bad_at;
-    if (b->len == 0) {
-        exchange_refuse(x, 400, NULL, "the request has no body; a JSON object is expected");
-        return false;
-    }
-    if (!bn_utf8_valid(b->data, b->len, &bad_at)) {
-        exchange_refuse(x, 400, NULL, "the body is not UTF-8: byte %zu of %zu", bad_at, b->len);
-        return false;
-    }
-    if (count_values(b->data, b->len) > BODY_MAX_VALUES) {
-        exchange_refuse(x, 400, NULL, "the body holds more than %d values", BODY_MAX_VALUES);
-        return false;
-    }
-    if (bn_json_parse(body, b->data, b->len, 0, "body", &err) != BITNET_OK) {
-        exchange_fail(x, &err, NULL, NULL);
-        return false;
-    }
-    if (bn_json_is_object(*body)) {
+    if (!exchange_check_coding(x)) return false;
+    if (exchange_parse(&x->body, b->data, b->len, &err) == BITNET_OK) {
         net_release_body(x->request);
         return true;
     }
-    bn_json_free(*body);
-    exchange_refuse(x, 400, NULL, "the body is not a JSON object");
+    exchange_fail(x, &err, NULL, NULL);
     return false;
+}
+
+/* What was read becomes the caller's. */
+static bool take_body(struct exchange *x, struct bn_json **body, enum bn_json_type type,
+                      const char *what)
+{
+    *body = x->body;
+    x->body = NULL;
+    if (*body && bn_json_typeof(*body) == type) return true;
+    if (*body) exchange_refuse(x, 400, NULL, "the body is not a JSON %s", what);
+    else exchange_refuse(x, 400, NULL, "the request has no body; a JSON %s is expected", what);
+    bn_json_free(*body);
+    *body = NULL;
+    return false;
+}
+
+bool exchange_body(struct exchange *x, struct bn_json **body)
+{
+    return take_body(x, body, BN_JSON_OBJECT, "object");
+}
+
+bool exchange_body_list(struct exchange *x, struct bn_json **body)
+{
+    return take_body(x, body, BN_JSON_ARRAY, "array");
 }
 
 /* ------------------------------------------------------------------ places */
 
-static void refuse_for_now(struct exchange *x, int status, const char *code, uint64_t wait_s,
-                           const char *why)
+void exchange_refuse_for_now(struct exchange *x, int status, const char *code, uint64_t wait_s,
+                             const char *why)
 {
     char header[24];
     wait_s = wait_s < 1 ? 1 : wait_s > RETRY_MAX_S ? RETRY_MAX_S : wait_s;
@@ -209,30 +256,10 @@ static void refuse_for_now(struct exchange *x, int status, const char *code, uin
     refuse(x, status, NULL, code, why);
 }
 
-bool exchange_check_places(struct exchange *x, size_t n)
+bool exchange_check_open(struct exchange *x)
 {
-    struct server *s = x->s;
-    uint64_t seats = s->engine.max_seqs, places = seats + s->c->max_queue;
-    char why[160];
-    if (server_draining(s)) {
-        refuse_for_now(x, 503, "draining", s->c->drain_s,
-                       "the server is shutting down and takes no more requests");
-        return false;
-    }
-    if (n > places) {
-        exchange_refuse(
-            x, 400, NULL,
-            "the request asks for %zu choices; this server takes at most %llu at a time", n,
-            (unsigned long long)places);
-        return false;
-    }
-    if (s->n_taken + n > places) {
-        /* by then that many of those ahead have ended, if they take as long as the last ones did */
-        uint64_t wait_ns = (s->n_taken + n - places) * s->choice_ns / seats;
-        snprintf(why, sizeof why, "%u choices are being computed or wait; the queue is full",
-                 s->n_taken);
-        refuse_for_now(x, 429, "queue_full", wait_ns / 1000000000u + 1, why);
-        return false;
-    }
-    return true;
+    if (x->admitted || !server_draining(x->s)) return true;
+    exchange_refuse_for_now(x, 503, "draining", x->s->c->drain_s,
+                            "the server is shutting down and takes no more requests");
+    return false;
 }

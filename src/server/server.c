@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/os/mem.h"
 #include "app/process.h"
+#include "server/openai/request.h"
 #include "server/server_impl.h"
 #include <event2/event.h>
 #include <signal.h>
@@ -13,24 +14,13 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-enum { DRAIN_LOOK_MS = 20 };
+enum {
+    DRAIN_LOOK_MS = 20,
+    RESERVED_FDS = 32 /* for files that are read or written while it serves */
+};
 static const size_t stream_max_bytes = (size_t)256 << 20; /* that one flush may write */
 
 bool server_draining(const struct server *s) { return s->drain_end_ns != 0; }
-
-void server_now(struct server *s, struct worker_state *state, struct net_stats *net,
-                struct metrics_now *now)
-{
-    *state = (struct worker_state){0};
-    worker_get_state(s->worker, state, s->layers);
-    net_stats(s->net, net);
-    *now = (struct metrics_now){.worker = state,
-                                .net = net,
-                                .n_waiting = s->n_taken - s->n_running,
-                                .n_running = s->n_running,
-                                .max_queue = s->c->max_queue,
-                                .draining = server_draining(s)};
-}
 
 static void note(const struct server *s, const char *fmt, ...) BN_PRINTF(2, 3);
 static void note(const struct server *s, const char *fmt, ...)
@@ -72,20 +62,27 @@ static void on_broken(void *user, const char *peer, int code, const char *why)
     metrics_request(s->metrics, "other", code ? code : STATUS_DISCONNECTED, 0);
 }
 
-/* ------------------------------------------------------------------ the worker */
+static void on_crowded(void *user, const char *why) { note(user, "%s", why); }
 
-static void on_step(void *user, const struct worker_step *step)
+/* Every connection takes a descriptor, and so do files that are read while it serves. */
+static bitnet_status cap_connections(struct server *s, struct net_config *n, bitnet_error *err)
 {
-    struct server *s = user;
-    metrics_step(s->metrics, step);
-}
-
-static void on_delivery(int fd, short what, void *user)
-{
-    (void)fd, (void)what;
-    struct server *s = user;
-    worker_deliver(s->worker);
-    completions_attend(s);
+    uint64_t most = process_allow_fds();
+    double open = process_open_fds();
+    if (!most || !(open >= 0)) return BITNET_OK;
+    uint64_t kept = (uint64_t)open + NET_MAX_OWN_FDS + RESERVED_FDS;
+    if (most <= kept)
+        return bn_fail(err, BITNET_E_LIMIT,
+                       "this process may have %llu files open, and needs %llu beside connections: "
+                       "raise the limit (ulimit -n)",
+                       (unsigned long long)most, (unsigned long long)kept);
+    if (n->max_connections <= most - kept) return BITNET_OK;
+    note(s,
+         "at most %llu connections at a time, not %u: this process may have %llu files open "
+         "(ulimit -n)",
+         (unsigned long long)(most - kept), n->max_connections, (unsigned long long)most);
+    n->max_connections = (uint32_t)(most - kept);
+    return BITNET_OK;
 }
 
 /* ------------------------------------------------------------------ signals */
@@ -95,10 +92,10 @@ static void on_drain_watch(int fd, short what, void *user)
     (void)fd, (void)what;
     struct server *s = user;
     bool late = bn_now_ns() >= s->drain_end_ns;
-    if (late && s->n_taken)
-        note(s, "%u choices were not complete after %u s and are given up", s->n_taken,
-             s->c->drain_s);
-    if (late || (s->n_taken == 0 && net_quiet(s->net))) event_base_loopbreak(s->base);
+    uint32_t n_taken = models_taken(s);
+    if (late && n_taken)
+        note(s, "%u choices were not complete after %u s and are given up", n_taken, s->c->drain_s);
+    if (late || (n_taken == 0 && net_quiet(s->net))) event_base_loopbreak(s->base);
 }
 
 /* The first signal lets what was taken come to its end, the second does not wait. */
@@ -112,7 +109,7 @@ static void on_terminate(int fd, short what, void *user)
     }
     struct timeval look = {.tv_usec = DRAIN_LOOK_MS * 1000};
     s->drain_end_ns = bn_now_ns() + (uint64_t)s->c->drain_s * 1000000000u;
-    note(s, "shutting down: %u choices are being finished", s->n_taken);
+    note(s, "shutting down: %u choices are being finished", models_taken(s));
     net_drain(s->net);
     event_add(s->drain_watch, &look);
 }
@@ -132,6 +129,7 @@ static void reload_keys(struct server *s)
         keys_free(&fresh);
         return;
     }
+    keys_take_over(&fresh, &s->keys);
     keys_free(&s->keys);
     s->keys = fresh;
     note(s, "%zu keys were loaded", fresh.n);
@@ -151,35 +149,23 @@ static void on_reload(int fd, short what, void *user)
 
 /* ------------------------------------------------------------------ life */
 
-static bitnet_status open_parts(struct server *s, bitnet_engine *e, bitnet_error *err)
+static bitnet_status open_parts(struct server *s, bitnet_error *err)
 {
     const struct server_config *c = s->c;
-    const struct metrics_config mc = {.model = s->m,
-                                      .memory_bytes_s = c->memory_bytes_s,
-                                      .vllm = c->metrics_vllm,
-                                      .llamacpp = c->metrics_llamacpp};
-    const struct worker_config wc = {.model = s->m,
-                                     .engine = e,
-                                     .scrub_mib_s = c->scrub_mib_s,
-                                     .warm_up = c->warm_up,
-                                     .user = s,
-                                     .stepped = on_step};
     const struct net_handler h = {.user = s,
                                   .request = on_request,
                                   .disconnected = on_disconnect,
                                   .room = on_room,
-                                  .broken = on_broken};
-    s->layers = bn_calloc(s->model.shape.n_layer, sizeof *s->layers);
-    s->base = net_loop_new();
-    if (!s->layers || !s->base) return bn_fail_nomem(err, sizeof *s, "the server");
+                                  .broken = on_broken,
+                                  .crowded = on_crowded};
+    struct net_config net = c->net;
     if (c->config_json)
         BN_TRY(bn_json_parse(&s->config, c->config_json, strlen(c->config_json), 0, "configuration",
                              err));
     BN_TRY(load_keys(&s->keys, c, err));
     BN_TRY(access_log_open(&s->log, c->access_log, err));
-    BN_TRY(metrics_open(&s->metrics, &mc, err));
-    BN_TRY(worker_open(&s->worker, &wc, err));
-    return net_open(&s->net, s->base, &c->net, &h, err);
+    BN_TRY(cap_connections(s, &net, err));
+    return net_open(&s->net, s->base, &net, &h, err);
 }
 
 static struct event *listen_to(struct server *s, int fd, short what, event_callback_fn call,
@@ -194,7 +180,6 @@ static bitnet_status open_events(struct server *s, bitnet_error *err)
 {
     bool ok = true;
     short on_signal = EV_SIGNAL | EV_PERSIST;
-    s->delivery = listen_to(s, worker_fd(s->worker), EV_READ | EV_PERSIST, on_delivery, &ok);
     s->terminate = listen_to(s, SIGTERM, on_signal, on_terminate, &ok);
     s->interrupt = listen_to(s, SIGINT, on_signal, on_terminate, &ok);
     s->reload = listen_to(s, SIGHUP, on_signal, on_reload, &ok);
@@ -211,30 +196,77 @@ static void free_event(struct event *e)
 static void server_close(struct server *s)
 {
     if (s->net) net_close(s->net);
-    if (s->worker) worker_close(s->worker);
-    completions_attend(s);
-    free_event(s->delivery);
+    s->net = NULL;
+    errands_close(s->errands);
+    models_close(s);
     free_event(s->terminate);
     free_event(s->interrupt);
     free_event(s->reload);
     free_event(s->drain_watch);
-    if (s->metrics) metrics_close(s->metrics);
     access_log_close(&s->log);
     keys_free(&s->keys);
     bn_json_free(s->config);
-    free(s->layers);
     bn_buf_free(&s->out);
     if (s->base) event_base_free(s->base);
 }
 
-static uint64_t max_prompt_bytes(const struct server *s)
+static const int64_t day_s = 24 * 60 * 60;
+
+/* "2026-03-31" at its noon, "today", "none". */
+static bitnet_status read_date(struct server *s, const char *date, bitnet_error *err)
 {
-    size_t longest = 1;
-    for (uint32_t i = 0; i < s->model.shape.n_vocab; i++) {
-        const char *text = bitnet_token_text(s->m, (int32_t)i);
-        if (text) longest = bn_max_size(longest, strlen(text));
+    struct tm t = {.tm_hour = 12};
+    if (!date || strcmp(date, "none") == 0) s->date_s = -1;
+    else if (strcmp(date, "today") != 0) {
+        const char *end = strptime(date, "%Y-%m-%d", &t);
+        int64_t at = end && *end == 0 ? (int64_t)timegm(&t) : 0;
+        if (at < day_s)
+            return bn_fail(err, BITNET_E_ARG,
+                           "the date is '%.40s'; today, none or YYYY-MM-DD are possible", date);
+        s->date_s = at;
     }
-    return (uint64_t)longest * s->engine.ctx_tokens;
+    return BITNET_OK;
+}
+
+static bitnet_status read_thinking(struct server *s, const char *how, bitnet_error *err)
+{
+    static const struct {
+        const char *word;
+        int thinking;
+    } words[] = {{"template", OPENAI_THINKING_ASIS},
+                 {"auto", OPENAI_THINKING_ON}, /* as llama-server has it */
+                 {"on", OPENAI_THINKING_ON},
+                 {"off", OPENAI_THINKING_OFF}};
+    for (size_t i = 0; how && i < BN_ARRAY_LEN(words); i++) {
+        if (strcmp(how, words[i].word) != 0) continue;
+        s->thinking = words[i].thinking;
+        return BITNET_OK;
+    }
+    return how ? bn_fail(err, BITNET_E_ARG,
+                         "reasoning is '%.40s'; template, auto, on and off exist", how)
+               : BITNET_OK;
+}
+
+/* The clock on the wall, since people ask what day it is here. */
+static int64_t now_s(const struct server *s)
+{
+    time_t now = time(NULL);
+    struct tm t;
+    if (s->date_s) return s->date_s > 0 ? s->date_s : 0;
+    return localtime_r(&now, &t) ? (int64_t)timegm(&t) : (int64_t)now;
+}
+
+struct openai_defaults server_defaults(const struct served_model *s)
+{
+    return (struct openai_defaults){.max_tokens = s->c->default_max_tokens,
+                                    .model = s->m,
+                                    .given = s->c->sampling_given,
+                                    .sampling = s->c->sampling,
+                                    .now_s = now_s(s->s),
+                                    .ctx_tokens = s->engine.ctx_tokens,
+                                    .truncate = s->c->context_shift,
+                                    .thinking = s->s->thinking,
+                                    .strict = s->c->strict};
 }
 
 static void tell_listening(const struct server *s)
@@ -250,23 +282,36 @@ static void tell_listening(const struct server *s)
     if (s->c->listening) s->c->listening(s->c->user, url);
 }
 
-bitnet_status server_run(const struct server_config *c, const bitnet_model *m, bitnet_engine *e,
+static bitnet_status open_all(struct server *s, bitnet_model *m, bitnet_engine *e,
+                              bitnet_error *err)
+{
+    BN_TRY(models_open(s, m, e, err));
+    BN_TRY(errands_open(&s->errands, s->base, err));
+    BN_TRY(open_parts(s, err));
+    return open_events(s, err);
+}
+
+static bitnet_status prepare(struct server *s, bitnet_error *err)
+{
+    BN_TRY(read_date(s, s->c->date, err));
+    BN_TRY(read_thinking(s, s->c->reasoning, err));
+    s->base = net_loop_new();
+    return s->base ? BITNET_OK : bn_fail_nomem(err, sizeof *s, "the server");
+}
+
+bitnet_status server_run(const struct server_config *c, bitnet_model *m, bitnet_engine *e,
                          bitnet_error *err)
 {
-    struct server s = {.c = c,
-                       .m = m,
-                       .model = {.size = sizeof s.model},
-                       .engine = {.size = sizeof s.engine},
-                       .started = time(NULL)};
-    bitnet_model_get_info(m, &s.model);
-    bitnet_engine_get_info(e, &s.engine);
+    struct server s = {.c = c};
     bn_buf_init(&s.out, stream_max_bytes);
-    s.max_prompt_bytes = max_prompt_bytes(&s);
-    s.template_text = bitnet_chat_template_text(m, c->chat_template);
     if (getrandom(&s.id_base, sizeof s.id_base, 0) != sizeof s.id_base) s.id_base = bn_now_ns();
-    process_allow_fds(); /* connections need one each */
-    bitnet_status status = open_parts(&s, e, err);
-    if (status == BITNET_OK) status = open_events(&s, err);
+    bitnet_status status = prepare(&s, err);
+    if (status != BITNET_OK) {
+        bitnet_engine_close(e);
+        bitnet_model_close(m);
+    } else {
+        status = open_all(&s, m, e, err);
+    }
     if (status == BITNET_OK && c->stop_asked && c->stop_asked(c->user)) on_terminate(0, 0, &s);
     if (status == BITNET_OK) {
         tell_listening(&s);

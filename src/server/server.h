@@ -2,8 +2,9 @@
  *
  * server.h: the server as a whole. server_run serves until it is told to stop.
  *
- * Two threads: the event loop (connections, JSON, tokenizing, metrics) and the engine's driver
- * (worker.h), joined by its mailbox. A request passes: connection (net) -> route -> parsed and
+ * Threads: the event loop (connections, JSON, tokenizing, metrics), two for large bodies and, for each model in memory, its
+ * engine's driver (worker.h), joined by its mailbox; a model is loaded and let go of on a thread for that. A
+ * request passes: connection (net) -> route -> body -> model, which may have to be loaded -> parsed and
  * encoded (openai_request) -> mailbox -> engine -> events -> reply or stream -> connection.
  */
 #ifndef BN_SERVER_SERVER_H
@@ -11,21 +12,60 @@
 
 #include "server/http/net.h"
 
+/* A model that may be asked for. All of it is the caller's, and stays while the server runs. */
+struct server_model {
+    const char *name;          /* as /v1/models calls it */
+    const char *aliases;       /* other names, separated by commas; NULL: none */
+    const char *path;          /* NULL: the embedded one */
+    const char *chat_template; /* as in bitnet_chat_encode; NULL: the model's */
+    const char *const *lora;   /* [n_lora] adapters, as the option --lora has them */
+    size_t n_lora;
+    uint64_t file_bytes; /* about what it takes, before it was loaded once; 0: not known */
+    /* Opens the model and an engine; on any thread, and again after they were closed. Gives up, if it can,
+     * when *stop becomes true. */
+    bitnet_status (*open)(const struct server_model *how, const _Atomic bool *stop,
+                          bitnet_model **m, bitnet_engine **e, bitnet_error *err);
+    void *user;
+};
+
+enum { SERVER_MAX_MODELS = 64 };
+
 struct server_config {
     struct net_config net;
-    const char *model_name;      /* as /v1/models calls it */
-    const char *chat_template;   /* as in bitnet_chat_encode; NULL: the model's */
+    const struct server_model *models; /* [n_models]; the first is for those who name none */
+    size_t n_models;
+    bool
+        on_demand; /* models are loaded when they are asked for, and let go of; else the first one stays */
+    uint32_t max_models;         /* in memory at a time; 0: any number */
+    uint64_t max_resident_bytes; /* of those in memory together; 0: no limit */
+    uint32_t idle_unload_s;      /* without a request; 0: they stay until there is no room */
+    uint32_t threads;            /* cores that all engines share */
     uint32_t max_queue;          /* requests that wait for the engine; more are told 429 */
     uint32_t timeout_s;          /* of one request, from its arrival to its last byte; 0: none */
     uint32_t drain_s;            /* after SIGTERM: time for requests that were taken */
+    uint32_t slice_ms;           /* embeddings between two steps of answers take about so long */
     uint32_t default_max_tokens; /* of requests that say nothing; 0: as many as fit */
-    const char *const *keys;     /* [n_keys] */
+    uint32_t sampling_given; /* enum bitnet_sampling_given: what of this requests get that do not */
+    bitnet_sampling sampling; /* say it themselves */
+    uint64_t seed;            /* the same for them; with `seeded` */
+    bool seeded;
+    bitnet_pooling pooling; /* of vectors, where a request does not say it */
+    const char *date;       /* for templates: "today", "none" or YYYY-MM-DD; NULL: none */
+    const char *
+        reasoning; /* "on", "auto", "off": for templates that know "enable_thinking"; "template" or NULL: as they are */
+    bool context_shift;       /* conversations that do not fit lose their oldest exchanges */
+    bool strict;              /* unknown members of bodies are refused, not ignored */
+    const char *const *hosts; /* [n_hosts] names beside its own by which it may be asked */
+    size_t n_hosts;
+    const char *const *keys; /* [n_keys] */
     size_t n_keys;
     const char *keys_file;   /* NULL: none; no key at all: everybody may ask */
     const char *access_log;  /* NULL: none; "-": standard error */
     const char *const *cors; /* [n_cors] origins that may ask from a browser; "*": any */
     size_t n_cors;
-    bool public_metrics; /* /metrics without a key */
+    bool lora_updates;          /* adapters may be loaded and unloaded by requests */
+    const char *slot_save_path; /* folder for what is known of texts; NULL: nothing is saved */
+    bool public_metrics;        /* /metrics without a key */
     bool metrics_vllm, metrics_llamacpp;
     bool pages; /* "/" and "/dashboard" */
     bool warm_up;
@@ -40,9 +80,9 @@ struct server_config {
     bool (*stop_asked)(void *user);
 };
 
-/* The engine is used by the server alone while it runs. Ends with BITNET_OK after SIGTERM or SIGINT, when
- * the requests that were taken have been answered, or drain_s has passed. */
-bitnet_status server_run(const struct server_config *c, const bitnet_model *m, bitnet_engine *e,
+/* m, e: of the first model, if it is open already; they are the server's from here on. Ends with BITNET_OK
+ * after SIGTERM or SIGINT, when the requests that were taken have been answered, or drain_s has passed. */
+bitnet_status server_run(const struct server_config *c, bitnet_model *m, bitnet_engine *e,
                          bitnet_error *err);
 
 #endif

@@ -84,11 +84,11 @@ def killed(runs, rng, n_kills):
     whole = runs.finish("--restart")
     seconds = time.monotonic() - start
     for company in COMPANY:
-        assert runs.finish("--restart", "-b", "5", *company) == whole, f"not the same with {company}"
+        assert runs.finish("--restart", "-j", "5", *company) == whole, f"not the same with {company}"
     runs.out.unlink()
     done, marks = 0, []
     while done < n_kills:
-        p = runs.start("-b", str(rng.choice([1, 3, 8, 16])), *rng.choice(COMPANY))
+        p = runs.start("-j", str(rng.choice([1, 3, 8, 16])), *rng.choice(COMPANY))
         try:
             p.wait(rng.uniform(0, 12 * seconds / n_kills))
             assert p.returncode == 0, "it failed"

@@ -10,29 +10,16 @@ import argparse
 import contextlib
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import npm
 from serving import Server
 from tap import Missing, Tap, find
 
 HERE = pathlib.Path(__file__).resolve().parent / "browser"
 CHROMIUM = ["chromium", "chromium-browser", "google-chrome"]
-
-
-def prepare(folder, npm):
-    """Tests and packages side by side: modules are looked for beside the file that names them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for f in HERE.iterdir():
-        shutil.copy(f, folder)
-    done = folder / "node_modules" / ".package-lock.json"
-    if done.exists() and done.stat().st_mtime > (HERE / "package-lock.json").stat().st_mtime:
-        return
-    r = subprocess.run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, text=True)
-    if r.returncode != 0:
-        raise Missing("npm could not install the packages: " + (r.stderr.strip().splitlines() or ["it says nothing"])[-1])
 
 
 def profile(bitnet, folder, *more):
@@ -54,8 +41,8 @@ def main():
     p.add_argument("--url")
     a = p.parse_args()
     try:
-        node, npm, chromium = find("node"), find("npm"), find(*CHROMIUM)
-        prepare(a.folder, npm)
+        chromium = find(*CHROMIUM)
+        node = npm.install(HERE, a.folder)
     except Missing as e:
         tap = Tap(1)
         tap.skip("pages", e)

@@ -254,7 +254,7 @@ def test_what_is_to_be_done_can_be_done(d):
     """Commands and options of this program that findings name are there."""
     said = " ".join(f["do"] or "" for name in EXPECTED for args in ([], ["-t", "40"], ["embedded"])
                     for f in d.report("--root", MACHINES / (name + ".txt"), *args)["findings"])
-    helped = subprocess.run([d.program, "run", "--help"], stdout=subprocess.PIPE, check=True, text=True).stdout
+    helped = subprocess.run([d.program, "run", "--help-all"], stdout=subprocess.PIPE, check=True, text=True).stdout
     overview = subprocess.run([d.program, "help"], stdout=subprocess.PIPE, check=True, text=True).stdout
     options = set(re.findall(r"(?<!\S)--[a-z][a-z-]+", said))
     assert {"--threads", "--cpus"} <= options, options

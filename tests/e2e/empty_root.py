@@ -3,7 +3,8 @@
 """A static program runs where there is nothing else: its file alone in a folder that is made the root. There is no
 /proc, /sys, /dev, /tmp or /etc there, and no environment variable.
 
-usage: empty_root.py BITNET      output is TAP; a minimal program is known by what it refuses
+usage: empty_root.py BITNET [EMULATOR]      output is TAP; a minimal program is known by what it refuses
+EMULATOR: a static one for programs of another CPU (qemu-aarch64-static), which is then the second file there.
 Becoming another root needs root's rights or a user namespace; without either the test is skipped.
 """
 import json
@@ -38,16 +39,19 @@ def become_root():
 class Places:
     """The program outside and in the empty root."""
 
-    def __init__(self, program, folder, before):
+    def __init__(self, program, folder, before, emulator=None):
         self.program, self.folder = pathlib.Path(program).resolve(), pathlib.Path(folder)
+        self.emulator = [emulator] if emulator else []
+        if emulator:
+            shutil.copy(emulator, self.folder / "emulator")
         shutil.copy(self.program, self.folder / "bitnet")
         chroot = shutil.which("chroot", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
         # what starts it there
-        self.words = [*before, shutil.which("env"), "-i", chroot, folder, "/bitnet"]
+        self.words = [*before, shutil.which("env"), "-i", chroot, folder, *(["/emulator"] if emulator else []), "/bitnet"]
         self.commands = self.inside("help")[1].split("Commands:")[1].split("\n\n")[0]
 
     def outside(self, *args):
-        p = subprocess.run([self.program, *args], capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL)
+        p = subprocess.run([*self.emulator, self.program, *args], capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL)
         return p.returncode, p.stdout, p.stderr
 
     def inside(self, *args):
@@ -137,7 +141,7 @@ def case_refused(p):
 
 
 def case_nothing_left(p):
-    assert os.listdir(p.folder) == ["bitnet"], os.listdir(p.folder)
+    assert sorted(os.listdir(p.folder)) == ["bitnet", *(["emulator"] if p.emulator else [])], os.listdir(p.folder)
 
 
 def main():
@@ -149,13 +153,13 @@ def main():
     cases = [(name[5:].replace("_", " "), f) for name, f in globals().items() if name.startswith("case_")]
     tap = Tap(len(cases))
     with tempfile.TemporaryDirectory() as folder:
-        p = Places(sys.argv[1], folder, before)
+        p = Places(sys.argv[1], folder, before, *sys.argv[2:])
         for name, case in cases:
             tap.case(f"{name}: {case.__doc__}" if case.__doc__ else name, case, p)
     return tap.end()
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     sys.exit(main())

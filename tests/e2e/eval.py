@@ -174,6 +174,21 @@ def hellaswag_text():
     return "--hellaswag", path, choices(rows)
 
 
+def winogrande_csv():
+    """Number, sentence, two names, which; a sentence with a comma is quoted."""
+    path = data / "winogrande.csv"
+    rows = [("Sara gave the cake, a big one, to Tom because _ was hungry.", "Sara", "Tom", 2),
+            ("The dog did not fit in the box because _ was too big.", "the dog", "the box", 1),
+            ("The \"red\" ball hit the car, so _ was broken.", "the ball", "the car", 2)]
+    quoted = [['"' + s.replace('"', '""') + '"', *rest] for s, *rest in rows]
+    path.write_text("".join(",".join(map(str, [i, *r])) + "\n" for i, r in enumerate(quoted)))
+    items = []
+    for sentence, a, b, answer in rows:
+        before, after = sentence.split("_")
+        items.append(([before + a, before + b], [" " + after.strip()] * 2, answer - 1, [len(after.strip())] * 2))
+    return "--winogrande", path, items
+
+
 def binary():
     def text(s):
         return struct.pack("<I", len(s.encode())) + s.encode()
@@ -227,7 +242,7 @@ def test_tasks():
 def test_files():
     path, items = open_form()
     tap.case("a file of one's own", lambda: compare("own", evaluate("--file", path)[0], items))
-    for make in (hellaswag_text, binary):
+    for make in (hellaswag_text, winogrande_csv, binary):
         option, path, items = make()
         tap.case(f"{option}", lambda: compare(option, evaluate(option, path)[0], items))
 
@@ -317,12 +332,23 @@ def base_file():
 
 # ---------------------------------------------------------------- comparison
 
+def bars_are_those_of(task):
+    """The page: a bar for each figure, as wide as the figure, with its error beside."""
+    page = (data / "page.html").read_text()
+    bars = re.findall(r"<td>(\w+)</td>.*?<span style=\"width:([\d.]+)%\"></span><i style=\"left:([\d.]+)%;width:([\d.]+)%\">", page)
+    assert "own.jsonl" in page and [b[0] for b in bars] == ["acc", "acc_norm"], page[-500:]
+    for name, *places in bars:
+        value, error = task[name]["value"] * 100, task[name]["stderr"] * 100
+        for got, want in zip(map(float, places), (value, max(value - error, 0), 2 * error)):
+            assert abs(got - want) < 0.006, (name, got, want)
+
+
 def diff():
     path, _ = open_form()
     a, b = data / "a.json", data / "b.json"
     run("eval", "--file", path, "--json-report", a, "--page", data / "page.html")
-    assert "own.jsonl" in (data / "page.html").read_text()
     report = json.loads(a.read_text())
+    bars_are_those_of(report["tasks"][0])
     same = json.loads(run("eval", "diff", a, a, "--json"))["tasks"][0]
     assert same["p_value"] == 1 and same["verdict"] == "noise"
     many = {"format": report["format"], "tasks": [dict(report["tasks"][0], results=[
@@ -347,6 +373,13 @@ def refused():
     # a report that cannot be written is noticed before the model is looked for
     said = run("eval", "no-such-model.gguf", "--file", data / "own.jsonl", "--json-report", data / "no" / "a.json", rc=1)
     assert "a.json" in said and "no-such-model" not in said, said
+    # a device stays one
+    os.symlink("/dev/full", data / "full")
+    said = run("eval", "--file", data / "own.jsonl", "--json-report", data / "full", rc=1)
+    assert "full" in said and said.count("\n") == 1 and (data / "full").is_char_device(), said
+    assert b"acc" in run("eval", "--file", data / "own.jsonl", "--json-report", "/dev/null") and pathlib.Path("/dev/null").is_char_device()
+    long = write("long.jsonl", [{"query": "word " * 3000, "choices": ["a", "b"], "gold": 0}])
+    assert b"long.jsonl: 2 texts were longer than the context" in run("eval", "--file", long)
     bad = data / "bad.jsonl"
     for text, words in [("{\"query\": 1}\n", "line 1"), ("", "no items"), ("{\"query\": \"a\", \"choices\": [\"b\"], \"gold\": 3}\n",
                         "number 3 of 1"), ("nonsense\n", "line 1")]:

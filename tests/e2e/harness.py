@@ -268,7 +268,7 @@ def prompt_only(s):
         one_more = lists(s.post(TEXT, {**body, "logprobs": top, "max_tokens": 1}))
         equal([v[:-1] for v in one_more.values()], list(l.values()), "with a token behind it")
     for refused in ({**body, "echo": False}, {**body, "echo": "yes"}, {**body, "logprobs": 21}, {**body, "logprobs": -1},
-                    {**body, "max_tokens": -1}):
+                    {**body, "max_tokens": -2}):
         equal(s.post(TEXT, refused).status, 400, refused)
 
 

@@ -368,6 +368,10 @@ def test_sweep_files_and_table(t, m):
     lines = [json.loads(line) for line in (t.folder / "r.jsonl").read_text().splitlines()]
     assert len(lines) == 40 and all(line["outcome"] == "ok" and line["output_tokens"] == 8 for line in lines)
     xml.dom.minidom.parse(str(t.folder / "r.svg"))
+    t.run("--host", m.url, "-n", 20, "--plot", "one.html")
+    page = xml.dom.minidom.parseString((t.folder / "one.html").read_text().split("\n", 1)[1])
+    assert len(page.getElementsByTagName("tbody")[0].getElementsByTagName("tr")) == 1, "a row for the run"
+    assert "light-dark" in (t.folder / "one.html").read_text(), "colours for dark screens"
     t.run("--host", m.url, "-n", 20, "--plot", "one.svg")
     assert "Whole request" in (t.folder / "one.svg").read_text()
     xml.dom.minidom.parse(str(t.folder / "one.svg"))

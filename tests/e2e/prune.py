@@ -25,15 +25,15 @@ data = pathlib.Path(holder.name)
 TEXT, TOKENS, WINDOW = data / "text.txt", 512, 128
 
 
-def run(*args, rc=0, name=program, **more):
-    p = subprocess.run([name, *map(str, args)], capture_output=True, cwd=data, **more)
+def run(*args, rc=0, name=program, folder=".", **more):
+    p = subprocess.run([name, *map(str, args)], capture_output=True, cwd=data / folder, **more)
     if p.returncode != rc:
         raise AssertionError(f"{args}: exit {p.returncode}\n{p.stderr.decode()}")
     return p.stdout.decode() if rc == 0 else p.stderr.decode()
 
 
 def prune(*args, **more):
-    return run("prune", "--calibration-data", TEXT, "--max-tokens", TOKENS, "--ctx", WINDOW, *args, **more)
+    return run("prune", "--calibration-data", TEXT, "--limit", TOKENS, "--ctx", WINDOW, *args, **more)
 
 
 def report(*args):
@@ -41,7 +41,7 @@ def report(*args):
 
 
 def perplexity(model):
-    return json.loads(run("perplexity", model, "--file", TEXT, "--max-tokens", TOKENS, "--ctx", WINDOW, "--json"))["nll_per_token"]
+    return json.loads(run("perplexity", model, "--file", TEXT, "--limit", TOKENS, "--ctx", WINDOW, "--json"))["nll_per_token"]
 
 
 def meta(model):
@@ -105,13 +105,51 @@ def budget():
     assert "no layer can go" in said and not (data / "none.gguf").exists(), said
 
 
+def widths():
+    """Feed-forward layers by budget and by a share, with layers and without; figures are the file's."""
+    r = report("--layers", 5, "--ffn-width", "80%", "--output", "w.gguf", "--page", "w.html")
+    steps = r["steps"]
+    assert [(s["layers_left"], s["ffn_width"]) for s in steps] == [(10, 1408), (9, 1408), (9, 1280), (9, 1152)], steps
+    assert steps[-1]["nll_per_token"] == perplexity("w.gguf") and steps[-1]["tok_s"] > 0
+    assert abs(steps[-1]["bytes"] / r["output_bytes"] - 1) < 0.02, (steps[-1]["bytes"], r["output_bytes"])
+    assert r["ffn"]["width"] == 1152 and 0 < r["ffn"]["active_share"] < 1
+    m = meta("w.gguf")
+    assert m["bitnet.ffn_norm_width"] == 1408 and m["bitnet-b1.58.feed_forward_length"] == 1152, m
+    assert m["bitnet.prune.ffn_width_before"] == 1408 and m["bitnet.pruned_layers"] == [5]
+    assert "this engine" in r["readers"] and (data / "w.html").read_text().count("<circle") == 12
+    r = report("--ffn-width", "auto", "--max-ppl-increase", 10, "--output", "p.gguf", "--portable", "--no-speed")
+    assert r["steps"][-1]["ppl_ratio"] <= 1.1 and r["removed"] == [] and "every engine" in r["readers"], r
+    assert abs(r["steps"][-1]["nll_per_token"] - perplexity("p.gguf")) < 0.01
+    assert "bitnet.ffn_norm_width" not in meta("p.gguf")
+
+
+def checkpoints():
+    """Safetensors out of a GGUF: the same figures, tokens and words as the GGUF."""
+    (data / "hf").mkdir()
+    said = prune("--layers", "5,6", "--output", "hf/model.safetensors", "--no-speed")
+    assert "hf/model.safetensors" in said, said
+    assert {"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"} < set(os.listdir(data / "hf"))
+    prune("--layers", "5,6", "--output", "gguf.gguf", "--no-speed")
+    assert perplexity("hf") == perplexity("gguf.gguf")
+    words = ["run", "Once upon a time", "-n", 24, "-q", "--temp", 0]
+    assert run(*words, "-m", "hf") == run(*words, "-m", "gguf.gguf")
+    text = TEXT.read_bytes() + "\u4f60\u597d, na\u00efve caf\u00e9! 12345 <|eot_id|>\n\n\t x".encode()
+    assert run("tokenize", "hf", "--special", input=text) == run("tokenize", "gguf.gguf", "--special", input=text)
+    config = json.loads((data / "hf" / "config.json").read_text())
+    assert config["num_hidden_layers"] == 8 and config["bitnet_prune"]["pruned_layers"] == [5, 6], config
+
+
 def other_names():
     for link in ("bitnet-prune", "main"):
         os.symlink(program, data / link)
     lines = [json.dumps({"text": t}) for t in TEXT.read_text().split("\n") if t]
     (data / "wiki-calib.jsonl").write_text("\n".join(lines) + "\n")
     run("--model", "8.gguf", "--calibration-data", "wiki-calib.jsonl", "--target-layers", 6, "--output", "6.gguf",
-        "--max-tokens", TOKENS, "--no-speed", name=str(data / "bitnet-prune"))
+        "--limit", TOKENS, "--no-speed", name=str(data / "bitnet-prune"))
+    (data / "guide").mkdir()
+    run("--model", "../8.gguf", "--calibration-data", "../wiki-calib.jsonl", "--target-layers", 6, "--output", "pruned.safetensors",
+        name=str(data / "bitnet-prune"), folder="guide")
+    assert perplexity("guide/pruned.safetensors") == perplexity("6.gguf")
     assert meta("6.gguf")["bitnet-b1.58.block_count"] == 6
     assert len(meta("6.gguf")["bitnet.pruned_layers"]) == 4  # those of both times
     said = run("-m", "6.gguf", "-p", "Hello", "-n", 4, "-t", 2, "--no-mmap", name=str(data / "main"))
@@ -138,9 +176,20 @@ def refused():
         said = prune(*args, "--output", "x.gguf", rc=rc)
         assert says in said and said.count("\n") == 1, (args, said)
     assert "--output" in prune("--drop", 1, rc=2)
+    assert "standard output" in prune("--drop", 1, "--output", "-", rc=1)
+    said = run("prune", "--calibration-data", TEXT, "--drop", 1, "--ctx", 1, "--output", "x.gguf", rc=1)
+    assert "at least 2" in said and said.count("\n") == 1, said
     assert "--dry-run" in prune("--drop", 1, "--dry-run", "--output", "x.gguf", rc=2)
     assert "exists already" in prune("--drop", 1, "--output", "8.gguf", rc=1)
-    assert "GGUF" in prune("--drop", 1, "--output", "x.safetensors", rc=1)
+    for args, rc, says in [(["--ffn-width", 1408], 1, "1408 channels"), (["--ffn-width", "100%"], 1, "1408 channels"),
+                           (["--ffn-width", "0"], 1, "at least 2"), (["--ffn-width", "wide"], 1, "'wide'"),
+                           (["--ffn-width", "1e99"], 1, "1408"), (["--ffn-width", 1400], 1, "128 at a time"),
+                           (["--ffn-width", "auto"], 2, "how far"), (["--ffn-width", "50%", "--ffn-dead"], 2, "--ffn-dead")]:
+        said = prune(*args, "--output", "x.gguf", "--no-speed", rc=rc)
+        assert says in said and said.count("\n") == 1, (args, said)
+    (data / "config.json").write_text("{}")
+    assert "config.json" in prune("--drop", 1, "--output", "x.safetensors", rc=1)
+    (data / "config.json").unlink()
     assert "no/x.gguf" in prune("--drop", 1, "--output", "no/x.gguf", "--no-speed", rc=1)
     said = run("prune", "--calibration-data", "nothing.txt", "--drop", 1, "--output", "x.gguf", rc=1)
     assert "nothing.txt" in said, said
@@ -161,7 +210,7 @@ def full_disk():
 def interrupted():
     before = set(os.listdir(data))
     p = subprocess.Popen([program, "prune", "--calibration-data", TEXT, "--target-layers", "2", "--output", "stop.gguf",
-                          "--max-tokens", "0"], cwd=data, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+                          "--limit", "0"], cwd=data, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     time.sleep(1)
     if p.poll() is not None:
@@ -177,6 +226,8 @@ tap.case("files keep what the report promised", promised)
 tap.case("divergence beside eval kl", divergence)
 tap.case("criteria", criteria)
 tap.case("a budget", budget)
+tap.case("widths", widths)
+tap.case("checkpoints", checkpoints)
 tap.case("names in guides", other_names)
 tap.case("bad input", refused)
 tap.case("a full disk", full_disk)

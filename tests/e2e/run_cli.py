@@ -28,7 +28,7 @@ import termios
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(1, str(HERE.parent / "lib"))
+sys.path[1:1] = [str(HERE.parent / "lib"), str(HERE / "cli")]
 from serving import until
 from tap import Skipped, Tap
 
@@ -74,7 +74,9 @@ class Tool:
         self.env = {k: v for k,
                     v in os.environ.items() if not k.startswith("BITNET_") and k != "NO_COLOR"}
         self.env.update(LC_ALL="C.UTF-8", TERM="xterm",
-                        XDG_CONFIG_HOME=str(self.folder / "config"))
+                        XDG_CONFIG_HOME=str(self.folder / "config"),
+                        XDG_STATE_HOME="/dev/null",  # no history
+                        HF_HUB_CACHE=str(self.folder / "hub"), OLLAMA_MODELS=str(self.folder / "ollama"))
 
     def path(self, name):
         return self.folder / name

@@ -5,11 +5,14 @@ threads, chunking and company, layout of the weights in memory, for every file t
 other CPUs.
 
 usage: same_bits.py --bits BITS --bitnet BITNET --model MODEL.gguf [--folder DIR] [--hybrid TINY.gguf]
-                    [--foreign NAME 'COMMAND...']... [--skipped NAME REASON]... [--only-foreign] [--jobs N]
+                    [--foreign NAME 'COMMAND...']... [--cpu NAME 'COMMAND...']... [--skipped NAME REASON]...
+                    [--only-foreign] [--jobs N]
 
 --bits, --bitnet: this machine's build. --folder: config.json and tokenizer.json of the same model as a Hugging Face
 folder; its weights are made from MODEL by hf_folder.py. --hybrid: a small model with delta nets and rotated matrices.
 --foreign: a `bits` for another CPU or from another compiler, with the emulator it needs in front.
+--cpu: the same with an emulator that stands for one CPU: a few runs, in which a newer instruction would end it. These and the
+backends of this machine are printed as a table.
 --skipped: something that could not be built; shown and counted as skipped. --jobs: runs of foreign builds side by side.
 tests/e2e/same_bits.sha256, when there, pins the hashes: a change of one is a change of the numbers and must be explained.
 Prints TAP."""
@@ -51,6 +54,7 @@ class Judge:
         self.first = {}
         self.pool = concurrent.futures.ThreadPoolExecutor(jobs) if jobs else None
         self.running = []
+        self.table = {}  # name: {kind: (kernels, hash)}
 
     def see(self, name, command, model, *options, kv="f16"):
         options = ["--kv", kv, *options] if kv in KV_TYPES else options
@@ -71,6 +75,9 @@ class Judge:
         name += f" [{', '.join(used)}]" if used else ""  # what really ran, not what was asked for
         want = self.want.setdefault(kv, got if p.returncode == 0 else None)
         self.first.setdefault(kv, got)
+        if ", row " in name:
+            row, kind = name.split(" [")[0].split(", row ")
+            self.table.setdefault(row, {})[kind] = (used[0] if used else "?", got[:16] if p.returncode == 0 else "failed")
         tap.point(name, p.returncode == 0 and got == want,
                   f"exit {p.returncode}, {got}, expected {want}\n{p.stderr}\n{shlex.join(p.args)}")
 
@@ -88,7 +95,7 @@ def backends(bits, model):
     if platform.machine() not in ("x86_64", "AMD64"):
         return
     flags = set(re.findall(r"\w+", pathlib.Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0]))
-    for name in ("avx2", "avx512"):
+    for name in ("sse4.1", "avx2", "avxvnni", "avx512"):
         p = subprocess.run([*bits, str(model), "--ids", "1", "--backend", name], capture_output=True, text=True)
         why = (p.stderr.strip().splitlines() or ["?"])[-1].replace("bits: ", "")[:100]
         if p.returncode == 0:
@@ -267,6 +274,23 @@ def foreign(judge, name, command, model):
     judge.see(f"{name}, answers, screened head", command, model, "--answer", "12", "--head", "screened", kv="answer")
 
 
+def rows(judge, name, command, model, hybrid, *options):
+    """A row of the table: prompt, single tokens, answers with a screened head, and delta nets with activations in planes."""
+    judge.see(f"{name}, row prompt", command, model, *options)
+    judge.see(f"{name}, row token by token", command, model, "--chunk", "1", "--threads", "2", *options)
+    judge.see(f"{name}, row int8 cache", command, model, "--chunk", "7", *options, kv="int8")
+    judge.see(f"{name}, row answers", command, model, "--answer", "12", "--head", "screened", *options, kv="answer")
+    if hybrid:
+        judge.see(f"{name}, row hybrid", command, hybrid, *HYBRID_IDS, "--chunk", "40", *options, kv="hybrid")
+
+
+def print_table(table):
+    kinds = list(dict.fromkeys(kind for row in table.values() for kind in row))
+    comment("table: CPU or backend | kernels | " + " | ".join(kinds))
+    for name, row in table.items():
+        comment(f"table: {name} | {next(iter(row.values()))[0]} | " + " | ".join(row.get(kind, ("", ""))[1] for kind in kinds))
+
+
 def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--bits", type=shlex.split)
@@ -275,6 +299,7 @@ def main():
     a.add_argument("--folder", type=pathlib.Path)
     a.add_argument("--hybrid", type=pathlib.Path)
     a.add_argument("--foreign", nargs=2, action="append", default=[])
+    a.add_argument("--cpu", nargs=2, action="append", default=[])
     a.add_argument("--skipped", nargs=2, action="append", default=[])
     a.add_argument("--only-foreign", action="store_true", help="of this machine's build one run only, to compare with")
     a.add_argument("--jobs", type=int, default=1)
@@ -284,6 +309,8 @@ def main():
     if a.bits and a.only_foreign:
         for kv in KV_TYPES:
             judge.see(f"this machine, kv {kv}", a.bits, a.model, kv=kv)
+        for backend in backends(a.bits, a.model):
+            rows(judge, f"this machine, {backend}", a.bits, a.model, a.hybrid, "--backend", backend)
         judge.see("this machine, answers", a.bits, a.model, "--answer", "12", "--head", "exact", kv="answer")
         if a.hybrid:
             hybrid_foreign(judge, "this machine", shlex.join(a.bits), a.hybrid)
@@ -300,7 +327,10 @@ def main():
         foreign(judge, name, command, a.model)
         if a.hybrid:
             hybrid_foreign(judge, name, command, a.hybrid)
+    for name, command in a.cpu:
+        rows(judge, name, shlex.split(command), a.model, a.hybrid)
     judge.settle()
+    print_table(judge.table)
     for name, why in a.skipped:
         tap.skip(name, Skipped("build", why))
     for kv, got in judge.first.items():

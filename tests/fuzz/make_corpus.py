@@ -254,7 +254,15 @@ for name, schema in (
         ("pattern", {"pattern": "^(a|[^b-d\\d]{2,}|\\u00e9.*x?)+$|\\s\\W"}),
         ("merge", {"allOf": [{"$ref": "#/$defs/a"}, {"minimum": 2}], "$defs": {"a": {"type": "integer", "maximum": 9}}}),
         ("loop", {"$ref": "#", "minimum": 1}), ("itself", {"$ref": "#"}), ("any", {}),
-        ("refused", {"properties": {"a": {"not": {"type": "string"}}}})):
+        ("refused", {"properties": {"a": {"not": {"multipleOf": 3}}}}),
+        ("ahead", {"pattern": "^(?!^[-+.]*$)(?=.*\\bx\\b)(?:(?!--)[\\p{Lu}a-z-])+$", "maxLength": 30, "format": "email"}),
+        ("keys", {"patternProperties": {"^a": {"type": "null"}, "b$": {"enum": [1, None]}}, "minProperties": 1,
+                  "propertyNames": {"maxLength": 3}, "properties": {"ab": {"not": {"const": 1}}},
+                  "dependentRequired": {"ab": ["a"]}, "unevaluatedProperties": False}),
+        ("numbers", {"multipleOf": 0.15, "minimum": -9, "exclusiveMaximum": 1e300, "not": {"maximum": -3}}),
+        ("choice", {"if": {"required": ["a"]}, "then": {"items": {"enum": [1, 2]}, "uniqueItems": True},
+                    "else": {"contains": {"type": "integer"}, "maxContains": 2},
+                    "oneOf": [{"type": "array"}, {"minItems": 2}, {"$ref": "#/else"}]})):
     save("schema", name, json.dumps(schema).encode())
 
 # ---- http: the first byte says which side is read, the second how it is cut, see fuzz_http.c

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model in plain numpy and double precision: the executable specification.
 
-Reads a Hugging Face folder (BitNet, 1bitLLM or Llama architecture with int8 activations, master or packed weights) and
-computes logits. Every int8
+Reads a Hugging Face folder (BitNet, 1bitLLM or Llama architecture with int8 activations, master or packed weights; Qwen3 with
+plain values and float activations) and computes logits, if wanted with adapters (lora.py), whose inputs are not rounded. Every int8
 rounding is recorded with its distance from a tie (a value that lies half-way between two integers), and any of them
 can be flipped: so a difference between two implementations can be traced to the ties that cause it.
 """
@@ -46,6 +46,8 @@ class Model:
         q = self.c.get("quantization_config", {})
         self.online = one_bit_llm or q.get("quantization_mode") == "online"
         self.multiply = q.get("linear_class") == "autobitlinear"
+        self.floats = not q and not one_bit_llm
+        self.adapters = []  # (an Adapter of lora.py, its scale)
         self.bitnet = one_bit_llm or self.c["model_type"] == "bitnet"
         self.attn_norm = "self_attn.inner_attn_ln" if one_bit_llm else "self_attn.attn_sub_norm"
         self.ffn_norm = "mlp.ffn_layernorm" if one_bit_llm else "mlp.ffn_sub_norm"
@@ -55,7 +57,9 @@ class Model:
         """(ternary matrix, factor)"""
         if name not in self.cache:
             w = self.t[name + ".weight"]
-            if self.online:
+            if self.floats:
+                trits, scale = w, 1.0
+            elif self.online:
                 w = w.astype(np.float32)
                 s = np.float32(1) / np.maximum(np.float32(np.abs(w.astype(np.float64)).mean()), np.float32(1e-5))
                 trits = np.clip(np.rint(w * s), -1, 1)
@@ -73,7 +77,9 @@ class Model:
         return x * r * self.t[name + ".weight"].astype(np.float64)
 
     def quant(self, x, where):
-        """int8 codes and their factor; near[where] gets the distances from a tie."""
+        """int8 codes, their factor, and what they were made of; near[where] gets the distances from a tie."""
+        if self.floats:
+            return x, 1.0, x
         s = 127.0 / np.maximum(np.abs(x).max(-1, keepdims=True), 1e-5)
         v = x * s
         q = np.clip(np.rint(v), -128, 127)
@@ -81,12 +87,16 @@ class Model:
         self.near[where] = distance
         for pos, index in self.flips.get(where, ()):
             q[pos, index] = np.floor(v[pos, index]) + np.ceil(v[pos, index]) - q[pos, index]
-        return q, 1.0 / s
+        return q, 1.0 / s, x
 
     def linear(self, quantised, name, rows):
-        q, inv = quantised
+        q, inv, x = quantised
         w, scale = self.weight(name, rows)
-        return (q @ w.T) * inv * scale
+        return (q @ w.T) * inv * scale + self.adapted(x, name)
+
+    def adapted(self, x, name):
+        """What adapters add to the output of a module."""
+        return sum(scale * a.product(x, name) for a, scale in self.adapters)
 
     def rope(self, x, theta):
         n, _, d = x.shape
@@ -101,7 +111,7 @@ class Model:
         heads, kv, dim = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
         n = len(ids)
         embed = self.t["model.embed_tokens.weight"].astype(np.float64)
-        x = embed[ids]
+        x = embed[ids] + sum(scale * a.embedding(ids) for a, scale in self.adapters)
         mask = np.triu(np.full((n, n), -np.inf), 1)
         for i in range(c["num_hidden_layers"]):
             p = f"model.layers.{i}."
@@ -109,6 +119,8 @@ class Model:
             q = self.linear(h, p + "self_attn.q_proj", heads * dim).reshape(n, heads, dim)
             k = self.linear(h, p + "self_attn.k_proj", kv * dim).reshape(n, kv, dim)
             v = self.linear(h, p + "self_attn.v_proj", kv * dim).reshape(n, kv, dim)
+            if p + "self_attn.q_norm.weight" in self.t:
+                q, k = self.norm(q, p + "self_attn.q_norm"), self.norm(k, p + "self_attn.k_norm")
             q, k = self.rope(q, c["rope_theta"]), self.rope(k, c["rope_theta"])
             k, v = np.repeat(k, heads // kv, 1), np.repeat(v, heads // kv, 1)
             s = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(dim) + mask
@@ -125,4 +137,5 @@ class Model:
                 f = self.norm(f, p + self.ffn_norm)
             x = x + self.linear(self.quant(f, (i, "down")), p + "mlp.down_proj", c["hidden_size"])
         head = embed if c["tie_word_embeddings"] else self.t["lm_head.weight"].astype(np.float64)
-        return self.norm(x, "model.norm") @ head.T
+        x = self.norm(x, "model.norm")
+        return x @ head.T + self.adapted(x, "lm_head")

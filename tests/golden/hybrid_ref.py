@@ -40,6 +40,7 @@ class Hybrid:
         self.c = config.get("text_config", config)
         self.tied = self.c.get("tie_word_embeddings", config.get("tie_word_embeddings", False))
         self.t = {k.replace("model.language_model.", "model."): np.asarray(v, np.float64) for k, v in tensors.items()}
+        self.adapters = []  # (an Adapter of lora.py, its scale)
         rope = self.c["rope_parameters"]
         self.rope_dim = int(self.c["head_dim"] * rope.get("partial_rotary_factor", 1.0))
         self.theta = rope["rope_theta"]
@@ -56,7 +57,7 @@ class Hybrid:
         return x * r * (plus + self.t[name + ".weight"])
 
     def linear(self, x, name):
-        return x @ self.t[name + ".weight"].T
+        return x @ self.t[name + ".weight"].T + sum(scale * a.product(x, name) for a, scale in self.adapters)
 
     def rope(self, x, positions):
         d = self.rope_dim
@@ -121,7 +122,7 @@ class Hybrid:
 
     def hidden(self, ids):
         """[n][hidden], after the last norm"""
-        x = self.t["model.embed_tokens.weight"][ids]
+        x = self.t["model.embed_tokens.weight"][ids] + sum(scale * a.embedding(ids) for a, scale in self.adapters)
         for i, kind in enumerate(self.c["layer_types"]):
             p = f"model.layers.{i}."
             h = self.norm(x, p + "input_layernorm")
@@ -130,7 +131,8 @@ class Hybrid:
         return self.norm(x, "model.norm")
 
     def head(self, h):
-        return h @ self.t["model.embed_tokens.weight" if self.tied else "lm_head.weight"].T
+        logits = h @ self.t["model.embed_tokens.weight" if self.tied else "lm_head.weight"].T
+        return logits + sum(scale * a.product(h, "lm_head") for a, scale in self.adapters)
 
     def logits(self, ids):
         return self.head(self.hidden(ids))

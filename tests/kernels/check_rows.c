@@ -264,6 +264,74 @@ void check_dots(struct ck *c)
     if (!c->quick) check_dots_case(c, 8, 3, 6912, 5, CK_WIDE);
 }
 
+struct low_rank {
+    bn_low_rank_fn *fn;
+    float *y;
+    const float *b, *u;
+    size_t stride, rank, n;
+    float scale;
+};
+
+static void run_low_rank(void *p)
+{
+    struct low_rank *a = p;
+    a->fn(a->y, a->b, a->stride, a->u, a->rank, a->n, a->scale);
+}
+
+static void naive_low_rank(struct ck *c, const struct low_rank *a, const float *before)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        double s = 0, size = 0;
+        for (size_t j = 0; j < a->rank; j++) {
+            double p = (double)a->b[j * a->stride + i] * a->u[j];
+            s += p;
+            size += fabs(p);
+        }
+        double bound = (fabs((double)before[i]) + size * fabs((double)a->scale)) *
+                           ((double)a->rank + 4) * 0x1p-24 +
+                       (double)a->rank * 0x1p-149;
+        if (!ck_near(c, "y", before[i] + a->scale * s, a->y[i], bound, i)) return;
+    }
+}
+
+static void check_low_rank_case(struct ck *c, size_t rank, size_t n, size_t pad, enum ck_fill f)
+{
+    struct low_rank a = {.fn = (bn_low_rank_fn *)c->ref->fn,
+                         .stride = n + pad,
+                         .rank = rank,
+                         .n = n,
+                         .scale = 0.75f};
+    ck_case(c, "rank=%zu n=%zu pad=%zu fill=%s", rank, n, pad, ck_fill_name(f));
+    size_t n_b = (rank - 1) * a.stride + n;
+    float *b = ck_buffer(c, n_b * sizeof *b), *u = ck_buffer(c, rank * sizeof *u);
+    float *before = ck_buffer(c, n * sizeof *before);
+    ck_fill_f32(c, b, n_b, f);
+    ck_fill_f32(c, u, rank, f);
+    ck_fill_f32(c, before, n, f);
+    a.b = b;
+    a.u = u;
+    float *want = a.y = ck_buffer(c, n * sizeof *a.y);
+    memcpy(a.y, before, n * sizeof *a.y);
+    if (!ck_run(c, run_low_rank, &a)) return;
+    if (c->naive && f <= CK_WIDE) naive_low_rank(c, &a, before);
+    if (c->naive) return;
+    a.fn = (bn_low_rank_fn *)c->v->fn;
+    a.y = ck_buffer(c, n * sizeof *a.y);
+    memcpy(a.y, before, n * sizeof *a.y);
+    if (ck_run(c, run_low_rank, &a)) ck_same_f32(c, "y", want, a.y, n, n);
+}
+
+void check_low_rank(struct ck *c)
+{
+    static const size_t len[] = {1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 100, 2560};
+    static const size_t ranks[] = {1, 2, 3, 8, 16, 17, 64};
+    for (size_t i = 0; i < BN_ARRAY_LEN(len); i++) {
+        for (size_t j = 0; j < BN_ARRAY_LEN(ranks); j++)
+            check_low_rank_case(c, ranks[j], len[i], (i + j) % 3, CK_RANDOM);
+        for (enum ck_fill f = 0; f < CK_FILLS; f++) check_low_rank_case(c, 4, len[i], 1, f);
+    }
+}
+
 struct dots_f16 {
     bn_dots_f16_fn *fn;
     float *y;

@@ -195,8 +195,8 @@ def test_parameters(root):
 
 def test_archive(root, lib, so, asserts, cc):
     check = [sys.executable, root / "tools/check_archive.py", *asserts]
-    header = root / "include/bitnet/bitnet.h"
-    judge("the library as it is", *run(*check, lib, so, header), None)
+    headers = [root / "include/bitnet" / name for name in ("bitnet.h", "ranks.h")]
+    judge("the library as it is", *run(*check, lib, so, *headers), None)
     with tempfile.TemporaryDirectory() as t:
         dir = pathlib.Path(t)
         src, obj, a, s = dir / "planted.c", dir / "planted.o", dir / "libplanted.a", dir / "libplanted.so"
@@ -218,7 +218,7 @@ def test_archive(root, lib, so, asserts, cc):
             if rc:
                 tap.point(name, False, out)
                 continue
-            judge(name, *run(*check, a, s, header), words)
+            judge(name, *run(*check, a, s, *headers), words)
 
 
 def main(argv):

@@ -45,9 +45,9 @@ class Clock {
     }
 
     /** Speed as a reader feels it. A piece may hold several tokens: they are shared out by the length of the text. */
-    measure(node) {
+    measure(node, chars) {
         const seconds = (this.last - this.burst) / 1000;
-        const after = node.stats.tokens * (1 - this.burstChars / node.content.length);
+        const after = node.stats.tokens * (1 - this.burstChars / chars);
         node.stats.first_s = (this.first - this.start) / 1000;
         node.stats.per_s = seconds * 1000 > BURST_MS ? after / seconds : 0;
     }
@@ -55,16 +55,23 @@ class Clock {
 
 async function read(node, tokens, body, signal, grown) {
     const clock = new Clock();
+    let chars = 0; // of this request: an answer that is continued has some already
     for await (const piece of chat(body, signal)) {
-        if (piece.text || piece.tokens.length > 0) {
-            clock.tick(piece.text.length);
+        if (piece.text || piece.reasoning || piece.tokens.length > 0) {
+            clock.tick(piece.text.length + piece.reasoning.length);
+            chars += piece.text.length + piece.reasoning.length;
+            if (piece.reasoning) node.reasoning = (node.reasoning ?? '') + piece.reasoning;
             node.content += piece.text;
             node.stats.tokens += piece.tokens.length || 1;
             tokens.push(...piece.tokens.map(keptToken));
         }
         if (piece.finish) node.finish = piece.finish;
-        if (piece.usage) node.stats.tokens = piece.usage.completion_tokens;
-        if (node.content) clock.measure(node);
+        if (piece.dropped) node.dropped = piece.dropped;
+        if (piece.usage) {
+            node.stats.tokens = piece.usage.completion_tokens;
+            node.stats.context = piece.usage.total_tokens;
+        }
+        if (chars) clock.measure(node, chars);
         grown();
     }
     node.finish ??= 'stop';
@@ -75,7 +82,8 @@ async function read(node, tokens, body, signal, grown) {
  * on: {grown(), busy(error)}. The returned promise is rejected with the reason where the answer is not whole.
  */
 export async function answer({ node, messages, model, settings, odds, tokens, signal, on }) {
-    const body = { model, messages, ...settings, stream: true, stream_options: { include_usage: true } };
+    const body = { model, messages, ...settings, truncation: 'auto', stream: true };
+    body.stream_options = { include_usage: true };
     if (odds) Object.assign(body, { logprobs: true, top_logprobs: TOP_LOGPROBS });
     node.stats = { tokens: 0, first_s: 0, per_s: 0 };
     for (let tries = 1; ; tries++) {

@@ -2,7 +2,7 @@
 // The chat page: joins the conversation that is shown, the answer that is being written, and the controls.
 import { json } from './api.js';
 import { answer } from './answer.js';
-import { $, el, toast } from './dom.js';
+import { $, el, toast, toolButton } from './dom.js';
 import { MessageList, statsText } from './messages.js';
 import * as settings from './settings.js';
 import { Sidebar } from './sidebar.js';
@@ -12,22 +12,43 @@ import * as store from './store.js';
 const SAVE_MS = 500; // between two saves of an answer that grows
 const NEAR_END_PX = 80;
 const MAX_TOKEN_ANSWERS = 50; // whose probabilities are remembered
-const SUGGESTIONS = [
-    'Tell me a story about a fox and a lighthouse.',
-    'Explain ternary weights in two sentences.',
-    'Write four lines about rain.',
-];
+const MAX_ATTACHED_BYTES = 1 << 20; // of all files together
+const WELCOME = {
+    embedded: {
+        title: 'A small storyteller',
+        text:
+            'This is the model built into the program: 31.6 million parameters that have read short stories for ' +
+            'children, and nothing else. It tells such stories; it cannot answer questions. Start the server with ' +
+            'another model for that.',
+        suggestions: [
+            'Tell me a story about a dog who lost his ball.',
+            'Write a short story about a girl and her garden.',
+            'Tell me a story about two friends at the beach.',
+        ],
+    },
+    other: {
+        title: 'Ask a question',
+        text: 'Answers are computed on the CPU of this server.',
+        suggestions: [
+            'Explain ternary weights in two sentences.',
+            'Write four lines about rain.',
+            'What should I look at in an old town?',
+        ],
+    },
+};
 const HELP = matchMedia('(pointer: coarse)').matches ? '' : 'Enter sends, Shift+Enter starts a new line.';
 
 let conversations = store.all();
 let current = store.newConversation();
 let model = '';
+let contextTokens = 0; // that the model can see; 0: not known
+let attached = []; // {name, text} to go with the next message
 let run = null; // {node, conversation, abort, saved} while an answer is being written
 const tokens = new Map(); // of answers of this visit, by the id of their node; too large to be kept
 
 const scroller = $('#scroller'),
     prompt = $('#prompt');
-const messages = new MessageList($('#messages'), { regenerate, edit, choose }, (node) => tokens.get(node.id));
+const messages = new MessageList($('#messages'), { regenerate, more, edit, choose }, (node) => tokens.get(node.id));
 const sidebar = new Sidebar({ open, rename, remove });
 const openSettings = settings.setUp({
     get: () => current.system,
@@ -57,7 +78,24 @@ function show() {
     $('#welcome').hidden = current.leaf !== null;
     $('#send').hidden = run !== null;
     $('#stop').hidden = run === null;
+    showContext();
     document.title = `${current.title || 'Chat'} · BitNet`;
+}
+
+/** How full the context was at the last answer, and what the model no longer sees. */
+function showContext() {
+    const last = store.path(current).findLast((n) => n.role === 'assistant' && n.stats?.context);
+    $('#context').hidden = !last || !contextTokens;
+    if (!last || !contextTokens) return;
+    const used = Math.min(last.stats.context, contextTokens);
+    const meter = $('#context-meter');
+    meter.max = contextTokens;
+    meter.high = contextTokens * 0.9;
+    meter.value = used;
+    const gone = last.dropped
+        ? ` · the oldest ${last.dropped === 1 ? 'message is' : `${last.dropped} messages are`} no longer seen`
+        : '';
+    $('#context-text').textContent = `${used} of ${contextTokens} tokens${gone}`;
 }
 
 function tell(sentence, buttons = [], busy = false) {
@@ -135,8 +173,55 @@ function changedElsewhere(id) {
 
 function send(text) {
     if (run || text.trim() === '') return;
-    const question = store.add(current, current.leaf, 'user', text.trim());
+    const question = store.add(current, current.leaf, 'user', withFiles(text.trim()));
     write(question);
+}
+
+/** The message with its files, each as a block of code with its name. */
+function withFiles(text) {
+    const files = attached.map(({ name, text: body }) => {
+        const fence = '`'.repeat(Math.max(3, ...[...body.matchAll(/`+/g)].map((m) => m[0].length + 1)));
+        return `${name}:\n\n${fence}\n${body.trimEnd()}\n${fence}`;
+    });
+    attached = [];
+    showAttached();
+    return [...files, text].join('\n\n');
+}
+
+function showAttached() {
+    $('#attached').hidden = attached.length === 0;
+    $('#attached').replaceChildren(
+        ...attached.map((file) => {
+            const drop = () => {
+                attached = attached.filter((f) => f !== file);
+                showAttached();
+                prompt.focus();
+            };
+            return el('li', {}, el('span', {}, file.name), toolButton('close', `Remove ${file.name}`, drop));
+        }),
+    );
+}
+
+async function attach(files) {
+    for (const file of files) {
+        const before = attached.reduce((sum, f) => sum + f.text.length, 0);
+        if (before + file.size > MAX_ATTACHED_BYTES) {
+            toast(`${file.name} is too long: files of a message may have 1 MB together.`);
+            continue;
+        }
+        const text = await file.text();
+        if (text.includes('\0') || text.includes('\ufffd')) toast(`${file.name} is not a text file.`);
+        else attached.push({ name: file.name, text });
+    }
+    showAttached();
+    prompt.focus();
+}
+
+/** Goes on where the answer ends. */
+function more(node) {
+    node.finish = null;
+    ask(node, conversationText(node));
+    scroller.focus({ preventScroll: true });
 }
 
 function regenerate(node) {
@@ -195,13 +280,14 @@ function grown() {
     });
 }
 
-async function write(question) {
+function write(question) {
+    const node = store.add(current, question.id, 'assistant', '', { model, finish: null });
+    return ask(node, conversationText(question));
+}
+
+async function ask(node, conversation) {
     const sampling = settings.samplers();
-    const node = store.add(current, question.id, 'assistant', '', {
-        model,
-        seed: sampling.seed,
-        finish: null,
-    });
+    node.seed = sampling.seed;
     const odds = messages.odds;
     const abort = new AbortController();
     run = { node, conversation: current, abort, saved: performance.now(), due: null };
@@ -219,7 +305,7 @@ async function write(question) {
             odds,
             settings: sampling,
             tokens: tokens.get(node.id) ?? [],
-            messages: conversationText(question),
+            messages: conversation,
             signal: abort.signal,
             on: {
                 grown,
@@ -242,7 +328,7 @@ function finish(failure) {
     run = null;
     say(HELP, failure ? '' : `Answer complete. ${statsText(node)}`);
     untell();
-    if (node.content === '' && node.finish !== 'stop' && node.finish !== 'length') {
+    if (node.content === '' && !node.reasoning && node.finish !== 'stop' && node.finish !== 'length') {
         // nothing came: no answer is no message
         delete conversation.nodes[node.id];
         store.choose(conversation, conversation.nodes[node.parent]);
@@ -336,10 +422,38 @@ function onKey(e) {
     }
 }
 
+function welcome(kind) {
+    const { title, text, suggestions } = WELCOME[kind];
+    $('#welcome-title').textContent = title;
+    $('#welcome-text').textContent = text;
+    $('#suggestions').replaceChildren(
+        ...suggestions.map((s) => el('button', { type: 'button', class: 'button', onclick: () => send(s) }, s)),
+    );
+}
+
+/** With several models, which one answers is chosen here, and remembered. */
+function offerModels(names) {
+    const kept = storage.read('model');
+    model = names.includes(kept) ? kept : names[0];
+    $('#model').textContent = model;
+    $('#models').replaceChildren(...names.map((n) => el('option', { selected: n === model }, n)));
+    $('#models').hidden = names.length < 2;
+    $('#model').classList.toggle('quiet', names.length > 1);
+}
+
+/** What the model is. A server that does not tell is still one to talk to. */
+async function describeModel() {
+    const props = await json(`props?model=${encodeURIComponent(model)}`).catch(() => null);
+    contextTokens = props?.engine?.ctx_tokens ?? 0;
+    if (props?.default_generation_settings) settings.showDefaults(props.default_generation_settings);
+    welcome(props?.model_path === '' ? 'embedded' : 'other');
+    showContext();
+}
+
 async function nameModel() {
     try {
-        model = (await json('v1/models')).data[0].id;
-        $('#model').textContent = model;
+        offerModels((await json('v1/models')).data.map((m) => m.id));
+        await describeModel();
     } catch (e) {
         $('#model').textContent = 'No connection';
         tell(e.message, [
@@ -381,11 +495,23 @@ function wire() {
     );
     addEventListener('pagehide', keepGrown);
     store.watch(changedElsewhere);
-    $('#suggestions').append(
-        ...SUGGESTIONS.map((text) =>
-            el('button', { type: 'button', class: 'button', onclick: () => send(text) }, text),
-        ),
-    );
+    click('#attach', () => $('#attach-file').click());
+    $('#attach-file').addEventListener('change', async (e) => {
+        await attach([...e.target.files]);
+        e.target.value = '';
+    });
+    $('#composer').addEventListener('dragover', (e) => e.preventDefault());
+    $('#composer').addEventListener('drop', (e) => {
+        if (!e.dataTransfer.files.length) return;
+        e.preventDefault();
+        attach([...e.dataTransfer.files]);
+    });
+    $('#models').addEventListener('change', (e) => {
+        model = e.target.value;
+        $('#model').textContent = model;
+        storage.write('model', model);
+        describeModel();
+    });
 }
 
 wire();

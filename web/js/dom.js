@@ -61,7 +61,7 @@ export function copyButton(text) {
 
 const TOAST_MS = 7000;
 
-/** One sentence at the bottom for a while, with one thing to do about it. */
+/** One sentence for a while, in a place of its own where the page has one, with one thing to do about it. */
 export function toast(sentence, label, action) {
     for (const old of document.querySelectorAll('.toast')) old.remove();
     const note = el('div', { class: 'toast', role: 'status' }, el('span', {}, sentence));
@@ -79,6 +79,6 @@ export function toast(sentence, label, action) {
                 label,
             ),
         );
-    document.body.append(note);
+    ($('#toasts') ?? document.body).append(note);
     setTimeout(() => note.remove(), TOAST_MS);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Markdown that models write, as document nodes: paragraphs, headings, lists, quotes, code,
-// tables, emphasis, links. What is not understood stays text. Nothing here makes markup from
+// tables, tasks, emphasis, links, maths. What is not understood stays text. Nothing here makes markup from
 // strings.
 import { copyButton, el } from './dom.js';
+import { colour, typeset } from './libraries.js';
 
 const MAX_DEPTH = 8; // lists in lists, emphasis in emphasis
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)\s*$/;
@@ -10,6 +11,9 @@ const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^(\s{0,8})([-*+]|\d{1,9}[.)])(?:\s+(.*))?$/;
+const TASK = /^\[([ xX])\]\s+/;
+const MATHS = /^\s*(\$\$|\\\[)/;
+const MATHS_ENDS = { $$: '$$', '\\[': '\\]' };
 const TABLE_LINE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
 
 /** Cuts text into blocks: {kind, lines}, with what else the kind needs. */
@@ -28,6 +32,7 @@ function blocks(text) {
         if (line.trim() === '') i++;
         else if (fence) take('code', fenced(lines, i, fence[1]), { fence: fence[1], language: fence[2] });
         else if (HEADING.test(line)) take('heading', 1);
+        else if (MATHS.test(line)) take('maths', formula(lines, i), { mark: MATHS.exec(line)[1] });
         else if (RULE.test(line)) take('rule', 1);
         else if (QUOTE.test(line))
             take(
@@ -51,7 +56,7 @@ function blocks(text) {
 }
 
 const startsBlock = (l) =>
-    FENCE.test(l) || HEADING.test(l) || RULE.test(l) || QUOTE.test(l) || ITEM.exec(l)?.[3] !== undefined;
+    FENCE.test(l) || MATHS.test(l) || HEADING.test(l) || RULE.test(l) || QUOTE.test(l) || ITEM.exec(l)?.[3] !== undefined;
 
 function span(lines, from, belongs) {
     let k = from;
@@ -64,6 +69,15 @@ function fenced(lines, from, mark) {
     const end = lines.findIndex(
         (l, k) => k > from && l.trim().startsWith(mark) && l.trim() === mark[0].repeat(l.trim().length),
     );
+    return (end < 0 ? lines.length : end + 1) - from;
+}
+
+/** A formula on lines of its own, up to the line that ends with its other mark. */
+function formula(lines, from) {
+    const mark = MATHS.exec(lines[from])[1];
+    const first = lines[from].trim().slice(mark.length);
+    if (first.trimEnd().endsWith(MATHS_ENDS[mark])) return 1;
+    const end = lines.findIndex((l, k) => k > from && l.trimEnd().endsWith(MATHS_ENDS[mark]));
     return (end < 0 ? lines.length : end + 1) - from;
 }
 
@@ -117,6 +131,8 @@ const renderers = {
     code: (b) => {
         const closed = b.lines.length > 1 && b.lines.at(-1).trim().startsWith(b.fence);
         const text = b.lines.slice(1, closed ? -1 : undefined).join('\n');
+        const code = el('code', {}, text);
+        if (closed) colour(code, b.language.toLowerCase());
         return el(
             'div',
             { class: 'code' },
@@ -126,24 +142,44 @@ const renderers = {
                 el('span', {}, b.language || 'text'),
                 copyButton(() => text),
             ),
-            el('pre', { tabindex: '0' }, el('code', {}, text)),
+            el('pre', { tabindex: '0', role: 'group', 'aria-label': `Code: ${b.language || 'text'}` }, code),
         );
     },
     list: (b, depth) => {
         const start = b.ordered ? parseInt(b.lines[0].trim(), 10) : 1;
         const list = el(b.ordered ? 'ol' : 'ul', { start: start === 1 ? null : start });
-        for (const text of items(b)) list.append(nested(el('li'), text, depth));
+        for (const text of items(b)) {
+            const task = TASK.exec(text);
+            const li = el('li', { class: task ? 'task' : null });
+            if (task) {
+                const done = task[1] !== ' ';
+                li.append(el('input', { type: 'checkbox', disabled: true, checked: done, 'aria-label': done ? 'done' : 'to do' }));
+            }
+            list.append(nested(li, task ? text.slice(task[0].length) : text, depth));
+        }
         return list;
     },
+    maths: (b) => {
+        const tex = b.lines.join('\n').trim();
+        const body = tex.slice(b.mark.length).replace(MATHS_ENDS[b.mark], '').trim();
+        const box = el('div', { class: 'maths', tabindex: '0', role: 'group', 'aria-label': 'Formula' }, tex);
+        typeset(box, body, true);
+        return box;
+    },
     table: (b) => {
+        const sides = cells(b.lines[1] ?? '').map((c) => /^(:?)-+(:?)$/.exec(c) ?? []);
         const row = (line, tag) => {
             const tr = el('tr');
-            for (const cell of cells(line)) tr.append(inline(el(tag), cell));
+            cells(line).forEach((cell, i) => {
+                const [, left, right] = sides[i] ?? [];
+                const side = right ? (left ? 'middle' : 'right') : null;
+                tr.append(inline(el(tag, { class: side }), cell));
+            });
             return tr;
         };
         return el(
             'div',
-            { class: 'table' },
+            { class: 'table', tabindex: '0', role: 'group', 'aria-label': 'Table' },
             el(
                 'table',
                 {},
@@ -177,7 +213,11 @@ const INLINE = new RegExp(
         /(?<!\w)__(?=\S)(?<strong2>.{0,2000}?\S)__(?!\w)/,
         /(?<!\w)_(?=[^\s_])(?<em2>.{0,2000}?[^\s_])_(?!\w)/,
         /~~(?=\S)(?<del>.{0,2000}?\S)~~/,
-        /\[(?<label>[^\]\n]{1,500})\]\((?<url>[^\s()]{1,2000})\)/,
+        /(?<picture>!)?\[(?<label>[^\]\n]{0,500})\]\((?<url>[^\s()]{1,2000})(?:\s+"[^"\n]{0,500}")?\)/,
+        /\\\((?<tex>.{1,1000}?)\\\)/,
+        /(?<![\w$\\])\$(?=[^\s$])(?<tex2>[^$\n]{0,1000}?[^\s$\\])\$(?![\w$])/,
+        /<(?<auto>https?:\/\/[^\s<>]{1,2000})>/,
+        /(?<![\w/])(?<bare>https?:\/\/[^\s<>()]{1,2000}?)(?=[.,;:!?'")\]]*(?:[\s<]|$))/,
         /\\(?<escaped>[\\`*_{}[\]()#+.!~|>-])/,
         /(?<br>(?: {2,}|\\)?\n)/,
     ]
@@ -203,7 +243,19 @@ function mark(g, depth) {
     if (g.del !== undefined) return inline(el('del'), g.del, depth + 1);
     if (g.escaped !== undefined) return g.escaped;
     if (g.br !== undefined) return g.br === '\n' ? '\n' : el('br');
-    return el('a', { href: g.url, rel: 'noopener noreferrer nofollow', target: '_blank' }, g.label);
+    const tex = g.tex ?? g.tex2;
+    if (tex !== undefined) {
+        const box = el('span', { class: 'maths' }, g.tex2 === undefined ? `\\(${tex}\\)` : `$${tex}$`);
+        typeset(box, tex, false);
+        return box;
+    }
+    const url = g.url ?? g.auto ?? g.bare;
+    const label = g.url === undefined ? url : g.label || url;
+    return el(
+        'a',
+        { href: url, rel: 'noopener noreferrer nofollow', target: '_blank' },
+        g.picture ? `Picture: ${label}` : label,
+    );
 }
 
 function inline(parent, text, depth = 0) {

@@ -6,7 +6,7 @@ import { siblings } from './store.js';
 import { TokenText } from './tokens.js';
 
 const ENDS = {
-    length: 'reached the longest length',
+    length: 'cut at the longest length',
     stopped: 'stopped by you',
     broken: 'interrupted',
     timeout: 'took too long',
@@ -34,6 +34,7 @@ class Message {
         this.node = node;
         this.list = list;
         this.body = el('div', { class: 'body' });
+        this.thought = null;
         this.stats = el('span', { class: 'stats' });
         this.foot = el('div', { class: 'foot' });
         const isUser = node.role === 'user';
@@ -62,8 +63,24 @@ class Message {
             this.body = fresh;
             this.#view = tokens ? new TokenText(fresh) : new Prose(fresh);
         }
+        this.#showThought(writing);
         this.#view.show(tokens ?? this.node.content);
         this.body.classList.toggle('writing', writing);
+    }
+
+    /** What was thought before the answer: one line, to be opened. */
+    #showThought(writing) {
+        const { reasoning, content } = this.node;
+        if (!reasoning) return;
+        if (!this.thought) {
+            this.thought = el('details', { class: 'thought' }, el('summary'), el('div', { class: 'prose' }));
+            this.thought.prose = new Prose(this.thought.lastChild);
+            this.body.before(this.thought);
+        }
+        const words = reasoning.trim().split(/\s+/).length;
+        this.thought.firstChild.textContent =
+            writing && !content ? 'Thinking …' : `Thought before answering: ${words} ${words === 1 ? 'word' : 'words'}`;
+        this.thought.prose.show(reasoning.trim());
     }
 
     /** Buttons depend on the other branches, so they are made anew when the list is. */
@@ -79,8 +96,13 @@ class Message {
         if (branches.length > 1) this.foot.append(this.#branchSwitch(branches));
         this.foot.append(
             copyButton(() => node.content),
-            ask,
         );
+        if (node.role === 'assistant' && list.isLast(node) && ['length', 'stopped', 'broken'].includes(node.finish)) {
+            const more = toolButton('more', 'Continue this answer', () => list.on.more(node));
+            more.disabled = list.locked;
+            this.foot.append(more);
+        }
+        this.foot.append(ask);
         if (node.role === 'assistant') this.foot.append(this.stats);
     }
 
@@ -141,14 +163,14 @@ class Message {
 export class MessageList {
     #messages = new Map();
 
-    /** on: {regenerate(node), edit(node, text), choose(node)}; tokensOf(node): undefined if they are not known. */
+    /** on: {regenerate(node), more(node), edit(node, text), choose(node)}; tokensOf(node): undefined if they are not known. */
     constructor(element, on, tokensOf) {
-        Object.assign(this, { element, on, tokensOf, odds: false, locked: false, conversation: null });
+        Object.assign(this, { element, on, tokensOf, odds: false, locked: false, conversation: null, last: null });
     }
 
     /** Shows a path of a conversation; messages that are there already stay as they are. locked: nothing can be asked now. */
     show(conversation, path, writing, locked) {
-        Object.assign(this, { conversation, locked });
+        Object.assign(this, { conversation, locked, last: path.at(-1) });
         const before = this.#messages;
         this.#messages = new Map(
             path.map((node) => {
@@ -164,6 +186,10 @@ export class MessageList {
             m.show(m.node === writing);
             if (!m.element.isConnected) this.element.append(m.element);
         }
+    }
+
+    isLast(node) {
+        return node === this.last;
     }
 
     grow(node, writing) {

@@ -10,32 +10,32 @@ const SAMPLERS = [
         'temperature',
         'Temperature',
         '0: always the most likely token. 1: the model’s own probabilities.',
-        { min: 0, max: 2, step: 0.05, placeholder: '1' },
+        { min: 0, max: 2, step: 0.05 },
     ],
     ['max_tokens', 'Longest answer', 'Tokens.', { min: 1, max: 1000000, step: 1, placeholder: 'context' }],
     [
         'top_p',
         'Top p',
         'Samples from the most likely tokens that sum to this.',
-        { min: 0.01, max: 1, step: 0.01, placeholder: '1' },
+        { min: 0.01, max: 1, step: 0.01 },
     ],
     [
         'top_k',
         'Top k',
         'Samples from this many most likely tokens. 0: all.',
-        { min: 0, max: 1000000, step: 1, placeholder: '0' },
+        { min: 0, max: 1000000, step: 1 },
     ],
     [
         'min_p',
         'Min p',
         'Drops tokens below this share of the most likely.',
-        { min: 0, max: 1, step: 0.01, placeholder: '0' },
+        { min: 0, max: 1, step: 0.01 },
     ],
     [
         'repetition_penalty',
         'Repetition penalty',
         'Above 1: discourages repetition.',
-        { min: 0.5, max: 2, step: 0.01, placeholder: '1' },
+        { min: 0.5, max: 2, step: 0.01 },
     ],
     [
         'seed',
@@ -50,6 +50,14 @@ const NAME = 'sampling';
 /** What a request takes over, with a seed of its own if none is set. */
 export function samplers() {
     return { seed: crypto.getRandomValues(new Uint32Array(1))[0], ...storage.read(NAME, {}) };
+}
+
+/** What the server takes where a field is empty. */
+export function showDefaults(defaults) {
+    for (const [name] of SAMPLERS) {
+        const value = defaults[name];
+        if (value !== undefined && name !== 'max_tokens') fieldOf(name).placeholder = String(Number(value.toFixed(3)));
+    }
 }
 
 const fieldOf = (name) => $(`#sampler-${name}`);

@@ -3,12 +3,20 @@
 import { $, el, toolButton } from './dom.js';
 import { titleOf } from './store.js';
 
+const SEARCH_FROM = 4; // conversations
+
+/** Does a title or a message have this word? */
+const holds = (c, word) =>
+    c.title.toLowerCase().includes(word) ||
+    Object.values(c.nodes).some((n) => n.content.toLowerCase().includes(word));
+
 export class Sidebar {
     /** on: {open(conversation), rename(conversation, title), remove(conversation)} */
     constructor(on) {
         this.on = on;
         $('#open-sidebar').addEventListener('click', () => this.browse(true));
         $('#close-sidebar').addEventListener('click', () => this.browse(false));
+        $('#search').addEventListener('input', () => this.show(this.conversations, this.here));
         $('#scrim').addEventListener('click', () => this.browse(false));
         $('#sidebar').addEventListener('keydown', (e) => {
             if (e.key === 'Escape') this.browse(false);
@@ -25,7 +33,13 @@ export class Sidebar {
     }
 
     show(conversations, here) {
-        $('#conversations').replaceChildren(...conversations.map((c) => this.#line(c, c.id === here.id)));
+        this.conversations = conversations;
+        this.here = here;
+        const words = $('#search').value.toLowerCase().split(/\s+/).filter(Boolean);
+        const found = conversations.filter((c) => words.every((w) => holds(c, w)));
+        $('#conversations').replaceChildren(...found.map((c) => this.#line(c, c.id === here.id)));
+        $('#search').hidden = conversations.length < SEARCH_FROM && words.length === 0;
+        $('#none-found').hidden = found.length > 0 || words.length === 0;
     }
 
     #line(c, here) {

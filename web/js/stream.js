@@ -28,7 +28,7 @@ async function* events(response) {
     }
 }
 
-/** Pieces of an answer: {text, tokens, finish, usage}, each only where the server said it. */
+/** Pieces of an answer: {text, reasoning, tokens, finish, usage, dropped}, each only where the server said it. */
 export async function* chat(body, signal) {
     const response = await request('v1/chat/completions', { body, signal });
     for await (const data of events(response)) {
@@ -38,6 +38,8 @@ export async function* chat(body, signal) {
         const choice = chunk.choices?.[0];
         yield {
             text: choice?.delta?.content ?? '',
+            reasoning: choice?.delta?.reasoning_content ?? '',
+            dropped: chunk.dropped_messages ?? 0,
             tokens: choice?.logprobs?.content ?? [],
             finish: choice?.finish_reason ?? null,
             usage: chunk.usage ?? null,

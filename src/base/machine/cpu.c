@@ -12,6 +12,12 @@ static bool has_f16c(void)
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+static bool has_avxvnni(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 4);
+}
 #endif
 
 uint32_t bn_cpu_detect(void)
@@ -19,9 +25,11 @@ uint32_t bn_cpu_detect(void)
     uint32_t f = 0;
 #if defined(__x86_64__)
     __builtin_cpu_init();
+    if (__builtin_cpu_supports("ssse3") && __builtin_cpu_supports("sse4.1")) f |= BN_CPU_SSE41;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
         __builtin_cpu_supports("bmi2") && has_f16c())
         f |= BN_CPU_AVX2;
+    if ((f & BN_CPU_AVX2) && has_avxvnni()) f |= BN_CPU_AVXVNNI;
     if ((f & BN_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") &&
@@ -44,8 +52,10 @@ static const struct {
 } backends[] = {
     {"scalar", 0},
 #if defined(__x86_64__)
-    {"avx2", BN_CPU_AVX2},
-    {"avx512", BN_CPU_AVX2 | BN_CPU_AVX512},
+    {"sse4.1", BN_CPU_SSE41},
+    {"avx2", BN_CPU_SSE41 | BN_CPU_AVX2},
+    {"avxvnni", BN_CPU_SSE41 | BN_CPU_AVX2 | BN_CPU_AVXVNNI},
+    {"avx512", BN_CPU_SSE41 | BN_CPU_AVX2 | BN_CPU_AVX512},
 #elif defined(__aarch64__)
     {"neon", BN_CPU_NEON},
     {"dotprod", BN_CPU_NEON | BN_CPU_DOTPROD},

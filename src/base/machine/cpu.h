@@ -9,6 +9,7 @@
 enum {
     BN_CPU_AVX2 = 1u << 0,    /* AVX2, FMA, F16C, BMI2                        */
     BN_CPU_AVXVNNI = 1u << 1, /* and AVX-VNNI                                 */
+    BN_CPU_SSE41 = 1u << 3,   /* SSSE3 and SSE4.1                             */
     BN_CPU_AVX512 = 1u << 2,  /* F, BW, DQ, VL, VNNI, VBMI: Ice Lake, Zen 4   */
     BN_CPU_NEON = 1u << 8,
     BN_CPU_DOTPROD = 1u << 9,

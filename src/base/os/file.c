@@ -92,13 +92,15 @@ bitnet_status bn_map_file(struct bn_mapping *out, const char *path, bitnet_error
     struct bn_file_id id = {0};
     BN_TRY(open_regular(&fd, &id, path, err));
     bitnet_status s = map_descriptor(out, fd, &id, path, err);
-    close(fd);
+    if (s == BITNET_OK && out->data && fd > 0) out->fd = fd;
+    else close(fd);
     return s;
 }
 
 void bn_unmap_file(struct bn_mapping *m)
 {
     if (m->data) munmap((void *)m->data, m->bytes);
+    if (m->fd > 0) close(m->fd);
     if (m->reading) {
         if (m->reading->fd >= 0) close(m->reading->fd);
         free(m->reading->path);
@@ -172,6 +174,19 @@ void bn_map_release(const struct bn_mapping *m, const uint8_t *p, size_t n)
         madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
+bool bn_map_copy(const struct bn_mapping *m, void *to, const uint8_t *p, size_t n)
+{
+    if (m->fd <= 0) return false;
+    off_t offset = (off_t)(p - m->data);
+    for (size_t done = 0; done < n;) {
+        ssize_t r = pread(m->fd, (uint8_t *)to + done, n - done, offset + (off_t)done);
+        if (r < 0 && errno == EINTR) continue;
+        if (r <= 0) return false; /* the mapping tells of it in the way that mappings do */
+        done += (size_t)r;
+    }
+    return true;
+}
+
 bitnet_status bn_read_file(char **out, size_t *n, const char *path, size_t max_bytes,
                            bitnet_error *err)
 {
@@ -233,14 +248,26 @@ bool bn_exists(const char *path)
     return stat(path, &st) == 0;
 }
 
-/* A file that this process holds open already, perhaps one without a name (memfd): nothing can be
- * renamed over it. */
-static bool is_descriptor(const char *path)
+/* The n of /dev/fd/n and its other names, -1 for all other paths. */
+static int descriptor_of(const char *path)
 {
-    static const char folder[] = "/proc/self/fd/";
-    size_t n = sizeof folder - 1;
-    return strncmp(path, folder, n) == 0 && path[n] &&
-           strspn(path + n, "0123456789") == strlen(path + n);
+    static const char *const folders[] = {"/proc/self/fd/", "/dev/fd/"};
+    if (strcmp(path, "/dev/stdout") == 0) return STDOUT_FILENO;
+    if (strcmp(path, "/dev/stderr") == 0) return STDERR_FILENO;
+    for (size_t i = 0; i < BN_ARRAY_LEN(folders); i++) {
+        size_t n = strlen(folders[i]);
+        if (strncmp(path, folders[i], n) != 0) continue;
+        size_t digits = strspn(path + n, "0123456789");
+        if (digits && digits < 7 && !path[n + digits]) return atoi(path + n);
+    }
+    return -1;
+}
+
+/* Something that a new file must not take the place of: a device, a pipe. */
+static bool is_special(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
 }
 
 bitnet_status bn_out_open(struct bn_out *o, const char *path, bool overwrite, bitnet_error *err)
@@ -252,7 +279,8 @@ bitnet_status bn_out_open(struct bn_out *o, const char *path, bool overwrite, bi
         return bn_fail(err, BITNET_E_IO, "'%s' exists already; remove it or ask to overwrite it",
                        path);
     size_t room = strlen(path) + 32;
-    bool direct = is_descriptor(path);
+    int descriptor = descriptor_of(path); /* open already, perhaps without a name (memfd) */
+    bool direct = descriptor >= 0 || is_special(path);
     o->path = strdup(path);
     o->temp_path = malloc(room);
     o->pending = malloc(OUT_BUFFER_BYTES);
@@ -264,12 +292,15 @@ bitnet_status bn_out_open(struct bn_out *o, const char *path, bool overwrite, bi
     if (direct) {
         free(o->temp_path);
         o->temp_path = NULL;
-        o->fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+        /* standard output may be a file that others append to */
+        bool standard = descriptor >= 0 && descriptor <= STDERR_FILENO;
+        o->fd = standard ? fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
+                         : open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     } else {
         o->fd = open(o->temp_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     }
     if (o->fd < 0) {
-        bitnet_status s = fail_errno(err, "create", direct ? path : o->temp_path);
+        bitnet_status s = fail_errno(err, "create", path);
         bn_out_close(o);
         return s;
     }

@@ -16,6 +16,7 @@ struct bn_mapping {
     const uint8_t *data; /* NULL if the file is empty */
     size_t bytes;
     struct bn_file_id id;       /* when it was mapped */
+    int fd;                     /* of a file that is mapped for good, for bn_map_copy; 0: none */
     struct bn_reading *reading; /* NULL: mapped for good */
 };
 
@@ -36,6 +37,11 @@ bitnet_status bn_map_read_end(struct bn_mapping *m, bitnet_error *err);
  * readable). */
 void bn_map_release(const struct bn_mapping *m, const uint8_t *p, size_t n);
 
+/* Copies n bytes at p, which the mapping has, from the file instead: where the mapping's own pages are
+ * not in use, these are not brought in, which takes longer than copying a few of them and would have
+ * to be undone by bn_map_release. false: that is not possible, `to` may be half written. */
+bool bn_map_copy(const struct bn_mapping *m, void *to, const uint8_t *p, size_t n);
+
 /* Whole file as 0-terminated bytes (free()); BITNET_E_LIMIT above max_bytes. */
 bitnet_status bn_read_file(char **out, size_t *n, const char *path, size_t max_bytes,
                            bitnet_error *err);
@@ -45,8 +51,8 @@ bool bn_folder_make(const char *path); /* also those above it; true: it is there
 bool bn_exists(const char *path);
 
 /* Output that appears whole or not at all: written beside the target under a temporary name, then
- * renamed over it by bn_out_commit. bn_out_close without commit removes every trace. The exception
- * is /proc/self/fd/N, which is written in place: its holder decides who sees it. */
+ * renamed over it by bn_out_commit. bn_out_close without commit removes every trace. What is open
+ * already (/proc/self/fd/N, /dev/stdout), devices and pipes are written in place. */
 struct bn_out {
     int fd;
     char *path, *temp_path;

@@ -6,7 +6,8 @@
  *
  * An output line begins with an id that is a hash of everything its answer depends on: the input
  * line and its place, the model, the options. So the output itself says how far an interrupted run
- * came, and whether it belongs to this one.
+ * came, and whether it belongs to this one. A batch may be divided into shards, each computed by
+ * itself; batch_merge puts their answers in order.
  */
 #ifndef BN_CLI_BATCH_BATCH_H
 #define BN_CLI_BATCH_BATCH_H
@@ -15,24 +16,57 @@
 #include "cli/options/model_opts.h"
 #include "server/openai/request.h"
 
+enum { BATCH_MAX_SHARDS = 1024 };
+struct batch_shard {
+    uint32_t number, n; /* 1 of 4; n = 0: the batch is not divided */
+};
+
 struct batch_config {
     struct model_opts model;
     struct engine_opts engine;
+    struct adapter_opts adapters;
     struct seqs_opts seqs;
-    const char *input, *output, *chat_template;
+    const char *input, *output, *chat_template, *shard_typed;
+    struct batch_shard shard;
     uint32_t max_tokens;
     uint64_t seed, limit;
     bool restart, dry_run, json, quiet;
 };
+
+/* ------------------------------------------------------------------ shards */
+
+/* Requests are given out in the order of the input, each to the shard that has got least so far. So
+ * every shard comes to the same division by itself. */
+struct batch_shards {
+    uint32_t n;
+    uint64_t *given; /* [n] */
+};
+/* "auto": the part of this process of mpirun, or of this task of a Slurm array. */
+bitnet_status batch_shard_here(struct batch_shard *out, bitnet_error *err);
+/* The file of its answers: the part's number in place of the % in what was typed. */
+bitnet_status batch_shard_name(struct bn_buf *out, const char *typed, const struct batch_shard *s,
+                               bitnet_error *err);
+bitnet_status batch_shard_parse(struct batch_shard *out, const char *typed, bitnet_error *err);
+bitnet_status batch_shards_open(struct batch_shards *s, uint32_t n, bitnet_error *err);
+void batch_shards_close(struct batch_shards *s);
+/* Whose a request with a line of so many bytes is: 1 to n; 0 if the batch is not divided. */
+uint32_t batch_shards_give(struct batch_shards *s, size_t line_bytes);
+
+/* `bitnet batch merge`: the answers of all shards, in files of their own, in the order of the
+ * requests. Returns the exit code. */
+int batch_merge(const struct batch_config *c, char *const *files, size_t n_files);
 
 /* ------------------------------------------------------------------ requests */
 
 struct batch_input {
     const struct batch_config *config;
     const bitnet_model *model;
+    const struct adapters *adapters;
+    bitnet_adapter_use use;    /* of the newest request, until it is submitted */
     const char *chat_template; /* as the library wants it */
     uint64_t run_key;          /* hash of model and options */
     struct line_reader reader;
+    struct batch_shards shards;
     struct line line; /* the newest request */
     uint64_t index;   /* its number; blank lines are not counted */
     uint64_t key;     /* hash of it and run_key */
@@ -43,14 +77,27 @@ struct batch_input {
 uint64_t batch_run_key(const struct batch_config *c, const char *chat_template,
                        const bitnet_model_info *m, const bitnet_engine_info *e);
 
-/* Goes on to the next request; *got: false at the end, or at --limit. */
+/* The seed of a request that has none. */
+uint64_t batch_seed(uint64_t seed, const char *custom_id);
+/* Of one request; and back, from it to the run it belongs to. */
+uint64_t batch_key(uint64_t run_key, uint64_t index, const struct line *l);
+uint64_t batch_key_run(uint64_t key, uint64_t index, const struct line *l);
+
+/* Does the line hold nothing? Such lines are no requests. */
+bool batch_line_is_blank(const struct line *l);
+
+/* Opens the requests that `config` names. */
+bitnet_status batch_input_open(struct batch_input *in, bitnet_error *err);
+void batch_input_close(struct batch_input *in);
+
+/* Goes on to the next request of the shard; *got: false at the end, or at --limit. */
 bitnet_status batch_input_next(struct batch_input *in, bool *got, bitnet_error *err);
 
 /* The newest line as a request with its tokens. An error is the request's, for its output line,
  * if openai_error_code calls it 400. *custom_id: the caller's (free), also with an error, but NULL
  * where the line has no readable one. */
-bitnet_status batch_input_parse(const struct batch_input *in, struct openai_request *r,
-                                char **custom_id, bitnet_error *err);
+bitnet_status batch_input_parse(struct batch_input *in, struct openai_request *r, char **custom_id,
+                                bitnet_error *err);
 
 /* ------------------------------------------------------------------ answers */
 
@@ -63,6 +110,8 @@ struct batch_output {
 
 enum { BATCH_ID_BYTES = 17 };
 void batch_id(char out[BATCH_ID_BYTES], uint64_t key);
+/* The key of the request that a line answers; false: it is no answer of a batch. */
+bool batch_line_key(const struct line *l, uint64_t *key);
 
 /* Opens the output, and moves the input past the requests that are answered in it. A last line
  * that is not whole is cut off. */

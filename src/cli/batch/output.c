@@ -24,12 +24,28 @@ void batch_id(char out[BATCH_ID_BYTES], uint64_t key)
     snprintf(out, BATCH_ID_BYTES, "%016llx", (unsigned long long)key);
 }
 
+static const char before_id[] = "{\"id\":\"batch_req_", after_id[] = "\",";
+
 /* The bytes with which the line of a request begins, whatever its answer. */
 static size_t line_start(char out[64], uint64_t key)
 {
     char id[BATCH_ID_BYTES];
     batch_id(id, key);
-    return (size_t)snprintf(out, 64, "{\"id\":\"batch_req_%s\",", id);
+    return (size_t)snprintf(out, 64, "%s%s%s", before_id, id, after_id);
+}
+
+bool batch_line_key(const struct line *l, uint64_t *key)
+{
+    char id[BATCH_ID_BYTES], again[BATCH_ID_BYTES];
+    const size_t at = sizeof before_id - 1, n = BATCH_ID_BYTES - 1;
+    if (l->n < at + n + sizeof after_id - 1 || memcmp(l->text, before_id, at) != 0 ||
+        memcmp(l->text + at + n, after_id, sizeof after_id - 1) != 0)
+        return false;
+    memcpy(id, l->text + at, n);
+    id[n] = 0;
+    *key = strtoull(id, NULL, 16);
+    batch_id(again, *key);
+    return strcmp(id, again) == 0;
 }
 
 /* Does the line answer the request? The last one may have been torn, by zeros as well, where a

@@ -198,10 +198,13 @@ static bitnet_status count_requests(struct window *w, bitnet_error *err)
     if (c->quiet || !term_is_tty(stderr) || strcmp(c->input, "-") == 0) return BITNET_OK;
     struct batch_input all = {.config = c};
     bool got = true;
-    bitnet_status s = line_reader_open(&all.reader, c->input, err);
-    while (s == BITNET_OK && got) s = batch_input_next(&all, &got, err);
-    w->n_total = all.index;
-    line_reader_close(&all.reader);
+    BN_TRY(batch_input_open(&all, err));
+    bitnet_status s = BITNET_OK;
+    while (s == BITNET_OK && got) {
+        s = batch_input_next(&all, &got, err);
+        w->n_total += got;
+    }
+    batch_input_close(&all);
     return s;
 }
 

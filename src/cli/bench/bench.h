@@ -153,7 +153,10 @@ void bench_print_kv(const struct bn_json *items);
 void bench_make_prompt(struct bench *b, int32_t *tokens, size_t n);
 
 /* report.c */
-struct bn_json *bench_report(const struct bench *b);   /* NULL: out of memory */
+struct bn_json *bench_report(const struct bench *b); /* NULL: out of memory */
+/* Is anything faster than the memory allows? Then the sentence that says why, without its full stop. */
+bool bench_beyond_memory(const struct bn_json *r);
+extern const char bench_beyond_words[];
 void bench_print_report(const struct bn_json *report); /* the table, on standard output */
 /* Reads a report back; says what is wrong with it if it is not one. */
 bitnet_status bench_read_report(struct bn_json **out, const char *path, bitnet_error *err);

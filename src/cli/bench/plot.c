@@ -123,20 +123,61 @@ static void draw(struct bn_buf *b, const struct bn_json *r)
     svg_end(b);
 }
 
+/* ------------------------------------------------------------------ the page */
+
+static void put_number(struct bn_buf *b, const struct bn_json *v, double scale, const char *unit)
+{
+    if (bn_json_is_number(v))
+        bn_buf_printf(b, "<td>%.*f%s</td>", *unit ? 0 : 2, bn_json_number(v) * scale, unit);
+    else bn_buf_puts(b, "<td>–</td>");
+}
+
+static void put_row(struct bn_buf *b, const struct bn_json *m)
+{
+    const struct bn_json *step = bn_json_get(m, "step_ms");
+    bn_buf_puts(b, "<tr><th>");
+    svg_text(b, report_text(m, "name"));
+    bn_buf_printf(b, "</th><td>%.2f</td><td>%.2f to %.2f</td>", report_number(m, "median"),
+                  report_number(m, "q1"), report_number(m, "q3"));
+    put_number(b, bn_json_get(m, "ttft_ms"), 1, "");
+    put_number(b, bn_json_get(step, "p50"), 1, "");
+    put_number(b, bn_json_get(step, "p95"), 1, "");
+    put_number(b, bn_json_get(step, "p99"), 1, "");
+    put_number(b, bn_json_get(m, "bytes_per_token"), 1e-6, "");
+    put_number(b, bn_json_get(m, "roofline_share"), 100, " %");
+    bn_buf_puts(b, "</tr>\n");
+}
+
+static void put_table(struct bn_buf *b, const struct bn_json *report)
+{
+    const struct bn_json *items = bn_json_get(report, "measurements"),
+                         *notes = bn_json_get(report, "notes"), *m;
+    size_t i;
+    bn_buf_puts(b, "<div class=\"wide\"><table>\n<thead><tr><th></th><th>tok/s</th>"
+                   "<th>quartiles</th><th>first ms</th><th>step P50</th><th>P95</th><th>P99 ms</th>"
+                   "<th>MB/token</th><th>roofline</th></tr></thead>\n<tbody>\n");
+    bn_json_each(items, i, m) put_row(b, m);
+    bn_buf_puts(b, "</tbody></table></div>\n");
+    if (bench_beyond_memory(report)) bn_buf_printf(b, "<p>%s.</p>\n", bench_beyond_words);
+    bn_json_each(notes, i, m)
+    {
+        bn_buf_puts(b, "<p>Note: ");
+        svg_text(b, bn_json_is_string(m) ? bn_json_text(m) : "");
+        bn_buf_puts(b, "</p>\n");
+    }
+}
+
 char *bench_plot(const struct bn_json *report, bool html)
 {
     struct bn_buf b;
     bn_buf_init(&b, PLOT_MAX_BYTES);
-    if (html) {
-        bn_buf_puts(&b, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-                        "<title>bitnet bench: ");
-        svg_text(&b, report_text(bn_json_get(report, "model"), "name"));
-        bn_buf_puts(&b, "</title>\n</head>\n<body>\n");
-    } else {
-        bn_buf_puts(&b, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    }
+    if (html) page_begin(&b, "bench", report_text(bn_json_get(report, "model"), "name"));
+    else bn_buf_puts(&b, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     draw(&b, report);
-    if (html) bn_buf_puts(&b, "</body>\n</html>\n");
+    if (html) {
+        put_table(&b, report);
+        page_end(&b);
+    }
     char *text = bn_buf_take(&b);
     bn_buf_free(&b);
     return text;

@@ -234,6 +234,18 @@ static void print_line(const struct bn_json *m)
     printf(" %6.1f %%\n", report_number(m, "forward_share") * 100);
 }
 
+const char bench_beyond_words[] =
+    "A roofline above 100 %: weights come from the CPU's caches, which are faster than the memory "
+    "that the roofline is measured on. Models larger than the caches stay below";
+
+bool bench_beyond_memory(const struct bn_json *r)
+{
+    const struct bn_json *items = bn_json_get(r, "measurements"), *m;
+    size_t i;
+    bn_json_each(items, i, m) if (report_number(m, "roofline_share") > 1.005) return true;
+    return false;
+}
+
 void bench_print_report(const struct bn_json *r)
 {
     const struct bn_json *items = bn_json_get(r, "measurements");
@@ -250,6 +262,7 @@ void bench_print_report(const struct bn_json *r)
            "tok/s", "spread", "first ms", "step P50", "P95", "P99 ms", "MB/token", "roofline",
            "forward", term_style(stdout, TERM_PLAIN));
     for (size_t i = 0; i < bn_json_size(items); i++) print_line(bn_json_at(items, i));
+    if (bench_beyond_memory(r)) printf("%s.\n", bench_beyond_words);
 }
 
 /* ------------------------------------------------------------------ reading it back */

@@ -36,6 +36,13 @@ static const struct opt file_table[] = {
      .initial = "0",
      .min = 0,
      .max = OPT_MAX_INTEGER},
+    {.kind = OPT_STR,
+     .name = "shard",
+     .metavar = "I/N",
+     .help =
+         "answer only part I of N: 1/4 to 4/4 on four machines, then bitnet batch merge; auto: the "
+         "part of this process of mpirun or task of a Slurm array, its number for % in --output",
+     .offset = AT(shard_typed)},
     {.kind = OPT_FLAG,
      .name = "dry-run",
      .help = "check all requests, list invalid ones, report tokens and memory; compute and write "
@@ -71,6 +78,7 @@ static const struct opt_part parts[] = {
     {NULL, draft_table, AT(engine)},
     {NULL, state_table, AT(engine)},
     {NULL, warmup_table, AT(engine)},
+    {"Adapters", named_adapters_table, AT(adapters)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -118,22 +126,23 @@ static int answer(struct batch_input *in, bitnet_engine *e)
     return s == BITNET_OK ? print_totals(in->config, &totals, e) : term_fail(&err);
 }
 
-static int with_input(const struct batch_config *c, const bitnet_model *m, bitnet_engine *e)
+static int with_input(const struct batch_config *c, const bitnet_model *m, bitnet_engine *e,
+                      const struct adapters *adapters)
 {
-    struct batch_input in = {.config = c, .model = m};
+    struct batch_input in = {.config = c, .model = m, .adapters = adapters};
     bitnet_model_info model = {.size = sizeof model};
     bitnet_engine_info engine = {.size = sizeof engine};
     bitnet_error err = {0};
     char *owned = NULL;
     int code;
     bitnet_status s = textio_chat_template(&owned, &in.chat_template, c->chat_template, &err);
-    if (s == BITNET_OK) s = line_reader_open(&in.reader, c->input, &err);
+    if (s == BITNET_OK) s = batch_input_open(&in, &err);
     if (s == BITNET_OK) {
         bitnet_model_get_info(m, &model);
         bitnet_engine_get_info(e, &engine);
         in.run_key = batch_run_key(c, in.chat_template, &model, &engine);
         code = c->dry_run ? batch_plan(&in, e) : answer(&in, e);
-        line_reader_close(&in.reader);
+        batch_input_close(&in);
     } else {
         code = term_fail(&err);
     }
@@ -141,53 +150,101 @@ static int with_input(const struct batch_config *c, const bitnet_model *m, bitne
     return code;
 }
 
-static int run(void *config, const struct arg_words *words)
+enum { MAX_NAME_BYTES = 1 << 16 };
+
+static int merge(const struct batch_config *c, const struct arg_words *words)
 {
-    struct batch_config *c = config;
+    if (c->dry_run) return term_usage("batch", "'batch merge' has no --dry-run");
+    if (c->shard_typed)
+        return term_usage("batch", "'batch merge' takes the answers of all shards, not --shard");
+    if (words->n < 2)
+        return term_usage("batch", "'batch merge' takes the answers of all shards, in their order");
+    return batch_merge(c, words->items + 1, words->n - 1);
+}
+
+/* Which part, and with "auto" also where its answers go: `name` holds that. */
+static bitnet_status choose_shard(struct batch_config *c, struct bn_buf *name, bitnet_error *err)
+{
+    if (strcmp(c->shard_typed, "auto") != 0)
+        return batch_shard_parse(&c->shard, c->shard_typed, err);
+    BN_TRY(batch_shard_here(&c->shard, err));
+    if (c->dry_run) return BITNET_OK;
+    BN_TRY(batch_shard_name(name, c->output, &c->shard, err));
+    c->output = name->data;
+    return BITNET_OK;
+}
+
+static int open_and_answer(struct batch_config *c, const struct arg_words *words)
+{
     const char *model;
-    int code = model_word(&model, c->model.model, words, "batch");
+    if (words->n > 1) return term_usage("batch", "'%s' is one argument too many", words->items[1]);
+    int code = model_word(&model, c->model.model, c->model.model_typed, words, "batch");
     if (code != EXIT_DONE) return code;
-    if (!c->input) return term_usage("batch", "--input is missing: --input FILE, or --input -");
-    if (!c->output && !c->dry_run)
-        return term_usage("batch", "--output is missing: --output FILE, or --output -");
-    if (c->json && !c->dry_run && strcmp(c->output, "-") == 0)
-        return term_usage("batch", "--json and the answers cannot both go to standard output");
     bitnet_model *m = NULL;
     bitnet_engine *e = NULL;
+    struct adapters adapters = {.n = 0};
+    c->adapters.by_name = true;
     code = model_open(&m, model, &c->model, c->engine.head, c->engine.ffn, "batch");
     if (code == EXIT_DONE) {
         bitnet_error err = {0};
         bitnet_engine_options eo;
         model_engine_options(&eo, &c->model, &c->engine);
         model_seqs_options(&eo, &c->seqs);
-        code = model_engine_open(&e, m, &eo, c->engine.warmup, &err) == BITNET_OK
-                   ? with_input(c, m, e)
+        code = model_adapted_open(&e, &adapters, m, &eo, &c->adapters, c->engine.warmup, &err) ==
+                       BITNET_OK
+                   ? with_input(c, m, e, &adapters)
                    : term_fail(&err);
     }
     bitnet_engine_close(e);
+    adapters_close(&adapters);
     bitnet_model_close(m);
+    return code;
+}
+
+static int run(void *config, const struct arg_words *words)
+{
+    struct batch_config *c = config;
+    bool merging = words->n && strcmp(words->items[0], "merge") == 0;
+    bitnet_error shard = {0};
+    struct bn_buf name;
+    if (!c->input) return term_usage("batch", "--input is missing: --input FILE, or --input -");
+    if (!c->output && !c->dry_run)
+        return term_usage("batch", "--output is missing: --output FILE, or --output -");
+    if (c->json && !c->dry_run && strcmp(c->output, "-") == 0)
+        return term_usage("batch", "--json and the answers cannot both go to standard output");
+    if (merging) return merge(c, words);
+    bn_buf_init(&name, MAX_NAME_BYTES);
+    int code = c->shard_typed && choose_shard(c, &name, &shard) != BITNET_OK
+                   ? term_usage("batch", "%s", shard.text)
+                   : open_and_answer(c, words);
+    bn_buf_free(&name);
     return code;
 }
 
 const struct command cmd_batch = {
     .name = "batch",
-    .usage = "[MODEL] --input FILE --output FILE [options]",
-    .about = "\n"
-             "Takes the lines of OpenAI's batch files ({\"custom_id\", \"method\", \"url\", "
-             "\"body\"}, for\n"
-             "/v1/chat/completions, /v1/completions and /v1/responses), and plain ones: "
-             "{\"prompt\": \"...\"} or\n"
-             "{\"messages\": [...]} with the options beside it. An invalid line is answered with "
-             "an error.\n"
-             "However a run was interrupted, the same command resumes it; the output is the same "
-             "as that of\n"
-             "one run, byte for byte.\n"
-             "\n"
-             "  bitnet batch --input prompts.jsonl --output out.jsonl\n"
-             "  bitnet batch model.gguf --input prompts.jsonl --dry-run --batch-size 32\n"
-             "  echo '{\"prompt\": \"Once upon a time\"}' | bitnet batch -i - -o -\n",
+    .ranks = true,
+    .usage = "[MODEL | merge SHARD...] --input FILE --output FILE [options]",
+    .about =
+        "\n"
+        "Takes the lines of OpenAI's batch files ({\"custom_id\", \"method\", \"url\", "
+        "\"body\"}, for\n"
+        "/v1/chat/completions, /v1/completions and /v1/responses), and plain ones: "
+        "{\"prompt\": \"...\"} or\n"
+        "{\"messages\": [...]} with the options beside it. An invalid line is answered with "
+        "an error.\n"
+        "However a run was interrupted, the same command resumes it; the output is the same "
+        "as that of\n"
+        "one run, byte for byte.\n"
+        "\n"
+        "  bitnet batch --input prompts.jsonl --output out.jsonl\n"
+        "  bitnet batch model.gguf --input prompts.jsonl --dry-run --max-num-seqs 32\n"
+        "  bitnet batch --input prompts.jsonl --output 1.jsonl --shard 1/2    # and 2/2 elsewhere\n"
+        "  bitnet batch merge --input prompts.jsonl --output out.jsonl 1.jsonl 2.jsonl\n"
+        "  echo '{\"prompt\": \"Once upon a time\"}' | bitnet batch -i - -o -\n",
+    .first = "input output restart limit dry-run model threads max-tokens seed json",
     .parts = parts,
     .config_bytes = sizeof(struct batch_config),
-    .max_words = 1,
+    .max_words = 1 + BATCH_MAX_SHARDS,
     .run = run,
 };

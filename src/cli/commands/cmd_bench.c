@@ -61,7 +61,8 @@ static const struct opt measure_table[] = {
      .offset = AT(prompt_tokens),
      .initial = "128,512",
      .min = 1,
-     .max = 1 << 20},
+     .max = 1 << 20,
+     .own = true},
     {.kind = OPT_U32S,
      .name = "batch-sizes",
      .metavar = "LIST",
@@ -94,8 +95,9 @@ static const struct opt measure_table[] = {
      .max = 100},
     {.kind = OPT_FLAG,
      .name = "engine-warmup",
-     .help = "the --warmup of other commands: touch all memory first, and keep the model's file in "
-             "memory",
+     .help =
+         "the --warm-up of other commands: touch all memory first, and keep the model's file in "
+         "memory",
      .offset = AT(engine_warmup)},
     {.kind = OPT_U32,
      .letter = 'r',
@@ -275,7 +277,7 @@ static int measure(struct bench_config *c, const struct arg_words *words)
 
 /* ------------------------------------------------------------------ autotune */
 
-static int autotune(const struct bench_config *c, const struct arg_words *words)
+static int autotune(struct bench_config *c, const struct arg_words *words)
 {
     const struct model_opts *m = &c->model;
     if (m->threads_given || m->layout_given || m->pin_given || m->prefetch_given ||
@@ -301,7 +303,8 @@ static int autotune(const struct bench_config *c, const struct arg_words *words)
     struct synthetic_source from = {.fd = -1};
     int code = model_backend_check(m->backend, "bench");
     if (code == EXIT_DONE) code = model_cpus_apply(m->cpus, "bench");
-    if (code == EXIT_DONE) code = synthetic_find(&from, &c->made, m->model, words, "bench");
+    if (code == EXIT_DONE) code = synthetic_find(&from, &c->made, m, words, "bench");
+    if (code == EXIT_DONE) code = model_find(&from.typed, &c->model.from, "bench");
     s.path = model_path_resolve(from.typed);
     if (code == EXIT_DONE) code = autotune_command(&s, c->report, c->json);
     synthetic_end(&from);
@@ -361,6 +364,7 @@ static int run(void *config, const struct arg_words *words)
 
 const struct command cmd_bench = {
     .name = "bench",
+    .ranks = true,
     .usage = "[MODEL | diff OLD NEW] [options] [-- ARGS]",
     .about = "\n"
              "stream: one request, token after token. prefill: reading prompts. batch: several "
@@ -396,6 +400,9 @@ const struct command cmd_bench = {
              "  bitnet bench --autotune model.gguf --budget 300\n"
              "  bitnet bench diff old.json new.json --fail-over 3%\n"
              "  bitnet bench diff --run old/bitnet new/bitnet -- --mode stream --repeat 3\n",
+    .first = "mode prompt-tokens max-new-tokens batch-sizes repeat model threads synthetic "
+             "json-report plot",
+    .first_word = "diff",
     .parts = parts,
     .config_bytes = sizeof(struct bench_config),
     .max_words = 64,

@@ -21,8 +21,7 @@ static const struct opt table[] = {
      .metavar = "DIR",
      .help = "the folder; auto: bitnet in $XDG_CACHE_HOME or ~/.cache",
      .offset = AT(cache),
-     .initial = "auto",
-     .env = "BITNET_CACHE"},
+     .initial = "auto"},
     {.kind = OPT_FLAG, .name = "json", .help = "print the report as JSON", .offset = AT(json)},
     {.kind = OPT_END},
 };
@@ -152,6 +151,7 @@ const struct command cmd_cache = {
              "  bitnet cache\n"
              "  bitnet cache verify --json\n"
              "  bitnet cache clear\n",
+    .first_word = "list|verify|clear",
     .parts = parts,
     .config_bytes = sizeof(struct cache_config),
     .max_words = 1,

@@ -195,6 +195,7 @@ static const char model_name[] = "model.gguf";
 struct files {
     struct bn_out out[N_FILES];
     char model[PATH_BYTES];
+    bool folder_made; /* so it goes again if nothing is written */
 };
 
 /* Before the work, so that a bad folder costs nothing. */
@@ -202,8 +203,11 @@ static int open_files(struct files *f, const struct calibrate_config *c)
 {
     bitnet_error err = {0};
     char path[PATH_BYTES];
-    if (!bn_is_folder(c->output) && !bn_folder_make(c->output))
-        return term_fail_text("the folder '%s' cannot be made", c->output);
+    if (!bn_is_folder(c->output)) {
+        if (!bn_folder_make(c->output))
+            return term_fail_text("the folder '%s' cannot be made", c->output);
+        f->folder_made = true;
+    }
     int n = snprintf(f->model, sizeof f->model, "%s/%s", c->output, model_name);
     if (n < 0 || n >= PATH_BYTES) return term_fail_text("'%s' is too long a name", c->output);
     if (c->bake && !c->force && bn_exists(f->model))
@@ -346,15 +350,13 @@ static int finish(const struct calibrate_config *c, struct files *f, const char 
 }
 
 static int work(const struct calibrate_config *c, struct files *f, const bitnet_model *m,
-                const char *model)
+                const char *model, const char *path)
 {
-    char path[PATH_BYTES];
     bitnet_error err = {0};
     bitnet_calibration *done = NULL;
     struct bn_json *report = NULL, *plan = NULL;
     uint64_t checksum = 0;
-    int code = find_text(path, c);
-    if (code != EXIT_DONE) return code;
+    int code;
     bitnet_status s = calibrate(&done, c, m, path, &checksum, &err);
     const char *text = bitnet_calibration_report(done), *made = bitnet_calibration_plan(done);
     if (s == BITNET_OK) s = bn_json_parse(&report, text, strlen(text), 0, "the report", &err);
@@ -377,9 +379,10 @@ static int run(void *config, const struct arg_words *words)
 {
     struct calibrate_config *c = config;
     const char *model;
+    char path[PATH_BYTES];
     struct files f = {.out = {{.fd = -1}, {.fd = -1}, {.fd = -1}}};
     bitnet_model *m = NULL;
-    int code = model_word(&model, c->model.model, words, "calibrate");
+    int code = model_word(&model, c->model.model, c->model.model_typed, words, "calibrate");
     if (code != EXIT_DONE) return code;
     if (!c->dataset) return term_usage("calibrate", "--dataset T is missing");
     if (!c->output) return term_usage("calibrate", "--output-dir DIR is missing");
@@ -389,12 +392,19 @@ static int run(void *config, const struct arg_words *words)
                                              "other"
                                            : "--kl-budget K or --entropy-threshold BITS is "
                                              "missing");
+    if (strcmp(c->model.plan, "auto") != 0 && strcmp(c->model.plan, "off") != 0)
+        return term_usage("calibrate", "--plan: a plan is what this command makes, from the model "
+                                       "without one");
+    code = model_find(&model, &c->model.from, "calibrate");
+    if (code != EXIT_DONE) return code;
     c->model.plan = "off"; /* what a model's file says is to be found anew */
-    code = open_files(&f, c);
+    code = find_text(path, c);
+    if (code == EXIT_DONE) code = open_files(&f, c);
     if (code == EXIT_DONE) code = model_open(&m, model, &c->model, "int8", "dense", "calibrate");
-    if (code == EXIT_DONE) code = work(c, &f, m, model);
+    if (code == EXIT_DONE) code = work(c, &f, m, model, path);
     bitnet_model_close(m);
     for (int i = 0; i < N_FILES; i++) bn_out_close(&f.out[i]);
+    if (code != EXIT_DONE && f.folder_made) remove(c->output); /* if it is empty */
     return code;
 }
 
@@ -411,6 +421,8 @@ const struct command cmd_calibrate = {
         "\n"
         "  bitnet calibrate model.gguf --dataset c4 --kl-budget 0.01 --output-dir plan\n"
         "  bitnet run model.gguf --plan plan/plan.json -p \"Once upon a time\"\n",
+    .first = "dataset calibration-samples kl-budget entropy-threshold savings output-dir bake json "
+             "model threads",
     .parts = parts,
     .config_bytes = sizeof(struct calibrate_config),
     .max_words = 1,

@@ -102,7 +102,7 @@ static int run(void *config, const struct arg_words *words)
     struct doctor_config *c = config;
     const char *typed;
     bitnet_error err = {0};
-    int code = model_word(&typed, c->model.model, words, "doctor");
+    int code = model_word(&typed, c->model.model, c->model.model_typed, words, "doctor");
     if (code == EXIT_DONE && c->isa && (c->root || typed))
         code = term_usage("doctor", "--isa is about this program: no %s with it",
                           c->root ? "--root" : "model");
@@ -141,6 +141,7 @@ const struct command cmd_doctor = {
         "  bitnet doctor\n"
         "  bitnet doctor model.gguf --json\n"
         "  bitnet doctor --isa\n",
+    .first = "isa no-measure json model threads",
     .parts = parts,
     .config_bytes = sizeof(struct doctor_config),
     .max_words = 1,

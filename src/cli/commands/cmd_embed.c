@@ -18,6 +18,7 @@ enum {
 
 struct embed_config {
     struct model_opts model;
+    struct adapter_opts adapters;
     struct kv_opts kv;
     const char *input, *pooling, *format;
     uint32_t batch_tokens;
@@ -41,6 +42,7 @@ static const struct opt table[] = {
      .help = "pool hidden states: the mean of all tokens, or the last token",
      .offset = AT(pooling),
      .initial = "mean",
+     .own = true,
      .choices = "mean|last"},
     {.kind = OPT_FLAG,
      .name = "no-normalize",
@@ -68,6 +70,7 @@ static const struct opt table[] = {
 static const struct opt_part parts[] = {
     {"Embeddings", table, 0},
     {"Model", model_opts_table, AT(model)},
+    {"Adapters", adapter_opts_table, AT(adapters)},
     {NULL, NULL, 0},
 };
 #undef AT
@@ -173,6 +176,7 @@ static bitnet_status embed(const struct embed_config *c, const bitnet_model *m, 
     bitnet_model_get_info(m, &info);
     struct texts t = {.m = m, .are_ids = c->ids};
     bitnet_engine *e = NULL;
+    struct adapters adapters = {.n = 0};
     bitnet_engine_options eo = {.size = sizeof eo};
     bitnet_status s = get_texts(&t, c, words, n_words, err);
     if (s == BITNET_OK && t.longest > info.shape.n_ctx_train)
@@ -186,10 +190,11 @@ static bitnet_status embed(const struct embed_config *c, const bitnet_model *m, 
         eo.max_batch_tokens = c->batch_tokens;
         eo.head = "exact";
         model_kv_types(&eo, &c->kv);
-        s = bitnet_engine_open(&e, m, &eo, err);
+        s = model_adapted_open(&e, &adapters, m, &eo, &c->adapters, false, err);
         if (s == BITNET_OK) s = print_all(e, &t, c, info.shape.n_embd, err);
     }
     bitnet_engine_close(e);
+    adapters_close(&adapters);
     free_texts(&t);
     return s;
 }
@@ -200,7 +205,7 @@ static int run(void *config, const struct arg_words *words)
     char **texts = words->items;
     size_t n = words->n;
     const char *model = c->model.model;
-    if (!model && n && model_path_looks_like(texts[0])) {
+    if (!c->model.model_typed && n && model_path_looks_like(texts[0])) {
         model = *texts++;
         n--;
     }
@@ -216,6 +221,7 @@ static int run(void *config, const struct arg_words *words)
 
 const struct command cmd_embed = {
     .name = "embed",
+    .ranks = true,
     .usage = "[MODEL] TEXT...|--input FILE [options]",
     .about = "\n"
              "Every word after the model is one text (quote it); so is every line of FILE. The "
@@ -226,6 +232,7 @@ const struct command cmd_embed = {
              "\n"
              "  bitnet embed \"A cat sat on the mat\" \"A dog ran to the park\"\n"
              "  bitnet embed model.gguf --input lines.txt --json > vectors.jsonl\n",
+    .first = "input pooling format json model threads",
     .parts = parts,
     .config_bytes = sizeof(struct embed_config),
     .max_words = SIZE_MAX,

@@ -389,7 +389,7 @@ static int second_config(struct eval_config *b, char **kept, const struct eval_c
 {
     char *argv[64];
     size_t argc = 0;
-    bool help;
+    enum args_help help;
     struct arg_words words;
     bitnet_error err = {0};
     *b = *a;
@@ -509,12 +509,13 @@ static int run(void *config, const struct arg_words *words)
         if (words->n != 3) return term_usage("eval", "'eval diff' takes two reports");
         return eval_diff(words->items[1], words->items[2], c->json);
     }
-    int code = model_word(&model, c->model.model, words, "eval");
+    int code = model_word(&model, c->model.model, c->model.model_typed, words, "eval");
     return code == EXIT_DONE ? run_tasks(c, model) : code;
 }
 
 const struct command cmd_eval = {
     .name = "eval",
+    .ranks = true,
     .usage = "[MODEL | kl A [B] | diff OLD NEW] [options]",
     .about =
         "\n"
@@ -535,6 +536,8 @@ const struct command cmd_eval = {
         "  bitnet eval kl model.gguf --with \"--kv-type int4\" --text wiki.test.raw\n"
         "  bitnet eval kl model.gguf pruned.gguf --text wiki.test.raw\n"
         "  bitnet eval diff a.json b.json\n",
+    .first = "tasks list data file limit text with json model threads",
+    .first_word = "kl|diff",
     .parts = parts,
     .config_bytes = sizeof(struct eval_config),
     .max_words = 3,

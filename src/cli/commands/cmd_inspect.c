@@ -520,9 +520,10 @@ static int check_required(const struct contents *c, const char *require)
 
 static int run(void *config, const struct arg_words *words)
 {
-    const struct inspect_config *o = config;
+    struct inspect_config *o = config;
     const char *model;
-    int code = model_word(&model, o->path.model, words, "inspect");
+    int code = model_word(&model, o->path.model, o->path.typed, words, "inspect");
+    if (code == EXIT_DONE) code = model_find(&model, &o->path.from, "inspect");
     if (code != EXIT_DONE) return code;
     bool meta_only = o->meta && !o->weights && !o->require;
     bool count = !o->no_stats && !meta_only;

@@ -107,7 +107,7 @@ static bitnet_status write_files(struct job *j, const struct load_options *c,
         BN_TRY(bn_out_commit(&j->requests, err));
     }
     if (c->plot) {
-        load_plot(&text, report, j->runs, j->n_runs);
+        load_plot(&text, bn_ends_with(c->plot, ".html"), report, j->runs, j->n_runs);
         BN_TRY(put_file(&j->plot, &text, err));
     }
     return BITNET_OK;
@@ -189,6 +189,7 @@ const struct command cmd_loadtest = {
         "  bitnet loadtest --rps 5 --duration 10m --warmup 10s --goodput ttft:200,itl:50\n"
         "  bitnet loadtest --batch-sizes 1,4,8 --requests 100 --csv sizes.csv --plot sizes.svg\n"
         "  bitnet loadtest --trace AzureLLMInferenceTrace_conv.csv --trace-scale 10\n",
+    .first = "host endpoint rps concurrency duration input-len output-len model json plot",
     .parts = load_option_parts,
     .config_bytes = sizeof(struct load_options),
     .max_words = 0,

@@ -20,6 +20,7 @@ static const size_t piece_max_bytes = (size_t)64
 
 struct logits_config {
     struct model_opts model;
+    struct adapter_opts adapters;
     const char *ids, *out, *head;
     struct kv_opts kv;
     uint32_t chunk;
@@ -32,7 +33,8 @@ static const struct opt table[] = {
      .name = "ids",
      .metavar = "LIST|@FILE",
      .help = "token ids, as 1,2,3 or from a file (@- is standard input)",
-     .offset = AT(ids)},
+     .offset = AT(ids),
+     .own = true},
     {.kind = OPT_STR,
      .letter = 'o',
      .name = "out",
@@ -58,6 +60,7 @@ static const struct opt table[] = {
 static const struct opt_part parts[] = {
     {"Logits", table, 0},
     {"Model", model_opts_table, AT(model)},
+    {"Adapters", adapter_opts_table, AT(adapters)},
     {NULL, NULL, 0},
 };
 #undef AT
@@ -136,13 +139,15 @@ static bitnet_status compute(const struct logits_config *c, const bitnet_model *
     eo.kv_type_otherwise = BITNET_KV_F32;
     eo.head = c->head;
     bitnet_engine *e = NULL;
+    struct adapters adapters = {.n = 0};
     struct sink to = {.file.fd = -1};
-    bitnet_status s = bitnet_engine_open(&e, m, &eo, err);
+    bitnet_status s = model_adapted_open(&e, &adapters, m, &eo, &c->adapters, false, err);
     if (s == BITNET_OK) s = sink_open(&to, c->out, err);
     if (s == BITNET_OK) s = write_logits(&to, e, c, ids, n, vocab, piece, err);
     if (s == BITNET_OK && !to.to_stdout) s = bn_out_commit(&to.file, err);
     bn_out_close(&to.file);
     bitnet_engine_close(e);
+    adapters_close(&adapters);
     return s;
 }
 
@@ -150,7 +155,7 @@ static int run(void *config, const struct arg_words *words)
 {
     struct logits_config *c = config;
     const char *model;
-    int code = model_word(&model, c->model.model, words, "logits");
+    int code = model_word(&model, c->model.model, c->model.model_typed, words, "logits");
     if (code != EXIT_DONE) return code;
     if (!c->ids) return term_usage("logits", "--ids is missing: --ids 1,2,3 or --ids @FILE");
     if (!c->out) return term_usage("logits", "--out is missing: --out FILE");
@@ -174,6 +179,7 @@ static int run(void *config, const struct arg_words *words)
 
 const struct command cmd_logits = {
     .name = "logits",
+    .ranks = true,
     .usage = "[MODEL] --ids 1,2,3|@FILE --out FILE [options]",
     .about = "\n"
              "Writes little-endian float32 values, [number of ids][vocabulary], without a header. "
@@ -181,6 +187,7 @@ const struct command cmd_logits = {
              "taken as they are: no token is prepended.\n"
              "\n"
              "  bitnet logits model.gguf --ids 128000,9906 --out logits.f32\n",
+    .first = "ids out last model threads",
     .parts = parts,
     .config_bytes = sizeof(struct logits_config),
     .max_words = 1,

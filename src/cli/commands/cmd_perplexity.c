@@ -13,6 +13,7 @@ enum { CTX_DEFAULT_TOKENS = 512 };
 
 struct perplexity_config {
     struct model_opts model;
+    struct adapter_opts adapters;
     const char *file, *protocol, *head;
     struct kv_opts kv;
     uint32_t ctx_tokens;
@@ -50,7 +51,7 @@ static const struct opt table[] = {
      .initial = "windows",
      .choices = "windows|llama.cpp"},
     {.kind = OPT_U64,
-     .name = "max-tokens",
+     .name = "limit",
      .metavar = "N",
      .help = "use the first N tokens only; 0 takes all",
      .offset = AT(max_tokens),
@@ -65,6 +66,7 @@ static const struct opt table[] = {
 static const struct opt_part parts[] = {
     {"Text", table, 0},
     {"Model", model_opts_table, AT(model)},
+    {"Adapters", adapter_opts_table, AT(adapters)},
     {NULL, NULL, 0},
 };
 #undef AT
@@ -134,8 +136,9 @@ static int measure(const struct perplexity_config *c, const bitnet_model *m)
     po.progress_user = &bar;
 
     bitnet_engine *e = NULL;
+    struct adapters adapters = {.n = 0};
     bitnet_ppl_result result = {.size = sizeof result};
-    bitnet_status s = bitnet_engine_open(&e, m, &eo, &err);
+    bitnet_status s = model_adapted_open(&e, &adapters, m, &eo, &c->adapters, false, &err);
     if (s == BITNET_OK) s = bitnet_perplexity(e, ids, n, &po, &result, &err);
     term_progress_end(&bar);
     bitnet_engine_info engine = {.size = sizeof engine};
@@ -143,6 +146,7 @@ static int measure(const struct perplexity_config *c, const bitnet_model *m)
     if (s == BITNET_OK) s = bitnet_engine_get_info(e, &engine);
     if (s == BITNET_OK) code = print_result(c, &result, &engine);
     bitnet_engine_close(e);
+    adapters_close(&adapters);
     free(ids);
     return s == BITNET_OK ? code : term_fail(&err);
 }
@@ -151,7 +155,7 @@ static int run(void *config, const struct arg_words *words)
 {
     struct perplexity_config *c = config;
     const char *model;
-    int code = model_word(&model, c->model.model, words, "perplexity");
+    int code = model_word(&model, c->model.model, c->model.model_typed, words, "perplexity");
     if (code != EXIT_DONE) return code;
     if (!c->file)
         return term_usage("perplexity",
@@ -165,6 +169,7 @@ static int run(void *config, const struct arg_words *words)
 
 const struct command cmd_perplexity = {
     .name = "perplexity",
+    .ranks = true,
     .usage = "[MODEL] --file FILE [options]",
     .about = "\n"
              "Prints the mean negative log likelihood of a token (nats) and its exponential, the "
@@ -172,6 +177,7 @@ const struct command cmd_perplexity = {
              "\n"
              "  bitnet perplexity model.gguf --file wiki.test.raw --ctx 512 --protocol llama.cpp "
              "--json\n",
+    .first = "file ctx json model threads kv-type",
     .parts = parts,
     .config_bytes = sizeof(struct perplexity_config),
     .max_words = 1,

@@ -12,6 +12,7 @@
 struct profile_config {
     struct model_opts model;
     struct engine_opts engine;
+    struct adapter_opts adapters;
     struct synthetic_opts made;
     const char *report, *html, *trace, *folded;
     uint32_t new_tokens, prompt_tokens, batch;
@@ -86,6 +87,7 @@ static const struct opt_part parts[] = {
     {NULL, synth_opts_table, AT(made.model)},
     {"Context", prompt_batch_table, AT(engine)},
     {NULL, engine_opts_table, AT(engine)},
+    {"Adapters", adapter_opts_table, AT(adapters)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -141,7 +143,8 @@ static int measure(struct profile_config *c, const struct arg_words *words)
     bitnet_error err = {0};
     bitnet_model *model = NULL;
     struct outputs out = {.report.fd = -1, .html.fd = -1, .trace.fd = -1, .folded.fd = -1};
-    struct profile_settings settings = {.new_tokens = c->new_tokens,
+    struct profile_settings settings = {.adapters = c->adapters,
+                                        .new_tokens = c->new_tokens,
                                         .prompt_tokens = c->prompt_tokens,
                                         .batch = c->batch,
                                         .seed = c->made.seed,
@@ -172,6 +175,7 @@ static int run(void *config, const struct arg_words *words) { return measure(con
 
 const struct command cmd_profile = {
     .name = "profile",
+    .ranks = true,
     .usage = "[MODEL] [options]",
     .about =
         "\n"
@@ -185,6 +189,7 @@ const struct command cmd_profile = {
         "  bitnet profile model.gguf --prompt-tokens 1024 --by-layer\n"
         "  bitnet profile --synthetic 2b-4t --html profile.html\n"
         "  bitnet profile --batch 8 --trace trace.json --folded stacks.txt\n",
+    .first = "max-new-tokens prompt-tokens batch model threads synthetic by-layer html trace json",
     .parts = parts,
     .config_bytes = sizeof(struct profile_config),
     .max_words = 1,

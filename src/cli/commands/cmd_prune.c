@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd_prune.c: `bitnet prune`: finds the layers that a text can best do without, and writes the model
- * without them. Search and writing are the library's; here are the options, the order of things, and
- * the report.
+ * cmd_prune.c: `bitnet prune`: finds the layers and feed-forward channels that a text can best do
+ * without, and writes the model without them. Search and writing are the library's; here are the
+ * options, the order of things, and the report.
  */
 #include "base/clock.h"
 #include "base/os/file.h"
@@ -18,7 +18,7 @@ enum { WINDOW = 256, PERIOD = 4, NOTE_BYTES = 48, RECORD_BYTES = 512, PATH_BYTES
 
 struct prune_config {
     struct model_opts model;
-    const char *text, *output, *criterion, *json_report, *page, *name;
+    const char *text, *output, *criterion, *json_report, *page, *name, *ffn_width;
     uint32_t target, drop, ctx_tokens;
     uint64_t max_tokens;
     struct opt_u32s layers, protect;
@@ -58,7 +58,8 @@ static const struct opt table[] = {
      .help = "remove exactly these, in this order; the first is 0",
      .offset = AT(layers),
      .min = 0,
-     .max = 1023},
+     .max = 1023,
+     .own = true},
     {.kind = OPT_F32,
      .name = "max-ppl-increase",
      .metavar = "PCT",
@@ -88,6 +89,13 @@ static const struct opt table[] = {
      .help = "hybrids: remove whole periods of 4 layers, so that engines which know layer kinds "
              "by a rule can read the file",
      .offset = AT(periods)},
+    {.kind = OPT_STR,
+     .name = "ffn-width",
+     .metavar = "WIDTH",
+     .help = "also narrow feed-forward layers to WIDTH channels, or to a share such as 75%; auto: "
+             "as far as --max-ppl-increase allows. Those go that are least active on the text; "
+             "layers go first",
+     .offset = AT(ffn_width)},
     {.kind = OPT_FLAG,
      .name = "ffn-dead",
      .help = "also remove feed-forward channels that are always zero, as many as go in every "
@@ -95,8 +103,8 @@ static const struct opt table[] = {
      .offset = AT(ffn_dead)},
     {.kind = OPT_FLAG,
      .name = "portable",
-     .help = "--ffn-dead: scale the norms to the new width, for other engines; equal up to "
-             "rounding only",
+     .help = "--ffn-width, --ffn-dead: scale the norms to the new width, for other engines; equal "
+             "up to rounding only",
      .offset = AT(portable)},
     {.kind = OPT_U32,
      .letter = 'c',
@@ -109,7 +117,7 @@ static const struct opt table[] = {
      .min = 0,
      .max = 8192},
     {.kind = OPT_U64,
-     .name = "max-tokens",
+     .name = "limit",
      .metavar = "N",
      .help = "use the first N tokens of the text; 0 takes all",
      .offset = AT(max_tokens),
@@ -123,9 +131,10 @@ static const struct opt output_table[] = {
      .letter = 'o',
      .name = "output",
      .metavar = "OUT",
-     .help = "the file to write: GGUF; or from a checkpoint, if it ends in .safetensors, another "
-             "one, with config.json and tokenizer beside it",
-     .offset = AT(output)},
+     .help = "the file to write: GGUF; or, if it ends in .safetensors, a checkpoint, with "
+             "config.json and tokenizer beside it",
+     .offset = AT(output),
+     .own = true},
     {.kind = OPT_FLAG,
      .name = "dry-run",
      .help = "search and report, write no model",
@@ -170,9 +179,10 @@ struct job {
     bitnet_model_info info;
     bitnet_engine *engine;
     struct calibration text;
-    uint32_t window, drop, unit;
-    bitnet_prune_step *steps; /* [drop / unit + 1] */
+    uint32_t window, drop, unit, width;
+    bitnet_prune_step *steps; /* [drop / unit + 1 + BITNET_PRUNE_WIDTHS] */
     double *scores;           /* [n_layer] */
+    uint32_t *channels;       /* [n_layer][n_ff] */
     bitnet_prune_result result;
     double tok_s, tok_s_after;
     uint64_t start_ns;
@@ -197,6 +207,7 @@ static int choose_drop(struct job *j)
     if (c->target_given) j->drop = n - c->target;
     else if (c->drop_given) j->drop = c->drop;
     else if (c->layers.n) j->drop = (uint32_t)c->layers.n * j->unit;
+    else if (c->ffn_width) return EXIT_DONE; /* channels alone */
     else j->drop = n > j->unit ? n - j->unit : 0;
     if (j->drop == 0) return term_fail_text("the model has %u layers: none can go", n);
     if (j->drop >= n)
@@ -205,8 +216,32 @@ static int choose_drop(struct job *j)
     return EXIT_DONE;
 }
 
-/* No layer is to go. */
-static bool only_channels(const struct prune_config *c)
+/* How many channels are to be left: a number, a share, or as few as possible. */
+static int choose_width(struct job *j)
+{
+    const char *text = j->c->ffn_width;
+    uint32_t n_ff = j->info.shape.n_ff;
+    char *end;
+    if (!text) return EXIT_DONE;
+    j->width = 1;
+    if (strcmp(text, "auto") == 0) return EXIT_DONE;
+    double v = strtod(text, &end);
+    bool share = end != text && strcmp(end, "%") == 0;
+    if (!share && (end == text || *end || v != floor(v)))
+        return term_fail_text("--ffn-width '%.32s' is no number of channels, share such as 75%%, "
+                              "or auto",
+                              text);
+    if (share) v = floor(v / 100 * n_ff);
+    if (!(v >= 2 && v < n_ff))
+        return term_fail_text("--ffn-width %.32s: feed-forward layers have %u channels, and fewer "
+                              "are to be left, at least 2",
+                              text, n_ff);
+    j->width = (uint32_t)v;
+    return EXIT_DONE;
+}
+
+/* Nothing is to go that a text could tell. */
+static bool only_dead(const struct prune_config *c)
 {
     return c->ffn_dead && !c->target_given && !c->drop_given && !c->layers.n &&
            !(c->max_ppl_increase > 0);
@@ -215,46 +250,31 @@ static bool only_channels(const struct prune_config *c)
 static int check_options(const struct prune_config *c)
 {
     int ways = c->target_given + c->drop_given + (c->layers.n > 0);
-    if (c->portable && !c->ffn_dead)
-        return term_usage("prune", "--portable goes with --ffn-dead only");
-    if (!c->text && !only_channels(c))
-        return term_usage("prune", "--calibration-data FILE is missing");
+    if (c->portable && !c->ffn_dead && !c->ffn_width)
+        return term_usage("prune", "--portable goes with --ffn-width and --ffn-dead only");
+    if (c->ffn_dead && c->ffn_width)
+        return term_usage("prune", "--ffn-width removes dead channels first: leave --ffn-dead out");
+    if (c->ffn_width && strcmp(c->ffn_width, "auto") == 0 && !(c->max_ppl_increase > 0))
+        return term_usage("prune", "--ffn-width auto: how far? --max-ppl-increase PCT");
+    if (!c->text && !only_dead(c)) return term_usage("prune", "--calibration-data FILE is missing");
     if (strcmp(c->model.plan, "auto") != 0 && strcmp(c->model.plan, "off") != 0)
         return term_usage("prune", "a plan is for a model as it is: prune first, then calibrate");
     if (ways > 1)
         return term_usage("prune", "--target-layers, --drop and --layers say the same thing: give "
                                    "one of them");
-    if (!ways && !(c->max_ppl_increase > 0) && !c->ffn_dead)
+    if (!ways && !(c->max_ppl_increase > 0) && !c->ffn_dead && !c->ffn_width)
         return term_usage("prune", "how many layers? --target-layers N, --drop K, --layers LIST or "
-                                   "--max-ppl-increase PCT");
+                                   "--max-ppl-increase PCT; or how wide? --ffn-width WIDTH");
     if (c->dry_run && c->output)
         return term_usage("prune", "--dry-run writes no model, and --output names one");
     if (!c->dry_run && !c->output)
         return term_usage("prune", "--output OUT is missing; --dry-run writes none");
-    return c->output ? output_model_check(c->output, c->force) : EXIT_DONE;
-}
-
-/* What would only come out after the search: may a checkpoint be written there? */
-static int check_checkpoint(const struct prune_config *c, const char *typed)
-{
-    bitnet_error err = {0};
-    bitnet_file *f = NULL;
-    if (!c->output || !bn_ends_with(c->output, ".safetensors")) return EXIT_DONE;
-    if (bitnet_file_open(&f, model_path_resolve(typed), &err) != BITNET_OK) return term_fail(&err);
-    bool gguf = strncmp(bitnet_file_format(f), "GGUF", 4) == 0;
-    bitnet_file_close(f);
-    if (gguf)
-        return term_fail_text("the model is a GGUF, and safetensors are written of safetensors "
-                              "only: let OUT end in .gguf");
-    const char *slash = strrchr(c->output, '/');
-    int n = slash ? (int)(slash - c->output + 1) : 0;
-    char config[PATH_BYTES];
-    snprintf(config, sizeof config, "%.*sconfig.json", n, c->output);
-    if (!c->force && bn_exists(config))
+    char path[PATH_BYTES];
+    if (c->output && !c->force && prune_in_the_way(path, sizeof path, c->output))
         return term_fail_text("'%s' exists already, and OUT needs one of its own: choose an empty "
                               "folder; --force replaces it",
-                              config);
-    return EXIT_DONE;
+                              path);
+    return c->output ? output_model_check(c->output, c->force) : EXIT_DONE;
 }
 
 /* ------------------------------------------------------------------ the search */
@@ -309,11 +329,17 @@ static bitnet_status search(struct job *j, bitnet_error *err)
     o.max_ppl_increase = (double)c->max_ppl_increase;
     o.progress = show_progress;
     o.progress_user = j;
-    j->steps = bn_calloc(j->drop / j->unit + 1, sizeof *j->steps);
-    j->scores = bn_calloc(j->info.shape.n_layer, sizeof *j->scores);
-    if (!j->steps || !j->scores) return bn_fail_nomem(err, sizeof *j->steps, "steps");
-    j->result = (bitnet_prune_result){
-        .size = sizeof j->result, .steps = j->steps, .scores = c->layers.n ? NULL : j->scores};
+    o.ffn_width = j->width;
+    size_t n_layer = j->info.shape.n_layer, n_channels = n_layer * j->info.shape.n_ff;
+    j->steps = bn_calloc(j->drop / j->unit + 1 + BITNET_PRUNE_WIDTHS, sizeof *j->steps);
+    j->scores = bn_calloc(n_layer, sizeof *j->scores);
+    j->channels = bn_calloc(j->width ? n_channels : 1, sizeof *j->channels);
+    if (!j->steps || !j->scores || !j->channels)
+        return bn_fail_nomem(err, n_channels * sizeof *j->channels, "steps");
+    j->result = (bitnet_prune_result){.size = sizeof j->result,
+                                      .steps = j->steps,
+                                      .scores = c->layers.n || !j->drop ? NULL : j->scores,
+                                      .ffn_channels = j->channels};
     j->start_ns = bn_now_ns();
     bitnet_status s = bitnet_prune_search(j->engine, j->text.ids, j->text.n, &o, &j->result, err);
     term_progress_end(&j->bar);
@@ -331,11 +357,16 @@ static bitnet_status time_model(double *tok_s, const struct job *j, bitnet_engin
 
 /* ------------------------------------------------------------------ the file */
 
+static const char *criterion_name(const struct job *j)
+{
+    return j->c->layers.n ? "list" : j->drop ? j->c->criterion : "channels";
+}
+
 static bitnet_status write_model(struct job *j, bitnet_error *err)
 {
     const struct prune_config *c = j->c;
     const bitnet_prune_result *r = &j->result;
-    uint32_t *gone = bn_calloc(j->drop, sizeof *gone);
+    uint32_t *gone = bn_calloc(j->drop + 1, sizeof *gone);
     char record[RECORD_BYTES];
     size_t n = 0;
     if (!gone) return bn_fail_nomem(err, j->drop * sizeof *gone, "a list of layers");
@@ -346,8 +377,12 @@ static bitnet_status write_model(struct job *j, bitnet_error *err)
     bitnet_prune_output o = {.size = sizeof o};
     o.layers = gone;
     o.n_layers = n;
-    o.criterion = c->layers.n ? "list" : c->criterion;
+    o.criterion = criterion_name(j);
     o.calibration = record;
+    if (r->ffn_width < j->info.shape.n_ff) {
+        o.ffn_channels = j->channels;
+        o.ffn_width = r->ffn_width;
+    }
     o.ppl_before = r->steps[0].perplexity;
     o.ppl_after = r->steps[r->n_steps - 1].perplexity;
     o.kl = r->steps[r->n_steps - 1].kl;
@@ -381,45 +416,12 @@ static bitnet_status time_output(struct job *j, bitnet_error *err)
 
 /* ------------------------------------------------------------------ the report */
 
-/* Bytes of tensors that belong to layers, and of the others. */
-static bitnet_status sum_tensors(uint64_t bytes[2], const char *path, bitnet_error *err)
-{
-    bitnet_file *f = NULL;
-    BN_TRY(bitnet_file_open(&f, path, err));
-    for (size_t i = 0; i < bitnet_file_n_tensors(f); i++) {
-        bitnet_tensor_info t = {.size = sizeof t};
-        if (bitnet_file_tensor(f, i, &t) != BITNET_OK) continue;
-        bool layer = strncmp(t.name, "blk.", 4) == 0 || strstr(t.name, "layers.");
-        bytes[layer ? 0 : 1] += t.bytes;
-    }
-    bitnet_file_close(f);
-    return BITNET_OK;
-}
-
-/* Who can read the output: kinds of layers that are listed one by one are known here only. */
-static const char *readers_of(bitnet_file *f)
-{
-    static const char listed[] = ".attention.recurrent_layers";
-    for (size_t i = 0; i < bitnet_file_n_meta(f); i++) {
-        const char *key, *type;
-        char value[8];
-        size_t n = sizeof value;
-        bitnet_file_meta(f, i, &key, &type, value, &n);
-        size_t len = strlen(key), k = sizeof listed - 1;
-        if (strcmp(key, "bitnet.ffn_norm_width") == 0)
-            return "this engine: the norm has a width of its own; --portable scales it instead";
-        if (len > k && strcmp(key + len - k, listed) == 0)
-            return "this engine: kinds of layers are listed one by one; --periods keeps the rule";
-    }
-    return "every engine that reads the input";
-}
-
 static struct bn_json *make_report(struct job *j, bitnet_error *err)
 {
     struct prune_facts f = {.model = &j->info,
                             .text_path = j->c->text,
                             .text = &j->text,
-                            .criterion = j->c->layers.n ? "list" : j->c->criterion,
+                            .criterion = criterion_name(j),
                             .window = j->window,
                             .unit = j->unit,
                             .result = &j->result,
@@ -427,11 +429,11 @@ static struct bn_json *make_report(struct job *j, bitnet_error *err)
                             .tok_s_after = j->tok_s_after,
                             .output = j->c->output};
     bitnet_file *out = NULL;
-    if (sum_tensors(f.layer_bytes, j->path, err) != BITNET_OK) return NULL;
+    if (prune_sum_tensors(&f.bytes, j->path, err) != BITNET_OK) return NULL;
     if (f.output) {
         if (bitnet_file_open(&out, f.output, err) != BITNET_OK) return NULL;
         f.output_bytes = bitnet_file_bytes(out);
-        f.readers = readers_of(out);
+        f.readers = prune_readers(out);
     }
     struct bn_json *report = prune_report(&f);
     bitnet_file_close(out);
@@ -482,16 +484,17 @@ static bitnet_status work(struct job *j, bitnet_error *err)
     BN_TRY(search(j, err));
     if (j->result.n_steps < 2)
         return bn_fail(err, BITNET_E_ARG,
-                       "no layer can go: the first would raise perplexity from %.4f to %.4f, by "
+                       "%s can go: the first would raise perplexity from %.4f to %.4f, by "
                        "more than %g %%",
-                       j->steps[0].perplexity, j->result.over_budget, (double)c->max_ppl_increase);
+                       j->drop ? "no layer" : "no channel", j->steps[0].perplexity,
+                       j->result.over_budget, (double)c->max_ppl_increase);
     if (c->dry_run) return BITNET_OK;
     BN_TRY(write_model(j, err));
     return c->no_speed ? BITNET_OK : time_output(j, err);
 }
 
-/* Channels alone: nothing to measure, since nothing changes. */
-static int run_channels(const struct prune_config *c, const char *typed)
+/* Dead channels alone: nothing to measure, since nothing changes. */
+static int run_dead(const struct prune_config *c, const char *typed)
 {
     struct term_progress bar = {0};
     bitnet_error err = {0};
@@ -524,6 +527,7 @@ static int run_job(struct job *j, const char *typed)
     if (!j->c->ctx_tokens && j->info.shape.n_ctx_train < j->window)
         j->window = j->info.shape.n_ctx_train;
     code = choose_drop(j);
+    if (code == EXIT_DONE) code = choose_width(j);
     if (code != EXIT_DONE) return code;
     return work(j, &err) == BITNET_OK ? finish(j, &err) : term_fail(&err);
 }
@@ -532,11 +536,11 @@ static int run(void *config, const struct arg_words *words)
 {
     struct prune_config *c = config;
     const char *typed;
-    int code = model_word(&typed, c->model.model, words, "prune");
+    int code = model_word(&typed, c->model.model, c->model.model_typed, words, "prune");
+    if (code == EXIT_DONE) code = model_find(&typed, &c->model.from, "prune");
     if (code == EXIT_DONE) code = check_options(c);
-    if (code == EXIT_DONE) code = check_checkpoint(c, typed);
     if (code != EXIT_DONE) return code;
-    if (only_channels(c)) return run_channels(c, typed);
+    if (only_dead(c)) return run_dead(c, typed);
     struct job j = {.c = c, .json = {.fd = -1}, .page = {.fd = -1}};
     code = run_job(&j, typed);
     bn_out_close(&j.json);
@@ -545,6 +549,7 @@ static int run(void *config, const struct arg_words *words)
     calibration_free(&j.text);
     free(j.steps);
     free(j.scores);
+    free(j.channels);
     bitnet_model_close(j.model);
     return code;
 }
@@ -563,8 +568,12 @@ const struct command cmd_prune = {
              "24.gguf\n"
              "  bitnet prune model.gguf --calibration-data wiki.jsonl --max-ppl-increase 10 "
              "--output small.gguf\n"
+             "  bitnet prune model.gguf --calibration-data wiki.txt --ffn-width 75% --output "
+             "narrow.gguf\n"
              "  bitnet prune model.gguf --calibration-data wiki.txt --drop 6 --dry-run --page "
              "harm.html\n",
+    .first = "calibration-data target-layers drop layers max-ppl-increase criterion output dry-run "
+             "model threads",
     .parts = parts,
     .config_bytes = sizeof(struct prune_config),
     .max_words = 1,

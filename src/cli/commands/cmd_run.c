@@ -16,12 +16,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+enum { MAX_NAME_BYTES = 256 }; /* of a model, on the timing line */
+
 struct run_config {
     struct model_opts model;
     struct engine_opts engine;
+    struct adapter_opts adapters;
     struct generate_opts gen;
     const char *prompt, *file, *system, *chat_template;
-    bool chat, no_echo, quiet, json, logprobs, health;
+    bool chat, raw, no_echo, quiet, json, logprobs, health;
     uint32_t n_top;
 };
 
@@ -41,17 +44,24 @@ static const struct opt prompt_table[] = {
      .offset = AT(file)},
     {.kind = OPT_FLAG,
      .name = "chat",
-     .help = "put the prompt into the model's chat template",
+     .help = "put the prompt into a chat template, also where the model's file has none; with one "
+             "in the "
+             "file this is what happens anyway",
      .offset = AT(chat)},
+    {.kind = OPT_FLAG,
+     .name = "raw",
+     .help = "continue the prompt as it is, also with a model that has a chat template",
+     .offset = AT(raw),
+     .aliases = "no-conversation no-cnv"},
     {.kind = OPT_STR,
      .name = "system",
      .metavar = "TEXT",
-     .help = "system message, with --chat",
+     .help = "system message",
      .offset = AT(system)},
     {.kind = OPT_STR,
      .name = "chat-template",
      .metavar = "NAME|FILE|TEXT",
-     .help = "chat template to use instead of the model's, with --chat",
+     .help = "chat template to use instead of the model's",
      .offset = AT(chat_template)},
     {.kind = OPT_END},
 };
@@ -103,20 +113,6 @@ static void drop_line_end(char *text, size_t *n)
     text[*n] = 0;
 }
 
-static bitnet_status join_words(char **out, size_t *n, char **words, size_t n_words,
-                                bitnet_error *err)
-{
-    struct bn_buf b;
-    bn_buf_init(&b, SIZE_MAX / 2);
-    for (size_t i = 0; i < n_words; i++) {
-        if (i) bn_buf_putc(&b, ' ');
-        bn_buf_puts(&b, words[i]);
-    }
-    *n = b.len;
-    *out = bn_buf_take(&b);
-    return *out ? BITNET_OK : bn_fail_nomem(err, *n, "the prompt");
-}
-
 /* Where the prompt comes from: words, --prompt, --file, or standard input when it is no
  * terminal. */
 static int get_prompt(char **out, size_t *n, const struct run_config *c, char **words,
@@ -130,9 +126,9 @@ static int get_prompt(char **out, size_t *n, const struct run_config *c, char **
     bitnet_status s;
     char *prompt_words[1] = {(char *)c->prompt};
     if (c->prompt) {
-        s = join_words(out, n, prompt_words, 1, &err);
+        s = textio_join(out, n, prompt_words, 1, &err);
     } else if (n_words) {
-        s = join_words(out, n, words, n_words, &err);
+        s = textio_join(out, n, words, n_words, &err);
     } else {
         s = textio_read(out, n, c->file ? c->file : "-", &err);
         if (s == BITNET_OK) drop_line_end(*out, n);
@@ -176,15 +172,20 @@ static void print_timing(const struct report *r)
 {
     const struct generation *g = r->g;
     char rss[TERM_SIZE_BYTES];
-    fprintf(stderr,
-            "%sload %.0f ms, first token %.0f ms, prompt %u tok at %.1f tok/s, generated %u tok at "
-            "%.1f tok/s, "
-            "peak %s, %u thread%s, %s, seed %llu%s\n",
-            term_style(stderr, TERM_DIM), ms(r->model.load_ns), ms(g->first_token_ns), g->n_prompt,
-            generation_prompt_rate(g), g->n_generated, generation_decode_rate(g),
-            term_size(rss, term_peak_rss_bytes()), r->engine.threads,
-            r->engine.threads == 1 ? "" : "s", r->model.backend, (unsigned long long)g->seed,
-            term_style(stderr, TERM_PLAIN));
+    struct bn_buf name;
+    bn_buf_init(&name, MAX_NAME_BYTES);
+    term_clean(&name, r->model.name, strlen(r->model.name), false);
+    fprintf(
+        stderr,
+        "%s%s: load %.0f ms, first token %.0f ms, prompt %u tok at %.1f tok/s, generated %u tok at "
+        "%.1f tok/s, "
+        "peak %s, %u thread%s, %s, seed %llu%s\n",
+        term_style(stderr, TERM_DIM), name.data ? name.data : "", ms(r->model.load_ns),
+        ms(g->first_token_ns), g->n_prompt, generation_prompt_rate(g), g->n_generated,
+        generation_decode_rate(g), term_size(rss, term_peak_rss_bytes()), r->engine.threads,
+        r->engine.threads == 1 ? "" : "s", r->model.backend, (unsigned long long)g->seed,
+        term_style(stderr, TERM_PLAIN));
+    bn_buf_free(&name);
 }
 
 static struct bn_json *json_ids(const int32_t *ids, size_t n)
@@ -302,7 +303,8 @@ static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e,
         free(ids);
         return term_fail_text("the prompt is empty and this model has no token to begin with");
     }
-    bool echo = !c->json && !c->chat && !c->no_echo;
+    /* text that follows a schema is meant for a program, which wants nothing before it */
+    bool echo = !c->json && !c->chat && !c->no_echo && !constraint_given(&c->gen.constraint);
     struct generation g = {.engine = e,
                            .model = m,
                            .opts = &c->gen,
@@ -340,6 +342,9 @@ static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e,
             code = print_report(&r);
         }
         if (c->health && !c->json) health_report_print(stderr, &health);
+        if (g.text.len == 0 && !interrupt_pending() && constraint_given(&c->gen.constraint))
+            term_note("the answer is empty: the grammar or schema allows an empty text, or the "
+                      "model chose to end at once");
         if (!c->quiet && !c->json) print_timing(&r);
         if (interrupt_pending()) code = interrupt_exit_code();
     }
@@ -348,19 +353,45 @@ static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e,
     return code;
 }
 
+/* A name never becomes a prompt in silence. */
+static void note_name(const char *word)
+{
+    char text[384];
+    model_source_hint(text, sizeof text, word);
+    term_note(text);
+}
+
+/* Sets c->chat if it is a model for questions, as its file says, and the text is not to be continued. A template that
+ * cannot be used is no reason to fail; missing memory is. */
+static bitnet_status settle_chat(struct run_config *c, const bitnet_model *m, bitnet_error *err)
+{
+    if (c->raw || c->chat) return BITNET_OK;
+    const char *text;
+    bitnet_status s = bitnet_chat_template_text(m, NULL, &text, err);
+    c->chat = s == BITNET_OK && *text;
+    return s == BITNET_E_NOMEM ? s : BITNET_OK;
+}
+
 static int run(void *config, const struct arg_words *words)
 {
     struct run_config *c = config;
     char **prompt_words = words->items;
     size_t n_words = words->n;
     const char *model_word = c->model.model;
-    if (!model_word && n_words && model_path_looks_like(prompt_words[0])) {
+    if (!c->model.model_typed && n_words && model_path_looks_like(prompt_words[0])) {
         model_word = *prompt_words++;
         n_words--;
     }
-    if (!c->chat && c->system) return term_usage("run", "--system needs --chat");
     if (!c->json && c->logprobs) return term_usage("run", "--logprobs needs --json");
-    if (!c->chat && c->chat_template) return term_usage("run", "--chat-template needs --chat");
+    c->chat = c->chat || c->system || c->chat_template;
+    if (c->raw && c->chat)
+        return term_usage("run", "--raw cannot go with %s",
+                          c->system          ? "--system"
+                          : c->chat_template ? "--chat-template"
+                                             : "--chat");
+
+    if (!model_word && n_words && model_name_looks_like(prompt_words[0]))
+        note_name(prompt_words[0]);
 
     char *prompt = NULL;
     size_t len = 0;
@@ -369,17 +400,21 @@ static int run(void *config, const struct arg_words *words)
     generate_choose_seed(&c->gen);
     bitnet_model *m = NULL;
     bitnet_engine *e = NULL;
+    struct adapters adapters = {.n = 0};
     code = model_open(&m, model_word, &c->model, c->engine.head, c->engine.ffn, "run");
     if (code == EXIT_DONE) {
         bitnet_error err = {0};
         bitnet_engine_options eo;
+        bitnet_status s = settle_chat(c, m, &err);
         model_engine_options(&eo, &c->model, &c->engine);
         uint64_t start_ns = bn_now_ns();
-        code = model_engine_open(&e, m, &eo, c->engine.warmup, &err) == BITNET_OK
+        code = s == BITNET_OK && model_adapted_open(&e, &adapters, m, &eo, &c->adapters,
+                                                    c->engine.warmup, &err) == BITNET_OK
                    ? answer(c, m, e, bn_now_ns() - start_ns, prompt, len)
                    : term_fail(&err);
     }
     bitnet_engine_close(e);
+    adapters_close(&adapters);
     bitnet_model_close(m);
     free(prompt);
     return code;
@@ -387,17 +422,23 @@ static int run(void *config, const struct arg_words *words)
 
 const struct command cmd_run = {
     .name = "run",
+    .ranks = true,
     .usage = "[MODEL] [PROMPT...] [options]",
     .about = "\n"
              "The first word is the model if it is an existing file or folder, ends in .gguf or "
              ".safetensors,\n"
              "is a path, or is 'embedded'; the other words are the prompt. Without a prompt, "
              "standard input is\n"
-             "read unless it is a terminal. Ctrl-C ends the answer.\n"
+             "read unless it is a terminal. Ctrl-C ends the answer. A model with a chat template "
+             "answers,\n"
+             "others continue the prompt, which is then printed first, except with a schema or a "
+             "grammar.\n"
+             "--raw and --chat choose either.\n"
              "\n"
              "  bitnet run \"Once upon a time\"\n"
-             "  bitnet run model.gguf \"The capital of France is\" -n 20 --temp 0\n"
-             "  bitnet run model.gguf --chat --json -p \"Why is the sky blue?\"\n",
+             "  bitnet run model.gguf --raw \"The capital of France is\" -n 20 --temp 0\n"
+             "  bitnet run model.gguf --json -p \"Why is the sky blue?\"\n",
+    .first = "prompt file model raw threads max-new-tokens temp seed json-schema json",
     .parts = parts,
     .config_bytes = sizeof(struct run_config),
     .max_words = SIZE_MAX,

@@ -3,26 +3,49 @@
  * cmd_serve.c: `bitnet serve`: options to a model, an engine and a server's configuration. What the
  * server does is in src/server.
  */
+#include "base/machine/cgroup.h"
 #include "base/threads/bandwidth.h"
+#include "cli/options/serve_models.h"
 #include "cli/core/command.h"
 #include "app/interrupt.h"
 #include "cli/options/model_opts.h"
 #include "cli/core/settings.h"
 #include "app/term.h"
 #include "app/textio.h"
+#include "app/units.h"
 #include "server/server.h"
 #include <stdlib.h>
+#include <unistd.h>
+
+enum {
+    SLICE_MS = 20, /* of embeddings, where there is no target */
+    NAME_BYTES = 256
+};
 
 struct serve_config {
     struct model_opts model;
     struct engine_opts engine;
+    struct adapter_opts adapters;
+    bool lora_updates;
+    const char *slot_save_path;
+    float temperature, top_p, min_p;
+    uint32_t top_k;
+    uint64_t seed;
+    bool temperature_given, top_p_given, min_p_given, top_k_given, seed_given;
     struct seqs_opts seqs;
     uint32_t itl_target_ms;
-    const char *host, *name, *chat_template, *config_file;
+    const char *host, *name, *chat_template, *pooling;
     uint32_t port, max_tokens, max_queue, timeout_s, drain_s;
     uint32_t max_connections, max_body_mib, max_header_kib;
     uint32_t request_s, idle_s, write_s, linger_s;
-    struct opt_list keys, cors, metrics_compat;
+    struct opt_list keys, cors, hosts, metrics_compat;
+    const char *models_dir, *idle_unload;
+    struct opt_list model_options;
+    uint64_t max_resident_bytes;
+    uint32_t max_models;
+    bool strict, context_shift;
+    const char *reasoning;
+    const char *date;
     const char *keys_file, *tls_cert, *tls_key, *access_log;
     bool public_metrics, no_pages, no_warm_up, print_config;
     uint32_t scrub_mib_s;
@@ -49,14 +72,83 @@ static const struct opt server_table[] = {
      .letter = 'a',
      .name = "alias",
      .metavar = "NAME",
-     .help = "the model's name for clients",
+     .help = "the model's name for clients; others of its names after commas",
      .offset = AT(name),
      .shown = "as in its file",
      .aliases = "served-model-name"},
     MODEL_TEMPLATE_OPT(AT(chat_template)),
     MAX_TOKENS_OPT(AT(max_tokens), "0"),
-    SETTINGS_FILE_OPT(AT(config_file)),
+    {.kind = OPT_CHOICE,
+     .name = "pooling",
+     .help =
+         "of embeddings, where a request does not say it; none: each token's vector, at /embedding",
+     .offset = AT(pooling),
+     .initial = "mean",
+     .choices = "mean|last|none"},
+    {.kind = OPT_STR,
+     .name = "date",
+     .metavar = "today|none|YYYY-MM-DD",
+     .help = "date for chat templates that show one; none: they show a fixed one or none",
+     .offset = AT(date),
+     .initial = "today"},
+    {.kind = OPT_STR,
+     .name = "reasoning",
+     .metavar = "template|auto|on|off",
+     .help =
+         "let models think before they answer, where the chat template knows \"enable_thinking\" "
+         "and the request says nothing; auto: where they can, as on; template: as the template "
+         "does "
+         "by itself",
+     .offset = AT(reasoning),
+     .initial = "template"},
+    {.kind = OPT_FLAG,
+     .name = "context-shift",
+     .help =
+         "conversations that do not fit the context lose their oldest exchanges; requests may say "
+         "otherwise (\"truncation\")",
+     .offset = AT(context_shift)},
+    {.kind = OPT_FLAG,
+     .name = "strict",
+     .help = "refuse requests with members that nothing here knows, instead of ignoring and naming "
+             "these",
+     .offset = AT(strict)},
     SETTINGS_PRINT_OPT(AT(print_config)),
+    {.kind = OPT_END},
+};
+static const struct opt several_table[] = {
+    {.kind = OPT_STR,
+     .name = "models-dir",
+     .metavar = "DIR",
+     .help = "serve each GGUF and each checkpoint folder in it, under its name; loaded when asked "
+             "for",
+     .offset = AT(models_dir)},
+    {.kind = OPT_SIZE,
+     .name = "max-resident",
+     .metavar = "BYTES",
+     .help = "memory of all loaded models together, as 12G; those used longest ago make room",
+     .offset = AT(max_resident_bytes),
+     .initial = "auto",
+     .shown = "three quarters of what is free at the start"},
+    {.kind = OPT_U32,
+     .name = "models-max",
+     .metavar = "N",
+     .help = "models loaded at a time; 0: as many as fit",
+     .offset = AT(max_models),
+     .initial = "0",
+     .aliases = "max-models",
+     .min = 0,
+     .max = SERVER_MAX_MODELS},
+    {.kind = OPT_STR,
+     .name = "idle-unload",
+     .metavar = "TIME",
+     .help = "unload a model that nobody has asked for so long: 10m, 1h, 90; 0: never",
+     .offset = AT(idle_unload),
+     .initial = "0"},
+    {.kind = OPT_LIST,
+     .name = "model-option",
+     .metavar = "NAME:OPTION=VALUE",
+     .help = "an option of one model of several, as small:ctx-size=4096; may be repeated",
+     .offset = AT(model_options)},
     {.kind = OPT_END},
 };
 static const struct opt load_table[] = {
@@ -71,7 +163,7 @@ static const struct opt load_table[] = {
     {.kind = OPT_U32,
      .name = "itl-target-ms",
      .metavar = "MS",
-     .help = "limit on the gap between two tokens while other prompts are read; 0: none",
+     .help = "limit on the gap between two tokens while prompts are read; 0: none, embeddings 50",
      .offset = AT(itl_target_ms),
      .initial = "0",
      .min = 0,
@@ -162,7 +254,7 @@ static const struct opt access_table[] = {
     {.kind = OPT_STR,
      .name = "api-key-file",
      .metavar = "FILE",
-     .help = "API keys, one per line; reloaded on SIGHUP",
+     .help = "API keys, one per line, with their quotas; reloaded on SIGHUP",
      .offset = AT(keys_file)},
     {.kind = OPT_STR,
      .name = "tls-cert",
@@ -179,8 +271,16 @@ static const struct opt access_table[] = {
     {.kind = OPT_LIST,
      .name = "cors",
      .metavar = "ORIGIN",
-     .help = "let web pages of this origin use the API; '*': all; may be repeated",
+     .help = "let web pages of this origin use the API; localhost: of this machine; '*': all; may "
+             "be repeated",
      .offset = AT(cors)},
+    {.kind = OPT_LIST,
+     .name = "allowed-host",
+     .metavar = "NAME",
+     .help =
+         "name by which the server may be asked, beside this machine's, when it listens to this "
+         "machine only and needs no key; '*': any; may be repeated",
+     .offset = AT(hosts)},
     {.kind = OPT_END},
 };
 static const struct opt watch_table[] = {
@@ -218,8 +318,72 @@ static const struct opt watch_table[] = {
      .aliases = "no-warmup"},
     {.kind = OPT_END},
 };
+static const struct opt lora_table[] = {
+    {.kind = OPT_FLAG,
+     .name = "lora-updates",
+     .help =
+         "adapters may be loaded and unloaded over HTTP, from any path that the server can read",
+     .offset = AT(lora_updates)},
+    {.kind = OPT_END},
+};
+static const struct opt sampling_table[] = {
+    {.kind = OPT_F32,
+     .name = "temp",
+     .metavar = "T",
+     .help = "temperature of requests that do not say it",
+     .offset = AT(temperature),
+     .initial = "1",
+     .shown = "the model's, else the interface's",
+     .given = AT(temperature_given),
+     .aliases = "temperature",
+     .min = 0,
+     .max = 5},
+    {.kind = OPT_U32,
+     .name = "top-k",
+     .metavar = "N",
+     .help = "the same of top-k; 0 is off",
+     .offset = AT(top_k),
+     .initial = "0",
+     .shown = "the model's, else the interface's",
+     .given = AT(top_k_given),
+     .min = 0,
+     .max = 1 << 24},
+    {.kind = OPT_F32,
+     .name = "top-p",
+     .metavar = "P",
+     .help = "the same of top-p; 1 is off",
+     .offset = AT(top_p),
+     .initial = "1",
+     .shown = "the model's, else the interface's",
+     .given = AT(top_p_given),
+     .min = 0,
+     .max = 1},
+    {.kind = OPT_F32,
+     .name = "min-p",
+     .metavar = "P",
+     .help = "the same of min-p; 0 is off",
+     .offset = AT(min_p),
+     .initial = "0",
+     .shown = "the model's, else the interface's",
+     .given = AT(min_p_given),
+     .min = 0,
+     .max = 1},
+    SEED_OPT("seed of requests that do not say it", AT(seed), .shown = "a new one each time",
+             .initial = "0", .given = AT(seed_given)),
+    {.kind = OPT_END},
+};
+static const struct opt slots_table[] = {
+    {.kind = OPT_STR,
+     .name = "slot-save-path",
+     .metavar = "FOLDER",
+     .help = "what is known of texts may be saved to files there and restored (/slots/ID), by all "
+             "who may ask",
+     .offset = AT(slot_save_path)},
+    {.kind = OPT_END},
+};
 static const struct opt_part parts[] = {
     {"Server", server_table, 0},
+    {"Several models", several_table, 0},
     {"Load", load_table, 0},
     {"Who may ask", access_table, 0},
     {"Watching", watch_table, 0},
@@ -228,6 +392,26 @@ static const struct opt_part parts[] = {
     {NULL, engine_opts_table, AT(engine)},
     {NULL, draft_table, AT(engine)},
     {NULL, state_table, AT(engine)},
+    {"Adapters", named_adapters_table, AT(adapters)},
+    {NULL, lora_table, 0},
+    {"Slots", slots_table, 0},
+    {"Sampling", sampling_table, 0},
+    {NULL, NULL, 0},
+};
+/* What one model of several may have for itself. */
+static const struct opt own_table[] = {
+    {.kind = OPT_STR, .name = "alias", .metavar = "NAME", .offset = AT(name)},
+    MODEL_TEMPLATE_OPT(AT(chat_template)),
+    {.kind = OPT_END},
+};
+static const struct opt_part own_parts[] = {
+    {"Model", own_table, 0},
+    {NULL, model_opts_table, AT(model)},
+    {NULL, seqs_opts_table, AT(seqs)},
+    {NULL, engine_opts_table, AT(engine)},
+    {NULL, draft_table, AT(engine)},
+    {NULL, state_table, AT(engine)},
+    {NULL, named_adapters_table, AT(adapters)},
     {NULL, NULL, 0},
 };
 #undef AT
@@ -269,6 +453,13 @@ static struct net_config net_from(const struct serve_config *c)
     };
 }
 
+static bitnet_pooling pooling(const struct serve_config *c)
+{
+    return strcmp(c->pooling, "none") == 0   ? BITNET_POOL_NONE
+           : strcmp(c->pooling, "last") == 0 ? BITNET_POOL_LAST
+                                             : BITNET_POOL_MEAN;
+}
+
 static bool compat(const struct serve_config *c, const char *name)
 {
     for (size_t i = 0; i < c->metrics_compat.n; i++)
@@ -276,12 +467,51 @@ static bool compat(const struct serve_config *c, const char *name)
     return false;
 }
 
-/* A short name for clients: what was asked for, or the model's own without its folder. */
-static const char *client_name(const struct serve_config *c, const bitnet_model_info *info)
+/* ------------------------------------------------------------------ models */
+
+/* A short name for clients: what was asked for, or the model's own without its folder. The first of several
+ * names; the others are aliases. */
+static const char *client_name(char out[NAME_BYTES], const struct serve_config *c,
+                               const bitnet_model_info *info)
 {
-    if (c->name) return c->name;
-    const char *slash = strrchr(info->name, '/');
-    return slash && slash[1] ? slash + 1 : info->name;
+    const char *slash = info ? strrchr(info->name, '/') : NULL;
+    const char *name = c->name && *c->name ? c->name : slash && slash[1] ? slash + 1 : info->name;
+    size_t n = c->name && *c->name ? strcspn(name, ",") : strlen(name);
+    snprintf(out, NAME_BYTES, "%.*s", (int)n, name);
+    return out;
+}
+
+static int stop_loading(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    (void)what, (void)done, (void)total;
+    return *(const _Atomic bool *)user;
+}
+
+/* On a thread of the server's. Each model has options of its own, which nobody else looks at. */
+static bitnet_status open_one(const struct server_model *how, const _Atomic bool *stop,
+                              bitnet_model **m, bitnet_engine **e, bitnet_error *err)
+{
+    struct serve_config *c = how->user;
+    bitnet_engine_options eo;
+    BN_TRY(model_open_quietly(m, c->model.model, &c->model, c->engine.head, c->engine.ffn,
+                              stop_loading, (void *)(uintptr_t)stop, err));
+    model_engine_options(&eo, &c->model, &c->engine);
+    model_seqs_options(&eo, &c->seqs);
+    eo.itl_target_ms = c->itl_target_ms;
+    return bitnet_engine_open(e, *m, &eo, err);
+}
+
+static struct server_model describe(const struct serve_config *c, const char *name)
+{
+    const char *comma = c->name ? strchr(c->name, ',') : NULL, *path = c->model.model;
+    return (struct server_model){.name = name,
+                                 .aliases = comma ? comma + 1 : NULL,
+                                 .path = path,
+                                 .lora = c->adapters.lora.items,
+                                 .n_lora = c->adapters.lora.n,
+                                 .file_bytes = serve_models_bytes(model_path_resolve(path)),
+                                 .open = open_one,
+                                 .user = (void *)(uintptr_t)c};
 }
 
 static void tell_room(const bitnet_engine_info *e)
@@ -295,35 +525,75 @@ static void tell_room(const bitnet_engine_info *e)
                 term_size(all, e->states.bytes));
 }
 
-static int serve(const struct serve_config *c, const bitnet_model *m, bitnet_engine *e)
+/* check_config has seen that it is a time. */
+static uint32_t idle_seconds(const struct serve_config *c)
 {
-    bitnet_model_info model = {.size = sizeof model};
-    bitnet_engine_info engine = {.size = sizeof engine};
-    bitnet_model_get_info(m, &model);
-    bitnet_engine_get_info(e, &engine);
-    tell_room(&engine);
-    char *owned = NULL, *shown = NULL;
+    int64_t s = 0;
+    units_seconds(&s, c->idle_unload);
+    return s < 0 ? 0 : (uint32_t)bn_min_size((uint64_t)s, UINT32_MAX);
+}
+
+/* Half the memory would be too little for one large model, all of it too much for everything else. */
+static uint64_t resident_limit(const struct serve_config *c, size_t n_models)
+{
+    if (c->max_resident_bytes > 1) return c->max_resident_bytes;
+    if (c->max_resident_bytes == 1 || n_models == 1) return 0;
+    return bn_memory_available(&bn_sysfiles_here) / 4 * 3;
+}
+
+/* m, e: of the first model, if it is open. */
+static int serve(const struct serve_config *c, const struct server_model *models, size_t n_models,
+                 bitnet_model *m, bitnet_engine *e)
+{
+    uint32_t threads = c->model.threads ? c->model.threads : bitnet_default_threads();
+    char *shown = NULL;
     bitnet_error err = {0};
     struct server_config s = {
         .net = net_from(c),
-        .model_name = client_name(c, &model),
+        .models = models,
+        .n_models = n_models,
+        .on_demand = n_models > 1 || idle_seconds(c),
+        .max_models = c->max_models,
+        .max_resident_bytes = resident_limit(c, n_models),
+        .idle_unload_s = idle_seconds(c),
+        .threads = threads,
         .max_queue = c->max_queue,
         .timeout_s = c->timeout_s,
         .drain_s = c->drain_s,
+        .slice_ms = c->itl_target_ms ? c->itl_target_ms : SLICE_MS,
         .default_max_tokens = c->max_tokens,
+        .pooling = pooling(c),
+        .date = c->date,
+        .reasoning = c->reasoning,
+        .context_shift = c->context_shift,
+        .strict = c->strict,
+        .hosts = c->hosts.items,
+        .n_hosts = c->hosts.n,
         .keys = c->keys.items,
         .n_keys = c->keys.n,
         .keys_file = c->keys_file,
         .access_log = c->access_log,
         .cors = c->cors.items,
         .n_cors = c->cors.n,
+        .lora_updates = c->lora_updates,
+        .slot_save_path = c->slot_save_path,
+        .sampling_given = (c->temperature_given ? BITNET_SAMPLING_TEMPERATURE : 0u) |
+                          (c->top_k_given ? BITNET_SAMPLING_TOP_K : 0u) |
+                          (c->top_p_given ? BITNET_SAMPLING_TOP_P : 0u) |
+                          (c->min_p_given ? BITNET_SAMPLING_MIN_P : 0u),
+        .sampling = {.temperature = c->temperature,
+                     .top_k = c->top_k,
+                     .top_p = c->top_p,
+                     .min_p = c->min_p},
+        .seed = c->seed,
+        .seeded = c->seed_given,
         .public_metrics = c->public_metrics,
         .metrics_vllm = compat(c, "vllm"),
         .metrics_llamacpp = compat(c, "llamacpp"),
         .pages = !c->no_pages,
         .warm_up = !c->no_warm_up,
         .scrub_mib_s = c->scrub_mib_s,
-        .memory_bytes_s = c->no_warm_up ? 0 : bn_bandwidth_best(engine.threads),
+        .memory_bytes_s = c->no_warm_up ? 0 : bn_bandwidth_best(threads),
         .listening = listening,
         .note = note,
         .stop_asked = stop_asked,
@@ -331,11 +601,14 @@ static int serve(const struct serve_config *c, const bitnet_model *m, bitnet_eng
     struct bn_json *all = settings_json(c, parts);
     s.config_json = shown = all ? bn_json_dump(all, BN_JSON_COMPACT) : NULL;
     bn_json_free(all);
-    bitnet_status status =
-        shown ? textio_chat_template(&owned, &s.chat_template, c->chat_template, &err)
-              : bn_fail_nomem(&err, 0, "the configuration");
-    if (status == BITNET_OK) status = server_run(&s, m, e, &err);
-    free(owned);
+    bitnet_status status;
+    if (shown) {
+        status = server_run(&s, m, e, &err);
+    } else {
+        status = bn_fail_nomem(&err, 0, "the configuration");
+        bitnet_engine_close(e);
+        bitnet_model_close(m);
+    }
     free(shown);
     return status == BITNET_OK ? EXIT_DONE : term_fail(&err);
 }
@@ -349,7 +622,102 @@ static int check_config(const struct serve_config *c)
                               c->metrics_compat.items[i]);
     if (!c->tls_cert != !c->tls_key)
         return term_usage("serve", "--tls-cert and --tls-key belong together");
+    int64_t idle;
+    if (!units_seconds(&idle, c->idle_unload))
+        return term_usage("serve", "--idle-unload expects a time such as 10m or 90, not '%s'",
+                          c->idle_unload);
     return EXIT_DONE;
+}
+
+/* One model, opened before anybody can ask, with a bar that shows how far it is. */
+static int serve_one(struct serve_config *c)
+{
+    bitnet_model *m = NULL;
+    bitnet_engine *e = NULL;
+    bitnet_error err = {0};
+    bitnet_engine_options eo;
+    int code = model_find(&c->model.model, &c->model.from, "serve");
+    if (code == EXIT_DONE)
+        code = model_open(&m, c->model.model, &c->model, c->engine.head, c->engine.ffn, "serve");
+    if (code != EXIT_DONE) return code;
+    model_engine_options(&eo, &c->model, &c->engine);
+    model_seqs_options(&eo, &c->seqs);
+    eo.itl_target_ms = c->itl_target_ms;
+    char *owned = NULL, name[NAME_BYTES];
+    bitnet_model_info info = {.size = sizeof info};
+    bitnet_engine_info engine = {.size = sizeof engine};
+    bitnet_model_get_info(m, &info);
+    struct server_model one = describe(c, client_name(name, c, &info));
+    bitnet_status s = textio_chat_template(&owned, &one.chat_template, c->chat_template, &err);
+    if (s == BITNET_OK) s = bitnet_engine_open(&e, m, &eo, &err);
+    if (s == BITNET_OK) {
+        bitnet_engine_get_info(e, &engine);
+        tell_room(&engine);
+        code = serve(c, &one, 1, m, e);
+    } else {
+        bitnet_model_close(m);
+        code = term_fail(&err);
+    }
+    free(owned);
+    return code;
+}
+
+/* What is to be downloaded is so now, and not while somebody waits. */
+static int find_all(struct serve_models *l)
+{
+    int code = EXIT_DONE;
+    for (size_t i = 0; code == EXIT_DONE && i < l->n; i++) {
+        struct serve_config *c = l->items[i].config;
+        c->model.model = l->items[i].path;
+        code = model_find(&c->model.model, &c->model.from, "serve");
+    }
+    return code;
+}
+
+static bitnet_status describe_all(struct server_model *out, char **owned, struct serve_models *l,
+                                  bitnet_error *err)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        struct serve_config *c = l->items[i].config;
+        out[i] = describe(c, l->items[i].name);
+        out[i].aliases = c->name; /* beside the name that it has by its word */
+        BN_TRY(textio_chat_template(&owned[i], &out[i].chat_template, c->chat_template, err));
+    }
+    return BITNET_OK;
+}
+
+/* Several: none is opened before somebody asks for it. */
+static int serve_several(struct serve_config *c, struct serve_models *l)
+{
+    struct server_model *models = bn_calloc(l->n, sizeof *models);
+    char **owned = bn_calloc(l->n, sizeof *owned);
+    bitnet_error err = {0};
+    int code = model_backend_check(c->model.backend, "serve");
+    if (code == EXIT_DONE) code = model_cpus_apply(c->model.cpus, "serve");
+    bitnet_status s = models && owned ? BITNET_OK : bn_fail_nomem(&err, 0, "the list of models");
+    if (s == BITNET_OK)
+        s = serve_models_configure(l, c, sizeof *c, own_parts, &c->model_options, &err);
+    if (code == EXIT_DONE && s != BITNET_OK) code = term_fail(&err);
+    if (code == EXIT_DONE) code = find_all(l);
+    if (code == EXIT_DONE) s = describe_all(models, owned, l, &err);
+    if (code == EXIT_DONE && s != BITNET_OK) code = term_fail(&err);
+    else if (code == EXIT_DONE) {
+        fprintf(stderr, "bitnet: %zu models, loaded when they are asked for\n", l->n);
+        code = serve(c, models, l->n, NULL, NULL);
+    }
+    for (size_t i = 0; owned && i < l->n; i++) free(owned[i]);
+    free(owned);
+    free(models);
+    return code;
+}
+
+/* The words count more than --model, which may come from a file or the environment. */
+static bitnet_status gather(struct serve_models *l, const struct serve_config *c,
+                            const struct arg_words *words, bitnet_error *err)
+{
+    for (size_t i = 0; i < words->n; i++) BN_TRY(serve_models_add(l, words->items[i], err));
+    if (!words->n && c->model.model) BN_TRY(serve_models_add(l, c->model.model, err));
+    return c->models_dir ? serve_models_scan(l, c->models_dir, err) : BITNET_OK;
 }
 
 static int run(void *config, const struct arg_words *words)
@@ -357,43 +725,48 @@ static int run(void *config, const struct arg_words *words)
     struct serve_config *c = config;
     int code = check_config(c);
     if (code != EXIT_DONE) return code;
-    /* the word counts more: --model may come from a file or the environment */
-    if (words->n) c->model.model = words->items[0];
+    bool named = words->n == 1 && strchr(words->items[0], '=') && access(words->items[0], F_OK);
+    bool one = words->n <= 1 && !c->models_dir && !named;
+    if (one && words->n) c->model.model = words->items[0];
     if (c->print_config) return term_print_json(settings_json(c, parts));
-    bitnet_model *m = NULL;
-    bitnet_engine *e = NULL;
-    code = model_open(&m, c->model.model, &c->model, c->engine.head, c->engine.ffn, "serve");
-    if (code == EXIT_DONE) {
-        bitnet_error err = {0};
-        bitnet_engine_options eo;
-        model_engine_options(&eo, &c->model, &c->engine);
-        model_seqs_options(&eo, &c->seqs);
-        eo.itl_target_ms = c->itl_target_ms;
-        code = bitnet_engine_open(&e, m, &eo, &err) == BITNET_OK ? serve(c, m, e) : term_fail(&err);
+    if (one && c->model_options.n)
+        return term_usage("serve", "--model-option is for several models; give the option itself");
+    if (one) return serve_one(c);
+    struct serve_models l = {.n = 0};
+    bitnet_error err = {0};
+    if (gather(&l, c, words, &err) != BITNET_OK) {
+        serve_models_free(&l);
+        return term_fail(&err);
     }
-    bitnet_engine_close(e);
-    bitnet_model_close(m);
+    code = serve_several(c, &l);
+    serve_models_free(&l);
     return code;
 }
 
 const struct command cmd_serve = {
     .name = "serve",
-    .usage = "[MODEL] [options]",
+    .ranks = true,
+    .usage = "[MODEL | NAME=MODEL...] [options]",
     .about =
         "\n"
         "OpenAI-compatible: /v1/chat/completions, /v1/completions, /v1/responses,\n"
-        "/v1/embeddings, /v1/models; also /tokenize, /detokenize, /apply-template, /props,\n"
-        "/health, /ready, /metrics. A chat page is at /, a dashboard at /dashboard. Requests are\n"
-        "computed together; an answer does not depend on the others. SIGTERM: finishes accepted\n"
-        "requests, then exits. SIGHUP: reloads keys and certificate, reopens the log.\n"
+        "/v1/embeddings, /v1/models; Ollama's /api/chat, /api/generate, /api/embed, /api/tags;\n"
+        "Anthropic's /v1/messages; llama-server's /completion, /infill, /embedding, /rerank;\n"
+        "adapters by /v1/load_lora_adapter and /lora-adapters; also /tokenize, /detokenize,\n"
+        "/apply-template, /props, /health, /ready, /metrics. A chat page is at /, a dashboard at\n"
+        "/dashboard. Requests are computed together; an answer does not depend on the others.\n"
+        "SIGTERM: finishes accepted requests, then exits. SIGHUP: reloads keys and certificate,\n"
+        "reopens the log.\n"
         "\n"
         "  bitnet serve                                 the small model, for this machine only\n"
         "  bitnet serve model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
         "  bitnet serve model.gguf --max-num-seqs 32 --kv-type int8 --access-log access.jsonl\n"
+        "  bitnet serve small=a.gguf large=b.gguf --max-resident 12G\n"
+        "  bitnet serve --models-dir models --idle-unload 10m\n"
         "  bitnet serve --config serve.json --print-config\n",
+    .first = "host port model alias api-key-file threads ctx-size max-num-seqs kv-type",
     .parts = parts,
     .config_bytes = sizeof(struct serve_config),
-    .max_words = 1,
-    .settings = true,
+    .max_words = SERVER_MAX_MODELS,
     .run = run,
 };

@@ -105,13 +105,12 @@ static int print_decoded(const struct tokenize_config *c, const char *text, size
 }
 
 static int decode(const struct tokenize_config *c, const bitnet_model *m, const char *input,
-                  size_t len)
+                  size_t len, const char *what)
 {
     bitnet_error err = {0};
     int32_t *ids;
     size_t n, n_text;
-    if (textio_parse_ids(&ids, &n, input, len, "standard input", &err) != BITNET_OK)
-        return term_fail(&err);
+    if (textio_parse_ids(&ids, &n, input, len, what, &err) != BITNET_OK) return term_fail(&err);
     char *text;
     bitnet_status s =
         tokens_decode(&text, &n_text, m, ids, n, c->special ? BITNET_TOK_SPECIAL : 0, &err);
@@ -125,18 +124,24 @@ static int decode(const struct tokenize_config *c, const bitnet_model *m, const 
 static int run(void *config, const struct arg_words *words)
 {
     struct tokenize_config *c = config;
-    const char *model;
-    int code = model_word(&model, c->path.model, words, "tokenize");
-    if (code != EXIT_DONE) return code;
+    char **typed = words->items;
+    size_t n_typed = words->n;
+    if (!c->path.typed && n_typed && model_path_looks_like(typed[0])) {
+        c->path.model = *typed++;
+        n_typed--;
+    }
     if (c->decode && c->bos) return term_usage("tokenize", "--bos has no meaning with --decode");
     bitnet_model *m;
-    code = model_open_vocab(&m, model);
+    int code = model_open_vocab(&m, &c->path, "tokenize");
     if (code != EXIT_DONE) return code;
     bitnet_error err = {0};
     char *input;
     size_t len;
-    if (textio_read(&input, &len, "-", &err) == BITNET_OK) {
-        code = c->decode ? decode(c, m, input, len) : encode(c, m, input, len);
+    bitnet_status s = n_typed ? textio_join(&input, &len, typed, n_typed, &err)
+                              : textio_read(&input, &len, "-", &err);
+    if (s == BITNET_OK) {
+        code = c->decode ? decode(c, m, input, len, n_typed ? "the words" : "standard input")
+                         : encode(c, m, input, len);
         free(input);
     } else {
         code = term_fail(&err);
@@ -147,16 +152,19 @@ static int run(void *config, const struct arg_words *words)
 
 const struct command cmd_tokenize = {
     .name = "tokenize",
-    .usage = "[MODEL] [options] < TEXT",
-    .about = "\n"
-             "Reads standard input exactly as it is, line ends included, and prints the ids "
-             "separated by\n"
-             "spaces. A file with a vocabulary and no weights is enough.\n"
-             "\n"
-             "  printf 'Once upon a time' | bitnet tokenize model.gguf\n"
-             "  printf '390 389 262' | bitnet tokenize model.gguf --decode\n",
+    .usage = "[MODEL] [TEXT...] [options]",
+    .about =
+        "\n"
+        "Prints the ids of the words, or of standard input exactly as it is, line ends included. "
+        "A file\n"
+        "with a vocabulary and no weights is enough. The first word is the model if it is a file "
+        "or path.\n"
+        "\n"
+        "  bitnet tokenize \"Once upon a time\"\n"
+        "  bitnet tokenize model.gguf --bos < text.txt\n"
+        "  bitnet tokenize --decode 390 389 262\n",
     .parts = parts,
     .config_bytes = sizeof(struct tokenize_config),
-    .max_words = 1,
+    .max_words = 4096,
     .run = run,
 };

@@ -47,5 +47,6 @@ const struct command cmd_version = {
     .parts = parts,
     .config_bytes = sizeof(struct version_config),
     .max_words = 0,
+    .no_settings = true,
     .run = run,
 };

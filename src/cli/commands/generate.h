@@ -70,6 +70,7 @@ double generation_decode_rate(const struct generation *g);
         {NULL, draft_table, offsetof(config, engine)},                                \
         {NULL, state_table, offsetof(config, engine)},                                \
         {NULL, warmup_table, offsetof(config, engine)},                               \
+        {"Adapters", adapter_opts_table, offsetof(config, adapters)},                 \
         {"Generation", generate_opts_table, offsetof(config, gen)},                   \
         {"Sampling", sampling_opts_table, offsetof(config, gen.sampling)},            \
     {                                                                                 \

@@ -4,6 +4,7 @@
 #include "base/os/file.h"
 #include "cli/core/command.h"
 #include "app/term.h"
+#include <string.h>
 
 enum { TYPES_MAX = 32 }; /* storage types in one file; the formats know fewer */
 
@@ -61,6 +62,9 @@ static void print_report(const bitnet_file *f, const char *path, double seconds,
 
 int output_model_check(const char *path, bool force)
 {
+    if (strcmp(path, "-") == 0)
+        return term_fail_text("a model cannot be written to standard output: name a file; one "
+                              "that is called so is ./-");
     if (force || !bn_exists(path)) return EXIT_DONE;
     return term_fail_text("'%s' exists already; --force replaces it", path);
 }

@@ -5,7 +5,6 @@
  */
 #include "cli/core/args.h"
 
-#include "base/buf.h"
 #include "base/suggest.h"
 #include <math.h>
 #include <stdlib.h>
@@ -82,8 +81,7 @@ static bool is_choice(const char *choices, const char *value)
     return false;
 }
 
-/* What the value of an option looks like. */
-static const char *form_of(const struct opt *o)
+const char *args_form(const struct opt *o)
 {
     return o->kind == OPT_CHOICE ? o->choices : o->metavar;
 }
@@ -137,7 +135,8 @@ static bitnet_status set_value(struct found f, const char *source, const char *v
     uint64_t u;
     double d;
     switch (o->kind) {
-    case OPT_END: break;
+    case OPT_END:
+    case OPT_EARLY: break;
     case OPT_FLAG:
         if (!to_bool(at, value)) return wrong(o, source, value, err);
         break;
@@ -184,12 +183,7 @@ bitnet_status args_defaults(void *config, const struct opt_part *parts, bitnet_e
     for (; parts->table; parts++)
         for (const struct opt *o = parts->table; o->kind != OPT_END; o++) {
             struct found f = {o, (char *)config + parts->offset};
-            const char *from_env = o->env ? getenv(o->env) : NULL;
-            if (from_env && *from_env) {
-                BN_TRY(set_value(f, o->env, from_env, err));
-            } else if (o->initial) {
-                BN_TRY(set_value(f, o->name, o->initial, err));
-            }
+            if (o->initial) BN_TRY(set_value(f, o->name, o->initial, err));
         }
     return BITNET_OK;
 }
@@ -216,17 +210,62 @@ static bool has_name(const struct opt *o, const char *typed, size_t n)
     return false;
 }
 
-/* By long name (n bytes) or, when n is 0, by letter. */
-static bool find(struct found *out, void *config, const struct opt_part *parts, const char *name,
-                 size_t n, char letter)
+const struct opt args_common[] = {
+    {.kind = OPT_EARLY,
+     .name = "config",
+     .metavar = "FILE",
+     .help = "settings file to read instead of bitnet/config.toml in $XDG_CONFIG_HOME or "
+             "~/.config; 'off': none ('bitnet help config')",
+     .own = true},
+    {.kind = OPT_END},
+};
+static const struct opt_part common_part = {NULL, args_common, 0};
+
+/* By long name (n bytes) or, when n is 0, by letter. *part: the part it was found in. */
+static const struct opt *find_opt(const struct opt_part **part, const struct opt_part *parts,
+                                  const char *name, size_t n, char letter)
 {
     for (; parts->table; parts++)
         for (const struct opt *o = parts->table; o->kind != OPT_END; o++)
             if (n ? has_name(o, name, n) : o->letter && o->letter == letter) {
-                *out = (struct found){o, (char *)config + parts->offset};
-                return true;
+                *part = parts;
+                return o;
             }
-    return false;
+    return NULL;
+}
+
+/* Also options that every command has. */
+static const struct opt *find_typed(const struct opt_part **part, const struct opt_part *parts,
+                                    const char *name, size_t n, char letter)
+{
+    const struct opt *o = find_opt(part, parts, name, n, letter);
+    if (o || !n || !has_name(args_common, name, n)) return o;
+    *part = &common_part;
+    return args_common;
+}
+
+static bool find(struct found *out, void *config, const struct opt_part *parts, const char *name,
+                 size_t n, char letter)
+{
+    const struct opt_part *part;
+    const struct opt *o = find_typed(&part, parts, name, n, letter);
+    if (o) *out = (struct found){o, (char *)config + part->offset};
+    return o != NULL;
+}
+
+const struct opt *args_find(const struct opt_part *parts, const char *word)
+{
+    const struct opt_part *part;
+    if (word[0] != '-' || !word[1]) return NULL;
+    if (word[1] != '-') return word[2] ? NULL : find_opt(&part, parts, NULL, 0, word[1]);
+    size_t n = strcspn(word + 2, "=");
+    return n ? find_typed(&part, parts, word + 2, n, 0) : NULL;
+}
+
+const struct opt *args_named(const struct opt_part *parts, const char *name)
+{
+    const struct opt_part *part;
+    return *name ? find_opt(&part, parts, name, strlen(name), 0) : NULL;
 }
 
 static bitnet_status unknown(const struct opt_part *parts, const char *typed, size_t n,
@@ -237,6 +276,7 @@ static bitnet_status unknown(const struct opt_part *parts, const char *typed, si
     struct bn_suggest s;
     bn_suggest_start(&s, name);
     bn_suggest_offer(&s, "help");
+    bn_suggest_offer(&s, args_common->name);
     for (; parts->table; parts++)
         for (const struct opt *o = parts->table; o->kind != OPT_END; o++)
             bn_suggest_offer(&s, o->name);
@@ -246,18 +286,48 @@ static bitnet_status unknown(const struct opt_part *parts, const char *typed, si
     return bn_fail(err, BITNET_E_ARG, "unknown option '--%s'", name);
 }
 
-static void mark_given(struct found f)
+static void mark_given(struct found f, bool typed)
 {
     if (f.opt->given) *(bool *)(f.base + f.opt->given) = true;
+    if (f.opt->typed && typed) *(bool *)(f.base + f.opt->typed) = true;
 }
 
 bool args_set(void *config, const struct opt_part *parts, const char *name, const char *source,
               const char *value, bitnet_status *status, bitnet_error *err)
 {
-    struct found f;
-    if (!*name || !find(&f, config, parts, name, strlen(name), 0)) return false;
-    mark_given(f);
+    const struct opt_part *part;
+    const struct opt *o = *name ? find_opt(&part, parts, name, strlen(name), 0) : NULL;
+    if (!o) return false;
+    struct found f = {o, (char *)config + part->offset};
+    mark_given(f, false);
     *status = set_value(f, source, value, err);
+    return true;
+}
+
+static size_t value_bytes(enum opt_kind kind)
+{
+    static const size_t bytes[] = {[OPT_FLAG] = sizeof(bool),
+                                   [OPT_STR] = sizeof(char *),
+                                   [OPT_CHOICE] = sizeof(char *),
+                                   [OPT_U32] = sizeof(uint32_t),
+                                   [OPT_U64] = sizeof(uint64_t),
+                                   [OPT_SIZE] = sizeof(uint64_t),
+                                   [OPT_F32] = sizeof(float),
+                                   [OPT_LIST] = sizeof(struct opt_list),
+                                   [OPT_U32S] = sizeof(struct opt_u32s),
+                                   [OPT_EARLY] = 0};
+    return bytes[kind];
+}
+
+bool args_reset(void *config, const void *from, const struct opt_part *parts, const char *name)
+{
+    const struct opt_part *part;
+    const struct opt *o = *name ? find_opt(&part, parts, name, strlen(name), 0) : NULL;
+    if (!o) return false;
+    char *to = (char *)config + part->offset;
+    const char *source = (const char *)from + part->offset;
+    memcpy(to + o->offset, source + o->offset, value_bytes(o->kind));
+    if (o->given) *(bool *)(to + o->given) = *(const bool *)(source + o->given);
     return true;
 }
 
@@ -268,6 +338,7 @@ struct reader {
     const struct opt_part *parts;
     char **argv;
     size_t argc, at;
+    const char *early; /* value of --config */
 };
 
 static bool is_option_name(const struct reader *r, const char *word)
@@ -276,8 +347,8 @@ static bool is_option_name(const struct reader *r, const char *word)
     if (word[0] != '-') return false;
     if (word[1] == '-') {
         size_t n = strcspn(word + 2, "=");
-        return n &&
-               (same_name(word + 2, n, "help", 4) || find(&f, r->config, r->parts, word + 2, n, 0));
+        return n && (same_name(word + 2, n, "help", 4) || same_name(word + 2, n, "help-all", 8) ||
+                     find(&f, r->config, r->parts, word + 2, n, 0));
     }
     return word[1] && !word[2] && find(&f, r->config, r->parts, NULL, 0, word[1]);
 }
@@ -291,7 +362,7 @@ static bool is_numbers(const char *word)
 static bitnet_status take_value(struct reader *r, struct found f, const char *source,
                                 const char *attached, bitnet_error *err)
 {
-    const char *form = form_of(f.opt);
+    const char *form = args_form(f.opt);
     if (!attached) {
         if (r->at == r->argc)
             return bn_fail(err, BITNET_E_ARG, "%s expects a value: %s %s", source, source, form);
@@ -303,33 +374,35 @@ static bitnet_status take_value(struct reader *r, struct found f, const char *so
         r->at++;
     }
     BN_TRY(set_value(f, source, attached, err));
+    if (f.opt->kind == OPT_EARLY) r->early = attached;
     /* --sizes 1 4 8: the numbers that follow belong to it as well */
     while (f.opt->kind == OPT_U32S && r->at < r->argc && is_numbers(r->argv[r->at]))
         BN_TRY(add_numbers((void *)(f.base + f.opt->offset), f.opt, source, r->argv[r->at++], err));
     return BITNET_OK;
 }
 
-static bitnet_status read_long(struct reader *r, const char *word, bool *help, bitnet_error *err)
+static bitnet_status read_long(struct reader *r, const char *word, enum args_help *help,
+                               bitnet_error *err)
 {
     const char *name = word + 2, *attached = strchr(name, '=');
     size_t n = attached ? (size_t)(attached - name) : strlen(name);
     struct found f;
-    if (same_name(name, n, "help", 4) && !attached) {
-        *help = true;
+    if (!attached && (same_name(name, n, "help", 4) || same_name(name, n, "help-all", 8))) {
+        *help = n == 4 ? HELP_FIRST : HELP_ALL;
         return BITNET_OK;
     }
     if (n == 0 || !find(&f, r->config, r->parts, name, n, 0))
         return unknown(r->parts, name, n, err);
-    mark_given(f);
+    mark_given(f, true);
     char source[64];
     snprintf(source, sizeof source, "--%.*s", (int)bn_min_size(n, 60), name);
     if (f.opt->kind != OPT_FLAG)
         return take_value(r, f, source, attached ? attached + 1 : NULL, err);
-    if (attached) return bn_fail(err, BITNET_E_ARG, "%s takes no value", source);
-    return set_value(f, source, "true", err);
+    return set_value(f, source, attached ? attached + 1 : "true", err);
 }
 
-static bitnet_status read_letters(struct reader *r, const char *word, bool *help, bitnet_error *err)
+static bitnet_status read_letters(struct reader *r, const char *word, enum args_help *help,
+                                  bitnet_error *err)
 {
     for (const char *p = word + 1; *p; p++) {
         struct found f;
@@ -337,22 +410,22 @@ static bitnet_status read_letters(struct reader *r, const char *word, bool *help
         if (!find(&f, r->config, r->parts, NULL, 0, *p)) {
             if (*p != 'h')
                 return bn_fail(err, BITNET_E_ARG, "unknown option '-%c' in '%s'", *p, word);
-            *help = true;
+            *help = HELP_FIRST;
             continue;
         }
-        mark_given(f);
+        mark_given(f, true);
         if (f.opt->kind != OPT_FLAG) return take_value(r, f, source, p[1] ? p + 1 : NULL, err);
         BN_TRY(set_value(f, source, "true", err));
     }
     return BITNET_OK;
 }
 
-bitnet_status args_parse(void *config, struct arg_words *words, bool *help,
+bitnet_status args_parse(void *config, struct arg_words *words, enum args_help *help,
                          const struct opt_part *parts, char **argv, size_t argc, bitnet_error *err)
 {
-    struct reader r = {config, parts, argv, argc, 0};
-    *words = (struct arg_words){argv, 0};
-    *help = false;
+    struct reader r = {.config = config, .parts = parts, .argv = argv, .argc = argc};
+    *words = (struct arg_words){.items = argv};
+    *help = HELP_NONE;
     bool options_ended = false;
     while (r.at < argc) {
         char *word = argv[r.at++];
@@ -364,6 +437,7 @@ bitnet_status args_parse(void *config, struct arg_words *words, bool *help,
             BN_TRY(word[1] == '-' ? read_long(&r, word, help, err)
                                   : read_letters(&r, word, help, err));
     }
+    words->config = r.early;
     return BITNET_OK;
 }
 
@@ -374,7 +448,7 @@ enum { NAME_COLUMN = 2, HELP_COLUMN = 30, HELP_MIN_WIDTH = 30, HELP_MAX_BYTES = 
 /* Prints text from the help column on, broken between words. */
 static void print_wrapped(FILE *to, const char *text, int at, int width)
 {
-    if (at >= HELP_COLUMN) {
+    if (at > HELP_COLUMN - 2) {
         fputc('\n', to);
         at = 0;
     }
@@ -395,37 +469,67 @@ static void print_wrapped(FILE *to, const char *text, int at, int width)
     fputc('\n', to);
 }
 
+void args_option_help(struct bn_buf *b, const struct opt *o)
+{
+    bn_buf_puts(b, o->help);
+    const char *shown = o->shown ? o->shown : o->initial ? o->initial : "";
+    if (*shown) bn_buf_printf(b, " [%s]", shown);
+    for (const char *p = o->aliases; p && *p;) {
+        int len = (int)strcspn(p, " ");
+        bn_buf_printf(b, "%s --%.*s", p == o->aliases ? " (also" : ",", len, p);
+        p += len + (p[len] == ' ');
+        if (!*p) bn_buf_putc(b, ')');
+    }
+    if (o->env) bn_buf_printf(b, " (environment: %s)", o->env);
+}
+
 static void print_option(FILE *to, const struct opt *o, int width)
 {
     char letter[5] = "    ";
     if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
     int at = fprintf(to, "%*s%s--%s", NAME_COLUMN, "", letter, o->name);
-    if (o->kind != OPT_FLAG) at += fprintf(to, " %s", form_of(o));
+    if (o->kind != OPT_FLAG) at += fprintf(to, " %s", args_form(o));
 
     struct bn_buf text;
     bn_buf_init(&text, HELP_MAX_BYTES);
-    bn_buf_puts(&text, o->help);
-    const char *shown = o->shown ? o->shown : o->initial ? o->initial : "";
-    if (*shown) bn_buf_printf(&text, " [%s]", shown);
-    for (const char *p = o->aliases; p && *p;) {
-        int len = (int)strcspn(p, " ");
-        bn_buf_printf(&text, "%s --%.*s", p == o->aliases ? " (also" : ",", len, p);
-        p += len + (p[len] == ' ');
-        if (!*p) bn_buf_putc(&text, ')');
-    }
-    if (o->env) bn_buf_printf(&text, " (environment: %s)", o->env);
+    args_option_help(&text, o);
     print_wrapped(to, text.data ? text.data : o->help, at, width);
     bn_buf_free(&text);
 }
 
-void args_print_help(FILE *to, const struct opt_part *parts, int width)
+/* Is the name one of the words of that list? */
+static bool listed(const char *only, const char *name)
 {
-    for (; parts->table; parts++) {
-        if (parts->title) fprintf(to, "\n%s:\n", parts->title);
-        for (const struct opt *o = parts->table; o->kind != OPT_END; o++)
-            print_option(to, o, width);
+    size_t n = strlen(name);
+    for (const char *p = only; *p;) {
+        size_t len = strcspn(p, " ");
+        if (len == n && memcmp(p, name, n) == 0) return true;
+        p += len + (p[len] == ' ');
     }
-    fprintf(to, "\nHelp:\n");
+    return false;
+}
+
+void args_print_help(FILE *to, const struct opt_part *parts, const char *only, int width)
+{
+    bool left_out = false;
+    for (const char *title = NULL; parts->table; parts++) {
+        if (parts->title) title = parts->title;
+        for (const struct opt *o = parts->table; o->kind != OPT_END; o++) {
+            if (only && !listed(only, o->name)) {
+                left_out = true;
+                continue;
+            }
+            if (title) fprintf(to, "\n%s:\n", title);
+            title = NULL;
+            print_option(to, o, width);
+        }
+    }
+    fprintf(to, "\nHelp and settings:\n");
     fprintf(to, "%*s-h, --help", NAME_COLUMN, "");
     print_wrapped(to, "show this text", NAME_COLUMN + 10, width);
+    if (left_out) {
+        fprintf(to, "%*s    --help-all", NAME_COLUMN, "");
+        print_wrapped(to, "show all options", NAME_COLUMN + 14, width);
+    }
+    for (const struct opt *o = args_common; o->kind != OPT_END; o++) print_option(to, o, width);
 }

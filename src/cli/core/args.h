@@ -4,13 +4,14 @@
  * of its value in the command's config struct; from the table come the parsing, the defaults,
  * `--help` and the sentences about what is wrong.
  *
- * Forms taken: --name value, --name=value, -n value, -nvalue, -ab for flags. '_' counts as '-' in
+ * Forms taken: --name value, --name=value, -n value, -nvalue, -ab for flags, --flag=false. '_' counts as '-' in
  * long names. "--" ends the options. A lone "-" is a word. The value of an option may begin with
  * '-', except when it is itself the name of an option: that is nearly always a forgotten value.
  */
 #ifndef BN_CLI_CORE_ARGS_H
 #define BN_CLI_CORE_ARGS_H
 
+#include "base/buf.h"
 #include "base/status.h"
 #include <stdio.h>
 
@@ -24,7 +25,8 @@ enum opt_kind {
     OPT_SIZE,    /* uint64_t: bytes, as 4096, 512M or 4G; 0 for auto, 1 for off */
     OPT_F32,     /* float in min..max                             */
     OPT_LIST,    /* struct opt_list; the option may be repeated   */
-    OPT_U32S     /* struct opt_u32s: numbers in min..max          */
+    OPT_U32S,    /* struct opt_u32s: numbers in min..max          */
+    OPT_EARLY    /* read before all others (settings.h); nothing is stored */
 };
 
 struct opt {
@@ -38,10 +40,12 @@ struct opt {
     const char *shown; /* default as --help words it, where `initial` would not do; "" to hide it */
     const char *aliases; /* other long names, separated by spaces */
     const char *choices; /* "a|b|c" */
-    const char *env;     /* environment variable that replaces the default */
+    const char *env;     /* a variable beside BITNET_<NAME>, which counts more (settings.h) */
     double min, max;
     bool secret;  /* never shown */
+    bool own;     /* means something else in other commands: not shared by settings.h */
     size_t given; /* offset of a bool that is set when the user gave the option; 0: none */
+    size_t typed; /* the same, but only when it stands on the command line */
 };
 
 /* One group of options: a title for --help, a table, and where its struct lies in the config. */
@@ -68,14 +72,18 @@ struct opt_u32s {
 struct arg_words {
     char **items;
     size_t n;
+    const char *config; /* what --config named; NULL: it was not there */
 };
 
 /* The defaults, into a zeroed config. */
 bitnet_status args_defaults(void *config, const struct opt_part *parts, bitnet_error *err);
 
-/* Reads argv[0..argc), whose order is changed: the words are gathered at its front. *help: --help or
- * -h stood among the options. BITNET_E_ARG with a sentence when something is wrong. */
-bitnet_status args_parse(void *config, struct arg_words *words, bool *help,
+/* Was help asked for: --help and -h, or --help-all? */
+enum args_help { HELP_NONE, HELP_FIRST, HELP_ALL };
+
+/* Reads argv[0..argc), whose order is changed: the words are gathered at its front. BITNET_E_ARG with a
+ * sentence when something is wrong. */
+bitnet_status args_parse(void *config, struct arg_words *words, enum args_help *help,
                          const struct opt_part *parts, char **argv, size_t argc, bitnet_error *err);
 
 /* Sets an option by one of its long names ('_' counts as '-') to a value that was not typed as an
@@ -84,8 +92,25 @@ bitnet_status args_parse(void *config, struct arg_words *words, bool *help,
 bool args_set(void *config, const struct opt_part *parts, const char *name, const char *source,
               const char *value, bitnet_status *status, bitnet_error *err);
 
-/* The options of all parts, grouped, as wide as `width` columns. */
-void args_print_help(FILE *to, const struct opt_part *parts, int width);
+/* The option with that long name ('_' counts as '-'); NULL: there is none. */
+const struct opt *args_named(const struct opt_part *parts, const char *name);
+
+/* Gives an option the value that it has in another config; false: there is no such option. */
+bool args_reset(void *config, const void *from, const struct opt_part *parts, const char *name);
+
+/* The option that a word of the command line names: --name, --name=value, -n; NULL: none does. */
+const struct opt *args_find(const struct opt_part *parts, const char *word);
+
+/* Options that every command has: --config. */
+extern const struct opt args_common[];
+
+/* What its value looks like; not for flags. */
+const char *args_form(const struct opt *o);
+/* Help, default, other names, environment: appended to b. */
+void args_option_help(struct bn_buf *b, const struct opt *o);
+
+/* Options, grouped, as wide as `width` columns. only: names separated by spaces; NULL: all. */
+void args_print_help(FILE *to, const struct opt_part *parts, const char *only, int width);
 
 /* Whole numbers and decimals typed by a user: the full text must be the number. */
 bool args_u64(uint64_t *out, const char *text, uint64_t max);

@@ -13,11 +13,16 @@ struct command {
     const char *name;
     const char *usage; /* the words after the command's name: "[MODEL] [PROMPT...]"     */
     const char *about; /* shown by --help below the usage: what it does, then examples  */
+    /* the options that --help shows, separated by spaces: the ten or so that people use first; NULL: all */
+    const char *first;
+    /* what the first word may be beside a model or a file, as "list|verify"; for completion */
+    const char *first_word;
     /* ends with a part without a table */
     const struct opt_part *parts;
     size_t config_bytes;
     size_t max_words; /* positional arguments taken */
-    bool settings;    /* options may also come from a file and the environment (settings.h) */
+    bool ranks;       /* several processes may compute its model together (ranks.h) */
+    bool no_settings; /* options come from the command line only, not from settings.h */
     int (*run)(void *config, const struct arg_words *words);
 };
 

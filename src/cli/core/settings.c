@@ -1,19 +1,24 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/core/settings.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * settings.c: finds the file of settings and makes a list of it, names checked. settings_apply.c puts it
+ * into configs.
+ */
+#include "cli/core/settings_impl.h"
 
-#include "base/buf.h"
-#include "base/suggest.h"
+#include "app/config/folders.h"
 #include "app/term.h"
-#include <ctype.h>
+#include "app/config/toml.h"
+#include "base/suggest.h"
+#include "base/os/file.h"
 #include <stdlib.h>
-#include <unistd.h>
 
-enum { FILE_MAX_BYTES = 1 << 20, NAME_BYTES = 64 };
-static const char file_option[] = "config", print_option[] = "print-config";
-static const char env_prefix[] = "BITNET_";
+enum { FILE_MAX_BYTES = TOML_MAX_BYTES, SETTINGS_MAX = 4096 };
+static const char file_option[] = "config";
+
+/* ------------------------------------------------------------------ where it is */
 
 /* The file is needed before the rest of the line is read. */
-static const char *find_file(char **argv, size_t argc)
+static const char *named_file(char **argv, size_t argc)
 {
     const size_t n = sizeof file_option - 1;
     const char *found = getenv("BITNET_CONFIG");
@@ -26,134 +31,232 @@ static const char *find_file(char **argv, size_t argc)
     return found && *found ? found : NULL;
 }
 
-/* ------------------------------------------------------------------ the file */
-
-/* A value as it would be typed. Lists of numbers are one value, lists of texts several. */
-static const char *as_text(struct settings *s, const struct bn_json *v)
+static bitnet_status find_file(struct settings *s, bool *named, char **argv, size_t argc,
+                               bitnet_error *err)
 {
-    struct bn_buf text;
-    bn_buf_init(&text, FILE_MAX_BYTES);
-    size_t n = bn_json_is_array(v) ? bn_json_size(v) : 1;
-    for (size_t i = 0; i < n; i++) {
-        const struct bn_json *item = bn_json_is_array(v) ? bn_json_at(v, i) : v;
-        if (i) bn_buf_putc(&text, ',');
-        if (bn_json_is_string(item)) bn_buf_puts(&text, bn_json_text(item));
-        else if (bn_json_is_bool(item))
-            bn_buf_puts(&text, bn_json_is_true(item) ? "true" : "false");
-        else if (bn_json_is_int(item))
-            bn_buf_printf(&text, "%lld", (long long)bn_json_integer(item));
-        else if (bn_json_is_real(item)) bn_buf_printf(&text, "%.9g", bn_json_number(item));
-        else text.failed = true;
+    const char *path = named_file(argv, argc);
+    *named = path != NULL;
+    int n = 0;
+    if (path && strcmp(path, "off") != 0) {
+        n = snprintf(s->path, sizeof s->path, "%s", path);
+    } else if (!path) {
+        char folder[SETTINGS_PATH_BYTES];
+        if (user_config_folder(folder, sizeof folder))
+            n = snprintf(s->path, sizeof s->path, "%s/config.toml", folder);
     }
-    const char *kept =
-        text.data && !text.failed ? bn_arena_strn(&s->texts, text.data, text.len) : NULL;
-    bn_buf_free(&text);
-    return kept;
+    s->there = *s->path && bn_exists(s->path);
+    if (n < SETTINGS_PATH_BYTES) return BITNET_OK;
+    *s->path = 0;
+    return bn_fail(err, BITNET_E_ARG, "the path of the settings file is longer than %d bytes",
+                   SETTINGS_PATH_BYTES);
 }
 
-static bitnet_status unknown_member(const struct opt_part *parts, const char *path,
-                                    const char *name, bitnet_error *err)
+bitnet_status settings_find(struct settings *s, char **argv, size_t argc, bitnet_error *err)
 {
-    struct bn_suggest s;
-    bn_suggest_start(&s, name);
-    for (; parts->table; parts++)
-        for (const struct opt *o = parts->table; o->kind != OPT_END; o++)
-            bn_suggest_offer(&s, o->name);
-    return bn_fail(err, BITNET_E_ARG, "%s: there is no option '%.60s'%s%s%s", path, name,
-                   s.best ? "; did you mean '" : "", s.best ? s.best : "", s.best ? "'?" : "");
+    bool named;
+    return find_file(s, &named, argv, argc, err);
 }
 
-static bitnet_status set_member(struct settings *s, void *config, const struct opt_part *parts,
-                                const char *path, const char *name, const struct bn_json *v,
+/* ------------------------------------------------------------------ values */
+
+bitnet_status settings_fail(const struct settings *s, unsigned line, bitnet_error *err,
+                            const char *what)
+{
+    char place[16] = "";
+    if (line) snprintf(place, sizeof place, ":%u", line);
+    return bn_fail(err, BITNET_E_ARG, "%.200s%s: %s", s->path, place, what);
+}
+
+/* A scalar as it would be typed; NULL: it is none. */
+static const char *as_text(struct settings *s, const struct toml *v)
+{
+    char number[40];
+    switch (v->kind) {
+    case TOML_STRING: return strlen(v->text) == v->bytes ? v->text : NULL;
+    case TOML_BOOL: return v->truth ? "true" : "false";
+    case TOML_INTEGER:
+        snprintf(number, sizeof number, "%lld", (long long)v->integer);
+        return bn_arena_strn(&s->texts, number, strlen(number));
+    case TOML_FLOAT:
+        snprintf(number, sizeof number, "%.9g", v->real);
+        return bn_arena_strn(&s->texts, number, strlen(number));
+    default: return NULL;
+    }
+}
+
+static bitnet_status keep(struct settings *s, const struct setting *one, bitnet_error *err)
+{
+    if (s->n == SETTINGS_MAX) return settings_fail(s, one->line, err, "too many settings");
+    if (!bn_grow((void **)&s->items, &s->room, s->n + 1, sizeof *s->items))
+        return bn_fail_nomem(err, sizeof *s->items, "the settings");
+    s->items[s->n++] = *one;
+    return BITNET_OK;
+}
+
+static bitnet_status no_value(const struct settings *s, const struct setting *one,
+                              bitnet_error *err)
+{
+    char what[160];
+    snprintf(what, sizeof what,
+             "'%.60s' is neither a text nor a number, true or false, nor a list of them",
+             one->name);
+    return settings_fail(s, one->line, err, what);
+}
+
+/* Lists of texts are several values, lists of numbers one: 1,4,8. */
+static bitnet_status keep_list(struct settings *s, struct setting one, const struct toml *list,
+                               bitnet_error *err)
+{
+    struct bn_buf numbers;
+    bn_buf_init(&numbers, FILE_MAX_BYTES);
+    bitnet_status status = BITNET_OK;
+    for (const struct toml *v = list->first; v && status == BITNET_OK; v = v->next) {
+        one.value = as_text(s, v);
+        one.line = list->line ? v->line : 0;
+        if (!one.value) status = no_value(s, &one, err);
+        else if (v->kind == TOML_STRING) status = keep(s, &one, err);
+        else bn_buf_printf(&numbers, "%s%s", numbers.len ? "," : "", one.value);
+    }
+    if (status == BITNET_OK && numbers.len) {
+        one.value = bn_arena_strn(&s->texts, numbers.data, numbers.len);
+        status = one.value ? keep(s, &one, err) : bn_fail_nomem(err, numbers.len, "the settings");
+    }
+    bn_buf_free(&numbers);
+    return status;
+}
+
+static bitnet_status keep_value(struct settings *s, const char *section, const struct toml *v,
                                 bitnet_error *err)
 {
-    char source[NAME_BYTES];
-    snprintf(source, sizeof source, "'%.40s' in the file", name);
-    if (strcmp(name, file_option) == 0 || strcmp(name, print_option) == 0)
-        return bn_fail(err, BITNET_E_ARG, "%s: '%s' is an option of the command line only", path,
-                       name);
-    const char *text = as_text(s, v);
-    if (!text)
-        return bn_fail(err, BITNET_E_ARG,
-                       "%s: '%.60s' is neither a text nor a number, true or "
-                       "false, nor a list of them",
-                       path, name);
-    bitnet_status status;
-    if (!args_set(config, parts, name, source, text, &status, err))
-        return unknown_member(parts, path, name, err);
-    return status;
+    struct setting one = {section, v->key, NULL, v->line};
+    if (v->kind == TOML_ARRAY) return keep_list(s, one, v, err);
+    one.value = as_text(s, v);
+    return one.value ? keep(s, &one, err) : no_value(s, &one, err);
 }
 
-static bitnet_status set_members(struct settings *s, void *config, const struct opt_part *parts,
-                                 const char *path, struct bn_json *file, bitnet_error *err)
-{
-    if (!bn_json_is_object(file))
-        return bn_fail(err, BITNET_E_ARG, "%s does not hold a JSON object", path);
-    const char *name;
-    struct bn_json *v;
-    bn_json_each_member(file, name, v)
-    {
-        if (bn_json_is_null(v)) continue;
-        if (!bn_json_is_string(bn_json_at(v, 0))) {
-            if (!bn_json_is_array(v) || bn_json_size(v))
-                BN_TRY(set_member(s, config, parts, path, name, v, err));
-            continue;
-        }
-        for (size_t i = 0; i < bn_json_size(v); i++)
-            BN_TRY(set_member(s, config, parts, path, name, bn_json_at(v, i), err));
-    }
-    return BITNET_OK;
-}
+/* ------------------------------------------------------------------ sections */
 
-static bitnet_status read_file(struct settings *s, void *config, const struct opt_part *parts,
-                               const char *path, bitnet_error *err)
-{
-    struct bn_json *file;
-    BN_TRY(bn_json_read_file(&file, path, FILE_MAX_BYTES, err));
-    bitnet_status status = set_members(s, config, parts, path, file, err);
-    bn_json_free(file);
-    return status;
-}
-
-/* ------------------------------------------------------------------ the environment */
-
-static bitnet_status read_variable(void *config, const struct opt_part *parts, const char *entry,
+static bitnet_status check_section(const struct settings *s, const struct toml *table,
                                    bitnet_error *err)
 {
-    char name[NAME_BYTES], source[NAME_BYTES];
-    const char *from = entry + sizeof env_prefix - 1, *equals = strchr(entry, '=');
-    size_t n = equals ? (size_t)(equals - from) : 0;
-    if (!n || n >= sizeof name || !equals[1]) return BITNET_OK;
-    for (size_t i = 0; i < n; i++) name[i] = (char)tolower((unsigned char)from[i]);
-    name[n] = 0;
-    if (strcmp(name, file_option) == 0) return BITNET_OK;
-    snprintf(source, sizeof source, "%.*s", (int)(equals - entry), entry);
-    bitnet_status status = BITNET_OK;
-    if (!args_set(config, parts, name, source, equals + 1, &status, err)) {
-        char note[2 * NAME_BYTES];
-        snprintf(note, sizeof note, "the environment has %s, which is not an option", source);
-        term_note(note);
-    }
-    return status;
+    struct bn_suggest near;
+    char what[200];
+    const struct entry *e;
+    bn_suggest_start(&near, table->key);
+    bn_suggest_offer(&near, SETTINGS_ALL);
+    if (strcmp(table->key, SETTINGS_ALL) == 0 || registry_find(table->key)) return BITNET_OK;
+    for (size_t i = 0; (e = registry_at(i)); i++) bn_suggest_offer(&near, e->name);
+    snprintf(what, sizeof what, "there is no command '%.60s' for a section [%.60s]%s%s%s",
+             table->key, table->key, near.best ? "; did you mean [" : "",
+             near.best ? near.best : "", near.best ? "]?" : "");
+    return settings_fail(s, table->line, err, what);
 }
 
-bitnet_status settings_read(struct settings *s, void *config, const struct opt_part *parts,
-                            char **argv, size_t argc, bitnet_error *err)
+/* Outside of sections stands what holds for all. */
+static bitnet_status keep_all(struct settings *s, const struct toml *root, bitnet_error *err)
 {
-    const char *path = find_file(argv, argc);
-    if (path) BN_TRY(read_file(s, config, parts, path, err));
-    for (char **entry = environ; entry && *entry; entry++)
-        if (strncmp(*entry, env_prefix, sizeof env_prefix - 1) == 0)
-            BN_TRY(read_variable(config, parts, *entry, err));
+    for (const struct toml *t = root->first; t; t = t->next) {
+        if (t->kind != TOML_TABLE) {
+            BN_TRY(keep_value(s, SETTINGS_ALL, t, err));
+            continue;
+        }
+        BN_TRY(check_section(s, t, err));
+        for (const struct toml *v = t->first; v; v = v->next) BN_TRY(keep_value(s, t->key, v, err));
+    }
     return BITNET_OK;
 }
 
-void settings_free(struct settings *s) { bn_arena_free(&s->texts); }
+/* ------------------------------------------------------------------ JSON */
+
+/* JSON as the tree that TOML makes, without lines. null is nothing. */
+static struct toml *from_json(struct settings *s, const char *key, const struct bn_json *v)
+{
+    struct toml *t = bn_arena_alloc(&s->texts, sizeof *t), *item;
+    const char *name;
+    struct bn_json *member;
+    size_t i;
+    if (!t) return NULL;
+    t->key = key ? bn_arena_strn(&s->texts, key, strlen(key)) : NULL;
+    t->kind = TOML_LOCAL_TIME; /* nothing that an option takes */
+    if (bn_json_is_object(v)) {
+        t->kind = TOML_TABLE;
+        bn_json_each_member(v, name, member)
+        {
+            if (bn_json_is_null(member)) continue;
+            if (!(item = from_json(s, name, member))) return NULL;
+            toml_append(t, item);
+        }
+    } else if (bn_json_is_array(v)) {
+        t->kind = TOML_ARRAY;
+        bn_json_each(v, i, member)
+        {
+            if (!(item = from_json(s, NULL, member))) return NULL;
+            toml_append(t, item);
+        }
+    } else if (bn_json_is_string(v)) {
+        t->kind = TOML_STRING;
+        t->bytes = bn_json_bytes(v);
+        t->text = bn_arena_strn(&s->texts, bn_json_text(v), t->bytes);
+    } else if (bn_json_is_bool(v)) {
+        t->kind = TOML_BOOL;
+        t->truth = bn_json_is_true(v);
+    } else if (bn_json_is_number(v)) {
+        t->kind = bn_json_is_int(v) ? TOML_INTEGER : TOML_FLOAT;
+        t->integer = bn_json_integer(v);
+        t->real = bn_json_number(v);
+    }
+    return (key && !t->key) || (t->kind == TOML_STRING && !t->text) ? NULL : t;
+}
+
+static bitnet_status read_json(struct toml **root, struct settings *s, const char *text, size_t n,
+                               bitnet_error *err)
+{
+    struct bn_json *file;
+    BN_TRY(bn_json_parse(&file, text, n, BN_JSON_UNIQUE, s->path, err));
+    *root = from_json(s, NULL, file);
+    bn_json_free(file);
+    return *root ? BITNET_OK : bn_fail_nomem(err, n, s->path);
+}
+
+/* ------------------------------------------------------------------ the file */
+
+static bitnet_status read_settings(struct settings *s, const char *text, size_t n,
+                                   bitnet_error *err)
+{
+    struct toml *root;
+    size_t blanks = 0;
+    while (blanks < n && strchr(" \t\r\n", text[blanks])) blanks++;
+    bool json = blanks < n && text[blanks] == '{';
+    BN_TRY(json ? read_json(&root, s, text, n, err)
+                : toml_read(&root, &s->texts, text, n, s->path, err));
+    return keep_all(s, root, err);
+}
+
+bitnet_status settings_open(struct settings *s, char **argv, size_t argc, bitnet_error *err)
+{
+    bool named;
+    char *text;
+    size_t n;
+    BN_TRY(find_file(s, &named, argv, argc, err));
+    if (!*s->path || (!s->there && !named)) return BITNET_OK;
+    BN_TRY(bn_read_file(&text, &n, s->path, FILE_MAX_BYTES, err));
+    bitnet_status status = read_settings(s, text, n, err);
+    free(text);
+    return status;
+}
+
+void settings_free(struct settings *s)
+{
+    bn_arena_free(&s->texts);
+    free(s->items);
+    *s = (struct settings){.n = 0};
+}
 
 /* ------------------------------------------------------------------ shown */
 
-static struct bn_json *value_json(const struct opt *o, const void *at)
+struct bn_json *settings_value(const struct opt *o, const void *at)
 {
+    if (o->secret) return bn_json_string("(secret)");
     switch (o->kind) {
     case OPT_FLAG: return bn_json_bool(*(const bool *)at);
     case OPT_STR:
@@ -168,7 +271,7 @@ static struct bn_json *value_json(const struct opt *o, const void *at)
         return bytes > 1 ? bn_json_int((int64_t)bytes) : bn_json_string(bytes ? "off" : "auto");
     }
     case OPT_F32: { /* the decimals that were typed, not those of the nearest float */
-        char text[NAME_BYTES];
+        char text[SETTINGS_NAME_BYTES];
         snprintf(text, sizeof text, "%.7g", (double)*(const float *)at);
         return bn_json_real(strtod(text, NULL));
     }
@@ -185,7 +288,8 @@ static struct bn_json *value_json(const struct opt *o, const void *at)
         for (size_t i = 0; i < list->n; i++) bn_json_append(j, bn_json_int(list->items[i]));
         return j;
     }
-    case OPT_END: break;
+    case OPT_END:
+    case OPT_EARLY: break;
     }
     return NULL;
 }
@@ -195,11 +299,9 @@ struct bn_json *settings_json(const void *config, const struct opt_part *parts)
     struct bn_json *all = bn_json_object();
     for (; all && parts->table; parts++)
         for (const struct opt *o = parts->table; o->kind != OPT_END; o++) {
-            if (o->secret || strcmp(o->name, file_option) == 0 ||
-                strcmp(o->name, print_option) == 0)
-                continue;
+            if (o->secret || strcmp(o->name, settings_print_option) == 0) continue;
             const char *base = (const char *)config + parts->offset;
-            if (bn_json_set(all, o->name, value_json(o, base + o->offset))) continue;
+            if (bn_json_set(all, o->name, settings_value(o, base + o->offset))) continue;
             bn_json_free(all);
             return NULL;
         }

@@ -124,6 +124,14 @@ void eval_print_table(const struct bn_json *report)
         }
     }
     printf("\n* the figure that is usually quoted; +/-: its standard error\n");
+    bn_json_each(tasks, i, t)
+    {
+        double cut = report_number(t, "texts_cut");
+        if (cut > 0)
+            printf("%s: %.0f %s longer than the context and lost %s beginning\n",
+                   report_text(t, "task"), cut, cut == 1 ? "text was" : "texts were",
+                   cut == 1 ? "its" : "their");
+    }
 }
 
 /* One bar: the share that is right, and the range of one standard error. */

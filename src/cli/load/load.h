@@ -116,7 +116,8 @@ void load_print_table(const struct bn_json *report);
 void load_csv(struct bn_buf *out, const struct bn_json *report);
 bitnet_status load_requests_jsonl(struct bn_out *out, const struct load_run *runs, size_t n_runs,
                                   bitnet_error *err);
-void load_plot(struct bn_buf *out, const struct bn_json *report, const struct load_run *runs,
-               size_t n_runs);
+/* page: HTML with a table of the runs, otherwise SVG */
+void load_plot(struct bn_buf *out, bool page, const struct bn_json *report,
+               const struct load_run *runs, size_t n_runs);
 
 #endif

@@ -220,8 +220,38 @@ static void draw_head(struct bn_buf *b, const struct bn_json *report)
     bn_buf_puts(b, "</text>\n");
 }
 
-void load_plot(struct bn_buf *out, const struct bn_json *report, const struct load_run *runs,
-               size_t n_runs)
+static void put_times(struct bn_buf *b, const struct bn_json *run, const char *name)
+{
+    const struct bn_json *t = bn_json_get(run, name);
+    bn_buf_printf(b, "<td>%.1f</td><td>%.1f</td>", report_number(t, "p50"),
+                  report_number(t, "p99"));
+}
+
+static void put_table(struct bn_buf *b, const struct bn_json *runs)
+{
+    const struct bn_json *r;
+    size_t i;
+    bn_buf_puts(b,
+                "<div class=\"wide\"><table>\n<thead><tr><th>open at a time</th><th>answered</th>"
+                "<th>failed</th><th>requests/s</th><th>output tok/s</th><th>first token P50</th>"
+                "<th>P99 ms</th><th>between tokens P50</th><th>P99 ms</th><th>whole P50</th>"
+                "<th>P99 ms</th></tr></thead>\n<tbody>\n");
+    bn_json_each(runs, i, r)
+    {
+        bn_buf_printf(b, "<tr><th>%.0f</th><td>%.0f</td><td>%.0f</td><td>%.2f</td><td>%.1f</td>",
+                      report_number(r, "at_a_time"), report_number(r, "ok"),
+                      report_number(r, "failed"), report_number(r, "rps"),
+                      report_number(r, "output_tok_s"));
+        put_times(b, r, "ttft_ms");
+        put_times(b, r, "itl_ms");
+        put_times(b, r, "e2e_ms");
+        bn_buf_puts(b, "</tr>\n");
+    }
+    bn_buf_puts(b, "</tbody></table></div>\n");
+}
+
+void load_plot(struct bn_buf *out, bool page, const struct bn_json *report,
+               const struct load_run *runs, size_t n_runs)
 {
     int n_panels = n_runs == 1 ? 5 : 4;
     size_t most = 1;
@@ -232,7 +262,9 @@ void load_plot(struct bn_buf *out, const struct bn_json *report, const struct lo
     if (!values || !p.curves) {
         out->failed = true;
     } else {
-        bn_buf_puts(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+        if (page)
+            page_begin(out, "loadtest", report_text(bn_json_get(report, "settings"), "model"));
+        else bn_buf_puts(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
         svg_begin(out, SVG_WIDTH, SVG_HEAD + n_panels * PANEL_HEIGHT);
         draw_head(out, report);
         if (n_runs > 1) draw_sizes(&p, report);
@@ -244,6 +276,10 @@ void load_plot(struct bn_buf *out, const struct bn_json *report, const struct lo
         draw_distribution(&p, runs, n_runs, LOAD_ITL, "Between tokens", values);
         draw_distribution(&p, runs, n_runs, LOAD_E2E, "Whole request, all", values);
         svg_end(out);
+        if (page) {
+            put_table(out, bn_json_get(report, "runs"));
+            page_end(out);
+        }
     }
     free(values);
     free(p.curves);

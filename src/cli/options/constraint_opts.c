@@ -29,10 +29,19 @@ const struct opt constraint_opts_table[] = {
 };
 #undef AT
 
-static bitnet_status text_or_file(const char **text, char **owned, bitnet_error *err)
+/* Is it a file's name, there or not? A grammar has rules, a schema is an object, true or false. */
+static bool is_file_name(const char *text, bool grammar)
+{
+    if (bn_exists(text)) return true;
+    if (grammar) return !strstr(text, "::=");
+    text += strspn(text, " \t\r\n");
+    return *text && *text != '{' && strncmp(text, "true", 4) != 0 && strncmp(text, "false", 5) != 0;
+}
+
+static bitnet_status text_or_file(const char **text, bool grammar, char **owned, bitnet_error *err)
 {
     size_t n;
-    if (!*text || !bn_exists(*text)) return BITNET_OK;
+    if (!*text || !is_file_name(*text, grammar)) return BITNET_OK;
     BN_TRY(bn_read_file(owned, &n, *text, FORM_MAX_BYTES, err));
     *text = *owned;
     return BITNET_OK;
@@ -46,5 +55,5 @@ bitnet_status constraint_from_opts(bitnet_request *r, char **owned, const struct
     r->json_schema = o->json_schema;
     r->json_object = o->json_object;
     if (o->grammar && o->json_schema) return BITNET_OK; /* refused by the library */
-    return text_or_file(o->grammar ? &r->grammar : &r->json_schema, owned, err);
+    return text_or_file(o->grammar ? &r->grammar : &r->json_schema, o->grammar != NULL, owned, err);
 }

@@ -14,6 +14,11 @@ struct constraint_opts {
 };
 extern const struct opt constraint_opts_table[];
 
+static inline bool constraint_given(const struct constraint_opts *o)
+{
+    return o->grammar || o->json_schema || o->json_object;
+}
+
 /* *r borrows from o and from *owned, which the caller frees after use. */
 bitnet_status constraint_from_opts(bitnet_request *r, char **owned, const struct constraint_opts *o,
                                    bitnet_error *err);

@@ -5,19 +5,12 @@
 #include "base/os/file.h"
 #include "base/suggest.h"
 #include "cli/core/command.h"
+#include "cli/ranks/ranks.h"
+#include "app/config/folders.h"
 #include "app/term.h"
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
-
-bool user_folder(char *out, size_t n, const char *variable, const char *below_home)
-{
-    const char *xdg = getenv(variable), *home = getenv("HOME");
-    int len = -1;
-    if (xdg && *xdg == '/') len = snprintf(out, n, "%s/bitnet", xdg);
-    else if (home && *home == '/') len = snprintf(out, n, "%s/%s/bitnet", home, below_home);
-    return len > 0 && (size_t)len < n;
-}
 
 bool data_folder(char out[DATA_PATH_BYTES], const char *typed)
 {
@@ -38,9 +31,9 @@ bool cache_folder(char out[CACHE_PATH_BYTES], const char *typed)
     return n > 0 && n < CACHE_PATH_BYTES;
 }
 
-#define MODEL_HELP                                                                              \
-    "GGUF file, safetensors file or Hugging Face folder; 'embedded' for the model inside this " \
-    "program"
+#define MODEL_HELP                                                                                 \
+    "GGUF file, safetensors file, Hugging Face folder, or the name of a published model ('bitnet " \
+    "help pull'); 'embedded' for the model inside this program"
 
 const struct opt model_path_table[] = {
     {.kind = OPT_STR,
@@ -48,8 +41,9 @@ const struct opt model_path_table[] = {
      .name = "model",
      .metavar = "PATH",
      .help = MODEL_HELP,
-     .offset = offsetof(struct model_path, model)},
-    {.kind = OPT_END},
+     .offset = offsetof(struct model_path, model),
+     .typed = offsetof(struct model_path, typed)},
+    MODEL_SOURCE_OPTS(offsetof(struct model_path, from)){.kind = OPT_END},
 };
 
 const struct opt model_opts_table[] = {
@@ -58,14 +52,15 @@ const struct opt model_opts_table[] = {
      .name = "model",
      .metavar = "PATH",
      .help = MODEL_HELP,
-     .offset = offsetof(struct model_opts, model)},
-    {.kind = OPT_STR,
-     .name = "backend",
-     .metavar = "NAME",
-     .help = "best kernels to use: auto, scalar, avx2, ...",
-     .offset = offsetof(struct model_opts, backend),
-     .initial = "auto",
-     .env = "BITNET_BACKEND"},
+     .offset = offsetof(struct model_opts, model),
+     .typed = offsetof(struct model_opts, model_typed)},
+    MODEL_SOURCE_OPTS(offsetof(struct model_opts, from)){
+        .kind = OPT_STR,
+        .name = "backend",
+        .metavar = "NAME",
+        .help = "best kernels to use: auto, scalar, avx2, ...",
+        .offset = offsetof(struct model_opts, backend),
+        .initial = "auto"},
     {.kind = OPT_U32,
      .letter = 't',
      .name = "threads",
@@ -96,6 +91,21 @@ const struct opt model_opts_table[] = {
      .offset = offsetof(struct model_opts, numa),
      .initial = "off",
      .choices = "off|distribute|isolate|replicate"},
+    {.kind = OPT_STR,
+     .name = "split",
+     .metavar = "SHARES",
+     .help =
+         "started by mpirun: how much of the model each process reads, as 2,1,1, or auto: by how "
+         "fast each reads memory; without it, equal parts",
+     .offset = offsetof(struct model_opts, split)},
+    {.kind = OPT_CHOICE,
+     .name = "split-outputs",
+     .help =
+         "started by mpirun: whole: each process reads the output matrices of a layer whole, and "
+         "waits for the others twice in it; split: four times; auto: what is likely to be faster",
+     .offset = offsetof(struct model_opts, outputs),
+     .initial = "auto",
+     .choices = "auto|split|whole"},
     {.kind = OPT_CHOICE,
      .name = "activations",
      .help = "input of linear layers; auto: as the model was trained, int16 if trained with floats",
@@ -145,8 +155,7 @@ const struct opt model_opts_table[] = {
      .help = "folder for packed copies of large models, which make the next start fast; 'off': "
              "none; auto: bitnet in $XDG_CACHE_HOME or ~/.cache",
      .offset = offsetof(struct model_opts, cache),
-     .initial = "auto",
-     .env = "BITNET_CACHE"},
+     .initial = "auto"},
     {.kind = OPT_FLAG,
      .name = "no-cache",
      .help = "the same as --cache off",
@@ -182,8 +191,7 @@ const struct opt model_opts_table[] = {
      .help = "tuning file: 'bench --autotune' writes it, and options that are not given are looked "
              "up there; 'off': none; auto: bitnet/tuning.json in $XDG_CONFIG_HOME or ~/.config",
      .offset = offsetof(struct model_opts, tuning),
-     .initial = "auto",
-     .env = "BITNET_TUNING"},
+     .initial = "auto"},
     {.kind = OPT_END},
 };
 
@@ -192,7 +200,7 @@ const struct opt prompt_batch_table[] = {
      .letter = 'b',
      .name = "batch-size",
      .metavar = "N",
-     .help = "prompt tokens computed together; 0 is the tuned number, otherwise 512",
+     .help = "tokens of a prompt computed together; 0 is the tuned number, otherwise 512",
      .offset = offsetof(struct engine_opts, batch_tokens),
      .initial = "0",
      .min = 0,
@@ -262,29 +270,51 @@ const struct opt state_table[] = {
 
 const struct opt warmup_table[] = {
     {.kind = OPT_FLAG,
-     .name = "warmup",
+     .name = "warm-up",
      .help = "touch all memory before the first token, and keep the model's file in memory",
      .offset = offsetof(struct engine_opts, warmup)},
     {.kind = OPT_END},
 };
 
+const struct opt adapter_opts_table[] = {
+    {.kind = OPT_LIST,
+     .name = "lora",
+     .metavar = "[NAME=]PATH[:SCALE]",
+     .help = "adapter to add, a PEFT folder or a GGUF; may be repeated, and the parts add up",
+     .offset = offsetof(struct adapter_opts, lora)},
+    {.kind = OPT_END},
+};
+
+const struct opt named_adapters_table[] = {
+    {.kind = OPT_LIST,
+     .name = "lora",
+     .metavar = "[NAME=]PATH[:SCALE]",
+     .help =
+         "adapter, a PEFT folder or a GGUF: with a NAME for requests whose model it is, without "
+         "one for all requests, with a SCALE for both; may be repeated",
+     .offset = offsetof(struct adapter_opts, lora)},
+    {.kind = OPT_END},
+};
+
 const struct opt seqs_opts_table[] = {
+    {.kind = OPT_U32,
+     .letter = 'j',
+     .name = "max-num-seqs",
+     .metavar = "N",
+     .help = "sequences computed together: answers at a time",
+     .offset = offsetof(struct seqs_opts, max_seqs),
+     .initial = "8",
+     .aliases = "parallel max-batch-size",
+     .min = 1,
+     .max = 1024},
     {.kind = OPT_U32,
      .letter = 'b',
      .name = "batch-size",
      .metavar = "N",
-     .help = "sequences computed together",
-     .offset = offsetof(struct seqs_opts, max_seqs),
-     .initial = "8",
-     .aliases = "max-num-seqs max-batch-size",
-     .min = 1,
-     .max = 1024},
-    {.kind = OPT_U32,
-     .name = "max-num-batched-tokens",
-     .metavar = "N",
-     .help = "tokens computed in one step; 0 is the tuned number, otherwise 512",
+     .help = "tokens computed together in one step; 0 is the tuned number, otherwise 512",
      .offset = offsetof(struct seqs_opts, batch_tokens),
      .initial = "0",
+     .aliases = "max-num-batched-tokens",
      .min = 0,
      .max = 8192},
     {.kind = OPT_U32,
@@ -305,11 +335,11 @@ const struct opt seqs_opts_table[] = {
     {.kind = OPT_END},
 };
 
-int model_word(const char **typed, const char *from_option, const struct arg_words *words,
-               const char *command)
+int model_word(const char **typed, const char *from_option, bool option_typed,
+               const struct arg_words *words, const char *command)
 {
     *typed = words->n ? words->items[0] : from_option;
-    if (from_option && words->n)
+    if (option_typed && words->n)
         return term_usage(command, "give the model once, as a word or with --model");
     return EXIT_DONE;
 }
@@ -342,7 +372,19 @@ bool model_path_looks_like(const char *word)
     /* a slash alone is no proof: "now and/or later" is a prompt */
     bool path = strchr(word, '/') && !strpbrk(word, " \t\n");
     return !model_path_resolve(word) || path || bn_ends_with(word, ".gguf") ||
-           bn_ends_with(word, ".safetensors") || bn_exists(word);
+           bn_ends_with(word, ".safetensors") || bn_exists(word) || model_source_is_name(word);
+}
+
+bool model_name_looks_like(const char *word)
+{
+    static const char *const families[] = {"bitcpm",  "bitnet",  "bonsai",  "deepseek",  "falcon",
+                                           "gemma",   "gpt-",    "hf:",     "llama",     "maple",
+                                           "minicpm", "mistral", "mixtral", "olmo",      "phi",
+                                           "qwen",    "smollm",  "ternary", "tinyllama", "trilm"};
+    if (strpbrk(word, " \t\n") || !word[strcspn(word, "0123456789:-")]) return false;
+    for (size_t i = 0; i < BN_ARRAY_LEN(families); i++)
+        if (strncasecmp(word, families[i], strlen(families[i])) == 0) return true;
+    return false;
 }
 
 int model_backend_check(const char *name, const char *command)
@@ -371,7 +413,10 @@ int model_cpus_apply(const char *list, const char *command)
     if (!bn_cpus_parse(&set, list))
         return term_usage(command, "--cpus expects a list such as 0,2-3, not '%s'", list);
     if (sched_setaffinity(0, sizeof set, &set) != 0)
-        return term_fail_text("cannot run on the CPUs %s: %s", list, strerror(errno));
+        return term_fail_text("cannot run on the CPUs %s: %s", list,
+                              errno == EINVAL ? "none of them is there and may be used; "
+                                                "'bitnet doctor' lists those that may"
+                                              : strerror(errno));
     return EXIT_DONE;
 }
 
@@ -381,7 +426,8 @@ static int open_with(bitnet_model **out, const char *typed, bitnet_model_options
     bitnet_error err = {0};
     mo->progress = term_progress_show;
     mo->progress_user = &bar;
-    bitnet_status s = bitnet_model_open(out, model_path_resolve(typed), mo, &err);
+    bitnet_status s =
+        bitnet_model_open_ranked(out, model_path_resolve(typed), mo, ranks_here(), &err);
     term_progress_end(&bar);
     if (s != BITNET_OK) return term_fail(&err);
     bitnet_model_info info = {.size = sizeof info};
@@ -391,14 +437,14 @@ static int open_with(bitnet_model **out, const char *typed, bitnet_model_options
 }
 
 /* The batch is the engine's: model_engine_options takes it where none was given. */
-static void take_tuning(struct model_opts *o, const char *path)
+static void take_tuning(struct model_opts *o, const char *path, bool tell)
 {
     char text[128], note[sizeof(bitnet_error) + 64];
     struct autotune_values *t = &o->tuned;
     bitnet_error err;
     if (autotune_file_look(t, o->tuning, path, o->backend, o->activations, &err) != BITNET_OK) {
         snprintf(note, sizeof note, "%s; nothing is taken from it", err.text);
-        term_note(note);
+        if (tell) term_note(note);
         return;
     }
     /* found together: one without the other may be worse than the default */
@@ -415,7 +461,7 @@ static void take_tuning(struct model_opts *o, const char *path)
              "tuned for this machine: %s (bench --autotune, %s); options count more, --tuning off "
              "ignores it",
              text, t->date);
-    term_note(note);
+    if (tell) term_note(note);
 }
 
 void model_options(bitnet_model_options *out, const struct model_opts *o, const char *head,
@@ -439,32 +485,53 @@ void model_options(bitnet_model_options *out, const struct model_opts *o, const 
     out->ffn = ffn;
 }
 
+static void options_with_cache(bitnet_model_options *mo, char folder[CACHE_PATH_BYTES],
+                               const struct model_opts *o, const char *head, const char *ffn)
+{
+    model_options(mo, o, head, ffn);
+    if (o->no_cache || !cache_folder(folder, o->cache)) return;
+    mo->cache = folder;
+    mo->cache_read_only = o->cache_read_only;
+    mo->cache_min_bytes = o->cache_min_bytes;
+    mo->cache_max_bytes = o->cache_max_bytes;
+}
+
 int model_open(bitnet_model **out, const char *typed, struct model_opts *o, const char *head,
                const char *ffn, const char *command)
 {
     *out = NULL;
     int code = model_backend_check(o->backend, command);
     if (code == EXIT_DONE) code = model_cpus_apply(o->cpus, command);
+    if (code == EXIT_DONE) code = model_find(&typed, &o->from, command);
     if (code != EXIT_DONE) return code;
-    take_tuning(o, model_path_resolve(typed));
+    take_tuning(o, model_path_resolve(typed), true);
     bitnet_model_options mo;
     char folder[CACHE_PATH_BYTES];
-    model_options(&mo, o, head, ffn);
-    if (!o->no_cache && cache_folder(folder, o->cache)) {
-        mo.cache = folder;
-        mo.cache_read_only = o->cache_read_only;
-        mo.cache_min_bytes = o->cache_min_bytes;
-        mo.cache_max_bytes = o->cache_max_bytes;
-    }
+    options_with_cache(&mo, folder, o, head, ffn);
     return open_with(out, typed, &mo);
 }
 
-int model_open_vocab(bitnet_model **out, const char *typed)
+bitnet_status model_open_quietly(bitnet_model **out, const char *typed, struct model_opts *o,
+                                 const char *head, const char *ffn, bitnet_progress_fn progress,
+                                 void *user, bitnet_error *err)
+{
+    bitnet_model_options mo;
+    char folder[CACHE_PATH_BYTES];
+    take_tuning(o, model_path_resolve(typed), false);
+    options_with_cache(&mo, folder, o, head, ffn);
+    mo.progress = progress;
+    mo.progress_user = user;
+    return bitnet_model_open(out, model_path_resolve(typed), &mo, err);
+}
+
+int model_open_vocab(bitnet_model **out, struct model_path *path, const char *command)
 {
     *out = NULL;
+    int code = model_find(&path->model, &path->from, command);
+    if (code != EXIT_DONE) return code;
     bitnet_model_options mo = {.size = sizeof mo};
     mo.vocab_only = 1;
-    return open_with(out, typed, &mo);
+    return open_with(out, path->model, &mo);
 }
 
 /* One of MODEL_KV_CHOICES; AUTO for "auto". */
@@ -513,6 +580,21 @@ bitnet_status model_engine_open(bitnet_engine **out, const bitnet_model *m,
 {
     bitnet_status s = bitnet_engine_open(out, m, o, err);
     if (s == BITNET_OK && warmup) s = bitnet_engine_warmup(*out, err);
+    if (s != BITNET_OK) {
+        bitnet_engine_close(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+bitnet_status model_adapted_open(bitnet_engine **out, struct adapters *adapters,
+                                 const bitnet_model *m, const bitnet_engine_options *o,
+                                 const struct adapter_opts *typed, bool warmup, bitnet_error *err)
+{
+    *out = NULL;
+    BN_TRY(adapters_open(adapters, m, typed->lora.items, typed->lora.n, err));
+    BN_TRY(model_engine_open(out, m, o, warmup, err));
+    bitnet_status s = adapters_apply(adapters, *out, typed->by_name, err);
     if (s != BITNET_OK) {
         bitnet_engine_close(*out);
         *out = NULL;

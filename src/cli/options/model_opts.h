@@ -7,22 +7,28 @@
 #define BN_CLI_OPTIONS_MODEL_OPTS_H
 
 #include "cli/core/args.h"
+#include "app/adapters.h"
 #include "app/autotune_file.h"
+#include "cli/options/model_source.h"
 
 /* -m/--model alone, for commands that only look at a file or its vocabulary. */
 struct model_path {
     const char *model;
+    bool typed; /* on the command line, not in settings */
+    struct model_source from;
 };
 extern const struct opt model_path_table[];
 
 struct model_opts {
     const char *model, *backend, *activations, *i2s_layout, *layout, *pin, *cpus, *hugepages, *numa,
-        *tuning, *cache, *plan;
+        *tuning, *cache, *plan, *split, *outputs;
     uint32_t threads, prefetch_bytes;
     uint64_t cache_min_bytes, cache_max_bytes;
     bool mlock, no_mmap, no_cache, verify;
     bool cache_read_only; /* for commands that measure: nothing is written beside them */
+    bool model_typed;     /* on the command line, not in settings: a word may stand against these */
     bool threads_given, layout_given, pin_given, prefetch_given;
+    struct model_source from;
     struct autotune_values tuned; /* what was taken from the tuning file, set by model_open */
 };
 extern const struct opt model_opts_table[];
@@ -80,8 +86,22 @@ extern const struct opt draft_table[];
 /* --state-cache, of commands that use texts again; part of struct engine_opts */
 extern const struct opt state_table[];
 
-/* --warmup, of commands that answer and end; part of struct engine_opts */
+/* --warm-up, of commands that answer and end; part of struct engine_opts */
 extern const struct opt warmup_table[];
+
+/* --lora, of commands that compute; of those that take requests, which may name adapters. With by_name
+ * adapters that have a name and no scale are only for requests that name them. */
+struct adapter_opts {
+    struct opt_list lora;
+    bool by_name;
+};
+extern const struct opt adapter_opts_table[];
+extern const struct opt named_adapters_table[];
+/* Opens an engine with these adapters at work, and has it warmed up if that is wanted. On failure *out is
+ * NULL. In any case adapters_close is to be called, after the engine is closed or before. */
+bitnet_status model_adapted_open(bitnet_engine **out, struct adapters *adapters,
+                                 const bitnet_model *m, const bitnet_engine_options *o,
+                                 const struct adapter_opts *typed, bool warmup, bitnet_error *err);
 
 /* How many sequences at a time, and what they share: for commands that run many. */
 struct seqs_opts {
@@ -112,13 +132,13 @@ extern const struct opt seqs_opts_table[];
         .kind = OPT_CHOICE, .name = "head",                                                        \
         .help = "the output head: exact as in the file, or int8, a copy of it rounded to 8 bits; " \
                 "plan: what the plan says, otherwise exact",                                       \
-        .offset = at, .initial = "plan", .choices = "plan|exact|int8"                              \
+        .offset = at, .initial = "plan", .choices = "plan|exact|int8", .own = true                 \
     }
 
-/* The model of a command whose only word is the model: that word, or what --model says. Both are
- * a usage error, whose exit code is returned. */
-int model_word(const char **typed, const char *from_option, const struct arg_words *words,
-               const char *command);
+/* The model of a command whose only word is the model: that word, or what --model says. Both on the
+ * command line (option_typed) are a usage error, whose exit code is returned. */
+int model_word(const char **typed, const char *from_option, bool option_typed,
+               const struct arg_words *words, const char *command);
 
 /* Is that the name of a shape of bitnet_synth? If not, a usage error, whose exit code is returned. */
 int model_shape_check(const char *typed, const char *command);
@@ -129,8 +149,11 @@ const char *model_path_resolve(const char *typed);
 const char *model_path_name(const char *path);
 
 /* Does the word look like a model and not like a prompt? An existing file or folder, a known
- * ending, or a path; "-" and "embedded". */
+ * ending, a path, or the name of a published model; "-" and "embedded". */
 bool model_path_looks_like(const char *word);
+
+/* Does a word that is no file look like the name of a published model, as "llama3" or "qwen3:8b"? */
+bool model_name_looks_like(const char *word);
 
 /* A mistyped backend is a usage error with the names there are, whose exit code is returned; whether
  * this CPU has it, the library says. */
@@ -146,10 +169,14 @@ int model_cpus_apply(const char *list, const char *command);
  * printed and the exit code is returned; 0 when open. */
 int model_open(bitnet_model **out, const char *typed, struct model_opts *o, const char *head,
                const char *ffn, const char *command);
+/* The same without a word, on any thread; --cpus is not looked at. */
+bitnet_status model_open_quietly(bitnet_model **out, const char *typed, struct model_opts *o,
+                                 const char *head, const char *ffn, bitnet_progress_fn progress,
+                                 void *user, bitnet_error *err);
 /* The options for the library, without progress. */
 void model_options(bitnet_model_options *out, const struct model_opts *o, const char *head,
                    const char *ffn);
-int model_open_vocab(bitnet_model **out, const char *typed);
+int model_open_vocab(bitnet_model **out, struct model_path *path, const char *command);
 
 /* threads, their CPUs and what is tuned from the model options, the rest from the engine options.
  * After model_open. */
@@ -161,9 +188,6 @@ bitnet_status model_engine_open(bitnet_engine **out, const bitnet_model *m,
 /* To be called after model_engine_options. */
 void model_seqs_options(bitnet_engine_options *out, const struct seqs_opts *s);
 void model_kv_types(bitnet_engine_options *out, const struct kv_opts *kv);
-
-/* The program's folder of one kind: in $VARIABLE, else below the home folder. false: there is none. */
-bool user_folder(char *out, size_t n, const char *variable, const char *below_home);
 
 /* Where evaluation sets and calibration texts are. typed: "auto" or a folder. false: there is none. */
 enum { DATA_PATH_BYTES = 4096 };

@@ -88,10 +88,10 @@ static int make(struct synthetic_source *s, const struct synthetic_opts *c, cons
 }
 
 int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *made,
-                   const char *from_option, const struct arg_words *words, const char *command)
+                   const struct model_opts *o, const struct arg_words *words, const char *command)
 {
     *out = (struct synthetic_source){.fd = -1};
-    int code = model_word(&out->typed, from_option, words, command);
+    int code = model_word(&out->typed, o->model, o->model_typed, words, command);
     if (code != EXIT_DONE) return code;
     const struct synth_opts *m = &made->model;
     bool shaped = m->layers || m->type || m->head_type || m->ffn_density || m->mtp;
@@ -99,7 +99,8 @@ int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *ma
         return term_usage(
             command, "--layers, --type, --head-type, --ffn-density and --mtp need --synthetic");
     if (!made->shape) return EXIT_DONE;
-    if (out->typed) return term_usage(command, "give a model or --synthetic, not both");
+    if (words->n || o->model_typed)
+        return term_usage(command, "give a model or --synthetic, not both");
     return make(out, made, command);
 }
 
@@ -113,7 +114,7 @@ int synthetic_or_word(bitnet_model **out, const struct synthetic_opts *made, str
                       const char *command)
 {
     struct synthetic_source from;
-    int code = synthetic_find(&from, made, o->model, words, command);
+    int code = synthetic_find(&from, made, o, words, command);
     o->cache_read_only = true;
     if (code == EXIT_DONE) code = model_open(out, from.typed, o, head, ffn, command);
     synthetic_end(&from); /* the model holds what it needs of it */

@@ -31,7 +31,7 @@ struct synthetic_source {
     int fd; /* -1: not synthetic */
 };
 int synthetic_find(struct synthetic_source *out, const struct synthetic_opts *made,
-                   const char *from_option, const struct arg_words *words, const char *command);
+                   const struct model_opts *o, const struct arg_words *words, const char *command);
 void synthetic_end(struct synthetic_source *s);
 
 /* Opens the synthetic model or, without one, that of the only word or of --model. head, ffn and the

@@ -64,7 +64,10 @@ static void card_bytes(struct bn_buf *b, const char *name, const struct bn_json 
     card(b, name, "roofline_share", "Share of the roofline",
          units_share(text, bn_json_number(share)));
     chart_gauge(b, bn_json_number(share), "share of the roofline");
-    bn_buf_printf(b, "<p>of %s, measured here</p>\n", units_rate(rate, bandwidth));
+    bn_buf_printf(b, "<p>of %s, measured here%s</p>\n", units_rate(rate, bandwidth),
+                  bn_json_number(share) > 1.005
+                      ? "; above 100 %: weights come from the CPU's caches, faster than memory"
+                      : "");
     card_end(b);
 }
 
@@ -403,6 +406,7 @@ char *profile_html(const struct bn_json *report)
                     "content=\"width=device-width, initial-scale=1\"/>\n<title>bitnet profile: ");
     svg_text(&b, report_text(bn_json_get(report, "model"), "name"));
     bn_buf_puts(&b, "</title>\n<style>\n");
+    bn_buf_puts(&b, page_colours);
     bn_buf_puts(&b, profile_style);
     bn_buf_puts(&b,
                 "</style>\n</head>\n<body>\n"

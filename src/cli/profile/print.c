@@ -220,6 +220,9 @@ static void print_phase(const struct bn_json *report, const char *name, bool by_
         term_size(bytes, (uint64_t)report_number(p, "bytes_per_token")),
         report_number(p, "bytes_per_s") / 1e9, report_number(p, "roofline_share") * 100,
         report_number(p, "parts_share") * 100);
+    if (report_number(p, "roofline_share") > 1.005)
+        printf(
+            "  above 100 %%: weights come from the CPU's caches, which are faster than memory\n");
     if (kernel)
         printf("  matrices at %.0f %% of what their kernel does with weights in the cache\n",
                bn_json_number(kernel) * 100);

@@ -13,6 +13,7 @@
 #ifndef BN_CLI_PROFILE_PROFILE_H
 #define BN_CLI_PROFILE_PROFILE_H
 
+#include "cli/options/model_opts.h"
 #include "base/os/file.h"
 #include "json/json.h"
 #include "app/report.h"
@@ -33,6 +34,7 @@ enum {
 
 struct profile_settings {
     bitnet_engine_options engine; /* threads, context, chunk and cache as the user wants them */
+    struct adapter_opts adapters;
     uint32_t new_tokens, prompt_tokens, batch;
     uint64_t seed;
     bool trace;
@@ -81,6 +83,7 @@ struct profile {
     const bitnet_model *model;
     bitnet_model_info info;
     bitnet_engine *engine; /* owned, as all below */
+    struct adapters adapters;
     bitnet_engine_info engine_info;
     struct counters counters;
     bool counting; /* counters are open */

@@ -245,7 +245,7 @@ static bitnet_status open_engine(struct profile *p, bitnet_error *err)
     o.profile = s->trace ? "trace" : "on";
     counters_open(&p->counters); /* before there are threads to be counted */
     p->counting = true;
-    BN_TRY(bitnet_engine_open(&p->engine, p->model, &o, err));
+    BN_TRY(model_adapted_open(&p->engine, &p->adapters, p->model, &o, &s->adapters, false, err));
     p->engine_info.size = sizeof p->engine_info;
     bitnet_engine_get_info(p->engine, &p->engine_info);
     return BITNET_OK;
@@ -353,6 +353,7 @@ bitnet_status profile_run(struct profile *p, bitnet_error *err)
 void profile_free(struct profile *p)
 {
     bitnet_engine_close(p->engine);
+    adapters_close(&p->adapters);
     if (p->counting) counters_close(&p->counters);
     prompts_close(&p->prompts);
     for (int i = 0; i < PROFILE_PHASES; i++) {

@@ -7,10 +7,6 @@
 
 /* clang-format off */
 const char profile_style[] =
-    ":root{color-scheme:light dark;--bg:light-dark(#fdfcfa,#161614);"
-    "--panel:light-dark(#f3f0ea,#211f1d);--line:light-dark(#e0dcd3,#38352f);"
-    "--text:light-dark(#23211d,#ebe9e4);--muted:light-dark(#656057,#a9a59b);"
-    "--accent:light-dark(#0f766e,#55c9ba)}\n"
     "@media print{:root{color-scheme:light}.card,.plot,.fluid,tr{break-inside:avoid}"
     "h2,h3{break-after:avoid}}\n"
     "*{box-sizing:border-box;print-color-adjust:exact;-webkit-print-color-adjust:exact}\n"

@@ -13,13 +13,21 @@ enum { PAGE_MAX_BYTES = 1 << 20, PANEL_HEIGHT = 260, POINT_ROOM = 40, DATE_BYTES
 
 /* ------------------------------------------------------------------ making it */
 
+/* The share of all layers' bytes that is left. */
+static double share_left(const struct prune_facts *f, const bitnet_prune_step *s)
+{
+    double ffn = (double)f->bytes.ffn, all = ffn + (double)f->bytes.mixers;
+    double width = (double)s->ffn_width / (double)f->model->shape.n_ff;
+    double narrow = all > 0 ? (all - ffn * (1 - width)) / all : 1;
+    return narrow * (double)s->layers_left / (double)f->model->shape.n_layer;
+}
+
 /* Decoding is bound by the bytes that a token reads. */
-static double predicted(const struct prune_facts *f, uint32_t layers_left)
+static double predicted(const struct prune_facts *f, const bitnet_prune_step *s)
 {
     double layers = (double)f->model->memory.layer_bytes,
            head = (double)f->model->memory.head_bytes;
-    double share = (double)layers_left / (double)f->model->shape.n_layer;
-    return layers + head > 0 ? f->tok_s * (layers + head) / (layers * share + head) : 0;
+    return layers + head > 0 ? f->tok_s * (layers + head) / (layers * share_left(f, s) + head) : 0;
 }
 
 static struct bn_json *step_json(const struct prune_facts *f, size_t i)
@@ -29,19 +37,20 @@ static struct bn_json *step_json(const struct prune_facts *f, size_t i)
     struct bn_json *o = bn_json_object(), *removed = bn_json_array();
     for (uint32_t k = 0; k < s->n_layers; k++)
         bn_json_append(removed, bn_json_int(s->first_layer + k));
-    double share = (double)s->layers_left / (double)f->model->shape.n_layer;
+    double layers = (double)(f->bytes.ffn + f->bytes.mixers);
     bool last = i > 0 && i + 1 == r->n_steps;
     set_int(o, "layers_left", s->layers_left);
+    set_int(o, "ffn_width", s->ffn_width);
     bn_json_set(o, "removed", removed);
     set_real(o, "nll_per_token", s->nll_per_token);
     set_real(o, "perplexity", s->perplexity);
     set_real(o, "std_error", s->std_error);
     set_real(o, "ppl_ratio", s->perplexity / r->steps[0].perplexity);
     set_real(o, "kl", s->kl);
-    if (f->tok_s > 0) set_real(o, "tok_s_predicted", predicted(f, s->layers_left));
+    if (f->tok_s > 0) set_real(o, "tok_s_predicted", predicted(f, s));
     if (i == 0 && f->tok_s > 0) set_real(o, "tok_s", f->tok_s);
     if (last && f->tok_s_after > 0) set_real(o, "tok_s", f->tok_s_after);
-    set_int(o, "bytes", (uint64_t)((double)f->layer_bytes[0] * share) + f->layer_bytes[1]);
+    set_int(o, "bytes", (uint64_t)(layers * share_left(f, s)) + f->bytes.others);
     return o;
 }
 
@@ -85,6 +94,13 @@ struct bn_json *prune_report(const struct prune_facts *f)
     }
     bn_json_set(o, "steps", steps);
     bn_json_set(o, "removed", removed);
+    if (r->ffn_width < f->model->shape.n_ff) {
+        struct bn_json *ffn = bn_json_object();
+        set_int(ffn, "width_before", f->model->shape.n_ff);
+        set_int(ffn, "width", r->ffn_width);
+        set_real(ffn, "active_share", r->ffn_active);
+        bn_json_set(o, "ffn", ffn);
+    }
     if (r->over_budget > 0) set_real(o, "over_budget", r->over_budget);
     if (f->output) {
         set_text(o, "output", f->output);
@@ -100,11 +116,14 @@ struct bn_json *prune_report(const struct prune_facts *f)
 
 /* ------------------------------------------------------------------ table */
 
-/* Numbers of layers with commas; "-" for none. */
-static const char *list_text(char out[64], const struct bn_json *list)
+/* What a step removed: numbers of layers with commas, or channels; "-" for nothing. */
+static const char *removed_text(char out[64], const struct bn_json *steps, size_t step)
 {
+    const struct bn_json *s = bn_json_at(steps, step), *list = bn_json_get(s, "removed");
     size_t at = 0, n = bn_json_size(list);
+    double before = step ? report_number(bn_json_at(steps, step - 1), "ffn_width") : 0;
     snprintf(out, 64, "-");
+    if (step && !n) snprintf(out, 64, "%.0f ch.", before - report_number(s, "ffn_width"));
     for (size_t i = 0; i < n && at < 48; i++)
         at += (size_t)snprintf(out + at, 64 - at, "%s%lld", i ? "," : "",
                                (long long)bn_json_integer(bn_json_at(list, i)));
@@ -123,14 +142,14 @@ void prune_print_table(const struct bn_json *report)
                          *text = bn_json_get(report, "calibration");
     char list[64], size[TERM_SIZE_BYTES];
     size_t i;
-    printf("%6s  %-10s %12s %9s %10s %10s %9s %9s\n", "layers", "removed", "perplexity", "+/-",
-           "KL", "bytes", "predicted", "tok/s");
+    printf("%6s %6s  %-10s %12s %9s %10s %10s %9s %9s\n", "layers", "width", "removed",
+           "perplexity", "+/-", "KL", "bytes", "predicted", "tok/s");
     bn_json_each(steps, i, s)
     {
-        printf("%6.0f  %-10s %12.4f %9.4f %10.5f %10s", report_number(s, "layers_left"),
-               list_text(list, bn_json_get(s, "removed")), report_number(s, "perplexity"),
-               report_number(s, "std_error"), report_number(s, "kl"),
-               term_size(size, (uint64_t)report_number(s, "bytes")));
+        printf("%6.0f %6.0f  %-10s %12.4f %9.4f %10.5f %10s", report_number(s, "layers_left"),
+               report_number(s, "ffn_width"), removed_text(list, steps, i),
+               report_number(s, "perplexity"), report_number(s, "std_error"),
+               report_number(s, "kl"), term_size(size, (uint64_t)report_number(s, "bytes")));
         print_rate(s, "tok_s_predicted");
         print_rate(s, "tok_s");
         putchar('\n');
@@ -138,6 +157,9 @@ void prune_print_table(const struct bn_json *report)
     printf("\ncriterion %s; %.0f tokens in windows of %.0f; %.1f s\n",
            report_text(report, "criterion"), report_number(text, "tokens_scored"),
            report_number(text, "window"), report_number(report, "seconds"));
+    if (bn_json_get(report, "ffn"))
+        printf("the channels that went were active at %.1f %% of the tokens, in the mean\n",
+               100 * report_number(bn_json_get(report, "ffn"), "active_share"));
     if (report_number(report, "over_budget") > 0)
         printf("the next step would have had perplexity %.4f, over the budget\n",
                report_number(report, "over_budget"));
@@ -170,7 +192,7 @@ static void draw_panel(struct panel *p, const char *title, const char *unit)
     size_t i;
     bn_json_each(p->steps, i, s) most = fmax(most, report_number(s, p->key));
     p->svg.max_y = svg_round_up(most > 0 ? most * 1.1 : 1);
-    svg_frame(&p->svg, title, unit, "layers left");
+    svg_frame(&p->svg, title, unit, "layers left, and channels where they were narrowed");
     bn_buf_puts(b, "<polyline points=\"");
     bn_json_each(p->steps, i, s) bn_buf_printf(b, "%s%.1f,%.1f", i ? " " : "", x_of(p, i),
                                                svg_y(&p->svg, report_number(s, p->key)));
@@ -179,7 +201,9 @@ static void draw_panel(struct panel *p, const char *title, const char *unit)
     {
         char left[24];
         double v = report_number(s, p->key), y = svg_y(&p->svg, v);
-        snprintf(left, sizeof left, "%.0f", report_number(s, "layers_left"));
+        bool narrowed = i > 0 && bn_json_size(bn_json_get(s, "removed")) == 0;
+        snprintf(left, sizeof left, "%.0f",
+                 report_number(s, narrowed ? "ffn_width" : "layers_left"));
         bn_buf_printf(b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", x_of(p, i), y);
         bn_buf_printf(b, "<text x=\"%.1f\" y=\"%.1f\" class=\"mid\">%.4g</text>\n", x_of(p, i),
                       y - 10, v);
@@ -192,16 +216,19 @@ static void draw_rows(struct bn_buf *b, const struct bn_json *steps)
     const struct bn_json *s;
     char list[64], size[TERM_SIZE_BYTES];
     size_t i;
-    bn_buf_puts(b, "<table>\n<tr><th>layers</th><th>removed</th><th>perplexity</th><th>KL</th>"
-                   "<th>bytes</th><th>tok/s, predicted</th><th>measured</th></tr>\n");
+    bn_buf_puts(
+        b,
+        "<table>\n<tr><th>layers</th><th>width</th><th>removed</th><th>perplexity</th><th>KL</th>"
+        "<th>bytes</th><th>tok/s, predicted</th><th>measured</th></tr>\n");
     bn_json_each(steps, i, s)
     {
         bn_buf_printf(b,
-                      "<tr><td>%.0f</td><td>%s</td><td>%.4f &plusmn; %.4f</td><td>%.5f</td>"
-                      "<td>%s</td><td>%.1f</td><td>",
-                      report_number(s, "layers_left"), list_text(list, bn_json_get(s, "removed")),
-                      report_number(s, "perplexity"), report_number(s, "std_error"),
-                      report_number(s, "kl"), term_size(size, (uint64_t)report_number(s, "bytes")),
+                      "<tr><td>%.0f</td><td>%.0f</td><td>%s</td><td>%.4f &plusmn; %.4f</td>"
+                      "<td>%.5f</td><td>%s</td><td>%.1f</td><td>",
+                      report_number(s, "layers_left"), report_number(s, "ffn_width"),
+                      removed_text(list, steps, i), report_number(s, "perplexity"),
+                      report_number(s, "std_error"), report_number(s, "kl"),
+                      term_size(size, (uint64_t)report_number(s, "bytes")),
                       report_number(s, "tok_s_predicted"));
         if (bn_json_get(s, "tok_s")) bn_buf_printf(b, "%.1f", report_number(s, "tok_s"));
         bn_buf_puts(b, "</td></tr>\n");

@@ -7,7 +7,8 @@
  * search tree that is also a heap by a random number of each node, so it is balanced whatever the
  * order of arrival. No child's text is the beginning of a sibling's (a longer page replaces a shorter
  * one), so the first token that differs decides, and the child with the longest common beginning lies
- * on the path of the search. Most nodes have one child, which is one comparison; of k children log k
+ * on the path of the search. Texts of different keys are siblings at the root and nowhere else; the key
+ * decides before the tokens do. Most nodes have one child, which is one comparison; of k children log k
  * are looked at.
  *
  * What may be given up. A node is pinned while others hold its page or that of a node below it; the
@@ -22,6 +23,7 @@
 #include <stdlib.h>
 
 struct node {
+    uint64_t key;
     int32_t tokens[BN_ATTN_BLOCK];
     uint32_t n_tokens;      /* 0: the page is not in the tree */
     uint32_t parent, child; /* child: top of the treap of children */
@@ -45,10 +47,11 @@ struct bn_prefix {
 
 static uint64_t rank(uint32_t i) { return bn_mix64(i); }
 
-/* Of siblings: there is a token in which they differ. */
+/* Of siblings: they differ in their key, or in a token. */
 static bool stands_before(const struct node *a, const struct node *b)
 {
     uint32_t k = 0;
+    if (a->key != b->key) return a->key < b->key;
     while (a->tokens[k] == b->tokens[k]) k++;
     return a->tokens[k] < b->tokens[k];
 }
@@ -80,14 +83,19 @@ static void remove_child(struct bn_prefix *p, uint32_t i)
     *at = left != p->root ? left : right;
 }
 
-/* The child whose text has the longest common beginning with these tokens; the root if none has. */
-static uint32_t find_child(const struct bn_prefix *p, uint32_t parent, const int32_t *tokens,
-                           uint32_t n, uint32_t *common)
+/* The child with this key whose text has the longest common beginning with these tokens; the root if none
+ * has. */
+static uint32_t find_child(const struct bn_prefix *p, uint32_t parent, uint64_t key,
+                           const int32_t *tokens, uint32_t n, uint32_t *common)
 {
     uint32_t best = p->root, i = p->nodes[parent].child;
     *common = 0;
     while (i != p->root) {
         const struct node *c = &p->nodes[i];
+        if (key != c->key) {
+            i = key < c->key ? c->left : c->right;
+            continue;
+        }
         uint32_t end = n < c->n_tokens ? n : c->n_tokens, k = 0;
         while (k < end && tokens[k] == c->tokens[k]) k++;
         if (k > *common) best = i, *common = k;
@@ -137,12 +145,12 @@ static void holders_changed(void *user, uint32_t page, bool shared)
 /* ------------------------------------------------------------------ nodes */
 
 /* The page is held by its sequence, too, so the node begins with a pin. */
-static void insert_node(struct bn_prefix *p, uint32_t page, uint32_t parent, const int32_t *tokens,
-                        uint32_t n)
+static void insert_node(struct bn_prefix *p, uint32_t page, uint32_t parent, uint64_t key,
+                        const int32_t *tokens, uint32_t n)
 {
     struct node *new = &p->nodes[page];
     bn_kv_hold(p->kv, page);
-    *new = (struct node){.n_tokens = n, .parent = parent, .child = p->root, .pins = 1};
+    *new = (struct node){.key = key, .n_tokens = n, .parent = parent, .child = p->root, .pins = 1};
     memcpy(new->tokens, tokens, n * sizeof *tokens);
     insert_child(p, page);
     pin(p, parent);
@@ -231,12 +239,13 @@ void bn_prefix_close(struct bn_prefix *p)
 static uint32_t page_part(uint32_t n) { return n < BN_ATTN_BLOCK ? n : BN_ATTN_BLOCK; }
 
 /* How many of the n tokens are known, and in which pages (may be NULL) they lie. */
-static uint32_t walk(const struct bn_prefix *p, const int32_t *tokens, uint32_t n, uint32_t *pages)
+static uint32_t walk(const struct bn_prefix *p, uint64_t key, const int32_t *tokens, uint32_t n,
+                     uint32_t *pages)
 {
     uint32_t at = p->root, done = 0, common = BN_ATTN_BLOCK, with_state = 0;
     if (p->whole_pages) n -= n % BN_ATTN_BLOCK;
     while (done < n && common == BN_ATTN_BLOCK) {
-        at = find_child(p, at, tokens + done, page_part(n - done), &common);
+        at = find_child(p, at, key, tokens + done, page_part(n - done), &common);
         if (!common || (p->whole_pages && common < BN_ATTN_BLOCK)) break;
         if (pages) pages[done / BN_ATTN_BLOCK] = at;
         done += common;
@@ -245,16 +254,23 @@ static uint32_t walk(const struct bn_prefix *p, const int32_t *tokens, uint32_t 
     return p->snapshots ? with_state : done;
 }
 
-uint32_t bn_prefix_peek(const struct bn_prefix *p, const int32_t *tokens, uint32_t n)
+uint32_t bn_prefix_peek(const struct bn_prefix *p, uint64_t key, const int32_t *tokens, uint32_t n)
 {
-    return n ? walk(p, tokens, n - 1, NULL) : 0;
+    return n ? walk(p, key, tokens, n - 1, NULL) : 0;
 }
 
-uint32_t bn_prefix_match(struct bn_prefix *p, const int32_t *tokens, uint32_t n,
+uint32_t bn_prefix_share(struct bn_prefix *p, uint64_t key, const int32_t *tokens, uint32_t n,
                          struct bn_kv_seq *s)
 {
-    uint32_t known = n ? walk(p, tokens, n - 1, p->path) : 0;
+    uint32_t known = walk(p, key, tokens, n, p->path);
     bn_kv_share(p->kv, s, p->path, known);
+    return known;
+}
+
+uint32_t bn_prefix_match(struct bn_prefix *p, uint64_t key, const int32_t *tokens, uint32_t n,
+                         struct bn_kv_seq *s)
+{
+    uint32_t known = bn_prefix_share(p, key, tokens, n ? n - 1 : 0, s);
     p->stats.queries++;
     p->stats.queried_tokens += n;
     p->stats.hits += known > 0;
@@ -262,7 +278,26 @@ uint32_t bn_prefix_match(struct bn_prefix *p, const int32_t *tokens, uint32_t n,
     return known;
 }
 
-void bn_prefix_add(struct bn_prefix *p, const int32_t *tokens, uint32_t n,
+uint32_t bn_prefix_forget(struct bn_prefix *p, uint64_t key, const int32_t *tokens, uint32_t n)
+{
+    uint32_t at = p->root, done = 0, depth = 0, gone = 0, common;
+    while (done < n) { /* the nodes that hold nothing but this text */
+        at = find_child(p, at, key, tokens + done, page_part(n - done), &common);
+        if (at == p->root || common < p->nodes[at].n_tokens) break;
+        p->path[depth++] = at;
+        done += common;
+        if (common < BN_ATTN_BLOCK) break;
+    }
+    while (depth--) {
+        const struct node *last = &p->nodes[p->path[depth]];
+        if (last->child != p->root || last->pins) break;
+        gone += last->n_tokens;
+        remove_node(p, p->path[depth]);
+    }
+    return gone;
+}
+
+void bn_prefix_add(struct bn_prefix *p, uint64_t key, const int32_t *tokens, uint32_t n,
                    const struct bn_kv_seq *s, bool ended)
 {
     if (!ended || p->whole_pages) n -= n % BN_ATTN_BLOCK;
@@ -273,11 +308,11 @@ void bn_prefix_add(struct bn_prefix *p, const int32_t *tokens, uint32_t n,
     if (done) at = s->pages[done / BN_ATTN_BLOCK - 1];
     while (done < n) {
         uint32_t some = page_part(n - done), common, parent = at;
-        at = find_child(p, parent, tokens + done, some, &common);
+        at = find_child(p, parent, key, tokens + done, some, &common);
         if (common < some) {
             if (common && common == p->nodes[at].n_tokens) remove_node(p, at);
             at = s->pages[done / BN_ATTN_BLOCK];
-            insert_node(p, at, parent, tokens + done, some);
+            insert_node(p, at, parent, key, tokens + done, some);
         }
         done += some;
     }
@@ -286,23 +321,23 @@ void bn_prefix_add(struct bn_prefix *p, const int32_t *tokens, uint32_t n,
 struct bn_snapshots *bn_prefix_snapshots(const struct bn_prefix *p) { return p->snapshots; }
 
 /* The node with which n tokens (whole pages) end; the root if they are not known. */
-static uint32_t find_node(const struct bn_prefix *p, const int32_t *tokens, uint32_t n,
-                          const struct bn_kv_seq *s)
+static uint32_t find_node(const struct bn_prefix *p, uint64_t key, const int32_t *tokens,
+                          uint32_t n, const struct bn_kv_seq *s)
 {
     uint32_t at = s->pages[n / BN_ATTN_BLOCK - 1], common;
     if (p->nodes[at].n_tokens == BN_ATTN_BLOCK) return at; /* as in bn_prefix_add */
     at = p->root;
     for (uint32_t done = 0; done < n; done += BN_ATTN_BLOCK) {
-        at = find_child(p, at, tokens + done, BN_ATTN_BLOCK, &common);
+        at = find_child(p, at, key, tokens + done, BN_ATTN_BLOCK, &common);
         if (common < BN_ATTN_BLOCK) return p->root;
     }
     return at;
 }
 
-uint32_t bn_prefix_keep(struct bn_prefix *p, const int32_t *tokens, uint32_t n,
+uint32_t bn_prefix_keep(struct bn_prefix *p, uint64_t key, const int32_t *tokens, uint32_t n,
                         const struct bn_kv_seq *s, uint32_t slot)
 {
-    uint32_t node = find_node(p, tokens, n, s);
+    uint32_t node = find_node(p, key, tokens, n, s);
     if (node == p->root) {
         bn_snapshots_give_back(p->snapshots, slot);
         return BN_NO_SLOT;

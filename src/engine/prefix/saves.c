@@ -100,7 +100,8 @@ void bn_engine_finish_saves(struct bitnet_engine *e, struct bn_sequence *seq, bo
             bn_snapshots_give_back(s, slot);
             continue;
         }
-        uint32_t kept = bn_prefix_keep(e->prefix, seq->tokens, n, seq->kv, slot);
+        uint64_t key = seq->request->mix.key;
+        uint32_t kept = bn_prefix_keep(e->prefix, key, seq->tokens, n, seq->kv, slot);
         if (kept == slot && n == seq->moving_at) seq->moving = bn_snapshots_ref(s, slot);
         pin_prompt(e, seq->request, kept, n);
     }

@@ -116,3 +116,17 @@ void bn_row_q6_k_c(float *y, const void *row, size_t n)
         }
     }
 }
+
+/* Columns are independent, so a strip of them at a time. */
+void bn_low_rank_c(float *y, const float *b, size_t b_stride, const float *u, size_t rank, size_t n,
+                   float scale)
+{
+    float sum[64];
+    for (size_t from = 0; from < n; from += BN_ARRAY_LEN(sum)) {
+        size_t some = bn_min_size(BN_ARRAY_LEN(sum), n - from);
+        memset(sum, 0, some * sizeof *sum);
+        for (size_t j = 0; j < rank; j++)
+            for (size_t i = 0; i < some; i++) sum[i] += b[j * b_stride + from + i] * u[j];
+        for (size_t i = 0; i < some; i++) y[from + i] += scale * sum[i];
+    }
+}

@@ -50,7 +50,7 @@ static size_t lay_out(struct bn_attention *a, uint8_t *base, uint32_t n_ctx, uin
     struct bn_plan plan = {.base = base};
     size_t threads = bn_pool_threads(a->pool);
     size_t buffers = all.in_place ? 0 : 2 * threads * BN_ATTN_BLOCK * a->kv->wide;
-    a->blocks_room = threads > 1 ? (size_t)c->n_head_kv * a->kv->n_pages : 0;
+    a->blocks_room = threads > 1 ? (size_t)a->heads * a->kv->n_pages : 0;
     a->rope = bn_plan_piece(&plan, (size_t)n_ctx * c->rope_dim, sizeof(float));
     a->states = bn_plan_piece(&plan, threads * a->state_floats, sizeof(float));
     a->blocks = bn_plan_piece(&plan, a->blocks_room * a->block_floats, sizeof(float));
@@ -78,6 +78,9 @@ bitnet_status bn_attention_open(struct bn_attention **out, const struct bn_model
     a->prof = bn_pool_prof(pool);
     a->kv = kv;
     a->dim = c->head_dim;
+    const struct bn_range here = bn_parts_heads(m);
+    a->first_head = here.begin;
+    a->heads = (uint32_t)(here.end - here.begin);
     a->group = c->n_head / c->n_head_kv;
     a->q_row = (size_t)c->n_head * a->dim;
     a->kv_row = (size_t)c->n_head_kv * a->dim;
@@ -156,7 +159,7 @@ typedef void step_fn(struct bn_attention *a, const struct bn_attention_layer *la
 static void for_share(struct bn_attention *a, const struct bn_attention_layer *layer,
                       uint32_t worker, step_fn *step)
 {
-    uint32_t heads = a->m->config.n_head_kv, threads = bn_pool_threads(a->pool);
+    uint32_t heads = a->heads, threads = bn_pool_threads(a->pool);
     bn_prof_mark(a->prof, worker, BN_OP_ROPE);
     for (size_t i = worker; i < a->n * heads; i += threads)
         step(a, layer, i / heads, (uint32_t)(i % heads), worker);
@@ -298,7 +301,7 @@ static void attend(struct bn_attention *a, const struct bn_attention_layer *laye
 static void attend_all(struct bn_attention *a, const struct bn_attention_layer *layer,
                        uint32_t worker)
 {
-    uint32_t heads = a->m->config.n_head_kv, threads = bn_pool_threads(a->pool);
+    uint32_t heads = a->heads, threads = bn_pool_threads(a->pool);
     size_t task = 0;
     for (size_t t = 0, nt; t < a->n; t += nt) {
         nt = run_length(a, t);
@@ -383,7 +386,7 @@ static void fold_rest(struct bn_attention *a, const struct bn_attention_layer *l
 static void attend_split(struct bn_attention *a, const struct bn_attention_layer *layer,
                          uint32_t worker)
 {
-    uint32_t heads = a->m->config.n_head_kv, threads = bn_pool_threads(a->pool);
+    uint32_t heads = a->heads, threads = bn_pool_threads(a->pool);
     struct bn_range share = bn_pool_share(a->pool, worker, a->first[a->n], 1);
     for (size_t t = 0; t < a->n; t++)
         for (uint32_t head = 0; head < heads; head++)
@@ -401,7 +404,7 @@ static void attend_split(struct bn_attention *a, const struct bn_attention_layer
  * pages may have more blocks than there is room for. */
 static bool split_pays(const struct bn_attention *a)
 {
-    uint32_t heads = a->m->config.n_head_kv, threads = bn_pool_threads(a->pool);
+    uint32_t heads = a->heads, threads = bn_pool_threads(a->pool);
     size_t load[BN_MAX_THREADS] = {0}, most = 0, task = 0;
     if (threads == 1 || !a->independent || a->first[a->n] > a->blocks_room) return false;
     for (size_t t = 0; t < a->n; t++)
@@ -422,17 +425,22 @@ void bn_attention_begin(struct bn_attention *a, const struct bn_batch_token *bat
     a->independent = true;
     for (size_t t = 1; t < n; t++) a->independent &= batch[t].seq != batch[t - 1].seq;
     a->first[0] = 0;
-    for (size_t t = 0; t < n; t++)
-        a->first[t + 1] = a->first[t] + a->m->config.n_head_kv * n_blocks(a, t);
+    for (size_t t = 0; t < n; t++) a->first[t + 1] = a->first[t] + a->heads * n_blocks(a, t);
     a->split = split_pays(a);
     if (bn_kv_has_blocks(a->kv)) bn_attention_begin_blocks(a);
 }
 
 /* Tokens of one sequence see each other's keys, and workers that share a task need its queries: then
  * these are all made first. Else each task begins with its own. */
-void bn_attention_work(struct bn_attention *a, const struct bn_attention_layer *layer,
+void bn_attention_work(struct bn_attention *a, const struct bn_attention_layer *all,
                        uint32_t worker)
 {
+    struct bn_attention_layer own = *all;
+    const struct bn_attention_layer *layer = &own;
+    own.out += a->first_head * a->group * a->dim;
+    own.q += a->first_head * a->group * a->dim;
+    own.k += a->first_head * a->dim;
+    own.v += a->first_head * a->dim;
     bool together = !a->independent && bn_kv_layer_has_blocks(a->kv, layer->index);
     if (!a->independent || a->split) {
         for_share(a, layer, worker, rotate_and_store);

@@ -17,6 +17,8 @@ struct bn_attention {
     struct bn_pool *pool;
     struct bn_prof *prof; /* NULL: off */
     struct bn_kv *kv;
+    size_t first_head;    /* of those that are here */
+    uint32_t heads;       /* of keys, here */
     size_t dim, group;    /* of a head; query heads that share a KV head */
     size_t q_row, kv_row; /* floats of a token's queries, and of its keys or values */
     float *rope;          /* [n_ctx][rope_dim] */

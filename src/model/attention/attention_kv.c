@@ -91,7 +91,7 @@ struct bn_attention_view bn_attention_view(const struct bn_attention *a,
     if (!own) {
         w.next_k = bn_kv_head(a->kv, il, page[1], kv_head, false);
         w.next_v = bn_kv_head(a->kv, il, page[1], kv_head, true);
-    } else if (next_head < a->m->config.n_head_kv) {
+    } else if (next_head < a->heads) {
         w.next_k = bn_kv_head(a->kv, il, b->seq->pages[0], next_head, false);
         w.next_v = bn_kv_head(a->kv, il, b->seq->pages[0], next_head, true);
     }

@@ -164,15 +164,21 @@ uint32_t bn_kv_need(const struct bn_kv *kv, const struct bn_kv_seq *s, uint32_t 
     return (pages > s->n_pages ? pages - s->n_pages : 0) + (shared_page(kv, s, n_tokens) ? 1 : 0);
 }
 
+void bn_kv_copy_page(struct bn_kv *kv, uint32_t from, uint32_t to)
+{
+    const uint32_t pair[] = {from, to};
+    memcpy(kv->data + to * kv->page_bytes, kv->data + from * kv->page_bytes, kv->page_bytes);
+    if (kv->copies) bn_buf_append(kv->copies, pair, sizeof pair);
+}
+
 bool bn_kv_reserve(struct bn_kv *kv, struct bn_kv_seq *s, uint32_t n_tokens)
 {
     uint32_t pages = bn_kv_pages_for(n_tokens);
     if (pages > s->room || bn_kv_need(kv, s, n_tokens) > kv->n_free) return false;
     uint32_t *shared = shared_page(kv, s, n_tokens);
     if (shared) {
-        size_t bytes = kv->page_bytes;
         uint32_t own = take_page(kv);
-        memcpy(kv->data + own * bytes, kv->data + *shared * bytes, bytes);
+        bn_kv_copy_page(kv, *shared, own);
         bn_kv_let_go(kv, *shared);
         *shared = own;
     }

@@ -12,6 +12,7 @@
 #ifndef BN_MODEL_ATTENTION_KV_H
 #define BN_MODEL_ATTENTION_KV_H
 
+#include "base/buf.h"
 #include "base/os/mem.h"
 #include "model/config/config.h"
 #include "model/attention/kv_types.h"
@@ -46,6 +47,8 @@ struct bn_kv {
     /* Told when a page gets a second holder, and when it is left with one; may be NULL. */
     void (*on_shared)(void *user, uint32_t page, bool shared);
     void *on_shared_user;
+    /* pages that were copied since it was emptied, from and to, as uint32_t; NULL: nobody asks */
+    struct bn_buf *copies;
 };
 
 /* Pages of a sequence as float16; page i is in place i % BN_KV_TAIL_PAGES. */
@@ -60,6 +63,7 @@ struct bn_kv_seq {
     uint32_t *pages; /* [room] */
     uint32_t n_pages, room;
     uint32_t n_tokens;       /* stored so far */
+    uint32_t id;             /* the owner's */
     struct bn_kv_tail *tail; /* NULL: no type has blocks */
     struct bn_state
         *state; /* of a hybrid's other layers; NULL: there are none. Follows the text when
@@ -70,6 +74,7 @@ struct bn_kv_seq {
 bitnet_status bn_kv_open(struct bn_kv *kv, const struct bn_config *c,
                          const struct bn_kv_types *types, uint32_t n_pages, struct bn_backing *how,
                          bitnet_error *err);
+void bn_kv_copy_page(struct bn_kv *kv, uint32_t from, uint32_t to);
 /* The same with one type for all keys and one for all values. */
 bitnet_status bn_kv_open_uniform(struct bn_kv *kv, const struct bn_config *c,
                                  struct bn_kv_types types, uint32_t n_pages, struct bn_backing *how,

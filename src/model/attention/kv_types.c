@@ -68,6 +68,22 @@ static void get_int8(float *y, const struct bn_kv_side *s, const struct bn_kerne
     k->row_q8_0(y, q, s->wide);
 }
 
+static void clear_int8(const struct bn_kv_side *s, uint8_t *head, uint32_t slot)
+{
+    for (size_t g = 0; g < s->wide / BN_KV_GROUP; g++) {
+        memset(head + 2 * (g * BN_ATTN_BLOCK + slot), 0, 2);
+        uint8_t *to = head + bn_kv_code_at(s->wide, 8, s->values, slot, g * BN_KV_GROUP).byte;
+        for (size_t i = 0; i < BN_KV_GROUP; i++) to[s->values ? 2 * i : i / 2 * 64 + i % 2] = 0;
+    }
+}
+
+void bn_kv_clear_rows(const struct bn_kv_side *s, uint8_t *head, uint32_t n)
+{
+    if (!s->code_bits) memset(head + n * s->row_bytes, 0, (BN_ATTN_BLOCK - n) * s->row_bytes);
+    else
+        for (; n < BN_ATTN_BLOCK; n++) clear_int8(s, head, n);
+}
+
 /* A row with a NaN is nothing but NaNs, as the kernels want it: an infinity becomes one, too. */
 static void put_e4m3(const struct bn_kv_side *s, const struct bn_kernels *k, uint8_t *row,
                      const float *x)

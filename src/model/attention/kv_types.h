@@ -29,6 +29,8 @@ void bn_kv_put_row(const struct bn_kv_side *s, const struct bn_kernels *k, uint8
 /* All rows of a block, x[BN_ATTN_BLOCK][wide] with zeros from dim on. */
 void bn_kv_put_block(const struct bn_kv_side *s, const struct bn_kernels *k, uint8_t *head,
                      const float *x);
+/* Rows from the n-th on become zero. Not for blocks that are made at once. */
+void bn_kv_clear_rows(const struct bn_kv_side *s, uint8_t *head, uint32_t n);
 /* The first n rows, of a block all of them, to y[n][wide], of which [dim] count. next: what will be
  * asked for next, laid out alike, so that it can be on its way meanwhile; or NULL. */
 void bn_kv_get(float *y, const struct bn_kv_side *s, const struct bn_kernels *k,

@@ -142,6 +142,13 @@ bitnet_status bn_config_from_hf(struct bn_config *c, const struct bn_source *s, 
                                 bitnet_error *err);
 bitnet_status bn_config_check(const struct bn_config *c, const char *path, bitnet_error *err);
 
+/* As config.json: can it be said there, and the object, to which packed weights add theirs as
+ * "quantization_config"; NULL or broken: out of memory. (config_hf_write.c) */
+struct bn_json;
+bitnet_status bn_config_check_hf(const struct bn_config *c, bitnet_error *err);
+struct bn_json *bn_config_hf_json(const struct bn_config *c);
+struct bn_json *bn_config_hf_packing(void);
+
 struct bn_gguf_writer;
 void bn_config_put(const struct bn_config *c, struct bn_gguf_writer *w); /* as GGUF metadata */
 
@@ -186,6 +193,8 @@ static inline bool bn_part_is_projection(enum bn_part p) { return p >= BN_P_Q &&
 bool bn_part_in_layer(const struct bn_config *c, enum bn_part p, uint32_t layer);
 /* The same configuration with the conventions of GGUF files of its architecture. */
 struct bn_config bn_config_as_gguf(const struct bn_config *c);
+/* With those of a checkpoint; of families that a checkpoint can be made of (bn_config_check_hf). */
+struct bn_config bn_config_as_hf(const struct bn_config *c);
 /* The layer that drafts has a number of its own in GGUF and a place of its own in checkpoints: where
  * parts are named, it is layer BN_LAYER_MTP | n_layer. */
 #define BN_LAYER_MTP (UINT32_C(1) << 31)

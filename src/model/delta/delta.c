@@ -12,7 +12,7 @@
 #include "kernels/exp.h"
 #include "model/forward.h"
 #include "model/ops.h"
-#include "model/weights/order.h"
+#include "model/config/order.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { LINE = 64, NOT_SEEN = -1, ROWS_GRAIN = 4 };
+enum { LINE = 64, NOT_SEEN = -1, ROWS_GRAIN = 4, COLUMNS_GRAIN = 8 };
 static const float mean_weight = 0.125f; /* of a token in the running means */
 
 /* One of the two matrices of a layer. */
@@ -32,6 +32,7 @@ struct layer {
 struct own { /* memory of a worker, [n_ff] each */
     uint32_t *list;
     float *gate, *up;
+    float *sum; /* [n_embd] */
 };
 
 struct bn_ffn {
@@ -78,6 +79,7 @@ bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct 
 {
     *out = NULL;
     size_t threads = bn_pool_threads(pool), piece = bn_align_up(m->config.n_ff * 4, LINE);
+    size_t bytes = 3 * piece + bn_align_up(m->config.n_embd * 4, LINE);
     struct bn_ffn *f = bn_calloc(1, sizeof *f);
     if (!f) return bn_fail_nomem(err, sizeof *f, "the feed-forward lists");
     f->m = m;
@@ -88,7 +90,7 @@ bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct 
     f->own = bn_calloc_now(threads, sizeof *f->own);
     bitnet_status s = BITNET_OK;
     if (!f->layers || !f->own) s = bn_fail_nomem(err, sizeof *f->layers, "the feed-forward lists");
-    f->block_bytes = threads * 3 * piece;
+    f->block_bytes = threads * bytes;
     if (s == BITNET_OK && f->mode != BN_FFN_DENSE)
         s = bn_block_take((void **)&f->block, &f->block_bytes, how, "the feed-forward lists", err);
     if (s != BITNET_OK) {
@@ -96,8 +98,9 @@ bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct 
         return s;
     }
     for (size_t i = 0; f->block && i < threads; i++) {
-        uint8_t *at = f->block + i * 3 * piece;
-        f->own[i] = (struct own){(void *)at, (void *)(at + piece), (void *)(at + 2 * piece)};
+        uint8_t *at = f->block + i * bytes;
+        f->own[i] = (struct own){(void *)at, (void *)(at + piece), (void *)(at + 2 * piece),
+                                 (void *)(at + 3 * piece)};
     }
     open_layers(f);
     for (uint32_t i = 0; savings && i < savings->n_layer; i++)
@@ -172,9 +175,9 @@ static void end_side(struct bn_ffn *f, struct side *s)
     s->skipped += s->used;
 }
 
-void bn_ffn_begin(struct bn_ffn *f, size_t n)
+void bn_ffn_begin(struct bn_ffn *f, size_t n, bool adapted)
 {
-    f->alone = n == 1 && f->mode != BN_FFN_DENSE;
+    f->alone = n == 1 && !adapted && f->mode != BN_FFN_DENSE;
     f->left_out = 0;
     bool probe = f->tokens % BN_FFN_PROBE_TOKENS == 0;
     for (uint32_t i = 0; f->alone && i < f->m->config.n_layer; i++) {
@@ -267,6 +270,22 @@ bool bn_ffn_up(struct bn_ffn *f, uint32_t il, float *act, const float *gate, con
     return true;
 }
 
+/* y = the workers' sums, added up in some rows, times the scales. */
+static void scale_sums(const struct bn_ffn *f, float *y, const struct bn_packed *w, float inv,
+                       struct bn_range rows)
+{
+    const float *first = f->own[0].sum;
+    for (size_t r = rows.begin; r < rows.end; r++) y[r] = first[r];
+    for (uint32_t i = 1; i < bn_pool_threads(f->pool); i++) {
+        const float *sum = f->own[i].sum;
+        for (size_t r = rows.begin; r < rows.end; r++) y[r] += sum[r];
+    }
+    for (size_t r = rows.begin; r < rows.end; r++) y[r] = y[r] * (bn_row_scale(w, r) * inv);
+}
+
+/* Each worker takes all rows of some columns: half a column is too short a piece of memory to come
+ * fast. What they multiply are integers below 2^23 in size (kernels.h), and so are all of their sums:
+ * as floats, with a scale of one, they are exact, whichever columns are whose. */
 bool bn_ffn_down(struct bn_ffn *f, uint32_t layer, float *y, const int8_t *q, float inv,
                  struct bn_range *rows, uint32_t worker)
 {
@@ -278,10 +297,15 @@ bool bn_ffn_down(struct bn_ffn *f, uint32_t layer, float *y, const int8_t *q, fl
     size_t n = list_nonzero(list, q, w->cols);
     if (!decide(s, n, true, worker)) return false;
     *rows = bn_pool_share(f->pool, worker, w->rows, BN_PART_ROWS);
+    struct bn_range some = bn_pool_share(f->pool, worker, n, COLUMNS_GRAIN);
+    size_t count = some.end - some.begin;
+    struct bn_packed unit = *w;
+    unit.scale_kind = BN_SCALE_TENSOR;
+    unit.scale = 1;
     bn_prof_mark(f->prof, worker, BN_OP_DOWN);
-    if (bn_prof_on(f->prof))
-        bn_prof_work(f->prof, worker, bn_rows_bytes(n * s->item_bytes, w->rows, *rows),
-                     n * (rows->end - rows->begin));
-    f->m->kernels.cols_c2(y, w, rows->begin, rows->end, list, n, q, inv);
+    bn_prof_work(f->prof, worker, count * s->item_bytes, count * w->rows);
+    f->m->kernels.cols_c2(f->own[worker].sum, &unit, 0, w->rows, list + some.begin, count, q, 1);
+    bn_pool_barrier(f->pool, worker);
+    scale_sums(f, y, w, inv, *rows);
     return true;
 }

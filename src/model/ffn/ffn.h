@@ -59,8 +59,8 @@ size_t bn_ffn_bytes(const struct bn_ffn *f);
 void bn_ffn_info(const struct bn_ffn *f, bitnet_engine_info *info);
 bool bn_ffn_layer_info(const struct bn_ffn *f, uint32_t layer, bitnet_ffn_layer *info);
 
-/* Around a pass over n tokens; by one thread. */
-void bn_ffn_begin(struct bn_ffn *f, size_t n);
+/* Around a pass over n tokens; by one thread. adapted: all rows are wanted, since adapters add to them. */
+void bn_ffn_begin(struct bn_ffn *f, size_t n, bool adapted);
 void bn_ffn_end(struct bn_ffn *f);
 /* Bytes of matrices that the last pass did not read. */
 int64_t bn_ffn_left_out(const struct bn_ffn *f);

@@ -286,6 +286,15 @@ void bn_source_release(const struct bn_source *s, const struct bn_tensor *t)
     for (size_t i = 0; i < s->n_maps; i++) bn_map_release(&s->maps[i], t->data, t->bytes);
 }
 
+bool bn_source_copy(const struct bn_source *s, void *to, const uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < s->n_maps; i++) {
+        const struct bn_mapping *m = &s->maps[i];
+        if (p >= m->data && p + n <= m->data + m->bytes) return bn_map_copy(m, to, p, n);
+    }
+    return false;
+}
+
 bitnet_status bn_source_fetch_to(const struct bn_source *s, const struct bn_tensor *t, void *to,
                                  bitnet_error *err)
 {

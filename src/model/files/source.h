@@ -113,6 +113,9 @@ struct bn_stored bn_tensor_stored(const struct bn_tensor *t);
 /* Its pages may leave memory. */
 void bn_source_release(const struct bn_source *s, const struct bn_tensor *t);
 
+/* bn_map_copy() of n bytes at p, which belong to the tensor */
+bool bn_source_copy(const struct bn_source *s, void *to, const uint8_t *p, size_t n);
+
 /* Metadata getters: false if the key is absent or of another kind. Integers of any width are
  * accepted when the value fits; f32 accepts f64. Strings are not 0-terminated. */
 const struct bn_meta *bn_meta_find(const struct bn_source *s, const char *key);

@@ -14,15 +14,17 @@
 #include "model/head/head_impl.h"
 
 #include "base/os/mem.h"
+#include "model/adapter/adapt.h"
 #include <stdlib.h>
 
 enum { ROWS = BN_HEAD_DECODED, PLANES = 2 };
 
 /* A page fault of the file's mapping brings its neighbours along: 140 KiB a row were seen, and 2 MiB
  * where the system caches the file in large pieces. So that the matrix does not come into memory row
- * by row after all, a large one is let go after every few survivors, and the int8 head's, of which
- * only embeddings are read, whenever these may have brought this much. */
-static const uint64_t fault_bytes = 128 << 10;
+ * by row after all, rows of a large one are copied from the file, which needs no page of it. Where
+ * that cannot be, it is let go after every few survivors; and where only embeddings are read, whenever
+ * these may have brought this much. */
+static const uint64_t fault_bytes = 128 << 10, release_bytes = 48 << 20;
 
 /* At most this share of the rows may survive; reading more of them, scattered, is no gain. */
 static const double survivor_share = 0.08;
@@ -52,6 +54,8 @@ static void lay_out(struct bn_head *h, struct bn_plan *p, uint32_t max_rows)
     h->survivors = bn_plan_piece(p, screened * h->o.limit, sizeof *h->survivors);
     h->found = bn_plan_piece(p, threads * screened, sizeof *h->found);
     h->decoded = bn_plan_piece(p, threads * ROWS * h->m->config.n_embd, sizeof *h->decoded);
+    if (screened && !h->keep && h->m->head.stored.bytes > h->o.release_bytes)
+        h->stored = bn_plan_piece(p, threads, h->m->head.stored.bytes / h->m->head.stored.rows);
     if (h->o.int8) bn_head_int8_lay_out(&h->int8, p, h->m, max_rows);
     if (!in_planes(h)) return;
     h->planes = bn_plan_piece(p, max_rows, PLANES * h->wide);
@@ -65,8 +69,9 @@ bitnet_status bn_head_open(struct bn_head **out, const struct bn_model *m, struc
     *out = NULL;
     struct bn_head *h = bn_calloc(1, sizeof *h);
     if (!h) return bn_fail_nomem(err, sizeof *h, "the head");
-    size_t vocab = m->config.n_vocab;
     h->m = m;
+    h->here = bn_parts_logits(m);
+    h->n_here = (uint32_t)(h->here.end - h->here.begin);
     h->pool = pool;
     h->prof = bn_pool_prof(pool);
     h->o = *o;
@@ -74,7 +79,8 @@ bitnet_status bn_head_open(struct bn_head **out, const struct bn_model *m, struc
     h->keep = bn_model_keeps_pages(m);
     h->o.screened = o->screened && m->screen.coarse.data;
     if (!h->o.screened) h->o.max_screened = 0;
-    if (h->o.limit == 0) h->o.limit = (uint32_t)((double)vocab * survivor_share);
+    if (h->o.release_bytes == 0) h->o.release_bytes = release_bytes;
+    if (h->o.limit == 0) h->o.limit = (uint32_t)((double)h->n_here * survivor_share);
     h->wide = bn_align_up(m->config.n_embd, BN_K_ALIGN);
     struct bn_plan p = {0};
     lay_out(h, &p, max_rows);
@@ -108,18 +114,23 @@ const struct bn_head_stats *bn_head_stats(const struct bn_head *h) { return &h->
 
 /* ------------------------------------------------------------------ a call */
 
-void bn_head_begin(struct bn_head *h, float *logits, const float *norm)
+void bn_head_begin(struct bn_head *h, float *logits, const float *norm, struct bn_adapt *adapt)
 {
-    h->logits = logits;
+    h->logits = logits ? logits + h->here.begin : NULL;
     h->norm = norm;
+    h->adapt = adapt;
+    h->adapted = false;
     h->n_rows = h->n_slots = 0;
+    atomic_store_explicit(&h->touched_rows, 0, memory_order_relaxed);
 }
 
 void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want)
 {
     struct bn_head_row *row = &h->rows[h->n_rows];
-    uint32_t n = h->n_slots < h->o.max_screened ? bn_head_candidates_for(h, &want) : 0;
-    *row = (struct bn_head_row){token, want, UINT32_MAX, BN_HEAD_FULL};
+    bool adapted = h->adapt && bn_adapt_has_head(h->adapt, token);
+    uint32_t n = h->n_slots < h->o.max_screened && !adapted ? bn_head_candidates_for(h, &want) : 0;
+    h->adapted |= adapted;
+    *row = (struct bn_head_row){token, want, UINT32_MAX, BN_HEAD_FULL, false};
     if (n) {
         struct bn_head_slot *s = &h->slots[h->n_slots];
         row->slot = (uint32_t)h->n_slots++;
@@ -139,7 +150,7 @@ void bn_head_note_work(const struct bn_head *h, uint64_t bytes, struct bn_range 
 {
     const struct bn_config *c = &h->m->config;
     if (!bn_prof_on(h->prof)) return;
-    bn_prof_work(h->prof, worker, bn_rows_bytes(bytes, c->n_vocab, rows),
+    bn_prof_work(h->prof, worker, bn_rows_bytes(bytes, h->n_here, rows),
                  (uint64_t)(rows.end - rows.begin) * c->n_embd * n);
 }
 
@@ -151,6 +162,7 @@ static void norm(struct bn_head *h, const float *x, float *normed, uint32_t work
         float *to = normed + i * c->n_embd;
         h->m->kernels.rmsnorm(to, x + (size_t)h->rows[i].token * c->n_embd, h->norm, c->n_embd,
                               c->eps);
+        if (h->adapted) bn_adapt_head_input(h->adapt, h->rows[i].token, to, worker);
         if (h->m->head.rotated) bn_model_rotate(h->m, to, to, c->n_embd, false);
         if (h->planes)
             h->m->kernels.quant_planes(h->planes + i * PLANES * h->wide, h->wide, PLANES,
@@ -168,7 +180,15 @@ void bn_head_release(const struct bn_head *h, uint32_t worker)
 
 /* ------------------------------------------------------------------ the full pass */
 
-static enum bn_head_how how(const struct bn_head *h, const struct bn_head_row *row)
+/* What adapters add to some columns of all rows of logits. */
+static void add_adapters(struct bn_head *h, struct bn_range columns, uint32_t worker)
+{
+    if (!h->adapted) return;
+    const struct bn_adapt_logits to = {h->logits, h->n_rows, &h->rows[0].token, sizeof *h->rows};
+    bn_adapt_head_output(h->adapt, &to, columns, worker);
+}
+
+enum bn_head_how bn_head_how(const struct bn_head *h, const struct bn_head_row *row)
 {
     if (row->slot == UINT32_MAX) return BN_HEAD_FULL;
     const struct bn_head_slot *s = &h->slots[row->slot];
@@ -184,13 +204,14 @@ static void full_pass(struct bn_head *h, const float *normed, size_t n_full, uin
     size_t vocab = h->m->config.n_vocab, cols = w->cols;
     struct bn_stored_product p = {
         .y_stride = vocab, .x_stride = cols, .wide = h->decoded + worker * ROWS * cols};
-    struct bn_range share = bn_pool_share(h->pool, worker, vocab, ROWS);
+    struct bn_range share = bn_pool_share(h->pool, worker, h->n_here, ROWS);
     bn_prof_mark(h->prof, worker, BN_OP_HEAD);
     bn_head_note_work(h, w->bytes, share, n_full, worker);
     for (p.r = share.begin; p.r < share.end; p.r += ROWS) {
         p.n_rows = bn_min_size(ROWS, share.end - p.r);
         for (size_t from = 0, to; from < h->n_rows; from = to + 1) {
-            for (to = from; to < h->n_rows && how(h, &h->rows[to]) != BN_HEAD_BY_SCREEN;) to++;
+            for (to = from; to < h->n_rows && bn_head_how(h, &h->rows[to]) != BN_HEAD_BY_SCREEN;)
+                to++;
             if (to == from) continue;
             p.y = h->logits + from * vocab + p.r;
             p.x = normed + from * cols;
@@ -198,6 +219,7 @@ static void full_pass(struct bn_head *h, const float *normed, size_t n_full, uin
             bn_stored_dots(&h->m->kernels, w, &p);
         }
     }
+    add_adapters(h, share, worker);
 }
 
 /* The same with a ternary matrix. Nothing is screened then. */
@@ -208,7 +230,7 @@ static void packed_pass(struct bn_head *h, const float *normed, uint32_t worker)
     struct bn_planes x = {h->planes,        PLANES,   h->wide,
                           PLANES * h->wide, h->units, h->wide / BN_K_ALIGN};
     struct bn_range r;
-    bn_pool_deal(h->pool, worker, vocab, w->gemm->group_rows, false);
+    bn_pool_deal(h->pool, worker, h->n_here, w->gemm->group_rows, false);
     while (bn_pool_take(h->pool, worker, &r)) {
         bn_prof_mark(h->prof, worker, BN_OP_HEAD);
         bn_head_note_work(h, h->m->head_packed_bytes, r, h->n_rows, worker);
@@ -220,12 +242,13 @@ static void packed_pass(struct bn_head *h, const float *normed, uint32_t worker)
                                        .n_tok = h->n_rows};
         if (h->planes) w->gemm->mul_planes(&a, &x);
         else w->gemm->mul_f32(&a, normed, w->packed.cols);
+        add_adapters(h, r, worker);
     }
 }
 
 void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t worker)
 {
-    size_t cols = h->m->config.n_embd, vocab = h->m->config.n_vocab, n_full = 0;
+    size_t cols = h->m->config.n_embd, n_full = 0;
     norm(h, x, normed, worker);
     bn_pool_barrier(h->pool, worker);
     if (!h->m->head.dense) {
@@ -233,11 +256,12 @@ void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t wor
         return;
     }
     if (h->o.int8) {
-        struct bn_range share = bn_pool_share(h->pool, worker, vocab, BN_DENSE8_ROWS);
+        struct bn_range share = bn_pool_share(h->pool, worker, h->n_here, BN_DENSE8_ROWS);
         bn_prof_mark(h->prof, worker, BN_OP_HEAD);
         bn_head_note_work(h, h->m->head_copy_bytes, share, h->n_rows, worker);
         bn_head_int8_pass(&h->int8, bn_model_head_int8(h->m, bn_pool_node(h->pool, worker)),
                           h->logits, h->n_rows, share);
+        add_adapters(h, share, worker);
         return;
     }
     if (h->n_slots) {
@@ -245,7 +269,7 @@ void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t wor
         bn_pool_barrier(h->pool, worker);
     }
     for (size_t i = 0; i < h->n_rows; i++) {
-        if (how(h, &h->rows[i]) == BN_HEAD_BY_SCREEN)
+        if (bn_head_how(h, &h->rows[i]) == BN_HEAD_BY_SCREEN)
             bn_head_rescore(h, h->rows[i].slot, normed + i * cols, worker);
         else n_full++;
     }
@@ -254,12 +278,14 @@ void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t wor
 
 /* ------------------------------------------------------------------ counts */
 
-/* Not where full passes need the whole matrix now and then. n: rows read in this call. */
-static void release_pages(struct bn_head *h, uint64_t n)
+/* Not where full passes need the whole matrix now and then. Beside screened rows and the int8 copy
+ * only embeddings are read, about one a row of logits. */
+static void release_pages(struct bn_head *h)
 {
     uint64_t row_bytes = h->m->head.stored.bytes / h->m->head.stored.rows;
+    uint64_t n = h->n_rows + atomic_load(&h->touched_rows);
     h->touched_bytes += n * (row_bytes > fault_bytes ? row_bytes : fault_bytes);
-    if (h->keep || h->touched_bytes <= bn_head_release_bytes) return;
+    if (h->keep || h->touched_bytes <= h->o.release_bytes) return;
     if (h->o.int8 || h->touched_full == h->stats.full) bn_head_release(h, 0);
     h->touched_full = h->stats.full;
     h->touched_bytes = 0;
@@ -283,7 +309,7 @@ void bn_head_end(struct bn_head *h)
     for (size_t i = 0; i < h->n_slots; i++) s->refined += atomic_load(&h->slots[i].n_refined);
     for (size_t i = 0; i < h->n_rows; i++) {
         struct bn_head_row *row = &h->rows[i];
-        row->how = how(h, row);
+        row->how = bn_head_how(h, row);
         s->full += row->how != BN_HEAD_BY_SCREEN;
         s->fallbacks += row->how == BN_HEAD_FALLBACK;
         if (row->how != BN_HEAD_BY_SCREEN) continue;
@@ -296,13 +322,12 @@ void bn_head_end(struct bn_head *h)
     }
     uint64_t survivors = s->survivors - before.survivors;
     count_bytes(h, s->full > before.full, s->refined - before.refined, survivors);
-    /* beside the int8 copy only embeddings are read there, about one a row of logits */
-    release_pages(h, h->o.int8 ? h->n_rows : survivors);
+    release_pages(h);
 }
 
 bool bn_head_was_screened(const struct bn_head *h, size_t row)
 {
-    return h->rows[row].how == BN_HEAD_BY_SCREEN;
+    return h->rows[row].how == BN_HEAD_BY_SCREEN || h->rows[row].partial;
 }
 
 uint64_t bn_head_read_bytes(const struct bn_head *h) { return h->read_bytes; }

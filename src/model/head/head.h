@@ -66,7 +66,9 @@ struct bn_head_options {
     uint32_t
         max_screened; /* rows of one call that can be screened; further ones take the full pass */
     uint32_t limit;   /* more survivors than this: full pass; 0: 8 % of the rows */
-    bool no_margin;   /* tests only: bounds without their margin, which are wrong */
+    /* A matrix larger than this is not to come into memory row by row; 0: 48 MiB. */
+    uint64_t release_bytes;
+    bool no_margin; /* tests only: bounds without their margin, which are wrong */
 };
 
 struct bn_head_stats {
@@ -91,12 +93,16 @@ const struct bn_head_stats *bn_head_stats(const struct bn_head *h);
 
 /* A call: begin, add the tokens that want logits in order of their rows, then all workers work,
  * then end. token: its row in x. Allocates nothing. */
-/* logits: [rows added][n_vocab]; norm: in front of the matrix, [n_embd]. */
-void bn_head_begin(struct bn_head *h, float *logits, const float *norm);
+/* logits: [rows added][n_vocab]; norm: in front of the matrix, [n_embd]. adapt: of a pass in which some
+ * tokens have adapters, else NULL; those with one of the head take the full pass. */
+struct bn_adapt;
+void bn_head_begin(struct bn_head *h, float *logits, const float *norm, struct bn_adapt *adapt);
 void bn_head_add(struct bn_head *h, uint32_t token, struct bn_want want);
 size_t bn_head_rows(const struct bn_head *h);
 /* x: [tokens][n_embd]; normed: scratch, [rows][n_embd]. Every x must have been written by all. */
 void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t worker);
+/* Where several ranks compute the model, by one thread behind that: rank 0 gets the others' logits. */
+void bn_head_collect(struct bn_head *h, struct bn_buf *room);
 void bn_head_end(struct bn_head *h); /* counts; may be left out */
 /* After the call: does this row of logits hold -infinity where nothing was wanted? */
 bool bn_head_was_screened(const struct bn_head *h, size_t row);

@@ -60,8 +60,8 @@ static void release(const struct job *j, size_t from, size_t to)
 {
     if (bn_model_keeps_pages(j->m)) return;
     struct bn_tensor part = *j->tensor;
-    uint64_t row_bytes = part.bytes / j->m->head.stored.rows;
-    part.data += from * row_bytes;
+    uint64_t row_bytes = j->m->head.stored.bytes / j->m->head.stored.rows;
+    part.data = j->m->head.stored.data + from * row_bytes;
     part.bytes = (to - from) * row_bytes;
     bn_source_release(&j->m->source, &part);
 }
@@ -194,9 +194,10 @@ static void copy_worker(void *arg, uint32_t worker)
 
 /* Screening reads about 2.5 bits a weight, without widening them to floats. The head's pages are let
  * go, so that the copy costs no memory for a head of four bits. */
-static bool worth_it(const struct bn_stored *s)
+static bool worth_it(const struct bn_model *m)
 {
-    return s->rows >= BN_HEAD_AUTO_ROWS && s->cols <= BN_SCREEN2_COLS_MAX &&
+    const struct bn_stored *s = &m->head.stored;
+    return m->config.n_vocab >= BN_HEAD_AUTO_ROWS && s->cols <= BN_SCREEN2_COLS_MAX &&
            s->bytes / s->rows * 8 >= s->cols * AUTO_BITS;
 }
 
@@ -258,7 +259,7 @@ enum bn_head_mode bn_head_copy_wanted(const struct bn_model *m, enum bn_head_mod
 {
     if (!m->head.dense) return BN_HEAD_EXACT;
     if (mode != BN_HEAD_AUTO) return mode;
-    return worth_it(&m->head.stored) ? BN_HEAD_SCREENED : BN_HEAD_EXACT;
+    return worth_it(m) ? BN_HEAD_SCREENED : BN_HEAD_EXACT;
 }
 
 bitnet_status bn_head_copy_make(struct bn_model *m, struct bn_pool *pool, enum bn_head_mode mode,

@@ -24,6 +24,7 @@ struct bn_head_row { /* of logits */
     struct bn_want want;
     uint32_t slot; /* UINT32_MAX: none */
     enum bn_head_how how;
+    bool partial; /* of another rank's logits some are -infinity */
 };
 
 struct bn_head_slot { /* one row that is screened */
@@ -54,6 +55,8 @@ struct bn_head {
     struct bn_pool *pool;
     struct bn_prof *prof; /* NULL: off */
     struct bn_head_options o;
+    struct bn_range here; /* rows of the matrix that are here, among all */
+    uint32_t n_here;
     size_t wide;                      /* columns of the copy */
     struct bn_head_row *rows;         /* [max_rows] */
     struct bn_head_slot *slots;       /* [max_screened] */
@@ -66,6 +69,7 @@ struct bn_head {
     struct bn_head_found *found;      /* [threads][max_screened] */
     struct bn_head_list *lists;       /* [threads] */
     float *decoded;                   /* [threads][BN_HEAD_DECODED][cols] */
+    uint8_t *stored;                  /* [threads] a row as the file has it, or NULL */
     struct bn_head_int8 int8;         /* with o.int8 */
     int8_t *planes;                   /* [max_rows][2][wide], of a ternary matrix, or NULL */
     float *units;                     /* [max_rows][wide / BN_K_ALIGN] */
@@ -76,15 +80,17 @@ struct bn_head {
     uint64_t touched_bytes;         /* at most, since it was last let go */
     uint64_t touched_full;          /* full passes by then */
     bool keep;                      /* it is never let go */
+    atomic_uint touched_rows;       /* of it, by the call in progress */
     uint64_t read_bytes;            /* by the last call */
     /* the call in progress */
-    float *logits;
+    float *logits; /* of the first row that is here */
     const float *norm;
+    struct bn_adapt *adapt; /* NULL: none */
+    bool adapted;           /* a row's token has an adapter of the head */
     size_t n_rows, n_slots;
 };
 
-/* A matrix larger than this is not to come into memory row by row. */
-static const uint64_t bn_head_release_bytes = 48 << 20;
+enum bn_head_how bn_head_how(const struct bn_head *h, const struct bn_head_row *row);
 void bn_head_release(const struct bn_head *h, uint32_t worker);
 
 /* What a profile should know: rows of the matrix or a copy, which has `bytes` in all, times n hidden

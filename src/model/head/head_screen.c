@@ -45,7 +45,7 @@ static float *logits_of(const struct bn_head *h, size_t slot)
 
 uint32_t bn_head_candidates_for(const struct bn_head *h, const struct bn_want *w)
 {
-    uint32_t vocab = h->m->config.n_vocab;
+    uint32_t vocab = h->n_here;
     if (w->kind == BN_WANT_DRAW) return (uint32_t)bn_min_size(1 + BN_HEAD_MORE, vocab);
     if (w->kind != BN_WANT_BEST) return 0;
     bool by_rank = w->k > 0 && w->k <= BN_HEAD_MAX_K && w->k + BN_HEAD_MORE < vocab;
@@ -69,7 +69,7 @@ void bn_head_screen_put(struct bn_head *h, size_t slot, const float *x, uint32_t
 
 /* ------------------------------------------------------------------ estimates and bounds */
 
-/* What a draw compares: an estimate with its noise, and a bound with it, rounded up in double, then
+/* What a draw compares, by a row's number among all: an estimate with its noise, and a bound with it, rounded up in double, then
  * to float, which keeps it one. */
 static double noise_of(const struct bn_want *w, size_t r)
 {
@@ -123,7 +123,7 @@ static void coarse_tile(struct bn_head *h, size_t first, size_t n, size_t r, siz
             estimate[k] = copy->scale[r + k] * unit * (float)sum[i][k];
         if (want->kind == BN_WANT_DRAW) {
             memcpy(noisy, estimate, (end - r) * sizeof *noisy);
-            add_noise(noisy, r, end - r, want);
+            add_noise(noisy, h->here.begin + r, end - r, want);
             score = noisy;
         }
         note_best(&found_by(h, worker, first + i)->coarse, h->slots[first + i].n_candidates, score,
@@ -138,7 +138,7 @@ static void coarse(struct bn_head *h, uint32_t worker)
     bn_prof_mark(h->prof, worker, BN_OP_SCREEN);
     for (size_t i = 0; i < h->n_slots; i++)
         found_by(h, worker, i)->coarse.n = found_by(h, worker, i)->fine.n = 0;
-    bn_pool_deal(h->pool, worker, h->m->config.n_vocab, BN_SCREEN2_ROWS, false);
+    bn_pool_deal(h->pool, worker, h->n_here, BN_SCREEN2_ROWS, false);
     while (bn_pool_take(h->pool, worker, &some)) {
         bn_head_note_work(h, bytes, some, h->n_slots, worker);
         for (size_t r = some.begin; r < some.end; r += TILE)
@@ -154,7 +154,7 @@ static void coarse(struct bn_head *h, uint32_t worker)
  * then. */
 static bool scattered(const struct bn_head *h)
 {
-    return !h->keep && h->m->head.stored.bytes > bn_head_release_bytes &&
+    return !h->keep && h->m->head.stored.bytes > h->o.release_bytes &&
            h->touched_full == h->stats.full;
 }
 
@@ -166,23 +166,42 @@ static void ask_for_row(const struct bn_stored *w, uint32_t r)
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i, 0, 2);
 }
 
+/* A row of the matrix as a matrix of its own, copied from the file; false: it cannot be copied. */
+static bool copy_row(const struct bn_head *h, struct bn_stored *row, uint32_t r, uint32_t worker)
+{
+    const struct bn_stored *w = &h->m->head.stored;
+    size_t bytes = w->bytes / w->rows;
+    uint8_t *to = h->stored + worker * bytes;
+    *row = *w;
+    row->data = to;
+    row->bytes = bytes;
+    row->rows = 1;
+    return bn_source_copy(&h->m->source, to, w->data + r * bytes, bytes);
+}
+
 /* The true logits of a few rows, at most RESCORE. */
 static void true_logits(struct bn_head *h, float *out, const uint32_t *ids, size_t n,
                         const float *x, uint32_t worker)
 {
     const struct bn_stored *w = &h->m->head.stored;
+    struct bn_stored row;
     struct bn_stored_product p = {.y_stride = 1,
                                   .n_rows = 1,
                                   .x = x,
                                   .x_stride = w->cols,
                                   .n_tok = 1,
                                   .wide = h->decoded + worker * BN_HEAD_DECODED * w->cols};
+    bool copies = h->stored && scattered(h), touched = false;
     for (size_t i = 0; i < n; i++) {
-        if (i + 1 < n) ask_for_row(w, ids[i + 1]);
+        bool copied = copies && copy_row(h, &row, ids[i], worker);
+        if (!copied && !copies && i + 1 < n) ask_for_row(w, ids[i + 1]);
         p.y = out + i;
-        p.r = ids[i];
-        bn_stored_dots(&h->m->kernels, w, &p);
+        p.r = copied ? 0 : ids[i];
+        bn_stored_dots(&h->m->kernels, copied ? &row : w, &p);
+        touched |= !copied;
     }
+    if (!touched) return;
+    atomic_fetch_add(&h->touched_rows, (uint32_t)n);
     if (scattered(h)) bn_head_release(h, worker);
 }
 
@@ -192,12 +211,13 @@ static float round_down(double x)
     return (double)f > x ? nextafterf(f, -INFINITY) : f;
 }
 
-static float draw_threshold(const struct bn_want *w, const uint32_t *ids, const float *logit,
-                            uint32_t n)
+static float draw_threshold(const struct bn_want *w, size_t first, const uint32_t *ids,
+                            const float *logit, uint32_t n)
 {
     double most = -(double)INFINITY;
     for (uint32_t i = 0; i < n; i++) {
-        double y = (double)logit[i] * w->inv_t + bn_gumbel(bn_gumbel_unit(w->noise, ids[i]));
+        double y =
+            (double)logit[i] * w->inv_t + bn_gumbel(bn_gumbel_unit(w->noise, first + ids[i]));
         most = y > most ? y : most;
     }
     return round_down(most);
@@ -239,7 +259,7 @@ static float threshold(struct bn_head *h, size_t slot, bool fine, const float *x
         true_logits(h, logit + i, ids + i, bn_min_size(RESCORE, best.n - i), x, worker);
     }
     bn_prof_mark(h->prof, worker, BN_OP_CHOOSE);
-    if (want->kind == BN_WANT_DRAW) return draw_threshold(want, ids, logit, best.n);
+    if (want->kind == BN_WANT_DRAW) return draw_threshold(want, h->here.begin, ids, logit, best.n);
     return best_threshold(want, logit, best.n);
 }
 
@@ -284,7 +304,7 @@ static size_t list_tile(const struct bn_head *h, size_t slot, const float *noise
     float bound[TILE], margin = h->vectors[slot].margin;
     for (size_t i = r; i < end; i++) bound[i - r] = estimate[i] + noise[i] * margin;
     for (size_t i = r; i < end && want->kind == BN_WANT_DRAW; i++)
-        bound[i - r] = noisy_bound(bound[i - r], i, want);
+        bound[i - r] = noisy_bound(bound[i - r], h->here.begin + i, want);
     for (size_t i = r; i < end; i++) {
         list[n] = (uint32_t)i;
         n += bound[i - r] >= least;
@@ -314,8 +334,8 @@ static void refine_piece(struct bn_head *h, size_t slot, size_t r, size_t end, u
         uint32_t id = list[i];
         float bound = fine[i] + copy->fine_noise[id] * v->margin;
         bool draw = want->kind == BN_WANT_DRAW;
-        logits[id] = draw ? noisy_bound(bound, id, want) : bound;
-        if (draw) add_noise(&fine[i], id, 1, want);
+        logits[id] = draw ? noisy_bound(bound, h->here.begin + id, want) : bound;
+        if (draw) add_noise(&fine[i], h->here.begin + id, 1, want);
         note_one(&found->fine, h->slots[slot].n_candidates, fine[i], id);
     }
     bn_head_note_work(h, copy->fine.rows * bn_r2_row_bytes(h->wide), (struct bn_range){0, n}, 1,
@@ -327,7 +347,7 @@ static void refine(struct bn_head *h, uint32_t worker)
 {
     struct bn_range some;
     bn_prof_mark(h->prof, worker, BN_OP_REFINE);
-    bn_pool_deal(h->pool, worker, h->m->config.n_vocab, BN_SCREEN2_ROWS, false);
+    bn_pool_deal(h->pool, worker, h->n_here, BN_SCREEN2_ROWS, false);
     while (bn_pool_take(h->pool, worker, &some))
         for (size_t r = some.begin; r < some.end; r += BN_HEAD_PIECE)
             for (size_t i = 0; i < h->n_slots; i++)
@@ -341,7 +361,7 @@ static void refine(struct bn_head *h, uint32_t worker)
 static void collect(struct bn_head *h, size_t slot, uint32_t worker)
 {
     struct bn_head_slot *s = &h->slots[slot];
-    struct bn_range share = bn_pool_share(h->pool, worker, h->m->config.n_vocab, BN_SCREEN2_ROWS);
+    struct bn_range share = bn_pool_share(h->pool, worker, h->n_here, BN_SCREEN2_ROWS);
     float least = least_found(h, slot, true, worker), *bound = logits_of(h, slot);
     float before = least_found(h, slot, false, worker);
     uint32_t n = 0;

@@ -117,6 +117,7 @@ void bn_image_check_stop(struct bn_model *m)
 bitnet_status bn_model_check(const struct bn_model *m, bitnet_error *err)
 {
     const struct bn_image_check *c = m->image.check;
+    BN_TRY(bn_dist_check(m->dist, err));
     if (!c) return BITNET_OK;
     uint64_t bad = atomic_load_explicit(&c->bad, memory_order_acquire);
     return bad == UINT64_MAX ? BITNET_OK : fail(m, bad, err);

@@ -263,6 +263,7 @@ static void layer_of(struct walk *w, uint32_t i)
     struct bn_layer *layer = &w->m->layers[i];
     const struct bn_config *c = &w->m->config;
     if (w->reading) {
+        layer->number = i;
         layer->is_delta = bn_config_is_delta(c, i);
         layer->index = layer->is_delta ? bn_config_delta_before(c, i) : bn_config_attn_before(c, i);
     }

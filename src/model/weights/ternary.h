@@ -11,7 +11,7 @@
 #ifndef BN_MODEL_WEIGHTS_TERNARY_H
 #define BN_MODEL_WEIGHTS_TERNARY_H
 
-#include "model/weights/order.h"
+#include "model/config/order.h"
 
 struct bn_ternary {
     struct bn_stored stored;

@@ -7,7 +7,7 @@
 #include "base/det_math.h"
 #include "base/os/mem.h"
 #include "model/config/hadamard.h"
-#include "model/weights/order.h"
+#include "model/config/order.h"
 #include "model/config/rope.h"
 #include "model/weights/ternary.h"
 #include <math.h>
@@ -116,6 +116,7 @@ struct pack_job {
     uint8_t *data;
     float *row_scale;
     uint16_t *block_scale;
+    struct bn_range rows; /* those that are here */
     enum bn_part part;
     _Atomic uint64_t bad_row; /* UINT64_MAX: none */
 };
@@ -124,7 +125,7 @@ static void pack_worker(void *arg, uint32_t worker)
 {
     struct pack_job *j = arg;
     const struct bn_gemm *g = j->gemm;
-    uint64_t rows = j->t->stored.rows, cols = j->t->stored.cols;
+    uint64_t rows = j->rows.end - j->rows.begin, cols = j->t->stored.cols;
     size_t blocks = j->t->block ? cols / j->t->block : 0, group_bytes = g->group_bytes(cols);
     uint16_t scales[BN_COLS_MAX / 32];
     int8_t *w = j->l->trits + worker * j->l->max_group * j->l->max_cols;
@@ -135,8 +136,9 @@ static void pack_worker(void *arg, uint32_t worker)
         for (size_t r = r0; r < r0 + n; r++) {
             if (!bn_ternary_row(w + (r - r0) * cols, j->row_scale ? j->row_scale + r : NULL,
                                 j->block_scale ? scales : NULL, j->t,
-                                bn_order_row(&j->l->m->config, j->part, r), scratch))
-                atomic_store(&j->bad_row, r);
+                                bn_order_row(&j->l->m->config, j->part, j->rows.begin + r),
+                                scratch))
+                atomic_store(&j->bad_row, j->rows.begin + r);
             for (size_t b = 0; j->block_scale && b < blocks; b++)
                 j->block_scale[bn_scale_at(g, blocks, r, b)] = scales[b];
         }
@@ -155,8 +157,15 @@ static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const st
                                  enum bn_part p, const struct bn_tensor *tensor)
 {
     const struct bn_gemm *g = x->gemm;
-    uint64_t rows = t->stored.rows, cols = t->stored.cols;
-    struct pack_job j = {.l = l, .t = t, .gemm = g, .part = p, .bad_row = UINT64_MAX};
+    const struct bn_range here =
+        bn_part_rows(l->m, l->m->config.tied_head && p == BN_P_EMBED ? BN_P_HEAD : p);
+    uint64_t rows = here.end - here.begin, cols = t->stored.cols;
+    struct pack_job j = {.l = l, .t = t, .gemm = g, .rows = here, .part = p, .bad_row = UINT64_MAX};
+    if (!rows) { /* another rank's, all of them */
+        x->dense = true;
+        x->stored = (struct bn_stored){.cols = cols};
+        return BITNET_OK;
+    }
     size_t packed_bytes = bn_div_up(rows, g->group_rows) * g->group_bytes(cols);
     j.data = bn_slab_alloc(&l->m->slab, packed_bytes);
     if (!j.data) return bn_fail_nomem(l->err, packed_bytes, tensor->name);
@@ -306,6 +315,7 @@ static bitnet_status load_projections(struct loader *l, struct bn_layer *layer, 
         if (x->dense) {
             x->stored = t[k].stored;
             BN_TRY(keep_in_order(l, &x->stored, p, tensor));
+            bn_stored_cut(&x->stored, bn_part_rows(l->m, p));
             continue;
         }
         l->m->layout = common_name(l->m->layout, x->gemm->layout);
@@ -333,6 +343,7 @@ static bitnet_status load_layer(struct loader *l, uint32_t i)
                  {&layer->mtp_embed_norm, BN_P_MTP_EMBED_NORM},
                  {&layer->mtp_hidden_norm, BN_P_MTP_HIDDEN_NORM},
                  {&layer->mtp_out_norm, BN_P_MTP_OUT_NORM}};
+    layer->number = i;
     layer->is_delta = bn_config_is_delta(c, i);
     layer->index = layer->is_delta ? bn_config_delta_before(c, i) : bn_config_attn_before(c, i);
     for (size_t k = 0; k < BN_ARRAY_LEN(norms); k++) {
@@ -392,6 +403,7 @@ static bitnet_status load_head(struct loader *l)
     /* rows that are turned back when they are looked up are turned as a head's, too */
     if (m->config.tied_head) m->head.rotated |= m->embed_rotated;
     struct bn_stored stored = m->head.stored;
+    bn_stored_cut(&m->head.stored, bn_parts_logits(m));
     if (!bn_type_info(stored.type)->ternary && stored.type > BN_BF16) return BITNET_OK;
     BN_TRY(bn_source_fetch(l->s, tensor, l->err));
     BN_TRY(bn_ternary_open(&t, &m->head.dense, l->s, &m->config, p, 0, NULL, l->err));
@@ -401,6 +413,7 @@ static bitnet_status load_head(struct loader *l)
     BN_TRY(pack_matrix(l, &m->head, &t, p, tensor));
     m->n_params_ternary = params;
     m->head_packed_bytes = m->packed_bytes - bytes;
+    bn_stored_cut(&stored, bn_parts_logits(m));
     m->head.stored = stored;
     return BITNET_OK;
 }

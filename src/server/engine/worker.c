@@ -20,13 +20,14 @@ static void open_wake(pthread_cond_t *c)
     pthread_condattr_destroy(&a);
 }
 
-/* The thread takes no signals: they are for the event loop. */
-static int start_thread(struct worker *w)
+/* The threads take no signals: they are for the event loop. */
+static int start_threads(struct worker *w)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int e = pthread_create(&w->thread, NULL, worker_run, w);
+    int e = worker_compile_start(w);
+    if (!e) e = pthread_create(&w->thread, NULL, worker_run, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     w->started = e == 0;
     return e;
@@ -50,7 +51,7 @@ static bitnet_status open_worker(struct worker *w, bitnet_error *err)
     w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->fd < 0)
         return bn_fail(err, BITNET_E_IO, "no event counter can be had (error %d)", errno);
-    int e = start_thread(w);
+    int e = start_threads(w);
     if (e) return bn_fail(err, BITNET_E_NOMEM, "cannot start the engine's thread (error %d)", e);
     return BITNET_OK;
 }
@@ -69,6 +70,7 @@ bitnet_status worker_open(struct worker **out, const struct worker_config *c, bi
     }
     pthread_mutex_init(&w->lock, NULL);
     open_wake(&w->wake);
+    pthread_cond_init(&w->more_to_compile, NULL);
     bitnet_status s = open_worker(w, err);
     if (s != BITNET_OK) worker_close(w);
     else *out = w;
@@ -93,11 +95,13 @@ static void fail_rest(struct worker *w)
 void worker_close(struct worker *w)
 {
     if (!w) return;
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_cond_signal(&w->wake);
+    pthread_cond_signal(&w->more_to_compile);
+    pthread_mutex_unlock(&w->lock);
+    worker_compile_join(w);
     if (w->started) {
-        pthread_mutex_lock(&w->lock);
-        w->closing = true;
-        pthread_cond_signal(&w->wake);
-        pthread_mutex_unlock(&w->lock);
         pthread_join(w->thread, NULL);
         worker_deliver(w);
         fail_rest(w);
@@ -107,6 +111,7 @@ void worker_close(struct worker *w)
     free(w->events);
     free(w->layers);
     pthread_cond_destroy(&w->wake);
+    pthread_cond_destroy(&w->more_to_compile);
     pthread_mutex_destroy(&w->lock);
     free(w);
 }
@@ -119,15 +124,18 @@ static void give(struct worker *w, struct worker_task *t)
     t->cancelled = false;
     t->error.status = BITNET_OK;
     t->given_ns = bn_now_ns();
+    bool constrained =
+        t->request && (t->request->grammar || t->request->json_schema || t->request->json_object);
     pthread_mutex_lock(&w->lock);
-    worker_list_add(&w->mail, t);
-    pthread_cond_signal(&w->wake);
+    worker_list_add(constrained ? &w->to_compile : &w->mail, t);
+    pthread_cond_signal(constrained ? &w->more_to_compile : &w->wake);
     pthread_mutex_unlock(&w->lock);
 }
 
 void worker_submit(struct worker *w, struct worker_task *t, const bitnet_request *r)
 {
     t->request = r;
+    t->call = NULL;
     t->n_left = r->n_choices ? r->n_choices : 1;
     give(w, t);
 }
@@ -136,10 +144,18 @@ void worker_embed(struct worker *w, struct worker_task *t, const bitnet_embed_in
                   size_t n, const bitnet_embed_options *o, float *vectors)
 {
     t->request = NULL;
+    t->call = NULL;
     t->inputs = inputs;
     t->n_inputs = n;
     t->embed = o;
     t->vectors = vectors;
+    give(w, t);
+}
+
+void worker_call(struct worker *w, struct worker_task *t, worker_call_fn *call)
+{
+    t->request = NULL;
+    t->call = call;
     give(w, t);
 }
 
@@ -166,7 +182,7 @@ static void hand_out(struct worker *w, struct worker_block *b)
     for (struct worker_task *t; (t = worker_list_take(&b->ended));) {
         bitnet_error err = t->error;
         if (err.status) t->failed(t, &err);
-        else t->embedded(t);
+        else t->done(t);
     }
 }
 

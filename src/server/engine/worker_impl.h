@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * worker_impl.h: the worker's inside: worker.c is its door, on the caller's threads; worker_thread.c
- * drives the engine. A turn of the thread takes the mail, computes one step and fills one block with
+ * worker_impl.h: the worker's inside: worker.c is its door, on the caller's threads; worker_compile.c
+ * compiles constraints, worker_thread.c drives the engine. A turn of the thread takes the mail, computes one step and fills one block with
  * what happened; blocks go to the door and come back empty.
  */
 #ifndef BN_SERVER_ENGINE_WORKER_IMPL_H
@@ -31,7 +31,7 @@ struct worker_block {
     struct worker_step step;     /* of 0 choices: there was none */
     struct worker_event *events; /* [n_events], then what they point to: one allocation */
     size_t n_events, bytes;
-    struct worker_list ended; /* by their error, or embedded */
+    struct worker_list ended; /* by their error, or done */
 };
 
 struct worker {
@@ -41,10 +41,13 @@ struct worker {
     int fd;
     pthread_mutex_t lock;
     pthread_cond_t wake; /* the thread: mail, a block that came back, closing */
+    pthread_t compiler;  /* of constraints: worker_compile.c */
+    bool compiling;
+    pthread_cond_t more_to_compile; /* or closing */
 
     /* under the lock */
     bool closing, any_cancelled;
-    struct worker_list mail;
+    struct worker_list mail, to_compile;
     struct worker_block *out, **out_end; /* to be delivered, in order */
     struct worker_block *free;
     struct worker_state state;
@@ -55,7 +58,9 @@ struct worker {
     struct worker_task *requests[WORKER_BUCKETS]; /* in the engine, by id */
     uint32_t n_requests, n_choices;               /* in the engine */
     struct worker_list embeds;
-    bitnet_event *events; /* of a step */
+    double embed_token_ns; /* learned price; 0: not yet */
+    size_t last_slice;     /* tokens of embeddings that were computed last in one go */
+    bitnet_event *events;  /* of a step */
     size_t events_room;
     uint32_t n_embd;
     bitnet_engine_info info; /* after the last step */
@@ -86,5 +91,7 @@ static inline struct worker_task *worker_list_take(struct worker_list *l)
 }
 
 void *worker_run(void *worker);
+int worker_compile_start(struct worker *w); /* 0, or an error number */
+void worker_compile_join(struct worker *w); /* once it is closing */
 
 #endif

@@ -4,6 +4,7 @@
  * few embeddings and one step, post what happened, and see to what is only looked at now and then.
  * With nothing to do it sleeps; after a while it checks weights, in pieces that nobody notices.
  */
+#include "server/engine/worker_gate.h"
 #include "server/engine/worker_impl.h"
 
 #include "base/clock.h"
@@ -12,7 +13,8 @@
 #include <unistd.h>
 
 enum {
-    SCRUB_BYTES = 1 << 20 /* at a time: less than a millisecond */
+    SCRUB_BYTES = 1 << 20, /* at a time: less than a millisecond */
+    BN_MIN_SLICE = 16      /* tokens of embeddings between two steps, whatever they cost */
 };
 static const uint64_t second_ns = UINT64_C(1000000000);
 static const uint64_t state_every_ns = UINT64_C(100000000);
@@ -23,7 +25,7 @@ static bool is_busy(const struct worker *w) { return w->n_requests || w->embeds.
 
 /* ------------------------------------------------------------------ ends */
 
-static void end_embedded(struct worker *w, struct worker_task *t)
+static void end_done(struct worker *w, struct worker_task *t)
 {
     worker_list_add(&w->block->ended, t);
 }
@@ -98,12 +100,20 @@ static void break_down(struct worker *w, const bitnet_error *err)
 
 /* ------------------------------------------------------------------ the mail */
 
+static void call(struct worker *w, struct worker_task *t)
+{
+    bitnet_error err;
+    if (t->call(t, w->c.engine, &err) != BITNET_OK) end_failed(w, t, &err);
+    else end_done(w, t);
+}
+
 static void accept_task(struct worker *w, struct worker_task *t)
 {
     bitnet_error err;
     t->mail_ns = bn_now_ns() - t->given_ns;
     if (w->state.broken.status) end_failed(w, t, &w->state.broken);
     else if (t->cancelled) end_cancelled(w, t);
+    else if (t->call) call(w, t);
     else if (!t->request) worker_list_add(&w->embeds, t);
     else if (bitnet_submit(w->c.engine, t->request, &t->id, &err)) end_failed(w, t, &err);
     else enter(w, t);
@@ -125,14 +135,35 @@ static void cancel_marked(struct worker *w)
 
 /* ------------------------------------------------------------------ embeddings */
 
-/* The next inputs that make one batch, at least one. */
-static size_t some_inputs(const struct worker *w, const struct worker_task *t)
+/* Tokens that a slice may have: what fits a batch and, as far as prices are learned, the time that
+ * choices may wait for it. At most twice as much as the last time, so that a price learned wrong cannot
+ * make a slice very long. */
+static size_t slice_tokens(const struct worker *w)
 {
-    size_t n = 0, room = w->info.max_batch_tokens;
+    double most = w->info.max_batch_tokens, fit = (double)w->c.slice_ns / w->embed_token_ns;
+    if (!(w->embed_token_ns > 0)) return BN_MIN_SLICE;
+    if (fit > 2.0 * (double)w->last_slice) fit = 2.0 * (double)w->last_slice;
+    return bn_max_size(BN_MIN_SLICE, (size_t)(fit < most ? fit : most));
+}
+
+/* A running mean; one slice that took long says little. */
+static void learn_slice(struct worker *w, size_t n_tokens, uint64_t ns)
+{
+    double price = (double)ns / (double)n_tokens;
+    w->last_slice = n_tokens;
+    w->embed_token_ns += (price - w->embed_token_ns) * (w->embed_token_ns > 0 ? 0.25 : 1);
+}
+
+/* The next inputs that make one slice, at least one. */
+static size_t some_inputs(const struct worker *w, const struct worker_task *t, size_t *n_tokens)
+{
+    size_t n = 0, room = slice_tokens(w);
+    *n_tokens = 0;
     while (t->n_done + n < t->n_inputs) {
         size_t tokens = t->inputs[t->n_done + n].n_tokens;
         if (n && tokens > room) break;
         room -= bn_min_size(room, tokens);
+        *n_tokens += tokens;
         n++;
     }
     return n;
@@ -147,21 +178,35 @@ static void end_refused(struct worker *w, struct worker_task *t, const bitnet_er
     end_failed(w, t, &err);
 }
 
+/* Vectors that these inputs make. */
+static size_t n_vectors(const struct worker_task *t, size_t n)
+{
+    size_t rows = 0;
+    if (!t->embed || t->embed->pooling != BITNET_POOL_NONE) return n;
+    for (size_t i = 0; i < n; i++) rows += t->inputs[t->n_done + i].n_tokens;
+    return rows;
+}
+
 /* Tasks take turns. Where pages are short, choices that end will give some back. */
 static void embed_some(struct worker *w)
 {
     struct worker_task *t = worker_list_take(&w->embeds);
     if (!t) return;
     bitnet_error err;
-    size_t n = some_inputs(w, t);
-    float *to = n ? t->vectors + t->n_done * w->n_embd : NULL;
+    size_t n_tokens, n = some_inputs(w, t, &n_tokens);
+    uint64_t began_ns = bn_now_ns();
+    float *to = n ? t->vectors + t->n_rows * w->n_embd : NULL;
     bitnet_status s = BITNET_OK;
     if (n) s = bitnet_embed(w->c.engine, t->inputs + t->n_done, n, t->embed, to, &err);
-    if (s == BITNET_OK) t->n_done += n;
+    if (s == BITNET_OK && n_tokens) learn_slice(w, n_tokens, bn_now_ns() - began_ns);
+    if (s == BITNET_OK) {
+        t->n_rows += n_vectors(t, n);
+        t->n_done += n;
+    }
     if (s == BITNET_E_STATE && w->n_requests) worker_list_add(&w->embeds, t);
     else if (s != BITNET_OK) end_refused(w, t, &err);
     else if (t->n_done < t->n_inputs) worker_list_add(&w->embeds, t);
-    else end_embedded(w, t);
+    else end_done(w, t);
 }
 
 /* ------------------------------------------------------------------ a step */
@@ -174,7 +219,7 @@ static size_t n_scored_entries(const bitnet_event *e)
 static size_t bytes_of(const bitnet_event *e)
 {
     return (e->n_top + n_scored_entries(e)) * sizeof *e->top + e->text_bytes +
-           (e->error ? strlen(e->error) + 1 : 0);
+           (e->error ? strlen(e->error) + 1 : 0) + (e->stop ? strlen(e->stop) + 1 : 0);
 }
 
 static bool make_room(struct worker_block *b, const bitnet_event *e, size_t n)
@@ -220,6 +265,7 @@ static void fill_block(struct worker *w, const bitnet_event *e, size_t n)
     for (size_t i = 0; i < n; i++) {
         b->events[i].event.text = copy(&at, e[i].text, e[i].text_bytes);
         if (e[i].error) b->events[i].event.error = copy(&at, e[i].error, strlen(e[i].error) + 1);
+        if (e[i].stop) b->events[i].event.stop = copy(&at, e[i].stop, strlen(e[i].stop) + 1);
     }
 }
 
@@ -377,7 +423,11 @@ static bitnet_status warm_up(struct worker *w, bitnet_error *err)
 static void get_ready(struct worker *w)
 {
     bitnet_error err;
-    if (w->c.warm_up && warm_up(w, &err) != BITNET_OK) {
+    bitnet_status s = BITNET_OK;
+    worker_gate_enter(w->c.gate, w->info.threads);
+    if (w->c.warm_up) s = warm_up(w, &err);
+    worker_gate_leave(w->c.gate, w->info.threads);
+    if (s != BITNET_OK) {
         break_down(w, &err);
         return;
     }
@@ -447,6 +497,15 @@ static void clear_engine(struct worker *w)
     step(w, &n, NULL);
 }
 
+static void compute(struct worker *w)
+{
+    if (!is_busy(w)) return;
+    worker_gate_enter(w->c.gate, w->info.threads);
+    embed_some(w);
+    if (w->n_requests) step_all(w);
+    worker_gate_leave(w->c.gate, w->info.threads);
+}
+
 void *worker_run(void *arg)
 {
     struct worker *w = arg;
@@ -457,8 +516,8 @@ void *worker_run(void *arg)
     while (begin_turn(w, &mail, &cancelled)) {
         for (struct worker_task *t; (t = worker_list_take(&mail));) accept_task(w, t);
         if (cancelled) cancel_marked(w);
-        embed_some(w);
-        if (w->n_requests) step_all(w);
+        compute(w);
+        if (!is_busy(w) && !w->idle) tell_state(w); /* before the last answer is there */
         post_block(w);
         look_after(w);
     }

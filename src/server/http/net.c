@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The door: opens the sockets, takes connections and counts them. */
+#include "base/clock.h"
 #include "base/os/mem.h"
 #include "server/http/net_impl.h"
 
 #include <errno.h>
 #include <event2/listener.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,6 +16,15 @@ enum {
     ACCEPT_BURST = 64, /* connections that are taken in one go */
     ACCEPT_PAUSE_US = 100 * 1000
 };
+
+static void tell_crowded(struct net *n, const char *why)
+{
+    uint64_t now_ns = bn_now_ns();
+    if (!n->handler.crowded) return;
+    if (n->crowded_ns && now_ns - n->crowded_ns < NET_CROWDED_S * UINT64_C(1000000000)) return;
+    n->crowded_ns = now_ns;
+    n->handler.crowded(n->handler.user, why);
+}
 
 static void pause_accepting(struct net *n, suseconds_t us)
 {
@@ -35,6 +46,12 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     bool refused = n->stats.n_connections >= n->config.max_connections && !net_conn_make_room(n);
     n->stats.n_accepted++;
     n->stats.n_refused += refused;
+    if (refused) {
+        char why[HTTP_WHY_BYTES];
+        snprintf(why, sizeof why, "all %u connections are in use: further ones are refused",
+                 n->config.max_connections);
+        tell_crowded(n, why);
+    }
     if (refused && n->n_refused == NET_MAX_REFUSED) {
         close(fd);
         return;
@@ -44,12 +61,19 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     net_conn_open(n, fd, peer, refused);
 }
 
-/* Mostly: no descriptor is left. The connection stays in the kernel's queue; asking again at once
- * would only burn time. */
+/* Mostly: no descriptor is left, though connections are fewer than the limit. One that is idle gives
+ * its own; else the connection stays in the kernel's queue, and asking again at once would only burn
+ * time. */
 static void on_accept_error(struct evconnlistener *l, void *user)
 {
     (void)l;
-    pause_accepting(user, ACCEPT_PAUSE_US);
+    struct net *n = user;
+    int e = EVUTIL_SOCKET_ERROR();
+    char why[HTTP_WHY_BYTES];
+    snprintf(why, sizeof why, "a connection cannot be taken: %s (%u are open)", strerror(e),
+             n->stats.n_connections);
+    tell_crowded(n, why);
+    pause_accepting(n, net_conn_make_room(n) ? 0 : ACCEPT_PAUSE_US);
 }
 
 static void on_accept_again(evutil_socket_t fd, short what, void *user)

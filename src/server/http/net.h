@@ -22,6 +22,13 @@ struct event_base;
 struct net;
 struct net_request; /* a request with its reply; belongs to a connection */
 
+enum {
+    NET_CROWDED_S = 10,
+    NET_MAX_REFUSED =
+        32, /* connections too many that are told so at a time; more are just closed */
+    NET_MAX_OWN_FDS = NET_MAX_REFUSED + 8 /* descriptors that it needs beside max_connections */
+};
+
 struct net_config {
     const char *host; /* an address or a name; "unix:PATH" for a local socket */
     uint32_t port;    /* 0: any that is free */
@@ -52,6 +59,9 @@ struct net_handler {
     void (*room)(void *user, struct net_request *r);
     /* a request that never became one was answered or dropped; code 0: no answer. For the log. */
     void (*broken)(void *user, const char *peer, int code, const char *why);
+    /* Connections are refused, or cannot be taken, for this reason: for the operator. Told at most
+     * once in NET_CROWDED_S seconds; NULL: nobody listens. */
+    void (*crowded)(void *user, const char *why);
 };
 
 /* An event loop for it, whose clock goes on while a handler works: else a reply that took long to make
@@ -76,9 +86,16 @@ bitnet_status net_reload_tls(struct net *n, bitnet_error *err); /* on error the 
 const struct http_reader *net_http(const struct net_request *r);
 /* The body is not needed any more: its memory is free for others. */
 void net_release_body(struct net_request *r);
-const char *net_peer(const struct net_request *r);    /* "address:port" of the client, or "unix" */
-uint64_t net_began_ns(const struct net_request *r);   /* when the request was complete */
-void net_set_user(struct net_request *r, void *user); /* of this request */
+/* The same, but it goes on as the taker's, and counts until it is freed. */
+struct net_body {
+    struct bn_buf bytes;
+    size_t counted;
+};
+void net_take_body(struct net_request *r, struct net_body *b);
+void net_body_free(struct net *n, struct net_body *b); /* n: NULL if it is no more */
+const char *net_peer(const struct net_request *r);     /* "address:port" of the client, or "unix" */
+uint64_t net_began_ns(const struct net_request *r);    /* when the request was complete */
+void net_set_user(struct net_request *r, void *user);  /* of this request */
 void *net_user(const struct net_request *r);
 /* Headers of the reply beside those that every reply has. Before net_reply or net_stream_begin. A
  * value with a line end in it is left out. */

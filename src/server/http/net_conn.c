@@ -54,6 +54,20 @@ void net_release_body(struct net_request *c)
     count_body(c);
 }
 
+void net_take_body(struct net_request *c, struct net_body *b)
+{
+    *b = (struct net_body){c->reader.body, c->body_bytes};
+    bn_buf_init(&c->reader.body, b->bytes.max);
+    c->body_bytes = 0;
+}
+
+void net_body_free(struct net *n, struct net_body *b)
+{
+    bn_buf_free(&b->bytes);
+    if (n) n->bodies_bytes -= b->counted;
+    b->counted = 0;
+}
+
 static void leave_list(struct net_request *c)
 {
     *(c->prev ? &c->prev->next : &c->in->first) = c->next;

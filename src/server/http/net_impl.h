@@ -14,7 +14,6 @@
 
 enum {
     NET_MAX_LISTENERS = 8,         /* addresses of one name */
-    NET_MAX_REFUSED = 64,          /* connections too many that are told so; more are just closed */
     NET_PEER_BYTES = 80,           /* "[address]:port" */
     NET_MAX_HEADERS_BYTES = 16384, /* of a reply, beside those that every reply has */
     NET_LAST_READ_MS = 1000        /* after the last reply, for the client to close first */
@@ -70,6 +69,7 @@ struct net {
     size_t bodies_bytes;
     uint32_t n_burst; /* connections taken without a pause */
     uint32_t port;
+    uint64_t crowded_ns; /* when the operator was told last; 0: never */
     bool draining;
     char *unix_path, *tls_cert, *tls_key; /* NULL: none */
     struct ssl_ctx_st *tls;

@@ -122,6 +122,11 @@ static bitnet_status listen_tcp(struct net_sockets *s, const char *host, uint32_
     freeaddrinfo(list);
     if (s->n && !status) return BITNET_OK;
     while (s->n) close(s->fd[--s->n]);
+    if (last == EADDRINUSE)
+        return bn_fail(err, BITNET_E_IO,
+                       "cannot listen on '%s', port %u: another program does; --port N takes "
+                       "another port, --port 0 any that is free",
+                       host, port);
     return bn_fail(err, BITNET_E_IO, "cannot listen on '%s', port %u: %s", host, port,
                    strerror(last));
 }

@@ -113,6 +113,7 @@ void access_log_write(struct access_log *l, const struct access_line *line)
     put_ms(&b, "queue_ms", line->queue_ns);
     bn_buf_printf(&b, ",\"prompt_tokens\":%u,\"cached_tokens\":%u,\"generated_tokens\":%u",
                   line->n_prompt, line->n_cached, line->n_generated);
+    put_string(&b, "model", line->model);
     put_string(&b, "finish", line->finish);
     put_string(&b, "error", line->error);
     bn_buf_puts(&b, "}\n");

@@ -20,6 +20,7 @@ struct access_line {
     bool stream;
     uint64_t total_ns, first_ns, queue_ns;
     uint32_t n_prompt, n_cached, n_generated;
+    const char *model;  /* NULL: it was about none */
     const char *finish; /* NULL: no choice of the model */
     const char *error;  /* NULL: none */
 };

@@ -155,7 +155,21 @@ static bool add_layers(struct metrics *m, enum metric id, uint32_t n_layers, con
     return true;
 }
 
-static bool open_families(struct metrics *m, uint32_t n_layers)
+static bool open_family(struct metrics *m, int id, size_t room)
+{
+    struct family *f = &m->families[id];
+    f->room = room;
+    f->samples = bn_arena_alloc(&m->arena, room * sizeof *f->samples);
+    return f->samples;
+}
+
+static bool is_layered(int id)
+{
+    return id == M_kv_entropy || id == M_kv_saturation || id == M_activation_zero;
+}
+
+/* Those by layer have to wait for a model. */
+static bool open_families(struct metrics *m)
 {
     struct histogram *next = m->histograms;
     for (int id = 0; id < N_METRICS; id++) {
@@ -165,17 +179,36 @@ static bool open_families(struct metrics *m, uint32_t n_layers)
             f->histogram = next++;
             continue;
         }
-        f->room = info->labels[0] ? bn_max_size(METRIC_MAX_SAMPLES, 2 * (size_t)n_layers) : 1;
-        f->samples = bn_arena_alloc(&m->arena, f->room * sizeof *f->samples);
-        if (!f->samples) return false;
+        if (is_layered(id)) continue;
+        if (!open_family(m, id, info->labels[0] ? METRIC_MAX_SAMPLES : 1)) return false;
         if (info->labels[0]) continue;
         f->samples[f->n++].value = info->kind == METRIC_COUNTER ? 0 : NAN;
     }
-    return add_layers(m, M_kv_entropy, n_layers, "keys") &&
-           add_layers(m, M_kv_entropy, n_layers, "values") &&
-           add_layers(m, M_kv_saturation, n_layers, "keys") &&
-           add_layers(m, M_kv_saturation, n_layers, "values") &&
-           add_layers(m, M_activation_zero, n_layers, NULL);
+    return true;
+}
+
+/* A file may have been replaced by another one before it was loaded again. */
+bitnet_status metrics_set_model(struct metrics *m, const bitnet_model *model, bitnet_error *err)
+{
+    static const int layered[] = {M_kv_entropy, M_kv_saturation, M_activation_zero};
+    bitnet_model_info info = {.size = sizeof info};
+    bitnet_model_get_info(model, &info);
+    uint32_t n = info.shape.n_layer;
+    bool ok = true, same = m->model_name && strcmp(m->model_name, info.name) == 0 &&
+                           m->families[M_activation_zero].n == n;
+    if (same) return BITNET_OK;
+    m->model_name = keep_label(m, info.name);
+    m->backend = keep_label(m, info.backend);
+    m->families[M_build_info].n = 0;
+    for (size_t i = 0; i < BN_ARRAY_LEN(layered); i++) {
+        m->families[layered[i]].n = 0;
+        ok = ok && open_family(m, layered[i], 2 * (size_t)n);
+    }
+    if (ok && m->model_name && m->backend && add_layers(m, M_kv_entropy, n, "keys") &&
+        add_layers(m, M_kv_entropy, n, "values") && add_layers(m, M_kv_saturation, n, "keys") &&
+        add_layers(m, M_kv_saturation, n, "values") && add_layers(m, M_activation_zero, n, NULL))
+        return BITNET_OK;
+    return bn_fail_nomem(err, m->arena.used_bytes, "samples of metrics");
 }
 
 /* The words of OpenAI and vLLM. */
@@ -202,12 +235,12 @@ bitnet_status metrics_open(struct metrics **out, const struct metrics_config *c,
     struct metrics *m = bn_calloc(1, sizeof *m);
     if (!m) return bn_fail_nomem(err, sizeof *m, "metrics");
     m->config = *c;
-    bitnet_model_info info = {.size = sizeof info};
-    bitnet_model_get_info(c->model, &info);
-    m->model_name = keep_label(m, info.name);
-    m->backend = info.backend;
-    if (!m->model_name || !open_families(m, info.shape.n_layer)) {
-        bitnet_status s = bn_fail_nomem(err, m->arena.used_bytes, "samples of metrics");
+    m->served_name = c->served_name ? keep_label(m, c->served_name) : NULL;
+    bool ok = open_families(m) && (m->served_name || !c->served_name);
+    bitnet_status s =
+        ok ? BITNET_OK : bn_fail_nomem(err, m->arena.used_bytes, "samples of metrics");
+    if (s == BITNET_OK && c->model) s = metrics_set_model(m, c->model, err);
+    if (s != BITNET_OK) {
         metrics_close(m);
         return s;
     }
@@ -238,9 +271,32 @@ void metrics_request(struct metrics *m, const char *endpoint, int code, uint64_t
     add_to(m, M_http_seconds, endpoint, NULL, (double)ns / 1e9);
 }
 
+void metrics_ignored(struct metrics *m, uint32_t n) { add_to(m, M_ignored, NULL, NULL, n); }
+
 void metrics_rejected(struct metrics *m, const char *reason)
 {
     add_to(m, M_rejected, reason, NULL, 1);
+}
+
+void metrics_key_request(struct metrics *m, const char *key)
+{
+    add_to(m, M_key_requests, key, NULL, 1);
+}
+
+void metrics_key_tokens(struct metrics *m, const char *key, uint64_t n_prompt, uint64_t n_generated)
+{
+    add_to(m, M_key_tokens, key, "prompt", (double)n_prompt);
+    add_to(m, M_key_tokens, key, "generation", (double)n_generated);
+}
+
+void metrics_key_rejected(struct metrics *m, const char *key, const char *reason)
+{
+    add_to(m, M_key_rejected, key, reason, 1);
+}
+
+void metrics_key_running(struct metrics *m, const char *key, int more)
+{
+    add_to(m, M_key_running, key, NULL, more);
 }
 
 void metrics_choice(struct metrics *m, const struct metrics_choice *c)
@@ -250,6 +306,7 @@ void metrics_choice(struct metrics *m, const struct metrics_choice *c)
     if (c->first_ns) observe_ns(m, M_ttft, c->first_ns);
     observe_ns(m, M_queue_time, c->queue_ns);
     observe_ns(m, M_prefill_time, c->prefill_ns);
+    m->most_tokens = bn_max_size(m->most_tokens, (size_t)c->n_prompt + c->n_generated);
     observe(m, M_request_prompt, c->n_prompt);
     observe(m, M_request_generation, c->n_generated);
     if (c->n_generated >= 3) observe(m, M_repetition, c->repetition);
@@ -274,6 +331,11 @@ void metrics_step(struct metrics *m, const struct worker_step *s)
 
 /* ------------------------------------------------------------------ when somebody asks */
 
+bool metrics_is_shared(enum metric id)
+{
+    return (id >= M_http_requests && id <= M_key_running) || id >= M_connections;
+}
+
 double metrics_value(const struct metrics *m, enum metric id)
 {
     const struct family *f = &m->families[id];
@@ -294,14 +356,45 @@ const struct moment *metrics_moment(const struct metrics *m, uint64_t age_ns)
     return t;
 }
 
+/* What an engine counts goes on from where the one before it stopped. */
+static void count_engine(struct metrics *m, const struct worker_state *w)
+{
+    const bitnet_engine_info *e = &w->engine;
+    const struct {
+        enum metric id;
+        double value;
+    } counts[] = {{M_recomputed, (double)e->work.recomputed_tokens},
+                  {M_preemptions, (double)e->work.preemptions},
+                  {M_prefix_queries, (double)e->prefix.queried_tokens},
+                  {M_prefix_hits, (double)e->prefix.hit_tokens},
+                  {M_draft_tokens, (double)e->draft.tokens},
+                  {M_draft_accepted, (double)e->draft.accepted},
+                  {M_busy_seconds, (double)e->work.step_ns / 1e9},
+                  {M_weight_bytes, (double)e->work.weight_bytes},
+                  {M_state_saves, (double)e->states.saves},
+                  {M_state_restores, (double)e->states.restores},
+                  {M_state_evictions, (double)e->states.evictions},
+                  {M_nonfinite, (double)w->health.nonfinite_rows},
+                  {M_scrub_passes, (double)w->health.scrub_passes},
+                  {M_scrub_mismatches, (double)w->health.scrub_mismatches}};
+    for (size_t i = 0; i < BN_ARRAY_LEN(counts); i++)
+        set(m, counts[i].id, m->before[counts[i].id] + counts[i].value);
+    set(m, M_prompt_tokens, metrics_value(m, M_prompt_computed) + metrics_value(m, M_prefix_hits));
+}
+
+void metrics_retire(struct metrics *m, const struct worker_state *w)
+{
+    count_engine(m, w);
+    for (int id = 0; id < N_METRICS; id++)
+        if (metric_infos[id].kind == METRIC_COUNTER && !metric_infos[id].labels[0])
+            m->before[id] = metrics_value(m, (enum metric)id);
+}
+
 /* Of hybrid models; of others there is nothing to tell. */
 static void collect_states(struct metrics *m, const bitnet_engine_info *e)
 {
     const char *const states[] = {"used", "free"};
     const uint32_t n[] = {e->states.snapshots_used, e->states.snapshots - e->states.snapshots_used};
-    set(m, M_state_saves, (double)e->states.saves);
-    set(m, M_state_restores, (double)e->states.restores);
-    set(m, M_state_evictions, (double)e->states.evictions);
     for (size_t i = 0; e->states.seq_bytes && i < BN_ARRAY_LEN(states); i++) {
         struct sample *s =
             labelled(m, M_state_snapshots, (const char *[METRIC_MAX_LABELS]){states[i]});
@@ -314,15 +407,7 @@ static void collect_engine(struct metrics *m, const struct worker_state *w)
     const bitnet_engine_info *e = &w->engine;
     set(m, M_ready, w->ready);
     set(m, M_engine_broken, w->broken.status != BITNET_OK);
-    set(m, M_prompt_tokens, metrics_value(m, M_prompt_computed) + (double)e->prefix.hit_tokens);
-    set(m, M_recomputed, (double)e->work.recomputed_tokens);
-    set(m, M_preemptions, (double)e->work.preemptions);
-    set(m, M_prefix_queries, (double)e->prefix.queried_tokens);
-    set(m, M_prefix_hits, (double)e->prefix.hit_tokens);
-    set(m, M_draft_tokens, (double)e->draft.tokens);
-    set(m, M_draft_accepted, (double)e->draft.accepted);
-    set(m, M_busy_seconds, (double)e->work.step_ns / 1e9);
-    set(m, M_weight_bytes, (double)e->work.weight_bytes);
+    count_engine(m, w);
     const struct {
         const char *state;
         uint32_t n;
@@ -335,6 +420,7 @@ static void collect_engine(struct metrics *m, const struct worker_state *w)
         if (s) s->value = pages[i].n;
     }
     collect_states(m, e);
+    if (!m->model_name || !e->kv.type) return; /* it is not in memory */
     struct sample *s =
         labelled(m, M_build_info,
                  (const char *[METRIC_MAX_LABELS]){bitnet_version(), m->model_name, m->backend,
@@ -357,9 +443,6 @@ static void collect_health(struct metrics *m, const struct worker_state *w)
     const bitnet_health *h = &w->health;
     set(m, M_kv_usage, h->kv_used);
     set(m, M_repetition_mean, h->choices ? h->repetition : NAN);
-    set(m, M_nonfinite, (double)h->nonfinite_rows);
-    set(m, M_scrub_passes, (double)h->scrub_passes);
-    set(m, M_scrub_mismatches, (double)h->scrub_mismatches);
     size_t n = bn_min_size(m->families[M_activation_zero].n, w->layers ? w->n_layers : 0);
     for (size_t i = 0; i < n; i++) {
         const struct worker_layer *l = &w->layers[i];
@@ -381,6 +464,11 @@ void metrics_collect(struct metrics *m, const struct metrics_now *now)
     set(m, M_draining, now->draining);
     set(m, M_running, now->n_running);
     set(m, M_waiting, now->n_waiting);
+    set(m, M_resident_model, now->resident);
+    set(m, M_resident_bytes, (double)now->resident_bytes);
+    set(m, M_model_loads, (double)now->n_loads);
+    set(m, M_model_load_failures, (double)now->n_load_failures);
+    set(m, M_model_unloads, (double)now->n_unloads);
     set(m, M_queue_usage, now->max_queue ? (double)now->n_waiting / now->max_queue : NAN);
     collect_engine(m, now->worker);
     set(m, M_bandwidth, bandwidth_ratio(m));

@@ -17,17 +17,31 @@ struct metrics;
 
 struct metrics_config {
     const bitnet_model *model;
+    const char
+        *served_name;      /* by which clients know it, and which is told where there are several */
     double memory_bytes_s; /* what the memory can do, measured; 0: not known */
     bool vllm, llamacpp;   /* also under the names that these servers use */
 };
 
 bitnet_status metrics_open(struct metrics **out, const struct metrics_config *c, bitnet_error *err);
 void metrics_close(struct metrics *m);
+/* Of metrics that were opened without a model: this one is loaded. May be said again. */
+bitnet_status metrics_set_model(struct metrics *m, const bitnet_model *model, bitnet_error *err);
+/* The engine goes, and what it has counted starts from 0 in the next one; the sums go on. */
+void metrics_retire(struct metrics *m, const struct worker_state *w);
 
 /* A request was answered with this code. endpoint: the path of a route, or "other". */
 void metrics_request(struct metrics *m, const char *endpoint, int code, uint64_t ns);
 /* Requests that were not taken: "queue_full", "draining", "key", ... */
+void metrics_ignored(struct metrics *m, uint32_t n); /* members of a body */
 void metrics_rejected(struct metrics *m, const char *reason);
+
+/* What the holder of a key, by the name of its account, has used or was refused. */
+void metrics_key_request(struct metrics *m, const char *key);
+void metrics_key_tokens(struct metrics *m, const char *key, uint64_t n_prompt,
+                        uint64_t n_generated);
+void metrics_key_rejected(struct metrics *m, const char *key, const char *reason);
+void metrics_key_running(struct metrics *m, const char *key, int more);
 
 /* One choice that has ended. */
 struct metrics_choice {
@@ -51,9 +65,20 @@ struct metrics_now {
         n_running; /* requests taken and not ended: without, with a first token or a piece of prompt read */
     uint32_t max_queue;
     bool draining;
+    bool resident; /* the model is in memory, where it takes so many bytes */
+    uint64_t resident_bytes, n_loads, n_load_failures, n_unloads;
+    /* names of adapters, separated by commas, that requests use which run, and which wait; NULL: none */
+    const char *lora_running, *lora_waiting;
 };
 void metrics_text(struct metrics *m, const struct metrics_now *now, struct bn_buf *out);
+/* The same of several models: what concerns one of them has its name as a label. m[0] and now[0] are the
+ * server's, who has no model; the others have theirs. */
+void metrics_text_several(struct metrics *const *m, const struct metrics_now *now, size_t n,
+                          struct bn_buf *out);
 /* NULL: out of memory. */
 struct bn_json *metrics_json(struct metrics *m, const struct metrics_now *now);
+/* The same of one model of several; what concerns the server is counted in `all`. */
+struct bn_json *metrics_json_beside(struct metrics *m, struct metrics *all,
+                                    const struct metrics_now *now);
 
 #endif

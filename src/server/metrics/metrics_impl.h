@@ -82,18 +82,23 @@ struct moment {
 struct metrics {
     struct metrics_config config;
     struct bn_arena arena;
-    const char *model_name, *backend;
+    const char *model_name, *backend; /* NULL: no model was loaded yet */
+    const char *served_name;
+    double before[N_METRICS]; /* what engines have counted that are no more */
     struct family families[N_METRICS];
     struct histogram histograms[N_HISTOGRAMS];
     struct moment moments[METRICS_MOMENTS]; /* moment i at i % METRICS_MOMENTS */
     size_t n_moments;                       /* so far; the first is that of metrics_open */
     uint64_t now_ns;                        /* of the last metrics_collect */
+    size_t most_tokens;                     /* of a prompt and its answer */
 };
 
 /* Brings everything up to date. */
 void metrics_collect(struct metrics *m, const struct metrics_now *now);
 /* The newest moment that is at least so old, or the oldest there is. */
 const struct moment *metrics_moment(const struct metrics *m, uint64_t age_ns);
+/* Concerns the server, not a model. */
+bool metrics_is_shared(enum metric id);
 /* As moments hold it. */
 double metrics_value(const struct metrics *m, enum metric id);
 

@@ -245,3 +245,29 @@ struct bn_json *metrics_json(struct metrics *m, const struct metrics_now *now)
     bn_json_free(o);
     return NULL;
 }
+
+/* Members of `to` whose metric is the server's get the values that they have in `from`. */
+static void take_shared(struct bn_json *to, const struct bn_json *from)
+{
+    static const char *const groups[] = {"values", "labelled", "rates"};
+    for (size_t g = 0; g < BN_ARRAY_LEN(groups); g++) {
+        struct bn_json *into = bn_json_get(to, groups[g]);
+        const struct bn_json *of = bn_json_get(from, groups[g]);
+        for (int id = 0; id < N_METRICS; id++) {
+            const char *name = short_name(metric_infos[id].name);
+            const struct bn_json *v = bn_json_get(of, name);
+            if (metrics_is_shared((enum metric)id) && v) bn_json_set(into, name, bn_json_ref(v));
+        }
+    }
+}
+
+struct bn_json *metrics_json_beside(struct metrics *m, struct metrics *all,
+                                    const struct metrics_now *now)
+{
+    struct bn_json *j = metrics_json(m, now), *server = metrics_json(all, now);
+    if (j && server) take_shared(j, server);
+    bn_json_free(server);
+    if (j && server && bn_json_whole(j)) return j;
+    bn_json_free(j);
+    return NULL;
+}

@@ -33,7 +33,7 @@ bool openai_logprobs_any(const struct openai_logprobs *l) { return l->lists[0].l
 
 /* Nine digits: a float comes back as it was. JSON has no infinities; -9999.0 is how OpenAI writes
  * "as good as impossible". */
-static void put_number(struct bn_buf *b, float logprob)
+void openai_put_logprob(struct bn_buf *b, float logprob)
 {
     char text[32];
     snprintf(text, sizeof text, "%.9g", isfinite(logprob) ? (double)logprob : -9999.0);
@@ -58,7 +58,7 @@ static bitnet_status put_chat_token(struct bn_buf *b, const struct openai_logpro
     bn_buf_puts(b, "{\"token\":");
     bn_json_quote(b, bytes, n);
     bn_buf_puts(b, ",\"logprob\":");
-    put_number(b, logprob);
+    openai_put_logprob(b, logprob);
     bn_buf_puts(b, ",\"bytes\":[");
     for (size_t i = 0; i < n; i++) bn_buf_printf(b, "%s%d", i ? "," : "", (unsigned char)bytes[i]);
     bn_buf_putc(b, ']');
@@ -120,7 +120,7 @@ static bitnet_status put_top(struct bn_buf *b, const struct openai_logprobs *l,
         keys[n_keys].at = at;
         keys[n_keys++].n = n;
         bn_buf_putc(b, ':');
-        put_number(b, t->top[i].logprob);
+        openai_put_logprob(b, t->top[i].logprob);
     }
     bn_buf_putc(b, '}');
     return BITNET_OK;
@@ -157,7 +157,7 @@ static bitnet_status add_text(struct openai_logprobs *l, const struct openai_tok
         bn_buf_puts(&l->lists[2], "null");
         return BITNET_OK;
     }
-    put_number(&l->lists[1], t->logprob);
+    openai_put_logprob(&l->lists[1], t->logprob);
     return put_top(&l->lists[2], l, t, err);
 }
 

@@ -39,4 +39,7 @@ bool openai_logprobs_any(const struct openai_logprobs *l);
 bool openai_logprobs_write(const struct openai_logprobs *l, struct bn_buf *out);
 void openai_logprobs_clear(struct openai_logprobs *l); /* forgets the tokens that were written */
 
+/* One number as JSON, so that the float comes back. */
+void openai_put_logprob(struct bn_buf *b, float logprob);
+
 #endif

@@ -3,13 +3,33 @@
 
 #include "base/buf.h"
 #include "app/tokens.h"
+#include <stdlib.h>
 
 /* ------------------------------------------------------------------ conversations */
 
-bitnet_status openai_read_content(struct bn_json **out, const struct bn_json *content,
-                                  const char *const *types, const char *key, size_t at,
-                                  bitnet_error *err)
+/* A part that is no text, said so that one knows what is wrong. */
+static bitnet_status fail_part(const char *type, const char *wanted, size_t at, bitnet_error *err)
 {
+    static const struct {
+        const char *in_type, *what;
+    } kinds[] = {{"image", "image"}, {"audio", "sound"}, {"video", "video"}, {"file", "file"}};
+    for (size_t i = 0; type && i < BN_ARRAY_LEN(kinds); i++)
+        if (strstr(type, kinds[i].in_type))
+            return bn_fail(err, BITNET_E_UNSUPPORTED,
+                           "%s input is not supported: this server has models of text only "
+                           "(message %zu has a part of type '%.40s'; only %s is possible)",
+                           kinds[i].what, at, type, wanted);
+    return bn_fail(err, BITNET_E_UNSUPPORTED,
+                   "message %zu has a part of type '%.40s'; only %s is possible", at,
+                   type ? type : "", wanted);
+}
+
+bitnet_status openai_read_content(struct openai_request *r, struct bn_json **out,
+                                  const struct bn_json *content, const char *const *types,
+                                  const char *key, size_t at, bitnet_error *err)
+{
+    static const char *const known[] = {"type",     "text",          "annotations", "refusal",
+                                        "logprobs", "cache_control", NULL};
     const char *text;
     if (!bn_json_is_array(content)) {
         BN_TRY(openai_c_string(&text, content, key, err));
@@ -24,11 +44,13 @@ bitnet_status openai_read_content(struct bn_json **out, const struct bn_json *co
     bn_json_each(content, i, part)
     {
         const char *type = bn_json_text(bn_json_get(part, "type"));
-        if (!type || !openai_is_one_of(type, types))
-            s = bn_fail(err, BITNET_E_UNSUPPORTED,
-                        "message %zu has a part of type '%.40s'; only %s is possible", at,
-                        type ? type : "", types[0]);
-        else s = openai_c_string(&text, bn_json_get(part, "text"), "text", err);
+        bool refusal = type && strcmp(type, "refusal") == 0; /* what an earlier answer said */
+        if (!refusal && (!type || !openai_is_one_of(type, types)))
+            s = fail_part(type, types[0], at, err);
+        else
+            s = openai_c_string(&text, bn_json_get(part, refusal ? type : "text"),
+                                refusal ? type : "text", err);
+        if (s == BITNET_OK) s = openai_known_members(&r->ignored, part, known, key, err);
         if (s != BITNET_OK) break;
         bn_buf_puts(&joined, text);
     }
@@ -54,32 +76,67 @@ bitnet_status openai_begin_messages(struct openai_request *r, size_t n, const ch
     return BITNET_OK;
 }
 
-static bitnet_status check_calls(const struct bn_json *calls, size_t at, bitnet_error *err)
+/* Arguments are a text that is JSON; some clients send the JSON itself, or nothing. Takes such a call apart. */
+static struct bn_json *with_text(const struct bn_json *call)
+{
+    const struct bn_json *function = bn_json_get(call, "function"),
+                         *given = bn_json_get(function, "arguments");
+    char *text = openai_is_given(given) ? bn_json_dump(given, BN_JSON_COMPACT) : strdup("{}");
+    struct bn_json *to =
+        text ? bn_json_pack("{s:O?, s:s, s:{s:O, s:s}}", "id", bn_json_get(call, "id"), "type",
+                            "function", "function", "name", bn_json_get(function, "name"),
+                            "arguments", text)
+             : NULL;
+    free(text);
+    return to;
+}
+
+static bitnet_status take_calls(struct bn_json *to, const struct bn_json *calls, size_t at,
+                                bitnet_error *err)
 {
     size_t i;
     const struct bn_json *call;
     if (!bn_json_is_array(calls))
         return bn_fail(err, BITNET_E_ARG, "'tool_calls' of message %zu is not a list", at);
+    struct bn_json *list = bn_json_array();
+    bitnet_status s =
+        bn_json_set(to, "tool_calls", list) ? BITNET_OK : bn_fail_nomem(err, 0, "calls");
     bn_json_each(calls, i, call)
     {
-        const struct bn_json *function = bn_json_get(call, "function");
+        const struct bn_json *function = bn_json_get(call, "function"),
+                             *given = bn_json_get(function, "arguments");
         const char *text;
-        BN_TRY(openai_c_string(&text, bn_json_get(function, "name"), "name", err));
-        BN_TRY(openai_c_string(&text, bn_json_get(function, "arguments"), "arguments", err));
+        bool as_json = !openai_is_given(given) || bn_json_is_object(given);
+        if (s == BITNET_OK) s = openai_c_string(&text, bn_json_get(function, "name"), "name", err);
+        if (s == BITNET_OK && !as_json) s = openai_c_string(&text, given, "arguments", err);
+        if (s != BITNET_OK) return s;
+        bn_json_append(list, as_json ? with_text(call) : bn_json_ref((struct bn_json *)call));
     }
-    return BITNET_OK;
+    return s;
+}
+
+/* What others call the reasoning of an earlier reply: vLLM, Ollama. */
+static void take_reasoning(struct bn_json *to, const struct bn_json *from)
+{
+    static const char *const names[] = {"reasoning", "thinking"};
+    for (size_t i = 0; i < BN_ARRAY_LEN(names) && !bn_json_get(to, "reasoning_content"); i++) {
+        const struct bn_json *v = bn_json_get(from, names[i]);
+        if (bn_json_is_string(v)) bn_json_set(to, "reasoning_content", bn_json_ref(v));
+    }
 }
 
 /* A message with members that do not matter left out. Clients hand back what the server said:
  * "refusal" and the like, as long as there is nothing in them. */
-static bitnet_status read_message(struct bn_json *to, const struct bn_json *from, size_t at,
-                                  bitnet_error *err)
+static bitnet_status read_message(struct openai_request *r, struct bn_json *to,
+                                  const struct bn_json *from, size_t at, bitnet_error *err)
 {
     static const char *const types[] = {"text", NULL};
     static const char *const taken[] = {"role",         "content",           "tool_calls",
                                         "tool_call_id", "reasoning_content", NULL};
     static const char *const known[] = {"name",  "refusal",       "annotations",
                                         "audio", "function_call", NULL};
+    static const char *const harmless[] = {"cache_control", "id",       "prefix", "partial",
+                                           "reasoning",     "thinking", NULL};
     const char *role, *key;
     struct bn_json *v, *content = NULL;
     if (!bn_json_is_object(from))
@@ -88,9 +145,11 @@ static bitnet_status read_message(struct bn_json *to, const struct bn_json *from
     bn_json_each_member(from, key, v)
     {
         bool take = openai_is_one_of(key, taken);
-        if (!take && !openai_is_one_of(key, known))
-            return bn_fail(err, BITNET_E_UNSUPPORTED, "message %zu has an unknown member '%.60s'",
-                           at, key);
+        if (openai_is_one_of(key, harmless)) continue;
+        if (!take && !openai_is_one_of(key, known)) {
+            BN_TRY(openai_ignore(&r->ignored, "messages", key, err));
+            continue;
+        }
         if (!take && strcmp(key, "name") != 0 && !openai_is_off(v))
             return bn_fail(err, BITNET_E_UNSUPPORTED, "'%s' of message %zu is not possible here",
                            key, at);
@@ -100,12 +159,14 @@ static bitnet_status read_message(struct bn_json *to, const struct bn_json *from
     /* a reply that consists of calls has no text */
     const struct bn_json *given = bn_json_get(from, "content"),
                          *calls = bn_json_get(to, "tool_calls");
-    if (calls) BN_TRY(check_calls(calls, at, err));
+    if (calls) BN_TRY(take_calls(to, bn_json_get(from, "tool_calls"), at, err));
+    take_reasoning(to, from);
     const struct bn_json *reasoning = bn_json_get(to, "reasoning_content");
     if (reasoning && !bn_json_is_string(reasoning))
         return bn_fail(err, BITNET_E_ARG, "'reasoning_content' of message %zu is not a string", at);
-    if (!openai_is_given(given) && calls) content = bn_json_string("");
-    else BN_TRY(openai_read_content(&content, given, types, "content", at, err));
+    bool said = strcmp(role, "assistant") == 0; /* by a model, that may have had nothing to say */
+    if (!openai_is_given(given) && (calls || reasoning || said)) content = bn_json_string("");
+    else BN_TRY(openai_read_content(r, &content, given, types, "content", at, err));
     bn_json_set(to, "content", content);
     return bn_json_whole(to) ? BITNET_OK : bn_fail_nomem(err, 0, "a message");
 }
@@ -120,7 +181,7 @@ bitnet_status openai_read_messages(struct openai_request *r, const struct openai
     {
         struct bn_json *to = bn_json_object();
         if (!bn_json_append(r->messages, to)) return bn_fail_nomem(err, 0, "a message");
-        BN_TRY(read_message(to, message, i, err));
+        BN_TRY(read_message(r, to, message, i, err));
     }
     return BITNET_OK;
 }

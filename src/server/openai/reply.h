@@ -19,21 +19,34 @@ struct openai_choice {
     size_t n_calls_before; /* its text */
     bitnet_finish finish;
     uint32_t n_generated;
+    /* as its last event says: tokens of its prompt, of them found in the prefix cache; times */
+    uint32_t n_prompt, n_cached, n_read;
+    double sum;           /* of its log-probabilities */
+    struct bn_buf scores; /* of the prompt, as JSON, without the brackets */
+    uint64_t queue_ns, prefill_ns, decode_ns;
+    char *stop;        /* the stop string that has ended it; NULL: none has */
+    struct bn_buf own; /* what its dialect gathers beside this */
 };
 
 struct openai_reply {
     enum openai_kind kind;
+    const struct dialect *dialect;
     char *id, *model;
     uint64_t created;
     bool logprobs;
+    bool timings;                  /* say how long things took */
     struct openai_choice *choices; /* [n_choices]: those of the first prompt, of the second, ... */
     uint32_t n_choices, n_done;
-    uint32_t n_each; /* choices of one prompt */
+    uint32_t n_each;  /* choices of one prompt */
+    uint32_t n_told;  /* of them: the best, if fewer */
+    size_t n_dropped; /* messages of the conversation that were left out */
+    bool progress;    /* say how far the prompt was read */
+    bool echo, prompt_scores;
     /* with tools: a choice that is this long and calls none was cut off, whatever the engine says: to it
      * a text before calls is complete at any time; 0: no such length */
     uint32_t cut_tokens;
     uint64_t n_prompt, n_cached; /* tokens of all prompts */
-    struct bn_json *echoed;      /* of a response: members of the request that it repeats */
+    struct bn_json *echoed;      /* members of the request that it repeats; NULL: none */
     bitnet_error error;          /* status other than OK: the engine gave the request up */
 };
 
@@ -46,7 +59,7 @@ bitnet_status openai_reply_open(struct openai_reply *r, const struct openai_requ
 bitnet_status openai_reply_take(struct openai_reply *r, size_t i, const bitnet_event *e,
                                 bitnet_error *err);
 bool openai_reply_done(const struct openai_reply *r);
-/* with_cached: tell how many tokens of the prompts were in the prefix cache, which depends on
+/* In the words of its dialect. with_cached: tell how many tokens of the prompts were in the prefix cache, which depends on
  * batch neighbours. NULL: out of memory. */
 struct bn_json *openai_reply_json(const struct openai_reply *r, bool with_cached);
 void openai_reply_close(struct openai_reply *r); /* an open one, or one of zeros */
@@ -60,6 +73,8 @@ struct bn_json *openai_logprobs_json(const struct openai_reply *r, const struct 
 /* "stop", "length", "tool_calls": why a choice has ended. Beside OpenAI's words there are "timeout",
  * "cancelled" and "error". */
 const char *openai_finish_name(const struct openai_choice *c);
+/* Tokens and times of a choice in the words of llama-server. */
+struct bn_json *openai_timings_json(const struct openai_choice *c);
 struct bn_json *openai_usage_json(const struct openai_reply *r, bool with_cached);
 
 /* 400 where the request is at fault, 500 where we are. */

@@ -2,7 +2,9 @@
 #include "server/openai/request_impl.h"
 
 #include "app/tokens.h"
+#include "server/openai/dialects.h"
 #include "server/openai/tools.h"
+#include "server/fim.h"
 #include <stdlib.h>
 
 /* What it is called, and which member holds what the model is asked. */
@@ -61,41 +63,29 @@ bool openai_is_off(const struct bn_json *v)
            (bn_json_is_object(v) && bn_json_size(v) == 0);
 }
 
-bool openai_is_one_of(const char *s, const char *const *list)
-{
-    while (*list && strcmp(*list, s) != 0) list++;
-    return *list != NULL;
-}
-
 bitnet_status openai_check_members(const struct bn_json *v, const char *const *known,
                                    const char *what, bitnet_error *err)
 {
-    if (!bn_json_is_object(v)) return bn_fail(err, BITNET_E_ARG, "'%s' is not an object", what);
-    const char *key;
-    struct bn_json *member;
-    bn_json_each_member(v, key, member)
-    {
-        if (!openai_is_one_of(key, known))
-            return bn_fail(err, BITNET_E_UNSUPPORTED, "'%s' has an unknown member '%.60s'", what,
-                           key);
-    }
-    return BITNET_OK;
+    struct openai_ignored none = {.strict = true};
+    return openai_known_members(&none, v, known, what, err);
 }
 
 /* ------------------------------------------------------------------ the body */
 
+/* *f is NULL where a member is ignored. */
 static bitnet_status find_field(const struct openai_field **f, struct openai_request *r,
                                 const char *key, bitnet_error *err)
 {
     *f = openai_find_field(key);
     r->param = *f ? (*f)->key : NULL;
-    if (!*f)
-        return bn_fail(err, BITNET_E_UNSUPPORTED, "'%.60s' is not an option of a request", key);
+    if (!*f) return openai_ignore(&r->ignored, "", key, err);
     if ((*f)->kinds & 1u << r->kind) return BITNET_OK;
+    *f = NULL;
     for (size_t i = 0; i < BN_ARRAY_LEN(kinds); i++)
         if (strcmp(key, kinds[i].prompt) == 0)
             return bn_fail(err, BITNET_E_ARG, "%s takes '%s', not '%s'", kinds[r->kind].name,
                            kinds[r->kind].prompt, key);
+    if (!r->ignored.strict) return openai_ignore(&r->ignored, "", key, err);
     return bn_fail(err, BITNET_E_UNSUPPORTED, "'%s' is not an option of %s", key,
                    kinds[r->kind].name);
 }
@@ -110,10 +100,17 @@ static bitnet_status check_together(struct openai_request *r, bitnet_error *err)
                        "%zu prompts with %u choices each are %zu; at most %d are possible",
                        r->n_prompts, q->n_choices, r->n_prompts * q->n_choices, OPENAI_MAX_CHOICES);
     r->param = "top_logprobs";
-    if (q->n_top_logprobs && !q->logprobs)
+    if (q->n_top_logprobs && !r->logprobs)
         return bn_fail(err, BITNET_E_ARG, "'top_logprobs' needs %s",
                        r->kind == OPENAI_RESPONSE ? "'message.output_text.logprobs' in 'include'"
                                                   : "'logprobs'");
+    r->param = "prompt_logprobs";
+    if (r->prompt_scores && r->stream)
+        return bn_fail(err, BITNET_E_UNSUPPORTED, "'prompt_logprobs' is not possible in a stream");
+    r->param = "min_tokens";
+    if (q->max_new_tokens && q->min_new_tokens > q->max_new_tokens)
+        return bn_fail(err, BITNET_E_ARG, "'min_tokens' is %u, more than 'max_tokens', %u",
+                       q->min_new_tokens, q->max_new_tokens);
     r->param = "max_tokens";
     if (q->prompt_only && !r->echo)
         return bn_fail(err, BITNET_E_ARG, "'max_tokens' is 0, which needs 'echo'");
@@ -124,8 +121,97 @@ static bitnet_status check_together(struct openai_request *r, bitnet_error *err)
 /* The log-probabilities of an echoed prompt are asked for by the same member. */
 static void score_echo(struct openai_request *r)
 {
-    r->request.prompt_logprobs = r->echo && r->request.logprobs;
-    r->request.n_top_prompt_logprobs = r->request.n_top_logprobs;
+    if (!r->echo || !r->request.logprobs) return;
+    r->request.prompt_logprobs = 1;
+    if (r->request.n_top_prompt_logprobs < r->request.n_top_logprobs || !r->prompt_scores)
+        r->request.n_top_prompt_logprobs = r->request.n_top_logprobs;
+}
+
+/* A choice is judged by its tokens' log-probabilities, which nobody else may have asked for. */
+static bitnet_status take_best_of(struct openai_request *r, bitnet_error *err)
+{
+    bitnet_request *q = &r->request;
+    r->n_told = q->n_choices;
+    r->logprobs = q->logprobs != 0;
+    if (!r->best_of) return BITNET_OK;
+    r->param = "best_of";
+    if (r->best_of < q->n_choices)
+        return bn_fail(err, BITNET_E_ARG, "'best_of' is %u, fewer than 'n', %u", r->best_of,
+                       q->n_choices);
+    if (r->stream && r->best_of > q->n_choices)
+        return bn_fail(err, BITNET_E_ARG,
+                       "'best_of' and 'stream': which choice is best is known at the end only");
+    if (r->best_of > q->n_choices) q->logprobs = 1;
+    q->n_choices = r->best_of;
+    r->param = NULL;
+    return BITNET_OK;
+}
+
+/* What stands behind the gap, for models that were trained to fill it. */
+static bitnet_status put_suffix(struct openai_request *r, bitnet_error *err)
+{
+    const struct bn_json *suffix = bn_json_get(r->body, "suffix");
+    if (r->kind != OPENAI_COMPLETION || !bn_json_bytes(suffix)) return BITNET_OK;
+    r->param = "suffix";
+    for (size_t i = 0; i < r->n_prompts; i++) {
+        struct openai_prompt *p = &r->prompts[i];
+        struct bn_json *prefix = p->text ? bn_json_stringn(p->text, p->bytes) : NULL, *ids = NULL;
+        const struct fim_text text = {.prefix = prefix, .suffix = suffix};
+        bitnet_status s = BITNET_OK;
+        if (!p->text)
+            s = bn_fail(err, BITNET_E_ARG, "'suffix' needs a prompt that is a text, not token ids");
+        else if (r->echo) s = bn_fail(err, BITNET_E_ARG, "'suffix' and 'echo' exclude each other");
+        else if (!prefix) s = bn_fail_nomem(err, p->bytes, "a prompt");
+        else s = fim_prompt(&ids, r->model_of_words, &text, err);
+        if (s == BITNET_OK) s = tokens_from_json(&p->tokens, &p->n_tokens, ids, "prompt", err);
+        if (s == BITNET_OK) p->text = NULL;
+        bn_json_free(prefix);
+        bn_json_free(ids);
+        BN_TRY(s);
+    }
+    r->param = NULL;
+    return BITNET_OK;
+}
+
+/* What stands beside functions and inside them. */
+static bitnet_status check_functions(struct openai_request *r, const struct bn_json *tools,
+                                     bitnet_error *err)
+{
+    static const char *const in_tool[] = {"type", "function", "cache_control", NULL};
+    static const char *const in_function[] = {"name", "description", "parameters", "strict", NULL};
+    size_t i;
+    const struct bn_json *tool;
+    bn_json_each(tools, i, tool)
+    {
+        const struct bn_json *function = bn_json_get(tool, "function");
+        if (!bn_json_is_object(function)) continue; /* refused when tools are read */
+        BN_TRY(openai_known_members(&r->ignored, tool, in_tool, "tools", err));
+        BN_TRY(openai_known_members(&r->ignored, function, in_function, "tools.function", err));
+    }
+    return BITNET_OK;
+}
+
+/* What runs on OpenAI's own machines, or has a form of its own (web_search, mcp, custom, ...), is not shown
+ * to the model; the client is told. Takes *tools. */
+static bitnet_status drop_foreign(struct openai_request *r, struct bn_json **tools,
+                                  bitnet_error *err)
+{
+    size_t i;
+    const struct bn_json *tool;
+    struct bn_json *list = bn_json_array();
+    bitnet_status s = BITNET_OK;
+    bn_json_each(*tools, i, tool)
+    {
+        const char *type = bn_json_text(bn_json_get(tool, "type"));
+        if (!type || strcmp(type, "function") == 0)
+            bn_json_append(list, bn_json_ref((struct bn_json *)tool));
+        else if (s == BITNET_OK) s = openai_ignore_tool(&r->ignored, i, type, err);
+    }
+    if (s == BITNET_OK && !bn_json_whole(list)) s = bn_fail_nomem(err, 0, "tools");
+    bool shorter = s == BITNET_OK && bn_json_size(list) < bn_json_size(*tools);
+    bn_json_free(shorter ? *tools : list);
+    if (shorter) *tools = list;
+    return s;
 }
 
 static bitnet_status read_tools(struct openai_request *r, bitnet_error *err)
@@ -136,6 +222,8 @@ static bitnet_status read_tools(struct openai_request *r, bitnet_error *err)
     r->param = "tools";
     if (r->kind == OPENAI_RESPONSE && !openai_wrap_tools(&tools, &choice))
         s = bn_fail_nomem(err, 0, "tools");
+    if (s == BITNET_OK && bn_json_is_array(tools)) s = drop_foreign(r, &tools, err);
+    if (s == BITNET_OK) s = check_functions(r, tools, err);
     if (s == BITNET_OK) s = tools_read(&r->tools, tools, choice, r->parallel, err);
     bn_json_free(tools);
     bn_json_free(choice);
@@ -150,25 +238,42 @@ static bitnet_status read_body(struct openai_request *r, bitnet_error *err)
     {
         const struct openai_field *f;
         BN_TRY(find_field(&f, r, key, err));
-        if (!bn_json_is_null(v)) BN_TRY(f->read(r, f, v, err));
+        if (f && !bn_json_is_null(v)) BN_TRY(f->read(r, f, v, err));
     }
     if (r->kind != OPENAI_COMPLETION) BN_TRY(read_tools(r, err));
+    BN_TRY(put_suffix(r, err));
+    BN_TRY(take_best_of(r, err));
     score_echo(r);
     return check_together(r, err);
+}
+
+uint32_t openai_default_sampling(bitnet_sampling *s, const struct openai_defaults *d)
+{
+    uint32_t known = d->model ? bitnet_model_sampling(d->model, s) : 0;
+    if (!s) return known | d->given;
+    if (d->given & BITNET_SAMPLING_TEMPERATURE) s->temperature = d->sampling.temperature;
+    if (d->given & BITNET_SAMPLING_TOP_K) s->top_k = d->sampling.top_k;
+    if (d->given & BITNET_SAMPLING_TOP_P) s->top_p = d->sampling.top_p;
+    if (d->given & BITNET_SAMPLING_MIN_P) s->min_p = d->sampling.min_p;
+    return known | d->given;
 }
 
 bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kind,
                                   struct bn_json *body, const struct openai_defaults *d,
                                   bitnet_error *err)
 {
-    *r = (struct openai_request){.kind = kind, .model = "", .parallel = true};
+    *r = (struct openai_request){
+        .kind = kind, .dialect = &openai_dialects[kind], .model = "", .parallel = true};
+    r->ignored.strict = d->strict;
+    r->model_of_words = d->model;
+    r->now_s = d->now_s;
+    r->ctx_tokens = d->ctx_tokens;
+    r->truncate = d->truncate;
+    r->thinking = d->thinking;
     if (!bn_json_is_object(body)) return bn_fail(err, BITNET_E_ARG, "the body is not an object");
     bitnet_request_init(&r->request, sizeof r->request);
     bitnet_sampling *s = &r->request.sampling;
-    s->temperature = s->top_p = 1; /* what OpenAI takes, not what we would */
-    s->min_p = 0;
-    s->top_k = 0;
-    if (d->model) bitnet_model_sampling(d->model, s);
+    openai_default_sampling(s, d);
     s->seed = d->seed;
     r->request.n_choices = 1;
     r->request.max_new_tokens = d->max_tokens;
@@ -182,108 +287,17 @@ bitnet_status openai_request_read(struct openai_request *r, enum openai_kind kin
 
 /* ------------------------------------------------------------------ tokens */
 
-/* OpenAI's newer name for the system's role, for templates that do not know it. */
-static void rename_developer(struct bn_json *messages, const char *template_text)
-{
-    if (strstr(template_text, "developer")) return;
-    size_t i;
-    struct bn_json *m;
-    bn_json_each(messages, i, m)
-    {
-        struct bn_json *role = bn_json_get(m, "role");
-        if (strcmp(bn_json_text(role), "developer") == 0)
-            bn_json_set(m, "role", bn_json_string("system"));
-    }
-}
-
-/* Reasoning of earlier replies, for templates that do not show them. */
-static void drop_reasoning(struct bn_json *messages, const char *template_text)
-{
-    size_t i;
-    struct bn_json *m;
-    if (strstr(template_text, "reasoning_content")) return;
-    bn_json_each(messages, i, m) bn_json_del(m, "reasoning_content");
-}
-
-static bitnet_status set_tools_constraint(struct openai_request *r, bitnet_error *err)
-{
-    bitnet_request *q = &r->request;
-    char *grammar;
-    BN_TRY(tools_grammar(r->tools, &grammar, err));
-    if (!grammar) return BITNET_OK;
-    bool twice = q->grammar || q->json_schema || q->json_object;
-    q->grammar = bn_arena_strn(&r->arena, grammar, strlen(grammar));
-    free(grammar);
-    if (twice)
-        return bn_fail(
-            err, BITNET_E_UNSUPPORTED,
-            "tools constrain the reply: a grammar, schema or format cannot be given beside them");
-    return q->grammar ? BITNET_OK : bn_fail_nomem(err, 0, "the grammar of tools");
-}
-
-struct bn_json *openai_conversation(const struct openai_request *r, const char *template_text)
-{
-    struct bn_json *talk = tools_conversation(r->tools, r->messages);
-    struct bn_json *variables = bn_json_get(r->body, "chat_template_kwargs");
-    if (talk && *template_text && variables) bn_json_update(talk, variables, false);
-    return talk;
-}
-
-/* Whether choices have reasoning. A constrained one has none, except where that is any text with
- * calls. */
-static bitnet_status find_reasoning(struct openai_request *r, const bitnet_model *m,
-                                    const char *template_text, bitnet_error *err)
-{
-    enum { TAIL = 8 }; /* tokens; the tag and a line end are fewer, whatever the vocabulary */
-    const bitnet_request *q = &r->request;
-    const struct openai_prompt *p = &r->prompts[0];
-    bool constrained = q->grammar || q->json_schema || q->json_object;
-    if (r->kind != OPENAI_CHAT || !strstr(template_text, "<think>") ||
-        (constrained && !tools_any_text(r->tools)))
-        return BITNET_OK;
-    size_t k = bn_min_size(p->n_tokens, TAIL), n;
-    char *text;
-    BN_TRY(tokens_decode(&text, &n, m, p->tokens + p->n_tokens - k, k, BITNET_TOK_SPECIAL, err));
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ')) n--;
-    bool open = n >= 7 && memcmp(text + n - 7, "<think>", 7) == 0;
-    r->reasoning = open ? REASONING_OPEN : REASONING_MAYBE;
-    free(text);
-    return BITNET_OK;
-}
-
-static bitnet_status encode_messages(struct openai_request *r, const bitnet_model *m,
-                                     const char *chat_template, bitnet_error *err)
-{
-    struct openai_prompt *p = &r->prompts[0];
-    const char *known = bitnet_chat_template_text(m, chat_template);
-    const char *template_text = known ? known : ""; /* refused when it is to be used */
-    rename_developer(r->messages, template_text);
-    drop_reasoning(r->messages, template_text);
-    if (r->tools) {
-        tools_choose_format(r->tools, template_text);
-        BN_TRY(set_tools_constraint(r, err));
-    }
-    struct bn_json *talk = openai_conversation(r, template_text);
-    char *text = talk ? bn_json_dump(talk, BN_JSON_COMPACT) : NULL;
-    bitnet_status s =
-        text ? tokens_chat_json(&p->tokens, &p->n_tokens, m, text, strlen(text), chat_template, err)
-             : bn_fail_nomem(err, 0, "a conversation");
-    if (s == BITNET_OK && !known) s = bn_fail_nomem(err, 0, "a chat template"); /* it was there */
-    free(text);
-    bn_json_free(talk);
-    return s == BITNET_OK ? find_reasoning(r, m, template_text, err) : s;
-}
-
 bitnet_status openai_request_encode(struct openai_request *r, const bitnet_model *m,
                                     const char *chat_template, bitnet_error *err)
 {
     r->param = kinds[r->kind].prompt;
-    if (r->messages) BN_TRY(encode_messages(r, m, chat_template, err));
+    if (r->messages) BN_TRY(openai_encode_messages(r, m, chat_template, err));
     for (size_t i = 0; i < r->n_prompts; i++) {
         struct openai_prompt *p = &r->prompts[i];
         if (p->text)
             BN_TRY(tokens_encode(&p->tokens, &p->n_tokens, m, p->text, p->bytes,
-                                 BITNET_TOK_BOS_AUTO, err));
+                                 BITNET_TOK_BOS_AUTO | (r->special ? BITNET_TOK_SPECIAL : 0u),
+                                 err));
     }
     r->param = NULL;
     return BITNET_OK;
@@ -302,6 +316,28 @@ static bitnet_status check_scored(struct openai_request *r, bitnet_error *err)
                    "'echo' with 'logprobs' makes %llu log-probabilities of prompts; at most %d are "
                    "possible",
                    (unsigned long long)n, OPENAI_MAX_SCORED);
+}
+
+static size_t prompt_bytes(const struct openai_request *q, size_t i)
+{
+    size_t n = q->prompts[i].text ? q->prompts[i].bytes : 0, at;
+    const struct bn_json *message;
+    bn_json_each(q->messages, at, message) n += bn_json_bytes(bn_json_get(message, "content"));
+    return n;
+}
+
+bitnet_status openai_check_bytes(struct openai_request *q, uint64_t most, bitnet_error *err)
+{
+    openai_truncate_bytes(q, most);
+    for (size_t i = 0; i < q->n_prompts; i++) {
+        size_t n = prompt_bytes(q, i);
+        if (n <= most) continue;
+        q->code = "context_length_exceeded";
+        return bn_fail(err, BITNET_E_LIMIT,
+                       "the prompt has %zu bytes; the context holds %llu at the very most", n,
+                       (unsigned long long)most);
+    }
+    return BITNET_OK;
 }
 
 bitnet_status openai_request_fits(struct openai_request *r, uint32_t ctx_tokens, bitnet_error *err)

@@ -154,5 +154,6 @@ struct bn_json *responses_json(const struct openai_reply *r, bool ended, bool wi
                      ended ? output_json(r) : bn_json_array(), "usage",
                      ended ? usage_json(r, with_cached) : bn_json_null());
     bn_json_update(j, r->echoed, false);
+    if (r->n_dropped) bn_json_set(j, "dropped_messages", bn_json_int((int64_t)r->n_dropped));
     return j;
 }

@@ -19,9 +19,10 @@ static bitnet_status add_text(struct openai_request *r, const struct bn_json *it
     static const char *const types[] = {"input_text", "output_text", "text", NULL};
     const char *role;
     struct bn_json *content;
-    BN_TRY(openai_check_members(item, known, "input", err));
+    BN_TRY(openai_known_members(&r->ignored, item, known, "input", err));
     BN_TRY(openai_c_string(&role, bn_json_get(item, "role"), "role", err));
-    BN_TRY(openai_read_content(&content, bn_json_get(item, "content"), types, "content", at, err));
+    BN_TRY(
+        openai_read_content(r, &content, bn_json_get(item, "content"), types, "content", at, err));
     return add_message(r, role, content, err);
 }
 
@@ -31,7 +32,7 @@ static bitnet_status add_call(struct openai_request *r, const struct bn_json *it
     static const char *const known[] = {"type", "call_id", "name", "arguments",
                                         "id",   "status",  NULL};
     const char *id, *name, *arguments;
-    BN_TRY(openai_check_members(item, known, "input", err));
+    BN_TRY(openai_known_members(&r->ignored, item, known, "input", err));
     BN_TRY(openai_c_string(&id, bn_json_get(item, "call_id"), "call_id", err));
     BN_TRY(openai_c_string(&name, bn_json_get(item, "name"), "name", err));
     BN_TRY(openai_c_string(&arguments, bn_json_get(item, "arguments"), "arguments", err));
@@ -58,9 +59,9 @@ static bitnet_status add_result(struct openai_request *r, const struct bn_json *
     static const char *const types[] = {"input_text", NULL};
     const char *id;
     struct bn_json *content;
-    BN_TRY(openai_check_members(item, known, "input", err));
+    BN_TRY(openai_known_members(&r->ignored, item, known, "input", err));
     BN_TRY(openai_c_string(&id, bn_json_get(item, "call_id"), "call_id", err));
-    BN_TRY(openai_read_content(&content, bn_json_get(item, "output"), types, "output", at, err));
+    BN_TRY(openai_read_content(r, &content, bn_json_get(item, "output"), types, "output", at, err));
     BN_TRY(add_message(r, "tool", content, err));
     struct bn_json *last = bn_json_at(r->messages, bn_json_size(r->messages) - 1);
     return bn_json_set(last, "tool_call_id", bn_json_string(id))

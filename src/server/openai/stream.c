@@ -2,6 +2,7 @@
 #include "server/openai/stream_impl.h"
 
 #include "base/os/mem.h"
+#include "server/dialect.h"
 #include <stdlib.h>
 
 static const size_t head_max_bytes = 1 << 20;
@@ -9,7 +10,7 @@ static const size_t head_max_bytes = 1 << 20;
 /* ------------------------------------------------------------------ open and close */
 
 /* What is the same in all chunks: everything before a choice. */
-static void make_chunk_head(struct bn_buf *b, const struct openai_reply *r)
+void openai_chunks_head(struct bn_buf *b, const struct openai_reply *r)
 {
     bn_buf_puts(b, "data: {\"id\":");
     bn_json_quote(b, r->id, strlen(r->id));
@@ -17,14 +18,14 @@ static void make_chunk_head(struct bn_buf *b, const struct openai_reply *r)
                   r->kind == OPENAI_CHAT ? "chat.completion.chunk" : "text_completion",
                   (unsigned long long)r->created);
     bn_json_quote(b, r->model, strlen(r->model));
+    if (r->n_dropped) bn_buf_printf(b, ",\"dropped_messages\":%zu", r->n_dropped);
     bn_buf_puts(b, ",\"system_fingerprint\":\"bitnet-" BITNET_VERSION "\",\"choices\":[");
 }
 
 static bool make_head(struct openai_stream *s)
 {
     bn_buf_init(&s->head, head_max_bytes);
-    if (s->reply.kind == OPENAI_RESPONSE) responses_stream_head(&s->head, &s->reply);
-    else make_chunk_head(&s->head, &s->reply);
+    if (s->reply.dialect->stream_head) s->reply.dialect->stream_head(&s->head, &s->reply);
     return !s->head.failed;
 }
 
@@ -75,9 +76,18 @@ static void begin_chunk(const struct openai_stream *s, uint32_t i, struct bn_buf
     bn_buf_printf(out, "{\"index\":%u,", i);
 }
 
+static void put_timings(const struct openai_choice *c, struct bn_buf *out)
+{
+    struct bn_json *timings = openai_timings_json(c);
+    bn_buf_puts(out, ",\"timings\":");
+    bn_json_write(out, timings, BN_JSON_COMPACT);
+    bn_json_free(timings);
+}
+
 /* finish: NULL: the choice goes on */
-static void end_chunk(const struct openai_stream *s, const struct openai_logprobs *logprobs,
-                      const char *finish, struct bn_buf *out)
+static void end_chunk(const struct openai_stream *s, const struct openai_choice *c,
+                      const struct openai_logprobs *logprobs, const char *finish,
+                      struct bn_buf *out)
 {
     bn_buf_puts(out, ",\"logprobs\":");
     if (logprobs) openai_logprobs_write(logprobs, out);
@@ -85,7 +95,9 @@ static void end_chunk(const struct openai_stream *s, const struct openai_logprob
     bn_buf_puts(out, ",\"finish_reason\":");
     if (finish) bn_json_quote(out, finish, strlen(finish));
     else bn_buf_puts(out, "null");
-    bn_buf_puts(out, s->include_usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
+    bn_buf_puts(out, s->include_usage ? "}],\"usage\":null" : "}]");
+    if (s->reply.timings && c->n_generated) put_timings(c, out);
+    bn_buf_puts(out, "}\n\n");
 }
 
 /* [{"index", "id", "type", "function": {"name", "arguments"}}, ...]; of a call that has begun only the
@@ -135,10 +147,35 @@ static void put_news(struct openai_stream *s, uint32_t i, struct bn_buf *out)
         put_calls(c, &s->sent[i], out);
     }
     if (chat) bn_buf_putc(out, '}');
-    end_chunk(s, logprobs ? &c->logprobs : NULL, NULL, out);
+    end_chunk(s, c, logprobs ? &c->logprobs : NULL, NULL, out);
     bn_buf_clear(text);
     bn_buf_clear(reasoning);
     openai_logprobs_clear(&c->logprobs);
+}
+
+/* A chunk that says how much of the prompt was read. */
+static void put_progress(struct openai_stream *s, uint32_t i, uint32_t n_read, struct bn_buf *out)
+{
+    const struct openai_choice *c = &s->reply.choices[i];
+    begin_chunk(s, i, out);
+    bn_buf_puts(out, s->reply.kind == OPENAI_CHAT ? "\"delta\":{}" : "\"text\":\"\"");
+    bn_buf_printf(out,
+                  ",\"logprobs\":null,\"finish_reason\":null}],\"prompt_progress\":{\"total\":%u,"
+                  "\"cache\":%u,\"processed\":%u,\"time_ms\":%llu}}\n\n",
+                  c->n_prompt, c->n_cached, n_read, (unsigned long long)(c->prefill_ns / 1000000));
+    s->sent[i].n_read = n_read;
+    s->sent[i].progress = true;
+}
+
+/* First what was there before, then every step that the client has time for, then all of it. */
+static void flush_progress(struct openai_stream *s, uint32_t i, struct bn_buf *out)
+{
+    const struct openai_choice *c = &s->reply.choices[i];
+    struct openai_sent *sent = &s->sent[i];
+    uint32_t n_read = c->n_generated ? c->n_prompt : c->n_read;
+    if (!s->reply.progress || i % s->reply.n_each || !c->n_prompt) return;
+    if (!sent->progress) put_progress(s, i, c->n_cached, out);
+    if (n_read > sent->n_read) put_progress(s, i, n_read, out);
 }
 
 static void flush_choice(struct openai_stream *s, uint32_t i, struct bn_buf *out)
@@ -149,7 +186,7 @@ static void flush_choice(struct openai_stream *s, uint32_t i, struct bn_buf *out
         (c->n_generated || c->finish != BITNET_FINISH_NONE)) {
         begin_chunk(s, i, out);
         bn_buf_puts(out, "\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}");
-        end_chunk(s, NULL, NULL, out);
+        end_chunk(s, c, NULL, NULL, out);
         sent->begun = true;
     }
     put_news(s, i, out);
@@ -161,7 +198,7 @@ static void end_choice(struct openai_stream *s, uint32_t i, struct bn_buf *out)
     if (c->finish == BITNET_FINISH_NONE || s->sent[i].ended) return;
     begin_chunk(s, i, out);
     bn_buf_puts(out, s->reply.kind == OPENAI_CHAT ? "\"delta\":{}" : "\"text\":\"\"");
-    end_chunk(s, NULL, openai_finish_name(c), out);
+    end_chunk(s, c, NULL, openai_finish_name(c), out);
     s->sent[i].ended = true;
 }
 
@@ -170,15 +207,18 @@ static void put_usage(struct openai_stream *s, struct bn_buf *out)
     struct bn_json *usage = openai_usage_json(&s->reply, true);
     char *text = bn_json_dump(usage, BN_JSON_COMPACT);
     put_buf(out, &s->head);
-    if (text) bn_buf_printf(out, "],\"usage\":%s}\n\n", text);
+    if (text) bn_buf_printf(out, "],\"usage\":%s", text);
     else out->failed = true;
+    if (s->reply.timings) put_timings(&s->reply.choices[0], out);
+    bn_buf_puts(out, "}\n\n");
     free(text);
     bn_json_free(usage);
 }
 
-static void flush_chunks(struct openai_stream *s, struct bn_buf *out)
+void openai_chunks_flush(struct openai_stream *s, struct bn_buf *out)
 {
     for (uint32_t i = 0; i < s->reply.n_choices; i++) {
+        flush_progress(s, i, out);
         flush_choice(s, i, out);
         end_choice(s, i, out);
     }
@@ -188,23 +228,8 @@ static void flush_chunks(struct openai_stream *s, struct bn_buf *out)
     s->ended = true;
 }
 
-bool openai_stream_flush(struct openai_stream *s, struct bn_buf *out)
+void openai_chunks_fail(struct openai_stream *s, const bitnet_error *why, struct bn_buf *out)
 {
-    if (s->ended) return true;
-    if (s->reply.error.status != BITNET_OK) return openai_stream_fail(s, &s->reply.error, out);
-    if (s->reply.kind == OPENAI_RESPONSE) responses_stream_flush(s, out);
-    else flush_chunks(s, out);
-    return !out->failed;
-}
-
-bool openai_stream_fail(struct openai_stream *s, const bitnet_error *why, struct bn_buf *out)
-{
-    if (s->ended) return true;
-    s->ended = true;
-    if (s->reply.kind == OPENAI_RESPONSE) {
-        responses_stream_fail(s, why, out);
-        return !out->failed;
-    }
     for (uint32_t i = 0; i < s->reply.n_choices; i++) flush_choice(s, i, out);
     struct bn_json *error =
         openai_error_json(openai_error_code(why->status), why->text, NULL, NULL);
@@ -213,5 +238,22 @@ bool openai_stream_fail(struct openai_stream *s, const bitnet_error *why, struct
     else out->failed = true;
     free(text);
     bn_json_free(error);
+}
+
+/* ------------------------------------------------------------------ any dialect */
+
+bool openai_stream_flush(struct openai_stream *s, struct bn_buf *out)
+{
+    if (s->ended) return true;
+    if (s->reply.error.status != BITNET_OK) return openai_stream_fail(s, &s->reply.error, out);
+    s->reply.dialect->flush(s, out);
+    return !out->failed;
+}
+
+bool openai_stream_fail(struct openai_stream *s, const bitnet_error *why, struct bn_buf *out)
+{
+    if (s->ended) return true;
+    s->ended = true;
+    s->reply.dialect->fail(s, why, out);
     return !out->failed;
 }

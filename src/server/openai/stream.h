@@ -1,16 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream.h: the events of one request as server-sent events in the words of OpenAI's interface:
- * chunks of a chat or a completion, the typed events of a response. Events are gathered until they are
- * written out: a client that takes its time gets fewer, larger pieces, and never more than the text
- * itself waits for it. Put together, the pieces are what openai_reply would have said.
+ * stream.h: the events of one request as a stream in the words of its dialect. Events are gathered until
+ * they are written out: a client that takes its time gets fewer, larger pieces, and never more than the
+ * text itself waits for it. Put together, the pieces are what openai_reply would have said.
  */
 #ifndef BN_SERVER_OPENAI_STREAM_H
 #define BN_SERVER_OPENAI_STREAM_H
 
 #include "server/openai/reply.h"
 
-struct openai_stream;
+/* How much of a choice the client has seen. */
+struct openai_sent {
+    bool begun, ended;
+    /* of a response, which is told once more as a whole at its end; everything else is taken out of
+     * the reply when it is sent */
+    size_t text_bytes, logprob_bytes;
+    /* calls that were sent to their ends; of the next one: whether it has begun, and its arguments */
+    size_t n_calls;
+    bool call_begun;
+    size_t argument_bytes;
+    /* of dialects whose text comes in blocks: how many are closed; what kind is open, 0: none */
+    uint32_t n_blocks;
+    uint32_t n_read; /* how far the prompt was read, as it was told */
+    bool progress;   /* something of that was */
+    uint8_t block;
+};
+
+struct openai_stream {
+    struct openai_reply reply; /* what has come and was not sent */
+    struct openai_sent *sent;  /* [n_choices] */
+    struct bn_buf head;        /* fixed text of every chunk or piece of text */
+    bool include_usage, begun, ended;
+    uint64_t sequence; /* number of the next event of a response */
+};
+
+/* The next call of which there is something to send; NULL: none. */
+static inline const struct tools_call *openai_next_call(const struct openai_choice *c,
+                                                        const struct openai_sent *sent)
+{
+    if (sent->n_calls == c->parser.n_calls) return NULL;
+    const struct tools_call *call = &c->parser.calls[sent->n_calls];
+    return !sent->call_begun || call->arguments.len > sent->argument_bytes ? call : NULL;
+}
+
+/* It was sent as far as it is there. */
+static inline void openai_call_sent(const struct tools_call *call, struct openai_sent *sent)
+{
+    sent->call_begun = true;
+    sent->argument_bytes = call->arguments.len;
+    if (!call->complete) return;
+    sent->n_calls++;
+    sent->call_begun = false;
+    sent->argument_bytes = 0;
+}
 
 /* The request may be freed afterwards, the model must outlive the stream. id: without the part that says
  * its kind. */

@@ -99,12 +99,50 @@ static bitnet_status choose_one(struct tools *t, const struct bn_json *choice, b
     return BITNET_OK;
 }
 
+/* {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}, or those members beside the type: the
+ * others are not shown either. */
+static bitnet_status allow_some(struct tools *t, const struct bn_json *choice, bitnet_error *err)
+{
+    const struct bn_json *inner = bn_json_get(choice, "allowed_tools"), *one;
+    const struct bn_json *from = inner ? inner : choice, *names = bn_json_get(from, "tools"),
+                         *mode = bn_json_get(from, "mode");
+    struct bn_json *allowed = bn_json_array();
+    size_t k;
+    bitnet_status s = BITNET_OK;
+    bn_json_each(names, k, one)
+    {
+        const struct bn_json *function = bn_json_get(one, "function");
+        const char *name = bn_json_text(bn_json_get(function ? function : one, "name"));
+        size_t i = 0, n = bn_json_size(t->list);
+        while (name && i < n && strcmp(tools_name(t, i), name) != 0) i++;
+        if (!name || i == n)
+            s = bn_fail(err, BITNET_E_ARG, "'tool_choice' allows '%.64s', which is not in 'tools'",
+                        name ? name : "");
+        else bn_json_append(allowed, bn_json_ref(bn_json_at(t->list, i)));
+        if (s != BITNET_OK) break;
+    }
+    if (s == BITNET_OK && (bn_json_size(allowed) == 0 || !bn_json_whole(allowed)))
+        s = bn_fail(err, BITNET_E_ARG, "'tool_choice' allows no tool");
+    if (s != BITNET_OK) {
+        bn_json_free(allowed);
+        return s;
+    }
+    bn_json_free(t->list);
+    t->list = allowed;
+    t->choice = is_string(mode, "required") ? TOOLS_REQUIRED : TOOLS_AUTO;
+    return BITNET_OK;
+}
+
 static bitnet_status read_choice(struct tools *t, const struct bn_json *choice, bitnet_error *err)
 {
+    /* some clients put the word into an object */
+    const struct bn_json *type = bn_json_get(choice, "type"), *word = type ? type : choice;
     t->choice = TOOLS_AUTO;
-    if (!choice || bn_json_is_null(choice) || is_string(choice, "auto")) return BITNET_OK;
-    if (is_string(choice, "none")) t->choice = TOOLS_NONE;
-    else if (is_string(choice, "required")) t->choice = TOOLS_REQUIRED;
+    if (!choice || bn_json_is_null(choice) || is_string(word, "auto")) return BITNET_OK;
+    if (is_string(word, "none")) t->choice = TOOLS_NONE;
+    else if (is_string(word, "required")) t->choice = TOOLS_REQUIRED;
+    else if (is_string(bn_json_get(choice, "type"), "allowed_tools"))
+        return allow_some(t, choice, err);
     else return choose_one(t, choice, err);
     return BITNET_OK;
 }
@@ -340,4 +378,10 @@ struct bn_json *tools_conversation(const struct tools *t, const struct bn_json *
     if (ok && bn_json_whole(talk)) return talk;
     bn_json_free(talk);
     return NULL;
+}
+
+struct bn_json *tools_conversation_as_text(const struct bn_json *messages)
+{
+    const struct tools none = {.format = &in_words, .choice = TOOLS_NONE};
+    return tools_conversation(&none, messages);
 }

@@ -32,6 +32,9 @@ void tools_choose_format(struct tools *t, const char *template_text);
  * messages alone, with the system message extended and earlier calls as text. t NULL: no tools, the
  * messages may hold earlier calls. NULL: out of memory. */
 struct bn_json *tools_conversation(const struct tools *t, const struct bn_json *messages);
+/* The same without tools, for a template that does not know of calls: earlier ones, and their results, as
+ * text. */
+struct bn_json *tools_conversation_as_text(const struct bn_json *messages);
 /* GBNF that choices must match (free()); NULL: any text, with a choice of "none". "auto" is text, in
  * which a call must be whole and right once it begins, and after which only calls come. */
 bitnet_status tools_grammar(const struct tools *t, char **out, bitnet_error *err);

@@ -122,6 +122,27 @@ static uint32_t emit_repeat(struct compiler *c, const struct bn_expr *e, uint32_
     return node;
 }
 
+/* Each state is a node, made before all edges, that leads to a chain of forks; one without edges leads
+ * on if it is final, otherwise to itself, which is nowhere. */
+static uint32_t emit_graph(struct compiler *c, const struct bn_expr *e, uint32_t next)
+{
+    uint32_t first = c->g->n_nodes;
+    for (uint32_t i = 0; i < e->min && c->b->status == BITNET_OK; i++)
+        add_node(c, BN_NODE_SPLIT, e->final[i] ? next : first + i, e->final[i] ? next : first + i);
+    for (uint32_t i = 0; i < e->n && c->b->status == BITNET_OK;) {
+        uint32_t state = e->edges[i].from, rest = next;
+        bool any = e->final[state];
+        for (; i < e->n && e->edges[i].from == state && c->b->status == BITNET_OK; i++) {
+            uint32_t node = emit(c, e->edges[i].expr, first + e->edges[i].to);
+            rest = any ? add_node(c, BN_NODE_SPLIT, node, rest) : node;
+            any = true;
+        }
+        if (c->b->status != BITNET_OK) return 0;
+        c->g->nodes[first + state].a = c->g->nodes[first + state].b = rest;
+    }
+    return first;
+}
+
 /* The first node of an expression that is followed by `next`. */
 static uint32_t emit(struct compiler *c, const struct bn_expr *e, uint32_t next)
 {
@@ -134,6 +155,7 @@ static uint32_t emit(struct compiler *c, const struct bn_expr *e, uint32_t next)
     case BN_EXPR_BYTES: return add_node(c, BN_NODE_BYTES, e->index, next);
     case BN_EXPR_RULE: return add_node(c, BN_NODE_CALL, e->index, next);
     case BN_EXPR_REPEAT: return emit_repeat(c, e, next);
+    case BN_EXPR_GRAPH: return emit_graph(c, e, next);
     case BN_EXPR_SEQ:
         for (uint32_t i = e->n; i-- > 0;) node = emit(c, e->kids[i], node);
         return node;
@@ -386,6 +408,12 @@ bitnet_status bn_grammar_build(struct bn_grammar **out, const struct bn_token_tr
     }
     *out = c.g;
     return BITNET_OK;
+}
+
+size_t bn_grammar_bytes(const struct bn_grammar *g)
+{
+    return sizeof *g + g->n_nodes * sizeof *g->nodes + g->n_sets * sizeof *g->sets +
+           g->arena.used_bytes;
 }
 
 void bn_grammar_close(struct bn_grammar *g)

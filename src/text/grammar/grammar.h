@@ -22,6 +22,7 @@ bitnet_status bn_grammar_from_gbnf(struct bn_grammar **out, const struct bn_toke
 bitnet_status bn_grammar_from_schema(struct bn_grammar **out, const struct bn_token_tree *t,
                                      const char *schema, size_t n, bitnet_error *err);
 void bn_grammar_close(struct bn_grammar *g);
+size_t bn_grammar_bytes(const struct bn_grammar *g); /* about what it takes */
 
 struct bn_matcher;
 bitnet_status bn_matcher_open(struct bn_matcher **out, const struct bn_grammar *g,

@@ -133,6 +133,40 @@ const struct bn_expr *bn_exprs_take(struct bn_builder *b, struct bn_exprs *l,
     return e;
 }
 
+/* ------------------------------------------------------------------ graphs */
+
+void bn_edges_add(struct bn_builder *b, struct bn_edges *l, uint32_t from, uint32_t to,
+                  const struct bn_expr *e)
+{
+    if (b->status != BITNET_OK) return;
+    if (!bn_grow((void **)&l->v, &l->room, l->n + 1, sizeof *l->v)) bn_builder_nomem(b);
+    else l->v[l->n++] = (struct bn_edge){from, to, e};
+}
+
+const struct bn_expr *bn_edges_take(struct bn_builder *b, struct bn_edges *l, const bool *final,
+                                    uint32_t n_states)
+{
+    struct bn_expr *e = make(b, BN_EXPR_GRAPH);
+    struct bn_edge *edges = e ? bn_arena_alloc(&b->arena, (l->n + 1) * sizeof *edges) : NULL;
+    bool *copy = e ? bn_arena_alloc(&b->arena, n_states + 1) : NULL;
+    if (e && (!edges || !copy)) bn_builder_nomem(b);
+    if (e && b->status == BITNET_OK) {
+        for (size_t i = 0; i < l->n; i++) {
+            edges[i] = l->v[i];
+            if (l->v[i].expr->nesting >= e->nesting) e->nesting = l->v[i].expr->nesting + 1;
+        }
+        memcpy(copy, final, n_states);
+        e->edges = edges;
+        e->final = copy;
+        e->n = (uint32_t)l->n;
+        e->min = n_states;
+        limit(b, e->nesting, BN_GRAMMAR_MAX_NESTING, "levels of nesting");
+    }
+    free(l->v);
+    *l = (struct bn_edges){0};
+    return b->status == BITNET_OK ? e : NULL;
+}
+
 /* ------------------------------------------------------------------ classes of characters */
 
 void bn_ranges_free(struct bn_ranges *r)
@@ -204,41 +238,68 @@ static void set_add(struct bn_byte_set *s, unsigned lo, unsigned hi)
     for (unsigned c = lo; c <= hi; c++) s->bits[c / 64] |= 1ull << c % 64;
 }
 
-/* Characters lo..hi with UTF-8 forms of equal length that differ in every possible way from some
- * byte on: one range of values for each byte. */
-static void add_block(struct bn_builder *b, struct bn_exprs *alts, uint32_t lo, uint32_t hi)
+/* How much of lo..hi the ranges, in order, cover: 0 nothing, 1 some, 2 all of it. */
+static int covered(const struct bn_ranges *r, uint32_t lo, uint32_t hi)
 {
-    char first[4], last[4];
-    size_t n = bn_utf8_encode(first, lo);
-    bn_utf8_encode(last, hi);
-    struct bn_exprs seq = {0};
-    for (size_t i = 0; i < n; i++) {
-        struct bn_byte_set s = {0};
-        set_add(&s, (uint8_t)first[i], (uint8_t)last[i]);
-        bn_exprs_add(b, &seq, byte_set(b, &s));
+    size_t from = 0, to = r->n;
+    while (from < to) {
+        size_t mid = (from + to) / 2;
+        if (r->v[mid].hi < lo) from = mid + 1;
+        else to = mid;
     }
-    bn_exprs_add(b, alts, bn_exprs_take(b, &seq, BN_EXPR_SEQ));
+    if (from == r->n || r->v[from].lo > hi) return 0;
+    return r->v[from].lo <= lo && r->v[from].hi >= hi ? 2 : 1;
 }
 
-/* lo..hi, at least 0x80, in the fewest blocks from the left. */
-static void add_blocks(struct bn_builder *b, struct bn_exprs *alts, uint32_t lo, uint32_t hi)
+static bool same_expr(const struct bn_expr *x, const struct bn_expr *y)
 {
-    static const uint32_t last_of_length[] = {0x7ff, SURROGATE_LO - 1, SURROGATE_HI, 0xffff,
-                                              MAX_CHAR};
-    while (lo <= hi && b->status == BITNET_OK) {
-        size_t i = 0;
-        while (last_of_length[i] < lo) i++;
-        uint32_t end = last_of_length[i] < hi ? last_of_length[i] : hi;
-        for (int low_bits = 6; low_bits <= 18; low_bits += 6) {
-            /* continuation bytes below are free only between multiples of 2^low_bits */
-            uint32_t tail = (1u << low_bits) - 1;
-            if ((lo & ~tail) == (end & ~tail)) break;
-            if (lo & tail) end = lo | tail;
-            else if ((end & tail) != tail) end = (end & ~tail) - 1;
+    if (x == y) return true;
+    if (!x || !y || x->kind != y->kind || x->n != y->n || x->index != y->index) return false;
+    for (uint32_t i = 0; i < x->n; i++)
+        if (!same_expr(x->kids[i], y->kids[i])) return false;
+    return true;
+}
+
+/* The bytes behind the first of a character, of blocks of 64 characters or powers of it. */
+static const struct bn_expr *block(struct bn_builder *b, const struct bn_ranges *r, uint32_t base,
+                                   int bits);
+
+/* Blocks of 2^bits characters each, with first bytes from `byte` on: those that end alike together.
+ * bits 0: single characters. */
+static void add_blocks(struct bn_builder *b, struct bn_exprs *alts, const struct bn_ranges *r,
+                       uint32_t base, int bits, uint32_t n, uint8_t byte)
+{
+    const struct bn_expr *rest[64];
+    struct bn_byte_set set[64];
+    uint32_t n_rest = 0;
+    for (uint32_t i = 0; i < n && b->status == BITNET_OK; i++) {
+        uint32_t lo = base + (i << bits), k = 0;
+        if (!covered(r, lo, lo + (1u << bits) - 1)) continue;
+        const struct bn_expr *e = bits ? block(b, r, lo, bits) : NULL;
+        while (k < n_rest && !same_expr(rest[k], e)) k++;
+        if (k == n_rest) {
+            rest[n_rest] = e;
+            set[n_rest++] = (struct bn_byte_set){{0}};
         }
-        if (lo < SURROGATE_LO || lo > SURROGATE_HI) add_block(b, alts, lo, end);
-        lo = end + 1;
+        set_add(&set[k], byte + i, byte + i);
     }
+    for (uint32_t k = 0; k < n_rest && b->status == BITNET_OK; k++) {
+        const struct bn_expr *first = byte_set(b, &set[k]);
+        bn_exprs_add(b, alts, rest[k] ? BN_SEQ(b, first, rest[k]) : first);
+    }
+}
+
+static const struct bn_expr *block(struct bn_builder *b, const struct bn_ranges *r, uint32_t base,
+                                   int bits)
+{
+    struct bn_exprs alts = {0};
+    if (bits > 6 && covered(r, base, base + (1u << bits) - 1) == 2) {
+        struct bn_byte_set any = {{0, 0, UINT64_MAX, 0}}; /* 0x80 to 0xbf */
+        const struct bn_expr *e = byte_set(b, &any);
+        return bits == 12 ? BN_SEQ(b, e, e) : BN_SEQ(b, e, BN_SEQ(b, e, e));
+    }
+    add_blocks(b, &alts, r, base, bits - 6, 64, 0x80);
+    return bn_exprs_take(b, &alts, BN_EXPR_ALT);
 }
 
 const struct bn_expr *bn_expr_class(struct bn_builder *b, const struct bn_range *ranges, size_t n)
@@ -246,11 +307,29 @@ const struct bn_expr *bn_expr_class(struct bn_builder *b, const struct bn_range 
     struct bn_ranges r = {0};
     struct bn_exprs alts = {0};
     struct bn_byte_set ascii = {0};
-    for (size_t i = 0; i < n; i++) bn_ranges_add(b, &r, ranges[i].lo, ranges[i].hi);
+    for (size_t i = 0; i < n; i++) { /* without surrogates, which UTF-8 has no form for */
+        const struct bn_range *x = &ranges[i];
+        if (x->lo < SURROGATE_LO)
+            bn_ranges_add(b, &r, x->lo, x->hi < SURROGATE_LO ? x->hi : SURROGATE_LO - 1);
+        if (x->hi > SURROGATE_HI)
+            bn_ranges_add(b, &r, x->lo > SURROGATE_HI ? x->lo : SURROGATE_HI + 1, x->hi);
+    }
     r.n = join(r.v, r.n);
-    for (size_t i = 0; i < r.n; i++) {
+    for (size_t i = 0; i < r.n; i++)
         if (r.v[i].lo < 0x80) set_add(&ascii, r.v[i].lo, r.v[i].hi < 0x7f ? r.v[i].hi : 0x7f);
-        if (r.v[i].hi >= 0x80) add_blocks(b, &alts, r.v[i].lo < 0x80 ? 0x80 : r.v[i].lo, r.v[i].hi);
+    if (r.n > 0 && r.v[r.n - 1].hi >= 0x80) {
+        add_blocks(b, &alts, &r, 0x80, 6, 30, 0xc2);
+        struct bn_ranges wide = {0}; /* three bytes from 0x800 on, though blocks begin at 0 */
+        for (size_t i = 0; i < r.n; i++)
+            if (r.v[i].hi >= 0x800)
+                bn_ranges_add(b, &wide, r.v[i].lo < 0x800 ? 0x800 : r.v[i].lo, r.v[i].hi);
+        add_blocks(b, &alts, &wide, 0, 12, 16, 0xe0);
+        wide.n = 0;
+        for (size_t i = 0; i < r.n; i++)
+            if (r.v[i].hi >= 0x10000)
+                bn_ranges_add(b, &wide, r.v[i].lo < 0x10000 ? 0x10000 : r.v[i].lo, r.v[i].hi);
+        add_blocks(b, &alts, &wide, 0, 18, 5, 0xf0);
+        bn_ranges_free(&wide);
     }
     bn_ranges_free(&r);
     if (ascii.bits[0] || ascii.bits[1] || alts.n == 0) bn_exprs_add(b, &alts, byte_set(b, &ascii));

@@ -5,7 +5,10 @@
  *     name   ::= [A-Z] [a-z]{1,20} | "you"
  *     age    ::= %json {"type": "integer", "minimum": 0}
  *
- * The last is this engine's own: the texts that fit a JSON Schema.
+ *     zip    ::= %regex "[0-9]{5}(-[0-9]{4})?"
+ *
+ * The last two are this engine's own: the texts that fit a JSON Schema, and those that a regular
+ * expression matches as a whole.
  * A rule ends with its line, except inside parentheses and after '|' or '::='. */
 #include "text/grammar/json_schema_impl.h"
 
@@ -271,6 +274,26 @@ static const struct bn_expr *schema(struct reader *r)
     return bn_schema_add(&r->schemas, root, r->b.rules[r->rule].name);
 }
 
+/* A regular expression as a JSON string: %regex "[a-z]+\\d". */
+static const struct bn_expr *regex(struct reader *r)
+{
+    struct bn_json *text;
+    size_t used, start = r->at;
+    bitnet_status s =
+        bn_json_parse_prefix(&text, r->text + r->at, r->n - r->at, BN_JSON_ANY, &used, "", NULL);
+    r->at += used;
+    const struct bn_expr *e = NULL;
+    if (s != BITNET_OK || !bn_json_is_string(text))
+        fail(r, start, s == BITNET_E_NOMEM ? s : BITNET_E_FORMAT,
+             s == BITNET_E_NOMEM ? "out of memory" : "no JSON string after '%regex'");
+    else {
+        bn_schema_at(&r->schemas, r->b.rules[r->rule].name);
+        e = bn_schema_regex(&r->schemas, bn_json_text(text), bn_json_bytes(text));
+    }
+    bn_json_free(text);
+    return e;
+}
+
 static const struct bn_expr *sequence(struct reader *r)
 {
     struct bn_exprs parts = {0};
@@ -282,6 +305,7 @@ static const struct bn_expr *sequence(struct reader *r)
         else if (next_is(r, '(')) e = group(r);
         else if (take(r, ".")) e = bn_expr_class(&r->b, &(struct bn_range){0, 0x10ffff}, 1);
         else if (take(r, "%json")) e = schema(r);
+        else if (take(r, "%regex")) e = regex(r);
         else if (n > 0) e = bn_expr_rule(&r->b, take_name(r, n));
         else break;
         skip_space(r, r->nesting > 0);

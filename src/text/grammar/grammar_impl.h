@@ -3,6 +3,7 @@
  *
  * GBNF --grammar_gbnf.c--> expressions --grammar.c--> nodes --stacks.c--> sets of stacks
  * JSON Schema --json_schema*.c--^       (grammar_cost.c)                     |
+ * patterns --regex*.c, automaton*.c--^                                      |
  * vocabulary --token_tree.c--> tree of token bytes --token_walk.c--> masks <-+-- matcher.c
  *
  * A grammar is a network of nodes over bytes with calls between rules: a pushdown automaton. A text
@@ -42,7 +43,13 @@ enum bn_expr_kind {
     BN_EXPR_SEQ,
     BN_EXPR_ALT,
     BN_EXPR_REPEAT,
-    BN_EXPR_RULE
+    BN_EXPR_RULE,
+    BN_EXPR_GRAPH
+};
+
+struct bn_edge {
+    uint32_t from, to;          /* states; those of a graph are sorted by from */
+    const struct bn_expr *expr; /* takes at least one byte */
 };
 
 struct bn_expr {
@@ -53,6 +60,8 @@ struct bn_expr {
     uint32_t index;              /* RULE: the rule; BYTES: the set */
     const char *bytes;           /* LITERAL */
     const struct bn_expr **kids; /* SEQ, ALT; REPEAT: one */
+    const struct bn_edge *edges; /* GRAPH: [n] */
+    const bool *final;           /* [min], its states; the first is the start */
 };
 
 struct bn_byte_set {
@@ -115,6 +124,17 @@ void bn_exprs_add(struct bn_builder *b, struct bn_exprs *l, const struct bn_expr
 /* The list as one expression; the list is empty afterwards. */
 const struct bn_expr *bn_exprs_take(struct bn_builder *b, struct bn_exprs *l,
                                     enum bn_expr_kind kind);
+
+/* The edges of a graph: from state to state, in the order of where they begin. */
+struct bn_edges {
+    struct bn_edge *v;
+    size_t n, room;
+};
+void bn_edges_add(struct bn_builder *b, struct bn_edges *l, uint32_t from, uint32_t to,
+                  const struct bn_expr *e);
+/* The graph of these states; the list is empty afterwards. */
+const struct bn_expr *bn_edges_take(struct bn_builder *b, struct bn_edges *l, const bool *final,
+                                    uint32_t n_states);
 
 /* A growing set of code points. */
 struct bn_ranges {

@@ -139,116 +139,199 @@ const struct bn_expr *bn_schema_other_key(struct bn_schema *s, const char *const
     return BN_SEQ(s->b, text(s, "\""), other_rest(s, sorted, n, 0));
 }
 
-/* ------------------------------------------------------------------ formats */
+/* ------------------------------------------------------------------ patterns */
 
-static const struct bn_expr *two_digits(struct bn_schema *s, const char *high, const char *low)
+static const struct bn_expr *write_quoted(void *user, struct bn_ranges *r)
 {
-    return BN_SEQ(s->b, one_of(s, high), one_of(s, low));
+    return bn_schema_class(user, r);
 }
 
-/* 1000 to 2999; February has 28 days: which years have one more cannot be told from here */
-static const struct bn_expr *date(struct bn_schema *s)
+static const struct bn_expr *write_plain(void *user, struct bn_ranges *r)
 {
-    struct bn_builder *b = s->b;
-    const struct bn_expr *to28 =
-        BN_ALT(b, two_digits(s, "0", "1-9"), two_digits(s, "1", "0-9"), two_digits(s, "2", "0-8"));
-    const struct bn_expr *to30 = BN_ALT(b, to28, text(s, "29"), text(s, "30"));
-    const struct bn_expr *to31 = BN_ALT(b, to30, text(s, "31"));
-    const struct bn_expr *month31 =
-        BN_ALT(b, two_digits(s, "0", "13578"), two_digits(s, "1", "02"));
-    const struct bn_expr *month30 = BN_ALT(b, two_digits(s, "0", "469"), text(s, "11"));
-    return BN_SEQ(b, one_of(s, "12"), several(s, "0-9", 3, 3), text(s, "-"),
-                  BN_ALT(b, BN_SEQ(b, month31, text(s, "-"), to31),
-                         BN_SEQ(b, month30, text(s, "-"), to30), BN_SEQ(b, text(s, "02-"), to28)));
+    struct bn_schema *s = user;
+    const struct bn_expr *e = bn_expr_class(s->b, r->v, r->n);
+    bn_ranges_free(r);
+    return e;
 }
 
-static const struct bn_expr *clock_time(struct bn_schema *s)
+static const struct bn_expr *too_large(struct bn_schema *s, const char *what)
 {
-    struct bn_builder *b = s->b;
-    const struct bn_expr *hour = BN_ALT(b, two_digits(s, "01", "0-9"), two_digits(s, "2", "0-3"));
-    const struct bn_expr *sixty = two_digits(s, "0-5", "0-9");
-    const struct bn_expr *part =
-        bn_expr_repeat(b, BN_SEQ(b, text(s, "."), several(s, "0-9", 1, 6)), 0, 1);
-    const struct bn_expr *zone =
-        BN_ALT(b, text(s, "Z"), BN_SEQ(b, one_of(s, "+-"), hour, text(s, ":"), sixty));
-    return BN_SEQ(b, hour, text(s, ":"), sixty, text(s, ":"), sixty, part, zone);
+    return bn_schema_fail(s, BITNET_E_LIMIT, "%s needs an automaton with too many states", what);
 }
 
-static const struct bn_expr *uuid(struct bn_schema *s)
+static const struct bn_expr *quoted(struct bn_schema *s, const struct bn_expr *e)
 {
-    struct bn_exprs parts = {0};
-    static const uint32_t lengths[] = {8, 4, 4, 4, 12};
-    for (size_t i = 0; i < BN_ARRAY_LEN(lengths); i++) {
-        if (i > 0) bn_exprs_add(s->b, &parts, text(s, "-"));
-        bn_exprs_add(s->b, &parts, several(s, "0-9a-f", lengths[i], lengths[i]));
-    }
-    return bn_exprs_take(s->b, &parts, BN_EXPR_SEQ);
+    const struct bn_expr *quote = text(s, "\"");
+    return BN_SEQ(s->b, quote, e, quote);
 }
 
-/* words with a mark between them, min to max of them */
-static const struct bn_expr *words(struct bn_schema *s, const struct bn_expr *word,
-                                   const char *mark, uint32_t min, uint32_t max)
+const struct bn_re *bn_schema_pattern(struct bn_schema *s, const struct bn_json *pattern)
 {
-    return BN_SEQ(s->b, word,
-                  bn_expr_repeat(s->b, BN_SEQ(s->b, text(s, mark), word), min - 1, max - 1));
+    const char *what;
+    size_t at;
+    const struct bn_re *re =
+        bn_re_parse(s->b, bn_json_text(pattern), bn_json_bytes(pattern), &what, &at);
+    if (what) bn_schema_fail(s, BITNET_E_UNSUPPORTED, "'pattern', byte %zu: %s", at, what);
+    return re ? bn_re_found(s->b, re) : NULL;
 }
 
-static const struct bn_expr *email(struct bn_schema *s)
+const struct bn_expr *bn_schema_regex(struct bn_schema *s, const char *regex, size_t n)
 {
-    struct bn_builder *b = s->b;
-    const struct bn_expr *user = several(s, "a-zA-Z0-9_+-", 1, 20);
-    const struct bn_expr *host =
-        BN_SEQ(b, several(s, "a-z0-9", 1, 20),
-               bn_expr_repeat(b, BN_SEQ(b, text(s, "-"), several(s, "a-z0-9", 1, 20)), 0, 1));
-    return BN_SEQ(b, words(s, user, ".", 1, 3), text(s, "@"), words(s, host, ".", 1, 3),
-                  text(s, "."), several(s, "a-z", 2, 10));
-}
-
-static const struct bn_expr *ipv4(struct bn_schema *s)
-{
-    struct bn_builder *b = s->b;
-    const struct bn_expr *byte = BN_ALT(b, one_of(s, "0-9"), two_digits(s, "1-9", "0-9"),
-                                        BN_SEQ(b, text(s, "1"), two_digits(s, "0-9", "0-9")),
-                                        BN_SEQ(b, text(s, "2"), two_digits(s, "0-4", "0-9")),
-                                        BN_SEQ(b, text(s, "25"), one_of(s, "0-5")));
-    return words(s, byte, ".", 4, 4);
-}
-
-static const struct bn_expr *format(struct bn_schema *s, const char *name)
-{
-    if (strcmp(name, "date") == 0) return date(s);
-    if (strcmp(name, "time") == 0) return clock_time(s);
-    if (strcmp(name, "date-time") == 0) return BN_SEQ(s->b, date(s), text(s, "T"), clock_time(s));
-    if (strcmp(name, "uuid") == 0) return uuid(s);
-    if (strcmp(name, "email") == 0) return email(s);
-    if (strcmp(name, "ipv4") == 0) return ipv4(s);
-    return bn_schema_fail(s, BITNET_E_UNSUPPORTED, "the format '%.60s' cannot be enforced", name);
+    const char *what;
+    size_t at;
+    const struct bn_re *re = bn_re_parse(s->b, regex, n, &what, &at);
+    if (what)
+        return bn_schema_fail(s, BITNET_E_UNSUPPORTED, "the regular expression, byte %zu: %s", at,
+                              what);
+    re = re ? bn_re_whole(s->b, re) : NULL;
+    const struct bn_expr *e = re ? bn_re_expr(s->b, re, write_plain, s) : NULL;
+    return e || s->b->status != BITNET_OK ? e : too_large(s, "the regular expression");
 }
 
 /* ------------------------------------------------------------------ strings */
 
+struct string {
+    const struct bn_re *pattern, *format; /* NULL: none */
+    uint32_t min, max;
+};
+
+static bool read_string(struct bn_schema *s, const struct bn_json *schema, struct string *t)
+{
+    const struct bn_json *pattern = bn_json_get(schema, "pattern");
+    const struct bn_json *name = bn_json_get(schema, "format");
+    *t = (struct string){.max = BN_GRAMMAR_UNLIMITED};
+    if (!bn_schema_count(s, schema, "minLength", &t->min) ||
+        !bn_schema_count(s, schema, "maxLength", &t->max))
+        return false;
+    if (pattern) t->pattern = bn_schema_pattern(s, pattern);
+    if (name) t->format = bn_schema_format(s, bn_json_text(name));
+    return s->b->status == BITNET_OK;
+}
+
+/* Of pattern and format both, if anything fits both: else of the pattern, which says more. */
+static const struct bn_re *shape_of(struct bn_schema *s, const struct string *t,
+                                    const struct bn_dfa **dfa)
+{
+    *dfa = NULL;
+    if (!t->pattern || !t->format) return t->pattern ? t->pattern : t->format;
+    const struct bn_re *both = bn_re_both(s->b, t->format, t->pattern);
+    *dfa = bn_dfa_make(s->b, both);
+    if (*dfa && (*dfa)->n_states > 0) return both;
+    *dfa = NULL;
+    return t->pattern;
+}
+
+/* A shape and a length: the automaton counts, so that there may be room for less than the schema
+ * allows. */
+static const struct bn_expr *with_length(struct bn_schema *s, const struct bn_re *shape,
+                                         const struct bn_dfa *dfa, uint32_t min, uint32_t max)
+{
+    enum { ROOM = 4096 }; /* states */
+    struct bn_builder *b = s->b;
+    uint32_t least, most;
+    if (!dfa) dfa = bn_dfa_make(b, shape);
+    if (!dfa) return too_large(s, "'pattern'");
+    bn_dfa_lengths(b, dfa, &least, &most);
+    if (min <= least && most <= max)
+        return shape->plain ? bn_re_expr(b, shape, write_quoted, s)
+                            : bn_dfa_expr(b, dfa, write_quoted, s);
+    uint32_t room = ROOM / (dfa->n_states + 1), need = least > min ? least : min;
+    if (dfa->n_states == 0 || least > max || most + (most < BN_GRAMMAR_UNLIMITED) <= min)
+        return bn_schema_never(s, "no text of this length fits 'pattern' or 'format'");
+    if (room < need + 16) room = need + 16;
+    if (max != BN_GRAMMAR_UNLIMITED && max > room) max = room;
+    const struct bn_re *length = bn_re_repeat(b, bn_re_any(b), min, max);
+    dfa = bn_dfa_make(b, bn_re_both(b, length, shape));
+    return dfa ? bn_dfa_expr(b, dfa, write_quoted, s) : too_large(s, "'pattern' with this length");
+}
+
+static const struct bn_expr *shaped(struct bn_schema *s, const struct string *t)
+{
+    const struct bn_dfa *dfa;
+    const struct bn_re *shape = shape_of(s, t, &dfa);
+    const struct bn_expr *e;
+    if (!shape) return NULL;
+    if (t->min > 0 || t->max != BN_GRAMMAR_UNLIMITED)
+        e = with_length(s, shape, dfa, t->min, t->max);
+    else if (dfa) e = bn_dfa_expr(s->b, dfa, write_quoted, s);
+    else e = bn_re_expr(s->b, shape, write_quoted, s);
+    if (!e && s->b->status == BITNET_OK) return too_large(s, "'pattern'");
+    return bn_schema_is_never(s, e) ? e : quoted(s, e);
+}
+
+/* Strings of the same demands are one rule. */
+static const struct bn_expr *shared_string(struct bn_schema *s, const struct bn_json *schema,
+                                           const struct string *t)
+{
+    static const char *const keys[] = {"pattern", "format", "minLength", "maxLength"};
+    struct bn_json *key = bn_json_array();
+    for (size_t i = 0; i < BN_ARRAY_LEN(keys); i++) {
+        struct bn_json *v = bn_json_get(schema, keys[i]);
+        bn_json_append(key, v ? bn_json_ref(v) : bn_json_null());
+    }
+    char *text = bn_json_dump(key, BN_JSON_COMPACT);
+    bn_json_free(key);
+    char *kept = text ? bn_arena_strn(&s->b->arena, text, strlen(text)) : NULL;
+    free(text);
+    uint32_t rule = 0;
+    if (!kept) return bn_builder_nomem(s->b), NULL;
+    if (bn_map_get(&s->strings, kept, strlen(kept), &rule)) return bn_expr_rule(s->b, rule);
+    const struct bn_expr *e = shaped(s, t);
+    if (!e || bn_schema_is_never(s, e)) return e;
+    rule = bn_rule_add(s->b, s->place.data, s->place.len);
+    if (s->b->status != BITNET_OK) return NULL;
+    s->b->rules[rule].expr = e;
+    if (!bn_map_add(&s->strings, kept, strlen(kept), &rule, NULL)) bn_builder_nomem(s->b);
+    return bn_expr_rule(s->b, rule);
+}
+
+bool bn_schema_string_shape(struct bn_schema *s, const struct bn_json *schema,
+                            const struct bn_re **out)
+{
+    static const char *const said[] = {"type", "pattern", "format", "minLength", "maxLength"};
+    struct string t;
+    const char *key;
+    struct bn_json *value;
+    *out = NULL;
+    schema = bn_schema_normal(s, schema);
+    if (!schema || bn_json_is_true(schema)) return schema != NULL;
+    bn_json_each_member(schema, key, value)
+    {
+        size_t i = 0;
+        while (i < BN_ARRAY_LEN(said) && strcmp(key, said[i]) != 0) i++;
+        if (i == BN_ARRAY_LEN(said) && !bn_schema_silent(key))
+            return bn_schema_fail(s, BITNET_E_UNSUPPORTED, "'%.80s' of keys cannot be enforced",
+                                  key) != NULL;
+    }
+    if (bn_json_is_false(schema)) {
+        *out = bn_re_set(s->b, &(struct bn_ranges){0}); /* no key */
+        return *out != NULL;
+    }
+    const struct bn_dfa *dfa;
+    if (!read_string(s, schema, &t)) return false;
+    *out = shape_of(s, &t, &dfa);
+    if (t.min > 0 || t.max != BN_GRAMMAR_UNLIMITED)
+        *out = bn_re_both(s->b, *out, bn_re_repeat(s->b, bn_re_any(s->b), t.min, t.max));
+    return s->b->status == BITNET_OK;
+}
+
+const struct bn_expr *bn_schema_quoted(struct bn_schema *s, const struct bn_dfa *d)
+{
+    return quoted(s, bn_dfa_expr(s->b, d, write_quoted, s));
+}
+
 const struct bn_expr *bn_schema_string(struct bn_schema *s, const struct bn_json *schema)
 {
     struct bn_builder *b = s->b;
-    const struct bn_json *pattern = bn_json_get(schema, "pattern");
-    const struct bn_json *name = bn_json_get(schema, "format");
-    uint32_t min = 0, max = BN_GRAMMAR_UNLIMITED;
-    if ((pattern && !bn_json_is_string(pattern)) || (name && !bn_json_is_string(name)))
-        return bn_schema_fail(s, BITNET_E_FORMAT, "'pattern' or 'format' is not a string");
-    if (!bn_schema_count(s, schema, "minLength", &min) ||
-        !bn_schema_count(s, schema, "maxLength", &max))
-        return NULL;
-    bool limited = min > 0 || max != BN_GRAMMAR_UNLIMITED;
-    if ((pattern != NULL) + (name != NULL) + limited > 1)
-        return bn_schema_fail(s, BITNET_E_UNSUPPORTED,
-                              "two of 'pattern', 'format' and a length together");
-    if (min > max) return bn_schema_fail(s, BITNET_E_FORMAT, "'minLength' is above 'maxLength'");
-    if (pattern) return bn_schema_pattern(s, bn_json_text(pattern), bn_json_bytes(pattern));
-    if (name) return BN_SEQ(b, text(s, "\""), format(s, bn_json_text(name)), text(s, "\""));
-    if (!limited) return bn_schema_shared(s, BN_RULE_STRING);
+    struct string t;
+    if (!read_string(s, schema, &t)) return NULL;
+    if (t.min > t.max)
+        return bn_schema_never(s, "'minLength' %u is above 'maxLength' %u", t.min, t.max);
+    if (t.pattern || t.format) return shared_string(s, schema, &t);
+    if (t.min == 0 && t.max == BN_GRAMMAR_UNLIMITED) return bn_schema_shared(s, BN_RULE_STRING);
     const struct bn_expr *c = bn_schema_shared(s, BN_RULE_CHAR);
-    if (max == BN_GRAMMAR_UNLIMITED)
-        return BN_SEQ(b, text(s, "\""), bn_expr_repeat(b, c, min, min),
+    if (t.max == BN_GRAMMAR_UNLIMITED)
+        return BN_SEQ(b, text(s, "\""), bn_expr_repeat(b, c, t.min, t.min),
                       bn_schema_shared(s, BN_RULE_STRING_REST));
-    return BN_SEQ(b, text(s, "\""), bn_expr_repeat(b, c, min, max), text(s, "\""));
+    return quoted(s, bn_expr_repeat(b, c, t.min, t.max));
 }

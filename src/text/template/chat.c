@@ -337,18 +337,21 @@ static bool set_text(struct bn_json *vars, const char *name, const char *text)
     return bn_json_set(vars, name, bn_json_raw(text, strlen(text)));
 }
 
-/* With the variables that bn_jinja_render defines. */
+/* With the variables that bn_jinja_render defines. Beside them the conversation may say "now_s": the time
+ * for strftime_now, which otherwise is not defined. */
 static bitnet_status render_vars(const struct bn_chat *c, struct bn_json *vars,
                                  bool add_generation_prompt, struct bn_buf *out, bitnet_error *err)
 {
     static const char *const none[] = {"tools", "documents"};
+    int64_t now_s = bn_json_integer(bn_json_get(vars, "now_s"));
+    bn_json_del(vars, "now_s");
     bool ok = set_text(vars, "bos_token", c->bos_text) &&
               set_text(vars, "eos_token", c->eos_text) &&
               bn_json_set(vars, "add_generation_prompt", bn_json_bool(add_generation_prompt));
     for (size_t i = 0; i < BN_ARRAY_LEN(none); i++)
         if (!bn_json_get(vars, none[i])) ok = ok && bn_json_set(vars, none[i], bn_json_null());
     if (!ok) return bn_fail_nomem(err, 0, "the variables of a chat template");
-    return bn_jinja_render_json(c->jinja, vars, 0, out, err);
+    return bn_jinja_render_json(c->jinja, vars, now_s, out, err);
 }
 
 bitnet_status bn_chat_render_json(const struct bn_chat *c, const char *json, size_t len,
@@ -356,6 +359,8 @@ bitnet_status bn_chat_render_json(const struct bn_chat *c, const char *json, siz
 {
     struct bn_talk talk;
     BN_TRY(bn_talk_read(&talk, json, len, c->builtin ? c->builtin->name : NULL, err));
+    if (bn_json_is_false(bn_json_get(talk.vars, "add_generation_prompt")))
+        add_generation_prompt = false;
     bitnet_status st =
         c->builtin ? bn_chat_render(c, talk.msgs, talk.n_msgs, add_generation_prompt, out, err)
                    : render_vars(c, talk.vars, add_generation_prompt, out, err);
@@ -369,6 +374,8 @@ bitnet_status bn_chat_encode_json(const struct bn_chat *c, const struct bn_token
 {
     struct bn_talk talk;
     BN_TRY(bn_talk_read(&talk, json, len, c->builtin ? c->builtin->name : NULL, err));
+    if (bn_json_is_false(bn_json_get(talk.vars, "add_generation_prompt")))
+        add_generation_prompt = false;
     bitnet_status st;
     if (c->builtin) {
         st = bn_chat_encode(c, t, talk.msgs, talk.n_msgs, add_generation_prompt, out, err);

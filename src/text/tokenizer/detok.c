@@ -12,9 +12,9 @@ enum { REPLACEMENT_BYTES = 3, MAX_TAIL = 3 };
 
 struct bn_detok {
     const struct bn_tokenizer *t;
-    bool special, stopped;
-    size_t n_stops;
-    char stops[BN_MAX_STOPS][BN_MAX_STOP_BYTES];
+    bool special, stopped, show_stop;
+    size_t n_stops, stop; /* stop: that is complete, when stopped */
+    char stops[BN_MAX_STOPS][BN_MAX_STOP_BYTES + 1];
     size_t stop_bytes[BN_MAX_STOPS];
     char *bytes;    /* room for tail and one token */
     size_t n_bytes; /* of them still to be decoded: the tail */
@@ -61,6 +61,13 @@ void bn_detok_close(struct bn_detok *d) { free(d); }
 
 size_t bn_detok_room(const struct bn_detok *d) { return d->text_room; }
 
+void bn_detok_show_stop(struct bn_detok *d) { d->show_stop = true; }
+
+const char *bn_detok_stop(const struct bn_detok *d)
+{
+    return d->stopped ? d->stops[d->stop] : NULL;
+}
+
 void bn_detok_reset(struct bn_detok *d)
 {
     d->n_bytes = d->n_shown = d->n_text = 0;
@@ -102,18 +109,21 @@ static void decode(struct bn_detok *d, bool last)
     d->n_bytes = keep;
 }
 
-/* The first place where a stop string is complete; the longest of those that end there. */
-static bool find_stop(const struct bn_detok *d, size_t *start)
+/* The first place where a stop string is complete; the longest of those that end there. *start: where the
+ * text ends for it. */
+static bool find_stop(struct bn_detok *d, size_t *start)
 {
     for (size_t end = 1; end <= d->n_text; end++) {
         size_t longest = 0;
         for (size_t k = 0; k < d->n_stops; k++) {
             size_t n = d->stop_bytes[k];
-            if (n > longest && n <= end && memcmp(d->text + end - n, d->stops[k], n) == 0)
+            if (n > longest && n <= end && memcmp(d->text + end - n, d->stops[k], n) == 0) {
                 longest = n;
+                d->stop = k;
+            }
         }
         if (longest > 0) {
-            *start = end - longest;
+            *start = d->show_stop ? end : end - longest;
             return true;
         }
     }

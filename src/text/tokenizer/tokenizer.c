@@ -364,3 +364,9 @@ bool bn_token_is_end(const struct bn_tokenizer *t, int32_t id)
         if (v->ends[i] == id) return true;
     return false;
 }
+
+bool bn_token_is_start(const struct bn_tokenizer *t, int32_t id)
+{
+    const struct bn_vocab *v = &t->vocab;
+    return id >= 0 && id == v->bos && v->types[id] == BN_TOKEN_CONTROL;
+}

@@ -31,13 +31,16 @@ void bn_tokens_free(struct bn_tokens *t);
 const char *bn_token_bytes(const struct bn_tokenizer *t, int32_t id, bool special, bool first,
                            size_t *n);
 bool bn_token_is_end(const struct bn_tokenizer *t, int32_t id);
+/* The control token that begins a text: a model that writes it has begun another one. */
+bool bn_token_is_start(const struct bn_tokenizer *t, int32_t id);
 
 /* Incremental detokenizer with stop strings. The tokens continue a text, so no space is dropped in
  * front. Only complete characters come out, and nothing that might be the beginning of a stop
  * string. Invalid bytes come out as U+FFFD. Of several stop strings the one that is complete first
  * counts, wherever the token borders lie. */
-enum { BN_MAX_STOPS = 16, BN_MAX_STOP_BYTES = 256 };
+enum { BN_MAX_STOPS = 32, BN_MAX_STOP_BYTES = 256 };
 struct bn_detok;
+/* stops: copied */
 bitnet_status bn_detok_open(struct bn_detok **out, const struct bn_tokenizer *t, bool special,
                             const char *const *stops, size_t n_stops, bitnet_error *err);
 void bn_detok_close(struct bn_detok *d);
@@ -46,6 +49,10 @@ size_t bn_detok_room(const struct bn_detok *d);
 /* Adds a token; *text (borrowed until the next call) is what may be shown now. Returns true when a
  * stop string is complete: it and what follows is not shown. No allocation. */
 bool bn_detok_push(struct bn_detok *d, int32_t token, const char **text, size_t *n);
+/* Shows the stop string, too. */
+void bn_detok_show_stop(struct bn_detok *d);
+/* The stop string that is complete; NULL: none is. Lives as long as d. */
+const char *bn_detok_stop(const struct bn_detok *d);
 /* The end: everything still held back. What the last push showed stays readable. */
 void bn_detok_flush(struct bn_detok *d, const char **text, size_t *n);
 void bn_detok_reset(struct bn_detok *d);

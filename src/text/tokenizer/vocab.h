@@ -101,6 +101,17 @@ bitnet_status bn_vocab_read_hf(struct bn_vocab *v, const char *tokenizer_json_pa
 /* tokenizer.model (SentencePiece), likewise with tokenizer_config.json beside it. */
 bitnet_status bn_vocab_read_sentencepiece(struct bn_vocab *v, const char *path, bitnet_error *err);
 
+/* The files that hold a vocabulary in a folder of Hugging Face. (hf_write.c) */
+struct bn_vocab_files {
+    char *tokenizer; /* tokenizer.json; or tokenizer.model, if is_pieces */
+    size_t bytes;
+    bool is_pieces;
+    char *config; /* tokenizer_config.json */
+};
+bitnet_status bn_vocab_write_hf(struct bn_vocab_files *out, const struct bn_vocab *v,
+                                bitnet_error *err);
+void bn_vocab_files_free(struct bn_vocab_files *f);
+
 /* The GPT-2 alphabet: every byte as a printable character. */
 void bn_byte_alphabet(uint16_t cp_of_byte[256]);
 

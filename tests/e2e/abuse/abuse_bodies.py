@@ -240,4 +240,44 @@ def scored_prompts(s, long):
     return asker.slowest()
 
 
-ATTACKS = [bad_json, odd_texts, wrong_types, hard_forms, greedy, scored_prompts]
+def large_json(s, long):
+    """The largest bodies, of every kind, one after the other over four connections; and clients that go before theirs are
+    read. Each is answered, in the order of its connection."""
+    words, message = b"One day a boy and his dog went to the park. ", b'{"role": "user", "content": "%s"}'
+    tool = b'{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {%s}}}}'
+    member = b'"p": {"type": "string", "description": "' + words * 4 + b'"}'
+    members = b", ".join(member.replace(b'"p"', b'"p%d"' % i) for i in range(4000))
+    # as bytes: a client that makes JSON of so much holds up the healthy one beside it
+    bodies = [("text", TEXT, b'{"prompt": "' + words * 300000 + b'"}', (400,)),
+              ("ids", TEXT, b'{"prompt": [' + b"7," * 1000000 + b"7]}", (400,)),
+              ("chat", CHAT, b'{"messages": [' + b",".join([message % b"a"] * 4096) + b'], "x": [' + b"1," * 900000 + b"1]}", (400,)),
+              ("tools", CHAT, b'{"messages": [' + message % b"Once" + b'], "max_tokens": 1, "tools": [' + tool % members + b"]}",
+               (200, 400)),
+              ("tokenize", "/tokenize", b'{"content": "' + words * 45000 + b'"}', (200,)),
+              ("embed", EMBED, b'{"input": [' + b'"%s",' % (words * 20) * 1900 + b'"%s"]}' % (words * 60), (400,)),
+              ("template", "/apply-template", b'{"messages": [' + b",".join([message % (words * 8)] * 4000) + b"]}", (200,)),
+              ("ignored", TEXT, b'{"prompt": "Once", "max_tokens": 1, "x": [' + b'"%s",' % (b"y" * 1000) * 15000 + b"1]}", (200,))]
+
+    def ask(k):
+        asker = Asker(s)
+        for n, path, body, codes in bodies[k:] + bodies[:k]:
+            code = asker.status(path, body, n)
+            assert code in codes, f"{n}: {code}"
+        return asker.times
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        times = sorted(t for f in [pool.submit(ask, 2 * k) for k in range(4)] for t in f.result())
+    for _, path, body, _ in bodies:
+        request, had = post(path, body), s.metric("bitnet_received_bytes_total")
+        with Raw(s) as c:
+            c.send(request)
+            until("the server has it", lambda: s.metric("bitnet_received_bytes_total") >= had + len(request))
+    with Raw(s) as c:  # a large one, and a small one behind it
+        c.send(post(TEXT, bodies[-1][2]) + post("/tokenize", SHORT["/tokenize"]))
+        first, second = c.reply(), c.reply()
+        assert b'"choices"' in first[1] and b'"tokens"' in second[1], "replies in another order"
+    until("they are gone", lambda: s.metric("bitnet_num_requests_running", "bitnet_num_requests_waiting") == 0)
+    return f"{len(times)} bodies of up to {max(len(b[2]) for b in bodies) / MIB:.0f} MiB; slowest: {times[-1][1]} {times[-1][0]:.2f} s"
+
+
+ATTACKS = [large_json, bad_json, odd_texts, wrong_types, hard_forms, greedy, scored_prompts]

@@ -18,10 +18,15 @@ from tap import find
 
 ASK = {"prompt": "Once upon a time", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
 KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH"
-PUBLIC = ["/health", "/ready", "/", "/dashboard"]
-GUARDED = ["/v1/models", "/v1/models/x", "/models", "/props", "/tokenizer_info", "/metrics", "/metrics.json"]
-GUARDED_POST = ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/tokenize", "/detokenize",
-                "/apply-template", "/chat/completions"]
+PUBLIC = ["/health", "/ready", "/ping", "/", "/dashboard", "/docs", "/openapi.json"]
+GUARDED = ["/v1/models", "/v1/models/x", "/models", "/props", "/tokenizer_info", "/lora-adapters", "/metrics", "/metrics.json",
+           "/api/tags", "/api/ps", "/api/version", "/version", "/load", "/slots"]
+GUARDED_POST = ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/messages",
+                "/v1/messages/count_tokens", "/v1/responses/input_tokens", "/tokenize", "/detokenize",
+                "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/lora-adapters", "/models/load", "/v1/models/unload",
+                "/apply-template", "/chat/completions", "/api/chat", "/api/generate", "/api/embed", "/api/embeddings", "/api/show",
+                "/api/pull", "/api/push", "/api/create", "/api/copy", "/completion", "/completions", "/infill",
+                "/embedding", "/embeddings", "/v1/rerank", "/reranking", "/v1/score", "/slots/0?action=save"]
 
 
 def ends_well(s):
@@ -189,7 +194,7 @@ def wrong_keys():
 
 def with_headers(method, path, values, more=b""):
     head = b"".join(b"Authorization: %s\r\n" % v.encode("latin-1") for v in values)
-    return f"{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n".encode() + head + more + b"\r\n"
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n".encode() + head + more + b"\r\n"
 
 
 def keys(program, folder, long):
@@ -209,7 +214,9 @@ def keys(program, folder, long):
                     n += 1
         for path in PUBLIC:
             assert answer(s, with_headers("GET", path, []))[0] == 200, path
-        for more in (b"X-Api-Key: " + KEY.encode() + b"\r\n", b"Proxy-Authorization: Bearer " + KEY.encode() + b"\r\n",
+        for key, status in ((KEY, 200), (KEY + "x", 401), ("", 401)):
+            assert answer(s, with_headers("GET", "/v1/models", [], b"X-Api-Key: %s\r\n" % key.encode()))[0] == status, key
+        for more in (b"Proxy-Authorization: Bearer " + KEY.encode() + b"\r\n",
                      b"Cookie: Authorization=Bearer " + KEY.encode() + b"\r\n"):
             assert answer(s, with_headers("GET", "/v1/models", [], more))[0] == 401, more
         assert answer(s, with_headers("GET", f"/v1/models?key={KEY}&api_key={KEY}", []))[0] == 401, "a key in the query"
@@ -306,4 +313,44 @@ def client_hello():
     return out.read()
 
 
-CASES = [drain_under_load, second_signal, kill_and_restart, keys, tls]
+# ---------------------------------------------------------------- descriptors
+
+def has(c):
+    """What has come to this client, b"" at its end; None: nothing yet."""
+    c.sock.setblocking(False)
+    try:
+        return c.sock.recv(1000, socket.MSG_PEEK)
+    except BlockingIOError:
+        return None
+    except ConnectionResetError:
+        return b""
+
+
+def few_descriptors(program, folder, long):
+    """256 descriptors and 400 connections that say nothing: requests are answered, and the operator is told why there are
+    fewer connections than asked for. Then all connections are in use: 503 and a line, not silence."""
+    with Server(["sh", "-c", 'ulimit -n 256; exec "$0" "$@"', program]) as s:
+        assert any("connections at a time, not 1024: this process may have 256 files open" in l for l in s.errors), s.errors
+        with contextlib.ExitStack() as idle:
+            for _ in range(400):
+                idle.enter_context(Raw(s))
+            start = time.monotonic()
+            for _ in range(20):
+                assert s.post("/v1/completions", {**ASK, "max_tokens": 2}).status == 200
+            took = time.monotonic() - start
+        half = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n"
+        with contextlib.ExitStack() as busy:
+            clients = []
+            for _ in range(400):
+                clients.append(busy.enter_context(Raw(s)))
+                clients[-1].send(half)
+            until("all were taken or refused", lambda: has(clients[-1]) is not None)
+            told = sum(b" 503 " in (has(c) or b"") for c in clients)
+            until("the operator is told", lambda: any("in use: further ones are refused" in l for l in s.errors))
+        until("requests are answered again", lambda: s.post("/v1/completions", {**ASK, "max_tokens": 2}).status == 200)
+        assert told >= 8, told  # beyond 32 at a time they are just closed
+        ends_well(s)
+    return f"20 answers among 400 idle connections in {took:.1f} s; with all in use {told} are told 503"
+
+
+CASES = [few_descriptors, drain_under_load, second_signal, kill_and_restart, keys, tls]

@@ -13,7 +13,7 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 LOGITS = ["logits", "m.gguf", "--ids", "1,2", "--out", "out.f32"]
 CONVERT = ["convert", "m.gguf", "out.gguf"]
-RUN = ["run", "m.gguf", "-p", "ab", "-n", "2", "--temp", "0", "-q"]
+RUN = ["run", "m.gguf", "--raw", "-p", "ab", "-n", "2", "--temp", "0", "-q"]
 CHAT = ["run", "m.gguf", "--chat", "-p", "ab", "-n", "2", "--temp", "0", "-q"]
 TOKENIZE = ["tokenize", "m.gguf"]
 INSPECT = ["inspect", "m.gguf", "--no-stats"]

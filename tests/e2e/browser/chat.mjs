@@ -176,6 +176,7 @@ export async function settings_are_sent_and_reset({ open, line }) {
     assert.deepEqual(sampling, {
         temperature: 0.5,
         top_p: 0.9,
+        truncation: 'auto',
         top_k: 40,
         min_p: 0.05,
         repetition_penalty: 1.1,

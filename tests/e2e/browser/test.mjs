@@ -7,7 +7,9 @@ import { parseArgs } from 'node:util';
 import { chromium } from 'playwright-core';
 import * as chat from './chat.mjs';
 import * as dashboard from './dashboard.mjs';
+import * as docs from './docs.mjs';
 import { Line } from './line.mjs';
+import * as reading from './reading.mjs';
 import * as report from './report.mjs';
 import * as shots from './shots.mjs';
 
@@ -79,7 +81,7 @@ async function run(name, test) {
 
 let count = 0,
     failed = 0;
-const all = options.shots ? shots : { ...chat, ...dashboard, ...report };
+const all = options.shots ? shots : { ...chat, ...reading, ...dashboard, ...docs, ...report };
 for (const [name, test] of Object.entries(all))
     if (name.includes(options.only)) await run(name.replaceAll('_', ' '), test);
 console.log(`1..${count}`);

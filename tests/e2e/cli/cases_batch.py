@@ -69,7 +69,7 @@ def test_same_text_as_run(t):
 def test_company_does_not_matter(t):
     many = lines_of(*(dict(q, custom_id=f"{i}-{k}") for k in range(5) for i, q in enumerate(PLAIN)))
     first = answers(t, many)
-    for more in (["-b", "1"], ["-b", "3"], ["--max-num-seqs", "20"], ["-t", "1"], ["-t", "3"],
+    for more in (["-j", "1"], ["-j", "3"], ["--max-num-seqs", "20"], ["-t", "1"], ["-t", "3"],
                  ["--max-num-batched-tokens", "32"], ["--backend", "scalar"], ["--kv-tokens", "512"],
                  ["--prefix-cache", "off"], ["--speculation", "on", "--draft-tokens", "8"],
                  ["--speculation", "off"]):
@@ -96,7 +96,7 @@ def test_openai_lines(t):
 
 def test_choices(t):
     q = dict(PLAIN[0], max_tokens=30, seed=3)
-    choices = answers(t, lines_of(dict(q, n=3)), "-b", "2")[0]["response"]["body"]["choices"]
+    choices = answers(t, lines_of(dict(q, n=3)), "-j", "2")[0]["response"]["body"]["choices"]
     t.equal([c["index"] for c in choices], [0, 1, 2], "in order")
     alone = [text_of(a) for a in answers(t, lines_of(*(dict(q, seed=3 + i) for i in range(3))))]
     t.equal([c["text"] for c in choices], alone, "choice i draws with seed + i")
@@ -107,7 +107,7 @@ def test_choices(t):
 def test_prompts(t):
     prompts = ["Once upon a time", "The cat", [5, 6, 7]]
     q = {"prompt": prompts, "n": 2, "max_tokens": 12, "seed": 3}
-    several, echoed, bad = answers(t, lines_of(q, dict(q, echo=True), dict(q, prompt=["a", [99999]])), "-b", "4")
+    several, echoed, bad = answers(t, lines_of(q, dict(q, echo=True), dict(q, prompt=["a", [99999]])), "-j", "4")
     body = several["response"]["body"]
     t.equal([c["index"] for c in body["choices"]], list(range(6)), "in order")
     alone = answers(t, lines_of(*({"prompt": prompts[i // 2], "max_tokens": 12, "seed": 3 + i} for i in range(6))))
@@ -179,7 +179,7 @@ def test_stop(t):
 def test_bad_lines(t):
     bad = [("not json", "bad JSON"), ("[1, 2]", "not a JSON object"), ('{"prompt": "x"', "bad JSON"),
            ('{"a": 1, "a": 2}', "bad JSON"), ("{}", "no 'prompt'"), ('{"prompt": 7}', "prompt"),
-           ('{"prompt": "x", "temperature": 1000}', "temperature is 1000"),
+           ('{"prompt": "x", "temperature": 1000}', "'temperature' is 1000; 0 to 5 is possible"),
            ('{"prompt": "x", "temprature": 1}', "'temprature'"),
            ('{"prompt": "x", "stream": true}', "stream"),
            (json.dumps({"prompt": "word " * 2000}), "context of"),
@@ -254,7 +254,7 @@ def test_resume(t):
         t.equal(t.path("out.jsonl").read_bytes(), whole, f"cut to {cut} bytes")
         t.equal((j["found"], j["requests"]), (whole[:cut].count(b"\n"), 5), "found")
     for n in range(1, 6):
-        batch(t, "--limit", str(n), "-b", str(n), name="limited.jsonl")
+        batch(t, "--limit", str(n), "-j", str(n), name="limited.jsonl")
         t.equal(t.path("limited.jsonl").read_bytes(), whole[:ends[n - 1]], f"--limit {n}")
     # a machine that went down may leave zeros
     t.path("out.jsonl").write_bytes(whole[:ends[2] + 20] + bytes(4096))
@@ -276,7 +276,7 @@ def test_resume_refused(t):
                  ["--kv-tokens", "100"],
                  ["--chat-template", "chatml"]):
         refused(*more)
-    for more in (["-t", "1"], ["-b", "2"], ["--backend", "scalar"], ["--head", "exact"],
+    for more in (["-t", "1"], ["-j", "2"], ["--backend", "scalar"], ["--head", "exact"],
                  ["--max-num-batched-tokens", "16"]):
         batch(t, *more)  # nothing that an answer depends on
     t.write("in.jsonl", lines_of(PLAIN[0], PLAIN[1], dict(PLAIN[2], max_tokens=4), PLAIN[3]))
@@ -307,8 +307,8 @@ def test_files(t):
     t.usage("batch", "-o", "x", says="--input")
     t.usage("batch", "-i", "x", says="--output")
     t.usage("batch", "-i", "x", "-o", "-", "--json", says="--json")
-    t.usage("batch", "-i", "x", "-o", "y", "-b", "0", says="-b expects")
-    t.usage("batch", "-i", "x", "-o", "y", "--batch-size", "1025", says="1 to 1024")
+    t.usage("batch", "-i", "x", "-o", "y", "-j", "0", says="-j expects")
+    t.usage("batch", "-i", "x", "-o", "y", "--max-num-seqs", "1025", says="1 to 1024")
     r = t.run("batch", "-i", "in.jsonl", "-o", "out.jsonl")
     t.keeps("out.jsonl")
     t.equal((r.out, r.errors.count("\n")), (b"", 1), "the summary is one line")
@@ -363,7 +363,7 @@ def test_interrupt(t):
 
 def test_dry_run(t):
     t.write("in.jsonl", lines_of(*PLAIN, {"prompt": "x", "n": 3}, {"prompt": "x", "top_q": 1}) + "bad\n")
-    j = t.run("batch", "-i", "in.jsonl", "--dry-run", "--json", "-b", "4", "-c", "128", "-n", "10").json()
+    j = t.run("batch", "-i", "in.jsonl", "--dry-run", "--json", "-j", "4", "-c", "128", "-n", "10").json()
     prompts = [a["response"]["body"]["usage"]["prompt_tokens"] for a in answers(t, lines_of(*PLAIN))]
     x = len(t.run("tokenize", "--bos", stdin=b"x").text.split())
     t.equal((j["requests"], j["bad"]), (7, 2), "requests")
@@ -379,8 +379,89 @@ def test_dry_run(t):
     t.equal(m["sequence_bytes"], run["kv_bytes"], "as much as run takes for one")
     t.check(abs(j["sequences_fit"] - (m["available_bytes"] - m["scratch_bytes"]) // m["sequence_bytes"]) <= 1,
             "how many fit")
-    k = t.run("batch", "-i", "in.jsonl", "--dry-run", "--json", "-b", "8", "-c", "128").json()
+    k = t.run("batch", "-i", "in.jsonl", "--dry-run", "--json", "-j", "8", "-c", "128").json()
     t.equal(k["memory"]["kv_bytes"], 2 * m["kv_bytes"], "twice as many sequences")
     r = t.run("batch", "-i", "in.jsonl", "--dry-run")
     t.check("requests  7, 2 bad" in r.text and "line 7: bad JSON" in r.text, f"text {r.text}")
     t.check(not os.path.exists(t.path("out.jsonl")), "nothing is written")
+
+
+def shards(t, n, *options, again=()):
+    """Runs the shards of in.jsonl; their files."""
+    files = [f"part-{i}.jsonl" for i in range(1, n + 1)]
+    for i, f in enumerate(files, 1):
+        if not again or i in again:
+            t.run("batch", "-i", "in.jsonl", "-o", f, "--shard", f"{i}/{n}", "-q", *options)
+            t.keeps(f)
+    return files
+
+
+def merge(t, files, *options, **more):
+    return t.run("batch", "merge", "-i", "in.jsonl", "-o", "out.jsonl", *files, *options, **more)
+
+
+def test_shards(t):
+    long = {"prompt": "Once upon a time " * 400, "max_tokens": 3, "temperature": 0}
+    t.write("in.jsonl", lines_of(*PLAIN, long, {"bad": 1}) + "\n" + lines_of(*PLAIN[::-1]) + "nonsense\n"
+            + lines_of({"prompt": "The end"}, PLAIN[0])[:-1])
+    t.keeps("out.jsonl")
+    whole = batch(t, "-n", "8") and t.path("out.jsonl").read_bytes()
+    t.path("out.jsonl").unlink()
+    for n in (1, 2, 3, 20):
+        files = shards(t, n, "-n", "8")
+        parts = [t.path(f).read_bytes() for f in files]
+        t.equal(sorted(b"".join(parts).splitlines()), sorted(whole.splitlines()), f"{n} shards have every request once")
+        j = merge(t, files, "--json", "--restart").json()
+        t.equal((j["answers"], j["shards"]), (13, n), f"{n} shards")
+        t.equal(t.path("out.jsonl").read_bytes(), whole, f"{n} shards, merged")
+        t.equal(t.run("batch", "merge", "-i", "in.jsonl", "-o", "-", *files, "-q").out, whole, "to standard output")
+        for f in files:
+            t.path(f).unlink()
+    sizes = [len(p.splitlines()) for p in parts if p]
+    t.check(max(sizes) == 1, f"more shards than requests: one each, but {sizes}")
+    t.write("in.jsonl", lines_of(*[long] * 2, *PLAIN[:2] * 10))
+    counts = [len(t.path(f).read_text().splitlines()) for f in shards(t, 2, "-n", "1")]
+    t.check(sum(counts) == 22 and min(counts) >= 9, f"long prompts count for more: {counts}")
+
+
+def test_merge_finds_what_is_missing(t):
+    t.write("in.jsonl", lines_of(*PLAIN * 3))
+    files = shards(t, 3)
+    t.keeps("out.jsonl")
+    merge(t, files)
+    whole = t.path("out.jsonl").read_bytes()
+    t.says(merge(t, files, code=1), "exists already")
+    t.path("out.jsonl").unlink()
+    data = t.path(files[1]).read_bytes()
+    t.path(files[1]).write_bytes(data[:len(data) - 40])  # the last answer is torn
+    t.says(merge(t, files, code=1), "1 of 12 answers are missing, 1 of them of shard 2/3 in 'part-2.jsonl'; "
+                                    "run it with --shard 2/3 again")
+    t.check(not t.path("out.jsonl").exists(), "nothing is written")
+    shards(t, 3, again=[2])
+    merge(t, files)
+    t.equal(t.path("out.jsonl").read_bytes(), whole, "after that shard went on")
+    t.path("out.jsonl").unlink()
+    t.says(merge(t, files[::-1], code=1), "does not answer line")
+    t.says(merge(t, files[:2], code=1), "does not answer line")
+    t.says(merge(t, [files[0], files[0], files[2]], code=1), "does not answer line")
+    t.path(files[2]).unlink()
+    shards(t, 3, "--seed", "5", again=[3])
+    t.says(merge(t, files, code=1), "all shards in order, and answers made with one model and the same options")
+    t.path(files[2]).unlink()
+    t.write("in.jsonl", lines_of(*PLAIN * 4))
+    shards(t, 3, again=[3])
+    t.write("in.jsonl", lines_of(*PLAIN * 3))
+    t.says(merge(t, files, code=1), "holds more answers than shard 3/3 has requests (4)")
+    t.says(merge(t, [*files, "none.jsonl"], code=1), "cannot open 'none.jsonl'")
+    t.write(files[0], "nonsense\n")
+    t.says(merge(t, files, code=1), "line 1 of 'part-1.jsonl'")
+    t.check(not t.path("out.jsonl").exists(), "nothing is written")
+
+
+def test_shards_refused(t):
+    t.write("in.jsonl", lines_of(*PLAIN))
+    for typed in ("0/4", "5/4", "4", "1/", "/2", "1/4x", "1/1025", "-1/2", ""):
+        t.says(batch(t, "--shard", typed, code=2), "is not a part of a batch: 1/4 is the first of four")
+    t.says(merge(t, [], code=2), "the answers of all shards")
+    t.says(merge(t, ["a"], "--shard", "1/2", code=2), "not --shard")
+    t.says(batch(t, "embedded", "more", code=2), "'more' is one argument too many")

@@ -136,8 +136,10 @@ def test_files(t):
     t.equal(names(json.loads(t.path("r.json").read_text())), ["stream"], "replaced")
     page = t.path("p.html").read_text()
     t.check(page.startswith("<!DOCTYPE html>"), "a page")
-    t.check(ElementTree.fromstring(page.split("\n", 1)[1]).find(f".//{SVG}svg") is not None,
-            "with the drawing in it")
+    page = ElementTree.fromstring(page.split("\n", 1)[1])
+    t.check(page.find(f".//{SVG}svg") is not None, "with the drawing in it")
+    t.equal([x.text for x in page.findall(".//tbody/tr/th")], ["stream"], "a table of the measurements")
+    t.check("light-dark" in page.find(".//head/style").text, "colours for dark screens")
     t.fails("bench", "--json-report", "no/such/folder/r.json", says="no/such/folder")
     t.fails("bench", "--plot", ".", says="folder")
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """chat, from a pipe and on a terminal. The embedded model has no template: a plain one is given."""
 import json
+import pathlib
+import sys
 
 PLAIN = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 CHAT = ["chat", "--chat-template", PLAIN, "--temp", "0", "-n", "8"]
@@ -97,7 +99,7 @@ def test_terminal_stops_an_answer(t):
     c.send(b"Once upon a time\r")
     c.until(rb"time.*?\n.*?\w")
     c.interrupt()
-    c.until(rb"note:.*> ")
+    c.until(rb"stopped.*> ")
     c.send(b"/quit\r")
     c.end(0)
 
@@ -107,3 +109,24 @@ def test_no_color(t):
     t.check(b"\x1b" not in c.end(1), "no escape sequences")
     c = t.terminal("chat", "--chat-template", "nosuchname")
     t.check(b"\x1b[31m" in c.end(1), "red on a terminal")
+
+
+def chat_model(t):
+    """A file with a chat template, and random weights."""
+    sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent / "broken"))
+    import files
+    t.write("chat.gguf", files.tiny().bytes())
+    return "chat.gguf"
+
+
+def test_run_answers_in_the_template(t):
+    model, ask = chat_model(t), ["ab", "--temp", "0", "-n", "6", "-q", "--ignore-eos"]
+    told = t.run("run", model, *ask)
+    t.equal(told.out, t.run("run", model, "--chat", *ask).out, "as with --chat")
+    talk = t.run("chat", model, "--temp", "0", "-n", "6", "-q", "--ignore-eos", stdin=b"ab\n")
+    t.equal(told.out, talk.out, "as chat answers")
+    raw = t.run("run", model, "--raw", *ask)
+    t.check(raw.out.startswith(b"ab") and raw.out != b"ab" + told.out, "--raw continues the text")
+    asked = t.run("run", model, "ab", "-n", "1", "--json").json()
+    plain = t.run("run", model, "--raw", "ab", "-n", "1", "--json").json()
+    t.check(asked["prompt_tokens"] > plain["prompt_tokens"], "the template's own tokens")

@@ -18,6 +18,14 @@ def test_form_grammar(t):
     t.check(len(text) == 4 and text[:3].isdigit() and text[3] == "\n", repr(text))
 
 
+def test_only_the_answer(t):
+    """What follows a schema or a grammar goes to programs: nothing stands before it."""
+    t.equal(t.run("run", "A name", "--grammar", 'root ::= "yes"', "-q").out, b"yes\n", "a grammar")
+    json.loads(t.run("run", "A name", "--json-schema", json.dumps(SCHEMA), "-q").text)
+    t.fails("run", "x", "--json-schema", "nofile.json", says=["cannot open", "nofile.json"])
+    t.fails("run", "x", "--grammar", "nofile.gbnf", says=["cannot open", "nofile.gbnf"])
+
+
 def test_form_json(t):
     for seed in range(5):
         j = json.loads(run(t, "--json-schema", json.dumps(SCHEMA), "--seed", str(seed))["text"])

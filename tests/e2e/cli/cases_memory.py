@@ -11,9 +11,9 @@ ctypes.CDLL(None).prctl(24, 14, 0, 0, 0)
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
 os.execv(sys.argv[1], sys.argv[1:])
 """
-SWITCHES = (["--hugepages", "off"], ["--hugepages", "thp"], ["--no-mmap"], ["--warmup"],
+SWITCHES = (["--hugepages", "off"], ["--hugepages", "thp"], ["--no-mmap"], ["--warm-up"],
             ["--prefetch-distance", "1"], ["--prefetch-distance", "512"],
-            ["--no-mmap", "--warmup", "--prefetch-distance=65536", "--hugepages=off"])
+            ["--no-mmap", "--warm-up", "--prefetch-distance=65536", "--hugepages=off"])
 
 
 def model_file(t):
@@ -56,10 +56,10 @@ def test_other_commands(t):
     t.keeps("a.jsonl", "b.jsonl")
     base = ["batch", "embedded", "--input", "in.jsonl", "-n", "6", "-q", "--output"]
     t.run(*base, "a.jsonl")
-    t.run(*base, "b.jsonl", "--warmup", "--hugepages", "off", "--no-mmap")
+    t.run(*base, "b.jsonl", "--warm-up", "--hugepages", "off", "--no-mmap")
     t.equal(t.path("a.jsonl").read_text(), t.path("b.jsonl").read_text(), "answers of a batch")
     said = t.run("chat", "-n", "6", "--temp", "0", "-q", stdin=b"hello\n").out
-    t.equal(t.run("chat", "-n", "6", "--temp", "0", "-q", "--warmup", stdin=b"hello\n").out, said,
+    t.equal(t.run("chat", "-n", "6", "--temp", "0", "-q", "--warm-up", stdin=b"hello\n").out, said,
             "chat")
 
 
@@ -98,7 +98,7 @@ def test_state_cache(t):
     some = t.run(*args, "--state-cache", str(3 * one)).json()
     t.equal((some["tokens"], some["states"]["snapshots"]), (off["tokens"], 3), "as many as fit")
     t.write("in.jsonl", '{"prompt": "hello"}\n')
-    j = t.run("batch", "-m", "hybrid.gguf", "-i", "in.jsonl", "--dry-run", "--json", "-b", "4", "-c", "128").json()
+    j = t.run("batch", "-m", "hybrid.gguf", "-i", "in.jsonl", "--dry-run", "--json", "-j", "4", "-c", "128").json()
     kv = j["memory"]["kv_bytes"] // 4
     t.equal(j["memory"]["sequence_bytes"], kv + one, "a sequence with its state")
 

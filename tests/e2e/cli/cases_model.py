@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-TIMING = r"load \d+ ms, first token \d+ ms, prompt \d+ tok at [\d.]+ tok/s, " \
+TIMING = r"stories-31m: load \d+ ms, first token \d+ ms, prompt \d+ tok at [\d.]+ tok/s, " \
          r"generated \d+ tok at [\d.]+ tok/s, peak [\d.]+ [kMG]B, \d+ threads?, \w+, seed \d+\n"
 TIME = "Once upon a time"
 TOOLS = pathlib.Path(__file__).resolve().parents[3] / "tools"
@@ -24,6 +24,25 @@ def test_run_story(t):
     t.equal(quiet.out, r.out, "the same text again")
     bare = t.run("run", TIME, "-n", "20", "--temp", "0", "--no-echo")
     t.equal(TIME + bare.text, r.text, "--no-echo")
+
+
+def test_run_names_that_are_no_files(t):
+    options = ["-n", "1", "--temp", "0"]
+    for name in ("llama3", "qwen3:8b", "bitnet-7", "Falcon3-5B"):
+        r = t.run("run", name, "hi", *options)
+        t.check(f"note: '{name}' is no file" in r.errors, f"a hint for {name}: {r.errors!r}")
+    t.check("did you mean 'bitnet-2b'?" in t.run("run", "bitnet-2", "hi", *options).errors, "the name that was meant")
+    for words in (["Once", "upon"], ["Llamas are animals"], ["falcon", "flew"], ["1984", "is a book"]):
+        t.check("note" not in t.run("run", *words, *options).errors, f"no hint for {words}")
+    t.check("note" not in t.run("run", "-p", "llama3", *options).errors, "no hint for --prompt")
+
+
+def test_run_another_text_begins(t):
+    """A model that writes the token with which texts begin is done with this one."""
+    forced = ["run", TIME, "-n", "5", "--temp", "0", "--json", "--logit-bias", "0+100"]
+    j = t.run(*forced).json()
+    t.equal((j["finish_reason"], j["text"]), ("end", ""), "it ends there")
+    t.equal(t.run(*forced, "--ignore-eos").json()["generated_tokens"], 5, "--ignore-eos goes on")
 
 
 def test_run_prompt_forms(t):

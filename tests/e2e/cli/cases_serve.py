@@ -17,7 +17,7 @@ def test_serve_order(t):
     t.write("c.json", json.dumps({"port": 1, "max_queue": 2, "host": "::1", "no-pages": True, "cors": ["https://a", "https://b"]}))
     env = {"BITNET_MAX_QUEUE": "3", "BITNET_HOST": "0.0.0.0", "BITNET_MAX_BATCH_SIZE": "5", "BITNET_PUBLIC_METRICS": "on"}
     c = config(t, "--config", "c.json", "--host", "unix:/x", env=env)
-    got = [c[k] for k in ("port", "max-queue", "host", "batch-size", "no-pages", "public-metrics", "cors")]
+    got = [c[k] for k in ("port", "max-queue", "host", "max-num-seqs", "no-pages", "public-metrics", "cors")]
     t.equal(got, [1, 3, "unix:/x", 5, True, True, ["https://a", "https://b"]], "line over environment over file")
     c = config(t, env={"BITNET_CONFIG": "c.json", "BITNET_NO_PAGES": "false"})
     t.equal((c["port"], c["no-pages"]), (1, False), "the file's name from the environment")
@@ -36,7 +36,7 @@ def test_serve_secrets(t):
 
 
 def test_serve_wrong(t):
-    for name, text, says in (("a.json", "[]", "object"), ("b.json", "{", "b.json"), ("c.json", '{"prot": 1}', "'port'"),
+    for name, text, says in (("a.json", "[]", "a.json:1"), ("b.json", "{", "b.json"), ("c.json", '{"prot": 1}', "'port'"),
                              ("d.json", '{"port": 70000}', "65535"), ("e.json", '{"port": {}}', "'port'"),
                              ("f.json", '{"no-pages": 7}', "true or false"), ("g.json", '{"config": "x"}', "command line")):
         t.write(name, text)

@@ -33,6 +33,15 @@ def test_tokenize_format(t):
                 f"--model {name}")
 
 
+def test_tokenize_words(t):
+    want = t.run("tokenize", stdin=b"Once upon a time").out
+    t.equal(t.run("tokenize", "Once upon a time").out, want, "one word")
+    t.equal(t.run("tokenize", "embedded", "Once", "upon", "a", "time").out, want, "a model and words")
+    t.equal(t.run("tokenize", "--decode", *want.decode().split()).text, "Once upon a time", "ids as words")
+    t.fails("tokenize", "--decode", "12", "x", says="the words")
+    t.fails("tokenize", "nosuch.gguf", says="nosuch.gguf")
+
+
 def test_tokenize_bos(t):
     plain, bos = ids_of(t, b"Once upon"), ids_of(t, b"Once upon", "--bos")
     t.equal(bos[1:], plain, "--bos adds one id in front")
@@ -154,7 +163,7 @@ def test_perplexity_windows(t):
     k = t.run("perplexity", "--file", "story.txt", "--ctx", "32", "--protocol", "llama.cpp",
               "--json").json()
     t.check(k["tokens"] < j["tokens"], "llama.cpp scores half of each window")
-    short = t.run("perplexity", "--file", "story.txt", "--max-tokens", "40", "--json").json()
+    short = t.run("perplexity", "--file", "story.txt", "--limit", "40", "--json").json()
     t.check(short["tokens"] < 40, "--max-tokens")
 
 

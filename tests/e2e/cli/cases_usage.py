@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finding commands, options, help: everything that needs no model."""
 import os
+import pathlib
 import re
 import subprocess
 
 from tap import Skipped
 
-COMMANDS = ["run", "chat", "serve", "batch", "tokenize", "embed", "logits", "perplexity", "eval", "inspect",
-            "convert", "prune", "calibrate", "cache", "synth", "bench", "profile", "loadtest", "doctor", "version"]
+COMMANDS = ["run", "chat", "serve", "pull", "list", "show", "rm", "batch", "tokenize", "embed", "logits", "perplexity",
+            "eval", "inspect", "convert", "prune", "calibrate", "cache", "synth", "bench", "profile", "loadtest", "plan", "doctor",
+            "config", "completion", "version"]
+COMMON = ["help", "help-all", "config"]
 
 
 def options(help_text):
@@ -42,22 +45,45 @@ def test_help_of_every_command(t):
         r = t.run(name, "--help")
         t.equal(r.err, b"", f"standard error of {name} --help")
         t.check(r.text.startswith(f"usage: bitnet {name} "), f"{name} --help begins with its usage")
-        t.check(max(map(len, r.text.splitlines())) <= 100, f"{name} --help fits 100 columns")
-        t.equal(t.run("help", name).out, r.out, f"help {name}")
         t.equal(t.run(name, "-h").out, r.out, f"{name} -h")
-        for option, _, text in options(r.text):
+        every = t.run(name, "--help-all")
+        t.equal(t.run("help", name).out, every.out, f"help {name}")
+        t.check(max(map(len, every.text.splitlines())) <= 100, f"{name} --help-all fits 100 columns")
+        first, listed = options(r.text), options(every.text)
+        for option, _, text in listed:
             t.check(text, f"{name} --{option} is explained")
+        named = [o for o, _, _ in first if o not in COMMON]
+        if ("help-all", False, "show all options") in first:
+            t.check(len(named) <= 10, f"{name} --help shows ten options at most")
+            t.check(set(named) < {o for o, _, _ in listed}, f"{name} --help shows some of --help-all")
+        else:
+            t.equal(r.out, every.out, f"{name} --help has nothing to leave out")
+
+
+def test_first_options_exist(t):
+    """A name that no option has would vanish from --help without a word."""
+    sources = pathlib.Path(__file__).resolve().parents[3] / "src" / "cli"
+    seen = 0
+    for name in COMMANDS:
+        source = next(sources.glob(f"*/cmd_{name}.c")).read_text()
+        wanted = re.search(r"\.first = (.*?),\n", source, re.S)
+        if wanted:
+            wanted = " ".join(re.findall(r'"([^"]*)"', wanted.group(1))).split()
+            shown = [o for o, _, _ in options(t.run(name, "--help").text)]
+            t.equal(sorted(set(shown) - set(COMMON)), sorted(wanted), f"options that {name} --help shows")
+            seen += 1
+    t.check(seen > 10, "commands with first options")
 
 
 def test_every_option_is_taken(t):
     for name in COMMANDS:
-        for option, has_value, _ in options(t.run(name, "--help").text):
+        for option, has_value, _ in options(t.run(name, "--help-all").text):
             if has_value:
                 t.usage(name, f"--{option}", says=[f"--{option}", "expects a value"])
-            elif option != "help":
+            elif option not in ("help", "help-all"):
                 # --help after it ends the run before anything happens
                 t.run(name, f"--{option}", "--help")
-                t.usage(name, f"--{option}=1", says=[f"--{option}", "takes no value"])
+                t.usage(name, f"--{option}=maybe", says=[f"--{option}", "expects true or false"])
 
 
 def test_version(t):
@@ -112,7 +138,7 @@ def test_backend_names(t):
 
 
 def test_too_many_words(t):
-    t.usage("tokenize", "a", "b", says="'b'")
+    t.usage("inspect", "a", "b", says="'b'")
     t.usage("version", "x", says="'x'")
     t.usage("convert", "a", "b", "c", says="'c'")
     t.usage("convert", "a", says="IN OUT")
@@ -132,9 +158,10 @@ def test_missing_options(t):
 def test_contradictions(t):
     t.usage("run", "-p", "a", "b", says="once")
     t.usage("run", "-p", "a", "-f", "b", says="once")
-    t.usage("run", "--system", "s", "x", says="--chat")
+    t.usage("run", "--raw", "--system", "s", "x", says="--system")
+    t.usage("run", "--raw", "--chat", "x", says="--chat")
     t.usage("tokenize", "--decode", "--bos", says="--bos")
-    t.usage("tokenize", "-m", "a", "b", says="once")
+    t.usage("inspect", "-m", "a", "b", says="once")
     t.usage("inspect", "--require", "ternary", "--no-stats", says="--no-stats")
     t.usage("inspect", "--require", "float", says=["--require", "binary|ternary"])
     t.usage("synth", "--list", "x", says="--list")

@@ -39,7 +39,7 @@ def run(scratch):
     source, out = os.path.join(scratch, "in.jsonl"), os.path.join(scratch, "out.jsonl")
     with open(source, "w") as f:
         f.writelines(request(name, k) + "\n" for name in names for k in range(answers))
-    subprocess.run([program, "batch", "-i", source, "-o", out, "-q", "-b", "16"], check=True, timeout=LIMIT_S)
+    subprocess.run([program, "batch", "-i", source, "-o", out, "-q", "-j", "16"], check=True, timeout=LIMIT_S)
     got = {name: [] for name in names}
     for line in open(out):
         reply = json.loads(line)

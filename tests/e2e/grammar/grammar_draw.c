@@ -4,17 +4,21 @@
  *   grammar_draw draw TOKENIZER.json SCHEMA N SEED    N whole texts, one a line
  *   grammar_draw check TOKENIZER.json SCHEMA N SEED   N masks compared with a trial of every token
  *   grammar_draw time TOKENIZER.json SCHEMA N SEED    microseconds a mask, first and second time
+ *   grammar_draw many TOKENIZER.json LINES N SEED     N texts for each of many schemas
  *
+ * LINES: a file of {"schema": ..., "instances": [[text, ...], ...]}. For each line comes one with "us", the time
+ * that the grammar took, and "error", or "texts" and "rejected": the instances none of whose texts fit.
  * SCHEMA: a file; one that ends in .gbnf is a grammar; "json" is any object. */
 #include "base/os/file.h"
 #include "base/rng.h"
+#include "json/json.h"
 #include "text/grammar/grammar.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-enum { SOON = 60, NOW = 200, MAX_TOKENS = 4000 };
+enum { SOON = 60, NOW = 200, LATE = 400, MAX_TOKENS = 4000 };
 
 struct drawer {
     struct bn_tokenizer *tokenizer;
@@ -75,7 +79,7 @@ static struct drawer *open_drawer(const char *tokenizer, const char *schema, uin
     ok(bn_tokenizer_open(&d->tokenizer, &v, &err), &err);
     d->n_vocab = bn_tokenizer_vocab(d->tokenizer)->n_tokens;
     ok(bn_token_tree_open(&d->tree, d->tokenizer, d->n_vocab, &err), &err);
-    d->grammar = read_grammar(d, schema);
+    if (schema) d->grammar = read_grammar(d, schema);
     d->mask = calloc(d->n_vocab / 64 + 1, sizeof *d->mask);
     d->allowed = calloc(d->n_vocab, sizeof *d->allowed);
     d->rng.state = seed;
@@ -108,11 +112,18 @@ static bool closes(const struct drawer *d, int32_t id)
     return bn_token_is_end(d->tokenizer, id) || (n == 1 && strchr("\"}]", p[0]));
 }
 
-/* One of the allowed tokens; late in a text, sooner one that closes something. -1: none is */
+/* One of the allowed tokens; late in a text, sooner one that closes something, then one on the shortest
+ * way to the end. -1: none is */
 static int32_t draw(struct drawer *d)
 {
     int32_t only;
     uint32_t n = 0, n_close = 0, want = bn_matcher_mask(d->m, d->mask, &only);
+    uint32_t cost = bn_matcher_cost(d->m);
+    if (d->n > LATE && cost != BN_NO_COST) {
+        want = 0;
+        if (bn_matcher_closing_mask(d->m, cost ? cost - 1 : 0, d->mask))
+            for (uint32_t i = 0; i < d->n_vocab; i++) want += d->mask[i / 64] >> i % 64 & 1;
+    }
     bool hurry = d->n > NOW || (d->n > SOON && bn_rng_below(&d->rng, 2));
     for (uint32_t i = 0; i < d->n_vocab; i++)
         if (d->mask[i / 64] >> i % 64 & 1) d->allowed[n++] = (int32_t)i;
@@ -200,12 +211,112 @@ static void time_masks(struct drawer *d, uint32_t n)
            cold / 1e3 / masks, worst / 1e3, warm / 1e3 / masks, accept / 1e3 / masks);
 }
 
+/* ------------------------------------------------------------------ many schemas */
+
+static struct bn_json *text_of(const struct drawer *d)
+{
+    struct bn_buf b;
+    bn_buf_init(&b, 1 << 20);
+    for (uint32_t i = 0; i < d->n; i++) {
+        size_t n;
+        const char *p = bn_token_bytes(d->tokenizer, d->tokens[i], false, false, &n);
+        bn_buf_append(&b, p, n);
+    }
+    struct bn_json *v = bn_json_stringn(b.data ? b.data : "", b.len);
+    bn_buf_free(&b);
+    return v;
+}
+
+/* Whether a text fits, byte by byte: every byte is a token. */
+static bool fits(struct drawer *d, const int32_t *byte_token, const struct bn_json *text)
+{
+    const char *p = bn_json_text(text);
+    begin(d);
+    for (size_t i = 0; p && i < bn_json_bytes(text); i++) {
+        int32_t id = byte_token[(uint8_t)p[i]];
+        if (id < 0 || !bn_matcher_accept(d->m, id)) return false;
+    }
+    return p && bn_matcher_cost(d->m) == 0;
+}
+
+static struct bn_json *rejected(struct drawer *d, const int32_t *byte_token,
+                                const struct bn_json *instances)
+{
+    struct bn_json *out = bn_json_array(), *forms, *form;
+    size_t i, k;
+    bn_json_each(instances, i, forms)
+    {
+        bool any = false;
+        bn_json_each(forms, k, form) any = any || fits(d, byte_token, form);
+        if (!any) bn_json_append(out, bn_json_ref(bn_json_at(forms, 0)));
+    }
+    return out;
+}
+
+static struct bn_json *try_schema(struct drawer *d, const int32_t *byte_token,
+                                  const struct bn_json *line, uint32_t n)
+{
+    char *schema = bn_json_dump(bn_json_get(line, "schema"), BN_JSON_COMPACT);
+    struct bn_json *out = bn_json_object(), *texts = bn_json_array();
+    bitnet_error err = {0};
+    uint64_t start = cpu_ns();
+    bitnet_status s =
+        schema ? bn_grammar_from_schema(&d->grammar, d->tree, schema, strlen(schema), &err)
+               : BITNET_E_NOMEM;
+    bn_json_set(out, "us", bn_json_int((int64_t)(cpu_ns() - start) / 1000));
+    if (s != BITNET_OK) bn_json_set(out, "error", bn_json_string(err.text));
+    for (uint32_t i = 0; s == BITNET_OK && i < n; i++) {
+        begin(d);
+        while (advance(d)) continue;
+        if (bn_matcher_cost(d->m) == 0) bn_json_append(texts, text_of(d));
+    }
+    if (s == BITNET_OK)
+        bn_json_set(out, "rejected", rejected(d, byte_token, bn_json_get(line, "instances")));
+    bn_json_set(out, "texts", texts);
+    bn_matcher_close(d->m);
+    d->m = NULL;
+    bn_grammar_close(d->grammar);
+    d->grammar = NULL;
+    free(schema);
+    return out;
+}
+
+static void draw_many(struct drawer *d, const char *path, uint32_t n)
+{
+    int32_t byte_token[256];
+    char *text;
+    size_t size, used;
+    bitnet_error err = {0};
+    memset(byte_token, 0xff, sizeof byte_token);
+    for (uint32_t id = d->n_vocab; id-- > 0;) {
+        size_t len;
+        const char *p = bn_token_bytes(d->tokenizer, (int32_t)id, false, false, &len);
+        if (p && len == 1) byte_token[(uint8_t)p[0]] = (int32_t)id;
+    }
+    ok(bn_read_file(&text, &size, path, 64 << 20, &err), &err);
+    for (size_t at = 0; at < size; at += used) {
+        struct bn_json *line;
+        ok(bn_json_parse_prefix(&line, text + at, size - at, 0, &used, path, &err), &err);
+        struct bn_json *out = try_schema(d, byte_token, line, n);
+        char *dump = bn_json_dump(out, BN_JSON_COMPACT);
+        puts(dump ? dump : "{}");
+        fflush(stdout);
+        free(dump);
+        bn_json_free(out);
+        bn_json_free(line);
+        while (at + used < size && (text[at + used] == '\n' || text[at + used] == ' ')) used++;
+    }
+    free(text);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 6) die("usage: grammar_draw draw|check|time TOKENIZER.json SCHEMA N SEED");
-    struct drawer *d = open_drawer(argv[2], argv[3], strtoull(argv[5], NULL, 10));
+    if (argc != 6) die("usage: grammar_draw draw|check|time|many TOKENIZER.json SCHEMA N SEED");
+    bool many = strcmp(argv[1], "many") == 0;
+    struct drawer *d = open_drawer(argv[2], many ? NULL : argv[3], strtoull(argv[5], NULL, 10));
     uint32_t n = (uint32_t)strtoul(argv[4], NULL, 10);
     if (strcmp(argv[1], "draw") == 0) draw_texts(d, n);
+    else if (many) draw_many(d, argv[3], n);
     else if (strcmp(argv[1], "check") == 0) check_masks(d, n);
     else time_masks(d, n);
     close_drawer(d);

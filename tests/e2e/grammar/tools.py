@@ -67,7 +67,7 @@ def run(scratch, template):
         f.writelines(request(way, name, k) + "\n" for way in (one, named, free)
                      for name in (schemas if text and way != free else SHORT) for k in range(answers))
     extra = ["--chat-template", text] if text else []
-    subprocess.run([program, "batch", "-i", source, "-o", out, "-q", "-b", "16", "--restart", *extra], check=True,
+    subprocess.run([program, "batch", "-i", source, "-o", out, "-q", "-j", "16", "--restart", *extra], check=True,
                    timeout=LIMIT_S)
     for line in open(out):
         reply = json.loads(line)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The base room: containers keep their bounds, text and numbers their definitions, files their
  * promises. */
+#include <fcntl.h>
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -197,7 +199,15 @@ static void file_output_appears_whole_or_not_at_all(void **state)
     struct bn_mapping m;
     assert_int_equal(bn_map_file(&m, path, &err), BITNET_OK);
     assert_int_equal(m.bytes, 3000000);
+    uint8_t piece[5000];
+    assert_true(bn_map_copy(&m, piece, m.data + 2990001, sizeof piece));
+    assert_memory_equal(piece, m.data + 2990001, sizeof piece);
+    assert_int_equal(truncate(path, 2992000), 0); /* less than is asked for */
+    assert_false(bn_map_copy(&m, piece, m.data + 2990001, sizeof piece));
+    assert_true(bn_map_copy(&m, piece, m.data, sizeof piece));
     bn_unmap_file(&m);
+    assert_int_equal(m.fd, 0);
+    assert_false(bn_map_copy(&m, piece, m.data, sizeof piece));
     assert_int_equal(bn_out_open(&o, path, false, &err),
                      BITNET_E_IO); /* exists: not replaced unasked */
     assert_non_null(strstr(err.text, "exists"));
@@ -381,6 +391,38 @@ static void file_output_takes_a_descriptor(void **state)
     bn_out_close(&o);
 }
 
+/* A device or a pipe is written and stays what it is. */
+static void file_output_keeps_devices_and_pipes(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/bitnet-base-XXXXXX", path[64], got[8] = "";
+    struct bn_out o;
+    bitnet_error err;
+    struct stat st;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/out", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int reader = open(path, O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    assert_int_equal(bn_out_open(&o, path, true, &err), BITNET_OK);
+    assert_int_equal(bn_out_end(&o, "hello", 5, &err), BITNET_OK);
+    bn_out_close(&o);
+    assert_int_equal(read(reader, got, sizeof got - 1), 5);
+    assert_string_equal(got, "hello");
+    close(reader);
+    assert_true(stat(path, &st) == 0 && S_ISFIFO(st.st_mode));
+    unlink(path);
+
+    assert_int_equal(symlink("/dev/full", path), 0);
+    assert_int_equal(bn_out_open(&o, path, true, &err), BITNET_OK);
+    assert_int_equal(bn_out_end(&o, "hello", 5, &err), BITNET_E_IO);
+    bn_out_close(&o);
+    assert_true(lstat(path, &st) == 0 && S_ISLNK(st.st_mode));
+    assert_true(stat(path, &st) == 0 && S_ISCHR(st.st_mode));
+    unlink(path);
+    rmdir(dir);
+}
+
 static void slabs_hand_out_zeroed_lines_of_their_own(void **state)
 {
     (void)state;
@@ -474,6 +516,34 @@ static void numbers_are_short_and_read_back(void **state)
     }
 }
 
+/* Every exponent, and the same text as printf but for a tie now and then. */
+static void floats_in_nine_digits_read_back(void **state)
+{
+    (void)state;
+    static const float some[] = {
+        0,        -0.0f,  1,    -1,        0.5f,          0.05f,    0.0001f,
+        0.00001f, 1e9f,   1e8f, 123456792, 99999.99f,     16777216, FLT_MAX,
+        FLT_MIN,  1e-45f, 0.1f, 1e10f,     9.99999999e8f, 3.5f,     -0.00012345f};
+    char text[BN_NUMBER_BYTES], want[64];
+    uint32_t n_other = 0, n = 200000;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)bn_mix64(i);
+        float v = bn_u32_as_f32(bits);
+        if (i < BN_ARRAY_LEN(some)) v = some[i];
+        else if (i % 2) v = (float)(int32_t)bits * 0x1p-31f; /* as numbers of vectors are */
+        size_t len = bn_number_float(text, v);
+        assert_int_equal(len, strlen(text));
+        if (!isfinite(v)) {
+            assert_string_equal(text, "null");
+            continue;
+        }
+        assert_true(strtof(text, NULL) == v && !signbit(strtof(text, NULL)) == !signbit(v));
+        snprintf(want, sizeof want, "%.9g", (double)v);
+        n_other += strcmp(text, want) != 0;
+    }
+    assert_in_range(n_other, 0, n / 10000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -488,11 +558,13 @@ int main(void)
         cmocka_unit_test(workers_are_bound_the_caller_is_not),
         cmocka_unit_test(pool_deals_every_item_once),
         cmocka_unit_test(file_output_takes_a_descriptor),
+        cmocka_unit_test(file_output_keeps_devices_and_pipes),
         cmocka_unit_test(bandwidth_reads_all_of_its_buffer),
         cmocka_unit_test(slabs_hand_out_zeroed_lines_of_their_own),
         cmocka_unit_test(large_blocks_start_at_huge_pages),
         cmocka_unit_test(errors_are_one_printable_line),
         cmocka_unit_test(numbers_are_short_and_read_back),
+        cmocka_unit_test(floats_in_nine_digits_read_back),
         cmocka_unit_test(backends_narrow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

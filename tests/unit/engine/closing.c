@@ -4,6 +4,7 @@
 #include "engine_common.h"
 
 #include <math.h>
+#include <pthread.h>
 
 static const char schema[] =
     "{\"type\":\"object\",\"properties\":{\"title\":{\"type\":\"string\"},\"tags\":{\"type\":"
@@ -117,11 +118,66 @@ static void a_bias_against_the_end_counts(void **state)
     bitnet_engine_close(e);
 }
 
+/* Constraints are compiled once, by whichever thread comes first, and failures are kept as well. */
+struct preparing {
+    bitnet_engine *e;
+    const bitnet_request *r;
+    bitnet_status status;
+};
+
+static void *prepare(void *user)
+{
+    struct preparing *p = user;
+    for (int i = 0; i < 200 && p->status == BITNET_OK; i++)
+        p->status = bitnet_prepare(p->e, p->r, NULL);
+    return NULL;
+}
+
+static void constraints_are_kept(void **state)
+{
+    (void)state;
+    enum { N_THREADS = 3, N_OTHERS = 150 };
+    bitnet_engine *e = open_small("off", 2);
+    bitnet_request r = make_request("Once upon a time", MAX_LEAST, 1);
+    bitnet_error first = {0}, again = {0};
+    static struct choice plain, prepared;
+    struct preparing p[N_THREADS];
+    pthread_t threads[N_THREADS];
+    uint64_t id;
+    r.json_schema = schema;
+    finish_all(e, &(struct ask){submit(e, &r), 1, &plain}, 1, 64);
+    for (int i = 0; i < N_THREADS; i++) {
+        p[i] = (struct preparing){e, &r, BITNET_OK};
+        assert_int_equal(pthread_create(&threads[i], NULL, prepare, &p[i]), 0);
+    }
+    finish_all(e, &(struct ask){submit(e, &r), 1, &prepared}, 1, 64);
+    for (int i = 0; i < N_THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(p[i].status, BITNET_OK);
+    }
+    assert_memory_equal(&plain, &prepared, sizeof plain);
+    for (int i = 0; i < N_OTHERS; i++) { /* more than are kept */
+        char other[40];
+        snprintf(other, sizeof other, "{\"const\":%d}", i);
+        r.json_schema = other;
+        assert_int_equal(bitnet_prepare(e, &r, NULL), BITNET_OK);
+    }
+    r.json_schema = "{\"items\":5}";
+    assert_int_equal(bitnet_prepare(e, &r, &first), BITNET_E_FORMAT);
+    assert_int_equal(bitnet_submit(e, &r, &id, &again), BITNET_E_FORMAT);
+    assert_string_equal(first.text, again.text);
+    assert_non_null(strstr(first.text, "'items' is not a schema"));
+    r.grammar = numbers;
+    assert_int_equal(bitnet_prepare(e, &r, NULL), BITNET_E_ARG);
+    bitnet_engine_close(e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_end_in_time),
         cmocka_unit_test(a_bias_against_the_end_counts),
+        cmocka_unit_test(constraints_are_kept),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

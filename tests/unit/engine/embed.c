@@ -104,6 +104,42 @@ static void test_length(void **state)
     bitnet_engine_close(e);
 }
 
+/* Every token for itself: the last one is that of BITNET_POOL_LAST, their mean that of BITNET_POOL_MEAN, in any cut. */
+static void test_every_token(void **state)
+{
+    (void)state;
+    size_t n_embd = info.shape.n_embd, n_rows = 0;
+    for (size_t i = 0; i < N; i++) n_rows += inputs[i].n_tokens;
+    bitnet_engine *alone = engine(1, 1, 512, BITNET_KV_F16), *cut = engine(2, 4, 7, BITNET_KV_F16);
+    bitnet_embed_options o = {.size = sizeof o, .normalize = "off", .pooling = BITNET_POOL_NONE};
+    float *rows = calloc(n_rows * n_embd, sizeof *rows),
+          *other = calloc(n_rows * n_embd, sizeof *other);
+    assert_non_null(rows);
+    assert_non_null(other);
+    assert_int_equal(bitnet_embed(alone, inputs, N, &o, rows, NULL), BITNET_OK);
+    assert_int_equal(bitnet_embed(cut, inputs, N, &o, other, NULL), BITNET_OK);
+    assert_memory_equal(rows, other, n_rows * n_embd * sizeof *rows);
+    float *last = embed(alone, 0, N, BITNET_POOL_LAST, true),
+          *mean = embed(alone, 0, N, BITNET_POOL_MEAN, true);
+    const float *at = rows;
+    for (size_t i = 0; i < N; i++) {
+        size_t n = inputs[i].n_tokens;
+        assert_memory_equal(at + (n - 1) * n_embd, last + i * n_embd, n_embd * sizeof *at);
+        for (size_t k = 0; k < n_embd; k++) {
+            double sum = 0;
+            for (size_t t = 0; t < n; t++) sum += (double)at[t * n_embd + k];
+            assert_true((float)(sum / (double)n) == mean[i * n_embd + k]);
+        }
+        at += n * n_embd;
+    }
+    free(rows);
+    free(other);
+    free(last);
+    free(mean);
+    bitnet_engine_close(alone);
+    bitnet_engine_close(cut);
+}
+
 /* The head's products with the last state are the logits; and the mean is that of last states. */
 static void test_against_logits(void **state)
 {
@@ -236,7 +272,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_neighbours),     cmocka_unit_test(test_length),
-        cmocka_unit_test(test_against_logits), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_beside_eval),    cmocka_unit_test(test_beside_requests)};
+        cmocka_unit_test(test_every_token),    cmocka_unit_test(test_against_logits),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_beside_eval),
+        cmocka_unit_test(test_beside_requests)};
     return cmocka_run_group_tests(tests, setup, close_model);
 }

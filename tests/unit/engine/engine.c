@@ -3,6 +3,7 @@
  * batch neighbours, on threads or on how its prompt is cut; a step allocates nothing; cancelling leaks
  * nothing; bad arguments get a sentence. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ struct choice {
     bitnet_finish finish;
     char text[1024];
     size_t text_bytes;
+    char stop[32]; /* the stop string that ended it, "" if none did */
 };
 
 static uint64_t submit(bitnet_engine *e, int which)
@@ -72,6 +74,7 @@ static void collect(bitnet_engine *e, struct choice *answers, int n_answers)
                 memcpy(a->text + a->text_bytes, ev[k].text, ev[k].text_bytes);
                 a->text_bytes += ev[k].text_bytes;
                 a->finish = ev[k].finish;
+                snprintf(a->stop, sizeof a->stop, "%s", ev[k].stop ? ev[k].stop : "");
             }
     }
 }
@@ -105,6 +108,82 @@ static void choices_do_not_depend_on_neighbours(void **state)
         }
     }
 }
+
+#if BN_HAVE_TEXT
+static struct choice answer(bitnet_engine *e, const bitnet_request *r)
+{
+    struct choice a = {0};
+    bitnet_error err = {0};
+    if (bitnet_submit(e, r, &a.id, &err)) fail_msg("%s", err.text);
+    collect(e, &a, 1);
+    return a;
+}
+
+/* Stop tokens, stop strings and what must come before them, against the answer without any. */
+static void ends_are_kept(void **state)
+{
+    (void)state;
+    int32_t prompt[64];
+    size_t n_prompt = BN_ARRAY_LEN(prompt);
+    bitnet_error err = {0};
+    bitnet_request r;
+    bitnet_engine *e = open_engine(1, 1, 64);
+    bitnet_request_init(&r, sizeof r);
+    assert_int_equal(
+        bitnet_encode(model, "Once upon a time", 16, BITNET_TOK_BOS_AUTO, prompt, &n_prompt, &err),
+        BITNET_OK);
+    r.tokens = prompt;
+    r.n_tokens = n_prompt;
+    r.max_new_tokens = MAX_NEW;
+    r.sampling.temperature = 0;
+    const struct choice whole = answer(e, &r);
+    assert_int_equal(whole.n, MAX_NEW);
+    const int32_t end = whole.tokens[9];
+    uint32_t at = 0;
+    while (whole.tokens[at] != end) at++;
+    r.stop_tokens = &end;
+    r.n_stop_tokens = 1;
+    const struct choice cut = answer(e, &r);
+    assert_int_equal(cut.finish, BITNET_FINISH_STOP);
+    assert_int_equal(cut.n, at + 1);
+    assert_string_equal(cut.stop, "");
+    assert_memory_equal(cut.text, whole.text, cut.text_bytes);
+    r.show_stop = 1;
+    const struct choice shown = answer(e, &r);
+    assert_true(shown.text_bytes > cut.text_bytes);
+    assert_memory_equal(shown.text, whole.text, shown.text_bytes);
+    r.min_new_tokens = at + 6;
+    const struct choice longer = answer(e, &r);
+    assert_true(longer.n >= at + 6);
+    for (uint32_t i = 0; i < at + 6; i++) assert_int_not_equal(longer.tokens[i], end);
+    assert_memory_equal(longer.tokens, whole.tokens, at * sizeof end);
+
+    char word[8];
+    const char *stops[] = {"never there", word};
+    snprintf(word, sizeof word, "%.4s", whole.text + 20);
+    const char *found = strstr(whole.text, word);
+    r.n_stop_tokens = 0;
+    r.min_new_tokens = 0;
+    r.stop = stops;
+    r.n_stop = 2;
+    for (r.show_stop = 0; r.show_stop < 2; r.show_stop++) {
+        const struct choice told = answer(e, &r);
+        assert_int_equal(told.finish, BITNET_FINISH_STOP);
+        assert_string_equal(told.stop, word);
+        assert_int_equal(told.text_bytes, found - whole.text + 4 * (int)r.show_stop);
+        assert_memory_equal(told.text, whole.text, told.text_bytes);
+    }
+    const int32_t none = -1;
+    uint64_t id;
+    r.stop_tokens = &none;
+    r.n_stop_tokens = 1;
+    assert_int_equal(bitnet_submit(e, &r, &id, &err), BITNET_E_ARG);
+    assert_non_null(strstr(err.text, "stop token -1"));
+    r.n_stop_tokens = 65;
+    assert_int_equal(bitnet_submit(e, &r, &id, &err), BITNET_E_LIMIT);
+    bitnet_engine_close(e);
+}
+#endif
 
 /* Greedy and sampled in several ways, with all that a request can ask for; long enough to need several
  * pages of the cache. */
@@ -359,6 +438,7 @@ static void the_layout_follows_threads_and_size(void **state)
     /* stand for kernels made for a CPU */
     struct bn_gemm t3 = *k.gemm_t3, t5 = *k.gemm_t5, g2 = *k.gemm_g2, g3 = *k.gemm_g3,
                    g5 = *k.gemm_g5;
+    t3.frugal = t5.frugal = g3.frugal = g5.frugal = true;
     size_t cache = bn_last_cache_bytes(), large = cache + 1;
     for (uint32_t threads = 1; threads <= 2; threads++) {
         assert_ptr_equal(bn_layout_auto(&k, BN_AQ_INT8, large, threads), k.gemm_t2);
@@ -420,6 +500,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(choices_do_not_depend_on_neighbours),
+#if BN_HAVE_TEXT
+        cmocka_unit_test(ends_are_kept),
+#endif
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(bytes_of_weights_are_counted),
         cmocka_unit_test(cancelling_frees_the_place),

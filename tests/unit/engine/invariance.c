@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A request's answer does not depend on who else is there: 200 requests of mixed lengths, seeds and
- * samplers are answered one by one, and then all together in many ways. Tokens, log-probabilities, also
+ * A request's answer does not depend on who else is there: 200 requests of mixed lengths, seeds, samplers
+ * and adapters are answered one by one, and then all together in many ways. Tokens, log-probabilities, also
  * of the prompt, likeliest tokens and text are the same bytes.
  *
  * INVARIANCE=full (or f16, int8, int4, plan: that setting only) tries every combination with all requests and
  * prints a line for each; otherwise a few combinations with a part of the requests, in less than a
  * minute. */
+#include "adapter_files.h"
 #include "engine_common.h"
 
 #include <time.h>
@@ -37,6 +38,10 @@ struct test_request {
 };
 
 static struct test_request requests[N_REQUESTS];
+static uint64_t n_yields; /* of all ways */
+/* one beside all matrices, embedding and head; one beside some; alone, with a scale, and together */
+static bitnet_adapter *adapters[2];
+static bitnet_adapter_use uses[4][2];
 static struct choice want[N_SETTINGS][N_REQUESTS][MAX_CHOICES], got[N_REQUESTS][MAX_CHOICES];
 static bool full;        /* all requests, all combinations */
 static const char *only; /* this setting; NULL: all */
@@ -104,6 +109,33 @@ static void choose_sampling(bitnet_request *r, int i)
     }
 }
 
+static void make_adapters(void)
+{
+    static const struct adapter_kind kinds[2] = {{1, 12, 0, 1, BN_F16, true, true, 0.06f},
+                                                 {2, 5, 1, 3, BN_F32, false, false, 0.2f}};
+    char path[ADAPTER_PATH_BYTES];
+    bitnet_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        make_adapter(path, TEST_MODEL, info.architecture, &kinds[i]);
+        if (bitnet_adapter_open(&adapters[i], model, path, &err)) fail_msg("%s", err.text);
+        remove(path);
+    }
+    const bitnet_adapter_use all[4][2] = {{{adapters[0], 1, 0}},
+                                          {{adapters[1], 1, 0}},
+                                          {{adapters[1], -0.5f, 0}},
+                                          {{adapters[0], 0.5f, 0}, {adapters[1], 1, 0}}};
+    memcpy(uses, all, sizeof all);
+}
+
+/* Of three requests in a row two have some. */
+static void choose_adapters(bitnet_request *r, int i)
+{
+    int which = i / PART % 6;
+    if (which >= 4) return;
+    r->adapters = uses[which];
+    r->n_adapters = which == 3 ? 2 : 1;
+}
+
 /* Beginnings of a story, which requests share, some with an end of their own; or arbitrary tokens. */
 static void make_requests(void)
 {
@@ -131,9 +163,17 @@ static void make_requests(void)
         q->r.prompt_logprobs = i % 5 == 0 || i % 24 == 11;
         q->r.n_top_prompt_logprobs = (uint32_t)i / 5 % (ANSWER_TOP + 1);
         q->r.prefix_cache = i % 16 == 5 ? "off" : "auto";
+        q->r.user = (uint64_t)i % 4; /* who give way to each other */
+        q->r.user_weight = 10 * ((uint32_t)i % 4);
+        q->r.priority = i % 9 == 4 ? -1 : 0;
         q->r.stop = stop;
         q->r.n_stop = i % 7 ? 0 : 2;
+        q->r.stop_tokens = ids + 1; /* words of the story */
+        q->r.n_stop_tokens = i % 6 == 1 ? 3 : 0;
+        q->r.min_new_tokens = i % 9 == 4 ? 12 : 0;
+        q->r.show_stop = i % 2 != 0;
         choose_sampling(&q->r, i);
+        choose_adapters(&q->r, i);
     }
 }
 
@@ -209,6 +249,7 @@ static void answer_together(const struct way *w)
                      i, settings[w->setting].name, w->threads, w->chunk, w->seqs, w->prefix,
                      w->speculation, w->tight);
     /* what was to be tried has happened */
+    n_yields += in.work.yields;
     assert_true(!w->prefix || w->seqs == N_REQUESTS || in.prefix.hits > 0);
     assert_true((in.draft.accepted > 0) == (w->speculation && w->chunk > 1));
     assert_true(!w->tight || w->seqs == 1 || in.work.preemptions > 0);
@@ -255,6 +296,7 @@ static void try_some(size_t setting)
 static void choices_are_the_same_with_any_neighbours(void **state)
 {
     (void)state;
+    make_adapters();
     make_requests();
     if (full)
         printf("%-5s %7s %6s %5s %6s %5s %10s %9s %8s %7s\n", "what", "threads", "chunk", "seqs",
@@ -264,6 +306,8 @@ static void choices_are_the_same_with_any_neighbours(void **state)
         answer_alone(i);
         (full ? try_all : try_some)(i);
     }
+    assert_true(n_yields > 0);
+    for (int i = 0; i < 2; i++) bitnet_adapter_close(adapters[i]);
 }
 
 int main(void)

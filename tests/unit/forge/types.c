@@ -233,6 +233,11 @@ static void make_item(struct bn_convert_item *it, struct bn_tensor *from, const 
     if (bn_ternary_look(&it->ternary, &dense, &st, name, &err)) fail_msg("%s", err.text);
 }
 
+static bitnet_status put_data(void *user, const void *p, size_t n, bitnet_error *err)
+{
+    return bn_gguf_data(user, p, n, err);
+}
+
 /* All matrices that type `to` can hold into one file, and back. Returns how many. */
 static size_t convert_all(const struct matrix *m, size_t n, enum bn_type to, const char *path)
 {
@@ -244,6 +249,7 @@ static size_t convert_all(const struct matrix *m, size_t n, enum bn_type to, con
     struct bn_gguf_writer w = {0};
     struct bn_source none = {0}, back;
     struct bn_work work = {0};
+    const struct bn_convert_sink to_file = {put_data, &w};
     bitnet_error err = {0};
     assert_int_equal(bn_convert_rows_open(&rows, &none, COLS_MAX, 1 << 16, &err), BITNET_OK);
     assert_int_equal(bn_gguf_create(&w, path, true, &err), BITNET_OK);
@@ -261,7 +267,7 @@ static size_t convert_all(const struct matrix *m, size_t n, enum bn_type to, con
         which[held++] = i;
     }
     for (size_t k = 0; k < held; k++)
-        if (bn_convert_write(&items[k], &w, &rows, &work, &err)) fail_msg("%s", err.text);
+        if (bn_convert_write(&items[k], &to_file, &rows, &work, &err)) fail_msg("%s", err.text);
     if (bn_gguf_commit(&w, &err)) fail_msg("%s", err.text);
     bn_gguf_discard(&w);
     if (bn_source_open(&back, path, BN_I2S_AUTO, &err)) fail_msg("%s", err.text);

@@ -4,7 +4,7 @@
  * Registers are of 32 bytes here as well: an instruction that widens 16 halves takes longer than two
  * that widen 8, and sums of 16 lanes cost more shuffles. What helps is that there are 32 of them: 16
  * hold sums, so that weights and queries are loaded kind as often. */
-#include "kernels/x86/avx2/attn.h"
+#include "kernels/wide/attn.h"
 
 /* dim is a multiple of 16 */
 ALWAYS void scores(four p, const struct bn_attn_args *a, const enum kind kind)

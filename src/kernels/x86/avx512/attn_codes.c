@@ -11,6 +11,6 @@ static inline __m256i dot_pairs(__m256i s, __m256i x, __m256i y)
     return _mm256_dpwssd_epi32(s, x, y);
 }
 
-#include "kernels/x86/avx2/attn_codes.h"
+#include "kernels/wide/attn_codes.h"
 
 void bn_attn_codes_avx512(const struct bn_attn_codes *a) { attn_codes(a); }

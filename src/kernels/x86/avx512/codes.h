@@ -18,7 +18,7 @@
 #define BN_KERNELS_X86_AVX512_CODES_H
 
 #include "kernels/t3.h"
-#include "kernels/x86/avx2/gemm/t2.h"
+#include "kernels/wide/gemm/t2.h"
 
 #define ALWAYS static inline __attribute__((always_inline))
 

@@ -15,7 +15,7 @@
  * rows below with them, so a byte is at most 2 * 85. A sum of a plane is then no larger than
  * 128 * 170 * 127 < 2^22, of two planes 256 times that, < 2^30. The weights' own sum is as small as in
  * the reference, exact as a float. */
-#include "kernels/x86/avx2/gemm/planes.h"
+#include "kernels/wide/gemm/planes.h"
 #include "kernels/x86/avx512/t5.h"
 
 enum {
@@ -261,5 +261,5 @@ static void mul_planes(const struct bn_gemm_args *a, const struct bn_planes *x)
     }
 }
 
-const struct bn_gemm bn_gemm_g5_avx512 = {BN_GROUPS_LAYOUT(g5, BN_G5_ROWS),
+const struct bn_gemm bn_gemm_g5_avx512 = {BN_GROUPS_LAYOUT(g5, BN_G5_ROWS), .frugal = true,
                                           .mul_planes = mul_planes};

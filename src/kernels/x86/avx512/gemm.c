@@ -5,7 +5,7 @@
  * to them: block scales, float activations. */
 #include "kernels/x86/avx512/codes.h"
 #include "kernels/x86/avx512/tables.h"
-#include "kernels/x86/avx2/gemm/tokens.h"
+#include "kernels/wide/gemm/tokens.h"
 
 enum {
     MANY_FROM = 16 /* tokens from which tables win */
@@ -128,6 +128,7 @@ const struct bn_gemm bn_gemm_t2_avx512 = {
 
 const struct bn_gemm bn_gemm_t3_avx512 = {
     BN_T3_LAYOUT,
+    .frugal = true,
     .mul_i8 = t3_mul_i8,
     .mul_f32 = bn_t3_mul_f32_avx2,
     .many_from = MANY_FROM,

@@ -8,7 +8,7 @@
  * fields 1 and 3 four times. Each kind has a sum of its own, or each field, where a vector is alone:
  * else dpbusd would wait for the one before. */
 #include "kernels/x86/avx512/codes.h"
-#include "kernels/x86/avx2/screen2.h"
+#include "kernels/wide/screen2.h"
 
 enum {
     VECTORS = 8, /* that rows meet at a time */

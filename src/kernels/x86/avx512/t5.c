@@ -5,7 +5,7 @@
  * reference: "auto" never has this layout with them. */
 #include "kernels/x86/avx512/t5.h"
 #include "kernels/x86/avx512/tables.h"
-#include "kernels/x86/avx2/gemm/tokens.h"
+#include "kernels/wide/gemm/tokens.h"
 
 enum {
     ROWS = BN_T5_ROWS,
@@ -85,6 +85,7 @@ static void mul_i8_many(const struct bn_gemm_args *a, const struct bn_q8 *x)
 
 const struct bn_gemm bn_gemm_t5_avx512 = {
     BN_T5_LAYOUT,
+    .frugal = true,
     .mul_i8 = mul_i8,
     .mul_f32 = bn_t5_mul_f32_c,
     .many_from = MANY_FROM,

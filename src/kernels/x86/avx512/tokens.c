@@ -4,7 +4,7 @@
  * scale a row or matrix, in the order of gemm/tokens.h. A few rows meet all tokens at once, with a register
  * of sums each; decoding is shared by the tokens, a load of activations by the rows. */
 #include "kernels/x86/avx512/t5.h"
-#include "kernels/x86/avx2/gemm/tokens.h"
+#include "kernels/wide/gemm/tokens.h"
 
 enum {
     TOKENS = BN_TOKENS,

@@ -18,7 +18,7 @@ static void only_off_is_possible(void **state)
     o.numa = "off";
     assert_int_equal(bitnet_model_open(&m, TEST_MODEL, &o, &err), BITNET_OK);
     bitnet_model_get_info(m, &info);
-    assert_int_equal(info.numa_nodes, 1);
+    assert_int_equal(info.memory.numa_nodes, 1);
     bitnet_model_close(m);
     o.numa = "isolate";
     assert_int_equal(bitnet_model_open(&m, TEST_MODEL, &o, &err), BITNET_E_UNSUPPORTED);

@@ -23,6 +23,7 @@ static struct bn_prefix *prefix;
 
 /* A text as it is computed. */
 struct text {
+    uint64_t key; /* stands for its adapters */
     int32_t tokens[CTX];
     uint32_t n;
     struct bn_kv_seq seq;
@@ -57,9 +58,9 @@ static uint8_t *row(const struct bn_kv_seq *s, uint32_t pos)
     return bn_kv_head(&kv, 0, s->pages[pos / PAGE], 0, false) + pos % PAGE * sizeof(uint64_t);
 }
 
-static uint64_t text_hash(const int32_t *tokens, uint32_t n)
+static uint64_t text_hash(const struct text *t, uint32_t n)
 {
-    return bn_hash(tokens, n * sizeof *tokens);
+    return bn_hash(t->tokens, n * sizeof *t->tokens) + t->key;
 }
 
 /* "Computes" the text up to its n-th token; false if there is no room. */
@@ -67,7 +68,7 @@ static bool compute(struct text *t, uint32_t n)
 {
     if (!bn_kv_reserve(&kv, &t->seq, n)) return false;
     for (uint32_t i = t->seq.n_tokens; i < n; i++) {
-        uint64_t h = text_hash(t->tokens, i + 1);
+        uint64_t h = text_hash(t, i + 1);
         memcpy(row(&t->seq, i), &h, sizeof h);
     }
     t->seq.n_tokens = n;
@@ -77,12 +78,13 @@ static bool compute(struct text *t, uint32_t n)
 static void check_rows(const struct text *t)
 {
     for (uint32_t i = 0; i < t->seq.n_tokens; i++)
-        assert_true(bn_load_u64(row(&t->seq, i)) == text_hash(t->tokens, i + 1));
+        assert_true(bn_load_u64(row(&t->seq, i)) == text_hash(t, i + 1));
 }
 
 /* ---- the list: every known page with its whole text */
 
 struct entry {
+    uint64_t key;
     uint32_t page, n; /* n tokens, the last of them in the page */
     int32_t tokens[CTX];
     uint64_t used; /* when last */
@@ -94,18 +96,27 @@ static struct {
     uint32_t matched, evicted, ended, dropped, replaced;
 } seen; /* how often */
 
-static uint32_t common(const int32_t *a, uint32_t n_a, const int32_t *b, uint32_t n_b)
+static uint32_t common(const struct entry *a, const struct entry *b)
 {
     uint32_t k = 0;
-    while (k < n_a && k < n_b && a[k] == b[k]) k++;
+    while (a->key == b->key && k < a->n && k < b->n && a->tokens[k] == b->tokens[k]) k++;
     return k;
 }
 
-static uint32_t list_longest(const int32_t *tokens, uint32_t n, bool whole_pages)
+/* The first n tokens of a text. */
+static struct entry beginning_of(const struct text *t, uint32_t n)
 {
+    struct entry e = {.key = t->key, .n = n};
+    memcpy(e.tokens, t->tokens, n * sizeof *t->tokens);
+    return e;
+}
+
+static uint32_t list_longest(const struct text *t, uint32_t n, bool whole_pages)
+{
+    const struct entry all = beginning_of(t, n ? n - 1 : 0);
     uint32_t best = 0;
     for (uint32_t i = 0; i < n_list; i++) {
-        uint32_t k = common(tokens, n ? n - 1 : 0, list[i].tokens, list[i].n);
+        uint32_t k = common(&all, &list[i]);
         if (k > best) best = k;
     }
     return whole_pages ? best - best % PAGE : best;
@@ -113,7 +124,7 @@ static uint32_t list_longest(const int32_t *tokens, uint32_t n, bool whole_pages
 
 static bool begins_with(const struct entry *e, const struct entry *beginning)
 {
-    return common(e->tokens, e->n, beginning->tokens, beginning->n) == beginning->n;
+    return common(e, beginning) == beginning->n;
 }
 
 /* Others hold its page, or one that goes on from there. */
@@ -136,8 +147,9 @@ static void list_add(const struct text *t, uint32_t n, bool ended, bool whole_pa
     for (uint32_t done = 0; done < n; done += PAGE) {
         uint32_t end = n - done < PAGE ? n : done + PAGE;
         bool known = false;
+        const struct entry part = beginning_of(t, end);
         for (uint32_t i = 0; i < n_list && !known; i++) {
-            uint32_t k = common(t->tokens, end, list[i].tokens, list[i].n);
+            uint32_t k = common(&part, &list[i]);
             known = k == end;
             if (k < list[i].n || k <= done || k == end) continue;
             list[i--] = list[--n_list]; /* its text is the beginning of this page's */
@@ -145,8 +157,9 @@ static void list_add(const struct text *t, uint32_t n, bool ended, bool whole_pa
         }
         if (!known) {
             struct entry *e = &list[n_list++];
-            *e = (struct entry){.page = t->seq.pages[done / PAGE], .n = end, .used = now};
-            memcpy(e->tokens, t->tokens, end * sizeof *t->tokens);
+            *e = part;
+            e->page = t->seq.pages[done / PAGE];
+            e->used = now;
         }
     }
 }
@@ -211,6 +224,7 @@ static void make_text(struct text *t, struct bn_rng *r)
     static int32_t old[16][CTX];
     int32_t *from = old[bn_rng_below(r, 16)];
     uint32_t same = bn_rng_below(r, CTX);
+    t->key = bn_rng_below(r, 4) == 0;
     t->n = 1 + bn_rng_below(r, CTX);
     memcpy(t->tokens, from, sizeof t->tokens);
     for (uint32_t i = same; i < CTX; i++) t->tokens[i] = (int32_t)bn_rng_below(r, 3);
@@ -220,9 +234,9 @@ static void make_text(struct text *t, struct bn_rng *r)
 static void start(struct text *t, struct bn_rng *r, bool whole_pages)
 {
     make_text(t, r);
-    uint32_t want = list_longest(t->tokens, t->n, whole_pages);
-    assert_int_equal(bn_prefix_peek(prefix, t->tokens, t->n), want);
-    assert_int_equal(bn_prefix_match(prefix, t->tokens, t->n, &t->seq), want);
+    uint32_t want = list_longest(t, t->n, whole_pages);
+    assert_int_equal(bn_prefix_peek(prefix, t->key, t->tokens, t->n), want);
+    assert_int_equal(bn_prefix_match(prefix, t->key, t->tokens, t->n, &t->seq), want);
     assert_int_equal(t->seq.n_tokens, want);
     check_rows(t);
     seen.matched += want > 0;
@@ -230,7 +244,7 @@ static void start(struct text *t, struct bn_rng *r, bool whole_pages)
 
 static void add(struct text *t, bool ended, bool whole_pages)
 {
-    bn_prefix_add(prefix, t->tokens, t->seq.n_tokens, &t->seq, ended);
+    bn_prefix_add(prefix, t->key, t->tokens, t->seq.n_tokens, &t->seq, ended);
     list_add(t, t->seq.n_tokens, ended, whole_pages);
     use_pinned();
 }
@@ -310,7 +324,7 @@ static void count_up(struct text *t, uint32_t n, int32_t first)
 static void finish(struct text *t)
 {
     assert_true(compute(t, t->n));
-    bn_prefix_add(prefix, t->tokens, t->n, &t->seq, true);
+    bn_prefix_add(prefix, 0, t->tokens, t->n, &t->seq, true);
     bn_kv_release(&kv, &t->seq);
 }
 
@@ -324,13 +338,14 @@ static void a_second_turn_reads_nothing_again(void **state)
     assert_int_equal(kv.n_free, 20 - 4);
     uint32_t first = 3 * PAGE + 7;
     t->n = first + 40;
-    assert_int_equal(bn_prefix_match(prefix, t->tokens, t->n, &t->seq), first);
+    assert_int_equal(bn_prefix_match(prefix, 0, t->tokens, t->n, &t->seq), first);
     finish(t); /* its full page takes the place of the one that was not full */
     assert_int_equal(bn_prefix_stats(prefix)->pages, 5);
     assert_int_equal(kv.n_free, 20 - 5);
-    assert_int_equal(bn_prefix_peek(prefix, t->tokens, t->n), t->n - 1); /* the last is computed */
-    assert_int_equal(bn_prefix_peek(prefix, t->tokens, 1), 0);
-    assert_int_equal(bn_prefix_peek(prefix, t->tokens, 0), 0);
+    assert_int_equal(bn_prefix_peek(prefix, 0, t->tokens, t->n),
+                     t->n - 1); /* the last is computed */
+    assert_int_equal(bn_prefix_peek(prefix, 0, t->tokens, 1), 0);
+    assert_int_equal(bn_prefix_peek(prefix, 0, t->tokens, 0), 0);
     const struct bn_prefix_stats *s = bn_prefix_stats(prefix);
     assert_true(s->queries == 1 && s->hits == 1);
     assert_true(s->queried_tokens == first + 40 && s->hit_tokens == first);
@@ -345,13 +360,13 @@ static void running_texts_are_shared(void **state)
     count_up(a, 4 * PAGE, 5);
     count_up(b, 4 * PAGE, 5);
     assert_true(compute(a, 2 * PAGE + 3));
-    bn_prefix_add(prefix, a->tokens, 2 * PAGE + 3, &a->seq, false);
-    assert_int_equal(bn_prefix_match(prefix, b->tokens, b->n, &b->seq), 2 * PAGE);
+    bn_prefix_add(prefix, 0, a->tokens, 2 * PAGE + 3, &a->seq, false);
+    assert_int_equal(bn_prefix_match(prefix, 0, b->tokens, b->n, &b->seq), 2 * PAGE);
     assert_int_equal(bn_prefix_evictable(prefix), 0);
     assert_int_equal(bn_prefix_evict(prefix, 5), 0);
     assert_true(compute(a, a->n) && compute(b, b->n));
-    bn_prefix_add(prefix, b->tokens, b->n, &b->seq, false); /* b is first */
-    bn_prefix_add(prefix, a->tokens, a->n, &a->seq, false);
+    bn_prefix_add(prefix, 0, b->tokens, b->n, &b->seq, false); /* b is first */
+    bn_prefix_add(prefix, 0, a->tokens, a->n, &a->seq, false);
     assert_int_equal(bn_prefix_stats(prefix)->pages, 4);
     bn_kv_release(&kv, &a->seq);
     assert_int_equal(kv.n_free, 20 - 4); /* what a computed once more is not kept */
@@ -369,15 +384,16 @@ static void a_page_held_below_keeps_those_above(void **state)
     count_up(a, PAGE, 5);
     count_up(b, 2 * PAGE, 5);
     assert_true(compute(a, a->n) && compute(b, b->n));
-    bn_prefix_add(prefix, a->tokens, a->n, &a->seq, true);
-    bn_prefix_add(prefix, b->tokens, b->n, &b->seq, true); /* its second page, behind a's first */
+    bn_prefix_add(prefix, 0, a->tokens, a->n, &a->seq, true);
+    bn_prefix_add(prefix, 0, b->tokens, b->n, &b->seq,
+                  true); /* its second page, behind a's first */
     bn_kv_release(&kv, &a->seq);
     assert_int_equal(bn_prefix_evictable(prefix), 0); /* nobody holds a's page, but b's is below */
     assert_int_equal(bn_prefix_evict(prefix, 2), 0);
     bn_kv_release(&kv, &b->seq);
     assert_int_equal(bn_prefix_evictable(prefix), 2);
     assert_int_equal(bn_prefix_evict(prefix, 1), 1);
-    assert_int_equal(bn_prefix_peek(prefix, b->tokens, 2 * PAGE), PAGE);
+    assert_int_equal(bn_prefix_peek(prefix, 0, b->tokens, 2 * PAGE), PAGE);
     bn_prefix_clear(prefix);
     assert_int_equal(bn_prefix_stats(prefix)->pages, 0);
     assert_int_equal(kv.n_free, 20);
@@ -398,7 +414,7 @@ static void many_siblings_are_told_apart(void **state)
             t->tokens[k] = k < 16 ? 1 : (int32_t)bn_rng_below(&r, 4);
         t->n = PAGE - bn_rng_below(&r, 4);
         if (!compute(t, t->n)) break;
-        bn_prefix_add(prefix, t->tokens, t->n, &t->seq, true);
+        bn_prefix_add(prefix, 0, t->tokens, t->n, &t->seq, true);
         list_add(t, t->n, true, false);
         now++;
         bn_kv_release(&kv, &t->seq);
@@ -407,10 +423,10 @@ static void many_siblings_are_told_apart(void **state)
     for (uint32_t i = 0; i < 2 * N; i++) {
         uint32_t gone = bn_rng_below(&r, n_list);
         for (uint32_t k = 16; k < PAGE; k++) t->tokens[k] = (int32_t)bn_rng_below(&r, 4);
-        assert_int_equal(bn_prefix_peek(prefix, t->tokens, PAGE + 1),
-                         list_longest(t->tokens, PAGE + 1, false));
+        assert_int_equal(bn_prefix_peek(prefix, 0, t->tokens, PAGE + 1),
+                         list_longest(t, PAGE + 1, false));
         memcpy(t->tokens, list[gone].tokens, PAGE * sizeof *t->tokens);
-        assert_int_equal(bn_prefix_peek(prefix, t->tokens, list[gone].n + 1), list[gone].n);
+        assert_int_equal(bn_prefix_peek(prefix, 0, t->tokens, list[gone].n + 1), list[gone].n);
         if (i % 4) continue;
         assert_int_equal(bn_prefix_evict(prefix, 1), 1);
         for (uint32_t k = gone = 0; k < n_list; k++)

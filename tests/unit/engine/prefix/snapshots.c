@@ -295,8 +295,8 @@ static uint32_t start_text(struct text *t, struct bn_rng *r)
     for (uint32_t i = same; i < CTX; i++) t->tokens[i] = (int32_t)bn_rng_below(r, 3);
     if (bn_rng_below(r, 3) == 0) memcpy(from, t->tokens, sizeof t->tokens);
     uint32_t want = longest(t);
-    assert_int_equal(bn_prefix_peek(prefix, t->tokens, t->n), want);
-    assert_int_equal(bn_prefix_match(prefix, t->tokens, t->n, &t->seq), want);
+    assert_int_equal(bn_prefix_peek(prefix, 0, t->tokens, t->n), want);
+    assert_int_equal(bn_prefix_match(prefix, 0, t->tokens, t->n, &t->seq), want);
     if (!want) return 0;
     uint32_t slot = bn_prefix_matched_slot(prefix, &t->seq);
     assert_true(states[slot] == text_hash(t->tokens, want));
@@ -322,10 +322,10 @@ static void grow_text(struct text *t, struct bn_rng *r)
         slots[i] = bn_rng_below(r, 2) ? bn_snapshots_take(s, bn_rng_below(r, 2)) : BN_NO_SLOT;
         if (slots[i] != BN_NO_SLOT) states[slots[i]] = text_hash(t->tokens, (i + 1) * PAGE);
     }
-    if (known) bn_prefix_add(prefix, t->tokens, n, &t->seq, false);
+    if (known) bn_prefix_add(prefix, 0, t->tokens, n, &t->seq, false);
     for (uint32_t i = from / PAGE; i < n / PAGE; i++) {
         if (slots[i] == BN_NO_SLOT) continue;
-        uint32_t kept = bn_prefix_keep(prefix, t->tokens, (i + 1) * PAGE, &t->seq, slots[i]);
+        uint32_t kept = bn_prefix_keep(prefix, 0, t->tokens, (i + 1) * PAGE, &t->seq, slots[i]);
         assert_true(kept != BN_NO_SLOT || !known);
         if (kept != BN_NO_SLOT) assert_true(states[kept] == text_hash(t->tokens, (i + 1) * PAGE));
     }

@@ -159,8 +159,9 @@ static void check(const struct bn_model *m, const struct shape *s, const struct 
 
 static void check_shape(const struct shape *s, bitnet_kv_type type)
 {
-    struct bn_layer layers[LAYERS] = {{0}};
     float factors[128];
+    struct bn_layer *layers = calloc(LAYERS, sizeof *layers);
+    assert_non_null(layers);
     struct bn_model m = {.layers = layers, .rope_factors = factors};
     m.kernels = bn_kernels_select(bn_cpu_detect());
     m.config = (struct bn_config){.n_layer = LAYERS,
@@ -176,6 +177,7 @@ static void check_shape(const struct shape *s, bitnet_kv_type type)
         for (size_t t = 0; t < BN_ARRAY_LEN(thread_counts); t++)
             check(&m, s, &batches[b], type, thread_counts[t], q);
     free(q);
+    free(layers);
 }
 
 static void shares_change_no_bit(void **state)

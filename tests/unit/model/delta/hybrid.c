@@ -65,6 +65,7 @@ enum { N_KINDS = sizeof kinds / sizeof *kinds };
 static int32_t prompts[N_REQUESTS][MAX_PROMPT];
 static bitnet_request requests[N_REQUESTS];
 static bool known[N_KINDS]; /* what is wanted */
+static uint64_t n_yields;   /* of all ways */
 static struct choice want[N_KINDS][N_REQUESTS][MAX_CHOICES], got[N_REQUESTS][MAX_CHOICES];
 
 /* Beginnings of one text, some with an end of their own; or arbitrary tokens. */
@@ -79,6 +80,8 @@ static void make_requests(void)
             prompts[i][k] = (int32_t)((k * k * 7 + k * 131 + (i % 5 == 4 ? (uint32_t)i : 0)) %
                                       info.shape.n_vocab);
         if (i % 3 == 1) prompts[i][n - 1] = i;
+        r->user = (uint64_t)i % 4; /* who give way to each other */
+        r->user_weight = 10 * ((uint32_t)i % 4);
         r->tokens = prompts[i];
         r->n_tokens = n;
         r->max_new_tokens = 1 + (uint32_t)i * 29 % 50;
@@ -178,6 +181,7 @@ static bitnet_engine_info answer_together(const struct way *w, size_t kind)
     assert_true((in.draft.accepted > 0) == (w->speculation && w->chunk > 1));
     assert_true((in.work.preemptions > 0) == (w->tight && w->seqs > 1));
     assert_true((in.states.saves > 0) == w->prefix);
+    n_yields += in.work.yields;
     /* what was found has no room at times, and is found again later */
     assert_true((in.states.restores > 0) == w->prefix || w->slots == 1 || w->seqs > N_REQUESTS);
     assert_true(in.states.restores <= in.prefix.hits);
@@ -200,6 +204,7 @@ static void choices_are_the_same_with_any_neighbours(void **state)
         for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) /* the others: some of them */
             if ((kind % 4 == 0 && i % SOME == 0) || i % 4 == kind) answer_together(&ways[i], kind);
     }
+    assert_true(n_yields > 0);
 }
 
 /* With a layer that drafts: it has keys and values of its own in pages that are taken over. */

@@ -207,7 +207,7 @@ static void check_up(const struct bn_model *m, uint32_t threads, uint32_t share,
     m->kernels.relu2_mul(want, gate, want, n);
     assert_int_equal(bn_pool_open(&s.pool, threads, &err), BITNET_OK);
     assert_int_equal(bn_ffn_open(&s.ffn, m, s.pool, BN_FFN_SKIP, NULL, NULL, &err), BITNET_OK);
-    bn_ffn_begin(s.ffn, 1);
+    bn_ffn_begin(s.ffn, 1, false);
     assert_true(bn_ffn_wants_up(s.ffn, 0));
     bn_pool_run(s.pool, run_up, &s);
     for (uint32_t i = 0; i < threads; i++) assert_true(s.done[i]);

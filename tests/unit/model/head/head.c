@@ -284,6 +284,30 @@ static void a_head_without_margin_is_noticed(void **state)
     assert_true(differ > 0);
 }
 
+/* Of a large matrix rows are copied from the file instead of being read where it is mapped. */
+static void rows_copied_from_the_file_are_the_same(void **state)
+{
+    (void)state;
+    struct bn_head_options o = {
+        .screened = true, .max_screened = 1, .limit = model->m->config.n_vocab, .release_bytes = 1};
+    struct bn_head_stats stats;
+    const struct bn_stored *w = &model->m->head.stored;
+    uint8_t row[4096];
+    size_t bytes = w->bytes / w->rows;
+    assert_true(bytes <= sizeof row);
+    for (size_t r = 0; r < w->rows; r += w->rows / 7) {
+        const uint8_t *p = (const uint8_t *)w->data + r * bytes;
+        assert_true(bn_source_copy(&model->m->source, row, p, bytes));
+        assert_memory_equal(row, p, bytes);
+    }
+    assert_false(bn_source_copy(&model->m->source, row, row, 1));
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(compare(&o, ways[i].s, steps_wanted() / 4, &stats), 0);
+        assert_int_equal(stats.screened, steps_wanted() / 4);
+        assert_int_equal(stats.full, 0);
+    }
+}
+
 static void many_survivors_take_the_full_pass(void **state)
 {
     (void)state;
@@ -411,6 +435,7 @@ int main(void)
         cmocka_unit_test(the_same_tokens),
         cmocka_unit_test(side_by_side),
         cmocka_unit_test(a_head_without_margin_is_noticed),
+        cmocka_unit_test(rows_copied_from_the_file_are_the_same),
         cmocka_unit_test(many_survivors_take_the_full_pass),
         cmocka_unit_test(answers_are_those_of_the_exact_head),
         cmocka_unit_test(modes_are_checked),

@@ -33,7 +33,7 @@ static void head_of(float *logits, float *normed, const float *x, bool int8)
     struct bn_head *h = NULL;
     if (bn_pool_open(&pool, 1, &err) || bn_head_open(&h, m, pool, TOKENS, &o, NULL, &err))
         fail_msg("%s", err.text);
-    bn_head_begin(h, logits, m->out_norm);
+    bn_head_begin(h, logits, m->out_norm, NULL);
     for (uint32_t t = 0; t < TOKENS; t++) bn_head_add(h, t, (struct bn_want){.kind = BN_WANT_ALL});
     bn_head_work(h, x, normed, 0);
     bn_head_end(h);

@@ -142,7 +142,7 @@ static void margins_are_wide_enough(void **state)
 static void run_head(struct bn_head *h, const float *norm, float *logits, float *normed,
                      const float *x, struct bn_want want)
 {
-    bn_head_begin(h, logits, norm);
+    bn_head_begin(h, logits, norm, NULL);
     bn_head_add(h, 0, want);
     bn_head_work(h, x, normed, 0);
     bn_head_end(h);

@@ -64,7 +64,7 @@ static struct job *new_jobs(size_t n)
     for (size_t i = 0; i < n; i++) {
         jobs[i].task.take = take;
         jobs[i].task.failed = failed;
-        jobs[i].task.embedded = embedded;
+        jobs[i].task.done = embedded;
     }
     return jobs;
 }

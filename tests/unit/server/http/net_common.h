@@ -31,8 +31,8 @@ static bitnet_error err;
 
 /* What the server was told; `held` is the request that is not answered yet. */
 static struct {
-    int n_requests, n_disconnected, n_room, n_broken, broken_code;
-    char why[256];
+    int n_requests, n_disconnected, n_room, n_broken, broken_code, n_crowded;
+    char why[256], crowded[256];
     struct net_request *held;
 } seen;
 
@@ -88,7 +88,15 @@ static inline void on_broken(void *user, const char *peer, int code, const char 
     snprintf(seen.why, sizeof seen.why, "%s", why);
 }
 
-static const struct net_handler handler = {&seen, on_request, on_disconnect, on_room, on_broken};
+static inline void on_crowded(void *user, const char *why)
+{
+    assert_ptr_equal(user, &seen);
+    seen.n_crowded++;
+    snprintf(seen.crowded, sizeof seen.crowded, "%s", why);
+}
+
+static const struct net_handler handler = {&seen,   on_request, on_disconnect,
+                                           on_room, on_broken,  on_crowded};
 
 static inline struct net_config defaults(void)
 {

@@ -238,6 +238,8 @@ static void test_too_many(void **state)
     }
     assert_true(n_told > 0);
     assert_int_equal(seen.n_broken, n_told);
+    assert_int_equal(seen.n_crowded, 1); /* not for each of them */
+    assert_string_equal(seen.crowded, "all 2 connections are in use: further ones are refused");
     assert_int_equal(stats().n_broken, 0);
     client_send(&c[0], H "\r\n");
     expect(&c[0], "X-Path: /first");

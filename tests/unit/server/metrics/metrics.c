@@ -118,6 +118,15 @@ static struct metrics_choice an_answer(bitnet_finish finish)
                                    .repetition = 0.04};
 }
 
+static void use_key(void)
+{
+    metrics_key_request(m, "alice");
+    metrics_key_tokens(m, "alice", 20, 11);
+    metrics_key_rejected(m, "alice", "requests");
+    metrics_key_running(m, "alice", 3);
+    metrics_key_running(m, "alice", -1);
+}
+
 /* Every line is a comment of a metric not seen before, or a finite sample of the last one. */
 static void test_text_form(void **state)
 {
@@ -125,6 +134,7 @@ static void test_text_form(void **state)
     struct metrics_choice a = an_answer(BITNET_FINISH_END);
     metrics_choice(m, &a);
     metrics_request(m, "/v1/models", 200, 1000);
+    use_key();
     char name[200] = "", *copy = strdup(told()), *rest = copy;
     size_t n_metrics = 0, n_samples = 0;
     for (char *line = strsep(&rest, "\n"); rest; line = strsep(&rest, "\n")) {
@@ -148,6 +158,8 @@ static void test_text_form(void **state)
     assert_int_equal(n_metrics, N_METRICS - 2);
     assert_true(n_samples > 400);
     assert_true(number("bitnet_kv_pages{state=\"used\"}") == 10);
+    assert_true(number("bitnet_key_answers_running{key=\"alice\"}") == 2);
+    assert_true(number("bitnet_key_tokens_total{key=\"alice\",kind=\"prompt\"}") == 20);
     assert_true(number("bitnet_state_snapshots{state=\"used\"}") == 3);
     assert_true(number("bitnet_state_snapshots{state=\"free\"}") == 5);
     assert_true(number("bitnet_state_restores_total") == 5);
@@ -351,6 +363,14 @@ static void test_other_names(void **state)
     snprintf(line, sizeof line, "vllm:iteration_tokens_total_bucket{model_name=\"%s\",le=\"10\"}",
              m->model_name);
     assert_true(number(line) == 1);
+    worker.engine.kv.page_tokens = 64;
+    worker.engine.kv.pages = 1234;
+    worker.engine.kv.type = "int8";
+    snprintf(line, sizeof line,
+             "vllm:cache_config_info{model_name=\"%s\",block_size=\"64\",cache_dtype=\"int8\","
+             "num_gpu_blocks=\"1234\"}",
+             m->model_name);
+    assert_true(number(line) == 1);
     assert_null(strstr(told(), "llamacpp:"));
     metrics_close(m);
     open_with((struct metrics_config){.llamacpp = true});
@@ -461,6 +481,7 @@ static int print_text(void)
     }
     metrics_request(m, "/v1/chat/completions", 200, 1000000);
     metrics_rejected(m, "queue_full");
+    use_key();
     worker.health.choices = 5;
     fputs(told(), stdout);
     bn_buf_free(&text);

@@ -12,7 +12,7 @@ static struct openai_request r;
 
 static bitnet_status read_as(enum openai_kind kind, const char *body)
 {
-    static const struct openai_defaults d = {.max_tokens = 77, .seed = 99};
+    static const struct openai_defaults d = {.max_tokens = 77, .seed = 99, .strict = true};
     struct bn_json *j = json_of(body);
     err = (bitnet_error){0};
     bitnet_status s = openai_request_read(&r, kind, j, &d, &err);

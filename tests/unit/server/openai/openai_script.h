@@ -77,7 +77,7 @@ static inline void shuffle(void)
 
 /* ------------------------------------------------------------------ running it */
 
-static void begin(enum openai_kind kind, const char *body)
+static inline void begin(enum openai_kind kind, const char *body)
 {
     accepts(kind, body);
     if (openai_request_encode(&r, model, NULL, &err) != BITNET_OK) fail_msg("%s", err.text);

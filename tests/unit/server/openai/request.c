@@ -17,8 +17,10 @@ static void test_defaults(void **state)
     (void)state;
     accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\"}");
     const bitnet_request *q = &r.request;
-    assert_true(q->sampling.temperature == 1 && q->sampling.top_p == 1);
-    assert_true(q->sampling.min_p == 0 && q->sampling.top_k == 0);
+    bitnet_sampling usual; /* the same as everywhere */
+    bitnet_sampling_init(&usual, sizeof usual);
+    assert_true(q->sampling.temperature == usual.temperature && q->sampling.top_p == usual.top_p);
+    assert_true(q->sampling.min_p == usual.min_p && q->sampling.top_k == usual.top_k);
     assert_int_equal(q->sampling.seed, 99);
     assert_int_equal(q->max_new_tokens, 77);
     assert_int_equal(q->n_choices, 1);
@@ -31,7 +33,7 @@ static void test_defaults(void **state)
     /* null is as if it were not there */
     accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"temperature\": null, \"stop\": null, "
                                "\"n\": null, \"max_tokens\": null, \"logprobs\": null}");
-    assert_true(r.request.sampling.temperature == 1);
+    assert_true(r.request.sampling.temperature == 0.8f);
     assert_int_equal(r.request.max_new_tokens, 77);
     openai_request_free(&r);
 }
@@ -121,6 +123,45 @@ static void test_strings(void **state)
     openai_request_free(&r);
     accepts(OPENAI_COMPLETION, "{\"prompt\": \"a\", \"response_format\": {\"type\": \"text\"}}");
     assert_true(!r.request.json_object && !r.request.json_schema);
+    openai_request_free(&r);
+}
+
+/* Other servers' words for a constraint come to the same members. */
+static void test_constraints(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *member, *grammar, *schema;
+    } cases[] = {
+        {"\"guided_json\": {\"type\": \"null\"}", NULL, "{\"type\":\"null\"}"},
+        {"\"guided_json\": \"{\\\"type\\\": \\\"null\\\"}\"", NULL, "{\"type\":\"null\"}"},
+        {"\"json_schema\": {}", NULL, "{}"},
+        {"\"response_format\": {\"type\": \"json_object\", \"schema\": {\"const\": 1}}", NULL,
+         "{\"const\":1}"},
+        {"\"response_format\": {\"type\": \"json_schema\", \"schema\": {\"const\": 1}}", NULL,
+         "{\"const\":1}"},
+        {"\"structured_outputs\": {\"json\": {\"const\": 1}, \"backend\": \"auto\"}", NULL,
+         "{\"const\":1}"},
+        {"\"guided_regex\": \"a\\\\d\\\"\"", "root ::= %regex \"a\\\\d\\\"\"", NULL},
+        {"\"structured_outputs\": {\"regex\": \"a\"}", "root ::= %regex \"a\"", NULL},
+        {"\"guided_choice\": [\"a\\n\", \"\\\"\\\\\"]", "root ::= \"a\\n\" | \"\\\"\\\\\"", NULL},
+        {"\"structured_outputs\": {\"grammar\": \"root ::= [a]\"}", "root ::= [a]", NULL},
+        {"\"guided_grammar\": \"root ::= [a]\", \"guided_json\": null", "root ::= [a]", NULL},
+    };
+    for (size_t i = 0; i < BN_ARRAY_LEN(cases); i++) {
+        char body[300];
+        snprintf(body, sizeof body, "{\"prompt\": \"a\", %s}", cases[i].member);
+        accepts(OPENAI_COMPLETION, body);
+        if (cases[i].grammar) assert_string_equal(r.request.grammar, cases[i].grammar);
+        else assert_null(r.request.grammar);
+        if (cases[i].schema) assert_string_equal(r.request.json_schema, cases[i].schema);
+        else assert_null(r.request.json_schema);
+        assert_false(r.request.json_object);
+        openai_request_free(&r);
+    }
+    accepts(OPENAI_COMPLETION,
+            "{\"prompt\": \"a\", \"structured_outputs\": {\"json_object\": true}}");
+    assert_true(r.request.json_object);
     openai_request_free(&r);
 }
 
@@ -288,6 +329,173 @@ static void test_echo(void **state)
     openai_request_free(&r);
 }
 
+/* What other servers have beside OpenAI's options. */
+static void test_extensions(void **state)
+{
+    (void)state;
+    accepts(OPENAI_COMPLETION,
+            "{\"prompt\": \"a\", \"n_predict\": -1, \"min_tokens\": 3, \"stop_token_ids\": [7, 9], "
+            "\"include_stop_str_in_output\": true, \"skip_special_tokens\": false, \"n_probs\": 4, "
+            "\"timings_per_token\": true, \"id_slot\": 0, \"keep_alive\": \"5m\", "
+            "\"logit_bias\": [[5, -2.5], [6, false]]}");
+    const bitnet_request *q = &r.request;
+    assert_int_equal(q->max_new_tokens, 0);
+    assert_int_equal(q->min_new_tokens, 3);
+    assert_int_equal(q->n_stop_tokens, 2);
+    assert_int_equal(q->stop_tokens[1], 9);
+    assert_true(q->show_stop && q->show_special && q->logprobs && r.timings);
+    assert_int_equal(q->n_top_logprobs, 4);
+    assert_int_equal(q->sampling.n_logit_bias, 2);
+    assert_true(q->sampling.logit_bias[0].bias == -2.5f && q->sampling.logit_bias[1].bias == -100);
+    assert_int_equal(r.ignored.n, 0);
+    openai_request_free(&r);
+}
+
+/* A server that is not strict passes over what it does not know, wherever it stands, and tells it. */
+static void test_ignored(void **state)
+{
+    (void)state;
+    static const struct openai_defaults d = {.max_tokens = 77};
+    struct bn_json *j =
+        json_of("{\"messages\": [{\"role\": \"user\", \"mood\": 1, \"content\": [{\"type\": "
+                "\"text\", \"text\": \"a\", \"size\": 1}]}, {\"role\": \"user\", \"mood\": 2, "
+                "\"content\": \"b\"}], \"temprature\": 0, \"echo\": true, \"a\\u0001,b\": 1, "
+                "\"stream_options\": {\"usage\": 1}, \"tools\": [{\"type\": \"function\", "
+                "\"colour\": 1, \"function\": {\"name\": \"f\", \"weight\": 2}}]}");
+    if (openai_request_read(&r, OPENAI_CHAT, j, &d, &err) != BITNET_OK) fail_msg("%s", err.text);
+    bn_json_free(j);
+    assert_string_equal(
+        r.ignored.names,
+        "messages.mood, content.size, temprature, echo, a??b, stream_options.usage, "
+        "tools.colour, tools.function.weight");
+    assert_int_equal(r.ignored.n, 9); /* one of them twice */
+    assert_false(r.echo);
+    openai_request_free(&r);
+    char many[8192] = "{\"prompt\": \"a\"";
+    for (size_t i = 0, n = strlen(many); i < 99; i++, n = strlen(many))
+        snprintf(many + n, sizeof many - n, ", \"member_with_a_long_name_%zu\": 1", i);
+    strcat(many, "}");
+    j = json_of(many);
+    assert_int_equal(openai_request_read(&r, OPENAI_COMPLETION, j, &d, &err), BITNET_OK);
+    bn_json_free(j);
+    assert_int_equal(r.ignored.n, 99);
+    assert_true(strlen(r.ignored.names) < OPENAI_IGNORED_BYTES);
+    openai_request_free(&r);
+}
+
+/* The text that the model sees, as its pieces. */
+static void sees(const char *body, const char *template_text, const char *want)
+{
+    char got[512] = "";
+    accepts(OPENAI_CHAT, body);
+    if (openai_request_encode(&r, model, template_text, &err) != BITNET_OK)
+        fail_msg("%s: %s", body, err.text);
+    size_t n = sizeof got - 1;
+    assert_int_equal(
+        bitnet_decode(model, r.prompts[0].tokens, r.prompts[0].n_tokens, 0, got, &n, &err),
+        BITNET_OK);
+    assert_string_equal(got, want);
+    openai_request_free(&r);
+}
+
+static void test_prefill(void **state)
+{
+    (void)state;
+    static const char plain[] = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+                                "{% if add_generation_prompt %}assistant:{% endif %}";
+#define TALK                                                                \
+    "\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": " \
+    "\"assistant\", \"content\": \" Once\"}]"
+    sees("{" TALK "}", plain, "user: hi\nassistant: Once");
+    sees("{" TALK ", \"continue_final_message\": true, \"add_generation_prompt\": false}", plain,
+         "user: hi\nassistant: Once");
+    sees("{" TALK ", \"add_generation_prompt\": true}", plain,
+         "user: hi\nassistant:  Once\nassistant:");
+    sees("{" TALK ", \"continue_final_message\": false, \"add_generation_prompt\": false}", plain,
+         "user: hi\nassistant:  Once\n");
+    refuses(OPENAI_CHAT,
+            "{" TALK ", \"continue_final_message\": true, \"add_generation_prompt\": true}",
+            "either begins or goes on");
+    accepts(OPENAI_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], "
+                         "\"continue_final_message\": true}");
+    assert_int_equal(openai_request_encode(&r, model, plain, &err), BITNET_E_ARG);
+    assert_non_null(strstr(err.text, "needs a last message of the assistant"));
+    openai_request_free(&r);
+#undef TALK
+}
+
+/* Variables of templates: those of the body, and the date as the templates of the field want it. */
+static void test_variables(void **state)
+{
+    (void)state;
+    static const char user[] = "\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]";
+    char body[256];
+    snprintf(body, sizeof body, "{%s, \"reasoning_effort\": \"low\", \"enable_thinking\": false}",
+             user);
+    sees(body, "{{ reasoning_effort }} {{ enable_thinking }}", "low False");
+    snprintf(body, sizeof body, "{%s, \"chat_template_kwargs\": {\"enable_thinking\": true}}",
+             user);
+    sees(body, "{{ enable_thinking }}", "True");
+    snprintf(body, sizeof body, "{%s}", user);
+    sees(body, "{{ strftime_now is defined }}", "False");
+    static const struct {
+        const char *template_text, *want;
+    } dates[] = {
+        {"{{ strftime_now('%d %b %Y') }}", "09 Mar 2026"},
+        {"{% if not date_string is defined %}never{% endif %}{{ date_string }}", "09 Mar 2026"},
+        {"Today is {{ datetime }}.", "Today is Mar 09 2026."},
+    };
+    for (size_t i = 0; i < BN_ARRAY_LEN(dates); i++) {
+        accepts(OPENAI_CHAT, body);
+        r.now_s = 1773057600;
+        struct bn_json *talk = openai_conversation(&r, dates[i].template_text);
+        char *text = bn_json_dump(talk, 0), got[64];
+        size_t n = sizeof got - 1;
+        if (bitnet_chat_render_json(model, text, strlen(text), dates[i].template_text, 1, got, &n,
+                                    &err) != BITNET_OK)
+            fail_msg("%s", err.text);
+        got[n] = 0;
+        assert_string_equal(got, dates[i].want);
+        free(text);
+        bn_json_free(talk);
+        openai_request_free(&r);
+    }
+}
+
+/* The last word on tools: some of them only. */
+static void test_allowed_tools(void **state)
+{
+    (void)state;
+#define TWO                                                                                    \
+    "\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": [{\"type\": "        \
+    "\"function\", \"function\": {\"name\": \"f\"}}, {\"type\": \"function\", \"function\": {" \
+    "\"name\": \"g\"}}], \"tool_choice\": {\"type\": \"allowed_tools\", "
+    accepts(OPENAI_CHAT,
+            "{" TWO "\"allowed_tools\": {\"mode\": \"required\", \"tools\": [{\"type\": "
+            "\"function\", \"function\": {\"name\": \"g\"}}]}}}");
+    assert_int_equal(openai_request_encode(&r, model, NULL, &err), BITNET_OK);
+    assert_null(strstr(r.request.grammar, "\\\"f"));
+    assert_non_null(strstr(r.request.grammar, "g"));
+    openai_request_free(&r);
+    refuses(OPENAI_CHAT, "{" TWO "\"mode\": \"auto\", \"tools\": [{\"name\": \"h\"}]}}",
+            "allows 'h', which is not in 'tools'");
+    refuses(OPENAI_CHAT, "{" TWO "\"mode\": \"auto\", \"tools\": []}}", "allows no tool");
+#undef TWO
+}
+
+static void test_roles(void **state)
+{
+    (void)state;
+    accepts(OPENAI_CHAT, "{\"messages\": [{\"role\": \"ipython\", \"content\": \"a\"}]}");
+    assert_int_equal(openai_request_encode(&r, model, "{{ messages[0].role }}", &err),
+                     BITNET_E_ARG);
+    assert_non_null(strstr(err.text, "message 0 has the role 'ipython'"));
+    assert_int_equal(openai_request_encode(
+                         &r, model, "{% if messages[0].role == 'ipython' %}x{% endif %}", &err),
+                     BITNET_OK);
+    openai_request_free(&r);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -298,7 +506,14 @@ static void test_refused(void **state)
         {"\"temperature\": \"hot\"", "temperature"},
         {"\"max_tokens\": 0", "'max_tokens' is 0"},
         {"\"max_tokens\": 1.5", "max_tokens"},
-        {"\"max_tokens\": -1", "max_tokens"},
+        {"\"max_tokens\": -2", "max_tokens"},
+        {"\"temperature\": 9", "'temperature' is 9; 0 to 5"},
+        {"\"temperature\": -1", "0 to 5"},
+        {"\"min_tokens\": 9, \"max_tokens\": 8", "'min_tokens' is 9, more than"},
+        {"\"stop_token_ids\": 5", "not a list of token ids"},
+        {"\"stop_token_ids\": [-1]", "item 0 is not a token id"},
+        {"\"logit_bias\": [[1]]", "not a pair"},
+        {"\"logit_bias\": [[\"a\", 1]]", "'a' is not a token id"},
         {"\"n\": 0", "'n' is 0"},
         {"\"n\": 129", "1 to 128"},
         {"\"top_k\": -2", "top_k"},
@@ -316,15 +531,26 @@ static void test_refused(void **state)
         {"\"logprobs\": true", "logprobs"},
         {"\"top_logprobs\": 2", "needs 'logprobs'"},
         {"\"response_format\": {}", "type"},
+        {"\"guided_json\": 5", "'guided_json' is not a JSON Schema"},
+        {"\"guided_choice\": []", "'guided_choice' is not a list of texts"},
         {"\"response_format\": {\"type\": \"xml\"}", "'xml'"},
         {"\"response_format\": {\"type\": \"json_schema\"}", "json_schema.schema"},
         {"\"grammar\": 1", "grammar"},
+        {"\"lora\": {}", "'lora' is not a list"},
+        {"\"lora\": [1]", "'lora' is not a list of"},
+        {"\"lora\": [{\"id\": -1}]", "'id'"},
+        {"\"lora\": [{\"id\": 0, \"scale\": 1e300}]", "scale"},
+        {"\"lora\": [{\"id\": 0, \"path\": \"x\"}]", "'path'"},
         {"\"tools\": []", "'tools' is not an option of a completion"},
         {"\"max_tokens\": 0, \"logprobs\": 1", "needs 'echo'"},
         {"\"max_tokens\": 0, \"echo\": false", "needs 'echo'"},
         {"\"stream_options\": {\"usage\": true}", "'usage'"},
         {"\"stream_options\": true", "stream_options"},
-        {"\"best_of\": 2", "best_of"},
+        {"\"best_of\": 2, \"n\": 3", "'best_of' is 2, fewer than 'n', 3"},
+        {"\"best_of\": 2, \"stream\": true", "known at the end only"},
+        {"\"prompt_logprobs\": 1, \"stream\": true",
+         "'prompt_logprobs' is not possible in a stream"},
+        {"\"suffix\": \"b\", \"echo\": true", "exclude each other"},
         {"\"messages\": []", "messages"},
         {"\"stream\": 1", "stream"},
     };
@@ -375,15 +601,14 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_several_prompts),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_tool_messages),
-        cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_echo),
+        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_strings),    cmocka_unit_test(test_constraints),
+        cmocka_unit_test(test_prompts),    cmocka_unit_test(test_several_prompts),
+        cmocka_unit_test(test_messages),   cmocka_unit_test(test_tool_messages),
+        cmocka_unit_test(test_tools),      cmocka_unit_test(test_echo),
+        cmocka_unit_test(test_extensions), cmocka_unit_test(test_ignored),
+        cmocka_unit_test(test_prefill),    cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_roles),      cmocka_unit_test(test_allowed_tools),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);

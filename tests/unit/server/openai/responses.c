@@ -87,7 +87,7 @@ static void test_refused(void **state)
         {"\"messages\": []", "a response takes 'input', not 'messages'", NULL},
         {"\"previous_response_id\": \"resp_1\"", "nothing is stored", "previous_response_id"},
         {"\"conversation\": \"c\"", "nothing is stored", "conversation"},
-        {"\"truncation\": \"auto\"", "only 'disabled'", "truncation"},
+        {"\"truncation\": \"off\"", "auto and disabled exist", "truncation"},
         {"\"background\": true", "background", "background"},
         {"\"include\": [\"file_search_call.results\"]", "file_search_call", "include"},
         {"\"include\": \"x\"", "not a list", "include"},

@@ -97,7 +97,8 @@ static void test_gbnf_errors(void **state)
         {"root ::= %json", "line 1, column 15: bad JSON"},
         {"root ::= x\nx ::= %json {\"properties\":{\"y\":{\"type\":1}}}",
          "schema, at 'x#/properties/y': 'type' is"},
-        {"root ::= %json {\"$ref\":\"#\"}", "root#"},
+        {"root ::= %json {\"minimum\":\"1\"}", "root#"},
+        {"root ::= %regex [a-z]", "no JSON string after '%regex'"},
     };
     struct bytes b = open_bytes();
     for (size_t i = 0; i < BN_ARRAY_LEN(cases); i++)

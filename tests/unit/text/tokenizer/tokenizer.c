@@ -83,6 +83,8 @@ static void test_stories_ids(void **state)
     assert_string_equal(v->pre, "smaug-bpe"); /* Llama 3's pattern, merges not ignored */
     assert_true(bn_token_is_end(t, 1) && bn_token_is_end(t, 3));
     assert_false(bn_token_is_end(t, 0) || bn_token_is_end(t, -1) || bn_token_is_end(t, 390));
+    assert_true(bn_token_is_start(t, 0));
+    assert_false(bn_token_is_start(t, 1) || bn_token_is_start(t, -1) || bn_token_is_start(t, 390));
     bn_tokenizer_close(t);
 }
 
