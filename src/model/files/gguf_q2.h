@@ -19,7 +19,7 @@ struct bn_q2_tensor {
  * 64 from those of 128; metadata tell where the scale stands (marked: they name TQ2_0_G128), and
  * the scales themselves must bear it out. What contradicts itself or cannot be told is refused.
  * Where a tensor fits no format at all, it is BN_Q2_0 and the caller's checks will say so. */
-bitnet_status bn_q2_settle(enum bn_type *out, const struct bn_q2_tensor *t, size_t n,
-                           bool marked, const char *path, bitnet_error *err);
+bitnet_status bn_q2_settle(enum bn_type *out, const struct bn_q2_tensor *t, size_t n, bool marked,
+                           const char *path, bitnet_error *err);
 
 #endif
