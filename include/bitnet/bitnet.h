@@ -669,7 +669,8 @@ typedef struct bitnet_plan_info {
 /* Of a model that several processes compute (ranks.h); all 0 with one. */
 typedef struct bitnet_ranks_info {
     uint32_t n, reserved_word;
-    uint64_t exchanges, bytes, ns; /* so far: their number, what came in, and time until it was there */
+    uint64_t exchanges, bytes,
+        ns; /* so far: their number, what came in, and time until it was there */
     uint64_t reserved[4];
 } bitnet_ranks_info;
 
