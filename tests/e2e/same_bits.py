@@ -4,12 +4,13 @@
 threads, chunking and company, layout of the weights in memory, for every file type that holds the model without loss, and for
 other CPUs.
 
-usage: same_bits.py --bits BITS --bitnet BITNET --model MODEL.gguf [--folder DIR] [--hybrid TINY.gguf]
+usage: same_bits.py --bits BITS [--uneven BITS] --bitnet BITNET --model MODEL.gguf [--folder DIR] [--hybrid TINY.gguf]
                     [--foreign NAME 'COMMAND...']... [--cpu NAME 'COMMAND...']... [--skipped NAME REASON]...
                     [--only-foreign] [--jobs N]
 
 --bits, --bitnet: this machine's build. --folder: config.json and tokenizer.json of the same model as a Hugging Face
 folder; its weights are made from MODEL by hf_folder.py. --hybrid: a small model with delta nets and rotated matrices.
+--uneven: a `bits` with one worker of half the speed.
 --foreign: a `bits` for another CPU or from another compiler, with the emulator it needs in front.
 --cpu: the same with an emulator that stands for one CPU: a few runs, in which a newer instruction would end it. These and the
 backends of this machine are printed as a table.
@@ -145,6 +146,17 @@ def here(judge, bits, model):
     judge.see("steps of 5 tokens", bits, model, "--batch", "5")
     judge.see("in the company of another sequence", bits, model, "--chunk", "7", "--company")
     judge.see("in company, token by token, steps of 16", bits, model, "--chunk", "1", "--batch", "16", "--company")
+
+
+def uneven(judge, bits, model, hybrid):
+    """One worker has half the speed, and others do most of its share."""
+    for threads in (2, 3):
+        for options in ([], ["--chunk", "1"], ["--chunk", "1", "--ffn", "skip"], ["--chunk", "1", "--head", "exact"]):
+            judge.see(f"uneven, threads {threads} {' '.join(options)}", bits, model, "--threads", str(threads), *options)
+        judge.see(f"uneven, threads {threads}, int8 head", bits, model, "--threads", str(threads), "--head", "int8", kv="int8-head")
+        if hybrid:
+            judge.see(f"uneven, threads {threads}, hybrid", bits, hybrid, *HYBRID_IDS, "--threads", str(threads), "--chunk", "7",
+                      kv="hybrid")
 
 
 def answers(judge, bits, model):
@@ -294,6 +306,7 @@ def print_table(table):
 def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--bits", type=shlex.split)
+    a.add_argument("--uneven", type=shlex.split)
     a.add_argument("--bitnet", type=shlex.split)
     a.add_argument("--model", type=pathlib.Path, required=True)
     a.add_argument("--folder", type=pathlib.Path)
@@ -318,6 +331,8 @@ def main():
         here(judge, a.bits, a.model)
         answers(judge, a.bits, a.model)
         int8_head(judge, a.bits, a.model)
+        if a.uneven:
+            uneven(judge, a.uneven, a.model, a.hybrid)
         if a.bitnet:
             files(judge, a.bits, a.bitnet, a.model, a.folder)
             binary(read_pinned(), a.bits, a.bitnet)

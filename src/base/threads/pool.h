@@ -49,7 +49,11 @@ struct bn_range bn_pool_share(const struct bn_pool *p, uint32_t w, size_t n, siz
  * of items and takes ranges of each until there are none left: first most of its own share, then
  * smaller parts of it, then what its neighbours have not begun. Cores that share a memory do not
  * get equal parts of it, and each barrier waits for the slowest. A next deal may begin while others
- * are still at the last. With `whole`, shares are as above. */
+ * are still at the last.
+ *
+ * With `whole`, shares are as above, for work that wants its items together. Only a worker that lately
+ * did much less than its share, because its core is slow or another program is on it, takes its own
+ * in pieces as well, so that the others can help. */
 void bn_pool_deal(struct bn_pool *p, uint32_t w, size_t n, size_t grain, bool whole);
 bool bn_pool_take(struct bn_pool *p, uint32_t w, struct bn_range *range);
 
