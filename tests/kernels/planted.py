@@ -22,6 +22,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(1, str(HERE.parent / "lib"))
 from tap import Skipped, Tap
 
+LANELESS = ("wide/gemm/planes.c",)  # calls the others, and touches no lane
 FAULTS = {0: "stored floats", 1: "loaded bytes", 2: "loaded floats", 3: "stored integers"}
 
 
@@ -98,13 +99,13 @@ def main():
     a.add_argument("emulator", nargs="*")
     a = a.parse_args()
     tap = Tap()
-    have = call(*a.emulator, a.build / "tests" / "kernels" / "check_kernels", "--quick", "--op", "add")
+    have = call(*a.emulator, a.build / "tests" / "kernels" / "check_kernels", "--quick", "--op", "gemm_t2")
     with tempfile.TemporaryDirectory() as folder:
         planter = Planter(a.build, a.emulator, pathlib.Path(folder))
         for command in planter.kernels:
             isa = re.search(r"libk_([\w.]+?)(_wide)?\.a\.p", command["output"])[1]
             name = command["file"].rsplit("src/kernels/", 1)[-1]
-            if a.isa and isa not in a.isa or a.file and not any(part in name for part in a.file):
+            if name in LANELESS or a.isa and isa not in a.isa or a.file and not any(part in name for part in a.file):
                 continue
             if f"_{isa} # SKIP" in have.stdout:
                 tap.skip(f"{isa}: {name}", Skipped("isa"))
