@@ -11,7 +11,8 @@ usage: same_bits.py --bits BITS [--uneven BITS] --bitnet BITNET --model MODEL.gg
 --bits, --bitnet: this machine's build. --folder: config.json and tokenizer.json of the same model as a Hugging Face
 folder; its weights are made from MODEL by hf_folder.py. --hybrid: a small model with delta nets and rotated matrices.
 --uneven: a `bits` with one worker of half the speed.
---families: folders with small checkpoints, one of each kind of model; every row of the table has them.
+--families: folders with small checkpoints, one of each kind of model; every row of the table has them, those of --cpu as
+GGUF, made by --bitnet.
 --foreign: a `bits` for another CPU or from another compiler, with the emulator it needs in front.
 --cpu: the same with an emulator that stands for one CPU: a few runs, in which a newer instruction would end it. These and the
 backends of this machine are printed as a table.
@@ -300,7 +301,8 @@ def foreign(judge, name, command, model):
 
 
 def unpack_families(source, target):
-    """The checkpoints, with the packed ones unpacked."""
+    """The checkpoints, by name, with the packed ones unpacked."""
+    found = {}
     for folder in sorted(f for f in source.iterdir() if (f / "config.json").exists()):
         out = target / folder.name
         out.mkdir()
@@ -309,15 +311,29 @@ def unpack_families(source, target):
                 (out / file.stem).write_bytes(lzma.decompress(file.read_bytes()))
             elif file.suffix != ".bin":
                 (out / file.name).write_bytes(file.read_bytes())
-        yield out
+        found[folder.name] = out
+    return found
+
+
+def convert_families(folders, bitnet):
+    """The same as GGUF, which builds for other CPUs read; one without a type that fits its rows is left out."""
+    found = {}
+    for name, folder in folders.items():
+        out = folder.with_suffix(".gguf")
+        p = subprocess.run([*bitnet, "convert", folder, out], capture_output=True, text=True)
+        if p.returncode == 0:
+            found[name] = out
+        else:
+            tap.skip(f"{name} as GGUF", Skipped("shape", p.stderr.strip()[:120]))
+    return found
 
 
 def rows(judge, name, command, model, hybrid, families, *options):
     """A row of the table: prompt, single tokens, answers with a screened head, delta nets with activations in planes, and all
     kinds of models."""
-    for folder in families:
-        judge.see(f"{name}, row family {folder.name}", command, folder, "--ids", FAMILY_IDS, "--chunk", "7", *options,
-                  kv=f"family {folder.name}")
+    for family, path in families.items():
+        judge.see(f"{name}, row family {family}", command, path, "--ids", FAMILY_IDS, "--chunk", "7", *options,
+                  kv=f"family {family}")
     judge.see(f"{name}, row prompt", command, model, *options)
     judge.see(f"{name}, row token by token", command, model, "--chunk", "1", "--threads", "2", *options)
     judge.see(f"{name}, row int8 cache", command, model, "--chunk", "7", *options, kv="int8")
@@ -375,7 +391,7 @@ def main():
     a.only_foreign = a.only_foreign or not full_effort()
     judge = Judge(read_pinned(), a.jobs if a.only_foreign else 0)
     with tempfile.TemporaryDirectory() as folder:
-        families = list(unpack_families(a.families, pathlib.Path(folder))) if a.families else []
+        families = unpack_families(a.families, pathlib.Path(folder)) if a.families else {}
         if a.bits and a.only_foreign:
             this_machine(judge, a, families)
         elif a.bits:
@@ -384,6 +400,8 @@ def main():
             foreign(judge, name, command, a.model)
             if a.hybrid:
                 hybrid_foreign(judge, name, command, a.hybrid)
+        if a.cpu:
+            families = convert_families(families, a.bitnet)
         for name, command in a.cpu:
             rows(judge, name, shlex.split(command), a.model, a.hybrid, families)
         judge.settle()
