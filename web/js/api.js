@@ -40,7 +40,7 @@ async function once(path, body, signal) {
             body: body && JSON.stringify(body),
         });
     } catch (e) {
-        if (e.name === 'AbortError') throw e;
+        if (e.name === 'AbortError' || e.name === 'TimeoutError') throw e;
         throw new ApiError('The server cannot be reached.', 0);
     }
     if (!response.ok) throw await errorOf(response);
