@@ -110,8 +110,8 @@ struct metrics {
     struct moment moments[METRICS_MOMENTS]; /* moment i at i % METRICS_MOMENTS */
     size_t n_moments;                       /* so far; the first is that of metrics_open */
     struct history history;
-    uint64_t now_ns;                        /* of the last metrics_collect */
-    size_t most_tokens;                     /* of a prompt and its answer */
+    uint64_t now_ns;    /* of the last metrics_collect */
+    size_t most_tokens; /* of a prompt and its answer */
 };
 
 /* Brings everything up to date. */
