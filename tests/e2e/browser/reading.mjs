@@ -33,7 +33,7 @@ $$`;
 
 export async function thirty_turns_have_no_dead_end({ open, line }) {
     const page = await open();
-    await set(page, { 'sampler-max_tokens': 60 });
+    await set(page, { 'sampler-max_tokens': 40 });
     for (let i = 0; i < TURNS; i++) {
         const text = await ask(page, `Tell me more about the little dog, part ${i + 1}.`);
         assert(text.trim().length > 0, `turn ${i + 1} has an answer`);

@@ -9,6 +9,7 @@ import * as chat from './chat.mjs';
 import * as dashboard from './dashboard.mjs';
 import * as docs from './docs.mjs';
 import { Line } from './line.mjs';
+import * as odd from './odd.mjs';
 import * as reading from './reading.mjs';
 import * as report from './report.mjs';
 import * as shots from './shots.mjs';
@@ -81,7 +82,7 @@ async function run(name, test) {
 
 let count = 0,
     failed = 0;
-const all = options.shots ? shots : { ...chat, ...reading, ...dashboard, ...docs, ...report };
+const all = options.shots ? shots : { ...chat, ...reading, ...odd, ...dashboard, ...docs, ...report };
 for (const [name, test] of Object.entries(all))
     if (name.includes(options.only)) await run(name.replaceAll('_', ' '), test);
 console.log(`1..${count}`);
