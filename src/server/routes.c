@@ -99,6 +99,8 @@ static const struct route routes[] = {
     {"/metrics", ROUTE_GET | ROUTE_METRICS, serve_metrics, NULL, "Metrics, for Prometheus"},
     {"/metrics.json", ROUTE_GET | ROUTE_METRICS, serve_metrics_json, NULL,
      "Metrics, for the dashboard"},
+    {"/metrics/history.json", ROUTE_GET | ROUTE_METRICS, serve_metrics_history, NULL,
+     "Metrics of the last hour, for the dashboard"},
     {"/openapi.json", ROUTE_GET | ROUTE_PUBLIC, serve_openapi, NULL, "This description"},
 };
 static const struct route page_route = {"/", ROUTE_GET | ROUTE_PUBLIC, serve_page, NULL, NULL};
