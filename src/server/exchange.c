@@ -4,6 +4,7 @@
  * log and the count; its time; its body; and whether there is room for what it asks.
  */
 #include "base/clock.h"
+#include "base/os/mem.h"
 #include "base/utf8.h"
 #include "server/dialect.h"
 #include "server/server_impl.h"
@@ -17,6 +18,18 @@ enum {
     LATE_MS = 1000, /* the engine ends choices itself; the timer is for what it does not reach */
     BODY_MAX_VALUES = 1 << 20 /* of JSON; each takes time and memory, however few bytes it has */
 };
+
+void *exchange_copy(struct exchange *x, size_t bytes, struct bn_json *body)
+{
+    struct exchange *copy = bn_calloc(1, bytes);
+    if (copy) {
+        *copy = *x;
+        return copy;
+    }
+    bn_json_free(body);
+    exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for a request", bytes);
+    return NULL;
+}
 
 /* ------------------------------------------------------------------ time */
 
@@ -47,6 +60,25 @@ void exchange_later(struct exchange *x)
                            .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
     x->timer = evtimer_new(x->s->base, on_late, x);
     if (x->timer) evtimer_add(x->timer, &time);
+}
+
+static void tell_late(struct exchange *x)
+{
+    exchange_refuse(x, 504, "timeout", "%s within %u s", x->not_yet, x->s->c->timeout_s);
+}
+
+void exchange_wait(struct exchange *x, const char *not_yet)
+{
+    x->not_yet = not_yet;
+    x->disconnected = exchange_disconnected;
+    x->late = tell_late;
+    exchange_later(x);
+}
+
+void exchange_elsewhere(struct exchange *x, struct errand *e, const char *not_yet)
+{
+    exchange_wait(x, not_yet);
+    errands_give(x->s->errands, e, true);
 }
 
 void exchange_resume(struct exchange *x)
