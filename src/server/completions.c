@@ -458,7 +458,12 @@ static bool begin(struct completion *c)
     if (status == BITNET_OK) status = choose(c, &err);
     else err = c->error;
     if (status != BITNET_OK) {
-        exchange_fail(&c->x, &err, c->q.param, c->q.code);
+        struct openai_fault f = openai_fault_of(&err);
+        f.param = c->q.param;
+        f.code = c->q.code;
+        f.n_prompt = c->q.n_too_long;
+        f.n_ctx = c->x.model->engine.ctx_tokens;
+        exchange_fault(&c->x, &f);
         return false;
     }
     size_t n = n_choices(c);

@@ -7,6 +7,7 @@
 #include "base/os/mem.h"
 #include "base/utf8.h"
 #include "server/dialect.h"
+#include "server/llamacpp/llamacpp.h"
 #include "server/server_impl.h"
 #include <event2/event.h>
 #include <stdarg.h>
@@ -151,11 +152,12 @@ void exchange_reply_json(struct exchange *x, int status, struct bn_json *j)
     reply_json(x, status, j, NULL);
 }
 
-static void refuse(struct exchange *x, int status, const char *param, const char *code,
-                   const char *why)
+void exchange_fault(struct exchange *x, const struct openai_fault *f)
 {
     const struct dialect *d = x->route ? x->route->dialect : NULL;
-    reply_json(x, status, (d ? d->error : openai_error_json)(status, why, param, code), why);
+    struct bn_json *(*error)(const struct openai_fault *f) = d ? d->error : openai_error_json;
+    if (x->s->c->as_llamacpp && error == openai_error_json) error = llamacpp_error_json;
+    reply_json(x, f->status, error(f), f->sentence);
 }
 
 void exchange_refuse(struct exchange *x, int status, const char *code, const char *fmt, ...)
@@ -165,12 +167,15 @@ void exchange_refuse(struct exchange *x, int status, const char *code, const cha
     va_start(ap, fmt);
     vsnprintf(why, sizeof why, fmt, ap);
     va_end(ap);
-    refuse(x, status, NULL, code, why);
+    exchange_fault(x, &(struct openai_fault){.status = status, .sentence = why, .code = code});
 }
 
 void exchange_fail(struct exchange *x, const bitnet_error *err, const char *param, const char *code)
 {
-    refuse(x, openai_error_code(err->status), param, code, err->text);
+    struct openai_fault f = openai_fault_of(err);
+    f.param = param;
+    f.code = code;
+    exchange_fault(x, &f);
 }
 
 void exchange_end_stream(struct exchange *x, const char *error)
@@ -285,7 +290,7 @@ void exchange_refuse_for_now(struct exchange *x, int status, const char *code, u
     snprintf(header, sizeof header, "%u", (unsigned)wait_s);
     net_add_header(x->request, "Retry-After", header);
     metrics_rejected(x->s->metrics, code);
-    refuse(x, status, NULL, code, why);
+    exchange_fault(x, &(struct openai_fault){.status = status, .sentence = why, .code = code});
 }
 
 bool exchange_check_open(struct exchange *x)

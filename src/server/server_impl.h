@@ -31,6 +31,7 @@ struct completion;
 struct exchange;
 struct adapter_load;
 struct dialect;
+struct openai_fault;
 /* How many choices each user has taken and not seen the end of. (places.c) */
 struct places {
     struct place {
@@ -221,6 +222,7 @@ void exchange_reply_json(struct exchange *x, int status,
 /* param: the member of the body at fault; code: OpenAI's word for what is wrong; NULL: none */
 void exchange_fail(struct exchange *x, const bitnet_error *err, const char *param,
                    const char *code);
+void exchange_fault(struct exchange *x, const struct openai_fault *f);
 void exchange_refuse(struct exchange *x, int status, const char *code, const char *fmt, ...)
     BN_PRINTF(4, 5);
 void exchange_end_stream(struct exchange *x, const char *error); /* NULL: all is well */

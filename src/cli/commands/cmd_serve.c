@@ -45,6 +45,7 @@ struct serve_config {
     uint32_t max_models;
     bool strict, context_shift;
     const char *reasoning;
+    const char *compat;
     const char *date;
     const char *keys_file, *tls_cert, *tls_key, *access_log;
     bool public_metrics, no_pages, no_warm_up, print_config;
@@ -101,6 +102,13 @@ static const struct opt server_table[] = {
          "by itself",
      .offset = AT(reasoning),
      .initial = "template"},
+    {.kind = OPT_CHOICE,
+     .name = "compat",
+     .help = "whose replies to give at OpenAI's paths where two servers differ: openai's, or "
+             "llama-server's: its errors, and null as the first text of a stream",
+     .offset = AT(compat),
+     .initial = "openai",
+     .choices = "openai|llamacpp"},
     {.kind = OPT_FLAG,
      .name = "context-shift",
      .help =
@@ -566,6 +574,7 @@ static int serve(const struct serve_config *c, const struct server_model *models
         .date = c->date,
         .reasoning = c->reasoning,
         .context_shift = c->context_shift,
+        .as_llamacpp = strcmp(c->compat, "llamacpp") == 0,
         .strict = c->strict,
         .hosts = c->hosts.items,
         .n_hosts = c->hosts.n,
