@@ -127,12 +127,12 @@ class OpenAI:
 # ------------------------------------------------------------------ another model
 
 WRITES = ("/completion", "/completions", "/chat/completions", "/v1/completions", "/v1/chat/completions")
-ENDS = ("ignore_eos", "logit_bias", "stop", "grammar", "json_schema", "response_format", "tools")
+ENDS = ("logit_bias", "stop", "grammar", "json_schema", "response_format", "tools")
 
 
 def endless(path, body):
     """Their model ends no text; one that is shaped by something else ends all the same."""
-    if path not in WRITES or not isinstance(body, dict) or any(body.get(k) for k in ENDS):
+    if path not in WRITES or not isinstance(body, dict) or "ignore_eos" in body or any(body.get(k) for k in ENDS):
         return body
     return body | {"ignore_eos": True}
 

@@ -7,7 +7,6 @@
 #include "server/llamacpp/llamacpp_impl.h"
 
 #include "server/openai/dialects.h"
-#include "server/openai/stream_impl.h"
 
 static const struct dialect as_llamacpp[];
 

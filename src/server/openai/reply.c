@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "server/dialect.h"
-#include "server/openai/stream_impl.h"
+#include "server/openai/dialects.h"
 #include "app/tokens.h"
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server/openai/stream_impl.h"
+#include "server/openai/dialects.h"
 
 #include "base/os/mem.h"
 #include "server/dialect.h"
