@@ -39,6 +39,7 @@ def test_several(engine, tmp_path):
             ask(server, "/completions", {**body, "model": "fourth"})
     with bitnet.serve(models_dir=tmp_path, program=PROGRAM) as server:
         assert [m["id"] for m in ask(server, "/models")["data"]] == ["third"]
+        assert ask(server, "/completions", body)["choices"][0]["text"] == want  # the only one is loaded when it is asked for
     for wrong in ({}, {"": MODEL}, {"a=b": MODEL}, {"a/b": MODEL}):
         with pytest.raises(ValueError):
             bitnet.serve(wrong, program=PROGRAM)
