@@ -14,15 +14,16 @@
 enum { FIELDS = 4 };
 
 /* Minus the sums of a piece's activations, those of the first two and of the last two columns of a quad:
- * two numbers of 16 bits. */
+ * two numbers of 16 bits; with dot products one of 32. */
 static int32_t minus_sums(const int8_t *q, size_t cols)
 {
     w_int s = w_setzero_si256();
-    for (size_t k = 0; k < cols; k += 32) /* -1 as the activation, 1 as the code */
-        s = w_sub_epi16(s, w_maddubs_epi16(w_set1_epi8(1), w_loadu_si256((const void *)(q + k))));
-    h_int h = h_add_epi16(w_castsi256_si128(s), w_extracti128_si256(s, 1));
-    h = h_add_epi16(h, h_unpackhi_epi64(h, h));
-    return h_cvtsi128_si32(h_add_epi16(h, h_shuffle_epi32(h, 1)));
+    for (size_t k = 0; k < cols; k += 32)
+        s = w_add_pairs(s, w_set1_epi8(1), w_loadu_si256((const void *)(q + k)));
+    s = w_sum_sub(w_setzero_si256(), s);
+    h_int h = h_sum_add(w_castsi256_si128(s), w_extracti128_si256(s, 1));
+    h = h_sum_add(h, h_unpackhi_epi64(h, h));
+    return h_cvtsi128_si32(h_sum_add(h, h_shuffle_epi32(h, 1)));
 }
 
 struct sums {
@@ -31,7 +32,7 @@ struct sums {
 
 ALWAYS struct sums begin(int32_t minus)
 {
-    w_int one = w_set1_epi32(minus), four = w_slli_epi16(one, 2);
+    w_int one = w_set1_epi32(minus), four = w_sum_fourfold(one);
     return (struct sums){one, four, one, four};
 }
 
@@ -49,7 +50,7 @@ ALWAYS void add(struct sums *s, w_int v, w_int h, const int8_t *q)
 /* To 32 bits; a field that counts four times is a multiple of four. */
 ALWAYS w_int field_sum(w_int s, const bool four)
 {
-    s = bn_lane_sum(s);
+    s = w_sum_32(s);
     return four ? w_srai_epi32(s, 2) : s;
 }
 
@@ -108,17 +109,17 @@ static const struct bn_planes_plan g2 = {BN_G2_ROWS, 1, FIELDS, codes, BN_GROUPS
 
 static void mul_planes(const struct bn_gemm_args *a, const struct bn_planes *x)
 {
-    W_NAME(mul_planes)(a, x, &g2);
+    W_BASE(mul_planes)(a, x, &g2);
 }
 
 static void mul_many(const struct bn_gemm_args *a, const struct bn_planes *x)
 {
-    W_NAME(mul_planes_tables)(a, x, &g2, mul_planes);
+    W_BASE(mul_planes_tables)(a, x, &g2, mul_planes);
 }
 
 static size_t many_bytes(size_t rows, size_t cols)
 {
-    return W_NAME(planes_tables_bytes)(rows, cols, BN_G2_ROWS);
+    return W_BASE(planes_tables_bytes)(rows, cols, BN_G2_ROWS);
 }
 
 const struct bn_gemm W_NAME(gemm_g2) = {BN_GROUPS_LAYOUT(g2, BN_G2_ROWS), .mul_planes = mul_planes,

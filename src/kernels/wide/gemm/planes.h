@@ -24,9 +24,6 @@ ALWAYS w_int bn_lane_quad(const int8_t *q)
     return w_set1_epi32(four);
 }
 
-/* the two pairs of a lane to 32 bits */
-ALWAYS w_int bn_lane_sum(w_int s) { return w_madd_epi16(s, w_set1_epi16(1)); }
-
 /* the sum over k = 255 h + l */
 ALWAYS w_int bn_lane_both(w_int high, w_int low)
 {
@@ -130,14 +127,14 @@ struct bn_planes_plan {
     bn_group_fn *group[BN_TWO_KINDS];
     void (*minus)(int32_t *out, const int8_t *q, const struct bn_pieces *in); /* or NULL */
 };
-void W_NAME(mul_planes)(const struct bn_gemm_args *a, const struct bn_planes *x,
+void W_BASE(mul_planes)(const struct bn_gemm_args *a, const struct bn_planes *x,
                         const struct bn_planes_plan *l);
 
 /* ---- many tokens (planes_tables.c) ---- */
 
 /* mul_planes_many with the layout's plan and its kernel for fewer tokens or rows */
-void W_NAME(mul_planes_tables)(const struct bn_gemm_args *a, const struct bn_planes *x,
+void W_BASE(mul_planes_tables)(const struct bn_gemm_args *a, const struct bn_planes *x,
                                const struct bn_planes_plan *l, bn_mul_planes_fn *otherwise);
-size_t W_NAME(planes_tables_bytes)(size_t rows, size_t cols, size_t group_rows);
+size_t W_BASE(planes_tables_bytes)(size_t rows, size_t cols, size_t group_rows);
 
 #endif
