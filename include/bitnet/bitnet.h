@@ -262,7 +262,9 @@ typedef struct bitnet_request {
     uint32_t show_stop; /* 1: the stop string that ends a choice is part of its text */
     uint64_t user; /* any number that stands for whose request it is; 0: nobody's in particular */
     uint32_t user_weight; /* 0: 1; at most 1,000,000. That of the user's last request counts */
-    uint32_t reserved_word;
+    /* with logprobs: 1: they are those of the distribution that a token was drawn from, after all sampling
+     * options and the constraint, instead of the model's own; `top` has only tokens that were possible */
+    uint32_t drawn_logprobs;
 } bitnet_request;
 /* Sets the size and default sampling; everything else is 0. */
 BITNET_API void bitnet_request_init(bitnet_request *r, size_t size);
@@ -292,7 +294,9 @@ typedef enum bitnet_finish {
 
 typedef struct bitnet_logprob {
     int32_t token;
-    float logprob; /* natural logarithm, of the plain distribution before any sampling option */
+    float
+        logprob; /* natural logarithm, of the plain distribution before any sampling option, if the request
+                      * does not say otherwise (drawn_logprobs) */
 } bitnet_logprob;
 
 /* One event: a piece of a prompt was read (token -1, finish NONE), or there is a new token with the

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import collections
+import os
 import re
 import subprocess
 import threading
-from typing import IO, Deque, Optional, Sequence
+from typing import IO, Deque, List, Mapping, Optional, Sequence, Union
 
 from ._native import Error, PathLike, process
 from .names import find_model, find_program
@@ -64,12 +65,32 @@ class Server:
         return f"<bitnet.Server at {self.url}{' ended' if self.process.poll() is not None else ''}>"
 
 
-def serve(model: PathLike = "embedded", port: int = 0, *, host: str = "127.0.0.1", options: Sequence[str] = (),
-          program: Optional[PathLike] = None, start_s: float = 600) -> Server:
-    """Starts `bitnet serve` and waits until it listens. port 0: any that is free. options: more of its command line.
-    program: its path; without one $BITNET_PROGRAM, or what PATH has.
+def _words(model: Union[PathLike, Mapping[str, PathLike], None], folder: Optional[PathLike]) -> List[str]:
+    """What the server is to serve, as its command line has it."""
+    words = []
+    if isinstance(model, Mapping):
+        for name, path in model.items():
+            if not name or "=" in name or "/" in name:
+                raise ValueError(f"'{name}' cannot be the name of a model: it is empty, or has '=' or '/' in it")
+            words.append(f"{name}={find_model(path)}")
+    elif model is not None:
+        words.append(find_model(model))
+    elif folder is None:
+        words.append(find_model("embedded"))
+    if isinstance(model, Mapping) and not words and folder is None:
+        raise ValueError("there is no model to serve")
+    return words + (["--models-dir", os.fsdecode(folder)] if folder is not None else [])
 
-        with bitnet.serve("model.gguf") as server:
+
+def serve(model: Union[PathLike, Mapping[str, PathLike], None] = None, port: int = 0, *, models_dir: Optional[PathLike] = None,
+          host: str = "127.0.0.1", options: Sequence[str] = (), program: Optional[PathLike] = None, start_s: float = 600) -> Server:
+    """Starts `bitnet serve` and waits until it listens. model: one, or several by the names that clients call them;
+    models_dir: a folder, each model in it under its name. Several are loaded when they are asked for. Without either, the
+    model in the package. port 0: any that is free. options: more of its command line. program: its path; without one
+    $BITNET_PROGRAM, or what PATH has.
+
+        with bitnet.serve({"small": "a.gguf", "large": "b.gguf"}) as server:
             client = openai.OpenAI(base_url=server.url, api_key="none")
+            client.completions.create(model="small", prompt="Once upon a time")
     """
-    return Server([find_program(program), "serve", find_model(model), "--host", host, "--port", str(port), *options], start_s)
+    return Server([find_program(program), "serve", *_words(model, models_dir), "--host", host, "--port", str(port), *options], start_s)

@@ -1,22 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import urllib.error
 import urllib.request
 
 import pytest
-from conftest import PROGRAM
+from conftest import PROGRAM, ROOT
 
 import bitnet
+
+MODEL = ROOT / "models" / "stories-31m.gguf"
+
+
+def ask(server, path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(server.url + path, data, {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request, timeout=60))
 
 
 def test_serve(engine):
     with bitnet.serve("embedded", program=PROGRAM) as server:
-        body = json.dumps({"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}).encode()
-        ask = urllib.request.Request(server.url + "/completions", body, {"Content-Type": "application/json"})
-        said = json.load(urllib.request.urlopen(ask, timeout=60))
+        said = ask(server, "/completions", {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0})
         assert said["choices"][0]["text"] == engine.generate("Once upon a time", max_new_tokens=8, temperature=0).text
     assert server.process.returncode == 0
     server.close()
+
+
+def test_several(engine, tmp_path):
+    want = engine.generate("Once upon a time", max_new_tokens=8, temperature=0).text
+    body = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
+    (tmp_path / "third.gguf").symlink_to(MODEL)
+    with bitnet.serve({"first": "embedded", "second": MODEL}, models_dir=tmp_path, program=PROGRAM) as server:
+        assert [m["id"] for m in ask(server, "/models")["data"]] == ["first", "second", "third"]
+        for name in ("first", "second", "third"):
+            said = ask(server, "/completions", {**body, "model": name})
+            assert (said["model"], said["choices"][0]["text"]) == (name, want)
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            ask(server, "/completions", {**body, "model": "fourth"})
+    with bitnet.serve(models_dir=tmp_path, program=PROGRAM) as server:
+        assert [m["id"] for m in ask(server, "/models")["data"]] == ["third"]
+        assert ask(server, "/completions", body)["choices"][0]["text"] == want  # the only one is loaded when it is asked for
+    for wrong in ({}, {"": MODEL}, {"a=b": MODEL}, {"a/b": MODEL}):
+        with pytest.raises(ValueError):
+            bitnet.serve(wrong, program=PROGRAM)
 
 
 def test_it_ends_with_its_parent(python):

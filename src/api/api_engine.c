@@ -166,8 +166,6 @@ bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t 
     BN_TRY(check_sampling(&q.sampling, err));
     BN_NEED(q.stop || q.n_stop == 0, err, "stop is NULL");
     BN_NEED(q.stop_tokens || q.n_stop_tokens == 0, err, "stop_tokens is NULL");
-    if (q.reserved_word)
-        return bn_fail(err, BITNET_E_UNSUPPORTED, "bitnet_request.reserved_word is not 0");
     return bn_engine_submit(e, &q, id, err);
 }
 

@@ -73,18 +73,21 @@ bitnet_status adapter_spec_parse(struct adapter_spec *out, const char *typed, bi
     return s;
 }
 
-static void say(const struct adapter_item *x)
+bitnet_status adapter_open(bitnet_adapter **out, const bitnet_model *m, const char *name,
+                           const char *path, bitnet_error *err)
 {
     bitnet_adapter_info i = {.size = sizeof i};
     char size[TERM_SIZE_BYTES], text[ADAPTER_NAME_BYTES + 128];
-    bitnet_adapter_get_info(x->adapter, &i);
-    snprintf(text, sizeof text, "adapter %s: %s, rank %u, beside %u matrices, %s of memory",
-             x->spec.name, i.format, i.rank_max, i.n_matrices, term_size(size, i.bytes));
+    BN_TRY(bitnet_adapter_open(out, m, path, err));
+    bitnet_adapter_get_info(*out, &i);
+    snprintf(text, sizeof text, "adapter %s: %s, rank %u, beside %u matrices, %s of memory", name,
+             i.format, i.rank_max, i.n_matrices, term_size(size, i.bytes));
     term_note(text);
+    return BITNET_OK;
 }
 
-bitnet_status adapters_open(struct adapters *a, const bitnet_model *m, const char *const *typed,
-                            size_t n, bitnet_error *err)
+bitnet_status adapters_read(struct adapters *a, const char *const *typed, size_t n,
+                            bitnet_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         if (a->n == ADAPTERS_MAX)
@@ -98,8 +101,17 @@ bitnet_status adapters_open(struct adapters *a, const bitnet_model *m, const cha
             if (strcmp(a->items[k].spec.name, x->spec.name) == 0)
                 return bn_fail(err, BITNET_E_ARG,
                                "two adapters are called '%s'; give names: NAME=PATH", x->spec.name);
-        BN_TRY(bitnet_adapter_open(&x->adapter, m, x->spec.path, err));
-        say(x);
+    }
+    return BITNET_OK;
+}
+
+bitnet_status adapters_open(struct adapters *a, const bitnet_model *m, const char *const *typed,
+                            size_t n, bitnet_error *err)
+{
+    BN_TRY(adapters_read(a, typed, n, err));
+    for (size_t i = 0; i < a->n; i++) {
+        struct adapter_item *x = &a->items[i];
+        BN_TRY(adapter_open(&x->adapter, m, x->spec.name, x->spec.path, err));
     }
     return BITNET_OK;
 }

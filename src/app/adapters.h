@@ -27,7 +27,13 @@ struct adapters {
     size_t n;
 };
 
-/* Opens those of the option, and says on standard error what each takes. */
+/* Opens one, and says on standard error what it takes. Any thread may call it. */
+bitnet_status adapter_open(bitnet_adapter **out, const bitnet_model *m, const char *name,
+                           const char *path, bitnet_error *err);
+/* Reads the option; none is open then. */
+bitnet_status adapters_read(struct adapters *a, const char *const *typed, size_t n,
+                            bitnet_error *err);
+/* Reads it, and opens them. */
 bitnet_status adapters_open(struct adapters *a, const bitnet_model *m, const char *const *typed,
                             size_t n, bitnet_error *err);
 void adapters_close(struct adapters *a);

@@ -164,6 +164,7 @@ bitnet_status bn_request_make(struct bn_request **out, const bitnet_request *r,
     q->n_prompt = (uint32_t)r->n_tokens;
     q->limit = p->limit;
     q->logprobs = r->logprobs != 0;
+    q->drawn_logprobs = r->logprobs && r->drawn_logprobs;
     q->n_top = r->logprobs ? (uint32_t)bn_min_size(r->n_top_logprobs, p->n_vocab) : 0;
     q->n_top_scored = (uint32_t)bn_min_size(r->n_top_prompt_logprobs, p->n_vocab);
     q->ignore_end = r->ignore_end != 0;

@@ -52,6 +52,9 @@ struct bn_sequence {
     bitnet_logprob *top;
     bitnet_logprob *scored; /* of choice 0: the prompt's, as an event has them */
     uint32_t n_drawn;       /* tokens of this step */
+    /* of the token that was drawn last, where its request wants the distribution that it was drawn from */
+    float drawn_logprob;
+    uint32_t n_drawn_top;
     uint32_t n_cached;
     uint64_t started_ns, prefill_ns, decode_ns; /* started_ns 0: it has not */
 };
@@ -65,7 +68,7 @@ struct bn_request {
     uint32_t n_top;
     uint32_t n_scored; /* tokens of the prompt whose logits were looked at */
     uint32_t n_top_scored;
-    bool logprobs, ignore_end, no_cache, prompt_only, show_stop, cancelled;
+    bool logprobs, drawn_logprobs, ignore_end, no_cache, prompt_only, show_stop, cancelled;
     int32_t stop_tokens[BN_MAX_STOP_TOKENS];
     uint32_t n_stop_tokens;
     uint32_t min_new;                /* tokens before one of these may be drawn: */

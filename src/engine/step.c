@@ -123,6 +123,22 @@ static const char *draw(struct bitnet_engine *e, struct bn_sequence *seq, uint32
     return NULL;
 }
 
+/* Of the token that draw() has just drawn; what it was drawn from is gone when the sequence goes on. */
+static void note_drawn(struct bitnet_engine *e, struct bn_sequence *seq, uint32_t row,
+                       int32_t token)
+{
+    const struct bn_request *q = seq->request;
+    uint32_t n_vocab = e->m->config.n_vocab;
+    struct bn_drawn_probs p = {.token = token,
+                               .top = q->n_top ? seq->top + (size_t)seq->n_drawn * q->n_top : NULL,
+                               .n_top = q->n_top};
+    bn_prof_mark(e->prof, 0, BN_OP_LOGPROBS);
+    bn_sampler_probs(seq->sampler, e->logits + (size_t)row * n_vocab, n_vocab,
+                     bn_sequence_is_masked(seq) ? e->mask : NULL, &e->sampler_room, &p);
+    seq->drawn_logprob = p.logprob;
+    seq->n_drawn_top = p.n_top;
+}
+
 static void put_logprobs(struct bitnet_engine *e, struct bn_sequence *seq, uint32_t row,
                          bitnet_event *ev)
 {
@@ -130,9 +146,11 @@ static void put_logprobs(struct bitnet_engine *e, struct bn_sequence *seq, uint3
     uint32_t n_vocab = e->m->config.n_vocab;
     bn_prof_mark(e->prof, 0, BN_OP_LOGPROBS);
     bitnet_logprob *top = q->n_top ? seq->top + (size_t)(seq->n_drawn - 1) * q->n_top : NULL;
-    ev->logprob = bn_logprob(e->logits + (size_t)row * n_vocab, n_vocab, ev->token, top, q->n_top);
     ev->top = top;
-    ev->n_top = q->n_top;
+    ev->n_top = q->drawn_logprobs ? seq->n_drawn_top : q->n_top;
+    ev->logprob = q->drawn_logprobs ? seq->drawn_logprob
+                                    : bn_logprob(e->logits + (size_t)row * n_vocab, n_vocab,
+                                                 ev->token, top, q->n_top);
 }
 
 /* Tokens from the sequence's rows of logits, as far as its drafts were accepted. Returns why it is over;
@@ -147,6 +165,7 @@ static bitnet_finish take_tokens(struct bitnet_engine *e, struct bn_sequence *se
         int32_t token;
         *error = draw(e, seq, seq->row + i, &token);
         if (*error) return BITNET_FINISH_ERROR;
+        if (seq->request->drawn_logprobs) note_drawn(e, seq, seq->row + i, token);
         right = i < j->take_draft && seq->tokens[j->n_tokens] == token;
         bn_prof_mark(e->prof, 0, BN_OP_TEXT);
         const char *text = "";

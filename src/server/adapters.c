@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/adapters.h"
 
+#include "app/term.h"
 #include "base/os/mem.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ bitnet_status adapter_list_add(struct adapter_list *l, const char *name, const c
                                  .adapter = adapter,
                                  .scale = scale,
                                  .named = scale != 0 ? scale : 1,
-                                 .listed = true};
+                                 .listed = true,
+                                 .by_request = adapter != NULL};
     snprintf(a->name, sizeof a->name, "%s", name);
     l->items[l->n++] = a;
     return BITNET_OK;
@@ -44,15 +46,14 @@ void adapter_list_remove(struct adapter_list *l, struct served_adapter *a)
     if (!a->n_users) free_adapter(a);
 }
 
-bitnet_status adapter_list_open(struct adapter_list *l, const bitnet_model *m,
-                                const char *const *typed, size_t n, bitnet_error *err)
+bitnet_status adapter_list_open(struct adapter_list *l, const char *const *typed, size_t n,
+                                bitnet_error *err)
 {
     struct adapters a = {.n = 0};
-    bitnet_status s = adapters_open(&a, m, typed, n, err);
+    bitnet_status s = adapters_read(&a, typed, n, err);
     for (size_t i = 0; s == BITNET_OK && i < a.n; i++) {
         const struct adapter_spec *x = &a.items[i].spec;
-        s = adapter_list_add(l, x->name, x->path, a.items[i].adapter, adapter_spec_usual(x), err);
-        if (s == BITNET_OK) a.items[i].adapter = NULL;
+        s = adapter_list_add(l, x->name, x->path, NULL, adapter_spec_usual(x), err);
     }
     adapters_close(&a);
     return s;
@@ -75,6 +76,65 @@ struct served_adapter *adapter_list_at(const struct adapter_list *l, uint32_t id
     for (size_t i = 0; i < l->n; i++)
         if (l->items[i]->id == id) return l->items[i];
     return NULL;
+}
+
+/* ------------------------------------------------------------------ coming and going */
+
+/* Requests that name one that is missing are told so; the others would be answered wrongly. */
+static bool may_be_missing(const struct served_adapter *a)
+{
+    return a->by_request && a->scale == 0;
+}
+
+static void tell_missing(const struct served_adapter *a, const bitnet_error *why)
+{
+    char text[sizeof a->name + sizeof why->text + 64];
+    snprintf(text, sizeof text, "adapter %s is not loaded again with its model: %s", a->name,
+             why->text);
+    term_note(text);
+}
+
+bitnet_status adapter_set_open(struct adapter_set *out, const struct adapter_list *l,
+                               const bitnet_model *m, bitnet_error *err)
+{
+    *out = (struct adapter_set){.items = {NULL}};
+    for (size_t i = 0; i < l->n; i++) {
+        const struct served_adapter *a = l->items[i];
+        bitnet_error why = {0};
+        bitnet_status s = adapter_open(&out->items[i], m, a->name, a->path, &why);
+        if (s != BITNET_OK && (s == BITNET_E_NOMEM || !may_be_missing(a))) {
+            adapter_set_close(out);
+            if (err) *err = why;
+            return s;
+        }
+        if (s != BITNET_OK) tell_missing(a, &why);
+    }
+    return BITNET_OK;
+}
+
+void adapter_set_close(struct adapter_set *set)
+{
+    for (size_t i = 0; i < ADAPTERS_MAX; i++) {
+        bitnet_adapter_close(set->items[i]);
+        set->items[i] = NULL;
+    }
+}
+
+void adapter_list_take(struct adapter_list *l, struct adapter_set *set)
+{
+    for (size_t i = l->n; i-- > 0;) {
+        l->items[i]->adapter = set->items[i];
+        set->items[i] = NULL;
+        if (!l->items[i]->adapter) adapter_list_remove(l, l->items[i]);
+    }
+}
+
+void adapter_list_give(struct adapter_list *l, struct adapter_set *set)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        set->items[i] = l->items[i]->adapter;
+        l->items[i]->adapter = NULL;
+    }
 }
 
 /* ------------------------------------------------------------------ of a request */

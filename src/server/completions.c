@@ -458,7 +458,12 @@ static bool begin(struct completion *c)
     if (status == BITNET_OK) status = choose(c, &err);
     else err = c->error;
     if (status != BITNET_OK) {
-        exchange_fail(&c->x, &err, c->q.param, c->q.code);
+        struct openai_fault f = openai_fault_of(&err);
+        f.param = c->q.param;
+        f.code = c->q.code;
+        f.n_prompt = c->q.n_too_long;
+        f.n_ctx = c->x.model->engine.ctx_tokens;
+        exchange_fault(&c->x, &f);
         return false;
     }
     size_t n = n_choices(c);
@@ -482,40 +487,18 @@ static void on_read(struct errand *e)
     if (!c->x.request || !begin(c)) completion_free(c);
 }
 
-static void on_disconnect_unread(struct exchange *x) { exchange_disconnected(x); }
-
-static void on_late_unread(struct exchange *x)
-{
-    exchange_refuse(x, 504, "timeout", "the request was not read within %u s", x->s->c->timeout_s);
-}
-
-/* As an errand: the client may go meanwhile. */
-static void read_elsewhere(struct completion *c)
-{
-    c->errand.run = run_errand;
-    c->errand.done = on_read;
-    c->x.disconnected = on_disconnect_unread;
-    c->x.late = on_late_unread;
-    exchange_later(&c->x);
-    errands_give(c->x.s->errands, &c->errand, true);
-}
-
 void completions_serve(struct exchange *x, struct bn_json *body, body_prepare_fn *prepare)
 {
-    struct completion *c = bn_calloc(1, sizeof *c);
-    if (!c) {
-        bn_json_free(body);
-        exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for a completion", sizeof *c);
-        return;
-    }
-    c->x = *x;
+    struct completion *c = exchange_copy(x, sizeof *c, body);
+    if (!c) return;
     c->began_ns = net_began_ns(x->request);
     c->body = body;
     c->prepare = prepare;
     c->defaults = server_defaults(x->model);
     c->defaults.seed = x->s->c->seeded ? x->s->c->seed : random_seed();
     if (x->large) {
-        read_elsewhere(c);
+        c->errand = (struct errand){.run = run_errand, .done = on_read};
+        exchange_elsewhere(&c->x, &c->errand, "the request was not read");
         return;
     }
     read_request(c);

@@ -25,6 +25,8 @@ struct dialect {
      * event. NULL: nothing */
     bitnet_status (*take)(struct openai_reply *r, struct openai_choice *c, const bitnet_event *e,
                           bitnet_error *err);
+    const char *
+        opening; /* of one whose streams are chunks as OpenAI has them: members of a chat's first delta */
     /* The whole reply; NULL: out of memory. with_cached: see openai_reply_json */
     struct bn_json *(*reply)(const struct openai_reply *r, bool with_cached);
     /* Fixed text for s->head; NULL: none */
@@ -34,8 +36,8 @@ struct dialect {
     void (*flush)(struct openai_stream *s, struct bn_buf *out);
     /* It cannot go on: what was gathered, the error, the end */
     void (*fail)(struct openai_stream *s, const bitnet_error *why, struct bn_buf *out);
-    /* The body of an error; arguments as in openai_error_json. NULL: out of memory */
-    struct bn_json *(*error)(int status, const char *sentence, const char *param, const char *code);
+    /* The body of an error; NULL: out of memory */
+    struct bn_json *(*error)(const struct openai_fault *f);
 };
 
 /* For dialects whose penalties look back 64 tokens, and not on all, where neither `given` (a body in OpenAI's words)

@@ -152,14 +152,6 @@ void adapters_end_loading(struct served_model *s)
     s->loading = NULL;
 }
 
-static void on_disconnect(struct exchange *x) { exchange_disconnected(x); }
-
-static void on_late(struct exchange *x)
-{
-    exchange_refuse(x, 504, "timeout", "the adapter was not loaded within %u s",
-                    x->s->c->timeout_s);
-}
-
 /* Signals are for the thread of the event loop. */
 static int start_thread(struct adapter_load *load)
 {
@@ -251,10 +243,8 @@ void serve_load_lora(struct exchange *x)
         return;
     }
     load->x = *x;
-    load->x.disconnected = on_disconnect;
-    load->x.late = on_late;
     x->model->loading = load;
-    exchange_later(&load->x);
+    exchange_wait(&load->x, "the adapter was not loaded");
 }
 
 void serve_unload_lora(struct exchange *x)

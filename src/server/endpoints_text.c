@@ -2,7 +2,6 @@
  *
  * endpoints_text.c: text to tokens, back, and conversations to the text that the model sees.
  */
-#include "base/os/mem.h"
 #include "base/utf8.h"
 #include "server/anthropic/anthropic.h"
 #include "server/dialect.h"
@@ -68,25 +67,13 @@ static void on_made(struct errand *e)
     free_made(d);
 }
 
-static void on_disconnect(struct exchange *x) { exchange_disconnected(x); }
-
-static void on_late(struct exchange *x)
-{
-    exchange_refuse(x, 504, "timeout", "the text was not read within %u s", x->s->c->timeout_s);
-}
-
 /* Replies with what `how` makes of the body. */
 static void serve_made(struct exchange *x, bitnet_status (*how)(struct made *d, bitnet_error *err))
 {
     struct bn_json *body;
     if (!exchange_body(x, &body)) return;
-    struct made *d = bn_calloc(1, sizeof *d);
-    if (!d) {
-        bn_json_free(body);
-        exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for a request", sizeof *d);
-        return;
-    }
-    d->x = *x;
+    struct made *d = exchange_copy(x, sizeof *d, body);
+    if (!d) return;
     d->make = how;
     d->body = body;
     d->defaults = server_defaults(x->model);
@@ -97,10 +84,7 @@ static void serve_made(struct exchange *x, bitnet_status (*how)(struct made *d, 
         return;
     }
     d->errand = (struct errand){.run = run_errand, .done = on_made};
-    d->x.disconnected = on_disconnect;
-    d->x.late = on_late;
-    exchange_later(&d->x);
-    errands_give(x->s->errands, &d->errand, true);
+    exchange_elsewhere(&d->x, &d->errand, "the text was not read");
 }
 
 /* ------------------------------------------------------------------ tokenize */

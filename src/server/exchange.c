@@ -4,8 +4,10 @@
  * log and the count; its time; its body; and whether there is room for what it asks.
  */
 #include "base/clock.h"
+#include "base/os/mem.h"
 #include "base/utf8.h"
 #include "server/dialect.h"
+#include "server/llamacpp/llamacpp.h"
 #include "server/server_impl.h"
 #include <event2/event.h>
 #include <stdarg.h>
@@ -17,6 +19,18 @@ enum {
     LATE_MS = 1000, /* the engine ends choices itself; the timer is for what it does not reach */
     BODY_MAX_VALUES = 1 << 20 /* of JSON; each takes time and memory, however few bytes it has */
 };
+
+void *exchange_copy(struct exchange *x, size_t bytes, struct bn_json *body)
+{
+    struct exchange *copy = bn_calloc(1, bytes);
+    if (copy) {
+        *copy = *x;
+        return copy;
+    }
+    bn_json_free(body);
+    exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for a request", bytes);
+    return NULL;
+}
 
 /* ------------------------------------------------------------------ time */
 
@@ -47,6 +61,25 @@ void exchange_later(struct exchange *x)
                            .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
     x->timer = evtimer_new(x->s->base, on_late, x);
     if (x->timer) evtimer_add(x->timer, &time);
+}
+
+static void tell_late(struct exchange *x)
+{
+    exchange_refuse(x, 504, "timeout", "%s within %u s", x->not_yet, x->s->c->timeout_s);
+}
+
+void exchange_wait(struct exchange *x, const char *not_yet)
+{
+    x->not_yet = not_yet;
+    x->disconnected = exchange_disconnected;
+    x->late = tell_late;
+    exchange_later(x);
+}
+
+void exchange_elsewhere(struct exchange *x, struct errand *e, const char *not_yet)
+{
+    exchange_wait(x, not_yet);
+    errands_give(x->s->errands, e, true);
 }
 
 void exchange_resume(struct exchange *x)
@@ -119,11 +152,12 @@ void exchange_reply_json(struct exchange *x, int status, struct bn_json *j)
     reply_json(x, status, j, NULL);
 }
 
-static void refuse(struct exchange *x, int status, const char *param, const char *code,
-                   const char *why)
+void exchange_fault(struct exchange *x, const struct openai_fault *f)
 {
     const struct dialect *d = x->route ? x->route->dialect : NULL;
-    reply_json(x, status, (d ? d->error : openai_error_json)(status, why, param, code), why);
+    struct bn_json *(*error)(const struct openai_fault *f) = d ? d->error : openai_error_json;
+    if (x->s->c->as_llamacpp && error == openai_error_json) error = llamacpp_error_json;
+    reply_json(x, f->status, error(f), f->sentence);
 }
 
 void exchange_refuse(struct exchange *x, int status, const char *code, const char *fmt, ...)
@@ -133,12 +167,15 @@ void exchange_refuse(struct exchange *x, int status, const char *code, const cha
     va_start(ap, fmt);
     vsnprintf(why, sizeof why, fmt, ap);
     va_end(ap);
-    refuse(x, status, NULL, code, why);
+    exchange_fault(x, &(struct openai_fault){.status = status, .sentence = why, .code = code});
 }
 
 void exchange_fail(struct exchange *x, const bitnet_error *err, const char *param, const char *code)
 {
-    refuse(x, openai_error_code(err->status), param, code, err->text);
+    struct openai_fault f = openai_fault_of(err);
+    f.param = param;
+    f.code = code;
+    exchange_fault(x, &f);
 }
 
 void exchange_end_stream(struct exchange *x, const char *error)
@@ -253,7 +290,7 @@ void exchange_refuse_for_now(struct exchange *x, int status, const char *code, u
     snprintf(header, sizeof header, "%u", (unsigned)wait_s);
     net_add_header(x->request, "Retry-After", header);
     metrics_rejected(x->s->metrics, code);
-    refuse(x, status, NULL, code, why);
+    exchange_fault(x, &(struct openai_fault){.status = status, .sentence = why, .code = code});
 }
 
 bool exchange_check_open(struct exchange *x)

@@ -4,7 +4,6 @@
  * one, and how long that one is to be kept. A large body is read by an errand.
  */
 #include "app/units.h"
-#include "base/os/mem.h"
 #include "server/server_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,29 +113,15 @@ static void on_read(struct errand *e)
     free(i);
 }
 
-static void on_disconnect(struct exchange *x) { exchange_disconnected(x); }
-
-static void on_late(struct exchange *x)
-{
-    exchange_refuse(x, 504, "timeout", "the body was not read within %u s", x->s->c->timeout_s);
-}
-
 static void serve_large(struct exchange *x)
 {
-    struct intake *i = bn_calloc(1, sizeof *i);
-    if (!i) {
-        exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for a request", sizeof *i);
-        return;
-    }
-    i->x = *x;
+    struct intake *i = exchange_copy(x, sizeof *i, NULL);
+    if (!i) return;
     i->x.model = NULL;
     i->x.large = i->x.admitted = true;
-    i->x.disconnected = on_disconnect;
-    i->x.late = on_late;
-    i->errand.run = read_large;
-    i->errand.done = on_read;
+    i->errand = (struct errand){.run = read_large, .done = on_read};
     net_take_body(x->request, &i->body);
-    exchange_later(&i->x);
+    exchange_wait(&i->x, "the body was not read");
     errands_give(x->s->errands, &i->errand, false);
 }
 

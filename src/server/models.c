@@ -29,27 +29,12 @@ struct waiter {
 
 /* ------------------------------------------------------------------ names */
 
-static bool has_adapter(const struct served_model *m, const char *name)
-{
-    if (adapter_list_find(&m->adapters, name)) return true;
-    for (size_t i = 0; i < m->spec->n_lora; i++) { /* of one that is not in memory */
-        struct adapter_spec a;
-        bool same = false;
-        if (adapter_spec_parse(&a, m->spec->lora[i], NULL) != BITNET_OK) continue;
-        same = a.named && strcmp(a.name, name) == 0;
-        free(a.path);
-        if (same) return true;
-    }
-    return false;
-}
-
 /* Of a server with one model people expect that any name will do; but where names choose adapters, one that
  * means nothing must not mean the model: an adapter may have been unloaded. */
 static bool takes_any_name(const struct server *s)
 {
     const struct served_model *m = &s->models[0];
-    return s->n_models == 1 && !s->c->strict && m->adapters.next_id == 0 && m->spec->n_lora == 0 &&
-           !s->c->lora_updates;
+    return s->n_models == 1 && !s->c->strict && m->adapters.next_id == 0 && !s->c->lora_updates;
 }
 
 struct served_model *models_find(struct server *s, const char *name)
@@ -58,7 +43,7 @@ struct served_model *models_find(struct server *s, const char *name)
     for (size_t i = 0; i < s->n_models; i++)
         if (served_is_called(&s->models[i], name)) return &s->models[i];
     for (size_t i = 0; i < s->n_models; i++)
-        if (has_adapter(&s->models[i], name)) return &s->models[i];
+        if (adapter_list_find(&s->models[i].adapters, name)) return &s->models[i];
     return NULL;
 }
 
@@ -466,6 +451,7 @@ static bitnet_status open_models(struct server *s, bitnet_error *err)
                                      .started = time(NULL),
                                      .keep_s = models_usual_keep(s)};
         one->waiters_end = &one->waiters;
+        BN_TRY(adapter_list_open(&one->adapters, one->spec->lora, one->spec->n_lora, err));
         mc.served_name = one->name;
         BN_TRY(metrics_open(&one->metrics, &mc, err));
     }

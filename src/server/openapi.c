@@ -55,11 +55,12 @@ static const char *const schema_names[] = {[OPENAI_CHAT] = "ChatRequest",
 static struct bn_json *body_schema(const struct route *r)
 {
     char ref[64];
-    for (int k = OPENAI_CHAT; k <= OPENAI_RESPONSE; k++)
-        if (r->dialect == &openai_dialects[k]) {
-            snprintf(ref, sizeof ref, "#/components/schemas/%s", schema_names[k]);
-            return bn_json_pack("{s:s}", "$ref", ref);
-        }
+    for (int k = OPENAI_CHAT; k <= OPENAI_RESPONSE; k++) {
+        bool more = k != OPENAI_RESPONSE && r->dialect == &llamacpp_over_openai[k];
+        if (!more && r->dialect != &openai_dialects[k]) continue;
+        snprintf(ref, sizeof ref, "#/components/schemas/%s", schema_names[k]);
+        return bn_json_pack("{s:s}", "$ref", ref);
+    }
     return bn_json_pack("{s:s}", "type", r->serve == serve_lora_adapters ? "array" : "object");
 }
 

@@ -16,12 +16,12 @@
 
 static const struct route routes[] = {
     {"/v1/chat/completions", ROUTE_POST | ROUTE_WORK | ROUTE_BARE, serve_generate,
-     &openai_dialects[OPENAI_CHAT], "The next message of a conversation"},
+     &llamacpp_over_openai[OPENAI_CHAT], "The next message of a conversation"},
     {"/completions", ROUTE_POST | ROUTE_WORK, serve_completions_bare,
-     &openai_dialects[OPENAI_COMPLETION],
+     &llamacpp_over_openai[OPENAI_COMPLETION],
      "The continuation of texts; llama-server's bodies, too, if they name no model"},
     {"/v1/completions", ROUTE_POST | ROUTE_WORK, serve_generate,
-     &openai_dialects[OPENAI_COMPLETION], "The continuation of one or several texts"},
+     &llamacpp_over_openai[OPENAI_COMPLETION], "The continuation of one or several texts"},
     {"/v1/responses", ROUTE_POST | ROUTE_WORK | ROUTE_BARE, serve_generate,
      &openai_dialects[OPENAI_RESPONSE], "Text in, text out, as items"},
     {"/v1/chat/completions/input_tokens", ROUTE_POST | ROUTE_MODEL | ROUTE_BARE, serve_count_tokens,

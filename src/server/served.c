@@ -86,13 +86,13 @@ static void on_delivery(int fd, short what, void *user)
 struct served_parts {
     bitnet_model *m;
     bitnet_engine *e;
-    struct adapter_list adapters;
+    struct adapter_set adapters;
     uint64_t max_prompt_bytes;
 };
 
 static void close_parts(struct served_parts *p)
 {
-    adapter_list_close(&p->adapters);
+    adapter_set_close(&p->adapters);
     bitnet_engine_close(p->e);
     bitnet_model_close(p->m);
     *p = (struct served_parts){.m = NULL};
@@ -112,11 +112,11 @@ static uint64_t max_prompt_bytes(const struct served_parts *p)
     return (uint64_t)longest * e.ctx_tokens;
 }
 
-static bitnet_status finish_parts(struct served_parts *p, const struct server_model *spec,
+static bitnet_status finish_parts(struct served_parts *p, const struct served_model *s,
                                   bitnet_error *err)
 {
     p->max_prompt_bytes = max_prompt_bytes(p);
-    return adapter_list_open(&p->adapters, p->m, spec->lora, spec->n_lora, err);
+    return adapter_set_open(&p->adapters, &s->adapters, p->m, err);
 }
 
 static bitnet_status open_worker(struct served_model *s, bitnet_error *err)
@@ -164,13 +164,12 @@ static void keep_cards(struct served_model *s)
 }
 
 /* The model's in any case, which served_leave or served_close gives back. */
-static bitnet_status take_parts(struct served_model *s, const struct served_parts *p,
-                                bitnet_error *err)
+static bitnet_status take_parts(struct served_model *s, struct served_parts *p, bitnet_error *err)
 {
     const struct server_config *c = s->c;
     s->m = p->m;
     s->e = p->e;
-    s->adapters = p->adapters;
+    adapter_list_take(&s->adapters, &p->adapters);
     s->max_prompt_bytes = p->max_prompt_bytes;
     s->info.size = sizeof s->info;
     s->engine.size = sizeof s->engine;
@@ -210,11 +209,11 @@ static void drop_small(struct served_model *s)
 /* Without its parts it is one that is not there. */
 static struct served_parts give_parts(struct served_model *s)
 {
-    struct served_parts p = {.m = s->m, .e = s->e, .adapters = s->adapters};
+    struct served_parts p = {.m = s->m, .e = s->e};
+    adapter_list_give(&s->adapters, &p.adapters);
     s->m = NULL;
     s->e = NULL;
     s->worker = NULL;
-    s->adapters = (struct adapter_list){.n = 0};
     s->info = (bitnet_model_info){.size = sizeof s->info};
     s->engine = (bitnet_engine_info){.size = sizeof s->engine};
     return p;
@@ -224,7 +223,7 @@ bitnet_status served_start(struct served_model *s, bitnet_model *m, bitnet_engin
                            bitnet_error *err)
 {
     struct served_parts p = {.m = m, .e = e};
-    bitnet_status status = finish_parts(&p, s->spec, err);
+    bitnet_status status = finish_parts(&p, s, err);
     if (status != BITNET_OK) close_parts(&p);
     else status = take_parts(s, &p, err);
     if (status == BITNET_OK) s->n_loads++;
@@ -252,7 +251,7 @@ static void come(struct served_job *j)
 {
     const struct server_model *spec = j->s->spec;
     j->status = spec->open(spec, &j->stop, &j->parts.m, &j->parts.e, &j->err);
-    if (j->status == BITNET_OK) j->status = finish_parts(&j->parts, spec, &j->err);
+    if (j->status == BITNET_OK) j->status = finish_parts(&j->parts, j->s, &j->err);
     if (j->status != BITNET_OK) close_parts(&j->parts);
 }
 
@@ -398,6 +397,7 @@ void served_close(struct served_model *s)
     drop_small(s);
     struct served_parts parts = give_parts(s);
     close_parts(&parts);
+    adapter_list_close(&s->adapters);
     metrics_close(s->metrics);
     bn_json_free(s->card);
     bn_json_free(s->ollama_card);

@@ -276,7 +276,8 @@ struct openai_defaults server_defaults(const struct served_model *s)
                                     .ctx_tokens = s->engine.ctx_tokens,
                                     .truncate = s->c->context_shift,
                                     .thinking = s->s->thinking,
-                                    .strict = s->c->strict};
+                                    .strict = s->c->strict,
+                                    .as_llamacpp = s->c->as_llamacpp};
 }
 
 static void tell_listening(const struct server *s)

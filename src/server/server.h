@@ -53,8 +53,9 @@ struct server_config {
     const char *date;       /* for templates: "today", "none" or YYYY-MM-DD; NULL: none */
     const char *
         reasoning; /* "on", "auto", "off": for templates that know "enable_thinking"; "template" or NULL: as they are */
-    bool context_shift;       /* conversations that do not fit lose their oldest exchanges */
-    bool strict;              /* unknown members of bodies are refused, not ignored */
+    bool context_shift; /* conversations that do not fit lose their oldest exchanges */
+    bool as_llamacpp;   /* at OpenAI's paths replies are llama-server's where the two differ */
+    bool strict;        /* unknown members of bodies are refused, not ignored */
     const char *const *hosts; /* [n_hosts] names beside its own by which it may be asked */
     size_t n_hosts;
     const char *const *keys; /* [n_keys] */

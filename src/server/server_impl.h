@@ -31,6 +31,7 @@ struct completion;
 struct exchange;
 struct adapter_load;
 struct dialect;
+struct openai_fault;
 /* How many choices each user has taken and not seen the end of. (places.c) */
 struct places {
     struct place {
@@ -198,11 +199,20 @@ struct exchange {
         struct exchange *x);          /* the client has; to be passed on to exchange_disconnected */
     void (*room)(struct exchange *x); /* for more of a stream */
     void (*late)(struct exchange *x); /* its time is up */
+    const char *not_yet;              /* of exchange_wait */
     struct event *timer;
 };
 
+/* `bytes` of zeros that begin with a copy of x, for those who answer later. NULL: the client was told that
+ * memory is out, and body, which may be NULL, was freed. */
+void *exchange_copy(struct exchange *x, size_t bytes, struct bn_json *body);
 /* Somebody will answer later: x stays where it is until it is closed. */
 void exchange_later(struct exchange *x);
+/* The same for somebody who goes on even if the client disconnects, and to whom the end of its time means only
+ * that it is told so. not_yet: how its sentence begins, "the text was not read". */
+void exchange_wait(struct exchange *x, const char *not_yet);
+/* The same, for an errand about the body: one that follows the reading of it. */
+void exchange_elsewhere(struct exchange *x, struct errand *e, const char *not_yet);
 void exchange_close(struct exchange *x);
 uint32_t exchange_time_left_ms(const struct exchange *x); /* 0: there is no limit */
 
@@ -213,6 +223,7 @@ void exchange_reply_json(struct exchange *x, int status,
 /* param: the member of the body at fault; code: OpenAI's word for what is wrong; NULL: none */
 void exchange_fail(struct exchange *x, const bitnet_error *err, const char *param,
                    const char *code);
+void exchange_fault(struct exchange *x, const struct openai_fault *f);
 void exchange_refuse(struct exchange *x, int status, const char *code, const char *fmt, ...)
     BN_PRINTF(4, 5);
 void exchange_end_stream(struct exchange *x, const char *error); /* NULL: all is well */

@@ -184,11 +184,6 @@ static void on_disconnect(struct exchange *x)
     worker_cancel(x->model->worker, &v->task);
 }
 
-static void on_late_unread(struct exchange *x)
-{
-    exchange_refuse(x, 504, "timeout", "the texts were not read within %u s", x->s->c->timeout_s);
-}
-
 static void on_late(struct exchange *x)
 {
     struct vectors *v = (struct vectors *)x;
@@ -246,35 +241,18 @@ static void on_read(struct errand *e)
     }
 }
 
-static void on_disconnect_unread(struct exchange *x) { exchange_disconnected(x); }
-
-/* As an errand: the client may go meanwhile. */
-static void read_elsewhere(struct vectors *v)
-{
-    v->errand.run = run_errand;
-    v->errand.done = on_read;
-    v->x.disconnected = on_disconnect_unread;
-    v->x.late = on_late_unread;
-    exchange_later(&v->x);
-    errands_give(v->x.s->errands, &v->errand, true);
-}
-
 void serve_vectors(struct exchange *x, const struct vectors_form *form)
 {
     struct bn_json *body;
     if (!exchange_check_places(x, 1) || !exchange_body(x, &body)) return;
-    struct vectors *v = bn_calloc(1, sizeof *v);
-    if (!v) {
-        bn_json_free(body);
-        exchange_refuse(x, 500, NULL, "out of memory: %zu bytes for embeddings", sizeof *v);
-        return;
-    }
-    v->x = *x;
+    struct vectors *v = exchange_copy(x, sizeof *v, body);
+    if (!v) return;
     v->form = form;
     v->body = body;
     v->began_ns = net_began_ns(x->request);
     if (x->large) {
-        read_elsewhere(v);
+        v->errand = (struct errand){.run = run_errand, .done = on_read};
+        exchange_elsewhere(&v->x, &v->errand, "the texts were not read");
         return;
     }
     v->status = read_body(v, &v->err);

@@ -41,7 +41,8 @@ def shaped(reply, status, code=None, words=""):
     equal(reply.status, status, f"status of {reply.body[:200]!r}")
     equal(reply.headers["Content-Type"], "application/json", "type")
     error = reply.json()["error"]
-    equal(sorted(error), ["code", "message", "param", "type"], "members of the error")
+    lengths = {"n_ctx", "n_prompt_tokens"} if code == "context_length_exceeded" else set()
+    equal(sorted(error.keys() - lengths), ["code", "message", "param", "type"], "members of the error")
     assert error["message"] and words in error["message"], error
     if code:
         equal(error["code"], code, "code")
@@ -135,6 +136,20 @@ def native(s, t):
     equal(whole["content"], s.post("/detokenize", {"tokens": whole["tokens"]}).json()["content"], "tokens are those of the text")
     equal([p["id"] for p in whole["completion_probabilities"]], whole["tokens"], "probabilities are of the tokens")
     assert all(len(p["top_logprobs"]) == 2 and p["logprob"] <= 0 for p in whole["completion_probabilities"])
+    drawn = s.post("/completion", {**body, "return_tokens": True, "n_probs": 20, "post_sampling_probs": True, "temperature": 0.7, "top_k": 4,
+                                   "top_p": 1, "min_p": 0}).json()
+    for p in drawn["completion_probabilities"]:
+        chances = [x["prob"] for x in p["top_probs"]]
+        equal((len(chances), sorted(chances, reverse=True)), (4, chances), "what top-k has left, likeliest first")
+        assert abs(sum(chances) - 1) < 1e-6 and p["prob"] in chances, p
+    plain = s.post("/completion", {**body, "prompt": STORY, "n_predict": 1, "n_probs": 4}).json()["completion_probabilities"][0]["top_logprobs"]
+    mass = sum(math.exp(x["logprob"] / 0.7) for x in plain)
+    for x, y in zip(plain, drawn["completion_probabilities"][0]["top_probs"], strict=True):
+        assert x["id"] == y["id"] and abs(math.exp(x["logprob"] / 0.7) / mass - y["prob"]) < 1e-5, (x, y)
+    only = s.post("/completion", {**body, "n_probs": 3, "post_sampling_probs": True, "temperature": 0}).json()["completion_probabilities"]
+    equal({(len(p["top_probs"]), p["prob"]) for p in only}, {(1, 1)}, "the likeliest alone")
+    cut_off = s.post("/completion", {**body, "prompt": STORY, "n_predict": 1000, "ignore_eos": True}).json()
+    equal((cut_off["truncated"], cut_off["stop_type"], whole["truncated"]), (True, "limit", False), "ended by the context")
     settings = whole["generation_settings"]
     equal((settings["seed"], settings["n_predict"], settings["top_k"]), (7, 12, 40), "settings")
     events = s.post("/completion", {**body, "stream": True, "timings_per_token": True}).events()
@@ -166,7 +181,7 @@ def native(s, t):
     equal("index" in s.post("/completions", body).json(), True, "at /completions, too")
     equal("choices" in s.post("/completions", {**TEXT, "model": "any"}).json(), True, "where OpenAI's bodies come as well")
     for bad in ({}, {**body, "mirostat": 2}, {**body, "prompt": {"prompt_string": "a", "multimodal_data": ["aGk="]}},
-                {**body, "samplers": "kp"}, {**body, "logit_bias": [[1]]}, {**body, "post_sampling_probs": True, "n_probs": 1}):
+                {**body, "samplers": "kp"}, {**body, "logit_bias": [[1]]}, {**body, "post_sampling_probs": 1, "n_probs": 1}):
         error = s.post("/completion", bad)
         equal((error.status, error.json()["error"]["code"]), (400, 400), f"{bad}")
 
@@ -277,13 +292,22 @@ def extensions(s, t):
     timed = s.post(chat, {**CHAT, "timings_per_token": True}).json()
     equal(timed["timings"]["predicted_n"], 12, "tokens")
     equal(timed["timings"]["prompt_n"] + timed["timings"]["cache_n"], timed["usage"]["prompt_tokens"], "tokens of the prompt")
+    seen = s.post(chat, {**CHAT, "verbose": True}).json()
+    prompt = s.post("/apply-template", {"messages": CHAT["messages"]}).json()["prompt"]
+    equal(seen["__verbose"]["prompt"], "<|begin_of_text|>" + prompt, "what the model saw")
+    equal((seen["__verbose"]["content"], seen["__verbose"]["generation_settings"]["seed"]),
+          (seen["choices"][0]["message"]["content"], CHAT["seed"]), "and said, by which settings")
+    equal("__verbose" in timed, False, "unasked it is not told")
+    equal("__verbose" in s.post(text, {**TEXT, "verbose": True}).json(), True, "of a text, too")
     told = [e["prompt_progress"] for e in s.post(chat, {**CHAT, "stream": True, "return_progress": True}).events()
             if "prompt_progress" in e]
     equal(told[0]["processed"], told[0]["cache"], "what was there before")
     equal(told[-1]["processed"], timed["usage"]["prompt_tokens"], "all of it")
     shaped(s.post(text, {**TEXT, "suffix": "The end"}), 400)
     talk = [{"role": r, "content": STORY * 8} for r in ("user", "assistant") * 20] + [{"role": "user", "content": "Hello"}]
-    shaped(s.post(chat, {**CHAT, "messages": talk}), 400, "context_length_exceeded")
+    long = s.post(chat, {**CHAT, "messages": talk})
+    shaped(long, 400, "context_length_exceeded")
+    equal((long.json()["error"]["n_ctx"], long.json()["error"]["n_prompt_tokens"] > 512), (512, True), "how long it is")
     cut = s.post(chat, {**CHAT, "messages": talk, "truncation": "auto"})
     equal(cut.status, 200, cut.body)
     n = cut.json()["dropped_messages"]
@@ -503,6 +527,23 @@ def full_queue(t):
         equal(s.metric("bitnet_rejected_total", reason="queue_full"), len(full), "refused ones counted")
 
 
+def as_llamacpp(t):
+    """llama-server's replies at OpenAI's paths, where the two contradict each other."""
+    with Server(t.program, "--no-warm-up", "--compat", "llamacpp", "--max-num-batched-tokens", 64) as s:
+        chat = "/v1/chat/completions"
+        events = s.post(chat, {**CHAT, "stream": True, "timings_per_token": True}).events()
+        equal(events[0]["choices"][0]["delta"], {"role": "assistant", "content": None}, "the first delta")
+        equal(["timings" in e for e in events[:2]], [False, True], "times come with a token")
+        error = s.post(chat, {**CHAT, "messages": [{"role": "user", "content": STORY * 200}]}).json()["error"]
+        equal((error["code"], error["type"], error["n_ctx"]), (400, "exceed_context_size_error", 512), "an error")
+        assert "exceeds the available context size" in error["message"] and error["n_prompt_tokens"] > 512, error
+        equal(s.post(chat, {**CHAT, "model": 5}).json()["error"]["code"], 400, "errors are numbers")
+        told = [e["prompt_progress"] for e in s.post("/v1/completions", {**TEXT, "prompt": STORY * 40, "stream": True,
+                                                                        "return_progress": True}).events() if "prompt_progress" in e]
+        steps = [*range(told[0]["cache"], told[0]["total"], 64), told[0]["total"]]
+        equal([p["processed"] for p in told], steps, "an event for each step of 64 tokens")
+
+
 def told_otherwise(t):
     """Options that change what requests mean."""
     template = ("{{ strftime_now('%d %b %Y') }} {{ enable_thinking }}:{% for m in messages %} {{ m.content }}{% endfor %}"
@@ -714,7 +755,7 @@ def quotas(t):
         equal(s.stop(), 0, "exit status")
 
 
-OWN = [keys, quotas, told_otherwise, slots, fair, full_queue, late_answers, drain]
+OWN = [keys, quotas, as_llamacpp, told_otherwise, slots, fair, full_queue, late_answers, drain]
 
 
 class Tools:

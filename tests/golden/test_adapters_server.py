@@ -8,6 +8,7 @@ Prints TAP. usage: test_adapters_server.py BITNET [HYBRID]
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -206,10 +207,54 @@ def swapped(a, b, base):
         equal(s.stop(), 0, "the server ends well")
 
 
+def returned(a, b, base):
+    """A model that was unloaded comes back with the adapters that it had, whoever has loaded them."""
+    want_a, half = run(a), run(f"{b}:0.5")
+    with Server(bitnet, "--lora-updates", "--idle-unload", "1h", "--alias", "base", "--lora", f"b={b}") as s:
+        def ask(**more):
+            return text(s.post("/v1/completions", body(**more)))
+
+        def unload():
+            s.post("/models/unload", {"model": "base"})
+            until("the model has left", lambda: s.get("/v1/models").json()["data"][0]["status"]["value"] == "unloaded")
+
+        def load(name, path):
+            assert s.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": path}).status == 200
+
+        load("old", a)
+        load("hot", a)
+        s.post("/v1/unload_lora_adapter", {"lora_name": "old"})
+        s.post("/lora-adapters", [{"id": 0, "scale": 0.5}])
+        before = s.get("/lora-adapters").json()
+        unload()
+        names = [m["id"] for m in s.get("/v1/models").json()["data"]]
+        equal(names, ["base", "b", "hot"], "an unloaded model's adapters are told")
+        equal(ask(model="hot"), want_a, "the name of a loaded adapter loads its model")
+        equal(s.get("/lora-adapters").json(), before, "adapters, numbers and scales are those from before")
+        equal(ask(), half, "what all requests use is so again")
+        shutil.copytree(a, place("brief"))
+        load("brief", place("brief"))
+        unload()
+        shutil.move(place("brief"), place("elsewhere"))
+        equal(ask(model="hot"), want_a, "an adapter whose file has gone does not keep the model away")
+        equal(s.post("/v1/completions", body(model="brief")).status, 404, "whoever names it is told")
+        load("brief", place("elsewhere"))
+        brief = s.get("/lora-adapters").json()[-1]["id"]
+        s.post("/lora-adapters", [{"id": brief, "scale": 1}])
+        unload()
+        shutil.move(place("elsewhere"), place("brief"))
+        got = s.post("/v1/completions", body())
+        tap.point(f"one that all requests use does: {got.json()['error']['message'][:120]}",
+                  got.status == 503 and "elsewhere" in got.json()["error"]["message"])
+        shutil.move(place("brief"), place("elsewhere"))
+        equal(ask(), want_a, "until it is there again")
+
+
 if __name__ == "__main__":
     files = *make(), run()
     chosen(*files)
     swapped(*files)
+    returned(*files)
     sixteen((), SHAPE, (("q_proj", "v_proj", "down_proj"), ("o_proj", "gate_proj", "embed_tokens"), ("k_proj", "up_proj", "lm_head")), "dense")
     if len(sys.argv) > 2:
         sixteen((sys.argv[2],), HYBRID, (("in_proj_qkv", "out_proj", "down_proj"), ("q_proj", "in_proj_a", "lm_head"),

@@ -68,7 +68,8 @@ static bitnet_status set_error(struct window *w, struct item *it, const bitnet_e
 {
     w->totals->n_failed++;
     int status = openai_error_code(why->status);
-    return set_line(it, status, openai_error_json(status, why->text, NULL, NULL), err);
+    const struct openai_fault f = {.status = status, .sentence = why->text};
+    return set_line(it, status, openai_error_json(&f), err);
 }
 
 /* Its events are not waited for. */

@@ -47,6 +47,7 @@ struct serve_config {
     uint32_t max_models;
     bool strict, context_shift;
     const char *reasoning;
+    const char *compat;
     const char *date;
     const char *keys_file, *tls_cert, *tls_key, *access_log;
     bool public_metrics, no_pages, no_warm_up, print_config;
@@ -103,6 +104,13 @@ static const struct opt server_table[] = {
          "by itself",
      .offset = AT(reasoning),
      .initial = "template"},
+    {.kind = OPT_CHOICE,
+     .name = "compat",
+     .help = "whose replies to give at OpenAI's paths where two servers differ: openai's, or "
+             "llama-server's: its errors, and null as the first text of a stream",
+     .offset = AT(compat),
+     .initial = "openai",
+     .choices = "openai|llamacpp"},
     {.kind = OPT_FLAG,
      .name = "context-shift",
      .help =
@@ -559,7 +567,7 @@ static int serve(const struct serve_config *c, const struct server_model *models
         .net = net_from(c),
         .models = models,
         .n_models = n_models,
-        .on_demand = n_models > 1 || idle_seconds(c),
+        .on_demand = !m || idle_seconds(c),
         .max_models = c->max_models,
         .max_resident_bytes = resident_limit(c, n_models),
         .idle_unload_s = idle_seconds(c),
@@ -573,6 +581,7 @@ static int serve(const struct serve_config *c, const struct server_model *models
         .date = c->date,
         .reasoning = c->reasoning,
         .context_shift = c->context_shift,
+        .as_llamacpp = strcmp(c->compat, "llamacpp") == 0,
         .strict = c->strict,
         .hosts = c->hosts.items,
         .n_hosts = c->hosts.n,

@@ -140,18 +140,30 @@ static void apply_mask(float *logits, uint32_t n, const uint64_t *mask)
     }
 }
 
+/* Bias, penalties and mask, in a copy if there are any. */
+static const float *change(struct bn_sampler *s, const float *logits, uint32_t n,
+                           const uint64_t *mask, struct bn_sampler_room *room)
+{
+    if (!s->options.n_logit_bias && !s->history && !mask) return logits;
+    memcpy(room->logits, logits, n * sizeof *logits);
+    for (size_t i = 0; i < s->options.n_logit_bias; i++)
+        room->logits[s->bias[i].token] += s->bias[i].bias;
+    if (s->history) bn_history_penalise(s->history, room->logits);
+    if (mask) apply_mask(room->logits, n, mask);
+    return room->logits;
+}
+
 int32_t bn_sampler_draw(struct bn_sampler *s, const float *logits, uint32_t n, uint64_t position,
                         const uint64_t *mask, struct bn_sampler_room *room)
 {
-    if (s->options.n_logit_bias || s->history || mask) {
-        memcpy(room->logits, logits, n * sizeof *logits);
-        logits = room->logits;
-        for (size_t i = 0; i < s->options.n_logit_bias; i++)
-            room->logits[s->bias[i].token] += s->bias[i].bias;
-        if (s->history) bn_history_penalise(s->history, room->logits);
-        if (mask) apply_mask(room->logits, n, mask);
-    }
+    logits = change(s, logits, n, mask, room);
     return bn_sample(&s->options, logits, n, position, room->candidates);
+}
+
+void bn_sampler_probs(struct bn_sampler *s, const float *logits, uint32_t n, const uint64_t *mask,
+                      struct bn_sampler_room *room, struct bn_drawn_probs *out)
+{
+    bn_sample_probs(&s->options, change(s, logits, n, mask, room), n, room->candidates, out);
 }
 
 /* ------------------------------------------------------------------ log-probabilities */

@@ -70,6 +70,20 @@ int32_t bn_sampler_draw(struct bn_sampler *s, const float *logits, uint32_t n, u
 
 /* ---- log-probabilities ---- */
 
+/* What a token was drawn from. */
+struct bn_drawn_probs {
+    int32_t token;       /* that was drawn */
+    float logprob;       /* of it; -infinity: it was not possible */
+    bitnet_logprob *top; /* [n_top] the likeliest, best first */
+    uint32_t n_top;      /* room; then how many there are: no more than were possible */
+};
+/* top-n-sigma to temperature, as bn_sample cuts. */
+void bn_sample_probs(const bitnet_sampling *s, const float *logits, uint32_t n,
+                     struct bn_scored *scratch, struct bn_drawn_probs *out);
+/* The same of what bn_sampler_draw drew from just now, with the same arguments. */
+void bn_sampler_probs(struct bn_sampler *s, const float *logits, uint32_t n, const uint64_t *mask,
+                      struct bn_sampler_room *room, struct bn_drawn_probs *out);
+
 /* ln softmax of the model's own logits, all of them, before any option: that of a token, and the n_top
  * (at most BN_MAX_TOP_LOGPROBS and n) likeliest, best first. */
 float bn_logprob(const float *logits, uint32_t n, int32_t token, bitnet_logprob *top,

@@ -265,6 +265,43 @@ static int32_t draw(struct set *s, uint32_t kept, const bitnet_sampling *o, uint
     return (int32_t)nth(s, kept - 1).id; /* rounding left a sliver at the end */
 }
 
+/* What may be drawn are the *kept best of it, at least one. */
+static struct set possible(const bitnet_sampling *s, const float *logits, uint32_t n, float max,
+                           struct bn_scored *scratch, uint32_t *kept)
+{
+    struct set set = {.c = scratch};
+    gather(&set, s, logits, n, max);
+    *kept = cut(&set, s, logits);
+    return set;
+}
+
+/* Where one is drawn without a choice, it alone was possible. */
+void bn_sample_probs(const bitnet_sampling *s, const float *logits, uint32_t n,
+                     struct bn_scored *scratch, struct bn_drawn_probs *out)
+{
+    uint32_t kept = 1, room = out->n_top;
+    float max = bn_row_max(logits, n);
+    out->logprob = -INFINITY;
+    out->n_top = 0;
+    if (max == -INFINITY) return;
+    struct set set = {.c = scratch, .n = 1, .sorted = 1};
+    if (is_greedy(s)) scratch[0] = (struct bn_scored){max, bn_row_find(logits, 0, n, max)};
+    else set = possible(s, logits, n, max, scratch, &kept);
+    if (kept < set.n) shrink(&set, kept);
+    double best = (double)nth(&set, 0).score, mass = 0;
+    double inv_t = s->temperature > 0 ? 1.0 / (double)s->temperature : 1;
+    for (uint32_t i = 0; i < kept; i++) mass += bn_det_exp(((double)set.c[i].score - best) * inv_t);
+    double whole = bn_det_log(mass);
+    for (uint32_t i = 0; i < kept; i++)
+        if ((int32_t)set.c[i].id == out->token)
+            out->logprob = (float)(((double)set.c[i].score - best) * inv_t - whole);
+    for (uint32_t i = 0; i < room && i < kept; i++) {
+        struct bn_scored c = nth(&set, i);
+        out->top[out->n_top++] =
+            (bitnet_logprob){(int32_t)c.id, (float)(((double)c.score - best) * inv_t - whole)};
+    }
+}
+
 int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uint64_t position,
                   struct bn_scored *scratch)
 {
@@ -272,8 +309,7 @@ int32_t bn_sample(const bitnet_sampling *s, const float *logits, uint32_t n, uin
     float max = bn_row_max(logits, n);
     if (max == -INFINITY) return -1;
     if (is_greedy(s)) return (int32_t)bn_row_find(logits, 0, n, max);
-    struct set set = {.c = scratch};
-    gather(&set, s, logits, n, max);
-    uint32_t kept = cut(&set, s, logits);
+    uint32_t kept;
+    struct set set = possible(s, logits, n, max, scratch, &kept);
     return draw(&set, kept, s, draw_key(s, position));
 }

@@ -11,8 +11,7 @@
 bitnet_status anthropic_read(struct openai_request *q, struct bn_json *body,
                              const struct openai_defaults *d, bitnet_error *err);
 
-struct bn_json *anthropic_error(int status, const char *sentence, const char *param,
-                                const char *code);
+struct bn_json *anthropic_error(const struct openai_fault *f);
 struct bn_json *anthropic_reply(const struct openai_reply *r, bool with_cached);
 /* The message as it begins: without content, and no reason to stop yet. */
 struct bn_json *anthropic_message(const struct openai_reply *r, struct bn_json *content,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/anthropic/anthropic_impl.h"
 
-struct bn_json *anthropic_error(int status, const char *sentence, const char *param,
-                                const char *code)
+struct bn_json *anthropic_error(const struct openai_fault *f)
 {
     static const struct {
         int status;
@@ -12,12 +11,11 @@ struct bn_json *anthropic_error(int status, const char *sentence, const char *pa
         {413, "request_too_large"},    {429, "rate_limit_error"}, {503, "overloaded_error"},
         {504, "timeout_error"},
     };
-    (void)param, (void)code;
-    const char *type = status < 500 ? "invalid_request_error" : "api_error";
+    const char *type = f->status < 500 ? "invalid_request_error" : "api_error";
     for (size_t i = 0; i < BN_ARRAY_LEN(known); i++)
-        if (known[i].status == status) type = known[i].type;
+        if (known[i].status == f->status) type = known[i].type;
     return bn_json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error", "type", type, "message",
-                        openai_text(sentence, strlen(sentence)));
+                        openai_text(f->sentence, strlen(f->sentence)));
 }
 
 const char *anthropic_stop_reason(const struct openai_choice *c)

@@ -131,6 +131,7 @@ void anthropic_flush(struct openai_stream *s, struct bn_buf *out)
 
 void anthropic_fail(struct openai_stream *s, const bitnet_error *why, struct bn_buf *out)
 {
+    const struct openai_fault f = openai_fault_of(why);
     put_news(s, out);
-    put_event("error", anthropic_error(openai_error_code(why->status), why->text, NULL, NULL), out);
+    put_event("error", anthropic_error(&f), out);
 }

@@ -10,10 +10,12 @@
 #include "server/server_impl.h"
 
 extern const struct dialect llamacpp_dialect;
+/* OpenAI's chats and completions, by enum openai_kind, with what llama-server has beside it; if the server is told
+ * to, also with what it has in its place. */
+extern const struct dialect llamacpp_over_openai[];
 
 /* {"error": {"code", "message", "type"}} */
-struct bn_json *llamacpp_error_json(int status, const char *sentence, const char *param,
-                                    const char *code);
+struct bn_json *llamacpp_error_json(const struct openai_fault *f);
 /* Everything that a request can set, as it is. */
 struct bn_json *llamacpp_settings(const struct openai_request *q);
 /* The settings of a request that says nothing. NULL: out of memory */

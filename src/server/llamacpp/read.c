@@ -87,11 +87,6 @@ static bitnet_status refuse_unknown_samplers(const struct bn_json *body, bitnet_
             return bn_fail(err, BITNET_E_UNSUPPORTED, "'%s' is %g; only 0 is possible here", off[i],
                            bn_json_number(v));
     }
-    const struct bn_json *after = bn_json_get(body, "post_sampling_probs");
-    if (bn_json_is_true(after))
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "'post_sampling_probs' is not possible: probabilities are those before "
-                       "sampling");
     return BITNET_OK;
 }
 
@@ -330,10 +325,13 @@ static bitnet_status read_own(struct openai_request *q, const struct bn_json *bo
                               const struct openai_defaults *d, bitnet_error *err)
 {
     uint32_t ms = 0;
+    bool drawn = false;
+    BN_TRY(bn_json_read_bool(&drawn, body, "post_sampling_probs", "body", err));
     BN_TRY(set_biases(q, d->model, bn_json_get(body, "logit_bias"), err));
     if (!is_int(bn_json_get(body, "t_max_predict_ms"), -1))
         BN_TRY(bn_json_read_u32(&ms, body, "t_max_predict_ms", "body", err));
     q->request.timeout_ms = ms;
+    q->request.drawn_logprobs = drawn;
     q->request.prompt_only = is_int(bn_json_get(body, "n_predict"), 0);
     q->special = true;
     q->dialect = &llamacpp_dialect;
@@ -427,7 +425,11 @@ void serve_llamacpp_infill(struct exchange *x)
         completions_serve(x, body, make_infill);
         return;
     }
+    bitnet_error err = {0};
+    bitnet_status s = check_files(bn_json_get(body, "input_extra"), &err);
     bn_json_free(body);
-    exchange_refuse(x, 501, NULL,
-                    "this model has no tokens for a prefix, a suffix and what is between them");
+    if (s != BITNET_OK) exchange_fail(x, &err, NULL, NULL);
+    else
+        exchange_refuse(x, 501, NULL,
+                        "this model has no tokens for a prefix, a suffix and what is between them");
 }

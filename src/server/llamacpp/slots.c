@@ -126,14 +126,6 @@ static void on_failed(struct worker_task *t, const bitnet_error *err)
     free_job(j);
 }
 
-static void on_disconnect(struct exchange *x) { exchange_disconnected(x); }
-
-static void on_late(struct exchange *x)
-{
-    exchange_refuse(x, 504, "timeout", "the slot was not %sd within %u s",
-                    action_names[((struct slot_job *)x)->action], x->s->c->timeout_s);
-}
-
 /* A name in the folder, not a way out of it; and none that is hidden. */
 static bool is_plain(const char *name)
 {
@@ -237,11 +229,11 @@ static bool read_target(struct exchange *x, uint32_t *slot, enum action *action)
 
 static void submit(struct slot_job *j)
 {
-    j->x.disconnected = on_disconnect;
-    j->x.late = on_late;
+    static const char *const not_yet[N_ACTIONS] = {
+        "the slot was not saved", "the slot was not restored", "the slot was not erased"};
     j->task.done = on_done;
     j->task.failed = on_failed;
-    exchange_later(&j->x);
+    exchange_wait(&j->x, not_yet[j->action]);
     worker_call(j->x.model->worker, &j->task, run);
 }
 

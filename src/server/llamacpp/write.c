@@ -9,9 +9,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct bn_json *llamacpp_error_json(int status, const char *sentence, const char *param,
-                                    const char *code)
+struct bn_json *llamacpp_error_json(const struct openai_fault *f)
 {
+    int status = f->status;
     const char *type = status == 401   ? "authentication_error"
                        : status == 403 ? "permission_error"
                        : status == 404 ? "not_found_error"
@@ -19,10 +19,12 @@ struct bn_json *llamacpp_error_json(int status, const char *sentence, const char
                        : status == 503 ? "unavailable_error"
                        : status >= 500 ? "server_error"
                                        : "invalid_request_error";
-    (void)param;
-    if (code && strcmp(code, "context_length_exceeded") == 0) type = "exceed_context_size_error";
-    return bn_json_pack("{s:{s:i, s:o, s:s}}", "error", "code", status, "message",
-                        openai_text(sentence, strlen(sentence)), "type", type);
+    if (f->code && strcmp(f->code, "context_length_exceeded") == 0)
+        type = "exceed_context_size_error";
+    struct bn_json *e = bn_json_pack("{s:i, s:o, s:s}", "code", status, "message",
+                                     openai_text(f->sentence, strlen(f->sentence)), "type", type);
+    openai_tell_lengths(e, f);
+    return bn_json_pack("{s:o}", "error", e);
 }
 
 /* ------------------------------------------------------------------ settings */
@@ -69,7 +71,6 @@ static void set_absent(struct bn_json *j)
     bn_json_set(j, "n_keep", bn_json_int(0));
     bn_json_set(j, "n_discard", bn_json_int(0));
     bn_json_set(j, "min_keep", bn_json_int(0));
-    bn_json_set(j, "post_sampling_probs", bn_json_bool(false));
     bn_json_set(j, "lora", bn_json_array());
 }
 
@@ -120,6 +121,7 @@ struct bn_json *llamacpp_settings(const struct openai_request *q)
     bn_json_set(j, "ignore_eos", bn_json_bool(r->ignore_end));
     bn_json_set(j, "stream", bn_json_bool(q->stream));
     bn_json_set(j, "n_probs", bn_json_int(r->logprobs ? r->n_top_logprobs : 0));
+    bn_json_set(j, "post_sampling_probs", bn_json_bool(r->drawn_logprobs));
     bn_json_set(j, "grammar", bn_json_string(r->grammar ? r->grammar : ""));
     bn_json_set(j, "samplers", strings(order, BN_ARRAY_LEN(order)));
     bn_json_set(j, "timings_per_token", bn_json_bool(bn_json_is_true(per_token)));
@@ -130,7 +132,7 @@ struct bn_json *llamacpp_settings(const struct openai_request *q)
 struct bn_json *llamacpp_echo(const struct openai_request *q)
 {
     static const char *const members[] = {"response_fields", "return_tokens", "id_slot",
-                                          "timings_per_token"};
+                                          "timings_per_token", "post_sampling_probs"};
     struct bn_json *prompts = bn_json_array();
     for (size_t i = 0; i < q->n_prompts; i++)
         bn_json_append(prompts,
@@ -138,6 +140,7 @@ struct bn_json *llamacpp_echo(const struct openai_request *q)
                                    q->prompts[i].n_tokens * sizeof *q->prompts[i].tokens));
     struct bn_json *j = bn_json_pack("{s:o, s:o, s:b}", "prompts", prompts, "settings",
                                      llamacpp_settings(q), "stream", q->stream);
+    bn_json_set(j, "n_ctx", bn_json_int(q->ctx_tokens));
     for (size_t i = 0; i < BN_ARRAY_LEN(members); i++)
         if (bn_json_get(q->body, members[i]))
             bn_json_set(j, members[i], bn_json_ref(bn_json_get(q->body, members[i])));
@@ -146,9 +149,9 @@ struct bn_json *llamacpp_echo(const struct openai_request *q)
 
 /* ------------------------------------------------------------------ tokens */
 
-/* {"id", "token", "bytes", "logprob"} without the last brace. */
+/* {"id", "token", "bytes", "logprob"}, or {..., "prob"}, without the last brace. */
 static bitnet_status put_token(struct bn_buf *b, const bitnet_model *m, const bitnet_logprob *t,
-                               bitnet_error *err)
+                               bool drawn, bitnet_error *err)
 {
     char *bytes;
     size_t n;
@@ -157,39 +160,55 @@ static bitnet_status put_token(struct bn_buf *b, const bitnet_model *m, const bi
     bn_json_quote(b, bytes, n);
     bn_buf_puts(b, ",\"bytes\":[");
     for (size_t i = 0; i < n; i++) bn_buf_printf(b, "%s%d", i ? "," : "", (unsigned char)bytes[i]);
-    bn_buf_printf(b, "],\"logprob\":%.9g", (double)t->logprob);
+    if (drawn) bn_buf_printf(b, "],\"prob\":%.9g", exp((double)t->logprob));
+    else bn_buf_printf(b, "],\"logprob\":%.9g", (double)t->logprob);
     free(bytes);
     return BITNET_OK;
 }
 
+/* Those of the model; or those by which the token was drawn. */
 static bitnet_status put_probabilities(struct bn_buf *b, const bitnet_model *m,
-                                       const bitnet_event *e, bitnet_error *err)
+                                       const bitnet_event *e, bool drawn, bitnet_error *err)
 {
     const bitnet_logprob self = {e->token, e->logprob};
-    BN_TRY(put_token(b, m, &self, err));
-    bn_buf_puts(b, ",\"top_logprobs\":[");
+    BN_TRY(put_token(b, m, &self, drawn, err));
+    bn_buf_puts(b, drawn ? ",\"top_probs\":[" : ",\"top_logprobs\":[");
     for (size_t i = 0; i < e->n_top; i++) {
         if (i) bn_buf_putc(b, ',');
-        BN_TRY(put_token(b, m, &e->top[i], err));
+        BN_TRY(put_token(b, m, &e->top[i], drawn, err));
         bn_buf_putc(b, '}');
     }
     bn_buf_puts(b, "]}");
     return BITNET_OK;
 }
 
+/* {"id", "text"} without the last brace. */
+static void put_piece(struct bn_buf *b, const bitnet_event *e)
+{
+    if (b->len) bn_buf_putc(b, ',');
+    bn_buf_printf(b, "{\"id\":%d,\"text\":", e->token);
+    bn_json_quote(b, e->text ? e->text : "", e->text_bytes);
+}
+
+bitnet_status llamacpp_gather(struct openai_choice *c, const bitnet_event *e, bitnet_error *err)
+{
+    struct bn_buf *b = &c->own;
+    put_piece(b, e);
+    bn_buf_putc(b, '}');
+    return b->failed ? bn_fail_nomem(err, b->len, "tokens") : BITNET_OK;
+}
+
 bitnet_status llamacpp_take(struct openai_reply *r, struct openai_choice *c, const bitnet_event *e,
                             bitnet_error *err)
 {
     struct bn_buf *b = &c->own;
+    bool drawn = bn_json_is_true(bn_json_get(r->echoed, "post_sampling_probs"));
     if (e->token < 0) return BITNET_OK;
+    if (!r->logprobs) return llamacpp_gather(c, e, err);
     openai_logprobs_clear(&c->logprobs); /* they are told here, with ids */
-    if (b->len) bn_buf_putc(b, ',');
-    bn_buf_printf(b, "{\"id\":%d,\"text\":", e->token);
-    bn_json_quote(b, e->text ? e->text : "", e->text_bytes);
-    if (r->logprobs) {
-        bn_buf_puts(b, ",\"p\":");
-        BN_TRY(put_probabilities(b, c->logprobs.m, e, err));
-    }
+    put_piece(b, e);
+    bn_buf_puts(b, ",\"p\":");
+    BN_TRY(put_probabilities(b, c->logprobs.m, e, drawn, err));
     bn_buf_putc(b, '}');
     return b->failed ? bn_fail_nomem(err, b->len, "tokens") : BITNET_OK;
 }
@@ -278,6 +297,14 @@ static int64_t slot_of(const struct openai_reply *r, uint32_t i)
     return bn_json_is_int(v) && bn_json_integer(v) >= 0 ? bn_json_integer(v) : (int64_t)i;
 }
 
+/* Did the context end the text, and not the request? */
+static bool is_truncated(const struct openai_reply *r, const struct openai_choice *c)
+{
+    int64_t n = (int64_t)c->n_prompt + c->n_generated;
+    return c->finish == BITNET_FINISH_LENGTH &&
+           n >= bn_json_integer(bn_json_get(r->echoed, "n_ctx"));
+}
+
 /* Members that stand in the last event, or in the whole reply. */
 static void set_end(struct bn_json *j, const struct openai_reply *r, uint32_t i,
                     struct bn_json *word)
@@ -288,7 +315,7 @@ static void set_end(struct bn_json *j, const struct openai_reply *r, uint32_t i,
     bn_json_set(j, "tokens_evaluated", bn_json_int(c->n_prompt));
     bn_json_set(j, "generation_settings", bn_json_ref(bn_json_get(r->echoed, "settings")));
     bn_json_set(j, "prompt", prompt_text(r, i));
-    bn_json_set(j, "truncated", bn_json_bool(false));
+    bn_json_set(j, "truncated", bn_json_bool(is_truncated(r, c)));
     bn_json_set(j, "stop_type", bn_json_string(stop_type(c)));
     bn_json_set(j, "stopping_word", word);
     bn_json_set(j, "tokens_cached", bn_json_int(c->n_cached));
@@ -327,11 +354,10 @@ static struct bn_json *select_fields(struct bn_json *j, const struct bn_json *fi
     return to;
 }
 
-static struct bn_json *choice_json(const struct openai_reply *r, uint32_t i)
+static struct bn_json *whole_json(const struct openai_reply *r, uint32_t i,
+                                  const struct bn_json *items)
 {
     const struct openai_choice *c = &r->choices[i];
-    struct bn_json *items = gathered(c);
-    if (!items) return NULL;
     bool tokens = bn_json_is_true(bn_json_get(r->echoed, "return_tokens"));
     bool new_line = c->parser.text.len && memchr(c->parser.text.data, '\n', c->parser.text.len);
     struct bn_json *j = bn_json_pack("{s:I, s:o, s:o, s:I, s:b, s:b}", "index", (int64_t)i,
@@ -339,6 +365,22 @@ static struct bn_json *choice_json(const struct openai_reply *r, uint32_t i)
                                      tokens ? column(items, "id") : bn_json_array(), "id_slot",
                                      slot_of(r, i), "stop", 1, "has_new_line", new_line);
     set_end(j, r, i, stopping_word(r, c, items));
+    return j;
+}
+
+struct bn_json *llamacpp_choice_json(const struct openai_reply *r, uint32_t i)
+{
+    struct bn_json *items = gathered(&r->choices[i]);
+    struct bn_json *j = items ? whole_json(r, i, items) : NULL;
+    bn_json_free(items);
+    return j;
+}
+
+static struct bn_json *choice_json(const struct openai_reply *r, uint32_t i)
+{
+    struct bn_json *items = gathered(&r->choices[i]);
+    if (!items) return NULL;
+    struct bn_json *j = whole_json(r, i, items);
     if (r->logprobs) bn_json_set(j, "completion_probabilities", column(items, "p"));
     bn_json_free(items);
     const struct bn_json *fields = bn_json_get(r->echoed, "response_fields");
@@ -455,6 +497,7 @@ void llamacpp_flush(struct openai_stream *s, struct bn_buf *out)
 
 void llamacpp_fail(struct openai_stream *s, const bitnet_error *why, struct bn_buf *out)
 {
+    const struct openai_fault f = openai_fault_of(why);
     for (uint32_t i = 0; i < s->reply.n_choices; i++) put_news(s, i, out);
-    put_event(out, llamacpp_error_json(openai_error_code(why->status), why->text, NULL, NULL));
+    put_event(out, llamacpp_error_json(&f));
 }

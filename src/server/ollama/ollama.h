@@ -14,8 +14,7 @@ enum { OLLAMA_TIME_BYTES = 24 };
 extern const struct dialect ollama_chat_dialect, ollama_generate_dialect;
 
 /* {"error": "sentence"} */
-struct bn_json *ollama_error_json(int status, const char *sentence, const char *param,
-                                  const char *code);
+struct bn_json *ollama_error_json(const struct openai_fault *f);
 /* 2026-01-02T03:04:05Z */
 void ollama_time(char out[OLLAMA_TIME_BYTES], int64_t s);
 

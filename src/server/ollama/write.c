@@ -15,11 +15,9 @@ void ollama_time(char out[OLLAMA_TIME_BYTES], int64_t s)
         *out = 0;
 }
 
-struct bn_json *ollama_error_json(int status, const char *sentence, const char *param,
-                                  const char *code)
+struct bn_json *ollama_error_json(const struct openai_fault *f)
 {
-    (void)status, (void)param, (void)code;
-    return bn_json_pack("{s:o}", "error", openai_text(sentence, strlen(sentence)));
+    return bn_json_pack("{s:o}", "error", openai_text(f->sentence, strlen(f->sentence)));
 }
 
 static struct bn_json *text_json(const struct bn_buf *b)
@@ -141,6 +139,7 @@ void ollama_flush(struct openai_stream *s, struct bn_buf *out)
 
 void ollama_fail(struct openai_stream *s, const bitnet_error *why, struct bn_buf *out)
 {
+    const struct openai_fault f = openai_fault_of(why);
     put_news(s, out);
-    put_line(out, ollama_error_json(0, why->text, NULL, NULL));
+    put_line(out, ollama_error_json(&f));
 }

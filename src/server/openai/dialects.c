@@ -31,6 +31,7 @@ const struct dialect openai_dialects[] = {
     [OPENAI_CHAT] = {.id_prefix = "chatcmpl-",
                      .stream_type = "text/event-stream",
                      .read = read_chat,
+                     .opening = OPENAI_OPENING,
                      .reply = openai_chunks_reply,
                      .stream_head = openai_chunks_head,
                      .flush = openai_chunks_flush,

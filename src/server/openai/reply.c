@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 #include "server/dialect.h"
-#include "server/openai/stream_impl.h"
+#include "server/openai/dialects.h"
 #include "app/tokens.h"
 #include <stdlib.h>
 
@@ -399,8 +399,12 @@ int openai_error_code(bitnet_status s)
                : 400;
 }
 
-struct bn_json *openai_error_json(int status, const char *sentence, const char *param,
-                                  const char *code)
+struct openai_fault openai_fault_of(const bitnet_error *err)
+{
+    return (struct openai_fault){.status = openai_error_code(err->status), .sentence = err->text};
+}
+
+struct bn_json *openai_error_json(const struct openai_fault *f)
 {
     static const struct {
         int status;
@@ -413,13 +417,22 @@ struct bn_json *openai_error_json(int status, const char *sentence, const char *
         {429, "rate_limit_error", "rate_limit_exceeded"},
         {504, "timeout_error", NULL},
     };
-    const char *type = status < 500 ? "invalid_request_error" : "server_error";
+    const char *type = f->status < 500 ? "invalid_request_error" : "server_error", *code = f->code;
     for (size_t i = 0; i < BN_ARRAY_LEN(known); i++) {
-        if (known[i].status != status) continue;
+        if (known[i].status != f->status) continue;
         type = known[i].type;
         if (!code) code = known[i].code;
     }
-    return bn_json_pack("{s:{s:o, s:s, s:s?, s:s?}}", "error", "message",
-                        openai_text(sentence, strlen(sentence)), "type", type, "param", param,
-                        "code", code);
+    struct bn_json *e = bn_json_pack("{s:o, s:s, s:s?, s:s?}", "message",
+                                     openai_text(f->sentence, strlen(f->sentence)), "type", type,
+                                     "param", f->param, "code", code);
+    openai_tell_lengths(e, f);
+    return bn_json_pack("{s:o}", "error", e);
+}
+
+void openai_tell_lengths(struct bn_json *e, const struct openai_fault *f)
+{
+    if (f->n_prompt == 0) return;
+    bn_json_set(e, "n_prompt_tokens", bn_json_int((int64_t)f->n_prompt));
+    bn_json_set(e, "n_ctx", bn_json_int(f->n_ctx));
 }

@@ -79,10 +79,22 @@ struct bn_json *openai_usage_json(const struct openai_reply *r, bool with_cached
 
 /* 400 where the request is at fault, 500 where we are. */
 int openai_error_code(bitnet_status s);
-/* {"error": {"message", "type", "param", "code"}} for an HTTP status. param: the member of the body at
- * fault; code: OpenAI's word for what it is; NULL: none, or the usual one of that status. */
-struct bn_json *openai_error_json(int status, const char *sentence, const char *param,
-                                  const char *code);
+/* Why a request was refused, or has failed. */
+struct openai_fault {
+    int status; /* of HTTP */
+    const char *sentence;
+    const char *param; /* the member of the body at fault; NULL: none */
+    const char *code; /* OpenAI's word for what it is; NULL: none, or the usual one of the status */
+    uint64_t n_prompt; /* of a prompt that does not fit: its tokens; 0: it is something else */
+    uint32_t n_ctx;    /* and those of the context */
+};
+/* {"error": {"message", "type", "param", "code"}}, and of a prompt that does not fit "n_prompt_tokens" and
+ * "n_ctx", as llama-server has them. */
+struct bn_json *openai_error_json(const struct openai_fault *f);
+/* Those two, in the object of an error. */
+void openai_tell_lengths(struct bn_json *e, const struct openai_fault *f);
+/* What went wrong here. */
+struct openai_fault openai_fault_of(const bitnet_error *err);
 
 /* A JSON string, which is strict UTF-8: other bytes become U+FFFD. */
 struct bn_json *openai_text(const char *s, size_t n);

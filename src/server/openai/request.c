@@ -347,11 +347,11 @@ bitnet_status openai_request_fits(struct openai_request *r, uint32_t ctx_tokens,
         if (n < ctx_tokens) continue;
         r->param = kinds[r->kind].prompt;
         r->code = "context_length_exceeded";
-        return bn_fail(
-            err, BITNET_E_LIMIT,
-            "the prompt has %zu tokens; the context length is %u, and a completion needs at "
-            "least one of them",
-            n, ctx_tokens);
+        r->n_too_long = n;
+        return bn_fail(err, BITNET_E_LIMIT,
+                       "the prompt has %zu tokens and exceeds the available context size of %u "
+                       "tokens, of which a completion needs at least one",
+                       n, ctx_tokens);
     }
     return check_scored(r, err);
 }

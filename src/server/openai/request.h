@@ -46,8 +46,9 @@ struct openai_defaults {
         OPENAI_THINKING_ASIS,
         OPENAI_THINKING_OFF,
         OPENAI_THINKING_ON
-    } thinking;  /* for templates that know "enable_thinking" */
-    bool strict; /* unknown members are refused, not ignored */
+    } thinking;       /* for templates that know "enable_thinking" */
+    bool strict;      /* unknown members are refused, not ignored */
+    bool as_llamacpp; /* replies at OpenAI's paths are llama-server's where the two differ */
 };
 
 /* A completion has one or several prompts, everything else one. */
@@ -79,6 +80,7 @@ struct openai_request {
     bool seeded;                   /* the body says which seed */
     bool ranked;                   /* the body says which priority */
     bool timings;                  /* the reply is to say how long things took */
+    bool verbose;                  /* and what the model saw */
     bool plain_reasoning;          /* reasoning stays in the text */
     /* The last message is the beginning of the reply, and no turn of its own. AUTO: if it is an
      * assistant's */
@@ -110,6 +112,7 @@ struct openai_request {
     /* why it was refused, for openai_error_json: the member at fault and OpenAI's word for it; NULL:
      * not known. Still there when the request has failed. */
     const char *param, *code;
+    uint64_t n_too_long; /* tokens of a prompt that does not fit; 0: it is something else */
     /* what the pointers point into */
     struct bn_json *body; /* NULL: released */
     struct bn_arena arena;

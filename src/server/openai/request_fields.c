@@ -443,6 +443,13 @@ static bitnet_status read_progress(struct openai_request *r, const struct openai
     return bn_json_read_bool(&r->progress, r->body, f->key, "body", err);
 }
 
+static bitnet_status read_verbose(struct openai_request *r, const struct openai_field *f,
+                                  const struct bn_json *v, bitnet_error *err)
+{
+    (void)v;
+    return bn_json_read_bool(&r->verbose, r->body, f->key, "body", err);
+}
+
 static bitnet_status read_best_of(struct openai_request *r, const struct openai_field *f,
                                   const struct bn_json *v, bitnet_error *err)
 {
@@ -649,6 +656,7 @@ static const struct openai_field fields[] = {
     {"n_probs", OLD, read_n_probs, AT(n_top_logprobs)},
     {"timings_per_token", OLD, read_timings, 0},
     {"return_progress", OLD, read_progress, 0},
+    {"verbose", OLD, read_verbose, 0},
     {"prompt_logprobs", OLD, read_prompt_logprobs, AT(n_top_prompt_logprobs)},
     {"best_of", COMPLETION, read_best_of, 0},
     {"suffix", COMPLETION, pass_over, 0}, /* see put_suffix */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server/openai/stream_impl.h"
+#include "server/openai/dialects.h"
 
 #include "base/os/mem.h"
 #include "server/dialect.h"
@@ -84,7 +84,7 @@ static void put_timings(const struct openai_choice *c, struct bn_buf *out)
     bn_json_free(timings);
 }
 
-/* finish: NULL: the choice goes on */
+/* c: whose times are told; NULL: none. finish: NULL: the choice goes on */
 static void end_chunk(const struct openai_stream *s, const struct openai_choice *c,
                       const struct openai_logprobs *logprobs, const char *finish,
                       struct bn_buf *out)
@@ -96,7 +96,7 @@ static void end_chunk(const struct openai_stream *s, const struct openai_choice 
     if (finish) bn_json_quote(out, finish, strlen(finish));
     else bn_buf_puts(out, "null");
     bn_buf_puts(out, s->include_usage ? "}],\"usage\":null" : "}]");
-    if (s->reply.timings && c->n_generated) put_timings(c, out);
+    if (s->reply.timings && c && c->n_generated) put_timings(c, out);
     bn_buf_puts(out, "}\n\n");
 }
 
@@ -185,8 +185,8 @@ static void flush_choice(struct openai_stream *s, uint32_t i, struct bn_buf *out
     if (s->reply.kind == OPENAI_CHAT && !sent->begun &&
         (c->n_generated || c->finish != BITNET_FINISH_NONE)) {
         begin_chunk(s, i, out);
-        bn_buf_puts(out, "\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null}");
-        end_chunk(s, c, NULL, NULL, out);
+        bn_buf_printf(out, "\"delta\":{%s}", s->reply.dialect->opening);
+        end_chunk(s, NULL, NULL, NULL, out);
         sent->begun = true;
     }
     put_news(s, i, out);
@@ -231,8 +231,8 @@ void openai_chunks_flush(struct openai_stream *s, struct bn_buf *out)
 void openai_chunks_fail(struct openai_stream *s, const bitnet_error *why, struct bn_buf *out)
 {
     for (uint32_t i = 0; i < s->reply.n_choices; i++) flush_choice(s, i, out);
-    struct bn_json *error =
-        openai_error_json(openai_error_code(why->status), why->text, NULL, NULL);
+    const struct openai_fault f = openai_fault_of(why);
+    struct bn_json *error = s->reply.dialect->error(&f);
     char *text = bn_json_dump(error, BN_JSON_COMPACT);
     if (text) bn_buf_printf(out, "data: %s\n\ndata: [DONE]\n\n", text);
     else out->failed = true;

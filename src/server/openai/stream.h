@@ -9,6 +9,9 @@
 
 #include "server/openai/reply.h"
 
+/* The first delta of a chat's choice. */
+#define OPENAI_OPENING "\"role\":\"assistant\",\"content\":\"\",\"refusal\":null"
+
 /* How much of a choice the client has seen. */
 struct openai_sent {
     bool begun, ended;

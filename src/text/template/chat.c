@@ -49,6 +49,11 @@ static const struct builtin builtins[] = {
      "{% set ns.system = '' %}{% set ns.user = false %}"
      "{% else %} {{ m.content | trim }} {{ eos_token }}{% set ns.user = true %}{% endif %}{% "
      "endfor %}"},
+    {"command-r", NULL, false, false,
+     "{% for m in messages %}<|START_OF_TURN_TOKEN|>"
+     "<|{{ 'CHATBOT' if m.role == 'assistant' else m.role | upper }}_TOKEN|>{{ m.content | trim }}"
+     "<|END_OF_TURN_TOKEN|>{% endfor %}"
+     "{% if add_generation_prompt %}<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>{% endif %}"},
     {"plain", NULL, false, true,
      "{% for m in messages %}{{ m.content }}{{ '\\n' if not loop.last }}{% endfor %}"},
 };

@@ -202,6 +202,58 @@ static void logprobs_are_those_of_the_model(void **state)
     assert_true(bn_logprob(far, 3, 0, NULL, 0) < -FLT_MAX / 2);
 }
 
+/* Is what the sampler tells the distribution of the slow way? */
+static bool same_distribution(const struct slow *c, const struct bn_drawn_probs *got, int at)
+{
+    double want = at < c->kept ? log(c->p[at]) : -(double)INFINITY;
+    uint32_t n = bn_min_size((size_t)c->kept, BN_MAX_TOP_LOGPROBS);
+    if (got->n_top != n || fabs((double)got->logprob - want) > 1e-4) return false;
+    for (uint32_t k = 0; k < n; k++)
+        if (got->top[k].token != c->order[k] ||
+            fabs((double)got->top[k].logprob - log(c->p[k])) > 1e-4)
+            return false;
+    return true;
+}
+
+/* -1: none is. */
+static int32_t one_that_is_cut(const struct slow *c)
+{
+    bool kept[SLOW_MAX_VOCAB] = {false};
+    for (int i = 0; i < c->kept; i++) kept[c->order[i]] = true;
+    for (uint32_t v = 0; v < c->n_vocab; v++)
+        if (!kept[v]) return (int32_t)v;
+    return -1;
+}
+
+static void drawn_logprobs_are_those_of_what_was_left(void **state)
+{
+    (void)state;
+    enum { CASES = 10000 };
+    static struct slow c;
+    bitnet_logit_bias bias[4];
+    struct bn_rng r = {77};
+    int n_other = 0, n_cut = 0;
+    for (int i = 0; i < CASES; i++) {
+        bitnet_logprob top[BN_MAX_TOP_LOGPROBS];
+        random_case(&c, &r, bias, false);
+        struct bn_sampler *s = sampler_for(&c, NULL);
+        slow_distribution(&c);
+        if (c.kept) {
+            int at = (int)bn_rng_below(&r, (uint32_t)c.kept + 1);
+            struct bn_drawn_probs got = {.token = at < c.kept ? c.order[at] : one_that_is_cut(&c),
+                                         .top = top,
+                                         .n_top = BN_MAX_TOP_LOGPROBS};
+            if (got.token < 0) got.token = c.order[at = 0];
+            bn_sampler_probs(s, c.logits, c.n_vocab, c.masked ? c.mask : NULL, &room, &got);
+            n_other += !same_distribution(&c, &got, at);
+            n_cut += at == c.kept;
+        }
+        bn_sampler_close(s);
+    }
+    assert_true(n_cut > CASES / 50);
+    assert_true(n_other < CASES / 100); /* cuts that fall between two equal sums */
+}
+
 /* ---- edges ---- */
 
 /* Whatever the options, a token comes out, and -1 only if all are forbidden. */
@@ -291,6 +343,7 @@ int main(void)
         cmocka_unit_test(breakers_end_repetitions),
 #endif
         cmocka_unit_test(logprobs_are_those_of_the_model),
+        cmocka_unit_test(drawn_logprobs_are_those_of_what_was_left),
         cmocka_unit_test(extreme_logits_are_no_trouble),
         cmocka_unit_test(ties_go_to_the_smaller_id),
         cmocka_unit_test(bad_options_get_a_sentence),

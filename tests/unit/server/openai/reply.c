@@ -215,7 +215,8 @@ static void test_errors(void **state)
         {504, "timeout_error", NULL},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        struct bn_json *j = openai_error_json(known[i].status, "no \xff", NULL, NULL);
+        const struct openai_fault f = {.status = known[i].status, .sentence = "no \xff"};
+        struct bn_json *j = openai_error_json(&f);
         const struct bn_json *e = bn_json_get(j, "error"), *code = bn_json_get(e, "code");
         assert_string_equal(bn_json_text(bn_json_get(e, "message")), "no \xef\xbf\xbd");
         assert_string_equal(bn_json_text(bn_json_get(e, "type")), known[i].type);
@@ -224,11 +225,18 @@ static void test_errors(void **state)
         else assert_true(bn_json_is_null(code));
         bn_json_free(j);
     }
-    struct bn_json *j = openai_error_json(400, "too long", "messages", "context_length_exceeded");
+    const struct openai_fault f = {.status = 400,
+                                   .sentence = "too long",
+                                   .param = "messages",
+                                   .code = "context_length_exceeded",
+                                   .n_prompt = 600,
+                                   .n_ctx = 512};
+    struct bn_json *j = openai_error_json(&f);
     char *text = bn_json_dump(j, BN_JSON_COMPACT);
-    assert_string_equal(text, "{\"error\":{\"message\":\"too long\",\"type\":"
-                              "\"invalid_request_error\",\"param\":\"messages\",\"code\":"
-                              "\"context_length_exceeded\"}}");
+    assert_string_equal(text,
+                        "{\"error\":{\"message\":\"too long\",\"type\":"
+                        "\"invalid_request_error\",\"param\":\"messages\",\"code\":"
+                        "\"context_length_exceeded\",\"n_prompt_tokens\":600,\"n_ctx\":512}}");
     free(text);
     bn_json_free(j);
 }
@@ -242,7 +250,8 @@ static void test_reply_error(void **state)
     openai_request_free(&r);
     give(&reply, (bitnet_event){.token = -1, .finish = BITNET_FINISH_ERROR, .error = "broken"});
     assert_true(openai_reply_done(&reply)); /* the other choices are not waited for */
-    struct bn_json *j = openai_error_json(500, reply.error.text, NULL, NULL);
+    const struct openai_fault f = openai_fault_of(&reply.error);
+    struct bn_json *j = openai_error_json(&f);
     char *text = bn_json_dump(j, BN_JSON_COMPACT);
     assert_string_equal(text, "{\"error\":{\"message\":\"broken\",\"type\":\"server_error\","
                               "\"param\":null,\"code\":null}}");

@@ -290,6 +290,22 @@ static void test_llama2(void **state)
     bn_tokenizer_close(t);
 }
 
+static void test_command_r(void **state)
+{
+    (void)state;
+    struct bn_vocab v;
+    make_vocab(&v, falcon_tokens, NULL, "<|endoftext|>", NULL);
+    struct bn_chat *c = open_chat(&v, "command-r", NULL);
+    expect_text(c, talk, N_TALK, true,
+                "<|START_OF_TURN_TOKEN|><|SYSTEM_TOKEN|>Be brief.<|END_OF_TURN_TOKEN|>"
+                "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>Hello there<|END_OF_TURN_TOKEN|>"
+                "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>Hi!<|END_OF_TURN_TOKEN|>"
+                "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>Bye<|END_OF_TURN_TOKEN|>"
+                "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>");
+    bn_chat_close(c);
+    bn_vocab_free(&v);
+}
+
 /* ------------------------------------------------------------------ the choice */
 
 static void test_choice(void **state)
@@ -301,8 +317,8 @@ static void test_choice(void **state)
     size_t n = 0;
     make_vocab(&v, llama2_tokens, "<s>", "</s>", NULL);
     assert_int_equal(bn_chat_open(&c, &v, NULL, NULL, &err), BITNET_E_UNSUPPORTED);
-    assert_non_null(
-        strstr(err.text, "choose one of: llama3, chatml, bitnet, falcon3, llama2, plain"));
+    assert_non_null(strstr(
+        err.text, "choose one of: llama3, chatml, bitnet, falcon3, llama2, command-r, plain"));
     assert_null(c);
     assert_int_equal(bn_chat_open(&c, &v, "nonsense", NULL, &err), BITNET_E_ARG);
     assert_non_null(strstr(err.text, "'nonsense'; there are: llama3"));
@@ -313,7 +329,7 @@ static void test_choice(void **state)
         if (strcmp(bn_chat_builtin_name(n), "bitnet") == 0) continue;
         bn_chat_close(open_chat(&v, bn_chat_builtin_name(n), NULL));
     }
-    assert_int_equal(n, 6);
+    assert_int_equal(n, 7);
     assert_null(bn_chat_builtin_name(n));
     v.chat_template = "{{ broken";
     assert_int_equal(bn_chat_open(&c, &v, NULL, NULL, &err), BITNET_E_FORMAT);
@@ -484,12 +500,13 @@ static void test_stories(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bitnet),      cmocka_unit_test(test_bitnet_injection),
-        cmocka_unit_test(test_llama3),      cmocka_unit_test(test_chatml),
-        cmocka_unit_test(test_falcon3),     cmocka_unit_test(test_llama2),
-        cmocka_unit_test(test_choice),      cmocka_unit_test(test_own_template),
-        cmocka_unit_test(test_messages),    cmocka_unit_test(test_json),
-        cmocka_unit_test(test_json_limits), cmocka_unit_test(test_stories),
+        cmocka_unit_test(test_bitnet),       cmocka_unit_test(test_bitnet_injection),
+        cmocka_unit_test(test_llama3),       cmocka_unit_test(test_chatml),
+        cmocka_unit_test(test_falcon3),      cmocka_unit_test(test_llama2),
+        cmocka_unit_test(test_command_r),    cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_own_template), cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_json),         cmocka_unit_test(test_json_limits),
+        cmocka_unit_test(test_stories),
     };
     return cmocka_run_group_tests_name("text_chat", tests, NULL, NULL);
 }
