@@ -184,6 +184,13 @@ static bool may_ask(const struct server *s, const char *origin)
     return false;
 }
 
+bool routes_local(const struct server *s)
+{
+    char name[256];
+    host_name(name, sizeof name, s->c->net.host);
+    return is_loopback(name) || strncmp(s->c->net.host, "unix:", 5) == 0;
+}
+
 /* A page of anyone's may have a name of its own lead to this machine, and would then count as a page of
  * this server. So a server that only this machine reaches, and that asks for no key, answers to this
  * machine's names only, and to those that it is told. false: the client was refused. */

@@ -290,6 +290,9 @@ static void tell_listening(const struct server *s)
         snprintf(url, sizeof url, "%s://%s%s%s:%u", scheme, v6 ? "[" : "", n->host, v6 ? "]" : "",
                  net_port(s->net));
     if (s->c->listening) s->c->listening(s->c->user, url);
+    if (s->keys.n == 0 && !routes_local(s))
+        note(s, "whoever reaches this machine over the network can ask: there is no key "
+                "(--api-key-file)");
 }
 
 static bitnet_status open_all(struct server *s, bitnet_model *m, bitnet_engine *e,

@@ -289,6 +289,7 @@ struct route {
 const struct route *route_at(size_t i); /* i-th; NULL past the end */
 
 void routes_request(struct server *s, struct net_request *r); /* it has come in */
+bool routes_local(const struct server *s); /* it is reached from this machine only */
 
 /* Generates text in the dialect of the route. */
 void serve_generate(struct exchange *x);
