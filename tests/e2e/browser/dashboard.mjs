@@ -208,12 +208,17 @@ export async function one_of_several_models_is_looked_at({ open, several }) {
     await connected(page);
     await until('both', async () => (await page.locator('#models option').count()) === 2);
     for (const text of await page.locator('#models option').allTextContents()) assert.match(text, /^(one|two)( \(unloaded\))?$/);
+    const totals = new Set();
     for (const [model, n] of [['one', 7], ['two', 11]]) {
         await ask(model);
         await page.selectOption('#models', model);
-        await until(model, async () => (await total(page)) === n);
+        const { values } = await (await fetch(new URL(`metrics.json?model=${model}`, several))).json();
+        assert(values.generation_tokens_total >= n);
+        totals.add(values.generation_tokens_total);
+        await until(model, async () => (await total(page)) === values.generation_tokens_total);
         assert.match(await page.textContent('#about'), /^bitnet .* threads$/);
     }
+    assert.equal(totals.size, 2, 'each has its own figures');
     await page.reload();
     await connected(page);
     assert.equal(await page.inputValue('#models'), 'two');
