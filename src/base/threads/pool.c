@@ -50,6 +50,7 @@ struct bn_pool {
     void *arg;
     _Atomic bool closing;
     uint32_t n_threads, n_started;
+    pid_t pid;            /* whose threads they are: a child of fork() has none of them */
     int spins;            /* at most */
     _Atomic int patience; /* spins at a barrier, as experience teaches */
     pthread_t *threads;
@@ -155,6 +156,7 @@ bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_erro
     if (!p) return bn_fail_nomem(err, sizeof *p, "thread pool");
     memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
+    p->pid = getpid();
     p->spins = place.crowded ? SPINS_CROWDED : SPINS;
     atomic_store(&p->patience, p->spins);
     p->threads = bn_calloc(n_threads, sizeof *p->threads);
@@ -181,12 +183,15 @@ bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_erro
     return BITNET_OK;
 }
 
+bool bn_pool_is_foreign(const struct bn_pool *p) { return p->pid != getpid(); }
+
 void bn_pool_close(struct bn_pool *p)
 {
     if (!p) return;
     atomic_store(&p->closing, true);
     gate_open(&p->job);
-    for (uint32_t i = 1; i <= p->n_started; i++) pthread_join(p->threads[i], NULL);
+    for (uint32_t i = 1; !bn_pool_is_foreign(p) && i <= p->n_started; i++)
+        pthread_join(p->threads[i], NULL);
     free(p->threads);
     free(p->workers);
     free(p->dealt);

@@ -15,6 +15,8 @@ struct bn_pool;
  * cores of several kinds, workers run on fast ones only, if those suffice. */
 bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_error *err);
 void bn_pool_close(struct bn_pool *p);
+/* This process is a child of the one that opened it: there is nobody here to work. It can be closed. */
+bool bn_pool_is_foreign(const struct bn_pool *p);
 /* Every worker goes to the CPUs of its node (bn_numa_plan), the caller while it runs a job. With
  * "distribute" workers help each other inside their node only: all that is left elsewhere lies behind
  * the link between the nodes, which is the slowest way to it. Before any job; `numa` must outlive it. */
