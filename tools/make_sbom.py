@@ -13,9 +13,10 @@ import pathlib
 import subprocess
 import sys
 
-# package that has the static library, its licence; the last one is a script that the dashboard contains
+# package that has the static library, its licence; the libjs- ones are scripts that the pages contain
 LINKED = [("libc6-dev", "LGPL-2.1-or-later"), ("libpcre2-dev", "BSD-3-Clause"), ("libutf8proc-dev", "MIT"),
-          ("libevent-dev", "BSD-3-Clause"), ("libssl-dev", "Apache-2.0"), ("libjs-chart.js", "MIT")]
+          ("libevent-dev", "BSD-3-Clause"), ("libssl-dev", "Apache-2.0"), ("libjs-chart.js", "MIT"),
+          ("libjs-highlight.js", "BSD-3-Clause"), ("libjs-katex", "MIT")]
 
 
 def installed(package):

@@ -313,7 +313,7 @@ def stopped(hub, home):
     """Ctrl-C says that what is there is kept."""
     f = Sparse(24 << 20)
     hub.add("org/big", {"big-i2_s.gguf": f})
-    hub.rate = 2e6
+    hub.rate = 5e5
     p = home.start("pull", "org/big")
     until("something has come", lambda: hub.sent() > 2e6)
     p.send_signal(signal.SIGINT)
