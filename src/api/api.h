@@ -16,8 +16,7 @@ struct bitnet_model {
 /* Before opening; and when it has ended with `s`, after which it is how all have ended. */
 bitnet_status bn_lead_model(const char *path, const bitnet_model_options *o, bitnet_ranks *ranks,
                             bitnet_error *err);
-bitnet_status bn_lead_engine(const struct bn_model *m, const bitnet_engine_options *o,
-                             bitnet_error *err);
+bitnet_status bn_lead_engine(const struct bn_model *m, bitnet_engine_options *o, bitnet_error *err);
 bitnet_status bn_agree_model(const bitnet_ranks *ranks, const struct bn_model *m, bitnet_status s,
                              bitnet_error *err);
 /* Before closing. */

@@ -131,11 +131,11 @@ bitnet_status bn_agree_model(const bitnet_ranks *ranks, const struct bn_model *m
     return s;
 }
 
-bitnet_status bn_lead_engine(const struct bn_model *m, const bitnet_engine_options *o,
-                             bitnet_error *err)
+bitnet_status bn_lead_engine(const struct bn_model *m, bitnet_engine_options *o, bitnet_error *err)
 {
     struct bn_buf b;
     if (!m->dist || bn_dist_rank(m->dist)) return BITNET_OK;
+    o->state_cache_bytes = bn_engine_state_cache(o); /* as this machine's memory has it, for all */
     put_word(&b, BN_RANKS_OPEN_ENGINE);
     put_options(&b, o, sizeof *o, engine_texts, BN_ARRAY_LEN(engine_texts));
     send_and_free(m->dist, &b);

@@ -138,9 +138,11 @@ void bn_dist_send(struct bn_dist *d, struct bn_buf *message)
         char data[HEAD_BYTES - sizeof(uint64_t)];
     } head = {.n = message->len};
     bool mine = d->ranks.rank == 0;
-    if (mine && message->len)
+    if (mine && message->failed) head.n = 0; /* it lacks something: nobody is to act on it */
+    if (mine && head.n)
         memcpy(head.data, message->data, bn_min_size(message->len, sizeof head.data));
     broadcast(d, &head, sizeof head);
+    if (mine && message->failed) d->failed = -1;
     if (d->failed || d->ranks.n_ranks == 1) return;
     size_t n = (size_t)head.n, more = n > sizeof head.data ? n - sizeof head.data : 0;
     if (!mine) {

@@ -159,6 +159,7 @@ bitnet_status bn_engine_embed(struct bitnet_engine *e, const bitnet_embed_input 
     m.hidden = bn_calloc(m.n_embd, sizeof *m.hidden);
     m.seq = bn_calloc(e->max_seqs + 1, sizeof(struct bn_kv_seq *));
     bool spare = bn_kv_seq_open(&m.spare, &e->kv, e->ctx);
+    m.spare.id = e->max_seqs;
     if (spare && e->states.n_layer) {
         m.spare_state.slot = e->states.n_slots;
         m.spare.state = &m.spare_state;

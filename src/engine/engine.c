@@ -8,6 +8,7 @@
 #include "base/switch.h"
 #include "base/machine/cgroup.h"
 #include "base/os/mem.h"
+#include "model/ranks.h"
 #include <stdlib.h>
 
 /* ------------------------------------------------------------------ options */
@@ -118,14 +119,20 @@ static bitnet_status choose_state_types(struct bn_states_types *out, const struc
     return bn_fail(err, BITNET_E_ARG, "states of type '%s' are unknown; f32 and bf16 exist", name);
 }
 
-/* Slots for snapshots; more than pages have no node to belong to. */
+int64_t bn_engine_state_cache(const bitnet_engine_options *o)
+{
+    if (o->state_cache_bytes) return o->state_cache_bytes;
+    return (int64_t)bn_max_size(bn_memory_available(&bn_sysfiles_here) / BN_STATE_CACHE_SHARE, 1);
+}
+
+/* Slots for snapshots; more than pages have no node to belong to. Of the whole model's states where
+ * there are ranks: all have as many. */
 static uint32_t choose_snapshots(const struct bitnet_engine *e, const bitnet_engine_options *o,
                                  uint32_t n_pages, const struct bn_states_types *types)
 {
     uint64_t slot_bytes = bn_state_slot_bytes(&e->m->config, types);
-    uint64_t bytes = (uint64_t)o->state_cache_bytes;
     if (!slot_bytes || o->state_cache_bytes == BITNET_OFF) return 0;
-    if (!bytes) bytes = bn_memory_available(&bn_sysfiles_here) / BN_STATE_CACHE_SHARE;
+    uint64_t bytes = (uint64_t)bn_engine_state_cache(o);
     return (uint32_t)bn_min_size(bytes / slot_bytes, bn_min_size(n_pages, BN_MAX_SNAPSHOTS));
 }
 
@@ -186,7 +193,9 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
     BN_TRY(fill_cache(e, o->random_kv != 0, err));
     BN_TRY(choose_state_types(&types, e, o->state_type, err));
     uint32_t n_snapshots = prefix == BN_OFF ? 0 : choose_snapshots(e, o, n_pages, &types);
-    BN_TRY(bn_states_open(&e->states, &e->m->config, &types, e->max_seqs + n_snapshots, e->draft,
+    struct bn_config here = e->m->config;
+    here.delta = bn_parts_delta(e->m);
+    BN_TRY(bn_states_open(&e->states, &here, &types, e->max_seqs + n_snapshots, e->draft,
                           &e->backing, err));
     bool has_states = e->states.n_layer > 0;
     if (has_states) bn_place_shared(e->m, e->states.data, e->states.bytes);
@@ -195,30 +204,37 @@ static bitnet_status open_cache(struct bitnet_engine *e, const bitnet_engine_opt
                           err);
 }
 
+/* Ranks that follow have one more sequence than rank 0 hands out: that of an embedding (embed.c). */
+static uint32_t n_seqs_of(const struct bitnet_engine *e)
+{
+    return e->max_seqs + (bn_dist_rank(e->m->dist) ? 1 : 0);
+}
+
 static bitnet_status open_scratch(struct bitnet_engine *e, bitnet_error *err)
 {
     size_t n_vocab = e->m->config.n_vocab;
     e->logits_bytes = e->max_rows * n_vocab * sizeof *e->logits;
     BN_TRY(bn_block_take((void **)&e->logits, &e->logits_bytes, &e->backing, "logits", err));
-    e->seqs = bn_calloc_now(e->max_seqs, sizeof *e->seqs);
+    uint32_t n_seqs = n_seqs_of(e);
+    e->seqs = bn_calloc_now(n_seqs, sizeof *e->seqs);
     e->taken = bn_calloc_now(e->max_seqs, sizeof *e->taken);
     e->batch = bn_calloc_now(e->max_batch, sizeof *e->batch);
     e->mask = bn_calloc_now(bn_div_up(n_vocab, 64), sizeof *e->mask);
     bool ok = e->seqs && e->taken && e->batch && e->mask &&
               bn_sampler_room_open(&e->sampler_room, (uint32_t)n_vocab);
-    for (uint32_t i = 0; ok && i < e->max_seqs; i++)
+    for (uint32_t i = 0; ok && i < n_seqs; i++)
         if ((ok = bn_kv_seq_open(&e->seqs[i], &e->kv, e->ctx))) e->seqs[i].id = i;
     if (ok && e->m->config.n_mtp && e->draft) {
         e->behind = bn_calloc_now(e->max_batch, sizeof *e->behind);
         ok = e->behind != NULL;
     }
     if (ok && e->states.n_layer) {
-        e->seq_states = bn_calloc_now(e->max_seqs, sizeof *e->seq_states);
-        ok = e->seq_states != NULL;
+        e->seq_states = bn_calloc_now(n_seqs, sizeof *e->seq_states);
+        ok = e->seq_states && (n_seqs == e->max_seqs || bn_states_lend(&e->states));
     }
-    for (uint32_t i = 0; ok && e->seq_states && i < e->max_seqs; i++) {
+    for (uint32_t i = 0; ok && e->seq_states && i < n_seqs; i++) {
         e->seqs[i].state = &e->seq_states[i];
-        ok = bn_state_open(&e->seq_states[i], &e->states, i);
+        ok = bn_state_open(&e->seq_states[i], &e->states, i); /* rank 0 says the slot */
     }
     return ok ? BITNET_OK : bn_fail_nomem(err, e->max_batch * sizeof *e->batch, "the engine");
 }
@@ -278,8 +294,8 @@ void bn_engine_close(struct bitnet_engine *e)
     bn_engine_free_requests(e);
     bn_mix_let_go(&e->mix);
     free(e->mixes);
-    for (uint32_t i = 0; e->seqs && i < e->max_seqs; i++) bn_kv_seq_close(&e->seqs[i]);
-    for (uint32_t i = 0; e->seq_states && i < e->max_seqs; i++) bn_state_close(&e->seq_states[i]);
+    for (uint32_t i = 0; e->seqs && i < n_seqs_of(e); i++) bn_kv_seq_close(&e->seqs[i]);
+    for (uint32_t i = 0; e->seq_states && i < n_seqs_of(e); i++) bn_state_close(&e->seq_states[i]);
     free(e->seq_states);
 #if BN_HAVE_TEXT
     bn_grammars_close(&e->grammars);
@@ -412,13 +428,9 @@ const struct bn_model *bn_engine_model(const struct bitnet_engine *e) { return e
 bitnet_status bn_engine_follow(struct bitnet_engine *e, const struct bn_buf *message,
                                bitnet_error *err)
 {
-    float *logits;
-    size_t n = 0;
-    if (message->len >= sizeof(uint32_t))
-        n = bn_forward_follow(e->forward, message, e->batch, e->seqs, e->max_seqs, &logits);
-    if (!n)
+    const struct bn_ranks_desk desk = {e->batch, e->max_batch, e->behind, e->seqs, n_seqs_of(e)};
+    if (!bn_forward_follow(e->forward, message, &desk))
         return bn_fail(err, BITNET_E_INTERNAL, "rank 0 has sent a batch that is not understood");
-    bn_forward_run(e->forward, e->batch, n, logits);
     return bn_dist_check(e->m->dist, err);
 }
 

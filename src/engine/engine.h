@@ -25,6 +25,8 @@ bitnet_status bn_engine_warmup(struct bitnet_engine *e, bitnet_error *err);
 void bn_engine_close(struct bitnet_engine *e);
 void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info);
 bool bn_engine_ffn_layer(const struct bitnet_engine *e, uint32_t layer, bitnet_ffn_layer *info);
+/* What bitnet_engine_options.state_cache_bytes stands for on this machine. */
+int64_t bn_engine_state_cache(const bitnet_engine_options *o);
 /* By ranks other than 0 of a model that several compute: a pass that rank 0 has announced. */
 bitnet_status bn_engine_follow(struct bitnet_engine *e, const struct bn_buf *message,
                                bitnet_error *err);

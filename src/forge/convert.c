@@ -8,6 +8,7 @@
  * tensor and one row. */
 #include "forge/convert_impl.h"
 
+#include "model/files/gguf_split.h"
 #include "model/model.h"
 #include "model/savings.h"
 #include <stdio.h>
@@ -31,7 +32,7 @@ static bool drop_entry(const char *key, const char *new_name, const char *new_pl
                                           "general.alignment"};
     for (size_t i = 0; i < BN_ARRAY_LEN(dropped); i++)
         if (strcmp(key, dropped[i]) == 0) return true;
-    if (strncmp(key, "split.", 6) == 0) return true;
+    if (bn_gguf_split_is_key(key)) return true;
     if (new_plan && strcmp(key, BN_SAVINGS_KEY) == 0) return true;
     return new_name && strcmp(key, "general.name") == 0;
 }

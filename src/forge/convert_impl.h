@@ -50,6 +50,32 @@ struct bn_convert_cut {
     const bitnet_prune_output *record; /* what the output says about it */
 };
 
+/* What stands in the way of an output (convert_obstacles.c). */
+enum bn_obstacle_kind {
+    BN_OBSTACLE_SHAPE,    /* rows that the type does not hold */
+    BN_OBSTACLE_ROUNDING, /* scales that the type would change */
+    BN_OBSTACLE_RANGE,    /* … that it cannot hold at all */
+    BN_OBSTACLE_SCALES,   /* several where it has one */
+    BN_OBSTACLE_SIGN,
+    BN_OBSTACLE_ZEROS,
+    BN_OBSTACLE_TWOS,
+    BN_OBSTACLE_UNKNOWN, /* a tensor without a place in the output */
+    BN_N_OBSTACLES
+};
+struct bn_obstacles {
+    struct bn_obstacle {
+        char text[224], others[72]; /* about the first tensor; the names of the next */
+        size_t others_len;
+        uint32_t n, listed; /* tensors; of others: how many are named */
+        const char *last;
+    } of[BN_N_OBSTACLES];
+};
+/* tensor: lives as long as the obstacles. One is noted once for each kind. */
+void bn_obstacle_add(struct bn_obstacles *o, enum bn_obstacle_kind kind, const char *tensor,
+                     const char *format, ...) BN_PRINTF(4, 5);
+/* An error that names all of them, BITNET_OK if there are none. */
+bitnet_status bn_obstacles_end(const struct bn_obstacles *o, bitnet_error *err);
+
 struct bn_convert_plan {
     const struct bn_source *src;
     const struct bn_config *config;
@@ -63,7 +89,8 @@ struct bn_convert_plan {
     struct bn_arena arena;
     struct bn_convert_item *items;
     size_t n, room;
-    bool *used;             /* [src->n_tensors] has found its place */
+    bool *used; /* [src->n_tensors] has found its place */
+    struct bn_obstacles obstacles;
     uint64_t total_bytes;   /* of all items */
     uint64_t largest_bytes; /* of a TRITS item */
     uint64_t largest_cols;
@@ -131,9 +158,10 @@ bitnet_status bn_convert_rows_open(struct bn_convert_rows *r, const struct bn_so
 void bn_convert_rows_close(struct bn_convert_rows *r);
 
 /* Can this matrix be stored as item->type without changing a value? Reads it where that is needed,
- * and settles on one scale where the type has only one. */
+ * and settles on one scale where the type has only one. What it cannot hold goes to o. */
 bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_rounding,
-                               struct bn_convert_rows *r, bitnet_error *err);
+                               struct bn_convert_rows *r, struct bn_obstacles *o,
+                               bitnet_error *err);
 /* ---- convert_merge.c: adapters that go into the weights ---- */
 
 /* Those of o, for a GGUF of src; *out is NULL where there are none. */

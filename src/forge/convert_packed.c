@@ -3,6 +3,7 @@
  * then is written, with the metadata, the vocabulary and the dense tensors of the file. */
 #include "forge/convert_impl.h"
 
+#include "model/files/gguf_split.h"
 #include "model/image/image.h"
 #include "model/savings.h"
 #include <stdio.h>
@@ -29,7 +30,8 @@ static void put_meta(struct bn_gguf_writer *w, const struct bn_model *m, const u
         const char *key = s->meta[i].key;
         bool named = name && strcmp(key, "general.name") == 0;
         bool planned = new_plan && strcmp(key, BN_SAVINGS_KEY) == 0;
-        if (!named && !planned && strcmp(key, "general.alignment") != 0)
+        if (!named && !planned && !bn_gguf_split_is_key(key) &&
+            strcmp(key, "general.alignment") != 0)
             bn_gguf_put_raw(w, &s->meta[i]);
     }
     if (name) bn_gguf_put_str(w, "general.name", name, strlen(name));

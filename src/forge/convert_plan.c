@@ -43,6 +43,7 @@ static const struct bn_tensor *take(struct bn_convert_plan *p, const struct bn_t
 static bitnet_status add(struct bn_convert_plan *p, struct bn_convert_item *it, const char *name,
                          bitnet_error *err)
 {
+    bitnet_error shape;
     if (!bn_grow((void **)&p->items, &p->room, p->n + 1, sizeof *p->items))
         return bn_fail_nomem(err, (p->n + 1) * sizeof *p->items, "the list of tensors");
     it->name = bn_arena_strn(&p->arena, name, strlen(name));
@@ -54,12 +55,21 @@ static bitnet_status add(struct bn_convert_plan *p, struct bn_convert_item *it, 
         it->dims[2] = it->dims[3] = 1;
     }
     if (it->how == BN_ITEM_COPY) it->bytes = it->from->bytes;
-    else BN_TRY(bn_choice_bytes(&it->bytes, it->type, it->name, it->rows, it->cols, err));
+    else if (bn_choice_bytes(&it->bytes, it->type, it->name, it->rows, it->cols, &shape) !=
+             BITNET_OK)
+        bn_obstacle_add(&p->obstacles, BN_OBSTACLE_SHAPE, it->name, "%s", shape.text);
     p->total_bytes += it->bytes;
     if (it->how == BN_ITEM_TRITS && it->bytes > p->largest_bytes) p->largest_bytes = it->bytes;
     if (it->cols > p->largest_cols) p->largest_cols = it->cols;
     p->items[p->n++] = *it;
     return BITNET_OK;
+}
+
+/* Can the item that was just added be written as its type? */
+static bitnet_status check_last(struct bn_convert_plan *p, struct bn_convert_rows *rows,
+                                bitnet_error *err)
+{
+    return bn_convert_check(&p->items[p->n - 1], p->allow_scale_rounding, rows, &p->obstacles, err);
 }
 
 /* A tensor as it lies, under another name. */
@@ -222,7 +232,7 @@ static bitnet_status add_table(struct bn_convert_plan *p, enum bn_part part,
         it.type = BN_PQ2_0;
         BN_TRY(bn_ternary_look(&it.ternary, &dense, &it.stored, it.from->name, err));
         BN_TRY(add(p, &it, name, err));
-        return bn_convert_check(&p->items[p->n - 1], p->allow_scale_rounding, rows, err);
+        return check_last(p, rows, err);
     }
     if (kept) return add_copy(p, it.from, name, err);
     it.type = p->head_type.type;
@@ -284,7 +294,7 @@ static bitnet_status add_for_hf(struct bn_convert_plan *p, struct bn_convert_ite
     if (int8 && t->scale_kind == BN_TS_TENSOR && it->rows % 4 == 0) {
         it->type = BN_HF_U8;
         BN_TRY(add(p, it, name, err));
-        BN_TRY(bn_convert_check(&p->items[p->n - 1], p->allow_scale_rounding, rows, err));
+        BN_TRY(check_last(p, rows, err));
         return add_packed_scale(p, name, t->scale, err);
     }
     if (int8)
@@ -356,7 +366,7 @@ static bitnet_status add_projection(struct bn_convert_plan *p, enum bn_part part
         return add(p, &it, name, err);
     }
     BN_TRY(add(p, &it, name, err));
-    return bn_convert_check(&p->items[p->n - 1], p->allow_scale_rounding, rows, err);
+    return check_last(p, rows, err);
 }
 
 static bitnet_status add_in_norm(struct bn_convert_plan *p, enum bn_part part, uint32_t layer,
@@ -453,8 +463,8 @@ static bitnet_status add_rest(struct bn_convert_plan *p, bitnet_error *err)
         if (p->src->is_gguf && !p->to_hf) {
             BN_TRY(add_unknown(p, t, err));
         } else if (!harmless(p, t->name) || (p->to_hf && bn_source_is_aside(p->src, t->name))) {
-            return bn_fail(
-                err, BITNET_E_UNSUPPORTED,
+            bn_obstacle_add(
+                &p->obstacles, BN_OBSTACLE_UNKNOWN, t->name,
                 "'%s': tensor '%s' is unknown, and leaving it out would change the model",
                 p->src->path, t->name);
         }
@@ -486,6 +496,7 @@ bitnet_status bn_convert_plan_make(struct bn_convert_plan *p, bitnet_error *err)
         if (bn_convert_layer(p, layer) != BN_LAYER_CUT) s = add_layer(p, layer, &rows, err);
     }
     if (s == BITNET_OK) s = add_rest(p, err);
+    if (s == BITNET_OK) s = bn_obstacles_end(&p->obstacles, err);
     bn_convert_rows_close(&rows);
     return s;
 }

@@ -85,23 +85,23 @@ static bool fit_scales(const struct bn_convert_item *it, struct bn_convert_rows 
 }
 
 /* A scale that must go into 16 bits: does it keep its value? */
-static bitnet_status check_f16(const char *name, const char *type, float scale, bool allow,
-                               bitnet_error *err)
+static void check_f16(const struct bn_convert_item *it, float scale, bool allow,
+                      struct bn_obstacles *o)
 {
+    const char *type = bn_type_info(it->type)->name;
     float rounded = bn_f16_to_f32(bn_f32_to_f16(scale));
-    if (rounded == scale) return BITNET_OK;
-    if (!isfinite(rounded) || rounded == 0)
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "'%s' has the scale %g, which the 16-bit scales of %s cannot hold", name,
-                       (double)scale, type);
-    if (allow) return BITNET_OK;
-    double percent = 100 * fabs((double)rounded - (double)scale) / fabs((double)scale);
-    return bn_fail(
-        err, BITNET_E_UNSUPPORTED,
-        "'%s' has the scale %.9g, which the 16-bit scales of %s would change to %.9g (by "
-        "%.2g %%): choose a type with 32-bit scales (i2_s, iq2_bn) or allow it "
-        "(--allow-scale-rounding)",
-        name, (double)scale, type, (double)rounded, percent);
+    if (rounded == scale) return;
+    if (!isfinite(rounded) || rounded == 0) {
+        bn_obstacle_add(o, BN_OBSTACLE_RANGE, it->name,
+                        "'%s' has the scale %g, which the 16-bit scales of %s cannot hold",
+                        it->name, (double)scale, type);
+    } else if (!allow) {
+        double percent = 100 * fabs((double)rounded - (double)scale) / fabs((double)scale);
+        bn_obstacle_add(o, BN_OBSTACLE_ROUNDING, it->name,
+                        "'%s' has the scale %.9g, which the 16-bit scales of %s would change by "
+                        "%.2g %%: take i2_s or iq2_bn, or allow it (--allow-scale-rounding)",
+                        it->name, (double)scale, type, percent);
+    }
 }
 
 /* ------------------------------------------------------------------ ternary matrices */
@@ -134,8 +134,8 @@ static bool needs_reading(const struct bn_convert_item *it)
            (it->ternary.scale_kind == BN_TS_BLOCK_F16 && !finer);
 }
 
-static bitnet_status check_values(const struct bn_convert_item *it, const int8_t *w, uint64_t row,
-                                  bitnet_error *err)
+static void check_values(const struct bn_convert_item *it, const int8_t *w, uint64_t row,
+                         struct bn_obstacles *o)
 {
     const struct bn_type_info *to = bn_type_info(it->type);
     bool zero = false, two = false;
@@ -144,42 +144,39 @@ static bitnet_status check_values(const struct bn_convert_item *it, const int8_t
         two = two || w[i] > 1;
     }
     if (zero && to->binary)
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "'%s' has zeros (row %llu), and %s holds only -1 and +1", it->name,
-                       (unsigned long long)row, to->name);
+        bn_obstacle_add(o, BN_OBSTACLE_ZEROS, it->name,
+                        "'%s' has zeros (row %llu), and %s holds only -1 and +1", it->name,
+                        (unsigned long long)row, to->name);
     if (two && bn_type_w_max(it->type) < 2)
-        return bn_fail(err, BITNET_E_UNSUPPORTED,
-                       "'%s' has weights of +2 (row %llu): only Q2_0 and PQ2_0 hold them", it->name,
-                       (unsigned long long)row);
-    return BITNET_OK;
+        bn_obstacle_add(o, BN_OBSTACLE_TWOS, it->name,
+                        "'%s' has weights of +2 (row %llu): only Q2_0 and PQ2_0 hold them",
+                        it->name, (unsigned long long)row);
 }
 
 /* The scale of a whole tensor is the mean of magnitudes: readers refuse another. */
-static bitnet_status check_sign(const struct bn_convert_item *it, bitnet_error *err)
+static void check_sign(const struct bn_convert_item *it, struct bn_obstacles *o)
 {
     const struct bn_type_info *to = bn_type_info(it->type);
-    if (to->scale != BN_TS_TENSOR || !(it->ternary.scale < 0)) return BITNET_OK;
-    return bn_fail(err, BITNET_E_UNSUPPORTED,
-                   "'%s' has the negative scale %g, which %s cannot have", it->name,
-                   (double)it->ternary.scale, to->name);
+    if (to->scale == BN_TS_TENSOR && it->ternary.scale < 0)
+        bn_obstacle_add(o, BN_OBSTACLE_SIGN, it->name,
+                        "'%s' has the negative scale %g, which %s cannot have", it->name,
+                        (double)it->ternary.scale, to->name);
 }
 
 bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_rounding,
-                               struct bn_convert_rows *r, bitnet_error *err)
+                               struct bn_convert_rows *r, struct bn_obstacles *o, bitnet_error *err)
 {
     const struct bn_type_info *to = bn_type_info(it->type);
     struct bn_ternary *t = &it->ternary;
     bool to_f16 = to->scale == BN_TS_BLOCK_F16 || to->scale == BN_TS_ROW_F16;
-    if (t->scale_kind == BN_TS_TENSOR && to_f16)
-        BN_TRY(check_f16(it->name, to->name, t->scale, allow_scale_rounding, err));
-    if (!needs_reading(it)) return check_sign(it, err);
+    bool reads = needs_reading(it);
     float first = 0;
-    for (uint64_t row = 0; row < it->rows; row++) {
+    if (t->scale_kind == BN_TS_TENSOR && to_f16) check_f16(it, t->scale, allow_scale_rounding, o);
+    for (uint64_t row = 0; reads && row < it->rows; row++) {
         float scale;
         BN_TRY(read_row(&scale, it, r, row, err));
-        BN_TRY(check_values(it, r->trits, row, err));
-        if (t->scale_kind == BN_TS_ROW_F32 && to_f16)
-            BN_TRY(check_f16(it->name, to->name, scale, allow_scale_rounding, err));
+        check_values(it, r->trits, row, o);
+        if (t->scale_kind == BN_TS_ROW_F32 && to_f16) check_f16(it, scale, allow_scale_rounding, o);
         bool fits = fit_scales(it, r, scale);
         if (fits && to->scale == BN_TS_TENSOR) { /* one for all; a row of zeros agrees with any */
             bool zeros = true;
@@ -188,15 +185,16 @@ bitnet_status bn_convert_check(struct bn_convert_item *it, bool allow_scale_roun
             fits = zeros || r->scales[0] == first;
         }
         if (!fits)
-            return bn_fail(err, BITNET_E_UNSUPPORTED,
-                           "'%s' has scales that differ inside what %s gives one scale (row %llu)",
-                           it->name, to->name, (unsigned long long)row);
+            bn_obstacle_add(o, BN_OBSTACLE_SCALES, it->name,
+                            "'%s' has scales that differ inside what %s gives one scale (row %llu)",
+                            it->name, to->name, (unsigned long long)row);
     }
-    if (to->scale == BN_TS_TENSOR) {
+    if (reads && to->scale == BN_TS_TENSOR) {
         t->scale_kind = BN_TS_TENSOR;
         t->scale = first;
     }
-    return check_sign(it, err);
+    check_sign(it, o);
+    return BITNET_OK;
 }
 
 static bitnet_status write_trits(const struct bn_convert_item *it, const struct bn_convert_sink *to,

@@ -2,11 +2,12 @@
 #include "hub/files.h"
 
 #include "base/buf.h"
+#include "base/parts.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LIST_BYTES = 300, PARTS_BYTES = 20 /* "-00001-of-00002.gguf" */ };
+enum { LIST_BYTES = 300 };
 
 bitnet_status hub_files_add(struct hub_files *f, const char *path, uint64_t bytes,
                             const char *digest, bitnet_error *err)
@@ -56,15 +57,6 @@ static bool is_gguf(const char *path)
     return true;
 }
 
-/* name-00002-of-00005.gguf: its part and how many there are; false: it is whole */
-static bool read_parts(const char *path, const char *ending, unsigned *part, unsigned *of)
-{
-    size_t n = strlen(path), k = strlen(ending), tail = strlen("-00001-of-00002") + k;
-    if (n <= tail || !bn_ends_with(path, ending)) return false;
-    const char *at = path + n - tail;
-    return sscanf(at, "-%5u-of-%5u", part, of) == 2 && at[6] == '-' && *of >= 1 && *part <= *of;
-}
-
 static const char *ending_of(const char *path)
 {
     const char *dot = strrchr(last_part(path), '.');
@@ -77,8 +69,9 @@ static bool same_model(const char *a, const char *b)
     unsigned part, of, part_b, of_b;
     const char *ending = ending_of(a);
     if (strcmp(a, b) == 0) return true;
-    if (!read_parts(a, ending, &part, &of) || !read_parts(b, ending, &part_b, &of_b)) return false;
-    size_t n = strlen(a) - strlen("-00001-of-00002") - strlen(ending);
+    if (!bn_part_read(&part, &of, a, ending) || !bn_part_read(&part_b, &of_b, b, ending))
+        return false;
+    size_t n = strlen(a) - BN_PART_BYTES - strlen(ending);
     return of == of_b && strlen(a) == strlen(b) && strncmp(a, b, n) == 0;
 }
 
@@ -110,7 +103,7 @@ static const char *list_files(char out[LIST_BYTES], const struct hub_files *f, b
     for (size_t i = 0; i < f->n; i++) {
         const char *path = f->items[i].path;
         if (models && !is_gguf(path)) continue;
-        if (read_parts(path, ending_of(path), &part, &of) && part > 1) continue;
+        if (bn_part_read(&part, &of, path, ending_of(path)) && part > 1) continue;
         if (n + strlen(path) + 8 > LIST_BYTES) {
             snprintf(out + n, LIST_BYTES - n, ", ...");
             break;
@@ -241,7 +234,7 @@ bool hub_files_whole(const struct hub_files *f, const struct hub_choice *c)
         const char *path = f->items[i].path;
         if (!f->items[i].picked) continue;
         weights |= is_weights(path);
-        if (!read_parts(path, ending_of(path), &part, &of)) continue;
+        if (!bn_part_read(&part, &of, path, ending_of(path))) continue;
         parts++;
         expected = of;
     }

@@ -26,6 +26,7 @@
 #include "base/os/mem.h"
 #include "model/adapter/adapt.h"
 #include "model/attention/attention.h"
+#include "model/config/order.h"
 #include "model/delta/delta.h"
 #include "model/ops.h"
 #include "model/ranks.h"
@@ -76,6 +77,7 @@ struct input {
 struct recipe {
     const float *from; /* [n][from_stride] */
     size_t from_stride, cols;
+    bool tiled;                  /* value heads of a delta net, which come in the file's order */
     const float *norm, *in_norm; /* in this order; either may be NULL */
     bool plain, rotated;         /* which faces are wanted; neither: the plain one */
     uint32_t norm_width;         /* the mean of `norm` is taken over so many; 0: cols */
@@ -83,7 +85,8 @@ struct recipe {
     uint32_t codes_zero; /* int8: codes up to this magnitude become zero */
 };
 
-/* Where the rows of a projection that are here stand among all of them. */
+/* Where the rows of a projection that are here come to stand: heads by themselves, the others among
+ * those of all ranks. */
 struct place {
     size_t first, stride;
 };
@@ -104,12 +107,11 @@ struct bn_forward {
     struct bn_census *census; /* NULL: off */
     uint32_t max_tokens;
     uint64_t layer_bytes;
-    size_t wide;            /* the widest activation */
-    size_t q8_stride;       /* padded */
-    size_t planes, units;   /* of activations in groups, the most there are; 0: they are not */
-    size_t q_dim;           /* n_head * head_dim */
-    size_t q_rows, kv_rows; /* of the matrices: q with its gates; k and v */
-    size_t mix_dim;         /* the wider one of the outputs of attention and delta nets */
+    size_t wide;          /* the widest activation */
+    size_t q8_stride;     /* padded */
+    size_t planes, units; /* of activations in groups, the most there are; 0: they are not */
+    size_t q_dim;         /* n_head * head_dim */
+    size_t mix_dim;       /* the wider one of the outputs of attention and delta nets */
     float *x, *q, *k, *v, *att, *gate, *up, *out; /* [max_tokens] rows each */
     float *qkv, *z, *alpha, *beta;                /* the same, of delta nets */
     float *draft; /* the same, [2 * n_embd] of the layer that drafts */
@@ -159,8 +161,11 @@ static void find_places(struct bn_forward *f)
     for (int i = 0; i < BN_N_PROJ; i++) {
         uint64_t rows, cols;
         enum bn_part p = (enum bn_part)(BN_P_Q + i);
+        const struct bn_here here = bn_part_here(f->m, p);
+        bool heads = p <= BN_P_V || (p >= BN_P_DELTA_QKV && p <= BN_P_DELTA_BETA);
         bn_part_shape(&f->m->config, p, &rows, &cols);
-        f->place[i] = (struct place){bn_part_rows(f->m, p).begin, (size_t)rows};
+        if (heads) f->place[i] = (struct place){0, here.n_rows};
+        else f->place[i] = (struct place){here.piece[0].begin, (size_t)rows};
     }
 }
 
@@ -169,14 +174,14 @@ static void lay_out(struct bn_forward *f, struct bn_plan *p)
     const struct bn_config *c = &f->m->config;
     size_t n = f->max_tokens, threads = bn_pool_threads(f->pool);
     f->x = bn_plan_piece(p, n * c->n_embd, sizeof(float));
-    f->q = bn_plan_piece(p, n * f->q_rows, sizeof(float));
-    f->k = bn_plan_piece(p, n * f->kv_rows, sizeof(float));
-    f->v = bn_plan_piece(p, n * f->kv_rows, sizeof(float));
+    f->q = bn_plan_piece(p, n * f->place[Q].stride, sizeof(float));
+    f->k = bn_plan_piece(p, n * f->place[K].stride, sizeof(float));
+    f->v = bn_plan_piece(p, n * f->place[V].stride, sizeof(float));
     f->att = bn_plan_piece(p, n * f->mix_dim, sizeof(float));
-    f->qkv = bn_plan_piece(p, n * bn_delta_conv_width(&c->delta), sizeof(float));
-    f->z = bn_plan_piece(p, n * bn_delta_value_width(&c->delta), sizeof(float));
-    f->alpha = bn_plan_piece(p, n * c->delta.n_v_heads, sizeof(float));
-    f->beta = bn_plan_piece(p, n * c->delta.n_v_heads, sizeof(float));
+    f->qkv = bn_plan_piece(p, n * f->place[DELTA_QKV].stride, sizeof(float));
+    f->z = bn_plan_piece(p, n * f->place[DELTA_Z].stride, sizeof(float));
+    f->alpha = bn_plan_piece(p, n * f->place[DELTA_ALPHA].stride, sizeof(float));
+    f->beta = bn_plan_piece(p, n * f->place[DELTA_BETA].stride, sizeof(float));
     f->draft = bn_plan_piece(p, c->n_mtp ? 2 * n * c->n_embd : 0, sizeof(float));
     f->gate = bn_plan_piece(p, n * c->n_ff, sizeof(float));
     f->up = bn_plan_piece(p, n * c->n_ff, sizeof(float));
@@ -244,8 +249,6 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     f->max_tokens = max_tokens;
     f->layer_bytes = bn_model_layer_bytes(m);
     f->q_dim = (size_t)c->n_head * c->head_dim;
-    f->q_rows = f->q_dim * (c->attn_gate ? 2 : 1);
-    f->kv_rows = (size_t)c->n_head_kv * c->head_dim;
     f->mix_dim = bn_max_size(f->q_dim, bn_delta_value_width(&c->delta));
     f->wide = bn_config_widest(c);
     f->q8_stride = bn_q8_stride(f->wide);
@@ -272,7 +275,7 @@ bitnet_status bn_forward_open(struct bn_forward **out, const struct bn_model *m,
     if (s == BITNET_OK) s = bn_adapt_open(&f->adapt, m, pool, max_tokens, err);
     if (s == BITNET_OK) s = bn_activity_open(&f->activity, c->n_layer, c->n_ff, err);
     if (s == BITNET_OK && m->dist)
-        s = bn_ranks_open(&f->ranks, m, o->kv, max_tokens * f->wide, err);
+        s = bn_ranks_open(&f->ranks, m, o->kv, o->states, max_tokens * f->wide, err);
     if (s != BITNET_OK) bn_forward_close(f);
     else *out = f;
     return s;
@@ -376,6 +379,13 @@ static void norm_among(const struct bn_kernels *k, float *y, const float *x, con
     for (size_t i = 0; i < n; i++) y[i] = g[i] * (x[i] * r);
 }
 
+static void tile_heads(const struct bn_delta_shape *d, float *to, const float *from)
+{
+    for (uint32_t h = 0; h < d->n_v_heads; h++)
+        memcpy(to + (size_t)bn_order_tiled(d, h) * d->v_dim, from + (size_t)h * d->v_dim,
+               d->v_dim * sizeof *to);
+}
+
 static void prepare_token(struct bn_forward *f, const struct input *in, const struct recipe *r,
                           size_t t, uint32_t worker)
 {
@@ -386,6 +396,7 @@ static void prepare_token(struct bn_forward *f, const struct input *in, const st
     bn_prof_mark(f->prof, worker, BN_OP_NORM);
     if (r->norm && r->norm_width) norm_among(k, h, src, r->norm, r->cols, r->norm_width, c->eps);
     else if (r->norm) k->rmsnorm(h, src, r->norm, r->cols, c->eps);
+    else if (r->tiled) tile_heads(&c->delta, h, src);
     else memcpy(h, src, r->cols * sizeof *h);
     if (r->in_norm && f->adapted) memcpy(f->bare + t * f->wide, h, r->cols * sizeof *h);
     if (r->in_norm) k->rmsnorm(h, h, r->in_norm, r->cols, c->in_norm_eps);
@@ -734,7 +745,7 @@ static void attend(struct bn_forward *f, uint32_t il, uint32_t worker)
     bn_pool_barrier(f->pool, worker);
     bn_attention_work(f->attention,
                       &(struct bn_attention_layer){layer, layer->index, f->att, f->mix_dim, f->q,
-                                                   f->q_rows, f->k, f->v},
+                                                   f->place[Q].stride, f->k, f->v},
                       worker);
 }
 
@@ -777,9 +788,10 @@ static void walk_layer(struct bn_forward *f, uint32_t il, uint32_t worker)
     bn_prof_row(f->prof, worker, il + 1);
     if (layer->is_delta) mix_delta(f, il, worker);
     else attend(f, il, worker);
-    meet(f, f->att, f->mix_dim, bn_ranks_attention(f->ranks), worker);
+    meet(f, f->att, f->mix_dim, bn_ranks_mixed(f->ranks, layer->is_delta), worker);
     struct recipe r = recipe_of(layer, last, last, f->att, f->mix_dim, layer->attn_sub_norm, mixed);
     r.act = act_of(f, il, BN_IN_MIXER_OUT);
+    r.tiled = layer->is_delta && f->m->delta_out_tiled;
     const struct input *in = prepare_for(f, il, last, last, &r, worker);
     count_input(f, il, BN_IN_MIXER_OUT, in, mixed, worker);
     project_residual(f, layer, last, in, worker);
@@ -870,7 +882,7 @@ static void walk_draft(void *arg, uint32_t worker)
     const struct input *in = prepare(f, &recipe, worker);
     deal(f, &layer->proj[MTP_IN], in, worker);
     while (bn_pool_take(f->pool, worker, &r)) project(f, f->x, layer, MTP_IN, in, r, worker);
-    bn_pool_barrier(f->pool, worker);
+    meet_outputs(f, worker);
     walk_layer(f, c->n_layer, worker);
     bn_prof_row(f->prof, worker, 0);
     if (bn_head_rows(f->head)) bn_head_work(f->head, f->x, f->shared.plain.h, worker);
@@ -880,8 +892,10 @@ static void walk_draft(void *arg, uint32_t worker)
 static void pass(struct bn_forward *f, const struct bn_batch_token *batch, size_t n, float *logits)
 {
     if (f->ranks) {
+        const struct bn_ranks_pass told = {batch, n, logits, f->drafts ? f->behind : NULL,
+                                           f->chained};
         f->activity.due = false; /* gates are not whole */
-        bn_ranks_announce(f->ranks, batch, n, logits != NULL);
+        bn_ranks_announce(f->ranks, &told);
     }
     f->batch = batch;
     f->n = n;
@@ -894,22 +908,23 @@ static void pass(struct bn_forward *f, const struct bn_batch_token *batch, size_
     for (size_t t = 0; logits && t < n; t++)
         if (batch[t].want.kind != BN_WANT_NONE) bn_head_add(f->head, (uint32_t)t, batch[t].want);
     bn_ffn_begin(f->ffn, n, f->adapted);
-    if (f->drafts) {
-        bn_pool_run(f->pool, walk_draft, f);
-        return;
-    }
-    if (f->delta) bn_delta_begin(f->delta, batch, n);
-    bn_pool_run(f->pool, walk, f);
-    if (f->delta) bn_delta_end(f->delta);
+    bool states = f->delta && !f->drafts;
+    if (states) bn_delta_begin(f->delta, batch, n);
+    bn_pool_run(f->pool, f->drafts ? walk_draft : walk, f);
+    if (states) bn_delta_end(f->delta);
     if (f->ranks && logits && bn_head_rows(f->head))
         bn_head_collect(f->head, bn_ranks_room(f->ranks));
 }
 
-size_t bn_forward_follow(struct bn_forward *f, const struct bn_buf *message,
-                         struct bn_batch_token *batch, struct bn_kv_seq *seqs, uint32_t n_seqs,
-                         float **logits)
+bool bn_forward_follow(struct bn_forward *f, const struct bn_buf *message,
+                       const struct bn_ranks_desk *desk)
 {
-    return bn_ranks_read(f->ranks, message, batch, seqs, n_seqs, logits);
+    struct bn_ranks_pass told;
+    if (!bn_ranks_read(f->ranks, message, desk, &told)) return false;
+    if (told.behind)
+        bn_forward_draft(f, told.batch, told.behind, told.chained, told.n, told.logits);
+    else bn_forward_run(f, told.batch, told.n, told.logits);
+    return true;
 }
 
 void bn_forward_run(struct bn_forward *f, const struct bn_batch_token *batch, size_t n,

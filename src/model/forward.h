@@ -30,9 +30,9 @@ struct bn_forward; /* scratch memory for batches up to a maximum, and the pool t
 
 struct bn_forward_options {
     struct bn_kv *kv;
-    const struct bn_states *states; /* of delta nets; NULL: the model has none */
-    uint32_t n_ctx;                 /* positions below it are possible */
-    uint32_t max_tokens;            /* of a batch */
+    struct bn_states *states; /* of delta nets; NULL: the model has none */
+    uint32_t n_ctx;           /* positions below it are possible */
+    uint32_t max_tokens;      /* of a batch */
     struct bn_head_options head;
     enum bn_ffn_mode ffn;
     const struct bn_savings *savings; /* the plan; NULL: none */
@@ -90,12 +90,11 @@ void bn_forward_walk(struct bn_forward *f, const struct bn_batch_token *batch, s
  * one of these, too. max_tokens as ever; counts nothing. */
 void bn_forward_draft(struct bn_forward *f, const struct bn_batch_token *batch,
                       const uint32_t *rows, bool chained, size_t n, float *logits);
-/* By the other ranks, where several compute the model (bitnet_ranks): a message of rank 0 becomes a batch of
- * as many tokens as it returns, for sequences of seqs, by their id. *logits: room for theirs; NULL: nobody
- * wants some. 0: the message is no batch of this engine. Then bn_forward_run. */
-size_t bn_forward_follow(struct bn_forward *f, const struct bn_buf *message,
-                         struct bn_batch_token *batch, struct bn_kv_seq *seqs, uint32_t n_seqs,
-                         float **logits);
+/* By the other ranks, where several compute the model (bitnet_ranks): what a message of rank 0 says is
+ * computed. false: it is no batch of this engine. */
+struct bn_ranks_desk;
+bool bn_forward_follow(struct bn_forward *f, const struct bn_buf *message,
+                       const struct bn_ranks_desk *desk);
 /* Its memory is touched, and pages of the model's file that are read stay from now on. */
 void bn_forward_warm(struct bn_forward *f);
 /* Of token t of the last batch: its state behind the last layer and the final norm, out[n_embd]. */

@@ -99,10 +99,10 @@ struct bn_image {
 
 struct bn_savings;
 
-/* What ranks have of a model that several of them compute: heads of keys, channels of feed-forward
- * layers, rows of what a block adds, rows of the head. (parts.c) */
+/* What ranks have of a model that several of them compute: heads of keys, of attention and of delta
+ * nets, channels of feed-forward layers, rows of what a block adds, rows of the head. (parts.c) */
 struct bn_parts {
-    struct bn_cut heads, channels, outputs, logits;
+    struct bn_cut heads, delta_heads, channels, outputs, logits;
     bool whole; /* all rows of what a block adds are on every rank */
 };
 
@@ -203,10 +203,28 @@ static inline const struct bn_dense8 *bn_model_head_int8(const struct bn_model *
 
 /* Cuts it, or says why that cannot be. After the configuration is read. */
 bitnet_status bn_parts_choose(struct bn_model *m, bitnet_error *err);
-/* Rows of a projection that are here: all of them without ranks. */
-struct bn_range bn_part_rows(const struct bn_model *m, enum bn_part p);
-/* The heads of keys that are here, and the rows of the head. */
+/* Rows of a projection that are here, one piece after the other: all of them without ranks. */
+struct bn_here {
+    size_t n_rows;
+    uint32_t n_pieces;
+    struct bn_range piece[3]; /* of all rows */
+};
+struct bn_here bn_part_here(const struct bn_model *m, enum bn_part p);
+/* Which one of all rows is row r of those here. */
+static inline size_t bn_here_row(const struct bn_here *h, size_t r)
+{
+    uint32_t i = 0;
+    while (r >= h->piece[i].end - h->piece[i].begin) {
+        r -= h->piece[i].end - h->piece[i].begin;
+        i++;
+    }
+    return h->piece[i].begin + r;
+}
+/* The heads of keys that are here, those of delta nets, a delta net of these alone, and the rows of
+ * the head. */
 struct bn_range bn_parts_heads(const struct bn_model *m);
+struct bn_range bn_parts_delta_heads(const struct bn_model *m);
+struct bn_delta_shape bn_parts_delta(const struct bn_model *m);
 struct bn_range bn_parts_logits(const struct bn_model *m);
 /* Rows of a dense matrix by themselves. */
 void bn_stored_cut(struct bn_stored *t, struct bn_range rows);

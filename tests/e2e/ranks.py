@@ -17,6 +17,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(1, str(ROOT / "tests" / "lib"))
+from checkpoints import GOLDEN, unpacked
 from serving import until
 from tap import Tap, comment, find
 
@@ -79,12 +80,31 @@ def test_run():
     equal(answer(2, *drawn), answer(1, *drawn), "drawn, with a screened head")
 
 
+def logits(n, folder, model, ids, *args):
+    out = pathlib.Path(folder) / f"logits{n}"
+    run(n, "logits", model, "--ids", ",".join(map(str, ids)), "--out", out, "-t", 1, *args)
+    return out.read_bytes()
+
+
+def same_logits(model, *args, ranks=(2, 3)):
+    """75 tokens, several pages of keys, in pieces."""
+    with tempfile.TemporaryDirectory() as folder:
+        at = lambda n: logits(n, folder, model, [i * 71 % 96 + 1 for i in range(75)], "--chunk", 16, *args)
+        want = at(1)
+        for n in ranks:
+            assert at(n) == want, f"{model} {args}: {n} ranks"
+
+
+def test_hybrid():
+    """Delta nets, gated attention, rotated columns; states in two bytes, keys in half a byte."""
+    same_logits(ROOT / "tests/data/hybrid/tiny.gguf", "--state-type", "bf16", "--kv-type", "int4")
+
+
 def test_refused():
     for args, says in ((("run", "--nonsense"), "'--nonsense'"), (("inspect",), "'inspect' is not for several ranks"),
                        (("run", "-p", "a", "--split", "1,2,3"), "--split"),
                        (("run", "-p", "a", "--split", "1,0"), "--split"),
-                       (("run", "-m", "absent.gguf", "-p", "a"), "cannot open 'absent.gguf'"),
-                       (("run", "-m", ROOT / "tests/data/hybrid/tiny.gguf", "-p", "a"), "not split over ranks")):
+                       (("run", "-m", "absent.gguf", "-p", "a"), "cannot open 'absent.gguf'")):
         r = run(2, *args, code=1)
         lines = [line for line in r.stderr.splitlines() if line.startswith("bitnet: ")]
         assert len(lines) == 1 and says in lines[0], f"{args}: {r.stderr}"
@@ -103,6 +123,31 @@ def test_batches():
         want = batch(1, path, folder / "1.jsonl", "--max-num-seqs", 8)
         for n in (2, 3, 4):
             equal(batch(n, path, folder / f"{n}.jsonl", "--max-num-seqs", 8), want, f"50 prompts by {n} ranks")
+
+
+def test_families():
+    """The tiny checkpoints that api/api_ranks cannot open: they are compressed. Each has what others have not."""
+    with tempfile.TemporaryDirectory() as folder:
+        for i, path in enumerate(sorted({path.parent for path in GOLDEN.glob("*/*.xz")})):
+            same_logits(unpacked(path, folder), ranks=(2 + i % 2,))
+
+
+def test_hybrid_batches():
+    """States that are saved and restored, drafts that are checked; then with a layer that drafts."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        path, drafts = prompts(folder, 24), folder / "drafts.gguf"
+        run(1, "synth", "qwen35-tiny-rotated", drafts, "--mtp")
+        for model in (ROOT / "tests/data/hybrid/hybrid-28m.gguf", drafts):
+            how = ("-m", model, "--max-num-seqs", 4, "--speculation", "on", "--restart")
+            want = batch(1, path, folder / "out.jsonl", *how)
+            for n in (2, 3):
+                equal(batch(n, path, folder / "out.jsonl", *how), want, f"{model.name}: 24 prompts by {n} ranks")
+        drawn = lambda n: json.loads(run(n, "run", "--json", "-t", 1, "-m", drafts, "-p", STORY, "-n", 48, "--temp", 0, "--ignore-eos",
+                                         "--speculation", "on").stdout)
+        of = lambda n: (drawn(n)["text"], drawn(n)["speculation"])
+        equal(of(2), of(1), "a layer that drafts guesses the same")
+        assert of(1)[1]["draft_tokens"] > 20, "drafts were made"
 
 
 def test_shards():
@@ -237,8 +282,8 @@ def alive(pid):
 
 
 def main():
-    short = [test_run, test_refused, test_killed]
-    slow = [test_batches, test_shards, test_perplexity, test_server, test_lost_at_any_moment]
+    short = [test_run, test_hybrid, test_refused, test_killed]
+    slow = [test_batches, test_families, test_hybrid_batches, test_shards, test_perplexity, test_server, test_lost_at_any_moment]
     t = Tap()
     for case in slow if "--slow" in sys.argv else short:
         t.case(case.__name__[5:].replace("_", " "), case)

@@ -10,14 +10,13 @@ adapter must give the same bits, and so must every backend, number of threads an
 Prints TAP. usage: test_adapters.py BITNET [DATA]
 """
 import json
-import lzma
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from checkpoints import unpacked
 from tap import Tap, need_module
 
 need_module("numpy")
@@ -53,14 +52,8 @@ def logits(model, ids, adapters=(), *options):
     return np.fromfile(place("logits"), "<f4").reshape(len(ids), -1)
 
 
-def unpacked(kind):
-    folder = place(kind)
-    os.makedirs(folder, exist_ok=True)
-    for name in os.listdir(os.path.join(data, kind)):
-        opener = lzma.open if name.endswith(".xz") else open
-        with opener(os.path.join(data, kind, name), "rb") as f, open(os.path.join(folder, name.removesuffix(".xz")), "wb") as to:
-            shutil.copyfileobj(f, to)
-    return folder
+def checkpoint(kind):
+    return unpacked(os.path.join(data, kind), place(""))
 
 
 def near(name, got, want):
@@ -89,7 +82,7 @@ usable.known = {"auto": True, "scalar": True}
 
 
 def converted(folder):
-    to = folder + ".gguf"
+    to = place(os.path.basename(folder) + ".gguf")
     subprocess.run([bitnet, "convert", folder, to, "--force"], check=True, capture_output=True)
     return to
 
@@ -104,7 +97,7 @@ def quiet_ids(exact, rng):
 
 
 def dense(kind, arch, pairs, *options):
-    folder = unpacked(kind)
+    folder = checkpoint(kind)
     config = json.load(open(os.path.join(folder, "config.json")))
     file, rng = converted(folder), np.random.default_rng(5)
     some = Adapter(config, rank=5, alpha=7.0, dtype="F32", seed=2)
@@ -135,7 +128,7 @@ def dense(kind, arch, pairs, *options):
 
 
 def hybrid(kind):
-    folder, how = unpacked(kind), ("--activations", "f32")
+    folder, how = checkpoint(kind), ("--activations", "f32")
     config, rng = json.load(open(os.path.join(folder, "config.json"))), np.random.default_rng(6)
     exact = Hybrid.read(folder)
     ids = [int(i) for i in rng.integers(0, exact.c["vocab_size"], 40)]
@@ -177,7 +170,7 @@ def refused(model, config, says, path):
 
 
 def refusals():
-    folder = unpacked("bitnet-master")
+    folder = checkpoint("bitnet-master")
     config = json.load(open(os.path.join(folder, "config.json")))
     a = Adapter(config, ("q_proj",), rank=2)
     for change, says in (({"use_dora": True}, ["DoRA"]), ({"bias": "all"}, ["bias 'all'"]), ({"modules_to_save": ["lm_head"]}, ["modules_to_save"]),
@@ -219,7 +212,7 @@ if __name__ == "__main__":
     if "dense" in only:
         dense("qwen3-values", "qwen3", False, "--activations", "f32")
         for kind in ("bitnet-master", "llama-packed-div"):
-            dense(kind, arch_of(unpacked(kind)), kind.startswith("llama"))
+            dense(kind, arch_of(checkpoint(kind)), kind.startswith("llama"))
     if "hybrid" in only:
         for kind in ("qwen35-ternary", "qwen35-nested-tied"):
             hybrid(kind)

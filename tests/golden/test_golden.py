@@ -17,14 +17,13 @@ Prints TAP. usage: test_golden.py BITNET [DATA [DRAFTS]]
 """
 import glob
 import json
-import lzma
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from checkpoints import unpacked
 from tap import Tap, comment, need_module
 
 need_module("numpy")
@@ -64,20 +63,6 @@ def head_of(folder):
     for name in ("lm_head.weight", "model.embed_tokens.weight", "model.language_model.embed_tokens.weight"):
         if name in tensors:
             return tensors[name].astype(np.float64)
-
-
-def unpacked(kind):
-    """The checkpoint's folder; one with a compressed file in it, as a copy."""
-    folder = os.path.join(data, kind)
-    if not glob.glob(os.path.join(folder, "*.xz")):
-        return folder
-    copy = os.path.join(scratch.name, kind)
-    os.mkdir(copy)
-    for name in os.listdir(folder):
-        opener = lzma.open if name.endswith(".xz") else open
-        with opener(os.path.join(folder, name), "rb") as f, open(os.path.join(copy, name.removesuffix(".xz")), "wb") as to:
-            shutil.copyfileobj(f, to)
-    return copy
 
 
 def judge_chunks(name, model, ids):
@@ -184,7 +169,7 @@ def judge_exact(name, folder, s, golden):
 for kind in sorted(os.listdir(data)):
     if not os.path.isdir(os.path.join(data, kind)):
         continue
-    folder = unpacked(kind)
+    folder = unpacked(os.path.join(data, kind), scratch.name)
     golden = json.load(open(os.path.join(folder, "golden.json")))
     raw = open(os.path.join(folder, "golden.bin"), "rb").read()
     gguf = os.path.join(scratch.name, kind + ".gguf")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options/serve_models.h"
 
+#include "base/parts.h"
 #include "base/suggest.h"
 #include <dirent.h>
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define GGUF ".gguf"
 enum { PATH_BYTES = 4096 };
 
 static bool ends_with(const char *s, const char *end)
@@ -48,15 +50,24 @@ static bitnet_status add(struct serve_models *l, const char *name, size_t n, con
     return BITNET_OK;
 }
 
-/* The last part of a path, without the ending of its kind. */
+/* How much of a file's name, n bytes, is the model's: not the ending of its kind, nor which part it is. */
+static size_t name_bytes(const char *name, size_t n)
+{
+    char text[PATH_BYTES];
+    unsigned part, of;
+    snprintf(text, sizeof text, "%.*s", (int)n, name);
+    if (bn_part_read(&part, &of, text, GGUF)) return n - BN_PART_BYTES - strlen(GGUF);
+    return ends_with(text, GGUF) ? n - strlen(GGUF) : n;
+}
+
+/* The last part of a path, without what does not belong to the model's name. */
 static const char *file_name(const char *path, size_t *n)
 {
-    size_t len = strlen(path), tail = strlen(".gguf");
+    size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/') len--;
     size_t from = len;
     while (from && path[from - 1] != '/') from--;
-    *n = len - from;
-    if (*n > tail && strncmp(path + len - tail, ".gguf", tail) == 0) *n -= tail;
+    *n = name_bytes(path + from, len - from);
     return path + from;
 }
 
@@ -75,17 +86,15 @@ bitnet_status serve_models_add(struct serve_models *l, const char *typed, bitnet
 /* What a GGUF is that is no model: the eyes of one, and all pieces of one but the first. */
 static bool is_part(const char *name)
 {
-    const char *of = strstr(name, "-of-");
-    return strncmp(name, "mmproj", 6) == 0 ||
-           (of && of - name >= 6 && strncmp(of - 6, "-00001", 6) != 0 &&
-            strspn(of - 5, "0123456789") == 5);
+    unsigned part, of;
+    return strncmp(name, "mmproj", 6) == 0 || (bn_part_read(&part, &of, name, GGUF) && part > 1);
 }
 
 static bool is_model(const char *folder, const char *name)
 {
     char path[PATH_BYTES + 32];
     if (*name == '.') return false;
-    if (ends_with(name, ".gguf")) return !is_part(name);
+    if (ends_with(name, GGUF)) return !is_part(name);
     snprintf(path, sizeof path, "%s/%s/config.json", folder, name);
     return is_there(path);
 }
@@ -106,8 +115,7 @@ bitnet_status serve_models_scan(struct serve_models *l, const char *folder, bitn
         const char *name = found[i]->d_name;
         bool long_name = snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path;
         if (s == BITNET_OK && !long_name && is_model(folder, name)) {
-            size_t k = strlen(name) - (ends_with(name, ".gguf") ? strlen(".gguf") : 0);
-            s = add(l, name, k, path, err);
+            s = add(l, name, name_bytes(name, strlen(name)), path, err);
         }
         free(found[i]);
     }
@@ -119,18 +127,33 @@ bitnet_status serve_models_scan(struct serve_models *l, const char *folder, bitn
     return s;
 }
 
+/* Of a file, or of all parts where it is the first one. */
+static uint64_t file_bytes(const char *first)
+{
+    char path[PATH_BYTES];
+    unsigned part, of = 1;
+    uint64_t sum = 0;
+    struct stat st;
+    bool split = bn_part_read(&part, &of, first, GGUF) && part == 1;
+    if (!split) return stat(first, &st) == 0 ? (uint64_t)st.st_size : 0;
+    for (part = 1; part <= of; part++)
+        if (bn_part_write(path, sizeof path, first, part, GGUF) && stat(path, &st) == 0)
+            sum += (uint64_t)st.st_size;
+    return sum;
+}
+
 uint64_t serve_models_bytes(const char *path)
 {
     struct stat st;
     struct dirent **found;
     uint64_t sum = 0;
     if (!path || stat(path, &st) != 0) return 0;
-    if (!S_ISDIR(st.st_mode)) return (uint64_t)st.st_size;
+    if (!S_ISDIR(st.st_mode)) return file_bytes(path);
     int n = scandir(path, &found, model_filter, NULL);
     for (int i = 0; i < n; i++) {
         char file[PATH_BYTES];
         bool ok = snprintf(file, sizeof file, "%s/%s", path, found[i]->d_name) < (int)sizeof file;
-        bool weights = ends_with(file, ".safetensors") || ends_with(file, ".gguf");
+        bool weights = ends_with(file, ".safetensors") || ends_with(file, GGUF);
         if (ok && weights && stat(file, &st) == 0) sum += (uint64_t)st.st_size;
         free(found[i]);
     }

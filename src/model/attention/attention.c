@@ -82,8 +82,8 @@ bitnet_status bn_attention_open(struct bn_attention **out, const struct bn_model
     a->first_head = here.begin;
     a->heads = (uint32_t)(here.end - here.begin);
     a->group = c->n_head / c->n_head_kv;
-    a->q_row = (size_t)c->n_head * a->dim;
-    a->kv_row = (size_t)c->n_head_kv * a->dim;
+    a->q_row = (size_t)a->heads * a->group * a->dim;
+    a->kv_row = (size_t)a->heads * a->dim;
     a->state_queries = bn_max_size(a->group, RUN_QUERIES);
     a->state_floats = bn_align_up(2 * a->state_queries * (a->dim + 1), 16);
     a->block_floats = bn_align_up(a->group * (a->dim + 2), 16);
@@ -438,9 +438,6 @@ void bn_attention_work(struct bn_attention *a, const struct bn_attention_layer *
     struct bn_attention_layer own = *all;
     const struct bn_attention_layer *layer = &own;
     own.out += a->first_head * a->group * a->dim;
-    own.q += a->first_head * a->group * a->dim;
-    own.k += a->first_head * a->dim;
-    own.v += a->first_head * a->dim;
     bool together = !a->independent && bn_kv_layer_has_blocks(a->kv, layer->index);
     if (!a->independent || a->split) {
         for_share(a, layer, worker, rotate_and_store);

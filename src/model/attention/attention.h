@@ -24,9 +24,9 @@ size_t bn_attention_bytes(const struct bn_attention *a);
 /* A batch begins; it is borrowed until the next one. Called by one thread. */
 void bn_attention_begin(struct bn_attention *a, const struct bn_batch_token *batch, size_t n);
 
-/* One layer, rows of the batch's tokens: out and q of n_head * head_dim, k and v of
- * n_head_kv * head_dim; of these the heads that are here (bn_parts_heads). q and k are rotated in place. Where the model has gates (attn_gate), they
- * stand behind the queries. */
+/* One layer, rows of the batch's tokens: q, k and v of the heads that are here (bn_parts_heads), out
+ * of all of them. q and k are rotated in place. Where the model has gates (attn_gate), they stand
+ * behind the queries. */
 struct bn_attention_layer {
     const struct bn_layer *weights;
     uint32_t index; /* in the cache */

@@ -20,7 +20,7 @@ struct bn_attention {
     size_t first_head;    /* of those that are here */
     uint32_t heads;       /* of keys, here */
     size_t dim, group;    /* of a head; query heads that share a KV head */
-    size_t q_row, kv_row; /* floats of a token's queries, and of its keys or values */
+    size_t q_row, kv_row; /* floats of a token's queries, and of its keys or values, here */
     float *rope;          /* [n_ctx][rope_dim] */
     float *states;        /* [threads][state_floats], RUN_QUERIES or the group's; then queries */
     size_t state_queries, state_floats;

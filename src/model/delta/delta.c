@@ -12,7 +12,6 @@
 #include "kernels/exp.h"
 #include "model/forward.h"
 #include "model/ops.h"
-#include "model/config/order.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -33,6 +32,7 @@ struct bn_delta {
     const struct bn_states *states;
     struct bn_delta_shape shape;
     size_t conv_width, key_width, value_width;
+    size_t first_out; /* column of the first value head that is here */
     float q_scale;
     float *decay, *beta; /* [max_tokens][n_v_heads] */
     float *scratch;      /* [threads][2][head_floats]: a head that is kept as bf16; for drafts */
@@ -43,6 +43,9 @@ struct bn_delta {
     const struct bn_batch_token *batch;
     size_t n, n_runs;
 };
+
+/* Value heads of a key head. */
+static size_t share_of(const struct bn_delta_shape *d) { return d->n_v_heads / d->n_k_heads; }
 
 /* ------------------------------------------------------------------ life */
 
@@ -66,7 +69,8 @@ bitnet_status bn_delta_open(struct bn_delta **out, const struct bn_model *m, str
                            .pool = pool,
                            .prof = bn_pool_prof(pool),
                            .states = states,
-                           .shape = m->config.delta};
+                           .shape = bn_parts_delta(m)};
+    d->first_out = bn_parts_delta_heads(m).begin * share_of(&m->config.delta) * d->shape.v_dim;
     d->conv_width = bn_delta_conv_width(&d->shape);
     d->key_width = bn_delta_key_width(&d->shape);
     d->value_width = bn_delta_value_width(&d->shape);
@@ -263,11 +267,10 @@ struct head {
     const void *next; /* the state that this worker comes to next, or NULL */
 };
 
-/* Where its output stands: rotated matrices may want value heads in the file's order. */
+/* Where its output stands. */
 static float *output(const struct bn_delta *d, const struct head *x, size_t t)
 {
-    uint32_t h = d->m->delta_out_tiled ? bn_order_tiled(&d->shape, x->h) : x->h;
-    return x->layer->out + t * x->layer->out_stride + h * d->shape.v_dim;
+    return x->layer->out + t * x->layer->out_stride + d->first_out + x->h * d->shape.v_dim;
 }
 
 static void round_bf16(const struct bn_kernels *k, float *x, size_t n)
@@ -306,7 +309,7 @@ static void advance(const struct bn_delta *d, const struct head *x, float *state
                     size_t n, const void *next)
 {
     size_t k_dim = d->shape.k_dim, heads = d->shape.n_v_heads;
-    size_t k_head = x->h / (heads / d->shape.n_k_heads);
+    size_t k_head = x->h / share_of(&d->shape);
     const float *qkv = x->layer->qkv + t * d->conv_width;
     if (!n) return;
     run_delta(d, x->layer->index,
@@ -333,7 +336,7 @@ static void catch_up(const struct bn_delta *d, const struct head *x, float *stat
     const struct bn_state *s = x->run->state;
     const struct bn_states *all = d->states;
     if (!s->n_accepted) return;
-    size_t k_head = x->h / (d->shape.n_v_heads / d->shape.n_k_heads);
+    size_t k_head = x->h / share_of(&d->shape);
     const float *g = bn_state_draft(all, s, false, x->layer->index, 0);
     run_delta(d, x->layer->index,
               (struct bn_delta_args){.s = state,
@@ -354,7 +357,7 @@ static void keep_draft(const struct bn_delta *d, const struct head *x, uint32_t 
 {
     const struct bn_states *all = d->states;
     size_t t = x->run->first + x->run->n_sure + i, heads = d->shape.n_v_heads;
-    size_t share = heads / d->shape.n_k_heads, k_dim = d->shape.k_dim, v_dim = d->shape.v_dim;
+    size_t share = share_of(&d->shape), k_dim = d->shape.k_dim, v_dim = d->shape.v_dim;
     float *g = bn_state_draft(all, x->run->state, true, x->layer->index, i);
     const float *qkv = x->layer->qkv + t * d->conv_width;
     if (x->h % share == 0)

@@ -25,7 +25,8 @@ size_t bn_delta_bytes(const struct bn_delta *d);
 void bn_delta_begin(struct bn_delta *d, const struct bn_batch_token *batch, size_t n);
 void bn_delta_end(struct bn_delta *d);
 
-/* One layer, rows of the batch's tokens. qkv is changed. */
+/* One layer, rows of the batch's tokens: of the heads that are here (bn_parts_delta), `out` of all of
+ * them. qkv is changed. */
 struct bn_delta_layer {
     const struct bn_layer *weights;
     uint32_t index; /* among layers of this kind */

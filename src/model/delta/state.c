@@ -120,8 +120,15 @@ void bn_state_truncate(struct bn_state *t, uint32_t n)
     else t->n_accepted = (uint32_t)bn_min_size(n - t->n_tokens, t->n_drafts);
 }
 
-void bn_state_restore(const struct bn_states *s, struct bn_state *t, uint32_t slot, uint32_t n)
+void bn_states_copy(struct bn_states *s, uint32_t from, uint32_t to)
 {
-    memcpy(s->data + t->slot * s->slot_bytes, s->data + slot * s->slot_bytes, s->slot_bytes);
+    uint32_t pair[2] = {from, to};
+    memcpy(bn_state_slot(s, to), bn_state_slot(s, from), s->slot_bytes);
+    if (s->copies) bn_buf_append(s->copies, pair, sizeof pair);
+}
+
+void bn_state_restore(struct bn_states *s, struct bn_state *t, uint32_t slot, uint32_t n)
+{
+    bn_states_copy(s, slot, t->slot);
     *t = (struct bn_state){.slot = t->slot, .n_tokens = n, .drafts = t->drafts, .turn = t->turn};
 }

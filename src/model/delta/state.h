@@ -18,6 +18,7 @@
 #ifndef BN_MODEL_DELTA_STATE_H
 #define BN_MODEL_DELTA_STATE_H
 
+#include "base/buf.h"
 #include "base/os/mem.h"
 #include "model/config/config.h"
 
@@ -52,6 +53,8 @@ struct bn_states {
     uint8_t *data; /* [n_slots][slot_bytes] */
     size_t bytes;
     uint8_t *lent; /* slot n_slots, which is there for a time only; or NULL */
+    /* slots that were copied since it was emptied, from and to, as uint32_t; NULL: nobody asks */
+    struct bn_buf *copies;
 };
 
 /* A sequence's state. It holds the first n_tokens tokens; of the drafts behind them n_accepted are
@@ -76,6 +79,7 @@ uint64_t bn_state_draft_bytes(const struct bn_config *c, uint32_t max_drafts);
 /* One more slot, n_slots, until it is taken back. false: out of memory. */
 bool bn_states_lend(struct bn_states *s);
 void bn_states_take_back(struct bn_states *s);
+void bn_states_copy(struct bn_states *s, uint32_t from, uint32_t to);
 
 bool bn_state_open(struct bn_state *t, const struct bn_states *s,
                    uint32_t slot); /* false: out of memory */
@@ -89,7 +93,7 @@ static inline void bn_state_reset(struct bn_state *t)
 /* The text has n tokens: what was drafted behind them was rejected. n is at least n_tokens, or 0. */
 void bn_state_truncate(struct bn_state *t, uint32_t n);
 /* Takes over a snapshot of n tokens. */
-void bn_state_restore(const struct bn_states *s, struct bn_state *t, uint32_t slot, uint32_t n);
+void bn_state_restore(struct bn_states *s, struct bn_state *t, uint32_t slot, uint32_t n);
 
 static inline uint8_t *bn_state_slot(const struct bn_states *s, uint32_t slot)
 {

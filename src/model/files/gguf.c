@@ -4,10 +4,11 @@
  * offset is held against what is left of the file, and in the end every tensor lies inside it,
  * apart from the others.
  *
- * The path of the data: cursor over the header -> s->meta and an array of struct entry ->
- * extents (entries sorted by offset) -> type ids resolved with the help of the extents ->
- * s->tensors. */
+ * The path of the data: cursor over the header -> s->meta and an array of struct entry; of a split
+ * model the same with the other files (gguf_split.c) -> extents (entries sorted by offset) -> type ids
+ * resolved with the help of the extents -> s->tensors. */
 #include "model/files/gguf_q2.h"
+#include "model/files/gguf_split.h"
 #include "model/files/source.h"
 
 #include <ctype.h>
@@ -22,15 +23,31 @@ struct cursor {
     bitnet_error *err;
 };
 
+/* one file: its header, and the section of data behind it */
+struct part {
+    struct cursor c;
+    uint32_t alignment;
+    uint64_t data_at, data_bytes;
+};
+
 /* one line of the tensor directory, as the file has it */
 struct entry {
     const char *name;
+    uint32_t part; /* which file */
     uint32_t n_dims, id;
     uint64_t dims[4], rows; /* rows: product of all but the first */
     uint64_t offset;        /* in the data section */
     uint64_t room;          /* bytes up to the next tensor, or to the end of the file */
     enum bn_type type;
     uint64_t bytes;
+};
+
+/* all files of the model, and what they hold */
+struct directory {
+    struct part *parts;
+    size_t n_parts, parts_room;
+    struct entry *entries;
+    size_t n, room;
 };
 
 /* n bytes at the cursor, which moves on; NULL, with the error told, where the file ends before. */
@@ -178,17 +195,6 @@ static bitnet_status read_alignment(const struct bn_source *s, struct cursor *c,
     return BITNET_OK;
 }
 
-static bitnet_status refuse_split(const struct bn_source *s, struct cursor *c)
-{
-    uint32_t count;
-    if (bn_meta_u32(s, "split.count", &count) && count > 1)
-        return bn_fail(c->err, BITNET_E_UNSUPPORTED,
-                       "'%s' is one of %u parts of a split model; join them first with "
-                       "'llama-gguf-split --merge'",
-                       c->path, count);
-    return BITNET_OK;
-}
-
 /* ------------------------------------------------------------------ tensor directory */
 
 static bitnet_status take_entry(struct bn_source *s, struct cursor *c, struct entry *e,
@@ -219,10 +225,12 @@ static bitnet_status take_entry(struct bn_source *s, struct cursor *c, struct en
     return take_u64(c, &e->offset, e->name);
 }
 
-/* sorts by offset; ties by the order of the directory, so that errors do not depend on qsort */
+/* sorts by file and offset; ties by the order of the directory, so that errors do not depend on
+ * qsort */
 static int by_offset(const void *a, const void *b)
 {
     const struct entry *x = *(const struct entry *const *)a, *y = *(const struct entry *const *)b;
+    if (x->part != y->part) return x->part < y->part ? -1 : 1;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
     return x < y ? -1 : x > y;
 }
@@ -259,7 +267,7 @@ static const char *foreign_type(uint32_t id, bool bitnet)
 
 /* The id alone decides, except for I2_S, whose layout is the caller's word, and Q2_0
  * (settle_q2_0). */
-static bitnet_status resolve_type(struct cursor *c, struct entry *e, enum bn_i2s_layout i2s,
+static bitnet_status resolve_type(const struct cursor *c, struct entry *e, enum bn_i2s_layout i2s,
                                   bool bitnet)
 {
     for (int t = 0; t < BN_TYPE_COUNT; t++) {
@@ -292,42 +300,49 @@ static bool names_tq2_0_g128(const struct bn_source *s)
     return true;
 }
 
-/* Type 42 is three formats (gguf_q2.h). */
-static bitnet_status settle_q2_0(const struct bn_source *s, struct cursor *c, struct entry *entries,
-                                 size_t n, uint64_t data_at, uint32_t alignment)
+static const uint8_t *data_of(const struct part *p, const struct entry *e)
+{
+    return p->c.data + p->data_at + e->offset;
+}
+
+/* Type 42 is three formats (gguf_q2.h), and a model has one of them, over all its files. */
+static bitnet_status settle_q2_0(const struct bn_source *s, struct directory *d, bitnet_error *err)
 {
     size_t m = 0;
     enum bn_type type = BN_Q2_0;
-    struct bn_q2_tensor *q = bn_calloc(n, sizeof *q);
-    if (!q) return bn_fail_nomem(c->err, n * sizeof *q, "the tensor directory");
-    for (size_t k = 0; k < n; k++) {
-        const struct entry *e = &entries[k];
+    struct bn_q2_tensor *q = bn_calloc(d->n, sizeof *q);
+    if (!q) return bn_fail_nomem(err, d->n * sizeof *q, "the tensor directory");
+    for (size_t k = 0; k < d->n; k++) {
+        const struct entry *e = &d->entries[k];
+        const struct part *p = &d->parts[e->part];
         if (e->type != BN_Q2_0) continue;
-        q[m++] = (struct bn_q2_tensor){e->name, c->data + data_at + e->offset, e->rows, e->dims[0],
-                                       e->room};
+        q[m++] = (struct bn_q2_tensor){e->name,    data_of(p, e), e->rows,
+                                       e->dims[0], e->room,       p->alignment};
     }
     bitnet_status status = BITNET_OK;
-    if (m) status = bn_q2_settle(&type, q, m, alignment, names_tq2_0_g128(s), c->path, c->err);
-    for (size_t k = 0; k < n; k++)
-        if (entries[k].type == BN_Q2_0) entries[k].type = type;
+    if (m) status = bn_q2_settle(&type, q, m, names_tq2_0_g128(s), d->parts[0].c.path, err);
+    for (size_t k = 0; k < d->n; k++)
+        if (d->entries[k].type == BN_Q2_0) d->entries[k].type = type;
     free(q);
     return status;
 }
 
-static bitnet_status check_extent(struct cursor *c, struct entry *e, const struct entry *next,
-                                  uint64_t data_bytes, uint32_t alignment)
+/* next: the one behind it in its file, or NULL */
+static bitnet_status check_extent(const struct part *p, struct entry *e, const struct entry *next)
 {
+    const struct cursor *c = &p->c;
     const char *type = bn_type_info(e->type)->name;
     if (!bn_type_bytes(&e->bytes, e->type, e->rows, e->dims[0]))
         return bn_fail(c->err, BITNET_E_FORMAT,
                        "'%s': tensor '%s' of %llu rows of %llu does not fit type %s", c->path,
                        e->name, (unsigned long long)e->rows, (unsigned long long)e->dims[0], type);
-    if (e->bytes > data_bytes - e->offset)
+    if (e->bytes > p->data_bytes - e->offset)
         return bn_fail(c->err, BITNET_E_FORMAT,
                        "'%s': tensor '%s' (%s) needs %llu bytes at offset %llu, but the file ends "
                        "%llu bytes behind that offset",
                        c->path, e->name, type, (unsigned long long)e->bytes,
-                       (unsigned long long)e->offset, (unsigned long long)(data_bytes - e->offset));
+                       (unsigned long long)e->offset,
+                       (unsigned long long)(p->data_bytes - e->offset));
     if (next && e->bytes > next->offset - e->offset)
         return bn_fail(
             c->err, BITNET_E_FORMAT,
@@ -335,7 +350,7 @@ static bitnet_status check_extent(struct cursor *c, struct entry *e, const struc
             c->path, e->name, type, (unsigned long long)e->bytes, (unsigned long long)e->offset,
             next->name, (unsigned long long)next->offset);
     /* 143 means something larger elsewhere (G8_0 of mortar.cpp) */
-    if (next && e->type == BN_PTQ1_0 && next->offset - e->offset - e->bytes >= alignment)
+    if (next && e->type == BN_PTQ1_0 && next->offset - e->offset - e->bytes >= p->alignment)
         return bn_fail(
             c->err, BITNET_E_FORMAT,
             "'%s': tensor '%s' of type %u has %llu bytes up to the next one, and %s needs "
@@ -345,65 +360,74 @@ static bitnet_status check_extent(struct cursor *c, struct entry *e, const struc
     return BITNET_OK;
 }
 
-static bitnet_status place(struct bn_source *s, struct cursor *c, struct entry *entries,
-                           struct entry **sorted, size_t n, uint32_t alignment,
-                           enum bn_i2s_layout i2s)
+static bitnet_status check_offset(const struct part *p, const struct entry *e)
 {
-    uint64_t data_at = bn_align_up(c->at, alignment);
-    uint64_t data_bytes = data_at < c->bytes ? c->bytes - data_at : 0;
+    if (e->offset % p->alignment)
+        return bn_fail(p->c.err, BITNET_E_FORMAT,
+                       "'%s': the offset %llu of tensor '%s' is not a multiple of %u", p->c.path,
+                       (unsigned long long)e->offset, e->name, p->alignment);
+    if (e->offset > p->data_bytes)
+        return bn_fail(p->c.err, BITNET_E_FORMAT,
+                       "'%s': tensor '%s' begins at offset %llu, behind the file's %llu bytes of "
+                       "data",
+                       p->c.path, e->name, (unsigned long long)e->offset,
+                       (unsigned long long)p->data_bytes);
+    return BITNET_OK;
+}
+
+/* The one behind sorted[k] in the same file, or NULL. */
+static const struct entry *next_of(struct entry *const *sorted, size_t k, size_t n)
+{
+    return k + 1 < n && sorted[k + 1]->part == sorted[k]->part ? sorted[k + 1] : NULL;
+}
+
+static bitnet_status place(struct bn_source *s, struct directory *d, struct entry **sorted,
+                           enum bn_i2s_layout i2s, bitnet_error *err)
+{
     const char *arch = "";
     size_t arch_len = 0;
     bool bitnet = bn_meta_str(s, "general.architecture", &arch, &arch_len) && arch_len >= 6 &&
                   memcmp(arch, "bitnet", 6) == 0;
-    for (size_t k = 0; k < n; k++) {
-        struct entry *e = sorted[k] = &entries[k];
-        if (e->offset % alignment)
-            return bn_fail(c->err, BITNET_E_FORMAT,
-                           "'%s': the offset %llu of tensor '%s' is not a multiple of %u", c->path,
-                           (unsigned long long)e->offset, e->name, alignment);
-        if (e->offset > data_bytes)
-            return bn_fail(
-                c->err, BITNET_E_FORMAT,
-                "'%s': tensor '%s' begins at offset %llu, behind the file's %llu bytes of "
-                "data",
-                c->path, e->name, (unsigned long long)e->offset, (unsigned long long)data_bytes);
-        BN_TRY(resolve_type(c, e, i2s, bitnet));
+    for (size_t k = 0; k < d->n; k++) {
+        struct entry *e = sorted[k] = &d->entries[k];
+        BN_TRY(check_offset(&d->parts[e->part], e));
+        BN_TRY(resolve_type(&d->parts[e->part].c, e, i2s, bitnet));
     }
-    qsort(sorted, n, sizeof *sorted, by_offset);
-    for (size_t k = 0; k < n; k++)
-        sorted[k]->room = (k + 1 < n ? sorted[k + 1]->offset : data_bytes) - sorted[k]->offset;
-    BN_TRY(settle_q2_0(s, c, entries, n, data_at, alignment));
-    for (size_t k = 0; k < n; k++)
-        BN_TRY(check_extent(c, sorted[k], k + 1 < n ? sorted[k + 1] : NULL, data_bytes, alignment));
-    for (size_t k = 0; k < n; k++) {
-        const struct entry *e = &entries[k];
+    qsort(sorted, d->n, sizeof *sorted, by_offset);
+    for (size_t k = 0; k < d->n; k++) {
+        const struct entry *next = next_of(sorted, k, d->n);
+        uint64_t end = next ? next->offset : d->parts[sorted[k]->part].data_bytes;
+        sorted[k]->room = end - sorted[k]->offset;
+    }
+    BN_TRY(settle_q2_0(s, d, err));
+    for (size_t k = 0; k < d->n; k++)
+        BN_TRY(check_extent(&d->parts[sorted[k]->part], sorted[k], next_of(sorted, k, d->n)));
+    for (size_t k = 0; k < d->n; k++) {
+        const struct entry *e = &d->entries[k];
+        const struct part *p = &d->parts[e->part];
         struct bn_tensor t = {.name = e->name,
                               .type = e->type,
                               .n_dims = e->n_dims,
-                              .data = c->data + data_at + e->offset,
+                              .data = data_of(p, e),
                               .bytes = e->bytes,
-                              .offset = data_at + e->offset};
+                              .offset = p->data_at + e->offset};
         memcpy(t.dims, e->dims, sizeof t.dims);
-        BN_TRY(bn_source_add_tensor(s, &t, c->err));
+        BN_TRY(bn_source_add_tensor(s, &t, err));
     }
     return BITNET_OK;
 }
 
-static bitnet_status read_tensors(struct bn_source *s, struct cursor *c, uint64_t n,
-                                  uint32_t alignment, enum bn_i2s_layout i2s)
+static bitnet_status add_tensors(struct bn_source *s, struct directory *d, enum bn_i2s_layout i2s,
+                                 bitnet_error *err)
 {
-    struct entry *entries = bn_calloc((size_t)n, sizeof *entries);
-    struct entry **sorted = bn_calloc((size_t)n, sizeof *sorted);
-    bitnet_status status = BITNET_OK;
-    if (!entries || !sorted)
-        status = bn_fail_nomem(c->err, (size_t)n * sizeof *entries, "the tensor directory");
-    for (uint64_t k = 0; status == BITNET_OK && k < n; k++)
-        status = take_entry(s, c, &entries[k], k);
-    if (status == BITNET_OK) status = place(s, c, entries, sorted, (size_t)n, alignment, i2s);
-    free(entries);
+    struct entry **sorted = bn_calloc(d->n, sizeof *sorted);
+    if (!sorted) return bn_fail_nomem(err, d->n * sizeof *sorted, "the tensor directory");
+    bitnet_status status = place(s, d, sorted, i2s, err);
     free(sorted);
     return status;
 }
+
+/* ------------------------------------------------------------------ files */
 
 static bitnet_status check_version(struct cursor *c, uint32_t version)
 {
@@ -415,29 +439,86 @@ static bitnet_status check_version(struct cursor *c, uint32_t version)
                    "'%s' is GGUF version %u; versions 2 and 3 are read", c->path, version);
 }
 
-bitnet_status bn_gguf_read(struct bn_source *s, const struct bn_mapping *file, const char *path,
-                           enum bn_i2s_layout i2s, bitnet_error *err)
+/* Header, metadata and directory of one file. to: where its metadata go. */
+static bitnet_status read_part(struct bn_source *s, struct bn_source *to, struct directory *d,
+                               const struct cursor *at)
 {
-    struct cursor c = {file->data, file->bytes, 4, path, err}; /* behind the magic */
+    struct cursor c = *at;
     uint32_t version, alignment;
     uint64_t n_tensors, n_meta;
     BN_TRY(take_u32(&c, &version, "the version"));
     BN_TRY(check_version(&c, version));
     BN_TRY(take_u64(&c, &n_tensors, "the tensor count"));
     BN_TRY(take_u64(&c, &n_meta, "the metadata count"));
-    if (n_tensors > BN_MAX_TENSORS)
-        return bn_fail(err, BITNET_E_LIMIT, "'%s' claims %llu tensors; at most %d are read", path,
-                       (unsigned long long)n_tensors, BN_MAX_TENSORS);
+    if (n_tensors > BN_MAX_TENSORS - d->n)
+        return bn_fail(c.err, BITNET_E_LIMIT, "'%s' claims %llu tensors; at most %d are read",
+                       c.path, (unsigned long long)n_tensors, BN_MAX_TENSORS);
     if (n_meta > BN_MAX_META)
-        return bn_fail(err, BITNET_E_LIMIT,
-                       "'%s' claims %llu metadata entries; at most %d are read", path,
+        return bn_fail(c.err, BITNET_E_LIMIT,
+                       "'%s' claims %llu metadata entries; at most %d are read", c.path,
                        (unsigned long long)n_meta, BN_MAX_META);
-    s->is_gguf = true;
     s->format = version == 2 ? "GGUF v2" : "GGUF v3";
-    s->file_bytes = file->bytes;
-    BN_TRY(read_meta(s, &c, n_meta));
-    BN_TRY(refuse_split(s, &c));
-    BN_TRY(read_alignment(s, &c, &alignment));
-    BN_TRY(read_tensors(s, &c, n_tensors, alignment, i2s));
-    return bn_gguf_read_packed(s, err);
+    s->file_bytes += c.bytes;
+    BN_TRY(read_meta(to, &c, n_meta));
+    BN_TRY(read_alignment(to, &c, &alignment));
+    size_t n = d->n + (size_t)n_tensors;
+    if (!bn_grow((void **)&d->entries, &d->room, n, sizeof *d->entries) ||
+        !bn_grow((void **)&d->parts, &d->parts_room, d->n_parts + 1, sizeof *d->parts))
+        return bn_fail_nomem(c.err, n * sizeof *d->entries, "the tensor directory");
+    for (uint64_t k = 0; k < n_tensors; k++) {
+        struct entry *e = &d->entries[d->n++];
+        *e = (struct entry){.part = (uint32_t)d->n_parts};
+        BN_TRY(take_entry(s, &c, e, k));
+    }
+    uint64_t data_at = bn_align_up(c.at, alignment);
+    d->parts[d->n_parts++] = (struct part){.c = c,
+                                           .alignment = alignment,
+                                           .data_at = data_at,
+                                           .data_bytes = data_at < c.bytes ? c.bytes - data_at : 0};
+    return BITNET_OK;
+}
+
+/* One of the other files of a split model, k from 1. Its metadata say which it is, and no more. */
+static bitnet_status read_other(struct bn_source *s, struct directory *d,
+                                const struct bn_gguf_split *split, uint32_t k, bitnet_error *err)
+{
+    struct bn_source meta = {0};
+    const struct bn_mapping *file = &s->maps[k];
+    const char *path = split->paths[k];
+    if (file->bytes < 4 || memcmp(file->data, "GGUF", 4) != 0)
+        return bn_fail(err, BITNET_E_FORMAT, "'%s' is no GGUF file", path);
+    if (!bn_map_init(&meta.meta_by_key, 8)) return bn_fail_nomem(err, 1024, path);
+    const struct cursor c = {file->data, file->bytes, 4, path, err};
+    bitnet_status status = read_part(s, &meta, d, &c);
+    if (status == BITNET_OK) status = bn_gguf_split_check(split, k, &meta, err);
+    bn_source_close(&meta);
+    return status;
+}
+
+static bitnet_status read_parts(struct bn_source *s, struct directory *d, const struct cursor *c)
+{
+    struct bn_gguf_split split;
+    BN_TRY(read_part(s, s, d, c));
+    BN_TRY(bn_gguf_split_read(&split, s, c->path, c->err));
+    if (split.count <= 1) return BITNET_OK;
+    BN_TRY(bn_gguf_split_map(s, &split, c->err));
+    for (uint32_t k = 1; k < split.count; k++) BN_TRY(read_other(s, d, &split, k, c->err));
+    if (split.n_tensors && split.n_tensors != d->n)
+        return bn_fail(c->err, BITNET_E_FORMAT,
+                       "'%s' and the other %u parts have %zu tensors in all; %u were expected",
+                       c->path, split.count - 1, d->n, split.n_tensors);
+    return BITNET_OK;
+}
+
+bitnet_status bn_gguf_read(struct bn_source *s, const struct bn_mapping *file, const char *path,
+                           enum bn_i2s_layout i2s, bitnet_error *err)
+{
+    const struct cursor c = {file->data, file->bytes, 4, path, err}; /* behind the magic */
+    struct directory d = {0};
+    s->is_gguf = true;
+    bitnet_status status = read_parts(s, &d, &c);
+    if (status == BITNET_OK) status = add_tensors(s, &d, i2s, err);
+    free(d.entries);
+    free(d.parts);
+    return status == BITNET_OK ? bn_gguf_read_packed(s, err) : status;
 }

@@ -18,12 +18,12 @@ struct fit {
     bool possible, exact;
 };
 
-static struct fit fit(const struct bn_q2_tensor *t, enum bn_type type, uint32_t alignment)
+static struct fit fit(const struct bn_q2_tensor *t, enum bn_type type)
 {
     struct fit f = {0};
     if (!bn_type_bytes(&f.bytes, type, t->rows, t->cols)) return f;
     f.possible = t->room >= f.bytes;
-    f.exact = f.possible && t->room - f.bytes < alignment;
+    f.exact = f.possible && t->room - f.bytes < t->alignment;
     return f;
 }
 
@@ -74,11 +74,10 @@ static bitnet_status check_order(enum bn_type *out, const struct bn_q2_tensor *t
 }
 
 /* The share of plausible scales in one reading; 0 where a tensor has no room for it. */
-static double share_plausible(const struct bn_q2_tensor *t, size_t n, enum bn_type type,
-                              uint32_t alignment)
+static double share_plausible(const struct bn_q2_tensor *t, size_t n, enum bn_type type)
 {
     for (size_t k = 0; k < n; k++)
-        if (!fit(&t[k], type, alignment).possible) return 0;
+        if (!fit(&t[k], type).possible) return 0;
     uint64_t seen, good = count_plausible(&seen, t, n, type);
     return seen ? (double)good / (double)seen : 0;
 }
@@ -86,13 +85,13 @@ static double share_plausible(const struct bn_q2_tensor *t, size_t n, enum bn_ty
 /* Sizes do not tell: do scales? Only where nearly all are plausible in one reading, and fewer in
  * the other. */
 static bitnet_status by_scales(enum bn_type *out, const struct bn_q2_tensor *t, size_t n,
-                               uint32_t alignment, const char *path, bitnet_error *err)
+                               const char *path, bitnet_error *err)
 {
-    double of_64 = share_plausible(t, n, BN_Q2_0, alignment);
-    double of_128 = share_plausible(t, n, BN_Q2_0_128, alignment);
+    double of_64 = share_plausible(t, n, BN_Q2_0);
+    double of_128 = share_plausible(t, n, BN_Q2_0_128);
     *out = of_64 > of_128 ? BN_Q2_0 : BN_Q2_0_128;
     if (of_64 != of_128 && (of_64 > of_128 ? of_64 : of_128) >= 0.95) return BITNET_OK;
-    struct fit f64 = fit(t, BN_Q2_0, alignment), f128 = fit(t, BN_Q2_0_128, alignment);
+    struct fit f64 = fit(t, BN_Q2_0), f128 = fit(t, BN_Q2_0_128);
     return bn_fail(
         err, BITNET_E_FORMAT,
         "'%s': tensor '%s' of type 42 can be 64 weights in 18 bytes (%llu in all) or 128 "
@@ -101,13 +100,13 @@ static bitnet_status by_scales(enum bn_type *out, const struct bn_q2_tensor *t, 
         (unsigned long long)t->room, f64.exact && f128.exact ? "both" : "neither");
 }
 
-bitnet_status bn_q2_settle(enum bn_type *out, const struct bn_q2_tensor *t, size_t n,
-                           uint32_t alignment, bool marked, const char *path, bitnet_error *err)
+bitnet_status bn_q2_settle(enum bn_type *out, const struct bn_q2_tensor *t, size_t n, bool marked,
+                           const char *path, bitnet_error *err)
 {
     const struct bn_q2_tensor *only_64 = NULL, *only_128 = NULL;
     *out = BN_Q2_0;
     for (size_t k = 0; k < n; k++) {
-        struct fit f64 = fit(&t[k], BN_Q2_0, alignment), f128 = fit(&t[k], BN_Q2_0_128, alignment);
+        struct fit f64 = fit(&t[k], BN_Q2_0), f128 = fit(&t[k], BN_Q2_0_128);
         if (!f64.possible && !f128.possible) return BITNET_OK; /* not whole: the caller tells */
         if (f64.exact && !f128.exact && !only_64) only_64 = &t[k];
         if (f128.exact && !f64.exact && !only_128) only_128 = &t[k];
@@ -127,7 +126,7 @@ bitnet_status bn_q2_settle(enum bn_type *out, const struct bn_q2_tensor *t, size
             path, (unsigned long long)only_64->room, only_64->name);
     if (only_64) return BITNET_OK;
     if (!only_128 && !marked) {
-        BN_TRY(by_scales(out, t, n, alignment, path, err));
+        BN_TRY(by_scales(out, t, n, path, err));
         if (*out == BN_Q2_0) return BITNET_OK;
     }
     return check_order(out, t, n, marked, path, err);

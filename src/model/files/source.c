@@ -4,6 +4,7 @@
 #include "model/files/source.h"
 
 #include "base/buf.h"
+#include "base/parts.h"
 #include "model/files/embedded.h"
 #include <dirent.h>
 #include <errno.h>
@@ -36,7 +37,11 @@ static bitnet_status find_in_folder(char **out, const char *folder, bitnet_error
     size_t n_gguf = 0;
     bitnet_status s = BITNET_OK;
     for (struct dirent *e; s == BITNET_OK && (e = readdir(dir));) {
-        if (e->d_name[0] == '.' || !bn_ends_with(e->d_name, ".gguf") || n_gguf++) continue;
+        unsigned part, of;
+        if (e->d_name[0] == '.' || !bn_ends_with(e->d_name, ".gguf")) continue;
+        if (bn_part_read(&part, &of, e->d_name, ".gguf") && part > 1)
+            continue; /* beside the first */
+        if (n_gguf++) continue;
         *out = join(folder, e->d_name);
         if (!*out) s = bn_fail_nomem(err, MAX_PATH_BYTES, folder);
     }

@@ -77,13 +77,13 @@ static bitnet_status load_norm(struct loader *l, const float **out, enum bn_part
 static bitnet_status load_gate(struct loader *l, const float **out, enum bn_part p, uint32_t layer)
 {
     const struct bn_config *c = &l->m->config;
-    uint32_t n = c->delta.n_v_heads;
+    const struct bn_here here = bn_part_here(l->m, BN_P_DELTA_ALPHA);
     float *v, *stored;
-    BN_TRY(load_floats(l, &stored, bn_part_find(l->s, p, layer), p, layer, n));
-    v = bn_slab_alloc(&l->m->slab, n * sizeof *v);
-    if (!v) return bn_fail_nomem(l->err, n * sizeof *v, "gates");
-    for (uint32_t i = 0; i < n; i++) {
-        v[i] = stored[bn_order_row(c, p, i)];
+    BN_TRY(load_floats(l, &stored, bn_part_find(l->s, p, layer), p, layer, c->delta.n_v_heads));
+    v = bn_slab_alloc(&l->m->slab, here.n_rows * sizeof *v);
+    if (!v) return bn_fail_nomem(l->err, here.n_rows * sizeof *v, "gates");
+    for (size_t i = 0; i < here.n_rows; i++) {
+        v[i] = stored[bn_order_row(c, p, bn_here_row(&here, i))];
         if (p == BN_P_DELTA_A && !l->s->is_gguf) v[i] = -(float)bn_det_exp((double)v[i]);
     }
     *out = v;
@@ -94,15 +94,17 @@ static bitnet_status load_gate(struct loader *l, const float **out, enum bn_part
 static bitnet_status load_conv(struct loader *l, const float **out, uint32_t layer)
 {
     const struct bn_config *c = &l->m->config;
-    size_t width = bn_delta_conv_width(&c->delta), taps = c->delta.taps;
+    const struct bn_here here = bn_part_here(l->m, BN_P_DELTA_QKV);
+    size_t width = here.n_rows, taps = c->delta.taps;
     float *w, *stored;
     BN_TRY(load_floats(l, &stored, bn_part_find(l->s, BN_P_DELTA_CONV, layer), BN_P_DELTA_CONV,
-                       layer, width * taps));
+                       layer, bn_delta_conv_width(&c->delta) * taps));
     w = bn_slab_alloc(&l->m->slab, width * taps * sizeof *w);
     if (!w) return bn_fail_nomem(l->err, width * taps * sizeof *w, "a convolution");
     for (size_t i = 0; i < width; i++)
         for (size_t j = 0; j < taps; j++)
-            w[j * width + i] = stored[bn_order_row(c, BN_P_DELTA_CONV, i) * taps + j];
+            w[j * width + i] =
+                stored[bn_order_row(c, BN_P_DELTA_CONV, bn_here_row(&here, i)) * taps + j];
     *out = w;
     return BITNET_OK;
 }
@@ -116,7 +118,7 @@ struct pack_job {
     uint8_t *data;
     float *row_scale;
     uint16_t *block_scale;
-    struct bn_range rows; /* those that are here */
+    struct bn_here here;
     enum bn_part part;
     _Atomic uint64_t bad_row; /* UINT64_MAX: none */
 };
@@ -125,7 +127,7 @@ static void pack_worker(void *arg, uint32_t worker)
 {
     struct pack_job *j = arg;
     const struct bn_gemm *g = j->gemm;
-    uint64_t rows = j->rows.end - j->rows.begin, cols = j->t->stored.cols;
+    uint64_t rows = j->here.n_rows, cols = j->t->stored.cols;
     size_t blocks = j->t->block ? cols / j->t->block : 0, group_bytes = g->group_bytes(cols);
     uint16_t scales[BN_COLS_MAX / 32];
     int8_t *w = j->l->trits + worker * j->l->max_group * j->l->max_cols;
@@ -134,11 +136,11 @@ static void pack_worker(void *arg, uint32_t worker)
     for (size_t r0 = share.begin; r0 < share.end; r0 += g->group_rows) {
         size_t n = bn_min_size(g->group_rows, rows - r0);
         for (size_t r = r0; r < r0 + n; r++) {
+            size_t row = bn_here_row(&j->here, r);
             if (!bn_ternary_row(w + (r - r0) * cols, j->row_scale ? j->row_scale + r : NULL,
                                 j->block_scale ? scales : NULL, j->t,
-                                bn_order_row(&j->l->m->config, j->part, j->rows.begin + r),
-                                scratch))
-                atomic_store(&j->bad_row, j->rows.begin + r);
+                                bn_order_row(&j->l->m->config, j->part, row), scratch))
+                atomic_store(&j->bad_row, row);
             for (size_t b = 0; j->block_scale && b < blocks; b++)
                 j->block_scale[bn_scale_at(g, blocks, r, b)] = scales[b];
         }
@@ -157,10 +159,10 @@ static bitnet_status pack_matrix(struct loader *l, struct bn_matrix *x, const st
                                  enum bn_part p, const struct bn_tensor *tensor)
 {
     const struct bn_gemm *g = x->gemm;
-    const struct bn_range here =
-        bn_part_rows(l->m, l->m->config.tied_head && p == BN_P_EMBED ? BN_P_HEAD : p);
-    uint64_t rows = here.end - here.begin, cols = t->stored.cols;
-    struct pack_job j = {.l = l, .t = t, .gemm = g, .rows = here, .part = p, .bad_row = UINT64_MAX};
+    const struct bn_here here =
+        bn_part_here(l->m, l->m->config.tied_head && p == BN_P_EMBED ? BN_P_HEAD : p);
+    uint64_t rows = here.n_rows, cols = t->stored.cols;
+    struct pack_job j = {.l = l, .t = t, .gemm = g, .here = here, .part = p, .bad_row = UINT64_MAX};
     if (!rows) { /* another rank's, all of them */
         x->dense = true;
         x->stored = (struct bn_stored){.cols = cols};
@@ -225,32 +227,43 @@ static bitnet_status keep(struct loader *l, struct bn_stored *x, const struct bn
     return bn_source_fetch_to(l->s, t, data, l->err);
 }
 
-/* Rows, or pieces of rows, that stand elsewhere in the file are put in order, in the slab. */
+/* The rows that are here. Those, or pieces of those, that stand elsewhere in the file are put in
+ * order, in the slab. */
 static bitnet_status keep_in_order(struct loader *l, struct bn_stored *x, enum bn_part p,
                                    const struct bn_tensor *t)
 {
     const struct bn_config *c = &l->m->config;
     const struct bn_type_info *type = bn_type_info(x->type);
+    const struct bn_here here = bn_part_here(l->m, p);
     struct bn_order_cols cols = bn_order_cols(c, p);
     bool moved = cols.width != 0;
-    for (uint64_t r = 0; !moved && r < x->rows; r++) moved = bn_order_row(c, p, r) != r;
-    if (!moved) return keep(l, x, t);
+    for (size_t r = 0; !moved && r < here.n_rows; r++)
+        moved = bn_order_row(c, p, bn_here_row(&here, r)) != here.piece[0].begin + r;
+    if (!moved) {
+        BN_TRY(keep(l, x, t));
+        bn_stored_cut(x, (struct bn_range){here.piece[0].begin, here.piece[0].begin + here.n_rows});
+        return BITNET_OK;
+    }
     size_t width = cols.width ? cols.width : (size_t)x->cols;
     if (width % type->block)
         return bn_fail(l->err, BITNET_E_UNSUPPORTED,
                        "tensor '%s': heads of %zu columns cannot be told apart in type %s", t->name,
                        width, type->name);
-    uint8_t *data = bn_slab_alloc(&l->m->slab, x->bytes);
-    if (!data) return bn_fail_nomem(l->err, x->bytes, t->name);
-    bn_place_shared(l->m, data, x->bytes);
     size_t piece = width / type->block * type->block_bytes, pieces = (size_t)x->cols / width;
-    for (uint64_t r = 0; r < x->rows; r++)
+    size_t bytes = here.n_rows * pieces * piece;
+    uint8_t *data = bn_slab_alloc(&l->m->slab, bytes);
+    if (!data) return bn_fail_nomem(l->err, bytes, t->name);
+    bn_place_shared(l->m, data, bytes);
+    for (size_t r = 0; r < here.n_rows; r++) {
+        uint64_t row = bn_order_row(c, p, bn_here_row(&here, r));
         for (size_t i = 0; i < pieces; i++) {
             size_t from = bn_order_col(&cols, i * width) / width;
-            memcpy(data + (r * pieces + i) * piece,
-                   x->data + (bn_order_row(c, p, r) * pieces + from) * piece, piece);
+            memcpy(data + (r * pieces + i) * piece, x->data + (row * pieces + from) * piece, piece);
         }
+    }
     x->data = data;
+    x->rows = here.n_rows;
+    x->bytes = bytes;
     bn_source_release(l->s, t);
     return BITNET_OK;
 }
@@ -315,7 +328,6 @@ static bitnet_status load_projections(struct loader *l, struct bn_layer *layer, 
         if (x->dense) {
             x->stored = t[k].stored;
             BN_TRY(keep_in_order(l, &x->stored, p, tensor));
-            bn_stored_cut(&x->stored, bn_part_rows(l->m, p));
             continue;
         }
         l->m->layout = common_name(l->m->layout, x->gemm->layout);

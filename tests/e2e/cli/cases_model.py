@@ -322,6 +322,20 @@ def test_convert_errors(t):
     t.usage("convert", "embedded", "o.gguf", "--type", "q5_k", says="--type")
 
 
+def test_convert_names_all_obstacles(t):
+    """What stands in the way is told at once, with the tensors; when all of it is away, it works."""
+    r = t.fails("convert", "embedded", "o.gguf", "--type", "tq2_0",
+                says=["2 things are in the way", "rows of 1408 weights, and TQ2_0 needs a multiple of 256", "'blk.1.ffn_down.weight'",
+                      "--allow-scale-rounding", "'blk.0.attn_k.weight'"])
+    more = [int(n) for n in re.findall(r"and (\d+) more", r.errors)]
+    t.equal(len(more), 2, f"others are counted in {r.errors!r}")
+    t.check(more[0] < 10 < 60 < more[1] < 70, f"10 matrices have the shape, 70 the scale: {more}")
+    r = t.fails("convert", "embedded", "o.gguf", "--type", "tq2_0", "--allow-scale-rounding", says="rows of 1408")
+    t.check("in the way" not in r.errors and "scale" not in r.errors, "one is left")
+    t.run("convert", "embedded", "o.gguf", "--type", "q2_0", "--allow-scale-rounding")
+    t.keeps("o.gguf")
+
+
 def test_convert_interrupt(t):
     t.run("synth", "2b-4t", "big.gguf", "--layers", "2")
     t.keeps("big.gguf")

@@ -245,6 +245,20 @@ static void test_families(void **state)
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) compare_all(paths[i], "exact", i);
 }
 
+/* Delta nets, gated attention, rotated columns, states that are saved; and a layer that drafts. */
+static void test_hybrids(void **state)
+{
+    const char *drafts = "ranks-drafts.gguf";
+    bitnet_synth_options o = {.size = sizeof o, .overwrite = 1, .mtp = 1};
+    bitnet_error err = {0};
+    (void)state;
+    compare_all(TEST_DATA "/hybrid/tiny.gguf", "exact", 1);
+    compare_all(TEST_DATA "/hybrid/hybrid-28m.gguf", "screened", 2);
+    if (bitnet_synth("qwen35-tiny-rotated", drafts, &o, &err)) fail_msg("%s", err.text);
+    compare_all(drafts, "exact", 2);
+    remove(drafts);
+}
+
 /* ------------------------------------------------------------------ what goes wrong */
 
 static void expect_refused(const char *path, const bitnet_model_options *o,
@@ -269,7 +283,6 @@ static void test_refused(void **state)
     const bitnet_ranks *first = &members[0].ranks;
     bitnet_model_options o = {.size = sizeof o};
     expect_refused("absent.gguf", &o, first, "absent.gguf");
-    expect_refused(TEST_DATA "/hybrid/tiny.gguf", &o, first, "not split over ranks");
     o.vocab_only = 1;
     expect_refused(TEST_MODEL, &o, first, "vocabulary");
     bitnet_model *m = open_ranked(TEST_MODEL, NULL, &members[0].ranks);
@@ -335,8 +348,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small_model), cmocka_unit_test(test_families),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_hybrids),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_lost),        cmocka_unit_test(test_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

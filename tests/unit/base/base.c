@@ -24,6 +24,7 @@
 #include "base/det_math.h"
 #include "base/os/file.h"
 #include "base/half.h"
+#include "base/parts.h"
 #include "base/map.h"
 #include "base/number.h"
 #include "base/os/mem.h"
@@ -544,6 +545,31 @@ static void floats_in_nine_digits_read_back(void **state)
     assert_in_range(n_other, 0, n / 10000);
 }
 
+static void parts_are_told_by_their_names(void **state)
+{
+    (void)state;
+    unsigned part = 0, of = 0;
+    char other[64];
+    assert_true(bn_part_read(&part, &of, "a/m-00002-of-00015.gguf", ".gguf"));
+    assert_true(part == 2 && of == 15);
+    assert_true(bn_part_write(other, sizeof other, "a/m-00002-of-00015.gguf", 13, ".gguf"));
+    assert_string_equal(other, "a/m-00013-of-00015.gguf");
+    assert_false(bn_part_write(other, 20, "a/m-00002-of-00015.gguf", 13, ".gguf"));
+    static const char *const none[] = {"m.gguf",
+                                       "-00001-of-00002.gguf",
+                                       "m-00001-of-00002.safetensors",
+                                       "m-0001-of-00002.gguf",
+                                       "m-00003-of-00002.gguf",
+                                       "m-00000-of-00002.gguf",
+                                       "m-00001-of-0000x.gguf",
+                                       "m- 0001-of-00002.gguf",
+                                       "m-00001_of-00002.gguf",
+                                       ".gguf",
+                                       ""};
+    for (size_t i = 0; i < BN_ARRAY_LEN(none); i++)
+        assert_false(bn_part_read(&part, &of, none[i], ".gguf"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -565,6 +591,7 @@ int main(void)
         cmocka_unit_test(errors_are_one_printable_line),
         cmocka_unit_test(numbers_are_short_and_read_back),
         cmocka_unit_test(floats_in_nine_digits_read_back),
+        cmocka_unit_test(parts_are_told_by_their_names),
         cmocka_unit_test(backends_narrow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -258,7 +258,10 @@ static size_t convert_all(const struct matrix *m, size_t n, enum bn_type to, con
         snprintf(names[held], sizeof *names, "m%zu", i);
         make_item(it, &from[held], &m[i], names[held], to);
         bool fits = bn_type_bytes(&it->bytes, to, it->rows, it->cols);
-        bitnet_status s = fits ? bn_convert_check(it, false, &rows, &err) : BITNET_E_UNSUPPORTED;
+        struct bn_obstacles o = {0};
+        bitnet_status s =
+            fits ? bn_convert_check(it, false, &rows, &o, &err) : BITNET_E_UNSUPPORTED;
+        if (s == BITNET_OK) s = bn_obstacles_end(&o, &err);
         if ((s == BITNET_OK) != can_hold(to, &m[i]))
             fail_msg("%s to %s, matrix %zu: %s", bn_type_info(m[i].type)->name,
                      bn_type_info(to)->name, i, s == BITNET_OK ? "accepted" : err.text);
