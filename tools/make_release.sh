@@ -19,12 +19,17 @@ git archive --prefix="bitnet-$version/" HEAD | gzip -9n >"$out/bitnet-$version.t
 echo "release: static program"
 folder=bitnet-$version-linux-$machine
 mkdir -p "$out/tree/sources" "$out/tree/$folder"
+# what is installed and still has to be built; no tests
+installed='import json, os, sys
+for path in json.load(sys.stdin):
+    if path.startswith(sys.argv[1] + "/") and not os.path.exists(path): print(os.path.relpath(path, sys.argv[1]))'
 git archive HEAD | tar -x -C "$out/tree/sources"
 (
     cd "$out/tree/sources"
     meson setup build -Dstatic=true -Dtext=enabled --prefix=/ \
         --libexecdir=libexec >build.log 2>&1 &&
-        ninja -C build >>build.log 2>&1 || { tail -n 20 build.log >&2; exit 1; }
+        meson introspect --installed build | python3 -c "$installed" "$PWD/build" | xargs ninja -C build >>build.log 2>&1 ||
+        { tail -n 20 build.log >&2; exit 1; }
     DESTDIR="$PWD/installed" meson install -C build --no-rebuild >>build.log 2>&1
 )
 for part in bin share; do

@@ -262,8 +262,9 @@ bitnet_status hub_fetch_file(const struct hub_fetch *f, bitnet_error *err)
     w->f = f;
     w->found = f->url;
     pthread_mutex_init(&w->lock, NULL);
+    const struct hub_waiter waiter = {f->net->cancelled, f->waiting, f->user};
     bitnet_status s = hub_part_open(&w->part, &there, f->path, f->bytes,
-                                    *f->digest ? f->digest : f->id, f->net->cancelled, err);
+                                    *f->digest ? f->digest : f->id, &waiter, err);
     if (s == BITNET_OK && !there) {
         if (!*f->digest && !*f->id) hub_part_forget(&w->part); /* it may be of another file */
         bool small = f->bytes <= SMALL_BYTES && hub_part_here(&w->part) < f->bytes;

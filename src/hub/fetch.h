@@ -20,6 +20,7 @@ struct hub_fetch {
     void *user;
     /* from the calling thread: bytes of the file that are here, or that have been checked */
     void (*progress)(void *user, uint64_t done, bool checking);
+    void (*waiting)(void *user); /* another process downloads it */
 };
 
 /* Nothing happens if the file is there. */

@@ -56,16 +56,22 @@ void hub_part_forget(struct hub_part *p)
     for (uint32_t i = 0; i < p->n; i++) __atomic_store_n(&p->done[i], 0, __ATOMIC_RELAXED);
 }
 
-/* Only one process writes it. */
-static bitnet_status lock(struct hub_part *p, bool (*cancelled)(void), bitnet_error *err)
+bool hub_lock_file(int fd, const struct hub_waiter *w)
 {
     const struct timespec tick = {.tv_nsec = 100000000};
-    while (flock(p->fd, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR) return BITNET_OK; /* no locks on this disk */
-        if (cancelled()) return bn_fail(err, BITNET_E_CANCELLED, "interrupted");
+    for (bool told = false; flock(fd, LOCK_EX | LOCK_NB) != 0; told = true) {
+        if (errno != EWOULDBLOCK && errno != EINTR) return true;
+        if (w->cancelled()) return false;
+        if (!told) w->waiting(w->user);
         nanosleep(&tick, NULL);
     }
-    return BITNET_OK;
+    return true;
+}
+
+/* Only one process writes it. */
+static bitnet_status lock(struct hub_part *p, const struct hub_waiter *w, bitnet_error *err)
+{
+    return hub_lock_file(p->fd, w) ? BITNET_OK : bn_fail(err, BITNET_E_CANCELLED, "interrupted");
 }
 
 /* Was the file finished, or begun anew, while this process waited? */
@@ -118,7 +124,7 @@ static bitnet_status map_state(struct hub_part *p, const char *id, bitnet_error 
 }
 
 bitnet_status hub_part_open(struct hub_part *p, bool *there, const char *path, uint64_t bytes,
-                            const char *id, bool (*cancelled)(void), bitnet_error *err)
+                            const char *id, const struct hub_waiter *w, bitnet_error *err)
 {
     bitnet_status s = BITNET_OK;
     *p = (struct hub_part){.fd = -1, .bytes = bytes};
@@ -130,7 +136,7 @@ bitnet_status hub_part_open(struct hub_part *p, bool *there, const char *path, u
     do {
         if (p->fd >= 0) close(p->fd);
         p->fd = open(p->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        s = p->fd < 0 ? fail_errno(err, "create", p->path) : lock(p, cancelled, err);
+        s = p->fd < 0 ? fail_errno(err, "create", p->path) : lock(p, w, err);
     } while (s == BITNET_OK && is_gone(p));
     struct stat st;
     if (s == BITNET_OK && stat(path, &st) == 0 && (uint64_t)st.st_size == bytes) {

@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -75,18 +74,22 @@ static int smaller_first(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? -1 : 1) : strcmp(x->path, y->path);
 }
 
+static void on_waiting(void *user)
+{
+    const struct pull *p = user;
+    if (p->view->waiting) p->view->waiting(p->view->user, p->what);
+}
+
 /* As the hub's own clients do while they write a blob: whoever comes second waits. */
-static int lock_blob(const struct hub_net *net, const char *folder, const char *digest)
+static int lock_blob(struct pull *pull, const char *folder, const char *digest)
 {
     char path[HUB_PATH_BYTES], locks[HUB_PATH_BYTES];
-    const struct hub_places *p = net->places;
-    if (!hub_path(locks, "%s/.locks%s", p->cache, strrchr(folder, '/')) || !bn_folder_make(locks) ||
-        !hub_path(path, "%s/%s.lock", locks, digest))
+    const struct hub_waiter waiter = {pull->net->cancelled, on_waiting, pull};
+    if (!hub_path(locks, "%s/.locks%s", pull->net->places->cache, strrchr(folder, '/')) ||
+        !bn_folder_make(locks) || !hub_path(path, "%s/%s.lock", locks, digest))
         return -1;
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
-           !net->cancelled())
-        usleep(100000);
+    if (fd >= 0) hub_lock_file(fd, &waiter);
     return fd;
 }
 
@@ -106,9 +109,10 @@ static bitnet_status pull_file(struct pull *p, const char *folder, const struct 
                               .digest = f->digest,
                               .id = "",
                               .user = p,
-                              .progress = on_progress};
+                              .progress = on_progress,
+                              .waiting = on_waiting};
     BN_TRY(hub_remote_url(&fetch.url, p->net, p->name->repo, r->commit, f->path, err));
-    int lock = lock_blob(p->net, folder, f->digest);
+    int lock = lock_blob(p, folder, f->digest);
     bitnet_status s = has_size(blob, f->bytes) ? BITNET_OK : hub_fetch_file(&fetch, err);
     if (lock >= 0) close(lock);
     p->before += f->bytes;
@@ -206,7 +210,8 @@ static bitnet_status pull_layer(struct pull *p, const struct hub_layer *l, bitne
                               .digest = l->digest,
                               .id = "",
                               .user = p,
-                              .progress = on_progress};
+                              .progress = on_progress,
+                              .waiting = on_waiting};
     BN_TRY(hub_registry_url(&fetch.url, p->name, what, err));
     bitnet_status s = has_size(blob, l->bytes) ? BITNET_OK : hub_fetch_file(&fetch, err);
     p->before += l->bytes;
@@ -269,7 +274,8 @@ static bitnet_status pull_url(struct pull *p, bitnet_error *err)
                               .digest = p->name->sha256,
                               .id = id,
                               .user = p,
-                              .progress = on_progress};
+                              .progress = on_progress,
+                              .waiting = on_waiting};
     BN_TRY(hub_url_parse(&fetch.url, p->name->url, err));
     if (!fetch.url.tls && !hub_url_is_loopback(&fetch.url) && !p->name->sha256[0])
         return bn_fail(err, BITNET_E_UNSUPPORTED,

@@ -25,6 +25,7 @@ struct hub_pull_view {
     void *user;
     void (*plan)(void *user, const struct hub_pull_plan *plan);
     void (*progress)(void *user, const struct hub_pull_state *state);
+    void (*waiting)(void *user, const char *what); /* another program downloads this file */
 };
 
 /* Downloads what is missing. only_plan: says what there would be to do. */

@@ -341,6 +341,19 @@ void serve_metrics_json(struct exchange *x)
     exchange_reply_json(x, 200, j);
 }
 
+void serve_metrics_history(struct exchange *x)
+{
+    struct served_model *m = asked_for(x);
+    if (!m) return;
+    struct bn_buf out;
+    bn_buf_init(&out, (size_t)4 << 20);
+    metrics_history(m->metrics, m->name, &out);
+    net_add_header(x->request, "Cache-Control", "no-store");
+    if (out.failed) exchange_refuse(x, 500, NULL, "out of memory for the metrics");
+    else exchange_reply(x, 200, "application/json", out.data, out.len);
+    bn_buf_free(&out);
+}
+
 /* ------------------------------------------------------------------ pages */
 
 void serve_page(struct exchange *x)

@@ -101,6 +101,18 @@ uint32_t models_taken(const struct server *s)
     return n;
 }
 
+void models_sample(struct server *s)
+{
+    struct worker_state state;
+    struct net_stats net;
+    struct metrics_now now;
+    for (size_t i = 0; i < s->n_models; i++) {
+        if (s->models[i].state != SERVED_READY) continue;
+        server_now(&s->models[i], &state, &net, &now);
+        metrics_sample(s->models[i].metrics, &now);
+    }
+}
+
 int64_t models_usual_keep(const struct server *s)
 {
     return s->c->on_demand && s->c->idle_unload_s ? (int64_t)s->c->idle_unload_s : -1;

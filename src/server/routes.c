@@ -99,6 +99,8 @@ static const struct route routes[] = {
     {"/metrics", ROUTE_GET | ROUTE_METRICS, serve_metrics, NULL, "Metrics, for Prometheus"},
     {"/metrics.json", ROUTE_GET | ROUTE_METRICS, serve_metrics_json, NULL,
      "Metrics, for the dashboard"},
+    {"/metrics/history.json", ROUTE_GET | ROUTE_METRICS, serve_metrics_history, NULL,
+     "Metrics of the last hour, for the dashboard"},
     {"/openapi.json", ROUTE_GET | ROUTE_PUBLIC, serve_openapi, NULL, "This description"},
 };
 static const struct route page_route = {"/", ROUTE_GET | ROUTE_PUBLIC, serve_page, NULL, NULL};
@@ -180,6 +182,13 @@ static bool may_ask(const struct server *s, const char *origin)
         if (strcmp(allowed, "localhost") == 0 && is_local_origin(origin)) return true;
     }
     return false;
+}
+
+bool routes_local(const struct server *s)
+{
+    char name[256];
+    host_name(name, sizeof name, s->c->net.host);
+    return is_loopback(name) || strncmp(s->c->net.host, "unix:", 5) == 0;
 }
 
 /* A page of anyone's may have a name of its own lead to this machine, and would then count as a page of

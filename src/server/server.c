@@ -85,6 +85,12 @@ static bitnet_status cap_connections(struct server *s, struct net_config *n, bit
     return BITNET_OK;
 }
 
+static void on_sample(int fd, short what, void *user)
+{
+    (void)fd, (void)what;
+    models_sample(user);
+}
+
 /* ------------------------------------------------------------------ signals */
 
 static void on_drain_watch(int fd, short what, void *user)
@@ -180,10 +186,13 @@ static bitnet_status open_events(struct server *s, bitnet_error *err)
 {
     bool ok = true;
     short on_signal = EV_SIGNAL | EV_PERSIST;
+    const struct timeval every = {.tv_sec = METRICS_SAMPLE_S};
     s->terminate = listen_to(s, SIGTERM, on_signal, on_terminate, &ok);
     s->interrupt = listen_to(s, SIGINT, on_signal, on_terminate, &ok);
     s->reload = listen_to(s, SIGHUP, on_signal, on_reload, &ok);
     s->drain_watch = event_new(s->base, -1, EV_PERSIST, on_drain_watch, s);
+    s->sampling = event_new(s->base, -1, EV_PERSIST, on_sample, s);
+    ok = ok && s->sampling && event_add(s->sampling, &every) == 0;
     return ok && s->drain_watch ? BITNET_OK : bn_fail_nomem(err, 0, "the server's events");
 }
 
@@ -203,6 +212,7 @@ static void server_close(struct server *s)
     free_event(s->interrupt);
     free_event(s->reload);
     free_event(s->drain_watch);
+    free_event(s->sampling);
     access_log_close(&s->log);
     keys_free(&s->keys);
     bn_json_free(s->config);
@@ -280,6 +290,9 @@ static void tell_listening(const struct server *s)
         snprintf(url, sizeof url, "%s://%s%s%s:%u", scheme, v6 ? "[" : "", n->host, v6 ? "]" : "",
                  net_port(s->net));
     if (s->c->listening) s->c->listening(s->c->user, url);
+    if (s->keys.n == 0 && !routes_local(s))
+        note(s, "whoever reaches this machine over the network can ask: there is no key "
+                "(--api-key-file)");
 }
 
 static bitnet_status open_all(struct server *s, bitnet_model *m, bitnet_engine *e,
@@ -314,6 +327,7 @@ bitnet_status server_run(const struct server_config *c, bitnet_model *m, bitnet_
     }
     if (status == BITNET_OK && c->stop_asked && c->stop_asked(c->user)) on_terminate(0, 0, &s);
     if (status == BITNET_OK) {
+        models_sample(&s);
         tell_listening(&s);
         if (event_base_dispatch(s.base) < 0)
             status = bn_fail(err, BITNET_E_INTERNAL, "the event loop failed");

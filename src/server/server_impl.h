@@ -109,7 +109,7 @@ struct server {
     struct keys keys;
     struct access_log log;
     struct event *terminate, *interrupt, *reload; /* signals */
-    struct event *drain_watch;
+    struct event *drain_watch, *sampling;
     uint64_t drain_end_ns;    /* 0: not draining */
     int thinking;             /* enum openai_thinking, of requests that do not say */
     int64_t date_s;           /* for templates; 0: that of the day, if they are told one */
@@ -157,6 +157,7 @@ void models_serve(struct exchange *x, struct served_model *m);
 void models_keep(struct served_model *m, int64_t keep_s);
 int64_t models_usual_keep(const struct server *s);
 uint32_t models_taken(const struct server *s); /* choices */
+void models_sample(struct server *s);          /* those in memory, for their histories */
 /* The exchange needs its model, or no longer. */
 void models_hold(struct exchange *x);
 void models_release(struct exchange *x);
@@ -288,6 +289,7 @@ struct route {
 const struct route *route_at(size_t i); /* i-th; NULL past the end */
 
 void routes_request(struct server *s, struct net_request *r); /* it has come in */
+bool routes_local(const struct server *s); /* it is reached from this machine only */
 
 /* Generates text in the dialect of the route. */
 void serve_generate(struct exchange *x);
@@ -314,6 +316,7 @@ void serve_health(struct exchange *x);
 void serve_ready(struct exchange *x);
 void serve_metrics(struct exchange *x);
 void serve_metrics_json(struct exchange *x);
+void serve_metrics_history(struct exchange *x);
 void serve_page(struct exchange *x);
 void serve_openapi(struct exchange *x);
 void serve_tokenize(struct exchange *x);

@@ -19,6 +19,7 @@ from serving import Server
 from tap import Missing, Tap, find
 
 HERE = pathlib.Path(__file__).resolve().parent / "browser"
+MODEL = HERE.parents[2] / "models" / "stories-31m.gguf"
 CHROMIUM = ["chromium", "chromium-browser", "google-chrome"]
 
 
@@ -54,8 +55,10 @@ def main():
         more += ["--shots", str(pathlib.Path(a.shots).resolve())]
     with contextlib.ExitStack() as stack:
         url = a.url or stack.enter_context(Server(a.bitnet)).url
+        several = stack.enter_context(Server(a.bitnet, f"one={MODEL}", f"two={MODEL}", "--no-warm-up")).url
         sys.stdout.flush()
-        return subprocess.run([node, "test.mjs", url, chromium, str(files), *more], cwd=a.folder).returncode
+        words = [node, "test.mjs", url, chromium, str(files), "--several", several, *more]
+        return subprocess.run(words, cwd=a.folder).returncode
 
 
 if __name__ == "__main__":

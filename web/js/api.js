@@ -14,16 +14,24 @@ export class ApiError extends Error {
         this.retryAfter = retryAfter; // seconds
     }
 
+    /** What was asked is refused as it is: asking again would be, too. */
+    get final() {
+        return this.status === 400 || this.status === 413;
+    }
+
     /** Too much to do, or about to start: worth another try in a while. */
     get busy() {
         return this.status === 429 || (this.status === 503 && this.retryAfter > 0);
     }
 }
 
+/** The server's words as a sentence. */
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?…]$/.test(text) ? '' : '.');
+
 async function errorOf(response) {
     const body = await response.json().catch(() => null);
-    const sentence = body?.error?.message ?? `The server answered ${response.status} ${response.statusText}.`;
-    return new ApiError(sentence, response.status, Number(response.headers.get('Retry-After')) || 0);
+    const why = body?.error?.message || `The server answered ${response.status} ${response.statusText}`;
+    return new ApiError(sentence(why), response.status, Number(response.headers.get('Retry-After')) || 0);
 }
 
 async function once(path, body, signal) {
@@ -40,7 +48,7 @@ async function once(path, body, signal) {
             body: body && JSON.stringify(body),
         });
     } catch (e) {
-        if (e.name === 'AbortError') throw e;
+        if (e.name === 'AbortError' || e.name === 'TimeoutError') throw e;
         throw new ApiError('The server cannot be reached.', 0);
     }
     if (!response.ok) throw await errorOf(response);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cards with the last five minutes of some measures: lines where chart.js is there, else a table.
+// Cards with the last minutes of some measures: lines where chart.js is there, else a table.
 import { el } from './dom.js';
 import { text } from './format.js';
+import { term } from './tip.js';
 
-export const SPAN_S = 300;
+const KEPT_S = 3600;
+const FINE_S = 300; // as often as was asked; what is older as often as the server keeps it
+const STEP_S = 4.5;
 const COLOURS = { light: ['#0f766e', '#c2660c', '#7c3aed'], dark: ['#55c9ba', '#f0a352', '#b79cff'] };
 
 const isDark = () =>
@@ -20,28 +23,46 @@ const token = (name) => {
     return colour;
 };
 
-/** Samples of the last SPAN_S seconds: {at, ...measures}, oldest first. */
+/** Samples of the last hour: {at, ...measures}, oldest first. */
 export class History {
-    samples = [];
+    all = [];
+    span = FINE_S; // that is shown, in seconds
 
     push(at, measures) {
-        this.samples.push({ at, ...measures });
-        while (this.samples[0].at < at - SPAN_S) this.samples.shift();
+        this.all.push({ at, ...measures });
+        let last = -Infinity;
+        this.all = this.all.filter((s) => {
+            const kept = s.at >= at - KEPT_S && (s.at > at - FINE_S || s.at - last >= STEP_S);
+            if (kept) last = s.at;
+            return kept;
+        });
+    }
+
+    /** What the server has kept, beside what was seen here before and after it. */
+    fill(samples) {
+        const first = samples[0]?.at ?? Infinity,
+            last = samples.at(-1)?.at ?? Infinity;
+        this.all = [...this.all.filter((s) => s.at < first), ...samples, ...this.all.filter((s) => s.at > last)];
+    }
+
+    get samples() {
+        const { at } = this.last ?? {};
+        return this.all.filter((s) => s.at >= at - this.span);
     }
 
     get last() {
-        return this.samples.at(-1);
+        return this.all.at(-1);
     }
 }
 
-/** spec: {title, note, format, series: [[measure, name]...], max} */
+/** spec: {title, about, note, format, series: [[measure, name]...], max} */
 class Card {
     constructor(spec) {
         this.spec = spec;
         this.element = el(
             'article',
             { class: 'card' },
-            el('h2', {}, spec.title, spec.note ? el('small', {}, ` · ${spec.note}`) : null),
+            el('h2', {}, term(spec.title, spec.about), spec.note ? el('small', {}, ` · ${spec.note}`) : null),
         );
     }
 
@@ -84,10 +105,11 @@ class TableCard extends Card {
     }
 
     show(history) {
+        const { samples, last } = history;
         this.spec.series.forEach(([measure], i) => {
-            const values = history.samples.map((s) => s[measure]).filter(Number.isFinite);
+            const values = samples.map((s) => s[measure]).filter(Number.isFinite);
             const mean = values.reduce((a, b) => a + b, 0) / values.length;
-            const shown = [history.last?.[measure], Math.min(...values), mean, Math.max(...values)];
+            const shown = [last?.[measure], Math.min(...values), mean, Math.max(...values)];
             shown.forEach((v, k) => {
                 this.rows[i].cells[k].textContent = text(this.spec.format, v);
             });
@@ -97,6 +119,17 @@ class TableCard extends Card {
     paint() {
         /* its colours are those of the style sheet */
     }
+}
+
+/** A value between two that are not known is no line: it is shown as a point. */
+const known = (p) => Number.isFinite(p?.y);
+const alone = ({ dataset: { data }, dataIndex: i }) => (known(data[i - 1]) || known(data[i + 1]) ? 0 : 1.5);
+
+/** "12:30:05, 4 min ago": seconds before the server's time `end` */
+function when(x, end) {
+    const ago = Math.round(-x),
+        clock = new Date((end + x) * 1000).toLocaleTimeString();
+    return `${clock}, ${ago < 120 ? `${ago} s` : `${Math.round(ago / 60)} min`} ago`;
 }
 
 class ChartCard extends Card {
@@ -125,7 +158,7 @@ class ChartCard extends Card {
                     data: [],
                     parsing: false,
                     borderWidth: 1.75,
-                    pointRadius: 0,
+                    pointRadius: alone,
                     tension: 0.2,
                 })),
             },
@@ -137,9 +170,8 @@ class ChartCard extends Card {
                 scales: {
                     x: {
                         type: 'linear',
-                        min: -SPAN_S,
                         max: 0,
-                        ticks: { stepSize: 60, callback: (v) => (v === 0 ? 'now' : `${v / 60} min`) },
+                        ticks: { callback: (v) => (v === 0 ? 'now' : `−${-v / 60} min`) },
                     },
                     y: {
                         min: 0,
@@ -151,7 +183,7 @@ class ChartCard extends Card {
                     legend: { display: false },
                     tooltip: {
                         callbacks: {
-                            title: ([i]) => `${Math.round(-i.parsed.x)} s ago`,
+                            title: ([i]) => when(i.parsed.x, this.end),
                             label: (i) => ` ${i.dataset.label}: ${text(format, i.parsed.y)}`,
                         },
                     },
@@ -182,10 +214,14 @@ class ChartCard extends Card {
 
     show(history) {
         if (!this.chart) this.#draw();
-        const end = history.last.at;
-        this.spec.series.forEach(([measure, name], i) => {
-            this.chart.data.datasets[i].data = history.samples.map((s) => ({
-                x: s.at - end,
+        const { samples, span } = history;
+        const { x } = this.chart.options.scales;
+        this.end = history.last.at;
+        x.min = -span;
+        x.ticks.stepSize = span / 5;
+        this.spec.series.forEach(([measure], i) => {
+            this.chart.data.datasets[i].data = samples.map((s) => ({
+                x: s.at - this.end,
                 y: s[measure] ?? NaN,
             }));
             this.legend[i].value.textContent = this.now(measure, history);

@@ -38,7 +38,7 @@ const WELCOME = {
 };
 const HELP = matchMedia('(pointer: coarse)').matches ? '' : 'Enter sends, Shift+Enter starts a new line.';
 
-let conversations = store.all();
+let conversations = store.all().map(store.closed);
 let current = store.newConversation();
 let model = '';
 let contextTokens = 0; // that the model can see; 0: not known
@@ -159,10 +159,12 @@ function remove(c) {
     });
 }
 
-/** Another tab changed a conversation; what is being written here is newer. */
+/** Another tab changed a conversation, or deleted it. */
 function changedElsewhere(id) {
-    if (run?.conversation.id === id) return;
-    conversations = store.all().map((c) => (run?.conversation.id === c.id ? run.conversation : c));
+    conversations = store.all().map((theirs) => {
+        const mine = conversations.find((c) => c.id === theirs.id);
+        return mine ? store.merge(mine, theirs, run?.node) : theirs;
+    });
     current =
         conversations.find((c) => c.id === current.id) ??
         (current.id === id ? store.newConversation() : current);
@@ -172,7 +174,7 @@ function changedElsewhere(id) {
 /* --- asking and answering --- */
 
 function send(text) {
-    if (run || text.trim() === '') return;
+    if (run || (text.trim() === '' && attached.length === 0)) return;
     const question = store.add(current, current.leaf, 'user', withFiles(text.trim()));
     write(question);
 }
@@ -185,7 +187,7 @@ function withFiles(text) {
     });
     attached = [];
     showAttached();
-    return [...files, text].join('\n\n');
+    return [...files, text].filter(Boolean).join('\n\n');
 }
 
 function showAttached() {
@@ -342,14 +344,10 @@ function finish(failure) {
 
 function offerRetry(failure, node) {
     const question = current.nodes[node.parent];
-    tell(failure?.message ?? 'There is no answer yet.', [
-        [
-            'Try again',
-            () => {
-                if (!run) write(question);
-            },
-        ],
-    ]);
+    const ways = [['Try again', () => !run && write(question)]];
+    if (failure?.final) ways[0] = ['Edit the message', () => messages.edit(question)];
+    else if (current.leaf === node.id) ways.unshift(['Continue', () => !run && more(node)]);
+    tell(failure?.message ?? 'There is no answer yet.', ways);
 }
 
 function stop() {

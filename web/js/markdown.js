@@ -6,7 +6,7 @@ import { copyButton, el } from './dom.js';
 import { colour, typeset } from './libraries.js';
 
 const MAX_DEPTH = 8; // lists in lists, emphasis in emphasis
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)\s*$/;
+const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?/;
@@ -121,13 +121,13 @@ const cells = (line) =>
         .map((c) => c.trim().replaceAll('\\|', '|'));
 
 const renderers = {
-    paragraph: (b) => inline(el('p'), b.lines.map((l) => l.trim()).join('\n')),
+    paragraph: (b) => inline(el('p', { dir: 'auto' }), b.lines.map((l) => l.trim()).join('\n')),
     heading: (b) => {
         const [, marks, text] = HEADING.exec(b.lines[0]);
-        return inline(el(`h${Math.min(marks.length + 1, 6)}`), text);
+        return inline(el(`h${Math.min(marks.length + 1, 6)}`, { dir: 'auto' }), text);
     },
     rule: () => el('hr'),
-    quote: (b, depth) => nested(el('blockquote'), b.lines.map((l) => l.replace(QUOTE, '')).join('\n'), depth),
+    quote: (b, depth) => nested(el('blockquote', { dir: 'auto' }), b.lines.map((l) => l.replace(QUOTE, '')).join('\n'), depth),
     code: (b) => {
         const closed = b.lines.length > 1 && b.lines.at(-1).trim().startsWith(b.fence);
         const text = b.lines.slice(1, closed ? -1 : undefined).join('\n');
@@ -147,7 +147,7 @@ const renderers = {
     },
     list: (b, depth) => {
         const start = b.ordered ? parseInt(b.lines[0].trim(), 10) : 1;
-        const list = el(b.ordered ? 'ol' : 'ul', { start: start === 1 ? null : start });
+        const list = el(b.ordered ? 'ol' : 'ul', { dir: 'auto', start: start === 1 ? null : start });
         for (const text of items(b)) {
             const task = TASK.exec(text);
             const li = el('li', { class: task ? 'task' : null });
@@ -182,7 +182,7 @@ const renderers = {
             { class: 'table', tabindex: '0', role: 'group', 'aria-label': 'Table' },
             el(
                 'table',
-                {},
+                { dir: 'auto' },
                 el('thead', {}, row(b.lines[0], 'th')),
                 el('tbody', {}, ...b.lines.slice(2).map((l) => row(l, 'td'))),
             ),

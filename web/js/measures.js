@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the dashboard shows, from two answers of /metrics.json: the members are described in
-// docs/serve/metrics.md.
+// What the dashboard shows, from two answers of /metrics.json, or from /metrics/history.json: the members are described
+// in docs/serve/metrics.md.
 
 /** Mean of what a histogram has observed between two answers. */
 function meanSince(name, now, before) {
@@ -16,9 +16,20 @@ function rate(name, now, before) {
     return (now.values[name] - before.values[name]) / (now.time - before.time);
 }
 
-function quantiles(to, name, now, key) {
-    const h = now.histograms[name];
-    for (const q of ['p50', 'p90', 'p99']) to[`${key}_${q}`] = h.recent[q];
+const QUANTILES = {
+    queue: 'request_queue_time_seconds',
+    ttft: 'time_to_first_token_seconds',
+    itl: 'inter_token_latency_seconds',
+    e2e: 'e2e_request_latency_seconds',
+    step: 'step_seconds',
+};
+
+/** of: p50, p90 and p99 of a histogram, by its name */
+function quantiles(of) {
+    const m = {};
+    for (const [key, name] of Object.entries(QUANTILES))
+        for (const q of ['p50', 'p90', 'p99']) m[`${key}_${q}`] = of(name)?.[q] ?? null;
+    return m;
 }
 
 const ratio = (a, b) => (b > 0 ? a / b : null);
@@ -26,7 +37,7 @@ const ratio = (a, b) => (b > 0 ? a / b : null);
 /** before: the answer before this one of the same server process, or null. */
 export function measure(now, before) {
     const v = now.values;
-    const m = {
+    return {
         answer_rate: rate('generation_tokens_total', now, before),
         prompt_rate: rate('prompt_tokens_total', now, before),
         running: v.num_requests_running,
@@ -34,19 +45,36 @@ export function measure(now, before) {
         batch: meanSince('batch_size', now, before) ?? 0,
         step: meanSince('step_seconds', now, before),
         kv: v.kv_cache_usage_ratio,
-        prefix: ratio(v.prefix_cache_hits_total, v.prefix_cache_queries_total),
+        prefix: ratio(now.rates.prefix_cache_hits_total['10s'], now.rates.prefix_cache_queries_total['10s']),
+        prefix_ever: ratio(v.prefix_cache_hits_total, v.prefix_cache_queries_total),
         bandwidth: v.memory_bandwidth_ratio,
         rss: v.process_resident_memory_bytes,
         cpu: rate('process_cpu_seconds_total', now, before),
         answer_total: v.generation_tokens_total,
         prompt_total: v.prompt_tokens_total,
+        ...quantiles((name) => now.histograms[name].recent),
     };
-    quantiles(m, 'request_queue_time_seconds', now, 'queue');
-    quantiles(m, 'time_to_first_token_seconds', now, 'ttft');
-    quantiles(m, 'inter_token_latency_seconds', now, 'itl');
-    quantiles(m, 'e2e_request_latency_seconds', now, 'e2e');
-    quantiles(m, 'step_seconds', now, 'step');
-    return m;
+}
+
+/** Samples that the server has kept: {at, ...measures}, oldest first. */
+export function measureKept({ time, values, rates, histograms }) {
+    return time.map((at, i) => ({
+        at,
+        answer_rate: rates.generation_tokens_total[i],
+        prompt_rate: rates.prompt_tokens_total[i],
+        running: values.num_requests_running[i],
+        waiting: values.num_requests_waiting[i],
+        batch: histograms.batch_size.mean[i] ?? 0,
+        kv: values.kv_cache_usage_ratio[i],
+        prefix: ratio(rates.prefix_cache_hits_total[i], rates.prefix_cache_queries_total[i]),
+        bandwidth: values.memory_bandwidth_ratio[i],
+        rss: values.process_resident_memory_bytes[i],
+        ...quantiles((name) => ({
+            p50: histograms[name].p50[i],
+            p90: histograms[name].p90[i],
+            p99: histograms[name].p99[i],
+        })),
+    }));
 }
 
 /** After a restart counters begin anew: what was before says nothing about now. */

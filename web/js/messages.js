@@ -5,6 +5,10 @@ import { Prose } from './markdown.js';
 import { siblings } from './store.js';
 import { TokenText } from './tokens.js';
 
+const LONG_LETTERS = 3000; // a message of more, or of more lines, is folded
+const LONG_LINES = 30;
+const isLong = (text) => text.length > LONG_LETTERS || text.split('\n', LONG_LINES + 1).length > LONG_LINES;
+
 const ENDS = {
     length: 'cut at the longest length',
     stopped: 'stopped by you',
@@ -44,7 +48,21 @@ class Message {
             this.body,
             this.foot,
         );
-        if (isUser) this.body.textContent = node.content;
+        if (!isUser) return;
+        this.body.dir = 'auto';
+        this.body.textContent = node.content;
+        if (isLong(node.content)) this.#fold();
+    }
+
+    /** A long message shows its beginning, and the rest on demand. */
+    #fold() {
+        this.unfold = el('button', { type: 'button', class: 'unfold', onclick: () => show(this.body.classList.contains('folded')) });
+        const show = (whole) => {
+            this.body.classList.toggle('folded', !whole);
+            this.unfold.setAttribute('aria-expanded', String(whole));
+            this.unfold.textContent = whole ? 'Show less' : `Show all ${this.node.content.length.toLocaleString('en')} characters`;
+        };
+        show(false);
     }
 
     show(writing) {
@@ -93,6 +111,7 @@ class Message {
                 : toolButton('again', 'Another answer', () => list.on.regenerate(node));
         ask.disabled = list.locked;
         this.foot.replaceChildren();
+        if (this.unfold) this.foot.append(this.unfold);
         if (branches.length > 1) this.foot.append(this.#branchSwitch(branches));
         this.foot.append(
             copyButton(() => node.content),
@@ -126,11 +145,11 @@ class Message {
     }
 
     edit() {
-        const field = el('textarea', { 'aria-label': 'Edit the message' });
+        const field = el('textarea', { 'aria-label': 'Edit the message', dir: 'auto' });
         field.value = this.node.content;
         const cancel = () => {
             editor.replaceWith(this.body, this.foot);
-            this.foot.querySelector('button').focus();
+            this.foot.querySelector('[aria-label="Edit"]').focus();
         };
         const send = () => {
             if (field.value.trim() !== '') this.list.on.edit(this.node, field.value);

@@ -47,6 +47,7 @@ export class Sidebar {
             'button',
             {
                 class: 'open',
+                dir: 'auto',
                 'aria-current': here ? 'true' : null,
                 title: titleOf(c),
                 onclick: () => {

@@ -32,18 +32,37 @@ export function newConversation(system = '') {
 }
 
 /** All of them, in no order. */
-export function all() {
-    return storage
+export const all = () =>
+    storage
         .names(CHAT)
         .map((name) => storage.read(name))
-        .filter(isConversation)
-        .map(closed);
-}
+        .filter(isConversation);
 
-/** Answers that were being written when the page went away have got as far as they ever will. */
-function closed(c) {
+/** Answers that were being written when a page went away have got as far as they ever will. */
+export function closed(c) {
     for (const n of Object.values(c.nodes)) if (n.finish === null) n.finish = 'broken';
     return c;
+}
+
+/** Takes over into `mine` what another tab has made of the same conversation. writing: what is being written here. */
+export function merge(mine, theirs, writing) {
+    for (const [id, n] of Object.entries(theirs.nodes)) {
+        if (!mine.nodes[id]) mine.nodes[id] = n;
+        else if (id !== writing?.id) Object.assign(mine.nodes[id], n);
+    }
+    // an answer of which nothing came is no message, and was taken away there
+    for (const n of Object.values(mine.nodes)) {
+        const nothing = n.role === 'assistant' && n.content === '' && n.id !== writing?.id;
+        if (nothing && !theirs.nodes[n.id]) {
+            delete mine.nodes[n.id];
+            if (mine.leaf === n.id) mine.leaf = n.parent;
+        }
+    }
+    const { title, named, system, updated } = theirs;
+    if (updated >= mine.updated) Object.assign(mine, { title, named, system, updated });
+    // what goes on there from what is shown here is shown
+    if (!path(mine).includes(writing) && path(mine, theirs.leaf).some((n) => n.id === mine.leaf)) mine.leaf = theirs.leaf;
+    return mine;
 }
 
 /** false: the browser's storage is full, or forbidden. */
@@ -95,7 +114,7 @@ export function choose(c, node) {
 }
 
 export function exportText() {
-    return JSON.stringify({ format: FORMAT, version: 1, conversations: all() }, null, 1);
+    return JSON.stringify({ format: FORMAT, version: 1, conversations: all().map(closed) }, null, 1);
 }
 
 const isText = (v) => typeof v === 'string';

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // An answer token by token: colours say how likely each was, a tooltip what else was possible. One
 // stop for the Tab key; arrow keys go from token to token.
-import { $, el } from './dom.js';
+import { el } from './dom.js';
+import { hideTip, showTip } from './tip.js';
 
 const percent = (logprob) => Math.exp(logprob) * 100;
 const showPercent = (p) => (p >= 99.95 ? '100' : p >= 0.1 ? p.toFixed(1) : p > 0 ? '<0.1' : '0') + ' %';
@@ -39,7 +40,6 @@ export class TokenText {
 
     #walk(e) {
         const to = { ArrowRight: 'nextElementSibling', ArrowLeft: 'previousElementSibling' }[e.key];
-        if (e.key === 'Escape') hideTip();
         if (!to || !e.target[to]) return;
         e.preventDefault();
         e.target.tabIndex = -1;
@@ -60,25 +60,6 @@ export class TokenText {
                 el('td', {}, showPercent(percent(o.logprob))),
             );
         const rows = [row(t, true), ...others.map((o) => row(o, false))];
-        $('#tip').replaceChildren(
-            el('table', {}, el('caption', {}, 'Chosen, and the most likely others'), ...rows),
-        );
-        span.setAttribute('aria-describedby', 'tip');
-        place(span);
+        showTip(span, el('table', {}, el('caption', {}, 'Chosen, and the most likely others'), ...rows));
     }
-}
-
-function place(span) {
-    const tip = $('#tip');
-    tip.hidden = false;
-    const at = span.getBoundingClientRect(),
-        size = tip.getBoundingClientRect(),
-        gap = 8;
-    const below = at.bottom + gap + size.height < innerHeight;
-    tip.style.left = `${Math.max(gap, Math.min(at.left, innerWidth - size.width - gap))}px`;
-    tip.style.top = `${below ? at.bottom + gap : Math.max(gap, at.top - size.height - gap)}px`;
-}
-
-export function hideTip() {
-    $('#tip').hidden = true;
 }

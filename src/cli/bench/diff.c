@@ -222,7 +222,7 @@ static struct bn_json *make_notes(const struct diff *d)
     note_if_different(d, notes, "settings", "locked_bytes", "the locked memory");
     note_if_different(d, notes, "settings", "no_mmap", "the switch --no-mmap");
     note_if_different(d, notes, "settings", "prefetch_bytes", "the prefetch distance");
-    note_if_different(d, notes, "settings", "engine_warmup", "the switch --engine-warmup");
+    note_if_different(d, notes, "settings", "engine_warmup", "the switch --warm-up");
     note_if_different(d, notes, "settings", "max_new_tokens", "the number of new tokens");
     note_bandwidth(d, notes);
     if (d->n_disturbed) note_disturbed(d, notes);

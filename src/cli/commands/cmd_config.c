@@ -201,6 +201,11 @@ static int print_rows(const struct settings *s, const struct rows *rows, bool js
     return EXIT_DONE;
 }
 
+static int refuse(const bitnet_error *err)
+{
+    return err->status == BITNET_E_NOMEM ? term_fail(err) : term_usage("config", "%s", err->text);
+}
+
 static int show(struct settings *s, const char *name, bool json)
 {
     const struct entry *e = name ? registry_find(name) : NULL;
@@ -217,8 +222,7 @@ static int show(struct settings *s, const char *name, bool json)
         if (one->command) status = collect(&rows, s, one->command, true, &err);
     }
     if (status == BITNET_OK && rows.failed) status = bn_fail_nomem(&err, 0, "the options");
-    int code = status == BITNET_OK ? print_rows(s, &rows, json, e == NULL)
-                                   : term_usage("config", "%s", err.text);
+    int code = status == BITNET_OK ? print_rows(s, &rows, json, e == NULL) : refuse(&err);
     rows_free(&rows);
     return code;
 }
@@ -290,8 +294,8 @@ static int run(void *config, const struct arg_words *words)
     bitnet_status status =
         path ? settings_find(&s, argv, argc, &err) : settings_open(&s, argv, argc, &err);
     int code;
-    if (checking) code = check(&s, &err, c->json);
-    else if (status != BITNET_OK) code = term_usage("config", "%s", err.text);
+    if (checking && status != BITNET_E_NOMEM) code = check(&s, &err, c->json);
+    else if (status != BITNET_OK) code = refuse(&err);
     else code = path ? print_path(&s, c->json) : show(&s, what, c->json);
     settings_free(&s);
     return code;

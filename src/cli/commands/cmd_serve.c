@@ -23,10 +23,11 @@ enum {
 };
 
 struct serve_config {
+    struct net_place *place; /* the address, from run() on */
     struct model_opts model;
     struct engine_opts engine;
     struct adapter_opts adapters;
-    bool lora_updates;
+    bool lora_updates, require_key;
     const char *slot_save_path;
     float temperature, top_p, min_p;
     uint32_t top_k;
@@ -256,6 +257,10 @@ static const struct opt access_table[] = {
      .metavar = "FILE",
      .help = "API keys, one per line, with their quotas; reloaded on SIGHUP",
      .offset = AT(keys_file)},
+    {.kind = OPT_FLAG,
+     .name = "require-key",
+     .help = "do not serve without a key",
+     .offset = AT(require_key)},
     {.kind = OPT_STR,
      .name = "tls-cert",
      .metavar = "FILE",
@@ -439,6 +444,7 @@ static struct net_config net_from(const struct serve_config *c)
     return (struct net_config){
         .host = c->host,
         .port = c->port,
+        .place = c->place,
         .max_connections = c->max_connections,
         .limits = {.head_bytes = (size_t)c->max_header_kib << 10,
                    .body_bytes = (uint64_t)c->max_body_mib << 20},
@@ -622,6 +628,9 @@ static int check_config(const struct serve_config *c)
                               c->metrics_compat.items[i]);
     if (!c->tls_cert != !c->tls_key)
         return term_usage("serve", "--tls-cert and --tls-key belong together");
+    if (c->require_key && !c->keys.n && !c->keys_file)
+        return term_usage("serve", "--require-key is set and there is no key; BITNET_API_KEY or "
+                                   "--api-key-file gives one, --require-key=false does without");
     int64_t idle;
     if (!units_seconds(&idle, c->idle_unload))
         return term_usage("serve", "--idle-unload expects a time such as 10m or 90, not '%s'",
@@ -720,9 +729,20 @@ static bitnet_status gather(struct serve_models *l, const struct serve_config *c
     return c->models_dir ? serve_models_scan(l, c->models_dir, err) : BITNET_OK;
 }
 
+static int serve_words(struct serve_config *c, const struct arg_words *words)
+{
+    struct serve_models l = {.n = 0};
+    bitnet_error err = {0};
+    bitnet_status s = gather(&l, c, words, &err);
+    int code = s == BITNET_OK ? serve_several(c, &l) : term_fail(&err);
+    serve_models_free(&l);
+    return code;
+}
+
 static int run(void *config, const struct arg_words *words)
 {
     struct serve_config *c = config;
+    bitnet_error err = {0};
     int code = check_config(c);
     if (code != EXIT_DONE) return code;
     bool named = words->n == 1 && strchr(words->items[0], '=') && access(words->items[0], F_OK);
@@ -731,15 +751,10 @@ static int run(void *config, const struct arg_words *words)
     if (c->print_config) return term_print_json(settings_json(c, parts));
     if (one && c->model_options.n)
         return term_usage("serve", "--model-option is for several models; give the option itself");
-    if (one) return serve_one(c);
-    struct serve_models l = {.n = 0};
-    bitnet_error err = {0};
-    if (gather(&l, c, words, &err) != BITNET_OK) {
-        serve_models_free(&l);
-        return term_fail(&err);
-    }
-    code = serve_several(c, &l);
-    serve_models_free(&l);
+    /* first of all: that it is taken is not to be learned after minutes of loading */
+    if (net_place_take(&c->place, c->host, c->port, &err) != BITNET_OK) return term_fail(&err);
+    code = one ? serve_one(c) : serve_words(c, words);
+    net_place_leave(c->place);
     return code;
 }
 

@@ -48,9 +48,8 @@ static void print_overview(FILE *to)
     for (size_t i = 0; (e = registry_at(i)); i++)
         if (e->command) fprintf(to, "  %-12s %s\n", e->name, e->summary);
     fprintf(to, "  %-12s %s\n", "help", "show this text, or the options of a command");
-    fputc('\n', to);
-    print_refused(to, "not in this minimal build: ", false);
-    print_refused(to, "planned: ", true);
+    print_refused(to, "\nnot in this minimal build: ", false);
+    print_refused(to, "\nplanned: ", true);
     fprintf(
         to,
         "\nEnvironment:\n%s\nExit codes: %s\n"
@@ -165,6 +164,7 @@ static int run_command(const struct entry *e, char **argv, size_t argc)
     int code;
     bitnet_status s = read_options(&settings, config, c, &words, &wants_help, &err);
     if (s != BITNET_OK && ranks_number()) code = EXIT_USAGE; /* the first of them says it */
+    else if (s == BITNET_E_NOMEM) code = term_fail(&err);
     else if (s != BITNET_OK) code = term_usage(c->name, "%s", err.text);
     else if (wants_help) code = help_command(e, wants_help);
     else if (words.n > c->max_words)

@@ -84,6 +84,17 @@ static void on_progress(void *user, const struct hub_pull_state *s)
     draw(v, s);
 }
 
+static void on_waiting(void *user, const char *what)
+{
+    struct show *v = user;
+    char note[256];
+    if (v->quiet) return;
+    if (v->drawn) fputs("\r\033[K", stderr);
+    v->drawn = false;
+    snprintf(note, sizeof note, "another program is downloading '%.150s'; waiting for it", what);
+    term_note(note);
+}
+
 static void on_plan(void *user, const struct hub_pull_plan *plan)
 {
     struct show *v = user;
@@ -148,7 +159,7 @@ static int with_hub(struct hub_local *got, const struct hub_places *p, const str
     char text[HUB_TYPED_BYTES];
     struct hub_net net;
     bitnet_error err = {0};
-    const struct hub_pull_view view = {v, on_plan, on_progress};
+    const struct hub_pull_view view = {v, on_plan, on_progress, on_waiting};
     hub_name_text(text, name);
     v->name = text;
     if (p->offline)

@@ -97,9 +97,8 @@ static bitnet_status add_listeners(struct net *n, const struct net_sockets *s, b
             n->listeners[n->n_listeners++] = l;
             continue;
         }
-        if (!status)
-            status =
-                bn_fail(err, BITNET_E_IO, "cannot listen on socket %zu: %s", i, strerror(errno));
+        /* who has bound it as well was quicker */
+        if (!status) status = net_fail_listen(n->config.host, s->port, errno, err);
         close(s->fd[i]);
     }
     return status;
@@ -120,8 +119,7 @@ static char *copy(const char *s) { return s ? strdup(s) : NULL; }
 bitnet_status net_open(struct net **out, struct event_base *base, const struct net_config *c,
                        const struct net_handler *h, bitnet_error *err)
 {
-    struct net_sockets sockets = {.n = 0};
-    const char *unix_path = net_unix_path(c->host);
+    struct net_place *place = c->place;
     struct net *n = bn_calloc(1, sizeof *n);
     if (!n) return bn_fail_nomem(err, sizeof *n, "the server's connections");
     *n = (struct net){.base = base,
@@ -134,12 +132,15 @@ bitnet_status net_open(struct net **out, struct event_base *base, const struct n
     if (!n->accept_again || (c->tls_cert && !n->tls_cert) || (c->tls_key && !n->tls_key))
         s = bn_fail_nomem(err, sizeof *n, "the server's connections");
     if (!s && (c->tls_cert || c->tls_key)) s = net_tls_open(&n->tls, c->tls_cert, c->tls_key, err);
-    if (!s) s = net_listen(&sockets, c->host, c->port, err);
+    if (!s && !place) s = net_place_take(&place, c->host, c->port, err);
     if (!s) {
-        n->port = sockets.port;
-        n->unix_path = copy(unix_path);
-        s = add_listeners(n, &sockets, err);
+        n->port = place->sockets.port;
+        n->unix_path = place->unix_path;
+        place->unix_path = NULL;
+        s = add_listeners(n, &place->sockets, err);
+        place->sockets.n = 0;
     }
+    if (!c->place) net_place_leave(place);
     if (s) {
         net_close(n);
         return s;

@@ -20,6 +20,7 @@
 
 struct event_base;
 struct net;
+struct net_place;
 struct net_request; /* a request with its reply; belongs to a connection */
 
 enum {
@@ -30,8 +31,9 @@ enum {
 };
 
 struct net_config {
-    const char *host; /* an address or a name; "unix:PATH" for a local socket */
-    uint32_t port;    /* 0: any that is free */
+    const char *host;        /* an address or a name; "unix:PATH" for a local socket */
+    uint32_t port;           /* 0: any that is free */
+    struct net_place *place; /* taken for these two; NULL: net_open takes one */
     uint32_t max_connections;
     struct http_limits limits;
     size_t bodies_bytes; /* bodies of all connections together, until they are released */
@@ -63,6 +65,12 @@ struct net_handler {
      * once in NET_CROWDED_S seconds; NULL: nobody listens. */
     void (*crowded)(void *user, const char *why);
 };
+
+/* The sockets to listen on, taken before there is anything to serve: so it is told at once where another
+ * program has them. Until net_open TCP connections are refused, those to a local socket wait. */
+bitnet_status net_place_take(struct net_place **out, const char *host, uint32_t port,
+                             bitnet_error *err);
+void net_place_leave(struct net_place *p); /* NULL: nothing; what net_open has taken over stays */
 
 /* An event loop for it, whose clock goes on while a handler works: else a reply that took long to make
  * would be late as soon as it is written. NULL: out of memory. */

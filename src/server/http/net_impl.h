@@ -88,14 +88,17 @@ void net_conn_lost(struct net_request *c);   /* memory was out: drops it, soon *
 /* net_reply.c: a reply to what is not a request; the last of its connection. */
 void net_reply_error(struct net_request *c, int status, const char *why);
 
-/* net_listen.c: bound and listening sockets, as many as the name has addresses. */
+/* net_listen.c: bound sockets, as many as the name has addresses; a local one listens. */
 struct net_sockets {
     int fd[NET_MAX_LISTENERS];
     size_t n;
     uint32_t port;
 };
-bitnet_status net_listen(struct net_sockets *s, const char *host, uint32_t port, bitnet_error *err);
-const char *net_unix_path(const char *host); /* NULL: it is not "unix:PATH" */
+struct net_place {
+    struct net_sockets sockets; /* none: net_open has them */
+    char *unix_path;            /* removed with them */
+};
+bitnet_status net_fail_listen(const char *host, uint32_t port, int errno_then, bitnet_error *err);
 /* "address:port"; "unix" */
 struct sockaddr;
 void net_peer_name(char out[NET_PEER_BYTES], const struct sockaddr *sa, int len);

@@ -2,11 +2,13 @@
  * Sockets to listen on: all addresses of a name, or a local one; what is set on those accepted. */
 #include "server/http/net_impl.h"
 
+#include "base/os/mem.h"
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -19,7 +21,8 @@ static void set_option(int fd, int level, int name, int value)
     setsockopt(fd, level, name, &value, sizeof value); /* none of them is vital */
 }
 
-const char *net_unix_path(const char *host)
+/* NULL: it is not "unix:PATH" */
+static const char *unix_path(const char *host)
 {
     return strncmp(host, "unix:", 5) == 0 ? host + 5 : NULL;
 }
@@ -52,7 +55,8 @@ static bitnet_status listen_unix(struct net_sockets *s, const char *path, bitnet
     memcpy(a.sun_path, path, n);
     BN_TRY(remove_stale(&a, err));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) != 0) {
+    /* a socket nobody listens on looks as if its process had been killed */
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof a) != 0 || listen(fd, SOMAXCONN) != 0) {
         bitnet_status status =
             bn_fail(err, BITNET_E_IO, "cannot listen on '%s': %s", path, strerror(errno));
         if (fd >= 0) close(fd);
@@ -99,6 +103,17 @@ static int bind_address(const struct addrinfo *a, uint32_t port)
 /* A machine may know an address ("::1") and yet not have it. */
 static bool not_here(int e) { return e == EAFNOSUPPORT || e == EADDRNOTAVAIL; }
 
+bitnet_status net_fail_listen(const char *host, uint32_t port, int errno_then, bitnet_error *err)
+{
+    if (errno_then == EADDRINUSE)
+        return bn_fail(err, BITNET_E_IO,
+                       "cannot listen on '%s', port %u: another program does; --port N takes "
+                       "another port, --port 0 any that is free",
+                       host, port);
+    return bn_fail(err, BITNET_E_IO, "cannot listen on '%s', port %u: %s", host, port,
+                   strerror(errno_then));
+}
+
 static bitnet_status listen_tcp(struct net_sockets *s, const char *host, uint32_t port,
                                 bitnet_error *err)
 {
@@ -122,20 +137,33 @@ static bitnet_status listen_tcp(struct net_sockets *s, const char *host, uint32_
     freeaddrinfo(list);
     if (s->n && !status) return BITNET_OK;
     while (s->n) close(s->fd[--s->n]);
-    if (last == EADDRINUSE)
-        return bn_fail(err, BITNET_E_IO,
-                       "cannot listen on '%s', port %u: another program does; --port N takes "
-                       "another port, --port 0 any that is free",
-                       host, port);
-    return bn_fail(err, BITNET_E_IO, "cannot listen on '%s', port %u: %s", host, port,
-                   strerror(last));
+    return net_fail_listen(host, port, last, err);
 }
 
-bitnet_status net_listen(struct net_sockets *s, const char *host, uint32_t port, bitnet_error *err)
+bitnet_status net_place_take(struct net_place **out, const char *host, uint32_t port,
+                             bitnet_error *err)
 {
-    *s = (struct net_sockets){.n = 0};
-    const char *path = net_unix_path(host);
-    return path ? listen_unix(s, path, err) : listen_tcp(s, host, port, err);
+    const char *path = unix_path(host);
+    struct net_place *p = bn_calloc(1, sizeof *p);
+    *out = NULL;
+    if (!p || (path && !(p->unix_path = strdup(path)))) {
+        free(p);
+        return bn_fail_nomem(err, sizeof *p, "the server's sockets");
+    }
+    bitnet_status s =
+        path ? listen_unix(&p->sockets, path, err) : listen_tcp(&p->sockets, host, port, err);
+    if (s == BITNET_OK) *out = p;
+    else net_place_leave(p);
+    return s;
+}
+
+void net_place_leave(struct net_place *p)
+{
+    if (!p) return;
+    if (p->sockets.n && p->unix_path) unlink(p->unix_path);
+    while (p->sockets.n) close(p->sockets.fd[--p->sockets.n]);
+    free(p->unix_path);
+    free(p);
 }
 
 void net_peer_name(char out[NET_PEER_BYTES], const struct sockaddr *sa, int len)

@@ -81,4 +81,10 @@ struct bn_json *metrics_json(struct metrics *m, const struct metrics_now *now);
 struct bn_json *metrics_json_beside(struct metrics *m, struct metrics *all,
                                     const struct metrics_now *now);
 
+/* Takes a sample of the history; to be called every METRICS_SAMPLE_S while the model is in memory. */
+enum { METRICS_SAMPLE_S = 5, METRICS_HISTORY_S = 3600 };
+void metrics_sample(struct metrics *m, const struct metrics_now *now);
+/* The samples of the last METRICS_HISTORY_S as JSON, oldest first. */
+void metrics_history(const struct metrics *m, const char *model, struct bn_buf *out);
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metrics_impl.h: how metrics.c keeps what it counts, for those who tell it: metrics_text.c and
- * metrics_json.c. All memory is taken at metrics_open, but for the labels of samples, of which there
+ * metrics_impl.h: how metrics.c keeps what it counts, for those who tell it: metrics_text.c,
+ * metrics_json.c and history.c. All memory is taken at metrics_open, but for the labels of samples, of which there
  * are at most METRIC_MAX_SAMPLES a metric beside those of layers.
  */
 #ifndef BN_SERVER_METRICS_METRICS_IMPL_H
@@ -15,8 +15,10 @@ enum {
     METRIC_MAX_BUCKETS = 28,
     METRIC_MAX_SAMPLES = 256,
     METRIC_LABEL_MAX_BYTES = 128,
-    METRICS_MOMENTS = 128
+    METRICS_MOMENTS = 128,
+    METRICS_SAMPLES = METRICS_HISTORY_S / METRICS_SAMPLE_S
 };
+#define METRICS_RECENT_NS (60ull * 1000000000u) /* what "recent" is */
 
 enum metric {
 #define COUNTER(id, name, labels, help)    M_##id,
@@ -79,6 +81,24 @@ struct moment {
     uint32_t count[N_HISTOGRAMS][METRIC_MAX_BUCKETS + 1];
 };
 
+enum {
+#define HISTORY(id, part) HISTORY_##id##_##part,
+#include "server/metrics/metrics.def"
+    N_HISTORY
+};
+
+/* What is kept of the last hour. Memory that no sample has reached yet is not taken. */
+struct history {
+    struct history_sample {
+        double time; /* seconds since 1970 */
+        float value[N_HISTORY];
+    } samples[METRICS_SAMPLES]; /* sample i at i % METRICS_SAMPLES */
+    size_t n;                   /* so far */
+    /* how counters and histograms stood at the last sample */
+    uint64_t before_ns;
+    double before[N_HISTORY], before_sum[N_HISTORY];
+};
+
 struct metrics {
     struct metrics_config config;
     struct bn_arena arena;
@@ -89,8 +109,9 @@ struct metrics {
     struct histogram histograms[N_HISTOGRAMS];
     struct moment moments[METRICS_MOMENTS]; /* moment i at i % METRICS_MOMENTS */
     size_t n_moments;                       /* so far; the first is that of metrics_open */
-    uint64_t now_ns;                        /* of the last metrics_collect */
-    size_t most_tokens;                     /* of a prompt and its answer */
+    struct history history;
+    uint64_t now_ns;    /* of the last metrics_collect */
+    size_t most_tokens; /* of a prompt and its answer */
 };
 
 /* Brings everything up to date. */
@@ -101,5 +122,13 @@ const struct moment *metrics_moment(const struct metrics *m, uint64_t age_ns);
 bool metrics_is_shared(enum metric id);
 /* As moments hold it. */
 double metrics_value(const struct metrics *m, enum metric id);
+/* The name without "bitnet_". */
+const char *metrics_short_name(enum metric id);
+double metrics_wall_s(void); /* since 1970 */
+/* What a histogram has observed in the last minute, bucket by bucket. Returns the moment it is counted from. */
+const struct moment *metrics_recent(const struct metrics *m, enum metric id,
+                                    uint64_t count[METRIC_MAX_BUCKETS + 1]);
+/* NaN: nothing was observed. */
+double metrics_quantile(const struct metric_info *info, const uint64_t *count, double q);
 
 #endif

@@ -9,13 +9,20 @@
 #include <time.h>
 
 #define SECOND_NS 1000000000u
-#define RECENT_NS (60ull * SECOND_NS)
 
-static const char *short_name(const char *name)
+const char *metrics_short_name(enum metric id)
 {
     static const char ours[] = "bitnet_";
+    const char *name = metric_infos[id].name;
     size_t n = sizeof ours - 1;
     return strncmp(name, ours, n) == 0 ? name + n : name;
+}
+
+double metrics_wall_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 /* ------------------------------------------------------------------ values and rates */
@@ -26,7 +33,7 @@ static struct bn_json *values_json(const struct metrics *m)
     for (int id = 0; id < N_METRICS; id++) {
         const struct family *f = &m->families[id];
         if (f->histogram || metric_infos[id].labels[0]) continue;
-        bn_json_set(o, short_name(metric_infos[id].name), bn_json_real(f->samples[0].value));
+        bn_json_set(o, metrics_short_name((enum metric)id), bn_json_real(f->samples[0].value));
     }
     return o;
 }
@@ -50,7 +57,8 @@ static struct bn_json *labelled_json(const struct metrics *m)
     for (int id = 0; id < N_METRICS; id++) {
         const struct metric_info *info = &metric_infos[id];
         if (info->labels[0])
-            bn_json_set(o, short_name(info->name), samples_json(info, &m->families[id]));
+            bn_json_set(o, metrics_short_name((enum metric)id),
+                        samples_json(info, &m->families[id]));
     }
     return o;
 }
@@ -71,7 +79,7 @@ static struct bn_json *rates_json(const struct metrics *m)
         struct bn_json *r = bn_json_object();
         bn_json_set(r, "1s", bn_json_real(rate(m, (enum metric)id, SECOND_NS)));
         bn_json_set(r, "10s", bn_json_real(rate(m, (enum metric)id, 10ull * SECOND_NS)));
-        bn_json_set(o, short_name(metric_infos[id].name), r);
+        bn_json_set(o, metrics_short_name((enum metric)id), r);
     }
     return o;
 }
@@ -79,8 +87,8 @@ static struct bn_json *rates_json(const struct metrics *m)
 /* ------------------------------------------------------------------ histograms */
 
 /* As Prometheus' histogram_quantile: linear inside a bucket, the first from 0 on; beyond the last
- * bound, that bound. NaN: nothing was observed. */
-static double quantile(const struct metric_info *info, const uint64_t *count, double q)
+ * bound, that bound. */
+double metrics_quantile(const struct metric_info *info, const uint64_t *count, double q)
 {
     uint64_t total = 0;
     for (size_t i = 0; i <= info->n_bounds; i++) total += count[i];
@@ -97,21 +105,28 @@ static double quantile(const struct metric_info *info, const uint64_t *count, do
 
 static void put_quantiles(struct bn_json *o, const struct metric_info *info, const uint64_t *count)
 {
-    bn_json_set(o, "p50", bn_json_real(quantile(info, count, 0.5)));
-    bn_json_set(o, "p90", bn_json_real(quantile(info, count, 0.9)));
-    bn_json_set(o, "p99", bn_json_real(quantile(info, count, 0.99)));
+    bn_json_set(o, "p50", bn_json_real(metrics_quantile(info, count, 0.5)));
+    bn_json_set(o, "p90", bn_json_real(metrics_quantile(info, count, 0.9)));
+    bn_json_set(o, "p99", bn_json_real(metrics_quantile(info, count, 0.99)));
 }
 
-static struct bn_json *recent_json(const struct metrics *m, const struct metric_info *info,
-                                   const struct histogram *h)
+const struct moment *metrics_recent(const struct metrics *m, enum metric id,
+                                    uint64_t count[METRIC_MAX_BUCKETS + 1])
 {
-    const struct moment *then = metrics_moment(m, RECENT_NS);
+    const struct moment *then = metrics_moment(m, METRICS_RECENT_NS);
+    const struct histogram *h = m->families[id].histogram;
     const uint32_t *old = then->count[h - m->histograms];
-    uint64_t count[METRIC_MAX_BUCKETS + 1] = {0}, total = 0;
-    for (size_t i = 0; i <= info->n_bounds; i++) {
+    for (size_t i = 0; i <= metric_infos[id].n_bounds; i++)
         count[i] = (uint32_t)h->count[i] - old[i];
-        total += count[i];
-    }
+    return then;
+}
+
+static struct bn_json *recent_json(const struct metrics *m, enum metric id)
+{
+    const struct metric_info *info = &metric_infos[id];
+    uint64_t count[METRIC_MAX_BUCKETS + 1] = {0}, total = 0;
+    const struct moment *then = metrics_recent(m, id, count);
+    for (size_t i = 0; i <= info->n_bounds; i++) total += count[i];
     struct bn_json *o = bn_json_object();
     bn_json_set(o, "seconds", bn_json_real((double)(m->now_ns - then->ns) / 1e9));
     bn_json_set(o, "count", bn_json_int((int64_t)total));
@@ -119,9 +134,10 @@ static struct bn_json *recent_json(const struct metrics *m, const struct metric_
     return o;
 }
 
-static struct bn_json *histogram_json(const struct metrics *m, const struct metric_info *info,
-                                      const struct histogram *h)
+static struct bn_json *histogram_json(const struct metrics *m, enum metric id)
 {
+    const struct metric_info *info = &metric_infos[id];
+    const struct histogram *h = m->families[id].histogram;
     struct bn_json *o = bn_json_object(), *buckets = bn_json_array();
     for (size_t i = 0; i <= info->n_bounds; i++) {
         struct bn_json *pair = bn_json_array();
@@ -132,7 +148,7 @@ static struct bn_json *histogram_json(const struct metrics *m, const struct metr
     bn_json_set(o, "count", bn_json_int((int64_t)h->total));
     bn_json_set(o, "sum", bn_json_real(h->sum));
     put_quantiles(o, info, h->count);
-    bn_json_set(o, "recent", recent_json(m, info, h));
+    bn_json_set(o, "recent", recent_json(m, id));
     bn_json_set(o, "buckets", buckets);
     return o;
 }
@@ -141,10 +157,9 @@ static struct bn_json *histograms_json(const struct metrics *m)
 {
     struct bn_json *o = bn_json_object();
     for (int id = 0; id < N_METRICS; id++) {
-        const struct histogram *h = m->families[id].histogram;
-        if (h)
-            bn_json_set(o, short_name(metric_infos[id].name),
-                        histogram_json(m, &metric_infos[id], h));
+        enum metric one = (enum metric)id;
+        if (m->families[id].histogram)
+            bn_json_set(o, metrics_short_name(one), histogram_json(m, one));
     }
     return o;
 }
@@ -200,7 +215,7 @@ static struct bn_json *alerts_json(const struct metrics *m)
         bn_json_set(o, "op", bn_json_string(t->above ? ">" : "<"));
         bn_json_set(o, "threshold",
                     bn_json_real(critical || isnan(t->warn) ? t->critical : t->warn));
-        bn_json_set(o, "metric", bn_json_string(short_name(metric_infos[t->metric].name)));
+        bn_json_set(o, "metric", bn_json_string(metrics_short_name(t->metric)));
         bn_json_set(o, "text", bn_json_string(t->text));
         bn_json_append(a, o);
     }
@@ -227,11 +242,9 @@ static struct bn_json *limits_json(const struct metrics *m, const struct metrics
 struct bn_json *metrics_json(struct metrics *m, const struct metrics_now *now)
 {
     metrics_collect(m, now);
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
     const bitnet_error *broken = &now->worker->broken;
     struct bn_json *o = bn_json_object();
-    bn_json_set(o, "time", bn_json_real((double)t.tv_sec + (double)t.tv_nsec / 1e9));
+    bn_json_set(o, "time", bn_json_real(metrics_wall_s()));
     bn_json_set(o, "broken",
                 broken->status == BITNET_OK ? bn_json_null() : bn_json_string(broken->text));
     bn_json_set(o, "limits", limits_json(m, now));
@@ -254,7 +267,7 @@ static void take_shared(struct bn_json *to, const struct bn_json *from)
         struct bn_json *into = bn_json_get(to, groups[g]);
         const struct bn_json *of = bn_json_get(from, groups[g]);
         for (int id = 0; id < N_METRICS; id++) {
-            const char *name = short_name(metric_infos[id].name);
+            const char *name = metrics_short_name((enum metric)id);
             const struct bn_json *v = bn_json_get(of, name);
             if (metrics_is_shared((enum metric)id) && v) bn_json_set(into, name, bn_json_ref(v));
         }

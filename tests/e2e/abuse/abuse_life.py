@@ -20,6 +20,7 @@ ASK = {"prompt": "Once upon a time", "max_tokens": 60, "temperature": 0, "ignore
 KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH"
 PUBLIC = ["/health", "/ready", "/ping", "/", "/dashboard", "/docs", "/openapi.json"]
 GUARDED = ["/v1/models", "/v1/models/x", "/models", "/props", "/tokenizer_info", "/lora-adapters", "/metrics", "/metrics.json",
+           "/metrics/history.json",
            "/api/tags", "/api/ps", "/api/version", "/version", "/load", "/slots"]
 GUARDED_POST = ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/messages",
                 "/v1/messages/count_tokens", "/v1/responses/input_tokens", "/tokenize", "/detokenize",

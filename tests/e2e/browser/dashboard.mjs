@@ -87,7 +87,7 @@ export async function it_pauses_and_goes_on({ open }) {
     await connected(page);
     let asked = 0;
     page.on('request', (q) => {
-        if (q.url().endsWith('/metrics.json')) asked++;
+        if (q.url().endsWith('metrics.json')) asked++;
     });
     await until('it asks', () => asked >= 2);
     await page.click('#pause');
@@ -125,4 +125,100 @@ export async function the_dashboard_fits_a_phone({ open }) {
     const page = await open('dashboard', { viewport: { width: 360, height: 740 } });
     await connected(page);
     await fits(page);
+}
+
+/** Points of the first chart, by the time before now in seconds. */
+const drawn = (page) =>
+    page
+        .locator('#charts canvas')
+        .first()
+        .evaluate((c) => globalThis.Chart.getChart(c).data.datasets[0].data.map((p) => p.x));
+
+export async function what_was_before_is_shown({ open, line, server }) {
+    const kept = async () => (await fetch(new URL('metrics/history.json', server))).json();
+    await until('three samples', async () => (await kept()).time.length >= 3);
+    const { time, interval, rates, histograms } = await kept();
+    assert.equal(rates.generation_tokens_total.length, time.length);
+    assert.equal(histograms.step_seconds.p99.length, time.length);
+    const page = await open('dashboard');
+    await page.selectOption('#interval', '1');
+    await connected(page);
+    if (!(await page.evaluate(() => 'Chart' in globalThis))) return 'built without chart.js';
+    let points = await drawn(page);
+    assert(points.length >= 3 && points[0] <= -2 * interval * 0.9, `${points} when it is opened`);
+    assert(points.every((x, i) => i === 0 || x > points[i - 1]), 'in the order of time');
+    // what happens while nobody looks, the server tells afterwards
+    line.down = true;
+    await until('it says so', async () => /cannot be reached/.test(await state(page)));
+    const { length } = (await kept()).time;
+    await until('another sample', async () => (await kept()).time.length > length);
+    line.down = false;
+    await connected(page);
+    points = await drawn(page);
+    const gaps = points.map((x, i) => x - (points[i - 1] ?? x));
+    assert(Math.max(...gaps) < 1.5 * interval, `a gap of ${Math.max(...gaps)} s`);
+    await page.selectOption('#span', '3600');
+    await until('an hour', async () => (await axis(page)) === -3600);
+    await page.reload();
+    await connected(page);
+    assert.equal(await axis(page), -3600);
+}
+
+const axis = (page) =>
+    page
+        .locator('#charts canvas')
+        .first()
+        .evaluate((c) => globalThis.Chart.getChart(c).scales.x.min);
+
+export async function words_are_explained({ open }) {
+    const page = await open('dashboard');
+    await connected(page);
+    await page.click('#checks-summary');
+    const terms = page.locator('.term:visible'),
+        tip = page.locator('#tip');
+    assert.equal(await terms.count(), await page.locator('#tiles article, .card, #checks-rows tr').count());
+    const said = new Set();
+    for (const term of await terms.all()) {
+        await term.focus();
+        assert.equal(await term.getAttribute('aria-describedby'), 'tip');
+        assert.match(await tip.textContent(), /^[A-Z].{30,}[.]$/, await term.textContent());
+        said.add(await tip.textContent());
+        const [box, { width, height }] = [await tip.boundingBox(), page.viewportSize()];
+        assert(box.x >= 0 && box.y >= 0 && box.x + box.width <= width && box.y + box.height <= height, JSON.stringify(box));
+    }
+    assert(said.size > 25, `${said.size} explanations`);
+    await page.keyboard.press('Escape');
+    assert.equal(await tip.isVisible(), false);
+    await page.hover('.tile .term');
+    await page.hover('#tip'); // it stays under the pointer
+    await page.waitForTimeout(400);
+    assert.equal(await tip.isVisible(), true);
+    await page.hover('#connection');
+    await until('it goes', async () => !(await tip.isVisible()));
+}
+
+export async function one_of_several_models_is_looked_at({ open, several }) {
+    const ask = (model) =>
+        fetch(new URL('v1/completions', several), {
+            method: 'POST',
+            body: JSON.stringify({ model, prompt: 'Once', max_tokens: model === 'one' ? 7 : 11, ignore_eos: true }),
+        }).then((r) => r.text());
+    const page = await open(new URL('dashboard', several).href, { within: several });
+    await page.selectOption('#interval', '1');
+    await connected(page);
+    await until('both', async () => (await page.locator('#models option').count()) === 2);
+    for (const text of await page.locator('#models option').allTextContents()) assert.match(text, /^(one|two)( \(unloaded\))?$/);
+    for (const [model, n] of [['one', 7], ['two', 11]]) {
+        await ask(model);
+        await page.selectOption('#models', model);
+        await until(model, async () => (await total(page)) === n);
+        assert.match(await page.textContent('#about'), /^bitnet .* threads$/);
+    }
+    await page.reload();
+    await connected(page);
+    assert.equal(await page.inputValue('#models'), 'two');
+    await page.evaluate(() => localStorage.setItem('bitnet.dashboard.model', '"gone"'));
+    await page.reload();
+    await connected(page);
+    assert(['one', 'two'].includes(await page.inputValue('#models')));
 }

@@ -42,8 +42,8 @@ export class Line {
         const chunks = [];
         for await (const c of q) chunks.push(c);
         const body = Buffer.concat(chunks);
-        if (this.down) return q.destroy();
-        const needsKey = q.url.startsWith('/v1/') || q.url === '/metrics.json';
+        if (this.down) return q.socket.destroy();
+        const needsKey = q.url.startsWith('/v1/') || q.url.startsWith('/metrics');
         if (this.key && needsKey && q.headers.authorization !== `Bearer ${this.key}`)
             return refuse(r, 401, {}, 'the key of the request is not known');
         if (q.url === '/v1/chat/completions') {

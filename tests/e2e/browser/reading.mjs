@@ -9,7 +9,7 @@ const axe = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 const TURNS = 30;
 const PHONE = { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true };
 
-const RICH = `${MARKDOWN}
+export const RICH = `${MARKDOWN}
 
 - [x] done
 - [ ] to do
@@ -33,7 +33,7 @@ $$`;
 
 export async function thirty_turns_have_no_dead_end({ open, line }) {
     const page = await open();
-    await set(page, { 'sampler-max_tokens': 60 });
+    await set(page, { 'sampler-max_tokens': 40 });
     for (let i = 0; i < TURNS; i++) {
         const text = await ask(page, `Tell me more about the little dog, part ${i + 1}.`);
         assert(text.trim().length > 0, `turn ${i + 1} has an answer`);
@@ -146,20 +146,19 @@ export async function files_go_with_a_message({ open, line }) {
     await until('a word about it', async () => /c.bin is not a text file/.test(await page.textContent('.toast')));
 }
 
-export async function one_of_several_models_is_chosen({ open, line }) {
-    const models = { object: 'list', data: [{ id: 'stories-31m' }, { id: 'other' }] };
-    const page = await open();
-    assert.equal(await page.isHidden('#models'), true);
-    await page.route('**/v1/models', (route) => route.fulfill({ json: models }));
-    await page.reload();
+export async function one_of_several_models_is_chosen({ open, several }) {
+    const alone = await open();
+    await until('the model is named', async () => (await alone.textContent('#model')) !== '…');
+    assert.equal(await alone.isHidden('#models'), true);
+    const page = await open(several, { within: several });
     await until('both', async () => (await page.locator('#models option').count()) === 2);
-    await page.selectOption('#models', 'other');
+    await page.selectOption('#models', 'two');
     await set(page, { 'sampler-max_tokens': 3 });
-    await send(page, 'Hello');
-    await until('the request', async () => line.bodies.length === 1);
-    assert.equal(line.bodies[0].model, 'other');
+    const asked = page.waitForRequest('**/v1/chat/completions');
+    assert((await ask(page, 'Hello')).length > 0);
+    assert.equal((await asked).postDataJSON().model, 'two');
     await page.reload();
-    await until('remembered', async () => (await page.inputValue('#models')) === 'other');
+    await until('remembered', async () => (await page.inputValue('#models')) === 'two');
 }
 
 export async function a_toast_covers_nothing({ open }) {
@@ -177,10 +176,12 @@ export async function a_toast_covers_nothing({ open }) {
     }
 }
 
+const TARGETS = 'button:visible, select:visible, summary:visible, textarea:visible, input:visible:not([disabled]), a[class]:visible';
+
 export async function fingers_have_room({ open }) {
-    const page = await openWith(open, conversation(RICH), PHONE);
+    let page = await openWith(open, conversation(RICH), PHONE);
     const small = () =>
-        page.locator('button:visible, select:visible, summary:visible, input:visible:not([disabled])').evaluateAll((all) =>
+        page.locator(TARGETS).evaluateAll((all) =>
             all
                 .map((b) => [b.getAttribute('aria-label') ?? b.textContent, b.getBoundingClientRect()])
                 .filter(([, r]) => r.height < 44 || r.width < 44)
@@ -190,14 +191,36 @@ export async function fingers_have_room({ open }) {
     await page.tap('#open-sidebar');
     await page.waitForSelector('#conversations .here:visible');
     assert.deepEqual(await small(), []);
+    await page.tap('#conversations [aria-label^="Rename"]');
+    assert.deepEqual(await small(), []);
+    await page.keyboard.press('Escape');
+    await page.tap('#close-sidebar');
+    await page.tap('#open-settings');
+    assert.deepEqual(await small(), []);
+    await page.tap('#settings .sheet-head button');
+    await page.locator('[aria-label="Edit"]').tap();
+    assert.deepEqual(await small(), []);
+    page = await open('dashboard', PHONE);
+    await until('the dashboard', async () => (await page.textContent('#connection')) === 'Connected');
+    await page.tap('#checks-summary');
+    assert.deepEqual(await small(), []);
+    page = await open('docs', PHONE);
+    await until('paths', async () => (await page.locator('#paths details').count()) > 0);
+    await page.locator('#paths summary').first().tap();
+    assert.deepEqual(await small(), []);
 }
 
 export async function axe_finds_nothing({ open }) {
     for (const colorScheme of ['light', 'dark']) {
         const pages = [await openWith(open, conversation(RICH), { colorScheme }), await open('', { colorScheme })];
         pages.push(await open('dashboard', { colorScheme }), await openWith(open, conversation(RICH), { colorScheme, ...PHONE }));
+        pages.push(await open('docs', { colorScheme }), await open('', { colorScheme }));
+        await until('charts', async () => (await pages[2].textContent('#connection')) === 'Connected');
+        await pages[2].click('#checks-summary');
+        await pages[2].locator('.tile .term').first().focus();
+        await pages.at(-2).locator('#paths summary').first().click();
+        await pages.at(-1).click('#open-settings');
         for (const page of pages) {
-            await page.waitForLoadState('networkidle').catch(() => {});
             await page.evaluate(await fs.readFile(axe, 'utf8'));
             const found = await page.evaluate(async () => (await globalThis.axe.run()).violations);
             const said = found.map((v) => `${v.id} (${v.impact}): ${v.nodes.map((n) => n.html.slice(0, 120)).join(' | ')}`);

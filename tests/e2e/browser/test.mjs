@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The chat page, the dashboard and the report of a profile in Chromium.
-// usage: node test.mjs URL CHROMIUM FILES [--only TEXT] [--shots DIR]
-// FILES: a folder with profile.html, profile.json and trace.json of one run
+// usage: node test.mjs URL CHROMIUM FILES [--several URL] [--only TEXT] [--shots DIR]
+// FILES: a folder with profile.html, profile.json and trace.json of one run; --several: a server with models `one` and `two`
 import assert from 'node:assert/strict';
 import { parseArgs } from 'node:util';
 import { chromium } from 'playwright-core';
@@ -9,6 +9,7 @@ import * as chat from './chat.mjs';
 import * as dashboard from './dashboard.mjs';
 import * as docs from './docs.mjs';
 import { Line } from './line.mjs';
+import * as odd from './odd.mjs';
 import * as reading from './reading.mjs';
 import * as report from './report.mjs';
 import * as shots from './shots.mjs';
@@ -19,7 +20,7 @@ const {
     positionals: [url, program, files],
 } = parseArgs({
     allowPositionals: true,
-    options: { only: { type: 'string', default: '' }, shots: { type: 'string' } },
+    options: { only: { type: 'string', default: '' }, shots: { type: 'string' }, several: { type: 'string' } },
 });
 
 const line = await new Line(url).open();
@@ -67,7 +68,7 @@ async function run(name, test) {
         const late = new Promise((_, reject) => {
             timer = setTimeout(() => reject(new Error(`took more than ${LIMIT_MS} ms`)), LIMIT_MS);
         });
-        const skipped = await Promise.race([test({ open, line, server: url, files, shots: options.shots }), late]);
+        const skipped = await Promise.race([test({ open, line, server: url, several: options.several, files, shots: options.shots }), late]);
         assert.deepEqual(complaints, [], 'the page complained');
         console.log(`ok ${++count} - ${name}${skipped ? ` # SKIP ${skipped}` : ''}`);
     } catch (e) {
@@ -81,7 +82,7 @@ async function run(name, test) {
 
 let count = 0,
     failed = 0;
-const all = options.shots ? shots : { ...chat, ...reading, ...dashboard, ...docs, ...report };
+const all = options.shots ? shots : { ...chat, ...reading, ...odd, ...dashboard, ...docs, ...report };
 for (const [name, test] of Object.entries(all))
     if (name.includes(options.only)) await run(name.replaceAll('_', ' '), test);
 console.log(`1..${count}`);

@@ -67,7 +67,7 @@ def test_bench(t):
     base = ["bench", "--warmup", "0", "--repeat", "1", "-n", "4", "--mode", "stream", "-t", "1"]
     t.keeps("off.json", "on.json")
     t.run(*base, "--json-report", "off.json")
-    t.run(*base, "--json-report", "on.json", "--hugepages", "off", "--no-mmap", "--engine-warmup",
+    t.run(*base, "--json-report", "on.json", "--hugepages", "off", "--no-mmap", "--warm-up",
           "--prefetch-distance", "1")
     keys = ("hugepages", "hugepages_engine", "no_mmap", "engine_warmup", "prefetch_bytes",
             "locked_bytes")
@@ -77,7 +77,7 @@ def test_bench(t):
         t.equal([settings[k] for k in keys], want, name)
     r = t.run("bench", "diff", "off.json", "on.json")
     t.says(r, "the kind of pages differs: thp, off", "the prefetch distance differs: 4096, 0",
-           "the switch --no-mmap differs: off, on", "the switch --engine-warmup differs: off, on")
+           "the switch --no-mmap differs: off, on", "the switch --warm-up differs: off, on")
 
 
 def test_state_cache(t):

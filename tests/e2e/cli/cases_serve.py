@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """serve: where its options come from, and what it says before it serves. (Serving is the subject of ../server.py.)"""
 import json
+import socket
 
 
 def config(t, *args, env=None):
@@ -49,6 +50,32 @@ def test_serve_wrong(t):
     t.says(r, "BITNET_PROT")
 
 
+def test_serve_require_key(t):
+    """What containers start with: an address that others reach, and no key."""
+    args = ["serve", "--host", "0.0.0.0", "--port", "0", "--require-key"]
+    t.usage(*args, says=["there is no key", "BITNET_API_KEY"])
+    t.check(config(t, *args[1:], env={"BITNET_API_KEY": "k"})["require-key"], "with a key from the environment")
+
+
 def test_serve_cannot(t):
     t.fails("serve", "--host", "no-such-host.invalid", "--no-warm-up", says="no-such-host.invalid", one_error_line=False)
     t.fails("serve", "--api-key-file", "none", "--port", "0", "--no-warm-up", says="none", one_error_line=False)
+
+
+def test_serve_taken_address(t):
+    """A taken address is told before a model is even looked for."""
+    other = socket.socket()
+    other.bind(("127.0.0.1", 0))
+    other.listen()
+    port = other.getsockname()[1]
+    for words in (("nothere.gguf",), ("a=nothere.gguf", "b=nothere.gguf")):
+        t.fails("serve", *words, "--port", port, says=[f"cannot listen on '127.0.0.1', port {port}: another program does", "--port 0"])
+    other.close()
+    t.fails("serve", "nothere.gguf", "--port", port, says="nothere.gguf")
+    local = socket.socket(socket.AF_UNIX)
+    local.bind(str(t.path("s")))
+    local.listen()
+    t.fails("serve", "nothere.gguf", "--host", f"unix:{t.path('s')}", says="another process listens on")
+    local.close()
+    t.fails("serve", "nothere.gguf", "--host", f"unix:{t.path('s')}", says="nothere.gguf")
+    t.check(not t.path("s").exists(), "its socket is gone with it")

@@ -269,7 +269,7 @@ def stopped(folder, program):
 
 def hidden(folder, program):
     with Fleet(folder, dict.fromkeys(NAMES, serve(program))) as fleet:
-        for path in ("/metrics", "/metrics.json", "/props", "/slots", "/dashboard"):
+        for path in ("/metrics", "/metrics.json", "/metrics/history.json", "/props", "/slots", "/dashboard"):
             c = http.client.HTTPConnection("127.0.0.1", fleet.ports["front"], timeout=CALL_S)
             c.request("GET", path)
             equal(c.getresponse().status, 404, path)

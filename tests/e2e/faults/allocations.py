@@ -38,21 +38,28 @@ def words_of(out):
 
 
 class Case:
-    """A command. file: what it makes, instead of what it writes; read: to what is compared of it."""
+    """A command. file: what it makes, instead of what it writes; read: to what is compared of it. prepare: before each run;
+    left: what a run has left, which is compared as well. least: allocations that a run has at least;
+    most: allocations that are tried."""
 
-    def __init__(self, name, *command, stdin=b"", clean=lambda out: out, file=None, read=pathlib.Path.read_bytes):
+    def __init__(self, name, *command, stdin=b"", clean=lambda out: out, file=None, read=pathlib.Path.read_bytes, env=None,
+                 prepare=lambda: None, left=None, least=LEAST, most=None):
         self.name, self.command, self.stdin, self.clean, self.file, self.read = name, command, stdin, clean, file, read
+        self.env, self.prepare, self.left, self.least, self.most = env or {}, prepare, left, least, most
 
     def run(self, args, fail, at):
         """Status, what came out, None if it is a file that is not there, and what was said."""
         if self.file:
             self.file.unlink(missing_ok=True)
+        self.prepare()
         fail.arm(at, args.n)
-        p = subprocess.run([args.bitnet, *self.command], env=fail.env(), input=self.stdin, capture_output=True,
+        p = subprocess.run([args.bitnet, *self.command], env={**fail.env(), **self.env}, input=self.stdin, capture_output=True,
                            timeout=LIMIT_S, check=False)
         out = self.clean(p.stdout)
         if self.file:
             out = self.read(self.file) if self.file.exists() else None
+        if self.left:
+            out = (out, self.left())
         return p.returncode, out, p.stderr.decode(errors="replace")
 
     def end(self, right, code, out, said):
@@ -60,15 +67,15 @@ class Case:
             return "crashed"
         if code == 0 and out == right:
             return "same"
-        whole = not self.file or out in (None, right)
+        whole = out[1] in (None, right[1]) if self.left else not self.file or out in (None, right)
         return "errors" if code == 1 and said.strip() and whole else "wrong"
 
     def loop(self, args, fail, table):
         code, right, said = self.run(args, fail, -1)
         total, ends, faults = fail.seen(), {}, []
-        if code or total < LEAST:
+        if code or total < self.least:
             faults = [f"undisturbed: status {code}, {total} allocations: {said[-300:]}"]
-        for n in fail_alloc.some(total if not faults else 0, args.most):
+        for n in fail_alloc.some(total if not faults else 0, args.most or self.most):
             code, out, said = self.run(args, fail, n)
             end = self.end(right, code, out, said)
             ends[end] = ends.get(end, 0) + 1

@@ -84,6 +84,7 @@ CASES = [
     ("template", "/apply-template", {"messages": TALK, "tools": [TOOL]}),
     ("metrics", "/metrics", None),
     ("metrics, JSON", "/metrics.json", None),
+    ("metrics of an hour", "/metrics/history.json", None),
     ("properties", "/props", None),
     ("models", "/v1/models", None),
     ("page", "/", None),
@@ -189,7 +190,7 @@ NORMAL = [(rb'"(id|item_id|response_id)":"[a-z]+[-_][^"]*"', rb'"\1":""'), (rb'"
 def plain(reply, path):
     """Without what differs from one time to the next."""
     body, kind = reply.body, reply.headers.get("content-type", "")
-    if path == "/metrics.json":
+    if path in ("/metrics.json", "/metrics/history.json"):
         return shape(json.loads(body))
     for what, by in NORMAL:
         body = re.sub(what, by, body)

@@ -300,10 +300,12 @@ def at_once(hub, home):
     f = Sparse(24 << 20)
     hub.add("org/big", {"big-i2_s.gguf": f})
     hub.rate = 10e6
-    two = [home.start("pull", "-q", "org/big") for _ in range(2)]
+    two = [home.start("pull", "org/big") for _ in range(2)]
     codes = [p.wait(LIMIT_S) for p in two]
     said = [p.stderr.read() for p in two]
     assert codes == [0, 0], said
+    waits = [s.count("another program is downloading 'big-i2_s.gguf'; waiting for it") for s in said]
+    assert sorted(waits) == [0, 1], said
     assert hub.sent() == f.size, hub.sent()
 
 
