@@ -56,7 +56,7 @@ REASONS = {
         (r".*", "the dotprod kernel, or what its row says"),
     ],
 }
-WIDE = ("sse41", "avx2", "avxvnni", "neon")  # what src/kernels/wide is compiled for
+WIDE = ("sse41", "avx2", "avxvnni", "avx512", "neon")  # what src/kernels/wide is compiled for
 BASE_OF_OTHERS = ("sse41", "avx2", "neon")
 ISAS = ("c", "sse41", "avx2", "avxvnni", "avx512", "neon", "dotprod", "i8mm")
 ARCHES = {"x86-64": "__x86_64__", "arm64": "__aarch64__"}

@@ -38,7 +38,8 @@
  * by any number of threads. An *engine* is a pool of threads, a KV cache and a scheduler over one
  * model. Its caller drives it: submits requests, then calls bitnet_step() until the events say that
  * they are done. Nothing happens behind the caller's back: no hidden control threads, no output, no
- * global state, no process exit.
+ * global state, no process exit. After fork() what was open belongs to the parent: in the child engines
+ * refuse to work (BITNET_E_STATE) and can be closed, and a new one may be opened over the model.
  *
  * Conventions
  *  - Outputs come first, inputs next, options after them, the error last. `err` may be NULL.
@@ -686,6 +687,15 @@ typedef struct bitnet_engine_info {
     bitnet_plan_info plan;
 } bitnet_engine_info;
 BITNET_API bitnet_status bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
+
+/* What an engine's answers depend on, beside the request and bitnet_version(): samples of all weights, how
+ * activations are rounded, the plan, types of caches, states and head, and these adapters (NULL: those of
+ * bitnet_engine_set_adapters). The same for the same weights in any file, on any CPU. For who keeps answers
+ * and goes on later; against mistakes, not against malice. */
+BITNET_API bitnet_status bitnet_engine_identity(bitnet_engine *e,
+                                                const bitnet_adapter_use *adapters,
+                                                size_t n_adapters, uint64_t *identity,
+                                                bitnet_error *err);
 
 /* --- logits, for scoring and research ---
  * Appends n tokens to sequence `seq` (0 .. max_seqs-1) and writes their logits, [n][n_vocab]

@@ -2,6 +2,7 @@
 """The tests run against an importable package (PYTHONPATH, or installed) and compare with the program: BITNET_PROGRAM."""
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -15,6 +16,8 @@ PROGRAM = os.environ.get("BITNET_PROGRAM", str(ROOT / "build" / "bitnet"))
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "torch: needs torch")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell; children inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -33,5 +33,6 @@ bitnet_status bitnet_engine_set_adapters(bitnet_engine *e, const bitnet_adapter_
 {
     BN_NEED(e, err, "the engine is NULL");
     BN_NEED(uses || n == 0, err, "uses is NULL");
+    BN_TRY(bn_engine_own(e, err));
     return bn_engine_set_adapters(e, uses, n, err);
 }

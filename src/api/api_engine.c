@@ -52,13 +52,14 @@ const char *bitnet_kv_type_name(bitnet_kv_type type) { return bn_kv_type_name(ty
 
 void bitnet_engine_close(bitnet_engine *e)
 {
-    if (e) bn_lead_close(bn_engine_model(e), true);
+    if (e && bn_engine_own(e, NULL) == BITNET_OK) bn_lead_close(bn_engine_model(e), true);
     bn_engine_close(e);
 }
 
 bitnet_status bitnet_engine_warmup(bitnet_engine *e, bitnet_error *err)
 {
     BN_NEED(e, err, "the engine is NULL");
+    BN_TRY(bn_engine_own(e, err));
     return bn_engine_warmup(e, err);
 }
 
@@ -68,6 +69,15 @@ bitnet_status bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info 
     bitnet_engine_info i = {.size = sizeof i};
     bn_engine_info(e, &i);
     return BN_WRITE(bitnet_engine_info, info, &i, NULL);
+}
+
+bitnet_status bitnet_engine_identity(bitnet_engine *e, const bitnet_adapter_use *adapters,
+                                     size_t n_adapters, uint64_t *identity, bitnet_error *err)
+{
+    BN_NEED(e && identity, err, "an argument is NULL");
+    BN_TRY(bn_engine_own(e, err));
+    BN_NEED(adapters || n_adapters == 0, err, "adapters is NULL");
+    return bn_engine_identity(e, adapters, n_adapters, identity, err);
 }
 
 int bitnet_engine_ffn_layer(const bitnet_engine *e, uint32_t layer, bitnet_ffn_layer *info)
@@ -81,6 +91,7 @@ bitnet_status bitnet_eval(bitnet_engine *e, uint32_t seq, const int32_t *tokens,
                           int last_only, float *logits, bitnet_error *err)
 {
     BN_NEED(e, err, "the engine is NULL");
+    BN_TRY(bn_engine_own(e, err));
     BN_NEED(tokens || n == 0, err, "tokens is NULL");
     return bn_engine_eval(e, seq, tokens, n, last_only != 0, logits, err);
 }
@@ -88,6 +99,7 @@ bitnet_status bitnet_eval(bitnet_engine *e, uint32_t seq, const int32_t *tokens,
 bitnet_status bitnet_eval_reset(bitnet_engine *e, uint32_t seq, bitnet_error *err)
 {
     BN_NEED(e, err, "the engine is NULL");
+    BN_TRY(bn_engine_own(e, err));
     return bn_engine_eval_reset(e, seq, err);
 }
 
@@ -95,6 +107,7 @@ bitnet_status bitnet_embed(bitnet_engine *e, const bitnet_embed_input *inputs, s
                            const bitnet_embed_options *o, float *out, bitnet_error *err)
 {
     BN_NEED(e, err, "the engine is NULL");
+    BN_TRY(bn_engine_own(e, err));
     BN_NEED((inputs && out) || n == 0, err, "an argument is NULL");
     bitnet_embed_options opt = {.size = sizeof opt};
     BN_TRY(BN_READ(bitnet_embed_options, &opt, o, err));
@@ -125,6 +138,7 @@ bitnet_status bitnet_score(bitnet_engine *e, const bitnet_score_input *inputs, s
                            bitnet_error *err)
 {
     BN_NEED(e, err, "the engine is NULL");
+    BN_TRY(bn_engine_own(e, err));
     BN_NEED((inputs && results) || n == 0, err, "an argument is NULL");
     bitnet_score_options opt = {.size = sizeof opt};
     BN_TRY(BN_READ(bitnet_score_options, &opt, o, err));
@@ -136,6 +150,7 @@ bitnet_status bitnet_score(bitnet_engine *e, const bitnet_score_input *inputs, s
 bitnet_status bitnet_prepare(bitnet_engine *e, const bitnet_request *r, bitnet_error *err)
 {
     BN_NEED(e && r, err, "an argument is NULL");
+    BN_TRY(bn_engine_own(e, err));
     bitnet_request q = {.size = sizeof q};
     BN_TRY(BN_READ(bitnet_request, &q, r, err));
     return bn_engine_prepare(e, &q, err);
@@ -145,6 +160,7 @@ bitnet_status bitnet_submit(bitnet_engine *e, const bitnet_request *r, uint64_t 
                             bitnet_error *err)
 {
     BN_NEED(e && r && id, err, "an argument is NULL");
+    BN_TRY(bn_engine_own(e, err));
     bitnet_request q = {.size = sizeof q};
     BN_TRY(BN_READ(bitnet_request, &q, r, err));
     BN_TRY(check_sampling(&q.sampling, err));
@@ -163,6 +179,7 @@ bitnet_status bitnet_cancel(bitnet_engine *e, uint64_t id)
 bitnet_status bitnet_step(bitnet_engine *e, bitnet_event *events, size_t *n, bitnet_error *err)
 {
     BN_NEED(e && events && n, err, "an argument is NULL");
+    BN_TRY(bn_engine_own(e, err));
     const struct bn_sized *type = BN_SIZED(bitnet_event);
     const bitnet_event *from;
     size_t size = events->size;
@@ -177,6 +194,7 @@ bitnet_status bitnet_perplexity(bitnet_engine *e, const int32_t *tokens, size_t 
                                 bitnet_error *err)
 {
     BN_NEED(e && tokens && result, err, "an argument is NULL");
+    BN_TRY(bn_engine_own(e, err));
     BN_TRY(BN_CHECK_SIZE(bitnet_ppl_result, result, err));
     bitnet_ppl_options opt = {.size = sizeof opt};
     BN_TRY(BN_READ(bitnet_ppl_options, &opt, o, err));
@@ -190,6 +208,8 @@ bitnet_status bitnet_compare(bitnet_engine *base, bitnet_engine *other, const in
                              bitnet_divergence *result, bitnet_error *err)
 {
     BN_NEED(other && tokens && result, err, "an argument is NULL");
+    BN_TRY(bn_engine_own(other, err));
+    if (base) BN_TRY(bn_engine_own(base, err));
     BN_TRY(BN_CHECK_SIZE(bitnet_divergence, result, err));
     bitnet_compare_options opt = {.size = sizeof opt};
     BN_TRY(BN_READ(bitnet_compare_options, &opt, o, err));

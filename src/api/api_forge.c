@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api.h"
 
+#include "engine/engine.h"
 #include "forge/calibrate/calibrate.h"
 #include "forge/forge.h"
 
@@ -45,6 +46,7 @@ bitnet_status bitnet_prune_search(bitnet_engine *e, const int32_t *tokens, size_
                                   bitnet_error *err)
 {
     BN_NEED(e && tokens && result, err, "an argument is NULL");
+    BN_TRY(bn_engine_own(e, err));
     bitnet_prune_options opt = {.size = sizeof opt};
     BN_TRY(BN_READ(bitnet_prune_options, &opt, o, err));
     BN_NEED((opt.layers || !opt.n_layers) && (opt.protect || !opt.n_protect), err,

@@ -27,6 +27,7 @@ bitnet_status bitnet_engine_scrub(bitnet_engine *e, uint64_t max_bytes, bitnet_s
                                   bitnet_error *err)
 {
     BN_NEED(e && state, err, "an argument is NULL");
+    BN_TRY(bn_engine_own(e, err));
     BN_TRY(BN_CHECK_SIZE(bitnet_scrub, state, err));
     bitnet_scrub s = {.size = sizeof s};
     BN_TRY(bn_engine_scrub(e, max_bytes, &s, err));

@@ -22,6 +22,7 @@ bitnet_status bitnet_prefix_save(bitnet_engine *e, const char *path, const int32
     bitnet_prefix_options opt;
     bitnet_prefix_file i;
     BN_NEED(e && path && (tokens || n_tokens == 0), err, "an argument is NULL");
+    BN_TRY(bn_engine_own(e, err));
     BN_TRY(read_options(&opt, o, err));
     if (info) BN_TRY(BN_CHECK_SIZE(bitnet_prefix_file, info, err));
     BN_TRY(bn_engine_save_prefix(e, path, tokens, n_tokens, &opt, &i, err));
@@ -35,6 +36,7 @@ bitnet_status bitnet_prefix_load(bitnet_engine *e, const char *path, int32_t *to
     bitnet_prefix_options opt;
     bitnet_prefix_file i;
     BN_NEED(e && path && n_tokens && (tokens || *n_tokens == 0), err, "an argument is NULL");
+    BN_TRY(bn_engine_own(e, err));
     BN_TRY(read_options(&opt, o, err));
     if (info) BN_TRY(BN_CHECK_SIZE(bitnet_prefix_file, info, err));
     BN_TRY(bn_engine_load_prefix(e, path, tokens, n_tokens, &opt, &i, err));
@@ -47,6 +49,7 @@ bitnet_status bitnet_prefix_forget(bitnet_engine *e, const int32_t *tokens, size
 {
     bitnet_prefix_options opt;
     BN_NEED(e && n_forgotten && (tokens || n_tokens == 0), err, "an argument is NULL");
+    BN_TRY(bn_engine_own(e, err));
     BN_TRY(read_options(&opt, o, err));
     return bn_engine_forget_prefix(e, tokens, n_tokens, &opt, n_forgotten, err);
 }

@@ -288,6 +288,15 @@ bitnet_status bn_engine_open(struct bitnet_engine **out, const struct bn_model *
     return BITNET_OK;
 }
 
+bitnet_status bn_engine_own(const struct bitnet_engine *e, bitnet_error *err)
+{
+    if (!bn_pool_is_foreign(e->pool)) return BITNET_OK;
+    return bn_fail(
+        err, BITNET_E_STATE,
+        "the engine was opened before fork() and belongs to the parent process: open one "
+        "in this process");
+}
+
 void bn_engine_close(struct bitnet_engine *e)
 {
     if (!e) return;

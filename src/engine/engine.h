@@ -56,6 +56,13 @@ bitnet_status bn_engine_score(struct bitnet_engine *e, const bitnet_score_input 
                               const bitnet_score_options *o, bitnet_score_result *out,
                               bitnet_error *err);
 
+/* Opened before fork(), in the parent: BITNET_E_STATE. What this process has of it can be closed. */
+bitnet_status bn_engine_own(const struct bitnet_engine *e, bitnet_error *err);
+
+/* As bitnet_engine_identity. (identity.c) */
+bitnet_status bn_engine_identity(struct bitnet_engine *e, const bitnet_adapter_use *uses, size_t n,
+                                 uint64_t *out, bitnet_error *err);
+
 /* As bitnet_prefix_save, _load and _forget. (prefix_file.c) */
 bitnet_status bn_engine_save_prefix(struct bitnet_engine *e, const char *path,
                                     const int32_t *tokens, size_t n, const bitnet_prefix_options *o,

@@ -124,6 +124,12 @@ static inline const struct bn_mix *bn_engine_mix(const struct bitnet_engine *e)
     return e->mix.n ? &e->mix : NULL;
 }
 
+/* ---- identity.c ---- */
+
+/* The model, and how this engine computes and keeps what it has computed. */
+bitnet_status bn_cache_identity(uint64_t *sum, const struct bitnet_engine *e, bitnet_error *err);
+uint64_t bn_mix_identity(const struct bn_mix *mix);
+
 /* ---- mtp.c ---- */
 
 /* After a step's tokens were taken: the layer that drafts reads them, and drafts what comes next. */

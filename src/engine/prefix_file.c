@@ -19,8 +19,6 @@
 #include "base/clock.h"
 #include "base/os/file.h"
 #include "base/os/mem.h"
-#include "base/rng.h"
-#include "model/identity.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -50,47 +48,6 @@ struct text_file {
 };
 
 /* ------------------------------------------------------------------ whose it is */
-
-static void mix_in(uint64_t *sum, uint64_t x) { *sum = bn_mix64(*sum ^ x); }
-
-static void mix_in_float(uint64_t *sum, float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    mix_in(sum, bits);
-}
-
-static bitnet_status engine_identity(uint64_t *sum, const struct bitnet_engine *e,
-                                     bitnet_error *err)
-{
-    BN_TRY(bn_model_identity(sum, e->m, err));
-    for (uint32_t i = 0; i < e->kv.n_layer; i++)
-        mix_in(sum, (uint64_t)e->kv.layers[i].keys.type << 8 | e->kv.layers[i].values.type);
-    for (uint32_t i = 0; i < e->states.n_layer; i++) mix_in(sum, e->states.layers[i].bf16);
-    const struct bn_savings *s = e->savings;
-    for (uint32_t i = 0; s && i < s->n_layer; i++) {
-        mix_in(sum, s->layers[i].down_codes);
-        mix_in_float(sum, s->layers[i].gate_min);
-        for (size_t k = 0; k < BN_N_INPUTS; k++) mix_in(sum, s->layers[i].activations[k]);
-    }
-    return BITNET_OK;
-}
-
-static uint64_t adapters_identity(const struct bn_mix *mix)
-{
-    uint64_t sum = mix->n;
-    for (uint32_t i = 0; i < mix->n; i++) {
-        const struct bitnet_adapter *a = mix->parts[i].adapter;
-        mix_in(&sum, bn_checksum(a->block, a->block_bytes));
-        mix_in_float(&sum, mix->parts[i].scale);
-        mix_in(&sum, (uint64_t)a->embed.rank << 32 | a->head.rank);
-        for (size_t k = 0; k < (size_t)a->m->config.n_layer * BN_N_PROJ; k++) {
-            mix_in(&sum, a->parts[k].rank);
-            if (a->parts[k].rank) mix_in_float(&sum, a->parts[k].scale);
-        }
-    }
-    return sum;
-}
 
 static bitnet_status need_prefix(const struct bitnet_engine *e, bitnet_error *err)
 {
@@ -128,14 +85,14 @@ static bitnet_status describe(struct head *h, const struct bitnet_engine *e,
 {
     *h = (struct head){.version = VERSION,
                        .page_tokens = BN_ATTN_BLOCK,
-                       .adapters = adapters_identity(mix),
+                       .adapters = bn_mix_identity(mix),
                        .n_tokens = n_tokens,
                        .n_pages = bn_kv_pages_for(n_tokens),
                        .page_bytes = e->kv.page_bytes,
                        .state_bytes = e->states.slot_bytes};
     memcpy(h->magic, magic, sizeof magic);
     snprintf(h->library, sizeof h->library, "%s", bitnet_version());
-    return engine_identity(&h->engine, e, err);
+    return bn_cache_identity(&h->engine, e, err);
 }
 
 static bitnet_status open_file(struct text_file *f, const struct head *h, bitnet_error *err)

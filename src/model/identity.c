@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The checksum of plans looks at norms and the embedding, which adapters that were merged, or a model
- * tuned from another one, may leave as they are. So the first and the last row of every matrix count here
- * as well, as the numbers that they stand for.
+ * tuned from another one, may leave as they are. So rows of every matrix count here as well, as the
+ * numbers that they stand for: the first ones, since they are the same however ranks divide a model.
  */
 #include "model/identity.h"
 
@@ -10,6 +10,8 @@
 #include "base/os/mem.h"
 #include "base/rng.h"
 #include <stdlib.h>
+
+enum { ROWS = 8 }; /* of every matrix */
 
 static void add(uint64_t *sum, const void *data, size_t n)
 {
@@ -39,21 +41,26 @@ static void add_scales(uint64_t *sum, const struct bn_matrix *w, size_t row)
     }
 }
 
-/* One row to the sum; room: for a group of rows, or one of floats. */
-static void add_row(uint64_t *sum, const struct bn_model *m, const struct bn_matrix *w, size_t row,
-                    void *room)
+/* The first rows of a matrix to the sum; room: for them, and for a group of rows. */
+static void add_rows(uint64_t *sum, const struct bn_model *m, const struct bn_matrix *w, void *room)
 {
-    size_t cols = cols_of(w);
+    size_t cols = cols_of(w), n = bn_min_size(rows_of(w), ROWS);
     if (w->dense) {
-        bn_stored_row(&m->kernels, room, &w->stored, row);
-        add(sum, room, cols * sizeof(float));
+        for (size_t i = 0; i < n; i++) {
+            bn_stored_row(&m->kernels, room, &w->stored, i);
+            add(sum, room, cols * sizeof(float));
+        }
         return;
     }
     const struct bn_gemm *g = w->gemm;
-    size_t group = row / g->group_rows, in_group = row % g->group_rows;
-    g->unpack(room, w->packed.data + group * g->group_bytes(cols), in_group + 1, cols);
-    add(sum, (const int8_t *)room + in_group * cols, cols);
-    add_scales(sum, w, row);
+    for (size_t i = 0; i < n; i++) {
+        size_t group = i / g->group_rows, in_group = i % g->group_rows;
+        if (in_group == 0)
+            g->unpack(room, w->packed.data + group * g->group_bytes(cols),
+                      bn_min_size(g->group_rows, n - i), cols);
+        add(sum, (const int8_t *)room + in_group * cols, cols);
+        add_scales(sum, w, i);
+    }
 }
 
 static size_t room_for(const struct bn_matrix *w)
@@ -61,28 +68,33 @@ static size_t room_for(const struct bn_matrix *w)
     return cols_of(w) * (w->dense ? sizeof(float) : w->gemm->group_rows);
 }
 
+/* The matrices of all layers; an output head of its own is the last one. NULL: there is none. */
+static const struct bn_matrix *matrix_at(const struct bn_model *m, uint32_t i)
+{
+    uint32_t n = bn_config_layers(&m->config) * BN_N_PROJ;
+    const struct bn_matrix *w = i < n ? &m->layers[i / BN_N_PROJ].proj[i % BN_N_PROJ]
+                                : m->config.tied_head ? NULL
+                                                      : &m->head;
+    return w && rows_of(w) ? w : NULL;
+}
+
 bitnet_status bn_model_identity(uint64_t *sum, const struct bn_model *m, bitnet_error *err)
 {
     const struct bn_config *c = &m->config;
-    uint32_t n_layer = bn_config_layers(c);
+    uint32_t n = bn_config_layers(c) * BN_N_PROJ + 1;
     size_t bytes = 1;
-    for (uint32_t i = 0; i < n_layer * BN_N_PROJ; i++) {
-        const struct bn_matrix *w = &m->layers[i / BN_N_PROJ].proj[i % BN_N_PROJ];
-        if (rows_of(w)) bytes = bn_max_size(bytes, room_for(w));
-    }
+    for (uint32_t i = 0; i < n; i++)
+        if (matrix_at(m, i)) bytes = bn_max_size(bytes, room_for(matrix_at(m, i)));
     void *room = bn_calloc(1, bytes);
     if (!room) return bn_fail_nomem(err, bytes, "the model's identity");
     const uint32_t how = (uint32_t)m->activations;
     *sum = m->checksum;
     add(sum, &how, sizeof how);
     if (m->rope_factors) add(sum, m->rope_factors, c->rope_dim / 2 * sizeof *m->rope_factors);
-    for (uint32_t i = 0; i < n_layer * BN_N_PROJ; i++) {
-        const struct bn_matrix *w = &m->layers[i / BN_N_PROJ].proj[i % BN_N_PROJ];
-        size_t rows = rows_of(w);
-        if (!rows) continue;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!matrix_at(m, i)) continue;
         add(sum, &i, sizeof i);
-        add_row(sum, m, w, 0, room);
-        add_row(sum, m, w, rows - 1, room);
+        add_rows(sum, m, matrix_at(m, i), room);
     }
     free(room);
     return BITNET_OK;

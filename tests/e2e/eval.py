@@ -310,6 +310,31 @@ def divergence():
     return f"int4 cache: mean KL {other['kl_mean']:.2e} over {n} positions"
 
 
+def divergence_report():
+    """The text may be JSONL; the report goes to a file, too; what would not be looked at is refused."""
+    lines = write("text.jsonl", [{"text": TEXT}])
+    args = ["eval", "kl", "embedded", "--with", "--head int8", "--ctx", "128", "--json"]
+    plain = json.loads(run(*args, "--text", data / "text", "--json-report", data / "kl.json"))
+    kept = json.loads((data / "kl.json").read_text())
+    assert kept.keys() == plain.keys() and all(abs(kept[k] - plain[k]) <= 1e-9 * abs(plain[k]) for k in plain), (kept, plain)
+    assert json.loads(run(*args, "--text", lines))["kl_mean"] == plain["kl_mean"]
+    (data / "latin1").write_bytes(("caf\u00e9 " * 100).encode("latin-1"))
+    (data / "few").write_text("Once")
+    for args, rc, words in [(["--text", data / "latin1"], 1, "not UTF-8"), (["--text", data / "few"], 1, "too little"),
+                            (["--text", data / "text", "--tasks", "piqa"], 2, "'eval kl' has no --tasks"),
+                            (["--text", data / "text", "--page", "p.html"], 2, "'eval kl' has no --page"),
+                            (["--text", data / "text", "--base", "b"], 2, "--text is not read"),
+                            (["--text", data / "text", "--json-report", data / "no" / "a"], 1, "a'")]:
+        said = run("eval", "kl", "embedded", "--with", "--head int8", *args, rc=rc)
+        assert words in said and said.count("\n") == 1, said
+    for options, words in [("--text x", "unknown option '--text'"), ("--ctx 9", "unknown option '--ctx'"), ("x", "not 'x'"),
+                           ("--pin off " * 40, "more than 64 words")]:
+        said = run("eval", "kl", "embedded", "--with", options, "--text", data / "text", rc=2)
+        assert words in said and said.count("\n") == 1, said
+    assert "only 'eval kl' has --with" in run("eval", "--tasks", "piqa", "--with", "--head int8", rc=2)
+    assert "'eval diff' has no --json-report" in run("eval", "diff", "a", "b", "--json-report", "c", rc=2)
+
+
 def base_file():
     """The form that llama-perplexity writes: 16 bits a log-probability, over a range of its own."""
     ids = encode(TEXT)[:256]
@@ -364,6 +389,10 @@ def diff():
     assert row["verdict"] == "a is better"
 
 
+CHOICE = json.dumps({"query": "a", "choices": ["b", "c"], "gold": 0}) + "\n"
+CLOZE = json.dumps({"context": "a", "continuation": "b"}) + "\n"
+
+
 def refused():
     for args, words in [(["--tasks", "nonsense"], "no task 'nonsense'"), (["--tasks", "arc_challenge"], "allenai/ai2_arc"),
                         ([], "nothing to run"), (["--file", data / "nowhere"], "nowhere")]:
@@ -382,7 +411,8 @@ def refused():
     assert b"long.jsonl: 2 texts were longer than the context" in run("eval", "--file", long)
     bad = data / "bad.jsonl"
     for text, words in [("{\"query\": 1}\n", "line 1"), ("", "no items"), ("{\"query\": \"a\", \"choices\": [\"b\"], \"gold\": 3}\n",
-                        "number 3 of 1"), ("nonsense\n", "line 1")]:
+                        "number 3 of 1"), ("nonsense\n", "line 1"),
+                        (CHOICE + CLOZE, "item 2 has nothing to choose from"), (CLOZE + CHOICE, "item 2 has choices")]:
         bad.write_text(text)
         said = run("eval", "--file", bad, rc=1)
         assert words in said and said.count("\n") == 1, said
@@ -394,6 +424,7 @@ tap.case("lambada_openai: the last word", cloze)
 tap.case("gsm8k: what the model writes", written)
 tap.case("chance", chance)
 tap.case("divergence of an int4 cache", divergence)
+tap.case("divergence: its report, its options", divergence_report)
 tap.case("a base file of llama-perplexity", base_file)
 tap.case("diff", diff)
 tap.case("what is refused", refused)

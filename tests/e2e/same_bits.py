@@ -4,12 +4,15 @@
 threads, chunking and company, layout of the weights in memory, for every file type that holds the model without loss, and for
 other CPUs.
 
-usage: same_bits.py --bits BITS --bitnet BITNET --model MODEL.gguf [--folder DIR] [--hybrid TINY.gguf]
-                    [--foreign NAME 'COMMAND...']... [--cpu NAME 'COMMAND...']... [--skipped NAME REASON]...
+usage: same_bits.py --bits BITS [--uneven BITS] --bitnet BITNET --model MODEL.gguf [--folder DIR] [--hybrid TINY.gguf]
+                    [--families DIR] [--foreign NAME 'COMMAND...']... [--cpu NAME 'COMMAND...']... [--skipped NAME REASON]...
                     [--only-foreign] [--jobs N]
 
 --bits, --bitnet: this machine's build. --folder: config.json and tokenizer.json of the same model as a Hugging Face
 folder; its weights are made from MODEL by hf_folder.py. --hybrid: a small model with delta nets and rotated matrices.
+--uneven: a `bits` with one worker of half the speed.
+--families: folders with small checkpoints, one of each kind of model; every row of the table has them, those of --cpu as
+GGUF, made by --bitnet.
 --foreign: a `bits` for another CPU or from another compiler, with the emulator it needs in front.
 --cpu: the same with an emulator that stands for one CPU: a few runs, in which a newer instruction would end it. These and the
 backends of this machine are printed as a table.
@@ -18,6 +21,7 @@ tests/e2e/same_bits.sha256, when there, pins the hashes: a change of one is a ch
 Prints TAP."""
 import argparse
 import concurrent.futures
+import lzma
 import pathlib
 import platform
 import re
@@ -40,6 +44,7 @@ ROUNDED = ["iq1_bn", "i2_s", "iq2_bn", "q2_0"]
 PERHAPS = ["tq2_0", "tq1_0"]  # blocks of 256, which the small model's FFN width does not fill
 Q1_0 = 41  # the GGUF type
 GROUPED = ("g2", "g3", "g5")  # for activations in planes
+FAMILY_IDS = ",".join(str(i) for i in range(1, 100, 7))
 HYBRID_IDS = ["--ids", ",".join(str(i * 71 % 160) for i in range(150))]  # several pages of keys
 
 tap = Tap()
@@ -77,9 +82,19 @@ class Judge:
         self.first.setdefault(kv, got)
         if ", row " in name:
             row, kind = name.split(" [")[0].split(", row ")
-            self.table.setdefault(row, {})[kind] = (used[0] if used else "?", got[:16] if p.returncode == 0 else "failed")
+            said = got[:16] if p.returncode == 0 else "failed"
+            cells = self.table.setdefault(row, {})
+            if kind.startswith("family "):
+                kind, said = "families", self.count_family(cells, p.returncode == 0 and got == want)
+            cells[kind] = (used[0] if used else "?", said)
         tap.point(name, p.returncode == 0 and got == want,
                   f"exit {p.returncode}, {got}, expected {want}\n{p.stderr}\n{shlex.join(p.args)}")
+
+
+    @staticmethod
+    def count_family(cells, same):
+        right, all_of_them = map(int, cells["families"][1].split(" of ")) if "families" in cells else (0, 0)
+        return f"{right + same} of {all_of_them + 1}"
 
 
 def read_pinned():
@@ -145,6 +160,17 @@ def here(judge, bits, model):
     judge.see("steps of 5 tokens", bits, model, "--batch", "5")
     judge.see("in the company of another sequence", bits, model, "--chunk", "7", "--company")
     judge.see("in company, token by token, steps of 16", bits, model, "--chunk", "1", "--batch", "16", "--company")
+
+
+def uneven(judge, bits, model, hybrid):
+    """One worker has half the speed, and others do most of its share."""
+    for threads in (2, 3):
+        for options in ([], ["--chunk", "1"], ["--chunk", "1", "--ffn", "skip"], ["--chunk", "1", "--head", "exact"]):
+            judge.see(f"uneven, threads {threads} {' '.join(options)}", bits, model, "--threads", str(threads), *options)
+        judge.see(f"uneven, threads {threads}, int8 head", bits, model, "--threads", str(threads), "--head", "int8", kv="int8-head")
+        if hybrid:
+            judge.see(f"uneven, threads {threads}, hybrid", bits, hybrid, *HYBRID_IDS, "--threads", str(threads), "--chunk", "7",
+                      kv="hybrid")
 
 
 def answers(judge, bits, model):
@@ -274,8 +300,40 @@ def foreign(judge, name, command, model):
     judge.see(f"{name}, answers, screened head", command, model, "--answer", "12", "--head", "screened", kv="answer")
 
 
-def rows(judge, name, command, model, hybrid, *options):
-    """A row of the table: prompt, single tokens, answers with a screened head, and delta nets with activations in planes."""
+def unpack_families(source, target):
+    """The checkpoints, by name, with the packed ones unpacked."""
+    found = {}
+    for folder in sorted(f for f in source.iterdir() if (f / "config.json").exists()):
+        out = target / folder.name
+        out.mkdir()
+        for file in folder.iterdir():
+            if file.suffix == ".xz":
+                (out / file.stem).write_bytes(lzma.decompress(file.read_bytes()))
+            elif file.suffix != ".bin":
+                (out / file.name).write_bytes(file.read_bytes())
+        found[folder.name] = out
+    return found
+
+
+def convert_families(folders, bitnet):
+    """The same as GGUF, which builds for other CPUs read; one without a type that fits its rows is left out."""
+    found = {}
+    for name, folder in folders.items():
+        out = folder.with_suffix(".gguf")
+        p = subprocess.run([*bitnet, "convert", folder, out], capture_output=True, text=True)
+        if p.returncode == 0:
+            found[name] = out
+        else:
+            tap.skip(f"{name} as GGUF", Skipped("shape", p.stderr.strip()[:120]))
+    return found
+
+
+def rows(judge, name, command, model, hybrid, families, *options):
+    """A row of the table: prompt, single tokens, answers with a screened head, delta nets with activations in planes, and all
+    kinds of models."""
+    for family, path in families.items():
+        judge.see(f"{name}, row family {family}", command, path, "--ids", FAMILY_IDS, "--chunk", "7", *options,
+                  kv=f"family {family}")
     judge.see(f"{name}, row prompt", command, model, *options)
     judge.see(f"{name}, row token by token", command, model, "--chunk", "1", "--threads", "2", *options)
     judge.see(f"{name}, row int8 cache", command, model, "--chunk", "7", *options, kv="int8")
@@ -291,13 +349,39 @@ def print_table(table):
         comment(f"table: {name} | {next(iter(row.values()))[0]} | " + " | ".join(row.get(kind, ("", ""))[1] for kind in kinds))
 
 
+def this_machine(judge, a, families):
+    """To compare others with."""
+    for kv in KV_TYPES:
+        judge.see(f"this machine, kv {kv}", a.bits, a.model, kv=kv)
+    for backend in backends(a.bits, a.model):
+        rows(judge, f"this machine, {backend}", a.bits, a.model, a.hybrid, families, "--backend", backend)
+    judge.see("this machine, answers", a.bits, a.model, "--answer", "12", "--head", "exact", kv="answer")
+    if a.hybrid:
+        hybrid_foreign(judge, "this machine", shlex.join(a.bits), a.hybrid)
+
+
+def everything(judge, a):
+    here(judge, a.bits, a.model)
+    answers(judge, a.bits, a.model)
+    int8_head(judge, a.bits, a.model)
+    if a.uneven:
+        uneven(judge, a.uneven, a.model, a.hybrid)
+    if a.bitnet:
+        files(judge, a.bits, a.bitnet, a.model, a.folder)
+        binary(read_pinned(), a.bits, a.bitnet)
+    if a.hybrid:
+        hybrid_here(judge, a.bits, a.hybrid)
+
+
 def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--bits", type=shlex.split)
+    a.add_argument("--uneven", type=shlex.split)
     a.add_argument("--bitnet", type=shlex.split)
     a.add_argument("--model", type=pathlib.Path, required=True)
     a.add_argument("--folder", type=pathlib.Path)
     a.add_argument("--hybrid", type=pathlib.Path)
+    a.add_argument("--families", type=pathlib.Path)
     a.add_argument("--foreign", nargs=2, action="append", default=[])
     a.add_argument("--cpu", nargs=2, action="append", default=[])
     a.add_argument("--skipped", nargs=2, action="append", default=[])
@@ -306,35 +390,27 @@ def main():
     a = a.parse_args()
     a.only_foreign = a.only_foreign or not full_effort()
     judge = Judge(read_pinned(), a.jobs if a.only_foreign else 0)
-    if a.bits and a.only_foreign:
-        for kv in KV_TYPES:
-            judge.see(f"this machine, kv {kv}", a.bits, a.model, kv=kv)
-        for backend in backends(a.bits, a.model):
-            rows(judge, f"this machine, {backend}", a.bits, a.model, a.hybrid, "--backend", backend)
-        judge.see("this machine, answers", a.bits, a.model, "--answer", "12", "--head", "exact", kv="answer")
-        if a.hybrid:
-            hybrid_foreign(judge, "this machine", shlex.join(a.bits), a.hybrid)
-    elif a.bits:
-        here(judge, a.bits, a.model)
-        answers(judge, a.bits, a.model)
-        int8_head(judge, a.bits, a.model)
-        if a.bitnet:
-            files(judge, a.bits, a.bitnet, a.model, a.folder)
-            binary(read_pinned(), a.bits, a.bitnet)
-        if a.hybrid:
-            hybrid_here(judge, a.bits, a.hybrid)
-    for name, command in a.foreign:
-        foreign(judge, name, command, a.model)
-        if a.hybrid:
-            hybrid_foreign(judge, name, command, a.hybrid)
-    for name, command in a.cpu:
-        rows(judge, name, shlex.split(command), a.model, a.hybrid)
-    judge.settle()
+    with tempfile.TemporaryDirectory() as folder:
+        families = unpack_families(a.families, pathlib.Path(folder)) if a.families else {}
+        if a.bits and a.only_foreign:
+            this_machine(judge, a, families)
+        elif a.bits:
+            everything(judge, a)
+        for name, command in a.foreign:
+            foreign(judge, name, command, a.model)
+            if a.hybrid:
+                hybrid_foreign(judge, name, command, a.hybrid)
+        if a.cpu:
+            families = convert_families(families, a.bitnet)
+        for name, command in a.cpu:
+            rows(judge, name, shlex.split(command), a.model, a.hybrid, families)
+        judge.settle()
     print_table(judge.table)
     for name, why in a.skipped:
         tap.skip(name, Skipped("build", why))
     for kv, got in judge.first.items():
-        comment(f"kv {kv}: {got}")
+        if not kv.startswith("family "):
+            comment(f"kv {kv}: {got}")
     return tap.end()
 
 

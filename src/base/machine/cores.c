@@ -265,6 +265,12 @@ bool bn_cpus_confine(cpu_set_t *cpus, const struct bn_topology *t, uint32_t n_th
     return !CPU_EQUAL(cpus, &t->usable) && n_threads <= bn_topology_groups(t->core, cpus);
 }
 
+bool bn_cpus_uneven(const struct bn_topology *t, uint32_t n_threads)
+{
+    cpu_set_t fast = bn_topology_fast(t), all;
+    return !CPU_EQUAL(&fast, &t->usable) && !bn_cpus_confine(&all, t, n_threads);
+}
+
 static int compare_keys(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -336,6 +342,7 @@ void bn_placement_choose(struct bn_placement *out, uint32_t n_threads)
     out->n_threads = n;
     out->crowded = n > (uint32_t)CPU_COUNT(&top.usable) || (quota_cpus > 0 && n > quota_cpus);
     out->confined = bn_cpus_confine(&out->cpus, &top, n);
+    out->uneven = bn_cpus_uneven(&top, n);
 }
 
 size_t bn_cpus_for_workers(uint16_t *out, size_t n)

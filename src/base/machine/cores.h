@@ -41,6 +41,8 @@ uint32_t bn_default_threads(const struct bn_topology *t, double quota_cpus,
 /* Where the workers of a pool of n threads should stay: the fast CPUs. false: anywhere, because all
  * are, or because so many threads want the slow ones as well. */
 bool bn_cpus_confine(cpu_set_t *cpus, const struct bn_topology *t, uint32_t n_threads);
+/* Whether a pool of n threads is on CPUs of several kinds. */
+bool bn_cpus_uneven(const struct bn_topology *t, uint32_t n_threads);
 
 /* The order in which workers take the usable CPUs, without `self`, where their caller runs: first
  * those on cores that nobody has yet, fast ones before slow ones, near ones before far ones; then
@@ -63,6 +65,7 @@ struct bn_placement {
     uint32_t n_threads; /* as asked for; by default bn_usable_cores() */
     bool crowded;       /* more than can run at the same time */
     bool confined;      /* workers should run on `cpus` only: there are slow ones beside them */
+    bool uneven;        /* they run on slow ones as well */
     cpu_set_t cpus;
 };
 void bn_placement_choose(struct bn_placement *out, uint32_t n_threads);

@@ -34,12 +34,26 @@ struct left {
 };
 enum { GRAIN_BITS = 24, GRAIN_MASK = (1 << GRAIN_BITS) - 1, SEQ_MASK = 0xffff };
 
+enum {
+    EVEN = 256,            /* the pace of a worker that does as much as its share */
+    SLOW = EVEN / 16 * 15, /* below, it is given time, and what wants to be whole is cut */
+    HELPER = EVEN / 8 * 9, /* above, it mostly helps, and looks further for those who need it */
+    PACE_DEALS = 8,        /* that the average looks back on */
+    PACE_GRAINS = 8        /* the least share that tells anything */
+};
+
 struct dealt {
     _Alignas(64) _Atomic uint64_t left;
     uint32_t seq;          /* the worker's own from here on: the deal it is at */
     uint32_t part;         /* the fewest grains to take */
+    uint32_t share, taken; /* grains: its own part of the deal, and what it has done of it all */
+    uint32_t pace;         /* what it did of its shares lately, on average; EVEN: all */
+    bool at_once;          /* its share is one range, which nobody else takes of */
     uint32_t near, n_near; /* workers that help each other, this one among them */
     size_t n, grain;
+#ifdef BN_SLOW_WORKER
+    uint64_t since_ns;
+#endif
 };
 
 struct bn_pool {
@@ -50,6 +64,7 @@ struct bn_pool {
     void *arg;
     _Atomic bool closing;
     uint32_t n_threads, n_started;
+    pid_t pid;            /* whose threads they are: a child of fork() has none of them */
     int spins;            /* at most */
     _Atomic int patience; /* spins at a barrier, as experience teaches */
     pthread_t *threads;
@@ -96,6 +111,21 @@ static void gate_open(struct gate *g)
         syscall(SYS_futex, &g->value, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
+/* For tests of uneven cores: built with -DBN_SLOW_WORKER=w, worker w takes twice the time for whatever
+ * it does between two meetings with others. */
+#ifdef BN_SLOW_WORKER
+static void set_out(struct bn_pool *p, uint32_t w) { p->dealt[w].since_ns = bn_now_ns(); }
+
+static void dawdle(struct bn_pool *p, uint32_t w)
+{
+    uint64_t now_ns = bn_now_ns(), until_ns = now_ns + (now_ns - p->dealt[w].since_ns);
+    while (w == BN_SLOW_WORKER && bn_now_ns() < until_ns) relax();
+}
+#else
+static inline void set_out(struct bn_pool *p, uint32_t w) { (void)p, (void)w; }
+static inline void dawdle(struct bn_pool *p, uint32_t w) { (void)p, (void)w; }
+#endif
+
 /* Whoever slept long at a barrier waited for a thread that was not running: something else has its
  * CPU, and looking would only use up our own time, which the kernel then gives to others. Every
  * barrier that was passed without sleep makes up for a part of it. */
@@ -124,8 +154,10 @@ static void meet(struct bn_pool *p)
 void bn_pool_barrier(struct bn_pool *p, uint32_t worker)
 {
     if (p->n_threads == 1) return;
+    dawdle(p, worker);
     bn_prof_mark(p->prof, worker, BN_PROF_WAIT);
     meet(p);
+    set_out(p, worker);
 }
 
 static void *work(void *arg)
@@ -136,7 +168,9 @@ static void *work(void *arg)
         gate_wait(&p->job, seen, p->spins);
         if (atomic_load(&p->closing)) return NULL;
         bn_prof_enter(p->prof, me->index);
+        set_out(p, me->index);
         p->fn(p->arg, me->index);
+        dawdle(p, me->index);
         bn_prof_leave(p->prof, me->index);
         meet(p);
     }
@@ -155,6 +189,7 @@ bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_erro
     if (!p) return bn_fail_nomem(err, sizeof *p, "thread pool");
     memset(p, 0, sizeof *p);
     p->n_threads = n_threads;
+    p->pid = getpid();
     p->spins = place.crowded ? SPINS_CROWDED : SPINS;
     atomic_store(&p->patience, p->spins);
     p->threads = bn_calloc(n_threads, sizeof *p->threads);
@@ -165,7 +200,10 @@ bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_erro
         bn_pool_close(p);
         return bn_fail_nomem(err, n_threads * sizeof *p->workers, "thread pool");
     }
-    for (uint32_t i = 0; i < n_threads; i++) p->dealt[i].n_near = n_threads;
+    for (uint32_t i = 0; i < n_threads; i++) {
+        p->dealt[i].n_near = n_threads;
+        p->dealt[i].pace = place.uneven ? EVEN / 4 * 3 : EVEN;
+    }
     for (uint32_t i = 1; i < n_threads; i++) {
         p->workers[i] = (struct worker){p, i, 0};
         int e = pthread_create(&p->threads[i], NULL, work, &p->workers[i]);
@@ -181,12 +219,15 @@ bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_erro
     return BITNET_OK;
 }
 
+bool bn_pool_is_foreign(const struct bn_pool *p) { return p->pid != getpid(); }
+
 void bn_pool_close(struct bn_pool *p)
 {
     if (!p) return;
     atomic_store(&p->closing, true);
     gate_open(&p->job);
-    for (uint32_t i = 1; i <= p->n_started; i++) pthread_join(p->threads[i], NULL);
+    for (uint32_t i = 1; !bn_pool_is_foreign(p) && i <= p->n_started; i++)
+        pthread_join(p->threads[i], NULL);
     free(p->threads);
     free(p->workers);
     free(p->dealt);
@@ -251,6 +292,7 @@ void bn_pool_run(struct bn_pool *p, bn_job_fn *fn, void *arg)
         bn_prof_mark(p->prof, 0, BN_PROF_WAIT);
         gate_open(&p->job);
     }
+    set_out(p, 0);
     fn(arg, 0);
     bn_pool_barrier(p, 0);
     if (moved) bn_numa_leave(&before);
@@ -266,7 +308,8 @@ struct bn_range bn_pool_share(const struct bn_pool *p, uint32_t w, size_t n, siz
 /* ------------------------------------------------------------------ dealing */
 
 enum {
-    PARTS = 32,    /* the smallest part of a share that is taken at a time is one of so many */
+    PARTS = 32,       /* the smallest part of a share that is taken at a time is one of so many */
+    WHOLE_PARTS = 16, /* of shares that would rather be whole */
     NEIGHBOURS = 8 /* that a worker helps: with very many, looking would take longer than helping */
 };
 
@@ -281,59 +324,89 @@ static struct left unpack_left(uint64_t x)
                          (uint32_t)(x >> GRAIN_BITS) & GRAIN_MASK, (uint32_t)x & GRAIN_MASK};
 }
 
+/* What a worker did of the last deal, where it was free to do more or less than its share. */
+static void learn_pace(struct dealt *d)
+{
+    if (d->at_once || d->share < PACE_GRAINS) return;
+    int32_t pace = (int32_t)bn_min_size((size_t)d->taken * EVEN / d->share, 4 * EVEN);
+    d->pace = (uint32_t)((int32_t)d->pace + (pace - (int32_t)d->pace) / PACE_DEALS);
+}
+
 void bn_pool_deal(struct bn_pool *p, uint32_t w, size_t n, size_t grain, bool whole)
 {
     struct dealt *d = &p->dealt[w];
     struct left l = {.seq = (d->seq + 1) & SEQ_MASK};
-    size_t grains = bn_div_up(n, grain), share = bn_div_up(grains, p->n_threads);
-    whole = whole || p->n_threads == 1 || grains > GRAIN_MASK;
+    size_t grains = bn_div_up(n, grain);
+    size_t begin = grains * w / p->n_threads, end = grains * (w + 1) / p->n_threads;
+    learn_pace(d);
     d->seq = l.seq;
     d->n = n;
     d->grain = grain;
-    d->part = whole ? 0 : (uint32_t)bn_max_size(share / PARTS, 1);
-    if (!whole) {
-        l.begin = (uint32_t)(grains * w / p->n_threads);
-        l.end = (uint32_t)(grains * (w + 1) / p->n_threads);
+    d->at_once = p->n_threads == 1 || grains > GRAIN_MASK || (whole && d->pace >= SLOW);
+    d->share = (uint32_t)bn_min_size(end - begin, GRAIN_MASK);
+    d->taken = 0;
+    d->part = (uint32_t)bn_max_size(d->share / (whole ? WHOLE_PARTS : PARTS), 1);
+    if (!d->at_once) {
+        l.begin = (uint32_t)begin;
+        l.end = (uint32_t)end;
     }
     atomic_store_explicit(&d->left, pack_left(l), memory_order_relaxed);
 }
 
-/* Takes grains off the front of a worker's own range, or off the end of another's. */
-static bool take_from(struct dealt *d, uint32_t seq, uint32_t part, bool own, uint32_t *begin,
-                      uint32_t *end)
+/* How much a worker takes of its own, of which it still has so much: three quarters of what it is
+ * expected to do of its share, then half of what is missing of that. */
+static uint32_t own_part(const struct dealt *d, uint32_t have)
 {
-    uint64_t seen = atomic_load_explicit(&d->left, memory_order_relaxed), next;
+    uint32_t expected = d->pace < SLOW ? (uint32_t)((uint64_t)d->share * d->pace / EVEN) : d->share;
+    uint32_t most = expected > d->taken ? expected - d->taken : 0;
+    if (have < most) most = have;
+    return d->taken == 0 && have > d->share / 2 ? most / 4 * 3 : most / 2;
+}
+
+/* Takes grains off the front of a worker's own range, or off the end of another's, where other
+ * helpers will want some, too. */
+static bool take_from(struct dealt *from, struct dealt *by, uint32_t *begin, uint32_t *end)
+{
+    uint64_t seen = atomic_load_explicit(&from->left, memory_order_relaxed), next;
+    bool own = from == by;
+    uint32_t helpers = (uint32_t)bn_min_size(by->n_near, NEIGHBOURS);
     do {
         struct left l = unpack_left(seen);
-        if (l.seq != seq || l.begin == l.end) return false;
-        uint32_t have = l.end - l.begin,
-                 much = own && have > PARTS / 2 * part ? have / 4 * 3 : have / 2;
-        uint32_t n = (uint32_t)bn_min_size(have, bn_max_size(part, much));
+        if (l.seq != by->seq || l.begin == l.end) return false;
+        uint32_t have = l.end - l.begin, much = own ? own_part(by, have) : have / helpers;
+        uint32_t n = (uint32_t)bn_min_size(have, bn_max_size(by->part, much));
         *begin = own ? l.begin : l.end - n;
         *end = *begin + n;
         if (own) l.begin = *end;
         else l.end = *begin;
         next = pack_left(l);
-    } while (!atomic_compare_exchange_weak_explicit(&d->left, &seen, next, memory_order_relaxed,
+    } while (!atomic_compare_exchange_weak_explicit(&from->left, &seen, next, memory_order_relaxed,
                                                     memory_order_relaxed));
+    by->taken += *end - *begin;
     return true;
+}
+
+static bool take(struct bn_pool *p, uint32_t w, struct bn_range *range)
+{
+    struct dealt *d = &p->dealt[w];
+    uint32_t begin, end, most = d->n_near - 1;
+    if (d->at_once && !d->taken && d->share) {
+        *range = bn_pool_share(p, w, d->n, d->grain);
+        d->taken = d->share;
+        return true;
+    }
+    bool got = take_from(d, d, &begin, &end);
+    if (d->pace <= HELPER) most = (uint32_t)bn_min_size(most, NEIGHBOURS);
+    for (uint32_t i = 1; !got && i <= most; i++)
+        got = take_from(&p->dealt[d->near + (w - d->near + i) % d->n_near], d, &begin, &end);
+    if (got) *range = (struct bn_range){begin * d->grain, bn_min_size(end * d->grain, d->n)};
+    return got;
 }
 
 bool bn_pool_take(struct bn_pool *p, uint32_t w, struct bn_range *range)
 {
-    struct dealt *d = &p->dealt[w];
-    uint32_t begin, end;
-    if (!d->part) { /* the whole share, once */
-        *range = bn_pool_share(p, w, d->n, d->grain);
-        d->n = 0;
-        return range->begin < range->end;
-    }
-    bool got = take_from(d, d->seq, d->part, true, &begin, &end);
-    uint32_t most = d->n_near - 1 < NEIGHBOURS ? d->n_near - 1 : NEIGHBOURS;
-    for (uint32_t i = 1; !got && i <= most; i++) {
-        uint32_t other = d->near + (w - d->near + i) % d->n_near;
-        got = take_from(&p->dealt[other], d->seq, d->part, false, &begin, &end);
-    }
-    if (got) *range = (struct bn_range){begin * d->grain, bn_min_size(end * d->grain, d->n)};
+    dawdle(p, w);
+    bool got = take(p, w, range);
+    set_out(p, w);
     return got;
 }

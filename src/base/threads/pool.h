@@ -15,6 +15,8 @@ struct bn_pool;
  * cores of several kinds, workers run on fast ones only, if those suffice. */
 bitnet_status bn_pool_open(struct bn_pool **out, uint32_t n_threads, bitnet_error *err);
 void bn_pool_close(struct bn_pool *p);
+/* This process is a child of the one that opened it: there is nobody here to work. It can be closed. */
+bool bn_pool_is_foreign(const struct bn_pool *p);
 /* Every worker goes to the CPUs of its node (bn_numa_plan), the caller while it runs a job. With
  * "distribute" workers help each other inside their node only: all that is left elsewhere lies behind
  * the link between the nodes, which is the slowest way to it. Before any job; `numa` must outlive it. */
@@ -49,7 +51,11 @@ struct bn_range bn_pool_share(const struct bn_pool *p, uint32_t w, size_t n, siz
  * of items and takes ranges of each until there are none left: first most of its own share, then
  * smaller parts of it, then what its neighbours have not begun. Cores that share a memory do not
  * get equal parts of it, and each barrier waits for the slowest. A next deal may begin while others
- * are still at the last. With `whole`, shares are as above. */
+ * are still at the last.
+ *
+ * With `whole`, shares are as above, for work that wants its items together. Only a worker that lately
+ * did much less than its share, because its core is slow or another program is on it, takes its own
+ * in pieces as well, so that the others can help. */
 void bn_pool_deal(struct bn_pool *p, uint32_t w, size_t n, size_t grain, bool whole);
 bool bn_pool_take(struct bn_pool *p, uint32_t w, struct bn_range *range);
 

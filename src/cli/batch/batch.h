@@ -14,6 +14,7 @@
 
 #include "app/line_reader.h"
 #include "cli/options/model_opts.h"
+#include "cli/options/scrub_opts.h"
 #include "server/openai/request.h"
 
 enum { BATCH_MAX_SHARDS = 1024 };
@@ -26,6 +27,7 @@ struct batch_config {
     struct engine_opts engine;
     struct adapter_opts adapters;
     struct seqs_opts seqs;
+    struct scrub_opts scrub;
     const char *input, *output, *chat_template, *shard_typed;
     struct batch_shard shard;
     uint32_t max_tokens;
@@ -74,8 +76,8 @@ struct batch_input {
 };
 
 /* What answers depend on, beside the requests. */
-uint64_t batch_run_key(const struct batch_config *c, const char *chat_template,
-                       const bitnet_model_info *m, const bitnet_engine_info *e);
+bitnet_status batch_run_key(uint64_t *key, const struct batch_input *in, bitnet_engine *e,
+                            bitnet_error *err);
 
 /* The seed of a request that has none. */
 uint64_t batch_seed(uint64_t seed, const char *custom_id);

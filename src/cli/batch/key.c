@@ -23,25 +23,43 @@ static uint64_t hash_text(uint64_t h, const char *s)
 
 static uint64_t hash_u64(uint64_t h, uint64_t v) { return hash_bytes(h, &v, sizeof v); }
 
-uint64_t batch_run_key(const struct batch_config *c, const char *chat_template,
-                       const bitnet_model_info *m, const bitnet_engine_info *e)
+/* The engine with its own adapters, and with each of those that a request may name. */
+static bitnet_status hash_engine(uint64_t *h, bitnet_engine *e, const struct adapters *adapters,
+                                 bitnet_error *err)
 {
+    uint64_t identity;
+    BN_TRY(bitnet_engine_identity(e, NULL, 0, &identity, err));
+    *h = hash_u64(*h, identity);
+    for (size_t i = 0; i < adapters->n; i++) {
+        const struct adapter_item *a = &adapters->items[i];
+        const bitnet_adapter_use use = {a->adapter, a->spec.scale, 0};
+        BN_TRY(bitnet_engine_identity(e, &use, 1, &identity, err));
+        *h = hash_u64(hash_text(*h, a->spec.name), identity);
+    }
+    return BITNET_OK;
+}
+
+bitnet_status batch_run_key(uint64_t *key, const struct batch_input *in, bitnet_engine *e,
+                            bitnet_error *err)
+{
+    const struct batch_config *c = in->config;
+    bitnet_model_info m = {.size = sizeof m};
+    bitnet_engine_info i = {.size = sizeof i};
+    const char *text;
+    bitnet_model_get_info(in->model, &m);
+    bitnet_engine_get_info(e, &i);
     uint64_t h = hash_text(0xcbf29ce484222325u, bitnet_version());
-    h = hash_text(h, m->name);
-    h = hash_text(h, m->architecture);
-    h = hash_text(h, m->act_quant);
-    h = hash_u64(h, m->shape.n_params);
-    h = hash_u64(h, m->memory.file_bytes);
-    h = hash_u64(h, e->ctx_tokens);
+    h = hash_text(h, m.name); /* it stands in the answers */
+    BN_TRY(hash_engine(&h, e, in->adapters, err));
+    h = hash_u64(h, i.ctx_tokens);
     /* a cache that is smaller than one context refuses what another would take */
-    h = hash_u64(h, bn_min_size(e->ctx_tokens, (size_t)e->kv.pages * e->kv.page_tokens));
-    h = hash_text(h, e->kv.type);
-    h = hash_text(h, e->kv.type_v);
-    h = hash_u64(h, strcmp(e->head.type, "int8") == 0); /* the other heads have the same tokens */
-    h = hash_text(h, chat_template);
-    for (size_t i = 0; i < c->adapters.lora.n; i++) h = hash_text(h, c->adapters.lora.items[i]);
+    h = hash_u64(h, bn_min_size(i.ctx_tokens, (size_t)i.kv.pages * i.kv.page_tokens));
+    h = hash_text(h, in->chat_template);
+    if (!in->chat_template && bitnet_chat_template_text(in->model, NULL, &text, NULL) == BITNET_OK)
+        h = hash_text(h, text);
     h = hash_u64(h, c->max_tokens);
-    return hash_u64(h, c->seed);
+    *key = hash_u64(h, c->seed);
+    return BITNET_OK;
 }
 
 uint64_t batch_seed(uint64_t seed, const char *custom_id)

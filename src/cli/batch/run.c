@@ -34,6 +34,7 @@ struct window {
     struct item *items;        /* a ring */
     size_t room, first, n;
     bitnet_event *events; /* [2 * max_seqs] */
+    struct scrub scrub;
     bool input_ended;
     struct term_progress bar;
     char note[64];
@@ -229,6 +230,7 @@ static bitnet_status run_window(struct window *w, bitnet_error *err)
         if (interrupt_pending()) return bn_fail(err, BITNET_E_CANCELLED, "interrupted");
         while (wants_more(w)) BN_TRY(take_in(w, err));
         if (w->n_seqs) BN_TRY(step(w, err));
+        BN_TRY(scrub_some(&w->scrub, err));
         BN_TRY(write_out(w, err));
         show(w);
     }
@@ -247,6 +249,7 @@ bitnet_status batch_run(struct batch_totals *t, struct batch_input *in, struct b
                        .max_seqs = info.max_seqs,
                        .room = (size_t)info.max_seqs * WINDOW_PER_SEQ,
                        .start_ns = bn_now_ns()};
+    scrub_begin(&w.scrub, e, &in->config->scrub);
     w.items = bn_calloc(w.room, sizeof *w.items);
     w.events = bn_calloc(2 * (size_t)w.max_seqs, sizeof *w.events);
     if (w.events) w.events->size = sizeof *w.events;

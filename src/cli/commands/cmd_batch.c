@@ -79,6 +79,7 @@ static const struct opt_part parts[] = {
     {NULL, state_table, AT(engine)},
     {NULL, warmup_table, AT(engine)},
     {"Adapters", named_adapters_table, AT(adapters)},
+    {"Checks", scrub_opts_table, AT(scrub)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -130,17 +131,13 @@ static int with_input(const struct batch_config *c, const bitnet_model *m, bitne
                       const struct adapters *adapters)
 {
     struct batch_input in = {.config = c, .model = m, .adapters = adapters};
-    bitnet_model_info model = {.size = sizeof model};
-    bitnet_engine_info engine = {.size = sizeof engine};
     bitnet_error err = {0};
     char *owned = NULL;
     int code;
     bitnet_status s = textio_chat_template(&owned, &in.chat_template, c->chat_template, &err);
+    if (s == BITNET_OK) s = batch_run_key(&in.run_key, &in, e, &err);
     if (s == BITNET_OK) s = batch_input_open(&in, &err);
     if (s == BITNET_OK) {
-        bitnet_model_get_info(m, &model);
-        bitnet_engine_get_info(e, &engine);
-        in.run_key = batch_run_key(c, in.chat_template, &model, &engine);
         code = c->dry_run ? batch_plan(&in, e) : answer(&in, e);
         batch_input_close(&in);
     } else {

@@ -7,6 +7,7 @@
 #include "base/os/file.h"
 #include "cli/bench/bench.h"
 #include "cli/core/command.h"
+#include "cli/options/backend.h"
 #include "cli/options/synthetic.h"
 #include "app/term.h"
 #include "cli/autotune/autotune.h"
@@ -301,11 +302,12 @@ static int autotune(struct bench_config *c, const struct arg_words *words)
         s.prompt_tokens = (uint32_t)bn_max_size(s.prompt_tokens, c->prompt_tokens.items[i]);
     if (c->autotune.exhaustive) s.sweep_rounds = c->repeat ? c->repeat : BENCH_REPEAT;
     struct synthetic_source from = {.fd = -1};
-    int code = model_backend_check(m->backend, "bench");
+    int code = backend_check(m->backend, "bench");
     if (code == EXIT_DONE) code = model_cpus_apply(m->cpus, "bench");
     if (code == EXIT_DONE) code = synthetic_find(&from, &c->made, m, words, "bench");
     if (code == EXIT_DONE) code = model_find(&from.typed, &c->model.from, "bench");
     s.path = model_path_resolve(from.typed);
+    if (code == EXIT_DONE) backend_probe(&s.model.backend);
     if (code == EXIT_DONE) code = autotune_command(&s, c->report, c->json);
     synthetic_end(&from);
     return code;

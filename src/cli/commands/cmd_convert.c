@@ -5,6 +5,7 @@
  */
 #include "base/clock.h"
 #include "cli/core/command.h"
+#include "cli/options/backend.h"
 #include "cli/options/model_opts.h"
 #include "app/adapters.h"
 #include "app/term.h"
@@ -126,10 +127,11 @@ static int run(void *config, const struct arg_words *words)
     struct convert_config *c = config;
     if (words->n != 2) return term_usage("convert", "two paths are needed: bitnet convert IN OUT");
     const char *in = words->items[0], *out = words->items[1];
-    int code = model_backend_check(c->backend, "convert");
+    int code = backend_check(c->backend, "convert");
     if (code == EXIT_DONE) code = output_model_check(out, c->force);
     if (code == EXIT_DONE) code = model_find(&in, &c->from, "convert");
     if (code != EXIT_DONE) return code;
+    backend_probe(&c->backend);
     struct term_progress bar = {0};
     bitnet_error err = {0};
     bitnet_convert_options o = {.size = sizeof o};

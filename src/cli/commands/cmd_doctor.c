@@ -5,6 +5,7 @@
  */
 #include "cli/core/command.h"
 #include "cli/doctor/doctor.h"
+#include "cli/options/backend.h"
 #include "cli/options/model_opts.h"
 #include "app/term.h"
 #include <stdlib.h>
@@ -108,13 +109,15 @@ static int run(void *config, const struct arg_words *words)
                           c->root ? "--root" : "model");
     if (code == EXIT_DONE && c->root && c->model.cpus)
         code = term_usage("doctor", "--cpus is for this machine, not for --root");
-    if (code == EXIT_DONE) code = model_backend_check(c->model.backend, "doctor");
+    if (code == EXIT_DONE) code = backend_check(c->model.backend, "doctor");
     if (code == EXIT_DONE) code = model_cpus_apply(c->model.cpus, "doctor");
     if (code != EXIT_DONE) return code;
+    const char *illegal = c->root ? NULL : backend_probe(&c->model.backend);
     struct doctor_facts *f = calloc(1, sizeof *f);
     if (!f) return term_fail_text("out of memory");
     struct doctor_wishes wishes = {.root = c->root,
                                    .backend = c->model.backend,
+                                   .illegal = illegal,
                                    .threads = c->model.threads,
                                    .cpus_given = c->model.cpus != NULL,
                                    .numa_given = strcmp(c->model.numa, "off") != 0,

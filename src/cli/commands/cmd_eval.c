@@ -3,10 +3,9 @@
  * cmd_eval.c: `bitnet eval`: scores on tasks, the divergence between two models or settings, and the
  * comparison of two results.
  */
+#include "app/calibration.h"
 #include "app/machine_report.h"
 #include "app/report.h"
-#include "app/textio.h"
-#include "app/tokens.h"
 #include "base/os/file.h"
 #include "cli/core/command.h"
 #include "cli/eval/eval.h"
@@ -17,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TASKS_MAX = 64, MAX_SEQS = 64, CTX_DEFAULT = 4096, KL_CTX = 512 };
+enum { TASKS_MAX = 64, WITH_MAX = 64, MAX_SEQS = 64, CTX_DEFAULT = 4096, KL_CTX = 512 };
 
 struct eval_config {
     struct model_opts model;
@@ -29,6 +28,11 @@ struct eval_config {
     bool add_bos, items, json, list;
     /* kl */
     const char *text, *with, *base;
+    /* what stands on the command line, of the options that only some of the three questions have */
+    struct {
+        bool tasks, file, hellaswag, winogrande, multiple_choice, limit, add_bos, max_new_tokens;
+        bool text, with, base, items, json_report, page;
+    } typed;
 };
 
 #define AT(field) offsetof(struct eval_config, field)
@@ -37,7 +41,8 @@ static const struct opt tasks_table[] = {
      .name = "tasks",
      .metavar = "LIST",
      .help = "tasks to run, separated by commas; 'all' runs those whose data is there",
-     .offset = AT(tasks)},
+     .offset = AT(tasks),
+     .typed = AT(typed.tasks)},
     {.kind = OPT_FLAG,
      .name = "list",
      .help = "list the tasks and their data files",
@@ -47,22 +52,26 @@ static const struct opt tasks_table[] = {
      .name = "file",
      .metavar = "FILE",
      .help = "also run this file of JSON lines (docs/use/eval.md); may be repeated",
-     .offset = AT(files)},
+     .offset = AT(files),
+     .typed = AT(typed.file)},
     {.kind = OPT_STR,
      .name = "hellaswag",
      .metavar = "FILE",
      .help = "HellaSwag as text, as llama-perplexity reads it",
-     .offset = AT(hellaswag)},
+     .offset = AT(hellaswag),
+     .typed = AT(typed.hellaswag)},
     {.kind = OPT_STR,
      .name = "winogrande",
      .metavar = "FILE",
      .help = "WinoGrande as CSV, as llama-perplexity reads it",
-     .offset = AT(winogrande)},
+     .offset = AT(winogrande),
+     .typed = AT(typed.winogrande)},
     {.kind = OPT_STR,
      .name = "multiple-choice",
      .metavar = "FILE",
      .help = "multiple choice as a binary file, as llama-perplexity reads it",
-     .offset = AT(multiple_choice)},
+     .offset = AT(multiple_choice),
+     .typed = AT(typed.multiple_choice)},
     {.kind = OPT_U32,
      .name = "limit",
      .metavar = "N",
@@ -70,11 +79,13 @@ static const struct opt tasks_table[] = {
      .offset = AT(limit),
      .initial = "0",
      .min = 0,
-     .max = 1e7},
+     .max = 1e7,
+     .typed = AT(typed.limit)},
     {.kind = OPT_FLAG,
      .name = "add-bos",
      .help = "put the token that begins a text before every context",
-     .offset = AT(add_bos)},
+     .offset = AT(add_bos),
+     .typed = AT(typed.add_bos)},
     {.kind = OPT_U32,
      .letter = 'n',
      .name = "max-new-tokens",
@@ -84,7 +95,8 @@ static const struct opt tasks_table[] = {
      .initial = "256",
      .aliases = "max-tokens",
      .min = 1,
-     .max = 1 << 20},
+     .max = 1 << 20,
+     .typed = AT(typed.max_new_tokens)},
     {.kind = OPT_END},
 };
 static const struct opt kl_table[] = {
@@ -93,17 +105,20 @@ static const struct opt kl_table[] = {
      .name = "text",
      .metavar = "FILE",
      .help = "kl: the text to compare on; - is standard input",
-     .offset = AT(text)},
+     .offset = AT(text),
+     .typed = AT(typed.text)},
     {.kind = OPT_STR,
      .name = "with",
      .metavar = "OPTIONS",
      .help = "kl: options of the second model, in one argument: \"--kv-type int8 --head int8\"",
-     .offset = AT(with)},
+     .offset = AT(with),
+     .typed = AT(typed.with)},
     {.kind = OPT_STR,
      .name = "base",
      .metavar = "FILE",
      .help = "kl: compare with what llama-perplexity --kl-divergence-base wrote",
-     .offset = AT(base)},
+     .offset = AT(base),
+     .typed = AT(typed.base)},
     {.kind = OPT_END},
 };
 static const struct opt engine_table[] = {
@@ -117,6 +132,9 @@ static const struct opt engine_table[] = {
      .aliases = "ctx-size",
      .min = 0,
      .max = 1 << 24},
+    {.kind = OPT_END},
+};
+static const struct opt types_table[] = {
     MODEL_KV_OPTS(AT(kv), "f16"),
     MODEL_HEAD_OPT(AT(head)),
     {.kind = OPT_END},
@@ -126,27 +144,72 @@ static const struct opt output_table[] = {
     {.kind = OPT_FLAG,
      .name = "items",
      .help = "with every item's scores in the report, as 'eval diff' needs them",
-     .offset = AT(items)},
+     .offset = AT(items),
+     .typed = AT(typed.items)},
     {.kind = OPT_STR,
      .name = "json-report",
      .metavar = "FILE",
-     .help = "write the report to a file, with all items",
-     .offset = AT(json_report)},
+     .help = "write the report to a file, that of tasks with all items",
+     .offset = AT(json_report),
+     .typed = AT(typed.json_report)},
     {.kind = OPT_STR,
      .name = "page",
      .metavar = "FILE",
      .help = "write a page with bars",
-     .offset = AT(page)},
+     .offset = AT(page),
+     .typed = AT(typed.page)},
     {.kind = OPT_END},
 };
 static const struct opt_part parts[] = {
-    {"Tasks", tasks_table, 0},
-    {"Divergence", kl_table, 0},
-    {"Engine", engine_table, 0},
-    {"Output", output_table, 0},
+    {"Tasks", tasks_table, 0}, {"Divergence", kl_table, 0}, {"Engine", engine_table, 0},
+    {NULL, types_table, 0},    {"Output", output_table, 0}, {"Model", model_opts_table, AT(model)},
+    {NULL, NULL, 0},
+};
+/* In which the second model of a comparison may differ. */
+static const struct opt_part with_parts[] = {
+    {"Engine", types_table, 0},
     {"Model", model_opts_table, AT(model)},
     {NULL, NULL, 0},
 };
+
+/* ------------------------------------------------------------------ three questions */
+
+enum { ASK_TASKS = 1, ASK_KL = 2, ASK_DIFF = 4 };
+
+/* Options that this question would not look at. */
+static int check_options(const struct eval_config *c, unsigned asked)
+{
+    static const struct {
+        const char *name;
+        size_t typed;
+        unsigned of;
+    } rules[] = {
+        {"tasks", AT(typed.tasks), ASK_TASKS},
+        {"file", AT(typed.file), ASK_TASKS},
+        {"hellaswag", AT(typed.hellaswag), ASK_TASKS},
+        {"winogrande", AT(typed.winogrande), ASK_TASKS},
+        {"multiple-choice", AT(typed.multiple_choice), ASK_TASKS},
+        {"limit", AT(typed.limit), ASK_TASKS},
+        {"add-bos", AT(typed.add_bos), ASK_TASKS},
+        {"max-new-tokens", AT(typed.max_new_tokens), ASK_TASKS},
+        {"items", AT(typed.items), ASK_TASKS},
+        {"page", AT(typed.page), ASK_TASKS},
+        {"text", AT(typed.text), ASK_KL},
+        {"with", AT(typed.with), ASK_KL},
+        {"base", AT(typed.base), ASK_KL},
+        {"json-report", AT(typed.json_report), ASK_TASKS | ASK_KL},
+    };
+    for (size_t i = 0; i < BN_ARRAY_LEN(rules); i++)
+        if (*((const bool *)c + rules[i].typed) && !(rules[i].of & asked))
+            return term_usage("eval", "%s --%s",
+                              asked == ASK_KL     ? "'eval kl' has no"
+                              : asked == ASK_DIFF ? "'eval diff' has no"
+                                                  : "only 'eval kl' has",
+                              rules[i].name);
+    if (c->base && c->typed.text)
+        return term_usage("eval", "the text is that of --base: --text is not read");
+    return EXIT_DONE;
+}
 #undef AT
 
 /* ------------------------------------------------------------------ engines */
@@ -312,12 +375,17 @@ static bitnet_status write_text(struct bn_out *out, char *text, bitnet_error *er
     return status;
 }
 
+static bitnet_status write_report(struct outputs *out, const struct bn_json *report,
+                                  const struct eval_config *c, bitnet_error *err)
+{
+    if (!c->json_report) return BITNET_OK;
+    return write_text(&out->report, bn_json_dump(report, BN_JSON_INDENT(1)), err);
+}
+
 static int finish_report(struct bn_json *report, struct outputs *out, const struct eval_config *c)
 {
     bitnet_error err = {0};
-    bitnet_status status = BITNET_OK;
-    if (c->json_report)
-        status = write_text(&out->report, bn_json_dump(report, BN_JSON_INDENT(1)), &err);
+    bitnet_status status = write_report(out, report, c, &err);
     if (status == BITNET_OK && c->page) status = write_text(&out->page, eval_page(report), &err);
     if (status != BITNET_OK) {
         bn_json_free(report);
@@ -364,16 +432,28 @@ static int run_tasks(struct eval_config *c, const char *model)
 
 /* ------------------------------------------------------------------ divergence */
 
-static int print_kl(const bitnet_divergence *r, const struct eval_config *c, uint32_t ctx)
+static struct bn_json *kl_report(const bitnet_divergence *r, uint32_t ctx)
 {
-    if (c->json)
-        return term_print_json(bn_json_pack(
-            "{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "positions",
-            (int64_t)r->n_positions, "ctx", (int64_t)ctx, "kl_mean", r->kl_mean, "kl_stderr",
-            r->kl_mean_error, "kl_median", r->kl_median, "kl_p99", r->kl_p99, "kl_max", r->kl_max,
-            "top1_agreement", r->same_top, "top1_stderr", r->same_top_error, "perplexity_a",
-            r->ppl_base, "perplexity_b", r->ppl, "perplexity_ratio", r->ppl_ratio,
-            "perplexity_ratio_stderr", r->ppl_ratio_error, "seconds", (double)r->ns / 1e9));
+    return bn_json_pack(
+        "{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "positions",
+        (int64_t)r->n_positions, "ctx", (int64_t)ctx, "kl_mean", r->kl_mean, "kl_stderr",
+        r->kl_mean_error, "kl_median", r->kl_median, "kl_p99", r->kl_p99, "kl_max", r->kl_max,
+        "top1_agreement", r->same_top, "top1_stderr", r->same_top_error, "perplexity_a",
+        r->ppl_base, "perplexity_b", r->ppl, "perplexity_ratio", r->ppl_ratio,
+        "perplexity_ratio_stderr", r->ppl_ratio_error, "seconds", (double)r->ns / 1e9);
+}
+
+static int print_kl(const bitnet_divergence *r, struct outputs *out, const struct eval_config *c,
+                    uint32_t ctx)
+{
+    struct bn_json *report = kl_report(r, ctx);
+    bitnet_error err = {0};
+    if (write_report(out, report, c, &err) != BITNET_OK) {
+        bn_json_free(report);
+        return term_fail(&err);
+    }
+    if (c->json) return term_print_json(report);
+    bn_json_free(report);
     printf("KL divergence    mean %.6f +/- %.6f   median %.6f   P99 %.6f   max %.6f\n"
            "same best token  %.3f %% +/- %.3f\n"
            "perplexity       %.4f -> %.4f   ratio %.6f +/- %.6f\n"
@@ -387,16 +467,19 @@ static int print_kl(const bitnet_divergence *r, const struct eval_config *c, uin
 /* The options of the second model: those of the first, and what --with says on top. */
 static int second_config(struct eval_config *b, char **kept, const struct eval_config *a)
 {
-    char *argv[64];
+    char *argv[WITH_MAX];
     size_t argc = 0;
     enum args_help help;
     struct arg_words words;
     bitnet_error err = {0};
     *b = *a;
     *kept = a->with ? strdup(a->with) : NULL;
-    for (char *rest = *kept, *word; rest && argc < 64 && (word = strsep(&rest, " "));)
-        if (*word) argv[argc++] = word;
-    if (args_parse(b, &words, &help, parts, argv, argc, &err) != BITNET_OK)
+    for (char *rest = *kept, *word; (word = strsep(&rest, " "));) {
+        if (!*word) continue;
+        if (argc == WITH_MAX) return term_usage("eval", "--with: more than %d words", WITH_MAX);
+        argv[argc++] = word;
+    }
+    if (args_parse(b, &words, &help, with_parts, argv, argc, &err) != BITNET_OK)
         return term_usage("eval", "--with: %s", err.text);
     if (words.n || help)
         return term_usage("eval", "--with takes options only, not '%s'",
@@ -408,19 +491,8 @@ struct sides {
     bitnet_model *m[2];
     bitnet_engine *e[2];
     struct kl_base base;
-    int32_t *ids; /* owned; NULL: the base's own */
+    struct calibration text; /* empty with a base, which has its own */
 };
-
-static bitnet_status read_text(struct sides *s, size_t *n, const struct eval_config *c,
-                               bitnet_error *err)
-{
-    char *text;
-    size_t len;
-    BN_TRY(textio_read(&text, &len, c->text, err));
-    bitnet_status status = tokens_encode(&s->ids, n, s->m[1], text, len, BITNET_TOK_BOS_AUTO, err);
-    free(text);
-    return status;
-}
 
 /* The base is a file: its windows count. */
 static bitnet_status open_base(struct sides *s, bitnet_compare_options *o, const char *path,
@@ -448,18 +520,17 @@ static bitnet_status measure_kl(struct sides *s, const struct eval_config *a,
     o.progress = term_progress_show;
     o.progress_user = &bar;
     o.ctx_tokens = context_of(a, s->m[1], KL_CTX);
-    size_t n = 0;
     if (a->base) {
         BN_TRY(open_base(s, &o, a->base, err));
-        n = (size_t)s->base.ctx * s->base.n_chunks;
     } else {
+        BN_TRY(calibration_read(&s->text, s->m[1], a->text, 0, err));
         BN_TRY(open_engine(&s->e[0], a, s->m[0], o.ctx_tokens, 1, err));
-        BN_TRY(read_text(s, &n, a, err));
     }
+    const int32_t *ids = a->base ? s->base.tokens : s->text.ids;
+    size_t n = a->base ? (size_t)s->base.ctx * s->base.n_chunks : s->text.n;
     *ctx = o.ctx_tokens;
     BN_TRY(open_engine(&s->e[1], b, s->m[1], *ctx, 1, err));
-    bitnet_status status =
-        bitnet_compare(s->e[0], s->e[1], s->ids ? s->ids : s->base.tokens, n, &o, r, err);
+    bitnet_status status = bitnet_compare(s->e[0], s->e[1], ids, n, &o, r, err);
     term_progress_end(&bar);
     return status;
 }
@@ -479,20 +550,23 @@ static int kl(struct eval_config *c, const struct arg_words *words)
     bitnet_divergence r = {.size = sizeof r};
     bitnet_error err = {0};
     uint32_t ctx = 0;
+    struct outputs out = {{.fd = -1}, {.fd = -1}};
     int code = second_config(&b, &kept, c);
+    if (code == EXIT_DONE && open_outputs(&out, c, &err) != BITNET_OK) code = term_fail(&err);
     if (code == EXIT_DONE && !c->base)
         code = model_open(&s.m[0], words->items[1], &c->model, c->head, "dense", "eval");
     if (code == EXIT_DONE)
         code = model_open(&s.m[1], words->items[words->n - 1], &b.model, b.head, "dense", "eval");
     if (code == EXIT_DONE)
-        code = measure_kl(&s, c, &b, &r, &ctx, &err) == BITNET_OK ? print_kl(&r, c, ctx)
+        code = measure_kl(&s, c, &b, &r, &ctx, &err) == BITNET_OK ? print_kl(&r, &out, c, ctx)
                                                                   : term_fail(&err);
+    close_outputs(&out);
     for (int i = 0; i < 2; i++) {
         bitnet_engine_close(s.e[i]);
         bitnet_model_close(s.m[i]);
     }
     kl_base_close(&s.base);
-    free(s.ids);
+    calibration_free(&s.text);
     free(kept);
     return code;
 }
@@ -503,9 +577,12 @@ static int run(void *config, const struct arg_words *words)
 {
     struct eval_config *c = config;
     const char *model, *first = words->n ? words->items[0] : "";
+    bool is_kl = strcmp(first, "kl") == 0, is_diff = strcmp(first, "diff") == 0;
     if (c->list) return list_tasks(c);
-    if (strcmp(first, "kl") == 0) return kl(c, words);
-    if (strcmp(first, "diff") == 0) {
+    int wrong = check_options(c, is_kl ? ASK_KL : is_diff ? ASK_DIFF : ASK_TASKS);
+    if (wrong != EXIT_DONE) return wrong;
+    if (is_kl) return kl(c, words);
+    if (is_diff) {
         if (words->n != 3) return term_usage("eval", "'eval diff' takes two reports");
         return eval_diff(words->items[1], words->items[2], c->json);
     }

@@ -23,6 +23,7 @@ struct run_config {
     struct engine_opts engine;
     struct adapter_opts adapters;
     struct generate_opts gen;
+    struct scrub_opts scrub;
     const char *prompt, *file, *system, *chat_template;
     bool chat, raw, no_echo, quiet, json, logprobs, health;
     uint32_t n_top;
@@ -99,6 +100,7 @@ static const struct opt output_table[] = {
 static const struct opt_part parts[] = {
     {"Prompt", prompt_table, 0},
     GENERATE_PARTS(struct run_config),
+    {"Checks", scrub_opts_table, AT(scrub)},
     {"Output", output_table, 0},
     {NULL, NULL, 0},
 };
@@ -311,6 +313,7 @@ static int answer(struct run_config *c, const bitnet_model *m, bitnet_engine *e,
                            .tokens = ids,
                            .n_tokens = n_ids,
                            .seed = c->gen.seed,
+                           .scrub = c->scrub,
                            .on_text = c->json ? NULL : show_text,
                            .echo = prompt,
                            .n_echo = echo ? len : 0,

@@ -5,6 +5,7 @@
  */
 #include "base/machine/cgroup.h"
 #include "base/threads/bandwidth.h"
+#include "cli/options/backend.h"
 #include "cli/options/serve_models.h"
 #include "cli/core/command.h"
 #include "app/interrupt.h"
@@ -701,8 +702,9 @@ static int serve_several(struct serve_config *c, struct serve_models *l)
     struct server_model *models = bn_calloc(l->n, sizeof *models);
     char **owned = bn_calloc(l->n, sizeof *owned);
     bitnet_error err = {0};
-    int code = model_backend_check(c->model.backend, "serve");
+    int code = backend_check(c->model.backend, "serve");
     if (code == EXIT_DONE) code = model_cpus_apply(c->model.cpus, "serve");
+    if (code == EXIT_DONE) backend_probe(&c->model.backend);
     bitnet_status s = models && owned ? BITNET_OK : bn_fail_nomem(&err, 0, "the list of models");
     if (s == BITNET_OK)
         s = serve_models_configure(l, c, sizeof *c, own_parts, &c->model_options, &err);

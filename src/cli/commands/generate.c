@@ -128,6 +128,8 @@ bitnet_status generation_run(struct generation *g, bitnet_error *err)
     g->finish = BITNET_FINISH_NONE;
     BN_TRY(submit(g, &id, err));
     bool go_on = true, cancelled = false;
+    struct scrub scrub;
+    scrub_begin(&scrub, g->engine, &g->scrub);
     if (g->n_echo && g->on_text) go_on = g->on_text(g->user, g->echo, g->n_echo);
     bitnet_status s = BITNET_OK;
     while (s == BITNET_OK && g->finish == BITNET_FINISH_NONE) {
@@ -142,6 +144,7 @@ bitnet_status generation_run(struct generation *g, bitnet_error *err)
             s = bn_fail(err, BITNET_E_INTERNAL, "the engine lost the request");
         for (size_t i = 0; s == BITNET_OK && i < n; i++)
             if (events[i].id == id) s = take_event(g, &events[i], start_ns, &go_on, err);
+        if (s == BITNET_OK) s = scrub_some(&scrub, err);
     }
     /* after an error of ours the request must not linger in the engine */
     if (s != BITNET_OK) bitnet_cancel(g->engine, id);

@@ -9,6 +9,7 @@
 #include "json/json.h"
 #include "cli/options/constraint_opts.h"
 #include "cli/options/sampling_opts.h"
+#include "cli/options/scrub_opts.h"
 
 struct generate_opts {
     uint32_t max_new_tokens;
@@ -36,6 +37,7 @@ struct generation {
     void *user;
     const char *echo; /* goes to on_text as soon as the request is accepted; no part of `text` */
     size_t n_echo;
+    struct scrub_opts scrub; /* 0: off */
     bool logprobs;
     uint32_t n_top; /* likeliest tokens beside each; in fact, after the run */
     /* out: owned, generation_free */

@@ -34,6 +34,7 @@ struct doctor_facts {
     bool model_given;                   /* models[0] is the user's */
     const char *detected;               /* the best instruction sets of this CPU */
     const char *best_backend, *backend; /* of those that have kernels; used */
+    const char *illegal;                /* kernels that the CPU promised, and could not run; NULL */
     bitnet_error selftest;              /* of the kernels used; status BITNET_OK: passed */
     bool optimized, assertions;         /* how this program was compiled */
 };
@@ -41,6 +42,7 @@ struct doctor_facts {
 struct doctor_wishes {
     const char *root;    /* NULL: this machine */
     const char *backend; /* "auto": the best */
+    const char *illegal; /* as in facts */
     uint32_t threads;    /* 0: the default */
     bool cpus_given, numa_given, measure;
 };

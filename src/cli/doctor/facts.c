@@ -145,6 +145,7 @@ bitnet_status doctor_gather(struct doctor_facts *out, const struct doctor_wishes
     out->cpus_given = w->cpus_given;
     out->numa_given = w->numa_given;
     out->others = -1;
+    out->illegal = w->illegal;
     if (w->root) BN_TRY(look_at_recording(out, w->root, err));
     else look_here(out);
     out->threads = w->threads ? w->threads : out->machine.default_threads;

@@ -68,6 +68,15 @@ static void check_selftest(struct doctor_findings *out, const struct doctor_fact
 static void check_backend(struct doctor_findings *out, const struct doctor_facts *f)
 {
     bool best = strcmp(f->backend, f->best_backend) == 0;
+    if (f->illegal) {
+        struct doctor_finding *d =
+            doctor_add(out, "backend", DOCTOR_BAD,
+                       "%s kernels: this CPU says that it has %s, and ends with an illegal "
+                       "instruction",
+                       f->backend, f->illegal);
+        doctor_todo(d, "give the virtual machine a CPU model that its host has");
+        return;
+    }
     if (best && strcmp(f->detected, f->best_backend) == 0)
         doctor_add(out, "backend", DOCTOR_OK, "%s kernels, the best for this CPU", f->backend);
     else if (best)

@@ -200,5 +200,13 @@ bitnet_status eval_read_file(struct eval_set *out, enum eval_kind *kind, const c
     }
     /* a file is of one kind: what must be written exactly has no choices */
     *kind = out->items[0].n_options == 1 ? EVAL_CLOZE : EVAL_CHOICE;
+    for (size_t i = 1; i < out->n; i++) {
+        if ((out->items[i].n_options == 1) == (*kind == EVAL_CLOZE)) continue;
+        eval_set_free(out);
+        return bn_fail(err, BITNET_E_FORMAT,
+                       "'%s': item %zu has %s, unlike those before it: they belong in different "
+                       "files",
+                       path, i + 1, *kind == EVAL_CLOZE ? "choices" : "nothing to choose from");
+    }
     return BITNET_OK;
 }

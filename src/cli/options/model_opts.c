@@ -5,6 +5,7 @@
 #include "base/os/file.h"
 #include "base/suggest.h"
 #include "cli/core/command.h"
+#include "cli/options/backend.h"
 #include "cli/ranks/ranks.h"
 #include "app/config/folders.h"
 #include "app/term.h"
@@ -387,25 +388,6 @@ bool model_name_looks_like(const char *word)
     return false;
 }
 
-int model_backend_check(const char *name, const char *command)
-{
-    struct bn_buf known;
-    bn_buf_init(&known, 1024);
-    bn_buf_puts(&known, "auto");
-    bool ok = strcmp(name, "auto") == 0;
-    const char *b;
-    for (size_t i = 0; !ok && (b = bitnet_backend_name(i, NULL)); i++) {
-        ok = strcmp(name, b) == 0;
-        bn_buf_printf(&known, ", %s", b);
-    }
-    int code = EXIT_DONE;
-    if (!ok)
-        code = term_usage(command, "there is no backend '%s'; known: %s", name,
-                          known.data ? known.data : "");
-    bn_buf_free(&known);
-    return code;
-}
-
 int model_cpus_apply(const char *list, const char *command)
 {
     cpu_set_t set;
@@ -500,10 +482,11 @@ int model_open(bitnet_model **out, const char *typed, struct model_opts *o, cons
                const char *ffn, const char *command)
 {
     *out = NULL;
-    int code = model_backend_check(o->backend, command);
+    int code = backend_check(o->backend, command);
     if (code == EXIT_DONE) code = model_cpus_apply(o->cpus, command);
     if (code == EXIT_DONE) code = model_find(&typed, &o->from, command);
     if (code != EXIT_DONE) return code;
+    backend_probe(&o->backend);
     take_tuning(o, model_path_resolve(typed), true);
     bitnet_model_options mo;
     char folder[CACHE_PATH_BYTES];

@@ -155,10 +155,6 @@ bool model_path_looks_like(const char *word);
 /* Does a word that is no file look like the name of a published model, as "llama3" or "qwen3:8b"? */
 bool model_name_looks_like(const char *word);
 
-/* A mistyped backend is a usage error with the names there are, whose exit code is returned; whether
- * this CPU has it, the library says. */
-int model_backend_check(const char *name, const char *command);
-
 /* --cpus: from here on this thread, and those that it starts, run there only. NULL: wherever they
  * may. On failure the error line has been printed and the exit code is returned. */
 int model_cpus_apply(const char *list, const char *command);

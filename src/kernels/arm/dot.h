@@ -34,13 +34,14 @@ ALWAYS int32x4_t bn_dot_all(struct bn_dot_sums s)
 }
 
 /* The fields of 16 bytes: f[1] counts four times, f[2] sixteen times. */
-ALWAYS void bn_dot_fields(int8x16_t f[4], const uint8_t *p)
+ALWAYS void bn_dot_fields_of(int8x16_t f[4], uint8x16_t b)
 {
-    const uint8x16_t b = vld1q_u8(p);
     f[0] = vreinterpretq_s8_u8(vandq_u8(b, vdupq_n_u8(3)));
     f[1] = vreinterpretq_s8_u8(vandq_u8(b, vdupq_n_u8(12)));
     f[2] = vreinterpretq_s8_u8(vandq_u8(b, vdupq_n_u8(48)));
     f[3] = vreinterpretq_s8_u8(vshrq_n_u8(b, 6));
 }
+
+ALWAYS void bn_dot_fields(int8x16_t f[4], const uint8_t *p) { bn_dot_fields_of(f, vld1q_u8(p)); }
 
 #endif

@@ -5,6 +5,7 @@
  * Sums begin at minus the sum of the activations, as often as the field counts. */
 #include "kernels/arm/dot.h"
 #include "kernels/arm/rows_in_lanes.h"
+#include "kernels/arm/screen_lanes.h"
 
 static const int counts[FIELDS] = {0, 2, 4, 0}; /* a field counts 2 to that */
 

@@ -9,6 +9,7 @@
  * +1} times activations within +-127, and four times that, at most 16256 < 2^15. Those of screening are
  * at most 16 * 12 * 127 = 24384. */
 #include "kernels/arm/rows_in_lanes.h"
+#include "kernels/arm/screen_lanes.h"
 
 /* The fields of 16 bytes: f[1] and f[3] count four times. */
 ALWAYS void fields(int8x16_t f[FIELDS], const uint8_t *p)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arm64: activations in planes times matrices in layout "g2" (ref/gemm_groups.c), and the coarse screening
- * copy (ref/screen2.c). In both, rows stand in lanes: a lane of four bytes is four columns, the same for
- * all lanes. So no number is ever moved between lanes. Two vectors go together, the two planes of a token
- * or two tokens.
+ * arm64: activations in planes times matrices in layout "g2" (ref/gemm_groups.c). Rows stand in lanes: a
+ * lane of four bytes is four columns, the same for all lanes. Two vectors go together, the two planes of a
+ * token or two tokens.
  *
- * The includer defines piece_sum(), what it wants to know of a vector's piece; add_piece(), the sums of a
- * group's piece; and screen_block(), those of a block of four times four rows. */
+ * The includer defines piece_sum(), what it wants to know of a vector's piece, and add_piece(), the sums of
+ * a group's piece; where there is one vector, q has it twice. */
 #ifndef BN_KERNELS_ARM_ROWS_IN_LANES_H
 #define BN_KERNELS_ARM_ROWS_IN_LANES_H
 
@@ -23,17 +22,9 @@ enum {
     PIECES_MAX = BN_COLS_MAX / 32
 };
 
-enum {
-    PIECE = 16, /* columns of screening */
-    PIECE_BYTES = 4 * BN_SCREEN2_ROWS,
-    BLOCK_BYTES = BN_SCREEN2_BLOCK / PIECE * PIECE_BYTES,
-    QUARTERS = BN_SCREEN2_ROWS / 4 /* four rows each */
-};
-
 static int32_t piece_sum(const int8_t *q, size_t cols);
 ALWAYS void add_piece(int32x4_t s[2][PARTS], const uint8_t *p, const int8_t *const q[2],
                       const int32_t sum[2], size_t cols, size_t ahead, const size_t nv);
-ALWAYS void screen_block(int32x4_t c[QUARTERS], const uint8_t *p, const int8_t *k, size_t ahead);
 
 /* What one pass over a group makes: two planes of a token, or one plane of one or two tokens. */
 struct vectors {
@@ -119,46 +110,6 @@ static void mul_planes(const struct bn_gemm_args *a, const struct bn_planes *x)
         for (size_t t = 0, n; t < a->n_tok; t += n) {
             n = x->n_planes == 2 ? 1 : bn_min_size(2, a->n_tok - t);
             mul_vectors(&rows, x, t, n);
-        }
-    }
-}
-
-/* ---- screening ---- */
-
-static void screen_group(int32_t sum[BN_SCREEN2_ROWS], const uint8_t *u, const uint8_t *p,
-                         size_t blocks, const struct bn_screen2_vector *v, size_t ahead)
-{
-    int32x4_t s[QUARTERS];
-    for (size_t i = 0; i < QUARTERS; i++) s[i] = vdupq_n_s32(0);
-    for (size_t b = 0; b < blocks; b++, u += BN_SCREEN2_ROWS, p += BLOCK_BYTES) {
-        int32x4_t c[QUARTERS], less = vdupq_n_s32(3 * v->block_sum[b]);
-        screen_block(c, p, v->k + b * BN_SCREEN2_BLOCK, ahead);
-        const uint8x16_t bytes = vld1q_u8(u);
-        const uint16x8_t half[2] = {vmovl_u8(vget_low_u8(bytes)), vmovl_high_u8(bytes)};
-        for (size_t i = 0; i < QUARTERS; i++) {
-            uint16x8_t h = half[i / 2];
-            uint32x4_t w = i % 2 ? vmovl_high_u16(h) : vmovl_u16(vget_low_u16(h));
-            w = vaddq_u32(w, vdupq_n_u32(BN_SCREEN2_BASE));
-            c[i] = vsubq_s32(vaddq_s32(c[i], c[i]), less);
-            s[i] = vmlaq_s32(s[i], vreinterpretq_s32_u32(w), c[i]);
-        }
-    }
-    for (size_t i = 0; i < QUARTERS; i++) vst1q_s32(sum + 4 * i, s[i]);
-}
-
-/* bn_screen2_fn */
-static void screen(int32_t *sum, size_t stride, const struct bn_screen2 *w, size_t r0, size_t r1,
-                   const struct bn_screen2_vector *v, size_t n_vec)
-{
-    size_t blocks = bn_div_up(w->cols, BN_SCREEN2_BLOCK), bytes = bn_screen2_group_bytes(w->cols);
-    for (size_t r = r0; r < r1; r += BN_SCREEN2_ROWS) {
-        const uint8_t *u = w->data + r / BN_SCREEN2_ROWS * bytes;
-        const uint8_t *codes = u + bytes - blocks * BLOCK_BYTES;
-        size_t n = bn_min_size(BN_SCREEN2_ROWS, r1 - r);
-        for (size_t i = 0; i < n_vec; i++) {
-            int32_t all[BN_SCREEN2_ROWS];
-            screen_group(all, u, codes, blocks, v + i, w->ahead);
-            memcpy(sum + i * stride + r - r0, all, n * sizeof *all);
         }
     }
 }

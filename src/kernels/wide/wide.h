@@ -27,6 +27,7 @@
  * make 32-bit sums of fours, so that nothing can be too large: then these operations are of 32 bits. */
 #if defined(W_DOT)
 #define w_sum_add(a, b)   w_add_epi32(a, b)
+#define h_sum_add(a, b)   h_add_epi32(a, b)
 #define w_sum_sub(a, b)   w_sub_epi32(a, b)
 #define w_sum_thrice(a)   w_add_epi32(a, w_slli_epi32(a, 1))
 #define w_sum_fourfold(a) w_slli_epi32(a, 2)
@@ -34,6 +35,7 @@
 #define w_sum_32(a)       (a)
 #else
 #define w_sum_add(a, b)   w_add_epi16(a, b)
+#define h_sum_add(a, b)   h_add_epi16(a, b)
 #define w_sum_sub(a, b)   w_sub_epi16(a, b)
 #define w_sum_thrice(a)   w_mullo_epi16(a, w_set1_epi16(3))
 #define w_sum_fourfold(a) w_slli_epi16(a, 2)

@@ -241,19 +241,24 @@ static inline void h_store_head(float *p, size_t n, h_f32 v)
 
 /* ---- what is more than one instruction, or none, elsewhere ---- */
 
-#if defined(__AVXVNNI__)
+#if defined(__AVXVNNI__) || defined(__AVX512VNNI__)
 #define W_DOT 1
+#if defined(__AVXVNNI__)
+#define W_DPBUSD "%{vex%} vpdpbusd"
+#else
+#define W_DPBUSD "vpdpbusd"
+#endif
 /* s + codes times activations, four bytes side by side to 32 bits. As an instruction, like those below. */
 static inline __attribute__((always_inline)) w_int w_add_pairs(w_int s, w_int codes, w_int x)
 {
-    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(s) : "x"(codes), "xm"(x));
+    __asm__(W_DPBUSD " %2, %1, %0" : "+x"(s) : "x"(codes), "xm"(x));
     return s;
 }
 
 static inline __attribute__((always_inline)) w_int w_add_products(w_int s, w_int codes,
                                                                   const int8_t *x)
 {
-    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(s) : "x"(codes), "m"(*(const __m256i_u *)x));
+    __asm__(W_DPBUSD " %2, %1, %0" : "+x"(s) : "x"(codes), "m"(*(const __m256i_u *)x));
     return s;
 }
 #else

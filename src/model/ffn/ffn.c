@@ -32,7 +32,7 @@ struct layer {
 struct own { /* memory of a worker, [n_ff] each */
     uint32_t *list;
     float *gate, *up;
-    float *sum; /* [n_embd] */
+    float *sum, *more; /* [n_embd] */
 };
 
 struct bn_ffn {
@@ -79,7 +79,7 @@ bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct 
 {
     *out = NULL;
     size_t threads = bn_pool_threads(pool), piece = bn_align_up(m->config.n_ff * 4, LINE);
-    size_t bytes = 3 * piece + bn_align_up(m->config.n_embd * 4, LINE);
+    size_t row = bn_align_up(m->config.n_embd * 4, LINE), bytes = 3 * piece + 2 * row;
     struct bn_ffn *f = bn_calloc(1, sizeof *f);
     if (!f) return bn_fail_nomem(err, sizeof *f, "the feed-forward lists");
     f->m = m;
@@ -100,7 +100,7 @@ bitnet_status bn_ffn_open(struct bn_ffn **out, const struct bn_model *m, struct 
     for (size_t i = 0; f->block && i < threads; i++) {
         uint8_t *at = f->block + i * bytes;
         f->own[i] = (struct own){(void *)at, (void *)(at + piece), (void *)(at + 2 * piece),
-                                 (void *)(at + 3 * piece)};
+                                 (void *)(at + 3 * piece), (void *)(at + 3 * piece + row)};
     }
     open_layers(f);
     for (uint32_t i = 0; savings && i < savings->n_layer; i++)
@@ -253,20 +253,22 @@ bool bn_ffn_up(struct bn_ffn *f, uint32_t il, float *act, const float *gate, con
     /* no row of `up` can be larger than this: 127 * 2 a column */
     bool finite = isfinite((float)(254 * w->cols) * (layer->up_scale_max * inv));
     if (!decide(&f->layers[il].up, n, finite, worker)) return false;
-    struct bn_range share = bn_pool_share(f->pool, worker, n, ROWS_GRAIN);
-    const uint32_t *list = own->list + share.begin;
-    size_t some = share.end - share.begin;
-    /* to write, a share has the rows from its first listed one up to the next share's first */
-    size_t from = worker == 0 ? 0 : share.begin < n ? own->list[share.begin] : w->rows;
-    size_t to = share.end < n ? own->list[share.end] : w->rows;
-    bn_prof_mark(f->prof, worker, BN_OP_UP);
-    bn_prof_work(f->prof, worker, some * f->layers[il].up.item_bytes, some * w->cols);
-    k->rows_r2(own->up, w, list, some, q, sum, inv);
-    bn_prof_mark(f->prof, worker, BN_OP_ACT);
-    for (size_t i = 0; i < some; i++) own->gate[i] = gate[list[i]];
-    k->relu2_mul(own->up, own->gate, own->up, some);
-    memset(act + from, 0, (to - from) * sizeof *act);
-    for (size_t i = 0; i < some; i++) act[list[i]] = own->up[i];
+    if (n == 0 && worker == 0) memset(act, 0, w->rows * sizeof *act);
+    bn_pool_deal(f->pool, worker, n, ROWS_GRAIN, true);
+    for (struct bn_range r; bn_pool_take(f->pool, worker, &r);) {
+        const uint32_t *list = own->list + r.begin;
+        size_t some = r.end - r.begin;
+        /* to write, it has the rows from its first listed one up to the first behind it */
+        size_t from = r.begin == 0 ? 0 : *list, to = r.end < n ? own->list[r.end] : w->rows;
+        bn_prof_mark(f->prof, worker, BN_OP_UP);
+        bn_prof_work(f->prof, worker, some * f->layers[il].up.item_bytes, some * w->cols);
+        k->rows_r2(own->up, w, list, some, q, sum, inv);
+        bn_prof_mark(f->prof, worker, BN_OP_ACT);
+        for (size_t i = 0; i < some; i++) own->gate[i] = gate[list[i]];
+        k->relu2_mul(own->up, own->gate, own->up, some);
+        memset(act + from, 0, (to - from) * sizeof *act);
+        for (size_t i = 0; i < some; i++) act[list[i]] = own->up[i];
+    }
     return true;
 }
 
@@ -286,6 +288,26 @@ static void scale_sums(const struct bn_ffn *f, float *y, const struct bn_packed 
 /* Each worker takes all rows of some columns: half a column is too short a piece of memory to come
  * fast. What they multiply are integers below 2^23 in size (kernels.h), and so are all of their sums:
  * as floats, with a scale of one, they are exact, whichever columns are whose. */
+static void sum_columns(struct bn_ffn *f, const struct bn_packed *w, const uint32_t *list, size_t n,
+                        size_t column_bytes, const int8_t *q, uint32_t worker)
+{
+    const struct own *own = &f->own[worker];
+    const struct bn_kernels *k = &f->m->kernels;
+    struct bn_packed unit = *w;
+    unit.scale_kind = BN_SCALE_TENSOR;
+    unit.scale = 1;
+    bn_prof_mark(f->prof, worker, BN_OP_DOWN);
+    bool first = true;
+    bn_pool_deal(f->pool, worker, n, COLUMNS_GRAIN, true);
+    for (struct bn_range r; bn_pool_take(f->pool, worker, &r); first = false) {
+        size_t count = r.end - r.begin;
+        bn_prof_work(f->prof, worker, count * column_bytes, count * w->rows);
+        k->cols_c2(first ? own->sum : own->more, &unit, 0, w->rows, list + r.begin, count, q, 1);
+        if (!first) k->add(own->sum, own->more, w->rows);
+    }
+    if (first) memset(own->sum, 0, w->rows * sizeof *own->sum);
+}
+
 bool bn_ffn_down(struct bn_ffn *f, uint32_t layer, float *y, const int8_t *q, float inv,
                  struct bn_range *rows, uint32_t worker)
 {
@@ -297,14 +319,7 @@ bool bn_ffn_down(struct bn_ffn *f, uint32_t layer, float *y, const int8_t *q, fl
     size_t n = list_nonzero(list, q, w->cols);
     if (!decide(s, n, true, worker)) return false;
     *rows = bn_pool_share(f->pool, worker, w->rows, BN_PART_ROWS);
-    struct bn_range some = bn_pool_share(f->pool, worker, n, COLUMNS_GRAIN);
-    size_t count = some.end - some.begin;
-    struct bn_packed unit = *w;
-    unit.scale_kind = BN_SCALE_TENSOR;
-    unit.scale = 1;
-    bn_prof_mark(f->prof, worker, BN_OP_DOWN);
-    bn_prof_work(f->prof, worker, count * s->item_bytes, count * w->rows);
-    f->m->kernels.cols_c2(f->own[worker].sum, &unit, 0, w->rows, list + some.begin, count, q, 1);
+    sum_columns(f, w, list, n, s->item_bytes, q, worker);
     bn_pool_barrier(f->pool, worker);
     scale_sums(f, y, w, inv, *rows);
     return true;

@@ -198,17 +198,17 @@ enum bn_head_how bn_head_how(const struct bn_head *h, const struct bn_head_row *
 
 /* A few rows of the matrix are decoded, then meet the rows of logits that take all of them; those
  * that stand together, together. */
-static void full_pass(struct bn_head *h, const float *normed, size_t n_full, uint32_t worker)
+static void full_rows(struct bn_head *h, const float *normed, size_t n_full, struct bn_range some,
+                      uint32_t worker)
 {
     const struct bn_stored *w = &h->m->head.stored;
     size_t vocab = h->m->config.n_vocab, cols = w->cols;
     struct bn_stored_product p = {
         .y_stride = vocab, .x_stride = cols, .wide = h->decoded + worker * ROWS * cols};
-    struct bn_range share = bn_pool_share(h->pool, worker, h->n_here, ROWS);
     bn_prof_mark(h->prof, worker, BN_OP_HEAD);
-    bn_head_note_work(h, w->bytes, share, n_full, worker);
-    for (p.r = share.begin; p.r < share.end; p.r += ROWS) {
-        p.n_rows = bn_min_size(ROWS, share.end - p.r);
+    bn_head_note_work(h, w->bytes, some, n_full, worker);
+    for (p.r = some.begin; p.r < some.end; p.r += ROWS) {
+        p.n_rows = bn_min_size(ROWS, some.end - p.r);
         for (size_t from = 0, to; from < h->n_rows; from = to + 1) {
             for (to = from; to < h->n_rows && bn_head_how(h, &h->rows[to]) != BN_HEAD_BY_SCREEN;)
                 to++;
@@ -219,7 +219,14 @@ static void full_pass(struct bn_head *h, const float *normed, size_t n_full, uin
             bn_stored_dots(&h->m->kernels, w, &p);
         }
     }
-    add_adapters(h, share, worker);
+    add_adapters(h, some, worker);
+}
+
+static void full_pass(struct bn_head *h, const float *normed, size_t n_full, uint32_t worker)
+{
+    bn_pool_deal(h->pool, worker, h->n_here, ROWS, true);
+    for (struct bn_range r; bn_pool_take(h->pool, worker, &r);)
+        full_rows(h, normed, n_full, r, worker);
 }
 
 /* The same with a ternary matrix. Nothing is screened then. */
@@ -256,12 +263,14 @@ void bn_head_work(struct bn_head *h, const float *x, float *normed, uint32_t wor
         return;
     }
     if (h->o.int8) {
-        struct bn_range share = bn_pool_share(h->pool, worker, h->n_here, BN_DENSE8_ROWS);
-        bn_prof_mark(h->prof, worker, BN_OP_HEAD);
-        bn_head_note_work(h, h->m->head_copy_bytes, share, h->n_rows, worker);
-        bn_head_int8_pass(&h->int8, bn_model_head_int8(h->m, bn_pool_node(h->pool, worker)),
-                          h->logits, h->n_rows, share);
-        add_adapters(h, share, worker);
+        bn_pool_deal(h->pool, worker, h->n_here, BN_DENSE8_ROWS, true);
+        for (struct bn_range r; bn_pool_take(h->pool, worker, &r);) {
+            bn_prof_mark(h->prof, worker, BN_OP_HEAD);
+            bn_head_note_work(h, h->m->head_copy_bytes, r, h->n_rows, worker);
+            bn_head_int8_pass(&h->int8, bn_model_head_int8(h->m, bn_pool_node(h->pool, worker)),
+                              h->logits, h->n_rows, r);
+            add_adapters(h, r, worker);
+        }
         return;
     }
     if (h->n_slots) {

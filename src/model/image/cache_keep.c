@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 enum { REST = 3 /* times as long as a piece took */ };
 
@@ -17,6 +18,7 @@ struct bn_cache_writer {
     struct bn_image_plan plan;
     struct bn_out out;
     pthread_t thread;
+    pid_t pid; /* of the process that has it, and not of a child */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool hurry, abandon, done; /* under the mutex */
@@ -143,6 +145,7 @@ void bn_cache_keep(struct bn_model *m)
     struct bn_cache_writer *w = worth_it(m) ? bn_calloc(1, sizeof *w) : NULL;
     if (w) {
         w->cache = c;
+        w->pid = getpid();
         w->out.fd = -1;
         if (plan(m, w)) {
             note(m,
@@ -162,7 +165,7 @@ void bn_cache_keep(struct bn_model *m)
 void bn_cache_wait(const struct bn_model *m)
 {
     struct bn_cache_writer *w = m->cache ? m->cache->writer : NULL;
-    if (!w) return;
+    if (!w || w->pid != getpid()) return;
     pthread_mutex_lock(&w->mutex);
     w->hurry = true;
     pthread_cond_broadcast(&w->changed);
@@ -171,7 +174,7 @@ void bn_cache_wait(const struct bn_model *m)
 }
 
 /* It may take as long as packing took, which it saves every time from now on. */
-static void close_writer(struct bn_cache_writer *w, uint64_t load_ns)
+static void end_writing(struct bn_cache_writer *w, uint64_t load_ns)
 {
     const uint64_t least = BN_CACHE_GRACE_MS * UINT64_C(1000000);
     pthread_mutex_lock(&w->mutex);
@@ -183,6 +186,11 @@ static void close_writer(struct bn_cache_writer *w, uint64_t load_ns)
     pthread_join(w->thread, NULL);
     pthread_mutex_destroy(&w->mutex);
     pthread_cond_destroy(&w->changed);
+}
+
+static void close_writer(struct bn_cache_writer *w, uint64_t load_ns)
+{
+    if (w->pid == getpid()) end_writing(w, load_ns);
     bn_image_plan_free(&w->plan);
     free(w);
 }

@@ -21,6 +21,7 @@ enum {
 struct bn_image_check {
     const struct bn_model *m;
     pthread_t thread;
+    pid_t pid; /* of the process that has it, and not of a child */
     atomic_bool stop;
     _Atomic uint64_t bad; /* UINT64_MAX: no piece */
     pthread_mutex_t mutex;
@@ -84,6 +85,7 @@ void bn_image_check_start(struct bn_model *m)
     struct bn_image_check *c = bn_calloc(1, sizeof *c);
     if (!c) return;
     c->m = m;
+    c->pid = getpid();
     atomic_init(&c->bad, UINT64_MAX);
     pthread_mutex_init(&c->mutex, NULL);
     pthread_cond_init(&c->done_cond, NULL);
@@ -96,7 +98,7 @@ void bn_image_check_start(struct bn_model *m)
 void bn_image_check_wait(const struct bn_model *m)
 {
     struct bn_image_check *c = m->image.check;
-    if (!c) return;
+    if (!c || c->pid != getpid()) return;
     pthread_mutex_lock(&c->mutex);
     while (!c->done) pthread_cond_wait(&c->done_cond, &c->mutex);
     pthread_mutex_unlock(&c->mutex);
@@ -106,10 +108,12 @@ void bn_image_check_stop(struct bn_model *m)
 {
     struct bn_image_check *c = m->image.check;
     if (!c) return;
-    atomic_store(&c->stop, true);
-    pthread_join(c->thread, NULL);
-    pthread_mutex_destroy(&c->mutex);
-    pthread_cond_destroy(&c->done_cond);
+    if (c->pid == getpid()) {
+        atomic_store(&c->stop, true);
+        pthread_join(c->thread, NULL);
+        pthread_mutex_destroy(&c->mutex);
+        pthread_cond_destroy(&c->done_cond);
+    }
     free(c);
     m->image.check = NULL;
 }

@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+import time
 
 PLAIN = [{"prompt": "Once upon a time", "max_tokens": 6},
          {"prompt": "The cat", "max_tokens": 9, "temperature": 0},
@@ -262,6 +263,41 @@ def test_resume(t):
     t.equal(t.path("out.jsonl").read_bytes(), whole, "zeros at the end")
 
 
+def test_resume_knows_the_weights(t):
+    """Another model under the same name and of the same size is refused; the same weights in another file are not."""
+    t.write("in.jsonl", lines_of(*PLAIN[:2]))
+    t.keeps(*"abc", *(f"{name}/m.gguf" for name in "abc"))
+    for name in "abc":
+        t.path(name).mkdir()
+    for name in "ab":
+        t.run("synth", "tiny", f"{name}/m.gguf", "--seed", str(ord(name)))
+    t.run("convert", "a/m.gguf", "c/m.gguf", "--type", "tq2_0", "--head-type", "keep")
+    t.equal(t.path("a/m.gguf").stat().st_size, t.path("b/m.gguf").stat().st_size, "sizes")
+    batch(t, "-m", "a/m.gguf", "--limit", "1")
+    t.says(batch(t, "-m", "b/m.gguf", code=1), "does not answer line 1", "--restart")
+    t.equal(batch(t, "-m", "c/m.gguf", "--json").json()["found"], 1, "the same weights")
+
+
+def test_scrub(t):
+    """Weights that change under a long run, here because somebody writes to the packed file: it ends, and says since when."""
+    t.write("in.jsonl", lines_of(*[{"prompt": "Once upon a time", "max_tokens": 400, "ignore_eos": True}] * 5000))
+    t.keeps("packed.gguf", "out.jsonl")
+    t.run("convert", "embedded", "packed.gguf", "--packed")
+    p = subprocess.Popen([t.program, "batch", "-m", "packed.gguf", "-i", "in.jsonl", "-o", "out.jsonl", "-q", "-j", "2",
+                          "--scrub", "65536"], cwd=t.folder, env=t.env, stderr=subprocess.PIPE, text=True)
+    time.sleep(2)
+    with open(t.path("packed.gguf"), "r+b") as f:
+        size = f.seek(0, os.SEEK_END)
+        for at in range(size // 4, size - 4096, size // 16):
+            f.seek(at)
+            byte = f.read(1)[0]
+            f.seek(at)
+            f.write(bytes([byte ^ 4]))
+    said = p.communicate(timeout=60)[1]
+    t.equal(p.returncode, 1, f"exit code; it said {said!r}")
+    t.check(said.startswith("bitnet: the weights have changed in memory: ") and said.count("\n") == 1, said)
+
+
 def test_resume_refused(t):
     t.write("in.jsonl", lines_of(*PLAIN))
     batch(t)
@@ -276,6 +312,8 @@ def test_resume_refused(t):
                  ["--kv-tokens", "100"],
                  ["--chat-template", "chatml"]):
         refused(*more)
+    t.write("plan.json", json.dumps({"format": "bitnet-plan-1", "head": "int8"}))
+    refused("--plan", "plan.json")
     for more in (["-t", "1"], ["-j", "2"], ["--backend", "scalar"], ["--head", "exact"],
                  ["--max-num-batched-tokens", "16"]):
         batch(t, *more)  # nothing that an answer depends on

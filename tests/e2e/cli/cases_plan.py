@@ -53,7 +53,7 @@ def test_plan_is_told(t):
 def test_plan_of_every_command(t):
     """All commands with a model take it and say so."""
     t.write("plan.json", plan({"down_codes": 1}))
-    t.write("text.txt", TIME + ", there was a little girl named Lily. " * 4)
+    t.write("text.txt", TIME + ", there was a little girl named Lily. " * 8)
     t.keeps("out.jsonl")
     t.write("in.jsonl", json.dumps({"prompt": TIME, "max_tokens": 2}) + "\n")
     for args in (["perplexity", "-f", "text.txt"], ["batch", "-i", "in.jsonl", "-o", "out.jsonl"],

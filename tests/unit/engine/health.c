@@ -333,6 +333,61 @@ static void test_scrub(void **state)
     bitnet_model_close(m);
 }
 
+enum { FLIPS = 10000, AT_A_TIME = 64 };
+
+/* A place in the packed weights or in a copy of them, drawn at random. */
+static uint8_t *draw_place(struct bn_rng *rng, const struct bn_model *m, uint64_t *block)
+{
+    for (;;) {
+        uint32_t i = bn_rng_below(rng, m->config.n_layer * (BN_N_PROJ + 2));
+        const struct bn_layer *y = &m->layers[i / (BN_N_PROJ + 2)];
+        uint32_t k = i % (BN_N_PROJ + 2);
+        const struct bn_part_copy *copy = k == BN_N_PROJ ? &y->up_rows : &y->down_cols;
+        const void *data = k < BN_N_PROJ ? y->proj[k].packed.data : copy->w.data;
+        size_t n = !data ? 0 : k < BN_N_PROJ ? bn_matrix_bytes(&y->proj[k]) : copy->bytes;
+        if (!n) continue;
+        size_t at = bn_rng_below(rng, (uint32_t)n);
+        *block = (uint64_t)i << 32 | at / BN_SCRUB_BLOCK;
+        return (uint8_t *)data + at;
+    }
+}
+
+/* Ten thousand single bits, many at a time but never two in a block: the next pass finds every one. */
+static void test_flips(void **state)
+{
+    (void)state;
+    bitnet_model_options mo = {.size = sizeof mo};
+    mo.ffn = "skip";
+    bitnet_model *m = NULL;
+    bitnet_engine *e = NULL;
+    assert_int_equal(bitnet_model_open(&m, TEST_MODEL, &mo, NULL), BITNET_OK);
+    assert_int_equal(bitnet_engine_open(&e, m, NULL, NULL), BITNET_OK);
+    struct bn_rng rng = {.state = 23};
+    uint64_t found = 0;
+    assert_int_equal(scrub(e, UINT64_MAX).passes, 1);
+    for (uint32_t flips = 0; flips < FLIPS;) {
+        uint64_t blocks[AT_A_TIME];
+        uint8_t *at[AT_A_TIME], bits[AT_A_TIME];
+        uint32_t n = 0;
+        while (n < AT_A_TIME && flips < FLIPS) {
+            bool again = false;
+            at[n] = draw_place(&rng, m->m, &blocks[n]);
+            for (uint32_t i = 0; i < n; i++) again |= blocks[i] == blocks[n];
+            if (again) continue;
+            bits[n] = (uint8_t)(1u << bn_rng_below(&rng, 8));
+            *at[n] ^= bits[n];
+            n++;
+            flips++;
+        }
+        assert_int_equal(scrub(e, UINT64_MAX).mismatches, found + n);
+        for (uint32_t i = 0; i < n; i++) *at[i] ^= bits[i];
+        found = scrub(e, UINT64_MAX).mismatches; /* that they are back is a change, too */
+    }
+    assert_int_equal(found, 2 * FLIPS);
+    bitnet_engine_close(e);
+    bitnet_model_close(m);
+}
+
 /* In small steps: never more than allowed, all of it, and the same end. */
 static void test_scrub_steps(void **state)
 {
@@ -364,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_nonfinite),  cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_entropy),    cmocka_unit_test(test_kv),
         cmocka_unit_test(test_kv_types),   cmocka_unit_test(test_activity),
-        cmocka_unit_test(test_scrub),      cmocka_unit_test(test_scrub_steps)};
+        cmocka_unit_test(test_scrub),      cmocka_unit_test(test_flips),
+        cmocka_unit_test(test_scrub_steps)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -19,7 +19,7 @@ struct sums {
 
 ALWAYS struct sums begin(int32_t minus)
 {
-    w_int one = w_set1_epi32(minus), four = w_slli_epi16(one, 2);
+    w_int one = w_set1_epi32(minus), four = w_sum_fourfold(one);
     return (struct sums){one, four, one, four};
 }
 
@@ -37,7 +37,7 @@ ALWAYS void add(struct sums *s, w_int v, w_int h, const int8_t *q)
 /* To 32 bits; a field that counts four times is a multiple of four. */
 ALWAYS w_int field_sum(w_int s, const bool four)
 {
-    s = bn_lane_sum(s);
+    s = w_sum_32(s);
     return four ? w_srai_epi32(s, 2) : s;
 }
 
@@ -87,22 +87,22 @@ static const uint8_t *codes(uint8_t *room, const struct bn_packed *w, size_t r, 
            piece_col / BN_QUAD * BN_G2_QUAD_BYTES;
 }
 
-static const struct bn_planes_plan g2 = {BN_G2_ROWS,        1,    FIELDS, codes,
-                                         BN_GROUPS_BY_KIND, true, NULL};
+static const struct bn_planes_plan g2 = {BN_G2_ROWS,        1,    FIELDS,        codes,
+                                         BN_GROUPS_BY_KIND, true, bn_minus_sums, NULL};
 
 static void mul_planes(const struct bn_gemm_args *a, const struct bn_planes *x)
 {
-    W_NAME(mul_planes)(a, x, &g2);
+    W_BASE(mul_planes)(a, x, &g2);
 }
 
 static void mul_many(const struct bn_gemm_args *a, const struct bn_planes *x)
 {
-    W_NAME(mul_planes_tables)(a, x, &g2, mul_planes);
+    W_BASE(mul_planes_tables)(a, x, &g2, mul_planes);
 }
 
 static size_t many_bytes(size_t rows, size_t cols)
 {
-    return W_NAME(planes_tables_bytes)(rows, cols, BN_G2_ROWS);
+    return W_BASE(planes_tables_bytes)(rows, cols, BN_G2_ROWS);
 }
 
 const struct bn_gemm W_NAME(gemm_g2) = {BN_GROUPS_LAYOUT(g2, BN_G2_ROWS), .mul_planes = mul_planes,

@@ -36,10 +36,9 @@ ALWAYS void triple_add(struct triple *t, w_int v, w_int x)
 /* The rows' sums from a triple's, to 32 bits */
 ALWAYS void triple_rows(w_int *out, const struct triple *t)
 {
-    const w_int three = w_set1_epi16(3);
-    out[0] = bn_lane_sum(w_sub_epi16(t->s0, w_mullo_epi16(t->s1, three)));
-    out[1] = bn_lane_sum(w_sub_epi16(t->s1, w_mullo_epi16(t->s2, three)));
-    out[2] = bn_lane_sum(t->s2);
+    out[0] = w_sum_32(w_sum_sub(t->s0, w_sum_thrice(t->s1)));
+    out[1] = w_sum_32(w_sum_sub(t->s1, w_sum_thrice(t->s2)));
+    out[2] = w_sum_32(t->s2);
 }
 
 /* The sums of a piece's columns for one vector. The top bits of `sign` are the signs, first those of
@@ -237,9 +236,8 @@ ALWAYS void meet(w_f32 (*acc)[2], const struct decoded *d, const struct bn_two *
         if (both) add(&b, c0, c1, c2, second + k);
     }
     const size_t unit = i * in->cols / BN_K_ALIGN;
-#define FOLD(n)                                                                                   \
-    bn_two_fold(acc[f + n], bn_lane_sum(a.s##n), bn_lane_sum(b.s##n), d->scale[f + n], two, unit, \
-                kind)
+#define FOLD(n) \
+    bn_two_fold(acc[f + n], w_sum_32(a.s##n), w_sum_32(b.s##n), d->scale[f + n], two, unit, kind)
     FOLD(0);
     FOLD(1);
     FOLD(2);
@@ -279,21 +277,22 @@ static void several(const struct bn_two *two, size_t n, const struct bn_packed *
 }
 
 static const struct bn_planes_plan g3 = {
-    BN_G3_ROWS, TRIPLES, FIELDS, codes, BN_GROUPS_BY_KIND, false, W_FRUGAL ? several : NULL};
+    BN_G3_ROWS,        TRIPLES, FIELDS,        codes,
+    BN_GROUPS_BY_KIND, false,   bn_minus_sums, W_FRUGAL ? several : NULL};
 
 static void mul_planes(const struct bn_gemm_args *a, const struct bn_planes *x)
 {
-    W_NAME(mul_planes)(a, x, &g3);
+    W_BASE(mul_planes)(a, x, &g3);
 }
 
 static void mul_many(const struct bn_gemm_args *a, const struct bn_planes *x)
 {
-    W_NAME(mul_planes_tables)(a, x, &g3, mul_planes);
+    W_BASE(mul_planes_tables)(a, x, &g3, mul_planes);
 }
 
 static size_t many_bytes(size_t rows, size_t cols)
 {
-    return W_NAME(planes_tables_bytes)(rows, cols, BN_G3_ROWS);
+    return W_BASE(planes_tables_bytes)(rows, cols, BN_G3_ROWS);
 }
 
 const struct bn_gemm W_NAME(gemm_g3) = {

@@ -7,18 +7,6 @@
 
 enum { MINUS_MAX = 3072 /* sums of pieces of all tokens at a time; two planes have up to 2048 */ };
 
-/* Minus the sums of a piece's activations, those of the first two and of the last two columns of a quad:
- * two numbers of 16 bits. */
-static int32_t minus_sums(const int8_t *q, size_t cols)
-{
-    w_int s = w_setzero_si256();
-    for (size_t k = 0; k < cols; k += 32) /* -1 as the activation, 1 as the code */
-        s = w_sub_epi16(s, w_maddubs_epi16(w_set1_epi8(1), w_loadu_si256((const void *)(q + k))));
-    h_int h = h_add_epi16(w_castsi256_si128(s), w_extracti128_si256(s, 1));
-    h = h_add_epi16(h, h_unpackhi_epi64(h, h));
-    return h_cvtsi128_si32(h_add_epi16(h, h_shuffle_epi32(h, 1)));
-}
-
 /* The vectors of token t, and of the next one if there are two tokens. */
 static struct bn_two two_of(const struct bn_gemm_args *a, const struct bn_planes *x, size_t t,
                             enum bn_two_kind kind)
@@ -48,10 +36,10 @@ static void mul_some(const struct bn_gemm_args *a, const struct bn_planes *x,
         two[n].minus[1] = two[n].minus[0] + in->count;
     }
     bool several = l->several && n > 1;
-    for (size_t i = 0; (several || l->minus) && i < a->n_tok * x->n_planes; i++) {
+    for (size_t i = 0; (several || l->always_minus) && i < a->n_tok * x->n_planes; i++) {
         const int8_t *q = x->q + i / x->n_planes * x->stride + i % x->n_planes * x->plane_stride;
         for (size_t k = 0; k < in->count; k++)
-            minus[i * in->count + k] = minus_sums(q + k * in->cols, in->cols);
+            minus[i * in->count + k] = l->minus(q + k * in->cols, in->cols);
     }
     for (size_t r = a->r0; r < a->r1; r += l->group_rows) {
         if (several) l->several(two, n, a->w, r, a->r1, in);

@@ -24,9 +24,6 @@ ALWAYS w_int bn_lane_quad(const int8_t *q)
     return w_set1_epi32(four);
 }
 
-/* the two pairs of a lane to 32 bits */
-ALWAYS w_int bn_lane_sum(w_int s) { return w_madd_epi16(s, w_set1_epi16(1)); }
-
 /* the sum over k = 255 h + l */
 ALWAYS w_int bn_lane_both(w_int high, w_int low)
 {
@@ -82,6 +79,19 @@ ALWAYS void bn_lane_store(float *y, const struct bn_packed *w, size_t r, size_t 
 }
 
 /* ---- one token or several (planes.c) ---- */
+
+/* Minus the sums of a piece's activations, those of the first two and of the last two columns of a quad:
+ * two numbers of 16 bits; with dot products one of 32. */
+static inline int32_t bn_minus_sums(const int8_t *q, size_t cols)
+{
+    w_int s = w_setzero_si256();
+    for (size_t k = 0; k < cols; k += 32)
+        s = w_add_pairs(s, w_set1_epi8(1), w_loadu_si256((const void *)(q + k)));
+    s = w_sum_sub(w_setzero_si256(), s);
+    h_int h = h_sum_add(w_castsi256_si128(s), w_extracti128_si256(s, 1));
+    h = h_sum_add(h, h_unpackhi_epi64(h, h));
+    return h_cvtsi128_si32(h_sum_add(h, h_shuffle_epi32(h, 1)));
+}
 
 /* What a group of rows meets at a time: one vector, the two planes of a token, or two tokens of a plane. */
 enum bn_two_kind { BN_ONE_VECTOR, BN_TWO_PLANES, BN_TWO_TOKENS, BN_TWO_KINDS };
@@ -140,18 +150,19 @@ struct bn_planes_plan {
     size_t group_rows, parts, fields; /* group_rows = parts * fields * BN_LANE_ROWS */
     bn_piece_codes_fn *codes;
     bn_group_fn *group[BN_TWO_KINDS];
-    bool minus; /* these want bn_two.minus */
+    bool always_minus;                              /* these want bn_two.minus */
+    int32_t (*minus)(const int8_t *q, size_t cols); /* bn_minus_sums(), as this variant adds up */
     /* Two of them or more, up to BN_TWOS, all with minus; NULL: one after the other */
     bn_group_several_fn *several;
 };
-void W_NAME(mul_planes)(const struct bn_gemm_args *a, const struct bn_planes *x,
+void W_BASE(mul_planes)(const struct bn_gemm_args *a, const struct bn_planes *x,
                         const struct bn_planes_plan *l);
 
 /* ---- many tokens (planes_tables.c) ---- */
 
 /* mul_planes_many with the layout's plan and its kernel for fewer tokens or rows */
-void W_NAME(mul_planes_tables)(const struct bn_gemm_args *a, const struct bn_planes *x,
+void W_BASE(mul_planes_tables)(const struct bn_gemm_args *a, const struct bn_planes *x,
                                const struct bn_planes_plan *l, bn_mul_planes_fn *otherwise);
-size_t W_NAME(planes_tables_bytes)(size_t rows, size_t cols, size_t group_rows);
+size_t W_BASE(planes_tables_bytes)(size_t rows, size_t cols, size_t group_rows);
 
 #endif
