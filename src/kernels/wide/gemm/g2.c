@@ -13,19 +13,6 @@
 
 enum { FIELDS = 4 };
 
-/* Minus the sums of a piece's activations, those of the first two and of the last two columns of a quad:
- * two numbers of 16 bits; with dot products one of 32. */
-static int32_t minus_sums(const int8_t *q, size_t cols)
-{
-    w_int s = w_setzero_si256();
-    for (size_t k = 0; k < cols; k += 32)
-        s = w_add_pairs(s, w_set1_epi8(1), w_loadu_si256((const void *)(q + k)));
-    s = w_sum_sub(w_setzero_si256(), s);
-    h_int h = h_sum_add(w_castsi256_si128(s), w_extracti128_si256(s, 1));
-    h = h_sum_add(h, h_unpackhi_epi64(h, h));
-    return h_cvtsi128_si32(h_sum_add(h, h_shuffle_epi32(h, 1)));
-}
-
 struct sums {
     w_int s0, s1, s2, s3;
 };
@@ -78,7 +65,7 @@ ALWAYS void group(const struct bn_two *two, const struct bn_packed *w, size_t r,
         size_t unit = i * in->cols / BN_K_ALIGN;
 #define FOLD(f, four)                                                     \
     bn_two_fold(acc[f], field_sum(a.s##f, four), field_sum(b.s##f, four), \
-                scale ? scale + BN_LANE_ROWS *f : NULL, two, unit, kind)
+                bn_piece_scale(scale, f), two, unit, kind)
         FOLD(0, false);
         FOLD(1, true);
         FOLD(2, false);
@@ -91,11 +78,6 @@ ALWAYS void group(const struct bn_two *two, const struct bn_packed *w, size_t r,
 }
 BN_GROUP_FNS
 
-static void minus(int32_t *out, const int8_t *q, const struct bn_pieces *in)
-{
-    for (size_t i = 0; i < in->count; i++) out[i] = minus_sums(q + i * in->cols, in->cols);
-}
-
 /* The layout's own bytes. */
 static const uint8_t *codes(uint8_t *room, const struct bn_packed *w, size_t r, size_t piece_col,
                             size_t cols, size_t part)
@@ -105,7 +87,8 @@ static const uint8_t *codes(uint8_t *room, const struct bn_packed *w, size_t r, 
            piece_col / BN_QUAD * BN_G2_QUAD_BYTES;
 }
 
-static const struct bn_planes_plan g2 = {BN_G2_ROWS, 1, FIELDS, codes, BN_GROUPS_BY_KIND, minus};
+static const struct bn_planes_plan g2 = {BN_G2_ROWS,        1,    FIELDS,        codes,
+                                         BN_GROUPS_BY_KIND, true, bn_minus_sums, NULL};
 
 static void mul_planes(const struct bn_gemm_args *a, const struct bn_planes *x)
 {

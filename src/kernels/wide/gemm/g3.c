@@ -2,7 +2,8 @@
  *
  * Activations in planes times matrices in layout "g3" (ref/gemm_groups.c): fewer bytes a weight
  * than "g2" for more work, so it wins where cores share the memory's bandwidth and one plane is all.
- * Here is a group of rows with one vector or two; how groups and tokens follow each other is in planes.c.
+ * Here is a group of rows with one vector or two, or with several; how groups and tokens follow each
+ * other is in planes.c.
  *
  * As in t3.c the digits of a = |m| are never cut out: a, a1 = t1 + 3 t2 and a2 = t2 are
  * multiplied with the activation, negated where m < 0, and the rows are separated on the sums. Why the
@@ -124,8 +125,7 @@ ALWAYS void group(const struct bn_two *two, const struct bn_packed *w, size_t r,
         }
         for (size_t f = 0; f < ALL; f++)
             bn_two_fold(acc[f], first[f], kind == BN_ONE_VECTOR ? first[f] : second[f],
-                        scale ? scale + BN_LANE_ROWS * f : NULL, two, i * in->cols / BN_K_ALIGN,
-                        kind);
+                        bn_piece_scale(scale, f), two, i * in->cols / BN_K_ALIGN, kind);
     }
     for (size_t f = 0; f < ALL; f++)
         for (size_t t = 0; t < n_tok; t++)
@@ -133,17 +133,23 @@ ALWAYS void group(const struct bn_two *two, const struct bn_packed *w, size_t r,
 }
 BN_GROUP_FNS
 
-/* A triple's codes in fields of two bits. The table has them for m >= 0; for -m each code is 2 minus
+/* A triple's codes w + 1 in fields of two bits. The table has them for m >= 0; for -m each code is 2 minus
  * that, so all three are 0x2a minus it. */
-static const uint8_t *codes(uint8_t *room, const struct bn_packed *w, size_t r, size_t piece_col,
-                            size_t cols, size_t part)
+ALWAYS w_int triple_codes(w_int v, w_int sign)
 {
 #define C(t0, t1, t2) (int8_t)((t0) + 1 + 4 * ((t1) + 1) + 16 * ((t2) + 1))
     const w_int table = table16((const int8_t[]){
         C(0, 0, 0), C(1, 0, 0), C(-1, 1, 0), C(0, 1, 0), C(1, 1, 0), C(-1, -1, 1), C(0, -1, 1),
         C(1, -1, 1), C(-1, 0, 1), C(0, 0, 1), C(1, 0, 1), C(-1, 1, 1), C(0, 1, 1), C(1, 1, 1)});
 #undef C
-    const w_int m15 = w_set1_epi8(15), all = w_set1_epi8(0x2a);
+    w_int c = w_shuffle_epi8(table, v);
+    return w_blendv_epi8(c, w_sub_epi8(w_set1_epi8(0x2a), c), sign);
+}
+
+static const uint8_t *codes(uint8_t *room, const struct bn_packed *w, size_t r, size_t piece_col,
+                            size_t cols, size_t part)
+{
+    const w_int m15 = w_set1_epi8(15);
     const uint8_t *p = piece(w, r, piece_col);
     uint8_t *to = room;
     for (; cols > 0; cols -= BN_G3_PART_QUADS * BN_QUAD, p += BN_G3_PART_BYTES) {
@@ -152,17 +158,127 @@ static const uint8_t *codes(uint8_t *room, const struct bn_packed *w, size_t r, 
         for (size_t j = 0; j < BN_G3_PART_QUADS; j++, to += BN_G3_QUAD_BYTES) {
             w_int n = w_loadu_si256((const void *)(p + j * BN_G3_QUAD_BYTES));
             if (part) n = w_srli_epi16(n, 4);
-            w_int c = w_shuffle_epi8(table, w_and_si256(n, m15));
-            c = w_blendv_epi8(c, w_sub_epi8(all, c), sign);
-            w_store_si256((void *)to, c);
+            w_store_si256((void *)to, triple_codes(w_and_si256(n, m15), sign));
             sign = w_slli_epi16(sign, 2); /* into the sign bit of a byte come its own */
         }
     }
     return room;
 }
 
-static const struct bn_planes_plan g3 = {BN_G3_ROWS, TRIPLES,           FIELDS,
-                                         codes,      BN_GROUPS_BY_KIND, NULL};
+/* ---- several vectors ----
+ * A piece is decoded once for all of them, into bytes with a code each, which stay in the first cache
+ * while two vectors at a time meet it: a product and an addition for 32 weights and nothing else.
+ * A sum begins at minus the sum of the activations, as those of g2.c do, and ends at most 8128 in size. */
+
+enum { PIECE_BYTES = BN_STEP_QUADS * BN_G3_QUAD_BYTES /* of eight rows, at most */ };
+
+struct decoded {
+    _Alignas(32) uint8_t code[ALL][PIECE_BYTES];
+    w_f32 scale[ALL];
+};
+
+ALWAYS void cut(uint8_t (*to)[PIECE_BYTES], size_t at, w_int c)
+{
+    const w_int m3 = w_set1_epi8(3);
+    w_store_si256((void *)(to[0] + at), w_and_si256(c, m3));
+    w_store_si256((void *)(to[1] + at), w_and_si256(w_srli_epi16(c, 2), m3));
+    w_store_si256((void *)(to[2] + at), w_and_si256(w_srli_epi16(c, 4), m3));
+}
+
+static void decode(struct decoded *to, const struct bn_packed *w, size_t r,
+                   const struct bn_pieces *in, size_t i)
+{
+    const w_int m15 = w_set1_epi8(15);
+    const uint8_t *p = piece(w, r, i * in->cols);
+    for (size_t at = 0; at < in->cols * BN_LANE_ROWS; p += BN_G3_PART_BYTES) {
+        w_int sign = w_loadu_si256((const void *)(p + BN_G3_PART_QUADS * BN_G3_QUAD_BYTES));
+        for (size_t k = 0; k < BN_G3_PART_BYTES; k += 64)
+            h_prefetch((const char *)p + w->ahead + k, H_T0);
+        for (size_t j = 0; j < BN_G3_PART_QUADS; j++, at += BN_G3_QUAD_BYTES) {
+            w_int n = w_loadu_si256((const void *)(p + j * BN_G3_QUAD_BYTES));
+            cut(to->code, at, triple_codes(w_and_si256(n, m15), sign));
+            sign = w_add_epi8(sign, sign);
+            cut(to->code + FIELDS, at, triple_codes(w_and_si256(w_srli_epi16(n, 4), m15), sign));
+            sign = w_add_epi8(sign, sign);
+        }
+    }
+    const uint16_t *scale = bn_piece_scales(w, in, r, BN_G3_ROWS, i);
+    for (size_t f = 0; f < ALL; f++) to->scale[f] = bn_piece_scale(scale, f);
+}
+
+ALWAYS struct triple begin(int32_t minus)
+{
+    w_int s = w_set1_epi32(minus);
+    return (struct triple){s, s, s};
+}
+
+ALWAYS void add(struct triple *s, w_int c0, w_int c1, w_int c2, const int8_t *q)
+{
+    w_int x = bn_lane_quad(q);
+    s->s0 = w_add_pairs(s->s0, c0, x);
+    s->s1 = w_add_pairs(s->s1, c1, x);
+    s->s2 = w_add_pairs(s->s2, c2, x);
+}
+
+/* Piece i of the rows of fields f, f + 1 and f + 2 */
+ALWAYS void meet(w_f32 (*acc)[2], const struct decoded *d, const struct bn_two *two,
+                 const struct bn_pieces *in, size_t i, size_t f, const enum bn_two_kind kind)
+{
+    const bool both = kind != BN_ONE_VECTOR;
+    const uint8_t *c = d->code[f];
+    const int8_t *first = two->q[0] + i * in->cols, *second = two->q[1] + i * in->cols;
+    struct triple a = begin(two->minus[0][i]), b = begin(both ? two->minus[1][i] : 0);
+    for (size_t k = 0; k < in->cols; k += BN_QUAD, c += BN_G3_QUAD_BYTES) {
+        w_int c0 = w_load_si256((const void *)c);
+        w_int c1 = w_load_si256((const void *)(c + PIECE_BYTES));
+        w_int c2 = w_load_si256((const void *)(c + 2 * PIECE_BYTES));
+        add(&a, c0, c1, c2, first + k);
+        if (both) add(&b, c0, c1, c2, second + k);
+    }
+    const size_t unit = i * in->cols / BN_K_ALIGN;
+#define FOLD(n) \
+    bn_two_fold(acc[f + n], w_sum_32(a.s##n), w_sum_32(b.s##n), d->scale[f + n], two, unit, kind)
+    FOLD(0);
+    FOLD(1);
+    FOLD(2);
+#undef FOLD
+}
+
+#define MEET_FN(kind)                                                                          \
+    static __attribute__((noinline)) void meet_##kind(w_f32(*acc)[2], const struct decoded *d, \
+                                                      const struct bn_two *two,                \
+                                                      const struct bn_pieces *in, size_t i)    \
+    {                                                                                          \
+        meet(acc, d, two, in, i, 0, kind);                                                     \
+        meet(acc, d, two, in, i, FIELDS, kind);                                                \
+    }
+MEET_FN(BN_ONE_VECTOR)
+MEET_FN(BN_TWO_PLANES)
+MEET_FN(BN_TWO_TOKENS)
+
+static void several(const struct bn_two *two, size_t n, const struct bn_packed *w, size_t r,
+                    size_t r1, const struct bn_pieces *in)
+{
+    struct decoded d;
+    w_f32 acc[BN_TWOS][ALL][2];
+    for (size_t t = 0; t < n; t++)
+        for (size_t f = 0; f < ALL; f++) acc[t][f][0] = acc[t][f][1] = w_setzero_ps();
+    for (size_t i = 0; i < in->count; i++) {
+        decode(&d, w, r, in, i);
+        for (size_t t = 0; t < n; t++)
+            if (two[t].kind == BN_TWO_PLANES) meet_BN_TWO_PLANES(acc[t], &d, two + t, in, i);
+            else if (two[t].kind == BN_TWO_TOKENS) meet_BN_TWO_TOKENS(acc[t], &d, two + t, in, i);
+            else meet_BN_ONE_VECTOR(acc[t], &d, two + t, in, i);
+    }
+    for (size_t t = 0; t < n; t++)
+        for (size_t f = 0; f < ALL; f++)
+            for (size_t i = 0; i < (two[t].kind == BN_TWO_TOKENS ? 2 : 1); i++)
+                bn_lane_store(two[t].y[i], w, r + BN_LANE_ROWS * f, r1, acc[t][f][i]);
+}
+
+static const struct bn_planes_plan g3 = {
+    BN_G3_ROWS,        TRIPLES, FIELDS,        codes,
+    BN_GROUPS_BY_KIND, false,   bn_minus_sums, W_FRUGAL ? several : NULL};
 
 static void mul_planes(const struct bn_gemm_args *a, const struct bn_planes *x)
 {

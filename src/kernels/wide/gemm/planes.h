@@ -55,11 +55,16 @@ static inline const uint16_t *bn_piece_scales(const struct bn_packed *w, const s
            (r / group_rows * in->blocks + piece * in->cols / in->block) * group_rows;
 }
 
-/* acc folded with the sums of a piece, as the contract has it; scale: of these eight rows, or NULL */
-ALWAYS w_f32 bn_lane_fold(w_f32 acc, w_int s, const uint16_t *scale, w_f32 unit)
+/* Those of field f of a group, eight rows, out of what bn_piece_scales() found. */
+ALWAYS w_f32 bn_piece_scale(const uint16_t *scale, size_t f)
 {
-    w_f32 k = scale ? w_mul_ps(bn_load_f16(scale), unit) : unit;
-    return w_add_ps(acc, w_mul_ps(w_cvtepi32_ps(s), k));
+    return scale ? bn_load_f16(scale + BN_LANE_ROWS * f) : w_set1_ps(1);
+}
+
+/* acc folded with the sums of a piece, as the contract has it; scale: of these eight rows */
+ALWAYS w_f32 bn_lane_fold(w_f32 acc, w_int s, w_f32 scale, w_f32 unit)
+{
+    return w_add_ps(acc, w_mul_ps(w_cvtepi32_ps(s), w_mul_ps(scale, unit)));
 }
 
 /* y of rows [r, r1), eight at most */
@@ -75,20 +80,36 @@ ALWAYS void bn_lane_store(float *y, const struct bn_packed *w, size_t r, size_t 
 
 /* ---- one token or several (planes.c) ---- */
 
+/* Minus the sums of a piece's activations, those of the first two and of the last two columns of a quad:
+ * two numbers of 16 bits; with dot products one of 32. */
+static inline int32_t bn_minus_sums(const int8_t *q, size_t cols)
+{
+    w_int s = w_setzero_si256();
+    for (size_t k = 0; k < cols; k += 32)
+        s = w_add_pairs(s, w_set1_epi8(1), w_loadu_si256((const void *)(q + k)));
+    s = w_sum_sub(w_setzero_si256(), s);
+    h_int h = h_sum_add(w_castsi256_si128(s), w_extracti128_si256(s, 1));
+    h = h_sum_add(h, h_unpackhi_epi64(h, h));
+    return h_cvtsi128_si32(h_sum_add(h, h_shuffle_epi32(h, 1)));
+}
+
 /* What a group of rows meets at a time: one vector, the two planes of a token, or two tokens of a plane. */
 enum bn_two_kind { BN_ONE_VECTOR, BN_TWO_PLANES, BN_TWO_TOKENS, BN_TWO_KINDS };
 
 /* Of each vector; the second is not used where there is one, and the planes of a token share the rest. */
 struct bn_two {
+    enum bn_two_kind kind;
     const int8_t *q[2];
-    const int32_t *minus[2]; /* [pieces], what the layout's minus() made of q */
+    const int32_t
+        *minus[2]; /* [pieces]: minus the sums of q, those of the first two and of the last
+                              * two columns of a quad in 16 bits each; where they are wanted */
     const float *unit[2];
     float *y[2];
 };
 
 /* The sums of eight rows and a piece, to 32 bits: folded into those of both tokens, or of the one. */
-ALWAYS void bn_two_fold(w_f32 *acc, w_int first, w_int second, const uint16_t *scale,
-                        const struct bn_two *v, size_t unit, const enum bn_two_kind kind)
+ALWAYS void bn_two_fold(w_f32 *acc, w_int first, w_int second, w_f32 scale, const struct bn_two *v,
+                        size_t unit, const enum bn_two_kind kind)
 {
     if (kind == BN_TWO_PLANES) first = bn_lane_both(first, second);
     acc[0] = bn_lane_fold(acc[0], first, scale, w_set1_ps(v->unit[0][unit]));
@@ -99,6 +120,10 @@ ALWAYS void bn_two_fold(w_f32 *acc, w_int first, w_int second, const uint16_t *s
 /* Rows r .. of a group, up to r1. */
 typedef void bn_group_fn(const struct bn_two *v, const struct bn_packed *w, size_t r, size_t r1,
                          const struct bn_pieces *in);
+
+enum { BN_TWOS = 8 };
+typedef void bn_group_several_fn(const struct bn_two *two, size_t n, const struct bn_packed *w,
+                                 size_t r, size_t r1, const struct bn_pieces *in);
 
 /* group_ONE and so on out of a layout's group() for any kind */
 #define BN_GROUP_FN(kind)                                                                 \
@@ -125,7 +150,10 @@ struct bn_planes_plan {
     size_t group_rows, parts, fields; /* group_rows = parts * fields * BN_LANE_ROWS */
     bn_piece_codes_fn *codes;
     bn_group_fn *group[BN_TWO_KINDS];
-    void (*minus)(int32_t *out, const int8_t *q, const struct bn_pieces *in); /* or NULL */
+    bool always_minus;                              /* these want bn_two.minus */
+    int32_t (*minus)(const int8_t *q, size_t cols); /* bn_minus_sums(), as this variant adds up */
+    /* Two of them or more, up to BN_TWOS, all with minus; NULL: one after the other */
+    bn_group_several_fn *several;
 };
 void W_BASE(mul_planes)(const struct bn_gemm_args *a, const struct bn_planes *x,
                         const struct bn_planes_plan *l);
