@@ -671,6 +671,14 @@ typedef struct bitnet_plan_info {
     uint64_t reserved[6];
 } bitnet_plan_info;
 
+/* Of a model that several processes compute (ranks.h); all 0 with one. */
+typedef struct bitnet_ranks_info {
+    uint32_t n, reserved_word;
+    uint64_t exchanges, bytes,
+        ns; /* so far: their number, what came in, and time until it was there */
+    uint64_t reserved[4];
+} bitnet_ranks_info;
+
 typedef struct bitnet_engine_info {
     size_t size;
     uint32_t threads, pinned; /* pinned: bound to a CPU */
@@ -689,6 +697,7 @@ typedef struct bitnet_engine_info {
     bitnet_head_info head;
     bitnet_ffn_info ffn;
     bitnet_plan_info plan;
+    bitnet_ranks_info ranks;
 } bitnet_engine_info;
 BITNET_API bitnet_status bitnet_engine_get_info(const bitnet_engine *e, bitnet_engine_info *info);
 

@@ -417,6 +417,13 @@ void bn_engine_info(const struct bitnet_engine *e, bitnet_engine_info *info)
     request_info(e, info);
     head_info(e, info);
     bn_ffn_info(bn_forward_ffn(e->forward), info);
+    if (e->m->dist) {
+        const struct bn_dist_stats *s = bn_dist_stats(e->m->dist);
+        info->ranks.n = bn_dist_ranks(e->m->dist);
+        info->ranks.exchanges = s->exchanges;
+        info->ranks.bytes = s->bytes;
+        info->ranks.ns = s->ns;
+    }
     info->plan.from = bn_savings_from(e->savings);
     info->plan.text = e->savings_text;
 }

@@ -100,6 +100,16 @@ def test_hybrid():
     same_logits(ROOT / "tests/data/hybrid/tiny.gguf", "--state-type", "bf16", "--kv-type", "int4")
 
 
+def test_bench():
+    """Ranks meet four times in a layer, or twice."""
+    for outputs, times in (("split", 4), ("whole", 2)):
+        r = json.loads(run(2, "bench", "--mode", "stream", "-n", 8, "-r", 1, "--warmup", 0, "--json", "-t", 1, "--split-outputs", outputs).stdout)
+        m = r["measurements"][0]
+        assert 10 * times <= m["exchanges_per_step"] <= 10 * times + 6, m
+        assert 0 < m["exchange_ms_per_step"] < m["step_ms"]["max"], m
+        assert any("ranks met" in note for note in r["notes"]), r["notes"]
+
+
 def test_refused():
     for args, says in ((("run", "--nonsense"), "'--nonsense'"), (("inspect",), "'inspect' is not for several ranks"),
                        (("run", "-p", "a", "--split", "1,2,3"), "--split"),
@@ -282,7 +292,7 @@ def alive(pid):
 
 
 def main():
-    short = [test_run, test_hybrid, test_refused, test_killed]
+    short = [test_run, test_hybrid, test_bench, test_refused, test_killed]
     slow = [test_batches, test_families, test_hybrid_batches, test_shards, test_perplexity, test_server, test_lost_at_any_moment]
     t = Tap()
     for case in slow if "--slow" in sys.argv else short:

@@ -3,12 +3,13 @@
 """Ranks in network namespaces of their own, as if they were machines: mpirun reaches them over a bridge, as it would
 over ssh. Answers are those of one process, and a rank whose cable is pulled is named.
 
-usage: ranks_net.py BITNET      output is TAP
+usage: ranks_net.py BITNET [--long]      output is TAP; --long: more prompts, and ten cables
 """
 import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import shlex
 import signal
@@ -24,6 +25,7 @@ from serving import until
 from tap import Skipped, Tap, comment, find
 
 BITNET = str(pathlib.Path(sys.argv[1]).resolve())
+LONG = "--long" in sys.argv
 NAME = f"bn{os.getpid() % 10000}"       # of the bridge and of all namespaces
 NET = f"10.{100 + os.getpid() % 100}.77"
 LOST_S = 5
@@ -98,7 +100,31 @@ def test_same_bits():
             assert got == want, f"{n} namespaces: {got}, not {want}"
 
 
+def test_batch():
+    """Requests in company, with texts that begin alike and drafts that are checked; of a dense model and of a hybrid."""
+    with tempfile.TemporaryDirectory() as folder, network(3) as (hosts, agent):
+        path, out = pathlib.Path(folder) / "in.jsonl", pathlib.Path(folder) / "out.jsonl"
+        with open(path, "w") as f:
+            for i in range(50 if LONG else 10):
+                f.write(json.dumps({"prompt": f"{STORY}, there was a {'cat dog sun ball tree'.split()[i % 5]} and a {i}", "max_tokens": 12,
+                                    "seed": i, "temperature": 0.9 * (i % 2), "logprobs": 2}) + "\n")
+        for model in ("embedded", ROOT / "tests/data/hybrid/hybrid-28m.gguf"):
+            args = ("batch", "-m", model, "--input", path, "--output", out, "--max-num-seqs", 8, "-t", 1, "--speculation", "on", "--restart")
+
+            def answers(hosts):
+                run(hosts, agent, *args)
+                return [json.loads(line)["response"]["body"]["choices"] for line in open(out)]
+            want = answers(None)
+            for n in (2, 3):
+                assert answers(hosts[:n]) == want, f"{model}: {n} namespaces"
+
+
 def test_unplugged():
+    for i in range(10 if LONG else 1):
+        unplug(random.Random(i).uniform(0.5, 6) if LONG else 3)
+
+
+def unplug(after_s):
     with network(3) as (hosts, agent), tempfile.TemporaryFile("w+") as said:
         p = subprocess.Popen(words(hosts, agent, "bench", "-t", 1, "-n", 200, "-r", 500), env=ENV, stdout=said,
                              stderr=said, stdin=subprocess.DEVNULL)
@@ -110,12 +136,12 @@ def test_unplugged():
             mine = lambda: [pid for pid in pids() if is_rank(pid)]
             until("three ranks", lambda: len(mine()) == 3)
             ranks = mine()
-            time.sleep(3)
+            time.sleep(after_s)
             sh(f"ip link set {NAME}v1 down")
             start = time.monotonic()
             until("the rank is named", lambda: re.search(rf"rank 1, {NAME}-1, process", text()))
             took = time.monotonic() - start
-            comment(f"unplugged: named after {took:.2f} s")
+            comment(f"unplugged after {after_s:.1f} s: named after {took:.2f} s")
             assert took < LOST_S, text()
             until("all have ended", lambda: not any(map(is_rank, ranks)))
             # mpirun and its daemon on the machine that is cut off wait for each other longer than that
@@ -140,5 +166,6 @@ def is_rank(pid):
 if __name__ == "__main__":
     t = Tap()
     t.case("same bits", test_same_bits)
+    t.case("batch", test_batch)
     t.case("unplugged", test_unplugged)
     sys.exit(t.end())

@@ -81,8 +81,10 @@ struct bench_measurement {
     double ffn_tokens, ffn_left_out;  /* tokens decoded alone, bytes of weights they did without */
     double head_tokens, head_refined; /* tokens with a screened head, rows that it refined */
     double step_ns, forward_ns;       /* of requests: time in steps, of it in forward passes */
-    double *rates;                    /* tok/s, one a repeat; of kernels bench_kernel_unit */
-    double *first_ms;                 /* stream: time to first token, one a repeat */
+    double steps, exchanges, exchange_ns; /* with ranks: of requests, how often they waited for each
+                                           * other, and how long */
+    double *rates;                        /* tok/s, one a repeat; of kernels bench_kernel_unit */
+    double *first_ms;                     /* stream: time to first token, one a repeat */
     size_t n_repeats;
     double *step_ms; /* every decoding step of all repeats */
     size_t n_steps, steps_room;

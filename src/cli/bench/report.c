@@ -117,6 +117,10 @@ static struct bn_json *json_measurement(const struct bench *b, const struct benc
     bn_json_set(o, "roofline_share",
                 bandwidth > 0 ? bn_json_real(read / bandwidth) : bn_json_null());
     if (m->step_ns > 0) set_real(o, "forward_share", m->forward_ns / m->step_ns);
+    if (m->exchanges > 0 && m->steps > 0) {
+        set_real(o, "exchanges_per_step", m->exchanges / m->steps);
+        set_real(o, "exchange_ms_per_step", m->exchange_ns / m->steps / 1e6);
+    }
     return o;
 }
 

@@ -326,6 +326,9 @@ static void count_engine(const struct bench *b, struct bench_measurement *m, dou
     m->head_refined += sign * (double)i.head.refined;
     m->step_ns += sign * (double)i.work.step_ns;
     m->forward_ns += sign * (double)i.work.forward_ns;
+    m->steps += sign * (double)i.work.steps;
+    m->exchanges += sign * (double)i.ranks.exchanges;
+    m->exchange_ns += sign * (double)i.ranks.ns;
 }
 
 static bitnet_status run_round(struct bench *b, uint32_t round, struct term_progress *bar,
@@ -369,6 +372,18 @@ static bitnet_status run_rounds(struct bench *b, bitnet_error *err)
     term_progress_end(&bar);
     bn_bandwidth_close(memory);
     return s;
+}
+
+/* With ranks: how much of a step is waiting for each other. */
+static void note_ranks(struct bench *b)
+{
+    for (size_t i = 0; i < b->n_items; i++) {
+        const struct bench_measurement *m = &b->items[i];
+        if (!m->exchanges || !m->steps) continue;
+        bench_note(b, "%s: ranks met %.0f times a step and waited %.2f of %.2f ms", m->name,
+                   m->exchanges / m->steps, m->exchange_ns / m->steps / 1e6,
+                   m->step_ns / m->steps / 1e6);
+    }
 }
 
 static void judge(struct bench *b, const struct machine_clock *from)
@@ -453,6 +468,7 @@ bitnet_status bench_run(struct bench *b, bitnet_error *err)
         if (m->bytes_per_step > 0) m->bytes_per_step += refined_bytes(b, m);
     }
     judge(b, &from);
+    note_ranks(b);
     return BITNET_OK;
 }
 
