@@ -18,11 +18,12 @@
 #include <time.h>
 
 enum {
-    EXCHANGE_MAX_REQUEST_ID = 64, /* of a client's own X-Request-Id */
-    RETRY_MAX_S = 61,             /* the longest that Retry-After says */
-    LARGE_BODY_BYTES = 32 << 10,  /* from here on it is not read on the event loop */
-    LARGE_WAITING_MAX = 4,        /* that wait for a model */
-    TEXT_MAX_BYTES = 2 << 20,     /* that one request may have tokenized, beside prompts */
+    EXCHANGE_MAX_REQUEST_ID = 64,  /* of a client's own X-Request-Id */
+    RETRY_MAX_S = 61,              /* the longest that Retry-After says */
+    LARGE_BODY_BYTES = 32 << 10,   /* from here on it is not read on the event loop */
+    LARGE_REPLY_BYTES = 128 << 10, /* about; from here on it is not written there */
+    LARGE_WAITING_MAX = 4,         /* that wait for a model */
+    TEXT_MAX_BYTES = 2 << 20,      /* that one request may have tokenized, beside prompts */
     STATUS_DISCONNECTED =
         499 /* counts requests whose client disconnected before the end of its reply */
 };
