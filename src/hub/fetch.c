@@ -235,7 +235,7 @@ static bool on_checked(void *user, uint64_t done)
 {
     const struct hub_fetch *f = user;
     say_progress(f, done, true);
-    return f->net->cancelled();
+    return hub_cancelled(&f->net->cancel);
 }
 
 /* Bytes that are not the right ones are of no use to anybody. */
@@ -263,7 +263,7 @@ bitnet_status hub_fetch_file(const struct hub_fetch *f, bitnet_error *err)
     w->found = f->url;
     pthread_mutex_init(&w->lock, NULL);
     bitnet_status s = hub_part_open(&w->part, &there, f->path, f->bytes,
-                                    *f->digest ? f->digest : f->id, f->net->cancelled, err);
+                                    *f->digest ? f->digest : f->id, &f->net->cancel, err);
     if (s == BITNET_OK && !there) {
         if (!*f->digest && !*f->id) hub_part_forget(&w->part); /* it may be of another file */
         bool small = f->bytes <= SMALL_BYTES && hub_part_here(&w->part) < f->bytes;

@@ -57,12 +57,12 @@ void hub_part_forget(struct hub_part *p)
 }
 
 /* Only one process writes it. */
-static bitnet_status lock(struct hub_part *p, bool (*cancelled)(void), bitnet_error *err)
+static bitnet_status lock(struct hub_part *p, const struct hub_cancel *cancel, bitnet_error *err)
 {
     const struct timespec tick = {.tv_nsec = 100000000};
     while (flock(p->fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR) return BITNET_OK; /* no locks on this disk */
-        if (cancelled()) return bn_fail(err, BITNET_E_CANCELLED, "interrupted");
+        if (hub_cancelled(cancel)) return bn_fail(err, BITNET_E_CANCELLED, "interrupted");
         nanosleep(&tick, NULL);
     }
     return BITNET_OK;
@@ -118,7 +118,7 @@ static bitnet_status map_state(struct hub_part *p, const char *id, bitnet_error 
 }
 
 bitnet_status hub_part_open(struct hub_part *p, bool *there, const char *path, uint64_t bytes,
-                            const char *id, bool (*cancelled)(void), bitnet_error *err)
+                            const char *id, const struct hub_cancel *cancel, bitnet_error *err)
 {
     bitnet_status s = BITNET_OK;
     *p = (struct hub_part){.fd = -1, .bytes = bytes};
@@ -130,7 +130,7 @@ bitnet_status hub_part_open(struct hub_part *p, bool *there, const char *path, u
     do {
         if (p->fd >= 0) close(p->fd);
         p->fd = open(p->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        s = p->fd < 0 ? fail_errno(err, "create", p->path) : lock(p, cancelled, err);
+        s = p->fd < 0 ? fail_errno(err, "create", p->path) : lock(p, cancel, err);
     } while (s == BITNET_OK && is_gone(p));
     struct stat st;
     if (s == BITNET_OK && stat(path, &st) == 0 && (uint64_t)st.st_size == bytes) {

@@ -24,7 +24,7 @@ struct hub_part {
 /* Opens or begins one. id: what it is, a checksum or an ETag; what was begun of another is thrown away.
  * Waits while another process has it; where that finishes the file, *there is true, and nothing is open. */
 bitnet_status hub_part_open(struct hub_part *p, bool *there, const char *path, uint64_t bytes,
-                            const char *id, bool (*cancelled)(void), bitnet_error *err);
+                            const char *id, const struct hub_cancel *cancel, bitnet_error *err);
 uint64_t hub_part_here(const struct hub_part *p); /* bytes that are there */
 uint64_t hub_part_block_bytes(const struct hub_part *p, uint32_t i);
 /* Bytes of block i, behind those that are there. Blocks may be written by different threads. */

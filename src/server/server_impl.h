@@ -31,6 +31,7 @@ enum {
 struct completion;
 struct exchange;
 struct adapter_load;
+struct server_pull;
 struct dialect;
 struct openai_fault;
 /* How many choices each user has taken and not seen the end of. (places.c) */
@@ -61,6 +62,7 @@ struct served_model {
     struct server *s;
     const struct server_config *c; /* the server's */
     const struct server_model *spec;
+    struct server_model own; /* spec of one that came while the server runs */
     const char *name, *path; /* as clients call it; its file, NULL: the embedded one */
     enum served_state state;
     /* of one that is ready */
@@ -98,8 +100,9 @@ struct served_model {
 
 struct server {
     const struct server_config *c;
-    struct served_model *models; /* [n_models] */
+    struct served_model *models; /* [n_models]; with a store room for SERVER_MAX_MODELS */
     size_t n_models;
+    struct server_pull *pull; /* one is being brought; NULL: none (ollama/pull.c) */
     struct worker_gate *gate; /* the cores that their engines share */
     struct event *turn;       /* models come and go (models.c) */
     uint32_t n_large_waiting; /* for a model, with a large body */
@@ -147,6 +150,12 @@ void served_close(struct served_model *s);
 /* m, e: of the first one; NULL: it is loaded when somebody asks for it. They are the models' in any case. */
 bitnet_status models_open(struct server *s, bitnet_model *m, bitnet_engine *e, bitnet_error *err);
 void models_close(struct server *s);
+/* One more, that was brought; nothing happens if there is one of that name. */
+bitnet_status models_add(struct server *s, const struct server_model *spec, bitnet_error *err);
+/* Are there several, or may there be? */
+bool models_several(const struct server *s);
+/* The server closes: a model that is being brought is given up. */
+void server_end_pull(struct server *s);
 void models_loaded(struct served_model *s, bitnet_status status, const bitnet_error *err);
 void models_left(struct served_model *s);
 /* The one of that name, also if it is an adapter's; NULL or "": the first. NULL: there is none. */
