@@ -637,7 +637,7 @@ static int serve(const struct serve_config *c, const struct server_model *models
         .models = models,
         .n_models = n_models,
         .store = store,
-        .on_demand = n_models > 1 || store || idle_seconds(c),
+        .on_demand = !m || store || idle_seconds(c),
         .max_models = c->max_models,
         .max_resident_bytes = resident_limit(c, n_models),
         .idle_unload_s = idle_seconds(c),

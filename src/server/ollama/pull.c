@@ -101,14 +101,15 @@ static void put_progress(struct server_pull *p, const struct stand *at)
                              (int64_t)at->total, "completed", (int64_t)at->done));
 }
 
-/* What is new. A client that takes its time gets fewer lines. */
+/* What is new. A client that takes its time gets fewer lines, but of each file one at least. */
 static void tell_progress(struct server_pull *p, const struct stand *at)
 {
-    if (!p->x.request || !p->stream || !net_stream_room(p->x.request)) return;
+    if (!p->x.request || !p->stream || !*at->digest || !net_stream_room(p->x.request)) return;
     bool file = strcmp(at->digest, p->told.digest) != 0;
+    struct stand shown = *at;
+    if (at->checking) shown.done = at->total; /* all of it is here */
+    if (file || (!at->checking && at->done != p->told.done)) put_progress(p, &shown);
     if (at->checking && (file || !p->told.checking)) put_status(p, "verifying sha256 digest");
-    else if (*at->digest && !at->checking && (file || at->done != p->told.done))
-        put_progress(p, at);
     p->told = *at;
 }
 
