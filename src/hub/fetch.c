@@ -235,7 +235,7 @@ static bool on_checked(void *user, uint64_t done)
 {
     const struct hub_fetch *f = user;
     say_progress(f, done, true);
-    return f->net->cancelled();
+    return hub_cancelled(&f->net->cancel);
 }
 
 /* Bytes that are not the right ones are of no use to anybody. */
@@ -262,7 +262,7 @@ bitnet_status hub_fetch_file(const struct hub_fetch *f, bitnet_error *err)
     w->f = f;
     w->found = f->url;
     pthread_mutex_init(&w->lock, NULL);
-    const struct hub_waiter waiter = {f->net->cancelled, f->waiting, f->user};
+    const struct hub_waiter waiter = {&f->net->cancel, f->waiting, f->user};
     bitnet_status s = hub_part_open(&w->part, &there, f->path, f->bytes,
                                     *f->digest ? f->digest : f->id, &waiter, err);
     if (s == BITNET_OK && !there) {

@@ -61,7 +61,7 @@ bool hub_lock_file(int fd, const struct hub_waiter *w)
     const struct timespec tick = {.tv_nsec = 100000000};
     for (bool told = false; flock(fd, LOCK_EX | LOCK_NB) != 0; told = true) {
         if (errno != EWOULDBLOCK && errno != EINTR) return true;
-        if (w->cancelled()) return false;
+        if (hub_cancelled(w->cancel)) return false;
         if (!told) w->waiting(w->user);
         nanosleep(&tick, NULL);
     }

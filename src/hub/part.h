@@ -23,7 +23,7 @@ struct hub_part {
 
 /* Who waits where another process has a file. waiting: called once, before it waits. */
 struct hub_waiter {
-    bool (*cancelled)(void);
+    const struct hub_cancel *cancel;
     void (*waiting)(void *user);
     void *user;
 };

@@ -24,4 +24,11 @@ struct hub_places {
     bool offline;
 };
 
+/* Does whoever waits for it not want to wait any longer? */
+struct hub_cancel {
+    bool (*asked)(void *user);
+    void *user;
+};
+static inline bool hub_cancelled(const struct hub_cancel *c) { return c->asked(c->user); }
+
 #endif

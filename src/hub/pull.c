@@ -24,6 +24,7 @@ struct pull {
     const struct hub_pull_view *view;
     bool only_plan;
     const char *what;      /* the file in work */
+    const char *digest;    /* and its checksum */
     uint64_t before, file; /* bytes of the files before it, and of it */
     struct hub_pull_plan plan;
 };
@@ -34,6 +35,9 @@ static void on_progress(void *user, uint64_t done, bool checking)
     const struct hub_pull_state s = {.what = p->what,
                                      .done = checking ? done : p->before + done,
                                      .total = checking ? p->file : p->plan.bytes,
+                                     .digest = p->digest,
+                                     .file_done = done,
+                                     .file_bytes = p->file,
                                      .checking = checking};
     if (p->view->progress) p->view->progress(p->view->user, &s);
 }
@@ -84,7 +88,7 @@ static void on_waiting(void *user)
 static int lock_blob(struct pull *pull, const char *folder, const char *digest)
 {
     char path[HUB_PATH_BYTES], locks[HUB_PATH_BYTES];
-    const struct hub_waiter waiter = {pull->net->cancelled, on_waiting, pull};
+    const struct hub_waiter waiter = {&pull->net->cancel, on_waiting, pull};
     if (!hub_path(locks, "%s/.locks%s", pull->net->places->cache, strrchr(folder, '/')) ||
         !bn_folder_make(locks) || !hub_path(path, "%s/%s.lock", locks, digest))
         return -1;
@@ -100,6 +104,7 @@ static bitnet_status pull_file(struct pull *p, const char *folder, const struct 
     if (!hub_path(blob, "%s/blobs/%s", folder, f->digest))
         return bn_fail(err, BITNET_E_LIMIT, "the path '%.300s' is too long", folder);
     p->what = f->path;
+    p->digest = f->digest;
     p->file = f->bytes;
     struct hub_fetch fetch = {.net = p->net,
                               .repo = p->name->repo,
@@ -201,6 +206,7 @@ static bitnet_status pull_layer(struct pull *p, const struct hub_layer *l, bitne
     snprintf(what, sizeof what, "blobs/sha256:%s", l->digest);
     snprintf(shown, sizeof shown, "layer %.12s", l->digest);
     p->what = shown;
+    p->digest = l->digest;
     p->file = l->bytes;
     struct hub_fetch fetch = {.net = p->net,
                               .repo = "",
@@ -288,6 +294,7 @@ static bitnet_status pull_url(struct pull *p, bitnet_error *err)
     BN_TRY(hub_fetch_look(p->net, &fetch.url, file, &fetch.bytes, etag, err));
     snprintf(id, sizeof id, "%s", etag);
     p->what = file;
+    p->digest = p->name->sha256;
     p->file = fetch.bytes;
     bool here = has_size(path, fetch.bytes);
     p->plan = (struct hub_pull_plan){"", 1, fetch.bytes, here ? 0 : fetch.bytes, 0};

@@ -18,6 +18,8 @@ struct hub_pull_state {
     const char *what;     /* the file, for people */
     uint64_t done, total; /* bytes of the model that are here */
     bool checking;        /* the file's checksum; done and total are of that file then */
+    const char *digest;   /* of the file: SHA-256, or of git; "" if nobody says */
+    uint64_t file_done, file_bytes;
 };
 
 /* What the caller shows. All may be NULL. */

@@ -49,7 +49,9 @@ struct completion {
     size_t n_tasks, n_open;       /* n_open: tasks that have not ended */
     uint32_t n_each;
     uint64_t began_ns;
-    bool listed; /* among the fresh */
+    bool listed;  /* among the fresh */
+    bool writing; /* its reply is being written, by an errand */
+    char *text;   /* as it was; NULL: out of memory */
     struct completion *next;
     /* why it failed; 0: it has not */
     int failed_with;
@@ -80,6 +82,7 @@ static void completion_free(struct completion *c)
     openai_request_free(&c->q);
     adapter_release(&c->adapters);
     bn_json_free(c->body);
+    free(c->text);
     free(c->tasks);
     free(c->choices);
     free(c);
@@ -285,17 +288,51 @@ static void write_stream(struct completion *c)
     else exchange_end_stream(x, failed ? c->error.text : NULL);
 }
 
+static void attend(struct completion *c);
+
+static struct completion *of_errand(struct errand *e)
+{
+    return (struct completion *)((char *)e - offsetof(struct completion, errand));
+}
+
+/* On any thread: nothing more comes for a reply that is done. */
+static void run_write(struct errand *e)
+{
+    struct completion *c = of_errand(e);
+    struct bn_json *j = openai_reply_json(&c->reply, true);
+    c->text = j ? bn_json_dump(j, BN_JSON_COMPACT) : NULL;
+    bn_json_free(j);
+}
+
+static void on_written(struct errand *e)
+{
+    struct completion *c = of_errand(e);
+    c->writing = false;
+    if (c->x.request && c->text)
+        exchange_reply(&c->x, 200, "application/json", c->text, strlen(c->text));
+    else if (c->x.request) exchange_refuse(&c->x, 500, NULL, "out of memory for the reply");
+    attend(c);
+}
+
+/* A large one, which would hold others up, by an errand; the client may go meanwhile. */
 static void reply_whole(struct completion *c)
 {
     measure(c);
     sum_up(c);
-    exchange_reply_json(&c->x, 200, openai_reply_json(&c->reply, true));
+    if (openai_reply_bytes(&c->reply) < LARGE_REPLY_BYTES) {
+        exchange_reply_json(&c->x, 200, openai_reply_json(&c->reply, true));
+        return;
+    }
+    c->writing = true;
+    c->errand = (struct errand){.run = run_write, .done = on_written};
+    errands_give(c->x.s->errands, &c->errand, true);
 }
 
 /* Passes on what there is. The completion may be gone afterwards. */
 static void attend(struct completion *c)
 {
     struct exchange *x = &c->x;
+    if (c->writing) return;
     if (x->request && c->failed_with && !x->begun) {
         measure(c);
         sum_up(c);
@@ -337,6 +374,7 @@ static void on_late(struct exchange *x)
 {
     struct completion *c = (struct completion *)x;
     bitnet_error why = {0};
+    if (c->writing) return; /* it is there */
     bn_error_set(&why, BITNET_E_STATE, "the completion was not finished within %u s",
                  x->s->c->timeout_s);
     fail(c, 504, "timeout", &why);
@@ -471,11 +509,6 @@ static bool begin(struct completion *c)
     places_take(c->x.model, c->x.user, n);
     submit(c);
     return true;
-}
-
-static struct completion *of_errand(struct errand *e)
-{
-    return (struct completion *)((char *)e - offsetof(struct completion, errand));
 }
 
 static void run_errand(struct errand *e) { read_request(of_errand(e)); }

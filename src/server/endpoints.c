@@ -266,7 +266,7 @@ static void look(struct served_model *m, struct about *a, struct metrics_now *no
 /* The server's own figures first, if there are several models. */
 static bool write_metrics(struct server *s, struct bn_buf *out)
 {
-    size_t n = s->n_models, own = n > 1;
+    size_t n = s->n_models, own = models_several(s);
     struct about *a = bn_calloc(n + 1, sizeof *a);
     struct metrics_now *now = bn_calloc(n + 1, sizeof *now);
     struct metrics **m = bn_calloc(n + 1, sizeof *m);
@@ -331,8 +331,8 @@ void serve_metrics_json(struct exchange *x)
     struct served_model *m = asked_for(x);
     if (!m) return;
     server_now(m, &state, &net, &now);
-    struct bn_json *j = x->s->n_models > 1 ? metrics_json_beside(m->metrics, x->s->metrics, &now)
-                                           : metrics_json(m->metrics, &now);
+    struct bn_json *j = models_several(x->s) ? metrics_json_beside(m->metrics, x->s->metrics, &now)
+                                             : metrics_json(m->metrics, &now);
     if (j) {
         bn_json_set(j, "model", bn_json_string(m->name));
         bn_json_set(j, "models", names_json(x->s));

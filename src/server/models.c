@@ -34,7 +34,7 @@ struct waiter {
 static bool takes_any_name(const struct server *s)
 {
     const struct served_model *m = &s->models[0];
-    return s->n_models == 1 && !s->c->strict && m->adapters.next_id == 0 && !s->c->lora_updates;
+    return !models_several(s) && !s->c->strict && m->adapters.next_id == 0 && !s->c->lora_updates;
 }
 
 struct served_model *models_find(struct server *s, const char *name)
@@ -428,38 +428,60 @@ void models_left(struct served_model *m) { turn_soon(m->s); }
 
 /* ------------------------------------------------------------------ life */
 
+bool models_several(const struct server *s) { return s->c->n_models > 1 || s->c->store; }
+
+/* In the place behind the others. */
+static bitnet_status open_model(struct server *s, const struct server_model *spec,
+                                bitnet_error *err)
+{
+    const struct server_config *c = s->c;
+    const struct metrics_config mc = {.memory_bytes_s = c->memory_bytes_s,
+                                      .vllm = c->metrics_vllm,
+                                      .llamacpp = c->metrics_llamacpp,
+                                      .served_name = spec->name};
+    struct served_model *one = &s->models[s->n_models];
+    *one = (struct served_model){.s = s,
+                                 .c = c,
+                                 .own = *spec,
+                                 .name = spec->name,
+                                 .path = spec->path,
+                                 .started = time(NULL),
+                                 .keep_s = models_usual_keep(s)};
+    one->spec = &one->own;
+    one->waiters_end = &one->waiters;
+    BN_TRY(adapter_list_open(&one->adapters, spec->lora, spec->n_lora, err));
+    bitnet_status status = metrics_open(&one->metrics, &mc, err);
+    if (status == BITNET_OK) s->n_models++;
+    else adapter_list_close(&one->adapters);
+    return status;
+}
+
+bitnet_status models_add(struct server *s, const struct server_model *spec, bitnet_error *err)
+{
+    for (size_t i = 0; i < s->n_models; i++)
+        if (served_is_called(&s->models[i], spec->name)) return BITNET_OK;
+    if (s->n_models == SERVER_MAX_MODELS)
+        return bn_fail(err, BITNET_E_LIMIT, "%zu models are served; more are not possible",
+                       s->n_models);
+    return open_model(s, spec, err);
+}
+
 /* Several engines share what one would have for itself. */
 static bitnet_status open_models(struct server *s, bitnet_error *err)
 {
     const struct server_config *c = s->c;
-    struct metrics_config mc = {.memory_bytes_s = c->memory_bytes_s,
-                                .vllm = c->metrics_vllm,
-                                .llamacpp = c->metrics_llamacpp};
-    s->models = bn_calloc(c->n_models, sizeof *s->models);
-    if (c->n_models > 1) s->gate = worker_gate_open(c->threads);
+    bool several = models_several(s);
+    size_t room = c->store ? SERVER_MAX_MODELS : c->n_models;
+    s->models = bn_calloc(room, sizeof *s->models);
+    if (several) s->gate = worker_gate_open(c->threads);
     s->turn = event_new(s->base, -1, 0, on_turn, s);
-    if (!s->models || !s->turn || (c->n_models > 1 && !s->gate))
-        return bn_fail_nomem(err, c->n_models * sizeof *s->models, "models");
-    s->n_models = c->n_models;
-    for (size_t i = 0; i < c->n_models; i++) {
-        struct served_model *one = &s->models[i];
-        *one = (struct served_model){.s = s,
-                                     .c = c,
-                                     .spec = &c->models[i],
-                                     .name = c->models[i].name,
-                                     .path = c->models[i].path,
-                                     .started = time(NULL),
-                                     .keep_s = models_usual_keep(s)};
-        one->waiters_end = &one->waiters;
-        BN_TRY(adapter_list_open(&one->adapters, one->spec->lora, one->spec->n_lora, err));
-        mc.served_name = one->name;
-        BN_TRY(metrics_open(&one->metrics, &mc, err));
-    }
-    if (s->n_models == 1) s->metrics = s->models[0].metrics; /* nothing has to be told apart */
+    if (!s->models || !s->turn || (several && !s->gate))
+        return bn_fail_nomem(err, room * sizeof *s->models, "models");
+    for (size_t i = 0; i < c->n_models; i++) BN_TRY(open_model(s, &c->models[i], err));
+    if (!several) s->metrics = s->models[0].metrics; /* nothing has to be told apart */
     else BN_TRY(metrics_open(&s->metrics, &(struct metrics_config){.model = NULL}, err));
     return BITNET_OK;
 }
-
 bitnet_status models_open(struct server *s, bitnet_model *m, bitnet_engine *e, bitnet_error *err)
 {
     bitnet_status status = open_models(s, err);
@@ -477,7 +499,7 @@ void models_close(struct server *s)
     if (s->turn) event_free(s->turn);
     s->turn = NULL;
     worker_gate_close(s->gate);
-    if (s->n_models > 1) metrics_close(s->metrics);
+    if (models_several(s)) metrics_close(s->metrics);
     free(s->models);
     s->n_models = 0;
 }

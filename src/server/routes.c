@@ -84,8 +84,8 @@ static const struct route routes[] = {
     {"/api/show", ROUTE_POST | ROUTE_MODEL, serve_ollama_show, &ollama_chat_dialect,
      "Shape, template and abilities of a model"},
     {"/api/version", ROUTE_GET, serve_ollama_version, &ollama_chat_dialect, "The version"},
-    {"/api/pull", ROUTE_POST, serve_ollama_manage, &ollama_chat_dialect,
-     "Not possible: the server takes no models"},
+    {"/api/pull", ROUTE_POST, serve_ollama_pull, &ollama_chat_dialect,
+     "Downloads a model, which is served from then on"},
     {"/api/push", ROUTE_POST, serve_ollama_manage, &ollama_chat_dialect, "Not possible"},
     {"/api/create", ROUTE_POST, serve_ollama_manage, &ollama_chat_dialect, "Not possible"},
     {"/api/copy", ROUTE_POST, serve_ollama_manage, &ollama_chat_dialect, "Not possible"},
@@ -324,7 +324,7 @@ static void refuse_path(struct exchange *x, const char *path)
  * room. false: the client was told why not */
 static bool may_work(struct exchange *x)
 {
-    bool only = x->s->n_models == 1 && x->model->state == SERVED_READY;
+    bool only = !models_several(x->s) && x->model->state == SERVED_READY;
     if (!(x->route->flags & ROUTE_WORK)) return true;
     return (only ? exchange_check_places(x, 1) : exchange_check_open(x)) &&
            exchange_take_request(x);

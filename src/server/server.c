@@ -206,6 +206,7 @@ static void server_close(struct server *s)
 {
     if (s->net) net_close(s->net);
     s->net = NULL;
+    server_end_pull(s);
     errands_close(s->errands);
     models_close(s);
     free_event(s->terminate);

@@ -28,12 +28,30 @@ struct server_model {
     void *user;
 };
 
-enum { SERVER_MAX_MODELS = 64 };
+enum { SERVER_MAX_MODELS = 64, SERVER_DIGEST_BYTES = 65 };
+
+/* How far a model is that is brought; for whoever brings it. */
+struct server_progress {
+    void *user;
+    /* digest: of the file in work, "" if nobody says; bytes of it that are here, or that were compared with the
+     * digest */
+    void (*tell)(void *user, const char *digest, uint64_t done, uint64_t total, bool checking);
+    const _Atomic bool *stop; /* it is to be given up */
+};
+/* Where models come from while it serves: the program's affair. */
+struct server_store {
+    void *user;
+    /* Brings what a client calls `name`; on a thread of the server's, one at a time. What *out points to is the
+     * store's, and stays while the server runs. */
+    bitnet_status (*pull)(void *user, const char *name, const struct server_progress *how,
+                          struct server_model *out, bitnet_error *err);
+};
 
 struct server_config {
     struct net_config net;
     const struct server_model *models; /* [n_models]; the first is for those who name none */
     size_t n_models;
+    const struct server_store *store; /* NULL: no others come */
     bool
         on_demand; /* models are loaded when they are asked for, and let go of; else the first one stays */
     uint32_t max_models;         /* in memory at a time; 0: any number */

@@ -18,11 +18,12 @@
 #include <time.h>
 
 enum {
-    EXCHANGE_MAX_REQUEST_ID = 64, /* of a client's own X-Request-Id */
-    RETRY_MAX_S = 61,             /* the longest that Retry-After says */
-    LARGE_BODY_BYTES = 32 << 10,  /* from here on it is not read on the event loop */
-    LARGE_WAITING_MAX = 4,        /* that wait for a model */
-    TEXT_MAX_BYTES = 2 << 20,     /* that one request may have tokenized, beside prompts */
+    EXCHANGE_MAX_REQUEST_ID = 64,  /* of a client's own X-Request-Id */
+    RETRY_MAX_S = 61,              /* the longest that Retry-After says */
+    LARGE_BODY_BYTES = 32 << 10,   /* from here on it is not read on the event loop */
+    LARGE_REPLY_BYTES = 128 << 10, /* about; from here on it is not written there */
+    LARGE_WAITING_MAX = 4,         /* that wait for a model */
+    TEXT_MAX_BYTES = 2 << 20,      /* that one request may have tokenized, beside prompts */
     STATUS_DISCONNECTED =
         499 /* counts requests whose client disconnected before the end of its reply */
 };
@@ -30,6 +31,7 @@ enum {
 struct completion;
 struct exchange;
 struct adapter_load;
+struct server_pull;
 struct dialect;
 struct openai_fault;
 /* How many choices each user has taken and not seen the end of. (places.c) */
@@ -60,6 +62,7 @@ struct served_model {
     struct server *s;
     const struct server_config *c; /* the server's */
     const struct server_model *spec;
+    struct server_model own; /* spec of one that came while the server runs */
     const char *name, *path; /* as clients call it; its file, NULL: the embedded one */
     enum served_state state;
     /* of one that is ready */
@@ -97,8 +100,9 @@ struct served_model {
 
 struct server {
     const struct server_config *c;
-    struct served_model *models; /* [n_models] */
+    struct served_model *models; /* [n_models]; with a store room for SERVER_MAX_MODELS */
     size_t n_models;
+    struct server_pull *pull; /* one is being brought; NULL: none (ollama/pull.c) */
     struct worker_gate *gate; /* the cores that their engines share */
     struct event *turn;       /* models come and go (models.c) */
     uint32_t n_large_waiting; /* for a model, with a large body */
@@ -146,6 +150,12 @@ void served_close(struct served_model *s);
 /* m, e: of the first one; NULL: it is loaded when somebody asks for it. They are the models' in any case. */
 bitnet_status models_open(struct server *s, bitnet_model *m, bitnet_engine *e, bitnet_error *err);
 void models_close(struct server *s);
+/* One more, that was brought; nothing happens if there is one of that name. */
+bitnet_status models_add(struct server *s, const struct server_model *spec, bitnet_error *err);
+/* Are there several, or may there be? */
+bool models_several(const struct server *s);
+/* The server closes: a model that is being brought is given up. */
+void server_end_pull(struct server *s);
 void models_loaded(struct served_model *s, bitnet_status status, const bitnet_error *err);
 void models_left(struct served_model *s);
 /* The one of that name, also if it is an adapter's; NULL or "": the first. NULL: there is none. */

@@ -16,6 +16,7 @@ static void vectors_free(struct vectors *v)
     for (size_t i = 0; v->inputs && i < v->n; i++) free((void *)v->inputs[i].tokens);
     exchange_close(&v->x);
     bn_json_free(v->body);
+    bn_buf_free(&v->out);
     free(v->inputs);
     free(v->vectors);
     free(v->model);
@@ -142,11 +143,16 @@ void vectors_shorten(float *x, size_t n, size_t n_embd)
 }
 
 /* It is over for the worker. */
-static void finish(struct vectors *v)
+static void leave(struct vectors *v)
 {
     exchange_settle(&v->x, v->n_tokens, 0);
     places_leave(v->x.model, v->x.user);
     v->x.model->n_running--;
+}
+
+static void finish(struct vectors *v)
+{
+    leave(v);
     vectors_free(v);
 }
 
@@ -155,19 +161,48 @@ static struct vectors *of_task(struct worker_task *t)
     return (struct vectors *)((char *)t - offsetof(struct vectors, task));
 }
 
+static struct vectors *of_errand(struct errand *e)
+{
+    return (struct vectors *)((char *)e - offsetof(struct vectors, errand));
+}
+
+static void run_write(struct errand *e)
+{
+    struct vectors *v = of_errand(e);
+    v->form->write(v, &v->out);
+}
+
+static void on_written(struct errand *e)
+{
+    struct vectors *v = of_errand(e);
+    v->x.line.n_prompt = (uint32_t)v->n_tokens;
+    if (v->x.request && v->out.failed)
+        exchange_refuse(&v->x, 500, NULL, "out of memory for %zu vectors", v->n);
+    else if (v->x.request) exchange_reply(&v->x, 200, "application/json", v->out.data, v->out.len);
+    vectors_free(v);
+}
+
+static void on_late_unwritten(struct exchange *x) { (void)x; } /* it is there */
+
+/* Many vectors take a while to be written, and would hold others up: that is an errand, too. */
 static void on_embedded(struct worker_task *t)
 {
     struct vectors *v = of_task(t);
-    if (v->x.request) {
-        struct bn_buf out;
-        bn_buf_init(&out, SIZE_MAX / 2);
-        v->x.line.n_prompt = (uint32_t)v->n_tokens;
-        v->form->write(v, &out);
-        if (out.failed) exchange_refuse(&v->x, 500, NULL, "out of memory for %zu vectors", v->n);
-        else exchange_reply(&v->x, 200, "application/json", out.data, out.len);
-        bn_buf_free(&out);
+    leave(v);
+    if (!v->x.request) {
+        vectors_free(v);
+        return;
     }
-    finish(v);
+    bn_buf_init(&v->out, SIZE_MAX / 2);
+    v->errand = (struct errand){.run = run_write, .done = on_written};
+    if (v->n_rows * v->n_embd * sizeof *v->vectors < LARGE_REPLY_BYTES) {
+        run_write(&v->errand);
+        on_written(&v->errand);
+        return;
+    }
+    v->x.disconnected = exchange_disconnected;
+    v->x.late = on_late_unwritten;
+    errands_give(v->x.s->errands, &v->errand, true);
 }
 
 static void on_failed(struct worker_task *t, const bitnet_error *err)
@@ -217,11 +252,6 @@ static void begin(struct vectors *v)
     exchange_tell_ignored(&v->x, &v->ignored);
     if (exchange_check_places(&v->x, 1) && exchange_take_answers(&v->x, 1, v->n_tokens)) submit(v);
     else vectors_free(v);
-}
-
-static struct vectors *of_errand(struct errand *e)
-{
-    return (struct vectors *)((char *)e - offsetof(struct vectors, errand));
 }
 
 static void run_errand(struct errand *e)

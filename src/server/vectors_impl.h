@@ -20,7 +20,7 @@ struct vectors;
 struct vectors_form {
     /* On any thread. Reads the body, and the inputs with vectors_read_inputs or vectors_add_input. */
     bitnet_status (*read)(struct vectors *v, const struct bn_json *body, bitnet_error *err);
-    /* The reply; failed where memory is out. */
+    /* On any thread. The reply; failed where memory is out. */
     void (*write)(const struct vectors *v, struct bn_buf *out);
     bool keeps_body; /* `write` looks at it */
     bool one_each;   /* a text has one vector, whatever the server's usual pooling is */
@@ -43,6 +43,7 @@ struct vectors {
     uint32_t n_told; /* of n_embd: numbers of a vector that are told */
     char *model;     /* as the body names it */
     struct bn_json *body;
+    struct bn_buf out; /* the reply */
     uint64_t began_ns;
     bool base64;
     bool cut;              /* inputs that are too long are cut off */

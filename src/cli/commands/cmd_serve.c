@@ -6,6 +6,8 @@
 #include "base/machine/cgroup.h"
 #include "base/threads/bandwidth.h"
 #include "cli/options/backend.h"
+#include "cli/options/hub_places.h"
+#include "cli/options/pull_model.h"
 #include "cli/options/serve_models.h"
 #include "cli/core/command.h"
 #include "app/interrupt.h"
@@ -42,6 +44,7 @@ struct serve_config {
     uint32_t request_s, idle_s, write_s, linger_s;
     struct opt_list keys, cors, hosts, metrics_compat;
     const char *models_dir, *idle_unload;
+    bool stored, allow_pull;
     struct opt_list model_options;
     uint64_t max_resident_bytes;
     uint32_t max_models;
@@ -132,6 +135,18 @@ static const struct opt several_table[] = {
      .help = "serve each GGUF and each checkpoint folder in it, under its name; loaded when asked "
              "for",
      .offset = AT(models_dir)},
+    {.kind = OPT_FLAG,
+     .name = "stored",
+     .help = "serve each model that 'bitnet list' shows, by its name, beside the others; loaded "
+             "when asked "
+             "for",
+     .offset = AT(stored)},
+    {.kind = OPT_FLAG,
+     .name = "allow-pull",
+     .help = "with --stored: clients may download further ones (/api/pull); where keys are needed "
+             "those "
+             "with admin=1",
+     .offset = AT(allow_pull)},
     {.kind = OPT_SIZE,
      .name = "max-resident",
      .metavar = "BYTES",
@@ -556,9 +571,70 @@ static uint64_t resident_limit(const struct serve_config *c, size_t n_models)
     return bn_memory_available(&bn_sysfiles_here) / 4 * 3;
 }
 
-/* m, e: of the first model, if it is open. */
+/* ------------------------------------------------------------------ models that come over HTTP */
+
+/* Models that were brought, with their options; as long as the server runs. */
+struct bringing {
+    const struct serve_config *c; /* for models without options of their own */
+    struct hub_places *places;
+    struct brought {
+        struct serve_config config;
+        char name[HUB_TYPED_BYTES];
+        struct hub_local local;
+        struct brought *next;
+    } * first;
+};
+
+static bool stop_asked_for(void *user)
+{
+    const struct server_progress *how = user;
+    return *how->stop;
+}
+
+static void on_pull(void *user, const struct hub_pull_state *s)
+{
+    const struct server_progress *how = user;
+    how->tell(how->user, s->digest, s->file_done, s->file_bytes, s->checking);
+}
+
+/* On a thread of the server's, one model at a time. */
+static bitnet_status bring(void *user, const char *name, const struct server_progress *how,
+                           struct server_model *out, bitnet_error *err)
+{
+    struct bringing *b = user;
+    struct hub_name meant;
+    const struct hub_pull_view view = {.user = (void *)(uintptr_t)how, .progress = on_pull};
+    const struct hub_cancel cancel = {stop_asked_for, (void *)(uintptr_t)how};
+    BN_TRY(serve_models_meant(&meant, name, err));
+    struct brought *got = bn_calloc(1, sizeof *got);
+    if (!got) return bn_fail_nomem(err, sizeof *got, "a model");
+    bitnet_status s = pull_quietly(&got->local, b->places, &meant, &view, &cancel, err);
+    if (s != BITNET_OK) {
+        free(got);
+        return s;
+    }
+    snprintf(got->name, sizeof got->name, "%s", name);
+    got->config = *b->c;
+    got->config.name = NULL;
+    got->config.model.model = got->local.path;
+    got->next = b->first;
+    b->first = got;
+    *out = describe(&got->config, got->name);
+    out->chat_template = NULL;
+    return BITNET_OK;
+}
+
+static void bringing_free(struct bringing *b)
+{
+    for (struct brought *next; b->first; b->first = next) {
+        next = b->first->next;
+        free(b->first);
+    }
+}
+
+/* m, e: of the first model, if it is open. store: where others come from; NULL: nowhere */
 static int serve(const struct serve_config *c, const struct server_model *models, size_t n_models,
-                 bitnet_model *m, bitnet_engine *e)
+                 bitnet_model *m, bitnet_engine *e, const struct server_store *store)
 {
     uint32_t threads = c->model.threads ? c->model.threads : bitnet_default_threads();
     char *shown = NULL;
@@ -567,7 +643,8 @@ static int serve(const struct serve_config *c, const struct server_model *models
         .net = net_from(c),
         .models = models,
         .n_models = n_models,
-        .on_demand = !m || idle_seconds(c),
+        .store = store,
+        .on_demand = !m || store || idle_seconds(c),
         .max_models = c->max_models,
         .max_resident_bytes = resident_limit(c, n_models),
         .idle_unload_s = idle_seconds(c),
@@ -636,6 +713,7 @@ static int check_config(const struct serve_config *c)
             strcmp(c->metrics_compat.items[i], "llamacpp") != 0)
             return term_usage("serve", "--metrics-compat knows vllm and llamacpp, not '%s'",
                               c->metrics_compat.items[i]);
+    if (c->allow_pull && !c->stored) return term_usage("serve", "--allow-pull belongs to --stored");
     if (!c->tls_cert != !c->tls_key)
         return term_usage("serve", "--tls-cert and --tls-key belong together");
     if (c->require_key && !c->keys.n && !c->keys_file)
@@ -672,7 +750,7 @@ static int serve_one(struct serve_config *c)
     if (s == BITNET_OK) {
         bitnet_engine_get_info(e, &engine);
         tell_room(&engine);
-        code = serve(c, &one, 1, m, e);
+        code = serve(c, &one, 1, m, e, NULL);
     } else {
         bitnet_model_close(m);
         code = term_fail(&err);
@@ -699,14 +777,15 @@ static bitnet_status describe_all(struct server_model *out, char **owned, struct
     for (size_t i = 0; i < l->n; i++) {
         struct serve_config *c = l->items[i].config;
         out[i] = describe(c, l->items[i].name);
-        out[i].aliases = c->name; /* beside the name that it has by its word */
+        out[i].aliases =
+            c->name ? c->name : l->items[i].alias; /* beside the name that it has by its word */
         BN_TRY(textio_chat_template(&owned[i], &out[i].chat_template, c->chat_template, err));
     }
     return BITNET_OK;
 }
 
 /* Several: none is opened before somebody asks for it. */
-static int serve_several(struct serve_config *c, struct serve_models *l)
+static int serve_several(struct serve_config *c, struct serve_models *l, struct hub_places *places)
 {
     struct server_model *models = bn_calloc(l->n, sizeof *models);
     char **owned = bn_calloc(l->n, sizeof *owned);
@@ -723,7 +802,10 @@ static int serve_several(struct serve_config *c, struct serve_models *l)
     if (code == EXIT_DONE && s != BITNET_OK) code = term_fail(&err);
     else if (code == EXIT_DONE) {
         fprintf(stderr, "bitnet: %zu models, loaded when they are asked for\n", l->n);
-        code = serve(c, models, l->n, NULL, NULL);
+        struct bringing b = {.c = c, .places = places};
+        const struct server_store store = {&b, bring};
+        code = serve(c, models, l->n, NULL, NULL, c->allow_pull ? &store : NULL);
+        bringing_free(&b);
     }
     for (size_t i = 0; owned && i < l->n; i++) free(owned[i]);
     free(owned);
@@ -733,20 +815,27 @@ static int serve_several(struct serve_config *c, struct serve_models *l)
 
 /* The words count more than --model, which may come from a file or the environment. */
 static bitnet_status gather(struct serve_models *l, const struct serve_config *c,
-                            const struct arg_words *words, bitnet_error *err)
+                            const struct arg_words *words, const struct hub_places *places,
+                            bitnet_error *err)
 {
     for (size_t i = 0; i < words->n; i++) BN_TRY(serve_models_add(l, words->items[i], err));
     if (!words->n && c->model.model) BN_TRY(serve_models_add(l, c->model.model, err));
-    return c->models_dir ? serve_models_scan(l, c->models_dir, err) : BITNET_OK;
+    if (c->models_dir) BN_TRY(serve_models_scan(l, c->models_dir, err));
+    if (places) BN_TRY(serve_models_stored(l, places, err));
+    return l->n ? BITNET_OK : serve_models_add(l, "embedded", err);
 }
 
 static int serve_words(struct serve_config *c, const struct arg_words *words)
 {
     struct serve_models l = {.n = 0};
+    struct hub_places *places = NULL;
     bitnet_error err = {0};
-    bitnet_status s = gather(&l, c, words, &err);
-    int code = s == BITNET_OK ? serve_several(c, &l) : term_fail(&err);
+    int code = c->stored ? hub_places_new(&places) : EXIT_DONE;
+    if (code == EXIT_DONE && gather(&l, c, words, places, &err) != BITNET_OK)
+        code = term_fail(&err);
+    if (code == EXIT_DONE) code = serve_several(c, &l, places);
     serve_models_free(&l);
+    free(places);
     return code;
 }
 
@@ -757,7 +846,7 @@ static int run(void *config, const struct arg_words *words)
     int code = check_config(c);
     if (code != EXIT_DONE) return code;
     bool named = words->n == 1 && strchr(words->items[0], '=') && access(words->items[0], F_OK);
-    bool one = words->n <= 1 && !c->models_dir && !named;
+    bool one = words->n <= 1 && !c->models_dir && !named && !c->stored;
     if (one && words->n) c->model.model = words->items[0];
     if (c->print_config) return term_print_json(settings_json(c, parts));
     if (one && c->model_options.n)

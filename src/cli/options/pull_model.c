@@ -153,6 +153,12 @@ static void tell_runnable(const char *path)
     term_note(note);
 }
 
+static bool user_interrupts(void *user)
+{
+    (void)user;
+    return interrupt_pending();
+}
+
 static int with_hub(struct hub_local *got, const struct hub_places *p, const struct hub_name *name,
                     struct show *v, bool only_plan)
 {
@@ -168,7 +174,7 @@ static int with_hub(struct hub_local *got, const struct hub_places *p, const str
                               text);
     v->start_ns = bn_now_ns();
     void (*before)(int) = signal(SIGPIPE, SIG_IGN); /* of connections that break */
-    bitnet_status s = hub_net_open(&net, p, interrupt_pending, &err);
+    bitnet_status s = hub_net_open(&net, p, &(struct hub_cancel){user_interrupts, NULL}, &err);
     if (s == BITNET_OK) s = hub_pull(got, &net, name, &view, only_plan, &err);
     hub_net_close(&net);
     signal(SIGPIPE, before);
@@ -195,6 +201,17 @@ int pull_model(struct hub_local *got, const struct hub_places *p, const struct h
                 term_size(rate, (uint64_t)((double)came / (s > 0.001 ? s : 1))));
     tell_runnable(got->path);
     return code;
+}
+
+bitnet_status pull_quietly(struct hub_local *got, const struct hub_places *p,
+                           const struct hub_name *name, const struct hub_pull_view *view,
+                           const struct hub_cancel *cancel, bitnet_error *err)
+{
+    struct hub_net net;
+    BN_TRY(hub_net_open(&net, p, cancel, err));
+    bitnet_status s = hub_pull(got, &net, name, view, false, err);
+    hub_net_close(&net);
+    return s;
 }
 
 int pull_look(struct pull_plan *out, const struct hub_places *p, const struct hub_name *name)

@@ -7,6 +7,7 @@
 #define BN_CLI_OPTIONS_PULL_MODEL_H
 
 #include "hub/local.h"
+#include "hub/pull.h"
 
 struct pull_plan {
     char licence[64]; /* "": not said */
@@ -18,6 +19,10 @@ struct pull_plan {
  * returned. */
 int pull_model(struct hub_local *got, const struct hub_places *p, const struct hub_name *name,
                bool quiet);
+/* The same for others than a user at a terminal; on any thread of a program that ignores SIGPIPE. */
+bitnet_status pull_quietly(struct hub_local *got, const struct hub_places *p,
+                           const struct hub_name *name, const struct hub_pull_view *view,
+                           const struct hub_cancel *cancel, bitnet_error *err);
 /* What pull_model would do; asks the hub. */
 int pull_look(struct pull_plan *out, const struct hub_places *p, const struct hub_name *name);
 

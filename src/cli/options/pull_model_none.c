@@ -28,3 +28,12 @@ int pull_look(struct pull_plan *out, const struct hub_places *p, const struct hu
 }
 
 void pull_tell_memory(uint64_t file_bytes) { (void)file_bytes; }
+
+bitnet_status pull_quietly(struct hub_local *got, const struct hub_places *p,
+                           const struct hub_name *name, const struct hub_pull_view *view,
+                           const struct hub_cancel *cancel, bitnet_error *err)
+{
+    (void)got, (void)p, (void)name, (void)view, (void)cancel;
+    return bn_fail(err, BITNET_E_UNSUPPORTED,
+                   "nothing can be downloaded: this program was built without TLS (OpenSSL)");
+}

@@ -3,6 +3,8 @@
 
 #include "base/parts.h"
 #include "base/suggest.h"
+#include "hub/catalogue.h"
+#include "hub/local.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -140,6 +142,44 @@ static uint64_t file_bytes(const char *first)
         if (bn_part_write(path, sizeof path, first, part, GGUF) && stat(path, &st) == 0)
             sum += (uint64_t)st.st_size;
     return sum;
+}
+
+/* ------------------------------------------------------------------ what was downloaded */
+
+struct gathering {
+    struct serve_models *l;
+    bitnet_error *err;
+    bitnet_status status;
+};
+
+static bool gather_stored(void *user, const struct hub_local *found)
+{
+    struct gathering *g = user;
+    const char *name = found->name, *prefix = "ollama:";
+    if (strncmp(name, prefix, strlen(prefix)) == 0) name += strlen(prefix);
+    if (find(g->l, name, strlen(name))) return true; /* the line says otherwise */
+    if (g->l->n == SERVER_MAX_MODELS) return false;
+    g->status = add(g->l, name, strlen(name), found->path, g->err);
+    const struct hub_model *known = hub_catalogue_of(name);
+    if (g->status == BITNET_OK && known) g->l->items[g->l->n - 1].alias = known->name;
+    return g->status == BITNET_OK;
+}
+
+bitnet_status serve_models_stored(struct serve_models *l, const struct hub_places *p,
+                                  bitnet_error *err)
+{
+    struct gathering g = {l, err, BITNET_OK};
+    hub_local_each(p, gather_stored, &g);
+    return g.status;
+}
+
+bitnet_status serve_models_meant(struct hub_name *out, const char *name, bitnet_error *err)
+{
+    char typed[HUB_TYPED_BYTES];
+    bool bare = !strchr(name, '/') && hub_name_likeness(name) != HUB_SURE_NAME;
+    if (snprintf(typed, sizeof typed, "%s%s", bare ? "ollama:" : "", name) >= (int)sizeof typed)
+        return bn_fail(err, BITNET_E_LIMIT, "the name of the model is too long");
+    return hub_name_parse(out, typed, err);
 }
 
 uint64_t serve_models_bytes(const char *path)

@@ -8,12 +8,14 @@
 
 #include "base/os/mem.h"
 #include "cli/core/args.h"
+#include "hub/places.h"
 #include "server/server.h"
 
 struct serve_models {
     struct serve_entry {
         char *name, *path;
-        void *config; /* the command's, with options of its own */
+        const char *alias; /* another name; NULL: none */
+        void *config;      /* the command's, with options of its own */
     } items[SERVER_MAX_MODELS];
     size_t n;
     struct bn_arena texts;
@@ -24,6 +26,13 @@ struct serve_models {
 bitnet_status serve_models_add(struct serve_models *l, const char *typed, bitnet_error *err);
 /* Every GGUF and every folder of a checkpoint in it, by its name, in the order of the alphabet. */
 bitnet_status serve_models_scan(struct serve_models *l, const char *folder, bitnet_error *err);
+/* Every model that was downloaded to this machine, by the name that it is found by; one from an Ollama store as its
+ * clients call it. */
+bitnet_status serve_models_stored(struct serve_models *l, const struct hub_places *p,
+                                  bitnet_error *err);
+/* What is meant by a name that a client of Ollama gives: one without a folder is in Ollama's registry, unless it is a short
+ * name of ours. */
+bitnet_status serve_models_meant(struct hub_name *out, const char *name, bitnet_error *err);
 /* Gives each a copy of the config, then takes NAME:OPTION=VALUE. parts: the options that may be given. */
 bitnet_status serve_models_configure(struct serve_models *l, const void *config, size_t bytes,
                                      const struct opt_part *parts, const struct opt_list *typed,

@@ -7,10 +7,10 @@
 
 enum { HEAD_BYTES = 64 << 10, ASK_BYTES = 16 << 10, MAX_REDIRECTS = 8 };
 
-bitnet_status hub_net_open(struct hub_net *n, const struct hub_places *p, bool (*cancelled)(void),
-                           bitnet_error *err)
+bitnet_status hub_net_open(struct hub_net *n, const struct hub_places *p,
+                           const struct hub_cancel *cancel, bitnet_error *err)
 {
-    *n = (struct hub_net){.places = p, .cancelled = cancelled};
+    *n = (struct hub_net){.places = p, .cancel = *cancel};
     BN_TRY(hub_url_parse(&n->endpoint, p->endpoint, err));
     return hub_tls_open(&n->tls, p->ca_file, err);
 }

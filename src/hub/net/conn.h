@@ -18,10 +18,10 @@ struct hub_net {
     const struct hub_places *places;
     struct hub_url endpoint;
     void *tls; /* SSL_CTX */
-    bool (*cancelled)(void);
+    struct hub_cancel cancel;
 };
-bitnet_status hub_net_open(struct hub_net *n, const struct hub_places *p, bool (*cancelled)(void),
-                           bitnet_error *err);
+bitnet_status hub_net_open(struct hub_net *n, const struct hub_places *p,
+                           const struct hub_cancel *cancel, bitnet_error *err);
 void hub_net_close(struct hub_net *n);
 
 enum { HUB_READ_BYTES = 1 << 16 };

@@ -23,7 +23,7 @@ void hub_retry_pause(const struct hub_conn *c, int n)
     while (--n > 0 && ms < MOST_MS) ms *= 2;
     if (asked) ms = asked;
     const struct timespec tick = {.tv_nsec = TICK_MS * 1000000};
-    for (; ms > 0 && !net->cancelled(); ms -= TICK_MS) nanosleep(&tick, NULL);
+    for (; ms > 0 && !hub_cancelled(&net->cancel); ms -= TICK_MS) nanosleep(&tick, NULL);
 }
 
 bitnet_status hub_retry(struct hub_conn *c,

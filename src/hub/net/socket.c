@@ -29,7 +29,7 @@ static bitnet_status wait_for(const struct hub_conn *c, short events, uint64_t d
 {
     for (;;) {
         struct pollfd p = {.fd = c->fd, .events = events};
-        if (c->net->cancelled()) return bn_fail(err, BITNET_E_CANCELLED, "interrupted");
+        if (hub_cancelled(&c->net->cancel)) return bn_fail(err, BITNET_E_CANCELLED, "interrupted");
         int ready = poll(&p, 1, TICK_MS);
         if (ready > 0) return BITNET_OK;
         if (ready < 0 && errno != EINTR)

@@ -166,8 +166,8 @@ static bitnet_status read_number(int64_t *out, const char *key, const char *text
 bitnet_status quota_read_word(struct quota_account *a, const char *word, size_t n,
                               const char *where, bitnet_error *err)
 {
-    static const char *const known[] = {"name",       "weight",   "requests",     "tokens",
-                                        "concurrent", "priority", "best-priority"};
+    static const char *const known[] = {"name",       "weight",   "requests",      "tokens",
+                                        "concurrent", "priority", "best-priority", "admin"};
     struct quota_limits *l = &a->limits;
     char text[128], *value = NULL;
     int64_t v = 0;
@@ -182,18 +182,20 @@ bitnet_status quota_read_word(struct quota_account *a, const char *word, size_t 
     if (!value || k == BN_ARRAY_LEN(known))
         return bn_fail(err, BITNET_E_ARG,
                        "%s: after a key, name=, weight=, requests=, tokens=, concurrent=, "
-                       "priority= and best-priority= are possible",
+                       "priority=, best-priority= and admin= are possible",
                        where);
     if (k == 0) return read_name(a, value, where, err);
-    bool is_priority = k >= 5;
-    int64_t most = k == 1 ? QUOTA_MAX_WEIGHT : k == 3 ? INT64_C(1) << 40 : 1000000;
-    BN_TRY(read_number(&v, known[k], value, is_priority ? -1000000 : 1, most, where, err));
+    bool is_priority = k == 5 || k == 6;
+    int64_t most = k == 1 ? QUOTA_MAX_WEIGHT : k == 3 ? INT64_C(1) << 40 : k == 7 ? 1 : 1000000;
+    int64_t least = is_priority ? -1000000 : k == 7 ? 0 : 1;
+    BN_TRY(read_number(&v, known[k], value, least, most, where, err));
     if (k == 1) l->weight = (uint32_t)v;
     if (k == 2) l->requests = (uint64_t)v;
     if (k == 3) l->tokens = (uint64_t)v;
     if (k == 4) l->concurrent = (uint32_t)v;
     if (k == 5) l->priority = (int32_t)v;
     if (k == 6) l->best_priority = (int32_t)v;
+    if (k == 7) l->admin = v != 0;
     return BITNET_OK;
 }
 

@@ -23,6 +23,7 @@ struct quota_limits {
     uint32_t concurrent;       /* answers at a time; 0: no limit */
     uint32_t weight;           /* share of the engine, beside other keys'; at least 1 */
     int32_t priority;          /* of requests that do not say one */
+    bool admin;                /* may change what is served */
     int32_t best_priority; /* the smallest that a request may say; QUOTA_AS_USUAL: no better one */
 };
 extern const struct quota_limits quota_none;
@@ -45,7 +46,7 @@ struct quota_account {
     uint32_t n_holders; /* the list of keys, and requests that have not ended */
 };
 
-/* "name=", "weight=", "requests=", "tokens=", "concurrent=", "priority=", "best-priority=", one word of a
+/* "name=", "weight=", "requests=", "tokens=", "concurrent=", "priority=", "best-priority=", "admin=", one word of a
  * line of the keys file. where names the line; the word is not repeated in errors, it might be a key. */
 bitnet_status quota_read_word(struct quota_account *a, const char *word, size_t n,
                               const char *where, bitnet_error *err);

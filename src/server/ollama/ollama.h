@@ -29,7 +29,8 @@ void serve_ollama_show(struct exchange *x);
 void serve_ollama_version(struct exchange *x);
 void serve_ollama_embed(struct exchange *x);
 void serve_ollama_embeddings(struct exchange *x);
-/* What would add, change or remove models. */
+void serve_ollama_pull(struct exchange *x);
+/* What would make, change or remove models. */
 void serve_ollama_manage(struct exchange *x);
 
 #endif

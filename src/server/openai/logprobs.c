@@ -27,6 +27,13 @@ void openai_logprobs_clear(struct openai_logprobs *l)
     for (size_t i = 0; i < OPENAI_LOGPROBS_LISTS; i++) bn_buf_clear(&l->lists[i]);
 }
 
+size_t openai_logprobs_bytes(const struct openai_logprobs *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < OPENAI_LOGPROBS_LISTS; i++) n += l->lists[i].len;
+    return n;
+}
+
 bool openai_logprobs_any(const struct openai_logprobs *l) { return l->lists[0].len > 0; }
 
 /* ------------------------------------------------------------------ one token */

@@ -34,6 +34,7 @@ void openai_logprobs_open(struct openai_logprobs *l, enum openai_kind kind, cons
 void openai_logprobs_close(struct openai_logprobs *l);
 bitnet_status openai_logprobs_add(struct openai_logprobs *l, const struct openai_token *t,
                                   bitnet_error *err);
+size_t openai_logprobs_bytes(const struct openai_logprobs *l);
 bool openai_logprobs_any(const struct openai_logprobs *l);
 /* The value of "logprobs"; false: out of memory. */
 bool openai_logprobs_write(const struct openai_logprobs *l, struct bn_buf *out);

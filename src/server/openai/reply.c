@@ -367,6 +367,17 @@ struct bn_json *openai_timings_json(const struct openai_choice *c)
                         steps && ms > 0 ? 1e3 / ms * steps : 0.0);
 }
 
+size_t openai_reply_bytes(const struct openai_reply *r)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        const struct openai_choice *c = &r->choices[i];
+        n += c->parser.text.len + c->reasoning.text.len + c->own.len + c->scores.len +
+             openai_logprobs_bytes(&c->logprobs);
+    }
+    return n;
+}
+
 struct bn_json *openai_reply_json(const struct openai_reply *r, bool with_cached)
 {
     return r->dialect->reply(r, with_cached);

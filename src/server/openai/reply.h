@@ -62,6 +62,8 @@ bool openai_reply_done(const struct openai_reply *r);
 /* In the words of its dialect. with_cached: tell how many tokens of the prompts were in the prefix cache, which depends on
  * batch neighbours. NULL: out of memory. */
 struct bn_json *openai_reply_json(const struct openai_reply *r, bool with_cached);
+/* About how long it will be: whole texts, log-probabilities. */
+size_t openai_reply_bytes(const struct openai_reply *r);
 void openai_reply_close(struct openai_reply *r); /* an open one, or one of zeros */
 
 /* The parts of an object, for those who make it piece by piece. JSON text is dumped with flags under

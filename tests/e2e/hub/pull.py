@@ -25,7 +25,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[1:1] = [str(HERE), str(HERE.parents[1] / "lib")]
 from hub_server import Hub, Sparse
-from serving import until
+from serving import Server, until
 from tap import Tap
 
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).read_bytes()
@@ -483,8 +483,62 @@ def full_disk(hub, home):
     assert r.returncode == 1 and "are still to be downloaded" in r.stderr and "make room" in r.stderr, r.stderr
 
 
+def served(hub, home):
+    """A server brings a model when a client of Ollama's asks for it, serves it at once, and has it again when it starts anew."""
+    tiny(hub)
+    sha, keys = hashlib.sha256(MODEL).hexdigest(), home.folder / "keys"
+    keys.write_text("the-key admin=1\nother-key\n")
+    keys.chmod(0o600)
+    words = ["env", "-i", *(f"{k}={v}" for k, v in home.env.items()), PROGRAM]
+    pull = lambda s, name, **more: s.post("/api/pull", {"model": name, **more}, more.pop("headers", None))
+    text = lambda s, model: s.post("/v1/completions", {"model": model, "prompt": "Once", "max_tokens": 4, "temperature": 0})
+    names = lambda s: [m["name"] for m in s.get("/api/tags").json()["models"]]
+    with Server(words, "--stored", "--allow-pull", "--no-warm-up", "--api-key-file", keys, key="the-key") as s:
+        assert names(s) == ["embedded"] and text(s, NAME).status == 404
+        lines = [json.loads(line) for line in pull(s, NAME).body.splitlines()]
+        assert [lines[0], lines[-1]] == [{"status": "pulling manifest"}, {"status": "success"}], lines
+        files = [line for line in lines if "digest" in line]
+        assert files and {(f["status"], f["digest"], f["total"]) for f in files} == {(f"pulling {sha[:12]}", f"sha256:{sha}", len(MODEL))}, lines
+        assert [f["completed"] for f in files] == sorted(f["completed"] for f in files)
+        assert names(s) == ["embedded", NAME]
+        assert text(s, NAME).json()["choices"] == text(s, "embedded").json()["choices"], "it is the same model"
+        assert pull(s, NAME, stream=False).json() == {"status": "success"}, "it is here already"
+        assert "org/none" in json.loads(pull(s, "org/none").body.splitlines()[-1])["error"]
+        assert pull(s, "org/none", stream=False).status == 400
+        assert pull(s, "").status == 400 and pull(s, 5).status == 400
+        other = s.post("/api/pull", {"model": NAME}, {"Authorization": "Bearer other-key"})
+        assert other.status == 403 and "admin=1" in other.json()["error"], other.body
+        assert names(s) == ["embedded", NAME] and s.stop() == 0
+    with Server(words, "--stored", "--no-warm-up") as s:
+        assert names(s) == [NAME] and text(s, NAME).status == 200
+        refused = pull(s, NAME)
+        assert refused.status == 501 and "--allow-pull" in refused.json()["error"], refused.body
+    home.run("serve", "--allow-pull", code=2, says="--stored")
+
+
+def given_up(hub, home):
+    """A client that goes away ends its download; what has come is kept, and the server shuts down at once."""
+    hub.add("org/big", {"big-i2_s.gguf": Sparse(1 << 30)})
+    words = ["env", "-i", *(f"{k}={v}" for k, v in home.env.items()), PROGRAM]
+    with Server(words, "--stored", "--allow-pull", "--no-warm-up") as s:
+        c = s.connect()
+        c.request("POST", "/api/pull", json.dumps({"model": "org/big"}), {"Content-Type": "application/json"})
+        reply = c.getresponse()
+        while b"completed" not in reply.readline():
+            pass
+        assert s.post("/api/pull", {"model": "org/big"}).status == 503, "one at a time"
+        reply.close()
+        c.close()
+        until("another one may come", lambda: s.post("/api/pull", {"model": "org/none", "stream": False}).status == 400)
+        assert list(home.repo("org/big").glob("blobs/*.incomplete")), "what has come is kept"
+        c = s.connect()
+        c.request("POST", "/api/pull", json.dumps({"model": "org/big"}), {"Content-Type": "application/json"})
+        c.getresponse().readline()
+        assert s.stop(limit_s=20) == 0
+
+
 cases = [layout, commands, speeds, asked, revisions, choice, interrupted, expired, silent, without_ranges, damaged, at_once, stopped, rights, refused,
-         registry, by_url, offline, proxied, encrypted, full_disk]
+         registry, by_url, served, given_up, offline, proxied, encrypted, full_disk]
 only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
 cases = [c for c in cases if only in c.__name__ and (not LARGE or c is interrupted)]
 tap = Tap(len(cases))

@@ -135,18 +135,20 @@ static void test_words(void **state)
 {
     (void)state;
     bitnet_error err;
-    const char *const good[] = {"name=alice",   "weight=8",   "requests=60",     "tokens=100000",
-                                "concurrent=4", "priority=5", "best-priority=-1"};
+    const char *const good[] = {"name=alice",   "weight=8",   "requests=60",      "tokens=100000",
+                                "concurrent=4", "priority=5", "best-priority=-1", "admin=1"};
     const char *const bad[] = {
-        "secret",    "secret=1",       "weight=0",   "weight=-1",
-        "requests=", "tokens=1e5",     "priority=",  "concurrent=99999999999",
-        "name=",     "weight=1000001", "requests=6 "};
+        "secret",    "secret=1",       "weight=0",    "weight=-1",
+        "requests=", "tokens=1e5",     "priority=",   "concurrent=99999999999",
+        "name=",     "weight=1000001", "requests=6 ", "admin=2",
+        "admin=yes"};
     struct quota_limits *l = &account->limits;
     assert_int_equal(quota_best_priority(l), 0);
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_int_equal(read_word(good[i], &err), BITNET_OK);
     assert_string_equal(account->name, "alice");
     assert_true(l->weight == 8 && l->requests == 60 && l->tokens == 100000 && l->concurrent == 4);
+    assert_true(l->admin);
     assert_true(l->priority == 5 && quota_best_priority(l) == -1);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_not_equal(read_word(bad[i], &err), BITNET_OK);
