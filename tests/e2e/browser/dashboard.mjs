@@ -8,7 +8,7 @@ const number = async (page, title) =>
     Number(
         (
             await page
-                .locator('.tile', { has: page.locator(`h2:text-is("${title}")`) })
+                .locator('.tile', { has: page.locator('h2', { hasText: new RegExp(`^${title}$`) }) })
                 .locator('b')
                 .textContent()
         ).replace(/,/g, ''),

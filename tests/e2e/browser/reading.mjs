@@ -9,7 +9,7 @@ const axe = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 const TURNS = 30;
 const PHONE = { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true };
 
-export const RICH = `${MARKDOWN}
+const RICH = `${MARKDOWN}
 
 - [x] done
 - [ ] to do
