@@ -101,6 +101,29 @@ static void put_clean(put_fn *put, void *to, const char *s, size_t n, bool keep_
 static void to_buf(void *b, const char *s, size_t n) { bn_buf_append(b, s, n); }
 static void to_file(void *f, const char *s, size_t n) { fwrite(s, 1, n, f); }
 
+void term_wrap(FILE *to, const char *text, int at, int column, int width)
+{
+    enum { MIN_ROOM = 30 };
+    if (at && at > column - 2) {
+        fputc('\n', to);
+        at = 0;
+    }
+    fprintf(to, "%*s", column - at, "");
+    int room = (int)bn_max_size((size_t)(width > column ? width - column : 0), MIN_ROOM), used = 0;
+    while (*text) {
+        int len = (int)strcspn(text, " ");
+        if (used && used + 1 + len > room) {
+            fprintf(to, "\n%*s", column, "");
+            used = 0;
+        }
+        if (used) fputc(' ', to);
+        fprintf(to, "%.*s", len, text);
+        used += len + (used > 0);
+        text += len + (text[len] == ' ');
+    }
+    fputc('\n', to);
+}
+
 void term_clean(struct bn_buf *b, const char *s, size_t n, bool keep_lines)
 {
     put_clean(to_buf, b, s, n, keep_lines);

@@ -25,6 +25,10 @@ const char *term_style(FILE *f, enum term_style style);
 enum { TERM_SIZE_BYTES = 24 };
 const char *term_size(char out[TERM_SIZE_BYTES], uint64_t bytes);
 
+/* Text from a column on to the end of the line, broken between words; `at`: how far the line is already,
+ * and where that is too far, the text begins in the next. However narrow, there is room for some words. */
+void term_wrap(FILE *to, const char *text, int at, int column, int width);
+
 /* Appends s[0..n) so that it can be shown: control characters, characters that turn the writing
  * direction and bytes that are not UTF-8 become \xNN or \u{N}; newline and tab too, unless
  * keep_lines. */

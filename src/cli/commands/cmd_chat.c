@@ -609,17 +609,20 @@ static const struct chat_command {
 static enum obeyed do_help(struct chat *c, const char *rest)
 {
     (void)rest;
-    for (size_t i = 0; i < BN_ARRAY_LEN(commands); i++)
-        if (commands[i].form)
-            fprintf(stderr, "%s %-*s %s\n", commands[i].name, 21 - (int)strlen(commands[i].name),
-                    commands[i].form, commands[i].help);
-    fprintf(
-        stderr,
-        "Ctrl-C stops an answer. A message over several lines: end them with \\, or begin and end "
-        "with \"\"\"%s.\n",
-        line_editor_can_edit(c->editor)
-            ? ",\nor Alt-Enter, or paste it. Tab completes, Ctrl-R searches what was typed before"
-            : "");
+    int width = term_width(stderr), column = width < 60 ? 4 : 23;
+    for (size_t i = 0; i < BN_ARRAY_LEN(commands); i++) {
+        if (!commands[i].form) continue;
+        int at = fprintf(stderr, "%s %s", commands[i].name, commands[i].form);
+        term_wrap(stderr, commands[i].help, at, column, width);
+    }
+    term_wrap(stderr,
+              line_editor_can_edit(c->editor)
+                  ? "Ctrl-C stops an answer. A message over several lines: end them with \\, or begin and "
+                    "end with \"\"\", or Alt-Enter, or paste it. Tab completes, Ctrl-R searches what was "
+                    "typed before."
+                  : "Ctrl-C stops an answer. A message over several lines: end them with \\, or begin and "
+                    "end with \"\"\".",
+              0, 0, width);
     return OBEYED;
 }
 

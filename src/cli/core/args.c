@@ -6,6 +6,7 @@
 #include "cli/core/args.h"
 
 #include "base/suggest.h"
+#include "app/term.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -443,30 +444,11 @@ bitnet_status args_parse(void *config, struct arg_words *words, enum args_help *
 
 /* ------------------------------------------------------------------ help */
 
-enum { NAME_COLUMN = 2, HELP_COLUMN = 30, HELP_MIN_WIDTH = 30, HELP_MAX_BYTES = 4096 };
+enum { NAME_COLUMN = 2, HELP_COLUMN = 30, HELP_MAX_BYTES = 4096 };
 
-/* Prints text from the help column on, broken between words. */
 static void print_wrapped(FILE *to, const char *text, int at, int width)
 {
-    if (at > HELP_COLUMN - 2) {
-        fputc('\n', to);
-        at = 0;
-    }
-    fprintf(to, "%*s", HELP_COLUMN - at, "");
-    int room = width - HELP_COLUMN, used = 0;
-    if (room < HELP_MIN_WIDTH) room = HELP_MIN_WIDTH;
-    while (*text) {
-        int len = (int)strcspn(text, " ");
-        if (used && used + 1 + len > room) {
-            fprintf(to, "\n%*s", HELP_COLUMN, "");
-            used = 0;
-        }
-        if (used) fputc(' ', to);
-        fprintf(to, "%.*s", len, text);
-        used += len + (used > 0);
-        text += len + (text[len] == ' ');
-    }
-    fputc('\n', to);
+    term_wrap(to, text, at, HELP_COLUMN, width);
 }
 
 void args_option_help(struct bn_buf *b, const struct opt *o)

@@ -226,6 +226,14 @@ def test_set_show_model_stats(t):
         pane.until(r"no such command as /hlep; did you mean /help\?")
 
 
+def test_help_wraps(t):
+    for width, says in ((38, r"^/undo\n    take the last exchange back\n"), (80, r"^/undo +take the last exchange back\n")):
+        with chat(t, width=width) as pane:
+            pane.type("/help")
+            pane.until(says)
+            pane.until(r"searches what( was\n|\nwas )typed before\." if width == 80 else r"^searches what was typed before\.")
+
+
 def test_nothing_overwritten(t):
     t.write("precious.txt", "precious")
     with chat(t) as pane:
