@@ -615,14 +615,17 @@ static enum obeyed do_help(struct chat *c, const char *rest)
         int at = fprintf(stderr, "%s %s", commands[i].name, commands[i].form);
         term_wrap(stderr, commands[i].help, at, column, width);
     }
-    term_wrap(stderr,
-              line_editor_can_edit(c->editor)
-                  ? "Ctrl-C stops an answer. A message over several lines: end them with \\, or begin and "
-                    "end with \"\"\", or Alt-Enter, or paste it. Tab completes, Ctrl-R searches what was "
-                    "typed before."
-                  : "Ctrl-C stops an answer. A message over several lines: end them with \\, or begin and "
-                    "end with \"\"\".",
-              0, 0, width);
+    term_wrap(
+        stderr,
+        line_editor_can_edit(c->editor)
+            ? "Ctrl-C stops an answer. A message over several lines: end them with \\, or begin "
+              "and "
+              "end with \"\"\", or Alt-Enter, or paste it. Tab completes, Ctrl-R searches what was "
+              "typed before."
+            : "Ctrl-C stops an answer. A message over several lines: end them with \\, or begin "
+              "and "
+              "end with \"\"\".",
+        0, 0, width);
     return OBEYED;
 }
 

@@ -91,7 +91,7 @@ static int print_man(const char *name)
     const struct entry *e = name ? registry_find(name) : NULL;
     if (name && !e) return unknown_command(name);
     if (e && !e->command) return refuse(e);
-    man_print(stdout, e);
+    if (!man_print(stdout, e)) return term_fail_text("out of memory");
     return term_finish(EXIT_DONE);
 }
 

@@ -58,7 +58,8 @@ static void put_about(FILE *to, const char *text)
     if (example) fputs(".fi\n.RE\n", to);
 }
 
-static void put_option(FILE *to, const struct opt *o)
+/* false: out of memory. The same of all that prints options. */
+static bool put_option(FILE *to, const struct opt *o)
 {
     fputs(".TP\n", to);
     if (o->letter) fprintf(to, "\\fB\\-%c\\fR, ", o->letter);
@@ -74,24 +75,34 @@ static void put_option(FILE *to, const struct opt *o)
     struct bn_buf text;
     bn_buf_init(&text, MAX_HELP_BYTES);
     args_option_help(&text, o);
-    put(to, text.data ? text.data : o->help);
+    bool whole = !text.failed;
+    if (whole) put(to, text.data);
     bn_buf_free(&text);
     fputc('\n', to);
+    return whole;
 }
 
-static void put_options(FILE *to, const struct opt_part *parts)
+static bool put_table(FILE *to, const struct opt *o)
 {
+    bool whole = true;
+    for (; whole && o->kind != OPT_END; o++) whole = put_option(to, o);
+    return whole;
+}
+
+static bool put_options(FILE *to, const struct opt_part *parts)
+{
+    bool whole = true;
     fputs(".SH OPTIONS\n", to);
-    for (; parts->table; parts++) {
+    for (; whole && parts->table; parts++) {
         if (parts->title) {
             fputs(".SS \"", to);
             put(to, parts->title);
             fputs("\"\n", to);
         }
-        for (const struct opt *o = parts->table; o->kind != OPT_END; o++) put_option(to, o);
+        whole = put_table(to, parts->table);
     }
     fputs(".SS \"Settings\"\n", to);
-    for (const struct opt *o = args_common; o->kind != OPT_END; o++) put_option(to, o);
+    return whole && put_table(to, args_common);
 }
 
 static void put_end(FILE *to, const char *see)
@@ -101,7 +112,7 @@ static void put_end(FILE *to, const char *see)
     fprintf(to, "\n.SH SEE ALSO\n%s\n", see);
 }
 
-static void print_command(FILE *to, const struct entry *e)
+static bool print_command(FILE *to, const struct entry *e)
 {
     const struct command *c = e->command;
     char page[64];
@@ -114,8 +125,9 @@ static void print_command(FILE *to, const struct entry *e)
     put(to, e->summary + 1);
     fputs(".\n", to);
     put_about(to, c->about);
-    put_options(to, c->parts);
+    bool whole = put_options(to, c->parts);
     put_end(to, "\\fBbitnet\\fR(1)");
+    return whole;
 }
 
 static void print_program(FILE *to)
@@ -144,8 +156,9 @@ static void print_program(FILE *to)
     put_end(to, "\\fBbitnet\\-run\\fR(1), \\fBbitnet\\-chat\\fR(1), \\fBbitnet\\-serve\\fR(1)");
 }
 
-void man_print(FILE *to, const struct entry *e)
+bool man_print(FILE *to, const struct entry *e)
 {
-    if (e) print_command(to, e);
-    else print_program(to);
+    if (e) return print_command(to, e);
+    print_program(to);
+    return true;
 }

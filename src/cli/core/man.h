@@ -8,6 +8,6 @@
 #include "cli/core/registry.h"
 
 /* The page of a command of this build, or of the program (NULL), as roff. */
-void man_print(FILE *to, const struct entry *e);
+bool man_print(FILE *to, const struct entry *e);
 
 #endif
