@@ -181,6 +181,14 @@ class PlanInfo(_Html):
 
 
 @_record
+class RanksInfo(_Html):
+    n: int
+    exchanges: int
+    bytes: int
+    ns: int
+
+
+@_record
 class EngineInfo(_Html):
     threads: int
     pinned: int
@@ -200,6 +208,7 @@ class EngineInfo(_Html):
     head: HeadInfo = part(HeadInfo)
     ffn: FFNInfo = part(FFNInfo)
     plan: PlanInfo = part(PlanInfo)
+    ranks: RanksInfo = part(RanksInfo)
 
 
 @_record
@@ -393,6 +402,7 @@ STRUCTS = {
     HeadInfo: "bitnet_head_info",
     FFNInfo: "bitnet_ffn_info",
     PlanInfo: "bitnet_plan_info",
+    RanksInfo: "bitnet_ranks_info",
     EngineInfo: "bitnet_engine_info",
     Health: "bitnet_health",
     KVSideHealth: "bitnet_kv_side_health",

@@ -62,6 +62,7 @@ class Request:
     stop_tokens: ids that end a choice. min_new_tokens: so many come before the end, or a stop token, may. show_stop: the
     text keeps the stop string that ended it.
     adapters: Adapters, or pairs of one and its scale; (): none, None: those of Engine.set_adapters().
+    drawn_logprobs: log-probabilities are those of the distribution that tokens were drawn from, after all options.
     priority: the smaller one comes first. user, user_weight: whose request it is; users share the engine by their weights.
     """
 
@@ -89,6 +90,7 @@ class Request:
     user: int = 0
     user_weight: int = 0
     priority: int = 0
+    drawn_logprobs: bool = False
 
 
 def request_of(prompt: Prompt | Request, options: Mapping[str, Any]) -> Request:
@@ -187,7 +189,8 @@ def write_request(c: Any, r: Request, tokens: Any, keep: Keep) -> None:
             setattr(c, name, getattr(r, name))
         except (OverflowError, TypeError) as e:
             raise Error(f"{name}: {e}", "arg") from None
-    for name in ("json_object", "ignore_end", "show_special", "logprobs", "prompt_logprobs", "prompt_only", "show_stop"):
+    for name in ("json_object", "ignore_end", "show_special", "logprobs", "prompt_logprobs", "prompt_only", "show_stop",
+                 "drawn_logprobs"):
         setattr(c, name, int(bool(getattr(r, name))))
 
 

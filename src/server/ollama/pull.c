@@ -186,7 +186,7 @@ static bool may_pull(struct exchange *x)
     const struct server *s = x->s;
     if (!s->c->store) {
         exchange_refuse(x, 501, NULL,
-                        "this server takes no further models; start it with --allow-pull");
+                        "this server takes no further models; start it with --stored --allow-pull");
     } else if (s->keys.n && !(x->account && x->account->limits.admin)) {
         exchange_refuse(x, 403, NULL,
                         "this key may not bring models: its line in the keys file needs admin=1");

@@ -139,8 +139,10 @@ static bitnet_status open_reply(struct openai_reply *r, const struct openai_requ
         bn_buf_init(&r->choices[i].own, SIZE_MAX / 2);
         bn_buf_init(&r->choices[i].scores, SCORES_MAX_BYTES);
     }
-    if (q->dialect->echo && !(r->echoed = q->dialect->echo(q)))
-        return bn_fail_nomem(err, 0, "a reply");
+    if (q->dialect->echo) {
+        r->echoed = q->dialect->echo(q);
+        if (!bn_json_whole(r->echoed)) return bn_fail_nomem(err, 0, "a reply");
+    }
     for (size_t i = 0; q->echo && i < q->n_prompts; i++) BN_TRY(echo_prompt(r, q, i, m, err));
     return BITNET_OK;
 }

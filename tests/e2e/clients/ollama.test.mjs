@@ -123,7 +123,7 @@ test("a stream can be left", async () => {
 });
 
 test("what is not possible is said", async () => {
-  await assert.rejects(client.pull({ model: "llama3" }), /models are chosen when the server starts/);
+  await assert.rejects(client.pull({ model: "llama3" }), /start it with --stored --allow-pull/);
   await assert.rejects(client.delete({ model }), /models are chosen when the server starts/);
   await assert.rejects(client.show({ model: "nowhere" }), { status_code: 404 });
   await assert.rejects(client.chat({ model, messages: [{ role: "user", content: "?", images: ["aGk="] }] }), /text only/);
