@@ -47,24 +47,11 @@ static void put_options(struct bn_buf *b, const void *options, size_t n, const s
     }
 }
 
-struct reader {
-    const char *at, *end;
-    bool bad;
-};
-
-static void take(struct reader *in, void *to, size_t n)
-{
-    in->bad |= (size_t)(in->end - in->at) < n;
-    if (in->bad) return;
-    memcpy(to, in->at, n);
-    in->at += n;
-}
-
 /* Borrowed from the message. */
-static const char *take_text(struct reader *in)
+static const char *take_text(struct bn_reader *in)
 {
     int64_t n = NO_TEXT;
-    take(in, &n, sizeof n);
+    bn_reader_take(in, &n, sizeof n);
     if (n == NO_TEXT || in->bad) return NULL;
     in->bad = n < 0 || (size_t)(in->end - in->at) <= (size_t)n || in->at[n] != 0;
     const char *text = in->bad ? NULL : in->at;
@@ -72,10 +59,10 @@ static const char *take_text(struct reader *in)
     return text;
 }
 
-static void take_options(struct reader *in, void *options, size_t n, const size_t *texts,
+static void take_options(struct bn_reader *in, void *options, size_t n, const size_t *texts,
                          size_t n_texts)
 {
-    take(in, options, n);
+    bn_reader_take(in, options, n);
     for (size_t i = 0; i < n_texts; i++) {
         const char *text = take_text(in);
         memcpy((char *)options + texts[i], &text, sizeof text);
@@ -188,7 +175,7 @@ static void close_model(struct follower *f)
 }
 
 /* That an opening has failed here rank 0 says, too; going on is up to it. */
-static bitnet_status open_model(struct follower *f, struct reader *in, bitnet_error *err)
+static bitnet_status open_model(struct follower *f, struct bn_reader *in, bitnet_error *err)
 {
     bitnet_model_options o = {0};
     bitnet_status s = BITNET_OK;
@@ -208,7 +195,7 @@ static bitnet_status open_model(struct follower *f, struct reader *in, bitnet_er
     return bn_dist_check(f->dist, err);
 }
 
-static bitnet_status open_engine(struct follower *f, struct reader *in, bitnet_error *err)
+static bitnet_status open_engine(struct follower *f, struct bn_reader *in, bitnet_error *err)
 {
     bitnet_engine_options o = {0};
     bitnet_status s = BITNET_OK;
@@ -227,7 +214,7 @@ static bitnet_status open_engine(struct follower *f, struct reader *in, bitnet_e
 static bitnet_status obey(struct follower *f, const struct bn_buf *message, uint32_t word,
                           bitnet_error *err)
 {
-    struct reader in = {message->data + sizeof word, message->data + message->len, false};
+    struct bn_reader in = {message->data + sizeof word, message->data + message->len, false};
     switch (word) {
     case BN_RANKS_OPEN_MODEL: return open_model(f, &in, err);
     case BN_RANKS_OPEN_ENGINE: return open_engine(f, &in, err);

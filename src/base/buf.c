@@ -70,3 +70,14 @@ char *bn_buf_take(struct bn_buf *b)
     bn_buf_init(b, b->max);
     return p;
 }
+
+void bn_reader_take(struct bn_reader *r, void *to, size_t n)
+{
+    r->bad |= (size_t)(r->end - r->at) < n;
+    if (r->bad) {
+        memset(to, 0, n);
+        return;
+    }
+    memcpy(to, r->at, n);
+    r->at += n;
+}

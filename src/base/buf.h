@@ -24,4 +24,12 @@ bool bn_buf_printf(struct bn_buf *b, const char *fmt, ...) BN_PRINTF(2, 3);
 char *bn_buf_take(
     struct bn_buf *b); /* the 0-terminated bytes, owned by the caller (free); NULL if failed */
 
+/* Bytes that are read from front to back. What goes beyond their end is zeros, and remembered in `bad`:
+ * take a run of values, then look once. */
+struct bn_reader {
+    const char *at, *end;
+    bool bad;
+};
+void bn_reader_take(struct bn_reader *r, void *to, size_t n);
+
 #endif

@@ -140,27 +140,11 @@ void bn_ranks_announce(struct bn_ranks *r, const struct bn_ranks_pass *pass)
 
 /* ------------------------------------------------------------------ the others */
 
-struct reader {
-    const char *at, *end;
-    bool bad;
-};
-
-static void take(struct reader *in, void *to, size_t n)
-{
-    in->bad |= (size_t)(in->end - in->at) < n;
-    if (in->bad) {
-        memset(to, 0, n);
-        return;
-    }
-    memcpy(to, in->at, n);
-    in->at += n;
-}
-
-static void take_pages(struct bn_ranks *r, struct reader *in, uint32_t n)
+static void take_pages(struct bn_ranks *r, struct bn_reader *in, uint32_t n)
 {
     for (uint32_t i = 0; i < n && !in->bad; i++) {
         struct pair p;
-        take(in, &p, sizeof p);
+        bn_reader_take(in, &p, sizeof p);
         in->bad |= p.from >= r->kv->n_pages || p.to >= r->kv->n_pages;
         if (!in->bad) bn_kv_copy_page(r->kv, p.from, p.to);
     }
@@ -172,17 +156,17 @@ static bool has_slot(const struct bn_ranks *r, uint32_t slot)
            (slot < r->states->n_slots || (slot == r->states->n_slots && r->states->lent));
 }
 
-static void take_states(struct bn_ranks *r, struct reader *in, uint32_t n)
+static void take_states(struct bn_ranks *r, struct bn_reader *in, uint32_t n)
 {
     for (uint32_t i = 0; i < n && !in->bad; i++) {
         struct pair p;
-        take(in, &p, sizeof p);
+        bn_reader_take(in, &p, sizeof p);
         in->bad |= !has_slot(r, p.from) || !has_slot(r, p.to);
         if (!in->bad) bn_states_copy(r->states, p.from, p.to);
     }
 }
 
-static void take_state(struct bn_ranks *r, struct reader *in, struct bn_state *to,
+static void take_state(struct bn_ranks *r, struct bn_reader *in, struct bn_state *to,
                        const struct bn_state *from)
 {
     float *drafts = to->drafts;
@@ -192,25 +176,25 @@ static void take_state(struct bn_ranks *r, struct reader *in, struct bn_state *t
     to->drafts = drafts;
 }
 
-static void take_seq(struct bn_ranks *r, struct reader *in, const struct bn_ranks_desk *desk)
+static void take_seq(struct bn_ranks *r, struct bn_reader *in, const struct bn_ranks_desk *desk)
 {
     struct seq q;
-    take(in, &q, sizeof q);
+    bn_reader_take(in, &q, sizeof q);
     in->bad |= q.id >= desk->n_seqs || q.n_pages > desk->seqs[q.id].room;
     if (in->bad) return;
     struct bn_kv_seq *s = &desk->seqs[q.id];
-    take(in, s->pages, q.n_pages * sizeof *s->pages);
+    bn_reader_take(in, s->pages, q.n_pages * sizeof *s->pages);
     s->n_pages = q.n_pages;
     for (int i = 0; s->tail && i < BN_KV_TAIL_PAGES; i++) s->tail->page[i] = q.tail[i];
     if (s->state) take_state(r, in, s->state, &q.state);
 }
 
 /* Returns whether its logits are wanted. */
-static bool take_token(struct bn_ranks *r, struct reader *in, const struct bn_ranks_desk *desk,
+static bool take_token(struct bn_ranks *r, struct bn_reader *in, const struct bn_ranks_desk *desk,
                        size_t t)
 {
     struct token k;
-    take(in, &k, sizeof k);
+    bn_reader_take(in, &k, sizeof k);
     in->bad |= k.id >= desk->n_seqs || (k.save && !has_slot(r, k.save - 1));
     if (in->bad) return false;
     desk->batch[t] = (struct bn_batch_token){.token = k.token,
@@ -235,10 +219,10 @@ static bool make_room(struct bn_ranks *r, size_t n)
 bool bn_ranks_read(struct bn_ranks *r, const struct bn_buf *message,
                    const struct bn_ranks_desk *desk, struct bn_ranks_pass *pass)
 {
-    struct reader in = {message->data, message->data + message->len, false};
+    struct bn_reader in = {message->data, message->data + message->len, false};
     struct head h;
     size_t rows = 0;
-    take(&in, &h, sizeof h);
+    bn_reader_take(&in, &h, sizeof h);
     take_pages(r, &in, h.n_pages_copied);
     take_states(r, &in, h.n_states_copied);
     for (uint32_t i = 0; i < h.n_seqs && !in.bad; i++) take_seq(r, &in, desk);
